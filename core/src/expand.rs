@@ -1,0 +1,1 @@
+//! Parameters and templates become concrete jobs.

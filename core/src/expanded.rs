@@ -1,0 +1,113 @@
+//! A specification with every parameter, template, regular expression and reference resolved.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use torc_api::execution::Stdio;
+
+/// What a document comes to. Lists are in a fixed order; everything refers to everything else by index.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Expanded {
+    /// In document order, families in the order of their parameters.
+    pub jobs: Vec<ExpandedJob>,
+    /// Files.
+    pub files: Vec<ExpandedFile>,
+    /// Data.
+    pub user_data: Vec<ExpandedUserData>,
+    /// Requirements; the first is what jobs have that name none.
+    pub requirements: Vec<Requirements>,
+}
+
+/// A job with nothing left to resolve.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ExpandedJob {
+    /// Unique in the workflow.
+    pub name: String,
+    /// With parameters, variables and file tokens replaced.
+    pub command: String,
+    /// A prefix of the command, or a script before it.
+    pub invocation_script: Option<String>,
+    /// The job's variables over the workflow's.
+    pub env: BTreeMap<String, String>,
+    /// Index into `requirements`.
+    pub requirements: u32,
+    /// Indices of jobs, explicit and implied, sorted, each once.
+    pub depends_on: Vec<u32>,
+    /// Indices of files, sorted.
+    pub input_files: Vec<u32>,
+    /// Indices of files, sorted.
+    pub output_files: Vec<u32>,
+    /// Indices of data, sorted.
+    pub input_user_data: Vec<u32>,
+    /// Indices of data, sorted.
+    pub output_user_data: Vec<u32>,
+    /// Cancelled when a job it depends on fails.
+    pub cancel_on_blocking_job_failure: bool,
+    /// Name of a failure handler.
+    pub failure_handler: Option<String>,
+    /// Name of a Slurm scheduler.
+    pub scheduler: Option<String>,
+    /// Higher starts first.
+    pub priority: i64,
+    /// Sorted.
+    pub labels: Vec<String>,
+    /// Where output goes, if this job is special.
+    pub stdio: Option<Stdio>,
+    /// Tasks per node, when the command is itself the parallel program.
+    pub tasks_per_node: Option<i32>,
+}
+
+/// A file.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ExpandedFile {
+    /// Unique in the workflow.
+    pub name: String,
+    /// Relative to the working folder.
+    pub path: String,
+    /// For the provenance record.
+    pub identifier: Option<String>,
+}
+
+/// A value.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ExpandedUserData {
+    /// Unique in the workflow.
+    pub name: String,
+    /// Absent until a job writes it.
+    pub data: Option<Value>,
+    /// Forgotten when the workflow runs again.
+    pub is_ephemeral: bool,
+}
+
+/// What a job needs; all per node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Requirements {
+    /// The document's name for it.
+    pub name: String,
+    /// CPUs.
+    pub num_cpus: i64,
+    /// Bytes of memory.
+    pub memory_bytes: i64,
+    /// GPUs.
+    pub num_gpus: i64,
+    /// Nodes.
+    pub num_nodes: i64,
+    /// Expected duration.
+    pub runtime_seconds: i64,
+}
+
+impl Default for Requirements {
+    /// What a job has that names none: one CPU, 1 MiB, a minute.
+    fn default() -> Self {
+        Self {
+            name: torc_api::resources::DEFAULT_REQUIREMENTS.to_owned(),
+            num_cpus: 1,
+            memory_bytes: 1 << 20,
+            num_gpus: 0,
+            num_nodes: 1,
+            runtime_seconds: 60,
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Numbers that a store gives out and never gives out again.
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub i64);
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+id!(
+    /// A workflow of a store: the W of log and step names.
+    WorkflowId
+);
+id!(
+    /// A job of a store: the J of log and step names.
+    JobId
+);
+id!(
+    /// One registration of a runner.
+    RunnerId
+);
+id!(
+    /// What jobs of a workflow have in common.
+    ProfileId
+);
+
+/// The two clocks a decision may need.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Now {
+    /// Milliseconds since 1970, for people.
+    pub wall_ms: i64,
+    /// Milliseconds of a clock that never jumps and goes on during suspend, for leases and deadlines.
+    pub mono_ms: u64,
+}

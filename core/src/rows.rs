@@ -1,0 +1,294 @@
+//! What the store keeps: the rows that a decision of the core changes, in plain types.
+//!
+//! A decision returns [`Changes`]; the store writes them in one transaction and decides nothing.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use torc_api::execution::Stdio;
+use torc_api::state::{Cause, JobState};
+use torc_api::wire::{Resources, RunnerKind, RunnerScope, Usage};
+
+use crate::expanded::Requirements;
+use crate::ids::{JobId, ProfileId, RunnerId, WorkflowId};
+
+/// Everything that one group of commands changed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Changes {
+    /// Workflows that are new or changed, whole.
+    pub workflows: Vec<WorkflowRow>,
+    /// Workflows that were deleted, with all their rows.
+    pub deleted_workflows: Vec<WorkflowId>,
+    /// New profiles.
+    pub profiles: Vec<ProfileRow>,
+    /// Jobs that are new or whose definition changed, whole.
+    pub jobs: Vec<JobRow>,
+    /// Jobs that are no longer part of their workflow; their results stay.
+    pub removed_jobs: Vec<JobId>,
+    /// Jobs that moved; the last entry of a job wins.
+    pub job_updates: Vec<JobUpdate>,
+    /// Attempts that ended.
+    pub results: Vec<ResultRow>,
+    /// Runners that are new or changed, whole.
+    pub runners: Vec<RunnerRow>,
+    /// What happened, in order.
+    pub events: Vec<EventRow>,
+}
+
+impl Changes {
+    /// Nothing to write.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// A workflow.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WorkflowRow {
+    /// W.
+    pub id: WorkflowId,
+    /// Namespace.
+    pub namespace: String,
+    /// `metadata.name`.
+    pub name: String,
+    /// Whose it is.
+    pub owner: String,
+    /// The document as JSON.
+    pub document: String,
+    /// How often the document has changed.
+    pub generation: i64,
+    /// SHA-256 of the expanded jobs, in hex.
+    pub digest: String,
+    /// The folder jobs run in: that of the first apply.
+    pub working_dir: String,
+    /// The current run.
+    pub run: i32,
+    /// Held back by a verb, whatever the document says.
+    pub suspended: bool,
+    /// Cancelled by a verb, whatever the document says.
+    pub canceled: bool,
+    /// First apply.
+    pub created_ms: i64,
+    /// First start of this run.
+    pub started_ms: Option<i64>,
+    /// Last end of this run.
+    pub completed_ms: Option<i64>,
+    /// Conditions as JSON, with the times of their last change.
+    pub conditions: String,
+}
+
+/// What jobs have in common, stored once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProfileRow {
+    /// Its number.
+    pub id: ProfileId,
+    /// Whose it is.
+    pub workflow: WorkflowId,
+    /// The content.
+    pub profile: JobProfile,
+}
+
+/// What jobs have in common.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct JobProfile {
+    /// What they need.
+    pub requirements: Requirements,
+    /// Labels a runner must have, sorted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<String>,
+    /// The Slurm scheduler they belong to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheduler: Option<String>,
+    /// Environment.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// Prefix or script.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub invocation_script: Option<String>,
+    /// Where output goes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stdio: Option<Stdio>,
+    /// Paths that must exist afterwards.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub output_files: Vec<String>,
+    /// Tasks per node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tasks_per_node: Option<i32>,
+    /// Name of a failure handler.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure_handler: Option<String>,
+    /// Cancelled when a job it depends on fails.
+    pub cancel_on_blocking_job_failure: bool,
+}
+
+/// A job, whole.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobRow {
+    /// J.
+    pub id: JobId,
+    /// Whose it is.
+    pub workflow: WorkflowId,
+    /// Its name.
+    pub name: String,
+    /// What it runs.
+    pub command: String,
+    /// What it has in common with others.
+    pub profile: ProfileId,
+    /// Higher starts first.
+    pub priority: i64,
+    /// SHA-256 over everything that makes it run again when it changes.
+    pub hash: [u8; 32],
+    /// Jobs it depends on, sorted.
+    pub depends_on: Vec<JobId>,
+    /// Where it stands.
+    pub state: JobState,
+    /// The run it belongs to.
+    pub run: i32,
+    /// Current attempt.
+    pub attempt: i32,
+    /// Number of the latest lease; 0 before the first.
+    pub epoch: i64,
+    /// Who has it.
+    pub runner: Option<RunnerId>,
+    /// When the current attempt started.
+    pub started_ms: Option<i64>,
+}
+
+/// A job that moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JobUpdate {
+    /// J.
+    pub id: JobId,
+    /// Where it stands now.
+    pub state: JobState,
+    /// The run it belongs to.
+    pub run: i32,
+    /// Current attempt.
+    pub attempt: i32,
+    /// Number of the latest lease.
+    pub epoch: i64,
+    /// Who has it.
+    pub runner: Option<RunnerId>,
+    /// When the current attempt started.
+    pub started_ms: Option<i64>,
+}
+
+/// An attempt that ended. Never overwritten.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ResultRow {
+    /// Whose it is.
+    pub workflow: WorkflowId,
+    /// J.
+    pub job: JobId,
+    /// The run.
+    pub run: i32,
+    /// The attempt.
+    pub attempt: i32,
+    /// How it ended.
+    pub state: JobState,
+    /// Exit code.
+    pub return_code: i32,
+    /// Why it did not succeed.
+    pub cause: Option<Cause>,
+    /// A sentence about what happened.
+    pub message: Option<String>,
+    /// Start and end.
+    pub started_ms: i64,
+    /// End.
+    pub ended_ms: i64,
+    /// Who ran it.
+    pub runner: Option<RunnerId>,
+    /// Where its output is.
+    pub stdout: Option<String>,
+    /// Where its error output is.
+    pub stderr: Option<String>,
+    /// What was measured.
+    pub usage: Usage,
+}
+
+/// A runner.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunnerRow {
+    /// Its number.
+    pub id: RunnerId,
+    /// Host.
+    pub host: String,
+    /// Process.
+    pub pid: i64,
+    /// What kind of place.
+    pub kind: RunnerKind,
+    /// What it may use.
+    pub capacity: Resources,
+    /// The queue strategy's depth.
+    pub max_parallel_jobs: Option<u32>,
+    /// Labels, sorted.
+    pub labels: Vec<String>,
+    /// Which workflows it serves.
+    pub scope: RunnerScope,
+    /// The Slurm scheduler whose allocation it lives in.
+    pub scheduler: Option<String>,
+    /// The Slurm job it lives in.
+    pub slurm_job_id: Option<String>,
+    /// Where its logs are.
+    pub output_dir: String,
+    /// Its version.
+    pub version: String,
+    /// When it registered.
+    pub started_ms: i64,
+    /// When it left.
+    pub ended_ms: Option<i64>,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EventRow {
+    /// Rises; given out by the core.
+    pub sequence: i64,
+    /// When.
+    pub time_ms: i64,
+    /// Whose.
+    pub workflow: Option<WorkflowId>,
+    /// One word.
+    pub reason: String,
+    /// A sentence.
+    pub message: String,
+    /// Jobs that moved: (job, attempt, state).
+    pub jobs: Vec<(JobId, i32, JobState)>,
+}
+
+/// Everything live that is stored, as read at start.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Snapshot {
+    /// Workflows.
+    pub workflows: Vec<WorkflowRow>,
+    /// Their profiles.
+    pub profiles: Vec<ProfileRow>,
+    /// Their jobs, sorted by number; removed ones are left out.
+    pub jobs: Vec<JobRow>,
+    /// Runners that have not left.
+    pub runners: Vec<RunnerRow>,
+    /// For each job and cause: how many of its attempts in the current run ended so. Retry budgets count them.
+    pub failures: Vec<(JobId, Cause, i32)>,
+    /// The latest failed results of each workflow's current run, at most 20 each, oldest first.
+    pub latest_failures: Vec<ResultRow>,
+    /// The highest numbers given out so far.
+    pub last: LastIds,
+}
+
+/// The highest numbers given out so far: they are never given out again, not even after a deletion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LastIds {
+    /// Workflows.
+    pub workflow: i64,
+    /// Jobs.
+    pub job: i64,
+    /// Profiles.
+    pub profile: i64,
+    /// Runners.
+    pub runner: i64,
+    /// Events.
+    pub event: i64,
+    /// Leases.
+    pub epoch: i64,
+}

@@ -1,0 +1,71 @@
+//! A whole document: the envelope around a specification.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::cluster::SlurmClusterSpec;
+use crate::workflow::WorkflowSpec;
+
+/// The namespace of documents that name none.
+pub const DEFAULT_NAMESPACE: &str = "default";
+
+/// One document of a file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind")]
+pub enum Document {
+    /// What should have run.
+    Workflow(WorkflowDocument),
+    /// A Slurm cluster and how to reach it.
+    SlurmCluster(SlurmClusterDocument),
+}
+
+/// `kind: Workflow`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkflowDocument {
+    /// `torc.dev/v1alpha1`.
+    pub api_version: String,
+    /// Name and namespace.
+    pub metadata: Metadata,
+    /// What should have run.
+    pub spec: WorkflowSpec,
+}
+
+/// `kind: SlurmCluster`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SlurmClusterDocument {
+    /// `torc.dev/v1alpha1`.
+    pub api_version: String,
+    /// Name.
+    pub metadata: Metadata,
+    /// The cluster.
+    pub spec: SlurmClusterSpec,
+}
+
+/// The part of Kubernetes' object metadata that has a meaning without Kubernetes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Metadata {
+    /// Unique in its namespace: lower-case letters, digits, `-` and `.`.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// `default` when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Labels of the object.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Annotations of the object.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+}
+
+impl Metadata {
+    /// The namespace, with its default.
+    pub fn namespace(&self) -> &str {
+        self.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE)
+    }
+}

@@ -1,0 +1,153 @@
+//! How jobs are started, limited, ended and measured.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How jobs are started, limited and ended. Nothing here has a schema default: a defaulted key of the wrong mode would be an error.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ExecutionConfig {
+    /// direct, slurm, or auto (when absent): slurm inside an allocation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<ExecutionMode>,
+    /// Seconds between SIGKILL and the end of the allocation (60 when absent).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub sigkill_headroom_seconds: Option<i64>,
+    /// Return code of jobs that ran out of time (152 when absent).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_exit_code: Option<i32>,
+    /// Spread the start of many runners (true when absent).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub staggered_start: Option<bool>,
+    /// Where output goes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdio: Option<Stdio>,
+    /// Direct mode: end jobs that exceed their memory (true when absent).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_resources: Option<bool>,
+    /// Direct mode: the signal that asks a job to end (SIGTERM when absent).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub termination_signal: Option<String>,
+    /// Direct mode: seconds between that signal and SIGKILL (30 when absent).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub sigterm_lead_seconds: Option<i64>,
+    /// Direct mode: return code of jobs that exceeded their memory (137 when absent).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oom_exit_code: Option<i32>,
+    /// Slurm mode: what srun is given as `--signal`, e.g. `TERM@120`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub srun_termination_signal: Option<String>,
+    /// Slurm mode: let srun bind CPUs (false when absent).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enable_cpu_bind: Option<bool>,
+    /// Direct mode with a worker per node: what the worker launch gives srun as `--mpi`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub srun_mpi: Option<String>,
+    /// End a job when it exceeds its declared runtime (false when absent).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enforce_runtime: Option<bool>,
+}
+
+/// Who starts and limits the processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ExecutionMode {
+    /// The runner itself.
+    Direct,
+    /// srun, a step for each job.
+    Slurm,
+    /// slurm inside an allocation, direct elsewhere.
+    #[default]
+    Auto,
+}
+
+/// Where a job's output goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Stdio {
+    /// separate (when absent), combined, no_stdout, no_stderr, none or packed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<StdioMode>,
+    /// Remove the files of jobs that succeeded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delete_on_success: Option<bool>,
+}
+
+/// Which of a job's streams are kept, and how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StdioMode {
+    /// A file each for stdout and stderr.
+    #[default]
+    Separate,
+    /// Both in one file.
+    Combined,
+    /// stderr only.
+    NoStdout,
+    /// stdout only.
+    NoStderr,
+    /// Neither.
+    None,
+    /// Many jobs in few files with an index.
+    Packed,
+}
+
+/// Whether and how CPU and memory use is measured.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourceMonitor {
+    /// Measure jobs (the older spelling of `jobs.enabled`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enabled: Option<bool>,
+    /// The older spelling of `jobs.granularity`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub granularity: Option<Granularity>,
+    /// Whole seconds between samples (10 when absent).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub sample_interval_seconds: Option<i32>,
+    /// Seconds between writes of a time series (300 when absent).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub flush_interval_seconds: Option<i32>,
+    /// Make plots when a runner leaves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generate_plots: Option<bool>,
+    /// Measure each job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jobs: Option<MonitorScope>,
+    /// Measure each node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compute_node: Option<MonitorScope>,
+}
+
+/// What is measured of jobs or nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MonitorScope {
+    /// Measure at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enabled: Option<bool>,
+    /// Peaks and averages, or every sample.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub granularity: Option<Granularity>,
+    /// Measure CPU (nodes only; true when absent).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<bool>,
+    /// Measure memory (nodes only; true when absent).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<bool>,
+}
+
+/// How much is kept of the measurements.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Granularity {
+    /// Peaks and averages.
+    #[default]
+    Summary,
+    /// Every sample.
+    TimeSeries,
+}

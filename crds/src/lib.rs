@@ -1,0 +1,26 @@
+//! What crosses a boundary: the documents people write, the statuses they read, the messages between server and runner.
+//!
+//! Deliberately absent: I/O, the clock, async. Loading takes text, never a path.
+
+pub mod action;
+pub mod api;
+pub mod cluster;
+pub mod document;
+pub mod execution;
+pub mod failure;
+pub mod job;
+pub mod parameters;
+pub mod problem;
+pub mod quantity;
+pub mod resources;
+pub mod state;
+pub mod status;
+pub mod wire;
+pub mod workflow;
+
+/// The API group of every document.
+pub const GROUP: &str = "torc.dev";
+/// The API version that is served and stored.
+pub const VERSION: &str = "v1alpha1";
+/// `apiVersion` of every document.
+pub const API_VERSION: &str = "torc.dev/v1alpha1";

@@ -1,0 +1,74 @@
+//! Parameters: how one entry of a document becomes many.
+
+use std::collections::BTreeMap;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The five fields that turn one job, file or value into a family.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Parameterization {
+    /// Parameter name to value: `1:100`, `0:1:0.1`, `[a, b]`, `@file` or a single value.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "free_form_map")]
+    pub parameters: BTreeMap<String, Value>,
+    /// Every combination (product) or the n-th of each (zip).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parameter_mode: Option<ParameterMode>,
+    /// Names picked from the workflow's `parameters`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub use_parameters: Option<Vec<String>>,
+    /// A table (.csv, .json, .jsonl, .ndjson): one instance a row.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parameters_file: Option<String>,
+    /// Use the workflow's `parametersFile`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub use_parameters_file: Option<bool>,
+    /// The rows of `parametersFile`, embedded before the document leaves the author's machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parameter_table: Option<ParameterTable>,
+}
+
+/// How several parameters combine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ParameterMode {
+    /// Every combination.
+    #[default]
+    Product,
+    /// The n-th value of each; all must have the same length.
+    Zip,
+}
+
+/// A parameter table as data: column names once, then rows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ParameterTable {
+    /// The parameter names.
+    pub columns: Vec<String>,
+    /// One list of values a row, in the order of `columns`.
+    #[schemars(schema_with = "free_form_rows")]
+    pub rows: Vec<Vec<Value>>,
+}
+
+/// Any JSON value: one of the few places whose shape is the author's.
+pub fn free_form(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "x-kubernetes-preserve-unknown-fields": true })
+}
+
+/// A map from names of the author's choice to any JSON value.
+pub fn free_form_map(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "additionalProperties": { "x-kubernetes-preserve-unknown-fields": true },
+    })
+}
+
+fn free_form_rows(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "items": { "type": "array", "items": { "x-kubernetes-preserve-unknown-fields": true } },
+    })
+}

@@ -1,0 +1,63 @@
+//! What is wrong with a document, and where.
+
+use serde::{Deserialize, Serialize};
+
+/// One thing that is wrong, or odd, in a document.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Problem {
+    /// Whether the document can be used all the same.
+    pub severity: Severity,
+    /// The field, e.g. `spec.jobs[3].command`; empty for the document as a whole.
+    pub field: String,
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// Where in the text, when the text is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<Position>,
+}
+
+/// A place in a text, counted from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Position {
+    /// The line.
+    pub line: usize,
+    /// The character in the line.
+    pub column: usize,
+}
+
+/// How bad a problem is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Severity {
+    /// The document cannot be used.
+    Error,
+    /// The document can be used, but look at this.
+    Warning,
+}
+
+impl Problem {
+    /// A problem that makes the document unusable.
+    pub fn error(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { severity: Severity::Error, field: field.into(), message: message.into(), hint: None, position: None }
+    }
+
+    /// Something odd that does no harm.
+    pub fn warning(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, ..Self::error(field, message) }
+    }
+
+    /// Adds what to do about it.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Whether the document cannot be used because of this.
+    pub fn is_error(&self) -> bool {
+        self.severity == Severity::Error
+    }
+}

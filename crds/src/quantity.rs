@@ -1,0 +1,1 @@
+//! Memory sizes and durations as people write them.

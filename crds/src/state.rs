@@ -1,0 +1,164 @@
+//! The states of a job and the causes of its failures, under the same names everywhere.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Where a job stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+pub enum JobState {
+    /// Known, but not yet part of a run.
+    Uninitialized = 0,
+    /// Waits for other jobs.
+    Blocked = 1,
+    /// Waits for a runner.
+    Ready = 2,
+    /// Promised to a runner, not yet started.
+    Leased = 3,
+    /// Runs.
+    Running = 4,
+    /// Ended well.
+    Completed = 5,
+    /// Ended badly, for good.
+    Failed = 6,
+    /// Will not run, because of a person or because a job it depends on failed.
+    Canceled = 7,
+    /// Ended by a deadline or a shutdown.
+    Terminated = 8,
+    /// Left out by a person.
+    Disabled = 9,
+    /// Failed, and a person has to say what happens next.
+    PendingFailed = 10,
+    /// Failed, and waits for its recovery script or its back-off before it is tried again.
+    Recovering = 11,
+}
+
+impl JobState {
+    /// Every state, in order of its number.
+    pub const ALL: [JobState; 12] = [
+        Self::Uninitialized,
+        Self::Blocked,
+        Self::Ready,
+        Self::Leased,
+        Self::Running,
+        Self::Completed,
+        Self::Failed,
+        Self::Canceled,
+        Self::Terminated,
+        Self::Disabled,
+        Self::PendingFailed,
+        Self::Recovering,
+    ];
+
+    /// The number that stands for the state in the store.
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The state for a number of the store.
+    pub fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(code)).copied()
+    }
+
+    /// The name in documents, tables and logs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Uninitialized => "uninitialized",
+            Self::Blocked => "blocked",
+            Self::Ready => "ready",
+            Self::Leased => "leased",
+            Self::Running => "running",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Canceled => "canceled",
+            Self::Terminated => "terminated",
+            Self::Disabled => "disabled",
+            Self::PendingFailed => "pending_failed",
+            Self::Recovering => "recovering",
+        }
+    }
+
+    /// The job has ended: jobs that depend on it may be decided.
+    pub const fn is_complete(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed | Self::Canceled | Self::Terminated)
+    }
+
+    /// Nothing more will happen to the job without a person.
+    pub const fn is_settled(self) -> bool {
+        self.is_complete() || matches!(self, Self::Disabled)
+    }
+
+    /// A runner has it.
+    pub const fn is_held(self) -> bool {
+        matches!(self, Self::Leased | Self::Running)
+    }
+}
+
+impl std::fmt::Display for JobState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl std::str::FromStr for JobState {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|state| state.as_str() == text).ok_or_else(|| format!("unknown job state '{text}'"))
+    }
+}
+
+/// Why an attempt did not succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum Cause {
+    /// It exceeded its memory.
+    OutOfMemory,
+    /// It ran out of time.
+    Timeout,
+    /// Its node failed.
+    NodeFailure,
+    /// Its allocation was preempted.
+    Preempted,
+    /// Its runner disappeared.
+    Lost,
+    /// It ended with an exit code other than 0.
+    ExitCode,
+    /// A person or the workflow cancelled it.
+    Canceled,
+    /// It could not be started.
+    StartFailed,
+    /// It ended with exit code 0 but a declared output file is missing.
+    MissingOutput,
+    /// Its runner was stopped while it ran.
+    Stopped,
+}
+
+impl Cause {
+    /// The name in documents, tables and logs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::OutOfMemory => "OutOfMemory",
+            Self::Timeout => "Timeout",
+            Self::NodeFailure => "NodeFailure",
+            Self::Preempted => "Preempted",
+            Self::Lost => "Lost",
+            Self::ExitCode => "ExitCode",
+            Self::Canceled => "Canceled",
+            Self::StartFailed => "StartFailed",
+            Self::MissingOutput => "MissingOutput",
+            Self::Stopped => "Stopped",
+        }
+    }
+
+    /// The attempt ended through no fault of the job.
+    pub const fn is_loss(self) -> bool {
+        matches!(self, Self::NodeFailure | Self::Preempted | Self::Lost)
+    }
+}
+
+impl std::fmt::Display for Cause {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.as_str())
+    }
+}

@@ -1,0 +1,326 @@
+//! The runner protocol: register once, then one call that says what is and is answered with what should be.
+//!
+//! Times are durations, measured on each side with a clock that goes on during suspend; no side trusts the other's clock.
+//! What a runner says it holds is the truth. A sequence number orders the messages of one registration.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::execution::{ExecutionConfig, ResourceMonitor, Stdio};
+use crate::failure::Prefetch;
+use crate::state::Cause;
+
+/// The version of these messages. A server speaks this one and the one before.
+pub const PROTOCOL: u32 = 1;
+/// How long a lease lasts unless the workflow says otherwise.
+pub const LEASE_SECONDS: u64 = 120;
+/// The longest time a sync waits on the server.
+pub const LONG_POLL_SECONDS: u64 = 30;
+
+/// Amounts of what a node has and a job needs. Memory is in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Resources {
+    /// CPUs.
+    pub cpus: i64,
+    /// Bytes of memory.
+    pub memory_bytes: i64,
+    /// GPUs.
+    pub gpus: i64,
+    /// Nodes.
+    pub nodes: i64,
+}
+
+/// What kind of place a runner lives in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RunnerKind {
+    /// This machine.
+    #[default]
+    Local,
+    /// A Slurm allocation.
+    Slurm,
+    /// A machine reached over SSH.
+    Remote,
+    /// A Kubernetes Pod.
+    Pod,
+}
+
+/// Which workflows a runner serves.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum RunnerScope {
+    /// Every workflow of the store.
+    #[default]
+    All,
+    /// The workflows that were applied since the server started: what a foreground `torc apply` runs.
+    Session,
+    /// One workflow, by name or number.
+    Workflow(String),
+}
+
+/// `POST /v1/runners`: a runner introduces itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RegisterRequest {
+    /// [`PROTOCOL`].
+    pub protocol: u32,
+    /// The runner's version.
+    pub version: String,
+    /// Host name.
+    pub host: String,
+    /// Process id of the runner.
+    pub pid: u32,
+    /// What kind of place it lives in.
+    #[serde(default)]
+    pub kind: RunnerKind,
+    /// What the runner may use in total.
+    pub capacity: Resources,
+    /// The queue strategy: this many jobs at once, whatever they need.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_parallel_jobs: Option<u32>,
+    /// Labels: which labelled jobs it may run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<String>,
+    /// Which workflows it serves.
+    #[serde(default)]
+    pub scope: RunnerScope,
+    /// The Slurm scheduler whose allocation it lives in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduler: Option<String>,
+    /// The Slurm job it lives in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slurm_job_id: Option<String>,
+    /// Where its job logs are.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub output_dir: String,
+}
+
+/// The answer to a registration.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RegisterResponse {
+    /// The runner's number, for the path of its syncs.
+    pub runner: i64,
+    /// The server's version.
+    pub version: String,
+    /// A runner that is silent for so long loses its leases.
+    pub lease_ms: u64,
+}
+
+/// Names one attempt of one job; `epoch` is the lease's number, so that a lease that was taken back is told from its successor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AttemptKey {
+    /// The workflow's number.
+    pub workflow: i64,
+    /// The job's number.
+    pub job: i64,
+    /// The run.
+    pub run: i32,
+    /// The attempt.
+    pub attempt: i32,
+    /// The lease.
+    pub epoch: i64,
+}
+
+/// `POST /v1/runners/{id}/sync`: what is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SyncRequest {
+    /// Rises with every message of this registration; a repeated number is answered again and changes nothing twice.
+    pub sequence: u64,
+    /// Leases that wait in the runner.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub queued: Vec<AttemptKey>,
+    /// Leases whose job runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub running: Vec<RunningAttempt>,
+    /// Attempts that ended since the last answered message.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub finished: Vec<FinishedAttempt>,
+    /// Leases that the runner gives back unstarted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub returned: Vec<AttemptKey>,
+    /// How much more work it could use.
+    #[serde(default)]
+    pub want: Want,
+    /// How long it is willing to wait for work.
+    #[serde(default)]
+    pub wait_ms: u64,
+    /// How long until it has to end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remaining_ms: Option<u64>,
+    /// It is leaving: it takes no more work, and what it holds is in this message.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub leaving: bool,
+}
+
+/// How much more work a runner could use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Want {
+    /// What would be free once everything that is queued has started: jobs are packed into it.
+    pub free: Resources,
+    /// How many jobs to lease beyond that, each of which fits the runner when it is empty.
+    pub ahead: u32,
+    /// The most jobs in one answer.
+    pub limit: u32,
+}
+
+/// A job that runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RunningAttempt {
+    /// Which attempt.
+    pub key: AttemptKey,
+    /// How long it has been running.
+    pub elapsed_ms: u64,
+}
+
+/// An attempt that ended.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FinishedAttempt {
+    /// Which attempt.
+    pub key: AttemptKey,
+    /// Exit code; 128 + signal for one that was killed; −128 for one that was lost.
+    pub return_code: i32,
+    /// Why it did not succeed; absent when it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Cause>,
+    /// How long it ran.
+    pub duration_ms: u64,
+    /// How long ago it ended.
+    pub ended_ms_ago: u64,
+    /// Where its output is; absent when there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdout: Option<String>,
+    /// Where its error output is; absent when there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stderr: Option<String>,
+    /// What was measured of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    /// A sentence about what happened, e.g. why it could not be started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+/// What was measured of an attempt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Usage {
+    /// The most memory at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_memory_bytes: Option<i64>,
+    /// Memory on average.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub average_memory_bytes: Option<i64>,
+    /// The most CPU at once, 100 for one core.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_cpu_percent: Option<f64>,
+    /// CPU on average, 100 for one core.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub average_cpu_percent: Option<f64>,
+}
+
+/// The answer to a sync: what should be. An answer means that everything in the request is durable.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SyncResponse {
+    /// The request's sequence number.
+    pub sequence: u64,
+    /// New work.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub leases: Vec<Lease>,
+    /// What the leases have in common; a lease names its profile by index.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub profiles: Vec<Profile>,
+    /// Attempts that the runner must end and not report as failed: cancelled, or no longer its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cancel: Vec<AttemptKey>,
+    /// Queued leases that the runner must give back if it has not started them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub give_back: Vec<AttemptKey>,
+    /// Reports that changed nothing, because a newer attempt exists.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<AttemptKey>,
+    /// What the runner should do next.
+    #[serde(default)]
+    pub verdict: Verdict,
+    /// A runner that is silent for so long loses its leases.
+    pub lease_ms: u64,
+    /// How far to lease ahead, when the workflow says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefetch: Option<Prefetch>,
+}
+
+/// What a runner should do next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Verdict {
+    /// Go on.
+    #[default]
+    Continue,
+    /// Everything it serves has settled.
+    Complete,
+    /// What it serves was cancelled.
+    Canceled,
+    /// It must not take part any more, e.g. because its allocation has ended.
+    Leave,
+}
+
+/// A job promised to a runner, with everything that is needed to start it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Lease {
+    /// Which attempt.
+    pub key: AttemptKey,
+    /// The job's name.
+    pub name: String,
+    /// What to run.
+    pub command: String,
+    /// Index into the answer's profiles.
+    pub profile: u32,
+}
+
+/// What leases have in common.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Profile {
+    /// What the job needs on each of its nodes.
+    pub resources: Resources,
+    /// How long it is expected to run.
+    pub runtime_seconds: i64,
+    /// The job declared no requirements: no limits are enforced.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unlimited: bool,
+    /// The workflow's name, for people.
+    pub workflow_name: String,
+    /// The folder the command runs in.
+    pub working_dir: String,
+    /// Environment variables of the workflow and the job.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// A prefix of the command, or a script before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invocation_script: Option<String>,
+    /// Where output goes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdio: Option<Stdio>,
+    /// Files that must exist after the job has succeeded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub output_files: Vec<String>,
+    /// How jobs are started, limited and ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution_config: Option<ExecutionConfig>,
+    /// What is measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource_monitor: Option<ResourceMonitor>,
+    /// Tasks per node, when the command is itself the parallel program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tasks_per_node: Option<i32>,
+}
