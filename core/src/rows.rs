@@ -232,6 +232,8 @@ pub struct RunnerRow {
     pub slurm_job_id: Option<String>,
     /// Where its logs are.
     pub output_dir: String,
+    /// Where its keeper is found.
+    pub place: String,
     /// Its version.
     pub version: String,
     /// When it registered.

@@ -96,6 +96,10 @@ pub struct RegisterRequest {
     /// Where its job logs are.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub output_dir: String,
+    /// Where its keeper is found (host and folder). A runner in the place of an earlier one is its successor: what the
+    /// earlier one held and the successor's first sync does not name is gone.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub place: String,
 }
 
 /// The answer to a registration.
@@ -132,6 +136,10 @@ pub struct AttemptKey {
 pub struct SyncRequest {
     /// Rises with every message of this registration; a repeated number is answered again and changes nothing twice.
     pub sequence: u64,
+    /// The highest sequence number whose answer the runner has taken in. A lease of such an answer that is in none of the
+    /// lists below is one that the runner does not have. Answers that arrive out of order must be thrown away.
+    #[serde(default)]
+    pub acknowledged: u64,
     /// Leases that wait in the runner.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queued: Vec<AttemptKey>,
