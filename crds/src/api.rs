@@ -284,6 +284,9 @@ pub struct Runner {
     /// The one workflow it serves; absent for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow: Option<String>,
+    /// Where its job logs are.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub output_dir: String,
     /// The runner's version.
     pub version: String,
     /// Jobs that wait in it.
