@@ -1,0 +1,107 @@
+//! Resource classes: jobs that need the same and may run in the same places wait in one queue.
+
+use torc_api::wire::Resources;
+
+use crate::expanded::Requirements;
+use crate::rows::JobProfile;
+
+/// A job may start with this much less time left than it declares: declared runtimes are estimates.
+pub const RUNTIME_GRACE_SECONDS: i64 = 120;
+
+/// What decides where a job may run.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Class {
+    /// What it needs on each node.
+    pub requirements: Requirements,
+    /// Labels a runner must have, sorted.
+    pub labels: Vec<String>,
+    /// The Slurm scheduler it belongs to.
+    pub scheduler: Option<String>,
+}
+
+/// A runner, as far as matching is concerned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place<'a> {
+    /// What it may use in total.
+    pub capacity: Resources,
+    /// Its labels, sorted.
+    pub labels: &'a [String],
+    /// The scheduler whose allocation it lives in.
+    pub scheduler: Option<&'a str>,
+    /// How long until it ends; none for no end.
+    pub remaining_seconds: Option<i64>,
+    /// It counts jobs instead of resources.
+    pub by_count: bool,
+}
+
+impl Class {
+    /// The class of jobs with this profile.
+    pub fn of(profile: &JobProfile) -> Self {
+        Self {
+            requirements: profile.requirements.clone(),
+            labels: profile.labels.clone(),
+            scheduler: profile.scheduler.clone(),
+        }
+    }
+
+    /// What one job of this class takes from a runner. A job of several nodes owns them whole.
+    pub fn demand(&self, capacity: &Resources) -> Resources {
+        let needs = &self.requirements;
+        if needs.num_nodes <= 1 {
+            return Resources { cpus: needs.num_cpus, memory_bytes: needs.memory_bytes, gpus: needs.num_gpus, nodes: 0 };
+        }
+        let share = |total: i64| total / capacity.nodes.max(1) * needs.num_nodes;
+        Resources {
+            cpus: share(capacity.cpus),
+            memory_bytes: share(capacity.memory_bytes),
+            gpus: share(capacity.gpus),
+            nodes: needs.num_nodes,
+        }
+    }
+
+    /// Whether a job of this class could run there if the runner were empty. The scheduler is looked at separately.
+    pub fn suits(&self, place: &Place<'_>) -> bool {
+        self.labels_match(place.labels) && (place.by_count || (self.fits_empty(&place.capacity) && self.ends_in_time(place)))
+    }
+
+    /// Whether the runner lives in an allocation of this class's scheduler, or the class has none.
+    pub fn prefers(&self, place: &Place<'_>) -> bool {
+        self.scheduler.is_none() || self.scheduler.as_deref() == place.scheduler
+    }
+
+    /// Unlabelled jobs go to unlabelled runners; labelled ones to runners that have all of their labels.
+    fn labels_match(&self, labels: &[String]) -> bool {
+        self.labels.is_empty() == labels.is_empty() && self.labels.iter().all(|label| labels.contains(label))
+    }
+
+    fn fits_empty(&self, capacity: &Resources) -> bool {
+        let needs = &self.requirements;
+        let nodes = capacity.nodes.max(1);
+        needs.num_nodes <= nodes
+            && needs.num_cpus <= capacity.cpus / nodes
+            && needs.memory_bytes <= capacity.memory_bytes / nodes
+            && needs.num_gpus <= capacity.gpus / nodes
+    }
+
+    fn ends_in_time(&self, place: &Place<'_>) -> bool {
+        place.remaining_seconds.is_none_or(|left| self.requirements.runtime_seconds <= left + RUNTIME_GRACE_SECONDS)
+    }
+}
+
+/// Whether `demand` is there.
+pub fn fits(free: &Resources, demand: &Resources) -> bool {
+    demand.cpus <= free.cpus
+        && demand.memory_bytes <= free.memory_bytes
+        && demand.gpus <= free.gpus
+        && demand.nodes <= free.nodes
+}
+
+/// What is left after `demand` was taken.
+pub fn minus(free: &Resources, demand: &Resources) -> Resources {
+    Resources {
+        cpus: free.cpus - demand.cpus,
+        memory_bytes: free.memory_bytes - demand.memory_bytes,
+        gpus: free.gpus - demand.gpus,
+        nodes: free.nodes - demand.nodes,
+    }
+}

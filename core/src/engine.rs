@@ -1,0 +1,111 @@
+//! The state of everything that is live, and every command that changes it.
+//!
+//! A command takes `now`, changes memory and records what has to be written; the caller writes it in one transaction and
+//! only then gives out the answers. If the write fails, the whole state is dropped and read again: memory is a projection.
+//! Deliberately absent: I/O, SQL, the clock, waiting.
+
+mod apply;
+mod attempt;
+mod expire;
+mod lease;
+mod record;
+mod reset;
+mod restore;
+mod runner;
+mod status;
+mod sync;
+mod verbs;
+mod workflow;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use torc_api::wire::RunnerScope;
+
+use crate::ids::{RunnerId, WorkflowId};
+use crate::rows::LastIds;
+
+pub use apply::{Apply, apply_changes};
+pub use record::Recorder;
+pub use restore::UnreadableDocument;
+pub use sync::SyncAnswer;
+pub use verbs::Retry;
+pub use workflow::JobDetail;
+
+use runner::Runner;
+use workflow::Workflow;
+
+/// Everything that is live.
+#[derive(Default)]
+pub struct State {
+    workflows: BTreeMap<WorkflowId, Workflow>,
+    names: HashMap<(String, String), WorkflowId>,
+    runners: BTreeMap<RunnerId, Runner>,
+    /// Workflows that were applied since this state was read: what a foreground `torc apply` runs.
+    session: HashSet<WorkflowId>,
+    last: LastIds,
+    /// Rises whenever there may be something new for a waiting runner.
+    news: u64,
+}
+
+/// Why a command was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// No such workflow.
+    #[error("workflow '{0}' does not exist")]
+    NoWorkflow(String),
+    /// No such job.
+    #[error("job '{job}' does not exist in workflow '{workflow}'")]
+    NoJob {
+        /// The workflow's name.
+        workflow: String,
+        /// What was asked for.
+        job: String,
+    },
+    /// No such runner, or it has left.
+    #[error("runner {0} is not registered")]
+    NoRunner(RunnerId),
+    /// The runner speaks another protocol.
+    #[error("the runner speaks protocol {0}, this server speaks {wanted}", wanted = torc_api::wire::PROTOCOL)]
+    Protocol(u32),
+    /// A command that does not fit the workflow's state.
+    #[error("{0}")]
+    Conflict(String),
+}
+
+impl State {
+    /// A workflow by name or number. Numbers are tried when no workflow has that name.
+    pub fn find(&self, namespace: &str, reference: &str) -> Result<WorkflowId, Refusal> {
+        if let Some(id) = self.names.get(&(namespace.to_owned(), reference.to_owned())) {
+            return Ok(*id);
+        }
+        let by_number = reference.parse().ok().map(WorkflowId).filter(|id| self.workflows.contains_key(id));
+        by_number.ok_or_else(|| Refusal::NoWorkflow(reference.to_owned()))
+    }
+
+    /// Rises whenever there may be something new for a waiting runner.
+    pub fn news(&self) -> u64 {
+        self.news
+    }
+
+    fn workflow(&self, id: WorkflowId) -> Result<&Workflow, Refusal> {
+        self.workflows.get(&id).ok_or_else(|| Refusal::NoWorkflow(id.to_string()))
+    }
+
+    fn workflow_mut(&mut self, id: WorkflowId) -> Result<&mut Workflow, Refusal> {
+        self.workflows.get_mut(&id).ok_or_else(|| Refusal::NoWorkflow(id.to_string()))
+    }
+
+    /// The workflows that a runner with this scope serves.
+    fn in_scope(&self, scope: &RunnerScope) -> Vec<WorkflowId> {
+        match scope {
+            RunnerScope::All => self.workflows.keys().copied().collect(),
+            RunnerScope::Session => self.session.iter().copied().filter(|id| self.workflows.contains_key(id)).collect(),
+            RunnerScope::Workflow(reference) => {
+                self.find(torc_api::document::DEFAULT_NAMESPACE, reference).into_iter().collect()
+            }
+        }
+    }
+}

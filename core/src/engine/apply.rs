@@ -1,0 +1,365 @@
+//! Applying a document: a new one is stored, the same one changes nothing, an edited one changes only what it must.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use torc_api::api::{ApplyOutcome, ApplyResponse, JobChanges};
+use torc_api::document::WorkflowDocument;
+use torc_api::state::JobState;
+use torc_api::workflow::RerunPolicy;
+
+use super::State;
+use super::record::Recorder;
+use super::workflow::Workflow;
+use crate::expanded::{Expanded, ExpandedJob};
+use crate::hash::{digest, job_hash};
+use crate::ids::{JobId, Now, ProfileId, WorkflowId};
+use crate::job::{JobEvent, next_state};
+use crate::rows::{JobProfile, JobRow, LastIds, ProfileRow, WorkflowRow};
+
+/// A document to apply, already expanded and without problems.
+pub struct Apply<'a> {
+    /// The document.
+    pub document: &'a WorkflowDocument,
+    /// What it comes to.
+    pub expanded: &'a Expanded,
+    /// Who applies it.
+    pub owner: &'a str,
+    /// The folder jobs run in, when the workflow is new.
+    pub working_dir: &'a str,
+}
+
+impl State {
+    /// Makes the live state match a document.
+    pub fn apply(&mut self, apply: &Apply<'_>, recorder: &mut Recorder, now: Now) -> Result<ApplyResponse, serde_json::Error> {
+        let metadata = &apply.document.metadata;
+        let document = serde_json::to_string(apply.document)?;
+        let key = (metadata.namespace().to_owned(), metadata.name.clone());
+        let existing = self.names.get(&key).copied();
+        let (id, outcome, changes) = match existing {
+            None => {
+                let id = self.create(apply, document, recorder, now);
+                self.names.insert(key, id);
+                (id, ApplyOutcome::Created, apply_changes(None, apply.expanded))
+            }
+            Some(id) if self.workflows.get(&id).is_some_and(|workflow| workflow.row.document == document) => {
+                (id, ApplyOutcome::Unchanged, self.preview(&metadata.namespace().to_owned(), &metadata.name, apply.expanded))
+            }
+            Some(id) => {
+                let changes = self.edit(id, apply, document, recorder, now);
+                (id, ApplyOutcome::Configured, changes)
+            }
+        };
+        self.session.insert(id);
+        self.news += 1;
+        let (namespace, name) = (metadata.namespace().to_owned(), metadata.name.clone());
+        Ok(ApplyResponse { name, namespace, id: Some(id.0), outcome, changes })
+    }
+
+    /// What applying would do to the jobs of a workflow.
+    pub fn preview(&self, namespace: &str, name: &str, expanded: &Expanded) -> JobChanges {
+        let existing = self.names.get(&(namespace.to_owned(), name.to_owned())).and_then(|id| self.workflows.get(id));
+        apply_changes(existing.map(WorkflowRef), expanded)
+    }
+
+    /// The document of a workflow as it is stored.
+    pub fn stored_document(&self, namespace: &str, name: &str) -> Option<&str> {
+        let id = self.names.get(&(namespace.to_owned(), name.to_owned()))?;
+        self.workflows.get(id).map(|workflow| workflow.row.document.as_str())
+    }
+
+    fn create(&mut self, apply: &Apply<'_>, document: String, recorder: &mut Recorder, now: Now) -> WorkflowId {
+        self.last.workflow += 1;
+        let id = WorkflowId(self.last.workflow);
+        let spec = &apply.document.spec;
+        let row = WorkflowRow {
+            id,
+            namespace: apply.document.metadata.namespace().to_owned(),
+            name: apply.document.metadata.name.clone(),
+            owner: apply.owner.to_owned(),
+            document,
+            generation: 1,
+            digest: digest(apply.expanded),
+            working_dir: apply.working_dir.to_owned(),
+            run: spec.run_id.unwrap_or(1),
+            created_ms: now.wall_ms,
+            conditions: "[]".to_owned(),
+            ..WorkflowRow::default()
+        };
+        let mut draft = Draft::new(&row, apply.expanded, &mut self.last, HashMap::new());
+        let jobs = draft.rows(None);
+        recorder.workflow(&row);
+        recorder.event(now, Some(id), "WorkflowCreated", format!("created with {} jobs", jobs.len()));
+        let workflow = Workflow::build(row, Arc::new(spec.clone()), draft.profiles.clone(), &jobs);
+        let changes = recorder.changes();
+        changes.profiles.extend(draft.profiles);
+        changes.jobs.extend(jobs);
+        self.workflows.insert(id, workflow);
+        if self.workflows.get(&id).is_some_and(Workflow::is_canceled) {
+            self.cancel_jobs(id, recorder);
+        }
+        id
+    }
+
+    fn edit(&mut self, id: WorkflowId, apply: &Apply<'_>, document: String, recorder: &mut Recorder, now: Now) -> JobChanges {
+        let Some(old) = self.workflows.remove(&id) else { return JobChanges::default() };
+        let changes = apply_changes(Some(WorkflowRef(&old)), apply.expanded);
+        let spec = &apply.document.spec;
+        let mut row = old.row.clone();
+        row.document = document;
+        row.generation += 1;
+        row.digest = digest(apply.expanded);
+        let new_run = spec.run_id.filter(|run| *run > row.run);
+        row.run = new_run.unwrap_or(row.run);
+        let known = old.profiles.iter().map(|entry| (entry.profile.clone(), entry.id)).collect();
+        let mut draft = Draft::new(&row, apply.expanded, &mut self.last, known);
+        let rows = draft.rows(Some(&old));
+        let kept = old.profiles.iter().map(|entry| ProfileRow { id: entry.id, workflow: id, profile: entry.profile.clone() });
+        let all_profiles = kept.chain(draft.profiles.iter().cloned());
+        let mut workflow = Workflow::build(row, Arc::new(spec.clone()), all_profiles, &rows);
+        workflow.inherit(&old);
+        recorder.changes().profiles.extend(draft.profiles);
+        recorder.workflow(&workflow.row);
+        recorder.event(now, Some(id), "WorkflowConfigured", describe(&changes));
+
+        let mut again = BTreeSet::new();
+        for (index, row) in rows.into_iter().enumerate() {
+            let before = old.ordinal(row.id);
+            let definition_changed = before.is_none_or(|job| old.jobs[job as usize].hash != row.hash);
+            if definition_changed {
+                again.insert(index as u32);
+            }
+            if definition_changed || before.is_some_and(|job| differs(&old.job_row(job), &row)) {
+                recorder.job(row);
+            }
+        }
+        if new_run.is_some() {
+            again.extend(workflow.to_rerun(spec.rerun_policy.unwrap_or_default()));
+        }
+        self.drop_removed(&old, &workflow, recorder);
+        self.workflows.insert(id, workflow);
+        self.reset(id, again, recorder);
+        if self.workflows.get(&id).is_some_and(Workflow::is_canceled) {
+            self.cancel_jobs(id, recorder);
+        }
+        changes
+    }
+
+    /// Jobs that are no longer wanted. A runner that has one is told to end it, for its key is no longer known.
+    fn drop_removed(&mut self, old: &Workflow, new: &Workflow, recorder: &mut Recorder) {
+        for job in old.jobs.iter().filter(|job| new.ordinal(job.id).is_none()) {
+            recorder.changes().removed_jobs.push(job.id);
+            if let Some(runner) = job.runner.and_then(|id| self.runners.get_mut(&id)) {
+                runner.held.remove(&job.id);
+            }
+        }
+    }
+}
+
+fn describe(changes: &JobChanges) -> String {
+    format!(
+        "{} jobs added, {} removed, {} changed, {} downstream of them, {} unchanged",
+        changes.added.count, changes.removed.count, changes.changed.count, changes.downstream.count, changes.unchanged
+    )
+}
+
+fn differs(before: &JobRow, after: &JobRow) -> bool {
+    before.profile != after.profile || before.priority != after.priority || before.depends_on != after.depends_on
+}
+
+/// A live workflow, for comparing it with a document.
+#[derive(Clone, Copy)]
+pub struct WorkflowRef<'a>(&'a Workflow);
+
+/// What applying a document does to the jobs of a workflow; without one every job is new.
+pub fn apply_changes(existing: Option<WorkflowRef<'_>>, expanded: &Expanded) -> JobChanges {
+    let mut changes = JobChanges::default();
+    let Some(WorkflowRef(old)) = existing else {
+        for job in &expanded.jobs {
+            changes.added.push(&job.name);
+        }
+        return changes;
+    };
+    let old_by_name = old.by_name();
+    let mut again = vec![false; expanded.jobs.len()];
+    for (index, job) in expanded.jobs.iter().enumerate() {
+        let Some(before) = old_by_name.get(job.name.as_str()).copied() else {
+            changes.added.push(&job.name);
+            again[index] = true;
+            continue;
+        };
+        let record = &old.jobs[before as usize];
+        if record.hash != job_hash(expanded, index) {
+            changes.changed.push(&job.name);
+            again[index] = true;
+        }
+    }
+    let downstream = downstream_of(expanded, &again);
+    for (index, job) in expanded.jobs.iter().enumerate().filter(|(index, _)| !again[*index]) {
+        let before = old_by_name[job.name.as_str()];
+        let adjusted = *old.profile(before) != profile_of(expanded, job) || old.jobs[before as usize].priority != job.priority;
+        if downstream[index] {
+            changes.downstream.push(&job.name);
+        } else if adjusted {
+            changes.adjusted.push(&job.name);
+        } else {
+            changes.unchanged += 1;
+        }
+    }
+    let wanted: std::collections::HashSet<&str> = expanded.jobs.iter().map(|job| job.name.as_str()).collect();
+    for job in 0..old.jobs.len() as u32 {
+        if !wanted.contains(old.name(job)) {
+            changes.removed.push(old.name(job));
+        }
+    }
+    changes
+}
+
+/// Which jobs depend, directly or not, on one that runs again.
+fn downstream_of(expanded: &Expanded, again: &[bool]) -> Vec<bool> {
+    let mut children: Vec<Vec<u32>> = vec![Vec::new(); expanded.jobs.len()];
+    for (index, job) in expanded.jobs.iter().enumerate() {
+        for parent in &job.depends_on {
+            children[*parent as usize].push(index as u32);
+        }
+    }
+    let mut reached = again.to_vec();
+    let mut open: Vec<u32> = (0..again.len() as u32).filter(|job| again[*job as usize]).collect();
+    while let Some(job) = open.pop() {
+        for child in &children[job as usize] {
+            if !std::mem::replace(&mut reached[*child as usize], true) {
+                open.push(*child);
+            }
+        }
+    }
+    reached
+}
+
+/// Rows in the making.
+struct Draft<'a> {
+    workflow: WorkflowId,
+    run: i32,
+    expanded: &'a Expanded,
+    last: &'a mut LastIds,
+    known: HashMap<JobProfile, ProfileId>,
+    /// Profiles that are new.
+    profiles: Vec<ProfileRow>,
+}
+
+impl<'a> Draft<'a> {
+    fn new(row: &WorkflowRow, expanded: &'a Expanded, last: &'a mut LastIds, known: HashMap<JobProfile, ProfileId>) -> Self {
+        Self { workflow: row.id, run: row.run, expanded, last, known, profiles: Vec::new() }
+    }
+
+    /// The jobs' rows, sorted by number. Jobs that exist keep their number and where they stand.
+    fn rows(&mut self, old: Option<&Workflow>) -> Vec<JobRow> {
+        let by_name = old.map(Workflow::by_name).unwrap_or_default();
+        let before: Vec<Option<u32>> =
+            self.expanded.jobs.iter().map(|job| by_name.get(job.name.as_str()).copied()).collect();
+        let ids: Vec<JobId> = before
+            .iter()
+            .map(|before| match (old, before) {
+                (Some(old), Some(before)) => old.jobs[*before as usize].id,
+                _ => {
+                    self.last.job += 1;
+                    JobId(self.last.job)
+                }
+            })
+            .collect();
+        let mut rows: Vec<JobRow> = (0..ids.len()).map(|index| self.new_row(index, &ids)).collect();
+        if let Some(old) = old {
+            for (row, before) in rows.iter_mut().zip(&before) {
+                if let Some(before) = before {
+                    let record = &old.jobs[*before as usize];
+                    row.state = record.state;
+                    row.run = record.run;
+                    row.attempt = record.attempt;
+                    row.epoch = record.epoch;
+                    row.runner = record.runner;
+                    row.started_ms = record.started_ms;
+                }
+            }
+            rows.sort_unstable_by_key(|row| row.id);
+        }
+        rows
+    }
+
+    fn new_row(&mut self, index: usize, ids: &[JobId]) -> JobRow {
+        let job = &self.expanded.jobs[index];
+        let mut depends_on: Vec<JobId> = job.depends_on.iter().map(|parent| ids[*parent as usize]).collect();
+        depends_on.sort_unstable();
+        let planned = JobEvent::Planned { unmet: job.depends_on.len() as u32 };
+        JobRow {
+            id: ids[index],
+            workflow: self.workflow,
+            name: job.name.clone(),
+            command: job.command.clone(),
+            profile: self.profile_id(job),
+            priority: job.priority,
+            hash: job_hash(self.expanded, index),
+            depends_on,
+            state: next_state(JobState::Uninitialized, planned).unwrap_or(JobState::Blocked),
+            run: self.run,
+            attempt: 1,
+            epoch: 0,
+            runner: None,
+            started_ms: None,
+        }
+    }
+
+    fn profile_id(&mut self, job: &ExpandedJob) -> ProfileId {
+        let profile = profile_of(self.expanded, job);
+        if let Some(id) = self.known.get(&profile) {
+            return *id;
+        }
+        self.last.profile += 1;
+        let id = ProfileId(self.last.profile);
+        self.known.insert(profile.clone(), id);
+        self.profiles.push(ProfileRow { id, workflow: self.workflow, profile });
+        id
+    }
+}
+
+fn profile_of(expanded: &Expanded, job: &ExpandedJob) -> JobProfile {
+    JobProfile {
+        requirements: expanded.requirements[job.requirements as usize].clone(),
+        labels: job.labels.clone(),
+        scheduler: job.scheduler.clone(),
+        env: job.env.clone(),
+        invocation_script: job.invocation_script.clone(),
+        stdio: job.stdio.clone(),
+        output_files: job.output_files.iter().map(|file| expanded.files[*file as usize].path.clone()).collect(),
+        tasks_per_node: job.tasks_per_node,
+        failure_handler: job.failure_handler.clone(),
+        cancel_on_blocking_job_failure: job.cancel_on_blocking_job_failure,
+    }
+}
+
+impl Workflow {
+    fn by_name(&self) -> HashMap<&str, u32> {
+        (0..self.jobs.len() as u32).map(|job| (self.name(job), job)).collect()
+    }
+
+    /// Takes over what is remembered about jobs beside their rows.
+    fn inherit(&mut self, old: &Workflow) {
+        self.failures = old.failures.clone();
+        self.failed_attempts = old.failed_attempts.clone();
+        for record in &mut self.jobs {
+            if let Some(before) = old.ordinal(record.id) {
+                record.cancel_requested = old.jobs[before as usize].cancel_requested;
+                record.in_doubt = old.jobs[before as usize].in_doubt;
+            }
+        }
+    }
+
+    fn to_rerun(&self, policy: RerunPolicy) -> impl Iterator<Item = u32> + '_ {
+        let wanted = move |state: JobState| match policy {
+            RerunPolicy::All => state != JobState::Disabled,
+            RerunPolicy::Incomplete => !matches!(state, JobState::Completed | JobState::Disabled),
+            RerunPolicy::Failed => {
+                matches!(state, JobState::Failed | JobState::Terminated | JobState::Canceled | JobState::PendingFailed)
+            }
+        };
+        (0..self.jobs.len() as u32).filter(move |job| wanted(self.jobs[*job as usize].state))
+    }
+}

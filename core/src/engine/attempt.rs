@@ -1,0 +1,217 @@
+//! What follows from the end of an attempt, in one command: record the result, ask for the verdict, settle the dependents.
+
+use torc_api::failure::FailureHandler;
+use torc_api::state::{Cause, JobState};
+use torc_api::status::FailureSample;
+use torc_api::wire::{FinishedAttempt, Usage};
+
+use super::State;
+use super::record::Recorder;
+use super::workflow::Workflow;
+use crate::ids::{Now, RunnerId, WorkflowId};
+use crate::job::{Ending, JobEvent};
+use crate::rows::{JobProfile, ProfileRow, ResultRow};
+use crate::verdict::{Failure, Increase, Policy, Verdict, decide};
+
+/// The return code of an attempt that was lost.
+pub(super) const LOST_RETURN_CODE: i32 = -128;
+
+impl State {
+    /// An attempt of a job that nobody else has taken over has ended.
+    pub(super) fn end_attempt(
+        &mut self,
+        workflow: WorkflowId,
+        job: u32,
+        finished: &FinishedAttempt,
+        runner: Option<RunnerId>,
+        context: (&mut Recorder, Now),
+    ) {
+        let (recorder, now) = context;
+        let mut next_profile = self.last.profile;
+        let Some(workflow) = self.workflows.get_mut(&workflow) else { return };
+        let cause = cause_of(finished);
+        let cancel_requested = workflow.jobs[job as usize].cancel_requested || workflow.is_canceled();
+        let (ending, increase) = workflow.judge(job, cause, finished.return_code, cancel_requested);
+        workflow.record_result(job, finished, ending, runner, (recorder, now));
+        if let Some(increase) = increase {
+            workflow.enlarge(job, increase, &mut next_profile, recorder);
+        }
+        let retried = ending == Ending::Retry;
+        if retried {
+            workflow.jobs[job as usize].attempt += 1;
+        }
+        // Every caller has checked that the job can end, so a refusal cannot happen; if it did, nothing would change.
+        if workflow.step(job, JobEvent::Ended(ending), recorder).is_ok() && !retried && ending != Ending::PendingFailed {
+            workflow.settle_dependents(job, recorder);
+        }
+        self.last.profile = next_profile;
+        self.news += 1;
+    }
+
+    /// An attempt is known to be gone without a result.
+    pub(super) fn lose_attempt(
+        &mut self,
+        workflow: WorkflowId,
+        job: u32,
+        message: &str,
+        context: (&mut Recorder, Now),
+    ) {
+        let Some(record) = self.workflows.get(&workflow).map(|workflow| (workflow.key(job), &workflow.jobs[job as usize]))
+        else {
+            return;
+        };
+        let (key, record) = record;
+        let elapsed = record.started_ms.map_or(0, |started| (context.1.wall_ms - started).max(0));
+        let lost = FinishedAttempt {
+            key,
+            return_code: LOST_RETURN_CODE,
+            cause: Some(Cause::Lost),
+            duration_ms: elapsed.unsigned_abs(),
+            message: Some(message.to_owned()),
+            ..FinishedAttempt::default()
+        };
+        let runner = record.runner;
+        self.end_attempt(workflow, job, &lost, runner, context);
+    }
+}
+
+fn cause_of(finished: &FinishedAttempt) -> Option<Cause> {
+    finished.cause.or_else(|| (finished.return_code != 0).then_some(Cause::ExitCode))
+}
+
+impl Workflow {
+    fn judge(
+        &mut self,
+        job: u32,
+        cause: Option<Cause>,
+        return_code: i32,
+        cancel_requested: bool,
+    ) -> (Ending, Option<Increase>) {
+        let Some(cause) = cause else { return (Ending::Completed, None) };
+        if cancel_requested || cause == Cause::Canceled {
+            return (Ending::Canceled, None);
+        }
+        // The runner was asked to stop; that says nothing about the job.
+        if cause == Cause::Stopped {
+            return (Ending::Retry, None);
+        }
+        let id = self.jobs[job as usize].id;
+        let count = self.failed_attempts.entry(id).or_default().entry(cause).or_default();
+        *count += 1;
+        let failure = Failure { cause, return_code, count: *count };
+        let policy = Policy {
+            handler: self.handler(job),
+            recovery: self.spec.recovery.as_ref(),
+            use_pending_failed: self.spec.use_pending_failed == Some(true),
+        };
+        match decide(failure, policy) {
+            Verdict::Retry(increase) => (Ending::Retry, (increase != Increase::default()).then_some(increase)),
+            Verdict::PendingFailed => (Ending::PendingFailed, None),
+            Verdict::Settle if cause == Cause::Timeout => (Ending::Terminated, None),
+            Verdict::Settle => (Ending::Failed, None),
+        }
+    }
+
+    fn handler(&self, job: u32) -> Option<&FailureHandler> {
+        let name = self.profile(job).failure_handler.as_deref()?;
+        self.spec.failure_handlers.iter().find(|handler| handler.name == name)
+    }
+
+    fn record_result(
+        &mut self,
+        job: u32,
+        finished: &FinishedAttempt,
+        ending: Ending,
+        runner: Option<RunnerId>,
+        (recorder, now): (&mut Recorder, Now),
+    ) {
+        let cause = cause_of(finished);
+        let ended_ms = now.wall_ms - finished.ended_ms_ago.cast_signed();
+        let state = match ending {
+            Ending::Completed => JobState::Completed,
+            Ending::Canceled => JobState::Canceled,
+            _ if matches!(cause, Some(Cause::Timeout | Cause::Stopped)) => JobState::Terminated,
+            _ => JobState::Failed,
+        };
+        if let Some(cause) = cause
+            && state == JobState::Failed
+        {
+            self.remember_failure(FailureSample {
+                job: self.name(job).to_owned(),
+                attempt: finished.key.attempt,
+                return_code: Some(finished.return_code),
+                cause,
+                time: crate::time::rfc3339(ended_ms),
+            });
+        }
+        let started_ms = ended_ms - finished.duration_ms.cast_signed();
+        if self.row.started_ms.is_none() {
+            self.row.started_ms = Some(started_ms);
+            recorder.workflow(&self.row);
+        }
+        recorder.result(ResultRow {
+            workflow: self.row.id,
+            job: self.jobs[job as usize].id,
+            run: finished.key.run,
+            attempt: finished.key.attempt,
+            state,
+            return_code: finished.return_code,
+            cause: if ending == Ending::Canceled { Some(Cause::Canceled) } else { cause },
+            message: finished.message.clone(),
+            started_ms,
+            ended_ms,
+            runner,
+            stdout: finished.stdout.clone(),
+            stderr: finished.stderr.clone(),
+            usage: finished.usage.unwrap_or(Usage::default()),
+        });
+    }
+
+    /// The next attempt of this job, and of no other, gets more memory or time.
+    fn enlarge(&mut self, job: u32, increase: Increase, last_profile: &mut i64, recorder: &mut Recorder) {
+        let grow = |amount: i64, percent: Option<i32>| match percent {
+            Some(percent) => i64::try_from(i128::from(amount) * i128::from(percent) / 100).unwrap_or(i64::MAX),
+            None => amount,
+        };
+        let mut profile: JobProfile = self.profile(job).clone();
+        let needs = &mut profile.requirements;
+        needs.memory_bytes = grow(needs.memory_bytes, increase.memory_percent);
+        needs.runtime_seconds = grow(needs.runtime_seconds, increase.runtime_percent);
+        let index = match self.profiles.iter().position(|known| known.profile == profile) {
+            Some(index) => index as u32,
+            None => {
+                *last_profile += 1;
+                let id = crate::ids::ProfileId(*last_profile);
+                recorder.changes().profiles.push(ProfileRow { id, workflow: self.row.id, profile: profile.clone() });
+                self.add_profile(id, profile)
+            }
+        };
+        self.set_profile(job, index);
+        recorder.job(self.job_row(job));
+    }
+
+    /// A job has ended for good: those that waited for it are ready, wait for others, or are cancelled with theirs.
+    pub(super) fn settle_dependents(&mut self, job: u32, recorder: &mut Recorder) {
+        let mut ended = vec![job];
+        while let Some(job) = ended.pop() {
+            let failed = self.jobs[job as usize].state != JobState::Completed;
+            for index in 0..self.children(job).len() {
+                let child = self.children(job)[index];
+                let record = &mut self.jobs[child as usize];
+                record.unmet = record.unmet.saturating_sub(1);
+                if record.state != JobState::Blocked {
+                    continue;
+                }
+                let unmet = record.unmet;
+                if failed && self.profile(child).cancel_on_blocking_job_failure {
+                    if self.step(child, JobEvent::DependencyFailed, recorder).is_ok() {
+                        ended.push(child);
+                    }
+                } else if unmet == 0 {
+                    // The state was checked above, so this is always legal.
+                    let _ = self.step(child, JobEvent::DependenciesMet, recorder);
+                }
+            }
+        }
+    }
+}

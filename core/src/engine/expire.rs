@@ -1,0 +1,76 @@
+//! What the passing of time does: silent runners lose their promises, and after long enough their started jobs.
+
+use torc_api::state::JobState;
+
+use super::State;
+use super::record::Recorder;
+use super::workflow::Workflow;
+use crate::ids::{JobId, Now, RunnerId, WorkflowId};
+
+/// How long a started job of a silent runner is waited for, unless the document says otherwise.
+const ORPHAN_AFTER_MS: u64 = 3_600_000;
+
+impl State {
+    /// Looks at every runner's silence. Cheap when nobody is silent.
+    pub fn expire(&mut self, recorder: &mut Recorder, now: Now) {
+        let silent: Vec<RunnerId> = self
+            .runners
+            .iter()
+            .filter(|(_, runner)| {
+                let lease = self.lease_ms(&self.in_scope(&runner.row.scope));
+                now.mono_ms.saturating_sub(runner.heard_ms) > lease
+            })
+            .map(|(id, _)| *id)
+            .collect();
+        for id in silent {
+            self.expire_runner(id, recorder, now);
+        }
+    }
+
+    fn expire_runner(&mut self, id: RunnerId, recorder: &mut Recorder, now: Now) {
+        let Some(runner) = self.runners.get_mut(&id) else { return };
+        let first_time = !std::mem::replace(&mut runner.silent, true);
+        let silence_ms = now.mono_ms.saturating_sub(runner.heard_ms);
+        let host = runner.row.host.clone();
+        let mut held: Vec<(JobId, WorkflowId)> = runner.held.iter().map(|(job, h)| (*job, h.workflow)).collect();
+        held.sort_unstable();
+        if first_time {
+            let message = format!("runner {id} on {host} has been silent for {} s", silence_ms / 1_000);
+            recorder.event(now, None, "RunnerSilent", message);
+        }
+        for (job_id, workflow_id) in held {
+            let Some(workflow) = self.workflows.get_mut(&workflow_id) else { continue };
+            let Some(job) = workflow.ordinal(job_id) else { continue };
+            let patience_over = workflow.orphan_after_ms().is_some_and(|patience| silence_ms > patience);
+            let record = &mut workflow.jobs[job as usize];
+            if record.state == JobState::Running && !patience_over && !record.cancel_requested {
+                record.in_doubt = true;
+                continue;
+            }
+            self.give_up(id, workflow_id, job_id, "its runner has been silent for too long", (recorder, now));
+        }
+        self.forget_if_empty(id, recorder, now);
+    }
+
+    /// A silent runner that holds nothing has left without a word.
+    fn forget_if_empty(&mut self, id: RunnerId, recorder: &mut Recorder, now: Now) {
+        if self.runners.get(&id).is_some_and(|runner| runner.held.is_empty())
+            && let Some(mut runner) = self.runners.remove(&id)
+        {
+            runner.row.ended_ms = Some(now.wall_ms);
+            recorder.runner(&runner.row);
+        }
+    }
+}
+
+impl Workflow {
+    /// None means for ever.
+    fn orphan_after_ms(&self) -> Option<u64> {
+        match self.spec.orphan_after.as_deref() {
+            None => Some(ORPHAN_AFTER_MS),
+            Some("never") => None,
+            // The document was validated when it was applied.
+            Some(text) => Some(torc_api::quantity::parse_duration(text).map_or(ORPHAN_AFTER_MS, |s| s.unsigned_abs() * 1_000)),
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Granting leases: chosen jobs are promised to a runner and described so completely that no further call is needed.
+
+use std::collections::HashMap;
+
+use torc_api::failure::Prefetch;
+use torc_api::state::JobState;
+use torc_api::wire::{LEASE_SECONDS, Lease, Profile, Resources, SyncResponse, Verdict, Want};
+
+use super::State;
+use super::record::Recorder;
+use super::runner::Holding;
+use super::workflow::Workflow;
+use crate::ids::{Now, RunnerId, WorkflowId};
+use crate::job::JobEvent;
+use crate::matching::{Candidate, Choice, choose};
+
+impl State {
+    /// Promises work to a runner and adds it to the answer.
+    pub(super) fn grant(&mut self, id: RunnerId, want: Want, response: &mut SyncResponse, context: (&mut Recorder, Now)) {
+        let (recorder, now) = context;
+        let Some(runner) = self.runners.get(&id) else { return };
+        let scope = self.in_scope(&runner.row.scope);
+        let choices = choose(&runner.place(now), &want, &self.candidates(&scope));
+        let mut profiles = HashMap::new();
+        for Choice { workflow, job } in choices {
+            self.grant_one(id, (workflow, job), response.sequence, recorder);
+            let Some(workflow) = self.workflows.get(&workflow) else { continue };
+            let index = workflow.jobs[job as usize].profile;
+            let profile = *profiles.entry((workflow.id(), index)).or_insert_with(|| {
+                response.profiles.push(workflow.wire_profile(index));
+                response.profiles.len() as u32 - 1
+            });
+            response.leases.push(Lease {
+                key: workflow.key(job),
+                name: workflow.name(job).to_owned(),
+                command: workflow.command(job).to_owned(),
+                profile,
+            });
+        }
+    }
+
+    fn candidates(&self, scope: &[WorkflowId]) -> Vec<Candidate<'_>> {
+        scope
+            .iter()
+            .filter_map(|id| self.workflows.get(id))
+            .filter(|workflow| !workflow.is_suspended() && !workflow.is_canceled())
+            .flat_map(|workflow| {
+                let queues = workflow.classes.iter().zip(&workflow.queues);
+                queues.map(|(class, queue)| Candidate { workflow: workflow.id(), class, queue })
+            })
+            .collect()
+    }
+
+    fn grant_one(&mut self, id: RunnerId, (workflow_id, job): (WorkflowId, u32), granted_in: u64, recorder: &mut Recorder) {
+        self.last.epoch += 1;
+        let epoch = self.last.epoch;
+        let Some(workflow) = self.workflows.get_mut(&workflow_id) else { return };
+        let record = &mut workflow.jobs[job as usize];
+        record.epoch = epoch;
+        record.runner = Some(id);
+        let job_id = record.id;
+        // Only ready jobs are in the queues that choices come from.
+        let granted = workflow.step(job, JobEvent::Granted, recorder);
+        debug_assert_eq!(granted, Ok(JobState::Leased));
+        if let Some(runner) = self.runners.get_mut(&id) {
+            runner.held.insert(job_id, Holding { workflow: workflow_id, granted_in });
+        }
+    }
+
+    /// How long a silent runner keeps its leases: the shortest that any of its workflows asks for.
+    pub(super) fn lease_ms(&self, scope: &[WorkflowId]) -> u64 {
+        let asked = self.prefetch_settings(scope).filter_map(|prefetch| prefetch.lease_seconds).min();
+        asked.map_or(LEASE_SECONDS, |seconds| u64::from(seconds.unsigned_abs())) * 1_000
+    }
+
+    /// How far to lease ahead, when exactly one workflow has a say.
+    pub(super) fn prefetch(&self, scope: &[WorkflowId]) -> Option<Prefetch> {
+        let mut settings = self.prefetch_settings(scope);
+        let first = settings.next()?;
+        settings.next().is_none().then(|| first.clone())
+    }
+
+    fn prefetch_settings<'a>(&'a self, scope: &'a [WorkflowId]) -> impl Iterator<Item = &'a Prefetch> {
+        let live = scope.iter().filter_map(|id| self.workflows.get(id)).filter(|workflow| !workflow.is_settled());
+        live.filter_map(|workflow| workflow.spec.prefetch.as_ref())
+    }
+
+    /// What a runner should do next.
+    pub(super) fn verdict(&self, scope: &[WorkflowId]) -> Verdict {
+        let served = || scope.iter().filter_map(|id| self.workflows.get(id));
+        if served().next().is_none() || !served().all(Workflow::is_settled) {
+            Verdict::Continue
+        } else if served().all(Workflow::is_canceled) {
+            Verdict::Canceled
+        } else {
+            Verdict::Complete
+        }
+    }
+}
+
+impl Workflow {
+    fn wire_profile(&self, index: u32) -> Profile {
+        let profile = &self.profiles[index as usize].profile;
+        let needs = &profile.requirements;
+        Profile {
+            resources: Resources {
+                cpus: needs.num_cpus,
+                memory_bytes: needs.memory_bytes,
+                gpus: needs.num_gpus,
+                nodes: needs.num_nodes,
+            },
+            runtime_seconds: needs.runtime_seconds,
+            unlimited: needs.name == torc_api::resources::DEFAULT_REQUIREMENTS,
+            workflow_name: self.row.name.clone(),
+            working_dir: self.row.working_dir.clone(),
+            env: profile.env.clone(),
+            invocation_script: profile.invocation_script.clone(),
+            stdio: profile.stdio.clone(),
+            output_files: profile.output_files.clone(),
+            execution_config: self.spec.execution_config.clone(),
+            resource_monitor: self.spec.resource_monitor.clone(),
+            tasks_per_node: profile.tasks_per_node,
+        }
+    }
+
+}

@@ -1,0 +1,122 @@
+//! Collects what a group of commands changed, until it is written in one transaction.
+
+use std::collections::{BTreeSet, HashMap};
+
+use torc_api::state::JobState;
+
+use crate::ids::{JobId, Now, WorkflowId};
+use crate::rows::{Changes, EventRow, JobRow, JobUpdate, ResultRow, RunnerRow, WorkflowRow};
+
+/// What a group of commands changed.
+#[derive(Debug, Default)]
+pub struct Recorder {
+    changes: Changes,
+    updates: HashMap<JobId, usize>,
+    moves: HashMap<WorkflowId, Vec<(JobId, i32, JobState)>>,
+    workflows: HashMap<WorkflowId, usize>,
+}
+
+impl Recorder {
+    /// The workflows that something was recorded of.
+    pub(super) fn touched(&self) -> BTreeSet<WorkflowId> {
+        self.moves.keys().chain(self.workflows.keys()).copied().collect()
+    }
+
+    /// What has to be written. Moves of jobs become one event for each workflow.
+    pub(super) fn finish(mut self, now: Now, last_event: &mut i64) -> Changes {
+        let mut moves: Vec<_> = std::mem::take(&mut self.moves).into_iter().collect();
+        moves.sort_by_key(|(workflow, _)| *workflow);
+        for (workflow, jobs) in moves {
+            self.changes.events.push(EventRow {
+                time_ms: now.wall_ms,
+                workflow: Some(workflow),
+                reason: "JobsChanged".to_owned(),
+                jobs,
+                ..EventRow::default()
+            });
+        }
+        for event in &mut self.changes.events {
+            *last_event += 1;
+            event.sequence = *last_event;
+        }
+        self.changes
+    }
+
+    pub(super) fn moved(&mut self, workflow: WorkflowId, update: JobUpdate) {
+        self.moves.entry(workflow).or_default().push((update.id, update.attempt, update.state));
+        self.updated(update);
+    }
+
+    /// A job changed in a way that is no move, e.g. its runner did.
+    pub(super) fn updated(&mut self, update: JobUpdate) {
+        match self.updates.get(&update.id) {
+            Some(index) => self.changes.job_updates[*index] = update,
+            None => {
+                self.updates.insert(update.id, self.changes.job_updates.len());
+                self.changes.job_updates.push(update);
+            }
+        }
+    }
+
+    /// A job's definition changed. An update of the same group that came before it is overtaken by it.
+    pub(super) fn job(&mut self, row: JobRow) {
+        if let Some(index) = self.updates.get(&row.id) {
+            self.changes.job_updates[*index] = JobUpdate {
+                id: row.id,
+                state: row.state,
+                run: row.run,
+                attempt: row.attempt,
+                epoch: row.epoch,
+                runner: row.runner,
+                started_ms: row.started_ms,
+            };
+        }
+        self.changes.jobs.push(row);
+    }
+
+    pub(super) fn workflow(&mut self, row: &WorkflowRow) {
+        match self.workflows.get(&row.id) {
+            Some(index) => self.changes.workflows[*index] = row.clone(),
+            None => {
+                self.workflows.insert(row.id, self.changes.workflows.len());
+                self.changes.workflows.push(row.clone());
+            }
+        }
+    }
+
+    pub(super) fn runner(&mut self, row: &RunnerRow) {
+        self.changes.runners.retain(|known| known.id != row.id);
+        self.changes.runners.push(row.clone());
+    }
+
+    pub(super) fn result(&mut self, row: ResultRow) {
+        self.changes.results.push(row);
+    }
+
+    pub(super) fn event(&mut self, now: Now, workflow: Option<WorkflowId>, reason: &str, message: String) {
+        self.changes.events.push(EventRow {
+            time_ms: now.wall_ms,
+            workflow,
+            reason: reason.to_owned(),
+            message,
+            ..EventRow::default()
+        });
+    }
+
+    pub(super) fn changes(&mut self) -> &mut Changes {
+        &mut self.changes
+    }
+
+    /// The workflow is gone: nothing of it is written any more.
+    pub(super) fn deleted(&mut self, workflow: WorkflowId, jobs: impl Fn(JobId) -> bool) {
+        self.moves.remove(&workflow);
+        self.changes.job_updates.retain(|update| !jobs(update.id));
+        self.updates = self.changes.job_updates.iter().enumerate().map(|(index, update)| (update.id, index)).collect();
+        self.changes.workflows.retain(|row| row.id != workflow);
+        self.workflows = self.changes.workflows.iter().enumerate().map(|(index, row)| (row.id, index)).collect();
+        self.changes.jobs.retain(|row| row.workflow != workflow);
+        self.changes.profiles.retain(|row| row.workflow != workflow);
+        self.changes.results.retain(|row| row.workflow != workflow);
+        self.changes.deleted_workflows.push(workflow);
+    }
+}

@@ -1,0 +1,96 @@
+//! Start-up: everything that was written becomes the live state again.
+
+use std::collections::HashMap;
+
+use torc_api::status::FailureSample;
+
+use super::State;
+use super::runner::{Holding, Runner};
+use super::workflow::{Workflow, read_spec};
+use crate::ids::{Now, WorkflowId};
+use crate::rows::{JobRow, ProfileRow, Snapshot};
+
+/// A stored document cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("the stored document of workflow {workflow} cannot be read")]
+pub struct UnreadableDocument {
+    /// Whose document.
+    pub workflow: WorkflowId,
+    /// Why.
+    #[source]
+    pub source: serde_json::Error,
+}
+
+impl State {
+    /// The live state of what was stored. Every runner gets its full lease time again.
+    pub fn restore(snapshot: Snapshot, now: Now) -> Result<Self, UnreadableDocument> {
+        let mut state = Self { last: snapshot.last, ..Self::default() };
+        let mut profiles: HashMap<WorkflowId, Vec<ProfileRow>> = HashMap::new();
+        for profile in snapshot.profiles {
+            profiles.entry(profile.workflow).or_default().push(profile);
+        }
+        let mut jobs: HashMap<WorkflowId, Vec<JobRow>> = HashMap::new();
+        for job in snapshot.jobs {
+            jobs.entry(job.workflow).or_default().push(job);
+        }
+        for runner in snapshot.runners {
+            state.runners.insert(runner.id, Runner::new(runner, now));
+        }
+        for row in snapshot.workflows {
+            let id = row.id;
+            let spec = read_spec(&row.document).map_err(|source| UnreadableDocument { workflow: id, source })?;
+            let rows = jobs.remove(&id).unwrap_or_default();
+            let mut workflow = Workflow::build(row, spec, profiles.remove(&id).unwrap_or_default(), &rows);
+            workflow.request_cancellation_of_running();
+            state.adopt_holdings(&workflow);
+            state.names.insert((workflow.row.namespace.clone(), workflow.row.name.clone()), id);
+            state.workflows.insert(id, workflow);
+        }
+        state.restore_failures(snapshot.failures, &snapshot.latest_failures);
+        Ok(state)
+    }
+
+    /// What runners held before the restart they still hold, until they say otherwise.
+    fn adopt_holdings(&mut self, workflow: &Workflow) {
+        for job in workflow.jobs.iter().filter(|job| job.state.is_held()) {
+            if let Some(runner) = job.runner.and_then(|id| self.runners.get_mut(&id)) {
+                runner.held.insert(job.id, Holding { workflow: workflow.id(), granted_in: 0 });
+            }
+        }
+    }
+
+    fn restore_failures(
+        &mut self,
+        counts: Vec<(crate::ids::JobId, torc_api::state::Cause, i32)>,
+        latest: &[crate::rows::ResultRow],
+    ) {
+        for (job, cause, count) in counts {
+            if let Some(workflow) = self.workflows.values_mut().find(|workflow| workflow.ordinal(job).is_some()) {
+                workflow.failed_attempts.entry(job).or_default().insert(cause, count);
+            }
+        }
+        for result in latest {
+            let Some(workflow) = self.workflows.get_mut(&result.workflow) else { continue };
+            let (Some(job), Some(cause)) = (workflow.ordinal(result.job), result.cause) else { continue };
+            let sample = FailureSample {
+                job: workflow.name(job).to_owned(),
+                attempt: result.attempt,
+                return_code: Some(result.return_code),
+                cause,
+                time: crate::time::rfc3339(result.ended_ms),
+            };
+            workflow.remember_failure(sample);
+        }
+    }
+}
+
+impl Workflow {
+    /// A cancelled workflow's running jobs are to be ended, also after a restart.
+    fn request_cancellation_of_running(&mut self) {
+        if self.is_canceled() {
+            for job in self.jobs.iter_mut().filter(|job| job.state == torc_api::state::JobState::Running) {
+                job.cancel_requested = true;
+            }
+        }
+    }
+}

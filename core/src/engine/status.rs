@@ -1,0 +1,214 @@
+//! What is, for people: counts, conditions with closed sets of reasons, runners.
+
+use torc_api::api;
+use torc_api::status::{Condition, PlanSummary, WorkflowStatus};
+
+use super::record::Recorder;
+use super::workflow::Workflow;
+use super::{JobDetail, Refusal, State};
+use crate::ids::{JobId, Now, RunnerId, WorkflowId};
+use crate::rows::Changes;
+use crate::time::rfc3339;
+
+impl State {
+    /// Ends a group of commands: completions are noted, conditions brought up to date, and everything to write is returned.
+    pub fn finish(&mut self, mut recorder: Recorder, now: Now) -> Changes {
+        for id in recorder.touched() {
+            if let Some(workflow) = self.workflows.get_mut(&id) {
+                workflow.note_completion(&mut recorder, now);
+                workflow.refresh_conditions(&mut recorder, now);
+            }
+        }
+        recorder.finish(now, &mut self.last.event)
+    }
+
+    /// A workflow as the API shows it, without its document.
+    pub fn workflow_summary(&self, id: WorkflowId) -> Result<api::Workflow, Refusal> {
+        Ok(self.workflow(id)?.summary())
+    }
+
+    /// The stored document of a workflow.
+    pub fn document(&self, id: WorkflowId) -> Result<&str, Refusal> {
+        Ok(&self.workflow(id)?.row.document)
+    }
+
+    /// The numbers of all workflows, of one namespace or all.
+    pub fn workflow_ids(&self, namespace: Option<&str>) -> Vec<WorkflowId> {
+        let wanted = |workflow: &&Workflow| namespace.is_none_or(|namespace| workflow.row.namespace == namespace);
+        self.workflows.values().filter(wanted).map(Workflow::id).collect()
+    }
+
+    /// A job by name or number, with what only the live state knows.
+    pub fn job(&self, id: WorkflowId, reference: &str) -> Result<(JobId, JobDetail<'_>), Refusal> {
+        let workflow = self.workflow(id)?;
+        let job = workflow.find(reference).ok_or_else(|| Refusal::NoJob {
+            workflow: workflow.row.name.clone(),
+            job: reference.to_owned(),
+        })?;
+        Ok((workflow.jobs[job as usize].id, workflow.detail(job)))
+    }
+
+    /// Runners that have not left.
+    pub fn runners(&self) -> Vec<api::Runner> {
+        self.runners.keys().filter_map(|id| self.runner_view(*id)).collect()
+    }
+
+    fn runner_view(&self, id: RunnerId) -> Option<api::Runner> {
+        let runner = self.runners.get(&id)?;
+        let running = runner.held.iter().filter(|(job, holding)| self.runs(holding.workflow, **job)).count() as i64;
+        Some(api::Runner {
+            id: id.0,
+            host: runner.row.host.clone(),
+            pid: runner.row.pid,
+            kind: runner.row.kind,
+            status: if runner.silent { api::RunnerStatus::Silent } else { api::RunnerStatus::Active },
+            capacity: runner.row.capacity,
+            labels: runner.row.labels.clone(),
+            workflow: match &runner.row.scope {
+                torc_api::wire::RunnerScope::Workflow(name) => Some(name.clone()),
+                _ => None,
+            },
+            output_dir: runner.row.output_dir.clone(),
+            version: runner.row.version.clone(),
+            queued: runner.held.len() as i64 - running,
+            running,
+            start_time: rfc3339(runner.row.started_ms),
+            last_contact_time: Some(rfc3339(runner.heard_wall_ms)),
+            end_time: None,
+        })
+    }
+
+    fn runs(&self, workflow: WorkflowId, job: JobId) -> bool {
+        let Some(workflow) = self.workflows.get(&workflow) else { return false };
+        let Some(job) = workflow.ordinal(job) else { return false };
+        workflow.jobs[job as usize].state == torc_api::state::JobState::Running
+    }
+
+    /// Nothing is left to do in any workflow of this session, or in any at all.
+    pub fn is_idle(&self) -> bool {
+        self.workflows.values().all(Workflow::is_settled)
+    }
+}
+
+impl Workflow {
+    pub(super) fn note_completion(&mut self, recorder: &mut Recorder, now: Now) {
+        if !self.is_settled() || self.row.completed_ms.is_some() {
+            return;
+        }
+        self.row.completed_ms = Some(now.wall_ms);
+        recorder.workflow(&self.row);
+        let (reason, message) = match self.outcome() {
+            "Succeeded" => ("WorkflowFinished", format!("all {} jobs completed", self.counts.total)),
+            outcome => ("WorkflowFailed", format!("{outcome}: {}", self.failure_message())),
+        };
+        recorder.event(now, Some(self.row.id), reason, message);
+    }
+
+    fn outcome(&self) -> &'static str {
+        let counts = &self.counts;
+        if self.is_canceled() {
+            "Canceled"
+        } else if counts.failed + counts.terminated + counts.canceled > 0 {
+            "Failed"
+        } else {
+            "Succeeded"
+        }
+    }
+
+    fn failure_message(&self) -> String {
+        let counts = &self.counts;
+        format!("{} failed, {} terminated, {} canceled", counts.failed, counts.terminated, counts.canceled)
+    }
+
+    /// Writes the conditions down when one of them says something new.
+    fn refresh_conditions(&mut self, recorder: &mut Recorder, now: Now) {
+        let before: Vec<Condition> = serde_json::from_str(&self.row.conditions).unwrap_or_default();
+        let after = self.conditions(&before, now);
+        if after != before
+            && let Ok(text) = serde_json::to_string(&after)
+        {
+            self.row.conditions = text;
+            recorder.workflow(&self.row);
+        }
+    }
+
+    fn conditions(&self, before: &[Condition], now: Now) -> Vec<Condition> {
+        self.statements()
+            .into_iter()
+            .map(|(type_, status, reason, message)| {
+                let known = before.iter().find(|condition| condition.type_ == type_);
+                let since = known.filter(|condition| condition.status == status);
+                Condition {
+                    type_: type_.to_owned(),
+                    status: status.to_owned(),
+                    reason: reason.to_owned(),
+                    message,
+                    last_transition_time: since
+                        .map_or_else(|| rfc3339(now.wall_ms), |condition| condition.last_transition_time.clone()),
+                    observed_generation: Some(self.row.generation),
+                }
+            })
+            .collect()
+    }
+
+    /// Type, status, reason, message: all of them, always in this order. Messages hold nothing that changes on every pass.
+    fn statements(&self) -> Vec<(&'static str, &'static str, &'static str, String)> {
+        let settled = self.is_settled();
+        let suspended = self.is_suspended() && !settled;
+        let stalled = self.is_stalled();
+        let finished = match (settled, self.outcome()) {
+            (false, _) => ("Finished", "False", "Running", String::new()),
+            (true, outcome) => ("Finished", "True", outcome, String::new()),
+        };
+        let succeeded = match (settled, self.outcome()) {
+            (true, "Succeeded") => ("True", "Completed", format!("all {} jobs completed", self.counts.total)),
+            (true, "Canceled") => ("False", "Canceled", self.failure_message()),
+            (true, _) => ("False", "JobsFailed", self.failure_message()),
+            (false, _) if stalled => ("Unknown", "Stalled", "failed jobs wait for a decision".to_owned()),
+            (false, _) if suspended => ("Unknown", "Suspended", String::new()),
+            (false, _) if self.row.started_ms.is_some() => ("Unknown", "Running", String::new()),
+            (false, _) => ("Unknown", "Pending", String::new()),
+        };
+        let yes_no = |yes: bool| if yes { "True" } else { "False" };
+        vec![
+            ("Accepted", "True", "Planned", format!("{} jobs", self.counts.total)),
+            ("Suspended", yes_no(suspended), "UserRequest", String::new()),
+            ("Stalled", yes_no(stalled), "PendingFailedJobs", String::new()),
+            finished,
+            ("Succeeded", succeeded.0, succeeded.1, succeeded.2),
+        ]
+    }
+
+    /// Only a person can bring it on: failed jobs wait for a decision, and nothing else can happen.
+    fn is_stalled(&self) -> bool {
+        let counts = &self.counts;
+        counts.pending_failed > 0 && counts.ready + counts.leased + counts.running + counts.recovering == 0
+    }
+
+    fn summary(&self) -> api::Workflow {
+        api::Workflow {
+            id: self.row.id.0,
+            name: self.row.name.clone(),
+            namespace: self.row.namespace.clone(),
+            owner: self.row.owner.clone(),
+            generation: self.row.generation,
+            creation_time: rfc3339(self.row.created_ms),
+            working_dir: self.row.working_dir.clone(),
+            suspended: self.is_suspended(),
+            canceled: self.is_canceled(),
+            document: None,
+            status: WorkflowStatus {
+                observed_generation: Some(self.row.generation),
+                run_id: Some(self.row.run),
+                start_time: self.row.started_ms.map(rfc3339),
+                completion_time: self.row.completed_ms.map(rfc3339),
+                progress: Some(format!("{}/{}", self.counts.settled(), self.counts.total)),
+                plan: Some(PlanSummary { digest: self.row.digest.clone(), job_count: self.counts.total }),
+                jobs: self.counts,
+                allocations: None,
+                failures: self.failures.iter().cloned().collect(),
+                conditions: serde_json::from_str(&self.row.conditions).unwrap_or_default(),
+            },
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! What people ask for beside the document: cancel, suspend, resume, retry, delete.
+
+use std::collections::BTreeSet;
+
+use torc_api::state::JobState;
+use torc_api::workflow::StopPolicy;
+
+use super::record::Recorder;
+use super::{Refusal, State};
+use crate::ids::{Now, WorkflowId};
+use crate::job::JobEvent;
+
+/// Which jobs run again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// Every job that failed, was ended or cancelled.
+    Failed,
+    /// These, by name or number.
+    Jobs(Vec<String>),
+    /// Everything, as a new run.
+    All,
+}
+
+impl State {
+    /// No new leases; running jobs go on.
+    pub fn suspend(&mut self, id: WorkflowId, suspended: bool, recorder: &mut Recorder, now: Now) -> Result<(), Refusal> {
+        let workflow = self.workflow_mut(id)?;
+        if !suspended && workflow.spec.suspend == Some(true) {
+            let message = "the document says `suspend: true`; change it and apply it again";
+            return Err(Refusal::Conflict(message.to_owned()));
+        }
+        if workflow.row.suspended != suspended {
+            workflow.row.suspended = suspended;
+            recorder.workflow(&workflow.row);
+            let (reason, message) =
+                if suspended { ("WorkflowSuspended", "no new jobs start") } else { ("WorkflowResumed", "jobs start again") };
+            recorder.event(now, Some(id), reason, message.to_owned());
+            self.news += 1;
+        }
+        Ok(())
+    }
+
+    /// Nothing more starts, and what runs is ended. Returns how many jobs that concerns.
+    pub fn cancel(&mut self, id: WorkflowId, recorder: &mut Recorder, now: Now) -> Result<i64, Refusal> {
+        let workflow = self.workflow_mut(id)?;
+        if workflow.is_settled() {
+            return Ok(0);
+        }
+        workflow.row.canceled = true;
+        recorder.workflow(&workflow.row);
+        let affected = self.cancel_jobs(id, recorder);
+        recorder.event(now, Some(id), "WorkflowCanceled", format!("{affected} jobs cancelled"));
+        Ok(affected)
+    }
+
+    /// Cancels every job that has not ended; running ones are ended by their runners.
+    pub(super) fn cancel_jobs(&mut self, id: WorkflowId, recorder: &mut Recorder) -> i64 {
+        let Some(workflow) = self.workflows.get_mut(&id) else { return 0 };
+        let mut affected = 0;
+        let mut released = Vec::new();
+        for job in 0..workflow.jobs.len() as u32 {
+            let record = &mut workflow.jobs[job as usize];
+            let (runner, job_id) = (record.runner, record.id);
+            if record.state == JobState::Running {
+                record.cancel_requested = true;
+                affected += 1;
+            } else if workflow.step(job, JobEvent::Canceled, recorder).is_ok() {
+                affected += 1;
+                released.extend(runner.map(|runner| (runner, job_id)));
+            }
+        }
+        for (runner, job) in released {
+            if let Some(runner) = self.runners.get_mut(&runner) {
+                runner.held.remove(&job);
+            }
+        }
+        self.news += 1;
+        affected
+    }
+
+    /// Jobs run again, and so does what depends on them. Returns how many jobs that concerns.
+    pub fn retry(&mut self, id: WorkflowId, which: &Retry, recorder: &mut Recorder, now: Now) -> Result<i64, Refusal> {
+        let workflow = self.workflow(id)?;
+        if workflow.spec.stop_policy == Some(StopPolicy::Cancel) {
+            let message = "the document says `stopPolicy: Cancel`; change it and apply it again";
+            return Err(Refusal::Conflict(message.to_owned()));
+        }
+        let jobs: BTreeSet<u32> = match which {
+            Retry::All => (0..workflow.jobs.len() as u32)
+                .filter(|job| workflow.jobs[*job as usize].state != JobState::Disabled)
+                .collect(),
+            Retry::Failed => (0..workflow.jobs.len() as u32).filter(|job| workflow.may_be_retried(*job)).collect(),
+            Retry::Jobs(references) => {
+                let find = |reference: &String| {
+                    workflow.find(reference).ok_or_else(|| Refusal::NoJob {
+                        workflow: workflow.row.name.clone(),
+                        job: reference.clone(),
+                    })
+                };
+                references.iter().map(find).collect::<Result<_, _>>()?
+            }
+        };
+        let workflow = self.workflow_mut(id)?;
+        workflow.row.canceled = false;
+        if *which == Retry::All {
+            workflow.row.run += 1;
+            workflow.row.started_ms = None;
+            workflow.failures.clear();
+        }
+        recorder.workflow(&workflow.row);
+        let affected = self.reset(id, jobs, recorder).len();
+        self.session.insert(id);
+        recorder.event(now, Some(id), "WorkflowRetried", format!("{affected} jobs run again"));
+        Ok(affected as i64)
+    }
+
+    /// Forgets a workflow. Its running jobs are ended by their runners, for their keys are no longer known.
+    pub fn delete(&mut self, id: WorkflowId, recorder: &mut Recorder, now: Now) -> Result<(), Refusal> {
+        let workflow = self.workflows.remove(&id).ok_or_else(|| Refusal::NoWorkflow(id.to_string()))?;
+        self.names.remove(&(workflow.row.namespace.clone(), workflow.row.name.clone()));
+        self.session.remove(&id);
+        for job in workflow.jobs.iter().filter(|job| job.state.is_held()) {
+            if let Some(runner) = job.runner.and_then(|id| self.runners.get_mut(&id)) {
+                runner.held.remove(&job.id);
+            }
+        }
+        recorder.deleted(id, |job| workflow.ordinal(job).is_some());
+        recorder.event(now, None, "WorkflowDeleted", format!("workflow '{}' was deleted", workflow.row.name));
+        self.news += 1;
+        Ok(())
+    }
+}
+
+impl super::workflow::Workflow {
+    fn may_be_retried(&self, job: u32) -> bool {
+        let state = self.jobs[job as usize].state;
+        matches!(state, JobState::Failed | JobState::Terminated | JobState::Canceled | JobState::PendingFailed)
+    }
+}

@@ -1,0 +1,394 @@
+//! One live workflow: a small record for each job, edges as flat arrays, queues of what is ready.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use torc_api::document::WorkflowDocument;
+use torc_api::state::{Cause, JobState};
+use torc_api::status::{FailureSample, JobCounts};
+use torc_api::wire::AttemptKey;
+use torc_api::workflow::{StopPolicy, WorkflowSpec};
+
+use super::record::Recorder;
+use crate::class::Class;
+use crate::ids::{JobId, ProfileId, RunnerId, WorkflowId};
+use crate::job::{IllegalMove, JobEvent, next_state};
+use crate::matching::ReadyQueue;
+use crate::rows::{JobProfile, JobRow, JobUpdate, ProfileRow, WorkflowRow};
+
+/// How many failures a status shows.
+pub(super) const FAILURES_SHOWN: usize = 20;
+
+pub(super) struct Workflow {
+    pub row: WorkflowRow,
+    pub spec: Arc<WorkflowSpec>,
+    pub jobs: Vec<JobRecord>,
+    text: String,
+    parents: Edges,
+    children: Edges,
+    pub profiles: Vec<ProfileEntry>,
+    pub classes: Vec<Class>,
+    /// One queue a class.
+    pub queues: Vec<ReadyQueue>,
+    pub counts: JobCounts,
+    /// The latest failures, oldest first.
+    pub failures: VecDeque<FailureSample>,
+    /// How many attempts of a job in this run ended with a cause; only jobs that failed are in here.
+    pub failed_attempts: HashMap<JobId, BTreeMap<Cause, i32>>,
+}
+
+/// What is kept of a job that may be one of a million.
+#[derive(Clone, Debug)]
+pub(super) struct JobRecord {
+    pub id: JobId,
+    pub priority: i64,
+    pub epoch: i64,
+    pub runner: Option<RunnerId>,
+    pub started_ms: Option<i64>,
+    pub hash: [u8; 32],
+    pub run: i32,
+    pub attempt: i32,
+    pub unmet: u32,
+    /// Index into the workflow's profiles.
+    pub profile: u32,
+    pub state: JobState,
+    /// A person cancelled it while it ran; its runner has been told or will be.
+    pub cancel_requested: bool,
+    /// Its runner is silent: whether it still runs is not known.
+    pub in_doubt: bool,
+    name: Text,
+    command: Text,
+}
+
+pub(super) struct ProfileEntry {
+    pub id: ProfileId,
+    pub class: u32,
+    pub profile: JobProfile,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Text {
+    start: u32,
+    length: u32,
+}
+
+/// Edges as two flat arrays: those of job n are `targets[offsets[n]..offsets[n + 1]]`.
+#[derive(Default)]
+struct Edges {
+    offsets: Vec<u32>,
+    targets: Vec<u32>,
+}
+
+impl Edges {
+    fn of(&self, job: u32) -> &[u32] {
+        let job = job as usize;
+        &self.targets[self.offsets[job] as usize..self.offsets[job + 1] as usize]
+    }
+}
+
+/// Everything there is to say about a job.
+pub struct JobDetail<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// What it has in common with others.
+    pub profile: &'a JobProfile,
+    /// Where it stands.
+    pub state: JobState,
+    /// Current attempt.
+    pub attempt: i32,
+    /// Names of the jobs it depends on, sorted.
+    pub depends_on: Vec<&'a str>,
+    /// How many of them have not ended.
+    pub unmet: u32,
+    /// Its runner is silent.
+    pub in_doubt: bool,
+}
+
+impl Workflow {
+    /// Builds the live form of stored rows. `jobs` must be sorted by number; unknown dependencies are left out.
+    pub fn build(
+        row: WorkflowRow,
+        spec: Arc<WorkflowSpec>,
+        profiles: impl IntoIterator<Item = ProfileRow>,
+        jobs: &[JobRow],
+    ) -> Self {
+        let mut workflow = Self {
+            row,
+            spec,
+            jobs: Vec::with_capacity(jobs.len()),
+            text: String::with_capacity(jobs.iter().map(|job| job.name.len() + job.command.len()).sum()),
+            parents: Edges::default(),
+            children: Edges::default(),
+            profiles: Vec::new(),
+            classes: Vec::new(),
+            queues: Vec::new(),
+            counts: JobCounts::default(),
+            failures: VecDeque::new(),
+            failed_attempts: HashMap::new(),
+        };
+        let mut profile_index = HashMap::new();
+        for profile in profiles {
+            profile_index.insert(profile.id, workflow.add_profile(profile.id, profile.profile));
+        }
+        for job in jobs {
+            let profile = profile_index.get(&job.profile).copied().unwrap_or_default();
+            workflow.add_record(job, profile);
+        }
+        workflow.connect(jobs);
+        for ordinal in 0..workflow.jobs.len() as u32 {
+            workflow.jobs[ordinal as usize].unmet = workflow.count_unmet(ordinal);
+            workflow.enqueue(ordinal);
+        }
+        workflow
+    }
+
+    /// Adds a profile, or finds the same one.
+    pub fn add_profile(&mut self, id: ProfileId, profile: JobProfile) -> u32 {
+        let class = Class::of(&profile);
+        let class = self.classes.iter().position(|known| *known == class).unwrap_or_else(|| {
+            self.classes.push(class);
+            self.queues.push(ReadyQueue::default());
+            self.classes.len() - 1
+        });
+        self.profiles.push(ProfileEntry { id, class: class as u32, profile });
+        self.profiles.len() as u32 - 1
+    }
+
+    fn add_record(&mut self, job: &JobRow, profile: u32) {
+        let name = self.add_text(&job.name);
+        let command = self.add_text(&job.command);
+        self.counts.add(job.state, 1);
+        self.jobs.push(JobRecord {
+            id: job.id,
+            priority: job.priority,
+            epoch: job.epoch,
+            runner: job.runner,
+            started_ms: job.started_ms,
+            hash: job.hash,
+            run: job.run,
+            attempt: job.attempt,
+            unmet: 0,
+            profile,
+            state: job.state,
+            cancel_requested: false,
+            in_doubt: false,
+            name,
+            command,
+        });
+    }
+
+    fn add_text(&mut self, text: &str) -> Text {
+        let start = self.text.len() as u32;
+        self.text.push_str(text);
+        Text { start, length: text.len() as u32 }
+    }
+
+    fn connect(&mut self, jobs: &[JobRow]) {
+        let mut offsets = Vec::with_capacity(jobs.len() + 1);
+        let mut targets = Vec::with_capacity(jobs.iter().map(|job| job.depends_on.len()).sum());
+        let mut degrees = vec![0u32; jobs.len() + 1];
+        offsets.push(0);
+        for job in jobs {
+            for parent in job.depends_on.iter().filter_map(|id| self.ordinal(*id)) {
+                targets.push(parent);
+                degrees[parent as usize + 1] += 1;
+            }
+            offsets.push(targets.len() as u32);
+        }
+        self.parents = Edges { offsets, targets };
+        for job in 1..degrees.len() {
+            degrees[job] += degrees[job - 1];
+        }
+        let mut next = degrees.clone();
+        let mut targets = vec![0u32; self.parents.targets.len()];
+        for job in 0..jobs.len() as u32 {
+            for parent in self.parents.of(job) {
+                targets[next[*parent as usize] as usize] = job;
+                next[*parent as usize] += 1;
+            }
+        }
+        self.children = Edges { offsets: degrees, targets };
+    }
+
+    pub fn id(&self) -> WorkflowId {
+        self.row.id
+    }
+
+    pub fn parents(&self, job: u32) -> &[u32] {
+        self.parents.of(job)
+    }
+
+    pub fn children(&self, job: u32) -> &[u32] {
+        self.children.of(job)
+    }
+
+    /// The index of a job. Numbers are sorted, and mostly without holes.
+    pub fn ordinal(&self, id: JobId) -> Option<u32> {
+        let first = self.jobs.first()?.id.0;
+        let guess = usize::try_from(id.0.checked_sub(first)?).ok()?;
+        if self.jobs.get(guess).is_some_and(|job| job.id == id) {
+            return Some(guess as u32);
+        }
+        self.jobs.binary_search_by_key(&id, |job| job.id).ok().map(|index| index as u32)
+    }
+
+    /// A job by name or number. Numbers are tried when no job has that name.
+    pub fn find(&self, reference: &str) -> Option<u32> {
+        let by_name = (0..self.jobs.len() as u32).find(|job| self.name(*job) == reference);
+        by_name.or_else(|| self.ordinal(JobId(reference.parse().ok()?)))
+    }
+
+    pub fn name(&self, job: u32) -> &str {
+        self.slice(self.jobs[job as usize].name)
+    }
+
+    pub fn command(&self, job: u32) -> &str {
+        self.slice(self.jobs[job as usize].command)
+    }
+
+    fn slice(&self, text: Text) -> &str {
+        &self.text[text.start as usize..(text.start + text.length) as usize]
+    }
+
+    pub fn profile(&self, job: u32) -> &JobProfile {
+        &self.profiles[self.jobs[job as usize].profile as usize].profile
+    }
+
+    pub fn key(&self, job: u32) -> AttemptKey {
+        let record = &self.jobs[job as usize];
+        AttemptKey {
+            workflow: self.row.id.0,
+            job: record.id.0,
+            run: record.run,
+            attempt: record.attempt,
+            epoch: record.epoch,
+        }
+    }
+
+    pub fn detail(&self, job: u32) -> JobDetail<'_> {
+        let record = &self.jobs[job as usize];
+        let mut depends_on: Vec<&str> = self.parents(job).iter().map(|parent| self.name(*parent)).collect();
+        depends_on.sort_unstable();
+        JobDetail {
+            name: self.name(job),
+            profile: self.profile(job),
+            state: record.state,
+            attempt: record.attempt,
+            depends_on,
+            unmet: record.unmet,
+            in_doubt: record.in_doubt,
+        }
+    }
+
+    pub fn is_suspended(&self) -> bool {
+        self.row.suspended || self.spec.suspend == Some(true) || self.spec.stop_policy == Some(StopPolicy::Drain)
+    }
+
+    pub fn is_canceled(&self) -> bool {
+        self.row.canceled || self.spec.stop_policy == Some(StopPolicy::Cancel)
+    }
+
+    /// Everything has ended or was left out.
+    pub fn is_settled(&self) -> bool {
+        self.counts.settled() == self.counts.total
+    }
+
+    /// How many jobs this one still waits for. A failed one counts as met for a job that does not ask to be cancelled.
+    pub fn count_unmet(&self, job: u32) -> u32 {
+        self.parents(job).iter().filter(|parent| !self.jobs[**parent as usize].state.is_complete()).count() as u32
+    }
+
+    /// Moves a job, through the one function that decides, and keeps counters and queues in step.
+    pub fn step(&mut self, job: u32, event: JobEvent, recorder: &mut Recorder) -> Result<JobState, IllegalMove> {
+        let record = &self.jobs[job as usize];
+        let before = record.state;
+        let after = next_state(before, event)?;
+        self.dequeue(job);
+        self.counts.add(before, -1);
+        self.counts.add(after, 1);
+        let record = &mut self.jobs[job as usize];
+        record.state = after;
+        if !after.is_held() {
+            record.runner = None;
+            record.started_ms = None;
+            record.cancel_requested = false;
+            record.in_doubt = false;
+        }
+        if let JobEvent::Reset { unmet } | JobEvent::Planned { unmet } = event {
+            record.unmet = unmet;
+        }
+        self.enqueue(job);
+        recorder.moved(self.row.id, self.update(job));
+        Ok(after)
+    }
+
+    pub fn update(&self, job: u32) -> JobUpdate {
+        let record = &self.jobs[job as usize];
+        JobUpdate {
+            id: record.id,
+            state: record.state,
+            run: record.run,
+            attempt: record.attempt,
+            epoch: record.epoch,
+            runner: record.runner,
+            started_ms: record.started_ms,
+        }
+    }
+
+    /// The whole row of a job, for the rare case that more than its state changed.
+    pub fn job_row(&self, job: u32) -> JobRow {
+        let record = &self.jobs[job as usize];
+        JobRow {
+            id: record.id,
+            workflow: self.row.id,
+            name: self.name(job).to_owned(),
+            command: self.command(job).to_owned(),
+            profile: self.profiles[record.profile as usize].id,
+            priority: record.priority,
+            hash: record.hash,
+            depends_on: self.parents(job).iter().map(|parent| self.jobs[*parent as usize].id).collect(),
+            state: record.state,
+            run: record.run,
+            attempt: record.attempt,
+            epoch: record.epoch,
+            runner: record.runner,
+            started_ms: record.started_ms,
+        }
+    }
+
+    /// Gives a job another profile; it moves to the queue of its new class.
+    pub fn set_profile(&mut self, job: u32, profile: u32) {
+        self.dequeue(job);
+        self.jobs[job as usize].profile = profile;
+        self.enqueue(job);
+    }
+
+    fn enqueue(&mut self, job: u32) {
+        let record = &self.jobs[job as usize];
+        if record.state == JobState::Ready {
+            let class = self.profiles[record.profile as usize].class;
+            self.queues[class as usize].insert(record.priority, job);
+        }
+    }
+
+    fn dequeue(&mut self, job: u32) {
+        let record = &self.jobs[job as usize];
+        if record.state == JobState::Ready {
+            let class = self.profiles[record.profile as usize].class;
+            self.queues[class as usize].remove(record.priority, job);
+        }
+    }
+
+    pub fn remember_failure(&mut self, sample: FailureSample) {
+        if self.failures.len() == FAILURES_SHOWN {
+            self.failures.pop_front();
+        }
+        self.failures.push_back(sample);
+    }
+}
+
+/// Reads a stored document.
+pub(super) fn read_spec(document: &str) -> Result<Arc<WorkflowSpec>, serde_json::Error> {
+    let document: WorkflowDocument = serde_json::from_str(document)?;
+    Ok(Arc::new(document.spec))
+}

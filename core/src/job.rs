@@ -1,0 +1,163 @@
+//! The one function that decides every move of a job.
+
+use torc_api::state::JobState;
+
+/// Something that happens to a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobEvent {
+    /// It becomes part of a run and still waits for `unmet` jobs.
+    Planned {
+        /// How many jobs it waits for.
+        unmet: u32,
+    },
+    /// The last job it waited for has ended.
+    DependenciesMet,
+    /// A job it depends on failed, and it asked to be cancelled then.
+    DependencyFailed,
+    /// It was promised to a runner.
+    Granted,
+    /// Its runner says that it runs. Also accepted from `Ready`: a lease that had run out was started all the same.
+    Started,
+    /// Its lease ended without a start: given back, run out, or not known to its runner.
+    LeaseEnded,
+    /// An attempt ended and this is the verdict.
+    Ended(Ending),
+    /// A person cancelled it.
+    Canceled,
+    /// A person left it out.
+    Disabled,
+    /// It has to run again, from wherever it is.
+    Reset {
+        /// How many jobs it waits for.
+        unmet: u32,
+    },
+}
+
+/// What follows from the end of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It succeeded.
+    Completed,
+    /// It failed for good.
+    Failed,
+    /// It was ended by a deadline, for good.
+    Terminated,
+    /// It was ended because a person cancelled it.
+    Canceled,
+    /// It is tried again.
+    Retry,
+    /// A person has to decide.
+    PendingFailed,
+}
+
+/// An event that makes no sense in a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a job that is {state} cannot take {event:?}")]
+pub struct IllegalMove {
+    /// Where the job stands.
+    pub state: JobState,
+    /// What was said to have happened.
+    pub event: JobEvent,
+}
+
+/// The state after an event, or why that cannot be.
+pub fn next_state(state: JobState, event: JobEvent) -> Result<JobState, IllegalMove> {
+    use JobEvent as E;
+    use JobState as S;
+    let next = match (state, event) {
+        (S::Uninitialized, E::Planned { unmet }) | (_, E::Reset { unmet }) => waiting(unmet),
+        (S::Blocked, E::DependenciesMet) => S::Ready,
+        (S::Blocked, E::DependencyFailed) => S::Canceled,
+        (S::Ready, E::Granted) => S::Leased,
+        (S::Ready | S::Leased, E::Started) => S::Running,
+        (S::Leased, E::LeaseEnded) => S::Ready,
+        // From `Ready` when the report of a lease that had run out arrives before anybody else started the job.
+        (S::Ready | S::Leased | S::Running, E::Ended(ending)) => ended(ending),
+        (S::Uninitialized | S::Blocked | S::Ready | S::Leased | S::PendingFailed | S::Recovering, E::Canceled) => S::Canceled,
+        (S::Uninitialized | S::Blocked | S::Ready, E::Disabled) => S::Disabled,
+        (state, event) => return Err(IllegalMove { state, event }),
+    };
+    Ok(next)
+}
+
+const fn waiting(unmet: u32) -> JobState {
+    if unmet == 0 { JobState::Ready } else { JobState::Blocked }
+}
+
+const fn ended(ending: Ending) -> JobState {
+    match ending {
+        Ending::Completed => JobState::Completed,
+        Ending::Failed => JobState::Failed,
+        Ending::Terminated => JobState::Terminated,
+        Ending::Canceled => JobState::Canceled,
+        Ending::Retry => JobState::Ready,
+        Ending::PendingFailed => JobState::PendingFailed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EVENTS: [JobEvent; 16] = [
+        JobEvent::Planned { unmet: 0 },
+        JobEvent::Planned { unmet: 2 },
+        JobEvent::DependenciesMet,
+        JobEvent::DependencyFailed,
+        JobEvent::Granted,
+        JobEvent::Started,
+        JobEvent::LeaseEnded,
+        JobEvent::Ended(Ending::Completed),
+        JobEvent::Ended(Ending::Failed),
+        JobEvent::Ended(Ending::Terminated),
+        JobEvent::Ended(Ending::Canceled),
+        JobEvent::Ended(Ending::Retry),
+        JobEvent::Ended(Ending::PendingFailed),
+        JobEvent::Canceled,
+        JobEvent::Disabled,
+        JobEvent::Reset { unmet: 1 },
+    ];
+
+    /// The whole table, one line a state: a letter for the next state, `.` for an illegal move.
+    #[test]
+    fn every_move_is_written_down() {
+        let letter = |state: JobState| match state {
+            JobState::Uninitialized => 'u',
+            JobState::Blocked => 'b',
+            JobState::Ready => 'r',
+            JobState::Leased => 'l',
+            JobState::Running => 'R',
+            JobState::Completed => 'c',
+            JobState::Failed => 'f',
+            JobState::Canceled => 'x',
+            JobState::Terminated => 't',
+            JobState::Disabled => 'd',
+            JobState::PendingFailed => 'p',
+            JobState::Recovering => 'v',
+        };
+        let table: Vec<String> = JobState::ALL
+            .into_iter()
+            .map(|state| {
+                let row: String = EVENTS.into_iter().map(|event| next_state(state, event).map_or('.', letter)).collect();
+                format!("{row} {state}")
+            })
+            .collect();
+        assert_eq!(
+            table,
+            [
+                "rb...........xdb uninitialized",
+                "..rx.........xdb blocked",
+                "....lR.cftxrpxdb ready",
+                ".....Rrcftxrpx.b leased",
+                ".......cftxrp..b running",
+                "...............b completed",
+                "...............b failed",
+                "...............b canceled",
+                "...............b terminated",
+                "...............b disabled",
+                ".............x.b pending_failed",
+                ".............x.b recovering",
+            ]
+        );
+    }
+}
