@@ -9,12 +9,15 @@ pub mod document;
 pub mod execution;
 pub mod failure;
 pub mod job;
+pub mod load;
 pub mod parameters;
 pub mod problem;
 pub mod quantity;
 pub mod resources;
+pub mod schema;
 pub mod state;
 pub mod status;
+pub mod validate;
 pub mod wire;
 pub mod workflow;
 

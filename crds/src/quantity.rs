@@ -1,1 +1,238 @@
 //! Memory sizes and durations as people write them.
+//!
+//! Memory is always counted in powers of 1024, as on HPC systems: `200g`, `200Gi` and `200GB` are the same.
+//! A bare number of a duration is refused, because Slurm would take it for minutes and everybody else for seconds;
+//! only a walltime, which is Slurm's own, takes it for minutes.
+
+use thiserror::Error;
+
+/// Why a text is not a quantity.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum QuantityError {
+    /// Not a memory size.
+    #[error("'{text}' is not a memory size")]
+    Memory {
+        /// What was written.
+        text: String,
+    },
+    /// Not a duration.
+    #[error("'{text}' is not a duration")]
+    Duration {
+        /// What was written.
+        text: String,
+    },
+    /// A duration without a unit.
+    #[error("'{text}' is a duration without a unit")]
+    NoUnit {
+        /// What was written.
+        text: String,
+    },
+    /// More than fits.
+    #[error("'{text}' is too large")]
+    TooLarge {
+        /// What was written.
+        text: String,
+    },
+}
+
+impl QuantityError {
+    /// What to write instead.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Memory { .. } => "write a number and a unit: 512m, 200g, 1.5t".to_owned(),
+            Self::Duration { .. } => "write PT4H, 4h30m or 1-02:00:00".to_owned(),
+            Self::NoUnit { text } => format!("write {text}s, {text}m or {text}h", text = text.trim()),
+            Self::TooLarge { .. } => "write a smaller one".to_owned(),
+        }
+    }
+}
+
+const MINUTE: i128 = 60;
+const HOUR: i128 = 3_600;
+const DAY: i128 = 86_400;
+const WEEK: i128 = 7 * DAY;
+/// 30.44 days.
+const MONTH: i128 = 2_630_016;
+/// 365.25 days.
+const YEAR: i128 = 31_557_600;
+
+/// Bytes of `200g`, `200Gi`, `512MB`, `1.5G`, `1m` or a plain number.
+pub fn parse_memory(text: &str) -> Result<i64, QuantityError> {
+    let malformed = || QuantityError::Memory { text: text.to_owned() };
+    let (number, unit) = split_unit(text.trim());
+    let power = memory_power(unit).ok_or_else(malformed)?;
+    let decimal = Decimal::parse(number).ok_or_else(malformed)?;
+    let bytes = decimal.times(1_i128 << (10 * power)).ok_or_else(|| too_large(text))?;
+    i64::try_from(bytes).map_err(|_| too_large(text))
+}
+
+/// Seconds of `PT4H`, `P1DT2H`, `4h30m`, `1-02:00:00`, `02:00:00` or `30:00` (minutes and seconds).
+pub fn parse_duration(text: &str) -> Result<i64, QuantityError> {
+    let trimmed = text.trim();
+    if !trimmed.is_empty() && trimmed.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(QuantityError::NoUnit { text: text.to_owned() });
+    }
+    let seconds = if trimmed.starts_with(['P', 'p']) {
+        iso_seconds(trimmed)
+    } else if trimmed.contains([':', '-']) {
+        clock_seconds(trimmed)
+    } else {
+        unit_seconds(trimmed)
+    };
+    let seconds = seconds.ok_or_else(|| QuantityError::Duration { text: text.to_owned() })?;
+    i64::try_from(seconds).map_err(|_| too_large(text))
+}
+
+/// Seconds of a Slurm time limit: every duration, and a plain number of minutes.
+pub fn parse_walltime(text: &str) -> Result<i64, QuantityError> {
+    match parse_duration(text) {
+        Err(QuantityError::NoUnit { .. }) => {
+            let minutes: i64 = text.trim().parse().map_err(|_| too_large(text))?;
+            minutes.checked_mul(60).ok_or_else(|| too_large(text))
+        }
+        other => other,
+    }
+}
+
+/// A text that `parse_memory` reads back: the largest unit that leaves no fraction.
+pub fn format_memory(bytes: i64) -> String {
+    for (power, unit) in [(5, "p"), (4, "t"), (3, "g"), (2, "m"), (1, "k")] {
+        let size = 1_i64 << (10 * power);
+        if bytes >= size && bytes % size == 0 {
+            return format!("{}{unit}", bytes / size);
+        }
+    }
+    bytes.to_string()
+}
+
+/// A text that `parse_duration` reads back, e.g. `1d2h30m`. Durations are never negative.
+pub fn format_duration(seconds: i64) -> String {
+    let mut rest = seconds.max(0);
+    let mut text = String::new();
+    for (size, unit) in [(86_400, 'd'), (3_600, 'h'), (60, 'm'), (1, 's')] {
+        let count = rest / size;
+        rest %= size;
+        if count > 0 {
+            text.push_str(&format!("{count}{unit}"));
+        }
+    }
+    if text.is_empty() { "0s".to_owned() } else { text }
+}
+
+fn too_large(text: &str) -> QuantityError {
+    QuantityError::TooLarge { text: text.to_owned() }
+}
+
+/// The number in front and what follows it.
+fn split_unit(text: &str) -> (&str, &str) {
+    let end = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    (number, unit.trim_start())
+}
+
+fn memory_power(unit: &str) -> Option<u32> {
+    let unit = unit.to_ascii_lowercase();
+    let letters = unit.strip_suffix('b').unwrap_or(&unit);
+    match letters.strip_suffix('i').unwrap_or(letters) {
+        "" if letters.is_empty() => Some(0),
+        "k" => Some(1),
+        "m" => Some(2),
+        "g" => Some(3),
+        "t" => Some(4),
+        "p" => Some(5),
+        _ => None,
+    }
+}
+
+/// A number as written, without a float in between.
+struct Decimal {
+    digits: i128,
+    scale: i128,
+}
+
+impl Decimal {
+    fn parse(text: &str) -> Option<Self> {
+        let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+        let all_digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+        let malformed = whole.is_empty() || (text.contains('.') && fraction.is_empty());
+        if malformed || !all_digits(whole) || !all_digits(fraction) {
+            return None;
+        }
+        // Beyond these lengths nothing changes but the risk of an overflow.
+        let fraction = fraction.get(..9).unwrap_or(fraction);
+        let scale = 10_i128.pow(u32::try_from(fraction.len()).ok()?);
+        let whole: i128 = if whole.len() > 20 { i128::from(i64::MAX) } else { whole.parse().ok()? };
+        let part: i128 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
+        Some(Self { digits: whole * scale + part, scale })
+    }
+
+    /// Rounded up, so that a fraction of a unit never becomes nothing.
+    fn times(&self, factor: i128) -> Option<i128> {
+        let product = self.digits.checked_mul(factor)?;
+        Some((product + self.scale - 1) / self.scale)
+    }
+}
+
+fn iso_seconds(text: &str) -> Option<i128> {
+    let upper = text.to_ascii_uppercase();
+    let body = upper.strip_prefix('P')?;
+    let (date, time) = match body.split_once('T') {
+        Some((date, time)) if !time.is_empty() => (date, time),
+        Some(_) => return None,
+        None => (body, ""),
+    };
+    if body.is_empty() {
+        return None;
+    }
+    let days = components(date, &[('Y', YEAR), ('M', MONTH), ('W', WEEK), ('D', DAY)])?;
+    days.checked_add(components(time, &[('H', HOUR), ('M', MINUTE), ('S', 1)])?)
+}
+
+fn unit_seconds(text: &str) -> Option<i128> {
+    if text.is_empty() {
+        return None;
+    }
+    let compact: String = text.to_ascii_lowercase().split_whitespace().collect();
+    components(&compact, &[('w', WEEK), ('d', DAY), ('h', HOUR), ('m', MINUTE), ('s', 1)])
+}
+
+/// Numbers, each with a unit, in the order of the units, none twice.
+fn components(text: &str, units: &[(char, i128)]) -> Option<i128> {
+    let mut rest = text;
+    let mut units = units.iter();
+    let mut total = 0_i128;
+    while !rest.is_empty() {
+        let end = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
+        let number = Decimal::parse(rest.get(..end)?)?;
+        let unit = rest.get(end..)?.chars().next()?;
+        let (_, seconds) = units.find(|(name, _)| *name == unit)?;
+        total = total.checked_add(number.times(*seconds)?)?;
+        rest = rest.get(end + unit.len_utf8()..)?;
+    }
+    Some(total)
+}
+
+/// Slurm's `[D-]HH:MM:SS`, `MM:SS`, `D-HH` and `D-HH:MM`.
+fn clock_seconds(text: &str) -> Option<i128> {
+    let (days, clock) = match text.split_once('-') {
+        Some((days, clock)) => (Some(whole(days)?), clock),
+        None => (None, text),
+    };
+    let parts = clock.split(':').map(whole).collect::<Option<Vec<i128>>>()?;
+    let seconds = match (days.is_some(), parts.as_slice()) {
+        (_, [hours, minutes, seconds]) => hours * HOUR + minutes * MINUTE + seconds,
+        (true, [hours, minutes]) => hours * HOUR + minutes * MINUTE,
+        (true, [hours]) => hours * HOUR,
+        (false, [minutes, seconds]) => minutes * MINUTE + seconds,
+        _ => return None,
+    };
+    Some(days.unwrap_or(0) * DAY + seconds)
+}
+
+fn whole(text: &str) -> Option<i128> {
+    let digits = !text.is_empty() && text.len() <= 18 && text.bytes().all(|byte| byte.is_ascii_digit());
+    if digits { text.parse().ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,250 @@
+//! From text to documents: every format, both forms, every problem at once and each with its place.
+//!
+//! Text becomes one tree of values with places, whatever its format; the tree is checked against the schema that the
+//! types themselves generate; then it becomes the types, and `validate` looks at what a schema cannot say.
+//! Deliberately absent: reading files and standard input, expanding parameters, anything that needs several documents.
+
+use crate::document::Document;
+use crate::problem::{Position, Problem};
+
+mod budget;
+mod check;
+mod deserialize;
+mod envelope;
+mod json;
+mod kdl;
+mod keys;
+mod path;
+mod positions;
+mod slug;
+pub(crate) mod suggest;
+mod tree;
+mod yaml;
+
+pub use positions::Positions;
+pub use slug::LONGEST_NAME;
+
+use tree::{Kind, Node, Place};
+
+/// How a file is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// `.yaml`, `.yml`
+    Yaml,
+    /// `.json`; comments and trailing commas are forgiven.
+    Json,
+    /// `.json5`
+    Json5,
+    /// `.kdl`
+    Kdl,
+}
+
+impl Format {
+    /// The format that a file's extension stands for.
+    pub fn from_path(path: &str) -> Option<Self> {
+        let name = path.rsplit(['/', '\\']).next()?;
+        let (_, extension) = name.rsplit_once('.')?;
+        match extension.to_ascii_lowercase().as_str() {
+            "yaml" | "yml" => Some(Self::Yaml),
+            "json" => Some(Self::Json),
+            "json5" => Some(Self::Json5),
+            "kdl" => Some(Self::Kdl),
+            _ => None,
+        }
+    }
+}
+
+/// How much is read before a file is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadOptions {
+    /// The largest file.
+    pub max_bytes: usize,
+    /// The deepest nesting.
+    pub max_depth: usize,
+    /// The most values of one file, what aliases stand for included.
+    pub max_values: usize,
+    /// The most problems that are listed.
+    pub max_problems: usize,
+}
+
+impl Default for LoadOptions {
+    fn default() -> Self {
+        Self { max_bytes: 64 << 20, max_depth: 64, max_values: 6_000_000, max_problems: 200 }
+    }
+}
+
+/// What a file holds and what is wrong with it.
+#[derive(Debug, Default)]
+pub struct Loaded {
+    /// The documents that can be used.
+    pub documents: Vec<LoadedDocument>,
+    /// Errors and warnings of the whole file, in the order of their places.
+    pub problems: Vec<Problem>,
+}
+
+impl Loaded {
+    /// Whether anything in the file cannot be used.
+    pub fn has_errors(&self) -> bool {
+        self.problems.iter().any(Problem::is_error)
+    }
+}
+
+/// One document and where its fields are.
+#[derive(Debug)]
+pub struct LoadedDocument {
+    /// The document.
+    pub document: Document,
+    /// It had no envelope: a specification as written for Torc 1.0.
+    pub bare: bool,
+    /// Where its fields are.
+    pub positions: Positions,
+}
+
+impl LoadedDocument {
+    /// Gives a problem that was found later its place, and its field the name that the author knows.
+    pub fn locate(&self, mut problem: Problem) -> Problem {
+        problem.position = self.positions.of(&problem.field);
+        problem.field = self.positions.as_written(&problem.field);
+        problem
+    }
+}
+
+/// Why a text is not of its format.
+#[derive(Debug)]
+struct SyntaxError {
+    place: Place,
+    message: String,
+    hint: Option<String>,
+}
+
+impl SyntaxError {
+    fn new(place: Place, message: impl Into<String>) -> Self {
+        Self { place, message: message.into(), hint: None }
+    }
+
+    fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    fn into_problem(self) -> Problem {
+        let position = Some(self.place.into());
+        Problem { hint: self.hint, position, ..Problem::error("", self.message) }
+    }
+}
+
+/// Reads a file. `format: None` means that nobody knows, as for standard input: it is then guessed.
+pub fn load(text: &[u8], format: Option<Format>, options: &LoadOptions) -> Loaded {
+    if text.len() > options.max_bytes {
+        let message = format!("the file has {} bytes; at most {} are read", text.len(), options.max_bytes);
+        return refused(Problem::error("", message).hint("use parameters to make many jobs from one entry"));
+    }
+    let text = match decode(text) {
+        Ok(text) => text,
+        Err(problem) => return refused(problem),
+    };
+    let Parsed { documents, problems } = match format {
+        Some(Format::Yaml) => parse_yaml(text, options),
+        Some(Format::Json | Format::Json5) => Parsed::one(json::parse(text, options)),
+        Some(Format::Kdl) => parse_kdl(text, options),
+        None => guess(text, options),
+    };
+    let mut loaded = Loaded { documents: Vec::new(), problems };
+    let mut documents = documents.into_iter().filter(|document| !document.is_null()).peekable();
+    if documents.peek().is_none() && !loaded.has_errors() {
+        loaded.problems.push(Problem::error("", "the file holds no document"));
+    }
+    for document in documents {
+        let interpreted = envelope::interpret(document);
+        loaded.documents.extend(interpreted.document);
+        loaded.problems.extend(interpreted.problems);
+    }
+    loaded.problems = listed(loaded.problems, options.max_problems);
+    loaded
+}
+
+fn refused(problem: Problem) -> Loaded {
+    Loaded { documents: Vec::new(), problems: vec![problem] }
+}
+
+/// Errors are never dropped in favour of warnings; the list is in the order of the text.
+fn listed(mut problems: Vec<Problem>, most: usize) -> Vec<Problem> {
+    let errors = problems.iter().any(Problem::is_error);
+    let left_out = problems.len().saturating_sub(most);
+    if left_out > 0 {
+        problems.sort_by_key(|problem| (problem.severity, problem.position));
+        problems.truncate(most);
+    }
+    problems.sort_by_key(|problem| problem.position);
+    if left_out > 0 {
+        let message = format!("{left_out} more problems are not listed");
+        problems.push(if errors { Problem::error("", message) } else { Problem::warning("", message) });
+    }
+    problems
+}
+
+/// UTF-8, without the mark that some editors put in front.
+fn decode(bytes: &[u8]) -> Result<&str, Problem> {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    std::str::from_utf8(bytes).map_err(|error| {
+        let before = bytes.get(..error.valid_up_to()).unwrap_or_default();
+        let start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+        let column = 1 + before.iter().skip(start).filter(|byte| **byte & 0xC0 != 0x80).count();
+        let problem =
+            Problem { position: Some(Position { line, column }), ..Problem::error("", "the file is not UTF-8 text") };
+        match bytes {
+            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => problem.hint("it seems to be UTF-16; save it as UTF-8"),
+            [0x1f, 0x8b, ..] => problem.hint("it seems to be compressed with gzip"),
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => problem.hint("it seems to be compressed with zstd"),
+            _ => problem,
+        }
+    })
+}
+
+/// Trees of a file and what went wrong on the way.
+struct Parsed {
+    documents: Vec<Node>,
+    problems: Vec<Problem>,
+}
+
+impl Parsed {
+    fn one(result: Result<Node, SyntaxError>) -> Self {
+        match result {
+            Ok(document) => Self { documents: vec![document], problems: Vec::new() },
+            Err(error) => Self { documents: Vec::new(), problems: vec![error.into_problem()] },
+        }
+    }
+}
+
+fn parse_yaml(text: &str, options: &LoadOptions) -> Parsed {
+    let (documents, error) = yaml::parse(text, options);
+    Parsed { documents, problems: error.into_iter().map(SyntaxError::into_problem).collect() }
+}
+
+fn parse_kdl(text: &str, options: &LoadOptions) -> Parsed {
+    match kdl::parse(text, options) {
+        Ok((document, problems)) => Parsed { documents: vec![document], problems },
+        Err(error) => Parsed { documents: Vec::new(), problems: vec![error.into_problem()] },
+    }
+}
+
+/// A brace in front is JSON; what YAML reads as mappings is YAML; what is left may be KDL.
+fn guess(text: &str, options: &LoadOptions) -> Parsed {
+    if text.trim_start().starts_with('{') {
+        return Parsed::one(json::parse(text, options));
+    }
+    let yaml = parse_yaml(text, options);
+    let is_yaml = yaml.problems.is_empty()
+        && yaml.documents.iter().all(|document| matches!(document.kind, Kind::Map(_) | Kind::Null));
+    if is_yaml {
+        return yaml;
+    }
+    let kdl = parse_kdl(text, options);
+    let is_kdl = kdl.problems.iter().all(|problem| !problem.is_error())
+        && kdl.documents.iter().any(|document| document.get("name").is_some());
+    if is_kdl { kdl } else { yaml }
+}
+
+#[cfg(test)]
+mod tests;

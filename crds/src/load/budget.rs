@@ -1,0 +1,37 @@
+//! How much of a document is read before it is refused: depth and number of values.
+
+use super::tree::Place;
+use super::{LoadOptions, SyntaxError};
+
+/// What is left of the limits of one file.
+pub(super) struct Budget {
+    depth: usize,
+    most: usize,
+    left: usize,
+}
+
+impl Budget {
+    pub fn new(options: &LoadOptions) -> Self {
+        Self { depth: options.max_depth, most: options.max_values, left: options.max_values }
+    }
+
+    /// Takes so many values.
+    pub fn spend(&mut self, values: usize, place: Place) -> Result<(), SyntaxError> {
+        match self.left.checked_sub(values) {
+            Some(left) => {
+                self.left = left;
+                Ok(())
+            }
+            None => Err(SyntaxError::new(place, format!("the document has more than {} values", self.most))
+                .hint("use parameters to make many jobs from one entry")),
+        }
+    }
+
+    /// Goes below a value at this depth.
+    pub fn descend(&self, depth: usize, place: Place) -> Result<(), SyntaxError> {
+        if depth < self.depth {
+            return Ok(());
+        }
+        Err(SyntaxError::new(place, format!("values are nested more than {} deep", self.depth)))
+    }
+}

@@ -1,0 +1,261 @@
+//! A tree against its shape: everything that is wrong, at once.
+//!
+//! The walk also prepares the tree for its types: keys of a bare file get their real names, absent values disappear,
+//! and what is wrong is replaced by something harmless, so that the remaining rules can still be looked at.
+
+use serde_json::Number;
+
+use super::path::Path;
+use super::suggest::nearest;
+use super::tree::{Entry, Kind, Node, Place};
+use super::yaml::is_boolean_for_kubectl;
+use crate::problem::Problem;
+use crate::schema::{Record, Shape, snake_case};
+
+/// Fields that files of the past may have, and what to use instead.
+const REMOVED: [(&str, &str); 1] = [("slurm_config", "use `execution_config`")];
+
+/// How a document spells its keys and what happens to unknown ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dialect {
+    /// camelCase; unknown keys are errors; kubectl reads it too.
+    Envelope,
+    /// snake_case as in Torc 1.0; unknown keys are warnings.
+    Bare,
+}
+
+/// Checks a whole document.
+pub(super) fn check(root: &mut Node, record: &Record, dialect: Dialect) -> Vec<Problem> {
+    let mut checker = Checker { dialect, problems: Vec::new() };
+    let Kind::Map(entries) = &mut root.kind else { return Vec::new() };
+    checker.record(entries, root.place, record, &Path::Root);
+    checker.problems
+}
+
+struct Checker {
+    dialect: Dialect,
+    problems: Vec<Problem>,
+}
+
+impl Checker {
+    /// Whether the value may stay.
+    fn value(&mut self, node: &mut Node, shape: &Shape, path: &Path<'_>) -> bool {
+        let place = node.place;
+        let usable = match (shape, &mut node.kind) {
+            (Shape::Any, _) | (Shape::Bool, Kind::Bool(_)) | (Shape::Number, Kind::Number(_)) => true,
+            (Shape::Integer { least, most }, Kind::Number(number)) => match number.as_i64() {
+                Some(value) => return self.in_range(value, *least, *most, place, path),
+                None => false,
+            },
+            (Shape::Text { least, most }, Kind::Text(text)) => {
+                let length = if *most == usize::MAX { text.len() } else { text.chars().count() };
+                return self.text(text, node.plain, place, path) & self.long_enough(length, *least, *most, place, path);
+            }
+            (Shape::OneOf(words), Kind::Text(text)) => return self.one_of(text, words, place, path),
+            (Shape::List { items, most }, Kind::List(nodes)) => {
+                self.list(nodes, items, *most, place, path);
+                true
+            }
+            (Shape::Map(values), Kind::Map(entries)) => {
+                self.map(entries, values, path);
+                true
+            }
+            (Shape::Record(record), Kind::Map(entries)) => {
+                self.record(entries, place, record, path);
+                true
+            }
+            _ => false,
+        };
+        if !usable {
+            let message = format!("expected {}, found {}", wanted(shape), node.describe());
+            self.report(with_hint(Problem::error(path.to_string(), message), advice(shape, node)), place);
+        }
+        usable
+    }
+
+    fn list(&mut self, nodes: &mut [Node], items: &Shape, most: usize, place: Place, path: &Path<'_>) {
+        if nodes.len() > most {
+            let message = format!("at most {most} items are allowed, found {}", nodes.len());
+            self.report(Problem::error(path.to_string(), message), place);
+        }
+        for (index, item) in nodes.iter_mut().enumerate() {
+            if !self.value(item, items, &path.item(index)) {
+                *item = Node { place: item.place, ..placeholder(items) };
+            }
+        }
+    }
+
+    fn map(&mut self, entries: &mut Vec<Entry>, values: &Shape, path: &Path<'_>) {
+        if *values == Shape::Any {
+            return;
+        }
+        entries.retain_mut(|Entry { key, node, .. }| self.value(node, values, &path.key(key)));
+    }
+
+    fn record(&mut self, entries: &mut Vec<Entry>, place: Place, record: &Record, path: &Path<'_>) {
+        entries.retain_mut(|entry| {
+            let Some(name) = self.real_name(entry, record) else {
+                self.unknown(entry, record, path);
+                return true;
+            };
+            entry.rename(name);
+            self.field(entry, name, record, path)
+        });
+        for name in record.required() {
+            if entries.iter().all(|entry| &*entry.key != name) {
+                let shown = self.shown(name);
+                let message = format!("missing required field `{shown}`");
+                self.report(Problem::error(path.key(&shown).to_string(), message), place);
+                entries.push(Entry::new(name, place, Node { place, ..placeholder(record.shape_of(name)) }));
+            }
+        }
+    }
+
+    /// Whether the entry stays.
+    fn field(&mut self, entry: &mut Entry, name: &str, record: &Record, path: &Path<'_>) -> bool {
+        let Some(field) = record.field(name) else { return true };
+        if entry.node.is_null() && field.shape != Shape::Any {
+            return false;
+        }
+        let written = entry.written().to_owned();
+        if self.value(&mut entry.node, &field.shape, &path.key(&written)) {
+            return true;
+        }
+        entry.node = Node { place: entry.node.place, ..placeholder(&field.shape) };
+        field.required
+    }
+
+    fn real_name<'r>(&self, entry: &Entry, record: &'r Record) -> Option<&'r str> {
+        match self.dialect {
+            Dialect::Envelope => record.names_exactly(&entry.key),
+            Dialect::Bare => record.named_in_snake_case(&entry.key),
+        }
+    }
+
+    fn unknown(&mut self, entry: &Entry, record: &Record, path: &Path<'_>) {
+        let field = path.key(&entry.key).to_string();
+        if let Some((name, hint)) = REMOVED.iter().find(|(name, _)| *name == &*entry.key) {
+            self.report(Problem::error(field, format!("the field `{name}` no longer exists")).hint(*hint), entry.place);
+            return;
+        }
+        let message = format!("unknown field `{}`", entry.key);
+        let problem = match self.dialect {
+            Dialect::Envelope => Problem::error(field, message),
+            Dialect::Bare => Problem::warning(field, format!("{message} is ignored")),
+        };
+        let meant = nearest(&entry.key, record.names()).map(|name| format!("did you mean `{}`?", self.shown(name)));
+        self.report(with_hint(problem, meant), entry.place);
+    }
+
+    fn shown(&self, name: &str) -> String {
+        match self.dialect {
+            Dialect::Envelope => name.to_owned(),
+            Dialect::Bare => snake_case(name),
+        }
+    }
+
+    fn in_range(&mut self, value: i64, least: i64, most: i64, place: Place, path: &Path<'_>) -> bool {
+        let message = if value < least {
+            format!("must be at least {least}, not {value}")
+        } else if value > most {
+            format!("must be at most {most}, not {value}")
+        } else {
+            return true;
+        };
+        self.report(Problem::error(path.to_string(), message), place);
+        false
+    }
+
+    fn long_enough(&mut self, length: usize, least: usize, most: usize, place: Place, path: &Path<'_>) -> bool {
+        let message = if length < least {
+            "must not be empty".to_owned()
+        } else if length > most {
+            format!("must have at most {most} characters, not {length}")
+        } else {
+            return true;
+        };
+        self.report(Problem::error(path.to_string(), message), place);
+        false
+    }
+
+    fn text(&mut self, text: &str, plain: bool, place: Place, path: &Path<'_>) -> bool {
+        if plain && self.dialect == Dialect::Envelope && text.len() <= 3 && is_boolean_for_kubectl(text) {
+            let message = format!("kubectl reads the unquoted word {text} as a boolean");
+            let hint = format!("put it in quotes: \"{text}\"");
+            self.report(Problem::warning(path.to_string(), message).hint(hint), place);
+        }
+        true
+    }
+
+    fn one_of(&mut self, text: &str, words: &[String], place: Place, path: &Path<'_>) -> bool {
+        if words.iter().any(|word| word == text) {
+            return true;
+        }
+        let message = format!("'{}' is not one of {}", super::tree::excerpt(text), words.join(", "));
+        let meant = nearest(text, words.iter().map(String::as_str)).map(|word| format!("did you mean `{word}`?"));
+        self.report(with_hint(Problem::error(path.to_string(), message), meant), place);
+        false
+    }
+
+    fn report(&mut self, mut problem: Problem, place: Place) {
+        problem.position = Some(place.into());
+        self.problems.push(problem);
+    }
+}
+
+fn with_hint(problem: Problem, hint: Option<String>) -> Problem {
+    match hint {
+        Some(hint) => problem.hint(hint),
+        None => problem,
+    }
+}
+
+fn wanted(shape: &Shape) -> String {
+    match shape {
+        Shape::Any => "a value".to_owned(),
+        Shape::Bool => "true or false".to_owned(),
+        Shape::Integer { .. } => "an integer".to_owned(),
+        Shape::Number => "a number".to_owned(),
+        Shape::Text { .. } => "a text".to_owned(),
+        Shape::OneOf(words) => format!("one of {}", words.join(", ")),
+        Shape::List { .. } => "a list".to_owned(),
+        Shape::Map(_) | Shape::Record(_) => "a mapping".to_owned(),
+    }
+}
+
+/// What to write instead of a value of the wrong type.
+fn advice(shape: &Shape, node: &Node) -> Option<String> {
+    match (shape, &node.kind) {
+        (Shape::Text { .. } | Shape::OneOf(_), Kind::Bool(value)) => Some(format!("put it in quotes: \"{value}\"")),
+        (Shape::Text { .. } | Shape::OneOf(_), Kind::Number(number)) => Some(format!("put it in quotes: \"{number}\"")),
+        (Shape::Integer { .. } | Shape::Number, Kind::Text(text)) if text.trim().parse::<f64>().is_ok() => {
+            Some("remove the quotes".to_owned())
+        }
+        (Shape::Bool, Kind::Text(text)) => match text.to_ascii_lowercase().as_str() {
+            "yes" | "y" | "on" | "true" => Some("write true".to_owned()),
+            "no" | "n" | "off" | "false" => Some("write false".to_owned()),
+            _ => None,
+        },
+        (Shape::List { .. }, Kind::Text(text)) => Some(format!("write [{}]", super::tree::excerpt(text))),
+        _ => None,
+    }
+}
+
+/// A value of this shape that no rule is upset about for its own sake.
+fn placeholder(shape: &Shape) -> Node {
+    let kind = match shape {
+        Shape::Any => Kind::Null,
+        Shape::Bool => Kind::Bool(false),
+        Shape::Integer { least, most } => Kind::Number(Number::from(1_i64.clamp(*least, (*most).max(*least)))),
+        Shape::Number => Kind::Number(Number::from(0)),
+        Shape::Text { .. } => Kind::Text(String::new()),
+        Shape::OneOf(words) => Kind::Text(words.first().cloned().unwrap_or_default()),
+        Shape::List { .. } => Kind::List(Vec::new()),
+        Shape::Map(_) => Kind::Map(Vec::new()),
+        Shape::Record(record) => {
+            let entry = |name| Entry::new(name, Place::default(), placeholder(record.shape_of(name)));
+            Kind::Map(record.required().map(entry).collect())
+        }
+    };
+    Node::new(Place::default(), kind)
+}

@@ -1,0 +1,144 @@
+//! Which of the two forms a document has, and the envelope for one that has none.
+
+use super::check::{Dialect, check};
+use super::positions::Positions;
+use super::suggest::nearest;
+use super::tree::{Entry, Kind, Node, Place};
+use super::{LoadedDocument, slug};
+use crate::document::Document;
+use crate::problem::Problem;
+use crate::schema::{BARE, CLUSTER, Record, WORKFLOW};
+use crate::validate;
+use crate::{API_VERSION, GROUP};
+
+const WORKFLOW_KIND: &str = "Workflow";
+const CLUSTER_KIND: &str = "SlurmCluster";
+
+/// What became of one document of a file.
+#[derive(Default)]
+pub(super) struct Interpreted {
+    pub document: Option<LoadedDocument>,
+    pub problems: Vec<Problem>,
+}
+
+/// Checks one document in every respect and gives it its types.
+pub(super) fn interpret(mut root: Node) -> Interpreted {
+    if !matches!(root.kind, Kind::Map(_)) {
+        let message = format!("expected a mapping at the top of the document, found {}", root.describe());
+        return refused(Problem::error("", message), root.place);
+    }
+    let keys = ["apiVersion", "kind", "spec"];
+    if !keys.iter().any(|key| root.get(key).is_some()) {
+        let problems = check(&mut root, &BARE, Dialect::Bare);
+        return typed(wrap(root), Dialect::Bare, problems);
+    }
+    match record_of(&mut root) {
+        Ok(record) => {
+            let problems = check(&mut root, record, Dialect::Envelope);
+            typed(root, Dialect::Envelope, problems)
+        }
+        Err((problem, place)) => refused(problem, place),
+    }
+}
+
+fn refused(mut problem: Problem, place: Place) -> Interpreted {
+    problem.position = Some(place.into());
+    Interpreted { document: None, problems: vec![problem] }
+}
+
+/// The record that `apiVersion` and `kind` name. A document without `kind` is looked at as a workflow, so that what
+/// else is wrong with it comes out too.
+fn record_of(root: &mut Node) -> Result<&'static Record, (Problem, Place)> {
+    let place_of = |key: &str| root.get(key).map_or(root.place, |node| node.place);
+    let version = root.get("apiVersion").and_then(Node::as_text);
+    if let Some(version) = version.filter(|version| *version != API_VERSION) {
+        let ours = version.split('/').next() == Some(GROUP);
+        let problem = if ours {
+            Problem::error("apiVersion", format!("the version '{version}' is not known"))
+                .hint(format!("write {API_VERSION}"))
+        } else {
+            Problem::warning("apiVersion", format!("a document of '{version}' is not Torc's and is left out"))
+        };
+        return Err((problem, place_of("apiVersion")));
+    }
+    match root.get("kind").and_then(Node::as_text) {
+        Some(CLUSTER_KIND) => Ok(&CLUSTER),
+        None | Some(WORKFLOW_KIND) => Ok(&WORKFLOW),
+        Some(other) => {
+            let kinds = [WORKFLOW_KIND, CLUSTER_KIND];
+            let problem = Problem::error("kind", format!("'{other}' is not one of {}", kinds.join(", ")));
+            let problem = match nearest(other, kinds.into_iter()) {
+                Some(kind) => problem.hint(format!("did you mean `{kind}`?")),
+                None => problem,
+            };
+            Err((problem, place_of("kind")))
+        }
+    }
+}
+
+/// Puts a bare specification, whose keys have their real names by now, into an envelope.
+fn wrap(mut root: Node) -> Node {
+    let place = root.place;
+    let mut metadata = Vec::new();
+    if let Kind::Map(entries) = &mut root.kind {
+        if let Some(at) = entries.iter().position(|entry| &*entry.key == "name") {
+            let mut name = entries.remove(at);
+            if let Kind::Text(written) = &name.node.kind {
+                let slug = slug::slug(written);
+                if slug != *written && entries.iter().all(|entry| &*entry.key != "displayName") {
+                    entries.push(Entry::new("displayName", name.place, name.node.clone()));
+                }
+                name.node.kind = Kind::Text(slug);
+            }
+            metadata.push(name);
+        }
+    }
+    let entry = |key: &str, node: Node| Entry::new(key, place, node);
+    let envelope = vec![
+        entry("apiVersion", Node::text(place, API_VERSION)),
+        entry("kind", Node::text(place, WORKFLOW_KIND)),
+        entry("metadata", Node::new(place, Kind::Map(metadata))),
+        entry("spec", root),
+    ];
+    Node::new(place, Kind::Map(envelope))
+}
+
+/// Gives a checked document its types and applies the rules that a schema cannot express.
+fn typed(mut root: Node, dialect: Dialect, mut problems: Vec<Problem>) -> Interpreted {
+    let bare = dialect == Dialect::Bare;
+    let place = root.place;
+    let document = match to_document(&mut root) {
+        Ok(document) => document,
+        Err(error) => {
+            if problems.iter().any(Problem::is_error) {
+                return Interpreted { document: None, problems };
+            }
+            return refused(Problem::error("", error.to_string()), place);
+        }
+    };
+    let positions = Positions::new(root, bare);
+    let wrong: Vec<String> = problems.iter().filter(|p| p.is_error()).map(|p| p.field.clone()).collect();
+    for finding in validate::findings(&document) {
+        let mut problem = finding.in_dialect(bare);
+        problem.position = positions.of(&problem.field);
+        problem.field = positions.as_written(&problem.field);
+        if !wrong.iter().any(|field| is_within(&problem.field, field)) {
+            problems.push(problem);
+        }
+    }
+    let usable = !problems.iter().any(Problem::is_error);
+    Interpreted { document: usable.then_some(LoadedDocument { document, bare, positions }), problems }
+}
+
+fn to_document(root: &mut Node) -> Result<Document, serde_json::Error> {
+    let kind = root.get("kind").and_then(Node::as_text).map(str::to_owned);
+    match kind.as_deref() {
+        Some(CLUSTER_KIND) => serde::Deserialize::deserialize(root).map(Document::SlurmCluster),
+        _ => serde::Deserialize::deserialize(root).map(Document::Workflow),
+    }
+}
+
+/// Whether a field is the other one or part of it: what is wrong with it has been said already.
+fn is_within(field: &str, wrong: &str) -> bool {
+    field.strip_prefix(wrong).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+}

@@ -1,0 +1,78 @@
+//! Where in a document a check stands. Paths are only put together when there is something to say.
+
+use std::fmt;
+
+/// A path that lives on the stack of the walk.
+#[derive(Clone, Copy)]
+pub(super) enum Path<'p> {
+    Root,
+    Key(&'p Path<'p>, &'p str),
+    Item(&'p Path<'p>, usize),
+}
+
+impl Path<'_> {
+    pub fn key<'p>(&'p self, key: &'p str) -> Path<'p> {
+        Path::Key(self, key)
+    }
+
+    pub fn item(&self, index: usize) -> Path<'_> {
+        Path::Item(self, index)
+    }
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Path::Root => Ok(()),
+            Path::Key(Path::Root, key) => f.write_str(key),
+            Path::Key(parent, key) => write!(f, "{parent}.{key}"),
+            Path::Item(parent, index) => write!(f, "{parent}[{index}]"),
+        }
+    }
+}
+
+/// One step of a path that was put together before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step<'f> {
+    Key(&'f str),
+    Item(usize),
+}
+
+/// Takes a field such as `spec.jobs[3].command` apart.
+pub(super) fn steps(field: &str) -> Vec<Step<'_>> {
+    let mut steps = Vec::new();
+    for part in field.split('.') {
+        let (key, mut rest) = part.split_at(part.find('[').unwrap_or(part.len()));
+        if !key.is_empty() {
+            steps.push(Step::Key(key));
+        }
+        while let Some((index, tail)) = rest.strip_prefix('[').and_then(|open| open.split_once(']')) {
+            let Ok(index) = index.parse() else { break };
+            steps.push(Step::Item(index));
+            rest = tail;
+        }
+    }
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_read_as_they_are_written() {
+        let (spec, jobs, job) = (Path::Root, "jobs", 3);
+        let spec = spec.key("spec");
+        let jobs = spec.key(jobs);
+        let job = jobs.item(job);
+        let command = job.key("command");
+        assert_eq!(command.to_string(), "spec.jobs[3].command");
+        assert_eq!(
+            steps("spec.jobs[3].command"),
+            [Step::Key("spec"), Step::Key("jobs"), Step::Item(3), Step::Key("command")]
+        );
+        assert_eq!(steps("a[1][2]"), [Step::Key("a"), Step::Item(1), Step::Item(2)]);
+        assert_eq!(steps(""), []);
+        assert_eq!(steps("a[x"), [Step::Key("a")]);
+    }
+}

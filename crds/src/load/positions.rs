@@ -1,0 +1,63 @@
+//! From a field's name to its place in the text.
+
+use super::path::{Step, steps};
+use super::tree::{Kind, Node, Place};
+use crate::problem::Position;
+use crate::schema::snake_case;
+
+/// Where the fields of one document are.
+#[derive(Clone, Debug)]
+pub struct Positions {
+    root: Node,
+    bare: bool,
+}
+
+impl Positions {
+    pub(super) fn new(root: Node, bare: bool) -> Self {
+        Self { root, bare }
+    }
+
+    /// The place of a field such as `spec.jobs[3].command`, or of the nearest field around it that is in the text.
+    pub fn of(&self, field: &str) -> Option<Position> {
+        let (place, _) = self.walk(field);
+        (place != Place::default()).then(|| place.into())
+    }
+
+    /// The field as the author of the text knows it: in a bare file `spec.jobs[0].dependsOn` is `jobs[0].depends_on`.
+    pub fn as_written(&self, field: &str) -> String {
+        if self.bare { self.walk(field).1 } else { field.to_owned() }
+    }
+
+    fn walk(&self, field: &str) -> (Place, String) {
+        let mut place = self.root.place;
+        let mut node = Some(&self.root);
+        let mut written = String::new();
+        for (depth, step) in steps(field).into_iter().enumerate() {
+            match step {
+                Step::Item(index) => {
+                    node = node.and_then(|list| list.items().get(index));
+                    written.push_str(&format!("[{index}]"));
+                    place = node.map_or(place, |item| item.place);
+                }
+                Step::Key(key) => {
+                    let entry = node.and_then(|map| map.entry(key));
+                    node = entry.map(|entry| &entry.node);
+                    if let Some(entry) = entry {
+                        place = if is_scalar(&entry.node) { entry.node.place } else { entry.place };
+                    }
+                    // The envelope of a bare file is ours: its author never wrote these keys.
+                    if depth > 0 || !matches!(key, "spec" | "metadata") {
+                        let name = entry.map_or_else(|| snake_case(key), |entry| entry.written().to_owned());
+                        let dot = if written.is_empty() { "" } else { "." };
+                        written.push_str(&format!("{dot}{name}"));
+                    }
+                }
+            }
+        }
+        (place, written)
+    }
+}
+
+fn is_scalar(node: &Node) -> bool {
+    !matches!(node.kind, Kind::List(_) | Kind::Map(_))
+}

@@ -1,0 +1,56 @@
+//! The name of a bare file as a name that Kubernetes and file systems accept.
+
+/// Names are used in names of objects that add to them, so that they are shorter than Kubernetes allows.
+pub const LONGEST_NAME: usize = 52;
+
+/// Lower-case letters, digits and hyphens. What would make two names the same by cutting gets a mark of its own.
+pub(super) fn slug(name: &str) -> String {
+    let mut slug = String::new();
+    for letter in name.chars().flat_map(char::to_lowercase) {
+        if letter.is_ascii_alphanumeric() {
+            slug.push(letter);
+        } else if !slug.is_empty() && !slug.ends_with('-') {
+            slug.push('-');
+        }
+    }
+    let slug = slug.trim_end_matches('-');
+    if slug.is_empty() {
+        return format!("workflow-{:08x}", fingerprint(name));
+    }
+    match slug.get(..LONGEST_NAME - 9) {
+        Some(beginning) if slug.len() > LONGEST_NAME => {
+            format!("{}-{:08x}", beginning.trim_end_matches('-'), fingerprint(name))
+        }
+        _ => slug.to_owned(),
+    }
+}
+
+/// FNV-1a: the same on every machine and in every version.
+fn fingerprint(text: &str) -> u32 {
+    text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_become_slugs() {
+        let cases = [
+            ("diamond", "diamond"),
+            ("ML Training with Auto-Scaling", "ml-training-with-auto-scaling"),
+            ("my_workflow", "my-workflow"),
+            ("  --A..B--  ", "a-b"),
+            ("Überlauf 2", "berlauf-2"),
+        ];
+        for (name, expected) in cases {
+            assert_eq!(slug(name), expected);
+        }
+        let long = "a".repeat(60);
+        assert_eq!(slug(&long).len(), LONGEST_NAME);
+        assert_ne!(slug(&format!("{long}1")), slug(&format!("{long}2")));
+        assert_eq!(slug(&"a".repeat(LONGEST_NAME)), "a".repeat(LONGEST_NAME));
+        assert_ne!(slug("日本"), slug("中国"));
+        assert!(slug("日本").starts_with("workflow-"));
+    }
+}

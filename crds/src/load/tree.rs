@@ -1,0 +1,139 @@
+//! The one tree that every format becomes: values with the place they were written at.
+
+use serde_json::Number;
+
+use crate::problem::Position;
+
+/// A place in the text, counted from 1; half the size of `Position`, because there is one for each value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub line: u32,
+    pub column: u32,
+}
+
+impl Place {
+    pub fn new(line: usize, column: usize) -> Self {
+        let narrow = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        Self { line: narrow(line), column: narrow(column) }
+    }
+}
+
+impl From<Place> for Position {
+    fn from(place: Place) -> Self {
+        Self { line: place.line as usize, column: place.column as usize }
+    }
+}
+
+/// A value and its place.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Node {
+    pub place: Place,
+    /// Written without quotes in a format where that matters.
+    pub plain: bool,
+    pub kind: Kind,
+}
+
+/// What a value is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) enum Kind {
+    #[default]
+    Null,
+    Bool(bool),
+    Number(Number),
+    Text(String),
+    List(Vec<Node>),
+    Map(Vec<Entry>),
+}
+
+/// A key and its value.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Entry {
+    pub key: Box<str>,
+    /// The key as its author wrote it, where it had to be renamed.
+    pub written: Option<Box<str>>,
+    pub place: Place,
+    pub node: Node,
+}
+
+impl Node {
+    pub fn new(place: Place, kind: Kind) -> Self {
+        Self { place, plain: false, kind }
+    }
+
+    pub fn text(place: Place, text: impl Into<String>) -> Self {
+        Self::new(place, Kind::Text(text.into()))
+    }
+
+    /// What it is, for people.
+    pub fn describe(&self) -> String {
+        match &self.kind {
+            Kind::Null => "nothing".to_owned(),
+            Kind::Bool(value) => format!("the boolean {value}"),
+            Kind::Number(number) => format!("the number {number}"),
+            Kind::Text(text) => format!("the text '{}'", excerpt(text)),
+            Kind::List(_) => "a list".to_owned(),
+            Kind::Map(_) => "a mapping".to_owned(),
+        }
+    }
+
+    pub fn is_null(&self) -> bool {
+        matches!(self.kind, Kind::Null)
+    }
+
+    pub fn entries(&self) -> &[Entry] {
+        match &self.kind {
+            Kind::Map(entries) => entries,
+            _ => &[],
+        }
+    }
+
+    pub fn items(&self) -> &[Node] {
+        match &self.kind {
+            Kind::List(items) => items,
+            _ => &[],
+        }
+    }
+
+    pub fn entry(&self, key: &str) -> Option<&Entry> {
+        self.entries().iter().find(|entry| &*entry.key == key)
+    }
+
+    pub fn get(&self, key: &str) -> Option<&Node> {
+        self.entry(key).map(|entry| &entry.node)
+    }
+
+    pub fn as_text(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+}
+
+impl Entry {
+    pub fn new(key: impl Into<Box<str>>, place: Place, node: Node) -> Self {
+        Self { key: key.into(), written: None, place, node }
+    }
+
+    /// The key as its author knows it.
+    pub fn written(&self) -> &str {
+        self.written.as_deref().unwrap_or(&self.key)
+    }
+
+    pub fn rename(&mut self, key: &str) {
+        if &*self.key != key {
+            let old = std::mem::replace(&mut self.key, key.into());
+            self.written.get_or_insert(old);
+        }
+    }
+}
+
+/// The beginning of a text, on one line, short enough for a message.
+pub(crate) fn excerpt(text: &str) -> String {
+    const LONGEST: usize = 40;
+    let mut shown: String = text.chars().take(LONGEST).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if text.chars().nth(LONGEST).is_some() {
+        shown.push('…');
+    }
+    shown
+}

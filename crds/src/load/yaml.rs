@@ -1,0 +1,225 @@
+//! YAML 1.2 to trees, one a document: anchors, aliases, merge keys and tags included.
+//!
+//! The parser hands out events one by one, so depth is ours to limit; what aliases expand to counts against the limit
+//! on values, which stops a document that doubles itself a few dozen times.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, StrInput, Tag};
+
+use super::budget::Budget;
+use super::keys::Keys;
+use super::tree::{Entry, Kind, Node, Place, excerpt};
+use super::{LoadOptions, SyntaxError};
+
+pub(super) mod scalar;
+
+/// Reads every document up to the first error. The error belongs to the document after the last one returned.
+pub(super) fn parse(text: &str, options: &LoadOptions) -> (Vec<Node>, Option<SyntaxError>) {
+    let mut documents = Vec::new();
+    let mut builder = Builder { budget: Budget::new(options), anchors: HashMap::new(), open: Vec::new() };
+    let mut parser = Parser::new_from_str(text);
+    while let Some(event) = next(&mut parser) {
+        let step = event.and_then(|(event, span)| builder.take(event, place(span.start)));
+        match step {
+            Ok(Some(document)) => documents.push(document),
+            Ok(None) => {}
+            Err(error) => return (documents, Some(error)),
+        }
+    }
+    (documents, None)
+}
+
+fn next<'t>(parser: &mut Parser<'t, StrInput<'t>>) -> Option<Result<(Event<'t>, Span), SyntaxError>> {
+    let event = parser.next_event()?;
+    Some(event.map_err(|error| SyntaxError::new(place(*error.marker()), format!("not YAML: {}", error.info()))))
+}
+
+fn place(marker: Marker) -> Place {
+    Place::new(marker.line(), marker.col() + 1)
+}
+
+/// A collection that is not complete yet.
+struct Open {
+    place: Place,
+    anchor: usize,
+    content: Content,
+}
+
+enum Content {
+    List(Vec<Node>),
+    Map { entries: Vec<Entry>, keys: Keys, key: Option<(String, Place, bool)>, merged: Vec<Node> },
+}
+
+struct Builder {
+    budget: Budget,
+    anchors: HashMap<usize, (Node, usize)>,
+    open: Vec<Open>,
+}
+
+impl Builder {
+    /// Takes one event; gives back a document that it completes.
+    fn take(&mut self, event: Event<'_>, place: Place) -> Result<Option<Node>, SyntaxError> {
+        match event {
+            Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => Ok(None),
+            Event::DocumentStart(_) => {
+                self.anchors.clear();
+                Ok(None)
+            }
+            Event::Alias(anchor) => self.alias(anchor, place),
+            Event::Scalar(text, style, anchor, tag) => self.scalar(&text, style, anchor, tag.as_deref(), place),
+            Event::SequenceStart(anchor, tag) => {
+                check_collection_tag(tag.as_ref(), "seq", place)?;
+                self.begin(Open { place, anchor, content: Content::List(Vec::new()) })
+            }
+            Event::MappingStart(anchor, tag) => {
+                check_collection_tag(tag.as_ref(), "map", place)?;
+                let content =
+                    Content::Map { entries: Vec::new(), keys: Keys::default(), key: None, merged: Vec::new() };
+                self.begin(Open { place, anchor, content })
+            }
+            Event::SequenceEnd | Event::MappingEnd => self.end(),
+        }
+    }
+
+    fn begin(&mut self, open: Open) -> Result<Option<Node>, SyntaxError> {
+        self.budget.spend(1, open.place)?;
+        self.budget.descend(self.open.len(), open.place)?;
+        if let Some(Open { content: Content::Map { key: None, .. }, .. }) = self.open.last() {
+            return Err(SyntaxError::new(open.place, "a key must be a text")
+                .hint("put it in quotes if it begins with a bracket or a brace"));
+        }
+        self.open.push(open);
+        Ok(None)
+    }
+
+    fn end(&mut self) -> Result<Option<Node>, SyntaxError> {
+        let Some(Open { place, anchor, content }) = self.open.pop() else { return Ok(None) };
+        let kind = match content {
+            Content::List(items) => Kind::List(items),
+            Content::Map { entries, merged, .. } => Kind::Map(merge(entries, merged)),
+        };
+        let node = Node::new(place, kind);
+        self.remember(anchor, &node);
+        self.add(node)
+    }
+
+    fn alias(&mut self, anchor: usize, place: Place) -> Result<Option<Node>, SyntaxError> {
+        let Some((node, size)) = self.anchors.get(&anchor) else {
+            return Err(SyntaxError::new(place, "an alias stands inside what it refers to"));
+        };
+        self.budget.spend(*size, place).map_err(|error| error.hint("aliases make this document too large"))?;
+        self.budget.descend(self.open.len() + levels(node), place)?;
+        let node = Node { place, ..node.clone() };
+        self.add(node)
+    }
+
+    fn scalar(
+        &mut self,
+        text: &str,
+        style: ScalarStyle,
+        anchor: usize,
+        tag: Option<&Tag>,
+        place: Place,
+    ) -> Result<Option<Node>, SyntaxError> {
+        self.budget.spend(1, place)?;
+        let plain = style == ScalarStyle::Plain && tag.is_none();
+        if let Some(Open { content: Content::Map { key: key @ None, .. }, .. }) = self.open.last_mut() {
+            *key = Some((text.to_owned(), place, plain));
+            return Ok(None);
+        }
+        let kind = scalar::resolve(text, plain, tag).map_err(|message| SyntaxError::new(place, message))?;
+        let node = Node { place, plain, kind };
+        self.remember(anchor, &node);
+        self.add(node)
+    }
+
+    fn remember(&mut self, anchor: usize, node: &Node) {
+        if anchor > 0 {
+            self.anchors.insert(anchor, (node.clone(), count(node)));
+        }
+    }
+
+    /// Puts a complete node where it belongs; gives it back when it is the document.
+    fn add(&mut self, node: Node) -> Result<Option<Node>, SyntaxError> {
+        let Some(open) = self.open.last_mut() else { return Ok(Some(node)) };
+        match &mut open.content {
+            Content::List(items) => items.push(node),
+            Content::Map { entries, keys, key, merged } => match key.take() {
+                None => return self.alias_as_key(node),
+                Some((name, _, true)) if name == "<<" => merged.extend(mergeable(node)?),
+                Some((name, place, _)) => {
+                    keys.add(entries, &name, place)?;
+                    entries.push(Entry::new(name, place, node));
+                }
+            },
+        }
+        Ok(None)
+    }
+
+    fn alias_as_key(&mut self, node: Node) -> Result<Option<Node>, SyntaxError> {
+        let Kind::Text(text) = node.kind else { return Err(SyntaxError::new(node.place, "a key must be a text")) };
+        if let Some(Open { content: Content::Map { key, .. }, .. }) = self.open.last_mut() {
+            *key = Some((text, node.place, false));
+        }
+        Ok(None)
+    }
+}
+
+fn check_collection_tag(tag: Option<&Cow<'_, Tag>>, wanted: &str, place: Place) -> Result<(), SyntaxError> {
+    match tag {
+        None => Ok(()),
+        Some(tag) if tag.is_yaml_core_schema() && tag.suffix == wanted => Ok(()),
+        Some(tag) => Err(SyntaxError::new(place, scalar::unknown_tag(tag))),
+    }
+}
+
+/// What `<<` may bring in: mappings, and lists of them.
+fn mergeable(node: Node) -> Result<Vec<Node>, SyntaxError> {
+    let sources = match node.kind {
+        Kind::List(items) => items,
+        _ => vec![node],
+    };
+    match sources.iter().find(|source| !matches!(source.kind, Kind::Map(_))) {
+        None => Ok(sources),
+        Some(other) => Err(SyntaxError::new(other.place, format!("`<<` merges mappings, not {}", other.describe()))),
+    }
+}
+
+/// Keys of the mapping itself win, then those of the source that comes first.
+fn merge(mut entries: Vec<Entry>, sources: Vec<Node>) -> Vec<Entry> {
+    if sources.is_empty() {
+        return entries;
+    }
+    let mut known: HashSet<Box<str>> = entries.iter().map(|entry| entry.key.clone()).collect();
+    for source in sources {
+        let Kind::Map(merged) = source.kind else { continue };
+        entries.extend(merged.into_iter().filter(|entry| known.insert(entry.key.clone())));
+    }
+    entries
+}
+
+fn count(node: &Node) -> usize {
+    let below = |node: &Node| -> usize {
+        node.items().iter().map(count).sum::<usize>()
+            + node.entries().iter().map(|entry| count(&entry.node)).sum::<usize>()
+    };
+    1 + below(node)
+}
+
+fn levels(node: &Node) -> usize {
+    let items = node.items().iter().map(|item| 1 + levels(item)).max();
+    let entries = node.entries().iter().map(|entry| 1 + levels(&entry.node)).max();
+    items.max(entries).unwrap_or(0)
+}
+
+/// Whether a text that is not in quotes is a boolean for YAML 1.1, which is what kubectl reads.
+pub(super) fn is_boolean_for_kubectl(text: &str) -> bool {
+    matches!(text.to_ascii_lowercase().as_str(), "yes" | "no" | "on" | "off" | "y" | "n")
+}
+
+/// A text as a message shows it.
+pub(super) fn shown(text: &str) -> String {
+    format!("'{}'", excerpt(text))
+}

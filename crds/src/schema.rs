@@ -1,0 +1,288 @@
+//! What a document may look like, as a structure that is quick to walk.
+//!
+//! The JSON schema generated from the Rust types is the only source: a field that a type gains is known here at once.
+//! Deliberately absent: anything that looks at a document (see `load`).
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value};
+
+use crate::document::{SlurmClusterDocument, WorkflowDocument};
+
+/// The JSON schema of `kind: Workflow`, complete in itself.
+pub fn workflow_json_schema() -> Value {
+    json_schema::<WorkflowDocument>()
+}
+
+/// The JSON schema of `kind: SlurmCluster`, complete in itself.
+pub fn cluster_json_schema() -> Value {
+    json_schema::<SlurmClusterDocument>()
+}
+
+fn json_schema<T: JsonSchema>() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    settings.into_generator().into_root_schema_for::<T>().to_value()
+}
+
+/// What a value may look like.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Shape {
+    /// The author's own.
+    Any,
+    /// true or false.
+    Bool,
+    /// An integer between two bounds, inclusive.
+    Integer { least: i64, most: i64 },
+    /// Any number.
+    Number,
+    /// A text with at least so many characters and at most so many.
+    Text { least: usize, most: usize },
+    /// One of a few words.
+    OneOf(Vec<String>),
+    /// A list with at most so many items.
+    List { items: Box<Shape>, most: usize },
+    /// Keys of the author's choice.
+    Map(Box<Shape>),
+    /// Keys that are ours.
+    Record(Box<Record>),
+}
+
+/// An object whose keys are known.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Record {
+    fields: HashMap<String, Field>,
+    by_snake_name: HashMap<String, String>,
+    required: Vec<String>,
+}
+
+/// A key of a record.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Field {
+    /// What its value may look like.
+    pub shape: Shape,
+    /// Whether it must be there.
+    pub required: bool,
+}
+
+impl Record {
+    /// The field of this name.
+    pub fn field(&self, name: &str) -> Option<&Field> {
+        self.fields.get(name)
+    }
+
+    /// The name of the field that is spelled so.
+    pub fn names_exactly(&self, name: &str) -> Option<&str> {
+        self.fields.get_key_value(name).map(|(name, _)| name.as_str())
+    }
+
+    /// The name of the field that a bare file spells so.
+    pub fn named_in_snake_case(&self, name: &str) -> Option<&str> {
+        self.by_snake_name.get(name).map(String::as_str)
+    }
+
+    /// The record or other shape behind a field that is known to exist.
+    pub fn shape_of(&self, name: &str) -> &Shape {
+        self.field(name).map_or(&Shape::Any, |field| &field.shape)
+    }
+
+    /// All names, in no order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.fields.keys().map(String::as_str)
+    }
+
+    /// Names of what must be there, sorted.
+    pub fn required(&self) -> impl Iterator<Item = &str> {
+        self.required.iter().map(String::as_str)
+    }
+
+    fn insert(&mut self, name: &str, shape: Shape, required: bool) {
+        self.by_snake_name.insert(snake_case(name), name.to_owned());
+        if required {
+            self.required.push(name.to_owned());
+            self.required.sort_unstable();
+        }
+        self.fields.insert(name.to_owned(), Field { shape, required });
+    }
+}
+
+/// `kind: Workflow`.
+pub(crate) static WORKFLOW: LazyLock<Record> = LazyLock::new(|| envelope(&workflow_json_schema()));
+
+/// `kind: SlurmCluster`.
+pub(crate) static CLUSTER: LazyLock<Record> = LazyLock::new(|| envelope(&cluster_json_schema()));
+
+/// A bare file: the specification without its envelope, and a name.
+pub(crate) static BARE: LazyLock<Record> = LazyLock::new(|| {
+    let Shape::Record(spec) = WORKFLOW.shape_of("spec") else { return Record::default() };
+    let mut bare = (**spec).clone();
+    bare.insert("name", Shape::Text { least: 1, most: usize::MAX }, true);
+    bare
+});
+
+/// What a server adds to an object's metadata: read back by `apply`, and ignored.
+const KUBERNETES_METADATA: [&str; 10] = [
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "finalizers",
+    "generateName",
+    "generation",
+    "managedFields",
+    "ownerReferences",
+    "resourceVersion",
+    "uid",
+];
+
+/// The record of a whole document: what its author writes, and what `kubectl get -o yaml` adds.
+fn envelope(schema: &Value) -> Record {
+    let Shape::Record(mut record) = compile(schema) else { return Record::default() };
+    record.insert("kind", Shape::Text { least: 1, most: usize::MAX }, true);
+    record.insert("status", Shape::Any, false);
+    if let Some(Field { shape: Shape::Record(metadata), .. }) = record.fields.get_mut("metadata") {
+        for name in KUBERNETES_METADATA {
+            metadata.insert(name, Shape::Any, false);
+        }
+    }
+    *record
+}
+
+/// Turns one JSON schema into a shape. Schemas come from our own types, so that what is not understood here is free.
+fn compile(schema: &Value) -> Shape {
+    let Some(schema) = schema.as_object() else { return Shape::Any };
+    if let Some(variants) = schema.get("anyOf").and_then(Value::as_array) {
+        return variants.iter().find(|variant| !is_null(variant)).map_or(Shape::Any, compile);
+    }
+    if let Some(words) = words(schema) {
+        return Shape::OneOf(words);
+    }
+    match type_of(schema) {
+        Some("boolean") => Shape::Bool,
+        Some("integer") => integer(schema),
+        Some("number") => Shape::Number,
+        Some("string") => Shape::Text {
+            least: size(schema, "minLength").unwrap_or(0),
+            most: size(schema, "maxLength").unwrap_or(usize::MAX),
+        },
+        Some("array") => Shape::List {
+            items: Box::new(schema.get("items").map_or(Shape::Any, compile)),
+            most: size(schema, "maxItems").unwrap_or(usize::MAX),
+        },
+        Some("object") => object(schema),
+        _ => Shape::Any,
+    }
+}
+
+fn object(schema: &Map<String, Value>) -> Shape {
+    if let Some(values) = schema.get("additionalProperties") {
+        return Shape::Map(Box::new(compile(values)));
+    }
+    let required: Vec<&str> =
+        schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+    let mut record = Record::default();
+    for (name, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+        record.insert(name, compile(property), required.contains(&name.as_str()));
+    }
+    Shape::Record(Box::new(record))
+}
+
+fn integer(schema: &Map<String, Value>) -> Shape {
+    let (least, most) = match schema.get("format").and_then(Value::as_str) {
+        Some("int32") => (i64::from(i32::MIN), i64::from(i32::MAX)),
+        _ => (i64::MIN, i64::MAX),
+    };
+    let bound = |name: &str| schema.get(name).and_then(Value::as_i64);
+    Shape::Integer { least: bound("minimum").unwrap_or(least), most: bound("maximum").unwrap_or(most) }
+}
+
+fn words(schema: &Map<String, Value>) -> Option<Vec<String>> {
+    let owned = |value: &Value| value.as_str().map(str::to_owned);
+    if let Some(values) = schema.get("enum").and_then(Value::as_array) {
+        return Some(values.iter().filter_map(owned).collect());
+    }
+    let variants = schema.get("oneOf").and_then(Value::as_array)?;
+    variants.iter().map(|variant| variant.get("const").and_then(owned)).collect()
+}
+
+fn type_of(schema: &Map<String, Value>) -> Option<&str> {
+    match schema.get("type")? {
+        Value::String(name) => Some(name),
+        Value::Array(names) => names.iter().filter_map(Value::as_str).find(|name| *name != "null"),
+        _ => None,
+    }
+}
+
+fn is_null(schema: &Value) -> bool {
+    schema.get("type").and_then(Value::as_str) == Some("null")
+}
+
+fn size(schema: &Map<String, Value>, name: &str) -> Option<usize> {
+    schema.get(name).and_then(Value::as_u64).and_then(|size| usize::try_from(size).ok())
+}
+
+/// `numCpus` as a bare file spells it: `num_cpus`.
+pub(crate) fn snake_case(name: &str) -> String {
+    let mut snake = String::with_capacity(name.len() + 4);
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() {
+            snake.push('_');
+        }
+        snake.push(letter.to_ascii_lowercase());
+    }
+    snake
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(shape: &Shape) -> &Record {
+        match shape {
+            Shape::Record(record) => record,
+            other => panic!("not a record: {other:?}"),
+        }
+    }
+
+    fn item(shape: &Shape) -> &Shape {
+        match shape {
+            Shape::List { items, .. } => items,
+            other => panic!("not a list: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn types_become_shapes() {
+        let spec = record(WORKFLOW.shape_of("spec"));
+        let job = record(item(spec.shape_of("jobs")));
+        let cases = [
+            (job.shape_of("name"), Shape::Text { least: 1, most: usize::MAX }),
+            (job.shape_of("priority"), Shape::Integer { least: 0, most: 1_000_000_000 }),
+            (job.shape_of("tasksPerNode"), Shape::Integer { least: 1, most: i64::from(i32::MAX) }),
+            (job.shape_of("env"), Shape::Map(Box::new(Shape::Text { least: 0, most: usize::MAX }))),
+            (job.shape_of("parameters"), Shape::Map(Box::new(Shape::Any))),
+            (job.shape_of("parameterMode"), Shape::OneOf(vec!["product".to_owned(), "zip".to_owned()])),
+            (job.shape_of("useParametersFile"), Shape::Bool),
+            (record(item(spec.shape_of("files"))).shape_of("stMtime"), Shape::Number),
+            (record(item(spec.shape_of("userData"))).shape_of("data"), Shape::Any),
+        ];
+        for (shape, expected) in cases {
+            assert_eq!(*shape, expected);
+        }
+        assert_eq!(job.required().collect::<Vec<_>>(), ["command", "name"]);
+        assert_eq!(WORKFLOW.required().collect::<Vec<_>>(), ["apiVersion", "kind", "metadata", "spec"]);
+        assert!(CLUSTER.field("spec").is_some());
+    }
+
+    #[test]
+    fn every_field_is_found_by_its_snake_name() {
+        let spec = record(WORKFLOW.shape_of("spec"));
+        assert_eq!(
+            spec.named_in_snake_case("compute_node_wait_for_new_jobs_seconds"),
+            Some("computeNodeWaitForNewJobsSeconds")
+        );
+        assert_eq!(spec.named_in_snake_case("jobs"), Some("jobs"));
+        assert_eq!(spec.named_in_snake_case("userData"), None);
+    }
+}

@@ -1,0 +1,97 @@
+//! The rules of one document that a schema cannot express and that need no expansion.
+//!
+//! Deliberately absent: what depends on the expanded jobs (names after expansion, dependencies, cycles, regular
+//! expressions); that is the planner's. Texts with a `{` are templates: they are checked after expansion, not here.
+
+use crate::document::{Document, SlurmClusterDocument, WorkflowDocument};
+use crate::problem::{Problem, Severity};
+
+mod actions;
+mod cluster;
+mod execution;
+mod failures;
+mod files;
+mod jobs;
+mod metadata;
+mod names;
+mod parameters;
+mod policies;
+mod references;
+mod resources;
+
+/// Everything that is wrong or odd, in no order, without places.
+pub fn validate(document: &Document) -> Vec<Problem> {
+    findings(document).into_iter().map(|finding| finding.in_dialect(false)).collect()
+}
+
+/// A problem, and whether Torc 1.0 took no offence at it.
+#[derive(Debug)]
+pub(crate) struct Finding {
+    problem: Problem,
+    tolerated: bool,
+}
+
+impl Finding {
+    /// In a bare file, what Torc 1.0 accepted is at most a warning.
+    pub fn in_dialect(self, bare: bool) -> Problem {
+        match self.tolerated && bare {
+            true => Problem { severity: Severity::Warning, ..self.problem },
+            false => self.problem,
+        }
+    }
+}
+
+pub(crate) fn findings(document: &Document) -> Vec<Finding> {
+    let mut found = Findings::default();
+    match document {
+        Document::Workflow(workflow) => check_workflow(workflow, &mut found),
+        Document::SlurmCluster(cluster) => check_cluster(cluster, &mut found),
+    }
+    found.0
+}
+
+fn check_workflow(WorkflowDocument { metadata, spec, .. }: &WorkflowDocument, found: &mut Findings) {
+    metadata::check(metadata, found);
+    names::check(spec, found);
+    jobs::check(spec, found);
+    references::check(spec, found);
+    parameters::check(spec, found);
+    files::check(spec, found);
+    resources::check(spec, found);
+    failures::check(spec, found);
+    actions::check(spec, found);
+    execution::check(spec, found);
+    policies::check(spec, found);
+}
+
+fn check_cluster(SlurmClusterDocument { metadata, spec, .. }: &SlurmClusterDocument, found: &mut Findings) {
+    metadata::check(metadata, found);
+    cluster::check(spec, found);
+}
+
+/// What has been found so far.
+#[derive(Default)]
+struct Findings(Vec<Finding>);
+
+impl Findings {
+    fn add(&mut self, problem: Problem) {
+        self.0.push(Finding { problem, tolerated: false });
+    }
+
+    fn error(&mut self, field: impl Into<String>, message: impl Into<String>) {
+        self.add(Problem::error(field, message));
+    }
+
+    /// An error, but a warning in a bare file.
+    fn tolerated(&mut self, problem: Problem) {
+        self.0.push(Finding { problem, tolerated: true });
+    }
+}
+
+/// Whether a text only gets its value from parameters or variables.
+fn is_template(text: &str) -> bool {
+    text.contains('{')
+}
+
+#[cfg(test)]
+mod tests;
