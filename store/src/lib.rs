@@ -1,1 +1,30 @@
-//! placeholder
+//! All of Torc's SQL: keeps what the core decided, and gives it back.
+//!
+//! One process owns a store and one connection writes to it, a group of changes in one durable transaction. Readers have
+//! connections of their own, except where the file system has no shared memory.
+//!
+//! Deliberately absent: decisions. No statement here chooses a job's next state or who gets it.
+
+mod backup;
+mod bulk;
+mod connection;
+mod error;
+mod filesystem;
+mod gc;
+mod load;
+mod open;
+mod packed;
+mod query;
+mod records;
+mod store;
+mod write;
+
+pub use backup::{BackupInfo, verify};
+pub use error::StoreError;
+pub use gc::GcReport;
+pub use open::OpenOptions;
+pub use query::events::{EventQuery, EventView};
+pub use query::jobs::{JobQuery, JobView};
+pub use query::results::{FAILED_STATES, ResultQuery, ResultView};
+pub use query::runners::RunnerQuery;
+pub use store::Store;

@@ -1,0 +1,134 @@
+//! The connections of a store: one that writes, and readers beside it.
+
+use std::ops::DerefMut;
+use std::path::Path;
+use std::time::Duration;
+
+use sqlx::pool::PoolConnection;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteLockingMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{ConnectOptions, Connection, Sqlite, SqliteConnection, SqlitePool};
+use tokio::sync::MutexGuard;
+
+use crate::error::Failure;
+
+/// How long a statement waits for a lock that another connection holds for a moment.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Lists and watches are short; more connections would only hold more page caches.
+const READERS: u32 = 3;
+
+/// What writers and readers have in common. The journal mode is left alone: nothing is changed in a file that has not
+/// been recognized yet.
+pub(crate) fn options(path: &Path, exclusive: bool) -> SqliteConnectOptions {
+    let locking = if exclusive { SqliteLockingMode::Exclusive } else { SqliteLockingMode::Normal };
+    SqliteConnectOptions::new()
+        .filename(path)
+        .locking_mode(locking)
+        .synchronous(SqliteSynchronous::Full)
+        .foreign_keys(false)
+        .busy_timeout(BUSY_TIMEOUT)
+        .row_buffer_size(1024)
+        .pragma("cache_size", "-16000")
+        .pragma("temp_store", "memory")
+        // A checkpoint costs two more syncs and holds up the group that runs into it: every 16 MiB instead of every 4.
+        .pragma("wal_autocheckpoint", "4000")
+        .pragma("journal_size_limit", "67108864")
+        .disable_statement_logging()
+}
+
+/// Connections that only read, opened when they are needed.
+pub(crate) fn readers(path: &Path) -> SqlitePool {
+    SqlitePoolOptions::new()
+        .max_connections(READERS)
+        .min_connections(0)
+        .connect_lazy_with(options(path, false).pragma("query_only", "1"))
+}
+
+/// The connection that writes.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    connection: Option<SqliteConnection>,
+    /// A transaction was begun and not ended: its caller went away in the middle.
+    is_unfinished: bool,
+    /// Held as long as the store is open: one process owns it.
+    lock: Option<std::fs::File>,
+}
+
+impl Writer {
+    /// Takes over an open connection and the lock of its file.
+    pub(crate) fn new(connection: SqliteConnection, lock: std::fs::File) -> Self {
+        Self { connection: Some(connection), is_unfinished: false, lock: Some(lock) }
+    }
+
+    /// The connection, with nothing left over from a caller that went away.
+    pub(crate) async fn connection(&mut self) -> Result<&mut SqliteConnection, Failure> {
+        let connection = self.connection.as_mut().ok_or(Failure::Closed)?;
+        if self.is_unfinished {
+            roll_back(connection).await;
+            self.is_unfinished = false;
+        }
+        Ok(connection)
+    }
+
+    /// Begins a transaction; [`Writer::end`] ends it.
+    pub(crate) async fn begin(&mut self) -> Result<&mut SqliteConnection, Failure> {
+        self.connection().await?;
+        self.is_unfinished = true;
+        let connection = self.connection.as_mut().ok_or(Failure::Closed)?;
+        sqlx::query("begin immediate").execute(&mut *connection).await?;
+        Ok(connection)
+    }
+
+    /// Makes what was written durable, or forgets it all when it failed.
+    pub(crate) async fn end<T>(&mut self, written: Result<T, Failure>) -> Result<T, Failure> {
+        let connection = self.connection.as_mut().ok_or(Failure::Closed)?;
+        let ended = match written {
+            Ok(value) => sqlx::query("commit").execute(&mut *connection).await.map(|_| value).map_err(Failure::from),
+            Err(failure) => Err(failure),
+        };
+        if ended.is_err() {
+            roll_back(connection).await;
+        }
+        self.is_unfinished = false;
+        ended
+    }
+
+    /// Ends a transaction without keeping anything of it.
+    pub(crate) async fn discard(&mut self) -> Result<(), Failure> {
+        roll_back(self.connection.as_mut().ok_or(Failure::Closed)?).await;
+        self.is_unfinished = false;
+        Ok(())
+    }
+
+    /// Closes the connection, then lets go of the lock.
+    pub(crate) async fn close(&mut self) -> Result<(), Failure> {
+        let closed = match self.connection.take() {
+            Some(connection) => connection.close().await,
+            None => Ok(()),
+        };
+        self.lock = None;
+        closed.map_err(Failure::from)
+    }
+}
+
+/// SQLite has often rolled back by itself by then, and says that there is nothing to roll back: that is no failure.
+async fn roll_back(connection: &mut SqliteConnection) {
+    let _ = sqlx::query("rollback").execute(connection).await;
+}
+
+/// A connection to read from.
+pub(crate) enum Reader<'store> {
+    /// One of its own.
+    Pooled(PoolConnection<Sqlite>),
+    /// The writer's, where there can be only one.
+    Shared(MutexGuard<'store, Writer>),
+}
+
+impl Reader<'_> {
+    /// The connection.
+    pub(crate) async fn connection(&mut self) -> Result<&mut SqliteConnection, Failure> {
+        match self {
+            Self::Pooled(connection) => Ok(connection.deref_mut()),
+            Self::Shared(writer) => writer.deref_mut().connection().await,
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! What can go wrong with a store, told apart as far as a caller can act on it.
+
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+/// A store could not do what it was asked to.
+#[derive(Debug, Error)]
+pub enum StoreError {
+    /// There is no file, and none was to be created.
+    #[error("there is no database at {}", path.display())]
+    NotFound {
+        /// Where it was expected.
+        path: PathBuf,
+    },
+    /// Another process has it.
+    #[error("the database {} is in use by another process", path.display())]
+    Locked {
+        /// Which one.
+        path: PathBuf,
+    },
+    /// It cannot be written to.
+    #[error("the database {} is read-only", path.display())]
+    ReadOnly {
+        /// Which one.
+        path: PathBuf,
+    },
+    /// No space is left.
+    #[error("no space is left for the database {}", path.display())]
+    DiskFull {
+        /// Which one.
+        path: PathBuf,
+    },
+    /// A newer version of Torc has written it.
+    #[error("the database {} has schema {found}, this version of Torc knows {known}", path.display())]
+    NewerSchema {
+        /// Which one.
+        path: PathBuf,
+        /// Its schema.
+        found: i64,
+        /// The newest known schema.
+        known: i64,
+    },
+    /// It is something else than a Torc database.
+    #[error("{} is not a Torc database", path.display())]
+    NotADatabase {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// Its content contradicts itself.
+    #[error("the database {} is damaged: {what}", path.display())]
+    Corrupt {
+        /// Which one.
+        path: PathBuf,
+        /// What was found.
+        what: String,
+    },
+    /// A file is there that must not be overwritten.
+    #[error("{} exists already", path.display())]
+    Exists {
+        /// Which one.
+        path: PathBuf,
+    },
+    /// A cursor that no page gave out.
+    #[error("'{cursor}' is not a cursor of this list")]
+    InvalidCursor {
+        /// As it was given.
+        cursor: String,
+    },
+    /// It was closed before.
+    #[error("the database {} has been closed", path.display())]
+    Closed {
+        /// Which one.
+        path: PathBuf,
+    },
+    /// Rows that break a rule of the schema.
+    #[error("the changes break a rule of the database {}", path.display())]
+    Constraint {
+        /// Which database.
+        path: PathBuf,
+        /// Which rule.
+        #[source]
+        source: sqlx::Error,
+    },
+    /// The file system failed.
+    #[error("could not {operation} {}", path.display())]
+    Io {
+        /// What was tried.
+        operation: &'static str,
+        /// With which file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The operating system failed beneath the database.
+    #[error("reading or writing the database {} failed", path.display())]
+    DatabaseIo {
+        /// Which one.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: sqlx::Error,
+    },
+    /// Anything else the database says.
+    #[error("the database {} failed", path.display())]
+    Database {
+        /// Which one.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: sqlx::Error,
+    },
+}
+
+/// SQLite's primary result codes: the low byte of what it reports.
+mod code {
+    pub const BUSY: i32 = 5;
+    pub const LOCKED: i32 = 6;
+    pub const READONLY: i32 = 8;
+    pub const IOERR: i32 = 10;
+    pub const CORRUPT: i32 = 11;
+    pub const FULL: i32 = 13;
+    pub const CANTOPEN: i32 = 14;
+    pub const CONSTRAINT: i32 = 19;
+    pub const NOTADB: i32 = 26;
+}
+
+impl StoreError {
+    /// Tells a driver's error apart by SQLite's result code.
+    pub(crate) fn from_sqlx(path: &Path, source: sqlx::Error) -> Self {
+        let path = path.to_owned();
+        match primary_code(&source) {
+            Some(code::BUSY | code::LOCKED) => Self::Locked { path },
+            Some(code::READONLY) => Self::ReadOnly { path },
+            Some(code::FULL) => Self::DiskFull { path },
+            Some(code::NOTADB) => Self::NotADatabase { path },
+            Some(code::CORRUPT) => Self::Corrupt { path, what: source.to_string() },
+            Some(code::CONSTRAINT) => Self::Constraint { path, source },
+            Some(code::IOERR | code::CANTOPEN) => Self::DatabaseIo { path, source },
+            _ => Self::Database { path, source },
+        }
+    }
+
+    /// Tells an error of the file system apart.
+    pub(crate) fn from_io(operation: &'static str, path: &Path, source: std::io::Error) -> Self {
+        use std::io::ErrorKind;
+        let path = path.to_owned();
+        match source.kind() {
+            ErrorKind::NotFound => Self::NotFound { path },
+            ErrorKind::AlreadyExists => Self::Exists { path },
+            ErrorKind::ReadOnlyFilesystem => Self::ReadOnly { path },
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Self::DiskFull { path },
+            _ => Self::Io { operation, path, source },
+        }
+    }
+}
+
+fn primary_code(error: &sqlx::Error) -> Option<i32> {
+    let extended: i32 = error.as_database_error()?.code()?.parse().ok()?;
+    Some(extended & 0xff)
+}
+
+/// What went wrong inside this crate, before anybody says in which database.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The driver failed.
+    Driver(sqlx::Error),
+    /// A row says something that cannot be.
+    Damage(String),
+    /// A cursor that no page gave out.
+    Cursor(String),
+    /// The store was closed before.
+    Closed,
+}
+
+impl From<sqlx::Error> for Failure {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Driver(error)
+    }
+}
+
+impl Failure {
+    /// Says in which database.
+    pub(crate) fn at(self, path: &Path) -> StoreError {
+        match self {
+            Self::Driver(source) => StoreError::from_sqlx(path, source),
+            Self::Damage(what) => StoreError::Corrupt { path: path.to_owned(), what },
+            Self::Cursor(cursor) => StoreError::InvalidCursor { cursor },
+            Self::Closed => StoreError::Closed { path: path.to_owned() },
+        }
+    }
+}

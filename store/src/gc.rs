@@ -1,0 +1,86 @@
+//! Forgets what is old and no longer counts.
+
+use std::collections::BTreeSet;
+
+use sqlx::SqliteConnection;
+
+use crate::error::Failure;
+
+/// What was forgotten, or would be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GcReport {
+    /// Superseded results.
+    pub results: u64,
+    /// Events.
+    pub events: u64,
+    /// Runners that left and that no result names.
+    pub runners: u64,
+    /// Removed jobs without results.
+    pub jobs: u64,
+    /// Output of the forgotten results that no other result names, sorted; the caller deletes the files.
+    pub log_files: Vec<String>,
+}
+
+/// Deletes what ended before a time, within a transaction that the caller begins and ends.
+pub(crate) async fn collect(connection: &mut SqliteConnection, before_ms: i64) -> Result<GcReport, Failure> {
+    let (results, logs) = collect_results(connection, before_ms).await?;
+    let log_files = unnamed(connection, logs).await?;
+    let events = sqlx::query!("delete from events where time_ms < ?", before_ms).execute(&mut *connection).await?;
+    let runners = sqlx::query!(
+        "delete from runners where ended_ms < ? and id not in (select runner from results where runner is not null)",
+        before_ms
+    )
+    .execute(&mut *connection)
+    .await?;
+    let jobs = collect_jobs(connection).await?;
+    Ok(GcReport { results, events: events.rows_affected(), runners: runners.rows_affected(), jobs, log_files })
+}
+
+/// Results that a later one of the same job supersedes. Those of a job's current run stay until the workflow is complete: retry
+/// budgets count them.
+async fn collect_results(
+    connection: &mut SqliteConnection,
+    before_ms: i64,
+) -> Result<(u64, BTreeSet<String>), Failure> {
+    let deleted = sqlx::query!(
+        "delete from results as r
+        where ended_ms < ?
+            and exists (select 1 from results later where later.workflow = r.workflow and later.job = r.job
+                and (later.run, later.attempt) > (r.run, r.attempt))
+            and not exists (select 1 from job_states s join workflows w on w.id = r.workflow
+                where s.id = r.job and s.run = r.run and w.completed_ms is null)
+        returning stdout, stderr",
+        before_ms
+    )
+    .fetch_all(connection)
+    .await?;
+    let count = u64::try_from(deleted.len()).unwrap_or(u64::MAX);
+    let logs = deleted.into_iter().flat_map(|row| [row.stdout, row.stderr]).flatten().collect();
+    Ok((count, logs))
+}
+
+/// The files that no result names any more: attempts may share one.
+async fn unnamed(connection: &mut SqliteConnection, mut logs: BTreeSet<String>) -> Result<Vec<String>, Failure> {
+    if !logs.is_empty() {
+        let kept = sqlx::query!("select stdout, stderr from results where stdout is not null or stderr is not null")
+            .fetch_all(connection)
+            .await?;
+        for path in kept.into_iter().flat_map(|row| [row.stdout, row.stderr]).flatten() {
+            logs.remove(&path);
+        }
+    }
+    Ok(logs.into_iter().collect())
+}
+
+async fn collect_jobs(connection: &mut SqliteConnection) -> Result<u64, Failure> {
+    let jobs = sqlx::query!(
+        "delete from jobs as j where removed = 1
+            and not exists (select 1 from results r where r.workflow = j.workflow and r.job = j.id)"
+    )
+    .execute(&mut *connection)
+    .await?;
+    if jobs.rows_affected() > 0 {
+        sqlx::query!("delete from job_states where id not in (select id from jobs)").execute(connection).await?;
+    }
+    Ok(jobs.rows_affected())
+}

@@ -1,0 +1,158 @@
+//! Reads everything live, once, at start. On the writer's connection, so nothing changes meanwhile.
+
+use futures::TryStreamExt;
+use sqlx::SqliteConnection;
+use torc_api::state::Cause;
+use torc_core::ids::{JobId, ProfileId, WorkflowId};
+use torc_core::rows::{JobRow, LastIds, ProfileRow, ResultRow, RunnerRow, Snapshot, WorkflowRow};
+
+use crate::error::Failure;
+use crate::query::results::FAILED_STATES;
+use crate::records::{JobRecord, ResultRecord, RunnerRecord, cause, from_json, small};
+
+/// Failures listed for each workflow.
+const LISTED_FAILURES: i64 = 20;
+
+/// Reads everything live.
+pub(crate) async fn load(connection: &mut SqliteConnection) -> Result<Snapshot, Failure> {
+    Ok(Snapshot {
+        workflows: workflows(connection).await?,
+        profiles: profiles(connection).await?,
+        jobs: jobs(connection).await?,
+        runners: runners(connection).await?,
+        failures: failures(connection).await?,
+        latest_failures: latest_failures(connection).await?,
+        last: last_ids(connection).await?,
+    })
+}
+
+async fn workflows(connection: &mut SqliteConnection) -> Result<Vec<WorkflowRow>, Failure> {
+    sqlx::query!(
+        "select id, namespace, name, owner, document, w.generation, digest, working_dir, run, suspended, canceled,
+            created_ms, started_ms, completed_ms, conditions
+        from workflows w join documents d on d.workflow = w.id order by id"
+    )
+    .fetch_all(connection)
+    .await?
+    .into_iter()
+    .map(|record| {
+        Ok(WorkflowRow {
+            id: WorkflowId(record.id),
+            namespace: record.namespace,
+            name: record.name,
+            owner: record.owner,
+            document: record.document,
+            generation: record.generation,
+            digest: record.digest,
+            working_dir: record.working_dir,
+            run: small("run", record.run)?,
+            suspended: record.suspended != 0,
+            canceled: record.canceled != 0,
+            created_ms: record.created_ms,
+            started_ms: record.started_ms,
+            completed_ms: record.completed_ms,
+            conditions: record.conditions,
+        })
+    })
+    .collect()
+}
+
+async fn profiles(connection: &mut SqliteConnection) -> Result<Vec<ProfileRow>, Failure> {
+    sqlx::query!("select id, workflow, profile from profiles order by id")
+        .fetch_all(connection)
+        .await?
+        .into_iter()
+        .map(|record| {
+            Ok(ProfileRow {
+                id: ProfileId(record.id),
+                workflow: WorkflowId(record.workflow),
+                profile: from_json("profile", &record.profile)?,
+            })
+        })
+        .collect()
+}
+
+/// A stream, so that this thread turns rows into jobs while the driver's reads the next ones.
+async fn jobs(connection: &mut SqliteConnection) -> Result<Vec<JobRow>, Failure> {
+    let mut records = sqlx::query_as!(
+        JobRecord,
+        "select j.id, j.workflow, j.name, j.command, j.profile, j.priority, j.hash, j.depends_on,
+            s.state, s.run, s.attempt, s.epoch, s.runner, s.started_ms
+        from jobs j join job_states s on s.id = j.id
+        where j.removed = 0 order by j.id"
+    )
+    .fetch(connection);
+    let mut jobs = Vec::new();
+    while let Some(record) = records.try_next().await? {
+        jobs.push(record.try_into()?);
+    }
+    Ok(jobs)
+}
+
+async fn runners(connection: &mut SqliteConnection) -> Result<Vec<RunnerRow>, Failure> {
+    sqlx::query_as!(
+        RunnerRecord,
+        "select id, host, pid, kind, capacity, max_parallel_jobs, labels, scope, scheduler, slurm_job_id, output_dir, place,
+            version, started_ms, ended_ms
+        from runners where ended_ms is null order by id"
+    )
+    .fetch_all(connection)
+    .await?
+    .into_iter()
+    .map(RunnerRow::try_from)
+    .collect()
+}
+
+async fn failures(connection: &mut SqliteConnection) -> Result<Vec<(JobId, Cause, i32)>, Failure> {
+    sqlx::query!(
+        r#"select r.job as "job!", r.cause as "cause!", count(*) as "count!: i64"
+        from results r join job_states s on s.id = r.job join jobs j on j.id = r.job
+        where r.cause is not null and r.run = s.run and j.removed = 0
+        group by r.job, r.cause order by r.job, r.cause"#
+    )
+    .fetch_all(connection)
+    .await?
+    .into_iter()
+    .map(|record| Ok((JobId(record.job), cause(&record.cause)?, small("count", record.count)?)))
+    .collect()
+}
+
+async fn latest_failures(connection: &mut SqliteConnection) -> Result<Vec<ResultRow>, Failure> {
+    let [failed, terminated] = FAILED_STATES.map(|state| state.code());
+    sqlx::query_as!(
+        ResultRecord,
+        r#"select workflow as "workflow!", job as "job!", run as "run!", attempt as "attempt!", state as "state!",
+            return_code as "return_code!", cause, message, started_ms as "started_ms!", ended_ms as "ended_ms!", runner,
+            stdout, stderr, peak_memory_bytes, average_memory_bytes, peak_cpu_percent, average_cpu_percent
+        from (
+            select r.*, row_number() over (partition by r.workflow order by r.ended_ms desc, r.job desc, r.attempt desc) as age
+            from results r
+            join workflows w on w.id = r.workflow and w.run = r.run
+            join jobs j on j.id = r.job and j.removed = 0
+            where r.cause is not null and r.state in (?, ?)
+        )
+        where age <= ? order by workflow, ended_ms, job, attempt"#,
+        failed,
+        terminated,
+        LISTED_FAILURES
+    )
+    .fetch_all(connection)
+    .await?
+    .into_iter()
+    .map(ResultRow::try_from)
+    .collect()
+}
+
+async fn last_ids(connection: &mut SqliteConnection) -> Result<LastIds, Failure> {
+    let record = sqlx::query!("select workflow, job, profile, runner, event, epoch from last_ids")
+        .fetch_one(connection)
+        .await?;
+    Ok(LastIds {
+        workflow: record.workflow,
+        job: record.job,
+        profile: record.profile,
+        runner: record.runner,
+        event: record.event,
+        epoch: record.epoch,
+    })
+}

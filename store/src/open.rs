@@ -1,0 +1,178 @@
+//! Opening a store: whose file it is, who else has it, and which version wrote it. A file that is refused is left as it was.
+
+use std::fs::{File, TryLockError};
+use std::io::ErrorKind;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::{ConnectOptions, SqliteConnection};
+
+use crate::connection::{self, Writer};
+use crate::error::{Failure, StoreError};
+use crate::filesystem::has_shared_memory;
+
+/// Every change of the schema so far; `pragma user_version` of a file counts those it has.
+pub(crate) static MIGRATIONS: Migrator = sqlx::migrate!("../migrations/sqlite");
+/// 'Torc' in ASCII, in the header of our files.
+pub(crate) const APPLICATION_ID: i64 = 0x546F_7263;
+
+/// How to open a store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// The database file.
+    pub path: PathBuf,
+    /// Create it if it is absent.
+    pub create: bool,
+    /// Keep the file to one connection, which needs no shared memory; absent: if the file system has none.
+    pub exclusive: Option<bool>,
+}
+
+impl OpenOptions {
+    /// A path, or a URL such as `sqlite:torc.db` or `sqlite:///var/lib/torc/torc.db`.
+    pub fn new(path_or_url: &str) -> Self {
+        let path = path_or_url.strip_prefix("sqlite:").map_or(path_or_url, |rest| rest.strip_prefix("//").unwrap_or(rest));
+        Self { path: PathBuf::from(path), create: false, exclusive: None }
+    }
+
+    /// Create the file if it is absent.
+    pub fn create(self, create: bool) -> Self {
+        Self { create, ..self }
+    }
+
+    /// Keep the file to one connection, or do not, whatever the file system is.
+    pub fn exclusive(self, exclusive: bool) -> Self {
+        Self { exclusive: Some(exclusive), ..self }
+    }
+}
+
+/// An open file and how it may be read.
+pub(crate) struct Opened {
+    pub writer: Writer,
+    pub is_exclusive: bool,
+}
+
+/// Opens the file, brings its schema up to date, and keeps every other process out.
+pub(crate) async fn open(options: &OpenOptions) -> Result<Opened, StoreError> {
+    let path = &options.path;
+    if !options.create && !path.exists() {
+        return Err(StoreError::NotFound { path: path.clone() });
+    }
+    let lock = take_lock(path)?;
+    create_file(path)?;
+    let is_exclusive = options.exclusive.unwrap_or_else(|| !has_shared_memory(path));
+    let mut connection = connection::options(path, is_exclusive)
+        .connect()
+        .await
+        .map_err(|error| StoreError::from_sqlx(path, error))?;
+    prepare(&mut connection, path).await?;
+    Ok(Opened { writer: Writer::new(connection, lock), is_exclusive })
+}
+
+/// A lock of its own beside the file: SQLite's locks come and go with each transaction, and opening the database file a second
+/// time would drop them.
+fn take_lock(path: &Path) -> Result<File, StoreError> {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-lock");
+    let lock_path = PathBuf::from(name);
+    let lock = File::options()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(&lock_path)
+        .map_err(|error| not_writable("create the lock file", path, error))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(StoreError::Locked { path: path.to_owned() }),
+        // Lustre without the flock option: SQLite's own locks remain.
+        Err(TryLockError::Error(error)) if error.kind() == ErrorKind::Unsupported => Ok(lock),
+        Err(TryLockError::Error(error)) => Err(StoreError::from_io("lock", &lock_path, error)),
+    }
+}
+
+/// Creates an empty file that only its owner can read: documents may hold secrets. SQLite gives its other files the same mode.
+fn create_file(path: &Path) -> Result<(), StoreError> {
+    match File::options().write(true).create_new(true).mode(0o600).open(path) {
+        Ok(_) => sync_folder(path).map_err(|error| StoreError::from_io("sync the folder of", path, error)),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(not_writable("create", path, error)),
+    }
+}
+
+/// Makes a file's name as durable as its content.
+pub(crate) fn sync_folder(path: &Path) -> std::io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(folder)?.sync_all()
+}
+
+fn not_writable(operation: &'static str, path: &Path, error: std::io::Error) -> StoreError {
+    match error.kind() {
+        ErrorKind::PermissionDenied => StoreError::ReadOnly { path: path.to_owned() },
+        _ => StoreError::from_io(operation, path, error),
+    }
+}
+
+/// Recognizes the file, and only then changes anything in it.
+async fn prepare(connection: &mut SqliteConnection, path: &Path) -> Result<(), StoreError> {
+    let at = |failure: Failure| failure.at(path);
+    let identity = identify(connection).await.map_err(at)?;
+    let known = known_schema();
+    identity.check(path, known)?;
+    let mode: String = sqlx::query_scalar("pragma journal_mode = wal")
+        .fetch_one(&mut *connection)
+        .await
+        .map_err(|error| StoreError::from_sqlx(path, error))?;
+    if mode != "wal" {
+        return Err(Failure::Damage(format!("its journal mode stays '{mode}'")).at(path));
+    }
+    if identity.schema < known {
+        MIGRATIONS.run(&mut *connection).await.map_err(|error| StoreError::from_sqlx(path, migration_failure(error)))?;
+    }
+    Ok(())
+}
+
+/// The newest schema that this version knows.
+pub(crate) fn known_schema() -> i64 {
+    i64::try_from(MIGRATIONS.iter().count()).unwrap_or(i64::MAX)
+}
+
+/// Who wrote a file.
+pub(crate) struct Identity {
+    pub application: i64,
+    pub schema: i64,
+    /// Tables other than the list of migrations.
+    pub tables: i64,
+}
+
+impl Identity {
+    /// Ours, and not from the future. A file without tables is one whose creation was cut short.
+    pub(crate) fn check(&self, path: &Path, known: i64) -> Result<(), StoreError> {
+        let is_unwritten = self.application == 0 && self.tables == 0;
+        if self.application != APPLICATION_ID && !is_unwritten {
+            return Err(StoreError::NotADatabase { path: path.to_owned() });
+        }
+        if self.schema > known {
+            return Err(StoreError::NewerSchema { path: path.to_owned(), found: self.schema, known });
+        }
+        Ok(())
+    }
+}
+
+/// Reads who wrote a file.
+pub(crate) async fn identify(connection: &mut SqliteConnection) -> Result<Identity, Failure> {
+    let application = sqlx::query_scalar("pragma application_id").fetch_one(&mut *connection).await?;
+    let schema = sqlx::query_scalar("pragma user_version").fetch_one(&mut *connection).await?;
+    let tables = sqlx::query_scalar("select count(*) from sqlite_schema where name not like '%sqlx_migrations%'")
+        .fetch_one(&mut *connection)
+        .await?;
+    Ok(Identity { application, schema, tables })
+}
+
+/// What the database said, if it was the database.
+fn migration_failure(error: MigrateError) -> sqlx::Error {
+    match error {
+        MigrateError::Execute(source) | MigrateError::ExecuteMigration(source, _) => source,
+        other => sqlx::Error::Migrate(Box::new(other)),
+    }
+}

@@ -1,0 +1,58 @@
+//! Lists for people and programs: filtered, in a fixed order, a page at a time.
+//!
+//! A cursor is the key of the last row of a page, so rows that appear meanwhile neither shift nor repeat anything.
+
+pub mod events;
+pub mod jobs;
+pub mod results;
+pub mod runners;
+
+use sqlx::{QueryBuilder, Sqlite};
+use torc_api::api::Page;
+use torc_api::state::JobState;
+
+use crate::error::Failure;
+
+/// Rows of a page whose query asks for 0.
+const DEFAULT_LIMIT: u32 = 1_000;
+/// The most rows of a page.
+const MAX_LIMIT: u32 = 10_000;
+
+/// How many rows a page has.
+fn page_size(limit: u32) -> usize {
+    let limit = if limit == 0 { DEFAULT_LIMIT } else { limit.min(MAX_LIMIT) };
+    usize::try_from(limit).unwrap_or(usize::MAX)
+}
+
+/// One row more than the page has: it tells whether there is a next one.
+fn push_limit(query: &mut QueryBuilder<Sqlite>, limit: u32) {
+    query.push(" limit ").push(page_size(limit) + 1);
+}
+
+/// Makes a page of what a limited query found.
+fn page<T>(mut items: Vec<T>, limit: u32, cursor: impl Fn(&T) -> String) -> Page<T> {
+    let size = page_size(limit);
+    let has_more = items.len() > size;
+    items.truncate(size);
+    let next = if has_more { items.last().map(cursor) } else { None };
+    Page { items, next }
+}
+
+/// The numbers of a cursor.
+fn parse_cursor<const N: usize>(cursor: &str) -> Result<[i64; N], Failure> {
+    let numbers: Result<Vec<i64>, _> = cursor.split('.').map(str::parse).collect();
+    numbers.ok().and_then(|numbers| numbers.try_into().ok()).ok_or_else(|| Failure::Cursor(cursor.to_owned()))
+}
+
+/// `column in (…)`, or nothing when every state will do.
+fn push_states(query: &mut QueryBuilder<Sqlite>, column: &str, states: &[JobState]) {
+    if states.is_empty() {
+        return;
+    }
+    query.push(" and ").push(column).push(" in (");
+    let mut list = query.separated(", ");
+    for state in states {
+        list.push(state.code());
+    }
+    query.push(")");
+}

@@ -1,0 +1,118 @@
+//! Attempts that ended.
+
+use sqlx::{FromRow, QueryBuilder, Sqlite, SqliteConnection};
+use torc_api::api::Page;
+use torc_api::state::JobState;
+use torc_core::ids::{JobId, WorkflowId};
+use torc_core::rows::ResultRow;
+
+use super::{page, parse_cursor, push_limit, push_states};
+use crate::error::Failure;
+use crate::records::ResultRecord;
+
+/// How an attempt ends that went wrong. One that was cancelled did not.
+pub const FAILED_STATES: [JobState; 2] = [JobState::Failed, JobState::Terminated];
+
+/// Which results, in the order of workflow, job, run and attempt.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResultQuery {
+    /// Of this workflow.
+    pub workflow: Option<WorkflowId>,
+    /// Of this job.
+    pub job: Option<JobId>,
+    /// Of this run.
+    pub run: Option<i32>,
+    /// That ended in one of these states; all when empty.
+    pub states: Vec<JobState>,
+    /// Only those that went wrong.
+    pub failed_only: bool,
+    /// Only the latest of each job, whatever the other filters say about earlier ones.
+    pub latest_only: bool,
+    /// After the page that ended here.
+    pub cursor: Option<String>,
+    /// How many at most; 0 for 1,000.
+    pub limit: u32,
+}
+
+/// A result with the names that people know.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ResultView {
+    /// The result.
+    pub result: ResultRow,
+    /// The workflow's name.
+    pub workflow_name: String,
+    /// The job's name.
+    pub job_name: String,
+    /// The host of the runner that ran it.
+    pub host: Option<String>,
+}
+
+#[derive(FromRow)]
+struct ResultViewRecord {
+    #[sqlx(flatten)]
+    result: ResultRecord,
+    workflow_name: String,
+    job_name: String,
+    host: Option<String>,
+}
+
+/// Lists results.
+pub(crate) async fn list(connection: &mut SqliteConnection, query: &ResultQuery) -> Result<Page<ResultView>, Failure> {
+    let mut sql = QueryBuilder::new(
+        "select r.*, w.name as workflow_name, j.name as job_name, n.host
+        from results r join workflows w on w.id = r.workflow join jobs j on j.id = r.job
+        left join runners n on n.id = r.runner
+        where true",
+    );
+    push_filters(&mut sql, query)?;
+    sql.push(" order by r.workflow, r.job, r.run, r.attempt");
+    push_limit(&mut sql, query.limit);
+    let records: Vec<ResultViewRecord> = sql.build_query_as().fetch_all(connection).await?;
+    let views: Result<Vec<ResultView>, Failure> = records
+        .into_iter()
+        .map(|record| {
+            Ok(ResultView {
+                result: record.result.try_into()?,
+                workflow_name: record.workflow_name,
+                job_name: record.job_name,
+                host: record.host,
+            })
+        })
+        .collect();
+    Ok(page(views?, query.limit, |view| {
+        let row = &view.result;
+        format!("{}.{}.{}.{}", row.workflow, row.job, row.run, row.attempt)
+    }))
+}
+
+fn push_filters(sql: &mut QueryBuilder<Sqlite>, query: &ResultQuery) -> Result<(), Failure> {
+    if let Some(cursor) = &query.cursor {
+        let [workflow, job, run, attempt] = parse_cursor(cursor)?;
+        sql.push(" and (r.workflow, r.job, r.run, r.attempt) > (");
+        let mut key = sql.separated(", ");
+        key.push_bind(workflow).push_bind(job).push_bind(run).push_bind(attempt);
+        sql.push(")");
+    }
+    if let Some(workflow) = query.workflow {
+        sql.push(" and r.workflow = ").push_bind(workflow.0);
+    }
+    if let Some(job) = query.job {
+        // The table is clustered by workflow first: naming it turns a scan into a seek.
+        sql.push(" and r.workflow = (select workflow from jobs where id = ").push_bind(job.0);
+        sql.push(") and r.job = ").push_bind(job.0);
+    }
+    if let Some(run) = query.run {
+        sql.push(" and r.run = ").push_bind(run);
+    }
+    push_states(sql, "r.state", &query.states);
+    if query.failed_only {
+        push_states(sql, "r.state", &FAILED_STATES);
+    }
+    if query.latest_only {
+        sql.push(
+            " and not exists (select 1 from results later where later.workflow = r.workflow and later.job = r.job
+                and (later.run, later.attempt) > (r.run, r.attempt))",
+        );
+    }
+    Ok(())
+}

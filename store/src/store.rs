@@ -1,0 +1,156 @@
+//! The handle of an open store.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sqlx::SqlitePool;
+use tokio::sync::{Mutex, MutexGuard};
+use torc_api::api::Page;
+use torc_core::ids::JobId;
+use torc_core::rows::{Changes, RunnerRow, Snapshot};
+
+use crate::connection::{self, Reader, Writer};
+use crate::error::{Failure, StoreError};
+use crate::gc::{self, GcReport};
+use crate::open::{self, OpenOptions};
+use crate::query::events::{self, EventQuery, EventView};
+use crate::query::jobs::{self, JobQuery, JobView};
+use crate::query::results::{self, ResultQuery, ResultView};
+use crate::query::runners::{self, RunnerQuery};
+use crate::{backup, load, write};
+
+/// An open store. Clones are the same store.
+#[derive(Clone, Debug)]
+pub struct Store {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    path: PathBuf,
+    writer: Mutex<Writer>,
+    /// Absent where the file system has no shared memory: then reads share the writer's connection.
+    readers: Option<SqlitePool>,
+}
+
+impl Store {
+    /// Opens a store and keeps every other process out of it until it is closed or the process ends.
+    pub async fn open(options: OpenOptions) -> Result<Self, StoreError> {
+        let opened = open::open(&options).await?;
+        let readers = (!opened.is_exclusive).then(|| connection::readers(&options.path));
+        Ok(Self { inner: Arc::new(Inner { path: options.path, writer: Mutex::new(opened.writer), readers }) })
+    }
+
+    /// The database file.
+    pub fn path(&self) -> &Path {
+        &self.inner.path
+    }
+
+    /// Everything live.
+    pub async fn load(&self) -> Result<Snapshot, StoreError> {
+        let mut writer = self.writer().await;
+        let connection = writer.connection().await.map_err(|failure| self.at(failure))?;
+        load::load(connection).await.map_err(|failure| self.at(failure))
+    }
+
+    /// Writes a group of changes: durably and all of them, or none.
+    pub async fn commit(&self, changes: &Changes) -> Result<(), StoreError> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let mut writer = self.writer().await;
+        let connection = writer.begin().await.map_err(|failure| self.at(failure))?;
+        let written = write::write(connection, changes).await;
+        writer.end(written).await.map_err(|failure| self.at(failure))
+    }
+
+    /// Writes something that changes nothing, durably: whether a disk that failed works again.
+    pub async fn probe(&self) -> Result<(), StoreError> {
+        let mut writer = self.writer().await;
+        let connection = writer.begin().await.map_err(|failure| self.at(failure))?;
+        let written = write::write(connection, &Changes::default()).await;
+        writer.end(written).await.map_err(|failure| self.at(failure))
+    }
+
+    /// Jobs as they stand.
+    pub async fn jobs(&self, query: &JobQuery) -> Result<Page<JobView>, StoreError> {
+        let mut reader = self.reader().await?;
+        let connection = reader.connection().await.map_err(|failure| self.at(failure))?;
+        jobs::list(connection, query).await.map_err(|failure| self.at(failure))
+    }
+
+    /// The names of jobs, removed ones too; numbers that no job has are left out.
+    pub async fn job_names(&self, ids: &[JobId]) -> Result<HashMap<JobId, String>, StoreError> {
+        let mut reader = self.reader().await?;
+        let connection = reader.connection().await.map_err(|failure| self.at(failure))?;
+        jobs::names(connection, ids.iter().copied()).await.map_err(|failure| self.at(failure))
+    }
+
+    /// Attempts that ended.
+    pub async fn results(&self, query: &ResultQuery) -> Result<Page<ResultView>, StoreError> {
+        let mut reader = self.reader().await?;
+        let connection = reader.connection().await.map_err(|failure| self.at(failure))?;
+        results::list(connection, query).await.map_err(|failure| self.at(failure))
+    }
+
+    /// What happened.
+    pub async fn events(&self, query: &EventQuery) -> Result<Page<EventView>, StoreError> {
+        let mut reader = self.reader().await?;
+        let connection = reader.connection().await.map_err(|failure| self.at(failure))?;
+        events::list(connection, query).await.map_err(|failure| self.at(failure))
+    }
+
+    /// Runners.
+    pub async fn runners(&self, query: &RunnerQuery) -> Result<Page<RunnerRow>, StoreError> {
+        let mut reader = self.reader().await?;
+        let connection = reader.connection().await.map_err(|failure| self.at(failure))?;
+        runners::list(connection, query).await.map_err(|failure| self.at(failure))
+    }
+
+    /// Forgets what ended before a time and no longer counts; a dry run only says what that would be.
+    pub async fn gc(&self, before_ms: i64, dry_run: bool) -> Result<GcReport, StoreError> {
+        let mut writer = self.writer().await;
+        let connection = writer.begin().await.map_err(|failure| self.at(failure))?;
+        let collected = gc::collect(connection, before_ms).await;
+        if dry_run && let Ok(report) = collected {
+            writer.discard().await.map_err(|failure| self.at(failure))?;
+            return Ok(report);
+        }
+        writer.end(collected).await.map_err(|failure| self.at(failure))
+    }
+
+    /// Writes a complete, durable copy to a new file, while the store is in use.
+    pub async fn backup(&self, to: &Path) -> Result<(), StoreError> {
+        let mut reader = self.reader().await?;
+        let connection = reader.connection().await.map_err(|failure| self.at(failure))?;
+        backup::backup(connection, &self.inner.path, to).await
+    }
+
+    /// Closes the store for all its clones and lets other processes have it.
+    pub async fn close(self) -> Result<(), StoreError> {
+        if let Some(readers) = &self.inner.readers {
+            readers.close().await;
+        }
+        self.writer().await.close().await.map_err(|failure| self.at(failure))
+    }
+
+    async fn writer(&self) -> MutexGuard<'_, Writer> {
+        self.inner.writer.lock().await
+    }
+
+    async fn reader(&self) -> Result<Reader<'_>, StoreError> {
+        match &self.inner.readers {
+            Some(readers) => match readers.acquire().await {
+                Ok(connection) => Ok(Reader::Pooled(connection)),
+                Err(sqlx::Error::PoolClosed) => Err(self.at(Failure::Closed)),
+                Err(error) => Err(self.at(error.into())),
+            },
+            None => Ok(Reader::Shared(self.writer().await)),
+        }
+    }
+
+    fn at(&self, failure: Failure) -> StoreError {
+        failure.at(&self.inner.path)
+    }
+}

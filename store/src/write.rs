@@ -1,0 +1,297 @@
+//! Writes a group of changes, within a transaction that the caller begins and ends.
+//!
+//! The order matters: what goes away frees names before new rows take them, and whole rows come before moves.
+
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
+use sqlx::SqliteConnection;
+use torc_core::ids::{JobId, WorkflowId};
+use torc_core::rows::{Changes, EventRow, JobRow, JobUpdate, LastIds, ProfileRow, ResultRow, RunnerRow, WorkflowRow};
+
+use crate::bulk::BulkStatement;
+use crate::error::Failure;
+use crate::packed::{pack_jobs, pack_moves};
+use crate::records::to_json;
+
+/// Writes everything. Rows of a workflow that the same group deletes are left out, except events: they tell of the deletion.
+pub(crate) async fn write(connection: &mut SqliteConnection, changes: &Changes) -> Result<(), Failure> {
+    let gone: HashSet<WorkflowId> = changes.deleted_workflows.iter().copied().collect();
+    remove_jobs(connection, &changes.removed_jobs).await?;
+    for workflow in &changes.deleted_workflows {
+        delete_workflow(connection, *workflow).await?;
+    }
+    for workflow in changes.workflows.iter().filter(|row| !gone.contains(&row.id)) {
+        write_workflow(connection, workflow).await?;
+    }
+    let profiles: Vec<&ProfileRow> = changes.profiles.iter().filter(|row| !gone.contains(&row.workflow)).collect();
+    write_profiles(connection, &profiles).await?;
+    let jobs: Vec<&JobRow> = changes.jobs.iter().filter(|row| !gone.contains(&row.workflow)).collect();
+    write_jobs(connection, &jobs, &changes.removed_jobs).await?;
+    move_jobs(connection, &changes.job_updates).await?;
+    let results: Vec<&ResultRow> = changes.results.iter().filter(|row| !gone.contains(&row.workflow)).collect();
+    write_results(connection, &results).await?;
+    for runner in &changes.runners {
+        write_runner(connection, runner).await?;
+    }
+    write_events(connection, &changes.events).await?;
+    raise_last_ids(connection, &highest(changes)).await
+}
+
+async fn remove_jobs(connection: &mut SqliteConnection, jobs: &[JobId]) -> Result<(), Failure> {
+    static REMOVE: LazyLock<BulkStatement> =
+        LazyLock::new(|| BulkStatement::new(1, "update jobs set removed = 1 where id in (select column1 from $rows)"));
+    Ok(REMOVE.run(connection, jobs, |job, places| places.add(job.0).map(drop)).await?)
+}
+
+async fn delete_workflow(connection: &mut SqliteConnection, workflow: WorkflowId) -> Result<(), Failure> {
+    let id = workflow.0;
+    sqlx::query!("delete from job_states where id in (select id from jobs where workflow = ?)", id)
+        .execute(&mut *connection)
+        .await?;
+    sqlx::query!("delete from jobs where workflow = ?", id).execute(&mut *connection).await?;
+    sqlx::query!("delete from profiles where workflow = ?", id).execute(&mut *connection).await?;
+    sqlx::query!("delete from results where workflow = ?", id).execute(&mut *connection).await?;
+    sqlx::query!("delete from events where workflow = ?", id).execute(&mut *connection).await?;
+    sqlx::query!("delete from documents where workflow = ?", id).execute(&mut *connection).await?;
+    sqlx::query!("delete from workflows where id = ?", id).execute(&mut *connection).await?;
+    Ok(())
+}
+
+async fn write_workflow(connection: &mut SqliteConnection, row: &WorkflowRow) -> Result<(), Failure> {
+    let id = row.id.0;
+    sqlx::query!(
+        "insert into workflows (id, namespace, name, owner, generation, digest, working_dir, run, suspended, canceled,
+            created_ms, started_ms, completed_ms, conditions)
+        values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        on conflict (id) do update set
+            namespace = excluded.namespace, name = excluded.name, owner = excluded.owner, generation = excluded.generation,
+            digest = excluded.digest, working_dir = excluded.working_dir, run = excluded.run,
+            suspended = excluded.suspended, canceled = excluded.canceled, created_ms = excluded.created_ms,
+            started_ms = excluded.started_ms, completed_ms = excluded.completed_ms, conditions = excluded.conditions",
+        id,
+        row.namespace,
+        row.name,
+        row.owner,
+        row.generation,
+        row.digest,
+        row.working_dir,
+        row.run,
+        row.suspended,
+        row.canceled,
+        row.created_ms,
+        row.started_ms,
+        row.completed_ms,
+        row.conditions
+    )
+    .execute(&mut *connection)
+    .await?;
+    write_document(connection, row).await
+}
+
+/// A generation stands for one document, so a workflow whose status alone changed leaves its document alone.
+async fn write_document(connection: &mut SqliteConnection, row: &WorkflowRow) -> Result<(), Failure> {
+    let id = row.id.0;
+    let stored = sqlx::query_scalar!("select generation from documents where workflow = ?", id)
+        .fetch_optional(&mut *connection)
+        .await?;
+    if stored == Some(row.generation) {
+        return Ok(());
+    }
+    sqlx::query!(
+        "insert into documents (workflow, generation, document) values (?, ?, ?)
+        on conflict (workflow) do update set generation = excluded.generation, document = excluded.document",
+        id,
+        row.generation,
+        row.document
+    )
+    .execute(&mut *connection)
+    .await?;
+    Ok(())
+}
+
+async fn write_profiles(connection: &mut SqliteConnection, rows: &[&ProfileRow]) -> Result<(), Failure> {
+    static INSERT: LazyLock<BulkStatement> = LazyLock::new(|| {
+        BulkStatement::new(
+            3,
+            "insert into profiles (id, workflow, profile) select * from $rows where column1 is not null
+            on conflict (id) do update set workflow = excluded.workflow, profile = excluded.profile",
+        )
+    });
+    let write = INSERT.run(connection, rows, |row, places| {
+        places.add(row.id.0)?.add(row.workflow.0)?.add(to_json(&row.profile)?).map(drop)
+    });
+    Ok(write.await?)
+}
+
+/// A job that the group both writes and removes is one that a later command removed: it is kept as removed.
+async fn write_jobs(connection: &mut SqliteConnection, rows: &[&JobRow], removed: &[JobId]) -> Result<(), Failure> {
+    static INSERT: LazyLock<BulkStatement> = LazyLock::new(|| {
+        BulkStatement::new(
+            9,
+            "insert into jobs (id, workflow, name, command, profile, priority, hash, depends_on, removed)
+            select * from $rows where column1 is not null
+            on conflict (id) do update set
+                workflow = excluded.workflow, name = excluded.name, command = excluded.command,
+                profile = excluded.profile, priority = excluded.priority, hash = excluded.hash,
+                depends_on = excluded.depends_on, removed = excluded.removed",
+        )
+    });
+    static INSERT_STATES: LazyLock<BulkStatement> = LazyLock::new(|| {
+        BulkStatement::new(
+            7,
+            "insert into job_states (id, state, run, attempt, epoch, runner, started_ms)
+            select * from $rows where column1 is not null
+            on conflict (id) do update set
+                state = excluded.state, run = excluded.run, attempt = excluded.attempt, epoch = excluded.epoch,
+                runner = excluded.runner, started_ms = excluded.started_ms",
+        )
+    });
+    let removed: HashSet<JobId> = removed.iter().copied().collect();
+    let write = INSERT.run(connection, rows, |row, places| {
+        places.add(row.id.0)?.add(row.workflow.0)?.add(row.name.as_str())?.add(row.command.as_str())?;
+        places.add(row.profile.0)?.add(row.priority)?.add(row.hash.as_slice())?;
+        places.add(pack_jobs(&row.depends_on))?.add(removed.contains(&row.id)).map(drop)
+    });
+    write.await?;
+    let write = INSERT_STATES.run(connection, rows, |row, places| {
+        places.add(row.id.0)?.add(row.state.code())?.add(row.run)?.add(row.attempt)?.add(row.epoch)?;
+        places.add(row.runner.map(|runner| runner.0))?.add(row.started_ms).map(drop)
+    });
+    Ok(write.await?)
+}
+
+async fn move_jobs(connection: &mut SqliteConnection, updates: &[JobUpdate]) -> Result<(), Failure> {
+    static UPDATE: LazyLock<BulkStatement> = LazyLock::new(|| {
+        BulkStatement::new(
+            7,
+            "update job_states set
+                state = column2, run = column3, attempt = column4, epoch = column5, runner = column6, started_ms = column7
+            from $rows where id = column1",
+        )
+    });
+    let updates = last_of_each(updates);
+    let write = UPDATE.run(connection, &updates, |row, places| {
+        places.add(row.id.0)?.add(row.state.code())?.add(row.run)?.add(row.attempt)?.add(row.epoch)?;
+        places.add(row.runner.map(|runner| runner.0))?.add(row.started_ms).map(drop)
+    });
+    Ok(write.await?)
+}
+
+/// The last update of each job, in the order of the table.
+fn last_of_each(updates: &[JobUpdate]) -> Vec<JobUpdate> {
+    let mut last = updates.to_vec();
+    last.sort_by_key(|update| update.id);
+    last.dedup_by(|later, kept| {
+        let is_same = later.id == kept.id;
+        if is_same {
+            *kept = *later;
+        }
+        is_same
+    });
+    last
+}
+
+async fn write_results(connection: &mut SqliteConnection, rows: &[&ResultRow]) -> Result<(), Failure> {
+    static INSERT: LazyLock<BulkStatement> = LazyLock::new(|| {
+        BulkStatement::new(
+            17,
+            "insert into results (workflow, job, run, attempt, state, return_code, cause, message, started_ms, ended_ms,
+                runner, stdout, stderr, peak_memory_bytes, average_memory_bytes, peak_cpu_percent, average_cpu_percent)
+            select * from $rows where column1 is not null
+            on conflict (workflow, job, run, attempt) do nothing",
+        )
+    });
+    let write = INSERT.run(connection, rows, |row, places| {
+        places.add(row.workflow.0)?.add(row.job.0)?.add(row.run)?.add(row.attempt)?;
+        places.add(row.state.code())?.add(row.return_code)?;
+        places.add(row.cause.map(|cause| cause.as_str()))?.add(row.message.as_deref())?;
+        places.add(row.started_ms)?.add(row.ended_ms)?.add(row.runner.map(|runner| runner.0))?;
+        places.add(row.stdout.as_deref())?.add(row.stderr.as_deref())?;
+        places.add(row.usage.peak_memory_bytes)?.add(row.usage.average_memory_bytes)?;
+        places.add(row.usage.peak_cpu_percent)?.add(row.usage.average_cpu_percent).map(drop)
+    });
+    Ok(write.await?)
+}
+
+async fn write_runner(connection: &mut SqliteConnection, row: &RunnerRow) -> Result<(), Failure> {
+    let id = row.id.0;
+    let (kind, capacity, labels, scope) =
+        (to_json(&row.kind)?, to_json(&row.capacity)?, to_json(&row.labels)?, to_json(&row.scope)?);
+    sqlx::query!(
+        "insert into runners (id, host, pid, kind, capacity, max_parallel_jobs, labels, scope, scheduler, slurm_job_id,
+            output_dir, place, version, started_ms, ended_ms)
+        values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        on conflict (id) do update set
+            host = excluded.host, pid = excluded.pid, kind = excluded.kind, capacity = excluded.capacity,
+            max_parallel_jobs = excluded.max_parallel_jobs, labels = excluded.labels, scope = excluded.scope,
+            scheduler = excluded.scheduler, slurm_job_id = excluded.slurm_job_id, output_dir = excluded.output_dir,
+            place = excluded.place, version = excluded.version, started_ms = excluded.started_ms,
+            ended_ms = excluded.ended_ms",
+        id,
+        row.host,
+        row.pid,
+        kind,
+        capacity,
+        row.max_parallel_jobs,
+        labels,
+        scope,
+        row.scheduler,
+        row.slurm_job_id,
+        row.output_dir,
+        row.place,
+        row.version,
+        row.started_ms,
+        row.ended_ms
+    )
+    .execute(&mut *connection)
+    .await?;
+    Ok(())
+}
+
+async fn write_events(connection: &mut SqliteConnection, rows: &[EventRow]) -> Result<(), Failure> {
+    static INSERT: LazyLock<BulkStatement> = LazyLock::new(|| {
+        BulkStatement::new(
+            6,
+            "insert into events (sequence, time_ms, workflow, reason, message, jobs)
+            select * from $rows where column1 is not null",
+        )
+    });
+    let write = INSERT.run(connection, rows, |row, places| {
+        places.add(row.sequence)?.add(row.time_ms)?.add(row.workflow.map(|workflow| workflow.0))?;
+        places.add(row.reason.as_str())?.add(row.message.as_str())?.add(pack_moves(&row.jobs)).map(drop)
+    });
+    Ok(write.await?)
+}
+
+/// The highest number of each kind among the changes; 0 where there is none.
+fn highest(changes: &Changes) -> LastIds {
+    fn max(numbers: impl Iterator<Item = i64>) -> i64 {
+        numbers.max().unwrap_or_default()
+    }
+    let epochs = changes.jobs.iter().map(|row| row.epoch).chain(changes.job_updates.iter().map(|row| row.epoch));
+    LastIds {
+        workflow: max(changes.workflows.iter().map(|row| row.id.0)),
+        job: max(changes.jobs.iter().map(|row| row.id.0)),
+        profile: max(changes.profiles.iter().map(|row| row.id.0)),
+        runner: max(changes.runners.iter().map(|row| row.id.0)),
+        event: max(changes.events.iter().map(|row| row.sequence)),
+        epoch: max(epochs),
+    }
+}
+
+async fn raise_last_ids(connection: &mut SqliteConnection, last: &LastIds) -> Result<(), Failure> {
+    sqlx::query!(
+        "update last_ids set workflow = max(workflow, ?), job = max(job, ?), profile = max(profile, ?),
+            runner = max(runner, ?), event = max(event, ?), epoch = max(epoch, ?)",
+        last.workflow,
+        last.job,
+        last.profile,
+        last.runner,
+        last.event,
+        last.epoch
+    )
+    .execute(&mut *connection)
+    .await?;
+    Ok(())
+}
