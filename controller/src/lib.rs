@@ -1,1 +1,15 @@
-//! placeholder
+//! The controller: the engine with its single writer, and the HTTP API in front of it.
+//!
+//! Decisions are in `torc-core`, SQL is in `torc-store`; here they meet. Deliberately absent: starting processes, printing.
+
+mod clock;
+mod engine;
+mod http;
+mod metrics;
+mod openapi;
+mod server;
+mod views;
+
+pub use engine::{Engine, EngineError};
+pub use openapi::document as openapi_document;
+pub use server::{Server, ServerConfig, StartError};

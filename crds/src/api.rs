@@ -397,6 +397,14 @@ pub struct GcResponse {
     pub log_files: Vec<String>,
 }
 
+/// `POST /v1/backup`: write a copy of the store.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BackupRequest {
+    /// Where to, an absolute path on the server's machine; nothing may be there yet.
+    pub path: String,
+}
+
 /// Any error of the API.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

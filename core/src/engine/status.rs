@@ -48,6 +48,17 @@ impl State {
         Ok((workflow.jobs[job as usize].id, workflow.detail(job)))
     }
 
+    /// A workflow's name.
+    pub fn workflow_name(&self, id: WorkflowId) -> Option<&str> {
+        self.workflows.get(&id).map(|workflow| workflow.row.name.as_str())
+    }
+
+    /// A job's name.
+    pub fn job_name(&self, workflow: WorkflowId, id: JobId) -> Option<&str> {
+        let workflow = self.workflows.get(&workflow)?;
+        workflow.ordinal(id).map(|job| workflow.name(job))
+    }
+
     /// Runners that have not left.
     pub fn runners(&self) -> Vec<api::Runner> {
         self.runners.keys().filter_map(|id| self.runner_view(*id)).collect()

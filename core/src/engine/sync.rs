@@ -119,6 +119,11 @@ impl State {
         worth_it.then_some(response)
     }
 
+    /// A newer message has come from the runner, or it has left: the older one is not waited for any more.
+    pub fn is_overtaken(&self, id: RunnerId, sequence: u64) -> bool {
+        self.runners.get(&id).is_none_or(|runner| runner.sequence != sequence)
+    }
+
     /// An answer without work: for a runner whose waiting time is over.
     pub fn plain_response(&self, id: RunnerId) -> SyncResponse {
         let scope = self.runners.get(&id).map(|runner| self.in_scope(&runner.row.scope)).unwrap_or_default();

@@ -1,0 +1,14 @@
+//! The one place where the controller reads the clock.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use nix::time::{ClockId, clock_gettime};
+use torc_core::ids::Now;
+
+/// The two clocks, now. Leases are measured with one that goes on while the machine sleeps.
+pub fn now() -> Now {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
+    let mono = clock_gettime(ClockId::CLOCK_BOOTTIME)
+        .map_or(0, |time| time.tv_sec().unsigned_abs() * 1_000 + time.tv_nsec().unsigned_abs() / 1_000_000);
+    Now { wall_ms: wall, mono_ms: mono }
+}

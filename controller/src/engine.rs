@@ -1,0 +1,307 @@
+//! A handle to the engine: every call is a command on one queue, answered when its changes are durable.
+
+mod error;
+mod writer;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use tokio::sync::{broadcast, mpsc, oneshot};
+use torc_api::api::{self, Affected, ApplyOutcome, ApplyRequest, ApplyResponse, Event, Page};
+use torc_api::wire::{RegisterRequest, RegisterResponse, SyncRequest, SyncResponse};
+use torc_core::engine::{Apply, Recorder, Retry, State};
+use torc_core::expand::{Limits, expand};
+use torc_core::expanded::Expanded;
+use torc_core::ids::{JobId, Now, RunnerId, WorkflowId};
+use torc_store::{EventQuery, JobQuery, ResultQuery, RunnerQuery, Store};
+
+use crate::metrics::Metrics;
+use crate::views;
+
+pub use error::{EngineError, ErrorKind};
+pub(crate) use writer::Stop;
+use writer::{Answer, Command, Read, Write, Writer};
+
+/// How many committed groups a slow watcher may lag behind before it has to read from the store again.
+const WATCH_BACKLOG: usize = 256;
+
+/// A handle to the engine.
+#[derive(Clone)]
+pub struct Engine {
+    queue: mpsc::Sender<Command>,
+    events: broadcast::Sender<Arc<Vec<Event>>>,
+    store: Store,
+    limits: Limits,
+    metrics: Arc<Metrics>,
+}
+
+/// Which jobs or results are asked for, beside the workflow.
+pub type WorkflowRef<'a> = (&'a str, &'a str);
+
+impl Engine {
+    /// Reads the store and starts the writer. The handle's last clone ends it.
+    pub(crate) async fn start(
+        store: Store,
+        limits: Limits,
+        metrics: Arc<Metrics>,
+        stop: Stop,
+    ) -> Result<(Self, tokio::task::JoinHandle<()>), EngineError> {
+        let state = writer::load(&store).await?;
+        let (queue, commands) = mpsc::channel(1_024);
+        let (events, _) = broadcast::channel(WATCH_BACKLOG);
+        let writer = Writer::new(state, store.clone(), events.clone(), Arc::clone(&metrics), stop);
+        let task = tokio::spawn(writer.run(commands));
+        Ok((Self { queue, events, store, limits, metrics }, task))
+    }
+
+    /// Runs a command in the writer; the answer comes when what it changed is durable.
+    async fn write<T: Send + 'static>(
+        &self,
+        command: impl FnOnce(&mut State, &mut Recorder, Now) -> Result<T, EngineError> + Send + 'static,
+    ) -> Result<T, EngineError> {
+        let (sender, receiver) = oneshot::channel();
+        let run: Write = Box::new(move |context| {
+            let value = context.and_then(|(state, recorder, now)| command(state, recorder, now));
+            deliver(sender, value)
+        });
+        self.queue.send(Command::Write(run)).await.map_err(|_| EngineError::stopped())?;
+        receiver.await.map_err(|_| EngineError::stopped())?
+    }
+
+    /// Asks the live state something.
+    async fn read<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&State) -> Result<T, EngineError> + Send + 'static,
+    ) -> Result<T, EngineError> {
+        let (sender, receiver) = oneshot::channel();
+        let run: Read = Box::new(move |state| deliver(sender, state.and_then(question)));
+        self.queue.send(Command::Read(run)).await.map_err(|_| EngineError::stopped())?;
+        receiver.await.map_err(|_| EngineError::stopped())?
+    }
+
+    /// Makes the world match a document, or says what that would change.
+    pub async fn apply(&self, request: ApplyRequest, owner: &str) -> Result<ApplyResponse, EngineError> {
+        let (request, expanded) = self.expand(request).await?;
+        let owner = owner.to_owned();
+        if request.dry_run {
+            return self.preview(request, expanded).await;
+        }
+        self.write(move |state, recorder, now| {
+            let apply = Apply {
+                document: &request.document,
+                expanded: &expanded,
+                owner: &owner,
+                working_dir: &request.working_dir,
+            };
+            state.apply(&apply, recorder, now).map_err(unwritable)
+        })
+        .await
+    }
+
+    /// Expansion can take a second for a large document, so it happens outside the writer and off the async threads.
+    async fn expand(&self, request: ApplyRequest) -> Result<(ApplyRequest, Expanded), EngineError> {
+        let limits = self.limits.clone();
+        let task = tokio::task::spawn_blocking(move || {
+            let document = torc_api::document::Document::Workflow(request.document.clone());
+            let mut problems = torc_api::validate::validate(&document);
+            problems.retain(torc_api::problem::Problem::is_error);
+            if !problems.is_empty() {
+                return Err(problems);
+            }
+            let expanded = expand(&request.document.spec, &limits)?;
+            Ok((request, expanded))
+        });
+        let result = task.await.map_err(|error| EngineError::internal(format!("expansion ended early: {error}")))?;
+        result.map_err(EngineError::invalid)
+    }
+
+    async fn preview(&self, request: ApplyRequest, expanded: Expanded) -> Result<ApplyResponse, EngineError> {
+        let document = serde_json::to_string(&request.document).map_err(unwritable)?;
+        let metadata = request.document.metadata;
+        let namespace = metadata.namespace().to_owned();
+        self.read(move |state| {
+            let stored = state.stored_document(&namespace, &metadata.name);
+            let outcome = match stored {
+                None => ApplyOutcome::Created,
+                Some(stored) if stored == document => ApplyOutcome::Unchanged,
+                Some(_) => ApplyOutcome::Configured,
+            };
+            let id = state.find(&namespace, &metadata.name).ok().filter(|_| stored.is_some()).map(|id| id.0);
+            let changes = state.preview(&namespace, &metadata.name, &expanded);
+            Ok(ApplyResponse { name: metadata.name, namespace, id, outcome, changes })
+        })
+        .await
+    }
+
+    /// The number of a workflow that is given by name or number.
+    pub async fn find(&self, (namespace, reference): WorkflowRef<'_>) -> Result<WorkflowId, EngineError> {
+        let (namespace, reference) = (namespace.to_owned(), reference.to_owned());
+        self.read(move |state| Ok(state.find(&namespace, &reference)?)).await
+    }
+
+    /// A workflow without its document.
+    pub async fn summary(&self, id: WorkflowId) -> Result<api::Workflow, EngineError> {
+        self.read(move |state| Ok(state.workflow_summary(id)?)).await
+    }
+
+    /// A workflow with its document.
+    pub async fn workflow(&self, reference: WorkflowRef<'_>) -> Result<api::Workflow, EngineError> {
+        let id = self.find(reference).await?;
+        let both = move |state: &State| Ok((state.workflow_summary(id)?, state.document(id)?.to_owned()));
+        let (mut workflow, document) = self.read(both).await?;
+        workflow.document = serde_json::from_str(&document).ok();
+        Ok(workflow)
+    }
+
+    /// Workflows of a namespace, or of all.
+    pub async fn workflows(&self, namespace: Option<&str>) -> Result<Vec<api::Workflow>, EngineError> {
+        let namespace = namespace.map(str::to_owned);
+        self.read(move |state| {
+            let ids = state.workflow_ids(namespace.as_deref());
+            ids.into_iter().map(|id| Ok(state.workflow_summary(id)?)).collect()
+        })
+        .await
+    }
+
+    /// Nothing more starts, and what runs is ended.
+    pub async fn cancel(&self, reference: WorkflowRef<'_>) -> Result<api::Workflow, EngineError> {
+        let id = self.find(reference).await?;
+        self.write(move |state, recorder, now| Ok(state.cancel(id, recorder, now)?)).await?;
+        self.summary(id).await
+    }
+
+    /// No new leases, or leases again.
+    pub async fn suspend(&self, reference: WorkflowRef<'_>, suspended: bool) -> Result<api::Workflow, EngineError> {
+        let id = self.find(reference).await?;
+        self.write(move |state, recorder, now| Ok(state.suspend(id, suspended, recorder, now)?)).await?;
+        self.summary(id).await
+    }
+
+    /// Jobs run again.
+    pub async fn retry(&self, reference: WorkflowRef<'_>, request: api::RetryRequest) -> Result<Affected, EngineError> {
+        let id = self.find(reference).await?;
+        let which = match request {
+            api::RetryRequest { all: true, .. } => Retry::All,
+            api::RetryRequest { jobs, .. } if jobs.is_empty() => Retry::Failed,
+            api::RetryRequest { jobs, .. } => Retry::Jobs(jobs),
+        };
+        let jobs = self.write(move |state, recorder, now| Ok(state.retry(id, &which, recorder, now)?)).await?;
+        Ok(Affected { jobs })
+    }
+
+    /// Forgets a workflow.
+    pub async fn delete(&self, reference: WorkflowRef<'_>) -> Result<(), EngineError> {
+        let id = self.find(reference).await?;
+        self.write(move |state, recorder, now| Ok(state.delete(id, recorder, now)?)).await
+    }
+
+    /// A runner introduces itself.
+    pub async fn register(&self, request: RegisterRequest) -> Result<RegisterResponse, EngineError> {
+        self.write(move |state, recorder, now| Ok(state.register(&request, recorder, now)?)).await
+    }
+
+    /// A runner says what is; the answer may wait until there is something to say.
+    pub async fn sync(&self, runner: i64, request: SyncRequest) -> Result<SyncResponse, EngineError> {
+        let (sender, receiver) = oneshot::channel();
+        let command = Command::Sync { runner: RunnerId(runner), request: Box::new(request), reply: sender };
+        self.queue.send(command).await.map_err(|_| EngineError::stopped())?;
+        receiver.await.map_err(|_| EngineError::stopped())?
+    }
+
+    /// Runners; those that have left too, if asked for.
+    pub async fn runners(&self, all: bool) -> Result<Vec<api::Runner>, EngineError> {
+        let mut runners = self.read(|state| Ok(state.runners())).await?;
+        if all {
+            let live: HashSet<i64> = runners.iter().map(|runner| runner.id).collect();
+            let stored = self.store.runners(&RunnerQuery { active_only: false, cursor: None, limit: u32::MAX }).await?;
+            let gone = stored.items.into_iter().filter(|runner| !live.contains(&runner.id.0));
+            runners.extend(gone.map(|runner| views::gone_runner(&runner)));
+            runners.sort_by_key(|runner| runner.id);
+        }
+        Ok(runners)
+    }
+
+    /// One job, with its dependencies.
+    pub async fn job(&self, reference: WorkflowRef<'_>, job: &str) -> Result<api::Job, EngineError> {
+        let id = self.find(reference).await?;
+        let job = job.to_owned();
+        let live = self.read(move |state| Ok(views::LiveJob::from(state.job(id, &job)?.1))).await?;
+        let query = JobQuery { workflow: Some(id), name: Some(live.name.clone()), limit: 1, ..JobQuery::default() };
+        let mut jobs = self.jobs(&query).await?;
+        let mut job = jobs.items.pop().ok_or_else(|| EngineError::internal("the job is not in the store".to_owned()))?;
+        live.add_to(&mut job);
+        Ok(job)
+    }
+
+    /// Jobs of a workflow, a page at a time.
+    pub async fn jobs(&self, query: &JobQuery) -> Result<Page<api::Job>, EngineError> {
+        let page = self.store.jobs(query).await?;
+        let (names, hosts) = self.names().await?;
+        let items = page.items.into_iter().map(|view| views::job(view, &names, &hosts)).collect();
+        Ok(Page { items, next: page.next })
+    }
+
+    /// Results of a workflow, a page at a time.
+    pub async fn results(&self, query: &ResultQuery) -> Result<Page<api::JobResult>, EngineError> {
+        let page = self.store.results(query).await?;
+        let items = page.items.into_iter().map(views::result).collect();
+        Ok(Page { items, next: page.next })
+    }
+
+    /// Names of workflows and hosts of runners, by number.
+    async fn names(&self) -> Result<(HashMap<i64, String>, HashMap<i64, String>), EngineError> {
+        let workflows = self.workflows(None).await?;
+        let runners = self.runners(false).await?;
+        let names = workflows.into_iter().map(|workflow| (workflow.id, workflow.name)).collect();
+        Ok((names, runners.into_iter().map(|runner| (runner.id, runner.host)).collect()))
+    }
+
+    /// What happened, after a sequence number.
+    pub async fn events(&self, query: &EventQuery) -> Result<Page<Event>, EngineError> {
+        let page = self.store.events(query).await?;
+        Ok(Page { items: page.items.into_iter().map(views::event).collect(), next: page.next })
+    }
+
+    /// Events as they are committed.
+    pub fn subscribe(&self) -> broadcast::Receiver<Arc<Vec<Event>>> {
+        self.events.subscribe()
+    }
+
+    /// Nothing is left to do in any workflow.
+    pub async fn is_idle(&self) -> Result<bool, EngineError> {
+        self.read(|state| Ok(state.is_idle())).await
+    }
+
+    /// Names of jobs, for what is shown about them.
+    pub async fn job_id(&self, workflow: WorkflowId, reference: &str) -> Result<JobId, EngineError> {
+        let reference = reference.to_owned();
+        self.read(move |state| Ok(state.job(workflow, &reference)?.0)).await
+    }
+
+    /// Forgets what is old.
+    pub async fn gc(&self, request: &api::GcRequest) -> Result<api::GcResponse, EngineError> {
+        let before_ms = crate::clock::now().wall_ms - request.older_than_seconds.saturating_mul(1_000);
+        let report = self.store.gc(before_ms, request.dry_run).await?;
+        Ok(views::gc(report))
+    }
+
+    /// Writes a copy of the store.
+    pub async fn backup(&self, to: &std::path::Path) -> Result<(), EngineError> {
+        Ok(self.store.backup(to).await?)
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+}
+
+/// Sends a value once what led to it is durable. The caller may have gone away; the command counts all the same.
+fn deliver<T: Send + 'static>(sender: oneshot::Sender<Result<T, EngineError>>, value: Result<T, EngineError>) -> Answer {
+    Box::new(move |outcome| {
+        let _ = sender.send(outcome.and(value));
+    })
+}
+
+fn unwritable(error: serde_json::Error) -> EngineError {
+    EngineError::internal(format!("the document cannot be written: {error}"))
+}

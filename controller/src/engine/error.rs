@@ -1,0 +1,109 @@
+//! Why the engine did not do what it was asked.
+
+use torc_api::api::ErrorBody;
+use torc_api::problem::Problem;
+use torc_core::engine::Refusal;
+use torc_store::StoreError;
+
+/// Why the engine did not do what it was asked: a kind for programs, a body for people.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{}", body.message)]
+pub struct EngineError {
+    /// What kind of failure.
+    pub kind: ErrorKind,
+    /// What to say.
+    pub body: ErrorBody,
+}
+
+/// Kinds of failures that callers tell apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The document is wrong.
+    Invalid,
+    /// The request makes no sense.
+    BadRequest,
+    /// No such thing.
+    NotFound,
+    /// It does not fit the present state.
+    Conflict,
+    /// Not now: the store cannot be written to.
+    Unavailable,
+    /// A defect of ours.
+    Internal,
+}
+
+impl EngineError {
+    fn new(kind: ErrorKind, code: &str, message: String) -> Self {
+        Self { kind, body: ErrorBody { code: code.to_owned(), message, ..ErrorBody::default() } }
+    }
+
+    /// A document with problems.
+    pub(crate) fn invalid(problems: Vec<Problem>) -> Self {
+        let message = match problems.as_slice() {
+            [only] => only.message.clone(),
+            several => format!("the document has {} problems", several.len()),
+        };
+        let mut error = Self::new(ErrorKind::Invalid, "InvalidDocument", message);
+        error.body.field = problems.first().map(|problem| problem.field.clone()).filter(|field| !field.is_empty());
+        error.body.problems = problems;
+        error
+    }
+
+    pub(crate) fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::BadRequest, "BadRequest", message.into())
+    }
+
+    pub(crate) fn internal(message: String) -> Self {
+        Self::new(ErrorKind::Internal, "Internal", message)
+    }
+
+    pub(crate) fn stopped() -> Self {
+        Self::new(ErrorKind::Unavailable, "Stopped", "the server is shutting down".to_owned())
+    }
+
+    pub(crate) fn unavailable(message: String) -> Self {
+        let mut error = Self::new(ErrorKind::Unavailable, "StoreUnavailable", message);
+        error.body.hint = Some("nothing was lost; the server tries again by itself".to_owned());
+        error
+    }
+}
+
+impl From<Refusal> for EngineError {
+    fn from(refusal: Refusal) -> Self {
+        let message = refusal.to_string();
+        match refusal {
+            Refusal::NoWorkflow(_) => Self::new(ErrorKind::NotFound, "WorkflowNotFound", message),
+            Refusal::NoJob { .. } => Self::new(ErrorKind::NotFound, "JobNotFound", message),
+            Refusal::NoRunner(_) => Self::new(ErrorKind::NotFound, "RunnerNotFound", message),
+            Refusal::Protocol(_) => {
+                let mut error = Self::new(ErrorKind::Conflict, "ProtocolMismatch", message);
+                error.body.hint = Some("install the same version of torc on both sides".to_owned());
+                error
+            }
+            Refusal::Conflict(_) => Self::new(ErrorKind::Conflict, "Conflict", message),
+        }
+    }
+}
+
+impl From<StoreError> for EngineError {
+    fn from(error: StoreError) -> Self {
+        let message = with_causes(&error);
+        match error {
+            StoreError::InvalidCursor { .. } => Self::new(ErrorKind::BadRequest, "InvalidCursor", message),
+            StoreError::Exists { .. } => Self::new(ErrorKind::Conflict, "Exists", message),
+            _ => Self::unavailable(message),
+        }
+    }
+}
+
+/// An error with everything that led to it, for a body that has no chain.
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,262 @@
+//! The single writer: takes every command that waits, applies them to memory, writes all changes in one transaction, and
+//! only then gives out the answers.
+//!
+//! If the write fails nothing is acknowledged, memory is dropped and read again. While the store cannot be written to, every
+//! command is refused with the reason, and the store is probed now and then.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::time::{Instant, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
+use torc_api::api::Event;
+use torc_api::wire::{LONG_POLL_SECONDS, SyncRequest, SyncResponse};
+use torc_core::engine::{Recorder, State};
+use torc_core::ids::{Now, RunnerId};
+use torc_core::rows::Changes;
+use torc_store::Store;
+use tracing::{error, info, warn};
+
+use super::error::{EngineError, with_causes};
+use crate::metrics::Metrics;
+use crate::{clock, views};
+
+/// The most commands in one transaction.
+const GROUP_LIMIT: usize = 1_024;
+/// How often silent runners are looked for.
+const TICK: Duration = Duration::from_secs(1);
+/// How often a store that failed is tried again.
+const PROBE: Duration = Duration::from_secs(5);
+
+/// Gives out an answer once the outcome of the write is known.
+pub(super) type Answer = Box<dyn FnOnce(Result<(), EngineError>) + Send>;
+/// A command is run with the state, or told why it cannot be.
+pub(super) type Read = Box<dyn FnOnce(Result<&State, EngineError>) -> Answer + Send>;
+pub(super) type Write = Box<dyn FnOnce(Result<(&mut State, &mut Recorder, Now), EngineError>) -> Answer + Send>;
+type SyncReply = oneshot::Sender<Result<SyncResponse, EngineError>>;
+
+pub(super) enum Command {
+    Read(Read),
+    Write(Write),
+    Sync { runner: RunnerId, request: Box<SyncRequest>, reply: SyncReply },
+}
+
+pub(super) struct Writer {
+    /// None while the store cannot even be read.
+    state: Option<State>,
+    /// Why nothing can be written at present.
+    unavailable: Option<EngineError>,
+    store: Store,
+    events: broadcast::Sender<Arc<Vec<Event>>>,
+    metrics: Arc<Metrics>,
+    waiting: Vec<Waiting>,
+    /// What `State::news` was when the waiting runners were last looked at.
+    seen_news: u64,
+    stop: Stop,
+}
+
+/// The two steps of a shutdown.
+#[derive(Clone, Default)]
+pub(crate) struct Stop {
+    /// Nobody is kept waiting any more.
+    pub waiting: CancellationToken,
+    /// What is in the queue is done, then the writer ends.
+    pub queue: CancellationToken,
+}
+
+/// A runner that waits for work.
+struct Waiting {
+    runner: RunnerId,
+    request: Box<SyncRequest>,
+    until: Instant,
+    reply: SyncReply,
+}
+
+/// Reads everything live from the store.
+pub(super) async fn load(store: &Store) -> Result<State, EngineError> {
+    let snapshot = store.load().await?;
+    State::restore(snapshot, clock::now()).map_err(|error| EngineError::unavailable(with_causes(&error)))
+}
+
+impl Writer {
+    pub fn new(
+        state: State,
+        store: Store,
+        events: broadcast::Sender<Arc<Vec<Event>>>,
+        metrics: Arc<Metrics>,
+        stop: Stop,
+    ) -> Self {
+        let seen_news = state.news();
+        Self { state: Some(state), unavailable: None, store, events, metrics, waiting: Vec::new(), seen_news, stop }
+    }
+
+    pub async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut probe = tokio::time::interval(PROBE);
+        probe.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut group = Vec::new();
+        let stop = self.stop.clone();
+        loop {
+            let next_timeout = self.waiting.iter().map(|waiting| waiting.until).min();
+            let mut ticked = false;
+            tokio::select! {
+                received = commands.recv_many(&mut group, GROUP_LIMIT) => if received == 0 { break },
+                _ = tick.tick() => ticked = true,
+                _ = probe.tick(), if self.unavailable.is_some() => self.recover().await,
+                () = sleep_until(next_timeout), if next_timeout.is_some() => {}
+                () = stop.waiting.cancelled(), if !self.waiting.is_empty() => {}
+                () = stop.queue.cancelled(), if !commands.is_closed() => commands.close(),
+            }
+            self.process(std::mem::take(&mut group), ticked).await;
+        }
+    }
+
+    async fn process(&mut self, group: Vec<Command>, ticked: bool) {
+        if let Some(reason) = &self.unavailable {
+            return answer_read_only(group, self.state.as_ref(), reason);
+        }
+        let Some(mut state) = self.state.take() else { return };
+        let now = clock::now();
+        let mut recorder = Recorder::default();
+        let mut answers = Vec::with_capacity(group.len());
+        self.metrics.commands(group.len());
+        for command in group {
+            answers.extend(self.carry_out(command, &mut state, &mut recorder, now));
+        }
+        if ticked {
+            state.expire(&mut recorder, now);
+        }
+        self.look_at_waiting(&mut state, &mut recorder, now, &mut answers);
+        let changes = state.finish(recorder, now);
+        match self.write(&changes).await {
+            Ok(()) => {
+                self.publish(&changes, &state);
+                self.state = Some(state);
+                for answer in answers {
+                    answer(Ok(()));
+                }
+            }
+            Err(error) => self.fail(error, answers).await,
+        }
+    }
+
+    fn carry_out(&mut self, command: Command, state: &mut State, recorder: &mut Recorder, now: Now) -> Option<Answer> {
+        match command {
+            Command::Read(read) => Some(read(Ok(state))),
+            Command::Write(write) => Some(write(Ok((state, recorder, now)))),
+            Command::Sync { runner, request, reply } => {
+                self.metrics.sync(request.finished.len());
+                match state.sync(runner, &request, recorder, now) {
+                    Ok(answer) if answer.may_wait && request.wait_ms > 0 => {
+                        let longest = Duration::from_secs(LONG_POLL_SECONDS);
+                        let until = Instant::now() + Duration::from_millis(request.wait_ms).min(longest);
+                        self.waiting.push(Waiting { runner, request, until, reply });
+                        None
+                    }
+                    Ok(answer) => Some(reply_with(reply, Ok(answer.response))),
+                    Err(refusal) => Some(reply_with(reply, Err(refusal.into()))),
+                }
+            }
+        }
+    }
+
+    /// Answers waiting runners for whom there is news, whose time is over, or who have sent a newer message.
+    fn look_at_waiting(&mut self, state: &mut State, recorder: &mut Recorder, now: Now, answers: &mut Vec<Answer>) {
+        let news = state.news() != self.seen_news;
+        self.seen_news = state.news();
+        let instant = Instant::now();
+        let stopping = self.stop.waiting.is_cancelled();
+        for waiting in std::mem::take(&mut self.waiting) {
+            let overtaken = state.is_overtaken(waiting.runner, waiting.request.sequence);
+            let response =
+                if news || overtaken { state.poll(waiting.runner, &waiting.request, recorder, now) } else { None };
+            let over = || (waiting.until <= instant || stopping).then(|| state.plain_response(waiting.runner));
+            match response.or_else(over) {
+                Some(mut response) => {
+                    response.sequence = waiting.request.sequence;
+                    answers.push(reply_with(waiting.reply, Ok(response)));
+                }
+                None => self.waiting.push(waiting),
+            }
+        }
+        // Granting work to one runner is no news for the others.
+        self.seen_news = state.news();
+    }
+
+    async fn write(&self, changes: &Changes) -> Result<(), torc_store::StoreError> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let started = std::time::Instant::now();
+        let written = self.store.commit(changes).await;
+        self.metrics.commit(started.elapsed(), changes.results.len());
+        written
+    }
+
+    fn publish(&self, changes: &Changes, state: &State) {
+        if self.events.receiver_count() > 0 && !changes.events.is_empty() {
+            // No receiver is left only if the last one went away just now.
+            let _ = self.events.send(Arc::new(views::committed_events(&changes.events, state)));
+        }
+    }
+
+    /// Nothing of this group counts: tell everybody, forget memory, read what is durable.
+    async fn fail(&mut self, error: torc_store::StoreError, answers: Vec<Answer>) {
+        let reason = EngineError::unavailable(with_causes(&error));
+        error!(error = %reason, "a group of changes could not be written");
+        for answer in answers {
+            answer(Err(reason.clone()));
+        }
+        for waiting in std::mem::take(&mut self.waiting) {
+            let _ = waiting.reply.send(Err(reason.clone()));
+        }
+        self.metrics.write_failed();
+        // What is durable can still be read, with luck; writing waits until a probe has succeeded.
+        self.state = load(&self.store).await.ok();
+        self.unavailable = Some(reason);
+    }
+
+    async fn recover(&mut self) {
+        if let Err(error) = self.store.probe().await {
+            warn!(error = %with_causes(&error), "the store still cannot be written to");
+            return;
+        }
+        match load(&self.store).await {
+            Ok(state) => {
+                info!("the store can be written to again");
+                self.seen_news = state.news();
+                self.state = Some(state);
+                self.unavailable = None;
+            }
+            Err(error) => self.unavailable = Some(error),
+        }
+    }
+}
+
+/// While nothing can be written, questions are answered and everything else is refused.
+fn answer_read_only(group: Vec<Command>, state: Option<&State>, reason: &EngineError) {
+    for command in group {
+        match command {
+            Command::Read(read) => read(state.ok_or_else(|| reason.clone()))(Ok(())),
+            Command::Write(write) => write(Err(reason.clone()))(Ok(())),
+            Command::Sync { reply, .. } => {
+                let _ = reply.send(Err(reason.clone()));
+            }
+        }
+    }
+}
+
+fn reply_with(reply: SyncReply, result: Result<SyncResponse, EngineError>) -> Answer {
+    Box::new(move |outcome| {
+        let _ = reply.send(outcome.and(result));
+    })
+}
+
+async fn sleep_until(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => tokio::time::sleep_until(instant).await,
+        None => std::future::pending().await,
+    }
+}

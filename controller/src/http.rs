@@ -1,0 +1,58 @@
+//! The HTTP API: a router for each resource, one error type, one check of the token.
+
+mod auth;
+mod error;
+mod events;
+mod jobs;
+mod runners;
+mod system;
+mod watch;
+mod workflows;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware;
+use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
+use torc_api::document::DEFAULT_NAMESPACE;
+
+use crate::engine::Engine;
+
+/// The largest document or report.
+const BODY_LIMIT: usize = 256 << 20;
+
+/// What every handler may use.
+#[derive(Clone)]
+struct App {
+    engine: Engine,
+    token: Arc<str>,
+    stop: CancellationToken,
+}
+
+/// The whole API.
+pub(crate) fn app(engine: Engine, token: &str, stop: CancellationToken) -> Router {
+    let app = App { engine, token: Arc::from(token), stop };
+    let guarded = Router::new()
+        .merge(workflows::router())
+        .merge(jobs::router())
+        .merge(events::router())
+        .merge(runners::router())
+        .merge(system::router())
+        .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .layer(middleware::from_fn_with_state(app.clone(), auth::require_token));
+    Router::new().merge(guarded).merge(system::health()).fallback(error::no_such_route).with_state(app)
+}
+
+/// The namespace a request speaks of.
+#[derive(Debug, Default, Deserialize)]
+struct Namespace {
+    namespace: Option<String>,
+}
+
+impl Namespace {
+    fn name(&self) -> &str {
+        self.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE)
+    }
+}

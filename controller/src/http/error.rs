@@ -1,0 +1,77 @@
+//! Errors as the API shows them.
+
+use axum::Json;
+use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
+use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use torc_api::api::ErrorBody;
+
+use crate::engine::{EngineError, ErrorKind};
+
+/// What a handler returns instead of an answer.
+pub(super) struct ApiError {
+    status: StatusCode,
+    body: ErrorBody,
+}
+
+pub(super) type ApiResult<T> = Result<Json<T>, ApiError>;
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        if self.status.is_server_error() {
+            tracing::error!(status = %self.status, code = self.body.code, message = self.body.message, "request failed");
+        }
+        (self.status, Json(self.body)).into_response()
+    }
+}
+
+impl From<EngineError> for ApiError {
+    fn from(error: EngineError) -> Self {
+        let status = match error.kind {
+            ErrorKind::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
+            ErrorKind::BadRequest => StatusCode::BAD_REQUEST,
+            ErrorKind::NotFound => StatusCode::NOT_FOUND,
+            ErrorKind::Conflict => StatusCode::CONFLICT,
+            ErrorKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            ErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Self { status, body: error.body }
+    }
+}
+
+macro_rules! from_rejection {
+    ($($rejection:ty),*) => {$(
+        impl From<$rejection> for ApiError {
+            fn from(rejection: $rejection) -> Self {
+                let body = ErrorBody {
+                    code: "BadRequest".to_owned(),
+                    message: rejection.body_text(),
+                    ..ErrorBody::default()
+                };
+                Self { status: rejection.status(), body }
+            }
+        }
+    )*};
+}
+
+from_rejection!(JsonRejection, PathRejection, QueryRejection);
+
+pub(super) fn unauthorized() -> ApiError {
+    let body = ErrorBody {
+        code: "Unauthorized".to_owned(),
+        message: "this request needs a valid token".to_owned(),
+        hint: Some("pass --token-file or set TORC_TOKEN_FILE to the file that the server printed at its start".to_owned()),
+        ..ErrorBody::default()
+    };
+    ApiError { status: StatusCode::UNAUTHORIZED, body }
+}
+
+pub(super) async fn no_such_route(uri: Uri) -> ApiError {
+    let body = ErrorBody {
+        code: "NotFound".to_owned(),
+        message: format!("there is nothing at {}", uri.path()),
+        hint: Some("GET /v1/openapi.json lists what there is".to_owned()),
+        ..ErrorBody::default()
+    };
+    ApiError { status: StatusCode::NOT_FOUND, body }
+}

@@ -1,0 +1,164 @@
+//! `/v1/watch`: events as they are committed, resumable by sequence number, and the status whenever it changes.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Query, State};
+use axum::http::HeaderMap;
+use axum::response::Sse;
+use axum::response::sse::{Event as SseEvent, KeepAlive};
+use futures::stream::Stream;
+use tokio::sync::{broadcast, mpsc};
+use tokio::time::Instant;
+use torc_api::api::{Event, Workflow};
+use torc_core::ids::WorkflowId;
+use torc_store::EventQuery;
+
+use super::App;
+use super::error::ApiError;
+use super::events::EventsQuery;
+use crate::engine::{Engine, EngineError};
+
+/// A status is sent at most this often.
+const STATUS_INTERVAL: Duration = Duration::from_millis(200);
+/// What a client may lag behind before its stream waits for it.
+const BUFFER: usize = 64;
+
+pub(super) async fn watch(
+    State(app): State<App>,
+    headers: HeaderMap,
+    Query(query): Query<EventsQuery>,
+) -> Result<Sse<impl Stream<Item = Result<SseEvent, Infallible>>>, ApiError> {
+    let resumed = headers.get("last-event-id").and_then(|value| value.to_str().ok()?.parse().ok());
+    let workflow = query.workflow(&app).await?;
+    let (sender, receiver) = mpsc::channel(BUFFER);
+    let watch = Watch {
+        engine: app.engine.clone(),
+        workflow,
+        last: resumed.or(query.after).unwrap_or_default(),
+        last_status: None,
+        sender,
+    };
+    let stop = app.stop.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            // Either the client has gone away or the server is going: there is nobody to tell.
+            _ = watch.run() => {}
+            () = stop.cancelled() => {}
+        }
+    });
+    let stream = futures::stream::unfold(receiver, |mut receiver| async move {
+        receiver.recv().await.map(|event| (Ok(event), receiver))
+    });
+    Ok(Sse::new(stream).keep_alive(KeepAlive::default()))
+}
+
+/// One client's view.
+struct Watch {
+    engine: Engine,
+    workflow: Option<WorkflowId>,
+    /// The last event that was sent.
+    last: i64,
+    last_status: Option<String>,
+    sender: mpsc::Sender<SseEvent>,
+}
+
+/// The client has gone away, or the engine has.
+struct Ended;
+
+impl From<EngineError> for Ended {
+    fn from(_: EngineError) -> Self {
+        Self
+    }
+}
+
+impl Watch {
+    async fn run(mut self) -> Result<(), Ended> {
+        // Subscribed before the store is read, so that nothing falls between the two.
+        let mut live = self.engine.subscribe();
+        self.catch_up().await?;
+        self.send_status().await?;
+        let mut status_due: Option<Instant> = None;
+        loop {
+            tokio::select! {
+                received = live.recv() => {
+                    self.forward(received).await?;
+                    status_due = status_due.or(Some(Instant::now() + STATUS_INTERVAL));
+                }
+                () = sleep_until(status_due), if status_due.is_some() => {
+                    status_due = None;
+                    self.send_status().await?;
+                }
+                () = self.sender.closed() => return Err(Ended),
+            }
+        }
+    }
+
+    async fn forward(&mut self, received: Result<Arc<Vec<Event>>, broadcast::error::RecvError>) -> Result<(), Ended> {
+        match received {
+            Ok(events) => {
+                for event in events.iter() {
+                    self.send_event(event).await?;
+                }
+                Ok(())
+            }
+            Err(broadcast::error::RecvError::Lagged(_)) => self.catch_up().await,
+            Err(broadcast::error::RecvError::Closed) => Err(Ended),
+        }
+    }
+
+    async fn catch_up(&mut self) -> Result<(), Ended> {
+        loop {
+            let query = EventQuery { workflow: self.workflow, after: self.last, limit: 0 };
+            let page = self.engine.events(&query).await?;
+            for event in &page.items {
+                self.send_event(event).await?;
+            }
+            if page.next.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn send_event(&mut self, event: &Event) -> Result<(), Ended> {
+        let wanted = self.workflow.is_none_or(|workflow| event.workflow_id == Some(workflow.0));
+        if event.sequence <= self.last || !wanted {
+            return Ok(());
+        }
+        self.last = event.sequence;
+        let data = serde_json::to_string(event).map_err(|_| Ended)?;
+        self.send(SseEvent::default().id(event.sequence.to_string()).event("event").data(data)).await
+    }
+
+    /// Sends the status of the watched workflow, or of all, when it differs from what was sent last.
+    async fn send_status(&mut self) -> Result<(), Ended> {
+        let workflows: Vec<Workflow> = match self.workflow {
+            Some(id) => vec![self.engine.summary(id).await?],
+            None => self.engine.workflows(None).await?,
+        };
+        let mut lines = Vec::with_capacity(workflows.len());
+        for workflow in &workflows {
+            lines.push(serde_json::to_string(workflow).map_err(|_| Ended)?);
+        }
+        let status = lines.join("\n");
+        if self.last_status.as_ref() != Some(&status) {
+            self.last_status = Some(status);
+            for line in lines {
+                self.send(SseEvent::default().event("status").data(line)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn send(&self, event: SseEvent) -> Result<(), Ended> {
+        self.sender.send(event).await.map_err(|_| Ended)
+    }
+}
+
+async fn sleep_until(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => tokio::time::sleep_until(instant).await,
+        None => std::future::pending().await,
+    }
+}

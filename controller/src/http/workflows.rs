@@ -1,0 +1,112 @@
+//! `/v1/workflows`: apply, look, stop, go on, forget.
+
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::Deserialize;
+use torc_api::api::{Affected, ApplyRequest, ApplyResponse, Page, RetryRequest, Workflow};
+
+use super::error::{ApiError, ApiResult};
+use super::{App, Namespace};
+use crate::engine::EngineError;
+
+pub(super) fn router() -> Router<App> {
+    Router::new()
+        .route("/v1/workflows", post(apply).get(list))
+        .route("/v1/workflows/{workflow}", get(show).delete(remove))
+        .route("/v1/workflows/{workflow}/cancel", post(cancel))
+        .route("/v1/workflows/{workflow}/suspend", post(suspend))
+        .route("/v1/workflows/{workflow}/resume", post(resume))
+        .route("/v1/workflows/{workflow}/retry", post(retry))
+}
+
+/// Who says so. Everybody with the token is trusted to say who they are.
+fn user(headers: &HeaderMap) -> &str {
+    headers.get("x-torc-user").and_then(|value| value.to_str().ok()).unwrap_or("unknown")
+}
+
+async fn apply(
+    State(app): State<App>,
+    headers: HeaderMap,
+    request: Result<Json<ApplyRequest>, JsonRejection>,
+) -> ApiResult<ApplyResponse> {
+    let Json(request) = request?;
+    Ok(Json(app.engine.apply(request, user(&headers)).await?))
+}
+
+#[derive(Deserialize)]
+struct ListQuery {
+    namespace: Option<String>,
+    limit: Option<usize>,
+    cursor: Option<String>,
+}
+
+async fn list(State(app): State<App>, query: Result<Query<ListQuery>, QueryRejection>) -> ApiResult<Page<Workflow>> {
+    let Query(query) = query?;
+    let after = match &query.cursor {
+        None => 0,
+        Some(cursor) => {
+            cursor.parse().map_err(|_| EngineError::bad_request(format!("'{cursor}' is not a cursor of this list")))?
+        }
+    };
+    let mut workflows = app.engine.workflows(query.namespace.as_deref()).await?;
+    workflows.retain(|workflow| workflow.id > after);
+    let limit = query.limit.unwrap_or(usize::MAX).max(1);
+    let more = workflows.len() > limit;
+    workflows.truncate(limit);
+    let next = workflows.last().filter(|_| more).map(|workflow| workflow.id.to_string());
+    Ok(Json(Page { items: workflows, next }))
+}
+
+async fn show(
+    State(app): State<App>,
+    Path(workflow): Path<String>,
+    Query(namespace): Query<Namespace>,
+) -> ApiResult<Workflow> {
+    Ok(Json(app.engine.workflow((namespace.name(), &workflow)).await?))
+}
+
+async fn remove(
+    State(app): State<App>,
+    Path(workflow): Path<String>,
+    Query(namespace): Query<Namespace>,
+) -> Result<StatusCode, ApiError> {
+    app.engine.delete((namespace.name(), &workflow)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn cancel(
+    State(app): State<App>,
+    Path(workflow): Path<String>,
+    Query(namespace): Query<Namespace>,
+) -> ApiResult<Workflow> {
+    Ok(Json(app.engine.cancel((namespace.name(), &workflow)).await?))
+}
+
+async fn suspend(
+    State(app): State<App>,
+    Path(workflow): Path<String>,
+    Query(namespace): Query<Namespace>,
+) -> ApiResult<Workflow> {
+    Ok(Json(app.engine.suspend((namespace.name(), &workflow), true).await?))
+}
+
+async fn resume(
+    State(app): State<App>,
+    Path(workflow): Path<String>,
+    Query(namespace): Query<Namespace>,
+) -> ApiResult<Workflow> {
+    Ok(Json(app.engine.suspend((namespace.name(), &workflow), false).await?))
+}
+
+async fn retry(
+    State(app): State<App>,
+    Path(workflow): Path<String>,
+    Query(namespace): Query<Namespace>,
+    request: Result<Json<RetryRequest>, JsonRejection>,
+) -> ApiResult<Affected> {
+    let Json(request) = request?;
+    Ok(Json(app.engine.retry((namespace.name(), &workflow), request).await?))
+}

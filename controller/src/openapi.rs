@@ -1,0 +1,214 @@
+//! The API's description, made from the types that it really uses.
+
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+use torc_api::api;
+use torc_api::wire;
+
+/// The OpenAPI document.
+pub fn document() -> Value {
+    let mut types = SchemaSettings::openapi3().into_generator();
+    let mut paths = Map::new();
+    for operation in operations(&mut types) {
+        let methods = paths.entry(operation.path).or_insert_with(|| json!({}));
+        methods[operation.method] = operation.describe();
+    }
+    let schemas = types.take_definitions(true);
+    json!({
+        "openapi": "3.0.3",
+        "info": {
+            "title": "Torc",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "Workflows as declarative documents. Every route but those about health needs a bearer token.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
+        },
+        "security": [{ "token": [] }],
+    })
+}
+
+struct Operation {
+    method: &'static str,
+    path: &'static str,
+    summary: &'static str,
+    query: &'static [(&'static str, &'static str)],
+    request: Option<Value>,
+    response: Option<Value>,
+    error: Value,
+}
+
+impl Operation {
+    fn describe(self) -> Value {
+        let in_path = self.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+        let mut parameters: Vec<Value> = in_path
+            .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } }))
+            .collect();
+        parameters.extend(self.query.iter().map(|(name, description)| {
+            json!({ "name": name, "in": "query", "description": description, "schema": { "type": "string" } })
+        }));
+        let success = match self.response {
+            Some(schema) => json!({ "200": { "description": "done", "content": content(schema) } }),
+            None => json!({ "204": { "description": "done" } }),
+        };
+        let mut operation = json!({ "summary": self.summary, "parameters": parameters, "responses": success });
+        operation["responses"]["default"] = json!({ "description": "refused", "content": content(self.error) });
+        if let Some(schema) = self.request {
+            operation["requestBody"] = json!({ "required": true, "content": content(schema) });
+        }
+        operation
+    }
+}
+
+fn content(schema: Value) -> Value {
+    json!({ "application/json": { "schema": schema } })
+}
+
+const NAMESPACE: (&str, &str) = ("namespace", "`default` when absent");
+const LIMIT: (&str, &str) = ("limit", "the most items of one page");
+const CURSOR: (&str, &str) = ("cursor", "`next` of the page before");
+
+fn operations(types: &mut SchemaGenerator) -> Vec<Operation> {
+    let mut list = Vec::new();
+    workflow_operations(types, &mut list);
+    job_operations(types, &mut list);
+    runner_operations(types, &mut list);
+    system_operations(types, &mut list);
+    list
+}
+
+/// What an operation takes and gives, as types.
+struct Types<'a>(&'a mut SchemaGenerator);
+
+impl Types<'_> {
+    fn of<T: JsonSchema>(&mut self) -> Option<Value> {
+        Some(self.0.subschema_for::<T>().to_value())
+    }
+
+    fn operation(&mut self, method: &'static str, path: &'static str, summary: &'static str) -> Operation {
+        let error = self.0.subschema_for::<api::ErrorBody>().to_value();
+        Operation { method, path, summary, query: &[], request: None, response: None, error }
+    }
+}
+
+fn workflow_operations(types: &mut SchemaGenerator, list: &mut Vec<Operation>) {
+    let mut types = Types(types);
+    const ONE: &[(&str, &str)] = &[NAMESPACE];
+    list.push(Operation {
+        request: types.of::<api::ApplyRequest>(),
+        response: types.of::<api::ApplyResponse>(),
+        ..types.operation("post", "/v1/workflows", "Make the world match a document, or say what would change")
+    });
+    list.push(Operation {
+        query: &[NAMESPACE, LIMIT, CURSOR],
+        response: types.of::<api::Page<api::Workflow>>(),
+        ..types.operation("get", "/v1/workflows", "List workflows, without their documents")
+    });
+    list.push(Operation {
+        query: ONE,
+        response: types.of::<api::Workflow>(),
+        ..types.operation("get", "/v1/workflows/{workflow}", "One workflow, by name or number, with its document")
+    });
+    list.push(Operation {
+        query: ONE,
+        ..types.operation("delete", "/v1/workflows/{workflow}", "Forget a workflow and everything of it")
+    });
+    for (path, summary) in [
+        ("/v1/workflows/{workflow}/cancel", "Start nothing more and end what runs"),
+        ("/v1/workflows/{workflow}/suspend", "Start nothing more; what runs goes on"),
+        ("/v1/workflows/{workflow}/resume", "Start jobs again"),
+    ] {
+        let response = types.of::<api::Workflow>();
+        list.push(Operation { query: ONE, response, ..types.operation("post", path, summary) });
+    }
+    list.push(Operation {
+        query: ONE,
+        request: types.of::<api::RetryRequest>(),
+        response: types.of::<api::Affected>(),
+        ..types.operation("post", "/v1/workflows/{workflow}/retry", "Run jobs again, and what depends on them")
+    });
+}
+
+fn job_operations(types: &mut SchemaGenerator, list: &mut Vec<Operation>) {
+    let mut types = Types(types);
+    list.push(Operation {
+        query: &[
+            NAMESPACE,
+            ("status", "states, separated by commas"),
+            ("name", "the exact name"),
+            ("contains", "a part of the name"),
+            LIMIT,
+            CURSOR,
+        ],
+        response: types.of::<api::Page<api::Job>>(),
+        ..types.operation("get", "/v1/workflows/{workflow}/jobs", "Jobs of a workflow")
+    });
+    list.push(Operation {
+        query: &[NAMESPACE],
+        response: types.of::<api::Job>(),
+        ..types.operation("get", "/v1/workflows/{workflow}/jobs/{job}", "One job, by name or number, with its dependencies")
+    });
+    list.push(Operation {
+        query: &[
+            NAMESPACE,
+            ("job", "a job, by name or number"),
+            ("run", "a run"),
+            ("status", "states, separated by commas"),
+            ("failed", "`true` for attempts that did not succeed"),
+            ("latest", "`true` for the last attempt of each job"),
+            LIMIT,
+            CURSOR,
+        ],
+        response: types.of::<api::Page<api::JobResult>>(),
+        ..types.operation("get", "/v1/workflows/{workflow}/results", "Attempts that ended")
+    });
+    list.push(Operation {
+        query: &[NAMESPACE, ("workflow", "a workflow"), ("after", "a sequence number"), LIMIT],
+        response: types.of::<api::Page<api::Event>>(),
+        ..types.operation("get", "/v1/events", "What happened, oldest first")
+    });
+    list.push(Operation {
+        query: &[NAMESPACE, ("workflow", "a workflow"), ("after", "a sequence number; `Last-Event-ID` wins")],
+        response: types.of::<api::Event>(),
+        ..types.operation("get", "/v1/watch", "Server-sent events: `event` as things happen, `status` when it has changed")
+    });
+}
+
+fn runner_operations(types: &mut SchemaGenerator, list: &mut Vec<Operation>) {
+    let mut types = Types(types);
+    list.push(Operation {
+        query: &[("all", "`true` for those that have left too")],
+        response: types.of::<api::Page<api::Runner>>(),
+        ..types.operation("get", "/v1/runners", "Runners")
+    });
+    list.push(Operation {
+        request: types.of::<wire::RegisterRequest>(),
+        response: types.of::<wire::RegisterResponse>(),
+        ..types.operation("post", "/v1/runners", "A runner introduces itself")
+    });
+    list.push(Operation {
+        request: types.of::<wire::SyncRequest>(),
+        response: types.of::<wire::SyncResponse>(),
+        ..types.operation("post", "/v1/runners/{runner}/sync", "A runner says what is and is told what should be")
+    });
+}
+
+fn system_operations(types: &mut SchemaGenerator, list: &mut Vec<Operation>) {
+    let mut types = Types(types);
+    list.push(Operation {
+        response: types.of::<api::Version>(),
+        ..types.operation("get", "/v1/version", "The versions of the server and of the runner protocol")
+    });
+    list.push(Operation {
+        request: types.of::<api::GcRequest>(),
+        response: types.of::<api::GcResponse>(),
+        ..types.operation("post", "/v1/gc", "Forget superseded results and old events")
+    });
+    list.push(Operation {
+        request: types.of::<api::BackupRequest>(),
+        ..types.operation("post", "/v1/backup", "Write a copy of the store")
+    });
+}
