@@ -1,1 +1,294 @@
 //! Parameters and templates become concrete jobs.
+//!
+//! The order is fixed: variables, then parameters, then tokens in commands, then references by name and by expression, then
+//! the dependencies that files and data imply. The same document always gives the same result: jobs in the order of the
+//! document, families by sorted parameter name with the last parameter varying fastest, tables in their own order.
+//!
+//! Deliberately absent: reading files (see [`embed()`]), numbers of the store, anything that depends on a machine.
+
+mod actions;
+mod embed;
+mod family;
+mod identifiers;
+mod jobs;
+mod names;
+mod pattern;
+mod report;
+mod requirements;
+mod table;
+mod template;
+mod tokens;
+mod value;
+mod variables;
+mod warnings;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use torc_api::action::Action;
+use torc_api::parameters::Parameterization;
+use torc_api::problem::Problem;
+use torc_api::workflow::WorkflowSpec;
+
+pub use embed::embed;
+pub use variables::resolved;
+pub use warnings::warnings;
+
+use crate::expanded::{Expanded, ExpandedFile, ExpandedJob, ExpandedUserData};
+use crate::graph;
+use family::{Family, Shared};
+use jobs::Catalogue;
+use names::{Duplicate, Names};
+use report::Report;
+use template::Template;
+
+/// How large a document may become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The most jobs.
+    pub max_jobs: usize,
+    /// The most files, and the most pieces of data.
+    pub max_files: usize,
+    /// The most dependencies.
+    pub max_dependencies: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { max_jobs: 1_000_000, max_files: 2_000_000, max_dependencies: 50_000_000 }
+    }
+}
+
+/// What a document comes to, or everything that is wrong with it.
+pub fn expand(spec: &WorkflowSpec, limits: &Limits) -> Result<Expanded, Vec<Problem>> {
+    let spec = resolved(spec)?;
+    let rows = Rows::of(&spec, limits)?;
+    let (files, user_data) = (rows.files(&spec), rows.user_data(&spec));
+    let mut report = Report::default();
+    let requirements = requirements::expand(&spec.resource_requirements, &mut report);
+    let job_names = rows.job_names(&spec);
+    let jobs = {
+        let file_names: Vec<String> = files.iter().map(|file| file.name.clone()).collect();
+        let data_names: Vec<String> = user_data.iter().map(|data| data.name.clone()).collect();
+        let (jobs, same_jobs) = Names::new(&job_names);
+        let (file_index, same_files) = Names::new(&file_names);
+        let (data_index, same_data) = Names::new(&data_names);
+        report_duplicates("jobs", &job_names, &rows.jobs, &same_jobs, &mut report);
+        report_duplicates("files", &file_names, &rows.files, &same_files, &mut report);
+        report_duplicates("userData", &data_names, &rows.user_data, &same_data, &mut report);
+        let mut catalogue = Catalogue {
+            jobs,
+            file_names: file_index,
+            data_names: data_index,
+            files: &files,
+            user_data: &user_data,
+            requirements: Catalogue::by_name(&requirements),
+            failure_handlers: spec.failure_handlers.iter().map(|handler| handler.name.as_str()).collect(),
+            schedulers: spec.slurm_schedulers.iter().filter_map(|scheduler| scheduler.name.as_deref()).collect(),
+            env: shared_env(&spec, limits.max_jobs),
+        };
+        let jobs = jobs::expand(&spec, &rows.jobs, &mut catalogue, limits.max_dependencies, &mut report);
+        actions::check(&spec, &mut catalogue.jobs, &mut report);
+        jobs
+    };
+    let mut expanded = Expanded { jobs, files, user_data, requirements };
+    name_jobs(&mut expanded.jobs, job_names);
+    identifiers::check(&spec, &expanded, &entries(&rows.files), &mut report);
+    if report.is_clean() {
+        imply_dependencies(&mut expanded, limits, &mut report);
+    }
+    if report.is_clean()
+        && let Some(cycle) = graph::find_cycle(&expanded)
+    {
+        let message = format!("jobs wait for each other: {}", graph::describe_cycle(&expanded, &cycle));
+        report.add(Problem::error("spec.jobs", message));
+    }
+    report.finish(expanded)
+}
+
+/// The numbers of the jobs that set an action off, in order; empty when it does not choose jobs.
+pub fn jobs_of_action(action: &Action, expanded: &Expanded) -> Vec<u32> {
+    let names: Vec<String> = expanded.jobs.iter().map(|job| job.name.clone()).collect();
+    actions::chosen_jobs(action, &mut Names::new(&names).0)
+}
+
+/// The families of all entries.
+struct Rows {
+    jobs: Vec<Family>,
+    files: Vec<Family>,
+    user_data: Vec<Family>,
+}
+
+impl Rows {
+    fn of(spec: &WorkflowSpec, limits: &Limits) -> Result<Self, Vec<Problem>> {
+        let mut report = Report::default();
+        let has_table = spec.parameters_file.is_some() || spec.parameter_table.is_some();
+        if has_table && !spec.parameters.is_empty() {
+            let message = "a workflow shares `parameters` or a table, not both";
+            report.add(Problem::error("spec.parametersFile", message));
+        }
+        let table = spec.parameter_table.as_ref();
+        let shared = Shared { parameters: &spec.parameters, has_table, table, most: limits.max_jobs };
+        let entries = spec.jobs.iter().map(|job| &job.parameterization);
+        let jobs = families("jobs", entries, &shared, limits.max_jobs, &mut report);
+        let shared = Shared { most: limits.max_files, ..shared };
+        let entries = spec.files.iter().map(|file| &file.parameterization);
+        let files = families("files", entries, &shared, limits.max_files, &mut report);
+        let entries = spec.user_data.iter().map(|data| &data.parameterization);
+        let mut user_data = families("userData", entries, &shared, limits.max_files, &mut report);
+        for (family, _) in user_data.iter_mut().zip(&spec.user_data).filter(|(_, data)| data.name.is_none()) {
+            // Data without a name cannot be referred to, so it is not there.
+            *family = Family::empty();
+        }
+        report.finish(Self { jobs, files, user_data })
+    }
+
+    fn job_names(&self, spec: &WorkflowSpec) -> Vec<String> {
+        let mut names = Vec::with_capacity(self.jobs.iter().map(Family::rows).sum());
+        for (job, family) in spec.jobs.iter().zip(&self.jobs) {
+            let name = Template::compile(&job.name, family);
+            names.extend((0..family.rows()).map(|row| name.text(family, row)));
+        }
+        names
+    }
+
+    fn files(&self, spec: &WorkflowSpec) -> Vec<ExpandedFile> {
+        let mut files = Vec::new();
+        for (file, family) in spec.files.iter().zip(&self.files) {
+            let name = Template::compile(&file.name, family);
+            let path = Template::compile(&file.path, family);
+            let identifier = file.identifier.as_deref().map(|text| Template::compile(text, family));
+            files.extend((0..family.rows()).map(|row| ExpandedFile {
+                name: name.text(family, row),
+                path: path.text(family, row),
+                identifier: identifier.as_ref().map(|text| text.text(family, row)),
+            }));
+        }
+        files
+    }
+
+    fn user_data(&self, spec: &WorkflowSpec) -> Vec<ExpandedUserData> {
+        let mut all = Vec::new();
+        for (data, family) in spec.user_data.iter().zip(&self.user_data) {
+            let name = Template::compile(data.name.as_deref().unwrap_or_default(), family);
+            all.extend((0..family.rows()).map(|row| ExpandedUserData {
+                name: name.text(family, row),
+                data: data.data.as_ref().map(|value| print_data(value, family, row)),
+                is_ephemeral: data.is_ephemeral.unwrap_or(false),
+            }));
+        }
+        all
+    }
+}
+
+fn families<'a>(
+    list: &str,
+    entries: impl Iterator<Item = &'a Parameterization>,
+    shared: &Shared<'_>,
+    most: usize,
+    report: &mut Report,
+) -> Vec<Family> {
+    let mut families = Vec::with_capacity(entries.size_hint().0);
+    let mut rows: usize = 0;
+    for (at, entry) in entries.enumerate() {
+        match Family::of(entry, shared) {
+            Ok(family) => {
+                rows = rows.saturating_add(family.rows());
+                families.push(family);
+            }
+            Err(error) => {
+                let field = format!("spec.{list}[{at}].{}", error.field());
+                report.add(Problem::error(field, error.to_string()));
+                families.push(Family::single());
+            }
+        }
+    }
+    if rows > most {
+        report.add(Problem::error(format!("spec.{list}"), format!("{rows} after expansion, but {most} is the limit")));
+    }
+    families
+}
+
+/// Replaces parameters in every text inside a value; keys and numbers stay.
+fn print_data(value: &Value, family: &Family, row: usize) -> Value {
+    match value {
+        Value::String(text) => Value::String(Template::compile(text, family).text(family, row)),
+        Value::Array(items) => items.iter().map(|item| print_data(item, family, row)).collect(),
+        Value::Object(map) => map
+            .iter()
+            .map(|(key, item)| (key.clone(), print_data(item, family, row)))
+            .collect::<serde_json::Map<_, _>>()
+            .into(),
+        other => other.clone(),
+    }
+}
+
+/// The workflow's environment. A shared parameter with one value stands for it there; one with more stands for itself.
+fn shared_env(spec: &WorkflowSpec, most: usize) -> BTreeMap<String, String> {
+    let single = |(name, written): (&String, &Value)| {
+        let mut values = value::parse(written, most).ok()?;
+        let one = if values.len() == 1 { values.pop()? } else { value::Scalar::Text(written.as_str()?.to_owned()) };
+        Some((name.clone(), vec![one]))
+    };
+    let constants =
+        Family::zip(spec.parameters.iter().filter_map(single).collect()).unwrap_or_else(|_| Family::single());
+    let print = |text: &str| Template::compile(text, &constants).text(&constants, 0);
+    spec.env.iter().map(|(key, text)| (key.clone(), print(text))).collect()
+}
+
+/// For each row of all families the entry that it belongs to.
+fn entries(families: &[Family]) -> Vec<u32> {
+    (0u32..).zip(families).flat_map(|(entry, family)| std::iter::repeat_n(entry, family.rows())).collect()
+}
+
+fn report_duplicates(list: &str, names: &[String], families: &[Family], same: &[Duplicate], report: &mut Report) {
+    if same.is_empty() {
+        return;
+    }
+    let entries = entries(families);
+    for Duplicate { first, second } in same {
+        let (Some(name), Some(first), Some(second)) = (names.get(*second), entries.get(*first), entries.get(*second))
+        else {
+            continue;
+        };
+        let field = format!("spec.{list}[{second}].name");
+        report.add(if first == second {
+            Problem::error(field, format!("`{name}` is the name of several rows of the same family"))
+                .hint("use every parameter in the name; to wait for a whole family, use a regular expression instead")
+        } else {
+            Problem::error(field, format!("`{name}` is a name that spec.{list}[{first}] has too"))
+        });
+    }
+}
+
+fn name_jobs(jobs: &mut [ExpandedJob], names: Vec<String>) {
+    for (job, name) in jobs.iter_mut().zip(names) {
+        job.name = name;
+    }
+}
+
+/// Whoever reads a file or data waits for those that write it.
+fn imply_dependencies(expanded: &mut Expanded, limits: &Limits, report: &mut Report) {
+    let file_writers =
+        graph::Adjacency::inverted(expanded.files.len(), expanded.jobs.iter().map(|job| &job.output_files[..]));
+    let data_writers =
+        graph::Adjacency::inverted(expanded.user_data.len(), expanded.jobs.iter().map(|job| &job.output_user_data[..]));
+    let mut edges: usize = 0;
+    for (number, job) in (0u32..).zip(&mut expanded.jobs) {
+        let files = job.input_files.iter().map(|file| file_writers.of(*file));
+        let data = job.input_user_data.iter().map(|data| data_writers.of(*data));
+        for writers in files.chain(data) {
+            job.depends_on.extend(writers.iter().filter(|writer| **writer != number));
+        }
+        job.depends_on.sort_unstable();
+        job.depends_on.dedup();
+        edges += job.depends_on.len();
+        if edges > limits.max_dependencies {
+            report.add(jobs::too_many_edges(limits.max_dependencies));
+            return;
+        }
+    }
+}

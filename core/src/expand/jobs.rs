@@ -1,0 +1,356 @@
+//! Jobs: every text printed, every reference looked up.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use torc_api::job::Job;
+use torc_api::problem::Problem;
+use torc_api::workflow::WorkflowSpec;
+
+use crate::expanded::{ExpandedFile, ExpandedJob, ExpandedUserData, Requirements};
+
+use super::actions::with_suggestion;
+use super::family::Family;
+use super::names::{Names, nearest};
+use super::report::Report;
+use super::template::Template;
+use super::tokens::{self, Resolved, Targets};
+
+/// Everything that a job may refer to.
+pub struct Catalogue<'a> {
+    pub jobs: Names<'a>,
+    pub file_names: Names<'a>,
+    pub data_names: Names<'a>,
+    pub files: &'a [ExpandedFile],
+    pub user_data: &'a [ExpandedUserData],
+    pub requirements: HashMap<&'a str, u32>,
+    pub failure_handlers: HashSet<&'a str>,
+    pub schedulers: HashSet<&'a str>,
+    pub env: BTreeMap<String, String>,
+}
+
+impl<'a> Catalogue<'a> {
+    /// Numbers requirements by name; the first of a name counts.
+    pub fn by_name(requirements: &'a [Requirements]) -> HashMap<&'a str, u32> {
+        let mut numbers = HashMap::new();
+        for (number, entry) in (0u32..).zip(requirements) {
+            numbers.entry(entry.name.as_str()).or_insert(number);
+        }
+        numbers
+    }
+}
+
+/// Makes the jobs of all entries, with everything but the dependencies that files and data imply. `families` has the rows
+/// of each entry. Stops when there are more than `most_edges` dependencies.
+pub fn expand(
+    spec: &WorkflowSpec,
+    families: &[Family],
+    catalogue: &mut Catalogue<'_>,
+    most_edges: usize,
+    report: &mut Report,
+) -> Vec<ExpandedJob> {
+    let total = families.iter().map(Family::rows).sum();
+    let mut jobs = Vec::with_capacity(total);
+    let mut edges = 0;
+    let mut scratch = String::new();
+    for (entry, (job, family)) in spec.jobs.iter().zip(families).enumerate() {
+        let recipe = Recipe::compile(job, family);
+        let mut maker = Maker { spec, entry, job, family, recipe: &recipe, catalogue, report, scratch: &mut scratch };
+        for row in 0..family.rows() {
+            let made = maker.make(row, jobs.len());
+            edges += made.depends_on.len();
+            jobs.push(made);
+        }
+        if edges > most_edges {
+            report.add(too_many_edges(most_edges));
+            break;
+        }
+    }
+    jobs
+}
+
+/// A document whose dependencies do not fit into memory.
+pub fn too_many_edges(most: usize) -> Problem {
+    Problem::error("spec.jobs", format!("more than {most} dependencies, which is the limit"))
+        .hint("put a job between the two stages: it waits for all of the first, and all of the second wait for it")
+}
+
+/// The texts of a job, taken apart.
+struct Recipe<'a> {
+    command: Template<'a>,
+    invocation_script: Option<Template<'a>>,
+    env: Vec<(&'a str, Template<'a>)>,
+    requirements: Option<Template<'a>>,
+    scheduler: Option<Template<'a>>,
+    labels: Vec<Template<'a>>,
+    depends_on: Reference<'a>,
+    input_files: Reference<'a>,
+    output_files: Reference<'a>,
+    input_user_data: Reference<'a>,
+    output_user_data: Reference<'a>,
+}
+
+/// One list of names and one of expressions that mean the same thing.
+struct Reference<'a> {
+    names: Vec<Template<'a>>,
+    patterns: Vec<Template<'a>>,
+    name_field: &'static str,
+    pattern_field: &'static str,
+}
+
+impl<'a> Recipe<'a> {
+    fn compile(job: &'a Job, family: &Family) -> Self {
+        let one = |text: &'a Option<String>| text.as_deref().map(|text| Template::compile(text, family));
+        let many = |texts: &'a [String]| texts.iter().map(|text| Template::compile(text, family)).collect();
+        let some = |texts: &'a Option<Vec<String>>| many(texts.as_deref().unwrap_or_default());
+        let reference = |names, patterns, (name_field, pattern_field)| Reference {
+            names: some(names),
+            patterns: some(patterns),
+            name_field,
+            pattern_field,
+        };
+        Self {
+            command: Template::compile(&job.command, family),
+            invocation_script: one(&job.invocation_script),
+            env: job.env.iter().map(|(key, text)| (key.as_str(), Template::compile(text, family))).collect(),
+            requirements: one(&job.resource_requirements),
+            scheduler: one(&job.scheduler),
+            labels: many(&job.labels),
+            depends_on: Reference {
+                names: many(&job.depends_on),
+                patterns: many(&job.depends_on_regexes),
+                name_field: "dependsOn",
+                pattern_field: "dependsOnRegexes",
+            },
+            input_files: reference(&job.input_files, &job.input_file_regexes, ("inputFiles", "inputFileRegexes")),
+            output_files: reference(&job.output_files, &job.output_file_regexes, ("outputFiles", "outputFileRegexes")),
+            input_user_data: reference(
+                &job.input_user_data,
+                &job.input_user_data_regexes,
+                ("inputUserData", "inputUserDataRegexes"),
+            ),
+            output_user_data: reference(
+                &job.output_user_data,
+                &job.output_user_data_regexes,
+                ("outputUserData", "outputUserDataRegexes"),
+            ),
+        }
+    }
+}
+
+/// Makes the jobs of one entry.
+struct Maker<'m, 'a> {
+    spec: &'m WorkflowSpec,
+    entry: usize,
+    job: &'m Job,
+    family: &'m Family,
+    recipe: &'m Recipe<'m>,
+    catalogue: &'m mut Catalogue<'a>,
+    report: &'m mut Report,
+    scratch: &'m mut String,
+}
+
+/// A kind of thing that jobs refer to.
+#[derive(Clone, Copy)]
+enum Noun {
+    Job,
+    File,
+    Data,
+}
+
+impl Noun {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Job => "job",
+            Self::File => "file",
+            Self::Data => "user data",
+        }
+    }
+}
+
+impl Maker<'_, '_> {
+    /// The job of a row. Its name is filled in by the caller, which owns the names.
+    fn make(&mut self, row: usize, number: usize) -> ExpandedJob {
+        let (recipe, family) = (self.recipe, self.family);
+        let command = recipe.command.text(family, row);
+        let script = recipe.invocation_script.as_ref().map(|script| script.text(family, row));
+        let in_command = self.tokens(&command);
+        let in_script = script.as_deref().and_then(|script| self.tokens(script));
+        let lists = self.lists(row, number, in_command.as_ref(), in_script.as_ref());
+        let mut env = self.catalogue.env.clone();
+        env.extend(recipe.env.iter().map(|(key, text)| ((*key).to_owned(), text.text(family, row))));
+        let scheduler = recipe.scheduler.as_ref().map(|name| name.text(family, row));
+        let labels = self.labels(row);
+        self.check_placement(scheduler.as_deref(), &labels);
+        ExpandedJob {
+            name: String::new(),
+            command: in_command.map_or(command, |resolved| resolved.text),
+            invocation_script: in_script.map(|resolved| resolved.text).or(script),
+            env,
+            requirements: self.requirements(row),
+            cancel_on_blocking_job_failure: self.job.cancel_on_blocking_job_failure.unwrap_or(true),
+            failure_handler: self.failure_handler(),
+            scheduler,
+            priority: self.job.priority.unwrap_or(0),
+            labels,
+            stdio: self.job.stdio.clone(),
+            tasks_per_node: self.job.tasks_per_node,
+            ..lists
+        }
+    }
+
+    fn tokens(&self, text: &str) -> Option<Resolved> {
+        let targets = Targets {
+            file_names: &self.catalogue.file_names,
+            files: self.catalogue.files,
+            data_names: &self.catalogue.data_names,
+            user_data: self.catalogue.user_data,
+        };
+        tokens::resolve(text, &targets)
+    }
+
+    /// A job that has only what it refers to. Tokens of a kind in the command stand in place of the list of that kind.
+    fn lists(
+        &mut self,
+        row: usize,
+        number: usize,
+        command: Option<&Resolved>,
+        script: Option<&Resolved>,
+    ) -> ExpandedJob {
+        let recipe = self.recipe;
+        let mut list = |noun, reference, pick: fn(&Resolved) -> &Vec<u32>| {
+            let named = command.map(pick).filter(|named| !named.is_empty());
+            let mut numbers = self.refer(noun, reference, row, number, named);
+            numbers.extend(script.map(pick).into_iter().flatten());
+            numbers.sort_unstable();
+            numbers.dedup();
+            numbers
+        };
+        ExpandedJob {
+            depends_on: list(Noun::Job, &recipe.depends_on, |_| const { &Vec::new() }),
+            input_files: list(Noun::File, &recipe.input_files, |resolved| &resolved.input_files),
+            output_files: list(Noun::File, &recipe.output_files, |resolved| &resolved.output_files),
+            input_user_data: list(Noun::Data, &recipe.input_user_data, |resolved| &resolved.input_user_data),
+            output_user_data: list(Noun::Data, &recipe.output_user_data, |resolved| &resolved.output_user_data),
+            ..ExpandedJob::default()
+        }
+    }
+
+    fn refer(
+        &mut self,
+        noun: Noun,
+        reference: &Reference<'_>,
+        row: usize,
+        number: usize,
+        instead: Option<&Vec<u32>>,
+    ) -> Vec<u32> {
+        let mut numbers = instead.cloned().unwrap_or_default();
+        if instead.is_none() {
+            numbers.reserve(reference.names.len());
+            for (at, name) in reference.names.iter().enumerate() {
+                let name = name.render(self.family, row, self.scratch);
+                match self.catalogue.names(noun).find(name) {
+                    Some(found) => numbers.push(found),
+                    None => {
+                        let name = name.to_owned();
+                        self.unknown(noun, &format!("{}[{at}]", reference.name_field), &name, number);
+                    }
+                }
+            }
+        }
+        for (at, pattern) in reference.patterns.iter().enumerate() {
+            let pattern = pattern.render(self.family, row, self.scratch);
+            let found = self.catalogue.names(noun).matching(pattern);
+            let others = |found: &u32| !(matches!(noun, Noun::Job) && *found as usize == number);
+            let before = numbers.len();
+            numbers.extend(found.iter().flat_map(|found| found.iter().copied()).filter(others));
+            if numbers.len() == before {
+                let pattern = pattern.to_owned();
+                self.unmatched(noun, &format!("{}[{at}]", reference.pattern_field), &pattern, number, found.err());
+            }
+        }
+        numbers
+    }
+
+    fn field(&self, name: &str) -> String {
+        format!("spec.jobs[{}].{name}", self.entry)
+    }
+
+    fn unknown(&mut self, noun: Noun, field: &str, name: &str, number: usize) {
+        let job = self.catalogue.jobs.name(number);
+        let message = format!("job `{job}` refers to {} `{name}`, which does not exist", noun.word());
+        let near = if self.report.deserves_hint() { self.catalogue.names(noun).nearest(name) } else { None };
+        self.report.add(with_suggestion(Problem::error(self.field(field), message), near));
+    }
+
+    fn unmatched(&mut self, noun: Noun, field: &str, pattern: &str, number: usize, error: Option<String>) {
+        let job = self.catalogue.jobs.name(number);
+        let message = match error {
+            Some(error) => format!("not a regular expression: {error}"),
+            None => format!(
+                "`{pattern}` of job `{job}` matches no {}",
+                if let Noun::Job = noun { "other job" } else { noun.word() }
+            ),
+        };
+        self.report.add(Problem::error(self.field(field), message));
+    }
+
+    fn requirements(&mut self, row: usize) -> u32 {
+        let Some(name) = &self.recipe.requirements else { return 0 };
+        let name = name.render(self.family, row, self.scratch);
+        if let Some(number) = self.catalogue.requirements.get(name) {
+            return *number;
+        }
+        let known = self.spec.resource_requirements.iter().map(|entry| entry.name.as_str());
+        let problem = Problem::error(
+            format!("spec.jobs[{}].resourceRequirements", self.entry),
+            format!("there are no resource requirements `{name}`"),
+        );
+        self.report.add(with_suggestion(problem, nearest(name, known)));
+        0
+    }
+
+    fn failure_handler(&mut self) -> Option<String> {
+        let name = self.job.failure_handler.as_ref()?;
+        if !self.catalogue.failure_handlers.contains(name.as_str()) {
+            let known = self.spec.failure_handlers.iter().map(|handler| handler.name.as_str());
+            let problem = Problem::error(self.field("failureHandler"), format!("there is no failure handler `{name}`"));
+            self.report.add(with_suggestion(problem, nearest(name, known)));
+        }
+        Some(name.clone())
+    }
+
+    fn labels(&mut self, row: usize) -> Vec<String> {
+        let mut labels: Vec<String> = self.recipe.labels.iter().map(|label| label.text(self.family, row)).collect();
+        for (at, label) in labels.iter().enumerate() {
+            if label.is_empty() || label.contains(',') || label.trim() != label {
+                let message =
+                    format!("`{label}` is no label: a label is not empty and has no comma and no blanks around it");
+                self.report.add(Problem::error(self.field(&format!("labels[{at}]")), message));
+            }
+        }
+        labels.sort_unstable();
+        labels.dedup();
+        labels
+    }
+
+    fn check_placement(&mut self, scheduler: Option<&str>, labels: &[String]) {
+        let Some(name) = scheduler else { return };
+        if !self.catalogue.schedulers.contains(name) {
+            let known = self.spec.slurm_schedulers.iter().filter_map(|scheduler| scheduler.name.as_deref());
+            let problem = Problem::error(self.field("scheduler"), format!("there is no Slurm scheduler `{name}`"));
+            self.report.add(with_suggestion(problem, nearest(name, known)));
+        } else if !labels.is_empty() {
+            self.report.add(Problem::error(self.field("labels"), "a job has a scheduler or labels, not both"));
+        }
+    }
+}
+
+impl<'a> Catalogue<'a> {
+    fn names(&mut self, noun: Noun) -> &mut Names<'a> {
+        match noun {
+            Noun::Job => &mut self.jobs,
+            Noun::File => &mut self.file_names,
+            Noun::Data => &mut self.data_names,
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! What can be told about a regular expression without running it: where to look for names that it may match.
+//!
+//! Every answer errs on the safe side: a candidate set may be too large, never too small.
+
+/// Where the names are that an expression may match.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Candidates {
+    /// Exactly this name, and it does match.
+    Exactly(String),
+    /// Exactly the names that start so, and they all match.
+    StartingWith(String),
+    /// Among the names that start so.
+    AmongStartingWith(String),
+    /// Exactly the names that contain this, and they all match.
+    Containing(String),
+    /// Among the names that contain this.
+    AmongContaining(String),
+    /// Among all names.
+    Any,
+}
+
+/// Reads the parts of an expression that every match must contain literally.
+pub fn candidates(pattern: &str) -> Candidates {
+    let Some(pieces) = pieces(pattern) else { return Candidates::Any };
+    match pieces.as_slice() {
+        [Piece::Start, Piece::Literal(text), Piece::End] => Candidates::Exactly(text.clone()),
+        [Piece::Start, Piece::Literal(text)] | [Piece::Start, Piece::Literal(text), Piece::Anything] => {
+            Candidates::StartingWith(text.clone())
+        }
+        [Piece::Start, Piece::Literal(text), ..] => Candidates::AmongStartingWith(text.clone()),
+        [Piece::Literal(text)]
+        | [Piece::Literal(text), Piece::Anything]
+        | [Piece::Anything, Piece::Literal(text)]
+        | [Piece::Anything, Piece::Literal(text), Piece::Anything] => Candidates::Containing(text.clone()),
+        pieces => longest(pieces).map_or(Candidates::Any, Candidates::AmongContaining),
+    }
+}
+
+fn longest(pieces: &[Piece]) -> Option<String> {
+    let literals = pieces.iter().filter_map(|piece| match piece {
+        Piece::Literal(text) => Some(text),
+        _ => None,
+    });
+    literals.max_by_key(|text| text.len()).cloned()
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Piece {
+    Start,
+    End,
+    Literal(String),
+    /// `.*`
+    Anything,
+    /// Something that this reading does not look into.
+    Opaque,
+}
+
+/// Takes an expression apart; `None` when it has alternatives at the top, flags, or a form that is not understood here.
+fn pieces(pattern: &str) -> Option<Vec<Piece>> {
+    let mut pieces = Vec::new();
+    let mut literal = String::new();
+    let mut rest = pattern;
+    while let Some(character) = rest.chars().next() {
+        let (piece, length) = atom(rest, character)?;
+        rest = &rest[length..];
+        let quantified = quantifier(rest);
+        rest = &rest[quantified..];
+        match piece {
+            Atom::Letter(letter) if quantified == 0 => literal.push(letter),
+            Atom::Letter(_) => push(&mut pieces, &mut literal, Piece::Opaque),
+            Atom::Start => push(&mut pieces, &mut literal, Piece::Start),
+            Atom::End => push(&mut pieces, &mut literal, Piece::End),
+            Atom::Dot if quantified == 1 && rest_before(pattern, rest).ends_with('*') => {
+                push(&mut pieces, &mut literal, Piece::Anything);
+            }
+            Atom::Dot | Atom::Opaque => push(&mut pieces, &mut literal, Piece::Opaque),
+        }
+    }
+    if !literal.is_empty() {
+        pieces.push(Piece::Literal(literal));
+    }
+    Some(pieces)
+}
+
+fn rest_before<'a>(pattern: &'a str, rest: &str) -> &'a str {
+    &pattern[..pattern.len() - rest.len()]
+}
+
+fn push(pieces: &mut Vec<Piece>, literal: &mut String, piece: Piece) {
+    if !literal.is_empty() {
+        pieces.push(Piece::Literal(std::mem::take(literal)));
+    }
+    pieces.push(piece);
+}
+
+enum Atom {
+    Letter(char),
+    Start,
+    End,
+    Dot,
+    Opaque,
+}
+
+/// The first element of `rest` and how many bytes it has.
+fn atom(rest: &str, character: char) -> Option<(Atom, usize)> {
+    match character {
+        '^' => Some((Atom::Start, 1)),
+        '$' => Some((Atom::End, 1)),
+        '.' => Some((Atom::Dot, 1)),
+        '[' => Some((Atom::Opaque, class_length(rest)?)),
+        '(' if rest.starts_with("(?") && !rest.starts_with("(?:") => None,
+        '(' => Some((Atom::Opaque, group_length(rest)?)),
+        '\\' => {
+            let escaped = rest[1..].chars().next()?;
+            if escaped.is_ascii_punctuation() && !matches!(escaped, '<' | '>') {
+                Some((Atom::Letter(escaped), 2))
+            } else if matches!(escaped, 'd' | 'D' | 'w' | 'W' | 's' | 'S') {
+                Some((Atom::Opaque, 2))
+            } else {
+                None
+            }
+        }
+        '|' | ')' | '*' | '+' | '?' | '{' | '}' | ']' => None,
+        letter => Some((Atom::Letter(letter), letter.len_utf8())),
+    }
+}
+
+/// The bytes of the repetition that `rest` starts with, 0 for none.
+fn quantifier(rest: &str) -> usize {
+    let first = match rest.as_bytes().first() {
+        Some(b'*' | b'+' | b'?') => 1,
+        Some(b'{') => rest.find('}').map_or(0, |close| close + 1),
+        _ => return 0,
+    };
+    first + rest[first..].bytes().take_while(|byte| matches!(byte, b'?' | b'*' | b'+')).count()
+}
+
+fn class_length(rest: &str) -> Option<usize> {
+    let mut escaped = false;
+    for (at, character) in rest.char_indices().skip(1) {
+        match character {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            '[' => return None,
+            // A bracket right after the opening one stands for itself.
+            ']' if !matches!(&rest[..at], "[" | "[^") => return Some(at + 1),
+            _ => {}
+        }
+    }
+    None
+}
+
+fn group_length(rest: &str) -> Option<usize> {
+    let mut depth = 0usize;
+    let mut at = 0;
+    while let Some(character) = rest[at..].chars().next() {
+        match character {
+            '\\' => at += 1 + rest[at + 1..].chars().next()?.len_utf8(),
+            '[' => at += class_length(&rest[at..])?,
+            '(' if rest[at..].starts_with("(?") && !rest[at..].starts_with("(?:") => return None,
+            '(' => {
+                depth += 1;
+                at += 1;
+            }
+            ')' => {
+                depth = depth.checked_sub(1)?;
+                at += 1;
+                if depth == 0 {
+                    return Some(at);
+                }
+            }
+            other => at += other.len_utf8(),
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn literals_are_found_where_they_must_be() {
+        let own = str::to_owned;
+        let table = [
+            ("^job_7$", Candidates::Exactly(own("job_7"))),
+            ("^job\\.7$", Candidates::Exactly(own("job.7"))),
+            ("^job_", Candidates::StartingWith(own("job_"))),
+            ("^job_.*", Candidates::StartingWith(own("job_"))),
+            ("^job_.*$", Candidates::AmongStartingWith(own("job_"))),
+            ("^job_\\d+$", Candidates::AmongStartingWith(own("job_"))),
+            ("^job_[0-9]{3}$", Candidates::AmongStartingWith(own("job_"))),
+            ("^jobs?_x$", Candidates::AmongStartingWith(own("job"))),
+            ("^(a|b)_longer$", Candidates::AmongContaining(own("_longer"))),
+            ("job_7", Candidates::Containing(own("job_7"))),
+            ("eval_.*", Candidates::Containing(own("eval_"))),
+            (".*_end", Candidates::Containing(own("_end"))),
+            ("job_\\d", Candidates::AmongContaining(own("job_"))),
+            ("a+bc", Candidates::AmongContaining(own("bc"))),
+            ("a{2}bc", Candidates::AmongContaining(own("bc"))),
+            ("^a|b$", Candidates::Any),
+            ("(?i)abc", Candidates::Any),
+            ("x(?i)abc", Candidates::Any),
+            ("\\pL_abc", Candidates::Any),
+            (".*", Candidates::Any),
+            ("", Candidates::Any),
+            ("(", Candidates::Any),
+        ];
+        for (pattern, expected) in table {
+            assert_eq!(candidates(pattern), expected, "{pattern}");
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Named resource requirements in numbers.
+
+use std::collections::HashMap;
+
+use torc_api::problem::Problem;
+use torc_api::quantity::{parse_duration, parse_memory};
+use torc_api::resources::{DEFAULT_REQUIREMENTS, ResourceRequirements};
+
+use crate::expanded::Requirements;
+
+use super::report::Report;
+
+/// What a job may take when its requirements do not say: an hour.
+const DEFAULT_RUNTIME_SECONDS: i64 = 3_600;
+
+/// The requirements of a document, after those of jobs that name none.
+pub fn expand(written: &[ResourceRequirements], report: &mut Report) -> Vec<Requirements> {
+    let mut requirements = vec![Requirements::default()];
+    let mut seen: HashMap<&str, usize> = HashMap::new();
+    for (at, entry) in written.iter().enumerate() {
+        let field = |name: &str| format!("spec.resourceRequirements[{at}].{name}");
+        if entry.name == DEFAULT_REQUIREMENTS {
+            let message = format!("`{DEFAULT_REQUIREMENTS}` is what jobs have that name no requirements");
+            report.add(Problem::error(field("name"), message).hint("choose another name"));
+        }
+        if let Some(first) = seen.insert(&entry.name, at) {
+            let message = format!("`{}` is the name of spec.resourceRequirements[{first}] too", entry.name);
+            report.add(Problem::error(field("name"), message));
+        }
+        let memory = parse_memory(&entry.memory);
+        let runtime = entry.runtime.as_deref().map_or(Ok(DEFAULT_RUNTIME_SECONDS), parse_duration);
+        if let Err(error) = &memory {
+            report.add(Problem::error(field("memory"), error.to_string()));
+        }
+        if let Err(error) = &runtime {
+            report.add(Problem::error(field("runtime"), error.to_string()));
+        }
+        requirements.push(Requirements {
+            name: entry.name.clone(),
+            num_cpus: entry.num_cpus,
+            memory_bytes: memory.unwrap_or_default(),
+            num_gpus: entry.num_gpus.unwrap_or(0),
+            num_nodes: entry.num_nodes.unwrap_or(1),
+            runtime_seconds: runtime.unwrap_or_default(),
+        });
+    }
+    requirements
+}

@@ -1,0 +1,132 @@
+//! Text with `{parameter}` tokens, taken apart once and printed once a row.
+
+use super::family::Family;
+use super::value::Format;
+
+/// A text of the document as a recipe for the texts of a family.
+#[derive(Debug)]
+pub enum Template<'a> {
+    /// The same in every row.
+    Fixed(&'a str),
+    /// Different from row to row.
+    Varying(Vec<Segment<'a>>),
+}
+
+/// A piece of a varying text.
+#[derive(Debug)]
+pub enum Segment<'a> {
+    Text(&'a str),
+    Cell {
+        column: usize,
+        format: Format,
+        /// What stays when the row has no such cell.
+        written: &'a str,
+    },
+}
+
+impl<'a> Template<'a> {
+    /// Takes `text` apart. What is not a token of one of the family's parameters stays as it is, whatever braces it has.
+    pub fn compile(text: &'a str, family: &Family) -> Self {
+        if family.names().is_empty() || !text.contains('{') {
+            return Self::Fixed(text);
+        }
+        let mut segments = Vec::new();
+        let mut plain = 0;
+        let mut position = 0;
+        while let Some(found) = text[position..].find('{') {
+            let open = position + found;
+            position = open + 1;
+            let Some((column, format, end)) = token(text, open, family) else { continue };
+            if plain < open {
+                segments.push(Segment::Text(&text[plain..open]));
+            }
+            segments.push(Segment::Cell { column, format, written: &text[open..end] });
+            plain = end;
+            position = end;
+        }
+        if segments.is_empty() {
+            return Self::Fixed(text);
+        }
+        if plain < text.len() {
+            segments.push(Segment::Text(&text[plain..]));
+        }
+        Self::Varying(segments)
+    }
+
+    /// The text of one row; `scratch` is where it is put together if it must be.
+    pub fn render<'s>(&'s self, family: &Family, row: usize, scratch: &'s mut String) -> &'s str {
+        match self {
+            Self::Fixed(text) => text,
+            Self::Varying(segments) => {
+                scratch.clear();
+                for segment in segments {
+                    match segment {
+                        Segment::Text(text) => scratch.push_str(text),
+                        Segment::Cell { column, format, written } => match family.cell(row, *column) {
+                            Some(value) => value.print(*format, scratch),
+                            None => scratch.push_str(written),
+                        },
+                    }
+                }
+                scratch
+            }
+        }
+    }
+
+    /// The text of one row, to keep.
+    pub fn text(&self, family: &Family, row: usize) -> String {
+        match self {
+            Self::Fixed(text) => (*text).to_owned(),
+            Self::Varying(_) => {
+                let mut out = String::new();
+                self.render(family, row, &mut out);
+                out
+            }
+        }
+    }
+}
+
+/// The token that starts at the brace at `open`: its column, its format and where it ends.
+fn token(text: &str, open: usize, family: &Family) -> Option<(usize, Format, usize)> {
+    let rest = &text[open + 1..];
+    let name_end = rest.find(['}', ':'])?;
+    let column = family.names().iter().position(|name| name == &rest[..name_end])?;
+    let close = name_end + rest[name_end..].find('}')?;
+    let format = rest.get(name_end + 1..close).map_or(Format::Plain, Format::parse);
+    Some((column, format, open + 1 + close + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::expand::value::Scalar;
+
+    #[test]
+    fn tokens_are_replaced_and_nothing_else() {
+        let family = Family::zip(vec![
+            ("i".to_owned(), vec![Scalar::Integer(7)]),
+            ("lr".to_owned(), vec![Scalar::Float(0.001)]),
+            ("set".to_owned(), vec![Scalar::Text("train".into())]),
+        ])
+        .unwrap();
+        let table = [
+            ("plain", "plain"),
+            ("job_{i}", "job_7"),
+            ("job_{i:03d}_{lr:.4f}.{set}", "job_007_0.0010.train"),
+            ("{i}{i}", "77"),
+            ("{unknown} {i", "{unknown} {i"),
+            ("{i:03d", "{i:03d"),
+            ("awk '{print $1}' {set}", "awk '{print $1}' train"),
+            ("${files.input.data_{i}}", "${files.input.data_7}"),
+            ("${i}", "$7"),
+            ("{{i}}", "{7}"),
+            ("\\d{3}_{i}", "\\d{3}_7"),
+            ("{} {i}", "{} 7"),
+            ("é{i}é", "é7é"),
+        ];
+        for (text, expected) in table {
+            assert_eq!(Template::compile(text, &family).text(&family, 0), expected, "{text}");
+        }
+    }
+}
