@@ -147,7 +147,7 @@ impl Engine {
     /// A workflow with its document.
     pub async fn workflow(&self, reference: WorkflowRef<'_>) -> Result<api::Workflow, EngineError> {
         let id = self.find(reference).await?;
-        let both = move |state: &State| Ok((state.workflow_summary(id)?, state.document(id)?.to_owned()));
+        let both = move |state: &State| Ok((state.workflow_summary(id)?, state.document(id)?.to_string()));
         let (mut workflow, document) = self.read(both).await?;
         workflow.document = serde_json::from_str(&document).ok();
         Ok(workflow)

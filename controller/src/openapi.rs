@@ -11,8 +11,9 @@ pub fn document() -> Value {
     let mut types = SchemaSettings::openapi3().into_generator();
     let mut paths = Map::new();
     for operation in operations(&mut types) {
+        let method = operation.method;
         let methods = paths.entry(operation.path).or_insert_with(|| json!({}));
-        methods[operation.method] = operation.describe();
+        methods[method] = operation.describe();
     }
     let schemas = types.take_definitions(true);
     json!({

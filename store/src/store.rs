@@ -84,7 +84,7 @@ impl Store {
     pub async fn job_names(&self, ids: &[JobId]) -> Result<HashMap<JobId, String>, StoreError> {
         let mut reader = self.reader().await?;
         let connection = reader.connection().await.map_err(|failure| self.at(failure))?;
-        jobs::names(connection, ids.iter().copied()).await.map_err(|failure| self.at(failure))
+        jobs::names(connection, ids).await.map_err(|failure| self.at(failure))
     }
 
     /// Attempts that ended.
@@ -154,3 +154,6 @@ impl Store {
         failure.at(&self.inner.path)
     }
 }
+
+#[cfg(test)]
+mod tests;

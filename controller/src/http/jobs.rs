@@ -99,5 +99,5 @@ async fn results(
 /// `failed,terminated` as states.
 fn states(list: Option<&str>) -> Result<Vec<JobState>, EngineError> {
     let names = list.unwrap_or_default().split(',').map(str::trim).filter(|name| !name.is_empty());
-    names.map(|name| name.parse().map_err(EngineError::bad_request::<String>)).collect()
+    names.map(|name| name.parse().map_err(|error: String| EngineError::bad_request(error))).collect()
 }

@@ -2,7 +2,7 @@
 
 use sqlx::{FromRow, QueryBuilder, SqliteConnection};
 use torc_api::api::Page;
-use torc_core::ids::WorkflowId;
+use torc_core::ids::{JobId, WorkflowId};
 use torc_core::rows::EventRow;
 
 use super::{jobs, page, push_limit};
@@ -53,8 +53,8 @@ pub(crate) async fn list(connection: &mut SqliteConnection, query: &EventQuery) 
     let events: Result<Vec<(EventRow, Option<String>)>, Failure> =
         records.into_iter().map(|record| Ok((record.event.try_into()?, record.workflow_name))).collect();
     let events = events?;
-    let moved = events.iter().flat_map(|(event, _)| event.jobs.iter().map(|(job, ..)| *job));
-    let names = jobs::names(connection, moved).await?;
+    let moved: Vec<JobId> = events.iter().flat_map(|(event, _)| event.jobs.iter().map(|(job, ..)| *job)).collect();
+    let names = jobs::names(connection, &moved).await?;
     let views = events
         .into_iter()
         .map(|(event, workflow_name)| {

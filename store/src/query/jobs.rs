@@ -83,9 +83,9 @@ pub(crate) async fn list(connection: &mut SqliteConnection, query: &JobQuery) ->
 /// The names of jobs, removed ones too; numbers that no job has are left out.
 pub(crate) async fn names(
     connection: &mut SqliteConnection,
-    jobs: impl Iterator<Item = JobId>,
+    jobs: &[JobId],
 ) -> Result<HashMap<JobId, String>, Failure> {
-    let numbers: Vec<String> = jobs.map(|job| job.to_string()).collect();
+    let numbers: Vec<String> = jobs.iter().map(JobId::to_string).collect();
     if numbers.is_empty() {
         return Ok(HashMap::new());
     }
