@@ -1,1 +1,21 @@
-//! placeholder
+//! Torc's node runner. It consists of two processes: the *keeper*, small and single-threaded, is the parent of all jobs and
+//! outlives the *brain*, which talks to the server and decides.
+//!
+//! The brain is an event loop around a pure state: [`state::State::handle`] turns what happened into what is to be done.
+//! Deliberately absent: SQL, Kubernetes, printing. The server is known only through [`link::ServerLink`].
+
+pub mod clock;
+pub mod command;
+pub mod config;
+pub mod detect;
+pub mod keeper;
+pub mod link;
+pub mod protocol;
+pub mod state;
+
+mod brain;
+
+pub use brain::run;
+pub use config::{RunnerConfig, RunnerError, RunnerEvent, RunnerExit};
+pub use link::http::HttpLink;
+pub use link::{LinkError, ServerLink};

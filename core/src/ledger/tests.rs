@@ -1,0 +1,115 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn amounts(cpus: i64, memory_bytes: i64, gpus: i64) -> Resources {
+    Resources { cpus, memory_bytes, gpus, nodes: 1 }
+}
+
+fn devices(count: usize) -> Vec<String> {
+    (0..count).map(|n| format!("gpu{n}")).collect()
+}
+
+#[test]
+fn fits_what_is_free() {
+    let cases = [
+        (amounts(4, 100, 2), true, true),
+        (amounts(3, 100, 0), true, false),
+        (amounts(2, 60, 0), true, false),
+        (amounts(2, 50, 2), true, false),
+        (amounts(2, 50, 1), true, true),
+        (amounts(5, 1, 0), false, false),
+        (amounts(1, 101, 0), false, false),
+        (amounts(1, 1, 3), false, false),
+        (Resources { nodes: 2, ..amounts(1, 1, 0) }, false, false),
+    ];
+    for (need, ever, now) in cases {
+        let mut ledger = Ledger::new(Strategy::Resources, amounts(4, 100, 2), devices(2));
+        let taken = (need != amounts(4, 100, 2)).then(|| ledger.reserve(&amounts(2, 50, 1)).expect("fits"));
+        assert_eq!((ledger.can_ever_fit(&need), ledger.fits(&need)), (ever, now), "{need:?}");
+        if let Some(taken) = taken {
+            ledger.release(taken);
+        }
+    }
+}
+
+#[test]
+fn devices_are_exclusive_and_lowest_first() {
+    let mut ledger = Ledger::new(Strategy::Resources, amounts(8, 100, 0), devices(3));
+    let first = ledger.reserve(&amounts(1, 1, 2)).expect("fits");
+    let second = ledger.reserve(&amounts(1, 1, 1)).expect("fits");
+    assert_eq!(ledger.device_names(&first), ["gpu0", "gpu1"]);
+    assert_eq!(ledger.device_names(&second), ["gpu2"]);
+    assert!(ledger.reserve(&amounts(1, 1, 1)).is_none());
+    ledger.release(first);
+    let third = ledger.reserve(&amounts(1, 1, 1)).expect("fits");
+    assert_eq!(ledger.device_names(&third), ["gpu0"]);
+    ledger.release(second);
+    ledger.release(third);
+    assert_eq!(ledger.free(), ledger.capacity());
+}
+
+#[test]
+fn slots_ignore_what_jobs_need() {
+    let mut ledger = Ledger::new(Strategy::Slots(2), amounts(1, 1, 0), Vec::new());
+    let huge = amounts(1000, i64::MAX, 9);
+    let first = ledger.reserve(&huge).expect("fits");
+    let second = ledger.reserve(&huge).expect("fits");
+    assert_eq!(ledger.free_slots(), Some(0));
+    assert!(ledger.reserve(&amounts(0, 0, 0)).is_none());
+    ledger.release(first);
+    assert!(ledger.fits(&huge));
+    ledger.release(second);
+    assert_eq!(ledger.free_slots(), Some(2));
+}
+
+#[test]
+fn adopts_more_than_there_is_without_going_negative() {
+    let mut ledger = Ledger::new(Strategy::Resources, amounts(2, 10, 0), devices(1));
+    let adopted = ledger.adopt(&amounts(4, 20, 2), &["gpu0".to_owned(), "gone".to_owned()]);
+    assert_eq!(ledger.free(), Resources { cpus: 0, memory_bytes: 0, gpus: 0, nodes: 1 });
+    assert!(!ledger.fits(&amounts(1, 1, 0)));
+    ledger.release(adopted);
+    assert_eq!(ledger.free(), ledger.capacity());
+}
+
+proptest! {
+    #[test]
+    fn never_negative_never_overlapping_and_whole_again(
+        steps in prop::collection::vec((any::<bool>(), 0_i64..5, 0_i64..40, 0_i64..4, any::<prop::sample::Index>()), 0..200),
+        slots in prop::option::of(0_u32..4),
+    ) {
+        let strategy = slots.map_or(Strategy::Resources, Strategy::Slots);
+        let mut ledger = Ledger::new(strategy, amounts(8, 100, 0), devices(3));
+        let mut held = Vec::new();
+        for (take, cpus, memory, gpus, pick) in steps {
+            let need = amounts(cpus, memory, gpus);
+            if take {
+                let fits = ledger.fits(&need);
+                let reservation = ledger.reserve(&need);
+                prop_assert_eq!(fits, reservation.is_some());
+                held.extend(reservation);
+            } else if !held.is_empty() {
+                let at = pick.index(held.len());
+                ledger.release(held.swap_remove(at));
+            }
+            let free = ledger.free();
+            prop_assert!(free.cpus >= 0 && free.memory_bytes >= 0 && free.gpus >= 0);
+            let used: i64 = held.iter().map(|reservation| reservation.amounts.cpus).sum();
+            prop_assert_eq!(used + free.cpus, 8);
+            let mut names: Vec<String> = held.iter().flat_map(|reservation| ledger.device_names(reservation)).collect();
+            let count = names.len();
+            names.sort();
+            names.dedup();
+            prop_assert_eq!(names.len(), count);
+            if let Some(slots) = slots {
+                prop_assert!(held.len() <= slots as usize);
+            }
+        }
+        for reservation in held {
+            ledger.release(reservation);
+        }
+        prop_assert_eq!(ledger.free(), ledger.capacity());
+        prop_assert_eq!(ledger.free_slots(), slots);
+    }
+}

@@ -1,0 +1,249 @@
+//! The event loop: what happens outside becomes events, the state decides, and its effects are carried out here.
+//!
+//! Nothing is decided here. Calls to the server and looks at the file system run beside the loop, so that nothing holds up
+//! the collection and the start of jobs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio_util::sync::CancellationToken;
+use torc_api::wire::{PROTOCOL, RegisterRequest};
+
+use self::keeper_link::{KeeperLink, Takeover};
+use crate::clock::{self, Moment};
+use crate::command::{self, ShellSetup};
+use crate::config::{RunnerConfig, RunnerError, RunnerEvent, RunnerExit};
+use crate::link::ServerLink;
+use crate::protocol::{FromKeeper, ToKeeper};
+use crate::state::{Effect, Event, Findings, OutputCheck, Settings, State};
+
+mod keeper_link;
+
+/// Runs jobs until there is a reason to leave. `stop` asks for an orderly end: running jobs get their time to end.
+pub async fn run<L: ServerLink>(
+    mut config: RunnerConfig,
+    link: L,
+    stop: CancellationToken,
+    observer: impl Fn(RunnerEvent) + Send + Sync,
+) -> Result<RunnerExit, RunnerError> {
+    config.output_dir = prepare(&config.output_dir)?;
+    config.state_dir = prepare(&config.state_dir)?;
+    let environment: Vec<_> = std::env::vars_os().collect();
+    let began = clock::now();
+    let settings = settings(&config, ShellSetup::of(command::pairs(&environment)), began)?;
+    let (keeper, takeover) = KeeperLink::open(&config, &environment, &observer).await?;
+    let (sender, events) = unbounded_channel();
+    let mut brain = Brain {
+        registration: registration(&config, &settings.output_dir),
+        state: State::new(settings, began),
+        keeper,
+        link: Arc::new(link),
+        sender,
+        observer,
+        exit: None,
+    };
+    brain.take_over(takeover);
+    brain.handle(Event::Tick);
+    let exit = brain.live(&config, events, stop, &environment).await?;
+    brain.keeper.leave().await;
+    exit.map_err(RunnerError::Server)
+}
+
+struct Brain<L, O> {
+    state: State,
+    keeper: KeeperLink,
+    link: Arc<L>,
+    registration: RegisterRequest,
+    sender: UnboundedSender<Event>,
+    observer: O,
+    exit: Option<Result<RunnerExit, crate::link::LinkError>>,
+}
+
+/// What woke the loop.
+enum Woken {
+    Keeper(std::io::Result<Vec<FromKeeper>>),
+    Event(Event),
+}
+
+impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Brain<L, O> {
+    async fn live(
+        &mut self,
+        config: &RunnerConfig,
+        mut events: UnboundedReceiver<Event>,
+        stop: CancellationToken,
+        environment: &[(std::ffi::OsString, std::ffi::OsString)],
+    ) -> Result<Result<RunnerExit, crate::link::LinkError>, RunnerError> {
+        let (mut stopping, mut killing) = (false, false);
+        loop {
+            // A keeper that is gone shows when it is read from.
+            let _ = self.keeper.flush().await;
+            if let Some(exit) = self.exit.take() {
+                return Ok(exit);
+            }
+            let woken = tokio::select! {
+                messages = self.keeper.receive() => Woken::Keeper(messages),
+                Some(event) = events.recv() => Woken::Event(event),
+                () = stop.cancelled(), if !stopping => { stopping = true; Woken::Event(Event::Stop) }
+                () = config.stop_now.cancelled(), if !killing => { killing = true; Woken::Event(Event::StopNow) }
+                () = sleep_until(self.state.wake_at()) => Woken::Event(Event::Tick),
+            };
+            match woken {
+                Woken::Keeper(Ok(messages)) => messages.into_iter().for_each(|message| self.hear(message)),
+                Woken::Keeper(Err(error)) => {
+                    self.tell(RunnerEvent::Problem { message: format!("the keeper is gone: {error}") });
+                    let (keeper, takeover) = KeeperLink::open(config, environment, &self.observer).await?;
+                    self.keeper = keeper;
+                    self.handle(Event::KeeperLost);
+                    self.take_over(takeover);
+                }
+                Woken::Event(event) => self.handle(event),
+            }
+            while let Ok(event) = events.try_recv() {
+                self.handle(event);
+            }
+        }
+    }
+
+    fn take_over(&mut self, takeover: Takeover) {
+        let Takeover { running, ended } = takeover;
+        if !running.is_empty() || !ended.is_empty() {
+            self.tell(RunnerEvent::TookOver { running: running.len(), finished: ended.len() });
+        }
+        for held in running {
+            self.handle(Event::Adopted(Box::new(held)));
+        }
+        for result in ended {
+            self.handle(Event::Ended(Box::new(result)));
+        }
+    }
+
+    fn hear(&mut self, message: FromKeeper) {
+        match message {
+            FromKeeper::Started { key, at } => self.handle(Event::Started(key, at)),
+            FromKeeper::Ended(ended) => self.handle(Event::Ended(Box::new(ended))),
+            FromKeeper::Revoked(key) => self.handle(Event::Revoked(key)),
+            FromKeeper::Problem(message) => self.tell(RunnerEvent::Problem { message }),
+            FromKeeper::Running(held) => self.handle(Event::Adopted(Box::new(held))),
+            FromKeeper::Welcome { .. } | FromKeeper::Refused { .. } | FromKeeper::Ready => {}
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        for effect in self.state.handle(event, clock::now()) {
+            self.carry_out(effect);
+        }
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::Register => self.register(),
+            Effect::Sync(runner, request) => {
+                let (link, sender) = (Arc::clone(&self.link), self.sender.clone());
+                tokio::spawn(async move {
+                    let event = match link.sync(runner, &request).await {
+                        Ok(mut response) => {
+                            response.sequence = request.sequence;
+                            Event::Answered(Box::new(response))
+                        }
+                        Err(error) => Event::NotAnswered(request.sequence, error),
+                    };
+                    let _ = sender.send(event);
+                });
+            }
+            Effect::Start(order, template) => self.keeper.start(*order, &template),
+            Effect::Go(key) => self.keeper.say(&ToKeeper::Go(key)),
+            Effect::Revoke(keys) => self.keeper.say(&ToKeeper::Revoke(keys)),
+            Effect::Terminate(termination) => self.keeper.say(&ToKeeper::Terminate(termination)),
+            Effect::Acknowledge(keys) => self.keeper.say(&ToKeeper::Acknowledge(keys)),
+            Effect::Check(key, check) => {
+                let sender = self.sender.clone();
+                tokio::task::spawn_blocking(move || {
+                    let _ = sender.send(Event::Checked(key, look(&check)));
+                });
+            }
+            Effect::Tell(event) => self.tell(event),
+            Effect::Exit(exit) => self.exit = Some(exit),
+        }
+    }
+
+    fn register(&self) {
+        let (link, sender, request) = (Arc::clone(&self.link), self.sender.clone(), self.registration.clone());
+        tokio::spawn(async move {
+            let event = match link.register(&request).await {
+                Ok(response) => Event::Registered(response),
+                Err(error) => Event::NotRegistered(error),
+            };
+            let _ = sender.send(event);
+        });
+    }
+
+    fn tell(&self, event: RunnerEvent) {
+        (self.observer)(event);
+    }
+}
+
+/// Looks for a job's output files, and deletes its logs if they are all there.
+fn look(check: &OutputCheck) -> Findings {
+    let missing = check.files.iter().find(|file| fs::metadata(check.working_dir.join(file)).is_err()).cloned();
+    let logs_deleted = missing.is_none() && !check.delete.is_empty();
+    if logs_deleted {
+        for log in &check.delete {
+            let _ = fs::remove_file(log);
+        }
+    }
+    Findings { missing, logs_deleted }
+}
+
+async fn sleep_until(moment: Option<Moment>) {
+    match moment {
+        Some(moment) => tokio::time::sleep(moment.since(clock::now())).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The folder, existing and absolute.
+fn prepare(path: &Path) -> Result<PathBuf, RunnerError> {
+    let failed = |source| RunnerError::PrepareFolder { path: path.to_path_buf(), source };
+    fs::create_dir_all(path).map_err(failed)?;
+    path.canonicalize().map_err(failed)
+}
+
+fn settings(config: &RunnerConfig, shell: ShellSetup, began: Moment) -> Result<Settings, RunnerError> {
+    let output_dir = config.output_dir.to_str().ok_or_else(|| RunnerError::NotUtf8(config.output_dir.clone()))?;
+    Ok(Settings {
+        capacity: config.capacity,
+        devices: config.gpu_devices.clone(),
+        max_parallel_jobs: config.max_parallel_jobs,
+        output_dir: output_dir.to_owned(),
+        api_url: config.api_url.clone(),
+        shell,
+        report_interval: config.report_interval,
+        poll_interval: config.poll_interval,
+        time: config.time_limit.map(|limit| (began, began.plus(limit))),
+        exit_when_complete: config.exit_when_complete,
+        idle_exit: config.idle_exit,
+        farewell: config.farewell,
+    })
+}
+
+fn registration(config: &RunnerConfig, output_dir: &str) -> RegisterRequest {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let gpus = i64::try_from(config.gpu_devices.len()).unwrap_or(i64::MAX);
+    RegisterRequest {
+        protocol: PROTOCOL,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        place: format!("{host}:{}", config.state_dir.display()),
+        host,
+        pid: std::process::id(),
+        kind: config.kind,
+        capacity: torc_api::wire::Resources { gpus, nodes: config.capacity.nodes.max(1), ..config.capacity },
+        max_parallel_jobs: config.max_parallel_jobs,
+        labels: config.labels.clone(),
+        scope: config.scope.clone(),
+        scheduler: config.scheduler.clone(),
+        slurm_job_id: config.slurm_job_id.clone(),
+        output_dir: output_dir.to_owned(),
+    }
+}

@@ -1,0 +1,224 @@
+//! The brain's end of the keeper's socket: finds the keeper of a place, starts one where there is none, talks in batches.
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::config::{RunnerConfig, RunnerError, RunnerEvent};
+use crate::keeper::place::Card;
+use crate::keeper::{KeeperArgs, READY};
+use crate::protocol::{Ended, FromKeeper, HeldJob, Hello, StartOrder, Template, ToKeeper, VERSION};
+
+/// How long a keeper may take to start, or to answer.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Between looks at a keeper that is about to leave.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// A keeper, connected.
+pub struct KeeperLink {
+    stream: UnixStream,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    defined: HashSet<u32>,
+    /// Present if this process started it: then it has to be collected.
+    child: Option<Child>,
+}
+
+/// What a keeper held when it was found.
+#[derive(Debug, Default)]
+pub struct Takeover {
+    pub running: Vec<HeldJob>,
+    pub ended: Vec<Ended>,
+}
+
+/// What became of a call.
+enum Called {
+    Accepted(KeeperLink, Takeover),
+    /// It will be gone soon.
+    Leaving(String),
+    Refused(String),
+    /// Nobody is there.
+    Absent,
+}
+
+impl KeeperLink {
+    /// Takes over the keeper of the place, or starts one.
+    pub async fn open(
+        config: &RunnerConfig,
+        environment: &[(OsString, OsString)],
+        observer: &impl Fn(RunnerEvent),
+    ) -> Result<(Self, Takeover), RunnerError> {
+        let mut child = None;
+        let mut told = false;
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match call(&config.state_dir, environment).await.map_err(RunnerError::TalkToKeeper)? {
+                Called::Accepted(mut link, takeover) => {
+                    link.child = child;
+                    return Ok((link, takeover));
+                }
+                Called::Refused(reason) => return Err(RunnerError::KeeperRefused(reason)),
+                Called::Leaving(reason) => {
+                    if !std::mem::replace(&mut told, true) {
+                        observer(RunnerEvent::Problem { message: format!("waiting for an earlier keeper: {reason}") });
+                    }
+                    sleep(LOOK_AGAIN).await;
+                }
+                Called::Absent if child.is_some() && Instant::now() > until => {
+                    return Err(RunnerError::StartKeeper("it does not answer".to_owned()));
+                }
+                // One that exits at once lost a race with another: that one is found in the next round.
+                Called::Absent => child = start(config).await?,
+            }
+        }
+    }
+
+    /// Adds a message to what goes out next.
+    pub fn say(&mut self, message: &ToKeeper) {
+        // Nothing in these messages can fail to become JSON.
+        if serde_json::to_writer(&mut self.output, message).is_ok() {
+            self.output.push(b'\n');
+        }
+    }
+
+    /// Orders a start; its template goes before the first that uses it.
+    pub fn start(&mut self, order: StartOrder, template: &Template) {
+        if self.defined.insert(template.id) {
+            self.say(&ToKeeper::Template(template.clone()));
+        }
+        self.say(&ToKeeper::Start(order));
+    }
+
+    /// Sends what was said.
+    pub async fn flush(&mut self) -> io::Result<()> {
+        if self.output.is_empty() {
+            return Ok(());
+        }
+        let sent = self.stream.write_all(&self.output).await;
+        self.output.clear();
+        sent
+    }
+
+    /// Waits for messages. Nothing is lost when the wait is given up.
+    pub async fn receive(&mut self) -> io::Result<Vec<FromKeeper>> {
+        loop {
+            self.input.reserve(64 * 1024);
+            if self.stream.read_buf(&mut self.input).await? == 0 {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            let Some(end) = self.input.iter().rposition(|byte| *byte == b'\n') else { continue };
+            let lines = self.input[..end].split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+            // A message of a newer version that is not understood is left out: it cannot be about a job of ours.
+            let messages = lines.filter_map(|line| serde_json::from_slice(line).ok()).collect();
+            self.input.drain(..=end);
+            return Ok(messages);
+        }
+    }
+
+    /// Says goodbye, and waits until the keeper has cleaned up.
+    pub async fn leave(&mut self) {
+        self.say(&ToKeeper::Goodbye);
+        if self.flush().await.is_ok() {
+            let gone = async { while self.receive().await.is_ok() {} };
+            let _ = timeout(PATIENCE, gone).await;
+        }
+        if let Some(child) = &mut self.child {
+            let _ = timeout(PATIENCE, child.wait()).await;
+        }
+    }
+}
+
+/// Calls the keeper of a place, if there is one.
+async fn call(dir: &Path, environment: &[(OsString, OsString)]) -> io::Result<Called> {
+    let Some(card) = Card::read(dir).filter(Card::is_alive) else { return Ok(Called::Absent) };
+    let stream = match UnixStream::connect(&card.socket).await {
+        Ok(stream) => stream,
+        Err(error) => return Ok(Called::Leaving(error.to_string())),
+    };
+    let mut link = KeeperLink { stream, input: Vec::new(), output: Vec::new(), defined: HashSet::new(), child: None };
+    link.say(&ToKeeper::Hello(Hello {
+        version: VERSION,
+        token: card.token,
+        pid: std::process::id(),
+        environment: environment.to_vec(),
+    }));
+    if let Err(error) = link.flush().await {
+        return Ok(Called::Leaving(error.to_string()));
+    }
+    match timeout(PATIENCE, hear_out(&mut link)).await {
+        Ok(Ok(Heard::Everything(takeover))) => Ok(Called::Accepted(link, takeover)),
+        Ok(Ok(Heard::Refused { reason, leaving: true })) => Ok(Called::Leaving(reason)),
+        Ok(Ok(Heard::Refused { reason, leaving: false })) => Ok(Called::Refused(reason)),
+        Ok(Err(error)) => Ok(Called::Leaving(error.to_string())),
+        Err(_) => Ok(Called::Refused("it does not answer".to_owned())),
+    }
+}
+
+enum Heard {
+    Everything(Takeover),
+    Refused { reason: String, leaving: bool },
+}
+
+async fn hear_out(link: &mut KeeperLink) -> io::Result<Heard> {
+    let mut takeover = Takeover::default();
+    let mut complete = false;
+    while !complete {
+        for message in link.receive().await? {
+            match message {
+                FromKeeper::Refused { reason, leaving } => return Ok(Heard::Refused { reason, leaving }),
+                FromKeeper::Running(held) => takeover.running.push(held),
+                // Also one that ended in this very moment, after everything had been told.
+                FromKeeper::Ended(ended) => takeover.ended.push(ended),
+                FromKeeper::Ready => complete = true,
+                _ => {}
+            }
+        }
+    }
+    Ok(Heard::Everything(takeover))
+}
+
+/// Starts a keeper and waits until it can be called; none if another one has the place.
+async fn start(config: &RunnerConfig) -> Result<Option<Child>, RunnerError> {
+    let failed = |error: io::Error| RunnerError::StartKeeper(error.to_string());
+    let Some((program, args)) = config.keeper_command.split_first() else {
+        return Err(RunnerError::StartKeeper("no command was given".to_owned()));
+    };
+    let log_path = config.state_dir.join("keeper.log");
+    let log = File::create(&log_path).map_err(failed)?;
+    let keeper_args = KeeperArgs { dir: config.state_dir.clone(), orphan_grace: config.orphan_grace };
+    let mut child = Command::new(program)
+        .args(args)
+        .args(keeper_args.to_args())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .spawn()
+        .map_err(failed)?;
+    let Some(stdout) = child.stdout.take() else { return Ok(Some(child)) };
+    let mut lines = BufReader::new(stdout).lines();
+    let ready = async {
+        while let Ok(Some(line)) = lines.next_line().await {
+            if line == READY {
+                return true;
+            }
+        }
+        false
+    };
+    if timeout(PATIENCE, ready).await.unwrap_or(false) {
+        return Ok(Some(child));
+    }
+    if Card::read(&config.state_dir).is_some_and(|card| card.is_alive()) {
+        return Ok(None);
+    }
+    let said = fs::read_to_string(&log_path).unwrap_or_default();
+    Err(RunnerError::StartKeeper(format!("it ended before it was ready: {}", said.trim())))
+}

@@ -1,0 +1,34 @@
+//! The one clock of a runner: it never jumps, goes on during suspend, and is the same for every process of the machine.
+
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+/// Microseconds since the machine started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Moment(pub u64);
+
+impl Moment {
+    /// How long after `earlier` this is; nothing if it is before.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_micros(self.0.saturating_sub(earlier.0))
+    }
+
+    /// This much later.
+    pub fn plus(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)))
+    }
+
+    /// This much earlier, but not before the machine started.
+    pub fn minus(self, duration: Duration) -> Self {
+        Self(self.0.saturating_sub(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)))
+    }
+}
+
+/// Now.
+pub fn now() -> Moment {
+    let time = clock_gettime(ClockId::Boottime);
+    Moment(time.tv_sec.unsigned_abs() * 1_000_000 + time.tv_nsec.unsigned_abs() / 1_000)
+}

@@ -1,0 +1,124 @@
+//! From a job's command to program and arguments. Pure.
+//!
+//! A shell is left out only when it could not make a difference: the command consists of plain words, and its first word is
+//! a program. Everything that a shell might read differently goes to `bash -c`.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+
+#[cfg(test)]
+mod tests;
+
+/// What a shell makes of the environment it starts in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ShellSetup {
+    /// A file is read before every command, and may change anything.
+    reads_file: bool,
+    /// Functions that the environment brings, e.g. `module` on many clusters.
+    functions: BTreeSet<String>,
+}
+
+impl ShellSetup {
+    /// What bash would find in these variables.
+    pub fn of<'a>(environment: impl IntoIterator<Item = (&'a OsStr, &'a OsStr)>) -> Self {
+        let mut setup = Self::default();
+        for (name, value) in environment {
+            setup.add(&name.to_string_lossy(), value);
+        }
+        setup
+    }
+
+    /// The same with more variables.
+    pub fn with<'a>(&self, more: impl IntoIterator<Item = (&'a String, &'a String)>) -> Self {
+        let mut setup = self.clone();
+        for (name, value) in more {
+            setup.add(name, OsStr::new(value));
+        }
+        setup
+    }
+
+    fn add(&mut self, name: &str, value: &OsStr) {
+        if name == "BASH_ENV" {
+            self.reads_file = !value.is_empty();
+        }
+        if let Some(function) = name.strip_prefix("BASH_FUNC_") {
+            let end = function.find(['%', '(']).unwrap_or(function.len());
+            self.functions.insert(function[..end].to_owned());
+        }
+    }
+}
+
+/// Program and arguments for a command. A script of one line is put before the command on the same line, one of several lines
+/// on lines of its own.
+pub fn argv(command: &str, invocation_script: Option<&str>, shell: &ShellSetup) -> Vec<String> {
+    let script = invocation_script.map(str::trim).filter(|script| !script.is_empty());
+    let text = match script {
+        None => command.to_owned(),
+        Some(script) if script.contains('\n') => format!("{script}\n{command}"),
+        Some(prefix) => format!("{prefix} {command}"),
+    };
+    match plain_words(&text, shell) {
+        Some(words) => words,
+        None => vec!["bash".to_owned(), "-c".to_owned(), text],
+    }
+}
+
+/// The words of a command, if a shell would do nothing but split it at blanks and run it.
+fn plain_words(text: &str, shell: &ShellSetup) -> Option<Vec<String>> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./,:+@%=".contains(c) || c == ' ' || c == '\t';
+    if shell.reads_file || !text.chars().all(is_plain) {
+        return None;
+    }
+    let words: Vec<String> = text.split_ascii_whitespace().map(str::to_owned).collect();
+    let program = words.first()?;
+    // `A=1 program` is an assignment; `%1` means a job of the shell, `.` reads a file, `-x` belongs to nothing.
+    let is_program = program.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '/' || c == '.' || c == '_')
+        && program != "."
+        && !program.contains('=')
+        && !is_shell_word(program)
+        && !shell.functions.contains(program);
+    is_program.then_some(words)
+}
+
+/// Words that mean something to bash itself. `true` and `false` are left out: the programs do exactly the same.
+fn is_shell_word(word: &str) -> bool {
+    const WORDS: &[&str] = &[
+        "alias", "bg", "bind", "break", "builtin", "caller", "case", "cd", "command", "compgen", "complete", "compopt",
+        "continue", "coproc", "declare", "dirs", "disown", "do", "done", "echo", "elif", "else", "enable", "esac", "eval",
+        "exec", "exit", "export", "fc", "fg", "fi", "for", "function", "getopts", "hash", "help", "history", "if", "in",
+        "jobs", "kill", "let", "local", "logout", "mapfile", "popd", "printf", "pushd", "pwd", "read", "readarray",
+        "readonly", "return", "select", "set", "shift", "shopt", "source", "suspend", "test", "then", "time", "times",
+        "trap", "type", "typeset", "ulimit", "umask", "unalias", "unset", "until", "wait", "while",
+    ];
+    WORDS.binary_search(&word).is_ok()
+}
+
+/// The numbers of the signals that may ask a job to end; `SIG` may be left out. Anything else is SIGTERM.
+pub fn termination_signal(name: Option<&str>) -> i32 {
+    let name = name.unwrap_or_default().trim().to_ascii_uppercase();
+    match name.strip_prefix("SIG").unwrap_or(&name) {
+        "HUP" => 1,
+        "INT" => 2,
+        "KILL" => 9,
+        "USR1" => 10,
+        "USR2" => 12,
+        _ => 15,
+    }
+}
+
+/// Variables that tell a job which GPUs are its own; none for a job without.
+pub fn device_variables(devices: &[String]) -> Vec<(String, String)> {
+    if devices.is_empty() {
+        return Vec::new();
+    }
+    let list = devices.join(",");
+    ["CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "TORC_GPU_VISIBLE_DEVICES"]
+        .into_iter()
+        .map(|name| (name.to_owned(), list.clone()))
+        .collect()
+}
+
+/// The environment as pairs, for [`ShellSetup::of`].
+pub fn pairs(environment: &[(OsString, OsString)]) -> impl Iterator<Item = (&OsStr, &OsStr)> {
+    environment.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()))
+}

@@ -1,0 +1,183 @@
+//! What a runner is told at its start, and what it says while it works and at its end.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use thiserror::Error;
+use tokio_util::sync::CancellationToken;
+use torc_api::state::Cause;
+use torc_api::wire::{AttemptKey, Resources, RunnerKind, RunnerScope};
+
+use crate::link::LinkError;
+
+/// Everything a runner is told at its start.
+#[derive(Clone, Debug)]
+pub struct RunnerConfig {
+    /// What it may use in total.
+    pub capacity: Resources,
+    /// Names of the GPUs it may use.
+    pub gpu_devices: Vec<String>,
+    /// The queue strategy: this many jobs at once, whatever they need.
+    pub max_parallel_jobs: Option<u32>,
+    /// Which labelled jobs it may run.
+    pub labels: Vec<String>,
+    /// Which workflows it serves.
+    pub scope: RunnerScope,
+    /// What kind of place it lives in.
+    pub kind: RunnerKind,
+    /// The Slurm scheduler whose allocation it lives in.
+    pub scheduler: Option<String>,
+    /// The Slurm job it lives in.
+    pub slurm_job_id: Option<String>,
+    /// Job logs are in its folder `job_stdio`.
+    pub output_dir: PathBuf,
+    /// The place: a folder of this machine's runner alone. A keeper that is found there is taken over.
+    pub state_dir: PathBuf,
+    /// How to start a keeper; `--dir`, the place and the other arguments of [`crate::keeper::KeeperArgs`] are added.
+    pub keeper_command: Vec<OsString>,
+    /// How long a keeper without a brain waits before it ends its jobs.
+    pub orphan_grace: Duration,
+    /// What jobs see as `TORC_API_URL`.
+    pub api_url: Option<String>,
+    /// Reports wait at most this long for company while there is work to do.
+    pub report_interval: Duration,
+    /// The longest pause between attempts to reach the server.
+    pub poll_interval: Duration,
+    /// Its time is over after this much.
+    pub time_limit: Option<Duration>,
+    /// It leaves when everything it serves has settled.
+    pub exit_when_complete: bool,
+    /// It leaves when it has had nothing to do for so long.
+    pub idle_exit: Option<Duration>,
+    /// How long a leaving runner tries to deliver its last reports.
+    pub farewell: Duration,
+    /// Do not wait for jobs to end in order.
+    pub stop_now: CancellationToken,
+}
+
+impl RunnerConfig {
+    /// A local runner for every workflow, with nothing to run jobs on until `capacity` is set.
+    pub fn new(output_dir: PathBuf, state_dir: PathBuf, keeper_command: Vec<OsString>) -> Self {
+        Self {
+            capacity: Resources { nodes: 1, ..Resources::default() },
+            gpu_devices: Vec::new(),
+            max_parallel_jobs: None,
+            labels: Vec::new(),
+            scope: RunnerScope::default(),
+            kind: RunnerKind::default(),
+            scheduler: None,
+            slurm_job_id: None,
+            output_dir,
+            state_dir,
+            keeper_command,
+            orphan_grace: Duration::from_secs(60),
+            api_url: None,
+            report_interval: Duration::from_millis(100),
+            poll_interval: Duration::from_secs(10),
+            time_limit: None,
+            exit_when_complete: true,
+            idle_exit: None,
+            farewell: Duration::from_secs(15),
+            stop_now: CancellationToken::new(),
+        }
+    }
+}
+
+/// Something that a person may want to see.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RunnerEvent {
+    /// The server knows the runner.
+    Registered {
+        /// Under this number.
+        runner: i64,
+    },
+    /// A keeper with jobs was found and taken over.
+    TookOver {
+        /// Jobs that run.
+        running: usize,
+        /// Jobs that had ended, with results that nobody had yet.
+        finished: usize,
+    },
+    /// A job runs.
+    Started {
+        /// Which attempt.
+        key: AttemptKey,
+        /// The job's name.
+        name: String,
+    },
+    /// A job has ended.
+    Finished {
+        /// Which attempt.
+        key: AttemptKey,
+        /// The job's name.
+        name: String,
+        /// Exit code.
+        return_code: i32,
+        /// Why it did not succeed.
+        cause: Option<Cause>,
+    },
+    /// The server cannot be reached; jobs go on.
+    Unreachable {
+        /// Why.
+        reason: String,
+    },
+    /// The server is back.
+    Reconnected,
+    /// Running jobs are being ended.
+    Stopping {
+        /// How many.
+        running: usize,
+    },
+    /// Something is wrong but does not stop the runner.
+    Problem {
+        /// What.
+        message: String,
+    },
+}
+
+/// Why a runner ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunnerExit {
+    /// Everything it serves has settled.
+    Complete,
+    /// What it serves was cancelled.
+    Canceled,
+    /// It was asked to stop.
+    Stopped,
+    /// Its time was over.
+    Deadline,
+    /// There was nothing to do for too long.
+    Idle,
+    /// The server sent it away.
+    Dismissed,
+}
+
+/// Why a runner could not go on.
+#[derive(Debug, Error)]
+pub enum RunnerError {
+    /// A path cannot be told to the server.
+    #[error("the folder {} is not named in UTF-8", .0.display())]
+    NotUtf8(PathBuf),
+    /// The folder of the keeper or of the logs is no use.
+    #[error("cannot prepare the folder {}", path.display())]
+    PrepareFolder {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// No keeper could be started.
+    #[error("cannot start the keeper: {0}")]
+    StartKeeper(String),
+    /// Another runner has the place.
+    #[error("the keeper does not accept this runner: {0}")]
+    KeeperRefused(String),
+    /// The connection to the keeper broke.
+    #[error("cannot talk to the keeper")]
+    TalkToKeeper(#[source] std::io::Error),
+    /// The server will never accept this runner.
+    #[error("the server does not accept this runner")]
+    Server(#[source] LinkError),
+}

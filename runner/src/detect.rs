@@ -1,0 +1,153 @@
+//! What this machine, or the part of it that was given to us, has. Parsing is pure; reading happens in the three public
+//! functions alone.
+
+use std::fs;
+use std::path::Path;
+
+/// CPUs that this process may use: affinity and cgroup quotas count.
+pub fn cpus() -> i64 {
+    std::thread::available_parallelism().map_or(1, |count| i64::try_from(count.get()).unwrap_or(1))
+}
+
+/// Bytes of memory that this process may use: what the machine has, or the smallest limit of its cgroups.
+pub fn memory() -> i64 {
+    let read = |path: String| fs::read_to_string(path).ok();
+    let total = read("/proc/meminfo".to_owned()).and_then(|text| total_memory(&text)).unwrap_or(1 << 30);
+    let cgroups = read("/proc/self/cgroup".to_owned()).unwrap_or_default();
+    let limits = limit_files(&cgroups).into_iter().filter_map(|file| read(file).as_deref().and_then(memory_limit));
+    limits.fold(total, i64::min)
+}
+
+/// GPUs that this process may use, by the name that `CUDA_VISIBLE_DEVICES` takes.
+pub fn gpus() -> Vec<String> {
+    visible_devices(|name| std::env::var(name).ok()).unwrap_or_else(|| {
+        let names = fs::read_dir(Path::new("/dev"));
+        let names = names.into_iter().flatten().flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+        device_files(names)
+    })
+}
+
+fn total_memory(meminfo: &str) -> Option<i64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.split_whitespace().next()?.parse::<i64>().ok()?.checked_mul(1024)
+}
+
+/// The files that may hold a limit, from the cgroup itself up to the root, for both versions of cgroups.
+fn limit_files(cgroups: &str) -> Vec<String> {
+    let mut files = Vec::new();
+    for line in cgroups.lines() {
+        let mut fields = line.splitn(3, ':');
+        let (Some(_), Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next()) else { continue };
+        let (root, name) = match controllers {
+            "" => ("/sys/fs/cgroup", "memory.max"),
+            _ if controllers.split(',').any(|one| one == "memory") => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+            _ => continue,
+        };
+        let mut path = path.trim_end_matches('/');
+        loop {
+            files.push(format!("{root}{path}/{name}"));
+            match path.rfind('/') {
+                Some(end) => path = &path[..end],
+                None => break,
+            }
+        }
+    }
+    files
+}
+
+/// A limit, if there is one: version 2 says `max`, version 1 a huge number.
+fn memory_limit(text: &str) -> Option<i64> {
+    text.trim().parse::<i64>().ok().filter(|limit| *limit > 0)
+}
+
+/// Devices that the environment names, in order of authority; absent if it names none at all.
+fn visible_devices(variable: impl Fn(&str) -> Option<String>) -> Option<Vec<String>> {
+    let names = [
+        "CUDA_VISIBLE_DEVICES",
+        "ROCR_VISIBLE_DEVICES",
+        "HIP_VISIBLE_DEVICES",
+        "SLURM_STEP_GPUS",
+        "SLURM_JOB_GPUS",
+    ];
+    names.into_iter().find_map(|name| variable(name)).map(|value| device_list(&value))
+}
+
+/// `0,2`, `0-3,6` or names as they are; `NoDevFiles`, `-1` and nothing mean none.
+fn device_list(value: &str) -> Vec<String> {
+    let mut devices = Vec::new();
+    for part in value.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        if part == "-1" || part == "NoDevFiles" {
+            break;
+        }
+        let range = part.split_once('-').and_then(|(from, to)| Some((from.parse::<u16>().ok()?, to.parse::<u16>().ok()?)));
+        match range {
+            Some((from, to)) => devices.extend((from..=to).map(|number| number.to_string())),
+            None => devices.push(part.to_owned()),
+        }
+    }
+    devices
+}
+
+fn device_files(names: impl Iterator<Item = String>) -> Vec<String> {
+    let number = |name: String| name.strip_prefix("nvidia").and_then(|rest| rest.parse::<u16>().ok());
+    let mut numbers: Vec<u16> = names.filter_map(number).collect();
+    numbers.sort_unstable();
+    numbers.into_iter().map(|number| number.to_string()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_has_something() {
+        assert!(cpus() >= 1);
+        assert!(memory() > 1 << 20);
+    }
+
+    #[test]
+    fn reads_meminfo() {
+        assert_eq!(total_memory("MemTotal:       16384 kB\nMemFree: 1 kB\n"), Some(16 << 20));
+        assert_eq!(total_memory("MemFree: 1 kB\n"), None);
+        assert_eq!(total_memory("MemTotal: x kB\n"), None);
+    }
+
+    #[test]
+    fn looks_for_limits_up_to_the_root() {
+        assert_eq!(
+            limit_files("0::/user.slice/job_1\n"),
+            ["/sys/fs/cgroup/user.slice/job_1/memory.max", "/sys/fs/cgroup/user.slice/memory.max", "/sys/fs/cgroup/memory.max"]
+        );
+        assert_eq!(
+            limit_files("4:cpu,memory:/a\n3:cpuset:/b\nnonsense"),
+            ["/sys/fs/cgroup/memory/a/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
+        );
+        assert_eq!(limit_files("0::/\n"), ["/sys/fs/cgroup/memory.max"]);
+        assert_eq!((memory_limit("max\n"), memory_limit("1024\n"), memory_limit("")), (None, Some(1024), None));
+    }
+
+    #[test]
+    fn devices_come_from_the_environment() {
+        let cases: [(&[(&str, &str)], Option<&[&str]>); 8] = [
+            (&[("CUDA_VISIBLE_DEVICES", "0,2"), ("SLURM_JOB_GPUS", "7")], Some(&["0", "2"])),
+            (&[("CUDA_VISIBLE_DEVICES", "")], Some(&[])),
+            (&[("CUDA_VISIBLE_DEVICES", "NoDevFiles")], Some(&[])),
+            (&[("CUDA_VISIBLE_DEVICES", "1,-1,2")], Some(&["1"])),
+            (&[("CUDA_VISIBLE_DEVICES", "GPU-8932f937,MIG-1")], Some(&["GPU-8932f937", "MIG-1"])),
+            (&[("SLURM_STEP_GPUS", "0-2,5"), ("SLURM_JOB_GPUS", "7")], Some(&["0", "1", "2", "5"])),
+            (&[("SLURM_JOB_GPUS", " 3 ")], Some(&["3"])),
+            (&[], None),
+        ];
+        for (variables, expected) in cases {
+            let lookup = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+            let expected = expected.map(|names| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+            assert_eq!(visible_devices(lookup), expected, "{variables:?}");
+        }
+    }
+
+    #[test]
+    fn devices_come_from_device_files() {
+        let names = ["nvidia10", "nvidia2", "nvidiactl", "nvidia-uvm", "sda"].map(str::to_owned);
+        assert_eq!(device_files(names.into_iter()), ["2", "10"]);
+    }
+}

@@ -1,0 +1,174 @@
+//! The keeper: a small process, the parent of all jobs of a place, which outlives the brain that decides about them.
+//!
+//! It starts and ends what it is told to, holds exit statuses until they are acknowledged, and owns the log files. It has one
+//! thread and no async runtime, and decides nothing but this: without a brain for too long, it ends the jobs and leaves.
+
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
+use thiserror::Error;
+
+use self::jobs::Jobs;
+use self::notes::{Author, Notes};
+use self::place::Card;
+use self::turn::{Keeper, Signals};
+
+mod connection;
+mod jobs;
+mod leftovers;
+mod logs;
+mod notes;
+pub(crate) mod place;
+mod procfs;
+mod spawn;
+mod turn;
+
+/// What the keeper writes to standard output once it can be talked to.
+pub(crate) const READY: &str = "ready";
+
+/// What a keeper is told at its start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeeperArgs {
+    /// Its place.
+    pub dir: PathBuf,
+    /// How long jobs go on without a brain.
+    pub orphan_grace: Duration,
+}
+
+impl KeeperArgs {
+    /// Reads `--dir DIR` and `--orphan-grace-ms N`.
+    pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, KeeperError> {
+        let mut args = args.into_iter();
+        let (mut dir, mut orphan_grace) = (None, Duration::from_secs(60));
+        while let Some(name) = args.next() {
+            let value = args.next().ok_or_else(|| KeeperError::Argument(name.clone()))?;
+            match name.to_str() {
+                Some("--dir") => dir = Some(PathBuf::from(value)),
+                Some("--orphan-grace-ms") => {
+                    let millis = value.to_str().and_then(|text| text.parse().ok());
+                    orphan_grace = Duration::from_millis(millis.ok_or(KeeperError::Argument(value))?);
+                }
+                _ => return Err(KeeperError::Argument(name)),
+            }
+        }
+        Ok(Self { dir: dir.ok_or_else(|| KeeperError::Argument("--dir".into()))?, orphan_grace })
+    }
+
+    /// The arguments that [`KeeperArgs::parse`] reads.
+    pub fn to_args(&self) -> Vec<OsString> {
+        let millis = self.orphan_grace.as_millis().to_string();
+        vec!["--dir".into(), self.dir.clone().into(), "--orphan-grace-ms".into(), millis.into()]
+    }
+}
+
+/// Why a keeper could not work.
+#[derive(Debug, Error)]
+pub enum KeeperError {
+    /// An argument is unknown, incomplete or missing.
+    #[error("bad or missing argument {0:?}")]
+    Argument(OsString),
+    /// Another keeper has the place.
+    #[error("another keeper is at work in {}", .0.display())]
+    Occupied(PathBuf),
+    /// The place is no use.
+    #[error("cannot work in {}", dir.display())]
+    Place {
+        /// The place.
+        dir: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The operating system did not give what is needed.
+    #[error("cannot become the parent of jobs")]
+    Process(#[source] io::Error),
+}
+
+/// The whole life of a keeper. To be called before the process has a second thread.
+pub fn main(args: &KeeperArgs) -> Result<(), KeeperError> {
+    let place = |source| KeeperError::Place { dir: args.dir.clone(), source };
+    // Fails only if the process leads a group, e.g. when started by hand: then it stays in its session.
+    let _ = rustix::process::setsid();
+    DirBuilder::new().recursive(true).mode(0o700).create(&args.dir).map_err(place)?;
+    let dir = args.dir.canonicalize().map_err(place)?;
+    let _lock = place::lock(&dir).map_err(place)?.ok_or_else(|| KeeperError::Occupied(dir.clone()))?;
+    std::env::set_current_dir("/").map_err(KeeperError::Process)?;
+    rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1)).map_err(|errno| KeeperError::Process(errno.into()))?;
+    let signals = listen_to_signals().map_err(KeeperError::Process)?;
+
+    if let Some(card) = Card::read(&dir) {
+        let _ = fs::remove_file(card.socket);
+    }
+    leftovers::clear(&dir);
+    let keeper = place::random_name().map_err(KeeperError::Process)?;
+    let author = Author { keeper: keeper.clone(), boot_id: procfs::boot_id() };
+    let notes = Notes::create(&dir, &author).map_err(place)?;
+    let jobs = Jobs::new(&keeper, notes, place::left_results(&dir));
+    let (listener, card) = listen(&keeper).map_err(KeeperError::Process)?;
+    card.write(&dir).map_err(place)?;
+    say_ready();
+
+    let keeper = Keeper::new(jobs, listener, card.token.clone(), signals, args.orphan_grace);
+    let (jobs, _brain) = keeper.work().map_err(KeeperError::Process)?;
+    let results = jobs.close();
+    let left = place::leave_results(&dir, &results).map_err(place);
+    clean_up(&dir, &card);
+    left
+}
+
+fn listen_to_signals() -> io::Result<Signals> {
+    let pipe = |signals: &[i32]| {
+        let (readable, writable) = UnixStream::pair()?;
+        readable.set_nonblocking(true)?;
+        for signal in signals {
+            signal_hook::low_level::pipe::register(*signal, writable.try_clone()?)?;
+        }
+        Ok::<_, io::Error>(readable)
+    };
+    // Handlers rather than a signal mask: a mask would be inherited by every job.
+    Ok(Signals { child: pipe(&[SIGCHLD])?, end: pipe(&[SIGTERM, SIGINT, SIGHUP])? })
+}
+
+fn listen(keeper: &str) -> io::Result<(UnixListener, Card)> {
+    let socket = place::socket_dir()?.join(format!("{keeper}.sock"));
+    let listener = UnixListener::bind(&socket)?;
+    listener.set_nonblocking(true)?;
+    let pid = i32::try_from(std::process::id()).unwrap_or_default();
+    let start_ticks = procfs::start_ticks(pid).unwrap_or_default();
+    let card = Card { pid, start_ticks, boot_id: procfs::boot_id(), socket, token: place::random_name()? };
+    Ok((listener, card))
+}
+
+/// Tells whoever started the keeper, then lets go of the pipe.
+fn say_ready() {
+    let mut stdout = io::stdout();
+    let _ = stdout.write_all(format!("\n{READY}\n").as_bytes()).and_then(|()| stdout.flush());
+    if let Ok(null) = OpenOptions::new().write(true).open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdout(null);
+    }
+}
+
+fn clean_up(dir: &Path, card: &Card) {
+    let _ = fs::remove_file(&card.socket);
+    let _ = fs::remove_file(place::card_path(dir));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_round_trip() {
+        let args = KeeperArgs { dir: "/a b".into(), orphan_grace: Duration::from_millis(1500) };
+        assert_eq!(KeeperArgs::parse(args.to_args()).expect("parses"), args);
+        for bad in [&["--dir"][..], &[], &["--what", "x"], &["--dir", "x", "--orphan-grace-ms", "y"]] {
+            assert!(KeeperArgs::parse(bad.iter().map(OsString::from)).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! The jobs of a keeper: those that wait for their turn, those that run, and the results that nobody has acknowledged.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::ffi::OsString;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use torc_api::wire::AttemptKey;
+
+use super::logs::{self, Log, Scratches};
+use super::notes::{Note, Notes};
+use super::procfs::Children;
+use super::spawn::{Prepared, Programs, not_started};
+use crate::clock::{Moment, now as clock_now};
+use crate::protocol::{Ended, FromKeeper, HeldJob, Outcome, StartOrder, Template, Terms, Termination};
+
+mod reap;
+
+/// A job that runs for so long gets its log file, whether it has said something or not.
+const LOG_AFTER: Duration = Duration::from_secs(1);
+
+/// Everything a keeper holds.
+pub struct Jobs {
+    keeper: String,
+    inherited: Vec<(OsString, OsString)>,
+    templates: HashMap<u32, Rc<Prepared>>,
+    /// By first process.
+    running: HashMap<i32, Job>,
+    processes: HashMap<AttemptKey, i32>,
+    waiting: HashMap<u32, VecDeque<StartOrder>>,
+    unacknowledged: BTreeMap<AttemptKey, Ended>,
+    /// First processes that have exited while something of their job may be left.
+    ending: Vec<i32>,
+    promotions: VecDeque<(Moment, i32, AttemptKey)>,
+    /// Children that no longer have a parent of their own, and the job they belong to.
+    strays: HashMap<i32, AttemptKey>,
+    free_slots: BTreeSet<usize>,
+    slots: usize,
+    scratches: Scratches,
+    notes: Notes,
+    programs: Programs,
+    children: Children,
+    /// What the brain has to be told.
+    pub news: Vec<FromKeeper>,
+}
+
+struct Job {
+    key: AttemptKey,
+    name: String,
+    devices: Vec<String>,
+    prepared: Rc<Prepared>,
+    /// Absent for jobs that another brain started: its classes mean nothing to this one.
+    class: Option<u32>,
+    slot: usize,
+    started: Moment,
+    exited: Option<(Moment, Outcome)>,
+    logs: Vec<Log>,
+    asked_to_end: bool,
+    kill_at: Option<Moment>,
+    orphaned: bool,
+    left_processes: bool,
+}
+
+impl Jobs {
+    /// None run yet; `results` are those of an earlier keeper.
+    pub fn new(keeper: &str, notes: Notes, results: Vec<Ended>) -> Self {
+        Self {
+            keeper: keeper.to_owned(),
+            inherited: Vec::new(),
+            templates: HashMap::new(),
+            running: HashMap::new(),
+            processes: HashMap::new(),
+            waiting: HashMap::new(),
+            unacknowledged: results.into_iter().map(|ended| (ended.key, ended)).collect(),
+            ending: Vec::new(),
+            promotions: VecDeque::new(),
+            strays: HashMap::new(),
+            free_slots: BTreeSet::new(),
+            slots: 0,
+            scratches: Scratches::new(keeper),
+            notes,
+            programs: Programs::default(),
+            children: Children::open(),
+            news: Vec::new(),
+        }
+    }
+
+    /// Nothing runs.
+    pub fn is_idle(&self) -> bool {
+        self.running.is_empty()
+    }
+
+    /// A new brain has come: everything that is held is told, and what follows inherits its environment.
+    pub fn welcome(&mut self, environment: Vec<(OsString, OsString)>) {
+        self.brain_left();
+        self.inherited = environment;
+        self.templates.clear();
+        let mut running: Vec<&mut Job> = self.running.values_mut().collect();
+        running.sort_by_key(|job| job.key);
+        for job in running {
+            job.class = None;
+            self.news.push(FromKeeper::Running(HeldJob {
+                key: job.key,
+                name: job.name.clone(),
+                started: job.started,
+                devices: job.devices.clone(),
+                terms: job.prepared.template.terms.clone(),
+                working_dir: job.prepared.template.working_dir.clone(),
+            }));
+        }
+        self.news.extend(self.unacknowledged.values().cloned().map(FromKeeper::Ended));
+        self.news.push(FromKeeper::Ready);
+    }
+
+    /// Nobody decides any more: what has not started does not start.
+    pub fn brain_left(&mut self) {
+        self.waiting.clear();
+        self.news.clear();
+    }
+
+    /// What later starts have in common.
+    pub fn define(&mut self, template: Template) {
+        let prepared = Prepared::new(template, &self.inherited, &self.keeper);
+        self.templates.insert(prepared.template.id, Rc::new(prepared));
+    }
+
+    /// Starts a job, or lets it wait for its turn.
+    pub fn order(&mut self, order: StartOrder) {
+        if order.in_turn {
+            self.waiting.entry(order.class).or_default().push_back(order);
+        } else {
+            self.start(order);
+        }
+    }
+
+    /// A job need not wait for its turn any longer.
+    pub fn go(&mut self, key: &AttemptKey) {
+        if let Some(order) = self.take_waiting(key) {
+            self.start(order);
+        }
+    }
+
+    /// These are not to be started. Those that have been are not named in the answer.
+    pub fn revoke(&mut self, keys: &[AttemptKey]) {
+        for key in keys {
+            if self.take_waiting(key).is_some() {
+                self.news.push(FromKeeper::Revoked(*key));
+            }
+        }
+    }
+
+    fn take_waiting(&mut self, key: &AttemptKey) -> Option<StartOrder> {
+        self.waiting.values_mut().find_map(|queue| {
+            let at = queue.iter().position(|order| order.key == *key)?;
+            queue.remove(at)
+        })
+    }
+
+    /// Their results are durable elsewhere.
+    pub fn acknowledge(&mut self, keys: &[AttemptKey]) {
+        for key in keys {
+            self.unacknowledged.remove(key);
+        }
+    }
+
+    /// Ends a job: signal, lead, SIGKILL. Repeated, it can only become faster.
+    pub fn terminate(&mut self, termination: &Termination, now: Moment) {
+        let Some(pid) = self.processes.get(&termination.key) else { return };
+        let Some(job) = self.running.get_mut(pid) else { return };
+        let kill_at = now.plus(Duration::from_millis(termination.lead_ms));
+        job.kill_at = Some(job.kill_at.map_or(kill_at, |earlier| earlier.min(kill_at)));
+        if termination.lead_ms == 0 {
+            signal_group(*pid, Signal::KILL);
+        } else if !job.asked_to_end {
+            signal_group(*pid, Signal::from_named_raw(termination.signal).unwrap_or(Signal::TERM));
+        }
+        job.asked_to_end = true;
+    }
+
+    /// Ends every job in order, because nobody is there to decide about it.
+    pub fn terminate_all(&mut self, now: Moment) {
+        let terms = |job: &mut Job| {
+            job.orphaned = true;
+            let Terms { signal, lead_ms, .. } = job.prepared.template.terms;
+            Termination { key: job.key, signal, lead_ms }
+        };
+        let all: Vec<Termination> = self.running.values_mut().map(terms).collect();
+        for termination in all {
+            self.terminate(&termination, now);
+        }
+    }
+
+    /// Does what has become due.
+    pub fn on_time(&mut self, now: Moment) {
+        while let Some((_, pid, key)) = self.promotions.pop_front_if(|(due, ..)| *due <= now) {
+            let Some(job) = self.running.get_mut(&pid).filter(|job| job.key == key) else { continue };
+            for log in &mut job.logs {
+                if let Err(error) = log.promote() {
+                    self.news.push(FromKeeper::Problem(format!("cannot name the log of job {}: {error}", job.name)));
+                }
+            }
+        }
+        for (pid, job) in &mut self.running {
+            if job.kill_at.is_some_and(|due| due <= now) {
+                job.kill_at = None;
+                signal_group(*pid, Signal::KILL);
+            }
+        }
+        self.settle();
+    }
+
+    /// When something becomes due next.
+    pub fn next_time(&mut self, now: Moment) -> Option<Moment> {
+        let is_over = |running: &HashMap<i32, Job>, pid: &i32, key: &AttemptKey| {
+            running.get(pid).is_none_or(|job| job.key != *key)
+        };
+        while self.promotions.pop_front_if(|(_, pid, key)| is_over(&self.running, pid, key)).is_some() {}
+        let promotion = self.promotions.front().map(|(due, ..)| *due);
+        let kill = self.running.values().filter_map(|job| job.kill_at).min();
+        // A process that is not ours yet sends us no signal when it goes.
+        let recheck = (!self.ending.is_empty()).then(|| now.plus(Duration::from_millis(20)));
+        [promotion, kill, recheck].into_iter().flatten().min()
+    }
+
+    fn start(&mut self, order: StartOrder) {
+        let before = clock_now();
+        if before > order.until {
+            self.news.push(FromKeeper::Revoked(order.key));
+            return;
+        }
+        let Some(prepared) = self.templates.get(&order.template).cloned() else {
+            self.never_ran(&order, before, None, not_started(126, "its template is unknown"));
+            return;
+        };
+        let log_dir = Path::new(&prepared.template.log_dir);
+        let taken = self.scratches.take(log_dir, prepared.template.stdio, &order.key);
+        let logs = match taken {
+            Ok(logs) => logs,
+            Err(error) => {
+                let message = format!("cannot write logs in {}: {error}", log_dir.display());
+                self.never_ran(&order, before, Some(&prepared), not_started(126, message));
+                return;
+            }
+        };
+        let slot = self.free_slots.pop_first().unwrap_or_else(|| {
+            self.slots += 1;
+            self.slots - 1
+        });
+        match self.spawn(&prepared, &order, &logs, slot) {
+            Ok((pid, started)) => self.runs(order, prepared, (slot, logs), (pid, started)),
+            Err(outcome) => {
+                self.free_slots.insert(slot);
+                self.scratches.finish(logs, true);
+                self.never_ran(&order, before, Some(&prepared), outcome);
+            }
+        }
+    }
+
+    /// Notes the job, starts it, notes its process.
+    fn spawn(
+        &mut self,
+        prepared: &Prepared,
+        order: &StartOrder,
+        logs: &[Log],
+        slot: usize,
+    ) -> Result<(i32, Moment), Outcome> {
+        let io = |error: std::io::Error| not_started(126, format!("cannot prepare the start: {error}"));
+        let mut note = Note { key: order.key, logs: logs.iter().map(Log::note).collect(), ..Note::default() };
+        self.notes.set(slot, &note).map_err(io)?;
+        let outputs = logs::outputs(logs).map_err(io)?;
+        let before = clock_now();
+        let pid = self.programs.spawn(prepared, order, outputs)?;
+        note.started(pid, (before, clock_now()));
+        if let Err(error) = self.notes.set(slot, &note) {
+            self.news.push(FromKeeper::Problem(format!("cannot note process {pid}: {error}")));
+        }
+        Ok((pid, before))
+    }
+
+    fn runs(
+        &mut self,
+        order: StartOrder,
+        prepared: Rc<Prepared>,
+        (slot, logs): (usize, Vec<Log>),
+        (pid, started): (i32, Moment),
+    ) {
+        self.promotions.push_back((started.plus(LOG_AFTER), pid, order.key));
+        self.processes.insert(order.key, pid);
+        self.news.push(FromKeeper::Started { key: order.key, at: started });
+        let job = Job {
+            key: order.key,
+            name: order.name,
+            devices: order.devices,
+            prepared,
+            class: Some(order.class),
+            slot,
+            started,
+            exited: None,
+            logs,
+            asked_to_end: false,
+            kill_at: None,
+            orphaned: false,
+            left_processes: false,
+        };
+        self.running.insert(pid, job);
+    }
+
+    fn never_ran(&mut self, order: &StartOrder, at: Moment, prepared: Option<&Prepared>, outcome: Outcome) {
+        let mut ended = ended(order.key, &order.name, (at, at), outcome);
+        if let Some(prepared) = prepared {
+            tell_terms(&mut ended, prepared);
+        }
+        self.report(ended, Some(order.class));
+    }
+
+    /// Keeps and tells a result, and gives the place to the next job whose turn it is.
+    fn report(&mut self, ended: Ended, class: Option<u32>) {
+        let next = class.and_then(|class| self.next_in_turn(class));
+        // Known terms are not told again: the brain that is here knows them.
+        let told = Ended { terms: None, working_dir: String::new(), successor: next.as_ref().map(|order| order.key), ..ended.clone() };
+        self.news.push(FromKeeper::Ended(told));
+        self.unacknowledged.insert(ended.key, ended);
+        if let Some(order) = next {
+            self.start(order);
+        }
+    }
+
+    fn next_in_turn(&mut self, class: u32) -> Option<StartOrder> {
+        let queue = self.waiting.get_mut(&class)?;
+        let now = clock_now();
+        while let Some(order) = queue.pop_front() {
+            if now <= order.until {
+                return Some(order);
+            }
+            self.news.push(FromKeeper::Revoked(order.key));
+        }
+        None
+    }
+
+    /// Ends for good: what nobody acknowledged is given back, files go.
+    pub fn close(mut self) -> Vec<Ended> {
+        self.kill_strays();
+        self.scratches.remove();
+        self.notes.remove();
+        self.unacknowledged.into_values().collect()
+    }
+}
+
+fn ended(key: AttemptKey, name: &str, (started, ended): (Moment, Moment), outcome: Outcome) -> Ended {
+    Ended {
+        key,
+        name: name.to_owned(),
+        started,
+        ended,
+        outcome,
+        orphaned: false,
+        stdout: None,
+        stderr: None,
+        successor: None,
+        terms: None,
+        working_dir: String::new(),
+    }
+}
+
+fn tell_terms(ended: &mut Ended, prepared: &Prepared) {
+    ended.terms = Some(Box::new(prepared.template.terms.clone()));
+    ended.working_dir.clone_from(&prepared.template.working_dir);
+}
+
+/// Whether anybody was there to get it.
+fn signal_group(leader: i32, signal: Signal) -> bool {
+    Pid::from_raw(leader).is_some_and(|pid| kill_process_group(pid, signal).is_ok())
+}

@@ -1,0 +1,138 @@
+//! The end of a job: its first process has exited, and nothing else of it may be left.
+//!
+//! Whatever is in its process group is killed. What left the group, e.g. a daemon that forked twice, became a child of the
+//! keeper when its parent died; its environment says whose it is.
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
+use torc_api::wire::AttemptKey;
+
+use super::{Jobs, ended, signal_group, tell_terms};
+use crate::clock::{Moment, now as clock_now};
+use crate::keeper::procfs;
+use crate::keeper::spawn::KEEPER_VARIABLE;
+use crate::protocol::{FromKeeper, Outcome};
+
+impl Jobs {
+    /// Collects every child that has exited.
+    pub fn reap(&mut self) {
+        loop {
+            match wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) => self.collected(pid.as_raw_nonzero().get(), status, clock_now()),
+                Err(Errno::INTR) => {}
+                Ok(None) | Err(_) => break,
+            }
+        }
+        self.settle();
+    }
+
+    fn collected(&mut self, pid: i32, status: WaitStatus, now: Moment) {
+        self.strays.remove(&pid);
+        let Some(job) = self.running.get_mut(&pid).filter(|job| job.exited.is_none()) else { return };
+        let outcome = match (status.exit_status(), status.terminating_signal()) {
+            (Some(code), _) => Outcome::Exited(code),
+            (None, Some(signal)) => Outcome::Signaled(signal),
+            (None, None) => return,
+        };
+        job.exited = Some((now, outcome));
+        self.ending.push(pid);
+    }
+
+    /// Reports the jobs of which nothing is left, and kills what is left of the others.
+    pub(super) fn settle(&mut self) {
+        if self.ending.is_empty() {
+            return;
+        }
+        let unknown = self.look_for_strays();
+        for leader in std::mem::take(&mut self.ending) {
+            let Some(job) = self.running.get_mut(&leader) else { continue };
+            let group_left = signal_group(leader, Signal::KILL);
+            let mut strays_left = false;
+            for (pid, owner) in &self.strays {
+                if *owner == job.key {
+                    strays_left = true;
+                    signal_process(*pid);
+                }
+            }
+            if group_left || strays_left {
+                job.left_processes = true;
+                self.ending.push(leader);
+            } else {
+                self.finish(leader, unknown == 0);
+            }
+        }
+    }
+
+    /// Finds children that are nobody's first process, notes whose they are, and returns how many are of unknown origin.
+    fn look_for_strays(&mut self) -> usize {
+        let mut unknown = 0;
+        for pid in self.children.list() {
+            if self.running.contains_key(&pid) || self.strays.contains_key(&pid) {
+                continue;
+            }
+            let marked = owner(pid, &self.keeper);
+            match marked.and_then(|marked| self.running_job(&marked)) {
+                Some(key) => {
+                    self.strays.insert(pid, key);
+                }
+                None if marked.is_some() || self.running.len() == self.ending.len() => signal_process(pid),
+                None => unknown += 1,
+            }
+        }
+        unknown
+    }
+
+    /// The running job with this identity; the lease's number is not part of an environment.
+    fn running_job(&self, marked: &AttemptKey) -> Option<AttemptKey> {
+        let same = |key: &&AttemptKey| AttemptKey { epoch: marked.epoch, ..**key } == *marked;
+        self.processes.keys().find(same).copied()
+    }
+
+    fn finish(&mut self, leader: i32, no_strangers: bool) {
+        let Some(job) = self.running.remove(&leader) else { return };
+        self.processes.remove(&job.key);
+        self.free_slots.insert(job.slot);
+        let Some((at, outcome)) = job.exited else { return };
+        let kept = self.scratches.finish(job.logs, no_strangers && !job.left_processes);
+        let mut ended = ended(job.key, &job.name, (job.started, at), outcome);
+        ended.orphaned = job.orphaned;
+        ended.stdout = kept.stdout.map(|path| path.to_string_lossy().into_owned());
+        ended.stderr = kept.stderr.map(|path| path.to_string_lossy().into_owned());
+        tell_terms(&mut ended, &job.prepared);
+        self.news.extend(kept.problem.map(FromKeeper::Problem));
+        self.report(ended, job.class);
+    }
+
+    /// Kills and collects every child that is left, at the end of the keeper.
+    pub(super) fn kill_strays(&mut self) {
+        loop {
+            let children = self.children.list();
+            children.iter().for_each(|pid| signal_process(*pid));
+            if children.is_empty() || wait(WaitOptions::empty()).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn signal_process(pid: i32) {
+    if let Some(pid) = Pid::from_raw(pid) {
+        let _ = kill_process(pid, Signal::KILL);
+    }
+}
+
+/// The attempt that a process was started for, if this keeper started it.
+fn owner(pid: i32, keeper: &str) -> Option<AttemptKey> {
+    let environment = procfs::environment(pid);
+    if procfs::variable(&environment, KEEPER_VARIABLE) != Some(keeper) {
+        return None;
+    }
+    let number = |name: &str| procfs::variable(&environment, name)?.parse::<i64>().ok();
+    Some(AttemptKey {
+        workflow: number("TORC_WORKFLOW_ID")?,
+        job: number("TORC_JOB_ID")?,
+        run: i32::try_from(number("TORC_RUN_ID")?).ok()?,
+        attempt: i32::try_from(number("TORC_ATTEMPT_ID")?).ok()?,
+        epoch: 0,
+    })
+}

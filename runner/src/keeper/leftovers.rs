@@ -1,0 +1,44 @@
+//! What a keeper finds after one that was killed together with its brain: processes that go on, output in scratch files.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+
+use super::notes::{Author, Note, left_notes};
+use super::spawn::KEEPER_VARIABLE;
+use super::{logs, procfs};
+use crate::clock::now;
+
+/// How long killed processes are waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Ends what an earlier keeper in this place left running, and puts its jobs' output where it belongs.
+pub fn clear(dir: &Path) {
+    let Some((author, notes)) = left_notes(dir) else { return };
+    if author.boot_id == procfs::boot_id() {
+        let until = now().plus(PATIENCE);
+        while kill_left(&author, &notes) > 0 && now() < until {
+            // They are nobody's children that we could wait for.
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+    logs::adopt(&author.keeper, notes.into_iter().flat_map(|note| note.logs));
+}
+
+/// How many had to be killed: groups of noted processes, and whatever carries the keeper's mark.
+fn kill_left(author: &Author, notes: &[Note]) -> usize {
+    let mut killed = 0;
+    for pid in notes.iter().filter_map(Note::living_process) {
+        let alive = !procfs::is_zombie(pid);
+        killed += usize::from(Pid::from_raw(pid).is_some_and(|pid| kill_process_group(pid, Signal::KILL).is_ok()) && alive);
+    }
+    let own = i32::try_from(std::process::id()).ok();
+    for pid in procfs::processes().into_iter().filter(|pid| Some(*pid) != own) {
+        let environment = procfs::environment(pid);
+        if procfs::variable(&environment, KEEPER_VARIABLE) == Some(author.keeper.as_str()) && !procfs::is_zombie(pid) {
+            killed += usize::from(Pid::from_raw(pid).is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok()));
+        }
+    }
+    killed
+}

@@ -1,0 +1,89 @@
+use std::io::Write;
+
+use super::*;
+
+const KEY: AttemptKey = AttemptKey { workflow: 1, job: 2, run: 3, attempt: 4, epoch: 9 };
+
+fn names(dir: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(dir)
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_silent_job_leaves_nothing_and_its_scratch_is_used_again() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let logs = dir.path().join("deep/job_stdio");
+    let mut scratches = Scratches::new("k");
+    for _ in 0..3 {
+        let taken = scratches.take(&logs, StdioMode::Separate, &KEY).expect("taken");
+        assert_eq!(scratches.finish(taken, true), Kept::default());
+    }
+    assert_eq!(names(&logs).len(), 2);
+    let taken = scratches.take(&logs, StdioMode::Separate, &KEY).expect("taken");
+    assert_eq!(scratches.finish(taken, false), Kept::default());
+    assert!(names(&logs).is_empty());
+    scratches.remove();
+}
+
+#[test]
+fn output_gets_the_jobs_name() {
+    let cases = [
+        (StdioMode::Separate, "o", Some("job_wf1_j2_r3_a4.o"), Some("job_wf1_j2_r3_a4.e")),
+        (StdioMode::Combined, "log", Some("job_wf1_j2_r3_a4.log"), None),
+        (StdioMode::NoStdout, "e", None, Some("job_wf1_j2_r3_a4.e")),
+        (StdioMode::NoStderr, "o", Some("job_wf1_j2_r3_a4.o"), None),
+        (StdioMode::None, "", None, None),
+    ];
+    for (mode, _, stdout, stderr) in cases {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut scratches = Scratches::new("k");
+        let mut taken = scratches.take(dir.path(), mode, &KEY).expect("taken");
+        for log in &mut taken {
+            log.file.write_all(b"x").expect("written");
+        }
+        let kept = scratches.finish(taken, true);
+        let path = |name: Option<&str>| name.map(|name| dir.path().join(name));
+        assert_eq!((kept.stdout, kept.stderr, kept.problem), (path(stdout), path(stderr), None), "{mode:?}");
+        let expected = [stdout, stderr].iter().flatten().count();
+        assert_eq!(names(dir.path()).len(), expected, "{mode:?}");
+    }
+}
+
+#[test]
+fn a_promoted_log_that_stayed_empty_goes() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut scratches = Scratches::new("k");
+    let mut taken = scratches.take(dir.path(), StdioMode::Separate, &KEY).expect("taken");
+    for log in &mut taken {
+        log.promote().expect("renamed");
+    }
+    assert_eq!(names(dir.path()), ["job_wf1_j2_r3_a4.e", "job_wf1_j2_r3_a4.o"]);
+    taken[0].file.write_all(b"x").expect("written");
+    let kept = scratches.finish(taken, true);
+    assert_eq!((kept.stdout, kept.stderr), (Some(dir.path().join("job_wf1_j2_r3_a4.o")), None));
+    assert_eq!(names(dir.path()), ["job_wf1_j2_r3_a4.o"]);
+}
+
+#[test]
+fn the_output_of_a_dead_keepers_jobs_is_adopted() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let scratch = |number: u32| dir.path().join(format!(".torc_scratch_dead_{number}"));
+    fs::write(scratch(1), "output").expect("written");
+    fs::write(scratch(2), "").expect("written");
+    fs::write(scratch(3), "").expect("written");
+    fs::write(dir.path().join(".torc_scratch_other_1"), "").expect("written");
+    adopt("dead", [(scratch(1), dir.path().join("a.o")), (scratch(2), dir.path().join("a.e"))]);
+    assert_eq!(names(dir.path()), [".torc_scratch_other_1", "a.o"]);
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_an_error() {
+    let dir = tempfile::tempdir().expect("a folder");
+    fs::write(dir.path().join("file"), "").expect("written");
+    let mut scratches = Scratches::new("k");
+    assert!(scratches.take(&dir.path().join("file/logs"), StdioMode::Separate, &KEY).is_err());
+}

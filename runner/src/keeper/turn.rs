@@ -1,0 +1,235 @@
+//! The keeper's loop. One turn: wait, hear the brain, collect children, do what is due, tell the brain in one write.
+
+use std::io::{self, ErrorKind, Read};
+use std::os::fd::AsFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::time::Timespec;
+
+use super::connection::Connection;
+use super::jobs::Jobs;
+use crate::clock::{Moment, now as clock_now};
+use crate::protocol::{FromKeeper, Hello, ToKeeper, VERSION};
+
+/// Who connects has this long to say hello.
+const HELLO_WITHIN: Duration = Duration::from_secs(5);
+
+/// A keeper at work.
+pub struct Keeper {
+    /// What it holds.
+    pub jobs: Jobs,
+    /// Where brains come.
+    pub listener: UnixListener,
+    /// What proves a right to talk.
+    pub token: String,
+    /// Carries a byte for every signal that arrived.
+    pub signals: Signals,
+    /// How long jobs go on without a brain.
+    pub orphan_grace: Duration,
+    brain: Option<Connection>,
+    callers: Vec<Connection>,
+    alone_since: Option<Moment>,
+    /// It leaves as soon as nothing runs.
+    leaving: bool,
+}
+
+/// The readable ends of two pipes that signal handlers write to.
+pub struct Signals {
+    /// A child has exited.
+    pub child: UnixStream,
+    /// Somebody wants the keeper to end.
+    pub end: UnixStream,
+}
+
+/// What woke the keeper.
+#[derive(Default)]
+struct Woken {
+    caller: bool,
+    brain: bool,
+    child: bool,
+    end: bool,
+}
+
+impl Keeper {
+    /// Ready for its first turn.
+    pub fn new(jobs: Jobs, listener: UnixListener, token: String, signals: Signals, orphan_grace: Duration) -> Self {
+        let alone_since = Some(clock_now());
+        Self { jobs, listener, token, signals, orphan_grace, brain: None, callers: Vec::new(), alone_since, leaving: false }
+    }
+
+    /// Works until it may leave, and returns what it held. As long as the connection is kept, the brain knows that the keeper
+    /// has not quite left.
+    pub fn work(mut self) -> io::Result<(Jobs, Option<Connection>)> {
+        loop {
+            let woken = self.wait()?;
+            self.turn(&woken);
+            if self.leaving && self.jobs.is_idle() {
+                return Ok((self.jobs, self.brain));
+            }
+        }
+    }
+
+    fn turn(&mut self, woken: &Woken) {
+        let now = clock_now();
+        if woken.child {
+            drain(&mut self.signals.child);
+            self.jobs.reap();
+        }
+        if woken.brain {
+            self.hear_brain(now);
+        }
+        if woken.end {
+            drain(&mut self.signals.end);
+            self.leave(now);
+        }
+        // After the brain: one that has just gone makes room for the next.
+        self.hear_callers(now, woken.caller);
+        self.jobs.on_time(now);
+        self.mind_being_alone(now);
+        self.tell();
+    }
+
+    fn wait(&mut self) -> io::Result<Woken> {
+        let now = clock_now();
+        let hello = self.callers.iter().map(|caller| caller.since.plus(HELLO_WITHIN));
+        let alone = self.alone_since.filter(|_| !self.leaving).map(|since| since.plus(self.orphan_grace));
+        let due = hello.chain(alone).chain(self.jobs.next_time(now)).min();
+        let timeout = due.map(|due| {
+            let left = due.since(now);
+            Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() }
+        });
+        let mut fds = vec![
+            PollFd::new(&self.signals.child, PollFlags::IN),
+            PollFd::new(&self.signals.end, PollFlags::IN),
+            PollFd::new(&self.listener, PollFlags::IN),
+        ];
+        if let Some(brain) = &self.brain {
+            let writing = if brain.has_output() { PollFlags::OUT } else { PollFlags::empty() };
+            fds.push(PollFd::from_borrowed_fd(brain.as_fd(), PollFlags::IN | writing));
+        }
+        fds.extend(self.callers.iter().map(|caller| PollFd::from_borrowed_fd(caller.as_fd(), PollFlags::IN)));
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let ready = |at: usize| fds.get(at).is_some_and(|fd| !fd.revents().is_empty());
+        let brain = self.brain.is_some() && ready(3);
+        let first_caller = if self.brain.is_some() { 4 } else { 3 };
+        let caller = ready(2) || (first_caller..fds.len()).any(ready);
+        Ok(Woken { child: ready(0), end: ready(1), caller, brain })
+    }
+
+    fn hear_brain(&mut self, now: Moment) {
+        let Some(brain) = &mut self.brain else { return };
+        let received = brain.receive();
+        for message in received.messages {
+            match message {
+                Ok(message) => self.obey(message, now),
+                Err(error) => self.jobs.news.push(FromKeeper::Problem(format!("a message was not understood: {error}"))),
+            }
+        }
+        if !received.open {
+            self.lose_brain(now);
+        }
+    }
+
+    fn obey(&mut self, message: ToKeeper, now: Moment) {
+        match message {
+            ToKeeper::Hello(_) => {}
+            ToKeeper::Template(template) => self.jobs.define(template),
+            ToKeeper::Start(order) => self.jobs.order(order),
+            ToKeeper::Go(key) => self.jobs.go(&key),
+            ToKeeper::Revoke(keys) => self.jobs.revoke(&keys),
+            ToKeeper::Terminate(termination) => self.jobs.terminate(&termination, now),
+            ToKeeper::Acknowledge(keys) => self.jobs.acknowledge(&keys),
+            ToKeeper::Goodbye if self.jobs.is_idle() => self.leaving = true,
+            ToKeeper::Goodbye => self.lose_brain(now),
+        }
+    }
+
+    fn lose_brain(&mut self, now: Moment) {
+        self.brain = None;
+        self.alone_since = Some(now);
+        self.jobs.brain_left();
+    }
+
+    fn hear_callers(&mut self, now: Moment, woken: bool) {
+        if !woken && self.callers.is_empty() {
+            return;
+        }
+        while let Ok((stream, _)) = self.listener.accept() {
+            let caller = Connection::new(stream, now).ok().filter(Connection::is_own_user);
+            self.callers.extend(caller);
+        }
+        for mut caller in std::mem::take(&mut self.callers) {
+            let received = caller.receive();
+            match received.messages.into_iter().next() {
+                Some(Ok(ToKeeper::Hello(hello))) => self.answer_hello(caller, hello),
+                Some(_) => {}
+                None if received.open && now < caller.since.plus(HELLO_WITHIN) => self.callers.push(caller),
+                None => {}
+            }
+        }
+    }
+
+    fn answer_hello(&mut self, mut caller: Connection, hello: Hello) {
+        let refusal = if hello.token != self.token {
+            Some("the token is wrong".to_owned())
+        } else if hello.version.abs_diff(VERSION) > 1 {
+            Some(format!("its version {VERSION} and ours {} are too far apart", hello.version))
+        } else if self.leaving {
+            Some("it is ending its jobs and about to leave".to_owned())
+        } else {
+            self.brain.as_ref().map(|brain| format!("process {} is connected", brain.pid.unwrap_or_default()))
+        };
+        if let Some(reason) = refusal {
+            caller.say(&FromKeeper::Refused { reason, leaving: self.leaving });
+            caller.flush();
+            return;
+        }
+        caller.pid = Some(hello.pid);
+        caller.say(&FromKeeper::Welcome { version: VERSION });
+        self.jobs.welcome(hello.environment);
+        self.brain = Some(caller);
+        self.alone_since = None;
+    }
+
+    fn mind_being_alone(&mut self, now: Moment) {
+        if self.alone_since.is_some_and(|since| since.plus(self.orphan_grace) <= now) {
+            self.leave(now);
+        }
+    }
+
+    fn leave(&mut self, now: Moment) {
+        if !self.leaving {
+            self.leaving = true;
+            self.jobs.brain_left();
+            self.jobs.terminate_all(now);
+        }
+    }
+
+    fn tell(&mut self) {
+        let news = std::mem::take(&mut self.jobs.news);
+        let Some(brain) = &mut self.brain else { return };
+        for message in &news {
+            brain.say(message);
+        }
+        if !brain.flush() {
+            self.lose_brain(clock_now());
+        }
+    }
+}
+
+fn drain(pipe: &mut UnixStream) {
+    let mut buffer = [0; 256];
+    loop {
+        match pipe.read(&mut buffer) {
+            Ok(read) if read == buffer.len() => {}
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            _ => return,
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! What brain and keeper say to each other: JSON lines over a Unix socket, self-describing so that the versions of the two
+//! may differ by one.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use torc_api::execution::StdioMode;
+use torc_api::wire::{AttemptKey, Resources};
+
+use crate::clock::Moment;
+
+/// The version of these messages.
+pub const VERSION: u32 = 1;
+
+/// From the brain.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ToKeeper {
+    /// The first message: proves who it is, and brings the environment that jobs inherit.
+    Hello(Hello),
+    /// What later starts have in common.
+    Template(Template),
+    /// Start a job, now or in turn.
+    Start(StartOrder),
+    /// A job that waits for its turn need not wait any longer.
+    Go(AttemptKey),
+    /// Do not start these, if they still wait for their turn.
+    Revoke(Vec<AttemptKey>),
+    /// End a job: signal, lead, SIGKILL. Repeated, it can only become faster.
+    Terminate(Termination),
+    /// Their results are durable elsewhere.
+    Acknowledge(Vec<AttemptKey>),
+    /// The brain leaves. With nothing running the keeper leaves too.
+    Goodbye,
+}
+
+/// See [`ToKeeper::Hello`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Hello {
+    /// [`VERSION`].
+    pub version: u32,
+    /// The token of the keeper's file.
+    pub token: String,
+    /// The brain's process.
+    pub pid: u32,
+    /// What jobs inherit.
+    pub environment: Vec<(OsString, OsString)>,
+}
+
+/// What starts have in common.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Template {
+    /// What starts refer to; valid for one connection.
+    pub id: u32,
+    /// The folder the command runs in.
+    pub working_dir: String,
+    /// Variables over the inherited ones.
+    pub env: Vec<(String, String)>,
+    /// The folder of log files.
+    pub log_dir: String,
+    /// Which streams are kept.
+    pub stdio: StdioMode,
+    /// What else is to be known about the job while it runs.
+    pub terms: Terms,
+}
+
+/// What is to be known about a job besides how to start it. The keeper stores it for the next brain.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Terms {
+    /// What it takes from the node.
+    pub resources: Resources,
+    /// How long it is expected to run.
+    pub runtime_seconds: i64,
+    /// It ends when it has run for so long.
+    pub enforce_runtime: bool,
+    /// Files that must exist after success, absolute or relative to the working folder.
+    pub output_files: Vec<String>,
+    /// Its logs go when it succeeds.
+    pub delete_on_success: bool,
+    /// The signal that asks it to end.
+    pub signal: i32,
+    /// From that signal to SIGKILL.
+    pub lead_ms: u64,
+    /// From SIGKILL to the end of the runner's time.
+    pub headroom_ms: u64,
+    /// Return code when it ran out of time.
+    pub timeout_exit_code: i32,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self {
+            resources: Resources::default(),
+            runtime_seconds: 0,
+            enforce_runtime: false,
+            output_files: Vec::new(),
+            delete_on_success: false,
+            signal: 15,
+            lead_ms: 30_000,
+            headroom_ms: 60_000,
+            timeout_exit_code: 152,
+        }
+    }
+}
+
+impl Terms {
+    /// From the signal to SIGKILL.
+    pub fn lead(&self) -> Duration {
+        Duration::from_millis(self.lead_ms)
+    }
+
+    /// From SIGKILL to the end of the runner's time.
+    pub fn headroom(&self) -> Duration {
+        Duration::from_millis(self.headroom_ms)
+    }
+}
+
+/// Start a job.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct StartOrder {
+    /// Which attempt.
+    pub key: AttemptKey,
+    /// The job's name.
+    pub name: String,
+    /// A [`Template`].
+    pub template: u32,
+    /// Program and arguments.
+    pub argv: Vec<String>,
+    /// Variables over those of the template.
+    pub env: Vec<(String, String)>,
+    /// GPUs it may use.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<String>,
+    /// Jobs of one class take the same from the node, so one can follow another.
+    pub class: u32,
+    /// Not now, but when a job of its class has ended, in that one's place.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub in_turn: bool,
+    /// Not after this moment.
+    pub until: Moment,
+}
+
+/// End a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Termination {
+    /// Which attempt.
+    pub key: AttemptKey,
+    /// The signal that asks it to end.
+    pub signal: i32,
+    /// From that signal to SIGKILL; 0 is SIGKILL at once.
+    pub lead_ms: u64,
+}
+
+/// From the keeper.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum FromKeeper {
+    /// The brain is accepted; everything that is held follows, then [`FromKeeper::Ready`].
+    Welcome {
+        /// [`VERSION`].
+        version: u32,
+    },
+    /// The brain is not accepted.
+    Refused {
+        /// Why.
+        reason: String,
+        /// The keeper will be gone soon, and another one can be started.
+        #[serde(default)]
+        leaving: bool,
+    },
+    /// A job that runs since before this brain came.
+    Running(HeldJob),
+    /// Everything that was held has been told.
+    Ready,
+    /// A job runs.
+    Started {
+        /// Which attempt.
+        key: AttemptKey,
+        /// Since when.
+        at: Moment,
+    },
+    /// A job has ended and nothing of it is left.
+    Ended(Ended),
+    /// A job that waited for its turn was not started and will not be.
+    Revoked(AttemptKey),
+    /// Something that a person should know.
+    Problem(String),
+}
+
+/// A job that runs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct HeldJob {
+    /// Which attempt.
+    pub key: AttemptKey,
+    /// The job's name.
+    pub name: String,
+    /// Since when.
+    pub started: Moment,
+    /// GPUs it uses.
+    pub devices: Vec<String>,
+    /// What else is to be known.
+    pub terms: Terms,
+    /// Where its output files are looked for.
+    pub working_dir: String,
+}
+
+/// A job that has ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Ended {
+    /// Which attempt.
+    pub key: AttemptKey,
+    /// The job's name.
+    #[serde(default)]
+    pub name: String,
+    /// Start.
+    pub started: Moment,
+    /// End.
+    pub ended: Moment,
+    /// How.
+    pub outcome: Outcome,
+    /// It was ended because no brain came back.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub orphaned: bool,
+    /// Where its output is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdout: Option<String>,
+    /// Where its error output is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stderr: Option<String>,
+    /// The job that was started in its place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub successor: Option<AttemptKey>,
+    /// What the next brain has to know; only told to a brain that did not start it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub terms: Option<Box<Terms>>,
+    /// Where its output files are looked for; told with `terms`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub working_dir: String,
+}
+
+/// How a job ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Outcome {
+    /// By itself.
+    Exited(i32),
+    /// By a signal.
+    Signaled(i32),
+    /// It never ran.
+    NotStarted {
+        /// 126 or 127, as a shell says it.
+        code: i32,
+        /// Why.
+        message: String,
+    },
+}
+
+impl Outcome {
+    /// As a shell says it.
+    pub fn return_code(&self) -> i32 {
+        match self {
+            Self::Exited(code) | Self::NotStarted { code, .. } => *code,
+            Self::Signaled(signal) => 128 + signal,
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! The brain's decisions: what happened goes in, what is to be done comes out. Pure: time is an argument, nothing is read,
+//! written or started here.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use torc_api::wire::{AttemptKey, RegisterResponse, Resources, SyncRequest, SyncResponse};
+use torc_core::ledger::{Ledger, Strategy};
+
+use crate::clock::Moment;
+use crate::command::ShellSetup;
+use crate::config::{RunnerEvent, RunnerExit};
+use crate::link::LinkError;
+use crate::protocol::{Ended, HeldJob, StartOrder, Template, Termination};
+
+mod contact;
+mod ends;
+mod job;
+mod kinds;
+mod leases;
+mod pace;
+mod want;
+
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod tests;
+
+use self::contact::Contact;
+use self::job::{Job, Report};
+use self::kinds::Kinds;
+use self::pace::Pace;
+
+/// What does not change while a runner lives.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What it may use in total.
+    pub capacity: Resources,
+    /// Names of the GPUs it may use.
+    pub devices: Vec<String>,
+    /// The queue strategy: this many jobs at once.
+    pub max_parallel_jobs: Option<u32>,
+    /// Where outputs go: what jobs see, and the folder of logs in it.
+    pub output_dir: String,
+    /// What jobs see as `TORC_API_URL`.
+    pub api_url: Option<String>,
+    /// What bash finds in the environment that jobs inherit.
+    pub shell: ShellSetup,
+    /// Reports wait at most this long for company while there is work to do.
+    pub report_interval: Duration,
+    /// The longest pause between attempts to reach the server.
+    pub poll_interval: Duration,
+    /// When its time began, and when it is over.
+    pub time: Option<(Moment, Moment)>,
+    /// It leaves when everything it serves has settled.
+    pub exit_when_complete: bool,
+    /// It leaves when it has had nothing to do for so long.
+    pub idle_exit: Option<Duration>,
+    /// How long a leaving runner tries to deliver its last reports.
+    pub farewell: Duration,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// The server knows the runner.
+    Registered(RegisterResponse),
+    /// It could not be told.
+    NotRegistered(LinkError),
+    /// The keeper has a job that runs since before.
+    Adopted(Box<HeldJob>),
+    /// The keeper has started a job.
+    Started(AttemptKey, Moment),
+    /// A job has ended, and nothing of it is left.
+    Ended(Box<Ended>),
+    /// The keeper has not started a job and will not.
+    Revoked(AttemptKey),
+    /// The keeper was killed; another one has cleared up after it.
+    KeeperLost,
+    /// A sync was answered.
+    Answered(Box<SyncResponse>),
+    /// A sync had no answer.
+    NotAnswered(u64, LinkError),
+    /// A job's output files were looked for.
+    Checked(AttemptKey, Findings),
+    /// Somebody wants the runner to stop.
+    Stop,
+    /// Somebody does not want to wait for that.
+    StopNow,
+    /// Time has passed.
+    Tick,
+}
+
+/// What looking for a job's output files brought.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// A file that should exist and does not.
+    pub missing: Option<String>,
+    /// Its logs were deleted, as it had asked for.
+    pub logs_deleted: bool,
+}
+
+/// Something that is to be done.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// Introduce the runner to the server.
+    Register,
+    /// Tell the server what is.
+    Sync(i64, Box<SyncRequest>),
+    /// Start a job, now or in turn.
+    Start(Box<StartOrder>, Arc<Template>),
+    /// A job need not wait for its turn any longer.
+    Go(AttemptKey),
+    /// Do not start these.
+    Revoke(Vec<AttemptKey>),
+    /// End a job.
+    Terminate(Termination),
+    /// The keeper may forget these results.
+    Acknowledge(Vec<AttemptKey>),
+    /// Look for a job's output files; if all are there, delete these logs.
+    Check(AttemptKey, Box<OutputCheck>),
+    /// Tell whoever watches.
+    Tell(RunnerEvent),
+    /// The runner ends.
+    Exit(Result<RunnerExit, LinkError>),
+}
+
+/// See [`Effect::Check`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutputCheck {
+    /// What relative paths are relative to.
+    pub working_dir: PathBuf,
+    /// Files that must exist.
+    pub files: Vec<String>,
+    /// Logs that go if they do.
+    pub delete: Vec<String>,
+}
+
+/// Where a runner stands in its life.
+#[derive(Clone, Debug, PartialEq)]
+enum Phase {
+    Serving,
+    /// No new work; it leaves when nothing is held any more.
+    Ending(Result<RunnerExit, LinkError>),
+    /// The last reports are on their way, until this moment at most.
+    Leaving(RunnerExit, Moment),
+    Gone,
+}
+
+/// Everything a runner knows.
+#[derive(Debug)]
+pub struct State {
+    settings: Settings,
+    ledger: Ledger,
+    kinds: Kinds,
+    jobs: BTreeMap<AttemptKey, Job>,
+    queue: VecDeque<AttemptKey>,
+    /// Attempts that count as started.
+    active: BTreeSet<AttemptKey>,
+    reports: BTreeMap<AttemptKey, Report>,
+    returned: BTreeSet<AttemptKey>,
+    /// When running jobs have to be asked to end.
+    ends: BTreeSet<(Moment, AttemptKey)>,
+    pace: Pace,
+    contact: Contact,
+    phase: Phase,
+    busy_at: Moment,
+    wake_at: Option<Moment>,
+}
+
+impl State {
+    /// A runner that holds nothing and is known to nobody.
+    pub fn new(settings: Settings, now: Moment) -> Self {
+        let strategy = settings.max_parallel_jobs.map_or(Strategy::Resources, Strategy::Slots);
+        Self {
+            ledger: Ledger::new(strategy, settings.capacity, settings.devices.clone()),
+            kinds: Kinds::default(),
+            jobs: BTreeMap::new(),
+            queue: VecDeque::new(),
+            active: BTreeSet::new(),
+            reports: BTreeMap::new(),
+            returned: BTreeSet::new(),
+            ends: BTreeSet::new(),
+            pace: Pace::default(),
+            contact: Contact::default(),
+            phase: Phase::Serving,
+            busy_at: now,
+            wake_at: None,
+            settings,
+        }
+    }
+
+    /// Takes in what happened and says what is to be done about it.
+    pub fn handle(&mut self, event: Event, now: Moment) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        if self.phase == Phase::Gone {
+            return effects;
+        }
+        match event {
+            Event::Registered(response) => self.registered(&response, now, &mut effects),
+            Event::NotRegistered(error) => self.not_registered(error, now, &mut effects),
+            Event::Adopted(held) => self.adopted(*held, now),
+            Event::Started(key, at) => self.started(key, at, now, &mut effects),
+            Event::Ended(ended) => self.ended(*ended, now, &mut effects),
+            Event::Revoked(key) => self.revoked(key, now),
+            Event::KeeperLost => self.keeper_lost(now, &mut effects),
+            Event::Answered(response) => self.answered(*response, now, &mut effects),
+            Event::NotAnswered(sequence, error) => self.not_answered(sequence, error, now, &mut effects),
+            Event::Checked(key, findings) => self.checked(key, findings, now, &mut effects),
+            Event::Stop => self.end_with(Ok(RunnerExit::Stopped), now, &mut effects),
+            Event::StopNow => {
+                self.end_with(Ok(RunnerExit::Stopped), now, &mut effects);
+                self.kill_all(&mut effects);
+            }
+            Event::Tick => {}
+        }
+        self.pulse(now, &mut effects);
+        effects
+    }
+
+    /// When it wants to be handed a [`Event::Tick`] at the latest.
+    pub fn wake_at(&self) -> Option<Moment> {
+        self.wake_at
+    }
+
+    /// How many jobs run, and how many wait.
+    pub fn holds(&self) -> (usize, usize) {
+        let waiting = self.queue.len() + self.kinds.handed();
+        (self.jobs.len().saturating_sub(waiting), waiting)
+    }
+
+    /// What follows from where things stand, whatever happened last.
+    fn pulse(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+        self.wake_at = None;
+        self.expire_leases(now, effects);
+        self.end_in_time(now, effects);
+        self.fill(now, effects);
+        self.move_on(now, effects);
+        self.keep_contact(now, effects);
+    }
+
+    fn wake(&mut self, at: Moment) {
+        self.wake_at = Some(self.wake_at.map_or(at, |earlier| earlier.min(at)));
+    }
+
+    /// Goes to the next phase of life when its conditions are met.
+    fn move_on(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+        if !self.jobs.is_empty() {
+            self.busy_at = now;
+        }
+        if self.phase == Phase::Serving {
+            self.consider_leaving(now, effects);
+        }
+        if let Phase::Ending(exit) = &self.phase
+            && self.jobs.is_empty()
+        {
+            let until = now.plus(self.settings.farewell);
+            match exit.clone() {
+                Ok(exit) if self.contact.is_registered() => self.phase = Phase::Leaving(exit, until),
+                exit => self.go(exit, effects),
+            }
+        }
+        if let Phase::Leaving(exit, until) = self.phase {
+            if until <= now {
+                self.go(Ok(exit), effects);
+            } else {
+                self.wake(until);
+            }
+        }
+    }
+
+    fn consider_leaving(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+        let holds_nothing = self.jobs.is_empty() && self.reports.is_empty() && self.returned.is_empty();
+        if let Some(exit) = self.contact.settled
+            && holds_nothing
+            && self.settings.exit_when_complete
+        {
+            self.end_with(Ok(exit), now, effects);
+        } else if let Some(limit) = self.settings.idle_exit
+            && holds_nothing
+        {
+            let due = self.busy_at.plus(limit);
+            if due <= now {
+                self.end_with(Ok(RunnerExit::Idle), now, effects);
+            } else {
+                self.wake(due);
+            }
+        }
+    }
+
+    fn go(&mut self, exit: Result<RunnerExit, LinkError>, effects: &mut Vec<Effect>) {
+        self.phase = Phase::Gone;
+        effects.push(Effect::Exit(exit));
+    }
+}

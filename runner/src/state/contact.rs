@@ -1,0 +1,339 @@
+//! Contact with the server: when to sync, what to say, and what to make of the answer.
+//!
+//! Reports wait for company while there is work to do, and go at once when there is none. With nothing to say a sync waits on the
+//! server for news; a newer one may overtake it.
+
+use std::time::Duration;
+
+use torc_api::wire::{
+    AttemptKey, FinishedAttempt, LEASE_SECONDS, LONG_POLL_SECONDS, RegisterResponse, RunningAttempt, SyncRequest, SyncResponse,
+    Verdict,
+};
+
+use super::ends::milliseconds;
+use super::job::Stage;
+use super::{Effect, Phase, State};
+use crate::clock::Moment;
+use crate::config::{RunnerEvent, RunnerExit};
+use crate::link::LinkError;
+
+/// First pause after a failed call, and after an answer that brought nothing.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// Pause before asking again after an answer that brought some, but not all, of the work that was asked for.
+const SHORT_PAUSE: Duration = Duration::from_millis(5);
+/// With enough work waiting, the server is listened to after this time of silence, for cancellations.
+const LISTEN_AFTER: Duration = Duration::from_millis(250);
+
+/// What is known about the server.
+#[derive(Debug, Default)]
+pub(super) struct Contact {
+    runner: Option<i64>,
+    registering: bool,
+    sequence: u64,
+    acknowledged: u64,
+    in_flight: Vec<InFlight>,
+    lease: Duration,
+    /// Until when leases are good without another word.
+    pub lease_until: Moment,
+    news_since: Option<Moment>,
+    failures: u32,
+    retry_at: Moment,
+    fruitless: u32,
+    ask_at: Moment,
+    heard_at: Moment,
+    /// Everything that the runner serves has settled.
+    pub settled: Option<RunnerExit>,
+}
+
+/// A sync without an answer so far.
+#[derive(Debug)]
+struct InFlight {
+    sequence: u64,
+    sent: Moment,
+    wait: Duration,
+    /// It asks for this many jobs.
+    limit: u32,
+    reports: Vec<AttemptKey>,
+    returned: Vec<AttemptKey>,
+    started: Vec<AttemptKey>,
+    leaving: bool,
+}
+
+impl InFlight {
+    /// The server answers at once, so there is no use in overtaking it.
+    fn is_prompt(&self) -> bool {
+        self.leaving || !self.reports.is_empty() || !self.returned.is_empty()
+    }
+}
+
+impl Contact {
+    pub fn is_registered(&self) -> bool {
+        self.runner.is_some()
+    }
+
+    /// The last call failed.
+    pub fn is_offline(&self) -> bool {
+        self.failures > 0
+    }
+
+    /// Leases were granted or taken over under a lease time that is known.
+    pub fn has_leases(&self) -> bool {
+        self.lease_until != Moment::default()
+    }
+
+    /// There is something to report.
+    pub fn has_news(&mut self, now: Moment) {
+        self.news_since.get_or_insert(now);
+    }
+
+    fn failed(&mut self, now: Moment, longest: Duration) {
+        self.failures = self.failures.saturating_add(1);
+        self.retry_at = now.plus(pause(self.failures, longest));
+    }
+}
+
+/// Doubles with every failure.
+fn pause(failures: u32, longest: Duration) -> Duration {
+    FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1).min(16))).min(longest)
+}
+
+impl State {
+    pub(super) fn registered(&mut self, response: &RegisterResponse, now: Moment, effects: &mut Vec<Effect>) {
+        self.contact.registering = false;
+        self.contact.runner = Some(response.runner);
+        self.contact.lease = Duration::from_millis(response.lease_ms.max(1_000));
+        self.contact.lease_until = now.plus(self.contact.lease);
+        self.contact.ask_at = now;
+        self.reachable(effects);
+        self.contact.has_news(now);
+        effects.push(Effect::Tell(RunnerEvent::Registered { runner: response.runner }));
+    }
+
+    pub(super) fn not_registered(&mut self, error: LinkError, now: Moment, effects: &mut Vec<Effect>) {
+        self.contact.registering = false;
+        self.unreachable(error, now, effects);
+    }
+
+    pub(super) fn not_answered(&mut self, sequence: u64, error: LinkError, now: Moment, effects: &mut Vec<Effect>) {
+        let Some(at) = self.contact.in_flight.iter().position(|sync| sync.sequence == sequence) else { return };
+        let lost = self.contact.in_flight.remove(at);
+        if lost.is_prompt() || !lost.started.is_empty() {
+            self.contact.has_news(now);
+        }
+        if error == LinkError::Unknown {
+            self.contact.runner = None;
+            self.contact.in_flight.clear();
+        }
+        self.unreachable(error, now, effects);
+    }
+
+    fn unreachable(&mut self, error: LinkError, now: Moment, effects: &mut Vec<Effect>) {
+        match error {
+            // It forgot us: there is nothing to wait for, unless that happens again and again.
+            LinkError::Unknown if self.contact.failures == 0 => {}
+            LinkError::Unknown => self.contact.failed(now, self.settings.poll_interval),
+            LinkError::Unreachable(reason) => {
+                if self.contact.failures == 0 {
+                    effects.push(Effect::Tell(RunnerEvent::Unreachable { reason }));
+                }
+                self.contact.failed(now, self.settings.poll_interval);
+            }
+            LinkError::Refused { .. } | LinkError::Unauthorized => self.refused(error, now, effects),
+        }
+    }
+
+    /// The server will never accept this runner: it ends in order, and its results stay with the keeper.
+    fn refused(&mut self, error: LinkError, now: Moment, effects: &mut Vec<Effect>) {
+        self.contact.runner = None;
+        self.contact.in_flight.clear();
+        self.end_with(Err(error.clone()), now, effects);
+        match &mut self.phase {
+            Phase::Ending(exit) => *exit = Err(error),
+            Phase::Leaving(..) => self.go(Err(error), effects),
+            Phase::Serving | Phase::Gone => {}
+        }
+    }
+
+    fn reachable(&mut self, effects: &mut Vec<Effect>) {
+        if std::mem::take(&mut self.contact.failures) > 0 {
+            effects.push(Effect::Tell(RunnerEvent::Reconnected));
+        }
+    }
+
+    /// Takes in what should be.
+    pub(super) fn answered(&mut self, response: SyncResponse, now: Moment, effects: &mut Vec<Effect>) {
+        let Some(at) = self.contact.in_flight.iter().position(|sync| sync.sequence == response.sequence) else { return };
+        let sync = self.contact.in_flight.remove(at);
+        self.reachable(effects);
+        self.contact.heard_at = now;
+        if response.lease_ms > 0 {
+            self.contact.lease = Duration::from_millis(response.lease_ms);
+        }
+        self.contact.lease_until = self.contact.lease_until.max(sync.sent.plus(self.contact.lease));
+        self.settle_reports(&sync, effects);
+        // An answer that was overtaken says what should have been then.
+        if response.sequence <= self.contact.acknowledged {
+            return;
+        }
+        self.contact.acknowledged = response.sequence;
+        self.pause_after(&sync, &response, now);
+        if sync.is_prompt() || !response.leases.is_empty() {
+            self.pace.answered(now.since(sync.sent));
+        }
+        self.pace.prefetch = response.prefetch.unwrap_or_default();
+        self.cancel(&response.cancel, now, effects);
+        self.let_go(response.give_back, None, now, effects);
+        self.take_leases(response.leases, &response.profiles, now);
+        self.heed(response.verdict, sync.leaving, now, effects);
+    }
+
+    fn settle_reports(&mut self, sync: &InFlight, effects: &mut Vec<Effect>) {
+        for key in &sync.reports {
+            self.reports.remove(key);
+        }
+        if !sync.reports.is_empty() {
+            effects.push(Effect::Acknowledge(sync.reports.clone()));
+        }
+        for key in &sync.returned {
+            self.returned.remove(key);
+        }
+        for key in &sync.started {
+            if let Some(job) = self.jobs.get_mut(key) {
+                job.start_known = true;
+            }
+        }
+    }
+
+    /// Decides when the server may be asked for work again.
+    fn pause_after(&mut self, sync: &InFlight, response: &SyncResponse, now: Moment) {
+        let all = u32::try_from(response.leases.len()).is_ok_and(|count| count >= sync.limit);
+        let waited = now.since(sync.sent) * 2 >= sync.wait;
+        self.contact.fruitless = match response.leases.is_empty() && !sync.is_prompt() && !waited {
+            true => self.contact.fruitless.saturating_add(1),
+            false => 0,
+        };
+        let pause = match self.contact.fruitless {
+            0 if all && sync.limit > 0 => Duration::ZERO,
+            0 => SHORT_PAUSE,
+            times => pause(times, self.settings.poll_interval),
+        };
+        self.contact.ask_at = now.plus(pause);
+    }
+
+    fn heed(&mut self, verdict: Verdict, was_leaving: bool, now: Moment, effects: &mut Vec<Effect>) {
+        self.contact.settled = match verdict {
+            Verdict::Complete => Some(RunnerExit::Complete),
+            Verdict::Canceled => Some(RunnerExit::Canceled),
+            Verdict::Continue | Verdict::Leave => None,
+        };
+        if verdict == Verdict::Leave {
+            self.end_with(Ok(RunnerExit::Dismissed), now, effects);
+        }
+        if was_leaving && let Phase::Leaving(exit, _) = self.phase {
+            self.go(Ok(exit), effects);
+        }
+    }
+
+    /// Registers or syncs, if it is time for that.
+    pub(super) fn keep_contact(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+        let may_talk = match &self.phase {
+            Phase::Gone => false,
+            Phase::Ending(exit) => exit.is_ok(),
+            Phase::Serving | Phase::Leaving(..) => true,
+        };
+        if !may_talk || self.contact.registering {
+            return;
+        }
+        if self.contact.is_offline() && now < self.contact.retry_at {
+            self.wake(self.contact.retry_at);
+            return;
+        }
+        let Some(runner) = self.contact.runner else {
+            self.contact.registering = true;
+            effects.push(Effect::Register);
+            return;
+        };
+        match self.next_sync(now) {
+            Some(due) if due <= now => self.sync(runner, now, effects),
+            Some(due) => self.wake(due),
+            None => {}
+        }
+    }
+
+    /// When the next sync is due; none while an answer is awaited that is worth waiting for.
+    fn next_sync(&self, now: Moment) -> Option<Moment> {
+        let contact = &self.contact;
+        if contact.in_flight.len() >= 2 || contact.in_flight.iter().any(InFlight::is_prompt) {
+            return None;
+        }
+        if matches!(self.phase, Phase::Leaving(..)) {
+            return Some(now);
+        }
+        let has_reports = self.reports.keys().any(|key| !self.jobs.contains_key(key)) || !self.returned.is_empty();
+        let report = contact.news_since.map(|since| match has_reports && self.is_starving() {
+            true => now,
+            false => since.plus(self.settings.report_interval),
+        });
+        let hungry = contact.in_flight.iter().all(|sync| sync.limit == 0) && self.want(now).limit > 0;
+        let ask = hungry.then(|| contact.ask_at.max(now));
+        let listen = contact.in_flight.is_empty().then(|| contact.ask_at.max(contact.heard_at.plus(LISTEN_AFTER)));
+        let renew = contact.in_flight.last().map(|sync| sync.sent.plus(contact.lease / 3));
+        [report, ask, listen, renew].into_iter().flatten().min()
+    }
+
+    fn sync(&mut self, runner: i64, now: Moment, effects: &mut Vec<Effect>) {
+        let request = self.request(now);
+        self.contact.news_since = None;
+        self.contact.in_flight.push(InFlight {
+            sequence: request.sequence,
+            sent: now,
+            wait: Duration::from_millis(request.wait_ms),
+            limit: request.want.limit,
+            reports: request.finished.iter().map(|finished| finished.key).collect(),
+            returned: request.returned.clone(),
+            started: request.running.iter().map(|running| running.key).collect(),
+            leaving: request.leaving,
+        });
+        effects.push(Effect::Sync(runner, Box::new(request)));
+    }
+
+    /// What is. Every sync says all of it: whether the one before has arrived is not known.
+    fn request(&mut self, now: Moment) -> SyncRequest {
+        self.contact.sequence += 1;
+        let mut request = SyncRequest {
+            sequence: self.contact.sequence,
+            acknowledged: self.contact.acknowledged,
+            returned: self.returned.iter().copied().collect(),
+            want: self.want(now),
+            remaining_ms: self.settings.time.map(|(_, end)| milliseconds(end.since(now))),
+            leaving: matches!(self.phase, Phase::Leaving(..)),
+            ..SyncRequest::default()
+        };
+        for (key, job) in &self.jobs {
+            match job.stage {
+                Stage::Queued | Stage::Handed | Stage::Recalled => request.queued.push(*key),
+                Stage::Starting => request.running.push(RunningAttempt { key: *key, elapsed_ms: 0 }),
+                Stage::Running | Stage::Checking => {
+                    let elapsed_ms = milliseconds(now.since(job.since));
+                    request.running.push(RunningAttempt { key: *key, elapsed_ms });
+                }
+            }
+        }
+        let complete = self.reports.iter().filter(|(key, _)| !self.jobs.contains_key(key));
+        request.finished = complete
+            .map(|(_, report)| FinishedAttempt {
+                ended_ms_ago: milliseconds(now.since(report.ended)),
+                ..report.finished.clone()
+            })
+            .collect();
+        if !request.leaving {
+            let third = milliseconds(self.lease_time() / 3);
+            request.wait_ms = third.min(LONG_POLL_SECONDS * 1_000).min(request.remaining_ms.unwrap_or(u64::MAX));
+        }
+        request
+    }
+
+    fn lease_time(&self) -> Duration {
+        if self.contact.lease.is_zero() { Duration::from_secs(LEASE_SECONDS) } else { self.contact.lease }
+    }
+}

@@ -1,0 +1,274 @@
+//! The end of jobs: why they are ended, what they are reported with, and who gets their place.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use torc_api::state::Cause;
+use torc_api::wire::{AttemptKey, FinishedAttempt};
+
+use super::job::{Ending, Job, Report, Stage};
+use super::{Effect, Findings, OutputCheck, Phase, State};
+use crate::clock::Moment;
+use crate::config::{RunnerEvent, RunnerExit};
+use crate::link::LinkError;
+use crate::protocol::{Ended, HeldJob, Outcome, Termination};
+
+/// The exit code of an attempt that nobody knows anything about.
+const LOST: i32 = -128;
+
+impl State {
+    /// A job has ended, and nothing of it is left.
+    pub(super) fn ended(&mut self, mut ended: Ended, now: Moment, effects: &mut Vec<Effect>) {
+        if self.reports.contains_key(&ended.key) {
+            return;
+        }
+        if !self.jobs.contains_key(&ended.key) {
+            self.adopt_ended(&mut ended, now);
+        }
+        let key = ended.key;
+        self.give_place_to(ended.successor, key);
+        self.deactivate(key);
+        self.forget_handed(key);
+        let Some(job) = self.jobs.get_mut(&key) else { return };
+        job.stage = Stage::Checking;
+        let report = Report { finished: finished(job, &ended), ended: ended.ended };
+        if !matches!(ended.outcome, Outcome::NotStarted { .. }) {
+            self.pace.job_ended(ended.ended.since(ended.started));
+        }
+        let check = OutputCheck {
+            working_dir: PathBuf::from(&job.kind.template.working_dir),
+            files: job.kind.terms().output_files.clone(),
+            delete: match job.kind.terms().delete_on_success {
+                true => [&ended.stdout, &ended.stderr].into_iter().flatten().cloned().collect(),
+                false => Vec::new(),
+            },
+        };
+        let succeeded = report.finished.cause.is_none();
+        self.reports.insert(key, report);
+        if succeeded && !(check.files.is_empty() && check.delete.is_empty()) {
+            effects.push(Effect::Check(key, Box::new(check)));
+        } else {
+            self.close(key, now, effects);
+        }
+    }
+
+    /// A result of an earlier brain's job: it never was in our books.
+    fn adopt_ended(&mut self, ended: &mut Ended, now: Moment) {
+        let held = HeldJob {
+            key: ended.key,
+            name: ended.name.clone(),
+            started: ended.started,
+            devices: Vec::new(),
+            terms: ended.terms.take().map_or_else(Default::default, |terms| *terms),
+            working_dir: ended.working_dir.clone(),
+        };
+        self.adopted(held, now);
+    }
+
+    /// The successor runs in the place of the one that ended; without one the place is free.
+    fn give_place_to(&mut self, successor: Option<AttemptKey>, key: AttemptKey) {
+        let Some(place) = self.jobs.get_mut(&key).and_then(|job| job.reservation.take()) else { return };
+        let heir = successor.and_then(|next| Some((next, self.jobs.get_mut(&next)?)));
+        match heir {
+            Some((next, job)) if job.reservation.is_none() => {
+                job.reservation = Some(place);
+                if job.stage == Stage::Handed {
+                    job.stage = Stage::Starting;
+                    self.forget_handed(next);
+                    self.active.insert(next);
+                    if let Some(class) = self.jobs.get(&next).and_then(|job| self.kinds.classes.get_mut(job.kind.class as usize)) {
+                        class.running += 1;
+                    }
+                }
+            }
+            _ => self.ledger.release(place),
+        }
+    }
+
+    /// A job's output files were looked for.
+    pub(super) fn checked(&mut self, key: AttemptKey, findings: Findings, now: Moment, effects: &mut Vec<Effect>) {
+        if let Some(report) = self.reports.get_mut(&key) {
+            if let Some(missing) = findings.missing {
+                report.finished.return_code = 1;
+                report.finished.cause = Some(Cause::MissingOutput);
+                report.finished.message = Some(format!("the output file {missing} does not exist"));
+            }
+            if findings.logs_deleted {
+                report.finished.stdout = None;
+                report.finished.stderr = None;
+            }
+        }
+        self.close(key, now, effects);
+    }
+
+    /// The report is complete: the job is only a result from now on.
+    fn close(&mut self, key: AttemptKey, now: Moment, effects: &mut Vec<Effect>) {
+        let (Some(job), Some(report)) = (self.jobs.remove(&key), self.reports.get(&key)) else { return };
+        self.contact.has_news(now);
+        effects.push(Effect::Tell(RunnerEvent::Finished {
+            key,
+            name: job.name,
+            return_code: report.finished.return_code,
+            cause: report.finished.cause,
+        }));
+    }
+
+    /// The keeper was killed, and its successor has ended what it left.
+    pub(super) fn keeper_lost(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+        let handed = self.kinds.classes.iter_mut().flat_map(|class| std::mem::take(&mut class.handed));
+        for key in handed.collect::<Vec<_>>().into_iter().rev() {
+            if let Some(job) = self.jobs.get_mut(&key) {
+                job.stage = Stage::Queued;
+                self.queue.push_front(key);
+            }
+        }
+        let recalled = self.jobs.iter().filter(|(_, job)| job.stage == Stage::Recalled).map(|(key, _)| *key);
+        for key in recalled.collect::<Vec<_>>() {
+            self.revoked(key, now);
+        }
+        let running: Vec<AttemptKey> = self.active.iter().copied().collect();
+        for key in running {
+            let Some(job) = self.jobs.get_mut(&key).filter(|job| job.stage != Stage::Checking) else { continue };
+            let place = job.reservation.take();
+            job.stage = Stage::Checking;
+            let finished = FinishedAttempt {
+                key,
+                return_code: LOST,
+                cause: Some(Cause::Lost),
+                duration_ms: milliseconds(now.since(job.since)),
+                message: Some("the process that kept it was killed".to_owned()),
+                ..FinishedAttempt::default()
+            };
+            self.deactivate(key);
+            if let Some(place) = place {
+                self.ledger.release(place);
+            }
+            self.reports.insert(key, Report { finished, ended: now });
+            self.close(key, now, effects);
+        }
+    }
+
+    /// Begins to end: no new work, waiting leases go back, running jobs are asked to end.
+    pub(super) fn end_with(&mut self, exit: Result<RunnerExit, LinkError>, now: Moment, effects: &mut Vec<Effect>) {
+        if self.phase != Phase::Serving {
+            return;
+        }
+        self.phase = Phase::Ending(exit);
+        if !self.active.is_empty() {
+            effects.push(Effect::Tell(RunnerEvent::Stopping { running: self.active.len() }));
+        }
+        self.let_go(self.unstarted(), None, now, effects);
+        for key in self.active.iter().copied().collect::<Vec<_>>() {
+            self.terminate(key, Ending::Stopped, now, effects);
+        }
+    }
+
+    /// No more patience with anything that runs.
+    pub(super) fn kill_all(&mut self, effects: &mut Vec<Effect>) {
+        let kill = |key: &AttemptKey| Effect::Terminate(Termination { key: *key, signal: 9, lead_ms: 0 });
+        effects.extend(self.active.iter().map(kill));
+    }
+
+    /// Asks a job to end; the first reason counts.
+    pub(super) fn terminate(&mut self, key: AttemptKey, why: Ending, now: Moment, effects: &mut Vec<Effect>) {
+        let Some(job) = self.jobs.get_mut(&key) else { return };
+        job.ending.get_or_insert((why, now));
+        let terms = job.kind.terms();
+        effects.push(Effect::Terminate(Termination { key, signal: terms.signal, lead_ms: terms.lead_ms }));
+    }
+
+    /// Ends a job at once.
+    pub(super) fn kill(&mut self, key: AttemptKey, why: Ending, now: Moment, effects: &mut Vec<Effect>) {
+        let Some(job) = self.jobs.get_mut(&key) else { return };
+        job.ending.get_or_insert((why, now));
+        effects.push(Effect::Terminate(Termination { key, signal: 9, lead_ms: 0 }));
+    }
+
+    /// The server says that these are not to run.
+    pub(super) fn cancel(&mut self, keys: &[AttemptKey], now: Moment, effects: &mut Vec<Effect>) {
+        self.let_go(keys.to_vec(), Some(Ending::Canceled), now, effects);
+        for key in keys {
+            let runs = |job: &&Job| matches!(job.stage, Stage::Starting | Stage::Running) && job.ending.is_none_or(|(_, at)| at == now);
+            if self.jobs.get(key).is_some_and(|job| runs(&job)) {
+                self.terminate(*key, Ending::Canceled, now, effects);
+            }
+        }
+    }
+
+    /// When a job has to be asked to end, so that it is gone when the runner's time is over.
+    pub(super) fn time_for(&self, job: &Job) -> Option<Moment> {
+        let terms = job.kind.terms();
+        self.settings.time.map(|(_, end)| end.minus(terms.headroom()).minus(terms.lead()))
+    }
+
+    /// Remembers when a started job has to be asked to end.
+    pub(super) fn mind_time(&mut self, key: AttemptKey) {
+        let Some(job) = self.jobs.get(&key) else { return };
+        let terms = job.kind.terms();
+        let runtime = Duration::from_secs(u64::try_from(terms.runtime_seconds).unwrap_or(0));
+        let own = (terms.enforce_runtime && terms.runtime_seconds > 0).then(|| job.since.plus(runtime));
+        let due = [own, self.time_for(job)].into_iter().flatten().min();
+        self.ends.extend(due.map(|due| (due, key)));
+    }
+
+    /// Asks jobs whose time is over to end, and stops taking work when the runner's own time draws to its close.
+    pub(super) fn end_in_time(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+        while let Some((due, key)) = self.ends.first().copied() {
+            if due > now {
+                self.wake(due);
+                break;
+            }
+            self.ends.pop_first();
+            if self.active.contains(&key) {
+                self.terminate(key, Ending::Timeout, now, effects);
+            }
+        }
+        let Some((began, end)) = self.settings.time else { return };
+        // The usual headroom and lead, but never more than half of a short life.
+        let close = end.minus(Duration::from_secs(90).min(end.since(began) / 2));
+        if self.phase == Phase::Serving && close <= now {
+            self.phase = Phase::Ending(Ok(RunnerExit::Deadline));
+            self.let_go(self.unstarted(), None, now, effects);
+        } else if close > now {
+            self.wake(close);
+        }
+        if end <= now {
+            self.kill_all(effects);
+        } else {
+            self.wake(end);
+        }
+    }
+}
+
+/// What an attempt is reported with.
+fn finished(job: &Job, ended: &Ended) -> FinishedAttempt {
+    let mut return_code = ended.outcome.return_code();
+    // A job that had ended before it was asked to has ended by itself.
+    let ending = job.ending.filter(|(_, since)| *since <= ended.ended).map(|(why, _)| why);
+    let ending = ending.or(ended.orphaned.then_some(Ending::Stopped));
+    let (cause, message) = match (&ended.outcome, ending) {
+        (Outcome::NotStarted { message, .. }, _) => (Some(Cause::StartFailed), Some(message.clone())),
+        (_, Some(Ending::Timeout)) if return_code == 0 => (None, None),
+        (_, Some(why)) => (Some(why.cause()), None),
+        (_, None) if return_code == 0 => (None, None),
+        (_, None) => (Some(Cause::ExitCode), None),
+    };
+    if cause == Some(Cause::Timeout) {
+        return_code = job.kind.terms().timeout_exit_code;
+    }
+    FinishedAttempt {
+        key: ended.key,
+        return_code,
+        cause,
+        duration_ms: milliseconds(ended.ended.since(ended.started)),
+        ended_ms_ago: 0,
+        stdout: ended.stdout.clone(),
+        stderr: ended.stderr.clone(),
+        usage: None,
+        message,
+    }
+}
+
+pub(super) fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,80 @@
+//! What a runner knows about one attempt.
+
+use std::sync::Arc;
+
+use torc_api::state::Cause;
+use torc_api::wire::FinishedAttempt;
+use torc_core::ledger::Reservation;
+
+use super::kinds::Kind;
+use crate::clock::Moment;
+
+/// An attempt that the runner holds.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub name: String,
+    pub command: String,
+    pub kind: Arc<Kind>,
+    pub stage: Stage,
+    /// Taken from the ledger; absent while it waits, and for one that is to follow another.
+    pub reservation: Option<Reservation>,
+    /// When it came, later when it started.
+    pub since: Moment,
+    /// The server knows that it has started.
+    pub start_known: bool,
+    pub ending: Option<(Ending, Moment)>,
+}
+
+/// Where an attempt stands in its runner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// In the queue.
+    Queued,
+    /// At the keeper, to follow another job of its class.
+    Handed,
+    /// At the keeper, which was told not to start it.
+    Recalled,
+    /// The keeper was told to start it.
+    Starting,
+    Running,
+    /// Ended; its output files are being looked for.
+    Checking,
+}
+
+impl Stage {
+    /// The attempt counts as started.
+    pub fn is_started(self) -> bool {
+        matches!(self, Self::Starting | Self::Running | Self::Checking)
+    }
+}
+
+/// Why a job is being ended, or why a lease is not wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// The runner stops.
+    Stopped,
+    /// The server says so.
+    Canceled,
+    /// Time is over.
+    Timeout,
+    /// The lease ran out before the server knew of the start.
+    LeaseLost,
+}
+
+impl Ending {
+    /// What the attempt is reported with when it did not end well by itself.
+    pub fn cause(self) -> Cause {
+        match self {
+            Self::Stopped | Self::LeaseLost => Cause::Stopped,
+            Self::Canceled => Cause::Canceled,
+            Self::Timeout => Cause::Timeout,
+        }
+    }
+}
+
+/// An attempt that ended, until the server has it.
+#[derive(Clone, Debug)]
+pub(super) struct Report {
+    pub finished: FinishedAttempt,
+    pub ended: Moment,
+}

@@ -1,0 +1,135 @@
+//! What jobs have in common: how they are started, what they take, how they end. Profiles of the server become templates for
+//! the keeper, each once.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use torc_api::wire::{AttemptKey, Profile, Resources};
+
+use super::Settings;
+use crate::command::{self, ShellSetup};
+use crate::protocol::{HeldJob, Template, Terms};
+
+/// What jobs have in common.
+#[derive(Debug)]
+pub(super) struct Kind {
+    pub template: Arc<Template>,
+    pub class: u32,
+    pub invocation_script: Option<String>,
+    pub shell: ShellSetup,
+}
+
+impl Kind {
+    pub fn terms(&self) -> &Terms {
+        &self.template.terms
+    }
+
+    pub fn resources(&self) -> &Resources {
+        &self.template.terms.resources
+    }
+}
+
+/// Jobs that take the same from the node.
+#[derive(Debug)]
+pub(super) struct Class {
+    pub resources: Resources,
+    /// Jobs of it that run.
+    pub running: usize,
+    /// Jobs of it at the keeper, to follow those that run.
+    pub handed: VecDeque<AttemptKey>,
+}
+
+/// Every kind and class a runner has met.
+#[derive(Debug, Default)]
+pub(super) struct Kinds {
+    known: HashMap<(i64, String), Arc<Kind>>,
+    pub classes: Vec<Class>,
+    templates: u32,
+}
+
+impl Kinds {
+    /// The kind of a workflow's jobs with this profile.
+    pub fn of(&mut self, workflow: i64, profile: &Profile, settings: &Settings) -> Arc<Kind> {
+        // A profile is plain data, so this cannot fail; if it did, the profile would only be met twice.
+        let content = serde_json::to_string(profile).unwrap_or_default();
+        if let Some(kind) = self.known.get(&(workflow, content.clone())) {
+            return Arc::clone(kind);
+        }
+        self.templates += 1;
+        let mut template = template(workflow, profile, settings);
+        template.id = self.templates;
+        let kind = Arc::new(Kind {
+            class: self.class(&template.terms.resources),
+            template: Arc::new(template),
+            invocation_script: profile.invocation_script.clone(),
+            shell: settings.shell.with(&profile.env),
+        });
+        self.known.insert((workflow, content), Arc::clone(&kind));
+        kind
+    }
+
+    /// The kind of a job that another brain started: it can be ended, not started.
+    pub fn of_held(&mut self, held: &HeldJob) -> Arc<Kind> {
+        let template = Template { working_dir: held.working_dir.clone(), terms: held.terms.clone(), ..Template::default() };
+        Arc::new(Kind {
+            class: self.class(&held.terms.resources),
+            template: Arc::new(template),
+            invocation_script: None,
+            shell: ShellSetup::default(),
+        })
+    }
+
+    fn class(&mut self, resources: &Resources) -> u32 {
+        let known = self.classes.iter().position(|class| class.resources == *resources);
+        let at = known.unwrap_or_else(|| {
+            self.classes.push(Class { resources: *resources, running: 0, handed: VecDeque::new() });
+            self.classes.len() - 1
+        });
+        u32::try_from(at).unwrap_or(u32::MAX)
+    }
+
+    /// The class of a kind.
+    pub fn class_of(&mut self, kind: &Kind) -> Option<&mut Class> {
+        self.classes.get_mut(kind.class as usize)
+    }
+
+    /// Jobs at the keeper that have not started.
+    pub fn handed(&self) -> usize {
+        self.classes.iter().map(|class| class.handed.len()).sum()
+    }
+}
+
+fn template(workflow: i64, profile: &Profile, settings: &Settings) -> Template {
+    // Ours come last and win: they say whose process it is.
+    let mut env: Vec<(String, String)> = profile.env.clone().into_iter().collect();
+    env.extend(settings.api_url.iter().map(|url| ("TORC_API_URL".to_owned(), url.clone())));
+    env.extend([
+        ("TORC_WORKFLOW_ID".to_owned(), workflow.to_string()),
+        ("TORC_OUTPUT_DIR".to_owned(), settings.output_dir.clone()),
+        ("TORC_WORKFLOW_SUBMISSION_DIR".to_owned(), profile.working_dir.clone()),
+    ]);
+    let config = profile.execution_config.clone().unwrap_or_default();
+    let stdio = profile.stdio.clone().or(config.stdio.clone()).unwrap_or_default();
+    let defaults = Terms::default();
+    let milliseconds = |seconds: Option<i64>, default: u64| {
+        seconds.map_or(default, |seconds| u64::try_from(seconds).unwrap_or(0).saturating_mul(1_000))
+    };
+    Template {
+        id: 0,
+        working_dir: profile.working_dir.clone(),
+        env,
+        log_dir: format!("{}/job_stdio", settings.output_dir),
+        stdio: stdio.mode.unwrap_or_default(),
+        terms: Terms {
+            resources: Resources { nodes: profile.resources.nodes.max(1), ..profile.resources },
+            runtime_seconds: profile.runtime_seconds,
+            enforce_runtime: config.enforce_runtime.unwrap_or(false),
+            output_files: profile.output_files.clone(),
+            delete_on_success: stdio.delete_on_success.unwrap_or(false),
+            signal: command::termination_signal(config.termination_signal.as_deref()),
+            lead_ms: milliseconds(config.sigterm_lead_seconds, defaults.lead_ms),
+            headroom_ms: milliseconds(config.sigkill_headroom_seconds, defaults.headroom_ms),
+            timeout_exit_code: config.timeout_exit_code.unwrap_or(defaults.timeout_exit_code),
+        },
+    }
+}

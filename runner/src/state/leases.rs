@@ -1,0 +1,309 @@
+//! From a lease to a start: the queue, what may start now, what is handed to the keeper in advance, what is given back.
+
+use std::time::Duration;
+
+use torc_api::wire::{AttemptKey, Lease, Profile};
+
+use super::job::{Ending, Job, Stage};
+use super::{Effect, Phase, State};
+use crate::clock::Moment;
+use crate::command;
+use crate::config::RunnerEvent;
+use crate::protocol::{HeldJob, StartOrder};
+
+/// A job that has waited for so long is not passed over any more by smaller ones.
+const PASSED_OVER_AT_MOST: Duration = Duration::from_secs(10);
+
+impl State {
+    /// Takes in new work, or gives it back at once.
+    pub(super) fn take_leases(&mut self, leases: Vec<Lease>, profiles: &[Profile], now: Moment) {
+        for lease in leases {
+            if self.jobs.contains_key(&lease.key) || self.reports.contains_key(&lease.key) {
+                continue;
+            }
+            let kind = profiles
+                .get(lease.profile as usize)
+                .map(|profile| self.kinds.of(lease.key.workflow, profile, &self.settings))
+                .filter(|kind| self.phase == Phase::Serving && self.ledger.can_ever_fit(kind.resources()));
+            let Some(kind) = kind else {
+                self.give_back(lease.key, now);
+                continue;
+            };
+            self.returned.remove(&lease.key);
+            self.queue.push_back(lease.key);
+            let job = Job {
+                name: lease.name,
+                command: lease.command,
+                kind,
+                stage: Stage::Queued,
+                reservation: None,
+                since: now,
+                start_known: false,
+                ending: None,
+            };
+            self.jobs.insert(lease.key, job);
+        }
+    }
+
+    /// A job runs that an earlier brain started.
+    pub(super) fn adopted(&mut self, held: HeldJob, now: Moment) {
+        let kind = self.kinds.of_held(&held);
+        let reservation = self.ledger.adopt(kind.resources(), &held.devices);
+        let job = Job {
+            name: held.name,
+            command: String::new(),
+            kind,
+            stage: Stage::Running,
+            reservation: Some(reservation),
+            since: held.started,
+            // Whoever started it had the time to say so, and a job that has come so far is not given up lightly.
+            start_known: true,
+            ending: None,
+        };
+        self.jobs.insert(held.key, job);
+        self.activate(held.key);
+        self.mind_time(held.key);
+        self.contact.has_news(now);
+    }
+
+    /// Starts what fits, and hands to the keeper what may follow.
+    pub(super) fn fill(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+        if self.phase != Phase::Serving {
+            return;
+        }
+        self.release_handed(effects);
+        let mut at = 0;
+        while at < self.queue.len() && self.has_room() {
+            let key = self.queue[at];
+            let Some(job) = self.jobs.get(&key) else {
+                self.queue.remove(at);
+                continue;
+            };
+            if !self.may_start(job, now) {
+                at += 1;
+            } else if let Some(reservation) = self.ledger.reserve(job.kind.resources()) {
+                self.queue.remove(at);
+                self.start(key, reservation, effects);
+            } else if now.since(job.since) > PASSED_OVER_AT_MOST {
+                break;
+            } else {
+                at += 1;
+            }
+        }
+        self.hand_ahead(now, effects);
+    }
+
+    fn has_room(&self) -> bool {
+        self.ledger.free_slots().map_or_else(|| self.ledger.free().cpus > 0, |slots| slots > 0)
+    }
+
+    /// Whether there is time for it. With the server out of reach it must fit the time its lease has left, because nobody
+    /// would know that it has started.
+    fn may_start(&self, job: &Job, now: Moment) -> bool {
+        let runtime = Duration::from_secs(u64::try_from(job.kind.terms().runtime_seconds).unwrap_or(0));
+        let lease_is_enough = !self.contact.is_offline() || now.plus(runtime) <= self.contact.lease_until;
+        lease_is_enough && now <= self.contact.lease_until && self.time_for(job).is_none_or(|end| now < end)
+    }
+
+    /// Handed jobs whose class has room again need not wait for a predecessor.
+    fn release_handed(&mut self, effects: &mut Vec<Effect>) {
+        for class in &mut self.kinds.classes {
+            while !class.handed.is_empty()
+                && let Some(reservation) = self.ledger.reserve(&class.resources)
+            {
+                let Some(key) = class.handed.pop_front() else { break };
+                let Some(job) = self.jobs.get_mut(&key) else { continue };
+                job.reservation = Some(reservation);
+                job.stage = Stage::Starting;
+                class.running += 1;
+                self.active.insert(key);
+                effects.push(Effect::Go(key));
+            }
+        }
+    }
+
+    fn start(&mut self, key: AttemptKey, reservation: torc_core::ledger::Reservation, effects: &mut Vec<Effect>) {
+        let devices = self.ledger.device_names(&reservation);
+        let Some(job) = self.jobs.get_mut(&key) else { return self.ledger.release(reservation) };
+        job.reservation = Some(reservation);
+        job.stage = Stage::Starting;
+        effects.push(order(key, job, devices, false, self.contact.lease_until));
+        self.activate(key);
+    }
+
+    /// Counts a job as started.
+    fn activate(&mut self, key: AttemptKey) {
+        self.active.insert(key);
+        let Some(job) = self.jobs.get(&key) else { return };
+        if let Some(class) = self.kinds.class_of(&job.kind) {
+            class.running += 1;
+        }
+    }
+
+    /// Gives the keeper jobs that follow as soon as one of their class has ended, without a word with us. Devices differ from
+    /// job to job, so those with GPUs are never among them.
+    fn hand_ahead(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+        let depth = self.pace.hand_ahead() as usize;
+        if depth == 0 || self.contact.is_offline() {
+            return;
+        }
+        while let Some(key) = self.queue.front().copied() {
+            let Some(job) = self.jobs.get(&key) else { break };
+            if job.kind.resources().gpus > 0 || !self.may_start(job, now) {
+                break;
+            }
+            let Some(class) = self.kinds.classes.get_mut(job.kind.class as usize) else { break };
+            if class.handed.len() >= depth * class.running {
+                break;
+            }
+            class.handed.push_back(key);
+            self.queue.pop_front();
+            let Some(job) = self.jobs.get_mut(&key) else { break };
+            job.stage = Stage::Handed;
+            effects.push(order(key, job, Vec::new(), true, self.contact.lease_until));
+        }
+    }
+
+    /// The keeper has started a job.
+    pub(super) fn started(&mut self, key: AttemptKey, at: Moment, now: Moment, effects: &mut Vec<Effect>) {
+        let Some(job) = self.jobs.get_mut(&key) else { return };
+        if job.stage == Stage::Recalled {
+            // The recall came too late; the end of its predecessor, which brings the reservation, was told before this.
+            job.stage = Stage::Starting;
+            self.activate(key);
+        }
+        let Some(job) = self.jobs.get_mut(&key) else { return };
+        job.stage = Stage::Running;
+        job.since = at;
+        effects.push(Effect::Tell(RunnerEvent::Started { key, name: job.name.clone() }));
+        let ending = job.ending;
+        self.contact.has_news(now);
+        self.mind_time(key);
+        if let Some((why, _)) = ending {
+            self.terminate(key, why, now, effects);
+        } else if self.phase != Phase::Serving {
+            self.terminate(key, Ending::Stopped, now, effects);
+        }
+    }
+
+    /// The keeper has not started a job and will not.
+    pub(super) fn revoked(&mut self, key: AttemptKey, now: Moment) {
+        let Some(job) = self.jobs.get_mut(&key) else { return };
+        let reservation = job.reservation.take();
+        let was_started = job.stage.is_started();
+        let unwanted = job.stage == Stage::Recalled || self.phase != Phase::Serving;
+        job.stage = Stage::Queued;
+        if was_started {
+            self.deactivate(key);
+        } else {
+            self.forget_handed(key);
+        }
+        if let Some(reservation) = reservation {
+            self.ledger.release(reservation);
+        }
+        if unwanted {
+            self.drop_unstarted(key, now);
+        } else {
+            self.queue.push_front(key);
+        }
+    }
+
+    pub(super) fn deactivate(&mut self, key: AttemptKey) {
+        self.active.remove(&key);
+        let Some(job) = self.jobs.get(&key) else { return };
+        if let Some(class) = self.kinds.class_of(&job.kind) {
+            class.running = class.running.saturating_sub(1);
+        }
+    }
+
+    pub(super) fn forget_handed(&mut self, key: AttemptKey) {
+        for class in &mut self.kinds.classes {
+            class.handed.retain(|handed| *handed != key);
+        }
+    }
+
+    /// Gives an unstarted lease back, unless the server has taken it already.
+    fn drop_unstarted(&mut self, key: AttemptKey, now: Moment) {
+        let Some(job) = self.jobs.remove(&key) else { return };
+        self.queue.retain(|queued| *queued != key);
+        if job.ending.is_none_or(|(why, _)| why != Ending::LeaseLost) {
+            self.give_back(key, now);
+        }
+    }
+
+    fn give_back(&mut self, key: AttemptKey, now: Moment) {
+        self.returned.insert(key);
+        self.contact.has_news(now);
+    }
+
+    /// Lets go of leases that have not started: at once, or when the keeper has confirmed that it did not start them.
+    pub(super) fn let_go(&mut self, keys: Vec<AttemptKey>, why: Option<Ending>, now: Moment, effects: &mut Vec<Effect>) {
+        let mut recalled = Vec::new();
+        for key in keys {
+            let Some(job) = self.jobs.get_mut(&key) else { continue };
+            if let Some(why) = why {
+                job.ending.get_or_insert((why, now));
+            }
+            match job.stage {
+                Stage::Queued => self.drop_unstarted(key, now),
+                Stage::Handed => {
+                    job.stage = Stage::Recalled;
+                    self.forget_handed(key);
+                    recalled.push(key);
+                }
+                Stage::Recalled | Stage::Starting | Stage::Running | Stage::Checking => {}
+            }
+        }
+        if !recalled.is_empty() {
+            effects.push(Effect::Revoke(recalled));
+        }
+    }
+
+    /// Leases that have not started, in no particular order.
+    pub(super) fn unstarted(&self) -> Vec<AttemptKey> {
+        let handed = self.kinds.classes.iter().flat_map(|class| class.handed.iter());
+        self.queue.iter().chain(handed).copied().collect()
+    }
+
+    /// When the lease time runs out, unstarted leases are no longer ours, and neither are jobs whose start the server does not
+    /// know of.
+    pub(super) fn expire_leases(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+        let until = self.contact.lease_until;
+        let secret = |key: &&AttemptKey| self.jobs.get(key).is_some_and(|job| !job.start_known && job.ending.is_none());
+        let unknown: Vec<AttemptKey> = self.active.iter().filter(secret).copied().collect();
+        let waiting = !self.queue.is_empty() || self.kinds.handed() > 0;
+        if !waiting && unknown.is_empty() || !self.contact.has_leases() {
+            return;
+        }
+        if now < until {
+            self.wake(until);
+            return;
+        }
+        self.let_go(self.unstarted(), Some(Ending::LeaseLost), now, effects);
+        for key in unknown {
+            self.kill(key, Ending::LeaseLost, now, effects);
+        }
+    }
+}
+
+fn order(key: AttemptKey, job: &Job, devices: Vec<String>, in_turn: bool, until: Moment) -> Effect {
+    let mut env = vec![
+        ("TORC_JOB_ID".to_owned(), key.job.to_string()),
+        ("TORC_JOB_NAME".to_owned(), job.name.clone()),
+        ("TORC_RUN_ID".to_owned(), key.run.to_string()),
+        ("TORC_ATTEMPT_ID".to_owned(), key.attempt.to_string()),
+    ];
+    env.extend(command::device_variables(&devices));
+    let order = StartOrder {
+        key,
+        name: job.name.clone(),
+        template: job.kind.template.id,
+        argv: command::argv(&job.command, job.kind.invocation_script.as_deref(), &job.kind.shell),
+        env,
+        devices,
+        class: job.kind.class,
+        in_turn,
+        until,
+    };
+    Effect::Start(Box::new(order), job.kind.template.clone())
+}

@@ -1,0 +1,51 @@
+//! What a runner asks for.
+
+use torc_api::wire::{Resources, Want};
+
+use super::{Phase, State};
+use crate::clock::Moment;
+
+impl State {
+    /// How much more work it could use; nothing while enough is waiting.
+    pub(super) fn want(&self, now: Moment) -> Want {
+        if self.phase != Phase::Serving {
+            return Want::default();
+        }
+        let waiting = u32::try_from(self.queue.len() + self.kinds.handed()).unwrap_or(u32::MAX);
+        let free = self.free_after_queue();
+        let slots = self.ledger.free_slots();
+        let free_jobs = slots.unwrap_or_else(|| u32::try_from(free.cpus).unwrap_or(u32::MAX)).saturating_sub(
+            // By number, every job that waits takes a slot.
+            if slots.is_some() { waiting } else { 0 },
+        );
+        let running = u32::try_from(self.active.len()).unwrap_or(u32::MAX);
+        let youngest = self.active.iter().filter_map(|key| self.jobs.get(key)).map(|job| now.since(job.since)).min();
+        let target = self.pace.target(running.saturating_add(free_jobs).max(1), youngest.unwrap_or_default());
+        let starving = waiting == 0 && free_jobs > 0;
+        if !starving && waiting >= target.refill_below {
+            return Want::default();
+        }
+        let ahead = target.queued.saturating_sub(waiting);
+        Want { free, ahead, limit: free_jobs.saturating_add(ahead).min(target.batch) }
+    }
+
+    /// What would be free once everything that waits has started.
+    fn free_after_queue(&self) -> Resources {
+        let mut free = self.ledger.free();
+        for job in self.queue.iter().filter_map(|key| self.jobs.get(key)) {
+            let need = job.kind.resources();
+            free.cpus -= need.cpus.max(0);
+            free.memory_bytes -= need.memory_bytes.max(0);
+            free.gpus -= need.gpus.max(0);
+            if free.cpus <= 0 {
+                break;
+            }
+        }
+        Resources { cpus: free.cpus.max(0), memory_bytes: free.memory_bytes.max(0), gpus: free.gpus.max(0), nodes: free.nodes }
+    }
+
+    /// Nothing waits, and something could run.
+    pub(super) fn is_starving(&self) -> bool {
+        self.queue.is_empty() && self.kinds.handed() == 0
+    }
+}
