@@ -109,6 +109,8 @@ impl Server {
         }
         self.stop.queue.cancel();
         let _ = self.writer.await;
-        self.store.close().await;
+        if let Err(error) = self.store.close().await {
+            tracing::warn!(%error, "the store was not closed cleanly");
+        }
     }
 }

@@ -1,0 +1,295 @@
+//! The HTTP API over a real socket and a real store, with a runner that is simulated message by message.
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use torc_controller::{Server, ServerConfig};
+
+const TOKEN: &str = "a-secret-for-this-test";
+
+struct Lab {
+    server: Server,
+    client: reqwest::Client,
+    folder: TempDir,
+}
+
+impl Lab {
+    async fn start() -> Self {
+        Self::start_in(tempfile::tempdir().unwrap()).await
+    }
+
+    async fn start_in(folder: TempDir) -> Self {
+        let config = ServerConfig {
+            database: folder.path().join("torc.db"),
+            bind: Some("127.0.0.1:0".parse().unwrap()),
+            token: TOKEN.to_owned(),
+            max_jobs: 1_000,
+        };
+        let server = Server::start(config).await.unwrap();
+        Self { server, client: reqwest::Client::new(), folder }
+    }
+
+    async fn restart(self) -> Self {
+        self.server.shutdown().await;
+        Self::start_in(self.folder).await
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.server.address().unwrap())
+    }
+
+    async fn get(&self, path: &str) -> (StatusCode, Value) {
+        let response = self.client.get(self.url(path)).bearer_auth(TOKEN).send().await.unwrap();
+        (response.status(), response.json().await.unwrap_or(Value::Null))
+    }
+
+    async fn post(&self, path: &str, body: Value) -> (StatusCode, Value) {
+        let response = self.client.post(self.url(path)).bearer_auth(TOKEN).json(&body).send().await.unwrap();
+        (response.status(), response.json().await.unwrap_or(Value::Null))
+    }
+
+    async fn apply(&self, name: &str, jobs: Value) -> (StatusCode, Value) {
+        let document = json!({
+            "apiVersion": "torc.dev/v1alpha1",
+            "metadata": { "name": name },
+            "spec": { "jobs": jobs },
+        });
+        self.post("/v1/workflows", json!({ "document": document, "workingDir": "/" })).await
+    }
+
+    async fn register(&self) -> i64 {
+        let capacity = json!({ "cpus": 2, "memoryBytes": 1u64 << 30, "gpus": 0, "nodes": 1 });
+        let request = json!({ "protocol": 1, "version": "test", "host": "here", "pid": 1, "capacity": capacity });
+        let (status, answer) = self.post("/v1/runners", request).await;
+        assert_eq!(status, StatusCode::OK, "{answer}");
+        answer["runner"].as_i64().unwrap()
+    }
+
+    async fn sync(&self, runner: i64, request: Value) -> Value {
+        let (status, answer) = self.post(&format!("/v1/runners/{runner}/sync"), request).await;
+        assert_eq!(status, StatusCode::OK, "{answer}");
+        answer
+    }
+}
+
+fn want() -> Value {
+    json!({ "free": { "cpus": 2, "memoryBytes": 1u64 << 30, "gpus": 0, "nodes": 1 }, "ahead": 0, "limit": 10 })
+}
+
+fn finished(lease: &Value, code: i32) -> Value {
+    json!({ "key": lease["key"], "returnCode": code, "durationMs": 5, "endedMsAgo": 0 })
+}
+
+fn two_jobs() -> Value {
+    json!([{ "name": "first", "command": "true" }, { "name": "second", "command": "true", "dependsOn": ["first"] }])
+}
+
+#[tokio::test]
+async fn a_workflow_runs_to_its_end() {
+    let lab = Lab::start().await;
+    let (status, answer) = lab.apply("two", two_jobs()).await;
+    assert_eq!((status, &answer["outcome"]), (StatusCode::OK, &json!("created")), "{answer}");
+
+    let runner = lab.register().await;
+    let first = lab.sync(runner, json!({ "sequence": 1, "want": want() })).await;
+    assert_eq!(first["leases"].as_array().unwrap().len(), 1);
+    assert_eq!(first["leases"][0]["name"], "first");
+
+    let report = json!({ "sequence": 2, "acknowledged": 1, "want": want(), "finished": [finished(&first["leases"][0], 0)] });
+    let second = lab.sync(runner, report).await;
+    assert_eq!(second["leases"][0]["name"], "second", "a dependent is leased in the answer to the report of its parent");
+
+    let report = json!({ "sequence": 3, "acknowledged": 2, "want": want(), "finished": [finished(&second["leases"][0], 0)] });
+    assert_eq!(lab.sync(runner, report).await["verdict"], "complete");
+
+    let (_, workflow) = lab.get("/v1/workflows/two").await;
+    assert_eq!(workflow["status"]["progress"], "2/2");
+    assert_eq!(workflow["status"]["conditions"].as_array().unwrap().iter().find(|c| c["type"] == "Succeeded").unwrap()["status"], "True");
+    let (_, results) = lab.get("/v1/workflows/1/results").await;
+    let names: Vec<&str> = results["items"].as_array().unwrap().iter().map(|r| r["job"].as_str().unwrap()).collect();
+    assert_eq!(names, ["first", "second"]);
+    let (_, jobs) = lab.get("/v1/workflows/two/jobs?status=completed&limit=1").await;
+    assert_eq!(jobs["items"].as_array().unwrap().len(), 1);
+    assert!(jobs["next"].is_string());
+    let (_, job) = lab.get("/v1/workflows/two/jobs/second").await;
+    assert_eq!(job["dependsOn"], json!(["first"]));
+}
+
+#[tokio::test]
+async fn nobody_without_the_token_gets_anything() {
+    let lab = Lab::start().await;
+    for path in ["/v1/workflows", "/v1/version", "/v1/runners", "/v1/events", "/v1/watch", "/metrics", "/v1/openapi.json"] {
+        for token in [None, Some(""), Some("wrong"), Some("a-secret-for-this-tes"), Some("a-secret-for-this-testX")] {
+            let mut request = lab.client.get(lab.url(path));
+            if let Some(token) = token {
+                request = request.bearer_auth(token);
+            }
+            let response = request.send().await.unwrap();
+            assert_eq!(response.status(), StatusCode::UNAUTHORIZED, "{path} with {token:?}");
+            let body: Value = response.json().await.unwrap();
+            assert_eq!(body["code"], "Unauthorized");
+        }
+    }
+    for path in ["/livez", "/readyz"] {
+        assert_eq!(lab.client.get(lab.url(path)).send().await.unwrap().status(), StatusCode::OK);
+    }
+}
+
+#[tokio::test]
+async fn bad_requests_get_clear_errors() {
+    let lab = Lab::start().await;
+    let (status, body) = lab.get("/v1/workflows/nothing").await;
+    assert_eq!((status, &body["code"]), (StatusCode::NOT_FOUND, &json!("WorkflowNotFound")));
+    let (status, body) = lab.get("/v1/nothing").await;
+    assert_eq!((status, &body["code"]), (StatusCode::NOT_FOUND, &json!("NotFound")));
+    let (status, body) = lab.post("/v1/workflows", json!({ "document": 3 })).await;
+    assert_eq!((status, &body["code"]), (StatusCode::UNPROCESSABLE_ENTITY, &json!("BadRequest")));
+    let cycle = json!([
+        { "name": "a", "command": "true", "dependsOn": ["b"] },
+        { "name": "b", "command": "true", "dependsOn": ["a"] },
+    ]);
+    let (status, body) = lab.apply("cycle", cycle).await;
+    assert_eq!((status, &body["code"]), (StatusCode::UNPROCESSABLE_ENTITY, &json!("InvalidDocument")), "{body}");
+    assert!(body["problems"][0]["message"].as_str().unwrap().contains('a'));
+    let too_many = json!([{ "name": "j_{i}", "command": "true", "parameters": { "i": "1:2000" } }]);
+    assert_eq!(lab.apply("many", too_many).await.0, StatusCode::UNPROCESSABLE_ENTITY);
+    let (status, body) = lab.post("/v1/runners/77/sync", json!({ "sequence": 1 })).await;
+    assert_eq!((status, &body["code"]), (StatusCode::NOT_FOUND, &json!("RunnerNotFound")));
+    let (status, _) = lab.get("/v1/workflows?cursor=x").await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    let (_, list) = lab.get("/v1/workflows").await;
+    assert_eq!(list["items"], json!([]), "nothing of a refused document is kept");
+}
+
+#[tokio::test]
+async fn a_waiting_runner_is_answered_when_there_is_work() {
+    let lab = Lab::start().await;
+    let runner = lab.register().await;
+    let waiting = lab.sync(runner, json!({ "sequence": 1, "want": want(), "waitMs": 30_000 }));
+    let applying = async {
+        lab.apply("late", json!([{ "name": "only", "command": "true" }])).await;
+        std::future::pending::<()>().await;
+    };
+    let answer = tokio::select! {
+        answer = waiting => answer,
+        () = applying => unreachable!(),
+        () = tokio::time::sleep(Duration::from_secs(20)) => panic!("no answer though there is work"),
+    };
+    assert_eq!(answer["leases"][0]["name"], "only");
+}
+
+#[tokio::test]
+async fn a_newer_message_releases_the_one_that_waits() {
+    let lab = Lab::start().await;
+    let runner = lab.register().await;
+    let older = lab.sync(runner, json!({ "sequence": 1, "want": want(), "waitMs": 30_000 }));
+    let newer = async {
+        // The older one must be there first, which only the server can tell.
+        loop {
+            let (_, text) = lab.get("/v1/runners").await;
+            if text["items"][0]["lastContactTime"] != text["items"][0]["startTime"] {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        lab.sync(runner, json!({ "sequence": 2, "want": want(), "waitMs": 1 })).await
+    };
+    let both = async { tokio::join!(older, newer) };
+    let (older, newer) = tokio::time::timeout(Duration::from_secs(20), both).await.expect("the older message was not released");
+    assert_eq!((older["sequence"].as_u64(), newer["sequence"].as_u64()), (Some(1), Some(2)));
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_survives_a_restart() {
+    let lab = Lab::start().await;
+    lab.apply("two", two_jobs()).await;
+    let runner = lab.register().await;
+    let first = lab.sync(runner, json!({ "sequence": 1, "want": want() })).await;
+    let lab = lab.restart().await;
+
+    let (_, job) = lab.get("/v1/workflows/two/jobs/first").await;
+    assert_eq!(job["status"], "leased");
+    let report = json!({ "sequence": 2, "acknowledged": 1, "want": want(), "finished": [finished(&first["leases"][0], 0)] });
+    let second = lab.sync(runner, report.clone()).await;
+    assert_eq!(second["leases"][0]["name"], "second");
+    let lab = lab.restart().await;
+
+    let again = lab.sync(runner, report).await;
+    assert_eq!(again["refused"], Value::Null, "a report that is repeated changes nothing and is no error");
+    let (_, results) = lab.get("/v1/workflows/two/results").await;
+    assert_eq!(results["items"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_watch_goes_on_where_it_was() {
+    let lab = Lab::start().await;
+    lab.apply("one", json!([{ "name": "only", "command": "true" }])).await;
+    let (_, events) = lab.get("/v1/events").await;
+    assert_eq!(events["items"][0]["reason"], "WorkflowCreated");
+    let last = events["items"].as_array().unwrap().last().unwrap()["sequence"].as_i64().unwrap();
+
+    let request = lab.client.get(lab.url("/v1/watch?workflow=one")).bearer_auth(TOKEN).header("last-event-id", last.to_string());
+    let mut stream = request.send().await.unwrap();
+    lab.post("/v1/workflows/one/suspend", json!({})).await;
+    let mut text = String::new();
+    let reading = async {
+        while !(text.contains("WorkflowSuspended") && text.contains("event: status")) {
+            text.push_str(&String::from_utf8_lossy(&stream.chunk().await.unwrap().expect("the stream goes on")));
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), reading).await.expect("the event did not arrive");
+    assert!(!text.contains("WorkflowCreated"), "what was seen before does not come again: {text}");
+}
+
+#[tokio::test]
+async fn verbs_change_what_is() {
+    let lab = Lab::start().await;
+    lab.apply("two", two_jobs()).await;
+    let runner = lab.register().await;
+    lab.post("/v1/workflows/two/suspend", json!({})).await;
+    assert_eq!(lab.sync(runner, json!({ "sequence": 1, "want": want() })).await["leases"], Value::Null);
+    lab.post("/v1/workflows/two/resume", json!({})).await;
+    assert_eq!(lab.sync(runner, json!({ "sequence": 2, "want": want() })).await["leases"][0]["name"], "first");
+    let (_, workflow) = lab.post("/v1/workflows/two/cancel", json!({})).await;
+    assert_eq!(workflow["status"]["jobs"]["canceled"], 2);
+    let (_, affected) = lab.post("/v1/workflows/two/retry", json!({})).await;
+    assert_eq!(affected["jobs"], 2);
+    let (status, body) = lab.post("/v1/workflows/two/retry", json!({ "jobs": ["nothing"] })).await;
+    assert_eq!((status, &body["code"]), (StatusCode::NOT_FOUND, &json!("JobNotFound")));
+    let response = lab.client.delete(lab.url("/v1/workflows/two")).bearer_auth(TOKEN).send().await.unwrap();
+    assert_eq!(response.status(), StatusCode::NO_CONTENT);
+    assert_eq!(lab.get("/v1/workflows/two").await.0, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn a_dry_run_changes_nothing() {
+    let lab = Lab::start().await;
+    lab.apply("two", two_jobs()).await;
+    let document = json!({
+        "apiVersion": "torc.dev/v1alpha1",
+        "metadata": { "name": "two" },
+        "spec": { "jobs": [{ "name": "first", "command": "false" }, { "name": "third", "command": "true" }] },
+    });
+    let (_, answer) = lab.post("/v1/workflows", json!({ "document": document, "workingDir": "/", "dryRun": true })).await;
+    assert_eq!(answer["outcome"], "configured");
+    assert_eq!(answer["changes"]["changed"]["names"], json!(["first"]));
+    assert_eq!(answer["changes"]["added"]["names"], json!(["third"]));
+    assert_eq!(answer["changes"]["removed"]["names"], json!(["second"]));
+    let (_, jobs) = lab.get("/v1/workflows/two/jobs").await;
+    assert_eq!(jobs["items"].as_array().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn metrics_and_description_are_served() {
+    let lab = Lab::start().await;
+    lab.apply("two", two_jobs()).await;
+    let text = lab.client.get(lab.url("/metrics")).bearer_auth(TOKEN).send().await.unwrap().text().await.unwrap();
+    assert!(text.contains("torc_jobs{state=\"ready\"} 1\n"), "{text}");
+    assert!(text.contains("torc_commits_total 1\n"), "{text}");
+    let (_, document) = lab.get("/v1/openapi.json").await;
+    assert!(document["paths"]["/v1/runners/{runner}/sync"]["post"].is_object());
+    assert_eq!(document, torc_controller::openapi_document());
+}

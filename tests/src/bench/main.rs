@@ -1,0 +1,63 @@
+//! Speed, as ratios measured in one run on one machine. `tests/bench` builds and runs this.
+#![allow(clippy::print_stdout, reason = "a bench is a program that prints")]
+
+mod apply;
+mod chain;
+mod report;
+mod server;
+mod simulate;
+mod trues;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Parser;
+
+use report::Report;
+
+/// Measures Torc's speed and compares it with its bars.
+#[derive(Parser)]
+struct Args {
+    /// The torc binary (release).
+    #[arg(long)]
+    torc: PathBuf,
+    /// How many `true` to run.
+    #[arg(long, default_value_t = 5_000)]
+    trues: usize,
+    /// How many jobs the simulated runners work off.
+    #[arg(long, default_value_t = 100_000)]
+    simulated: usize,
+    /// How long the chain is.
+    #[arg(long, default_value_t = 1_000)]
+    chain: usize,
+    /// Write the figures here, as JSON.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Only measurements whose name contains this.
+    #[arg(long, default_value = "")]
+    only: String,
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let args = Args::parse();
+    let mut report = Report::default();
+    let wanted = |name: &str| name.contains(&args.only);
+    if wanted("trues") {
+        trues::measure(&args.torc, args.trues, &mut report)?;
+    }
+    if wanted("chain") {
+        chain::measure(&args.torc, args.chain, &mut report)?;
+    }
+    if wanted("simulated") {
+        simulate::measure(&args.torc, args.simulated, &mut report).await?;
+    }
+    if wanted("apply") {
+        apply::measure(&args.torc, &mut report).await?;
+    }
+    report.print();
+    if let Some(path) = &args.json {
+        std::fs::write(path, serde_json::to_string_pretty(&report)?)?;
+    }
+    Ok(())
+}
