@@ -94,10 +94,5 @@ async fn read_through(connection: &mut SqliteConnection, path: &Path) -> Result<
     .fetch_one(connection)
     .await
     .map_err(|error| at(error.into()))?;
-    Ok(BackupInfo {
-        schema: identity.schema,
-        workflows: counts.workflows,
-        jobs: counts.jobs,
-        results: counts.results,
-    })
+    Ok(BackupInfo { schema: identity.schema, workflows: counts.workflows, jobs: counts.jobs, results: counts.results })
 }

@@ -35,12 +35,9 @@ pub(crate) fn options(path: &Path, exclusive: bool) -> SqliteConnectOptions {
         .disable_statement_logging()
 }
 
-/// Connections that only read, opened when they are needed.
+/// Connections for readers, opened when they are needed. Not `query_only`: that would forbid a backup.
 pub(crate) fn readers(path: &Path) -> SqlitePool {
-    SqlitePoolOptions::new()
-        .max_connections(READERS)
-        .min_connections(0)
-        .connect_lazy_with(options(path, false).pragma("query_only", "1"))
+    SqlitePoolOptions::new().max_connections(READERS).min_connections(0).connect_lazy_with(options(path, false))
 }
 
 /// The connection that writes.

@@ -144,9 +144,8 @@ async fn latest_failures(connection: &mut SqliteConnection) -> Result<Vec<Result
 }
 
 async fn last_ids(connection: &mut SqliteConnection) -> Result<LastIds, Failure> {
-    let record = sqlx::query!("select workflow, job, profile, runner, event, epoch from last_ids")
-        .fetch_one(connection)
-        .await?;
+    let record =
+        sqlx::query!("select workflow, job, profile, runner, event, epoch from last_ids").fetch_one(connection).await?;
     Ok(LastIds {
         workflow: record.workflow,
         job: record.job,

@@ -31,7 +31,8 @@ pub struct OpenOptions {
 impl OpenOptions {
     /// A path, or a URL such as `sqlite:torc.db` or `sqlite:///var/lib/torc/torc.db`.
     pub fn new(path_or_url: &str) -> Self {
-        let path = path_or_url.strip_prefix("sqlite:").map_or(path_or_url, |rest| rest.strip_prefix("//").unwrap_or(rest));
+        let path =
+            path_or_url.strip_prefix("sqlite:").map_or(path_or_url, |rest| rest.strip_prefix("//").unwrap_or(rest));
         Self { path: PathBuf::from(path), create: false, exclusive: None }
     }
 
@@ -61,10 +62,8 @@ pub(crate) async fn open(options: &OpenOptions) -> Result<Opened, StoreError> {
     let lock = take_lock(path)?;
     create_file(path)?;
     let is_exclusive = options.exclusive.unwrap_or_else(|| !has_shared_memory(path));
-    let mut connection = connection::options(path, is_exclusive)
-        .connect()
-        .await
-        .map_err(|error| StoreError::from_sqlx(path, error))?;
+    let mut connection =
+        connection::options(path, is_exclusive).connect().await.map_err(|error| StoreError::from_sqlx(path, error))?;
     prepare(&mut connection, path).await?;
     Ok(Opened { writer: Writer::new(connection, lock), is_exclusive })
 }
@@ -127,7 +126,10 @@ async fn prepare(connection: &mut SqliteConnection, path: &Path) -> Result<(), S
         return Err(Failure::Damage(format!("its journal mode stays '{mode}'")).at(path));
     }
     if identity.schema < known {
-        MIGRATIONS.run(&mut *connection).await.map_err(|error| StoreError::from_sqlx(path, migration_failure(error)))?;
+        MIGRATIONS
+            .run(&mut *connection)
+            .await
+            .map_err(|error| StoreError::from_sqlx(path, migration_failure(error)))?;
     }
     Ok(())
 }

@@ -198,8 +198,8 @@ impl TryFrom<EventRecord> for EventRow {
     type Error = Failure;
 
     fn try_from(record: EventRecord) -> Result<Self, Failure> {
-        let jobs = unpack_moves(&record.jobs)
-            .ok_or_else(|| Failure::Damage(format!("jobs of event {}", record.sequence)))?;
+        let jobs =
+            unpack_moves(&record.jobs).ok_or_else(|| Failure::Damage(format!("jobs of event {}", record.sequence)))?;
         Ok(Self {
             sequence: record.sequence,
             time_ms: record.time_ms,

@@ -1,0 +1,69 @@
+//! A backup is a whole store of its own, and is recognized as one.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use torc_core::rows::Changes;
+use torc_store::{BackupInfo, OpenOptions, Store, StoreError, verify};
+
+use crate::samples::{job, new_store, profile, result, workflow};
+
+async fn filled() -> (tempfile::TempDir, Store) {
+    let (folder, store) = new_store().await;
+    let changes = Changes {
+        workflows: vec![workflow(1)],
+        profiles: vec![profile(1, 1)],
+        jobs: (1..=500).map(|id| job(id, 1, 1)).collect(),
+        results: (1..=400).map(|id| result(1, id, 1)).collect(),
+        ..Changes::default()
+    };
+    store.commit(&changes).await.unwrap();
+    (folder, store)
+}
+
+#[tokio::test]
+async fn a_backup_opens_as_the_same_store() {
+    let (folder, store) = filled().await;
+    let copy = folder.path().join("copy.db");
+    store.backup(&copy).await.unwrap();
+    assert_eq!(fs::metadata(&copy).unwrap().permissions().mode() & 0o777, 0o600);
+    let info = verify(&copy).await.unwrap();
+    assert_eq!(info, BackupInfo { schema: 1, workflows: 1, jobs: 500, results: 400 });
+    let expected = store.load().await.unwrap();
+    let opened = Store::open(OpenOptions::new(copy.to_str().unwrap())).await.unwrap();
+    assert_eq!(opened.load().await.unwrap(), expected);
+}
+
+#[tokio::test]
+async fn an_existing_file_is_never_overwritten() {
+    let (folder, store) = filled().await;
+    let copy = folder.path().join("thesis.txt");
+    fs::write(&copy, "precious").unwrap();
+    let error = store.backup(&copy).await.unwrap_err();
+    assert!(matches!(error, StoreError::Exists { .. }), "{error:?}");
+    assert_eq!(fs::read_to_string(&copy).unwrap(), "precious");
+}
+
+#[tokio::test]
+async fn what_is_no_backup_is_refused() {
+    let (folder, store) = filled().await;
+    let copy = folder.path().join("copy.db");
+    store.backup(&copy).await.unwrap();
+    let good = fs::read(&copy).unwrap();
+    let mut damaged = good.clone();
+    let middle = damaged.len() / 2;
+    damaged[middle..middle + 4_096].fill(0xA5);
+    let cut = good[..good.len() / 2].to_vec();
+    for (what, bytes) in [("damaged", damaged), ("cut", cut)] {
+        fs::write(&copy, bytes).unwrap();
+        let error = verify(&copy).await.unwrap_err();
+        assert!(matches!(error, StoreError::Corrupt { .. }), "{what}: {error:?}");
+    }
+    for (what, bytes) in [("text", b"apiVersion: torc.dev/v1alpha1\n".repeat(300)), ("empty", Vec::new())] {
+        fs::write(&copy, bytes).unwrap();
+        let error = verify(&copy).await.unwrap_err();
+        assert!(matches!(error, StoreError::NotADatabase { .. }), "{what}: {error:?}");
+    }
+    let absent = verify(&folder.path().join("absent.db")).await.unwrap_err();
+    assert!(matches!(absent, StoreError::NotFound { .. }), "{absent:?}");
+}

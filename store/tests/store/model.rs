@@ -1,0 +1,100 @@
+//! What a store should hold after changes, worked out with maps and nothing else.
+
+use std::collections::BTreeMap;
+
+use torc_api::state::Cause;
+use torc_core::ids::{JobId, ProfileId, RunnerId, WorkflowId};
+use torc_core::rows::{Changes, JobRow, LastIds, ProfileRow, ResultRow, RunnerRow, Snapshot, WorkflowRow};
+use torc_store::FAILED_STATES;
+
+type ResultKey = (WorkflowId, JobId, i32, i32);
+
+/// Everything a store keeps that a load gives back.
+#[derive(Default)]
+pub struct Model {
+    workflows: BTreeMap<WorkflowId, WorkflowRow>,
+    profiles: BTreeMap<ProfileId, ProfileRow>,
+    jobs: BTreeMap<JobId, JobRow>,
+    results: BTreeMap<ResultKey, ResultRow>,
+    runners: BTreeMap<RunnerId, RunnerRow>,
+    last: LastIds,
+}
+
+impl Model {
+    /// Takes changes in.
+    pub fn apply(&mut self, changes: &Changes) {
+        self.raise(changes);
+        self.workflows.extend(changes.workflows.iter().map(|row| (row.id, row.clone())));
+        self.profiles.extend(changes.profiles.iter().map(|row| (row.id, row.clone())));
+        self.jobs.extend(changes.jobs.iter().map(|row| (row.id, row.clone())));
+        self.runners.extend(changes.runners.iter().map(|row| (row.id, row.clone())));
+        for update in &changes.job_updates {
+            if let Some(job) = self.jobs.get_mut(&update.id) {
+                (job.state, job.run, job.attempt) = (update.state, update.run, update.attempt);
+                (job.epoch, job.runner, job.started_ms) = (update.epoch, update.runner, update.started_ms);
+            }
+        }
+        for row in &changes.results {
+            self.results.entry((row.workflow, row.job, row.run, row.attempt)).or_insert_with(|| row.clone());
+        }
+        for id in &changes.removed_jobs {
+            self.jobs.remove(id);
+        }
+        for id in &changes.deleted_workflows {
+            self.workflows.remove(id);
+            self.profiles.retain(|_, row| row.workflow != *id);
+            self.jobs.retain(|_, row| row.workflow != *id);
+            self.results.retain(|_, row| row.workflow != *id);
+        }
+    }
+
+    fn raise(&mut self, changes: &Changes) {
+        let last = &mut self.last;
+        changes.workflows.iter().for_each(|row| last.workflow = last.workflow.max(row.id.0));
+        changes.profiles.iter().for_each(|row| last.profile = last.profile.max(row.id.0));
+        changes.jobs.iter().for_each(|row| last.job = last.job.max(row.id.0));
+        changes.jobs.iter().for_each(|row| last.epoch = last.epoch.max(row.epoch));
+        changes.job_updates.iter().for_each(|row| last.epoch = last.epoch.max(row.epoch));
+        changes.runners.iter().for_each(|row| last.runner = last.runner.max(row.id.0));
+        changes.events.iter().for_each(|row| last.event = last.event.max(row.sequence));
+    }
+
+    /// What a load should give.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            workflows: self.workflows.values().cloned().collect(),
+            profiles: self.profiles.values().cloned().collect(),
+            jobs: self.jobs.values().cloned().collect(),
+            runners: self.runners.values().filter(|row| row.ended_ms.is_none()).cloned().collect(),
+            failures: self.failures(),
+            latest_failures: self.latest_failures(),
+            last: self.last,
+        }
+    }
+
+    fn failures(&self) -> Vec<(JobId, Cause, i32)> {
+        let mut counts: BTreeMap<(JobId, &str), (Cause, i32)> = BTreeMap::new();
+        for row in self.results.values() {
+            let is_current = self.jobs.get(&row.job).is_some_and(|job| job.run == row.run);
+            if let (true, Some(cause)) = (is_current, row.cause) {
+                counts.entry((row.job, cause.as_str())).or_insert((cause, 0)).1 += 1;
+            }
+        }
+        counts.into_iter().map(|((job, _), (cause, count))| (job, cause, count)).collect()
+    }
+
+    fn latest_failures(&self) -> Vec<ResultRow> {
+        let of_workflow = |workflow: &WorkflowRow| {
+            let mut rows: Vec<ResultRow> = self
+                .results
+                .values()
+                .filter(|row| row.workflow == workflow.id && row.run == workflow.run && row.cause.is_some())
+                .filter(|row| FAILED_STATES.contains(&row.state) && self.jobs.contains_key(&row.job))
+                .cloned()
+                .collect();
+            rows.sort_by_key(|row| (row.ended_ms, row.job, row.attempt));
+            rows.split_off(rows.len().saturating_sub(20))
+        };
+        self.workflows.values().flat_map(of_workflow).collect()
+    }
+}
