@@ -1,0 +1,128 @@
+//! The shape that ARCHITECTURE.md promises: what is absent stays absent, and nothing grows out of hand.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+fn sources(folder: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut open = vec![root().join(folder)];
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let name = path.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
+                found.push((name, fs::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+    assert!(!found.is_empty(), "{folder} has no sources");
+    found
+}
+
+/// The part of a file that is not its test module.
+fn product(text: &str) -> &str {
+    text.split("#[cfg(test)]\nmod tests {").next().unwrap()
+}
+
+fn is_test(name: &str) -> bool {
+    name.ends_with("tests.rs") || name.contains("/tests/")
+}
+
+const ALL: [&str; 8] = ["crds", "core", "store", "slurm", "controller", "runner", "cli", "tests"];
+
+#[test]
+fn no_file_has_more_than_800_lines() {
+    let long: Vec<String> = ALL
+        .iter()
+        .flat_map(|folder| sources(folder))
+        .filter(|(_, text)| text.lines().count() > 800)
+        .map(|(name, text)| format!("{name}: {} lines", text.lines().count()))
+        .collect();
+    assert_eq!(long, Vec::<String>::new());
+}
+
+#[test]
+fn the_core_does_no_io_and_reads_no_clock() {
+    let forbidden =
+        ["std::fs", "std::env", "std::process", "std::net", "std::thread", "SystemTime", "Instant::now", "Timestamp::now"];
+    for folder in ["crds/src", "core/src"] {
+        for (name, text) in sources(folder).into_iter().filter(|(name, _)| !is_test(name)) {
+            for word in forbidden {
+                assert!(!product(&text).contains(word), "{name} names {word}");
+            }
+        }
+    }
+}
+
+#[test]
+fn dependencies_point_one_way() {
+    let forbidden = [
+        ("crds", vec!["tokio", "sqlx", "axum", "reqwest", "nix", "torc-core", "torc-store"]),
+        ("core", vec!["tokio", "sqlx", "axum", "reqwest", "nix", "kube", "torc-store", "torc-controller"]),
+        ("store", vec!["axum", "reqwest", "kube", "torc-controller", "torc-runner"]),
+        ("slurm", vec!["sqlx", "axum", "kube", "torc-core", "torc-store", "torc-controller"]),
+        ("controller", vec!["sqlx", "torc-runner", "clap"]),
+        ("runner", vec!["axum", "kube", "k8s-openapi", "torc-store", "torc-controller", "clap"]),
+        ("cli", vec!["sqlx", "axum"]),
+    ];
+    for (folder, names) in forbidden {
+        let manifest = fs::read_to_string(root().join(folder).join("Cargo.toml")).unwrap();
+        let dependencies = manifest.split("[dependencies]").nth(1).unwrap().split("[dev-dependencies]").next().unwrap();
+        for name in names {
+            let named = dependencies
+                .lines()
+                .any(|line| line.starts_with(&format!("{name}.")) || line.starts_with(&format!("{name} ")));
+            assert!(!named, "{folder}/Cargo.toml names {name}");
+        }
+    }
+}
+
+#[test]
+fn jobs_are_moved_by_one_function_only() {
+    for folder in ["core/src", "controller/src", "store/src"] {
+        for (name, text) in sources(folder).into_iter().filter(|(name, _)| !is_test(name)) {
+            let uses = product(&text).matches("next_state(").count();
+            let allowed = match name.as_str() {
+                "core/src/job.rs" => continue,
+                // `step` for every move, and the rows of a new workflow.
+                "core/src/engine/workflow.rs" | "core/src/engine/apply.rs" => 1,
+                _ => 0,
+            };
+            assert!(uses <= allowed, "{name} decides moves of jobs by itself");
+        }
+    }
+    for (name, text) in sources("store/src") {
+        let text = text.to_lowercase();
+        assert!(!text.contains("case state") && !text.contains("case when state"), "{name} decides a state in SQL");
+    }
+}
+
+#[test]
+fn processes_are_started_in_few_places() {
+    let allowed = ["runner/src/keeper/", "runner/src/brain/", "slurm/src/exec.rs", "cli/src/"];
+    for folder in ["crds/src", "core/src", "store/src", "slurm/src", "controller/src", "runner/src"] {
+        for (name, text) in sources(folder).into_iter().filter(|(name, _)| !is_test(name)) {
+            let starts = product(&text).contains("Command::new(");
+            assert!(!starts || allowed.iter().any(|place| name.starts_with(place)), "{name} starts a process");
+        }
+    }
+}
+
+#[test]
+fn nothing_is_left_unfinished() {
+    for (name, text) in ALL.iter().flat_map(|folder| sources(folder)) {
+        if name.ends_with("tidy.rs") {
+            continue;
+        }
+        for mark in ["todo!(", "unimplemented!(", "TODO", "FIXME", "#[ignore"] {
+            assert!(!text.contains(mark), "{name} contains {mark}");
+        }
+    }
+}
