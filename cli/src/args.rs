@@ -1,0 +1,192 @@
+//! What may be typed. The doc comments are the help texts; parsing does no work.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::commands;
+use crate::output::Format;
+
+/// Workflows for HPC and laptops as declarative documents.
+///
+/// Write what should have run; `torc apply -f workflow.yaml` makes it so. Without a server, the state lives in a `.torc` folder here or above.
+#[derive(Debug, Parser)]
+#[command(name = "torc", bin_name = "torc", version, propagate_version = true, max_term_width = 120)]
+pub struct Cli {
+    /// What goes for every verb.
+    #[command(flatten)]
+    pub global: GlobalArgs,
+    /// The verb.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Flags of every verb.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Global options")]
+pub struct GlobalArgs {
+    /// Talk to this server instead of the store of this folder.
+    #[arg(long, global = true, value_name = "URL")]
+    pub url: Option<String>,
+    /// The file with the server's token.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// How results are printed.
+    #[arg(short = 'o', long = "output", global = true, value_enum, value_name = "FORMAT")]
+    pub format: Option<Format>,
+    /// The namespace of the workflows (`default` when absent).
+    #[arg(short = 'n', long, global = true)]
+    pub namespace: Option<String>,
+    /// Log more to standard error: -v for info, -vv for debug, -vvv for everything.
+    #[arg(short = 'v', long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make the world match documents, and run them here unless there is a server.
+    Apply(commands::apply::ApplyArgs),
+    /// Run a workflow or a file here until it is done.
+    Run(commands::run::RunArgs),
+    /// Show the jobs that a document comes to.
+    Plan(commands::plan::PlanArgs),
+    /// Show what applying a document would change.
+    Diff(commands::diff::DiffArgs),
+    /// Check documents without a store.
+    Validate(commands::validate::ValidateArgs),
+    /// List workflows, jobs, results, runners or events.
+    Get(commands::get::GetArgs),
+    /// Show one workflow or job in detail.
+    Describe(commands::describe::DescribeArgs),
+    /// Print the output of a job.
+    Logs(commands::logs::LogsArgs),
+    /// Wait until a workflow is as far as you need it.
+    Wait(commands::wait::WaitArgs),
+    /// End a workflow's jobs and start no more.
+    Cancel(commands::control::CancelArgs),
+    /// Start no more jobs of a workflow; running ones go on.
+    Suspend(commands::control::SuspendArgs),
+    /// Go on with a suspended or cancelled workflow.
+    Resume(commands::control::ResumeArgs),
+    /// Run failed jobs again.
+    Retry(commands::retry::RetryArgs),
+    /// Delete workflows with their jobs, results and events.
+    Delete(commands::delete::DeleteArgs),
+    /// Serve a store over HTTP.
+    Server(commands::server::ServerArgs),
+    /// Run jobs of a server on this machine.
+    Runner(commands::runner::RunnerVerbArgs),
+    /// Forget old results, events, runners and log files.
+    Gc(commands::gc::GcArgs),
+    /// Write a copy of the store while it is in use.
+    Backup(commands::backup::BackupArgs),
+    /// Put a backup in the place of the store.
+    Restore(commands::restore::RestoreArgs),
+    /// Custom resource definitions for Kubernetes.
+    Crd(commands::crd::CrdArgs),
+    /// Settings and where they come from.
+    Config(commands::config::ConfigArgs),
+    /// Print a completion script for a shell.
+    Completions(commands::completions::CompletionsArgs),
+    /// The process that holds a runner's jobs.
+    #[command(hide = true)]
+    Keeper(commands::keeper::KeeperVerbArgs),
+    /// Print the generated reference pages.
+    #[command(hide = true)]
+    Reference(commands::reference::ReferenceArgs),
+}
+
+/// Which documents.
+#[derive(Clone, Debug, Args)]
+pub struct FileArgs {
+    /// A file, a folder, or `-` for standard input; may be given several times.
+    #[arg(short = 'f', long = "filename", required = true, value_name = "FILE", num_args = 1..)]
+    pub files: Vec<PathBuf>,
+}
+
+/// What the local runner may use.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Local runner")]
+pub struct RunnerArgs {
+    /// CPUs for jobs (what this process may use when absent).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
+    pub num_cpus: Option<i64>,
+    /// Memory for jobs, e.g. `200g` (what this process may use when absent).
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<String>,
+    /// GPUs for jobs (what this process may use when absent).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(0..))]
+    pub num_gpus: Option<i64>,
+    /// Run so many jobs at once, whatever they need.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_parallel_jobs: Option<u32>,
+    /// Where job logs go.
+    #[arg(long, value_name = "FOLDER")]
+    pub output_dir: Option<PathBuf>,
+    /// Seconds between two looks when nothing is waited for.
+    #[arg(long, value_name = "SECONDS", hide_short_help = true)]
+    pub poll_interval: Option<f64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_tree_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_plugin_of_kubectl_parses_the_same() {
+        let cli = Cli::try_parse_from(["/usr/local/bin/kubectl-torc", "get", "jobs", "-o", "json"]).expect("parses");
+        assert!(matches!(cli.command, Command::Get(_)));
+        assert_eq!(cli.global.format, Some(Format::Json));
+    }
+
+    #[test]
+    fn what_people_type_parses() {
+        for line in [
+            "torc apply -f a.yaml -f b.yaml --num-cpus 2 --memory 4g --num-gpus 0 --max-parallel-jobs 3 --output-dir out",
+            "torc apply -f a.yaml b.yaml",
+            "torc apply -f - --detach",
+            "torc apply -f a.yaml --no-run",
+            "torc apply -f a.yaml --url http://h:1 --wait",
+            "torc plan -f a.yaml -o json",
+            "torc plan a.yaml",
+            "torc get workflows -w",
+            "torc get results diamond -o yaml",
+            "torc get workflow/diamond",
+            "torc describe workflow diamond",
+            "torc describe job prepare --workflow diamond",
+            "torc logs prepare -w diamond --attempt 2 --stderr -f --tail 10",
+            "torc wait workflow/diamond --for condition=Finished --timeout 1h",
+            "torc wait diamond --for=condition=Succeeded",
+            "torc delete workflow/diamond --yes",
+            "torc cancel diamond",
+            "torc retry diamond --all",
+            "torc run diamond",
+            "torc server --bind 127.0.0.1:0 --database sqlite:x.db",
+            "torc runner diamond --num-cpus 4",
+            "torc gc --older-than 30d --dry-run",
+            "torc crd print",
+            "torc config show",
+            "torc completions bash",
+        ] {
+            if let Err(error) = Cli::try_parse_from(line.split_whitespace()) {
+                panic!("{line}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for line in ["torc apply", "torc apply -f a.yaml --num-cpus 0", "torc apply -f a --detach --no-run", "torc get"]
+        {
+            assert!(Cli::try_parse_from(line.split_whitespace()).is_err(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! The user's side of the HTTP API: one method a route.
+
+mod error;
+mod watch;
+
+use std::time::Duration;
+
+use reqwest::{Method, Response, Url};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use torc_api::api::{
+    Affected, ApplyRequest, ApplyResponse, Event, GcRequest, GcResponse, Job, JobResult, Page, RetryRequest, Runner,
+    Version, Workflow,
+};
+
+use torc_runner::HttpLink;
+
+pub use error::ClientError;
+pub use watch::{Watch, WatchMessage};
+
+/// The most items of one page.
+const PAGE: usize = 5_000;
+
+/// A connection to a server.
+#[derive(Clone, Debug)]
+pub struct Client {
+    http: reqwest::Client,
+    base: Url,
+    token: Option<String>,
+    namespace: Option<String>,
+}
+
+/// What is done to a whole workflow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// End it.
+    Cancel,
+    /// Hold it back.
+    Suspend,
+    /// Let it go on.
+    Resume,
+}
+
+impl Control {
+    const fn path(self) -> &'static str {
+        match self {
+            Self::Cancel => "cancel",
+            Self::Suspend => "suspend",
+            Self::Resume => "resume",
+        }
+    }
+}
+
+/// Which jobs.
+#[derive(Clone, Debug, Default)]
+pub struct JobFilter {
+    /// States, separated by commas.
+    pub status: Option<String>,
+    /// The whole name.
+    pub name: Option<String>,
+    /// A part of the name.
+    pub contains: Option<String>,
+}
+
+/// Which results.
+#[derive(Clone, Debug, Default)]
+pub struct ResultFilter {
+    /// The job's name or number.
+    pub job: Option<String>,
+    /// The run.
+    pub run: Option<i32>,
+    /// States, separated by commas.
+    pub status: Option<String>,
+    /// Only those that did not succeed.
+    pub failed: bool,
+    /// Only the latest of each job.
+    pub latest: bool,
+}
+
+type Query = Vec<(&'static str, String)>;
+
+impl Client {
+    /// A client of the server at a URL.
+    pub fn new(url: &str, token: Option<String>, namespace: Option<String>) -> Result<Self, ClientError> {
+        let base =
+            Url::parse(url).map_err(|error| ClientError::Url { url: url.to_owned(), reason: error.to_string() })?;
+        let http = reqwest::Client::builder()
+            .connect_timeout(Duration::from_secs(10))
+            .user_agent(concat!("torc/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|source| ClientError::Build { source })?;
+        Ok(Self { http, base, token, namespace })
+    }
+
+    /// The server's address.
+    pub fn url(&self) -> String {
+        self.base.as_str().trim_end_matches('/').to_owned()
+    }
+
+    /// The way of a runner to the same server.
+    pub fn runner_link(&self) -> HttpLink {
+        HttpLink::new(self.http.clone(), &self.url(), self.token.clone())
+    }
+
+    /// The server's version, which shows that it answers and accepts the token.
+    pub async fn version(&self) -> Result<Version, ClientError> {
+        self.get(&["version"], Vec::new()).await
+    }
+
+    /// Makes the world match a document.
+    pub async fn apply(&self, request: &ApplyRequest) -> Result<ApplyResponse, ClientError> {
+        self.post(&["workflows"], request).await
+    }
+
+    /// All workflows, without their documents.
+    pub async fn workflows(&self) -> Result<Vec<Workflow>, ClientError> {
+        self.pages(&["workflows"], self.in_namespace(), None).await
+    }
+
+    /// The first workflows.
+    pub async fn first_workflows(&self, limit: usize) -> Result<Vec<Workflow>, ClientError> {
+        self.pages(&["workflows"], self.in_namespace(), Some(limit)).await
+    }
+
+    /// One workflow by name or number, with its document.
+    pub async fn workflow(&self, workflow: &str) -> Result<Workflow, ClientError> {
+        self.get(&["workflows", workflow], self.in_namespace()).await
+    }
+
+    /// Deletes a workflow.
+    pub async fn delete_workflow(&self, workflow: &str) -> Result<(), ClientError> {
+        let url = self.url_of(&["workflows", workflow], &self.in_namespace());
+        self.send(self.request(Method::DELETE, url)).await.map(drop)
+    }
+
+    /// Cancels, suspends or resumes a workflow.
+    pub async fn control(&self, workflow: &str, control: Control) -> Result<Workflow, ClientError> {
+        self.post(&["workflows", workflow, control.path()], &serde_json::json!({})).await
+    }
+
+    /// Runs jobs again.
+    pub async fn retry(&self, workflow: &str, request: &RetryRequest) -> Result<Affected, ClientError> {
+        self.post(&["workflows", workflow, "retry"], request).await
+    }
+
+    /// Jobs of a workflow; `limit` is the most that are wanted.
+    pub async fn jobs(
+        &self,
+        workflow: &str,
+        filter: &JobFilter,
+        limit: Option<usize>,
+    ) -> Result<Vec<Job>, ClientError> {
+        let mut query = self.in_namespace();
+        add(&mut query, "status", filter.status.as_ref());
+        add(&mut query, "name", filter.name.as_ref());
+        add(&mut query, "contains", filter.contains.as_ref());
+        self.pages(&["workflows", workflow, "jobs"], query, limit).await
+    }
+
+    /// One job by name or number.
+    pub async fn job(&self, workflow: &str, job: &str) -> Result<Job, ClientError> {
+        self.get(&["workflows", workflow, "jobs", job], self.in_namespace()).await
+    }
+
+    /// Results of a workflow; `limit` is the most that are wanted.
+    pub async fn results(
+        &self,
+        workflow: &str,
+        filter: &ResultFilter,
+        limit: Option<usize>,
+    ) -> Result<Vec<JobResult>, ClientError> {
+        let mut query = self.in_namespace();
+        add(&mut query, "job", filter.job.as_ref());
+        add(&mut query, "run", filter.run.as_ref());
+        add(&mut query, "status", filter.status.as_ref());
+        add(&mut query, "failed", filter.failed.then_some(&true));
+        add(&mut query, "latest", filter.latest.then_some(&true));
+        self.pages(&["workflows", workflow, "results"], query, limit).await
+    }
+
+    /// Events after a sequence number; `limit` is the most that are wanted.
+    pub async fn events(
+        &self,
+        workflow: Option<i64>,
+        after: Option<i64>,
+        limit: Option<usize>,
+    ) -> Result<Vec<Event>, ClientError> {
+        let mut query = Query::new();
+        add(&mut query, "workflow", workflow.as_ref());
+        add(&mut query, "after", after.as_ref());
+        self.pages(&["events"], query, limit).await
+    }
+
+    /// Runners; `all` includes those that have left.
+    pub async fn runners(&self, all: bool) -> Result<Vec<Runner>, ClientError> {
+        let mut query = Query::new();
+        add(&mut query, "all", all.then_some(&true));
+        self.pages(&["runners"], query, None).await
+    }
+
+    /// Forgets what is old.
+    pub async fn gc(&self, request: &GcRequest) -> Result<GcResponse, ClientError> {
+        self.post(&["gc"], request).await
+    }
+
+    /// Writes a copy of the store to a path on the server's machine.
+    pub async fn backup(&self, path: &str) -> Result<(), ClientError> {
+        let url = self.url_of(&["backup"], &[]);
+        let body = serde_json::json!({ "path": path });
+        self.send(self.request(Method::POST, url).json(&body)).await.map(drop)
+    }
+
+    /// Events and statuses as they happen, of one workflow or all, after a sequence number.
+    pub async fn watch(&self, workflow: Option<i64>, after: Option<i64>) -> Result<Watch, ClientError> {
+        let mut query = Query::new();
+        add(&mut query, "workflow", workflow.as_ref());
+        add(&mut query, "after", after.as_ref());
+        let url = self.url_of(&["watch"], &query);
+        Ok(Watch::new(self.send(self.request(Method::GET, url)).await?))
+    }
+
+    fn in_namespace(&self) -> Query {
+        let mut query = Query::new();
+        add(&mut query, "namespace", self.namespace.as_ref());
+        query
+    }
+
+    async fn get<T: DeserializeOwned>(&self, path: &[&str], query: Query) -> Result<T, ClientError> {
+        let url = self.url_of(path, &query);
+        decode(self.send(self.request(Method::GET, url)).await?).await
+    }
+
+    async fn post<T: DeserializeOwned>(&self, path: &[&str], body: &impl Serialize) -> Result<T, ClientError> {
+        let url = self.url_of(path, &self.in_namespace());
+        decode(self.send(self.request(Method::POST, url).json(body)).await?).await
+    }
+
+    async fn pages<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        query: Query,
+        limit: Option<usize>,
+    ) -> Result<Vec<T>, ClientError> {
+        let most = limit.unwrap_or(usize::MAX);
+        let mut items: Vec<T> = Vec::new();
+        let mut cursor: Option<String> = None;
+        loop {
+            let mut query = query.clone();
+            add(&mut query, "limit", Some(&PAGE.min(most - items.len())));
+            add(&mut query, "cursor", cursor.as_ref());
+            let page: Page<T> = self.get(path, query).await?;
+            let was_empty = page.items.is_empty();
+            items.extend(page.items);
+            match page.next {
+                Some(next) if items.len() < most && !was_empty => cursor = Some(next),
+                _ => break,
+            }
+        }
+        items.truncate(most);
+        Ok(items)
+    }
+
+    fn url_of(&self, path: &[&str], query: &[(&'static str, String)]) -> Url {
+        let mut url = self.base.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().push("v1").extend(path);
+        }
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        url
+    }
+
+    fn request(&self, method: Method, url: Url) -> reqwest::RequestBuilder {
+        let request = self.http.request(method, url);
+        match &self.token {
+            Some(token) => request.bearer_auth(token),
+            None => request,
+        }
+    }
+
+    async fn send(&self, request: reqwest::RequestBuilder) -> Result<Response, ClientError> {
+        let response = request.send().await.map_err(|source| ClientError::Unreachable { url: self.url(), source })?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let status = response.status().as_u16();
+        let text = response.text().await.unwrap_or_default();
+        Err(ClientError::answer(status, &text))
+    }
+}
+
+fn add(query: &mut Query, key: &'static str, value: Option<&impl ToString>) {
+    if let Some(value) = value {
+        query.push((key, value.to_string()));
+    }
+}
+
+async fn decode<T: DeserializeOwned>(response: Response) -> Result<T, ClientError> {
+    let bytes = response.bytes().await.map_err(|source| ClientError::CutOff { source })?;
+    serde_json::from_slice(&bytes).map_err(|source| ClientError::Decode { source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_escaped_in_paths() {
+        let client = Client::new("http://127.0.0.1:1/base/", None, Some("n s".to_owned())).expect("a client");
+        let url = client.url_of(&["workflows", "w", "jobs", "a/b c?%"], &client.in_namespace());
+        assert_eq!(url.as_str(), "http://127.0.0.1:1/base/v1/workflows/w/jobs/a%2Fb%20c%3F%25?namespace=n+s");
+        assert_eq!(client.url(), "http://127.0.0.1:1/base");
+    }
+}

@@ -1,0 +1,162 @@
+//! What can go wrong between us and a server.
+
+use torc_api::api::ErrorBody;
+
+use crate::error::{CommandError, ExitStatus};
+
+/// A request that was not answered as hoped.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The address cannot be used.
+    #[error("'{url}' is no server address: {reason}")]
+    Url {
+        /// The address.
+        url: String,
+        /// Why not.
+        reason: String,
+    },
+    /// The HTTP client cannot be set up.
+    #[error("could not set up the HTTP client")]
+    Build {
+        /// Why.
+        #[source]
+        source: reqwest::Error,
+    },
+    /// No answer.
+    #[error("could not reach the server at {url}")]
+    Unreachable {
+        /// The address.
+        url: String,
+        /// Why.
+        #[source]
+        source: reqwest::Error,
+    },
+    /// The answer ended early.
+    #[error("the server's answer was cut off")]
+    CutOff {
+        /// Why.
+        #[source]
+        source: reqwest::Error,
+    },
+    /// The stream of events ended.
+    #[error("the server closed the connection")]
+    Closed,
+    /// The answer is not what this version understands.
+    #[error("could not understand the server's answer")]
+    Decode {
+        /// Why.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// The server said no.
+    #[error("{}", body.message)]
+    Answer {
+        /// The HTTP status.
+        status: u16,
+        /// What it said.
+        body: Box<ErrorBody>,
+    },
+}
+
+impl ClientError {
+    /// An answer other than success.
+    pub fn answer(status: u16, text: &str) -> Self {
+        let body = serde_json::from_str(text).unwrap_or_else(|_| {
+            let said = text.trim();
+            let message = if said.is_empty() || said.len() > 500 {
+                format!("the server answered with status {status}")
+            } else {
+                format!("the server answered with status {status}: {said}")
+            };
+            ErrorBody { code: "Unknown".to_owned(), message, ..ErrorBody::default() }
+        });
+        Self::Answer { status, body: Box::new(body) }
+    }
+
+    /// Nobody is there, as opposed to somebody who says no.
+    pub fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Unreachable { .. } | Self::CutOff { .. } | Self::Closed)
+    }
+
+    /// There is no such thing.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::Answer { status: 404, .. })
+    }
+
+    fn kind(&self) -> ExitStatus {
+        match self {
+            Self::Unreachable { .. } | Self::CutOff { .. } | Self::Closed => ExitStatus::Unreachable,
+            Self::Url { .. } => ExitStatus::InvalidInput,
+            Self::Build { .. } | Self::Decode { .. } => ExitStatus::Unexpected,
+            Self::Answer { status, .. } => match status {
+                400 | 413 | 422 => ExitStatus::InvalidInput,
+                401 | 403 | 409 => ExitStatus::Refused,
+                404 => ExitStatus::NotFound,
+                502..=504 => ExitStatus::Unreachable,
+                _ => ExitStatus::Unexpected,
+            },
+        }
+    }
+}
+
+impl From<ClientError> for CommandError {
+    fn from(error: ClientError) -> Self {
+        let mut command = Self::new(error.kind(), error.to_string());
+        match error {
+            ClientError::Answer { status, body } => {
+                command.hints.extend(body.hint.clone());
+                if status == 401 && command.hints.is_empty() {
+                    command = command.hint("name the server's token with --token-file, TORC_TOKEN_FILE or TORC_TOKEN");
+                }
+                for problem in &body.problems {
+                    let field = if problem.field.is_empty() { String::new() } else { format!("{}: ", problem.field) };
+                    command.message.push_str(&format!("\n  {field}{}", problem.message));
+                }
+                if !body.problems.is_empty() {
+                    command.details = serde_json::to_value(&body.problems).ok();
+                }
+            }
+            ClientError::Unreachable { source, .. } => {
+                command =
+                    command.because(source).hint("is it running, and is the address right? (--url, TORC_API_URL)");
+            }
+            ClientError::Build { source } | ClientError::CutOff { source } => command = command.because(source),
+            ClientError::Decode { source } => command = command.because(source),
+            ClientError::Url { .. } | ClientError::Closed => {}
+        }
+        command
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_become_exit_codes() {
+        for (status, kind) in [
+            (400, ExitStatus::InvalidInput),
+            (401, ExitStatus::Refused),
+            (403, ExitStatus::Refused),
+            (404, ExitStatus::NotFound),
+            (409, ExitStatus::Refused),
+            (422, ExitStatus::InvalidInput),
+            (500, ExitStatus::Unexpected),
+            (503, ExitStatus::Unreachable),
+        ] {
+            assert_eq!(CommandError::from(ClientError::answer(status, "")).kind, kind, "{status}");
+        }
+        assert_eq!(CommandError::from(ClientError::Closed).kind, ExitStatus::Unreachable);
+    }
+
+    #[test]
+    fn what_the_server_says_is_passed_on() {
+        let text = r#"{"code":"Invalid","message":"the document is wrong","hint":"mend it",
+            "problems":[{"severity":"Error","field":"spec.jobs","message":"a cycle"}]}"#;
+        let error = CommandError::from(ClientError::answer(422, text));
+        assert_eq!(error.message, "the document is wrong\n  spec.jobs: a cycle");
+        assert_eq!(error.hints, ["mend it"]);
+        let odd = CommandError::from(ClientError::answer(502, "<html>"));
+        assert_eq!(odd.message, "the server answered with status 502: <html>");
+    }
+}

@@ -1,0 +1,185 @@
+//! One verb a file. Here: from the command line to the verb, and from its outcome to the exit code.
+
+pub mod apply;
+pub mod backup;
+pub mod completions;
+pub mod config;
+pub mod control;
+pub mod crd;
+pub mod delete;
+pub mod describe;
+pub mod diff;
+pub mod gc;
+pub mod get;
+pub mod keeper;
+pub mod logs;
+pub mod plan;
+pub mod reference;
+pub mod restore;
+pub mod retry;
+pub mod run;
+pub mod runner;
+pub mod server;
+pub mod validate;
+pub mod wait;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use tracing_subscriber::EnvFilter;
+
+use crate::args::{Cli, Command, GlobalArgs, RunnerArgs};
+use crate::env;
+use crate::error::{CommandError, ExitStatus};
+use crate::output::{Format, Output};
+use crate::settings::{self, Layers, Settings, Surroundings};
+
+/// What every verb works with.
+pub struct Context {
+    /// What was decided.
+    pub settings: Settings,
+    /// Who decided it.
+    pub layers: Layers,
+    /// Where results go.
+    pub output: Output,
+    /// The current folder.
+    pub folder: PathBuf,
+}
+
+/// Parses, runs, and turns the outcome into an exit code.
+pub fn main(arguments: Vec<OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and versions are no errors; clap knows which stream they belong to.
+            let _ = error.print();
+            let status = if error.use_stderr() { ExitStatus::Usage } else { ExitStatus::Success };
+            return ExitCode::from(status.code());
+        }
+    };
+    let command = match cli.command {
+        // The keeper has no settings, no runtime and no threads.
+        Command::Keeper(args) => return keeper::main(args),
+        command => command,
+    };
+    start_logging(cli.global.verbose);
+    let fallback = Output::new(cli.global.format.unwrap_or(Format::Table));
+    let outcome = prepare(&cli.global, &command).and_then(|context| {
+        let result = execute(&context, command);
+        Ok(result.map_err(|error| (context.output, error)))
+    });
+    let status = match outcome {
+        Ok(Ok(status)) => status,
+        Ok(Err((output, error))) => tell(output, &error),
+        Err(error) => tell(fallback, &error),
+    };
+    ExitCode::from(status.code())
+}
+
+fn tell(output: Output, error: &CommandError) -> ExitStatus {
+    output.error(error);
+    if error.silent { ExitStatus::Success } else { error.kind }
+}
+
+fn prepare(global: &GlobalArgs, command: &Command) -> Result<Context, CommandError> {
+    let folder = std::env::current_dir()
+        .map_err(|error| CommandError::unexpected("could not find the current folder", error))?;
+    let variable = |name: &str| std::env::var(name).ok();
+    let surroundings = Surroundings { variable: &variable, folder: &folder, system: Path::new("/etc") };
+    let mut flags = settings::flags(global, runner_args(command));
+    if let Command::Server(args) = command {
+        args.add_flags(&mut flags);
+    }
+    let (layers, warnings) = settings::gather(flags, &surroundings)?;
+    let settings = settings::resolve(&layers, variable(env::TOKEN).filter(|token| !token.is_empty()))?;
+    let output = Output::new(settings.format);
+    for warning in warnings {
+        output.warning(&warning);
+    }
+    Ok(Context { settings, layers, output, folder })
+}
+
+fn runner_args(command: &Command) -> Option<&RunnerArgs> {
+    match command {
+        Command::Apply(args) => Some(&args.runner),
+        Command::Run(args) => Some(&args.runner),
+        Command::Runner(args) => Some(&args.runner),
+        Command::Server(args) => Some(&args.runner),
+        _ => None,
+    }
+}
+
+fn start_logging(verbose: u8) {
+    let level = match verbose {
+        0 => "warn",
+        1 => "info",
+        2 => "debug",
+        _ => "trace",
+    };
+    let filter = EnvFilter::try_from_env(env::LOG).unwrap_or_else(|_| EnvFilter::new(level));
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
+        .try_init();
+}
+
+fn execute(context: &Context, command: Command) -> Result<ExitStatus, CommandError> {
+    match command {
+        Command::Plan(args) => plan::run(context, &args),
+        Command::Validate(args) => validate::run(context, &args),
+        Command::Crd(args) => crd::run(context, &args),
+        Command::Config(args) => config::run(context, &args),
+        Command::Completions(args) => completions::run(context, &args),
+        Command::Reference(args) => reference::run(context, &args),
+        Command::Keeper(_) => Ok(ExitStatus::Success),
+        command => {
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .enable_all()
+                .build()
+                .map_err(|error| CommandError::unexpected("could not start", error))?;
+            let result = runtime.block_on(execute_async(context, command));
+            // Whatever still waits, e.g. for standard input, must not hold the process.
+            runtime.shutdown_background();
+            result
+        }
+    }
+}
+
+async fn execute_async(context: &Context, command: Command) -> Result<ExitStatus, CommandError> {
+    match command {
+        Command::Apply(args) => Box::pin(apply::run(context, &args)).await,
+        Command::Run(args) => Box::pin(run::run(context, &args)).await,
+        Command::Diff(args) => diff::run(context, &args).await,
+        Command::Get(args) => get::run(context, &args).await,
+        Command::Describe(args) => describe::run(context, &args).await,
+        Command::Logs(args) => logs::run(context, &args).await,
+        Command::Wait(args) => wait::run(context, &args).await,
+        Command::Cancel(args) => control::cancel(context, &args).await,
+        Command::Suspend(args) => control::suspend(context, &args).await,
+        Command::Resume(args) => control::resume(context, &args).await,
+        Command::Retry(args) => retry::run(context, &args).await,
+        Command::Delete(args) => delete::run(context, &args).await,
+        Command::Server(args) => Box::pin(server::run(context, &args)).await,
+        Command::Runner(args) => Box::pin(runner::run(context, &args)).await,
+        Command::Gc(args) => gc::run(context, &args).await,
+        Command::Backup(args) => backup::run(context, &args).await,
+        Command::Restore(args) => restore::run(context, &args).await,
+        // Verbs without a runtime have been dealt with.
+        Command::Plan(_)
+        | Command::Validate(_)
+        | Command::Crd(_)
+        | Command::Config(_)
+        | Command::Completions(_)
+        | Command::Reference(_)
+        | Command::Keeper(_) => Ok(ExitStatus::Success),
+    }
+}
+
+/// A duration on the command line.
+fn parse_duration(text: &str) -> Result<std::time::Duration, String> {
+    let seconds = torc_api::quantity::parse_duration(text).map_err(|error| error.to_string())?;
+    u64::try_from(seconds).map(std::time::Duration::from_secs).map_err(|_| "must not be negative".to_owned())
+}

@@ -1,0 +1,226 @@
+//! `torc apply`: make the world match documents.
+
+use clap::Args;
+use serde_json::json;
+use torc_api::api::{ApplyOutcome, ApplyRequest, ApplyResponse, JobChanges};
+
+use super::Context;
+use crate::args::{FileArgs, RunnerArgs};
+use crate::client::{Client, ClientError};
+use crate::connection::{Connection, remote};
+use crate::documents::{self, LoadedWorkflow, Report};
+use crate::error::{CommandError, ExitStatus};
+use crate::follow::{Followed, follow};
+use crate::place::{FOLDER, Place};
+use crate::progress::Progress;
+use crate::run_here::{self, Interrupts, Wanted};
+use crate::standalone::{Entry, enter, start_background};
+
+/// Make the world match documents, and run them here unless there is a server.
+///
+/// Without a server the command reconciles in the foreground until the workflows have settled, and exits with their outcome.
+/// Stop it, run it again: it goes on where it was. An edited file runs again only what changed. With --url it returns at once.
+#[derive(Debug, Args)]
+pub struct ApplyArgs {
+    #[command(flatten)]
+    pub files: FileArgs,
+    /// Leave a server in the background that runs the workflows and ends when it has nothing left to do.
+    #[arg(long, conflicts_with_all = ["no_run", "dry_run"])]
+    pub detach: bool,
+    /// Only store the documents.
+    #[arg(long, conflicts_with = "dry_run")]
+    pub no_run: bool,
+    /// Follow the workflows to their end where a server runs them.
+    #[arg(long, conflicts_with_all = ["no_run", "dry_run"])]
+    pub wait: bool,
+    /// Only say what would change.
+    #[arg(long)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub runner: RunnerArgs,
+}
+
+/// Runs the verb.
+pub async fn run(context: &Context, args: &ApplyArgs) -> Result<ExitStatus, CommandError> {
+    let documents = documents::read_valid(&args.files.files, context.settings.namespace.as_deref(), context.output)?;
+    if let Some(url) = &context.settings.url {
+        let client = remote(&context.settings, url, &context.folder)?;
+        let responses = hand_in(context, &client, &documents, args.dry_run).await?;
+        return if args.wait { follow_remote(context, &client, &responses).await } else { Ok(ExitStatus::Success) };
+    }
+    if args.dry_run {
+        return dry_run(context, &documents).await;
+    }
+    let place = place_here(context)?;
+    if args.no_run {
+        let connection = Connection::open(&context.settings, &context.folder).await?;
+        let result = hand_in(context, connection.client(), &documents, false).await;
+        connection.close().await;
+        return result.map(|_| ExitStatus::Success);
+    }
+    if args.detach {
+        return detach(context, &place, &documents, args.wait).await;
+    }
+    run_here::run(context, &place, &Wanted::Documents(documents)).await
+}
+
+/// The store of this folder, made if there is none.
+pub fn place_here(context: &Context) -> Result<Place, CommandError> {
+    let place = Place::find(&context.folder).unwrap_or_else(|| Place::in_folder(context.folder.join(FOLDER)));
+    place.create_folder()?;
+    Ok(place)
+}
+
+/// A dry run must not make a store where there is none.
+async fn dry_run(context: &Context, documents: &[LoadedWorkflow]) -> Result<ExitStatus, CommandError> {
+    if Place::find(&context.folder).is_none() {
+        return super::diff::all_new(context, documents);
+    }
+    crate::connection::with_client(&context.settings, &context.folder, async |client: &Client| {
+        hand_in(context, client, documents, true).await.map(|_| ExitStatus::Success)
+    })
+    .await
+}
+
+async fn detach(
+    context: &Context,
+    place: &Place,
+    documents: &[LoadedWorkflow],
+    wait: bool,
+) -> Result<ExitStatus, CommandError> {
+    let (info, client) = match enter(place, context.settings.namespace.as_deref()).await? {
+        Entry::Theirs(info, client) => (info, client),
+        Entry::Ours(lock) => {
+            drop(lock);
+            start_background(place, &context.settings).await?
+        }
+    };
+    let responses = hand_in(context, &client, documents, false).await?;
+    context.output.progress(&format!(
+        "running in the background: process {}, log {}",
+        info.pid,
+        place.log_file().display()
+    ));
+    context.output.progress("follow with: torc get workflows -w");
+    if wait { follow_remote(context, &client, &responses).await } else { Ok(ExitStatus::Success) }
+}
+
+async fn follow_remote(
+    context: &Context,
+    client: &Client,
+    responses: &[ApplyResponse],
+) -> Result<ExitStatus, CommandError> {
+    let ids: Vec<i64> = responses.iter().filter_map(|response| response.id).collect();
+    let mut interrupts = Interrupts::listen()?;
+    let mut progress = Progress::new(context.output);
+    let followed = tokio::select! {
+        followed = follow(client, &ids, &mut progress) => followed,
+        () = interrupts.next() => {
+            progress.finish();
+            context.output.progress("stopped following; the workflows go on");
+            return Ok(ExitStatus::Interrupted);
+        }
+    };
+    progress.finish();
+    match followed? {
+        Followed::Settled(workflows) => run_here::conclude(context, client, &workflows).await,
+        Followed::ServerGone => Err(ClientError::Closed.into()),
+    }
+}
+
+/// Applies and says what that did.
+async fn hand_in(
+    context: &Context,
+    client: &Client,
+    documents: &[LoadedWorkflow],
+    dry_run: bool,
+) -> Result<Vec<ApplyResponse>, CommandError> {
+    let responses = submit(context, client, documents, dry_run).await?;
+    context.output.value(&json!({ "items": responses }), || {
+        responses.iter().map(|response| line(response, dry_run) + "\n").collect()
+    })?;
+    Ok(responses)
+}
+
+/// Applies documents one after the other; problems are told with their places in the files.
+pub async fn submit(
+    context: &Context,
+    client: &Client,
+    documents: &[LoadedWorkflow],
+    dry_run: bool,
+) -> Result<Vec<ApplyResponse>, CommandError> {
+    let working_dir = context.folder.to_str().ok_or_else(|| {
+        CommandError::invalid(format!("the folder {} is not named in UTF-8", context.folder.display()))
+    })?;
+    let mut responses = Vec::new();
+    for workflow in documents {
+        let request =
+            ApplyRequest { document: workflow.document.clone(), working_dir: working_dir.to_owned(), dry_run };
+        match client.apply(&request).await {
+            Ok(response) => responses.push(response),
+            Err(error) => return Err(located(workflow, error)),
+        }
+    }
+    Ok(responses)
+}
+
+fn located(workflow: &LoadedWorkflow, error: ClientError) -> CommandError {
+    match error {
+        ClientError::Answer { body, .. } if !body.problems.is_empty() => {
+            let message = body.message;
+            let mut report = Report::default();
+            report.add(&workflow.file, workflow.locate(body.problems));
+            report.into_result().err().unwrap_or_else(|| CommandError::invalid(message))
+        }
+        other => other.into(),
+    }
+}
+
+/// What an apply did, as kubectl says it.
+pub fn line(response: &ApplyResponse, dry_run: bool) -> String {
+    let outcome = match response.outcome {
+        ApplyOutcome::Created => "created",
+        ApplyOutcome::Configured => "configured",
+        ApplyOutcome::Unchanged => "unchanged",
+    };
+    let dry = if dry_run { " (dry run)" } else { "" };
+    format!("workflow/{} {outcome}{dry}{}", response.name, changes(&response.changes))
+}
+
+fn changes(changes: &JobChanges) -> String {
+    let parts: Vec<String> = [
+        (changes.added.count, "added"),
+        (changes.removed.count, "removed"),
+        (changes.changed.count, "changed"),
+        (changes.downstream.count, "downstream of changes"),
+        (changes.adjusted.count, "adjusted"),
+    ]
+    .into_iter()
+    .filter(|(count, _)| *count > 0)
+    .map(|(count, word)| format!("{count} {word}"))
+    .collect();
+    if parts.is_empty() { String::new() } else { format!(": jobs {}", parts.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use torc_api::api::JobNames;
+
+    use super::*;
+
+    #[test]
+    fn lines_as_kubectl_prints_them() {
+        let added = JobNames { count: 3, names: Vec::new() };
+        let mut response = ApplyResponse {
+            name: "w".to_owned(),
+            namespace: "default".to_owned(),
+            id: Some(1),
+            outcome: ApplyOutcome::Created,
+            changes: JobChanges { added, ..JobChanges::default() },
+        };
+        assert_eq!(line(&response, false), "workflow/w created: jobs 3 added");
+        response.changes = JobChanges::default();
+        response.outcome = ApplyOutcome::Unchanged;
+        assert_eq!(line(&response, true), "workflow/w unchanged (dry run)");
+    }
+}

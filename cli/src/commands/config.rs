@@ -1,0 +1,42 @@
+//! `torc config`: settings and where they come from.
+
+use clap::{Args, Subcommand};
+
+use super::Context;
+use crate::error::{CommandError, ExitStatus};
+use crate::output::SettingRow;
+use crate::settings::KEYS;
+
+/// Settings and where they come from.
+#[derive(Debug, Args)]
+pub struct ConfigArgs {
+    #[command(subcommand)]
+    command: ConfigCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ConfigCommand {
+    /// Print every setting with its value and where that comes from.
+    ///
+    /// Flags win over environment variables, these over `torc.toml` in this folder or above, that over the user's
+    /// `~/.config/torc/config.toml`, that over `/etc/torc/config.toml`, and that over what is built in.
+    Show,
+}
+
+/// Runs the verb.
+pub fn run(context: &Context, args: &ConfigArgs) -> Result<ExitStatus, CommandError> {
+    let ConfigCommand::Show = args.command;
+    let rows: Vec<SettingRow> = KEYS
+        .iter()
+        .map(|key| {
+            let value = context.layers.get(key.name);
+            SettingRow {
+                key: key.name,
+                value: value.map(|value| value.text.clone()),
+                origin: value.map(|value| value.origin.to_string()),
+            }
+        })
+        .collect();
+    context.output.list(&rows)?;
+    Ok(ExitStatus::Success)
+}

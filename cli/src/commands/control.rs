@@ -1,0 +1,72 @@
+//! `torc cancel`, `torc suspend`, `torc resume`: verbs on a whole workflow. The next apply does not undo them.
+
+use clap::Args;
+use serde_json::json;
+
+use super::Context;
+use crate::client::{Client, Control};
+use crate::connection::{explain_missing, resolve_workflow, with_client};
+use crate::error::{CommandError, ExitStatus};
+
+/// End a workflow's jobs and start no more.
+#[derive(Debug, Args)]
+pub struct CancelArgs {
+    /// Workflows by name or number; may be left out where the store holds one.
+    #[arg(value_name = "WORKFLOW")]
+    pub workflows: Vec<String>,
+}
+
+/// Start no more jobs of a workflow; running ones go on.
+#[derive(Debug, Args)]
+pub struct SuspendArgs {
+    /// Workflows by name or number; may be left out where the store holds one.
+    #[arg(value_name = "WORKFLOW")]
+    pub workflows: Vec<String>,
+}
+
+/// Go on with a suspended or cancelled workflow.
+#[derive(Debug, Args)]
+pub struct ResumeArgs {
+    /// Workflows by name or number; may be left out where the store holds one.
+    #[arg(value_name = "WORKFLOW")]
+    pub workflows: Vec<String>,
+}
+
+/// Runs `cancel`.
+pub async fn cancel(context: &Context, args: &CancelArgs) -> Result<ExitStatus, CommandError> {
+    control(context, &args.workflows, Control::Cancel, "canceled").await
+}
+
+/// Runs `suspend`.
+pub async fn suspend(context: &Context, args: &SuspendArgs) -> Result<ExitStatus, CommandError> {
+    control(context, &args.workflows, Control::Suspend, "suspended").await
+}
+
+/// Runs `resume`.
+pub async fn resume(context: &Context, args: &ResumeArgs) -> Result<ExitStatus, CommandError> {
+    control(context, &args.workflows, Control::Resume, "resumed").await
+}
+
+async fn control(
+    context: &Context,
+    names: &[String],
+    control: Control,
+    word: &str,
+) -> Result<ExitStatus, CommandError> {
+    with_client(&context.settings, &context.folder, async |client: &Client| {
+        let mut items = Vec::new();
+        for name in named(names) {
+            let name = resolve_workflow(client, name).await?;
+            items.push(client.control(&name, control).await.map_err(explain_missing)?);
+        }
+        let text = items.iter().map(|workflow| format!("workflow/{} {word}\n", workflow.name)).collect();
+        context.output.value(&json!({ "items": items }), || text)
+    })
+    .await?;
+    Ok(ExitStatus::Success)
+}
+
+/// The names that were given, or one that was not.
+pub fn named(names: &[String]) -> Vec<Option<&str>> {
+    if names.is_empty() { vec![None] } else { names.iter().map(|name| Some(name.as_str())).collect() }
+}

@@ -1,0 +1,36 @@
+//! `torc crd print`: custom resource definitions for Kubernetes.
+
+use clap::{Args, Subcommand};
+use kube::CustomResourceExt as _;
+
+use super::Context;
+use crate::error::{CommandError, ExitStatus};
+
+/// Custom resource definitions for Kubernetes.
+#[derive(Debug, Args)]
+pub struct CrdArgs {
+    #[command(subcommand)]
+    command: CrdCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum CrdCommand {
+    /// Print the definitions, as YAML unless JSON is asked for.
+    Print,
+}
+
+/// Runs the verb.
+pub fn run(context: &Context, args: &CrdArgs) -> Result<ExitStatus, CommandError> {
+    let CrdCommand::Print = args.command;
+    for (index, definition) in
+        [torc_api::cluster::SlurmCluster::crd(), torc_api::workflow::Workflow::crd()].iter().enumerate()
+    {
+        let value = serde_json::to_value(definition)
+            .map_err(|error| CommandError::unexpected("could not write the definition", error))?;
+        if index > 0 {
+            context.output.note("---")?;
+        }
+        context.output.document(&value)?;
+    }
+    Ok(ExitStatus::Success)
+}

@@ -1,0 +1,73 @@
+//! `torc delete`: forget workflows.
+
+use std::io::{BufRead as _, IsTerminal as _};
+
+use clap::Args;
+use serde_json::json;
+use torc_api::api::Workflow;
+
+use super::Context;
+use crate::client::Client;
+use crate::connection::{bare_name, explain_missing, with_client};
+use crate::error::{CommandError, ExitStatus};
+
+/// Delete workflows with their jobs, results and events.
+///
+/// Log files stay. On a terminal you are asked before anything that has not finished is deleted.
+#[derive(Debug, Args)]
+pub struct DeleteArgs {
+    /// Workflows by name or number, e.g. `workflow/NAME`.
+    #[arg(value_name = "WORKFLOW", required = true)]
+    pub workflows: Vec<String>,
+    /// Do not ask.
+    #[arg(short = 'y', long)]
+    pub yes: bool,
+    /// A workflow that is not there is no error.
+    #[arg(long)]
+    pub ignore_not_found: bool,
+}
+
+/// Runs the verb.
+pub async fn run(context: &Context, args: &DeleteArgs) -> Result<ExitStatus, CommandError> {
+    with_client(&context.settings, &context.folder, async |client: &Client| {
+        let mut deleted = Vec::new();
+        for name in args.workflows.iter().map(|name| bare_name(name)).filter(|name| !is_kind(name)) {
+            let workflow = match client.workflow(name).await {
+                Ok(workflow) => workflow,
+                Err(error) if error.is_not_found() && args.ignore_not_found => continue,
+                Err(error) => return Err(explain_missing(error)),
+            };
+            if !args.yes && !agreed(context, &workflow)? {
+                return Err(CommandError::new(ExitStatus::Refused, format!("workflow/{name} was not deleted")));
+            }
+            client.delete_workflow(&workflow.id.to_string()).await?;
+            deleted.push(workflow.name);
+        }
+        let text = deleted.iter().map(|name| format!("workflow/{name} deleted\n")).collect();
+        context.output.value(&json!({ "items": deleted }), || text)
+    })
+    .await?;
+    Ok(ExitStatus::Success)
+}
+
+/// kubectl's spelling `delete workflow NAME` names the kind first.
+fn is_kind(word: &str) -> bool {
+    matches!(word, "workflow" | "workflows")
+}
+
+fn agreed(context: &Context, workflow: &Workflow) -> Result<bool, CommandError> {
+    let jobs = &workflow.status.jobs;
+    if jobs.settled() == jobs.total || !std::io::stdin().is_terminal() {
+        return Ok(true);
+    }
+    let open = jobs.total - jobs.settled();
+    context
+        .output
+        .progress(&format!("workflow/{} has {open} jobs that have not ended. Delete it? [y/N]", workflow.name));
+    let mut answer = String::new();
+    std::io::stdin()
+        .lock()
+        .read_line(&mut answer)
+        .map_err(|error| CommandError::unexpected("could not read the answer", error))?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}

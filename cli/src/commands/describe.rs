@@ -1,0 +1,194 @@
+//! `torc describe`: one thing in detail.
+
+use std::fmt::Write as _;
+
+use clap::Args;
+use serde_json::json;
+use torc_api::api::{Event, Job, JobResult, Workflow};
+
+use super::Context;
+use crate::client::{Client, ResultFilter};
+use crate::connection::{bare_name, explain_missing, resolve_workflow, with_client};
+use crate::error::{CommandError, ExitStatus};
+use crate::output::{human, status_word};
+
+/// Show one workflow or job in detail.
+#[derive(Debug, Args)]
+pub struct DescribeArgs {
+    /// `workflow` or `job`; also `workflow/NAME`.
+    #[arg(value_name = "RESOURCE")]
+    pub resource: String,
+    /// Its name or number; may be left out for the only workflow of a store.
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+    /// The workflow of a job.
+    #[arg(long, value_name = "WORKFLOW")]
+    pub workflow: Option<String>,
+}
+
+/// The latest events that are shown.
+const EVENTS: usize = 10;
+
+/// Runs the verb.
+pub async fn run(context: &Context, args: &DescribeArgs) -> Result<ExitStatus, CommandError> {
+    let (kind, name) = match args.resource.split_once('/') {
+        Some((kind, name)) => (kind, Some(name)),
+        None => (args.resource.as_str(), args.name.as_deref()),
+    };
+    with_client(&context.settings, &context.folder, async |client: &Client| match kind {
+        "workflow" | "workflows" | "wf" | "twf" => workflow(context, client, name).await,
+        "job" | "jobs" => {
+            let name = name.ok_or_else(|| CommandError::usage("name the job"))?;
+            job(context, client, args.workflow.as_deref(), name).await
+        }
+        other => Err(CommandError::usage(format!("`{other}` cannot be described")).hint("workflow and job can")),
+    })
+    .await?;
+    Ok(ExitStatus::Success)
+}
+
+async fn workflow(context: &Context, client: &Client, name: Option<&str>) -> Result<(), CommandError> {
+    let name = resolve_workflow(client, name.map(bare_name)).await?;
+    let workflow = client.workflow(&name).await.map_err(explain_missing)?;
+    let mut events = client.events(Some(workflow.id), None, None).await?;
+    let events = events.split_off(events.len().saturating_sub(EVENTS));
+    context.output.value(&workflow, || workflow_text(&workflow, &events))
+}
+
+async fn job(context: &Context, client: &Client, workflow: Option<&str>, name: &str) -> Result<(), CommandError> {
+    let workflow = resolve_workflow(client, workflow).await?;
+    let job = client.job(&workflow, name).await.map_err(explain_missing)?;
+    let filter = ResultFilter { job: Some(job.id.to_string()), ..ResultFilter::default() };
+    let results = client.results(&workflow, &filter, None).await?;
+    context.output.value(&json!({ "job": job, "results": results }), || job_text(&job, &results))
+}
+
+fn field(text: &mut String, name: &str, value: impl std::fmt::Display) {
+    let _ = writeln!(text, "{:<13}{value}", format!("{name}:"));
+}
+
+fn workflow_text(workflow: &Workflow, events: &[Event]) -> String {
+    let mut text = String::new();
+    field(&mut text, "Name", &workflow.name);
+    field(&mut text, "Number", workflow.id);
+    field(&mut text, "Namespace", &workflow.namespace);
+    field(&mut text, "Owner", &workflow.owner);
+    field(&mut text, "Status", status_word(workflow));
+    field(&mut text, "Run", workflow.status.run_id.unwrap_or(1));
+    field(&mut text, "Generation", workflow.generation);
+    field(&mut text, "Folder", &workflow.working_dir);
+    field(&mut text, "Created", &workflow.creation_time);
+    if let Some(time) = &workflow.status.start_time {
+        field(&mut text, "Started", time);
+    }
+    if let Some(time) = &workflow.status.completion_time {
+        field(&mut text, "Completed", time);
+    }
+    let _ = writeln!(text, "Jobs:        {} in all", workflow.status.jobs.total);
+    for state in torc_api::state::JobState::ALL {
+        let count = workflow.status.jobs.of(state);
+        if count > 0 {
+            let _ = writeln!(text, "  {state:<15}{count}");
+        }
+    }
+    if !workflow.status.conditions.is_empty() {
+        text.push_str("Conditions:\n");
+        for condition in &workflow.status.conditions {
+            let message = if condition.message.is_empty() { String::new() } else { format!(": {}", condition.message) };
+            let _ = writeln!(text, "  {:<18}{:<9}{}{message}", condition.type_, condition.status, condition.reason);
+        }
+    }
+    if !workflow.status.failures.is_empty() {
+        text.push_str("Latest failures:\n");
+        for failure in &workflow.status.failures {
+            let code = failure.return_code.map_or(String::new(), |code| format!(", exit code {code}"));
+            let _ = writeln!(text, "  {} (attempt {}): {}{code}", failure.job, failure.attempt, failure.cause);
+        }
+    }
+    if !events.is_empty() {
+        text.push_str("Latest events:\n");
+        for event in events {
+            let jobs = if event.jobs.is_empty() {
+                String::new()
+            } else {
+                format!(" ({})", human::count(i64::try_from(event.jobs.len()).unwrap_or(0), "job"))
+            };
+            let _ = writeln!(text, "  {}  {}  {}{jobs}", event.time, event.reason, event.message);
+        }
+    }
+    text
+}
+
+fn job_text(job: &Job, results: &[JobResult]) -> String {
+    let mut text = String::new();
+    field(&mut text, "Name", &job.name);
+    field(&mut text, "Number", job.id);
+    field(&mut text, "Workflow", &job.workflow);
+    field(
+        &mut text,
+        "Status",
+        if job.in_doubt { format!("{} (its runner is silent)", job.status) } else { job.status.to_string() },
+    );
+    field(&mut text, "Run", job.run_id);
+    field(&mut text, "Attempt", job.attempt);
+    field(&mut text, "Priority", job.priority);
+    let needs = &job.resources;
+    let nodes = if needs.num_nodes > 1 { format!(" on each of {} nodes", needs.num_nodes) } else { String::new() };
+    let memory = human::bytes(needs.memory_bytes);
+    let runtime = human::duration(needs.runtime_seconds);
+    field(&mut text, "Needs", format!("{} CPU, {memory}, {} GPU{nodes}, {runtime}", needs.num_cpus, needs.num_gpus));
+    if let Some(node) = &job.node {
+        field(&mut text, "Node", node);
+    }
+    if let Some(time) = &job.start_time {
+        field(&mut text, "Started", time);
+    }
+    if !job.labels.is_empty() {
+        field(&mut text, "Labels", job.labels.join(", "));
+    }
+    if !job.depends_on.is_empty() {
+        field(&mut text, "Depends on", job.depends_on.join(", "));
+    }
+    if job.waiting_for > 0 {
+        field(&mut text, "Waits for", human::count(job.waiting_for, "job"));
+    }
+    text.push_str("Command:\n");
+    for line in job.command.lines() {
+        let _ = writeln!(text, "  {line}");
+    }
+    if !results.is_empty() {
+        text.push_str("Attempts:\n");
+    }
+    for result in results {
+        let cause = result.cause.map_or(String::new(), |cause| format!(", {cause}"));
+        let code = result.return_code.map_or(String::new(), |code| format!(", exit code {code}"));
+        let time = human::precise(result.duration_seconds);
+        let _ = writeln!(
+            text,
+            "  run {} attempt {}: {}{cause}{code}, {time}",
+            result.run_id, result.attempt, result.status
+        );
+        for (name, value) in [("message", &result.message), ("stdout", &result.stdout), ("stderr", &result.stderr)] {
+            if let Some(value) = value {
+                let _ = writeln!(text, "    {name}: {value}");
+            }
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use torc_api::status::JobCounts;
+
+    use super::*;
+
+    #[test]
+    fn a_workflow_shows_what_is_there() {
+        let counts = JobCounts { total: 3, completed: 3, ..JobCounts::default() };
+        let text = workflow_text(&crate::follow::tests::workflow(counts, &["Finished", "Succeeded"]), &[]);
+        assert!(text.starts_with("Name:        w\nNumber:      1\n"), "{text}");
+        assert!(text.contains("  completed      3\n") && !text.contains("failed"), "{text}");
+        assert!(text.contains("  Finished          True     Because\n"), "{text}");
+    }
+}

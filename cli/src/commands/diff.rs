@@ -1,0 +1,158 @@
+//! `torc diff`: what applying documents would change.
+
+use clap::Args;
+use serde_json::{Value, json};
+use similar::TextDiff;
+use torc_api::api::{ApplyOutcome, ApplyResponse, JobNames};
+
+use super::Context;
+use super::apply::{line, submit};
+use super::plan::expand_all;
+use crate::args::FileArgs;
+use crate::client::Client;
+use crate::connection::with_client;
+use crate::documents::{self, LoadedWorkflow};
+use crate::error::{CommandError, ExitStatus};
+use crate::output::{document_text, human};
+use crate::place::Place;
+
+/// Show what applying a document would change.
+///
+/// Prints the differences of the documents and the jobs they touch. Exits with 0 when nothing would change and with 9 when
+/// something would.
+#[derive(Debug, Args)]
+pub struct DiffArgs {
+    #[command(flatten)]
+    pub files: FileArgs,
+}
+
+/// Names of jobs that are listed for each kind of change.
+const LISTED: usize = 20;
+
+/// Runs the verb.
+pub async fn run(context: &Context, args: &DiffArgs) -> Result<ExitStatus, CommandError> {
+    let documents = documents::read_valid(&args.files.files, context.settings.namespace.as_deref(), context.output)?;
+    if context.settings.url.is_none() && Place::find(&context.folder).is_none() {
+        return all_new(context, &documents).map(|_| ExitStatus::Different);
+    }
+    with_client(&context.settings, &context.folder, async |client: &Client| compare(context, client, &documents).await)
+        .await
+}
+
+/// There is no store: everything would be new.
+pub fn all_new(context: &Context, documents: &[LoadedWorkflow]) -> Result<ExitStatus, CommandError> {
+    let expanded = expand_all(documents, context.settings.server.max_jobs)?;
+    let mut items: Vec<Value> = Vec::new();
+    let mut text = String::new();
+    for (workflow, expanded) in documents.iter().zip(&expanded) {
+        let jobs = i64::try_from(expanded.jobs.len()).unwrap_or(i64::MAX);
+        items.push(json!({ "name": workflow.name(), "outcome": ApplyOutcome::Created, "jobs": jobs }));
+        text.push_str(&format!("workflow/{} would be created: {}\n", workflow.name(), human::count(jobs, "job")));
+    }
+    context.output.value(&json!({ "items": items }), || text)?;
+    Ok(ExitStatus::Success)
+}
+
+async fn compare(context: &Context, client: &Client, documents: &[LoadedWorkflow]) -> Result<ExitStatus, CommandError> {
+    let responses = submit(context, client, documents, true).await?;
+    let mut items: Vec<Value> = Vec::new();
+    let mut text = String::new();
+    for (workflow, response) in documents.iter().zip(&responses) {
+        let before = match response.id {
+            Some(id) => {
+                client.workflow(&id.to_string()).await?.document.map_or(Value::Null, |document| json!(document))
+            }
+            None => Value::Null,
+        };
+        let difference = unified(workflow.name(), &before, &json!(workflow.document));
+        text.push_str(&describe(response, &difference));
+        let mut item = json!(response);
+        item["diff"] = json!(difference);
+        items.push(item);
+    }
+    context.output.value(&json!({ "items": items }), || text)?;
+    let same = responses.iter().all(|response| response.outcome == ApplyOutcome::Unchanged);
+    Ok(if same { ExitStatus::Success } else { ExitStatus::Different })
+}
+
+fn unified(name: &str, before: &Value, after: &Value) -> String {
+    let text = |value: &Value| if value.is_null() { String::new() } else { document_text(value) };
+    let (before, after) = (text(before), text(after));
+    if before == after {
+        return String::new();
+    }
+    TextDiff::from_lines(&before, &after)
+        .unified_diff()
+        .context_radius(3)
+        .header(&format!("stored/{name}"), &format!("wanted/{name}"))
+        .to_string()
+}
+
+fn describe(response: &ApplyResponse, difference: &str) -> String {
+    let mut text = paint(difference);
+    text.push_str(&line(response, true));
+    text.push('\n');
+    let changes = &response.changes;
+    for (names, sign, word) in [
+        (&changes.added, '+', "is new"),
+        (&changes.removed, '-', "goes"),
+        (&changes.changed, '~', "runs again: it changed"),
+        (&changes.downstream, '~', "runs again: something it depends on does"),
+        (&changes.adjusted, '.', "gets other resources, priority or labels"),
+    ] {
+        text.push_str(&list(names, sign, word));
+    }
+    text
+}
+
+fn list(names: &JobNames, sign: char, word: &str) -> String {
+    let mut text: String = names.names.iter().take(LISTED).map(|name| format!("  {sign} {name} {word}\n")).collect();
+    let listed = i64::try_from(names.names.len().min(LISTED)).unwrap_or(0);
+    if names.count > listed {
+        text.push_str(&format!("  {sign} and {} more\n", names.count - listed));
+    }
+    text
+}
+
+fn paint(difference: &str) -> String {
+    let mut text = String::new();
+    for line in difference.lines() {
+        let colour = match line.as_bytes().first() {
+            Some(b'+') => Some(anstyle::AnsiColor::Green),
+            Some(b'-') => Some(anstyle::AnsiColor::Red),
+            Some(b'@') => Some(anstyle::AnsiColor::Cyan),
+            _ => None,
+        };
+        match colour {
+            Some(colour) => {
+                let style = colour.on_default();
+                text.push_str(&format!("{style}{line}{style:#}\n"));
+            }
+            None => text.push_str(&format!("{line}\n")),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_of_documents() {
+        let before = json!({ "spec": { "jobs": [{ "command": "old", "name": "a" }] } });
+        let after = json!({ "spec": { "jobs": [{ "command": "new", "name": "a" }] } });
+        assert_eq!(unified("w", &before, &before), "");
+        let text = unified("w", &before, &after);
+        assert!(text.starts_with("--- stored/w\n+++ wanted/w\n"), "{text}");
+        assert!(text.contains("-  - command: old\n+  - command: new\n"), "{text}");
+    }
+
+    #[test]
+    fn long_lists_are_cut() {
+        let names = JobNames { count: 30, names: (0..30).map(|n| format!("j{n}")).collect() };
+        let text = list(&names, '+', "is new");
+        assert!(text.contains("j19 is new") && !text.contains("j20") && text.ends_with("  + and 10 more\n"), "{text}");
+        assert_eq!(list(&JobNames::default(), '+', "is new"), "");
+    }
+}

@@ -1,0 +1,221 @@
+//! `torc get`: lists.
+
+mod watch;
+
+use std::collections::HashMap;
+
+use clap::{Args, ValueEnum};
+use torc_api::state::JobState;
+
+use super::Context;
+use crate::client::{Client, JobFilter, ResultFilter};
+use crate::connection::{Connection, bare_name, explain_missing, resolve_workflow};
+use crate::error::{CommandError, ExitStatus};
+
+/// List workflows, jobs, results, runners or events.
+///
+/// WORKFLOW may be left out where the store holds one.
+#[derive(Debug, Args)]
+pub struct GetArgs {
+    /// workflows, jobs, results, runners or events; also `workflow/NAME`.
+    #[arg(value_name = "RESOURCE")]
+    pub resource: String,
+    /// The workflow, by name or number.
+    #[arg(value_name = "WORKFLOW")]
+    pub workflow: Option<String>,
+    /// Go on printing what changes.
+    #[arg(short = 'w', long)]
+    pub watch: bool,
+    /// Jobs and results: only in these states, e.g. `failed,terminated`.
+    #[arg(long, value_delimiter = ',', value_name = "STATES", value_parser = parse_state)]
+    pub status: Vec<JobState>,
+    /// Jobs and results: only of the job with this name (results: or number).
+    #[arg(long, value_name = "NAME")]
+    pub job: Option<String>,
+    /// Jobs: only names that contain this.
+    #[arg(long, value_name = "TEXT")]
+    pub contains: Option<String>,
+    /// Results: only of this run.
+    #[arg(long, value_name = "RUN")]
+    pub run: Option<i32>,
+    /// Results: only those that did not succeed.
+    #[arg(long)]
+    pub failed: bool,
+    /// Results: only the latest of each job.
+    #[arg(long)]
+    pub latest: bool,
+    /// Runners: those that have left, too.
+    #[arg(long)]
+    pub all: bool,
+    /// At most so many.
+    #[arg(long, value_name = "N")]
+    pub limit: Option<usize>,
+}
+
+/// What can be listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Resource {
+    #[value(aliases = ["workflow", "wf", "twf"])]
+    Workflows,
+    #[value(alias = "job")]
+    Jobs,
+    #[value(alias = "result")]
+    Results,
+    #[value(alias = "runner")]
+    Runners,
+    #[value(aliases = ["event", "ev"])]
+    Events,
+}
+
+fn parse_state(text: &str) -> Result<JobState, String> {
+    text.parse()
+}
+
+impl GetArgs {
+    /// The resource and the name that may be in `workflow/NAME`.
+    fn target(&self) -> Result<(Resource, Option<&str>), CommandError> {
+        let (kind, name) = match self.resource.split_once('/') {
+            Some((kind, name)) => (kind, Some(name)),
+            None => (self.resource.as_str(), None),
+        };
+        let resource = Resource::from_str(kind, true).map_err(|_| {
+            CommandError::usage(format!("there is no resource `{kind}`"))
+                .hint("workflows, jobs, results, runners and events can be listed")
+        })?;
+        Ok((resource, name.or(self.workflow.as_deref().map(bare_name))))
+    }
+
+    fn states(&self) -> Option<String> {
+        let states: Vec<&str> = self.status.iter().map(|state| state.as_str()).collect();
+        (!states.is_empty()).then(|| states.join(","))
+    }
+
+    fn job_filter(&self) -> JobFilter {
+        JobFilter { status: self.states(), name: self.job.clone(), contains: self.contains.clone() }
+    }
+
+    fn result_filter(&self) -> ResultFilter {
+        ResultFilter {
+            job: self.job.clone(),
+            run: self.run,
+            status: self.states(),
+            failed: self.failed,
+            latest: self.latest,
+        }
+    }
+}
+
+/// Runs the verb.
+pub async fn run(context: &Context, args: &GetArgs) -> Result<ExitStatus, CommandError> {
+    let (resource, name) = args.target()?;
+    let mut seen = watch::Seen::default();
+    let connection = Connection::open(&context.settings, &context.folder).await?;
+    let listed = list(context, args, connection.client(), resource, name, &mut seen).await;
+    if let Err(error) = listed {
+        connection.close().await;
+        return Err(error);
+    }
+    if !args.watch {
+        connection.close().await;
+        return Ok(ExitStatus::Success);
+    }
+    watch::run(context, args, connection, resource, name, seen).await
+}
+
+async fn list(
+    context: &Context,
+    args: &GetArgs,
+    client: &Client,
+    resource: Resource,
+    name: Option<&str>,
+    seen: &mut watch::Seen,
+) -> Result<(), CommandError> {
+    let output = context.output;
+    match resource {
+        Resource::Workflows => {
+            let workflows = match name {
+                Some(name) => vec![client.workflow(name).await.map_err(explain_missing)?],
+                None => match args.limit {
+                    Some(limit) => client.first_workflows(limit).await?,
+                    None => client.workflows().await?,
+                },
+            };
+            output.list(&workflows)?;
+            seen.workflows = workflows.into_iter().map(|workflow| (workflow.id, workflow.status)).collect();
+        }
+        Resource::Jobs => {
+            let workflow = resolve_workflow(client, name).await?;
+            let jobs = client.jobs(&workflow, &args.job_filter(), args.limit).await.map_err(explain_missing)?;
+            output.list(&jobs)?;
+            seen.jobs = jobs.into_iter().map(|job| (job.id, job)).collect::<HashMap<_, _>>();
+        }
+        Resource::Results => {
+            let workflow = resolve_workflow(client, name).await?;
+            let results =
+                client.results(&workflow, &args.result_filter(), args.limit).await.map_err(explain_missing)?;
+            output.list(&results)?;
+            seen.results = results.iter().map(watch::result_key).collect();
+        }
+        Resource::Runners => {
+            let mut runners = client.runners(args.all).await?;
+            runners.truncate(args.limit.unwrap_or(usize::MAX));
+            output.list(&runners)?;
+            seen.runners = runners.iter().map(watch::runner_key).collect();
+        }
+        Resource::Events => {
+            let workflow = workflow_id(client, name).await?;
+            let events = client.events(workflow, None, args.limit).await?;
+            output.list(&events)?;
+            seen.sequence = events.last().map_or(0, |event| event.sequence);
+        }
+    }
+    Ok(())
+}
+
+/// The number of a workflow that was named; all workflows otherwise.
+async fn workflow_id(client: &Client, name: Option<&str>) -> Result<Option<i64>, CommandError> {
+    match name {
+        Some(name) => Ok(Some(client.workflow(name).await.map_err(explain_missing)?.id)),
+        None => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        get: GetArgs,
+    }
+
+    fn get(line: &str) -> GetArgs {
+        Line::try_parse_from(format!("get {line}").split_whitespace()).expect("parses").get
+    }
+
+    #[test]
+    fn resources_have_their_usual_names() {
+        for (line, resource, name) in [
+            ("workflows", Resource::Workflows, None),
+            ("wf", Resource::Workflows, None),
+            ("workflow/a", Resource::Workflows, Some("a")),
+            ("workflow a", Resource::Workflows, Some("a")),
+            ("jobs workflow/a", Resource::Jobs, Some("a")),
+            ("job a", Resource::Jobs, Some("a")),
+            ("events", Resource::Events, None),
+        ] {
+            assert_eq!(get(line).target().expect(line), (resource, name), "{line}");
+        }
+        assert_eq!(get("pods").target().expect_err("no such thing").kind, ExitStatus::Usage);
+    }
+
+    #[test]
+    fn states_are_checked_and_joined() {
+        assert_eq!(get("jobs --status failed,ready").states().as_deref(), Some("failed,ready"));
+        assert_eq!(get("jobs").states(), None);
+        assert!(Line::try_parse_from(["get", "jobs", "--status", "sleepy"]).is_err());
+    }
+}

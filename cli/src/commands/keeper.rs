@@ -1,0 +1,29 @@
+//! `torc keeper`: the process that holds a runner's jobs. Started by runners, never by people.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Args;
+use torc_runner::keeper::{self, KeeperArgs};
+
+use crate::error::{CommandError, ExitStatus};
+use crate::output::{Format, Output};
+
+/// The process that holds a runner's jobs.
+#[derive(Debug, Args)]
+pub struct KeeperVerbArgs {
+    /// What the runner says.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
+}
+
+/// Lives the keeper's whole life.
+pub fn main(args: KeeperVerbArgs) -> ExitCode {
+    match KeeperArgs::parse(args.arguments).and_then(|args| keeper::main(&args)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            Output::new(Format::Table).error(&CommandError::unexpected("the keeper failed", error));
+            ExitCode::from(ExitStatus::Unexpected.code())
+        }
+    }
+}

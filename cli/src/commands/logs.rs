@@ -1,0 +1,169 @@
+//! `torc logs`: the output of a job.
+
+mod tail;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use torc_api::api::{Job, JobResult};
+use torc_api::state::JobState;
+
+use super::Context;
+use crate::client::{Client, ResultFilter};
+use crate::connection::{Connection, explain_missing, resolve_workflow};
+use crate::error::{CommandError, ExitStatus};
+use crate::run_here::Interrupts;
+use tail::Tail;
+
+/// Print the output of a job.
+///
+/// Both streams of the latest attempt, unless told otherwise. A job that printed nothing has no log.
+#[derive(Debug, Args)]
+pub struct LogsArgs {
+    /// The job, by name or number; also `job/NAME`.
+    #[arg(value_name = "JOB")]
+    pub job: String,
+    /// The workflow, by name or number; may be left out where the store holds one.
+    #[arg(short = 'w', long, value_name = "WORKFLOW")]
+    pub workflow: Option<String>,
+    /// The attempt (the latest when absent).
+    #[arg(long, value_name = "N")]
+    pub attempt: Option<i32>,
+    /// The run (the latest when absent).
+    #[arg(long, value_name = "N")]
+    pub run: Option<i32>,
+    /// Only standard output.
+    #[arg(long, conflicts_with = "stderr")]
+    pub stdout: bool,
+    /// Only standard error.
+    #[arg(long)]
+    pub stderr: bool,
+    /// Go on printing until the attempt ends.
+    #[arg(short = 'f', long)]
+    pub follow: bool,
+    /// Only the last lines.
+    #[arg(long, value_name = "LINES")]
+    pub tail: Option<usize>,
+}
+
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// One attempt and where its output is.
+#[derive(Debug, PartialEq, Eq)]
+struct Attempt {
+    job: String,
+    run: i32,
+    attempt: i32,
+    files: Vec<PathBuf>,
+    ended: bool,
+}
+
+/// Runs the verb.
+pub async fn run(context: &Context, args: &LogsArgs) -> Result<ExitStatus, CommandError> {
+    let mut interrupts = Interrupts::listen()?;
+    let mut tail = Tail::new(args.tail);
+    let mut target: Option<(i32, i32)> = None;
+    loop {
+        let attempt = tokio::select! {
+            attempt = find(context, args, target) => attempt?,
+            () = interrupts.next() => return Ok(ExitStatus::Interrupted),
+        };
+        target = Some((attempt.run, attempt.attempt));
+        let printed = tail.print(&attempt.files, context.output)?;
+        if !args.follow || attempt.ended {
+            return if tail.has_printed() || printed { Ok(ExitStatus::Success) } else { silent(context, &attempt) };
+        }
+        tokio::select! {
+            () = tokio::time::sleep(PAUSE) => {}
+            () = interrupts.next() => return Ok(ExitStatus::Interrupted),
+        }
+    }
+}
+
+fn silent(context: &Context, attempt: &Attempt) -> Result<ExitStatus, CommandError> {
+    let missing: Vec<String> =
+        attempt.files.iter().filter(|file| !file.exists()).map(|file| file.display().to_string()).collect();
+    if attempt.ended && !missing.is_empty() {
+        let message = format!("the log is not here: {}", missing.join(", "));
+        return Err(CommandError::not_found(message).hint("it may have been removed, or be on another machine's disk"));
+    }
+    let so_far = if attempt.ended { "" } else { " so far" };
+    context.output.progress(&format!("attempt {} of {} has no output{so_far}", attempt.attempt, attempt.job));
+    Ok(ExitStatus::Success)
+}
+
+async fn find(context: &Context, args: &LogsArgs, target: Option<(i32, i32)>) -> Result<Attempt, CommandError> {
+    // The store is opened anew for each look: nobody is kept from running while we follow.
+    let connection = Connection::open(&context.settings, &context.folder).await?;
+    let found = find_with(connection.client(), args, target).await;
+    connection.close().await;
+    found
+}
+
+async fn find_with(client: &Client, args: &LogsArgs, target: Option<(i32, i32)>) -> Result<Attempt, CommandError> {
+    let workflow = resolve_workflow(client, args.workflow.as_deref()).await?;
+    let name = args.job.strip_prefix("job/").unwrap_or(&args.job);
+    let job = client.job(&workflow, name).await.map_err(explain_missing)?;
+    let filter = ResultFilter { job: Some(job.id.to_string()), ..ResultFilter::default() };
+    let results = client.results(&workflow, &filter, None).await?;
+    let wanted = target.or_else(|| choose(args, &job, &results)).ok_or_else(|| never_ran(args, &job))?;
+    if let Some(result) = results.iter().find(|result| (result.run_id, result.attempt) == wanted) {
+        return Ok(of_result(args, result));
+    }
+    if (job.run_id, job.attempt) != wanted || job.status != JobState::Running {
+        if target.is_some() && (job.run_id, job.attempt) == wanted {
+            return Ok(Attempt { job: job.name, run: wanted.0, attempt: wanted.1, files: Vec::new(), ended: false });
+        }
+        return Err(never_ran(args, &job));
+    }
+    let workflow = client.workflow(&workflow).await?.id;
+    let runners = client.runners(true).await?;
+    let folder = runners.iter().find(|runner| Some(runner.id) == job.runner).map(|runner| runner.output_dir.clone());
+    let files = folder.map(|folder| live_files(args, Path::new(&folder), workflow, &job)).unwrap_or_default();
+    Ok(Attempt { job: job.name, run: wanted.0, attempt: wanted.1, files, ended: false })
+}
+
+/// The attempt that is meant, as (run, attempt).
+fn choose(args: &LogsArgs, job: &Job, results: &[JobResult]) -> Option<(i32, i32)> {
+    let running = (job.status == JobState::Running).then_some((job.run_id, job.attempt));
+    results
+        .iter()
+        .map(|result| (result.run_id, result.attempt))
+        .chain(running)
+        .filter(|(run, attempt)| {
+            args.run.is_none_or(|wanted| wanted == *run) && args.attempt.is_none_or(|wanted| wanted == *attempt)
+        })
+        .max()
+}
+
+fn never_ran(args: &LogsArgs, job: &Job) -> CommandError {
+    let message = match args.attempt {
+        Some(attempt) => format!("job `{}` has no attempt {attempt} that ran", job.name),
+        None => format!("job `{}` has not run: it is {}", job.name, job.status),
+    };
+    CommandError::not_found(message)
+}
+
+fn of_result(args: &LogsArgs, result: &JobResult) -> Attempt {
+    let out = result.stdout.iter().filter(|_| !args.stderr);
+    let err = result.stderr.iter().filter(|_| !args.stdout);
+    let mut files: Vec<PathBuf> = out.chain(err).map(PathBuf::from).collect();
+    files.dedup();
+    Attempt { job: result.job.clone(), run: result.run_id, attempt: result.attempt, files, ended: true }
+}
+
+/// The names that a runner gives to the logs of a job while it runs.
+fn live_files(args: &LogsArgs, output_dir: &Path, workflow: i64, job: &Job) -> Vec<PathBuf> {
+    let stem = format!("job_wf{workflow}_j{}_r{}_a{}", job.id, job.run_id, job.attempt);
+    let extensions = match (args.stdout, args.stderr) {
+        (true, _) => vec!["o", "log"],
+        (_, true) => vec!["e", "log"],
+        _ => vec!["o", "e", "log"],
+    };
+    let folder = output_dir.join("job_stdio");
+    extensions.into_iter().map(|extension| folder.join(format!("{stem}.{extension}"))).collect()
+}
+
+#[cfg(test)]
+mod tests;

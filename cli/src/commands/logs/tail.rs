@@ -1,0 +1,146 @@
+//! Prints files from where it stopped the last time.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use crate::error::CommandError;
+use crate::output::Output;
+
+/// How much is read at once.
+const CHUNK: usize = 64 * 1024;
+
+/// Where each file was read to.
+pub struct Tail {
+    lines: Option<usize>,
+    offsets: HashMap<PathBuf, u64>,
+    printed: bool,
+}
+
+impl Tail {
+    /// Begins at the start, or at the last lines.
+    pub fn new(lines: Option<usize>) -> Self {
+        Self { lines, offsets: HashMap::new(), printed: false }
+    }
+
+    /// Whether there was anything at all.
+    pub fn has_printed(&self) -> bool {
+        self.printed
+    }
+
+    /// Prints what is new; says whether there was something.
+    pub fn print(&mut self, files: &[PathBuf], output: Output) -> Result<bool, CommandError> {
+        let mut found = false;
+        for path in files {
+            match self.print_file(path, output) {
+                Ok(printed) => found |= printed,
+                Err(Failure::Output(error)) => return Err(error),
+                // A log appears when there is output; until then there is no file.
+                Err(Failure::Input(error)) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(Failure::Input(error)) => {
+                    return Err(CommandError::unexpected(format!("could not read {}", path.display()), error));
+                }
+            }
+        }
+        self.printed |= found;
+        Ok(found)
+    }
+
+    fn print_file(&mut self, path: &Path, output: Output) -> Result<bool, Failure> {
+        let mut file = File::open(path)?;
+        let start = match self.offsets.get(path) {
+            Some(offset) => *offset,
+            None => match self.lines {
+                Some(lines) => last_lines(&mut file, lines)?,
+                None => 0,
+            },
+        };
+        file.seek(SeekFrom::Start(start))?;
+        let mut offset = start;
+        let mut buffer = vec![0; CHUNK];
+        loop {
+            let length = file.read(&mut buffer)?;
+            if length == 0 {
+                break;
+            }
+            output.raw(&buffer[..length]).map_err(Failure::Output)?;
+            offset += u64::try_from(length).unwrap_or(0);
+        }
+        self.offsets.insert(path.to_owned(), offset);
+        Ok(offset > start)
+    }
+}
+
+enum Failure {
+    Input(std::io::Error),
+    Output(CommandError),
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Self::Input(error)
+    }
+}
+
+/// Where the last lines begin, found from the end so that a large file is not read whole.
+fn last_lines(file: &mut File, lines: usize) -> std::io::Result<u64> {
+    let size = file.seek(SeekFrom::End(0))?;
+    let chunk = u64::try_from(CHUNK).unwrap_or(1);
+    let mut end = size;
+    let mut found = 0;
+    while end > 0 {
+        let start = end.saturating_sub(chunk);
+        file.seek(SeekFrom::Start(start))?;
+        let mut buffer = vec![0; usize::try_from(end - start).unwrap_or(CHUNK)];
+        file.read_exact(&mut buffer)?;
+        for (index, byte) in buffer.iter().enumerate().rev() {
+            let position = start + u64::try_from(index).unwrap_or(0);
+            // The line end at the very end closes the last line and begins none.
+            if *byte == b'\n' && position + 1 < size {
+                found += 1;
+                if found == lines {
+                    return Ok(position + 1);
+                }
+            }
+        }
+        end = start;
+    }
+    Ok(if lines == 0 { size } else { 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn the_last_lines_are_found_from_the_end() {
+        for (text, lines, expected) in [
+            ("a\nb\nc\n", 1, "c\n"),
+            ("a\nb\nc\n", 2, "b\nc\n"),
+            ("a\nb\nc", 2, "b\nc"),
+            ("a\nb\nc\n", 9, "a\nb\nc\n"),
+            ("a\n\n", 1, "\n"),
+            ("abc", 0, ""),
+            ("", 3, ""),
+        ] {
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(text.as_bytes()).unwrap();
+            let start = usize::try_from(last_lines(&mut file, lines).unwrap()).unwrap();
+            assert_eq!(&text[start..], expected, "{lines} of {text:?}");
+        }
+    }
+
+    #[test]
+    fn chunks_do_not_matter() {
+        let text: String = (0..20_000).map(|number| format!("line {number}\n")).collect();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        let start = usize::try_from(last_lines(&mut file, 15_000).unwrap()).unwrap();
+        assert!(text[start..].starts_with("line 5000\n"));
+    }
+}

@@ -1,0 +1,141 @@
+//! `torc plan`: the jobs that a document comes to.
+
+mod stages;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Serialize;
+use torc_api::api::JobResources;
+use torc_core::expand::Limits;
+use torc_core::expanded::{Expanded, ExpandedJob};
+
+use super::Context;
+use crate::documents::{self, LoadedWorkflow, Report};
+use crate::error::{CommandError, ExitStatus};
+
+/// Show the jobs that a document comes to.
+///
+/// Needs no store. Draws the stages for people; `-o json` lists every job with its dependencies, implicit ones too.
+#[derive(Debug, Args)]
+pub struct PlanArgs {
+    /// A file, a folder, or `-` for standard input; may be given several times.
+    #[arg(short = 'f', long = "filename", value_name = "FILE", num_args = 1.., required_unless_present = "paths")]
+    pub files: Vec<PathBuf>,
+    /// The same without the flag.
+    #[arg(value_name = "FILE", conflicts_with = "files")]
+    pub paths: Vec<PathBuf>,
+}
+
+/// A plan for programs.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Plan {
+    workflow: String,
+    jobs: Vec<PlannedJob>,
+}
+
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PlannedJob {
+    name: String,
+    command: String,
+    priority: i64,
+    depends_on: Vec<String>,
+    ready: bool,
+    resources: JobResources,
+}
+
+/// Runs the verb.
+pub fn run(context: &Context, args: &PlanArgs) -> Result<ExitStatus, CommandError> {
+    let paths = if args.files.is_empty() { &args.paths } else { &args.files };
+    let workflows = documents::read_valid(paths, context.settings.namespace.as_deref(), context.output)?;
+    let expanded = expand_all(&workflows, context.settings.server.max_jobs)?;
+    let mut plans: Vec<Plan> = Vec::new();
+    let mut text = String::new();
+    for (workflow, expanded) in workflows.iter().zip(&expanded) {
+        text.push_str(&stages::draw(workflow.name(), expanded));
+        plans.push(plan(workflow, expanded));
+    }
+    if let [only] = plans.as_slice() {
+        context.output.value(only, || text)?;
+    } else {
+        context.output.value(&serde_json::json!({ "items": plans }), || text)?;
+    }
+    Ok(ExitStatus::Success)
+}
+
+/// Expands every workflow, or tells everything that is wrong.
+pub fn expand_all(workflows: &[LoadedWorkflow], max_jobs: usize) -> Result<Vec<Expanded>, CommandError> {
+    let limits = Limits { max_jobs, ..Limits::default() };
+    let mut report = Report::default();
+    let mut all = Vec::new();
+    for workflow in workflows {
+        match workflow.expand(&limits) {
+            Ok(expanded) => all.push(expanded),
+            Err(problems) => report.add(&workflow.file, workflow.locate(problems)),
+        }
+    }
+    report.into_result().map(|()| all)
+}
+
+fn plan(workflow: &LoadedWorkflow, expanded: &Expanded) -> Plan {
+    let shown = workflow.document.spec.display_name.as_deref().unwrap_or(workflow.name());
+    Plan { workflow: shown.to_owned(), jobs: expanded.jobs.iter().map(|job| planned(job, expanded)).collect() }
+}
+
+fn planned(job: &ExpandedJob, expanded: &Expanded) -> PlannedJob {
+    let mut depends_on: Vec<String> = job.depends_on.iter().filter_map(|index| name_of(expanded, *index)).collect();
+    depends_on.sort();
+    let needs = usize::try_from(job.requirements).ok().and_then(|index| expanded.requirements.get(index)).cloned();
+    let needs = needs.unwrap_or_default();
+    PlannedJob {
+        name: job.name.clone(),
+        command: job.command.clone(),
+        priority: job.priority,
+        ready: depends_on.is_empty(),
+        depends_on,
+        resources: JobResources {
+            num_cpus: needs.num_cpus,
+            memory_bytes: needs.memory_bytes,
+            num_gpus: needs.num_gpus,
+            num_nodes: needs.num_nodes,
+            runtime_seconds: needs.runtime_seconds,
+        },
+    }
+}
+
+fn name_of(expanded: &Expanded, index: u32) -> Option<String> {
+    expanded.jobs.get(usize::try_from(index).ok()?).map(|job| job.name.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shape_for_programs() {
+        let job = |name: &str, depends_on: Vec<u32>| ExpandedJob {
+            name: name.to_owned(),
+            command: "run".to_owned(),
+            depends_on,
+            ..ExpandedJob::default()
+        };
+        let expanded = Expanded {
+            jobs: vec![job("z", vec![]), job("a", vec![]), job("m", vec![0, 1])],
+            requirements: vec![torc_core::expanded::Requirements::default()],
+            ..Expanded::default()
+        };
+        let value = serde_json::to_value(planned(&expanded.jobs[2], &expanded)).expect("JSON");
+        let expected = serde_json::json!({
+            "name": "m",
+            "command": "run",
+            "priority": 0,
+            "dependsOn": ["a", "z"],
+            "ready": false,
+            "resources": { "numCpus": 1, "memoryBytes": 1 << 20, "numGpus": 0, "numNodes": 1, "runtimeSeconds": 60 },
+        });
+        assert_eq!(value, expected);
+        assert!(planned(&expanded.jobs[0], &expanded).ready);
+    }
+}

@@ -1,0 +1,151 @@
+//! The stages of a plan as text, with families of alike jobs folded into one line.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use torc_core::expanded::Expanded;
+use torc_core::graph;
+
+use crate::output::human;
+
+/// Families that are listed in one stage.
+const LISTED: usize = 12;
+
+/// Jobs whose names differ only in their numbers.
+#[derive(Debug)]
+struct Family {
+    pattern: String,
+    first: String,
+    count: i64,
+    needs: String,
+    after: BTreeSet<String>,
+}
+
+/// Draws one workflow.
+pub fn draw(name: &str, expanded: &Expanded) -> String {
+    let stages = graph::stages(expanded);
+    let jobs = human::count(i64::try_from(expanded.jobs.len()).unwrap_or(i64::MAX), "job");
+    let mut text =
+        format!("{name}: {jobs} in {}\n", human::count(i64::try_from(stages.len()).unwrap_or(i64::MAX), "stage"));
+    for (number, stage) in stages.iter().enumerate() {
+        let families = fold(stage, expanded);
+        let _ = writeln!(
+            text,
+            "stage {} ({})",
+            number + 1,
+            human::count(i64::try_from(stage.len()).unwrap_or(i64::MAX), "job")
+        );
+        let shown = families.len().min(LISTED);
+        for (index, family) in families.iter().take(LISTED).enumerate() {
+            let branch = if index + 1 == shown && families.len() <= LISTED { "└─" } else { "├─" };
+            let _ = writeln!(text, "{branch} {}", describe(family));
+        }
+        if families.len() > LISTED {
+            let _ = writeln!(text, "└─ and {} more", families.len() - LISTED);
+        }
+    }
+    text
+}
+
+fn describe(family: &Family) -> String {
+    const SHOWN: usize = 4;
+    let mut text =
+        if family.count == 1 { family.first.clone() } else { format!("{} × {}", family.count, family.pattern) };
+    let _ = write!(text, "  [{}]", family.needs);
+    if !family.after.is_empty() {
+        let mut names: Vec<&str> = family.after.iter().take(SHOWN).map(String::as_str).collect();
+        if family.after.len() > SHOWN {
+            names.push("…");
+        }
+        let _ = write!(text, "  after {}", names.join(", "));
+    }
+    text
+}
+
+fn fold(stage: &[u32], expanded: &Expanded) -> Vec<Family> {
+    let mut families: Vec<Family> = Vec::new();
+    let mut places: std::collections::HashMap<(String, u32), usize> = std::collections::HashMap::new();
+    for index in stage {
+        let Some(job) = usize::try_from(*index).ok().and_then(|index| expanded.jobs.get(index)) else { continue };
+        let pattern = pattern(&job.name);
+        let place = *places.entry((pattern.clone(), job.requirements)).or_insert_with(|| {
+            families.push(Family {
+                pattern: pattern.clone(),
+                first: job.name.clone(),
+                count: 0,
+                needs: needs(expanded, job.requirements),
+                after: BTreeSet::new(),
+            });
+            families.len() - 1
+        });
+        if let Some(family) = families.get_mut(place) {
+            family.count += 1;
+            let parents = job.depends_on.iter().filter_map(|parent| expanded.jobs.get(usize::try_from(*parent).ok()?));
+            family.after.extend(parents.map(|parent| self::pattern(&parent.name)));
+        }
+    }
+    families
+}
+
+/// The name with its numbers replaced.
+fn pattern(name: &str) -> String {
+    let mut pattern = String::with_capacity(name.len());
+    let mut in_number = false;
+    for character in name.chars() {
+        if character.is_ascii_digit() {
+            if !in_number {
+                pattern.push('#');
+            }
+            in_number = true;
+        } else {
+            in_number = false;
+            pattern.push(character);
+        }
+    }
+    pattern
+}
+
+fn needs(expanded: &Expanded, index: u32) -> String {
+    let needs =
+        usize::try_from(index).ok().and_then(|index| expanded.requirements.get(index)).cloned().unwrap_or_default();
+    let mut text = format!("{} CPU, {}", needs.num_cpus, human::bytes(needs.memory_bytes));
+    if needs.num_gpus > 0 {
+        let _ = write!(text, ", {} GPU", needs.num_gpus);
+    }
+    if needs.num_nodes > 1 {
+        let _ = write!(text, ", {} nodes", needs.num_nodes);
+    }
+    let _ = write!(text, ", {}", human::duration(needs.runtime_seconds));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use torc_core::expanded::{ExpandedJob, Requirements};
+
+    use super::*;
+
+    #[test]
+    fn families_are_folded() {
+        let job = |name: &str, depends_on: Vec<u32>| ExpandedJob {
+            name: name.to_owned(),
+            depends_on,
+            ..ExpandedJob::default()
+        };
+        let expanded = Expanded {
+            jobs: vec![job("prepare", vec![]), job("work_1", vec![0]), job("work_02", vec![0]), job("end", vec![1, 2])],
+            requirements: vec![Requirements::default()],
+            ..Expanded::default()
+        };
+        assert_eq!(
+            draw("w", &expanded),
+            "w: 4 jobs in 3 stages\nstage 1 (1 job)\n└─ prepare  [1 CPU, 1Mi, 1m]\nstage 2 (2 jobs)\n└─ 2 × work_#  \
+             [1 CPU, 1Mi, 1m]  after prepare\nstage 3 (1 job)\n└─ end  [1 CPU, 1Mi, 1m]  after work_#\n"
+        );
+    }
+
+    #[test]
+    fn numbers_become_one_sign() {
+        assert_eq!(pattern("a12_b3.0"), "a#_b#.#");
+    }
+}

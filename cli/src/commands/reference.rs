@@ -1,0 +1,34 @@
+//! `torc reference`: the generated pages of docs/reference.
+
+use clap::{Args, ValueEnum};
+
+use super::Context;
+use crate::error::{CommandError, ExitStatus};
+use crate::reference;
+
+/// Print the generated reference pages.
+#[derive(Debug, Args)]
+pub struct ReferenceArgs {
+    /// Which page.
+    #[arg(value_enum)]
+    pub page: Page,
+}
+
+/// A generated page.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Page {
+    /// docs/reference/cli.md
+    Cli,
+    /// docs/reference/environment.md
+    Environment,
+}
+
+/// Runs the verb.
+pub fn run(context: &Context, args: &ReferenceArgs) -> Result<ExitStatus, CommandError> {
+    let page = match args.page {
+        Page::Cli => reference::command_line(),
+        Page::Environment => reference::environment(),
+    };
+    context.output.raw(page.as_bytes())?;
+    Ok(ExitStatus::Success)
+}

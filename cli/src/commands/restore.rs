@@ -1,0 +1,126 @@
+//! `torc restore`: put a backup in the place of the store.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::json;
+
+use super::Context;
+use super::apply::place_here;
+use crate::error::{CommandError, ExitStatus};
+use crate::place::Place;
+use crate::standalone::{Entry, enter};
+
+/// Put a backup in the place of the store.
+///
+/// The backup is checked first, and the store that was there is kept beside it under another name.
+#[derive(Debug, Args)]
+pub struct RestoreArgs {
+    /// A file that `torc backup` wrote.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// The database to replace: a path or a `sqlite:` URL (that of this folder's store when absent).
+    #[arg(long, value_name = "DATABASE")]
+    pub database: Option<String>,
+}
+
+/// Runs the verb.
+pub async fn run(context: &Context, args: &RestoreArgs) -> Result<ExitStatus, CommandError> {
+    if context.settings.url.is_some() {
+        return Err(CommandError::usage("a store is restored on the machine it is on, without --url"));
+    }
+    if !args.file.is_file() {
+        return Err(CommandError::not_found(format!("there is no file {}", args.file.display())));
+    }
+    let place = match &args.database {
+        Some(database) => Place::of_database(database, &context.folder)?,
+        None => place_here(context)?,
+    };
+    place.create_folder()?;
+    let _lock = match enter(&place, None).await? {
+        Entry::Ours(lock) => lock,
+        Entry::Theirs(info, _) => {
+            let message = format!("the store is in use by process {} on {}", info.pid, info.host);
+            return Err(CommandError::new(ExitStatus::Refused, message).hint("stop it first"));
+        }
+    };
+    torc_store::verify(&args.file)
+        .await
+        .map_err(|error| CommandError::invalid(format!("{} cannot be restored", args.file.display())).because(error))?;
+    let kept = replace(&place.database, &args.file)
+        .map_err(|error| CommandError::unexpected(format!("could not replace {}", place.database.display()), error))?;
+    let value = json!({ "database": place.database, "kept": kept });
+    context.output.value(&value, || {
+        let before = kept.as_ref().map_or(String::new(), |path| format!("; what was there is in {}", path.display()));
+        format!("{} was restored{before}\n", place.database.display())
+    })?;
+    Ok(ExitStatus::Success)
+}
+
+/// Puts a copy of the backup in the place of the database; says where the old one is.
+fn replace(database: &Path, backup: &Path) -> std::io::Result<Option<PathBuf>> {
+    let folder = database.parent().unwrap_or(Path::new("."));
+    let mut copy = tempfile::Builder::new().prefix(".restore-").tempfile_in(folder)?;
+    std::io::copy(&mut std::fs::File::open(backup)?, copy.as_file_mut())?;
+    copy.as_file().sync_all()?;
+    let kept = database.exists().then(|| free_name(database));
+    if let Some(kept) = &kept {
+        // The journal belongs to the old database and must not be played into the new one.
+        for suffix in ["", "-wal", "-shm"] {
+            let from = with_suffix(database, suffix);
+            if from.exists() {
+                std::fs::rename(from, with_suffix(kept, suffix))?;
+            }
+        }
+    }
+    copy.persist(database).map_err(|error| error.error)?;
+    std::fs::File::open(folder)?.sync_all()?;
+    Ok(kept)
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+fn free_name(database: &Path) -> PathBuf {
+    let mut number = 1_u32;
+    loop {
+        let candidate = with_suffix(database, &format!(".before-restore-{number}"));
+        if !candidate.exists() {
+            return candidate;
+        }
+        number += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn the_old_store_is_kept_with_its_journal() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name);
+        for (name, text) in [("torc.db", "old"), ("torc.db-wal", "old journal"), ("backup", "new")] {
+            std::fs::write(at(name), text).unwrap();
+        }
+        let kept = replace(&at("torc.db"), &at("backup")).unwrap().unwrap();
+        assert_eq!(std::fs::read_to_string(at("torc.db")).unwrap(), "new");
+        assert!(!at("torc.db-wal").exists());
+        assert_eq!(std::fs::read_to_string(&kept).unwrap(), "old");
+        assert_eq!(std::fs::read_to_string(with_suffix(&kept, "-wal")).unwrap(), "old journal");
+        let again = replace(&at("torc.db"), &at("backup")).unwrap().unwrap();
+        assert_ne!(again, kept);
+    }
+
+    #[test]
+    fn a_first_restore_keeps_nothing() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::write(root.path().join("backup"), "new").unwrap();
+        assert_eq!(replace(&root.path().join("torc.db"), &root.path().join("backup")).unwrap(), None);
+    }
+}

@@ -1,0 +1,116 @@
+//! `torc run`: run a workflow or a file here until it is done.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use torc_api::load::Format;
+use torc_api::wire::RunnerScope;
+
+use super::Context;
+use super::apply::{line, place_here, submit};
+use crate::args::RunnerArgs;
+use crate::client::Client;
+use crate::connection::{bare_name, explain_missing, remote};
+use crate::documents;
+use crate::error::{CommandError, ExitStatus};
+use crate::place::Place;
+use crate::progress::Progress;
+use crate::run_here::{self, Interrupts, LocalRunner, Wanted, runner_config};
+
+/// Run a workflow or a file here until it is done.
+///
+/// With --url a local runner takes the workflow's jobs from that server; without, the store of this folder is used.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Names or numbers of workflows, or files.
+    #[arg(required = true, value_name = "WORKFLOW|FILE")]
+    pub targets: Vec<String>,
+    #[command(flatten)]
+    pub runner: RunnerArgs,
+}
+
+/// Runs the verb.
+pub async fn run(context: &Context, args: &RunArgs) -> Result<ExitStatus, CommandError> {
+    let wanted = wanted(context, &args.targets)?;
+    match &context.settings.url {
+        Some(url) => run_for(context, &remote(&context.settings, url, &context.folder)?, wanted).await,
+        None => {
+            let place = match wanted {
+                Wanted::Documents(_) => place_here(context)?,
+                Wanted::Stored(_) => Place::find(&context.folder).ok_or_else(|| {
+                    CommandError::not_found("there is no store here: no `.torc` folder in this folder or above")
+                })?,
+            };
+            run_here::run(context, &place, &wanted).await
+        }
+    }
+}
+
+fn wanted(context: &Context, targets: &[String]) -> Result<Wanted, CommandError> {
+    let files: Vec<PathBuf> = targets.iter().filter(|target| is_file(target)).map(PathBuf::from).collect();
+    if files.is_empty() {
+        return Ok(Wanted::Stored(targets.iter().map(|name| bare_name(name).to_owned()).collect()));
+    }
+    if files.len() < targets.len() {
+        return Err(CommandError::usage("name files or workflows, not both"));
+    }
+    documents::read_valid(&files, context.settings.namespace.as_deref(), context.output).map(Wanted::Documents)
+}
+
+fn is_file(target: &str) -> bool {
+    target == "-" || Path::new(target).exists() || Format::from_path(target).is_some()
+}
+
+/// Runs workflows of a server that was named with a runner of our own, one after the other.
+async fn run_for(context: &Context, client: &Client, wanted: Wanted) -> Result<ExitStatus, CommandError> {
+    let mut ids = Vec::new();
+    match wanted {
+        Wanted::Documents(documents) => {
+            for response in submit(context, client, &documents, false).await? {
+                context.output.progress(&line(&response, false));
+                ids.extend(response.id);
+            }
+        }
+        Wanted::Stored(names) => {
+            for name in names {
+                ids.push(client.workflow(&name).await.map_err(explain_missing)?.id);
+            }
+        }
+    }
+    let mut interrupts = Interrupts::listen()?;
+    let mut outcome = ExitStatus::Success;
+    for id in ids {
+        let folder = super::runner::state_folder(&context.settings.run, &client.url(), Some(&id.to_string()));
+        let mut config = runner_config(&context.settings.run, &folder, &context.folder)?;
+        config.scope = RunnerScope::Workflow(id.to_string());
+        config.api_url = Some(client.url());
+        let mut progress = Progress::new(context.output);
+        let settled = run_here::drive(
+            client,
+            &[id],
+            LocalRunner::start(config, client.runner_link()),
+            &mut progress,
+            &mut interrupts,
+        )
+        .await;
+        progress.finish();
+        let Some(workflows) = settled? else { return Ok(ExitStatus::Interrupted) };
+        let status = run_here::conclude(context, client, &workflows).await?;
+        if outcome == ExitStatus::Success {
+            outcome = status;
+        }
+    }
+    Ok(outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_and_names_are_told_apart() {
+        for (target, file) in [("-", true), ("none.yaml", true), ("x.kdl", true), ("diamond", false), ("7", false)] {
+            assert_eq!(is_file(target), file, "{target}");
+        }
+    }
+}

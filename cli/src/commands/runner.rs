@@ -1,0 +1,104 @@
+//! `torc runner`: run jobs of a server on this machine.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use torc_api::wire::RunnerScope;
+use torc_runner::RunnerExit;
+
+use super::Context;
+use crate::args::RunnerArgs;
+use crate::connection::{bare_name, explain_missing, remote};
+use crate::error::{CommandError, ExitStatus};
+use crate::place::{Place, host_name};
+use crate::run_here::{Interrupts, LocalRunner, runner_config};
+use crate::settings::RunSettings;
+use crate::standalone::{Entry, enter};
+
+/// Run jobs of a server on this machine.
+///
+/// With WORKFLOW the runner leaves when that workflow has settled; without, it serves every workflow until it is stopped.
+#[derive(Debug, Args)]
+pub struct RunnerVerbArgs {
+    /// The workflow to serve, by name or number; all of them when absent.
+    #[arg(value_name = "WORKFLOW")]
+    pub workflow: Option<String>,
+    /// A label of this machine: jobs with labels only run where all of them are; may be given several times.
+    #[arg(long = "label", value_name = "LABEL")]
+    pub labels: Vec<String>,
+    /// Leave after this time, e.g. `4h`; jobs that do not fit into what is left are not started.
+    #[arg(long, value_name = "TIME", value_parser = super::parse_duration)]
+    pub time_limit: Option<Duration>,
+    /// Leave when there has been nothing to do for so long, e.g. `10m`.
+    #[arg(long, value_name = "TIME", value_parser = super::parse_duration)]
+    pub idle_exit: Option<Duration>,
+    #[command(flatten)]
+    pub runner: RunnerArgs,
+}
+
+/// Runs the verb.
+pub async fn run(context: &Context, args: &RunnerVerbArgs) -> Result<ExitStatus, CommandError> {
+    let client = match &context.settings.url {
+        Some(url) => remote(&context.settings, url, &context.folder)?,
+        None => {
+            let place = Place::find(&context.folder).ok_or_else(no_server)?;
+            match enter(&place, context.settings.namespace.as_deref()).await? {
+                Entry::Theirs(_, client) => client,
+                Entry::Ours(_) => return Err(no_server()),
+            }
+        }
+    };
+    let workflow = match &args.workflow {
+        Some(name) => Some(client.workflow(bare_name(name)).await.map_err(explain_missing)?),
+        None => None,
+    };
+    client.version().await?;
+    let id = workflow.as_ref().map(|workflow| workflow.id.to_string());
+    let folder = state_folder(&context.settings.run, &client.url(), id.as_deref());
+    let mut config = runner_config(&context.settings.run, &folder, &context.folder)?;
+    config.scope = id.map_or(RunnerScope::All, RunnerScope::Workflow);
+    config.exit_when_complete = workflow.is_some();
+    config.labels.clone_from(&args.labels);
+    config.labels.sort();
+    config.time_limit = args.time_limit;
+    config.idle_exit = args.idle_exit;
+    config.api_url = Some(client.url());
+    let mut interrupts = Interrupts::listen()?;
+    let mut runner = LocalRunner::start(config, client.runner_link());
+    let exit = tokio::select! {
+        ended = runner.ended() => ended?,
+        () = interrupts.next() => {
+            context.output.progress("stopping: running jobs are asked to end; Ctrl-C again ends them at once");
+            runner.stop(&mut interrupts).await?;
+            return Ok(ExitStatus::Interrupted);
+        }
+    };
+    context.output.progress(&format!("runner: {}", describe(exit)));
+    Ok(if exit == RunnerExit::Dismissed { ExitStatus::Refused } else { ExitStatus::Success })
+}
+
+fn describe(exit: RunnerExit) -> &'static str {
+    match exit {
+        RunnerExit::Complete => "everything it serves has settled",
+        RunnerExit::Canceled => "what it serves was cancelled",
+        RunnerExit::Stopped => "stopped",
+        RunnerExit::Deadline => "its time is over",
+        RunnerExit::Idle => "there was nothing to do",
+        RunnerExit::Dismissed => "the server sent it away",
+    }
+}
+
+fn no_server() -> CommandError {
+    CommandError::new(ExitStatus::Unreachable, "no server is running for this folder")
+        .hint("start one with `torc server`, name one with --url, or run a workflow here with `torc run`")
+}
+
+/// The place of a runner of its own: one for each host, server and workflow, so that its successor finds its keeper.
+pub fn state_folder(run: &RunSettings, url: &str, workflow: Option<&str>) -> PathBuf {
+    let name: String = format!("{}_{url}_{}", host_name(), workflow.unwrap_or("all"))
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || c == '.' || c == '_' { c } else { '-' })
+        .collect();
+    run.output_dir.join(".torc-runners").join(name)
+}

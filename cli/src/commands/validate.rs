@@ -1,0 +1,52 @@
+//! `torc validate`: check documents without a store.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+use torc_core::expand::Limits;
+
+use super::Context;
+use crate::documents;
+use crate::error::{CommandError, ExitStatus};
+use crate::output::human;
+
+/// Check documents without a store.
+///
+/// Everything that is wrong is told at once, with file, line, column and field.
+#[derive(Debug, Args)]
+pub struct ValidateArgs {
+    /// A file, a folder, or `-` for standard input; may be given several times.
+    #[arg(short = 'f', long = "filename", value_name = "FILE", num_args = 1.., required_unless_present = "paths")]
+    pub files: Vec<PathBuf>,
+    /// The same without the flag.
+    #[arg(value_name = "FILE", conflicts_with = "files")]
+    pub paths: Vec<PathBuf>,
+}
+
+/// Runs the verb.
+pub fn run(context: &Context, args: &ValidateArgs) -> Result<ExitStatus, CommandError> {
+    let paths = if args.files.is_empty() { &args.paths } else { &args.files };
+    let (workflows, mut report) = documents::read(paths, context.settings.namespace.as_deref())?;
+    let mut valid = Vec::new();
+    if !report.has_errors() {
+        let limits = Limits { max_jobs: context.settings.server.max_jobs, ..Limits::default() };
+        for workflow in &workflows {
+            match workflow.expand(&limits) {
+                Ok(expanded) => valid.push((workflow.name(), expanded.jobs.len())),
+                Err(problems) => report.add(&workflow.file, workflow.locate(problems)),
+            }
+        }
+    }
+    report.tell_warnings(context.output);
+    let problems = report.to_json();
+    report.into_result()?;
+    let items: Vec<_> = valid.iter().map(|(name, jobs)| json!({ "workflow": name, "jobs": jobs })).collect();
+    context.output.value(&json!({ "valid": true, "items": items, "problems": problems }), || {
+        let line = |(name, jobs): &(&str, usize)| {
+            format!("workflow/{name} is valid: {}\n", human::count(i64::try_from(*jobs).unwrap_or(i64::MAX), "job"))
+        };
+        valid.iter().map(line).collect()
+    })?;
+    Ok(ExitStatus::Success)
+}

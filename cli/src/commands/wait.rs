@@ -1,0 +1,186 @@
+//! `torc wait`: wait until a workflow is as far as you need it.
+
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use torc_api::api::Workflow;
+
+use super::Context;
+use crate::client::Client;
+use crate::connection::{Connection, bare_name, explain_missing, resolve_workflow};
+use crate::error::{CommandError, ExitStatus};
+use crate::follow::{Standing, has_condition, standing};
+use crate::run_here::Interrupts;
+
+/// Wait until a workflow is as far as you need it.
+///
+/// Exits with 0 when the condition is true, with 8 when the time is over, and with 3 as soon as `Succeeded` can no longer come
+/// true by itself.
+#[derive(Debug, Args)]
+pub struct WaitArgs {
+    /// The workflow, e.g. `workflow/NAME`; may be left out where the store holds one.
+    #[arg(value_name = "WORKFLOW")]
+    pub workflow: Option<String>,
+    /// `condition=Finished`, `condition=Succeeded`, another condition, or `delete`.
+    #[arg(long = "for", value_name = "CONDITION", default_value = "condition=Finished", value_parser = parse_goal)]
+    pub goal: Goal,
+    /// How long, e.g. `90s`, `1h` or `PT1H` (for ever when absent).
+    #[arg(long, value_parser = super::parse_duration)]
+    pub timeout: Option<Duration>,
+}
+
+/// What is waited for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Goal {
+    /// A condition is true.
+    Condition(String),
+    /// The workflow is gone.
+    Delete,
+}
+
+const CONDITIONS: [&str; 7] =
+    ["Accepted", "AllocationsReady", "Recovering", "Stalled", "Suspended", "Finished", "Succeeded"];
+
+fn parse_goal(text: &str) -> Result<Goal, String> {
+    if text.eq_ignore_ascii_case("delete") {
+        return Ok(Goal::Delete);
+    }
+    let name = text.strip_prefix("condition=").unwrap_or(text);
+    let name = name.strip_suffix("=True").or(name.strip_suffix("=true")).unwrap_or(name);
+    CONDITIONS
+        .into_iter()
+        .find(|known| known.eq_ignore_ascii_case(name))
+        .map(|known| Goal::Condition(known.to_owned()))
+        .ok_or_else(|| format!("must be `delete` or `condition=` with one of {}", CONDITIONS.join(", ")))
+}
+
+/// How often is looked.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Runs the verb.
+pub async fn run(context: &Context, args: &WaitArgs) -> Result<ExitStatus, CommandError> {
+    let mut interrupts = Interrupts::listen()?;
+    let deadline = args.timeout.map(|timeout| Instant::now() + timeout);
+    let mut target = args.workflow.as_deref().map(|name| bare_name(name).to_owned());
+    loop {
+        let connection = Connection::open(&context.settings, &context.folder).await?;
+        let looked = tokio::select! {
+            looked = look(connection.client(), &mut target, &args.goal, connection.is_served(), deadline) => looked,
+            () = interrupts.next() => Ok(Some(ExitStatus::Interrupted)),
+        };
+        connection.close().await;
+        match looked {
+            Ok(Some(status)) => return done(context, target.as_deref(), &args.goal, status),
+            // Who served the store has left; the next one may go on with it.
+            Err(error) if error.kind == ExitStatus::Unreachable && context.settings.url.is_none() => {}
+            Err(error) => return Err(error),
+            Ok(None) => {}
+        }
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            let name = target.unwrap_or_else(|| "the workflow".to_owned());
+            let message = format!("the time is over, and {name} is not {}", goal_text(&args.goal));
+            return Err(CommandError::new(ExitStatus::Timeout, message));
+        }
+        tokio::select! {
+            () = tokio::time::sleep(PAUSE) => {}
+            () = interrupts.next() => return Ok(ExitStatus::Interrupted),
+        }
+    }
+}
+
+fn done(context: &Context, target: Option<&str>, goal: &Goal, status: ExitStatus) -> Result<ExitStatus, CommandError> {
+    let name = target.unwrap_or("?");
+    match status {
+        ExitStatus::Success => context.output.note(&format!("workflow/{name} is {}", goal_text(goal)))?,
+        ExitStatus::WorkflowFailed => {
+            let message = format!("workflow/{name} cannot become {} by itself", goal_text(goal));
+            let hint = format!("see `torc describe workflow {name}`");
+            return Err(CommandError::new(ExitStatus::WorkflowFailed, message).hint(hint));
+        }
+        _ => {}
+    }
+    Ok(status)
+}
+
+fn goal_text(goal: &Goal) -> String {
+    match goal {
+        Goal::Condition(name) => name.to_lowercase(),
+        Goal::Delete => "deleted".to_owned(),
+    }
+}
+
+/// Looks, again and again where somebody serves the store; nothing when it has to be opened again.
+async fn look(
+    client: &Client,
+    target: &mut Option<String>,
+    goal: &Goal,
+    served: bool,
+    deadline: Option<Instant>,
+) -> Result<Option<ExitStatus>, CommandError> {
+    loop {
+        let name = match target {
+            Some(name) => name.clone(),
+            None => resolve_workflow(client, None).await?,
+        };
+        match client.workflow(&name).await {
+            Ok(workflow) => {
+                *target = Some(workflow.name.clone());
+                if let Some(status) = judge(&workflow, goal) {
+                    return Ok(Some(status));
+                }
+            }
+            Err(error) if error.is_not_found() && *goal == Goal::Delete => return Ok(Some(ExitStatus::Success)),
+            Err(error) => return Err(explain_missing(error)),
+        }
+        if !served || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            return Ok(None);
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Whether the goal is reached, or out of reach.
+fn judge(workflow: &Workflow, goal: &Goal) -> Option<ExitStatus> {
+    let Goal::Condition(name) = goal else { return None };
+    if has_condition(workflow, name) {
+        return Some(ExitStatus::Success);
+    }
+    let over = matches!(standing(workflow), Standing::Failed | Standing::Canceled);
+    (over && name == "Succeeded").then_some(ExitStatus::WorkflowFailed)
+}
+
+#[cfg(test)]
+mod tests {
+    use torc_api::status::JobCounts;
+
+    use super::*;
+    use crate::follow::tests::workflow;
+
+    #[test]
+    fn goals() {
+        let condition = |name: &str| Ok(Goal::Condition(name.to_owned()));
+        assert_eq!(parse_goal("condition=Finished"), condition("Finished"));
+        assert_eq!(parse_goal("condition=succeeded=true"), condition("Succeeded"));
+        assert_eq!(parse_goal("delete"), Ok(Goal::Delete));
+        assert!(parse_goal("condition=Happy").is_err());
+    }
+
+    #[test]
+    fn a_goal_out_of_reach_ends_the_wait() {
+        let goal = |name: &str| Goal::Condition(name.to_owned());
+        let active = workflow(JobCounts::default(), &[]);
+        let failed = workflow(JobCounts::default(), &["Finished"]);
+        let done = workflow(JobCounts::default(), &["Finished", "Succeeded"]);
+        for (workflow, name, expected) in [
+            (&active, "Finished", None),
+            (&active, "Succeeded", None),
+            (&failed, "Finished", Some(ExitStatus::Success)),
+            (&failed, "Succeeded", Some(ExitStatus::WorkflowFailed)),
+            (&failed, "Stalled", None),
+            (&done, "Succeeded", Some(ExitStatus::Success)),
+        ] {
+            assert_eq!(judge(workflow, &goal(name)), expected);
+        }
+        assert_eq!(judge(&done, &Goal::Delete), None);
+    }
+}

@@ -1,0 +1,144 @@
+//! How a verb reaches a store: a server that was named, the owner of this folder's store, or the store itself for a moment.
+
+use std::path::Path;
+
+use crate::client::{Client, ClientError};
+use crate::error::{CommandError, ExitStatus};
+use crate::place::Place;
+use crate::settings::Settings;
+use crate::standalone::{Announce, Entry, Owner, enter};
+
+/// A way to a store.
+pub enum Connection {
+    /// Somebody else's process; it goes on when we leave.
+    Served(Client),
+    /// The store itself, for the time of this command.
+    Ours(Box<Owner>),
+}
+
+impl Connection {
+    /// Finds the store and opens a way to it.
+    pub async fn open(settings: &Settings, folder: &Path) -> Result<Self, CommandError> {
+        if let Some(url) = &settings.url {
+            return Ok(Self::Served(remote(settings, url, folder)?));
+        }
+        let place = Place::find(folder).ok_or_else(no_store)?;
+        match enter(&place, settings.namespace.as_deref()).await? {
+            Entry::Theirs(_, client) => Ok(Self::Served(client)),
+            Entry::Ours(lock) => Ok(Self::Ours(Box::new(Owner::start(&place, lock, settings, Announce::No).await?))),
+        }
+    }
+
+    /// The client.
+    pub fn client(&self) -> &Client {
+        match self {
+            Self::Served(client) => client,
+            Self::Ours(owner) => owner.client(),
+        }
+    }
+
+    /// Whether anything can change while we watch.
+    pub fn is_served(&self) -> bool {
+        matches!(self, Self::Served(_))
+    }
+
+    /// Lets go of the store.
+    pub async fn close(self) {
+        if let Self::Ours(owner) = self {
+            owner.leave().await;
+        }
+    }
+}
+
+/// Does something with the store and lets go of it, whatever comes out.
+pub async fn with_client<T>(
+    settings: &Settings,
+    folder: &Path,
+    verb: impl AsyncFnOnce(&Client) -> Result<T, CommandError>,
+) -> Result<T, CommandError> {
+    let connection = Connection::open(settings, folder).await?;
+    let result = verb(connection.client()).await;
+    connection.close().await;
+    result
+}
+
+/// The client of a server that was named.
+pub fn remote(settings: &Settings, url: &str, folder: &Path) -> Result<Client, CommandError> {
+    let token = match (&settings.token, &settings.token_file) {
+        (Some(token), _) => Some(token.clone()),
+        (None, Some(path)) => Some(read_token(path)?),
+        (None, None) => token_of_this_folder(url, folder),
+    };
+    Ok(Client::new(url, token, settings.namespace.clone())?)
+}
+
+fn read_token(path: &Path) -> Result<String, CommandError> {
+    match std::fs::read_to_string(path) {
+        Ok(token) => Ok(token.trim().to_owned()),
+        Err(error) => {
+            let kind = if error.kind() == std::io::ErrorKind::NotFound {
+                ExitStatus::NotFound
+            } else {
+                ExitStatus::Unexpected
+            };
+            Err(CommandError::new(kind, format!("could not read the token file {}", path.display())).because(error))
+        }
+    }
+}
+
+/// A server that was named may be the one that owns the store of this folder.
+fn token_of_this_folder(url: &str, folder: &Path) -> Option<String> {
+    let info = Place::find(folder)?.server_info().filter(|info| info.url == url)?;
+    read_token(&info.token_file).ok()
+}
+
+fn no_store() -> CommandError {
+    CommandError::not_found("there is no store here: no `.torc` folder in this folder or above")
+        .hint("`torc apply -f FILE` makes one; or name a server with --url")
+}
+
+/// The name or number in `NAME`, `workflow/NAME`, `workflows/NAME`.
+pub fn bare_name(reference: &str) -> &str {
+    const KINDS: [&str; 5] = ["workflow", "workflows", "wf", "twf", "workflow.torc.dev"];
+    match reference.split_once('/') {
+        Some((kind, name)) if KINDS.contains(&kind) => name,
+        _ => reference,
+    }
+}
+
+/// The workflow that is meant: the one that was named, or the only one there is.
+pub async fn resolve_workflow(client: &Client, reference: Option<&str>) -> Result<String, CommandError> {
+    if let Some(reference) = reference {
+        return Ok(bare_name(reference).to_owned());
+    }
+    let workflows = client.first_workflows(6).await?;
+    match workflows.as_slice() {
+        [only] => Ok(only.id.to_string()),
+        [] => Err(CommandError::not_found("the store holds no workflow")),
+        several => {
+            let names: Vec<&str> = several.iter().take(5).map(|workflow| workflow.name.as_str()).collect();
+            let more = if several.len() > 5 { ", …" } else { "" };
+            let hint = format!("there are {}{more}", names.join(", "));
+            Err(CommandError::usage("the store holds several workflows: name one").hint(hint))
+        }
+    }
+}
+
+/// Says that a workflow was not found in words that help.
+pub fn explain_missing(error: ClientError) -> CommandError {
+    let missing = error.is_not_found();
+    let command = CommandError::from(error);
+    if missing && command.hints.is_empty() { command.hint("`torc get workflows` lists what there is") } else { command }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_with_and_without_their_kind() {
+        for (reference, name) in [("a", "a"), ("workflow/a", "a"), ("wf/7", "7"), ("x/a", "x/a"), ("workflows/", "")] {
+            assert_eq!(bare_name(reference), name);
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Documents that were named on the command line: read, checked and completed, with every problem told at once.
+
+mod report;
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use torc_api::document::{Document, WorkflowDocument};
+use torc_api::load::{Format, LoadOptions, Loaded, Positions, load};
+use torc_api::problem::Problem;
+use torc_core::expand::{self, Limits};
+use torc_core::expanded::Expanded;
+
+pub use report::Report;
+
+use crate::error::CommandError;
+
+/// A workflow as it was read.
+#[derive(Debug)]
+pub struct LoadedWorkflow {
+    /// The file, for messages.
+    pub file: String,
+    /// The document, with its tables embedded.
+    pub document: WorkflowDocument,
+    positions: Positions,
+}
+
+impl LoadedWorkflow {
+    /// The workflow's name.
+    pub fn name(&self) -> &str {
+        &self.document.metadata.name
+    }
+
+    /// The jobs that it comes to, or what is wrong.
+    pub fn expand(&self, limits: &Limits) -> Result<Expanded, Vec<Problem>> {
+        expand::expand(&self.document.spec, limits)
+    }
+
+    /// Adds to problems where their fields stand in the file.
+    pub fn locate(&self, mut problems: Vec<Problem>) -> Vec<Problem> {
+        for problem in &mut problems {
+            if problem.position.is_none() {
+                problem.position = self.positions.of(&problem.field);
+            }
+        }
+        problems
+    }
+}
+
+/// Reads files, folders and `-`. What is wrong is in the report; workflows are only complete when it has no errors.
+pub fn read(paths: &[PathBuf], namespace: Option<&str>) -> Result<(Vec<LoadedWorkflow>, Report), CommandError> {
+    let mut workflows: Vec<LoadedWorkflow> = Vec::new();
+    let mut report = Report::default();
+    for path in files(paths)? {
+        let text = read_text(&path)?;
+        let format = Format::from_path(&path.to_string_lossy());
+        let loaded = load(&text, format, &LoadOptions::default());
+        take(loaded, &display(&path), namespace, &mut workflows, &mut report);
+    }
+    if workflows.is_empty() && !report.has_errors() && !report.has_documents() {
+        return Err(CommandError::invalid("the files hold no document"));
+    }
+    Ok((workflows, report))
+}
+
+/// Reads documents and stops at the first errors, after all of them were told.
+pub fn read_valid(
+    paths: &[PathBuf],
+    namespace: Option<&str>,
+    output: crate::output::Output,
+) -> Result<Vec<LoadedWorkflow>, CommandError> {
+    let (workflows, report) = read(paths, namespace)?;
+    report.tell_warnings(output);
+    report.into_result()?;
+    Ok(workflows)
+}
+
+fn take(loaded: Loaded, file: &str, namespace: Option<&str>, workflows: &mut Vec<LoadedWorkflow>, report: &mut Report) {
+    report.add(file, loaded.problems);
+    for found in loaded.documents {
+        report.count_document();
+        match found.document {
+            Document::Workflow(document) => {
+                let mut workflow = LoadedWorkflow { file: file.to_owned(), document, positions: found.positions };
+                let problems = complete(&mut workflow, namespace, workflows);
+                report.add(file, workflow.locate(problems));
+                workflows.push(workflow);
+            }
+            Document::SlurmCluster(cluster) => {
+                let message = format!(
+                    "SlurmCluster `{}` is checked, but only a cluster's controller uses it",
+                    cluster.metadata.name
+                );
+                report.add(file, vec![Problem::warning("", message)]);
+            }
+        }
+    }
+}
+
+/// Embeds tables, settles the namespace, and looks for a twin.
+fn complete(workflow: &mut LoadedWorkflow, namespace: Option<&str>, others: &[LoadedWorkflow]) -> Vec<Problem> {
+    let mut problems = expand::embed(&mut workflow.document.spec, &mut read_table);
+    let metadata = &mut workflow.document.metadata;
+    match (namespace, &metadata.namespace) {
+        (Some(wanted), None) => metadata.namespace = Some(wanted.to_owned()),
+        (Some(wanted), Some(own)) if wanted != own => {
+            let message = format!("the document is for namespace `{own}`, not `{wanted}`");
+            problems.push(Problem::error("metadata.namespace", message));
+        }
+        _ => {}
+    }
+    let twin = others.iter().find(|other| {
+        other.document.metadata.name == metadata.name && other.document.metadata.namespace() == metadata.namespace()
+    });
+    if let Some(twin) = twin {
+        let message = format!("workflow `{}` is also in {}", metadata.name, twin.file);
+        problems.push(Problem::error("metadata.name", message));
+    }
+    problems
+}
+
+fn read_table(path: &str) -> Result<String, String> {
+    std::fs::read_to_string(path).map_err(|error| format!("could not read '{path}': {error}"))
+}
+
+/// The files behind the paths; those of a folder in order of their names.
+fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, CommandError> {
+    let mut files = Vec::new();
+    for path in paths {
+        if !path.is_dir() {
+            files.push(path.clone());
+            continue;
+        }
+        let found = documents_in(path).map_err(|error| {
+            CommandError::unexpected(format!("could not read the folder {}", path.display()), error)
+        })?;
+        if found.is_empty() {
+            let message = format!("the folder {} holds no .yaml, .yml, .json, .json5 or .kdl file", path.display());
+            return Err(CommandError::invalid(message));
+        }
+        files.extend(found);
+    }
+    Ok(files)
+}
+
+fn documents_in(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_file() && Format::from_path(&path.to_string_lossy()).is_some() {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn display(path: &Path) -> String {
+    if is_stdin(path) { "<stdin>".to_owned() } else { path.display().to_string() }
+}
+
+fn is_stdin(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// The content, up to one byte more than may be loaded: enough to see that it is too much.
+fn read_text(path: &Path) -> Result<Vec<u8>, CommandError> {
+    let limit = u64::try_from(LoadOptions::default().max_bytes).unwrap_or(u64::MAX).saturating_add(1);
+    let mut text = Vec::new();
+    let result = if is_stdin(path) {
+        std::io::stdin().lock().take(limit).read_to_end(&mut text)
+    } else {
+        std::fs::File::open(path).and_then(|file| file.take(limit).read_to_end(&mut text))
+    };
+    match result {
+        Ok(_) => Ok(text),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(CommandError::not_found(format!("there is no file {}", path.display())))
+        }
+        Err(error) => Err(CommandError::unexpected(format!("could not read {}", display(path)), error)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,135 @@
+//! Problems of documents, told as compilers do: file, line, column, what is wrong, which field, what to do.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+use torc_api::problem::{Problem, Severity};
+
+use crate::error::CommandError;
+use crate::output::Output;
+
+/// Everything that is wrong or odd in the files.
+#[derive(Debug, Default)]
+pub struct Report {
+    problems: Vec<(String, Problem)>,
+    documents: usize,
+}
+
+impl Report {
+    /// Adds problems of a file.
+    pub fn add(&mut self, file: &str, problems: Vec<Problem>) {
+        self.problems.extend(problems.into_iter().map(|problem| (file.to_owned(), problem)));
+    }
+
+    /// A document was found, whatever its kind.
+    pub fn count_document(&mut self) {
+        self.documents += 1;
+    }
+
+    /// Whether there was a document at all.
+    pub fn has_documents(&self) -> bool {
+        self.documents > 0
+    }
+
+    /// Whether the documents cannot be used.
+    pub fn has_errors(&self) -> bool {
+        self.problems.iter().any(|(_, problem)| problem.is_error())
+    }
+
+    /// Tells what is odd.
+    pub fn tell_warnings(&self, output: Output) {
+        for (file, problem) in self.problems.iter().filter(|(_, problem)| !problem.is_error()) {
+            output.progress(problem_lines(file, problem).trim_end());
+        }
+    }
+
+    /// An error that tells everything that is wrong, if something is.
+    pub fn into_result(self) -> Result<(), CommandError> {
+        let errors: Vec<&(String, Problem)> = self.problems.iter().filter(|(_, problem)| problem.is_error()).collect();
+        if errors.is_empty() {
+            return Ok(());
+        }
+        let mut files: Vec<&str> = errors.iter().map(|(file, _)| file.as_str()).collect();
+        files.dedup();
+        let count = crate::output::human::count(i64::try_from(errors.len()).unwrap_or(i64::MAX), "problem");
+        let mut message = format!("{count} in {}", files.join(", "));
+        for (file, problem) in &errors {
+            let _ = write!(message, "\n{}", problem_lines(file, problem).trim_end());
+        }
+        Err(CommandError::invalid(message).details(self.to_json()))
+    }
+
+    /// All problems for programs.
+    pub fn to_json(&self) -> Value {
+        self.problems
+            .iter()
+            .map(|(file, problem)| {
+                let mut value = json!({
+                    "file": file,
+                    "severity": problem.severity,
+                    "field": problem.field,
+                    "message": problem.message,
+                });
+                if let Some(position) = problem.position {
+                    value["line"] = json!(position.line);
+                    value["column"] = json!(position.column);
+                }
+                if let Some(hint) = &problem.hint {
+                    value["hint"] = json!(hint);
+                }
+                value
+            })
+            .collect()
+    }
+}
+
+/// A problem as lines of text.
+pub fn problem_lines(file: &str, problem: &Problem) -> String {
+    let mut text = file.to_owned();
+    if let Some(position) = problem.position {
+        let _ = write!(text, ":{}:{}", position.line, position.column);
+    }
+    let (word, colour) = match problem.severity {
+        Severity::Error => ("error", anstyle::AnsiColor::Red),
+        Severity::Warning => ("warning", anstyle::AnsiColor::Yellow),
+    };
+    let style = colour.on_default().bold();
+    let _ = write!(text, ": {style}{word}:{style:#} {}", problem.message);
+    if !problem.field.is_empty() {
+        let _ = write!(text, " ({})", problem.field);
+    }
+    text.push('\n');
+    if let Some(hint) = &problem.hint {
+        let style = anstyle::AnsiColor::Cyan.on_default();
+        let _ = writeln!(text, "  {style}hint:{style:#} {hint}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use torc_api::problem::Position;
+
+    use super::*;
+
+    #[test]
+    fn problems_look_like_those_of_a_compiler() {
+        let mut problem = Problem::error("spec.jobs[0].comand", "unknown field").hint("did you mean `command`?");
+        problem.position = Some(Position { line: 3, column: 5 });
+        let plain = anstream::adapter::strip_str(&problem_lines("a.yaml", &problem)).to_string();
+        assert_eq!(plain, "a.yaml:3:5: error: unknown field (spec.jobs[0].comand)\n  hint: did you mean `command`?\n");
+        let whole = anstream::adapter::strip_str(&problem_lines("b", &Problem::warning("", "odd"))).to_string();
+        assert_eq!(whole, "b: warning: odd\n");
+    }
+
+    #[test]
+    fn warnings_alone_are_no_error() {
+        let mut report = Report::default();
+        report.add("a", vec![Problem::warning("x", "odd")]);
+        assert!(!report.has_errors());
+        report.add("a", vec![Problem::error("x", "wrong"), Problem::error("y", "wrong too")]);
+        assert_eq!(report.to_json().as_array().map(Vec::len), Some(3));
+        let error = report.into_result().expect_err("two errors");
+        assert!(error.message.starts_with("2 problems in a\n"), "{}", error.message);
+    }
+}

@@ -1,0 +1,35 @@
+//! Every environment variable that `torc` reads, documented once. The reference page is made from this table.
+
+/// The server's address.
+pub const API_URL: &str = "TORC_API_URL";
+/// The token itself.
+pub const TOKEN: &str = "TORC_TOKEN";
+/// The file that holds the token.
+pub const TOKEN_FILE: &str = "TORC_TOKEN_FILE";
+/// What is logged.
+pub const LOG: &str = "TORC_LOG";
+/// No colours.
+pub const NO_COLOR: &str = "NO_COLOR";
+/// The user's configuration folder.
+pub const XDG_CONFIG_HOME: &str = "XDG_CONFIG_HOME";
+/// The user's home.
+pub const HOME: &str = "HOME";
+
+/// A variable that stands for no setting, with what it does.
+pub struct Variable {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does.
+    pub doc: &'static str,
+}
+
+/// Variables besides those of the settings table.
+pub const OTHERS: &[Variable] = &[
+    Variable { name: TOKEN, doc: "The token itself; it wins over every token file." },
+    Variable {
+        name: LOG,
+        doc: "What is logged to standard error, e.g. `info` or `torc_runner=debug` (`warn` when absent).",
+    },
+    Variable { name: NO_COLOR, doc: "Set to anything: no colours." },
+    Variable { name: XDG_CONFIG_HOME, doc: "Where the user's `torc/config.toml` is (`~/.config` when absent)." },
+];

@@ -1,0 +1,269 @@
+//! What went wrong with a command, what to do about it, and the exit code that says so to scripts.
+//!
+//! Libraries say what failed; only here is it turned into a message. Causes are listed once, hints come last.
+
+use std::error::Error;
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+/// How a command ended. The numbers are a promise: they are documented and never change their meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ExitStatus {
+    /// Everything was done; all jobs succeeded.
+    Success,
+    /// Something unforeseen.
+    Unexpected,
+    /// The command line was wrong.
+    Usage,
+    /// A workflow failed, was cancelled, or waits for a person.
+    WorkflowFailed,
+    /// A document or a setting was wrong.
+    InvalidInput,
+    /// There is no such workflow, job or file.
+    NotFound,
+    /// The server cannot be reached, or cannot work at the moment.
+    Unreachable,
+    /// The server refused: no token, no right, or a conflict.
+    Refused,
+    /// The time to wait is over.
+    Timeout,
+    /// `torc diff` found differences.
+    Different,
+    /// Stopped by a signal.
+    Interrupted,
+}
+
+impl ExitStatus {
+    /// Every way to end, in order of its number.
+    pub const ALL: [Self; 11] = [
+        Self::Success,
+        Self::Unexpected,
+        Self::Usage,
+        Self::WorkflowFailed,
+        Self::InvalidInput,
+        Self::NotFound,
+        Self::Unreachable,
+        Self::Refused,
+        Self::Timeout,
+        Self::Different,
+        Self::Interrupted,
+    ];
+
+    /// The number for the shell.
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Success => 0,
+            Self::Unexpected => 1,
+            Self::Usage => 2,
+            Self::WorkflowFailed => 3,
+            Self::InvalidInput => 4,
+            Self::NotFound => 5,
+            Self::Unreachable => 6,
+            Self::Refused => 7,
+            Self::Timeout => 8,
+            Self::Different => 9,
+            Self::Interrupted => 130,
+        }
+    }
+
+    /// The word for programs, in errors printed as JSON.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Success => "Success",
+            Self::Unexpected => "Unexpected",
+            Self::Usage => "Usage",
+            Self::WorkflowFailed => "WorkflowFailed",
+            Self::InvalidInput => "InvalidInput",
+            Self::NotFound => "NotFound",
+            Self::Unreachable => "Unreachable",
+            Self::Refused => "Refused",
+            Self::Timeout => "Timeout",
+            Self::Different => "Different",
+            Self::Interrupted => "Interrupted",
+        }
+    }
+
+    /// The sentence of the reference page.
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::Success => "Done; where a workflow was followed, all of its jobs succeeded",
+            Self::Unexpected => "Something unforeseen; the message says what",
+            Self::Usage => "The command line is wrong",
+            Self::WorkflowFailed => "The workflow failed, was cancelled, or waits for a person",
+            Self::InvalidInput => "A document, a table or a setting is wrong",
+            Self::NotFound => "No such workflow, job or file",
+            Self::Unreachable => "The server cannot be reached, or cannot work at the moment",
+            Self::Refused => "The server or the owner of the store refused: no token, no right, or a conflict",
+            Self::Timeout => "`--timeout` ran out",
+            Self::Different => "`torc diff` found differences",
+            Self::Interrupted => "Stopped by Ctrl-C or SIGTERM",
+        }
+    }
+}
+
+type Source = Box<dyn Error + Send + Sync>;
+
+/// An error of a command.
+#[derive(Debug)]
+pub struct CommandError {
+    /// What kind of thing went wrong; it decides the exit code.
+    pub kind: ExitStatus,
+    /// What went wrong, without its causes.
+    pub message: String,
+    /// Why.
+    pub source: Option<Source>,
+    /// What to do about it.
+    pub hints: Vec<String>,
+    /// More for programs, e.g. the problems of a document.
+    pub details: Option<Value>,
+    /// The reader of our output has gone away: nothing is to be said.
+    pub silent: bool,
+}
+
+impl CommandError {
+    /// An error of a kind.
+    pub fn new(kind: ExitStatus, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), source: None, hints: Vec::new(), details: None, silent: false }
+    }
+
+    /// The command line is wrong.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::new(ExitStatus::Usage, message)
+    }
+
+    /// A document or a setting is wrong.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::new(ExitStatus::InvalidInput, message)
+    }
+
+    /// There is no such thing.
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self::new(ExitStatus::NotFound, message)
+    }
+
+    /// Something unforeseen, with its cause.
+    pub fn unexpected(message: impl Into<String>, source: impl Into<Source>) -> Self {
+        Self::new(ExitStatus::Unexpected, message).because(source)
+    }
+
+    /// Adds the cause.
+    #[must_use]
+    pub fn because(mut self, source: impl Into<Source>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// Adds what to do about it.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+
+    /// Adds more for programs.
+    #[must_use]
+    pub fn details(mut self, details: Value) -> Self {
+        self.details = Some(details);
+        self
+    }
+
+    /// The text for people: the error, its causes, the hints.
+    pub fn render(&self) -> String {
+        let error = anstyle::AnsiColor::Red.on_default().bold();
+        let hint = anstyle::AnsiColor::Cyan.on_default();
+        let mut text = format!("{error}error:{error:#} {}\n", self.message);
+        for cause in self.causes() {
+            let _ = writeln!(text, "  caused by: {cause}");
+        }
+        for line in &self.hints {
+            let _ = writeln!(text, "{hint}hint:{hint:#} {line}");
+        }
+        text
+    }
+
+    /// The same for programs.
+    pub fn to_json(&self) -> Value {
+        let mut error = json!({ "code": self.kind.word(), "exitCode": self.kind.code(), "message": self.message });
+        let causes = self.causes();
+        if !causes.is_empty() {
+            error["causes"] = json!(causes);
+        }
+        if !self.hints.is_empty() {
+            error["hint"] = json!(self.hints.join("; "));
+        }
+        if let Some(details) = &self.details {
+            error["problems"] = details.clone();
+        }
+        json!({ "error": error })
+    }
+
+    fn causes(&self) -> Vec<String> {
+        let mut causes: Vec<String> = Vec::new();
+        let mut next = self.source.as_deref().map(|source| source as &dyn Error);
+        while let Some(cause) = next {
+            let text = cause.to_string();
+            // Some libraries repeat their source in their own text; a person need not read it twice.
+            if !causes.last().is_some_and(|last| last.contains(&text)) {
+                causes.push(text);
+            }
+            next = cause.source();
+        }
+        causes
+    }
+}
+
+impl From<std::io::Error> for CommandError {
+    /// An error of writing what the command has to say.
+    fn from(error: std::io::Error) -> Self {
+        let silent = error.kind() == std::io::ErrorKind::BrokenPipe;
+        Self { silent, ..Self::unexpected("could not write the output", error) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("{text}")]
+    struct Layer {
+        text: &'static str,
+        #[source]
+        source: Option<Box<Layer>>,
+    }
+
+    #[test]
+    fn exit_codes_are_distinct_and_as_promised() {
+        let codes: HashSet<u8> = ExitStatus::ALL.iter().map(|status| status.code()).collect();
+        assert_eq!(codes.len(), ExitStatus::ALL.len());
+        let promised = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 130];
+        assert_eq!(ExitStatus::ALL.map(ExitStatus::code), promised);
+    }
+
+    #[test]
+    fn a_cause_is_listed_once_and_hints_come_last() {
+        let inner = Layer { text: "connection refused", source: None };
+        let middle = Layer { text: "connect: connection refused", source: Some(Box::new(inner)) };
+        let error = CommandError::new(ExitStatus::Unreachable, "could not reach the server")
+            .because(middle)
+            .hint("start it with `torc server`");
+        let plain = anstream::adapter::strip_str(&error.render()).to_string();
+        assert_eq!(
+            plain,
+            "error: could not reach the server\n  caused by: connect: connection refused\n\
+             hint: start it with `torc server`\n"
+        );
+        assert_eq!(error.to_json()["error"]["exitCode"], 6);
+        assert_eq!(error.to_json()["error"]["causes"], json!(["connect: connection refused"]));
+    }
+
+    #[test]
+    fn a_closed_pipe_is_silent() {
+        let error = CommandError::from(std::io::Error::from(std::io::ErrorKind::BrokenPipe));
+        assert!(error.silent);
+        assert!(!CommandError::from(std::io::Error::from(std::io::ErrorKind::StorageFull)).silent);
+    }
+}

@@ -1,0 +1,234 @@
+//! Following workflows until nothing more happens to them without a person.
+
+use std::time::{Duration, Instant};
+
+use torc_api::api::Workflow;
+
+use crate::client::{Client, ClientError, Watch, WatchMessage};
+use crate::error::ExitStatus;
+use crate::progress::Progress;
+
+/// How a workflow stands, as far as somebody who waits for it cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Something may still happen by itself.
+    Active,
+    /// All jobs succeeded.
+    Succeeded,
+    /// It ended, and not all jobs succeeded.
+    Failed,
+    /// It was cancelled.
+    Canceled,
+    /// Nothing moves, and failed jobs wait for a decision.
+    NeedsPerson,
+    /// It is held back, and nothing of it runs.
+    Suspended,
+}
+
+impl Standing {
+    /// Whether there is something to wait for.
+    pub const fn is_active(self) -> bool {
+        matches!(self, Self::Active)
+    }
+
+    /// What a command that followed the workflow exits with.
+    pub const fn exit_status(self) -> ExitStatus {
+        match self {
+            Self::Succeeded => ExitStatus::Success,
+            Self::Active | Self::Failed | Self::Canceled | Self::NeedsPerson | Self::Suspended => {
+                ExitStatus::WorkflowFailed
+            }
+        }
+    }
+}
+
+/// How a workflow stands.
+pub fn standing(workflow: &Workflow) -> Standing {
+    let jobs = &workflow.status.jobs;
+    let moving = jobs.leased + jobs.running + jobs.recovering;
+    if has_condition(workflow, "Finished") {
+        return if has_condition(workflow, "Succeeded") {
+            Standing::Succeeded
+        } else if workflow.canceled {
+            Standing::Canceled
+        } else {
+            Standing::Failed
+        };
+    }
+    if moving > 0 {
+        return Standing::Active;
+    }
+    if workflow.suspended {
+        return Standing::Suspended;
+    }
+    if jobs.pending_failed > 0 && jobs.ready == 0 {
+        return Standing::NeedsPerson;
+    }
+    Standing::Active
+}
+
+/// Whether a condition of a workflow is true.
+pub fn has_condition(workflow: &Workflow, name: &str) -> bool {
+    workflow.status.conditions.iter().any(|condition| condition.type_ == name && condition.status == "True")
+}
+
+/// How following ended.
+#[derive(Debug)]
+pub enum Followed {
+    /// Nothing more happens to any of them.
+    Settled(Vec<Workflow>),
+    /// The server is gone.
+    ServerGone,
+}
+
+/// How long a server may fail to answer before it counts as gone.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Follows workflows by number until none is active.
+pub async fn follow(client: &Client, ids: &[i64], progress: &mut Progress) -> Result<Followed, ClientError> {
+    let mut last_answer = Instant::now();
+    loop {
+        match follow_once(client, ids, progress, &mut last_answer).await {
+            Ok(workflows) => return Ok(Followed::Settled(workflows)),
+            Err(error) if error.is_unreachable() => {
+                if last_answer.elapsed() > PATIENCE {
+                    return Ok(Followed::ServerGone);
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+async fn follow_once(
+    client: &Client,
+    ids: &[i64],
+    progress: &mut Progress,
+    last_answer: &mut Instant,
+) -> Result<Vec<Workflow>, ClientError> {
+    let mut watch = client.watch(only(ids), None).await?;
+    let mut workflows = look(client, ids, progress).await?;
+    loop {
+        *last_answer = Instant::now();
+        if workflows.iter().all(|workflow| !standing(workflow).is_active()) {
+            return Ok(workflows);
+        }
+        match next_status(&mut watch).await? {
+            Some(status) => {
+                if let Some(known) = workflows.iter_mut().find(|known| known.id == status.id) {
+                    progress.update(&status);
+                    *known = *status;
+                }
+            }
+            None => workflows = look(client, ids, progress).await?,
+        }
+    }
+}
+
+/// The next status, or nothing when it is time to look again.
+async fn next_status(watch: &mut Watch) -> Result<Option<Box<Workflow>>, ClientError> {
+    // A watch may miss what happened while it was cut off; a look now and then makes up for it.
+    let deadline = tokio::time::sleep(Duration::from_secs(2));
+    tokio::pin!(deadline);
+    loop {
+        tokio::select! {
+            message = watch.next() => match message? {
+                WatchMessage::Status(workflow) => return Ok(Some(workflow)),
+                WatchMessage::Event(_) => {}
+            },
+            () = &mut deadline => return Ok(None),
+        }
+    }
+}
+
+async fn look(client: &Client, ids: &[i64], progress: &mut Progress) -> Result<Vec<Workflow>, ClientError> {
+    let mut workflows = Vec::with_capacity(ids.len());
+    for id in ids {
+        let mut workflow = client.workflow(&id.to_string()).await?;
+        workflow.document = None;
+        progress.update(&workflow);
+        workflows.push(workflow);
+    }
+    Ok(workflows)
+}
+
+fn only(ids: &[i64]) -> Option<i64> {
+    match ids {
+        [id] => Some(*id),
+        _ => None,
+    }
+}
+
+/// What a command that followed several workflows exits with.
+pub fn exit_status(workflows: &[Workflow]) -> ExitStatus {
+    workflows
+        .iter()
+        .map(|workflow| standing(workflow).exit_status())
+        .find(|status| *status != ExitStatus::Success)
+        .unwrap_or(ExitStatus::Success)
+}
+
+#[cfg(test)]
+pub mod tests {
+    use torc_api::status::{Condition, JobCounts, WorkflowStatus};
+
+    use super::*;
+
+    pub fn workflow(jobs: JobCounts, conditions: &[&str]) -> Workflow {
+        let condition = |name: &&str| Condition {
+            type_: (*name).to_owned(),
+            status: "True".to_owned(),
+            reason: "Because".to_owned(),
+            message: String::new(),
+            last_transition_time: "2026-01-01T00:00:00Z".to_owned(),
+            observed_generation: None,
+        };
+        Workflow {
+            id: 1,
+            name: "w".to_owned(),
+            namespace: "default".to_owned(),
+            owner: "me".to_owned(),
+            generation: 1,
+            creation_time: "2026-01-01T00:00:00Z".to_owned(),
+            working_dir: "/w".to_owned(),
+            suspended: false,
+            canceled: false,
+            document: None,
+            status: WorkflowStatus {
+                jobs,
+                conditions: conditions.iter().map(condition).collect(),
+                ..WorkflowStatus::default()
+            },
+        }
+    }
+
+    #[test]
+    fn standings() {
+        let counts = JobCounts::default;
+        let suspended = |jobs| Workflow { suspended: true, ..workflow(jobs, &[]) };
+        for (workflow, expected) in [
+            (workflow(JobCounts { ready: 1, ..counts() }, &[]), Standing::Active),
+            (workflow(counts(), &["Finished", "Succeeded"]), Standing::Succeeded),
+            (workflow(counts(), &["Finished"]), Standing::Failed),
+            (Workflow { canceled: true, ..workflow(counts(), &["Finished"]) }, Standing::Canceled),
+            (Workflow { canceled: true, ..workflow(counts(), &["Finished", "Succeeded"]) }, Standing::Succeeded),
+            (workflow(JobCounts { pending_failed: 1, blocked: 3, ..counts() }, &[]), Standing::NeedsPerson),
+            (workflow(JobCounts { pending_failed: 1, ready: 3, ..counts() }, &[]), Standing::Active),
+            (workflow(JobCounts { pending_failed: 1, recovering: 1, ..counts() }, &[]), Standing::Active),
+            (suspended(JobCounts { ready: 1, ..counts() }), Standing::Suspended),
+            (suspended(JobCounts { running: 1, ..counts() }), Standing::Active),
+        ] {
+            assert_eq!(standing(&workflow), expected, "{workflow:?}");
+        }
+    }
+
+    #[test]
+    fn one_bad_workflow_decides_the_exit_code() {
+        let good = workflow(JobCounts::default(), &["Finished", "Succeeded"]);
+        let bad = workflow(JobCounts::default(), &["Finished"]);
+        assert_eq!(exit_status(std::slice::from_ref(&good)), ExitStatus::Success);
+        assert_eq!(exit_status(&[good, bad]), ExitStatus::WorkflowFailed);
+        assert_eq!(exit_status(&[]), ExitStatus::Success);
+    }
+}

@@ -1,0 +1,167 @@
+//! What a command has to say, in the format the person asked for. No command asks which format that is.
+//!
+//! Results go to standard output; progress, warnings and errors to standard error.
+
+pub mod human;
+mod json;
+mod rows;
+mod table;
+mod yaml;
+
+use std::io::Write as _;
+
+use clap::ValueEnum;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+pub use rows::{SettingRow, status_word};
+use table::Tabular;
+
+use crate::error::CommandError;
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Columns for people.
+    #[default]
+    Table,
+    /// More columns.
+    Wide,
+    /// JSON for programs.
+    Json,
+    /// YAML.
+    Yaml,
+}
+
+impl Format {
+    /// The name on the command line and in files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Table => "table",
+            Self::Wide => "wide",
+            Self::Json => "json",
+            Self::Yaml => "yaml",
+        }
+    }
+
+    /// The format of a name.
+    pub fn from_name(name: &str) -> Result<Self, String> {
+        [Self::Table, Self::Wide, Self::Json, Self::Yaml]
+            .into_iter()
+            .find(|format| format.name() == name)
+            .ok_or_else(|| "must be table, wide, json or yaml".to_owned())
+    }
+
+    const fn is_structured(self) -> bool {
+        matches!(self, Self::Json | Self::Yaml)
+    }
+}
+
+/// Where results go.
+#[derive(Clone, Copy, Debug)]
+pub struct Output {
+    format: Format,
+}
+
+impl Output {
+    /// Prints in this format.
+    pub fn new(format: Format) -> Self {
+        Self { format }
+    }
+
+    /// A list: a table, or `{"items": […]}`.
+    pub fn list<T: Tabular + Serialize>(&self, items: &[T]) -> Result<(), CommandError> {
+        let now = jiff::Timestamp::now();
+        match self.format {
+            Format::Table | Format::Wide => write_out(&table::render(items, self.format == Format::Wide, now, true)),
+            Format::Json => write_out(&json::pretty(&json!({ "items": items }))),
+            Format::Yaml => write_out(&yaml::to_yaml(&json!({ "items": items }))),
+        }
+    }
+
+    /// More of a list that has been printed: rows without a header, or one object a line.
+    pub fn more<T: Tabular + Serialize>(&self, items: &[T]) -> Result<(), CommandError> {
+        if items.is_empty() {
+            return Ok(());
+        }
+        let now = jiff::Timestamp::now();
+        match self.format {
+            Format::Table | Format::Wide => write_out(&table::render(items, self.format == Format::Wide, now, false)),
+            Format::Json => items.iter().try_for_each(|item| write_out(&json::line(item))),
+            Format::Yaml => {
+                items.iter().try_for_each(|item| write_out(&format!("---\n{}", yaml::to_yaml(&json!(item)))))
+            }
+        }
+    }
+
+    /// One thing: a text for people, or the value itself.
+    pub fn value(&self, value: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), CommandError> {
+        match self.format {
+            Format::Table | Format::Wide => write_out(&text()),
+            Format::Json => write_out(&json::pretty(&json!(value))),
+            Format::Yaml => write_out(&yaml::to_yaml(&json!(value))),
+        }
+    }
+
+    /// A sentence that only people need; programs see that the command has succeeded.
+    pub fn note(&self, text: &str) -> Result<(), CommandError> {
+        if self.format.is_structured() {
+            return Ok(());
+        }
+        write_out(&format!("{text}\n"))
+    }
+
+    /// Text that is the same in every format, e.g. a log or a script.
+    pub fn raw(&self, bytes: &[u8]) -> Result<(), CommandError> {
+        let mut out = std::io::stdout().lock();
+        out.write_all(bytes)?;
+        out.flush()?;
+        Ok(())
+    }
+
+    /// A document as YAML, unless JSON was asked for.
+    pub fn document(&self, value: &Value) -> Result<(), CommandError> {
+        match self.format {
+            Format::Json => write_out(&json::pretty(value)),
+            _ => write_out(&yaml::to_yaml(value)),
+        }
+    }
+
+    /// An error, on standard error.
+    pub fn error(&self, error: &CommandError) {
+        if error.silent {
+            return;
+        }
+        let text = if self.format.is_structured() { json::line(&error.to_json()) } else { error.render() };
+        say(&text);
+    }
+
+    /// Something odd, on standard error.
+    pub fn warning(&self, text: &str) {
+        let style = anstyle::AnsiColor::Yellow.on_default().bold();
+        say(&format!("{style}warning:{style:#} {text}\n"));
+    }
+
+    /// What is going on, on standard error.
+    pub fn progress(&self, text: &str) {
+        say(&format!("{text}\n"));
+    }
+}
+
+/// YAML of a value, for comparing documents.
+pub fn document_text(value: &Value) -> String {
+    yaml::to_yaml(value)
+}
+
+fn write_out(text: &str) -> Result<(), CommandError> {
+    let mut out = anstream::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}
+
+fn say(text: &str) {
+    let mut out = anstream::stderr().lock();
+    // Nobody is left to tell when standard error is gone.
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}

@@ -1,0 +1,111 @@
+//! Times and amounts as people say them.
+
+use jiff::Timestamp;
+
+const UNITS: [(&str, i64); 4] = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];
+
+/// A duration in at most two units, e.g. `3m20s`, `5h`, `12d`.
+pub fn duration(seconds: i64) -> String {
+    let seconds = seconds.max(0);
+    let Some(first) = UNITS.iter().position(|(_, size)| seconds >= *size) else {
+        return "0s".to_owned();
+    };
+    let (unit, size) = UNITS[first];
+    let mut text = format!("{}{unit}", seconds / size);
+    if let Some((unit, smaller)) = UNITS.get(first + 1) {
+        let rest = seconds % size / smaller;
+        if rest > 0 && seconds / size < 10 {
+            text.push_str(&format!("{rest}{unit}"));
+        }
+    }
+    text
+}
+
+/// A duration that may be below a second.
+pub fn precise(seconds: f64) -> String {
+    if seconds < 0.0005 {
+        "0s".to_owned()
+    } else if seconds < 1.0 {
+        format!("{:.0}ms", seconds * 1000.0)
+    } else if seconds < 60.0 {
+        format!("{seconds:.1}s")
+    } else {
+        #[expect(clippy::cast_possible_truncation, reason = "people do not read fractions of long times")]
+        let whole = seconds.round() as i64;
+        duration(whole)
+    }
+}
+
+/// How long ago a time in RFC 3339 was.
+pub fn age(time: &str, now: Timestamp) -> String {
+    match time.parse::<Timestamp>() {
+        Ok(then) => duration(now.as_second() - then.as_second()),
+        Err(_) => "unknown".to_owned(),
+    }
+}
+
+/// The time between two times in RFC 3339.
+pub fn between(start: &str, end: &str) -> Option<f64> {
+    let start: Timestamp = start.parse().ok()?;
+    let end: Timestamp = end.parse().ok()?;
+    Some(end.duration_since(start).as_secs_f64())
+}
+
+/// Bytes in powers of 1024.
+pub fn bytes(bytes: i64) -> String {
+    const UNITS: [&str; 5] = ["B", "Ki", "Mi", "Gi", "Ti"];
+    let mut index = 0;
+    let mut unit = 1_i64;
+    while index + 1 < UNITS.len() && bytes / unit >= 1024 {
+        unit *= 1024;
+        index += 1;
+    }
+    let name = UNITS[index];
+    if bytes % unit == 0 { format!("{}{name}", bytes / unit) } else { format!("{:.1}{name}", fraction(bytes, unit)) }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "one digit is shown")]
+fn fraction(amount: i64, unit: i64) -> f64 {
+    amount as f64 / unit as f64
+}
+
+/// `1 job`, `2 jobs`.
+pub fn count(number: i64, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations() {
+        for (seconds, text) in [
+            (-3, "0s"),
+            (0, "0s"),
+            (59, "59s"),
+            (60, "1m"),
+            (200, "3m20s"),
+            (3_600 * 5, "5h"),
+            (3_600 * 9 + 61, "9h1m"),
+            (3_600 * 11 + 61, "11h"),
+            (86_400 * 12 + 5, "12d"),
+        ] {
+            assert_eq!(duration(seconds), text);
+        }
+        for (seconds, text) in [(0.0, "0s"), (0.0123, "12ms"), (1.26, "1.3s"), (61.2, "1m1s")] {
+            assert_eq!(precise(seconds), text);
+        }
+    }
+
+    #[test]
+    fn ages_and_amounts() {
+        let now: Timestamp = "2026-01-02T00:00:30Z".parse().expect("a time");
+        assert_eq!(age("2026-01-02T00:00:00Z", now), "30s");
+        assert_eq!(age("yesterday", now), "unknown");
+        for (amount, text) in [(0, "0B"), (1023, "1023B"), (1 << 20, "1Mi"), (3 << 29, "1.5Gi"), (5 << 40, "5Ti")] {
+            assert_eq!(bytes(amount), text);
+        }
+        assert_eq!([count(1, "job"), count(2, "job")], ["1 job", "2 jobs"]);
+    }
+}

@@ -1,0 +1,307 @@
+//! Which columns each resource has.
+
+use jiff::Timestamp;
+use serde::Serialize;
+use torc_api::api::{Event, Job, JobResult, Runner, RunnerStatus, Workflow};
+use torc_api::state::JobState;
+
+use super::human;
+use super::table::{Column, Paint, TableCell, Tabular};
+use crate::follow::{Standing, standing};
+
+impl Tabular for Workflow {
+    const COLUMNS: &'static [Column] = &[
+        Column::always("NAME"),
+        Column::always("STATUS"),
+        Column::always("PROGRESS"),
+        Column::always("RUNNING"),
+        Column::always("FAILED"),
+        Column::always("AGE"),
+        Column::wide("ID"),
+        Column::wide("NAMESPACE"),
+        Column::wide("OWNER"),
+        Column::wide("RUN"),
+        Column::wide("READY"),
+        Column::wide("BLOCKED"),
+        Column::wide("FOLDER"),
+    ];
+
+    fn cells(&self, now: Timestamp) -> Vec<TableCell> {
+        let jobs = &self.status.jobs;
+        vec![
+            self.name.as_str().into(),
+            TableCell::painted(status_word(self), standing_paint(standing(self))),
+            format!("{}/{}", jobs.settled(), jobs.total).into(),
+            jobs.running.into(),
+            TableCell::painted(jobs.failed.to_string(), if jobs.failed > 0 { Paint::Bad } else { Paint::Plain }),
+            human::age(&self.creation_time, now).into(),
+            self.id.into(),
+            self.namespace.as_str().into(),
+            self.owner.as_str().into(),
+            self.status.run_id.map_or(String::new(), |run| run.to_string()).into(),
+            jobs.ready.into(),
+            jobs.blocked.into(),
+            self.working_dir.as_str().into(),
+        ]
+    }
+}
+
+/// How a workflow stands, in one word.
+pub fn status_word(workflow: &Workflow) -> &'static str {
+    match standing(workflow) {
+        Standing::Succeeded => "Succeeded",
+        Standing::Failed => "Failed",
+        Standing::Canceled => "Canceled",
+        Standing::NeedsPerson => "NeedsDecision",
+        Standing::Suspended => "Suspended",
+        Standing::Active if workflow.status.jobs.running > 0 => "Running",
+        Standing::Active => "Waiting",
+    }
+}
+
+fn standing_paint(standing: Standing) -> Paint {
+    match standing {
+        Standing::Succeeded => Paint::Good,
+        Standing::Failed | Standing::Canceled | Standing::NeedsPerson => Paint::Bad,
+        Standing::Active => Paint::Active,
+        Standing::Suspended => Paint::Faint,
+    }
+}
+
+fn state_cell(state: JobState) -> TableCell {
+    let paint = match state {
+        JobState::Completed => Paint::Good,
+        JobState::Failed | JobState::Terminated | JobState::Canceled | JobState::PendingFailed => Paint::Bad,
+        JobState::Running | JobState::Leased | JobState::Recovering => Paint::Active,
+        JobState::Uninitialized | JobState::Blocked | JobState::Disabled => Paint::Faint,
+        JobState::Ready => Paint::Plain,
+    };
+    TableCell::painted(state.as_str(), paint)
+}
+
+impl Tabular for Job {
+    const COLUMNS: &'static [Column] = &[
+        Column::always("NAME"),
+        Column::always("STATUS"),
+        Column::always("ATTEMPT"),
+        Column::always("NODE"),
+        Column::always("FOR"),
+        Column::wide("ID"),
+        Column::wide("WORKFLOW"),
+        Column::wide("RUN"),
+        Column::wide("PRIORITY"),
+        Column::wide("CPUS"),
+        Column::wide("MEMORY"),
+        Column::wide("GPUS"),
+        Column::wide("WAITING"),
+        Column::wide("COMMAND"),
+    ];
+
+    fn cells(&self, now: Timestamp) -> Vec<TableCell> {
+        let since = match (&self.start_time, self.status) {
+            (Some(start), JobState::Running) => human::age(start, now),
+            _ => String::new(),
+        };
+        vec![
+            self.name.as_str().into(),
+            state_cell(self.status),
+            self.attempt.into(),
+            self.node.clone().unwrap_or_default().into(),
+            since.into(),
+            self.id.into(),
+            self.workflow.as_str().into(),
+            self.run_id.into(),
+            self.priority.into(),
+            self.resources.num_cpus.into(),
+            human::bytes(self.resources.memory_bytes).into(),
+            self.resources.num_gpus.into(),
+            self.waiting_for.into(),
+            shortened(&self.command).into(),
+        ]
+    }
+}
+
+fn shortened(command: &str) -> String {
+    const WIDTH: usize = 60;
+    let line: String = command.split_whitespace().collect::<Vec<_>>().join(" ");
+    if line.chars().count() <= WIDTH {
+        return line;
+    }
+    line.chars().take(WIDTH - 1).chain(['…']).collect()
+}
+
+impl Tabular for JobResult {
+    const COLUMNS: &'static [Column] = &[
+        Column::always("JOB"),
+        Column::always("RUN"),
+        Column::always("ATTEMPT"),
+        Column::always("STATUS"),
+        Column::always("CODE"),
+        Column::always("CAUSE"),
+        Column::always("DURATION"),
+        Column::always("AGE"),
+        Column::wide("NODE"),
+        Column::wide("PEAK MEMORY"),
+        Column::wide("CPU %"),
+        Column::wide("STDOUT"),
+        Column::wide("STDERR"),
+        Column::wide("MESSAGE"),
+    ];
+
+    fn cells(&self, now: Timestamp) -> Vec<TableCell> {
+        let text = |value: &Option<String>| TableCell::from(value.clone().unwrap_or_default());
+        vec![
+            self.job.as_str().into(),
+            self.run_id.into(),
+            self.attempt.into(),
+            state_cell(self.status),
+            self.return_code.map_or(String::new(), |code| code.to_string()).into(),
+            self.cause.map_or(String::new(), |cause| cause.to_string()).into(),
+            human::precise(self.duration_seconds).into(),
+            human::age(&self.end_time, now).into(),
+            text(&self.node),
+            self.peak_memory_bytes.map_or(String::new(), human::bytes).into(),
+            self.average_cpu_percent.map_or(String::new(), |percent| format!("{percent:.0}")).into(),
+            text(&self.stdout),
+            text(&self.stderr),
+            text(&self.message),
+        ]
+    }
+}
+
+impl Tabular for Runner {
+    const COLUMNS: &'static [Column] = &[
+        Column::always("ID"),
+        Column::always("HOST"),
+        Column::always("STATUS"),
+        Column::always("CPUS"),
+        Column::always("MEMORY"),
+        Column::always("GPUS"),
+        Column::always("RUNNING"),
+        Column::always("QUEUED"),
+        Column::always("AGE"),
+        Column::wide("PID"),
+        Column::wide("WORKFLOW"),
+        Column::wide("LABELS"),
+        Column::wide("VERSION"),
+        Column::wide("LOGS"),
+    ];
+
+    fn cells(&self, now: Timestamp) -> Vec<TableCell> {
+        let (status, paint) = match self.status {
+            RunnerStatus::Active => ("active", Paint::Good),
+            RunnerStatus::Silent => ("silent", Paint::Bad),
+            RunnerStatus::Gone => ("gone", Paint::Faint),
+        };
+        vec![
+            self.id.into(),
+            self.host.as_str().into(),
+            TableCell::painted(status, paint),
+            self.capacity.cpus.into(),
+            human::bytes(self.capacity.memory_bytes).into(),
+            self.capacity.gpus.into(),
+            self.running.into(),
+            self.queued.into(),
+            human::age(&self.start_time, now).into(),
+            self.pid.into(),
+            self.workflow.clone().unwrap_or_default().into(),
+            self.labels.join(",").into(),
+            self.version.as_str().into(),
+            self.output_dir.as_str().into(),
+        ]
+    }
+}
+
+impl Tabular for Event {
+    const COLUMNS: &'static [Column] = &[
+        Column::always("AGE"),
+        Column::always("WORKFLOW"),
+        Column::always("REASON"),
+        Column::always("MESSAGE"),
+        Column::wide("SEQUENCE"),
+        Column::wide("TIME"),
+    ];
+
+    fn cells(&self, now: Timestamp) -> Vec<TableCell> {
+        vec![
+            human::age(&self.time, now).into(),
+            self.workflow.clone().unwrap_or_default().into(),
+            self.reason.as_str().into(),
+            event_text(self).into(),
+            self.sequence.into(),
+            self.time.as_str().into(),
+        ]
+    }
+}
+
+/// The message of an event, or the jobs that moved.
+fn event_text(event: &Event) -> String {
+    const LISTED: usize = 4;
+    if !event.message.is_empty() || event.jobs.is_empty() {
+        return event.message.clone();
+    }
+    let mut parts: Vec<String> = event
+        .jobs
+        .iter()
+        .take(LISTED)
+        .map(|job| {
+            let name = if job.name.is_empty() { job.id.to_string() } else { job.name.clone() };
+            format!("{name} {}", job.status)
+        })
+        .collect();
+    if event.jobs.len() > LISTED {
+        parts.push(format!("and {} more", event.jobs.len() - LISTED));
+    }
+    parts.join(", ")
+}
+
+/// A setting with its origin.
+#[derive(Clone, Debug, Serialize)]
+pub struct SettingRow {
+    /// Section and key.
+    pub key: &'static str,
+    /// What it is set to; absent when nobody said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    /// Who said so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
+}
+
+impl Tabular for SettingRow {
+    const COLUMNS: &'static [Column] = &[Column::always("SETTING"), Column::always("VALUE"), Column::always("FROM")];
+
+    fn cells(&self, _: Timestamp) -> Vec<TableCell> {
+        let text = |value: &Option<String>| TableCell::from(value.clone().unwrap_or_default());
+        vec![self.key.into(), text(&self.value), text(&self.origin)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use torc_api::api::JobTransition;
+
+    use super::*;
+
+    #[test]
+    fn long_commands_are_shortened_to_one_line() {
+        assert_eq!(shortened("a\n  b"), "a b");
+        let long = "x".repeat(100);
+        assert_eq!(shortened(&long).chars().count(), 60);
+    }
+
+    #[test]
+    fn events_without_a_message_list_jobs() {
+        let job = |name: &str, status| JobTransition { id: 7, name: name.to_owned(), attempt: 1, status };
+        let event = Event {
+            sequence: 1,
+            time: String::new(),
+            workflow: None,
+            workflow_id: None,
+            reason: "JobsChanged".to_owned(),
+            message: String::new(),
+            jobs: vec![job("a", JobState::Running), job("", JobState::Completed)],
+        };
+        assert_eq!(event_text(&event), "a running, 7 completed");
+    }
+}

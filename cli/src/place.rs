@@ -1,0 +1,272 @@
+//! Where a store lives: a database and the few files beside it. Only names, the lock and small files; nothing is started here.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{Flock, FlockArg};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{CommandError, ExitStatus};
+
+/// The folder of a store that was not given a place of its own.
+pub const FOLDER: &str = ".torc";
+const DATABASE: &str = "torc.db";
+
+/// A store's files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The folder all of them are in.
+    pub folder: PathBuf,
+    /// The database.
+    pub database: PathBuf,
+    prefix: String,
+}
+
+/// Says who owns a store at the moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServerInfo {
+    /// The owner's host.
+    pub host: String,
+    /// The owner's process.
+    pub pid: u32,
+    /// Where it answers.
+    pub url: String,
+    /// Where its token is.
+    pub token_file: PathBuf,
+    /// Since when.
+    pub start_time: String,
+    /// Whether it runs jobs itself.
+    #[serde(default)]
+    pub runner: bool,
+}
+
+/// The right to use a store; given back when dropped.
+pub type Lock = Flock<File>;
+
+impl Place {
+    /// The store of this folder or the nearest one above.
+    pub fn find(from: &Path) -> Option<Self> {
+        from.ancestors().map(|folder| folder.join(FOLDER)).find(|folder| folder.is_dir()).map(Self::in_folder)
+    }
+
+    /// The store of a `.torc` folder.
+    pub fn in_folder(folder: PathBuf) -> Self {
+        Self { database: folder.join(DATABASE), folder, prefix: String::new() }
+    }
+
+    /// The store of a database that was named: a path or a `sqlite:` URL.
+    pub fn of_database(path_or_url: &str, current: &Path) -> Result<Self, CommandError> {
+        let path = match path_or_url.split_once(':') {
+            Some(("sqlite", rest)) => rest.strip_prefix("//").unwrap_or(rest),
+            Some((scheme, _)) if scheme.len() > 1 && path_or_url.contains("://") => {
+                let message = format!("`{scheme}` databases are not supported: name a path or a `sqlite:` URL");
+                return Err(CommandError::invalid(message));
+            }
+            _ => path_or_url,
+        };
+        let database = current.join(path);
+        let (Some(folder), Some(name)) = (database.parent(), database.file_name()) else {
+            return Err(CommandError::invalid(format!("'{path_or_url}' names no file")));
+        };
+        let name = name.to_string_lossy();
+        let prefix = if name == DATABASE { String::new() } else { format!("{name}.") };
+        Ok(Self { folder: folder.to_owned(), prefix, database })
+    }
+
+    /// Where the token is.
+    pub fn token_file(&self) -> PathBuf {
+        self.beside("token")
+    }
+
+    /// What a server in the background says.
+    pub fn log_file(&self) -> PathBuf {
+        self.beside("server.log")
+    }
+
+    /// The place of the local runner and its keeper.
+    pub fn runner_folder(&self) -> PathBuf {
+        self.beside("runner")
+    }
+
+    fn server_file(&self) -> PathBuf {
+        self.beside("server.json")
+    }
+
+    fn beside(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{}{name}", self.prefix))
+    }
+
+    /// Makes the folder, closed to others.
+    pub fn create_folder(&self) -> Result<(), CommandError> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder).map_err(|error| self.unusable(error))
+    }
+
+    /// Takes the store, unless somebody has it.
+    pub fn try_lock(&self) -> Result<Option<Lock>, CommandError> {
+        let path = self.beside("lock");
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(|error| self.unusable(error))?;
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => Ok(Some(lock)),
+            Err((_, nix::errno::Errno::EWOULDBLOCK)) => Ok(None),
+            Err((_, error)) => Err(self.unusable(error.into())),
+        }
+    }
+
+    /// Who owns the store, as far as it says so.
+    pub fn server_info(&self) -> Option<ServerInfo> {
+        serde_json::from_slice(&std::fs::read(self.server_file()).ok()?).ok()
+    }
+
+    /// Says who owns the store.
+    pub fn write_server_info(&self, info: &ServerInfo) -> Result<(), CommandError> {
+        let text = format!("{:#}\n", serde_json::json!(info));
+        self.write_private(&self.server_file(), text.as_bytes()).map_err(|error| self.unusable(error))
+    }
+
+    /// Nobody owns the store any more.
+    pub fn remove_server_info(&self) {
+        // What stays behind is recognised as stale by the free lock.
+        let _ = std::fs::remove_file(self.server_file());
+    }
+
+    /// The store's token, made on the first use.
+    pub fn token(&self) -> Result<String, CommandError> {
+        let path = self.token_file();
+        match std::fs::read_to_string(&path) {
+            Ok(token) if !token.trim().is_empty() => return Ok(token.trim().to_owned()),
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(self.unusable(error)),
+            _ => {}
+        }
+        let token = random_token().map_err(|error| CommandError::unexpected("could not make a token", error))?;
+        self.write_private(&path, format!("{token}\n").as_bytes()).map_err(|error| self.unusable(error))?;
+        Ok(token)
+    }
+
+    /// Whether locks of other hosts may go unseen here.
+    pub fn is_on_network(&self) -> bool {
+        const NFS: i64 = 0x6969;
+        const LUSTRE: i64 = 0x0bd0_0bd0;
+        const GPFS: i64 = 0x4750_4653;
+        const SMB2: i64 = 0xfe53_4d42;
+        const CIFS: i64 = 0xff53_4d42;
+        const CEPH: i64 = 0x00c3_6400;
+        const BEEGFS: i64 = 0x1983_0326;
+        nix::sys::statfs::statfs(&self.folder)
+            .is_ok_and(|stat| [NFS, LUSTRE, GPFS, SMB2, CIFS, CEPH, BEEGFS].contains(&stat.filesystem_type().0))
+    }
+
+    fn write_private(&self, path: &Path, content: &[u8]) -> std::io::Result<()> {
+        // Written aside and renamed, so that a reader never sees half of it.
+        let mut file = tempfile::Builder::new().prefix(".torc-").tempfile_in(&self.folder)?;
+        file.write_all(content)?;
+        file.persist(path).map(drop).map_err(|error| error.error)
+    }
+
+    fn unusable(&self, error: std::io::Error) -> CommandError {
+        let kind = match error.kind() {
+            std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => ExitStatus::Refused,
+            _ => ExitStatus::Unexpected,
+        };
+        CommandError::new(kind, format!("could not use the store in {}", self.folder.display()))
+            .because(error)
+            .hint("the folder must be writable; run in another folder, or name a server with --url")
+    }
+}
+
+fn random_token() -> std::io::Result<String> {
+    let mut bytes = [0; 32];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// This machine's name.
+pub fn host_name() -> String {
+    nix::unistd::gethostname().map_or_else(|_| "unknown".to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn the_nearest_folder_is_found() {
+        let root = tempfile::tempdir().unwrap();
+        let inner = root.path().join("a/b");
+        std::fs::create_dir_all(&inner).unwrap();
+        assert_eq!(Place::find(&inner), None);
+        std::fs::create_dir(root.path().join("a/.torc")).unwrap();
+        let place = Place::find(&inner).unwrap();
+        assert_eq!(place.database, root.path().join("a/.torc/torc.db"));
+    }
+
+    #[test]
+    fn databases_by_path_and_url() {
+        let at = |text: &str| Place::of_database(text, Path::new("/here"));
+        for (text, database, token) in [
+            ("x.db", "/here/x.db", "/here/x.db.token"),
+            ("/d/torc.db", "/d/torc.db", "/d/token"),
+            ("sqlite:y.db", "/here/y.db", "/here/y.db.token"),
+            ("sqlite:///abs/z.db", "/abs/z.db", "/abs/z.db.token"),
+        ] {
+            let place = at(text).unwrap();
+            assert_eq!((place.database.to_str().unwrap(), place.token_file().to_str().unwrap()), (database, token));
+        }
+        for wrong in ["postgres://h/db", "/"] {
+            assert_eq!(at(wrong).unwrap_err().kind, ExitStatus::InvalidInput, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_token_is_private_and_stays() {
+        let root = tempfile::tempdir().unwrap();
+        let place = Place::in_folder(root.path().join(".torc"));
+        place.create_folder().unwrap();
+        let token = place.token().unwrap();
+        assert_eq!(token.len(), 64);
+        assert_eq!(place.token().unwrap(), token);
+        let mode = std::fs::metadata(place.token_file()).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_store_has_one_owner() {
+        let root = tempfile::tempdir().unwrap();
+        let place = Place::in_folder(root.path().to_owned());
+        let lock = place.try_lock().unwrap().unwrap();
+        assert!(place.try_lock().unwrap().is_none());
+        drop(lock);
+        assert!(place.try_lock().unwrap().is_some());
+    }
+
+    #[test]
+    fn the_owner_is_named_until_it_leaves() {
+        let root = tempfile::tempdir().unwrap();
+        let place = Place::in_folder(root.path().to_owned());
+        let info = ServerInfo {
+            host: "h".to_owned(),
+            pid: 1,
+            url: "http://127.0.0.1:1".to_owned(),
+            token_file: place.token_file(),
+            start_time: "2026-01-01T00:00:00Z".to_owned(),
+            runner: true,
+        };
+        assert_eq!(place.server_info(), None);
+        place.write_server_info(&info).unwrap();
+        assert_eq!(place.server_info(), Some(info));
+        place.remove_server_info();
+        assert_eq!(place.server_info(), None);
+    }
+}

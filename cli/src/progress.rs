@@ -1,0 +1,137 @@
+//! Live progress on standard error: bars on a terminal, plain lines elsewhere, nothing for programs that want neither.
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal as _;
+use std::time::{Duration, Instant};
+
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use torc_api::api::Workflow;
+use torc_api::status::JobCounts;
+
+use crate::follow::has_condition;
+use crate::output::Output;
+
+/// Plain lines come at most so often.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Shows how workflows move.
+pub struct Progress {
+    output: Output,
+    bars: Option<MultiProgress>,
+    shown: BTreeMap<i64, Shown>,
+}
+
+struct Shown {
+    bar: Option<ProgressBar>,
+    line: String,
+    last: Option<Instant>,
+    stalled: bool,
+}
+
+impl Progress {
+    /// Bars where a person looks, lines elsewhere.
+    pub fn new(output: Output) -> Self {
+        let bars =
+            std::io::stderr().is_terminal().then(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr()));
+        Self { output, bars, shown: BTreeMap::new() }
+    }
+
+    /// A workflow stands differently.
+    pub fn update(&mut self, workflow: &Workflow) {
+        let bars = &self.bars;
+        let shown = self.shown.entry(workflow.id).or_insert_with(|| Shown {
+            bar: bars.as_ref().map(|bars| bars.add(new_bar(&workflow.name))),
+            line: String::new(),
+            last: None,
+            stalled: false,
+        });
+        let jobs = &workflow.status.jobs;
+        let stalled = has_condition(workflow, "Stalled");
+        if let Some(bar) = &shown.bar {
+            bar.set_length(u64::try_from(jobs.total).unwrap_or(0));
+            bar.set_position(u64::try_from(jobs.settled()).unwrap_or(0));
+            bar.set_message(describe(jobs));
+        } else {
+            let line = format!("{}: {}/{} done{}", workflow.name, jobs.settled(), jobs.total, suffix(jobs));
+            let due = shown.last.is_none_or(|last| last.elapsed() >= PAUSE);
+            if due && line != shown.line {
+                self.output.progress(&line);
+                shown.line = line;
+                shown.last = Some(Instant::now());
+            }
+        }
+        if stalled && !shown.stalled {
+            let text = stall_text(workflow);
+            self.line(&text);
+        }
+        if let Some(shown) = self.shown.get_mut(&workflow.id) {
+            shown.stalled = stalled;
+        }
+    }
+
+    /// A line among the bars.
+    pub fn line(&self, text: &str) {
+        match &self.bars {
+            Some(bars) => bars.suspend(|| self.output.progress(text)),
+            None => self.output.progress(text),
+        }
+    }
+
+    /// Takes the bars away, so that a summary can take their place.
+    pub fn finish(&mut self) {
+        for shown in self.shown.values() {
+            if let Some(bar) = &shown.bar {
+                bar.finish_and_clear();
+            }
+        }
+        self.shown.clear();
+    }
+}
+
+fn new_bar(name: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template("{prefix:.bold} {wide_bar:.cyan/dim} {pos}/{len} {msg} [{elapsed}]")
+        .unwrap_or_else(|_| ProgressStyle::default_bar());
+    let bar = ProgressBar::new(0).with_style(style).with_prefix(name.to_owned());
+    bar.enable_steady_tick(Duration::from_millis(500));
+    bar
+}
+
+fn stall_text(workflow: &Workflow) -> String {
+    let condition = workflow.status.conditions.iter().find(|condition| condition.type_ == "Stalled");
+    let message = condition.map(|condition| condition.message.as_str()).filter(|message| !message.is_empty());
+    format!("{}: stalled: {}", workflow.name, message.unwrap_or("no runner can run the jobs that are ready"))
+}
+
+fn suffix(jobs: &JobCounts) -> String {
+    let text = describe(jobs);
+    if text.is_empty() { text } else { format!(", {text}") }
+}
+
+/// What moves and what went wrong, in words.
+fn describe(jobs: &JobCounts) -> String {
+    let ended_badly = jobs.failed + jobs.terminated;
+    [
+        (jobs.running, "running"),
+        (ended_badly, "failed"),
+        (jobs.canceled, "canceled"),
+        (jobs.recovering, "recovering"),
+        (jobs.pending_failed, "waiting for a decision"),
+    ]
+    .into_iter()
+    .filter(|(count, _)| *count > 0)
+    .map(|(count, word)| format!("{count} {word}"))
+    .collect::<Vec<_>>()
+    .join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_for_counts() {
+        let jobs = JobCounts { running: 2, failed: 1, terminated: 1, canceled: 3, ..JobCounts::default() };
+        assert_eq!(describe(&jobs), "2 running, 2 failed, 3 canceled");
+        assert_eq!(suffix(&JobCounts::default()), "");
+    }
+}

@@ -1,0 +1,352 @@
+//! Running workflows on this machine until they have settled: as the owner of the store where it is free, as a guest of its
+//! owner where it is not, and as its successor when the owner leaves.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use torc_api::api::{ApplyRequest, Workflow};
+use torc_api::wire::{Resources, RunnerScope};
+use torc_runner::{RunnerConfig, RunnerError, RunnerEvent, RunnerExit, ServerLink, detect};
+
+use crate::client::Client;
+use crate::commands::{Context, apply};
+use crate::documents::LoadedWorkflow;
+use crate::error::{CommandError, ExitStatus};
+use crate::follow::{self, Followed, follow, standing};
+use crate::place::Place;
+use crate::progress::Progress;
+use crate::settings::RunSettings;
+use crate::standalone::{Announce, Entry, Owner, enter};
+use crate::summary;
+
+/// What is to be run.
+pub enum Wanted {
+    /// These documents.
+    Documents(Vec<LoadedWorkflow>),
+    /// Workflows of the store, by name or number.
+    Stored(Vec<String>),
+}
+
+/// Runs until everything wanted has settled; says how it went.
+pub async fn run(context: &Context, place: &Place, wanted: &Wanted) -> Result<ExitStatus, CommandError> {
+    let mut interrupts = Interrupts::listen()?;
+    loop {
+        match enter(place, context.settings.namespace.as_deref()).await? {
+            Entry::Ours(lock) => {
+                let owner = Owner::start(place, lock, &context.settings, Announce::local(true)).await?;
+                let result = lead(context, place, &owner, wanted, &mut interrupts).await;
+                owner.leave().await;
+                return result;
+            }
+            Entry::Theirs(info, client) => {
+                if !info.runner {
+                    return hand_in(context, &client, wanted).await;
+                }
+                context.output.progress(&format!("the store is in use by process {}: following there", info.pid));
+                if let Some(status) = attend(context, &client, wanted, &mut interrupts).await? {
+                    return Ok(status);
+                }
+                context.output.progress("its owner has left: taking over");
+            }
+        }
+    }
+}
+
+/// Applies to a server that runs nothing itself, and returns at once.
+async fn hand_in(context: &Context, client: &Client, wanted: &Wanted) -> Result<ExitStatus, CommandError> {
+    request(context, client, wanted).await?;
+    let hint = format!("the server at {} has it; run it with: torc runner", client.url());
+    context.output.progress(&hint);
+    Ok(ExitStatus::Success)
+}
+
+/// Follows as a guest; nothing when the owner has left before the end.
+async fn attend(
+    context: &Context,
+    client: &Client,
+    wanted: &Wanted,
+    interrupts: &mut Interrupts,
+) -> Result<Option<ExitStatus>, CommandError> {
+    let ids = request(context, client, wanted).await?;
+    let mut progress = Progress::new(context.output);
+    let followed = tokio::select! {
+        followed = follow(client, &ids, &mut progress) => followed,
+        () = interrupts.next() => {
+            progress.finish();
+            context.output.progress("stopped following; the jobs go on in the other process");
+            return Ok(Some(ExitStatus::Interrupted));
+        }
+    };
+    progress.finish();
+    match followed? {
+        Followed::ServerGone => Ok(None),
+        Followed::Settled(workflows) => conclude(context, client, &workflows).await.map(Some),
+    }
+}
+
+/// Applies and runs as the owner of the store.
+async fn lead(
+    context: &Context,
+    place: &Place,
+    owner: &Owner,
+    wanted: &Wanted,
+    interrupts: &mut Interrupts,
+) -> Result<ExitStatus, CommandError> {
+    let client = owner.client();
+    let ids = request(context, client, wanted).await?;
+    let workflows = look(client, &ids).await?;
+    if workflows.iter().all(|workflow| !standing(workflow).is_active()) {
+        return conclude(context, client, &workflows).await;
+    }
+    let mut config = runner_config(&context.settings.run, &place.runner_folder(), &context.folder)?;
+    config.scope = RunnerScope::Session;
+    config.api_url = Some(client.url());
+    let mut progress = Progress::new(context.output);
+    let outcome = drive(client, &ids, LocalRunner::start(config, owner.link()), &mut progress, interrupts).await;
+    progress.finish();
+    match outcome? {
+        Some(workflows) => conclude(context, client, &workflows).await,
+        None => {
+            let workflows = look(client, &ids).await?;
+            conclude(context, client, &workflows).await?;
+            context.output.progress("stopped; the same command goes on where it was");
+            Ok(ExitStatus::Interrupted)
+        }
+    }
+}
+
+/// Runs until the workflows have settled; nothing when a person stopped it before.
+pub async fn drive(
+    client: &Client,
+    ids: &[i64],
+    mut runner: LocalRunner,
+    progress: &mut Progress,
+    interrupts: &mut Interrupts,
+) -> Result<Option<Vec<Workflow>>, CommandError> {
+    let settled = tokio::select! {
+        followed = follow(client, ids, progress) => match followed? {
+            Followed::Settled(workflows) => Some(workflows),
+            Followed::ServerGone => None,
+        },
+        ended = runner.ended() => {
+            ended?;
+            None
+        }
+        () = interrupts.next() => {
+            progress.line("stopping: running jobs are asked to end; Ctrl-C again ends them at once");
+            runner.stop(interrupts).await?;
+            return Ok(None);
+        }
+    };
+    let workflows = match settled {
+        Some(workflows) => workflows,
+        None => look(client, ids).await?,
+    };
+    finish(client, ids, runner, interrupts).await?;
+    Ok(Some(workflows))
+}
+
+/// Lets the runner go. Jobs of others that follow here are left to the keeper, which their process takes over.
+async fn finish(
+    client: &Client,
+    ids: &[i64],
+    runner: LocalRunner,
+    interrupts: &mut Interrupts,
+) -> Result<(), CommandError> {
+    let others = client.workflows().await?;
+    let busy = |workflow: &Workflow| !ids.contains(&workflow.id) && workflow.status.jobs.running > 0;
+    if others.iter().any(busy) {
+        runner.abandon();
+        return Ok(());
+    }
+    runner.stop(interrupts).await
+}
+
+/// Applies what is wanted; the numbers of the workflows.
+async fn request(context: &Context, client: &Client, wanted: &Wanted) -> Result<Vec<i64>, CommandError> {
+    match wanted {
+        Wanted::Documents(documents) => {
+            let responses = apply::submit(context, client, documents, false).await?;
+            for response in &responses {
+                context.output.progress(&apply::line(response, false));
+            }
+            Ok(responses.into_iter().filter_map(|response| response.id).collect())
+        }
+        Wanted::Stored(names) => {
+            let mut ids = Vec::new();
+            for name in names {
+                let workflow = client.workflow(name).await.map_err(crate::connection::explain_missing)?;
+                ids.push(workflow.id);
+                // Applying the stored document again changes nothing, but says that somebody wants it to run now.
+                if let Some(document) = workflow.document {
+                    let request = ApplyRequest { document, working_dir: workflow.working_dir, dry_run: false };
+                    client.apply(&request).await?;
+                }
+            }
+            Ok(ids)
+        }
+    }
+}
+
+async fn look(client: &Client, ids: &[i64]) -> Result<Vec<Workflow>, CommandError> {
+    let mut workflows = Vec::new();
+    for id in ids {
+        workflows.push(Workflow { document: None, ..client.workflow(&id.to_string()).await? });
+    }
+    Ok(workflows)
+}
+
+/// Prints the summaries; what the command exits with.
+pub async fn conclude(context: &Context, client: &Client, workflows: &[Workflow]) -> Result<ExitStatus, CommandError> {
+    let mut text = String::new();
+    for workflow in workflows {
+        text.push_str(&summary::text(workflow, &summary::failures(client, workflow).await?));
+    }
+    context.output.value(&serde_json::json!({ "items": workflows }), || text)?;
+    Ok(follow::exit_status(workflows))
+}
+
+/// What a runner on this machine is told.
+pub fn runner_config(run: &RunSettings, state_dir: &Path, folder: &Path) -> Result<RunnerConfig, CommandError> {
+    let executable = std::env::current_exe()
+        .map_err(|error| CommandError::unexpected("could not find the path of this program", error))?;
+    let keeper_command = vec![executable.into_os_string(), "keeper".into()];
+    let mut config = RunnerConfig::new(absolute(folder, &run.output_dir), absolute(folder, state_dir), keeper_command);
+    config.gpu_devices = gpu_devices(run.num_gpus, detect::gpus());
+    config.capacity = Resources {
+        cpus: run.num_cpus.unwrap_or_else(detect::cpus),
+        memory_bytes: run.memory_bytes.unwrap_or_else(detect::memory),
+        gpus: i64::try_from(config.gpu_devices.len()).unwrap_or(i64::MAX),
+        nodes: 1,
+    };
+    config.max_parallel_jobs = run.max_parallel_jobs;
+    config.poll_interval = run.poll_interval;
+    Ok(config)
+}
+
+fn absolute(folder: &Path, path: &Path) -> PathBuf {
+    folder.join(path)
+}
+
+/// The devices that were found, cut or filled up to the number that was asked for.
+fn gpu_devices(wanted: Option<i64>, found: Vec<String>) -> Vec<String> {
+    let Some(wanted) = wanted else { return found };
+    let wanted = usize::try_from(wanted).unwrap_or(0);
+    let mut devices: Vec<String> = found.into_iter().take(wanted).collect();
+    let mut number = 0_usize;
+    while devices.len() < wanted {
+        let name = number.to_string();
+        if !devices.contains(&name) {
+            devices.push(name);
+        }
+        number += 1;
+    }
+    devices
+}
+
+/// A runner in this process.
+pub struct LocalRunner {
+    task: tokio::task::JoinHandle<Result<RunnerExit, RunnerError>>,
+    stop: CancellationToken,
+    stop_now: CancellationToken,
+    ended: bool,
+}
+
+impl LocalRunner {
+    /// Starts it.
+    pub fn start<L: ServerLink>(config: RunnerConfig, link: L) -> Self {
+        let stop = CancellationToken::new();
+        let stop_now = config.stop_now.clone();
+        let task = tokio::spawn(torc_runner::run(config, link, stop.clone(), tell));
+        Self { task, stop, stop_now, ended: false }
+    }
+
+    /// Waits until it ends by itself.
+    pub async fn ended(&mut self) -> Result<RunnerExit, CommandError> {
+        let result = (&mut self.task).await;
+        self.ended = true;
+        match result {
+            Ok(Ok(exit)) => Ok(exit),
+            Ok(Err(error)) => Err(CommandError::unexpected("the local runner failed", error)),
+            Err(error) => Err(CommandError::unexpected("the local runner ended early", error)),
+        }
+    }
+
+    /// Ends it in order; at once when a person asks again.
+    pub async fn stop(mut self, interrupts: &mut Interrupts) -> Result<(), CommandError> {
+        self.stop.cancel();
+        while !self.ended {
+            let again = tokio::select! {
+                ended = self.ended() => {
+                    ended?;
+                    false
+                }
+                () = interrupts.next() => true,
+            };
+            if again {
+                self.stop_now.cancel();
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves its jobs to whoever takes the keeper over.
+    fn abandon(self) {
+        self.task.abort();
+    }
+}
+
+fn tell(event: RunnerEvent) {
+    match event {
+        RunnerEvent::Problem { message } => tracing::warn!("{message}"),
+        RunnerEvent::Unreachable { reason } => tracing::warn!("the server cannot be reached: {reason}"),
+        other => tracing::info!("{other:?}"),
+    }
+}
+
+/// Ctrl-C and SIGTERM, one after the other.
+pub struct Interrupts {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
+
+impl Interrupts {
+    /// From now on the signals do not end the process by themselves.
+    pub fn listen() -> Result<Self, CommandError> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let failed = |error| CommandError::unexpected("could not listen for signals", error);
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt()).map_err(failed)?,
+            terminate: signal(SignalKind::terminate()).map_err(failed)?,
+        })
+    }
+
+    /// Waits for the next one.
+    pub async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+/// How long a runner in the background waits for more work.
+pub fn idle(seconds: i64) -> Duration {
+    Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_cut_and_filled() {
+        let found = || vec!["2".to_owned(), "5".to_owned()];
+        for (wanted, expected) in
+            [(None, vec!["2", "5"]), (Some(0), vec![]), (Some(1), vec!["2"]), (Some(4), vec!["2", "5", "0", "1"])]
+        {
+            assert_eq!(gpu_devices(wanted, found()), expected);
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Settings are resolved once: flags, then environment, then files from near to far, then what is built in.
+//!
+//! Every setting is one row of [`KEYS`]; values travel as text with their origin, and are given a type at the end,
+//! so that an error can say where the wrong value came from.
+
+mod files;
+mod keys;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use torc_api::quantity;
+
+pub use files::config_files;
+pub use keys::KEYS;
+
+use crate::args::{GlobalArgs, RunnerArgs};
+use crate::error::CommandError;
+use crate::output::Format;
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The command line.
+    Flag,
+    /// An environment variable.
+    Environment(&'static str),
+    /// A configuration file.
+    File(PathBuf),
+    /// Built in.
+    BuiltIn,
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Flag => f.write_str("command line"),
+            Self::Environment(name) => f.write_str(name),
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::BuiltIn => f.write_str("built in"),
+        }
+    }
+}
+
+/// A value and where it comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Value {
+    /// The text.
+    pub text: String,
+    /// Who said so.
+    pub origin: Origin,
+}
+
+/// What was said, by key; the first layer that names a key wins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Layers {
+    values: BTreeMap<&'static str, Value>,
+}
+
+impl Layers {
+    /// Adds a layer below those that are there.
+    pub fn below(&mut self, key: &'static str, text: String, origin: Origin) {
+        self.values.entry(key).or_insert(Value { text, origin });
+    }
+
+    /// What was said about a key.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.values.get(key)
+    }
+
+    fn parsed<T>(&self, key: &str, parse: impl Fn(&str) -> Result<T, String>) -> Result<Option<T>, CommandError> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        parse(&value.text).map(Some).map_err(|reason| {
+            CommandError::invalid(format!(
+                "setting `{key}` is wrong: '{}' {reason} (from {})",
+                value.text, value.origin
+            ))
+        })
+    }
+}
+
+/// What a run of `torc` works with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// The server to talk to; absent: the store of this folder.
+    pub url: Option<String>,
+    /// The token itself.
+    pub token: Option<String>,
+    /// The file with the token.
+    pub token_file: Option<PathBuf>,
+    /// How results are printed.
+    pub format: Format,
+    /// The namespace; absent: `default`.
+    pub namespace: Option<String>,
+    /// What the local runner may use.
+    pub run: RunSettings,
+    /// How a server is started.
+    pub server: ServerSettings,
+}
+
+/// What the local runner may use; what is absent is detected.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunSettings {
+    /// CPUs.
+    pub num_cpus: Option<i64>,
+    /// Bytes of memory.
+    pub memory_bytes: Option<i64>,
+    /// GPUs.
+    pub num_gpus: Option<i64>,
+    /// The queue strategy: so many jobs at once.
+    pub max_parallel_jobs: Option<u32>,
+    /// Where job logs go.
+    pub output_dir: PathBuf,
+    /// Time between two looks when nothing is waited for.
+    pub poll_interval: Duration,
+}
+
+/// How a server is started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerSettings {
+    /// Host and port.
+    pub bind: String,
+    /// The database; absent: that of the `.torc` folder.
+    pub database: Option<String>,
+    /// The most jobs of one workflow.
+    pub max_jobs: usize,
+}
+
+/// The world that settings are read from, so that tests need neither a home nor an environment.
+pub struct Surroundings<'a> {
+    /// Looks up an environment variable.
+    pub variable: &'a dyn Fn(&str) -> Option<String>,
+    /// The current folder.
+    pub folder: &'a Path,
+    /// The system's configuration folder.
+    pub system: &'a Path,
+}
+
+/// What was said, from all sources, and warnings about what nobody understands.
+pub fn gather(flags: Layers, surroundings: &Surroundings<'_>) -> Result<(Layers, Vec<String>), CommandError> {
+    let mut layers = flags;
+    for key in KEYS {
+        if let Some(text) = (surroundings.variable)(key.variable).filter(|text| !text.is_empty()) {
+            layers.below(key.name, text, Origin::Environment(key.variable));
+        }
+    }
+    let mut warnings = Vec::new();
+    for path in config_files(surroundings) {
+        warnings.extend(files::add(&mut layers, &path)?);
+    }
+    for key in KEYS {
+        if let Some(text) = key.default {
+            layers.below(key.name, text.to_owned(), Origin::BuiltIn);
+        }
+    }
+    Ok((layers, warnings))
+}
+
+/// The layer of the command line.
+pub fn flags(global: &GlobalArgs, runner: Option<&RunnerArgs>) -> Layers {
+    let mut layers = Layers::default();
+    let mut said = |key: &'static str, text: Option<String>| {
+        if let Some(text) = text {
+            layers.below(key, text, Origin::Flag);
+        }
+    };
+    let path = |path: &PathBuf| path.to_string_lossy().into_owned();
+    said("client.url", global.url.clone());
+    said("client.token_file", global.token_file.as_ref().map(path));
+    said("client.format", global.format.map(|format| format.name().to_owned()));
+    said("client.namespace", global.namespace.clone());
+    if let Some(runner) = runner {
+        said("client.run.num_cpus", runner.num_cpus.map(|n| n.to_string()));
+        said("client.run.memory", runner.memory.clone());
+        said("client.run.num_gpus", runner.num_gpus.map(|n| n.to_string()));
+        said("client.run.max_parallel_jobs", runner.max_parallel_jobs.map(|n| n.to_string()));
+        said("client.run.output_dir", runner.output_dir.as_ref().map(path));
+        said("client.run.poll_interval", runner.poll_interval.map(|n| n.to_string()));
+    }
+    layers
+}
+
+/// Gives what was said its types.
+pub fn resolve(layers: &Layers, token: Option<String>) -> Result<Settings, CommandError> {
+    let text = |key: &str| layers.get(key).map(|value| value.text.clone());
+    Ok(Settings {
+        url: layers.parsed("client.url", parse_url)?,
+        token,
+        token_file: text("client.token_file").map(PathBuf::from),
+        format: layers.parsed("client.format", Format::from_name)?.unwrap_or_default(),
+        namespace: text("client.namespace"),
+        run: RunSettings {
+            num_cpus: layers.parsed("client.run.num_cpus", |text| parse_count(text, 1))?,
+            memory_bytes: layers.parsed("client.run.memory", parse_memory)?,
+            num_gpus: layers.parsed("client.run.num_gpus", |text| parse_count(text, 0))?,
+            max_parallel_jobs: layers
+                .parsed("client.run.max_parallel_jobs", |text| parse_count(text, 1))?
+                .map(|n| u32::try_from(n).unwrap_or(u32::MAX)),
+            output_dir: text("client.run.output_dir").map(PathBuf::from).unwrap_or_default(),
+            poll_interval: layers.parsed("client.run.poll_interval", parse_seconds)?.unwrap_or_default(),
+        },
+        server: ServerSettings {
+            bind: text("server.bind").unwrap_or_default(),
+            database: text("server.database"),
+            max_jobs: layers
+                .parsed("server.max_jobs", |text| parse_count(text, 1))?
+                .map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX)),
+        },
+    })
+}
+
+fn parse_url(text: &str) -> Result<String, String> {
+    let url = reqwest::Url::parse(text).map_err(|error| format!("is no URL: {error}"))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err("must begin with http:// or https://".to_owned());
+    }
+    Ok(text.trim_end_matches('/').to_owned())
+}
+
+fn parse_count(text: &str, least: i64) -> Result<i64, String> {
+    match text.trim().parse::<i64>() {
+        Ok(number) if number >= least => Ok(number),
+        _ => Err(format!("must be a whole number of at least {least}")),
+    }
+}
+
+fn parse_memory(text: &str) -> Result<i64, String> {
+    quantity::parse_memory(text).map_err(|error| format!("is no amount of memory: {error}"))
+}
+
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    text.trim()
+        .parse::<f64>()
+        .ok()
+        .filter(|seconds| *seconds > 0.0)
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .ok_or_else(|| "must be a number of seconds above 0".to_owned())
+}
+
+#[cfg(test)]
+mod tests;

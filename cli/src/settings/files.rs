@@ -1,0 +1,80 @@
+//! Configuration files: which ones, from near to far, and what they say.
+
+use std::path::{Path, PathBuf};
+
+use toml::{Table, Value};
+
+use super::{KEYS, Layers, Origin, Surroundings};
+use crate::env;
+use crate::error::CommandError;
+
+/// The files that are read, the nearest first.
+pub fn config_files(surroundings: &Surroundings<'_>) -> Vec<PathBuf> {
+    let project = surroundings.folder.ancestors().map(|folder| folder.join("torc.toml")).find(|path| path.is_file());
+    let user = (surroundings.variable)(env::XDG_CONFIG_HOME)
+        .filter(|folder| !folder.is_empty())
+        .map(PathBuf::from)
+        .or_else(|| (surroundings.variable)(env::HOME).map(|home| PathBuf::from(home).join(".config")))
+        .map(|folder| folder.join("torc/config.toml"));
+    let system = surroundings.system.join("torc/config.toml");
+    [project, user, Some(system)].into_iter().flatten().filter(|path| path.is_file()).collect()
+}
+
+/// Adds what a file says below what is known; returns warnings.
+pub fn add(layers: &mut Layers, path: &Path) -> Result<Vec<String>, CommandError> {
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        CommandError::invalid(format!("could not read the configuration file {}", path.display())).because(error)
+    })?;
+    let table: Table = text.parse().map_err(|error: toml::de::Error| {
+        let (line, column) = position(&text, error.span().map_or(0, |span| span.start));
+        CommandError::invalid(format!("{}:{line}:{column}: {}", path.display(), error.message()))
+    })?;
+    let mut warnings = Vec::new();
+    walk(layers, path, "", &table, &mut warnings)?;
+    Ok(warnings)
+}
+
+fn walk(
+    layers: &mut Layers,
+    path: &Path,
+    prefix: &str,
+    table: &Table,
+    warnings: &mut Vec<String>,
+) -> Result<(), CommandError> {
+    for (name, value) in table {
+        let full = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
+        let known = KEYS.iter().find(|key| key.name == full);
+        match (known, value) {
+            (Some(key), value) => layers.below(key.name, scalar(path, &full, value)?, Origin::File(path.to_owned())),
+            (None, Value::Table(inner)) => walk(layers, path, &full, inner, warnings)?,
+            (None, _) => warnings.push(unknown(path, &full)),
+        }
+    }
+    Ok(())
+}
+
+fn scalar(path: &Path, key: &str, value: &Value) -> Result<String, CommandError> {
+    match value {
+        Value::String(text) => Ok(text.clone()),
+        Value::Integer(number) => Ok(number.to_string()),
+        Value::Float(number) => Ok(number.to_string()),
+        Value::Boolean(flag) => Ok(flag.to_string()),
+        _ => Err(CommandError::invalid(format!("{}: `{key}` must be one value", path.display()))),
+    }
+}
+
+fn unknown(path: &Path, key: &str) -> String {
+    let nearest = KEYS.iter().map(|known| (strsim::damerau_levenshtein(known.name, key), known.name)).min();
+    let hint = match nearest {
+        Some((distance, name)) if distance <= 4 => format!("; did you mean `{name}`?"),
+        _ => String::new(),
+    };
+    format!("{}: unknown setting `{key}`{hint}", path.display())
+}
+
+fn position(text: &str, offset: usize) -> (usize, usize) {
+    let before = text.get(..offset).unwrap_or(text);
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().map_or(0, |last| last.chars().count()) + 1;
+    (line, column)
+}

@@ -1,0 +1,247 @@
+//! The process that owns a store: it has the lock, the engine, and an address for everybody else in the folder.
+//!
+//! One process owns a store at a time. The next one attaches to it over HTTP; on another host it is told where the owner is.
+
+mod background;
+mod link;
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use torc_controller::{Server, ServerConfig, StartError};
+
+pub use background::start as start_background;
+pub use link::EngineLink;
+
+use crate::client::Client;
+use crate::error::{CommandError, ExitStatus};
+use crate::place::{Lock, Place, ServerInfo, host_name};
+use crate::settings::Settings;
+
+/// How long somebody who has the lock and does not answer is waited for.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// How a store can be used.
+#[derive(Debug)]
+pub enum Entry {
+    /// It is ours.
+    Ours(Lock),
+    /// Somebody else has it and answers.
+    Theirs(ServerInfo, Client),
+}
+
+/// Takes the store or finds its owner.
+pub async fn enter(place: &Place, namespace: Option<&str>) -> Result<Entry, CommandError> {
+    let start = Instant::now();
+    loop {
+        let info = place.server_info();
+        let foreign = info.as_ref().filter(|info| info.host != host_name());
+        match place.try_lock()? {
+            Some(lock) => {
+                // Locks of other hosts may go unseen on network file systems, and two owners would harm the store.
+                if let Some(info) = foreign.filter(|_| place.is_on_network()) {
+                    return Err(elsewhere(place, info));
+                }
+                return Ok(Entry::Ours(lock));
+            }
+            None => {
+                if let Some(info) = foreign.filter(|info| is_loopback(&info.url)) {
+                    return Err(elsewhere(place, info));
+                }
+                if let Some(info) = info
+                    && let Some(client) = reach(&info, namespace).await
+                {
+                    return Ok(Entry::Theirs(info, client));
+                }
+            }
+        }
+        if start.elapsed() > PATIENCE {
+            return Err(held_by_silence(place));
+        }
+        tokio::time::sleep(Duration::from_millis(25)).await;
+    }
+}
+
+async fn reach(info: &ServerInfo, namespace: Option<&str>) -> Option<Client> {
+    let token = std::fs::read_to_string(&info.token_file).ok()?;
+    let client = Client::new(&info.url, Some(token.trim().to_owned()), namespace.map(str::to_owned)).ok()?;
+    client.version().await.is_ok().then_some(client)
+}
+
+fn is_loopback(url: &str) -> bool {
+    let url = reqwest::Url::parse(url);
+    url.is_ok_and(|url| matches!(url.host_str(), Some("127.0.0.1" | "[::1]" | "localhost")))
+}
+
+fn elsewhere(place: &Place, info: &ServerInfo) -> CommandError {
+    let message = format!(
+        "the store in {} is in use on {} (process {}, since {})",
+        place.folder.display(),
+        info.host,
+        info.pid,
+        info.start_time
+    );
+    CommandError::new(ExitStatus::Refused, message)
+        .hint(format!("go on there: ssh {} and run torc in this folder", info.host))
+        .hint(format!("if that process is gone for good, remove {}", place.folder.join("server.json").display()))
+}
+
+fn held_by_silence(place: &Place) -> CommandError {
+    let message = format!("the store in {} is held by another process that does not answer", place.folder.display());
+    let error = CommandError::new(ExitStatus::Unreachable, message);
+    match place.server_info() {
+        Some(info) => error.hint(format!("it is process {} on {}", info.pid, info.host)),
+        None => error.hint("it may be starting, or restoring a backup: try again in a moment"),
+    }
+}
+
+/// Whether and how others find an owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Announce {
+    /// Only for the time of one command: others wait a moment instead of attaching.
+    No,
+    /// Others attach.
+    Yes {
+        /// Where to listen.
+        bind: SocketAddr,
+        /// Whether it runs jobs itself.
+        runner: bool,
+    },
+}
+
+impl Announce {
+    /// On this machine only, at a free port.
+    pub const fn local(runner: bool) -> Self {
+        Self::Yes { bind: LOOPBACK, runner }
+    }
+}
+
+const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+
+/// A store that is ours, with its engine running.
+pub struct Owner {
+    place: Place,
+    server: Server,
+    client: Client,
+    announced: bool,
+    _lock: Lock,
+}
+
+impl Owner {
+    /// Starts the engine of a store.
+    pub async fn start(
+        place: &Place,
+        lock: Lock,
+        settings: &Settings,
+        announce: Announce,
+    ) -> Result<Self, CommandError> {
+        let token = place.token()?;
+        let (bind, runner) = match announce {
+            Announce::No => (LOOPBACK, None),
+            Announce::Yes { bind, runner } => (bind, Some(runner)),
+        };
+        let config = ServerConfig {
+            database: place.database.clone(),
+            bind: Some(bind),
+            token: token.clone(),
+            max_jobs: settings.server.max_jobs,
+        };
+        let server = Server::start(config).await.map_err(|error| could_not_start(place, error))?;
+        let address = server.address().unwrap_or(bind);
+        let url = format!("http://{}", reachable(address));
+        let client = Client::new(&url, Some(token), settings.namespace.clone())?;
+        if let Some(runner) = runner {
+            place.write_server_info(&ServerInfo {
+                host: host_name(),
+                pid: std::process::id(),
+                url,
+                token_file: place.token_file(),
+                start_time: jiff::Timestamp::now().round(jiff::Unit::Second).unwrap_or_default().to_string(),
+                runner,
+            })?;
+        }
+        Ok(Self { place: place.clone(), server, client, announced: runner.is_some(), _lock: lock })
+    }
+
+    /// The way to the engine over HTTP.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The way to the engine for a runner in this process.
+    pub fn link(&self) -> EngineLink {
+        EngineLink::new(self.server.engine())
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.server.address()
+    }
+
+    /// Ends the engine and gives the store back.
+    pub async fn leave(self) {
+        if self.announced {
+            self.place.remove_server_info();
+        }
+        self.server.shutdown().await;
+    }
+}
+
+/// An address that can be connected to: a server that listens everywhere also listens here.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let mut address = address;
+    if address.ip().is_unspecified() {
+        address.set_ip(LOOPBACK.ip());
+    }
+    address
+}
+
+fn could_not_start(place: &Place, error: StartError) -> CommandError {
+    CommandError::unexpected(format!("could not open the store {}", place.database.display()), error)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn info(place: &Place, host: &str, url: &str) -> ServerInfo {
+        ServerInfo {
+            host: host.to_owned(),
+            pid: 1,
+            url: url.to_owned(),
+            token_file: place.token_file(),
+            start_time: "2026-01-01T00:00:00Z".to_owned(),
+            runner: true,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_free_store_is_ours_even_if_somebody_died_with_it() {
+        let root = tempfile::tempdir().unwrap();
+        let place = Place::in_folder(root.path().to_owned());
+        place.write_server_info(&info(&place, &host_name(), "http://127.0.0.1:1")).unwrap();
+        assert!(matches!(enter(&place, None).await.unwrap(), Entry::Ours(_)));
+    }
+
+    #[tokio::test]
+    async fn an_owner_on_another_host_is_named() {
+        let root = tempfile::tempdir().unwrap();
+        let place = Place::in_folder(root.path().to_owned());
+        place.write_server_info(&info(&place, "login7", "http://127.0.0.1:1")).unwrap();
+        let _held = place.try_lock().unwrap().unwrap();
+        let error = enter(&place, None).await.unwrap_err();
+        assert_eq!(error.kind, ExitStatus::Refused);
+        assert!(error.message.contains("in use on login7 (process 1"), "{}", error.message);
+    }
+
+    #[test]
+    fn addresses_that_can_be_reached() {
+        assert_eq!(reachable("0.0.0.0:80".parse().unwrap()), "127.0.0.1:80".parse().unwrap());
+        assert_eq!(reachable("10.0.0.1:80".parse().unwrap()), "10.0.0.1:80".parse().unwrap());
+        assert!(
+            is_loopback("http://127.0.0.1:80") && is_loopback("http://[::1]:80") && !is_loopback("http://node1:80")
+        );
+    }
+}

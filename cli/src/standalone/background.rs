@@ -1,0 +1,77 @@
+//! Leaves a server in the background that runs what is applied and ends by itself.
+
+use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::reach;
+use crate::client::Client;
+use crate::error::CommandError;
+use crate::place::{Place, ServerInfo};
+use crate::settings::{RunSettings, Settings};
+
+/// How long a server may take until it answers.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// It ends when it has had nothing to do for so many seconds.
+const IDLE_SECONDS: u64 = 30;
+
+/// Starts a server in the background and waits until it answers.
+pub async fn start(place: &Place, settings: &Settings) -> Result<(ServerInfo, Client), CommandError> {
+    let failed = |error: std::io::Error| CommandError::unexpected("could not start a server in the background", error);
+    let log = OpenOptions::new().create(true).append(true).mode(0o600).open(place.log_file()).map_err(failed)?;
+    let mut child = Command::new(std::env::current_exe().map_err(failed)?)
+        .args(arguments(place, settings))
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().map_err(failed)?)
+        .stderr(log)
+        .spawn()
+        .map_err(failed)?;
+    let start = Instant::now();
+    loop {
+        if let Some(info) = place.server_info().filter(|info| info.pid == child.id())
+            && let Some(client) = reach(&info, settings.namespace.as_deref()).await
+        {
+            return Ok((info, client));
+        }
+        if let Some(status) = child.try_wait().map_err(failed)? {
+            return Err(silent(place, &format!("it ended at once: {status}")));
+        }
+        if start.elapsed() > PATIENCE {
+            return Err(silent(place, "it does not answer"));
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn silent(place: &Place, reason: &str) -> CommandError {
+    CommandError::new(
+        crate::error::ExitStatus::Unexpected,
+        format!("could not start a server in the background: {reason}"),
+    )
+    .hint(format!("see {}", place.log_file().display()))
+}
+
+fn arguments(place: &Place, settings: &Settings) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> =
+        ["server", "--background", "--with-runner", "--bind", "127.0.0.1:0"].map(Into::into).into();
+    let mut add = |flag: &str, value: OsString| arguments.extend([flag.into(), value]);
+    add("--database", place.database.clone().into_os_string());
+    add("--idle-exit", format!("{IDLE_SECONDS}s").into());
+    let RunSettings { num_cpus, memory_bytes, num_gpus, max_parallel_jobs, output_dir, poll_interval } = &settings.run;
+    let numbers = [
+        ("--num-cpus", *num_cpus),
+        ("--memory", *memory_bytes),
+        ("--num-gpus", *num_gpus),
+        ("--max-parallel-jobs", max_parallel_jobs.map(i64::from)),
+    ];
+    for (flag, number) in numbers {
+        if let Some(number) = number {
+            add(flag, number.to_string().into());
+        }
+    }
+    add("--output-dir", output_dir.clone().into_os_string());
+    add("--poll-interval", poll_interval.as_secs_f64().to_string().into());
+    arguments
+}

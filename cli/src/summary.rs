@@ -1,0 +1,165 @@
+//! The last words about workflows that were followed: counts, time, failures with their cause, log and the command that
+//! shows more.
+
+use std::fmt::Write as _;
+
+use torc_api::api::{JobResult, Workflow};
+
+use crate::client::{Client, ClientError, ResultFilter};
+use crate::follow::{Standing, standing};
+use crate::output::{human, status_word};
+
+/// Failures that are listed one by one.
+const LISTED: usize = 10;
+
+/// The latest failures of a workflow, for its summary.
+pub async fn failures(client: &Client, workflow: &Workflow) -> Result<Vec<JobResult>, ClientError> {
+    let jobs = &workflow.status.jobs;
+    if jobs.failed + jobs.terminated + jobs.pending_failed == 0 {
+        return Ok(Vec::new());
+    }
+    let filter = ResultFilter { failed: true, latest: true, run: workflow.status.run_id, ..ResultFilter::default() };
+    client.results(&workflow.id.to_string(), &filter, Some(LISTED + 1)).await
+}
+
+/// The summary of one workflow as text.
+pub fn text(workflow: &Workflow, failures: &[JobResult]) -> String {
+    let mut text = headline(workflow);
+    for failure in failures.iter().take(LISTED) {
+        let code = failure.return_code.map_or(String::new(), |code| format!(", exit code {code}"));
+        let cause = failure.cause.map_or_else(|| failure.status.to_string(), |cause| cause.to_string());
+        let _ = writeln!(text, "  {}: {cause}{code}, attempt {}", failure.job, failure.attempt);
+        if let Some(message) = &failure.message {
+            let _ = writeln!(text, "    {message}");
+        }
+        if let Some(log) = failure.stderr.as_ref().or(failure.stdout.as_ref()) {
+            let _ = writeln!(text, "    log: {log}");
+        }
+        let _ = writeln!(text, "    more: torc logs {} -w {}", quoted(&failure.job), workflow.name);
+    }
+    if failures.len() > LISTED {
+        let _ = writeln!(text, "  and more: torc get results {} --failed --latest", workflow.name);
+    }
+    text.push_str(&advice(workflow));
+    text
+}
+
+fn headline(workflow: &Workflow) -> String {
+    let jobs = &workflow.status.jobs;
+    let colour = match standing(workflow) {
+        Standing::Succeeded => anstyle::AnsiColor::Green,
+        Standing::Active | Standing::Suspended => anstyle::AnsiColor::Cyan,
+        Standing::Failed | Standing::Canceled | Standing::NeedsPerson => anstyle::AnsiColor::Red,
+    };
+    let style = colour.on_default().bold();
+    let mut parts = vec![format!("{} of {} completed", jobs.completed, human::count(jobs.total, "job"))];
+    for (count, word) in [
+        (jobs.failed, "failed"),
+        (jobs.terminated, "terminated"),
+        (jobs.canceled, "canceled"),
+        (jobs.disabled, "disabled"),
+        (jobs.pending_failed, "waiting for a decision"),
+        (jobs.running + jobs.leased, "running"),
+        (jobs.ready + jobs.blocked + jobs.uninitialized + jobs.recovering, "waiting"),
+    ] {
+        if count > 0 {
+            parts.push(format!("{count} {word}"));
+        }
+    }
+    if let (Some(start), Some(end)) = (&workflow.status.start_time, &workflow.status.completion_time)
+        && let Some(seconds) = human::between(start, end)
+    {
+        parts.push(format!("in {}", human::precise(seconds)));
+    }
+    let word = status_word(workflow).to_lowercase();
+    format!("{}: {style}{word}{style:#}, {}\n", workflow.name, parts.join(", "))
+}
+
+fn advice(workflow: &Workflow) -> String {
+    let name = &workflow.name;
+    match standing(workflow) {
+        Standing::Failed => format!("  run the failed jobs again: torc retry {name}\n"),
+        Standing::Canceled => format!("  go on with it: torc resume {name}\n"),
+        Standing::Suspended => format!("  it is suspended; go on with: torc resume {name}\n"),
+        Standing::NeedsPerson => {
+            format!("  failed jobs wait for a decision: torc retry {name}, or torc cancel {name}\n")
+        }
+        Standing::Active | Standing::Succeeded => String::new(),
+    }
+}
+
+fn quoted(name: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.,/:=+@%".contains(c);
+    if !name.is_empty() && name.chars().all(plain) {
+        name.to_owned()
+    } else {
+        format!("'{}'", name.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use torc_api::state::{Cause, JobState};
+    use torc_api::status::JobCounts;
+
+    use super::*;
+    use crate::follow::tests::workflow;
+
+    fn failure(job: &str) -> JobResult {
+        JobResult {
+            workflow: "w".to_owned(),
+            job: job.to_owned(),
+            job_id: 1,
+            run_id: 1,
+            attempt: 2,
+            status: JobState::Failed,
+            return_code: Some(3),
+            cause: Some(Cause::ExitCode),
+            message: None,
+            start_time: None,
+            end_time: "2026-01-01T00:00:00Z".to_owned(),
+            duration_seconds: 1.0,
+            node: None,
+            runner: None,
+            stdout: Some("/o".to_owned()),
+            stderr: Some("/e".to_owned()),
+            peak_memory_bytes: None,
+            average_memory_bytes: None,
+            peak_cpu_percent: None,
+            average_cpu_percent: None,
+        }
+    }
+
+    fn plain(workflow: &Workflow, failures: &[JobResult]) -> String {
+        anstream::adapter::strip_str(&text(workflow, failures)).to_string()
+    }
+
+    #[test]
+    fn success_is_one_line() {
+        let mut done =
+            workflow(JobCounts { total: 4, completed: 4, ..JobCounts::default() }, &["Finished", "Succeeded"]);
+        done.status.start_time = Some("2026-01-01T00:00:00Z".to_owned());
+        done.status.completion_time = Some("2026-01-01T00:00:02.5Z".to_owned());
+        assert_eq!(plain(&done, &[]), "w: succeeded, 4 of 4 jobs completed, in 2.5s\n");
+    }
+
+    #[test]
+    fn failures_have_cause_log_and_command() {
+        let counts = JobCounts { total: 2, completed: 0, failed: 1, canceled: 1, ..JobCounts::default() };
+        let text = plain(&workflow(counts, &["Finished"]), &[failure("a b")]);
+        assert_eq!(
+            text,
+            "w: failed, 0 of 2 jobs completed, 1 failed, 1 canceled\n  a b: ExitCode, exit code 3, attempt 2\n    \
+             log: /e\n    more: torc logs 'a b' -w w\n  run the failed jobs again: torc retry w\n"
+        );
+    }
+
+    #[test]
+    fn long_lists_are_cut() {
+        let counts = JobCounts { total: 20, failed: 20, ..JobCounts::default() };
+        let many: Vec<JobResult> = (0..11).map(|n| failure(&format!("j{n}"))).collect();
+        let text = plain(&workflow(counts, &["Finished"]), &many);
+        assert!(text.contains("j9:") && !text.contains("j10:"), "{text}");
+        assert!(text.contains("and more: torc get results w --failed --latest"), "{text}");
+    }
+}
