@@ -1,6 +1,15 @@
 //! Torc's rules. Pure, synchronous, deterministic: `now` is an argument, randomness does not exist, nothing is read or written.
 
+pub mod class;
+pub mod engine;
 pub mod expand;
 pub mod expanded;
+pub mod graph;
+pub mod hash;
 pub mod ids;
+pub mod job;
+pub mod ledger;
+pub mod matching;
 pub mod rows;
+pub mod time;
+pub mod verdict;

@@ -19,6 +19,8 @@ pub struct Names<'a> {
     suffixes: Option<Vec<(u32, u32)>>,
     scans: usize,
     patterns: HashMap<String, Arc<[u32]>>,
+    /// Families of expressions differ in their literal start and share what follows.
+    tails: HashMap<String, Regex>,
 }
 
 /// Two entries of one kind with the same name.
@@ -43,7 +45,15 @@ impl<'a> Names<'a> {
                 }
             }
         }
-        let index = Self { names, numbers, sorted: None, suffixes: None, scans: 0, patterns: HashMap::new() };
+        let index = Self {
+            names,
+            numbers,
+            sorted: None,
+            suffixes: None,
+            scans: 0,
+            patterns: HashMap::new(),
+            tails: HashMap::new(),
+        };
         (index, duplicates)
     }
 
@@ -86,7 +96,7 @@ impl<'a> Names<'a> {
         match candidates(pattern) {
             Candidates::Exactly(name) => Ok(self.find(&name).into_iter().collect()),
             Candidates::StartingWith(prefix) => Ok(self.starting_with(&prefix)),
-            Candidates::AmongStartingWith(prefix) => filter(self.starting_with(&prefix)),
+            Candidates::AmongStartingWith { prefix, tail } => self.continuing(&prefix, &tail),
             Candidates::Containing(text) => Ok(self.containing(&text)),
             Candidates::AmongContaining(text) => filter(self.containing(&text)),
             Candidates::Any => filter((0u32..).take(names.len()).collect()),
@@ -103,6 +113,17 @@ impl<'a> Names<'a> {
         });
         let from = sorted.partition_point(|number| name(number) < prefix);
         sorted.iter().skip(from).take_while(|number| name(number).starts_with(prefix)).copied().collect()
+    }
+
+    fn continuing(&mut self, prefix: &str, tail: &str) -> Result<Vec<u32>, String> {
+        let mut numbers = self.starting_with(prefix);
+        if !self.tails.contains_key(tail) {
+            self.tails.insert(tail.to_owned(), Regex::new(tail).map_err(|error| error.to_string())?);
+        }
+        let (names, regex) = (self.names, self.tails.get(tail));
+        let rest = |number: &u32| names.get(*number as usize).and_then(|name| name.get(prefix.len()..));
+        numbers.retain(|number| rest(number).is_some_and(|rest| regex.is_some_and(|regex| regex.is_match(rest))));
+        Ok(numbers)
     }
 
     fn containing(&mut self, text: &str) -> Vec<u32> {
@@ -174,7 +195,7 @@ mod tests {
             patterns in prop::collection::vec(
                 prop_oneof![
                     "\\^?[ab_]{1,3}(\\.\\*|\\\\d\\+|[0-9])?\\$?",
-                    "[ab]\\|\\^b", "\\(a\\|b\\)_", "\\^a[0-9]\\?\\\\\\.", "a\\{2\\}b", "\\[ab\\]_", "\\.\\*_1", "\\^\\$", "\\.",
+                    "[ab]\\|\\^b", "\\(a\\|b\\)_", "\\^a[0-9]\\?\\\\\\.", "a\\{2\\}b", "\\^a\\[\\^_0\\]\\+\\$", "\\^a\\(\\^b\\|_\\)", "\\^ab\\\\b", "\\^a\\(_\\\\b\\|\\\\b\\)", "\\^b_\\?", "\\[ab\\]_", "\\.\\*_1", "\\^\\$", "\\.",
                 ],
                 1..40,
             ),

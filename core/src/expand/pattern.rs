@@ -9,8 +9,8 @@ pub enum Candidates {
     Exactly(String),
     /// Exactly the names that start so, and they all match.
     StartingWith(String),
-    /// Among the names that start so.
-    AmongStartingWith(String),
+    /// Among the names that start so: those whose rest matches `tail` from its start.
+    AmongStartingWith { prefix: String, tail: String },
     /// Exactly the names that contain this, and they all match.
     Containing(String),
     /// Among the names that contain this.
@@ -23,22 +23,29 @@ pub enum Candidates {
 pub fn candidates(pattern: &str) -> Candidates {
     let Some(pieces) = pieces(pattern) else { return Candidates::Any };
     match pieces.as_slice() {
-        [Piece::Start, Piece::Literal(text), Piece::End] => Candidates::Exactly(text.clone()),
-        [Piece::Start, Piece::Literal(text)] | [Piece::Start, Piece::Literal(text), Piece::Anything] => {
+        [Piece::Start, Piece::Literal { text, .. }, Piece::End] => Candidates::Exactly(text.clone()),
+        [Piece::Start, Piece::Literal { text, .. }] | [Piece::Start, Piece::Literal { text, .. }, Piece::Anything] => {
             Candidates::StartingWith(text.clone())
         }
-        [Piece::Start, Piece::Literal(text), ..] => Candidates::AmongStartingWith(text.clone()),
-        [Piece::Literal(text)]
-        | [Piece::Literal(text), Piece::Anything]
-        | [Piece::Anything, Piece::Literal(text)]
-        | [Piece::Anything, Piece::Literal(text), Piece::Anything] => Candidates::Containing(text.clone()),
+        [Piece::Start, Piece::Literal { text, end }, ..] if !looks_back(&pattern[*end..]) => {
+            Candidates::AmongStartingWith { prefix: text.clone(), tail: format!("^(?:{})", &pattern[*end..]) }
+        }
+        [Piece::Literal { text, .. }]
+        | [Piece::Literal { text, .. }, Piece::Anything]
+        | [Piece::Anything, Piece::Literal { text, .. }]
+        | [Piece::Anything, Piece::Literal { text, .. }, Piece::Anything] => Candidates::Containing(text.clone()),
         pieces => longest(pieces).map_or(Candidates::Any, Candidates::AmongContaining),
     }
 }
 
+/// Whether an expression can tell that something comes before it. Other ways than these are not taken apart at all.
+fn looks_back(tail: &str) -> bool {
+    tail.replace("[^", "[").contains('^') || tail.contains("\\b") || tail.contains("\\B")
+}
+
 fn longest(pieces: &[Piece]) -> Option<String> {
     let literals = pieces.iter().filter_map(|piece| match piece {
-        Piece::Literal(text) => Some(text),
+        Piece::Literal { text, .. } => Some(text),
         _ => None,
     });
     literals.max_by_key(|text| text.len()).cloned()
@@ -48,7 +55,11 @@ fn longest(pieces: &[Piece]) -> Option<String> {
 enum Piece {
     Start,
     End,
-    Literal(String),
+    /// A text, and where it ends in the expression.
+    Literal {
+        text: String,
+        end: usize,
+    },
     /// `.*`
     Anything,
     /// Something that this reading does not look into.
@@ -59,38 +70,36 @@ enum Piece {
 fn pieces(pattern: &str) -> Option<Vec<Piece>> {
     let mut pieces = Vec::new();
     let mut literal = String::new();
+    let mut end = 0;
     let mut rest = pattern;
     while let Some(character) = rest.chars().next() {
         let (piece, length) = atom(rest, character)?;
         rest = &rest[length..];
         let quantified = quantifier(rest);
         rest = &rest[quantified..];
-        match piece {
-            Atom::Letter(letter) if quantified == 0 => literal.push(letter),
-            Atom::Letter(_) => push(&mut pieces, &mut literal, Piece::Opaque),
-            Atom::Start => push(&mut pieces, &mut literal, Piece::Start),
-            Atom::End => push(&mut pieces, &mut literal, Piece::End),
-            Atom::Dot if quantified == 1 && rest_before(pattern, rest).ends_with('*') => {
-                push(&mut pieces, &mut literal, Piece::Anything);
+        let position = pattern.len() - rest.len();
+        let piece = match piece {
+            Atom::Letter(letter) if quantified == 0 => {
+                literal.push(letter);
+                end = position;
+                continue;
             }
-            Atom::Dot | Atom::Opaque => push(&mut pieces, &mut literal, Piece::Opaque),
-        }
+            Atom::Start if quantified == 0 => Piece::Start,
+            Atom::End if quantified == 0 => Piece::End,
+            Atom::Dot if quantified == 1 && pattern[..position].ends_with('*') => Piece::Anything,
+            _ => Piece::Opaque,
+        };
+        flush(&mut pieces, &mut literal, end);
+        pieces.push(piece);
     }
-    if !literal.is_empty() {
-        pieces.push(Piece::Literal(literal));
-    }
+    flush(&mut pieces, &mut literal, end);
     Some(pieces)
 }
 
-fn rest_before<'a>(pattern: &'a str, rest: &str) -> &'a str {
-    &pattern[..pattern.len() - rest.len()]
-}
-
-fn push(pieces: &mut Vec<Piece>, literal: &mut String, piece: Piece) {
+fn flush(pieces: &mut Vec<Piece>, literal: &mut String, end: usize) {
     if !literal.is_empty() {
-        pieces.push(Piece::Literal(std::mem::take(literal)));
+        pieces.push(Piece::Literal { text: std::mem::take(literal), end });
     }
-    pieces.push(piece);
 }
 
 enum Atom {
@@ -182,15 +191,18 @@ mod tests {
     #[test]
     fn literals_are_found_where_they_must_be() {
         let own = str::to_owned;
+        let among = |prefix: &str, tail: &str| Candidates::AmongStartingWith { prefix: own(prefix), tail: own(tail) };
         let table = [
             ("^job_7$", Candidates::Exactly(own("job_7"))),
             ("^job\\.7$", Candidates::Exactly(own("job.7"))),
             ("^job_", Candidates::StartingWith(own("job_"))),
             ("^job_.*", Candidates::StartingWith(own("job_"))),
-            ("^job_.*$", Candidates::AmongStartingWith(own("job_"))),
-            ("^job_\\d+$", Candidates::AmongStartingWith(own("job_"))),
-            ("^job_[0-9]{3}$", Candidates::AmongStartingWith(own("job_"))),
-            ("^jobs?_x$", Candidates::AmongStartingWith(own("job"))),
+            ("^job_.*$", among("job_", "^(?:.*$)")),
+            ("^job_\\d+$", among("job_", "^(?:\\d+$)")),
+            ("^job_[^_]{3}$", among("job_", "^(?:[^_]{3}$)")),
+            ("^jobs?_x$", among("job", "^(?:s?_x$)")),
+            ("^job(^a|b)", Candidates::AmongContaining(own("job"))),
+            ("^job(\\b|c)d", Candidates::AmongContaining(own("job"))),
             ("^(a|b)_longer$", Candidates::AmongContaining(own("_longer"))),
             ("job_7", Candidates::Containing(own("job_7"))),
             ("eval_.*", Candidates::Containing(own("eval_"))),

@@ -30,10 +30,10 @@ pub fn expand(written: &[ResourceRequirements], report: &mut Report) -> Vec<Requ
         let memory = parse_memory(&entry.memory);
         let runtime = entry.runtime.as_deref().map_or(Ok(DEFAULT_RUNTIME_SECONDS), parse_duration);
         if let Err(error) = &memory {
-            report.add(Problem::error(field("memory"), error.to_string()));
+            report.add(Problem::error(field("memory"), error.to_string()).hint(error.hint()));
         }
         if let Err(error) = &runtime {
-            report.add(Problem::error(field("runtime"), error.to_string()));
+            report.add(Problem::error(field("runtime"), error.to_string()).hint(error.hint()));
         }
         requirements.push(Requirements {
             name: entry.name.clone(),

@@ -9,37 +9,28 @@ use torc_api::workflow::WorkflowSpec;
 use crate::expanded::Expanded;
 use crate::graph::Adjacency;
 
-use super::actions::with_suggestion;
-use super::names::nearest;
-
 /// Remarks on a document that expands.
 pub fn warnings(spec: &WorkflowSpec, expanded: &Expanded) -> Vec<Problem> {
     let mut warnings = Vec::new();
     for (at, job) in spec.jobs.iter().enumerate() {
-        unused_parameters(&format!("spec.jobs[{at}]"), &job.parameterization, spec, &mut warnings);
+        overridden_parameters(&format!("spec.jobs[{at}]"), &job.parameterization, &mut warnings);
     }
     for (at, file) in spec.files.iter().enumerate() {
-        unused_parameters(&format!("spec.files[{at}]"), &file.parameterization, spec, &mut warnings);
+        overridden_parameters(&format!("spec.files[{at}]"), &file.parameterization, &mut warnings);
     }
     for (at, data) in spec.user_data.iter().enumerate() {
-        unused_parameters(&format!("spec.userData[{at}]"), &data.parameterization, spec, &mut warnings);
+        overridden_parameters(&format!("spec.userData[{at}]"), &data.parameterization, &mut warnings);
     }
     replaced_lists(spec, &mut warnings);
     several_writers(expanded, &mut warnings);
     warnings
 }
 
-fn unused_parameters(field: &str, entry: &Parameterization, spec: &WorkflowSpec, warnings: &mut Vec<Problem>) {
-    let Some(names) = &entry.use_parameters else { return };
-    if !entry.parameters.is_empty() {
+/// Parameters of an entry's own leave those that it picks from the workflow without effect.
+fn overridden_parameters(field: &str, entry: &Parameterization, warnings: &mut Vec<Problem>) {
+    if entry.use_parameters.is_some() && !entry.parameters.is_empty() {
         let message = "the entry has `parameters` of its own, so `useParameters` does nothing";
         warnings.push(Problem::warning(format!("{field}.useParameters"), message));
-        return;
-    }
-    for (at, name) in names.iter().enumerate().filter(|(_, name)| !spec.parameters.contains_key(*name)) {
-        let message = format!("the workflow has no parameter `{name}`");
-        let problem = Problem::warning(format!("{field}.useParameters[{at}]"), message);
-        warnings.push(with_suggestion(problem, nearest(name, spec.parameters.keys().map(String::as_str))));
     }
 }
 
