@@ -270,8 +270,10 @@ fn highest(changes: &Changes) -> LastIds {
         numbers.max().unwrap_or_default()
     }
     let epochs = changes.jobs.iter().map(|row| row.epoch).chain(changes.job_updates.iter().map(|row| row.epoch));
+    // One that was created in the same group has no row here.
+    let deleted = changes.deleted_workflows.iter().copied();
     LastIds {
-        workflow: max(changes.workflows.iter().map(|row| row.id.0)),
+        workflow: max(changes.workflows.iter().map(|row| row.id).chain(deleted).map(|id| id.0)),
         job: max(changes.jobs.iter().map(|row| row.id.0)),
         profile: max(changes.profiles.iter().map(|row| row.id.0)),
         runner: max(changes.runners.iter().map(|row| row.id.0)),

@@ -74,7 +74,7 @@ async fn another_process_is_kept_out() {
     let (_folder, store) = new_store().await;
     let refused = child(store.path().to_str().unwrap()).output().unwrap();
     assert!(!refused.status.success());
-    let said = String::from_utf8_lossy(&refused.stderr) + &*String::from_utf8_lossy(&refused.stdout);
+    let said = format!("{}{}", String::from_utf8_lossy(&refused.stdout), String::from_utf8_lossy(&refused.stderr));
     assert!(said.contains("Locked"), "{said}");
     assert_eq!(store.load().await.unwrap(), Snapshot::default());
 }

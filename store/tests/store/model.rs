@@ -51,6 +51,7 @@ impl Model {
     fn raise(&mut self, changes: &Changes) {
         let last = &mut self.last;
         changes.workflows.iter().for_each(|row| last.workflow = last.workflow.max(row.id.0));
+        changes.deleted_workflows.iter().for_each(|id| last.workflow = last.workflow.max(id.0));
         changes.profiles.iter().for_each(|row| last.profile = last.profile.max(row.id.0));
         changes.jobs.iter().for_each(|row| last.job = last.job.max(row.id.0));
         changes.jobs.iter().for_each(|row| last.epoch = last.epoch.max(row.epoch));
