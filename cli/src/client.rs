@@ -185,10 +185,45 @@ impl Client {
         after: Option<i64>,
         limit: Option<usize>,
     ) -> Result<Vec<Event>, ClientError> {
-        let mut query = Query::new();
-        add(&mut query, "workflow", workflow.as_ref());
-        add(&mut query, "after", after.as_ref());
-        self.pages(&["events"], query, limit).await
+        let most = limit.unwrap_or(usize::MAX);
+        let mut events: Vec<Event> = Vec::new();
+        let mut after = after;
+        loop {
+            let mut query = Query::new();
+            add(&mut query, "workflow", workflow.as_ref());
+            add(&mut query, "after", after.as_ref());
+            add(&mut query, "limit", Some(&PAGE.min(most - events.len())));
+            let page: Page<Event> = self.get(&["events"], query).await?;
+            let more = page.next.is_some() && !page.items.is_empty();
+            events.extend(page.items);
+            after = events.last().map(|event| event.sequence).or(after);
+            if !more || events.len() >= most {
+                events.truncate(most);
+                return Ok(events);
+            }
+        }
+    }
+
+    /// The highest sequence number of all events, found in a few small steps.
+    pub async fn last_sequence(&self) -> Result<i64, ClientError> {
+        let (mut low, mut high) = (0, 1);
+        while self.has_event_after(high).await? {
+            low = high;
+            high *= 2;
+        }
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.has_event_after(middle).await? {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+
+    async fn has_event_after(&self, sequence: i64) -> Result<bool, ClientError> {
+        Ok(!self.events(None, Some(sequence), Some(1)).await?.is_empty())
     }
 
     /// Runners; `all` includes those that have left.

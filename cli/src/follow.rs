@@ -1,10 +1,11 @@
 //! Following workflows until nothing more happens to them without a person.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use torc_api::api::Workflow;
 
-use crate::client::{Client, ClientError, Watch, WatchMessage};
+use crate::client::{Client, ClientError};
 use crate::error::ExitStatus;
 use crate::progress::Progress;
 
@@ -83,81 +84,42 @@ pub enum Followed {
 
 /// How long a server may fail to answer before it counts as gone.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// Looks come quickly at first, so that a short workflow is not waited for longer than it takes.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(250));
 
 /// Follows workflows by number until none is active.
+///
+/// Looks again and again instead of listening: a status is small, while the events of a large workflow are not.
 pub async fn follow(client: &Client, ids: &[i64], progress: &mut Progress) -> Result<Followed, ClientError> {
     let mut last_answer = Instant::now();
+    let mut pause = PAUSES.0;
     loop {
-        match follow_once(client, ids, progress, &mut last_answer).await {
-            Ok(workflows) => return Ok(Followed::Settled(workflows)),
-            Err(error) if error.is_unreachable() => {
-                if last_answer.elapsed() > PATIENCE {
-                    return Ok(Followed::ServerGone);
+        match look(client, ids).await {
+            Ok(workflows) => {
+                last_answer = Instant::now();
+                for workflow in &workflows {
+                    progress.update(workflow);
                 }
-                tokio::time::sleep(Duration::from_millis(100)).await;
+                if workflows.iter().all(|workflow| !standing(workflow).is_active()) {
+                    return Ok(Followed::Settled(workflows));
+                }
             }
+            Err(error) if error.is_unreachable() && last_answer.elapsed() > PATIENCE => {
+                return Ok(Followed::ServerGone);
+            }
+            Err(error) if error.is_unreachable() => {}
             Err(error) => return Err(error),
         }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSES.1);
     }
 }
 
-async fn follow_once(
-    client: &Client,
-    ids: &[i64],
-    progress: &mut Progress,
-    last_answer: &mut Instant,
-) -> Result<Vec<Workflow>, ClientError> {
-    let mut watch = client.watch(only(ids), None).await?;
-    let mut workflows = look(client, ids, progress).await?;
-    loop {
-        *last_answer = Instant::now();
-        if workflows.iter().all(|workflow| !standing(workflow).is_active()) {
-            return Ok(workflows);
-        }
-        match next_status(&mut watch).await? {
-            Some(status) => {
-                if let Some(known) = workflows.iter_mut().find(|known| known.id == status.id) {
-                    progress.update(&status);
-                    *known = *status;
-                }
-            }
-            None => workflows = look(client, ids, progress).await?,
-        }
-    }
-}
-
-/// The next status, or nothing when it is time to look again.
-async fn next_status(watch: &mut Watch) -> Result<Option<Box<Workflow>>, ClientError> {
-    // A watch may miss what happened while it was cut off; a look now and then makes up for it.
-    let deadline = tokio::time::sleep(Duration::from_secs(2));
-    tokio::pin!(deadline);
-    loop {
-        tokio::select! {
-            message = watch.next() => match message? {
-                WatchMessage::Status(workflow) => return Ok(Some(workflow)),
-                WatchMessage::Event(_) => {}
-            },
-            () = &mut deadline => return Ok(None),
-        }
-    }
-}
-
-async fn look(client: &Client, ids: &[i64], progress: &mut Progress) -> Result<Vec<Workflow>, ClientError> {
-    let mut workflows = Vec::with_capacity(ids.len());
-    for id in ids {
-        let mut workflow = client.workflow(&id.to_string()).await?;
-        workflow.document = None;
-        progress.update(&workflow);
-        workflows.push(workflow);
-    }
-    Ok(workflows)
-}
-
-fn only(ids: &[i64]) -> Option<i64> {
-    match ids {
-        [id] => Some(*id),
-        _ => None,
-    }
+/// The workflows of these numbers, without their documents.
+pub async fn look(client: &Client, ids: &[i64]) -> Result<Vec<Workflow>, ClientError> {
+    let mut known: HashMap<i64, Workflow> =
+        client.workflows().await?.into_iter().map(|workflow| (workflow.id, workflow)).collect();
+    ids.iter().map(|id| known.remove(id).ok_or(ClientError::Deleted { id: *id })).collect()
 }
 
 /// What a command that followed several workflows exits with.

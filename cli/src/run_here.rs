@@ -2,7 +2,6 @@
 //! owner where it is not, and as its successor when the owner leaves.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use torc_api::api::{ApplyRequest, Workflow};
@@ -13,7 +12,7 @@ use crate::client::Client;
 use crate::commands::{Context, apply};
 use crate::documents::LoadedWorkflow;
 use crate::error::{CommandError, ExitStatus};
-use crate::follow::{self, Followed, follow, standing};
+use crate::follow::{self, Followed, follow, look, standing};
 use crate::place::Place;
 use crate::progress::Progress;
 use crate::settings::RunSettings;
@@ -189,14 +188,6 @@ async fn request(context: &Context, client: &Client, wanted: &Wanted) -> Result<
     }
 }
 
-async fn look(client: &Client, ids: &[i64]) -> Result<Vec<Workflow>, CommandError> {
-    let mut workflows = Vec::new();
-    for id in ids {
-        workflows.push(Workflow { document: None, ..client.workflow(&id.to_string()).await? });
-    }
-    Ok(workflows)
-}
-
 /// Prints the summaries; what the command exits with.
 pub async fn conclude(context: &Context, client: &Client, workflows: &[Workflow]) -> Result<ExitStatus, CommandError> {
     let mut text = String::new();
@@ -329,11 +320,6 @@ impl Interrupts {
             _ = self.terminate.recv() => {}
         }
     }
-}
-
-/// How long a runner in the background waits for more work.
-pub fn idle(seconds: i64) -> Duration {
-    Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
 }
 
 #[cfg(test)]

@@ -41,6 +41,12 @@ pub enum ClientError {
     /// The stream of events ended.
     #[error("the server closed the connection")]
     Closed,
+    /// A workflow is gone that was there.
+    #[error("workflow {id} was deleted")]
+    Deleted {
+        /// Its number.
+        id: i64,
+    },
     /// The answer is not what this version understands.
     #[error("could not understand the server's answer")]
     Decode {
@@ -80,13 +86,14 @@ impl ClientError {
 
     /// There is no such thing.
     pub fn is_not_found(&self) -> bool {
-        matches!(self, Self::Answer { status: 404, .. })
+        matches!(self, Self::Answer { status: 404, .. } | Self::Deleted { .. })
     }
 
     fn kind(&self) -> ExitStatus {
         match self {
             Self::Unreachable { .. } | Self::CutOff { .. } | Self::Closed => ExitStatus::Unreachable,
             Self::Url { .. } => ExitStatus::InvalidInput,
+            Self::Deleted { .. } => ExitStatus::NotFound,
             Self::Build { .. } | Self::Decode { .. } => ExitStatus::Unexpected,
             Self::Answer { status, .. } => match status {
                 400 | 413 | 422 => ExitStatus::InvalidInput,
@@ -122,7 +129,7 @@ impl From<ClientError> for CommandError {
             }
             ClientError::Build { source } | ClientError::CutOff { source } => command = command.because(source),
             ClientError::Decode { source } => command = command.because(source),
-            ClientError::Url { .. } | ClientError::Closed => {}
+            ClientError::Url { .. } | ClientError::Closed | ClientError::Deleted { .. } => {}
         }
         command
     }

@@ -28,6 +28,8 @@ pub struct DescribeArgs {
 
 /// The latest events that are shown.
 const EVENTS: usize = 10;
+/// How far back they are looked for.
+const RECENT: i64 = 1_000;
 
 /// Runs the verb.
 pub async fn run(context: &Context, args: &DescribeArgs) -> Result<ExitStatus, CommandError> {
@@ -50,7 +52,8 @@ pub async fn run(context: &Context, args: &DescribeArgs) -> Result<ExitStatus, C
 async fn workflow(context: &Context, client: &Client, name: Option<&str>) -> Result<(), CommandError> {
     let name = resolve_workflow(client, name.map(bare_name)).await?;
     let workflow = client.workflow(&name).await.map_err(explain_missing)?;
-    let mut events = client.events(Some(workflow.id), None, None).await?;
+    let recent = client.last_sequence().await? - RECENT;
+    let mut events = client.events(Some(workflow.id), Some(recent.max(0)), None).await?;
     let events = events.split_off(events.len().saturating_sub(EVENTS));
     context.output.value(&workflow, || workflow_text(&workflow, &events))
 }

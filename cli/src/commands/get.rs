@@ -110,7 +110,7 @@ pub async fn run(context: &Context, args: &GetArgs) -> Result<ExitStatus, Comman
     let (resource, name) = args.target()?;
     let mut seen = watch::Seen::default();
     let connection = Connection::open(&context.settings, &context.folder).await?;
-    let listed = list(context, args, connection.client(), resource, name, &mut seen).await;
+    let listed = first(context, args, connection.client(), resource, name, &mut seen).await;
     if let Err(error) = listed {
         connection.close().await;
         return Err(error);
@@ -120,6 +120,21 @@ pub async fn run(context: &Context, args: &GetArgs) -> Result<ExitStatus, Comman
         return Ok(ExitStatus::Success);
     }
     watch::run(context, args, connection, resource, name, seen).await
+}
+
+/// Prints the list; before that, notes where the events stand, so that a watch goes on from there.
+async fn first(
+    context: &Context,
+    args: &GetArgs,
+    client: &Client,
+    resource: Resource,
+    name: Option<&str>,
+    seen: &mut watch::Seen,
+) -> Result<(), CommandError> {
+    if args.watch {
+        seen.sequence = client.last_sequence().await?;
+    }
+    list(context, args, client, resource, name, seen).await
 }
 
 async fn list(
@@ -166,7 +181,7 @@ async fn list(
             let workflow = workflow_id(client, name).await?;
             let events = client.events(workflow, None, args.limit).await?;
             output.list(&events)?;
-            seen.sequence = events.last().map_or(0, |event| event.sequence);
+            seen.sequence = events.last().map_or(seen.sequence, |event| event.sequence);
         }
     }
     Ok(())

@@ -96,8 +96,7 @@ impl Round<'_> {
             Resource::Workflows | Resource::Events => workflow_id(self.client, self.name).await?,
             Resource::Runners => None,
         };
-        let after = (self.resource == Resource::Events).then_some(seen.sequence);
-        let mut watch = self.client.watch(workflow, after).await?;
+        let mut watch = self.client.watch(workflow, Some(seen.sequence)).await?;
         self.catch_up(workflow, seen).await?;
         loop {
             match watch.next().await? {
