@@ -147,7 +147,7 @@ pub struct JobRow {
     pub run: i32,
     /// Current attempt.
     pub attempt: i32,
-    /// Number of the latest lease; 0 before the first.
+    /// Number of the current attempt's latest lease; 0 before the first.
     pub epoch: i64,
     /// Who has it.
     pub runner: Option<RunnerId>,
@@ -166,7 +166,7 @@ pub struct JobUpdate {
     pub run: i32,
     /// Current attempt.
     pub attempt: i32,
-    /// Number of the latest lease.
+    /// Number of the current attempt's latest lease; 0 before the first.
     pub epoch: i64,
     /// Who has it.
     pub runner: Option<RunnerId>,

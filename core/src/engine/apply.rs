@@ -6,6 +6,7 @@ use std::sync::Arc;
 use torc_api::api::{ApplyOutcome, ApplyResponse, JobChanges};
 use torc_api::document::WorkflowDocument;
 use torc_api::state::JobState;
+use torc_api::status::FailureSample;
 use torc_api::workflow::RerunPolicy;
 
 use super::State;
@@ -110,6 +111,7 @@ impl State {
         row.generation += 1;
         row.digest = digest(apply.expanded);
         let new_run = spec.run_id.filter(|run| *run > row.run);
+        // New jobs belong to the new run from the start.
         row.run = new_run.unwrap_or(row.run);
         let known = old.profiles.iter().map(|entry| (entry.profile.clone(), entry.id)).collect();
         let mut draft = Draft::new(&row, apply.expanded, &mut self.last, known);
@@ -118,6 +120,9 @@ impl State {
         let all_profiles = kept.chain(draft.profiles.iter().cloned());
         let mut workflow = Workflow::build(row, Arc::new(spec.clone()), all_profiles, &rows);
         workflow.inherit(&old);
+        if let Some(run) = new_run {
+            workflow.begin_run(run);
+        }
         recorder.changes().profiles.extend(draft.profiles);
         recorder.workflow(&workflow.row);
         recorder.event(now, Some(id), "WorkflowConfigured", describe(&changes));
@@ -342,11 +347,13 @@ impl Workflow {
 
     /// Takes over what is remembered about jobs beside their rows.
     fn inherit(&mut self, old: &Workflow) {
-        self.failures = old.failures.clone();
+        let names = self.by_name();
+        let still_there = |sample: &&FailureSample| names.contains_key(sample.job.as_str());
+        let failures = old.failures.iter().filter(still_there).cloned().collect();
+        self.failures = failures;
         self.failed_attempts = old.failed_attempts.clone();
         for record in &mut self.jobs {
             if let Some(before) = old.ordinal(record.id) {
-                record.cancel_requested = old.jobs[before as usize].cancel_requested;
                 record.in_doubt = old.jobs[before as usize].in_doubt;
             }
         }

@@ -30,15 +30,14 @@ impl State {
         let mut next_profile = self.last.profile;
         let Some(workflow) = self.workflows.get_mut(&workflow) else { return };
         let cause = cause_of(finished);
-        let cancel_requested = workflow.jobs[job as usize].cancel_requested || workflow.is_canceled();
-        let (ending, increase) = workflow.judge(job, cause, finished.return_code, cancel_requested);
+        let (ending, increase) = workflow.judge(job, cause, finished.return_code);
         workflow.record_result(job, finished, ending, runner, (recorder, now));
         if let Some(increase) = increase {
             workflow.enlarge(job, increase, &mut next_profile, recorder);
         }
         let retried = ending == Ending::Retry;
         if retried {
-            workflow.jobs[job as usize].attempt += 1;
+            workflow.jobs[job as usize].next_attempt();
         }
         // Every caller has checked that the job can end, so a refusal cannot happen; if it did, nothing would change.
         if workflow.step(job, JobEvent::Ended(ending), recorder).is_ok() && !retried && ending != Ending::PendingFailed {
@@ -75,20 +74,19 @@ impl State {
     }
 }
 
+/// A point in time before another. What a runner says is no reason to overflow.
+pub(super) fn ago(now_ms: i64, ms: u64) -> i64 {
+    now_ms.saturating_sub(i64::try_from(ms).unwrap_or(i64::MAX))
+}
+
 fn cause_of(finished: &FinishedAttempt) -> Option<Cause> {
     finished.cause.or_else(|| (finished.return_code != 0).then_some(Cause::ExitCode))
 }
 
 impl Workflow {
-    fn judge(
-        &mut self,
-        job: u32,
-        cause: Option<Cause>,
-        return_code: i32,
-        cancel_requested: bool,
-    ) -> (Ending, Option<Increase>) {
+    fn judge(&mut self, job: u32, cause: Option<Cause>, return_code: i32) -> (Ending, Option<Increase>) {
         let Some(cause) = cause else { return (Ending::Completed, None) };
-        if cancel_requested || cause == Cause::Canceled {
+        if self.is_canceled() || cause == Cause::Canceled {
             return (Ending::Canceled, None);
         }
         // The runner was asked to stop; that says nothing about the job.
@@ -126,25 +124,25 @@ impl Workflow {
         (recorder, now): (&mut Recorder, Now),
     ) {
         let cause = cause_of(finished);
-        let ended_ms = now.wall_ms - finished.ended_ms_ago.cast_signed();
+        let ended_ms = ago(now.wall_ms, finished.ended_ms_ago);
         let state = match ending {
             Ending::Completed => JobState::Completed,
             Ending::Canceled => JobState::Canceled,
             _ if matches!(cause, Some(Cause::Timeout | Cause::Stopped)) => JobState::Terminated,
             _ => JobState::Failed,
         };
-        if let Some(cause) = cause
-            && state == JobState::Failed
-        {
-            self.remember_failure(FailureSample {
+        let cause = if ending == Ending::Canceled { Some(Cause::Canceled) } else { cause };
+        if let Some(cause) = cause {
+            let sample = FailureSample {
                 job: self.name(job).to_owned(),
                 attempt: finished.key.attempt,
                 return_code: Some(finished.return_code),
                 cause,
                 time: crate::time::rfc3339(ended_ms),
-            });
+            };
+            self.remember_failure(finished.key.run, sample);
         }
-        let started_ms = ended_ms - finished.duration_ms.cast_signed();
+        let started_ms = ago(ended_ms, finished.duration_ms);
         if self.row.started_ms.is_none() {
             self.row.started_ms = Some(started_ms);
             recorder.workflow(&self.row);
@@ -156,7 +154,7 @@ impl Workflow {
             attempt: finished.key.attempt,
             state,
             return_code: finished.return_code,
-            cause: if ending == Ending::Canceled { Some(Cause::Canceled) } else { cause },
+            cause,
             message: finished.message.clone(),
             started_ms,
             ended_ms,

@@ -42,8 +42,9 @@ impl State {
             let Some(workflow) = self.workflows.get_mut(&workflow_id) else { continue };
             let Some(job) = workflow.ordinal(job_id) else { continue };
             let patience_over = workflow.orphan_after_ms().is_some_and(|patience| silence_ms > patience);
+            let is_to_be_ended = workflow.is_to_be_ended(job);
             let record = &mut workflow.jobs[job as usize];
-            if record.state == JobState::Running && !patience_over && !record.cancel_requested {
+            if record.state == JobState::Running && !patience_over && !is_to_be_ended {
                 record.in_doubt = true;
                 continue;
             }
@@ -70,7 +71,7 @@ impl Workflow {
             None => Some(ORPHAN_AFTER_MS),
             Some("never") => None,
             // The document was validated when it was applied.
-            Some(text) => Some(torc_api::quantity::parse_duration(text).map_or(ORPHAN_AFTER_MS, |s| s.unsigned_abs() * 1_000)),
+            Some(text) => Some(torc_api::quantity::parse_duration(text).map_or(ORPHAN_AFTER_MS, |s| s.unsigned_abs().saturating_mul(1_000))),
         }
     }
 }

@@ -22,8 +22,8 @@ impl Recorder {
         self.moves.keys().chain(self.workflows.keys()).copied().collect()
     }
 
-    /// What has to be written. Moves of jobs become one event for each workflow.
-    pub(super) fn finish(mut self, now: Now, last_event: &mut i64) -> Changes {
+    /// Moves of jobs become one event for each workflow.
+    pub(super) fn announce_moves(&mut self, now: Now) {
         let mut moves: Vec<_> = std::mem::take(&mut self.moves).into_iter().collect();
         moves.sort_by_key(|(workflow, _)| *workflow);
         for (workflow, jobs) in moves {
@@ -35,6 +35,10 @@ impl Recorder {
                 ..EventRow::default()
             });
         }
+    }
+
+    /// What has to be written, with its events numbered.
+    pub(super) fn finish(mut self, last_event: &mut i64) -> Changes {
         for event in &mut self.changes.events {
             *last_event += 1;
             event.sequence = *last_event;

@@ -16,15 +16,12 @@ impl State {
         let Some(workflow) = self.workflows.get_mut(&id) else { return BTreeSet::new() };
         let affected = workflow.with_descendants(jobs);
         let mut taken_back = Vec::new();
-        // First all of them leave the states that count as ended, so that what waits for them is counted right.
         for job in &affected {
-            if let Some(runner) = workflow.withdraw(*job, recorder) {
+            if let Some(runner) = workflow.withdraw(*job) {
                 taken_back.push((runner, workflow.jobs[*job as usize].id));
             }
         }
-        for job in &affected {
-            workflow.plan(*job, recorder);
-        }
+        workflow.plan(&affected, recorder);
         if !affected.is_empty() {
             workflow.row.completed_ms = None;
             recorder.workflow(&workflow.row);
@@ -54,38 +51,46 @@ impl Workflow {
         seen
     }
 
-    /// Puts a job where its dependencies say: ready, blocked, or cancelled because one of them has failed for good.
-    pub(super) fn plan(&mut self, job: u32, recorder: &mut Recorder) {
-        let doomed = self.profile(job).cancel_on_blocking_job_failure
-            && self.parents(job).iter().any(|parent| {
-                let state = self.jobs[*parent as usize].state;
-                state.is_complete() && state != JobState::Completed
-            });
-        let unmet = self.count_unmet(job).max(u32::from(doomed));
-        let _ = self.step(job, JobEvent::Reset { unmet }, recorder);
-        if doomed && self.step(job, JobEvent::DependencyFailed, recorder).is_ok() {
-            self.settle_dependents(job, recorder);
+    /// Puts jobs where their dependencies say: ready, blocked, or cancelled because one of them has failed for good.
+    /// All of them are placed before the first is cancelled: then what waits for it is already counted right.
+    fn plan(&mut self, jobs: &BTreeSet<u32>, recorder: &mut Recorder) {
+        let mut doomed = Vec::new();
+        for job in jobs {
+            let ended = |parent: &&u32| !jobs.contains(*parent) && self.jobs[**parent as usize].state.is_complete();
+            let parents = self.parents(*job);
+            let open = parents.len() - parents.iter().filter(ended).count();
+            let failed = |parent: &u32| self.jobs[*parent as usize].state != JobState::Completed;
+            let is_doomed = self.profile(*job).cancel_on_blocking_job_failure && parents.iter().filter(ended).any(failed);
+            // A doomed job must not look ready, not even for a moment.
+            let unmet = (open as u32).max(u32::from(is_doomed));
+            // A reset is legal in every state.
+            let _ = self.step(*job, JobEvent::Reset { unmet }, recorder);
+            if is_doomed {
+                doomed.push(*job);
+            }
+        }
+        for job in doomed {
+            // Refused when a parent of it, doomed too, has already taken it along.
+            if self.step(job, JobEvent::DependencyFailed, recorder).is_ok() {
+                self.settle_dependents(job, recorder);
+            }
         }
     }
 
     /// Makes a job's present attempt one of the past. Its runner, if any, will end it: the key is no longer current.
-    fn withdraw(&mut self, job: u32, recorder: &mut Recorder) -> Option<RunnerId> {
+    fn withdraw(&mut self, job: u32) -> Option<RunnerId> {
         let run = self.row.run;
         let record = &mut self.jobs[job as usize];
-        let runner = record.runner;
-        // A promise may have been acted upon without our knowledge, so its attempt counts as used. A job that was
-        // cancelled before anybody had it keeps its attempt.
-        let used = !matches!(record.state, JobState::Uninitialized | JobState::Blocked | JobState::Ready | JobState::Disabled)
-            && record.epoch > 0;
+        let (id, runner) = (record.id, record.runner);
         if record.run != run {
             record.run = run;
             record.attempt = 1;
-            let id = record.id;
+            record.epoch = 0;
             self.failed_attempts.remove(&id);
-        } else if used {
-            record.attempt += 1;
+        } else if record.epoch > 0 {
+            // Any promise may have been acted upon without our knowledge, also one that has run out.
+            record.next_attempt();
         }
-        let _ = self.step(job, JobEvent::Reset { unmet: 1 }, recorder);
         runner
     }
 }

@@ -40,8 +40,7 @@ impl State {
             let id = row.id;
             let spec = read_spec(&row.document).map_err(|source| UnreadableDocument { workflow: id, source })?;
             let rows = jobs.remove(&id).unwrap_or_default();
-            let mut workflow = Workflow::build(row, spec, profiles.remove(&id).unwrap_or_default(), &rows);
-            workflow.request_cancellation_of_running();
+            let workflow = Workflow::build(row, spec, profiles.remove(&id).unwrap_or_default(), &rows);
             state.adopt_holdings(&workflow);
             state.names.insert((workflow.row.namespace.clone(), workflow.row.name.clone()), id);
             state.workflows.insert(id, workflow);
@@ -79,18 +78,7 @@ impl State {
                 cause,
                 time: crate::time::rfc3339(result.ended_ms),
             };
-            workflow.remember_failure(sample);
-        }
-    }
-}
-
-impl Workflow {
-    /// A cancelled workflow's running jobs are to be ended, also after a restart.
-    fn request_cancellation_of_running(&mut self) {
-        if self.is_canceled() {
-            for job in self.jobs.iter_mut().filter(|job| job.state == torc_api::state::JobState::Running) {
-                job.cancel_requested = true;
-            }
+            workflow.remember_failure(result.run, sample);
         }
     }
 }

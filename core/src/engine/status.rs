@@ -13,13 +13,16 @@ use crate::time::rfc3339;
 impl State {
     /// Ends a group of commands: completions are noted, conditions brought up to date, and everything to write is returned.
     pub fn finish(&mut self, mut recorder: Recorder, now: Now) -> Changes {
-        for id in recorder.touched() {
+        let touched = recorder.touched();
+        // Before what follows from them: who waits for the end of a workflow has then heard of its last job.
+        recorder.announce_moves(now);
+        for id in touched {
             if let Some(workflow) = self.workflows.get_mut(&id) {
                 workflow.note_completion(&mut recorder, now);
                 workflow.refresh_conditions(&mut recorder, now);
             }
         }
-        recorder.finish(now, &mut self.last.event)
+        recorder.finish(&mut self.last.event)
     }
 
     /// A workflow as the API shows it, without its document.

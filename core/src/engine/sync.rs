@@ -7,6 +7,7 @@ use torc_api::wire::{
     AttemptKey, FinishedAttempt, PROTOCOL, RegisterRequest, RegisterResponse, SyncRequest, SyncResponse, Want,
 };
 
+use super::attempt::ago;
 use super::record::Recorder;
 use super::runner::{Holding, Runner};
 use super::{Refusal, State};
@@ -80,7 +81,7 @@ impl State {
         runner.heard_ms = now.mono_ms;
         runner.heard_wall_ms = now.wall_ms;
         runner.silent = false;
-        runner.ends_ms = request.remaining_ms.map(|left| now.mono_ms + left);
+        runner.ends_ms = request.remaining_ms.map(|left| now.mono_ms.saturating_add(left));
         // A message that was overtaken by a newer one still reports what ended, but its view of what is held is old.
         let newest = request.sequence > runner.sequence;
         runner.sequence = runner.sequence.max(request.sequence);
@@ -157,9 +158,11 @@ impl State {
     fn add_cancellations(&self, id: RunnerId, response: &mut SyncResponse) {
         let Some(runner) = self.runners.get(&id) else { return };
         for (job_id, holding) in &runner.held {
-            let Some(workflow) = self.workflows.get(&holding.workflow) else { continue };
+            let Some(workflow) = self.workflows.get(&holding.workflow).filter(|workflow| workflow.is_canceled()) else {
+                continue;
+            };
             let Some(job) = workflow.ordinal(*job_id) else { continue };
-            if workflow.jobs[job as usize].cancel_requested {
+            if workflow.is_to_be_ended(job) {
                 response.cancel.push(workflow.key(job));
             }
         }
@@ -180,7 +183,7 @@ impl State {
             self.release(id, key, recorder);
         }
         for running in &request.running {
-            if !self.confirm_running(id, &running.key, now.wall_ms - running.elapsed_ms.cast_signed(), recorder, now) {
+            if !self.confirm_running(id, &running.key, ago(now.wall_ms, running.elapsed_ms), recorder, now) {
                 response.cancel.push(running.key);
             }
         }
@@ -205,7 +208,9 @@ impl State {
         let holder = record.runner;
         let acceptable = match record.state {
             // The answer to an earlier report was lost: it is already written down.
-            state if state.is_complete() && same_attempt && record.epoch == key.epoch => return true,
+            state if (state.is_complete() || state == JobState::PendingFailed) && same_attempt && record.epoch == key.epoch => {
+                return true;
+            }
             JobState::Ready | JobState::Leased => same_attempt,
             JobState::Running => same_attempt && (record.epoch == key.epoch || holder == Some(id)),
             _ => false,
@@ -306,12 +311,17 @@ impl State {
     /// What we think the runner has and it does not name, though it has taken in the answer that brought it, is gone.
     fn reclaim_missing(&mut self, id: RunnerId, request: &SyncRequest, recorder: &mut Recorder, now: Now) {
         let Some(runner) = self.runners.get(&id) else { return };
-        let running = request.running.iter().map(|running| running.key.job);
-        let named: HashSet<i64> = request.queued.iter().map(|key| key.job).chain(running).collect();
+        let running = request.running.iter().map(|running| &running.key);
+        let named: HashSet<&AttemptKey> = request.queued.iter().chain(running).collect();
+        let current = |job: JobId, workflow: WorkflowId| {
+            let workflow = self.workflows.get(&workflow)?;
+            Some(workflow.key(workflow.ordinal(job)?))
+        };
         let mut missing: Vec<(JobId, WorkflowId)> = runner
             .held
             .iter()
-            .filter(|(job, holding)| !named.contains(&job.0) && holding.granted_in <= request.acknowledged)
+            .filter(|(_, holding)| holding.granted_in <= request.acknowledged)
+            .filter(|(job, holding)| current(**job, holding.workflow).is_none_or(|key| !named.contains(&key)))
             .map(|(job, holding)| (*job, holding.workflow))
             .collect();
         missing.sort_unstable();

@@ -1,1 +1,20 @@
-//! Tests of the engine.
+//! Tests of the engine: each rule in a table of its own, and random histories against a small model.
+
+#![allow(clippy::unwrap_used)]
+
+mod conditions;
+mod database;
+mod edits;
+mod failures;
+mod fleet;
+mod history;
+mod invariants;
+mod leases;
+mod model;
+mod plan;
+mod random;
+mod reruns;
+mod results;
+mod silence;
+mod verbs;
+mod world;

@@ -59,10 +59,9 @@ impl State {
         let mut affected = 0;
         let mut released = Vec::new();
         for job in 0..workflow.jobs.len() as u32 {
-            let record = &mut workflow.jobs[job as usize];
+            let record = &workflow.jobs[job as usize];
             let (runner, job_id) = (record.runner, record.id);
             if record.state == JobState::Running {
-                record.cancel_requested = true;
                 affected += 1;
             } else if workflow.step(job, JobEvent::Canceled, recorder).is_ok() {
                 affected += 1;
@@ -103,9 +102,7 @@ impl State {
         let workflow = self.workflow_mut(id)?;
         workflow.row.canceled = false;
         if *which == Retry::All {
-            workflow.row.run += 1;
-            workflow.row.started_ms = None;
-            workflow.failures.clear();
+            workflow.begin_run(workflow.row.run + 1);
         }
         recorder.workflow(&workflow.row);
         let affected = self.reset(id, jobs, recorder).len();
@@ -132,8 +129,10 @@ impl State {
 }
 
 impl super::workflow::Workflow {
+    /// It did not succeed, or is being ended.
     fn may_be_retried(&self, job: u32) -> bool {
         let state = self.jobs[job as usize].state;
         matches!(state, JobState::Failed | JobState::Terminated | JobState::Canceled | JobState::PendingFailed)
+            || self.is_to_be_ended(job)
     }
 }

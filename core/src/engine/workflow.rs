@@ -52,12 +52,18 @@ pub(super) struct JobRecord {
     /// Index into the workflow's profiles.
     pub profile: u32,
     pub state: JobState,
-    /// A person cancelled it while it ran; its runner has been told or will be.
-    pub cancel_requested: bool,
     /// Its runner is silent: whether it still runs is not known.
     pub in_doubt: bool,
     name: Text,
     command: Text,
+}
+
+impl JobRecord {
+    /// The present attempt is over. The next one has had no lease yet.
+    pub fn next_attempt(&mut self) {
+        self.attempt += 1;
+        self.epoch = 0;
+    }
 }
 
 pub(super) struct ProfileEntry {
@@ -170,7 +176,6 @@ impl Workflow {
             unmet: 0,
             profile,
             state: job.state,
-            cancel_requested: false,
             in_doubt: false,
             name,
             command,
@@ -288,6 +293,11 @@ impl Workflow {
         self.row.canceled || self.spec.stop_policy == Some(StopPolicy::Cancel)
     }
 
+    /// The job runs, and a person wants it ended.
+    pub fn is_to_be_ended(&self, job: u32) -> bool {
+        self.is_canceled() && self.jobs[job as usize].state == JobState::Running
+    }
+
     /// Everything has ended or was left out.
     pub fn is_settled(&self) -> bool {
         self.counts.settled() == self.counts.total
@@ -311,7 +321,6 @@ impl Workflow {
         if !after.is_held() {
             record.runner = None;
             record.started_ms = None;
-            record.cancel_requested = false;
             record.in_doubt = false;
         }
         if let JobEvent::Reset { unmet } | JobEvent::Planned { unmet } = event {
@@ -379,7 +388,19 @@ impl Workflow {
         }
     }
 
-    pub fn remember_failure(&mut self, sample: FailureSample) {
+    /// Begins a new run; what was remembered of the one before is history.
+    pub fn begin_run(&mut self, run: i32) {
+        self.row.run = run;
+        self.row.started_ms = None;
+        self.row.completed_ms = None;
+        self.failures.clear();
+    }
+
+    /// Keeps a sample of an attempt that failed in this run. That a runner was stopped says nothing about the job.
+    pub fn remember_failure(&mut self, run: i32, sample: FailureSample) {
+        if run != self.row.run || matches!(sample.cause, Cause::Stopped | Cause::Canceled) {
+            return;
+        }
         if self.failures.len() == FAILURES_SHOWN {
             self.failures.pop_front();
         }

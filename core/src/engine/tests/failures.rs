@@ -1,0 +1,205 @@
+//! Attempts that fail: who is tried again, with what, how often, and what becomes of the rest.
+
+use torc_api::failure::{Escalation, FailureHandler, FailureRule, Recovery, RecoveryPolicy, RetryLimit};
+use torc_api::state::{Cause, JobState};
+use torc_api::wire::{Profile, SyncRequest};
+
+use super::plan::{Plan, job, needs};
+use super::world::{World, ask, failure, runner, running, say, success};
+use crate::ids::RunnerId;
+
+struct Lab {
+    world: World,
+    id: RunnerId,
+    sequence: u64,
+}
+
+impl Lab {
+    fn new(plan: &Plan) -> Self {
+        let mut world = World::with(plan);
+        let id = world.register(&runner("one"));
+        Self { world, id, sequence: 0 }
+    }
+
+    fn say(&mut self, request: SyncRequest) -> torc_api::wire::SyncResponse {
+        self.sequence += 1;
+        self.world.sync(self.id, &SyncRequest { sequence: self.sequence, acknowledged: self.sequence - 1, ..request })
+    }
+
+    /// Leases one job, whichever is first, and lets it end so.
+    fn end(&mut self, code: i32, cause: Option<Cause>) -> (String, Profile) {
+        let mut answer = self.say(ask(1, 1));
+        let lease = answer.leases.remove(0);
+        let finished = cause.map_or_else(|| success(lease.key), |cause| failure(lease.key, code, cause));
+        self.say(SyncRequest { finished: vec![finished], ..say(1) });
+        (lease.name, answer.profiles.remove(lease.profile as usize))
+    }
+}
+
+fn auto() -> Recovery {
+    Recovery { policy: Some(RecoveryPolicy::Auto), ..Recovery::default() }
+}
+
+#[test]
+fn dependents_are_cancelled_with_theirs_or_run_all_the_same() {
+    let plan = Plan::new([
+        job("d").after(&["c", "x"]),
+        job("c").after(&["b"]),
+        job("x").after(&["a"]).runs_after_failures(),
+        job("b").after(&["a"]),
+        job("a"),
+    ]);
+    let mut lab = Lab::new(&plan);
+    lab.end(7, Some(Cause::ExitCode));
+    use JobState::{Canceled, Failed, Ready};
+    assert_eq!(lab.world.states(&["a", "b", "c", "d", "x"]), [Failed, Canceled, Canceled, Canceled, Ready]);
+    assert_eq!(lab.world.database.results.len(), 1, "a cancelled job has no result");
+}
+
+#[test]
+fn each_ending_has_its_state_and_its_result() {
+    use JobState::{Canceled, Completed, Failed, Ready, Terminated};
+    let table = [
+        (0, None, Completed, Completed, 1),
+        (3, Some(Cause::ExitCode), Failed, Failed, 1),
+        (137, Some(Cause::OutOfMemory), Failed, Failed, 1),
+        (152, Some(Cause::Timeout), Terminated, Terminated, 1),
+        (0, Some(Cause::MissingOutput), Failed, Failed, 1),
+        (127, Some(Cause::StartFailed), Failed, Failed, 1),
+        (143, Some(Cause::Canceled), Canceled, Canceled, 1),
+        (143, Some(Cause::Stopped), Ready, Terminated, 2),
+        (-128, Some(Cause::Lost), Ready, Failed, 2),
+        (-128, Some(Cause::Preempted), Ready, Failed, 2),
+    ];
+    for (code, cause, state, recorded, attempt) in table {
+        let mut lab = Lab::new(&Plan::new([job("a")]));
+        lab.end(code, cause);
+        let row = lab.world.job("a");
+        assert_eq!((row.state, row.attempt), (state, attempt), "{cause:?}");
+        let result = lab.world.results_of("a")[0];
+        assert_eq!((result.state, result.cause, result.return_code), (recorded, cause, code));
+    }
+}
+
+#[test]
+fn an_exit_code_without_a_cause_is_a_failure() {
+    let mut lab = Lab::new(&Plan::new([job("a")]));
+    let key = lab.say(ask(1, 1)).leases[0].key;
+    let finished = torc_api::wire::FinishedAttempt { return_code: 2, ..success(key) };
+    lab.say(SyncRequest { finished: vec![finished], ..say(1) });
+    assert_eq!(lab.world.results_of("a")[0].cause, Some(Cause::ExitCode));
+}
+
+#[test]
+fn a_stopped_runner_costs_an_attempt_and_no_budget() {
+    let mut lab = Lab::new(&Plan::new([job("a")]));
+    for _ in 0..10 {
+        lab.end(143, Some(Cause::Stopped));
+    }
+    assert_eq!((lab.world.state_of("a"), lab.world.job("a").attempt), (JobState::Ready, 11));
+}
+
+#[test]
+fn budgets_count_each_cause_for_itself_and_survive_a_restart() {
+    let recovery = Recovery { lost: Some(RetryLimit { limit: Some(2) }), ..auto() };
+    let mut lab = Lab::new(&Plan::new([job("a")]).with(|spec| spec.recovery = Some(recovery)));
+    let attempts = [Cause::Lost, Cause::OutOfMemory, Cause::Lost, Cause::OutOfMemory];
+    for cause in attempts {
+        lab.end(1, Some(cause));
+        lab.world.restart();
+        assert_eq!(lab.world.state_of("a"), JobState::Ready, "{cause}");
+    }
+    lab.end(1, Some(Cause::Lost));
+    assert_eq!((lab.world.state_of("a"), lab.world.job("a").attempt), (JobState::Failed, 5));
+    assert_eq!(lab.world.results_of("a").len(), 5);
+}
+
+#[test]
+fn more_memory_or_time_goes_to_the_job_that_ran_out_and_to_no_other() {
+    let recovery = Recovery {
+        timeout: Some(Escalation { limit: Some(1), increase_percent: Some(200) }),
+        ..auto()
+    };
+    let jobs = [job("a").needs(needs(1, 0, 2)).priority(1), job("b").needs(needs(1, 0, 2))];
+    let mut lab = Lab::new(&Plan::new(jobs).with(|spec| spec.recovery = Some(recovery)));
+    let (_, first) = lab.end(137, Some(Cause::OutOfMemory));
+    assert_eq!((first.resources.memory_bytes, first.runtime_seconds), (2 << 30, 60));
+    let (name, second) = lab.end(152, Some(Cause::Timeout));
+    assert_eq!((name.as_str(), second.resources.memory_bytes, second.runtime_seconds), ("a", 3 << 30, 60));
+    lab.world.restart();
+    let (name, third) = lab.end(0, None);
+    assert_eq!((name.as_str(), third.resources.memory_bytes, third.runtime_seconds), ("a", 3 << 30, 120));
+    let (name, other) = lab.end(0, None);
+    assert_eq!((name.as_str(), other.resources.memory_bytes, other.runtime_seconds), ("b", 2 << 30, 60));
+}
+
+#[test]
+fn jobs_that_ran_out_alike_wait_in_one_class() {
+    let plan = Plan::new(["a", "b", "c"].map(job)).with(|spec| spec.recovery = Some(auto()));
+    let mut lab = Lab::new(&plan);
+    let leases = lab.say(ask(1, 3)).leases;
+    let finished = leases.iter().map(|lease| failure(lease.key, 137, Cause::OutOfMemory)).collect();
+    lab.say(SyncRequest { finished, ..say(1) });
+    assert_eq!(lab.world.database.profiles.len(), 2);
+}
+
+#[test]
+fn a_handler_is_asked_before_the_recovery_policy() {
+    let rule = FailureRule { exit_codes: vec![7], max_retries: Some(1), ..FailureRule::default() };
+    let handler = FailureHandler { name: "h".to_owned(), rules: vec![rule] };
+    let mut plan = Plan::new([job("a")]).edit("a", |job| job.handler = Some("h".to_owned()));
+    plan.spec.failure_handlers = vec![handler];
+    for (code, attempts) in [(7, 2), (8, 1)] {
+        let mut lab = Lab::new(&plan);
+        for _ in 0..attempts {
+            assert_eq!(lab.world.state_of("a"), JobState::Ready);
+            lab.end(code, Some(Cause::ExitCode));
+        }
+        assert_eq!(lab.world.state_of("a"), JobState::Failed);
+    }
+}
+
+#[test]
+fn a_failure_that_waits_for_a_person_holds_its_dependents() {
+    let manual = Recovery { policy: Some(RecoveryPolicy::Manual), ..Recovery::default() };
+    let plan = Plan::new([job("a"), job("b").after(&["a"])]).with(|spec| spec.recovery = Some(manual));
+    let mut lab = Lab::new(&plan);
+    lab.end(1, Some(Cause::ExitCode));
+    assert_eq!(lab.world.states(&["a", "b"]), [JobState::PendingFailed, JobState::Blocked]);
+    let workflow = lab.world.workflow();
+    let affected = lab.world.run(|state, recorder, now| {
+        state.retry(workflow, &crate::engine::Retry::Failed, recorder, now).unwrap()
+    });
+    assert_eq!(affected, 2);
+    lab.end(0, None);
+    assert_eq!(lab.world.states(&["a", "b"]), [JobState::Completed, JobState::Ready]);
+}
+
+#[test]
+fn the_latest_failures_are_shown_also_those_that_ran_out_of_time() {
+    let mut lab = Lab::new(&Plan::new((0..25).map(|index| job(&format!("j{index:02}")))));
+    for index in 0..25 {
+        let (code, cause) = if index % 2 == 0 { (152, Cause::Timeout) } else { (1, Cause::ExitCode) };
+        lab.end(code, Some(cause));
+    }
+    let summary = lab.world.state.workflow_summary(lab.world.workflow()).unwrap();
+    let shown: Vec<&str> = summary.status.failures.iter().map(|sample| sample.job.as_str()).collect();
+    let expected: Vec<String> = (5..25).map(|index| format!("j{index:02}")).collect();
+    assert_eq!(shown, expected);
+}
+
+#[test]
+fn a_cancelled_job_that_succeeds_before_it_is_ended_has_succeeded() {
+    for (finished, expected) in [(None, JobState::Completed), (Some(Cause::ExitCode), JobState::Canceled)] {
+        let mut lab = Lab::new(&Plan::new([job("a"), job("b").after(&["a"])]));
+        let key = lab.say(ask(1, 1)).leases[0].key;
+        lab.say(SyncRequest { running: vec![running(key)], ..say(1) });
+        let workflow = lab.world.workflow();
+        lab.world.run(|state, recorder, now| state.cancel(workflow, recorder, now)).unwrap();
+        let answer = lab.say(SyncRequest { running: vec![running(key)], ..say(1) });
+        assert_eq!(answer.cancel, [key]);
+        let finished = finished.map_or_else(|| success(key), |cause| failure(key, 143, cause));
+        lab.say(SyncRequest { finished: vec![finished], ..say(1) });
+        assert_eq!(lab.world.states(&["a", "b"]), [expected, JobState::Canceled]);
+    }
+}

@@ -1,0 +1,132 @@
+//! A runner that plays by the rules, on a network that does not: requests and answers get lost, late and doubled.
+
+use torc_api::state::Cause;
+use torc_api::wire::{
+    AttemptKey, FinishedAttempt, RegisterRequest, Resources, RunningAttempt, SyncRequest, SyncResponse, Want,
+};
+
+use super::world;
+use crate::ids::RunnerId;
+
+#[derive(Clone, Debug)]
+pub struct SimRunner {
+    pub introduction: RegisterRequest,
+    /// None before it has registered, and after it was told that nobody knows it.
+    pub id: Option<RunnerId>,
+    /// It takes part no more.
+    pub gone: bool,
+    pub sequence: u64,
+    pub acknowledged: u64,
+    pub queued: Vec<Promise>,
+    pub running: Vec<Promise>,
+    pub finished: Vec<FinishedAttempt>,
+    pub returned: Vec<AttemptKey>,
+}
+
+/// A lease in the hands of a runner.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Promise {
+    pub key: AttemptKey,
+    pub demand: Resources,
+    pub started_ms: u64,
+}
+
+impl SimRunner {
+    pub fn new(introduction: RegisterRequest) -> Self {
+        Self {
+            introduction,
+            id: None,
+            gone: false,
+            sequence: 0,
+            acknowledged: 0,
+            queued: Vec::new(),
+            running: Vec::new(),
+            finished: Vec::new(),
+            returned: Vec::new(),
+        }
+    }
+
+    /// What it says now.
+    pub fn message(&mut self, ahead: u32, limit: u32, now_ms: u64) -> SyncRequest {
+        self.sequence += 1;
+        let elapsed = |promise: &Promise| RunningAttempt {
+            key: promise.key,
+            elapsed_ms: now_ms - promise.started_ms,
+        };
+        SyncRequest {
+            sequence: self.sequence,
+            acknowledged: self.acknowledged,
+            queued: self.queued.iter().map(|promise| promise.key).collect(),
+            running: self.running.iter().map(elapsed).collect(),
+            finished: self.finished.clone(),
+            returned: self.returned.clone(),
+            want: Want { free: self.free(), ahead, limit },
+            ..SyncRequest::default()
+        }
+    }
+
+    fn free(&self) -> Resources {
+        let mut free = self.introduction.capacity;
+        for promise in self.queued.iter().chain(&self.running) {
+            free.cpus = (free.cpus - promise.demand.cpus).max(0);
+            free.memory_bytes = (free.memory_bytes - promise.demand.memory_bytes).max(0);
+            free.gpus = (free.gpus - promise.demand.gpus).max(0);
+        }
+        free
+    }
+
+    /// Takes an answer in, unless a newer one was there first.
+    pub fn take(&mut self, request: &SyncRequest, response: &SyncResponse) {
+        if response.sequence <= self.acknowledged {
+            return;
+        }
+        self.acknowledged = response.sequence;
+        self.finished.retain(|finished| !request.finished.contains(finished));
+        self.returned.retain(|key| !request.returned.contains(key));
+        for key in &response.cancel {
+            self.queued.retain(|promise| promise.key != *key);
+            if let Some(index) = self.running.iter().position(|promise| promise.key == *key) {
+                self.running.remove(index);
+                self.finished.push(world::failure(*key, 143, Cause::Canceled));
+            }
+        }
+        for lease in &response.leases {
+            let demand = response.profiles[lease.profile as usize].resources;
+            self.queued.push(Promise { key: lease.key, demand, started_ms: 0 });
+        }
+    }
+
+    pub fn start(&mut self, choice: usize, now_ms: u64) {
+        if self.queued.is_empty() {
+            return;
+        }
+        let mut promise = self.queued.remove(choice % self.queued.len());
+        promise.started_ms = now_ms;
+        self.running.push(promise);
+    }
+
+    pub fn finish(&mut self, choice: usize, outcome: Option<(i32, Cause)>) {
+        if self.running.is_empty() {
+            return;
+        }
+        let promise = self.running.remove(choice % self.running.len());
+        self.finished.push(match outcome {
+            None => world::success(promise.key),
+            Some((code, cause)) => world::failure(promise.key, code, cause),
+        });
+    }
+
+    pub fn give_back(&mut self, choice: usize) {
+        if !self.queued.is_empty() {
+            let promise = self.queued.remove(choice % self.queued.len());
+            self.returned.push(promise.key);
+        }
+    }
+
+    /// Nobody knows it any more: it starts counting afresh, with everything that it has.
+    pub fn forgotten(&mut self) {
+        self.id = None;
+        self.sequence = 0;
+        self.acknowledged = 0;
+    }
+}

@@ -1,0 +1,446 @@
+//! One history: a server, its runners, what people do, and the network between them, one step at a time.
+
+use std::collections::HashMap;
+
+use torc_api::state::{Cause, JobState};
+use torc_api::wire::{AttemptKey, RunnerScope, SyncRequest, SyncResponse};
+
+use super::fleet::SimRunner;
+use super::plan::{Plan, PlannedJob, job, needs};
+use super::world::{World, runner};
+use crate::class::fits;
+use crate::engine::{Refusal, Retry};
+use crate::ids::{JobId, RunnerId};
+
+/// One step: what happens, and two numbers that say to whom and how.
+pub type Step = (u8, u32, u32);
+
+pub struct History {
+    pub world: World,
+    pub plan: Plan,
+    pub fleet: Vec<SimRunner>,
+    /// Answers that wait for the group to be written.
+    outbox: Vec<Answer>,
+    /// Requests that are still on their way.
+    on_the_way: Vec<(usize, RunnerId, SyncRequest)>,
+    seen: Seen,
+    /// What a crash goes back to.
+    durable: (Seen, Plan),
+    pub canceled_once: bool,
+    tick: u64,
+}
+
+struct Answer {
+    runner: usize,
+    id: RunnerId,
+    request: SyncRequest,
+    response: SyncResponse,
+    lost: bool,
+}
+
+/// When things happened, to tell what came before what.
+#[derive(Clone, Default)]
+struct Seen {
+    granted: HashMap<AttemptKey, u64>,
+    ended: HashMap<JobId, ((i32, i32), u64)>,
+}
+
+impl History {
+    pub fn new(plan: Plan) -> Self {
+        let world = World::with(&plan);
+        let durable = (Seen::default(), plan.clone());
+        Self {
+            world,
+            plan,
+            fleet: Vec::new(),
+            outbox: Vec::new(),
+            on_the_way: Vec::new(),
+            seen: Seen::default(),
+            durable,
+            canceled_once: false,
+            tick: 0,
+        }
+    }
+
+    pub fn step(&mut self, (kind, a, b): Step) {
+        self.tick += 1;
+        let choice = b as usize >> 8;
+        match kind {
+            0..26 => self.exchange(a as usize, b),
+            26..42 => self.with_runner(a, |runner, now| runner.start(choice, now)),
+            42..58 => self.with_runner(a, |runner, _| runner.finish(choice, outcome(b))),
+            58..61 => self.with_runner(a, |runner, _| runner.give_back(choice)),
+            61..63 => self.leave(a as usize),
+            63..66 => self.succeed(a as usize, b),
+            66..68 => self.with_runner(a, |runner, _| runner.gone = true),
+            68..74 => self.silence(u64::from(b % 150) * 1_000),
+            74..76 => self.silence(3_700_000),
+            76..80 => self.restart(),
+            80..85 => self.group(),
+            85..86 => self.cancel(),
+            86..89 => self.retry(a, b),
+            89..93 => self.edit(a, b),
+            93..95 => self.suspend(b.is_multiple_of(2)),
+            95..98 => self.recruit(b),
+            _ => self.arrive_late(a as usize),
+        }
+        self.note_ends();
+        if !self.world.is_open() {
+            self.send();
+        }
+    }
+
+    fn with_runner(&mut self, choice: u32, change: impl FnOnce(&mut SimRunner, u64)) {
+        let now = self.world.now.mono_ms;
+        let count = self.fleet.len().max(1);
+        if let Some(runner) = self.fleet.get_mut(choice as usize % count).filter(|runner| !runner.gone) {
+            change(runner, now);
+        }
+    }
+
+    /// A runner speaks. The low bits of `how` say what the network does to it.
+    fn exchange(&mut self, choice: usize, how: u32) {
+        let index = choice % self.fleet.len().max(1);
+        let Some(runner) = self.fleet.get_mut(index).filter(|runner| !runner.gone) else { return };
+        let Some(id) = runner.id else {
+            self.register(index);
+            return;
+        };
+        let request = runner.message((how >> 8) % 4, 1 + (how >> 10) % 8, self.world.now.mono_ms);
+        match how % 16 {
+            0 => {}
+            1 => self.on_the_way.push((index, id, request)),
+            2 => self.deliver(index, id, request, true),
+            3 => {
+                self.deliver(index, id, request.clone(), how & 16 == 0);
+                self.deliver(index, id, request, false);
+            }
+            _ => self.deliver(index, id, request, false),
+        }
+    }
+
+    /// A message that was on its way for long arrives; its sender no longer listens.
+    fn arrive_late(&mut self, choice: usize) {
+        if !self.on_the_way.is_empty() {
+            let index = choice % self.on_the_way.len();
+            let (runner, id, request) = self.on_the_way.remove(index);
+            self.deliver(runner, id, request, true);
+        }
+    }
+
+    fn register(&mut self, index: usize) {
+        let id = self.world.register(&self.fleet[index].introduction.clone());
+        self.fleet[index].forgotten();
+        self.fleet[index].id = Some(id);
+        // A registration that was not written is not answered, but a test has no use for that.
+        self.commit();
+    }
+
+    fn deliver(&mut self, runner: usize, id: RunnerId, request: SyncRequest, lost: bool) {
+        let before: Vec<_> = request.finished.iter().map(|finished| self.is_awaited(&finished.key)).collect();
+        let answer = match self.world.try_sync(id, &request) {
+            Ok(answer) => answer,
+            Err(refusal) => {
+                assert_eq!(refusal, Refusal::NoRunner(id));
+                if self.fleet[runner].id == Some(id) {
+                    self.fleet[runner].forgotten();
+                }
+                return;
+            }
+        };
+        self.check_packing(runner, &request, &answer.response);
+        for (finished, awaited) in request.finished.iter().zip(before) {
+            if awaited && !answer.response.refused.contains(&finished.key) {
+                self.check_came_after_parents(&finished.key);
+            }
+        }
+        for lease in &answer.response.leases {
+            let known = self.seen.granted.insert(lease.key, self.tick);
+            assert_eq!(known, None, "a lease is given out once");
+        }
+        self.outbox.push(Answer { runner, id, request, response: answer.response, lost });
+        if !self.world.is_open() {
+            self.send();
+        }
+    }
+
+    fn send(&mut self) {
+        for answer in std::mem::take(&mut self.outbox) {
+            for lease in &answer.response.leases {
+                self.check_parents_durable(&lease.key);
+            }
+            if !answer.lost && self.fleet[answer.runner].id == Some(answer.id) {
+                self.fleet[answer.runner].take(&answer.request, &answer.response);
+            }
+        }
+        self.durable = (self.seen.clone(), self.plan.clone());
+    }
+
+    fn commit(&mut self) {
+        self.world.commit();
+        self.note_ends();
+        self.send();
+    }
+
+    fn group(&mut self) {
+        if self.world.is_open() { self.commit() } else { self.world.open() }
+    }
+
+    fn restart(&mut self) {
+        self.world.restart();
+        self.outbox.clear();
+        self.on_the_way.clear();
+        (self.seen, self.plan) = self.durable.clone();
+    }
+
+    fn silence(&mut self, ms: u64) {
+        self.world.silence(ms);
+    }
+
+    fn recruit(&mut self, how: u32) {
+        if self.fleet.len() >= 6 || self.fleet.iter().filter(|runner| !runner.gone).count() >= 4 {
+            return;
+        }
+        let mut introduction = runner(&format!("host{}", self.fleet.len()));
+        introduction.capacity.cpus = i64::from([1, 2, 4, 8][how as usize % 4]);
+        introduction.capacity.gpus = i64::from(how >> 2 & 1) * 2;
+        introduction.labels = labels(how >> 3);
+        introduction.max_parallel_jobs = (how >> 5 & 7 == 0).then_some(4);
+        if how >> 8 & 1 == 1 {
+            introduction.scope = RunnerScope::Workflow("w".to_owned());
+        }
+        self.fleet.push(SimRunner::new(introduction));
+        self.register(self.fleet.len() - 1);
+    }
+
+    fn leave(&mut self, choice: usize) {
+        let index = choice % self.fleet.len().max(1);
+        let Some(runner) = self.fleet.get_mut(index).filter(|runner| !runner.gone) else { return };
+        let Some(id) = runner.id else { return };
+        while !runner.running.is_empty() {
+            runner.finish(0, Some((143, Cause::Stopped)));
+        }
+        while !runner.queued.is_empty() {
+            runner.give_back(0);
+        }
+        let mut request = runner.message(0, 0, self.world.now.mono_ms);
+        request.leaving = true;
+        runner.gone = true;
+        self.deliver(index, id, request, false);
+    }
+
+    /// The runner's brain dies; the next one finds the keeper with everything, or nothing at all.
+    fn succeed(&mut self, choice: usize, how: u32) {
+        let index = choice % self.fleet.len().max(1);
+        let Some(runner) = self.fleet.get_mut(index) else { return };
+        runner.gone = false;
+        runner.queued.clear();
+        if how & 1 == 0 {
+            runner.running.clear();
+            runner.finished.clear();
+        }
+        runner.returned.clear();
+        self.register(index);
+    }
+
+    fn cancel(&mut self) {
+        let id = self.world.workflow();
+        self.canceled_once = true;
+        self.world.run(|state, recorder, now| state.cancel(id, recorder, now)).unwrap();
+    }
+
+    fn retry(&mut self, a: u32, b: u32) {
+        let id = self.world.workflow();
+        let name = &self.plan.jobs[a as usize % self.plan.jobs.len()].name;
+        let which = match b % 4 {
+            0 => Retry::All,
+            1 => Retry::Jobs(vec![name.clone()]),
+            _ => Retry::Failed,
+        };
+        self.world.run(|state, recorder, now| state.retry(id, &which, recorder, now)).unwrap();
+    }
+
+    pub fn suspend(&mut self, suspended: bool) {
+        let id = self.world.workflow();
+        self.world.run(|state, recorder, now| state.suspend(id, suspended, recorder, now)).unwrap();
+    }
+
+    fn edit(&mut self, a: u32, b: u32) {
+        let index = a as usize % self.plan.jobs.len();
+        let name = self.plan.jobs[index].name.clone();
+        let plan = self.plan.clone();
+        self.plan = match b % 8 {
+            0 => plan.edit(&name, |job| job.version += 1),
+            1 => plan.edit(&name, |job| job.priority += 1),
+            2 => plan.edit(&name, |job| job.needs = needs(1 + i64::from(b >> 8) % 2, 0, 2)),
+            3 | 4 if plan.jobs.len() > 1 => plan.without(&name),
+            5 => {
+                let run = self.world.database.workflows[&self.world.workflow()].run;
+                plan.with(|spec| spec.run_id = Some(run + 1)).with(|spec| spec.rerun_policy = policy(b >> 8))
+            }
+            _ => {
+                let fresh = job(&format!("new{}", self.tick)).after(&[name.as_str()]);
+                let mut jobs = plan.jobs;
+                // In front of its parent, so that numbers and dependencies do not go the same way.
+                jobs.insert(0, fresh);
+                Plan { jobs, ..plan }
+            }
+        };
+        self.world.apply(&self.plan.clone());
+    }
+
+    fn is_awaited(&self, key: &AttemptKey) -> bool {
+        self.live(key).is_some_and(|(state, run, attempt)| {
+            let open = !state.is_complete() && state != JobState::PendingFailed;
+            open && run == key.run && attempt == key.attempt
+        })
+    }
+
+    fn live(&self, key: &AttemptKey) -> Option<(JobState, i32, i32)> {
+        let workflow = self.world.state.workflows.get(&crate::ids::WorkflowId(key.workflow))?;
+        let record = &workflow.jobs[workflow.ordinal(JobId(key.job))? as usize];
+        Some((record.state, record.run, record.attempt))
+    }
+
+    /// Notes when each job has ended for good.
+    fn note_ends(&mut self) {
+        for record in self.world.state.workflows.values().flat_map(|workflow| &workflow.jobs) {
+            let attempt = (record.run, record.attempt);
+            let known = self.seen.ended.get(&record.id).map(|(attempt, _)| *attempt);
+            if !record.state.is_complete() {
+                self.seen.ended.remove(&record.id);
+            } else if known != Some(attempt) {
+                self.seen.ended.insert(record.id, (attempt, self.tick));
+            }
+        }
+    }
+
+    /// A result that counts is of an attempt that was given out after the job's parents had ended.
+    fn check_came_after_parents(&self, key: &AttemptKey) {
+        let workflow = &self.world.state.workflows[&self.world.workflow()];
+        let Some(job) = workflow.ordinal(JobId(key.job)) else { return };
+        let granted = self.seen.granted[key];
+        for parent in workflow.parents(job) {
+            let parent = &workflow.jobs[*parent as usize];
+            if let Some((_, ended)) = self.seen.ended.get(&parent.id) {
+                assert!(granted >= *ended, "{} was given out before a parent ended", workflow.name(job));
+            }
+        }
+    }
+
+    /// A lease that reaches a runner and still counts is one whose parents' results are written.
+    fn check_parents_durable(&self, key: &AttemptKey) {
+        let Some(row) = self.world.database.jobs.get(&JobId(key.job)) else { return };
+        if row.epoch != key.epoch || !row.state.is_held() {
+            return;
+        }
+        for parent in &self.plan.job(&row.name).unwrap().after {
+            let flag = self.plan.job(&row.name).unwrap().cancel_on_failure;
+            let parent = self.world.job(parent);
+            assert!(parent.state.is_complete(), "{} before {}", row.name, parent.name);
+            if flag {
+                let result = self.world.database.result((parent.id, parent.run, parent.attempt)).unwrap();
+                assert_eq!(result.state, JobState::Completed);
+            }
+        }
+    }
+
+    /// What was granted fits: first into what is free, then, and no more than asked for, into the empty runner.
+    fn check_packing(&self, runner: usize, request: &SyncRequest, response: &SyncResponse) {
+        let introduction = &self.fleet[runner].introduction;
+        let mut free = request.want.free;
+        let mut ahead = 0;
+        assert!(response.leases.len() <= request.want.limit as usize);
+        for lease in &response.leases {
+            let planned = self.planned(&lease.name);
+            assert_eq!(planned.labels.is_empty(), introduction.labels.is_empty());
+            assert!(planned.labels.iter().all(|label| introduction.labels.contains(label)));
+            if introduction.max_parallel_jobs.is_some() {
+                continue;
+            }
+            let mut demand = response.profiles[lease.profile as usize].resources;
+            demand.nodes = 0;
+            assert!(fits(&introduction.capacity, &demand));
+            if ahead == 0 && fits(&free, &demand) {
+                free = crate::class::minus(&free, &demand);
+            } else {
+                ahead += 1;
+            }
+        }
+        assert!(ahead <= request.want.ahead, "{ahead} jobs ahead, {} asked for", request.want.ahead);
+    }
+
+    fn planned(&self, name: &str) -> &PlannedJob {
+        self.plan.job(name).unwrap()
+    }
+
+    /// Everything that got in the way goes away: the group is written, dead runners have empty successors.
+    pub fn clear_the_way(&mut self) {
+        self.commit();
+        self.on_the_way.clear();
+        for index in 0..self.fleet.len() {
+            self.fleet[index] = SimRunner::new(self.fleet[index].introduction.clone());
+            self.register(index);
+            self.exchange(index, 15);
+            self.leave(index);
+        }
+        self.suspend(false);
+    }
+
+    /// Honest runners that can run everything work until there is nothing to do. `outcomes` says how jobs end.
+    pub fn work_off(&mut self, mut outcomes: impl FnMut() -> u32) {
+        let first = self.fleet.len();
+        for (index, labels) in [vec![], vec!["a".to_owned(), "b".to_owned()]].into_iter().enumerate() {
+            let mut introduction = runner(&format!("last{index}"));
+            introduction.labels = labels;
+            introduction.capacity.memory_bytes <<= 10;
+            self.fleet.push(SimRunner::new(introduction));
+        }
+        let mut idle_rounds = 0;
+        for _ in 0..2_000 {
+            self.tick += 1;
+            for index in first..self.fleet.len() {
+                self.exchange(index, 15 | 7 << 10);
+                let now = self.world.now.mono_ms;
+                let runner = &mut self.fleet[index];
+                runner.start(0, now);
+                runner.finish(0, outcome(outcomes()));
+                self.note_ends();
+            }
+            let has_nothing = |runner: &SimRunner| {
+                runner.queued.is_empty() && runner.running.is_empty() && runner.finished.is_empty()
+            };
+            idle_rounds = if self.fleet[first..].iter().all(has_nothing) { idle_rounds + 1 } else { 0 };
+            // One round registers, and the end of one runner's job may be work for another.
+            if idle_rounds > 3 {
+                return;
+            }
+        }
+        panic!("the work does not end");
+    }
+}
+
+pub fn labels(how: u32) -> Vec<String> {
+    match how % 4 {
+        0 | 1 => Vec::new(),
+        2 => vec!["a".to_owned()],
+        _ => vec!["a".to_owned(), "b".to_owned()],
+    }
+}
+
+fn policy(how: u32) -> Option<torc_api::workflow::RerunPolicy> {
+    use torc_api::workflow::RerunPolicy::{All, Failed, Incomplete};
+    [None, Some(Failed), Some(Incomplete), Some(All)][how as usize % 4]
+}
+
+/// Most jobs succeed.
+fn outcome(how: u32) -> Option<(i32, Cause)> {
+    match how % 16 {
+        0 => Some((1, Cause::ExitCode)),
+        1 => Some((137, Cause::OutOfMemory)),
+        2 => Some((152, Cause::Timeout)),
+        3 => Some((143, Cause::Stopped)),
+        4 => Some((-128, Cause::NodeFailure)),
+        _ => None,
+    }
+}

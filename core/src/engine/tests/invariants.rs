@@ -1,0 +1,123 @@
+//! What must be true of the live state after every command, and of a state that was read again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use torc_api::state::{Cause, JobState};
+use torc_api::status::JobCounts;
+
+use crate::engine::State;
+use crate::engine::workflow::Workflow;
+use crate::ids::{JobId, RunnerId};
+
+/// Counters, queues, dependencies and leases agree with each other.
+pub fn check_live(state: &State) {
+    for workflow in state.workflows.values() {
+        check_counts(workflow);
+        check_queues(workflow);
+        check_dependencies(workflow);
+    }
+    check_leases(state);
+}
+
+fn check_counts(workflow: &Workflow) {
+    let mut counts = JobCounts::default();
+    for job in &workflow.jobs {
+        counts.add(job.state, 1);
+    }
+    assert_eq!(workflow.counts, counts);
+    assert_eq!(JobState::ALL.into_iter().map(|state| counts.of(state)).sum::<i64>(), workflow.jobs.len() as i64);
+}
+
+fn check_queues(workflow: &Workflow) {
+    let mut queued = BTreeMap::new();
+    for (class, queue) in workflow.queues.iter().enumerate() {
+        for (priority, job) in queue.iter() {
+            assert_eq!(queued.insert(job, (class as u32, priority)), None, "{} waits twice", workflow.name(job));
+        }
+    }
+    let ready: BTreeMap<u32, (u32, i64)> = (0..workflow.jobs.len() as u32)
+        .map(|job| (job, &workflow.jobs[job as usize]))
+        .filter(|(_, record)| record.state == JobState::Ready)
+        .map(|(job, record)| (job, (workflow.profiles[record.profile as usize].class, record.priority)))
+        .collect();
+    assert_eq!(queued, ready, "the queues hold exactly the ready jobs");
+}
+
+fn check_dependencies(workflow: &Workflow) {
+    for (job, record) in (0..).zip(&workflow.jobs) {
+        let name = workflow.name(job);
+        let parents: Vec<JobState> = workflow.parents(job).iter().map(|parent| workflow.jobs[*parent as usize].state).collect();
+        let open = parents.iter().filter(|state| !state.is_complete()).count() as u32;
+        let failed = parents.iter().any(|state| state.is_complete() && *state != JobState::Completed);
+        let doomed = failed && workflow.profile(job).cancel_on_blocking_job_failure;
+        match record.state {
+            JobState::Blocked => {
+                assert_eq!(record.unmet, open, "{name} waits for its open parents");
+                assert!(open > 0, "{name} is blocked by nothing");
+                assert!(!doomed, "{name} waits although a parent failed");
+            }
+            JobState::Ready | JobState::Leased | JobState::Running => {
+                assert_eq!(open, 0, "{name} may run although a parent has not ended");
+                assert!(!doomed, "{name} may run although a parent failed");
+            }
+            _ => {}
+        }
+    }
+}
+
+fn check_leases(state: &State) {
+    let mut held: BTreeMap<JobId, RunnerId> = BTreeMap::new();
+    for (id, runner) in &state.runners {
+        for job in runner.held.keys() {
+            assert_eq!(held.insert(*job, *id), None, "job {job} has two leases");
+        }
+    }
+    let jobs = state.workflows.values().flat_map(|workflow| &workflow.jobs);
+    let owned: BTreeMap<JobId, RunnerId> = jobs
+        .inspect(|job| assert_eq!(job.runner.is_some(), job.state.is_held(), "job {} is {}", job.id, job.state))
+        .filter_map(|job| Some((job.id, job.runner?)))
+        .collect();
+    assert_eq!(held, owned, "runners hold what jobs say");
+}
+
+/// A state that was read again is the one that is live, but for what is not kept: who is silent, which answer brought a lease.
+pub fn check_same(live: &State, restored: &State) {
+    let ids = |state: &State| state.workflows.keys().copied().collect::<Vec<_>>();
+    assert_eq!(ids(live), ids(restored));
+    assert_eq!(live.names, restored.names);
+    for (live, restored) in live.workflows.values().zip(restored.workflows.values()) {
+        assert_eq!(live.row, restored.row);
+        assert_eq!(*live.spec, *restored.spec);
+        assert_eq!(live.counts, restored.counts);
+        assert_eq!(jobs(live), jobs(restored));
+        assert_eq!(budgets(live), budgets(restored));
+        let latest = |workflow: &Workflow| workflow.failures.iter().cloned().collect::<Vec<_>>();
+        assert!(latest(restored).ends_with(&latest(live)), "{:?} after {:?}", latest(restored), latest(live));
+    }
+    let runners = |state: &State| state.runners.values().map(|runner| runner.row.clone()).collect::<Vec<_>>();
+    assert_eq!(runners(live), runners(restored));
+    let held = |state: &State| {
+        let of = |runner: &crate::engine::runner::Runner| runner.held.keys().copied().collect::<BTreeSet<_>>();
+        state.runners.iter().map(|(id, runner)| (*id, of(runner))).collect::<BTreeMap<_, _>>()
+    };
+    assert_eq!(held(live), held(restored));
+}
+
+fn jobs(workflow: &Workflow) -> Vec<String> {
+    (0..workflow.jobs.len() as u32)
+        .map(|job| {
+            let row = workflow.job_row(job);
+            let unmet = if row.state == JobState::Blocked { workflow.jobs[job as usize].unmet } else { 0 };
+            format!("{row:?} {unmet} {:?}", workflow.profile(job))
+        })
+        .collect()
+}
+
+/// Only causes that a budget exists for.
+fn budgets(workflow: &Workflow) -> BTreeSet<(JobId, Cause, i32)> {
+    let all = workflow.failed_attempts.iter().flat_map(|(job, causes)| causes.iter().map(|(cause, n)| (*job, *cause, *n)));
+    all.filter(|(job, cause, _)| {
+        workflow.ordinal(*job).is_some() && !matches!(cause, Cause::Stopped | Cause::Canceled)
+    })
+    .collect()
+}

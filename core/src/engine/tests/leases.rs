@@ -1,0 +1,234 @@
+//! What runners say they hold against what they were promised: confirmed, adopted, taken over, reclaimed.
+
+use torc_api::state::JobState;
+use torc_api::wire::{AttemptKey, SyncRequest, Verdict, Want};
+
+use super::plan::{Plan, job};
+use super::world::{World, ask, runner, running, say, success};
+use crate::engine::Refusal;
+use crate::ids::RunnerId;
+
+fn two_jobs() -> (World, RunnerId) {
+    let mut world = World::with(&Plan::new([job("a"), job("b")]));
+    let id = world.register(&runner("one"));
+    (world, id)
+}
+
+#[test]
+fn a_lease_has_everything_that_is_needed_to_start() {
+    let (mut world, id) = two_jobs();
+    let answer = world.sync(id, &ask(1, 8));
+    assert_eq!(answer.sequence, 1);
+    assert_eq!(answer.lease_ms, 120_000);
+    assert_eq!(answer.profiles.len(), 1, "what leases have in common is said once");
+    let profile = &answer.profiles[0];
+    assert_eq!((profile.workflow_name.as_str(), profile.working_dir.as_str()), ("w", "/here"));
+    assert_eq!((profile.resources.cpus, profile.resources.memory_bytes, profile.runtime_seconds), (1, 1 << 30, 60));
+    let names: Vec<&str> = answer.leases.iter().map(|lease| lease.name.as_str()).collect();
+    assert_eq!(names, ["a", "b"]);
+    assert_eq!(answer.leases[0].command, "run 0");
+    assert_eq!(answer.leases[0].key, world.key("a"));
+    assert_eq!(world.states(&["a", "b"]), [JobState::Leased; 2]);
+}
+
+#[test]
+fn a_repeated_message_is_given_no_second_helping() {
+    let (mut world, id) = two_jobs();
+    assert_eq!(world.sync(id, &ask(1, 1)).leases.len(), 1);
+    let again = world.try_sync(id, &ask(1, 1)).unwrap();
+    assert_eq!(again.response.leases, []);
+    assert!(!again.may_wait);
+    assert_eq!(world.states(&["a", "b"]), [JobState::Leased, JobState::Ready]);
+}
+
+#[test]
+fn a_lease_of_an_answer_that_was_taken_in_and_is_not_named_returns() {
+    let (mut world, id) = two_jobs();
+    world.sync(id, &ask(1, 2));
+    let [a, b] = ["a", "b"].map(|name| world.key(name));
+    // The answer to 1 may still be on its way: nothing is reclaimed.
+    world.sync(id, &SyncRequest { acknowledged: 0, ..say(2) });
+    assert_eq!(world.states(&["a", "b"]), [JobState::Leased; 2]);
+    // It was taken in, and only one of its leases is named.
+    world.sync(id, &SyncRequest { queued: vec![a], acknowledged: 1, ..say(3) });
+    assert_eq!(world.states(&["a", "b"]), [JobState::Leased, JobState::Ready]);
+    assert_eq!(world.key("b"), b, "an untouched lease uses no attempt up");
+}
+
+/// While an attempt that is no longer wanted is being ended, its successor may be promised to the same runner.
+#[test]
+fn naming_an_earlier_attempt_of_a_job_is_not_naming_its_lease() {
+    let (mut world, id) = two_jobs();
+    world.sync(id, &ask(1, 1));
+    let old = world.key("a");
+    let workflow = world.workflow();
+    let again = crate::engine::Retry::Jobs(vec!["a".to_owned()]);
+    world.run(|state, recorder, now| state.retry(workflow, &again, recorder, now)).unwrap();
+    let stale = SyncRequest { running: vec![running(old)], ..say(2) };
+    let answer = world.sync(id, &SyncRequest { want: ask(2, 1).want, ..stale.clone() });
+    assert_eq!(answer.cancel, [old]);
+    assert_eq!((answer.leases[0].key.job, answer.leases[0].key.attempt), (old.job, 2));
+    world.sync(id, &SyncRequest { sequence: 3, acknowledged: 2, ..stale });
+    assert_eq!(world.state_of("a"), JobState::Ready, "the runner does not have attempt 2");
+}
+
+#[test]
+fn a_returned_lease_is_there_for_others_and_a_foreign_one_is_not_taken() {
+    let (mut world, id) = two_jobs();
+    world.sync(id, &ask(1, 1));
+    let key = world.key("a");
+    let other = world.register(&runner("two"));
+    world.sync(other, &SyncRequest { returned: vec![key], ..say(1) });
+    assert_eq!(world.state_of("a"), JobState::Leased);
+    world.sync(id, &SyncRequest { returned: vec![key], ..say(2) });
+    assert_eq!(world.state_of("a"), JobState::Ready);
+    assert_eq!(world.job("a").attempt, 1);
+}
+
+#[test]
+fn a_lease_that_ran_out_is_adopted_again_unless_somebody_else_has_it() {
+    let (mut world, _) = two_jobs();
+    let id = world.register(&runner("one"));
+    world.sync(id, &ask(1, 2));
+    let [a, b] = ["a", "b"].map(|name| world.key(name));
+    world.silence(121_000);
+    let other = world.register(&runner("two"));
+    let stolen = world.sync(other, &ask(1, 1)).leases[0].key;
+    assert_eq!(stolen, AttemptKey { epoch: b.epoch + 1, ..a });
+    let back = world.register(&runner("one"));
+    let answer = world.sync(back, &SyncRequest { queued: vec![a, b], ..say(1) });
+    assert_eq!(answer.cancel, [a]);
+    assert_eq!(world.job("b").runner, Some(back));
+    assert_eq!((world.state_of("b"), world.key("b")), (JobState::Leased, b));
+}
+
+#[test]
+fn what_really_runs_wins_over_a_promise() {
+    let (mut world, id) = two_jobs();
+    world.sync(id, &ask(1, 1));
+    let old = world.key("a");
+    world.silence(121_000);
+    let other = world.register(&runner("two"));
+    world.sync(other, &ask(1, 1));
+    let promised = world.key("a");
+    let back = world.register(&runner("one"));
+    let answer = world.sync(back, &SyncRequest { running: vec![running(old)], ..say(1) });
+    assert_eq!(answer.cancel, []);
+    assert_eq!((world.state_of("a"), world.job("a").runner, world.key("a")), (JobState::Running, Some(back), old));
+    let answer = world.sync(other, &SyncRequest { queued: vec![promised], ..say(2) });
+    assert_eq!(answer.cancel, [promised]);
+    // And what runs is not taken by somebody who comes later.
+    let answer = world.sync(other, &SyncRequest { running: vec![running(promised)], ..say(3) });
+    assert_eq!(answer.cancel, [promised]);
+    assert_eq!(world.job("a").runner, Some(back));
+}
+
+#[test]
+fn a_successor_in_the_same_place_takes_over_and_what_it_does_not_name_is_gone() {
+    let (mut world, id) = two_jobs();
+    world.sync(id, &ask(1, 2));
+    let [a, b] = ["a", "b"].map(|name| world.key(name));
+    world.sync(id, &SyncRequest { running: vec![running(a), running(b)], ..say(2) });
+    let next = world.register(&runner("one"));
+    assert_eq!(world.try_sync(id, &say(3)), Err(Refusal::NoRunner(id)));
+    assert_eq!(world.states(&["a", "b"]), [JobState::Running; 2]);
+    assert_eq!([world.job("a").runner, world.job("b").runner], [Some(next); 2]);
+    world.sync(next, &SyncRequest { running: vec![running(a)], ..say(1) });
+    assert_eq!(world.states(&["a", "b"]), [JobState::Running, JobState::Ready]);
+    assert_eq!(world.job("b").attempt, 2);
+    assert_eq!(world.results_of("b")[0].return_code, -128);
+    let answer = world.sync(next, &SyncRequest { finished: vec![success(a)], ..say(2) });
+    assert_eq!(answer.refused, []);
+    assert!(world.database.runners[&id].ended_ms.is_some());
+}
+
+#[test]
+fn a_runner_elsewhere_or_without_a_place_succeeds_nobody() {
+    let (mut world, id) = two_jobs();
+    world.sync(id, &ask(1, 1));
+    for (host, place) in [("one", ""), ("two", "one:/keeper"), ("one", "elsewhere")] {
+        let mut other = runner(host);
+        other.place = place.to_owned();
+        world.register(&other);
+        assert_eq!(world.job("a").runner, Some(id));
+    }
+}
+
+#[test]
+fn a_runner_that_leaves_returns_promises_and_loses_what_it_did_not_end() {
+    let (mut world, id) = two_jobs();
+    world.sync(id, &ask(1, 2));
+    let [a, b] = ["a", "b"].map(|name| world.key(name));
+    let held = SyncRequest { running: vec![running(a)], queued: vec![b], want: ask(2, 4).want, ..say(2) };
+    let answer = world.try_sync(id, &SyncRequest { leaving: true, ..held }).unwrap();
+    assert_eq!(answer.response.leases, []);
+    assert!(!answer.may_wait);
+    assert_eq!(world.states(&["a", "b"]), [JobState::Ready; 2]);
+    assert_eq!([world.job("a").attempt, world.job("b").attempt], [2, 1]);
+    assert_eq!(world.try_sync(id, &say(3)), Err(Refusal::NoRunner(id)));
+    assert!(world.reasons().contains(&"RunnerLeft"));
+}
+
+#[test]
+fn an_overtaken_message_reports_its_ends_but_its_view_is_old() {
+    let (mut world, id) = two_jobs();
+    world.sync(id, &ask(1, 2));
+    let [a, b] = ["a", "b"].map(|name| world.key(name));
+    world.sync(id, &SyncRequest { running: vec![running(a), running(b)], ..say(3) });
+    let overtaken = SyncRequest { finished: vec![success(a)], queued: vec![a, b], returned: vec![b], ..ask(2, 4) };
+    let answer = world.try_sync(id, &overtaken).unwrap();
+    assert_eq!((answer.response.leases.len(), answer.response.cancel.len(), answer.may_wait), (0, 0, false));
+    assert_eq!(world.states(&["a", "b"]), [JobState::Completed, JobState::Running]);
+}
+
+#[test]
+fn a_restarted_server_knows_its_leases_and_gives_them_their_full_time() {
+    let (mut world, id) = two_jobs();
+    world.sync(id, &ask(1, 2));
+    let [a, b] = ["a", "b"].map(|name| world.key(name));
+    world.pass(119_000);
+    world.restart();
+    world.silence(119_000);
+    assert_eq!(world.states(&["a", "b"]), [JobState::Leased; 2]);
+    // The answer was lost with the server: what is not named now never arrived.
+    world.sync(id, &SyncRequest { queued: vec![b], ..say(2) });
+    assert_eq!(world.states(&["a", "b"]), [JobState::Ready, JobState::Leased]);
+    world.open();
+    world.sync(id, &SyncRequest { finished: vec![success(b)], ..say(3) });
+    world.restart();
+    assert_eq!(world.state_of("b"), JobState::Leased, "what was not written did not happen");
+    let answer = world.sync(id, &SyncRequest { finished: vec![success(b), success(a)], ..say(3) });
+    assert_eq!(answer.refused, []);
+    assert_eq!(answer.verdict, Verdict::Complete);
+}
+
+#[test]
+fn a_runner_waits_only_when_there_is_nothing_to_say() {
+    let (mut world, id) = two_jobs();
+    assert!(!world.try_sync(id, &ask(1, 8)).unwrap().may_wait, "there is work");
+    let keys = ["a", "b"].map(|name| world.key(name));
+    let hold = SyncRequest { queued: keys.to_vec(), ..ask(2, 8) };
+    assert!(world.try_sync(id, &hold).unwrap().may_wait);
+    let news = world.state.news();
+    let polled = world.run(|state, recorder, now| state.poll(id, &hold, recorder, now));
+    assert_eq!(polled, None);
+    world.apply(&Plan { name: "more".to_owned(), ..Plan::new([job("c")]) });
+    assert!(world.state.news() > news);
+    let polled = world.run(|state, recorder, now| state.poll(id, &hold, recorder, now)).unwrap();
+    assert_eq!((polled.sequence, polled.leases.len()), (2, 1));
+    // A message that was overtaken while it waited is let go without work.
+    world.try_sync(id, &SyncRequest { queued: keys.to_vec(), want: Want::default(), ..say(3) }).unwrap();
+    let polled = world.run(|state, recorder, now| state.poll(id, &hold, recorder, now)).unwrap();
+    assert_eq!(polled.leases, []);
+    let reported = SyncRequest { queued: vec![keys[1]], finished: vec![success(keys[0])], ..say(4) };
+    assert!(!world.try_sync(id, &reported).unwrap().may_wait, "a report is answered at once");
+}
+
+#[test]
+fn another_protocol_is_refused() {
+    let mut world = World::new();
+    let mut request = runner("one");
+    request.protocol = 99;
+    let refused = world.run(|state, recorder, now| state.register(&request, recorder, now));
+    assert_eq!(refused, Err(Refusal::Protocol(99)));
+}

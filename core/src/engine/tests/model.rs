@@ -1,0 +1,84 @@
+//! How a workflow has to end, worked out from its results alone: one recursion over names, no counters, no queues.
+
+use std::collections::HashMap;
+
+use torc_api::failure::RecoveryPolicy;
+use torc_api::state::{Cause, JobState};
+
+use super::history::History;
+use crate::rows::ResultRow;
+
+/// Compares every job's state with what its results and its parents say.
+pub fn check_end(history: &History) {
+    let mut model = Model { history, known: HashMap::new() };
+    for job in &history.plan.jobs {
+        let expected = model.evaluate(&job.name);
+        let row = history.world.job(&job.name);
+        assert_eq!(row.state, expected, "{} in {:#?}", job.name, history.world.database.results_of(row.id));
+    }
+    assert_eq!(history.world.database.jobs.len(), history.plan.jobs.len());
+}
+
+struct Model<'a> {
+    history: &'a History,
+    known: HashMap<String, JobState>,
+}
+
+impl Model<'_> {
+    fn evaluate(&mut self, name: &str) -> JobState {
+        if let Some(state) = self.known.get(name) {
+            return *state;
+        }
+        let history = self.history;
+        let planned = history.plan.job(name).unwrap();
+        let parents: Vec<JobState> = planned.after.iter().map(|parent| self.evaluate(parent)).collect();
+        let failed = |state: &JobState| !matches!(state, JobState::Completed | JobState::PendingFailed | JobState::Blocked);
+        let state = if planned.cancel_on_failure && parents.iter().any(failed) {
+            JobState::Canceled
+        } else if parents.iter().any(|state| !state.is_complete()) && !self.was_canceled(name) {
+            JobState::Blocked
+        } else {
+            self.own_outcome(name)
+        };
+        self.known.insert(name.to_owned(), state);
+        state
+    }
+
+    fn was_canceled(&self, name: &str) -> bool {
+        self.history.canceled_once && self.history.world.state_of(name) == JobState::Canceled
+    }
+
+    fn own_outcome(&self, name: &str) -> JobState {
+        let row = self.history.world.job(name);
+        let database = &self.history.world.database;
+        let Some(result) = database.result((row.id, row.run, row.attempt)) else {
+            assert!(self.was_canceled(name), "{name} is {} and has no result", row.state);
+            return JobState::Canceled;
+        };
+        let Some(cause) = result.cause else { return JobState::Completed };
+        if cause == Cause::Canceled {
+            return JobState::Canceled;
+        }
+        let alike = |other: &&ResultRow| other.job == row.id && other.run == row.run && other.cause == Some(cause);
+        let count = database.results.iter().filter(alike).count();
+        assert!(count > self.budget(cause), "{name} was given up after {count} times {cause}");
+        let spec = &self.history.plan.spec;
+        let manual = spec.recovery.as_ref().and_then(|recovery| recovery.policy) == Some(RecoveryPolicy::Manual);
+        match cause {
+            _ if manual || spec.use_pending_failed == Some(true) => JobState::PendingFailed,
+            Cause::Timeout => JobState::Terminated,
+            _ => JobState::Failed,
+        }
+    }
+
+    fn budget(&self, cause: Cause) -> usize {
+        let policy = self.history.plan.spec.recovery.as_ref().and_then(|recovery| recovery.policy);
+        match (cause, policy) {
+            (_, Some(RecoveryPolicy::Never)) => 0,
+            (Cause::Lost | Cause::NodeFailure | Cause::Preempted, _) => 3,
+            (Cause::OutOfMemory | Cause::Timeout, Some(RecoveryPolicy::Auto)) => 2,
+            (Cause::Stopped, _) => panic!("a job whose runner was stopped is tried again"),
+            _ => 0,
+        }
+    }
+}

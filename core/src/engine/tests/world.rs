@@ -1,0 +1,173 @@
+//! A server under test: the live state, the database behind it, and a clock that a test moves.
+
+use torc_api::api::ApplyResponse;
+use torc_api::state::{Cause, JobState};
+use torc_api::wire::{
+    AttemptKey, FinishedAttempt, PROTOCOL, RegisterRequest, Resources, RunningAttempt, SyncRequest, SyncResponse, Want,
+};
+
+use super::database::Database;
+use super::invariants;
+use super::plan::Plan;
+use crate::engine::{Apply, Recorder, Refusal, State, SyncAnswer};
+use crate::ids::{Now, RunnerId, WorkflowId};
+use crate::rows::{JobRow, LastIds, ResultRow};
+
+pub struct World {
+    pub state: State,
+    pub database: Database,
+    pub now: Now,
+    /// Commands that were carried out and are not written yet.
+    group: Option<Recorder>,
+}
+
+impl World {
+    pub fn new() -> Self {
+        let now = Now { wall_ms: 1_800_000_000_000, mono_ms: 1_000_000 };
+        Self { state: State::default(), database: Database::default(), now, group: None }
+    }
+
+    pub fn with(plan: &Plan) -> Self {
+        let mut world = Self::new();
+        world.apply(plan);
+        world
+    }
+
+    /// Carries out a command, alone or in the group that is open.
+    pub fn run<R>(&mut self, command: impl FnOnce(&mut State, &mut Recorder, Now) -> R) -> R {
+        if let Some(group) = &mut self.group {
+            let answer = command(&mut self.state, group, self.now);
+            invariants::check_live(&self.state);
+            return answer;
+        }
+        self.open();
+        let answer = self.run(command);
+        self.commit();
+        answer
+    }
+
+    /// From now on commands are written together.
+    pub fn open(&mut self) {
+        self.group.get_or_insert_default();
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.group.is_some()
+    }
+
+    /// Writes what is open; what is durable then is what is live.
+    pub fn commit(&mut self) {
+        let Some(group) = self.group.take() else { return };
+        let changes = self.state.finish(group, self.now);
+        self.database.write(&changes);
+        invariants::check_live(&self.state);
+        let restored = State::restore(self.database.snapshot(), self.now).unwrap();
+        invariants::check_live(&restored);
+        invariants::check_same(&self.state, &restored);
+        // The number of a lease that was withdrawn before it was written may be given out again, for another attempt.
+        let durable = LastIds { epoch: self.state.last.epoch, ..self.database.last() };
+        assert_eq!(self.state.last, durable);
+    }
+
+    /// The server dies, with what was not written, and starts again.
+    pub fn restart(&mut self) {
+        self.group = None;
+        self.state = State::restore(self.database.snapshot(), self.now).unwrap();
+        invariants::check_live(&self.state);
+    }
+
+    pub fn pass(&mut self, ms: u64) {
+        self.now.mono_ms += ms;
+        self.now.wall_ms += ms.cast_signed();
+    }
+
+    /// Time passes and the server looks at its runners.
+    pub fn silence(&mut self, ms: u64) {
+        self.pass(ms);
+        self.run(|state, recorder, now| state.expire(recorder, now));
+    }
+
+    pub fn apply(&mut self, plan: &Plan) -> ApplyResponse {
+        let (document, expanded) = (plan.document(), plan.expanded());
+        let apply = Apply { document: &document, expanded: &expanded, owner: "ada", working_dir: "/here" };
+        self.run(|state, recorder, now| state.apply(&apply, recorder, now).unwrap())
+    }
+
+    pub fn workflow(&self) -> WorkflowId {
+        self.state.find("default", "w").unwrap()
+    }
+
+    pub fn register(&mut self, request: &RegisterRequest) -> RunnerId {
+        self.run(|state, recorder, now| RunnerId(state.register(request, recorder, now).unwrap().runner))
+    }
+
+    pub fn try_sync(&mut self, id: RunnerId, request: &SyncRequest) -> Result<SyncAnswer, Refusal> {
+        self.run(|state, recorder, now| state.sync(id, request, recorder, now))
+    }
+
+    pub fn sync(&mut self, id: RunnerId, request: &SyncRequest) -> SyncResponse {
+        self.try_sync(id, request).unwrap().response
+    }
+
+    /// The row of a job of the workflow `w`, as it is stored.
+    pub fn job(&self, name: &str) -> &JobRow {
+        self.database.jobs.values().find(|row| row.name == name).unwrap()
+    }
+
+    pub fn state_of(&self, name: &str) -> JobState {
+        self.job(name).state
+    }
+
+    pub fn states(&self, names: &[&str]) -> Vec<JobState> {
+        names.iter().map(|name| self.state_of(name)).collect()
+    }
+
+    pub fn key(&self, name: &str) -> AttemptKey {
+        let row = self.job(name);
+        AttemptKey { workflow: row.workflow.0, job: row.id.0, run: row.run, attempt: row.attempt, epoch: row.epoch }
+    }
+
+    pub fn results_of(&self, name: &str) -> Vec<&ResultRow> {
+        self.database.results_of(self.job(name).id)
+    }
+
+    pub fn reasons(&self) -> Vec<&str> {
+        self.database.events.iter().map(|event| event.reason.as_str()).collect()
+    }
+}
+
+/// A runner of 8 CPUs, 2 GPUs, 64 GiB.
+pub fn runner(host: &str) -> RegisterRequest {
+    RegisterRequest {
+        protocol: PROTOCOL,
+        host: host.to_owned(),
+        place: format!("{host}:/keeper"),
+        capacity: Resources { cpus: 8, memory_bytes: 64 << 30, gpus: 2, nodes: 1 },
+        ..RegisterRequest::default()
+    }
+}
+
+/// Wants `limit` jobs, as many as fit an empty runner of [`runner`].
+pub fn want(limit: u32) -> Want {
+    Want { free: runner("").capacity, ahead: 0, limit }
+}
+
+pub fn ask(sequence: u64, limit: u32) -> SyncRequest {
+    SyncRequest { sequence, acknowledged: sequence - 1, want: want(limit), ..SyncRequest::default() }
+}
+
+pub fn say(sequence: u64) -> SyncRequest {
+    SyncRequest { sequence, acknowledged: sequence - 1, ..SyncRequest::default() }
+}
+
+pub fn running(key: AttemptKey) -> RunningAttempt {
+    RunningAttempt { key, elapsed_ms: 10 }
+}
+
+pub fn success(key: AttemptKey) -> FinishedAttempt {
+    FinishedAttempt { key, duration_ms: 100, ended_ms_ago: 5, ..FinishedAttempt::default() }
+}
+
+pub fn failure(key: AttemptKey, return_code: i32, cause: Cause) -> FinishedAttempt {
+    FinishedAttempt { return_code, cause: Some(cause), ..success(key) }
+}
