@@ -1,6 +1,5 @@
 //! Reads everything live, once, at start. On the writer's connection, so nothing changes meanwhile.
 
-use futures::TryStreamExt;
 use sqlx::SqliteConnection;
 use torc_api::state::Cause;
 use torc_core::ids::{JobId, ProfileId, WorkflowId};
@@ -72,21 +71,31 @@ async fn profiles(connection: &mut SqliteConnection) -> Result<Vec<ProfileRow>, 
         .collect()
 }
 
-/// A stream, so that this thread turns rows into jobs while the driver's reads the next ones.
+/// A row of the driver costs more than what is in it, so jobs come as JSON, a thousand to a row.
 async fn jobs(connection: &mut SqliteConnection) -> Result<Vec<JobRow>, Failure> {
-    let mut records = sqlx::query_as!(
-        JobRecord,
-        "select j.id, j.workflow, j.name, j.command, j.profile, j.priority, j.hash, j.depends_on,
-            s.state, s.run, s.attempt, s.epoch, s.runner, s.started_ms
-        from jobs j join job_states s on s.id = j.id
-        where j.removed = 0 order by j.id"
-    )
-    .fetch(connection);
-    let mut jobs = Vec::new();
-    while let Some(record) = records.try_next().await? {
-        jobs.push(record.try_into()?);
+    let mut jobs: Vec<JobRow> = Vec::new();
+    loop {
+        let after = jobs.last().map_or(i64::MIN, |job| job.id.0);
+        let packed = sqlx::query_scalar!(
+            r#"select json_group_array(json_array(id, workflow, name, command, profile, priority, hex(hash), hex(depends_on),
+                state, run, attempt, epoch, runner, started_ms)) as "packed!: String"
+            from (
+                select j.*, s.state, s.run, s.attempt, s.epoch, s.runner, s.started_ms
+                from jobs j join job_states s on s.id = j.id
+                where j.removed = 0 and j.id > ? order by j.id limit 1000
+            )"#,
+            after
+        )
+        .fetch_one(&mut *connection)
+        .await?;
+        let records: Vec<JobRecord> = from_json("jobs", &packed)?;
+        if records.is_empty() {
+            return Ok(jobs);
+        }
+        for record in records {
+            jobs.push(record.try_into()?);
+        }
     }
-    Ok(jobs)
 }
 
 async fn runners(connection: &mut SqliteConnection) -> Result<Vec<RunnerRow>, Failure> {

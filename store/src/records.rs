@@ -1,9 +1,8 @@
 //! Rows as SQLite has them, and their way back into the core's types. A row that makes no sense there is damage, not a panic.
 
-use serde::de::DeserializeOwned;
-use serde::de::IntoDeserializer;
 use serde::de::value::{Error as ValueError, StrDeserializer};
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeOwned, Error as _, IntoDeserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use sqlx::FromRow;
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::Usage;
@@ -21,6 +20,20 @@ pub(crate) fn to_json(value: &impl Serialize) -> Result<String, sqlx::Error> {
 /// A value from the JSON of a column.
 pub(crate) fn from_json<T: DeserializeOwned>(what: &str, text: &str) -> Result<T, Failure> {
     serde_json::from_str(text).map_err(|error| Failure::Damage(format!("{what}: {error}")))
+}
+
+fn from_hex<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+    let digits = <&str>::deserialize(deserializer)?;
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|value| u8::try_from(value).ok());
+    digits
+        .as_bytes()
+        .chunks(2)
+        .map(|pair| match pair {
+            [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
+            _ => None,
+        })
+        .collect::<Option<Vec<u8>>>()
+        .ok_or_else(|| D::Error::custom("not hexadecimal"))
 }
 
 /// A state from its number.
@@ -42,8 +55,8 @@ pub(crate) fn small(what: &str, number: i64) -> Result<i32, Failure> {
     i32::try_from(number).map_err(|_| Failure::Damage(format!("{what} {number} is too large")))
 }
 
-/// A job: its definition and where it stands.
-#[derive(Debug, FromRow)]
+/// A job: its definition and where it stands. From JSON it is read as an array, its bytes as hexadecimal digits.
+#[derive(Debug, FromRow, Deserialize)]
 pub(crate) struct JobRecord {
     pub id: i64,
     pub workflow: i64,
@@ -51,7 +64,9 @@ pub(crate) struct JobRecord {
     pub command: String,
     pub profile: i64,
     pub priority: i64,
+    #[serde(deserialize_with = "from_hex")]
     pub hash: Vec<u8>,
+    #[serde(deserialize_with = "from_hex")]
     pub depends_on: Vec<u8>,
     pub state: i64,
     pub run: i64,
