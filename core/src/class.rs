@@ -105,3 +105,6 @@ pub fn minus(free: &Resources, demand: &Resources) -> Resources {
         nodes: free.nodes - demand.nodes,
     }
 }
+
+#[cfg(test)]
+mod tests;

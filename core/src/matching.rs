@@ -55,16 +55,18 @@ pub struct Choice {
     pub job: u32,
 }
 
-/// Chooses jobs for a runner: first those that fit what is free, then some to work on afterwards.
+/// Chooses jobs for a runner. One outside a class's scheduler gets its jobs only when there is nothing else for it to do.
 pub fn choose(place: &Place<'_>, want: &Want, candidates: &[Candidate<'_>]) -> Vec<Choice> {
-    let suitable: Vec<&Candidate<'_>> =
-        candidates.iter().filter(|candidate| !candidate.queue.is_empty() && candidate.class.suits(place)).collect();
-    // A runner outside a class's scheduler takes its jobs only when there is nothing else for it to do.
-    let preferred: Vec<&Candidate<'_>> =
-        suitable.iter().copied().filter(|candidate| candidate.class.prefers(place)).collect();
-    let served = if preferred.is_empty() { suitable } else { preferred };
+    let suits = |candidate: &&Candidate<'_>| !candidate.queue.is_empty() && candidate.class.suits(place);
+    let (preferred, others): (Vec<_>, Vec<_>) =
+        candidates.iter().filter(suits).partition(|candidate| candidate.class.prefers(place));
+    let chosen = pack(place, want, &preferred);
+    if chosen.is_empty() { pack(place, want, &others) } else { chosen }
+}
 
-    let mut heads: BinaryHeap<Head<'_>> = served.into_iter().filter_map(|candidate| Head::new(candidate, place)).collect();
+/// First jobs that fit what is free, then some to work on afterwards.
+fn pack(place: &Place<'_>, want: &Want, candidates: &[&Candidate<'_>]) -> Vec<Choice> {
+    let mut heads: BinaryHeap<Head<'_>> = candidates.iter().filter_map(|candidate| Head::new(candidate, place)).collect();
     let mut chosen = Vec::new();
     let limit = want.limit as usize;
     if place.by_count {
@@ -159,3 +161,6 @@ impl Ord for Head<'_> {
         self.order.cmp(&other.order)
     }
 }
+
+#[cfg(test)]
+mod tests;

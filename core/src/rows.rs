@@ -94,6 +94,9 @@ pub struct ProfileRow {
 pub struct JobProfile {
     /// What they need.
     pub requirements: Requirements,
+    /// What the document says they need, where recovery has raised it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub declared: Option<Requirements>,
     /// Labels a runner must have, sorted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
@@ -120,6 +123,18 @@ pub struct JobProfile {
     pub failure_handler: Option<String>,
     /// Cancelled when a job it depends on fails.
     pub cancel_on_blocking_job_failure: bool,
+}
+
+impl JobProfile {
+    /// Whether this is what a document says, but for what recovery has raised.
+    pub fn is_as_declared(&self, document: &JobProfile) -> bool {
+        match &self.declared {
+            None => self == document,
+            Some(declared) => {
+                Self { requirements: declared.clone(), declared: None, ..self.clone() } == *document
+            }
+        }
+    }
 }
 
 /// A job, whole.

@@ -46,7 +46,7 @@ pub enum Verdict {
 }
 
 /// What the next attempt gets more of, in percent of what it had.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Increase {
     /// Memory.
     pub memory_percent: Option<i32>,

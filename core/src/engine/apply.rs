@@ -202,7 +202,8 @@ pub fn apply_changes(existing: Option<WorkflowRef<'_>>, expanded: &Expanded) -> 
     let downstream = downstream_of(expanded, &again);
     for (index, job) in expanded.jobs.iter().enumerate().filter(|(index, _)| !again[*index]) {
         let before = old_by_name[job.name.as_str()];
-        let adjusted = *old.profile(before) != profile_of(expanded, job) || old.jobs[before as usize].priority != job.priority;
+        let adjusted = !old.profile(before).is_as_declared(&profile_of(expanded, job))
+            || old.jobs[before as usize].priority != job.priority;
         if downstream[index] {
             changes.downstream.push(&job.name);
         } else if adjusted {
@@ -273,7 +274,7 @@ impl<'a> Draft<'a> {
             .collect();
         let mut rows: Vec<JobRow> = (0..ids.len()).map(|index| self.new_row(index, &ids)).collect();
         if let Some(old) = old {
-            for (row, before) in rows.iter_mut().zip(&before) {
+            for (index, (row, before)) in rows.iter_mut().zip(&before).enumerate() {
                 if let Some(before) = before {
                     let record = &old.jobs[*before as usize];
                     row.state = record.state;
@@ -282,6 +283,13 @@ impl<'a> Draft<'a> {
                     row.epoch = record.epoch;
                     row.runner = record.runner;
                     row.started_ms = record.started_ms;
+                    // What recovery has given to a job stays, as long as the document asks for the same.
+                    let present = &old.profiles[record.profile as usize];
+                    if present.profile.declared.is_some()
+                        && present.profile.is_as_declared(&profile_of(self.expanded, &self.expanded.jobs[index]))
+                    {
+                        row.profile = present.id;
+                    }
                 }
             }
             rows.sort_unstable_by_key(|row| row.id);
@@ -328,6 +336,7 @@ impl<'a> Draft<'a> {
 fn profile_of(expanded: &Expanded, job: &ExpandedJob) -> JobProfile {
     JobProfile {
         requirements: expanded.requirements[job.requirements as usize].clone(),
+        declared: None,
         labels: job.labels.clone(),
         scheduler: job.scheduler.clone(),
         env: job.env.clone(),
@@ -341,7 +350,7 @@ fn profile_of(expanded: &Expanded, job: &ExpandedJob) -> JobProfile {
 }
 
 impl Workflow {
-    fn by_name(&self) -> HashMap<&str, u32> {
+    pub(super) fn by_name(&self) -> HashMap<&str, u32> {
         (0..self.jobs.len() as u32).map(|job| (self.name(job), job)).collect()
     }
 

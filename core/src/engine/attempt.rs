@@ -8,7 +8,7 @@ use torc_api::wire::{FinishedAttempt, Usage};
 use super::State;
 use super::record::Recorder;
 use super::workflow::Workflow;
-use crate::ids::{Now, RunnerId, WorkflowId};
+use crate::ids::{Now, ProfileId, RunnerId, WorkflowId};
 use crate::job::{Ending, JobEvent};
 use crate::rows::{JobProfile, ProfileRow, ResultRow};
 use crate::verdict::{Failure, Increase, Policy, Verdict, decide};
@@ -171,17 +171,21 @@ impl Workflow {
             Some(percent) => i64::try_from(i128::from(amount) * i128::from(percent) / 100).unwrap_or(i64::MAX),
             None => amount,
         };
-        let mut profile: JobProfile = self.profile(job).clone();
-        let needs = &mut profile.requirements;
-        needs.memory_bytes = grow(needs.memory_bytes, increase.memory_percent);
-        needs.runtime_seconds = grow(needs.runtime_seconds, increase.runtime_percent);
-        let index = match self.profiles.iter().position(|known| known.profile == profile) {
-            Some(index) => index as u32,
+        let present = self.jobs[job as usize].profile;
+        let index = match self.enlarged.get(&(present, increase)) {
+            Some(index) => *index,
             None => {
+                let mut profile: JobProfile = self.profile(job).clone();
+                profile.declared.get_or_insert_with(|| profile.requirements.clone());
+                let needs = &mut profile.requirements;
+                needs.memory_bytes = grow(needs.memory_bytes, increase.memory_percent);
+                needs.runtime_seconds = grow(needs.runtime_seconds, increase.runtime_percent);
                 *last_profile += 1;
-                let id = crate::ids::ProfileId(*last_profile);
+                let id = ProfileId(*last_profile);
                 recorder.changes().profiles.push(ProfileRow { id, workflow: self.row.id, profile: profile.clone() });
-                self.add_profile(id, profile)
+                let index = self.add_profile(id, profile);
+                self.enlarged.insert((present, increase), index);
+                index
             }
         };
         self.set_profile(job, index);

@@ -90,8 +90,10 @@ impl State {
                 .collect(),
             Retry::Failed => (0..workflow.jobs.len() as u32).filter(|job| workflow.may_be_retried(*job)).collect(),
             Retry::Jobs(references) => {
+                let by_name = workflow.by_name();
                 let find = |reference: &String| {
-                    workflow.find(reference).ok_or_else(|| Refusal::NoJob {
+                    let named = by_name.get(reference.as_str()).copied();
+                    named.or_else(|| workflow.by_number(reference)).ok_or_else(|| Refusal::NoJob {
                         workflow: workflow.row.name.clone(),
                         job: reference.clone(),
                     })

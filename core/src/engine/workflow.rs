@@ -14,6 +14,7 @@ use crate::class::Class;
 use crate::ids::{JobId, ProfileId, RunnerId, WorkflowId};
 use crate::job::{IllegalMove, JobEvent, next_state};
 use crate::matching::ReadyQueue;
+use crate::verdict::Increase;
 use crate::rows::{JobProfile, JobRow, JobUpdate, ProfileRow, WorkflowRow};
 
 /// How many failures a status shows.
@@ -35,6 +36,8 @@ pub(super) struct Workflow {
     pub failures: VecDeque<FailureSample>,
     /// How many attempts of a job in this run ended with a cause; only jobs that failed are in here.
     pub failed_attempts: HashMap<JobId, BTreeMap<Cause, i32>>,
+    /// Profiles that recovery has made: jobs that ran out of the same alike share one.
+    pub enlarged: HashMap<(u32, Increase), u32>,
 }
 
 /// What is kept of a job that may be one of a million.
@@ -131,6 +134,7 @@ impl Workflow {
             counts: JobCounts::default(),
             failures: VecDeque::new(),
             failed_attempts: HashMap::new(),
+            enlarged: HashMap::new(),
         };
         let mut profile_index = HashMap::new();
         for profile in profiles {
@@ -240,7 +244,11 @@ impl Workflow {
     /// A job by name or number. Numbers are tried when no job has that name.
     pub fn find(&self, reference: &str) -> Option<u32> {
         let by_name = (0..self.jobs.len() as u32).find(|job| self.name(*job) == reference);
-        by_name.or_else(|| self.ordinal(JobId(reference.parse().ok()?)))
+        by_name.or_else(|| self.by_number(reference))
+    }
+
+    pub fn by_number(&self, reference: &str) -> Option<u32> {
+        self.ordinal(JobId(reference.parse().ok()?))
     }
 
     pub fn name(&self, job: u32) -> &str {

@@ -1,1 +1,114 @@
-//! Tests.
+//! What a status says, and since when.
+
+use torc_api::state::Cause;
+use torc_api::status::Condition;
+use torc_api::wire::SyncRequest;
+
+use super::plan::{Plan, job};
+use super::world::{World, ask, failure, runner, running, say, success};
+
+fn conditions(world: &World) -> Vec<Condition> {
+    let row = &world.database.workflows[&world.workflow()];
+    serde_json::from_str(&row.conditions).unwrap()
+}
+
+/// `Type=Status/Reason` of the conditions that are true, and of Succeeded.
+fn summary(world: &World) -> Vec<String> {
+    conditions(world)
+        .iter()
+        .filter(|condition| condition.status == "True" || condition.type_ == "Succeeded")
+        .map(|condition| format!("{}={}/{}", condition.type_, condition.status, condition.reason))
+        .collect()
+}
+
+fn since(world: &World, type_: &str) -> String {
+    conditions(world).into_iter().find(|condition| condition.type_ == type_).unwrap().last_transition_time
+}
+
+#[test]
+fn a_workflow_that_succeeds() {
+    let mut world = World::with(&Plan::new([job("a"), job("b").after(&["a"])]));
+    assert_eq!(summary(&world), ["Accepted=True/Planned", "Succeeded=Unknown/Pending"]);
+    let applied = since(&world, "Finished");
+    let id = world.register(&runner("one"));
+    world.pass(1_000);
+    world.sync(id, &ask(1, 1));
+    world.sync(id, &SyncRequest { running: vec![running(world.key("a"))], ..say(2) });
+    assert_eq!(summary(&world), ["Accepted=True/Planned", "Succeeded=Unknown/Running"]);
+    world.pass(1_000);
+    world.sync(id, &SyncRequest { finished: vec![success(world.key("a"))], ..ask(3, 1) });
+    assert_eq!(since(&world, "Finished"), applied, "nothing new was said");
+    world.pass(1_000);
+    world.sync(id, &SyncRequest { finished: vec![success(world.key("b"))], ..say(4) });
+    assert_eq!(summary(&world), ["Accepted=True/Planned", "Finished=True/Succeeded", "Succeeded=True/Completed"]);
+    assert_eq!(since(&world, "Accepted"), applied);
+    assert_eq!(since(&world, "Finished"), crate::time::rfc3339(world.now.wall_ms));
+    let row = &world.database.workflows[&world.workflow()];
+    assert_eq!(row.completed_ms, Some(world.now.wall_ms));
+    assert_eq!(row.started_ms, Some(world.now.wall_ms - 2_010));
+    assert!(world.state.is_idle());
+    let status = world.state.workflow_summary(world.workflow()).unwrap().status;
+    assert_eq!((status.progress.as_deref(), status.jobs.completed), (Some("2/2"), 2));
+}
+
+#[test]
+fn the_end_is_announced_after_the_last_job() {
+    let mut world = World::with(&Plan::new([job("a")]));
+    let id = world.register(&runner("one"));
+    world.sync(id, &ask(1, 1));
+    world.sync(id, &SyncRequest { finished: vec![success(world.key("a"))], ..say(2) });
+    let reasons = world.reasons();
+    assert_eq!(reasons[reasons.len() - 2..], ["JobsChanged", "WorkflowFinished"]);
+}
+
+#[test]
+fn a_workflow_that_fails_and_is_tried_again() {
+    let mut world = World::with(&Plan::new([job("a")]));
+    let id = world.register(&runner("one"));
+    world.sync(id, &ask(1, 1));
+    world.sync(id, &SyncRequest { finished: vec![failure(world.key("a"), 1, Cause::ExitCode)], ..say(2) });
+    assert_eq!(summary(&world), ["Accepted=True/Planned", "Finished=True/Failed", "Succeeded=False/JobsFailed"]);
+    let failed = since(&world, "Succeeded");
+    let workflow = world.workflow();
+    world.pass(5_000);
+    world.run(|state, recorder, now| state.retry(workflow, &crate::engine::Retry::Failed, recorder, now)).unwrap();
+    assert_eq!(summary(&world), ["Accepted=True/Planned", "Succeeded=Unknown/Running"]);
+    assert_ne!(since(&world, "Succeeded"), failed);
+    assert_eq!(world.database.workflows[&workflow].completed_ms, None);
+}
+
+#[test]
+fn suspended_stalled_and_canceled() {
+    let plan = Plan::new([job("a"), job("b").after(&["a"])]).with(|spec| spec.use_pending_failed = Some(true));
+    let mut world = World::with(&plan);
+    let workflow = world.workflow();
+    world.run(|state, recorder, now| state.suspend(workflow, true, recorder, now)).unwrap();
+    assert_eq!(summary(&world), ["Accepted=True/Planned", "Suspended=True/UserRequest", "Succeeded=Unknown/Suspended"]);
+    world.run(|state, recorder, now| state.suspend(workflow, false, recorder, now)).unwrap();
+    let id = world.register(&runner("one"));
+    world.sync(id, &ask(1, 1));
+    world.sync(id, &SyncRequest { finished: vec![failure(world.key("a"), 1, Cause::ExitCode)], ..say(2) });
+    assert_eq!(summary(&world), ["Accepted=True/Planned", "Stalled=True/PendingFailedJobs", "Succeeded=Unknown/Stalled"]);
+    world.run(|state, recorder, now| state.cancel(workflow, recorder, now)).unwrap();
+    assert_eq!(summary(&world), ["Accepted=True/Planned", "Finished=True/Canceled", "Succeeded=False/Canceled"]);
+}
+
+#[test]
+fn a_workflow_without_jobs_has_succeeded() {
+    let world = World::with(&Plan::new([]));
+    assert_eq!(summary(&world), ["Accepted=True/Planned", "Finished=True/Succeeded", "Succeeded=True/Completed"]);
+}
+
+#[test]
+fn a_status_that_says_nothing_new_is_not_written() {
+    let mut world = World::with(&Plan::new([job("a"), job("b")]));
+    let id = world.register(&runner("one"));
+    world.sync(id, &ask(1, 2));
+    world.sync(id, &SyncRequest { running: vec![running(world.key("a")), running(world.key("b"))], ..say(2) });
+    let before = world.database.workflows.clone();
+    let request = SyncRequest { finished: vec![success(world.key("a"))], running: vec![running(world.key("b"))], ..say(3) };
+    let mut recorder = crate::engine::Recorder::default();
+    world.state.sync(id, &request, &mut recorder, world.now).unwrap();
+    let changes = world.state.finish(recorder, world.now);
+    assert!(changes.workflows.is_empty(), "{:?} was {before:?}", changes.workflows);
+}

@@ -14,7 +14,8 @@ pub fn check_end(history: &History) {
     for job in &history.plan.jobs {
         let expected = model.evaluate(&job.name);
         let row = history.world.job(&job.name);
-        assert_eq!(row.state, expected, "{} in {:#?}", job.name, history.world.database.results_of(row.id));
+        let told = history.world.database.results_of(row.id).into_iter().map(|row| (row.run, row.attempt, row.cause));
+        assert_eq!(row.state, expected, "{} after {:?}", job.name, told.collect::<Vec<_>>());
     }
     assert_eq!(history.world.database.jobs.len(), history.plan.jobs.len());
 }
@@ -65,7 +66,10 @@ impl Model<'_> {
         let spec = &self.history.plan.spec;
         let manual = spec.recovery.as_ref().and_then(|recovery| recovery.policy) == Some(RecoveryPolicy::Manual);
         match cause {
-            _ if manual || spec.use_pending_failed == Some(true) => JobState::PendingFailed,
+            _ if manual || spec.use_pending_failed == Some(true) => {
+                // Somebody may have decided by cancelling everything.
+                if self.was_canceled(name) { JobState::Canceled } else { JobState::PendingFailed }
+            }
             Cause::Timeout => JobState::Terminated,
             _ => JobState::Failed,
         }

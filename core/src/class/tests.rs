@@ -1,0 +1,105 @@
+//! Where a job may run, rule by rule.
+
+use super::*;
+
+const GIB: i64 = 1 << 30;
+
+fn class(cpus: i64, gpus: i64, gib: i64, nodes: i64) -> Class {
+    Class {
+        requirements: Requirements {
+            num_cpus: cpus,
+            num_gpus: gpus,
+            memory_bytes: gib * GIB,
+            num_nodes: nodes,
+            runtime_seconds: 600,
+            ..Requirements::default()
+        },
+        labels: Vec::new(),
+        scheduler: None,
+    }
+}
+
+/// A runner of so many nodes with 8 CPUs, 2 GPUs and 64 GiB each.
+fn place(nodes: i64) -> Place<'static> {
+    let capacity = Resources { cpus: 8 * nodes, gpus: 2 * nodes, memory_bytes: 64 * GIB * nodes, nodes };
+    Place { capacity, labels: &[], scheduler: None, remaining_seconds: None, by_count: false }
+}
+
+#[test]
+fn a_job_must_fit_a_node_of_the_empty_runner() {
+    let table = [
+        (class(8, 2, 64, 1), 1, true),
+        (class(9, 0, 1, 1), 1, false),
+        (class(1, 3, 1, 1), 1, false),
+        (class(1, 0, 65, 1), 1, false),
+        (class(9, 0, 1, 1), 4, false),
+        (class(8, 2, 64, 4), 4, true),
+        (class(1, 0, 1, 5), 4, false),
+        (class(1, 0, 1, 2), 1, false),
+    ];
+    for (class, nodes, expected) in table {
+        assert_eq!(class.suits(&place(nodes)), expected, "{class:?} on {nodes}");
+    }
+    // A runner that does not say how many nodes it has is one.
+    let mut one = place(1);
+    one.capacity.nodes = 0;
+    assert!(class(8, 2, 64, 1).suits(&one));
+}
+
+#[test]
+fn the_queue_strategy_looks_at_labels_only() {
+    let counting = Place { by_count: true, remaining_seconds: Some(0), ..place(1) };
+    assert!(class(100, 100, 1_000, 9).suits(&counting));
+    let labelled = Class { labels: vec!["a".to_owned()], ..class(1, 0, 1, 1) };
+    assert!(!labelled.suits(&counting));
+}
+
+#[test]
+fn unlabelled_goes_to_unlabelled_and_labels_must_all_be_there() {
+    let table: [(&[&str], &[&str], bool); 7] = [
+        (&[], &[], true),
+        (&[], &["a"], false),
+        (&["a"], &[], false),
+        (&["a"], &["a"], true),
+        (&["a"], &["a", "b"], true),
+        (&["a", "b"], &["a"], false),
+        (&["c"], &["a", "b"], false),
+    ];
+    for (wanted, present, expected) in table {
+        let owned = |labels: &[&str]| labels.iter().map(|label| (*label).to_owned()).collect::<Vec<_>>();
+        let class = Class { labels: owned(wanted), ..class(1, 0, 1, 1) };
+        let labels = owned(present);
+        assert_eq!(class.suits(&Place { labels: &labels, ..place(1) }), expected, "{wanted:?} on {present:?}");
+    }
+}
+
+#[test]
+fn a_job_may_be_short_of_two_minutes() {
+    for (left, expected) in [(None, true), (Some(600), true), (Some(480), true), (Some(479), false), (Some(0), false)] {
+        let place = Place { remaining_seconds: left, ..place(1) };
+        assert_eq!(class(1, 0, 1, 1).suits(&place), expected, "{left:?}");
+    }
+}
+
+#[test]
+fn a_scheduler_is_preferred_and_not_required() {
+    let bound = Class { scheduler: Some("gpu".to_owned()), ..class(1, 0, 1, 1) };
+    for (scheduler, expected) in [(Some("gpu"), true), (Some("cpu"), false), (None, false)] {
+        let place = Place { scheduler, ..place(1) };
+        assert_eq!(bound.prefers(&place), expected);
+        assert!(bound.suits(&place));
+        assert!(class(1, 0, 1, 1).prefers(&place), "a job without a scheduler goes anywhere");
+    }
+}
+
+#[test]
+fn a_job_of_several_nodes_owns_them_whole() {
+    let capacity = place(4).capacity;
+    assert_eq!(class(1, 0, 1, 1).demand(&capacity), Resources { cpus: 1, gpus: 0, memory_bytes: GIB, nodes: 0 });
+    let two = Resources { cpus: 16, gpus: 4, memory_bytes: 128 * GIB, nodes: 2 };
+    assert_eq!(class(1, 0, 1, 2).demand(&capacity), two);
+    assert!(fits(&capacity, &two));
+    let left = minus(&capacity, &two);
+    assert!(fits(&left, &two));
+    assert!(!fits(&minus(&left, &two), &class(1, 0, 1, 1).demand(&capacity)), "whole nodes leave nothing for others");
+}
