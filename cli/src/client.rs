@@ -5,6 +5,7 @@ mod watch;
 
 use std::time::Duration;
 
+use reqwest::header::HeaderValue;
 use reqwest::{Method, Response, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -28,6 +29,7 @@ pub struct Client {
     base: Url,
     token: Option<String>,
     namespace: Option<String>,
+    user: Option<HeaderValue>,
 }
 
 /// What is done to a whole workflow.
@@ -89,7 +91,7 @@ impl Client {
             .user_agent(concat!("torc/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(|source| ClientError::Build { source })?;
-        Ok(Self { http, base, token, namespace })
+        Ok(Self { http, base, token, namespace, user: user_name() })
     }
 
     /// The server's address.
@@ -308,6 +310,10 @@ impl Client {
 
     fn request(&self, method: Method, url: Url) -> reqwest::RequestBuilder {
         let request = self.http.request(method, url);
+        let request = match &self.user {
+            Some(user) => request.header("x-torc-user", user.clone()),
+            None => request,
+        };
         match &self.token {
             Some(token) => request.bearer_auth(token),
             None => request,
@@ -323,6 +329,12 @@ impl Client {
         let text = response.text().await.unwrap_or_default();
         Err(ClientError::answer(status, &text))
     }
+}
+
+/// Who asks, as far as this machine knows; a server that knows better goes by that.
+fn user_name() -> Option<HeaderValue> {
+    let user = nix::unistd::User::from_uid(nix::unistd::getuid()).ok()??;
+    HeaderValue::from_str(&user.name).ok()
 }
 
 fn add(query: &mut Query, key: &'static str, value: Option<&impl ToString>) {

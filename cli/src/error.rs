@@ -115,6 +115,8 @@ pub struct CommandError {
     pub source: Option<Source>,
     /// What to do about it.
     pub hints: Vec<String>,
+    /// What is wrong in particular, a line each, between the message and its causes.
+    pub lines: Vec<String>,
     /// More for programs, e.g. the problems of a document.
     pub details: Option<Value>,
     /// The reader of our output has gone away: nothing is to be said.
@@ -124,7 +126,15 @@ pub struct CommandError {
 impl CommandError {
     /// An error of a kind.
     pub fn new(kind: ExitStatus, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), source: None, hints: Vec::new(), details: None, silent: false }
+        Self {
+            kind,
+            message: message.into(),
+            source: None,
+            hints: Vec::new(),
+            lines: Vec::new(),
+            details: None,
+            silent: false,
+        }
     }
 
     /// The command line is wrong.
@@ -161,6 +171,13 @@ impl CommandError {
         self
     }
 
+    /// Adds what is wrong in particular.
+    #[must_use]
+    pub fn lines(mut self, lines: impl IntoIterator<Item = String>) -> Self {
+        self.lines.extend(lines);
+        self
+    }
+
     /// Adds more for programs.
     #[must_use]
     pub fn details(mut self, details: Value) -> Self {
@@ -173,6 +190,9 @@ impl CommandError {
         let error = anstyle::AnsiColor::Red.on_default().bold();
         let hint = anstyle::AnsiColor::Cyan.on_default();
         let mut text = format!("{error}error:{error:#} {}\n", self.message);
+        for line in &self.lines {
+            let _ = writeln!(text, "{line}");
+        }
         for cause in self.causes() {
             let _ = writeln!(text, "  caused by: {cause}");
         }

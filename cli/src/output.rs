@@ -57,6 +57,13 @@ impl Format {
     }
 }
 
+/// A list for programs.
+#[derive(Debug, Serialize)]
+pub struct Items<'a, T> {
+    /// What is listed.
+    pub items: &'a [T],
+}
+
 /// Where results go.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
@@ -74,7 +81,7 @@ impl Output {
         let now = jiff::Timestamp::now();
         match self.format {
             Format::Table | Format::Wide => write_out(&table::render(items, self.format == Format::Wide, now, true)),
-            Format::Json => write_out(&json::pretty(&json!({ "items": items }))),
+            Format::Json => write_out(&json::pretty(&Items { items })?),
             Format::Yaml => write_out(&yaml::to_yaml(&json!({ "items": items }))),
         }
     }
@@ -87,7 +94,7 @@ impl Output {
         let now = jiff::Timestamp::now();
         match self.format {
             Format::Table | Format::Wide => write_out(&table::render(items, self.format == Format::Wide, now, false)),
-            Format::Json => items.iter().try_for_each(|item| write_out(&json::line(item))),
+            Format::Json => items.iter().try_for_each(|item| write_out(&json::line(item)?)),
             Format::Yaml => {
                 items.iter().try_for_each(|item| write_out(&format!("---\n{}", yaml::to_yaml(&json!(item)))))
             }
@@ -98,7 +105,7 @@ impl Output {
     pub fn value(&self, value: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), CommandError> {
         match self.format {
             Format::Table | Format::Wide => write_out(&text()),
-            Format::Json => write_out(&json::pretty(&json!(value))),
+            Format::Json => write_out(&json::pretty(value)?),
             Format::Yaml => write_out(&yaml::to_yaml(&json!(value))),
         }
     }
@@ -122,7 +129,7 @@ impl Output {
     /// A document as YAML, unless JSON was asked for.
     pub fn document(&self, value: &Value) -> Result<(), CommandError> {
         match self.format {
-            Format::Json => write_out(&json::pretty(value)),
+            Format::Json => write_out(&json::pretty(value)?),
             _ => write_out(&yaml::to_yaml(value)),
         }
     }
@@ -132,8 +139,10 @@ impl Output {
         if error.silent {
             return;
         }
-        let text = if self.format.is_structured() { json::line(&error.to_json()) } else { error.render() };
-        say(&text);
+        match json::line(&error.to_json()) {
+            Ok(text) if self.format.is_structured() => say(&text),
+            _ => say(&error.render()),
+        }
     }
 
     /// Something odd, on standard error.

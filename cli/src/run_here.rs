@@ -13,6 +13,7 @@ use crate::commands::{Context, apply};
 use crate::documents::LoadedWorkflow;
 use crate::error::{CommandError, ExitStatus};
 use crate::follow::{self, Followed, follow, look, standing};
+use crate::output::Items;
 use crate::place::Place;
 use crate::progress::Progress;
 use crate::settings::RunSettings;
@@ -194,7 +195,7 @@ pub async fn conclude(context: &Context, client: &Client, workflows: &[Workflow]
     for workflow in workflows {
         text.push_str(&summary::text(workflow, &summary::failures(client, workflow).await?));
     }
-    context.output.value(&serde_json::json!({ "items": workflows }), || text)?;
+    context.output.value(&Items { items: workflows }, || text)?;
     Ok(follow::exit_status(workflows))
 }
 

@@ -106,6 +106,15 @@ impl ClientError {
     }
 }
 
+/// The innermost reason: the layers around it only say that a request failed.
+fn root_cause(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause.to_string()
+}
+
 impl From<ClientError> for CommandError {
     fn from(error: ClientError) -> Self {
         let mut command = Self::new(error.kind(), error.to_string());
@@ -117,15 +126,16 @@ impl From<ClientError> for CommandError {
                 }
                 for problem in &body.problems {
                     let field = if problem.field.is_empty() { String::new() } else { format!("{}: ", problem.field) };
-                    command.message.push_str(&format!("\n  {field}{}", problem.message));
+                    command.lines.push(format!("  {field}{}", problem.message));
                 }
                 if !body.problems.is_empty() {
                     command.details = serde_json::to_value(&body.problems).ok();
                 }
             }
             ClientError::Unreachable { source, .. } => {
-                command =
-                    command.because(source).hint("is it running, and is the address right? (--url, TORC_API_URL)");
+                command = command
+                    .because(root_cause(&source))
+                    .hint("is it running, and is the address right? (--url, TORC_API_URL)");
             }
             ClientError::Build { source } | ClientError::CutOff { source } => command = command.because(source),
             ClientError::Decode { source } => command = command.because(source),
@@ -161,7 +171,8 @@ mod tests {
         let text = r#"{"code":"Invalid","message":"the document is wrong","hint":"mend it",
             "problems":[{"severity":"Error","field":"spec.jobs","message":"a cycle"}]}"#;
         let error = CommandError::from(ClientError::answer(422, text));
-        assert_eq!(error.message, "the document is wrong\n  spec.jobs: a cycle");
+        assert_eq!(error.message, "the document is wrong");
+        assert_eq!(error.lines, ["  spec.jobs: a cycle"]);
         assert_eq!(error.hints, ["mend it"]);
         let odd = CommandError::from(ClientError::answer(502, "<html>"));
         assert_eq!(odd.message, "the server answered with status 502: <html>");

@@ -1,7 +1,6 @@
 //! `torc apply`: make the world match documents.
 
 use clap::Args;
-use serde_json::json;
 use torc_api::api::{ApplyOutcome, ApplyRequest, ApplyResponse, JobChanges};
 
 use super::Context;
@@ -11,6 +10,7 @@ use crate::connection::{Connection, remote};
 use crate::documents::{self, LoadedWorkflow, Report};
 use crate::error::{CommandError, ExitStatus};
 use crate::follow::{Followed, follow};
+use crate::output::Items;
 use crate::place::{FOLDER, Place};
 use crate::progress::Progress;
 use crate::run_here::{self, Interrupts, Wanted};
@@ -136,7 +136,7 @@ async fn hand_in(
     dry_run: bool,
 ) -> Result<Vec<ApplyResponse>, CommandError> {
     let responses = submit(context, client, documents, dry_run).await?;
-    context.output.value(&json!({ "items": responses }), || {
+    context.output.value(&Items { items: &responses }, || {
         responses.iter().map(|response| line(response, dry_run) + "\n").collect()
     })?;
     Ok(responses)

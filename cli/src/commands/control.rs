@@ -1,12 +1,12 @@
 //! `torc cancel`, `torc suspend`, `torc resume`: verbs on a whole workflow. The next apply does not undo them.
 
 use clap::Args;
-use serde_json::json;
 
 use super::Context;
 use crate::client::{Client, Control};
 use crate::connection::{explain_missing, resolve_workflow, with_client};
 use crate::error::{CommandError, ExitStatus};
+use crate::output::Items;
 
 /// End a workflow's jobs and start no more.
 #[derive(Debug, Args)]
@@ -60,7 +60,7 @@ async fn control(
             items.push(client.control(&name, control).await.map_err(explain_missing)?);
         }
         let text = items.iter().map(|workflow| format!("workflow/{} {word}\n", workflow.name)).collect();
-        context.output.value(&json!({ "items": items }), || text)
+        context.output.value(&Items { items: &items }, || text)
     })
     .await?;
     Ok(ExitStatus::Success)

@@ -3,13 +3,13 @@
 use std::io::{BufRead as _, IsTerminal as _};
 
 use clap::Args;
-use serde_json::json;
 use torc_api::api::Workflow;
 
 use super::Context;
 use crate::client::Client;
 use crate::connection::{bare_name, explain_missing, with_client};
 use crate::error::{CommandError, ExitStatus};
+use crate::output::Items;
 
 /// Delete workflows with their jobs, results and events.
 ///
@@ -44,7 +44,7 @@ pub async fn run(context: &Context, args: &DeleteArgs) -> Result<ExitStatus, Com
             deleted.push(workflow.name);
         }
         let text = deleted.iter().map(|name| format!("workflow/{name} deleted\n")).collect();
-        context.output.value(&json!({ "items": deleted }), || text)
+        context.output.value(&Items { items: &deleted }, || text)
     })
     .await?;
     Ok(ExitStatus::Success)

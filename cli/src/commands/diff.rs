@@ -13,7 +13,7 @@ use crate::client::Client;
 use crate::connection::with_client;
 use crate::documents::{self, LoadedWorkflow};
 use crate::error::{CommandError, ExitStatus};
-use crate::output::{document_text, human};
+use crate::output::{Items, document_text, human};
 use crate::place::Place;
 
 /// Show what applying a document would change.
@@ -49,7 +49,7 @@ pub fn all_new(context: &Context, documents: &[LoadedWorkflow]) -> Result<ExitSt
         items.push(json!({ "name": workflow.name(), "outcome": ApplyOutcome::Created, "jobs": jobs }));
         text.push_str(&format!("workflow/{} would be created: {}\n", workflow.name(), human::count(jobs, "job")));
     }
-    context.output.value(&json!({ "items": items }), || text)?;
+    context.output.value(&Items { items: &items }, || text)?;
     Ok(ExitStatus::Success)
 }
 
@@ -70,7 +70,7 @@ async fn compare(context: &Context, client: &Client, documents: &[LoadedWorkflow
         item["diff"] = json!(difference);
         items.push(item);
     }
-    context.output.value(&json!({ "items": items }), || text)?;
+    context.output.value(&Items { items: &items }, || text)?;
     let same = responses.iter().all(|response| response.outcome == ApplyOutcome::Unchanged);
     Ok(if same { ExitStatus::Success } else { ExitStatus::Different })
 }

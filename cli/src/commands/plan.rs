@@ -13,6 +13,7 @@ use torc_core::expanded::{Expanded, ExpandedJob};
 use super::Context;
 use crate::documents::{self, LoadedWorkflow, Report};
 use crate::error::{CommandError, ExitStatus};
+use crate::output::Items;
 
 /// Show the jobs that a document comes to.
 ///
@@ -60,7 +61,7 @@ pub fn run(context: &Context, args: &PlanArgs) -> Result<ExitStatus, CommandErro
     if let [only] = plans.as_slice() {
         context.output.value(only, || text)?;
     } else {
-        context.output.value(&serde_json::json!({ "items": plans }), || text)?;
+        context.output.value(&Items { items: &plans }, || text)?;
     }
     Ok(ExitStatus::Success)
 }

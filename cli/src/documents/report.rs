@@ -52,11 +52,10 @@ impl Report {
         let mut files: Vec<&str> = errors.iter().map(|(file, _)| file.as_str()).collect();
         files.dedup();
         let count = crate::output::human::count(i64::try_from(errors.len()).unwrap_or(i64::MAX), "problem");
-        let mut message = format!("{count} in {}", files.join(", "));
-        for (file, problem) in &errors {
-            let _ = write!(message, "\n{}", problem_lines(file, problem).trim_end());
-        }
-        Err(CommandError::invalid(message).details(self.to_json()))
+        let message = format!("{count} in {}", files.join(", "));
+        let lines: Vec<String> =
+            errors.iter().map(|(file, problem)| problem_lines(file, problem).trim_end().to_owned()).collect();
+        Err(CommandError::invalid(message).lines(lines).details(self.to_json()))
     }
 
     /// All problems for programs.
@@ -130,6 +129,6 @@ mod tests {
         report.add("a", vec![Problem::error("x", "wrong"), Problem::error("y", "wrong too")]);
         assert_eq!(report.to_json().as_array().map(Vec::len), Some(3));
         let error = report.into_result().expect_err("two errors");
-        assert!(error.message.starts_with("2 problems in a\n"), "{}", error.message);
+        assert_eq!((error.message.as_str(), error.lines.len()), ("2 problems in a", 2));
     }
 }

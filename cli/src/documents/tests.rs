@@ -48,7 +48,7 @@ fn problems_of_all_files_are_told_at_once_with_their_place() {
     let (_, report) = read(&[first.clone(), second.clone()], None).unwrap();
     let error = report.into_result().unwrap_err();
     assert_eq!(error.kind, ExitStatus::InvalidInput);
-    let plain = anstream::adapter::strip_str(&error.message).to_string();
+    let plain = anstream::adapter::strip_str(&error.render()).to_string();
     assert!(plain.contains(&format!("{}:4:", first.display())), "{plain}");
     assert!(plain.contains(&format!("{}:", second.display())), "{plain}");
 }

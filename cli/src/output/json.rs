@@ -1,26 +1,40 @@
-//! JSON for programs.
+//! JSON for programs, with keys in the order of the types.
 
 use serde::Serialize;
-use serde_json::json;
+
+use crate::error::CommandError;
 
 /// Indented, with a line end.
-pub fn pretty(value: &impl Serialize) -> String {
-    format!("{:#}\n", json!(value))
+pub fn pretty(value: &impl Serialize) -> Result<String, CommandError> {
+    finish(serde_json::to_string_pretty(value))
 }
 
 /// On one line.
-pub fn line(value: &impl Serialize) -> String {
-    format!("{}\n", json!(value))
+pub fn line(value: &impl Serialize) -> Result<String, CommandError> {
+    finish(serde_json::to_string(value))
+}
+
+fn finish(text: serde_json::Result<String>) -> Result<String, CommandError> {
+    match text {
+        Ok(text) => Ok(text + "\n"),
+        Err(error) => Err(CommandError::unexpected("could not write the result as JSON", error)),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    #[derive(Serialize)]
+    struct Pet {
+        name: &'static str,
+        age: i32,
+    }
+
     #[test]
     fn both_shapes() {
-        let value = json!({ "items": [1] });
-        assert_eq!(pretty(&value), "{\n  \"items\": [\n    1\n  ]\n}\n");
-        assert_eq!(line(&value), "{\"items\":[1]}\n");
+        let pet = Pet { name: "cat", age: 3 };
+        assert_eq!(pretty(&pet).expect("JSON"), "{\n  \"name\": \"cat\",\n  \"age\": 3\n}\n");
+        assert_eq!(line(&pet).expect("JSON"), "{\"name\":\"cat\",\"age\":3}\n");
     }
 }

@@ -77,6 +77,7 @@ pub fn render<T: Tabular>(items: &[T], wide: bool, now: Timestamp, header: bool)
     let shown: Vec<bool> = T::COLUMNS.iter().map(|column| wide || !column.wide).collect();
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled).enforce_styling();
+    table.style_text_only();
     if header {
         table.set_header(T::COLUMNS.iter().zip(&shown).filter(|(_, shown)| **shown).map(|(column, _)| column.name));
     }
