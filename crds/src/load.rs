@@ -9,11 +9,13 @@ use crate::problem::{Position, Problem};
 
 mod budget;
 mod check;
+mod cursor;
 mod deserialize;
 mod envelope;
 mod json;
 mod kdl;
 mod keys;
+mod listed;
 mod path;
 mod positions;
 mod slug;
@@ -24,6 +26,7 @@ mod yaml;
 pub use positions::Positions;
 pub use slug::LONGEST_NAME;
 
+use listed::Listed;
 use tree::{Kind, Node, Place};
 
 /// How a file is written.
@@ -149,38 +152,23 @@ pub fn load(text: &[u8], format: Option<Format>, options: &LoadOptions) -> Loade
         Some(Format::Kdl) => parse_kdl(text, options),
         None => guess(text, options),
     };
-    let mut loaded = Loaded { documents: Vec::new(), problems };
-    let mut documents = documents.into_iter().filter(|document| !document.is_null()).peekable();
-    if documents.peek().is_none() && !loaded.has_errors() {
-        loaded.problems.push(Problem::error("", "the file holds no document"));
+    let mut listed = Listed::new(options.max_problems);
+    problems.into_iter().for_each(|problem| listed.add(problem));
+    let mut present = documents.into_iter().filter(|document| !document.is_null()).peekable();
+    if present.peek().is_none() && listed.errors().is_empty() {
+        listed.add(Problem::error("", "the file holds no document"));
     }
-    for document in documents {
-        let interpreted = envelope::interpret(document);
-        loaded.documents.extend(interpreted.document);
-        loaded.problems.extend(interpreted.problems);
+    let mut documents = Vec::new();
+    for document in present {
+        let interpreted = envelope::interpret(document, options.max_problems);
+        documents.extend(interpreted.document);
+        listed.append(interpreted.problems);
     }
-    loaded.problems = listed(loaded.problems, options.max_problems);
-    loaded
+    Loaded { documents, problems: listed.into_problems() }
 }
 
 fn refused(problem: Problem) -> Loaded {
     Loaded { documents: Vec::new(), problems: vec![problem] }
-}
-
-/// Errors are never dropped in favour of warnings; the list is in the order of the text.
-fn listed(mut problems: Vec<Problem>, most: usize) -> Vec<Problem> {
-    let errors = problems.iter().any(Problem::is_error);
-    let left_out = problems.len().saturating_sub(most);
-    if left_out > 0 {
-        problems.sort_by_key(|problem| (problem.severity, problem.position));
-        problems.truncate(most);
-    }
-    problems.sort_by_key(|problem| problem.position);
-    if left_out > 0 {
-        let message = format!("{left_out} more problems are not listed");
-        problems.push(if errors { Problem::error("", message) } else { Problem::warning("", message) });
-    }
-    problems
 }
 
 /// UTF-8, without the mark that some editors put in front.
@@ -231,7 +219,7 @@ fn parse_kdl(text: &str, options: &LoadOptions) -> Parsed {
 
 /// A brace in front is JSON; what YAML reads as mappings is YAML; what is left may be KDL.
 fn guess(text: &str, options: &LoadOptions) -> Parsed {
-    if text.trim_start().starts_with('{') {
+    if json::begins_with_brace(text) {
         return Parsed::one(json::parse(text, options));
     }
     let yaml = parse_yaml(text, options);

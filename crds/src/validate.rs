@@ -4,6 +4,7 @@
 //! expressions); that is the planner's. Texts with a `{` are templates: they are checked after expansion, not here.
 
 use crate::document::{Document, SlurmClusterDocument, WorkflowDocument};
+use crate::load::suggest::nearest;
 use crate::problem::{Problem, Severity};
 
 mod actions;
@@ -47,7 +48,7 @@ pub(crate) fn findings(document: &Document) -> Vec<Finding> {
         Document::Workflow(workflow) => check_workflow(workflow, &mut found),
         Document::SlurmCluster(cluster) => check_cluster(cluster, &mut found),
     }
-    found.0
+    found.list
 }
 
 fn check_workflow(WorkflowDocument { metadata, spec, .. }: &WorkflowDocument, found: &mut Findings) {
@@ -69,13 +70,29 @@ fn check_cluster(SlurmClusterDocument { metadata, spec, .. }: &SlurmClusterDocum
     cluster::check(spec, found);
 }
 
+/// Looking for the nearest known word costs the product of all words: enough for the first problems.
+const MOST_SUGGESTIONS: usize = 100;
+
 /// What has been found so far.
 #[derive(Default)]
-struct Findings(Vec<Finding>);
+struct Findings {
+    list: Vec<Finding>,
+    suggestions: usize,
+}
 
 impl Findings {
     fn add(&mut self, problem: Problem) {
-        self.0.push(Finding { problem, tolerated: false });
+        self.list.push(Finding { problem, tolerated: false });
+    }
+
+    /// Adds to a problem with an unknown name the known one that may have been meant.
+    fn with_nearest<'k>(&mut self, problem: Problem, name: &str, known: impl Iterator<Item = &'k str>) -> Problem {
+        self.suggestions += 1;
+        let worth_it = self.suggestions <= MOST_SUGGESTIONS;
+        match worth_it.then(|| nearest(name, known)).flatten() {
+            Some(known) => problem.hint(format!("did you mean '{known}'?")),
+            None => problem,
+        }
     }
 
     fn error(&mut self, field: impl Into<String>, message: impl Into<String>) {
@@ -84,7 +101,7 @@ impl Findings {
 
     /// An error, but a warning in a bare file.
     fn tolerated(&mut self, problem: Problem) {
-        self.0.push(Finding { problem, tolerated: true });
+        self.list.push(Finding { problem, tolerated: true });
     }
 }
 

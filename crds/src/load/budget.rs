@@ -32,6 +32,11 @@ impl Budget {
         if depth < self.depth {
             return Ok(());
         }
-        Err(SyntaxError::new(place, format!("values are nested more than {} deep", self.depth)))
+        Err(Self::too_deep(self.depth, place))
+    }
+
+    /// What is said when values nest deeper than this.
+    pub fn too_deep(depth: usize, place: Place) -> SyntaxError {
+        SyntaxError::new(place, format!("values are nested more than {depth} deep"))
     }
 }

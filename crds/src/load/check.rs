@@ -5,6 +5,7 @@
 
 use serde_json::Number;
 
+use super::listed::Listed;
 use super::path::Path;
 use super::suggest::nearest;
 use super::tree::{Entry, Kind, Node, Place};
@@ -14,6 +15,10 @@ use crate::schema::{Record, Shape, snake_case};
 
 /// Fields that files of the past may have, and what to use instead.
 const REMOVED: [(&str, &str); 1] = [("slurm_config", "use `execution_config`")];
+
+/// Names that fields had before Torc 1.0. Leaving these out would run jobs in the wrong order or place.
+const OLDER_NAMES: [(&str, &str); 3] =
+    [("blocked_by", "depends_on"), ("blocked_by_regexes", "depends_on_regexes"), ("label", "labels")];
 
 /// How a document spells its keys and what happens to unknown ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,16 +30,17 @@ pub(super) enum Dialect {
 }
 
 /// Checks a whole document.
-pub(super) fn check(root: &mut Node, record: &Record, dialect: Dialect) -> Vec<Problem> {
-    let mut checker = Checker { dialect, problems: Vec::new() };
-    let Kind::Map(entries) = &mut root.kind else { return Vec::new() };
-    checker.record(entries, root.place, record, &Path::Root);
-    checker.problems
+pub(super) fn check(root: &mut Node, record: &Record, dialect: Dialect, most: usize) -> Listed {
+    let mut checker = Checker { dialect, listed: Listed::new(most) };
+    if let Kind::Map(entries) = &mut root.kind {
+        checker.record(entries, root.place, record, &Path::Root);
+    }
+    checker.listed
 }
 
 struct Checker {
     dialect: Dialect,
-    problems: Vec<Problem>,
+    listed: Listed,
 }
 
 impl Checker {
@@ -93,6 +99,9 @@ impl Checker {
     }
 
     fn record(&mut self, entries: &mut Vec<Entry>, place: Place, record: &Record, path: &Path<'_>) {
+        if self.dialect == Dialect::Bare {
+            self.modernize(entries, record, path);
+        }
         entries.retain_mut(|entry| {
             let Some(name) = self.real_name(entry, record) else {
                 self.unknown(entry, record, path);
@@ -107,6 +116,24 @@ impl Checker {
                 let message = format!("missing required field `{shown}`");
                 self.report(Problem::error(path.key(&shown).to_string(), message), place);
                 entries.push(Entry::new(name, place, Node { place, ..placeholder(record.shape_of(name)) }));
+            }
+        }
+    }
+
+    /// Gives fields that have an older name the one of today, unless that is there as well.
+    fn modernize(&mut self, entries: &mut [Entry], record: &Record, path: &Path<'_>) {
+        for (older, name) in OLDER_NAMES {
+            let known = record.named_in_snake_case(older).is_some() || record.named_in_snake_case(name).is_none();
+            if known || entries.iter().any(|entry| &*entry.key == name) {
+                continue;
+            }
+            let Some(entry) = entries.iter_mut().find(|entry| &*entry.key == older) else { continue };
+            let message = format!("`{older}` is now called `{name}`");
+            self.report(Problem::warning(path.key(older).to_string(), message), entry.place);
+            entry.rename(name);
+            if matches!(entry.node.kind, Kind::Text(_)) {
+                let item = std::mem::take(&mut entry.node);
+                entry.node = Node::new(item.place, Kind::List(vec![item]));
             }
         }
     }
@@ -143,7 +170,11 @@ impl Checker {
             Dialect::Envelope => Problem::error(field, message),
             Dialect::Bare => Problem::warning(field, format!("{message} is ignored")),
         };
-        let meant = nearest(&entry.key, record.names()).map(|name| format!("did you mean `{}`?", self.shown(name)));
+        let worth_it = self.listed.has_room();
+        let meant = worth_it
+            .then(|| nearest(&entry.key, record.names()))
+            .flatten()
+            .map(|name| format!("did you mean `{}`?", self.shown(name)));
         self.report(with_hint(problem, meant), entry.place);
     }
 
@@ -192,14 +223,16 @@ impl Checker {
             return true;
         }
         let message = format!("'{}' is not one of {}", super::tree::excerpt(text), words.join(", "));
-        let meant = nearest(text, words.iter().map(String::as_str)).map(|word| format!("did you mean `{word}`?"));
+        let worth_it = self.listed.has_room();
+        let meant = worth_it.then(|| nearest(text, words.iter().map(String::as_str)));
+        let meant = meant.flatten().map(|word| format!("did you mean `{word}`?"));
         self.report(with_hint(Problem::error(path.to_string(), message), meant), place);
         false
     }
 
     fn report(&mut self, mut problem: Problem, place: Place) {
         problem.position = Some(place.into());
-        self.problems.push(problem);
+        self.listed.add(problem);
     }
 }
 

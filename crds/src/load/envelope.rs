@@ -1,6 +1,7 @@
 //! Which of the two forms a document has, and the envelope for one that has none.
 
 use super::check::{Dialect, check};
+use super::listed::Listed;
 use super::positions::Positions;
 use super::suggest::nearest;
 use super::tree::{Entry, Kind, Node, Place};
@@ -15,35 +16,36 @@ const WORKFLOW_KIND: &str = "Workflow";
 const CLUSTER_KIND: &str = "SlurmCluster";
 
 /// What became of one document of a file.
-#[derive(Default)]
 pub(super) struct Interpreted {
     pub document: Option<LoadedDocument>,
-    pub problems: Vec<Problem>,
+    pub problems: Listed,
 }
 
 /// Checks one document in every respect and gives it its types.
-pub(super) fn interpret(mut root: Node) -> Interpreted {
+pub(super) fn interpret(mut root: Node, most: usize) -> Interpreted {
     if !matches!(root.kind, Kind::Map(_)) {
         let message = format!("expected a mapping at the top of the document, found {}", root.describe());
-        return refused(Problem::error("", message), root.place);
+        return refused(Problem::error("", message), root.place, most);
     }
     let keys = ["apiVersion", "kind", "spec"];
     if !keys.iter().any(|key| root.get(key).is_some()) {
-        let problems = check(&mut root, &BARE, Dialect::Bare);
+        let problems = check(&mut root, &BARE, Dialect::Bare, most);
         return typed(wrap(root), Dialect::Bare, problems);
     }
     match record_of(&mut root) {
         Ok(record) => {
-            let problems = check(&mut root, record, Dialect::Envelope);
+            let problems = check(&mut root, record, Dialect::Envelope, most);
             typed(root, Dialect::Envelope, problems)
         }
-        Err((problem, place)) => refused(problem, place),
+        Err((problem, place)) => refused(problem, place, most),
     }
 }
 
-fn refused(mut problem: Problem, place: Place) -> Interpreted {
+fn refused(mut problem: Problem, place: Place, most: usize) -> Interpreted {
     problem.position = Some(place.into());
-    Interpreted { document: None, problems: vec![problem] }
+    let mut problems = Listed::new(most);
+    problems.add(problem);
+    Interpreted { document: None, problems }
 }
 
 /// The record that `apiVersion` and `kind` name. A document without `kind` is looked at as a workflow, so that what
@@ -104,29 +106,29 @@ fn wrap(mut root: Node) -> Node {
 }
 
 /// Gives a checked document its types and applies the rules that a schema cannot express.
-fn typed(mut root: Node, dialect: Dialect, mut problems: Vec<Problem>) -> Interpreted {
+fn typed(mut root: Node, dialect: Dialect, mut problems: Listed) -> Interpreted {
     let bare = dialect == Dialect::Bare;
     let place = root.place;
     let document = match to_document(&mut root) {
         Ok(document) => document,
         Err(error) => {
-            if problems.iter().any(Problem::is_error) {
-                return Interpreted { document: None, problems };
+            if problems.errors().is_empty() {
+                problems.add(Problem { position: Some(place.into()), ..Problem::error("", error.to_string()) });
             }
-            return refused(Problem::error("", error.to_string()), place);
+            return Interpreted { document: None, problems };
         }
     };
     let positions = Positions::new(root, bare);
-    let wrong: Vec<String> = problems.iter().filter(|p| p.is_error()).map(|p| p.field.clone()).collect();
+    let wrong: Vec<String> = problems.errors().iter().map(|problem| problem.field.clone()).collect();
     for finding in validate::findings(&document) {
         let mut problem = finding.in_dialect(bare);
         problem.position = positions.of(&problem.field);
         problem.field = positions.as_written(&problem.field);
         if !wrong.iter().any(|field| is_within(&problem.field, field)) {
-            problems.push(problem);
+            problems.add(problem);
         }
     }
-    let usable = !problems.iter().any(Problem::is_error);
+    let usable = problems.errors().is_empty();
     Interpreted { document: usable.then_some(LoadedDocument { document, bare, positions }), problems }
 }
 

@@ -20,7 +20,7 @@ pub(super) fn parse(text: &str, options: &LoadOptions) -> (Vec<Node>, Option<Syn
     let mut documents = Vec::new();
     let mut builder = Builder { budget: Budget::new(options), anchors: HashMap::new(), open: Vec::new() };
     let mut parser = Parser::new_from_str(text);
-    while let Some(event) = next(&mut parser) {
+    while let Some(event) = next(&mut parser, options) {
         let step = event.and_then(|(event, span)| builder.take(event, place(span.start)));
         match step {
             Ok(Some(document)) => documents.push(document),
@@ -31,9 +31,18 @@ pub(super) fn parse(text: &str, options: &LoadOptions) -> (Vec<Node>, Option<Syn
     (documents, None)
 }
 
-fn next<'t>(parser: &mut Parser<'t, StrInput<'t>>) -> Option<Result<(Event<'t>, Span), SyntaxError>> {
+/// Brackets are scanned ahead of the events they become, so that the scanner's own limit may strike before ours.
+const SCANNED_TOO_DEEP: &str = "recursion limit exceeded";
+
+fn next<'t>(
+    parser: &mut Parser<'t, StrInput<'t>>,
+    options: &LoadOptions,
+) -> Option<Result<(Event<'t>, Span), SyntaxError>> {
     let event = parser.next_event()?;
-    Some(event.map_err(|error| SyntaxError::new(place(*error.marker()), format!("not YAML: {}", error.info()))))
+    Some(event.map_err(|error| match (place(*error.marker()), error.info()) {
+        (place, SCANNED_TOO_DEEP) => Budget::too_deep(options.max_depth, place),
+        (place, info) => SyntaxError::new(place, format!("not YAML: {info}")),
+    }))
 }
 
 fn place(marker: Marker) -> Place {

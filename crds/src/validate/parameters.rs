@@ -5,15 +5,19 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::{Findings, is_template};
-use crate::load::suggest::nearest;
 use crate::parameters::Parameterization;
 use crate::problem::Problem;
 use crate::workflow::WorkflowSpec;
+
+const EXCLUDES: &str = "a parameters file and inline parameters exclude each other";
 
 pub(super) fn check(spec: &WorkflowSpec, found: &mut Findings) {
     let jobs = spec.jobs.iter().map(|job| &job.parameterization);
     let files = spec.files.iter().map(|file| &file.parameterization);
     let data = spec.user_data.iter().map(|data| &data.parameterization);
+    if spec.parameters_file.is_some() && !spec.parameters.is_empty() {
+        found.error("spec.parametersFile", EXCLUDES);
+    }
     let mut names: BTreeSet<&str> = spec.parameters.keys().map(String::as_str).collect();
     each("spec.jobs", jobs, spec, &mut names, found);
     each("spec.files", files, spec, &mut names, found);
@@ -55,16 +59,15 @@ fn each<'s>(
 fn exclusive(entry: &Parameterization, field: &impl Fn(&str) -> String, found: &mut Findings) {
     let inline = !entry.parameters.is_empty() || entry.use_parameters.as_ref().is_some_and(|names| !names.is_empty());
     let shared = entry.use_parameters_file == Some(true);
-    let excludes = "a parameters file and inline parameters exclude each other";
     if entry.parameters_file.is_some() {
         if inline {
-            found.error(field("parametersFile"), excludes);
+            found.error(field("parametersFile"), EXCLUDES);
         }
         if shared {
             found.error(field("parametersFile"), "its own parameters file and the workflow's exclude each other");
         }
     } else if shared && inline {
-        found.error(field("useParametersFile"), excludes);
+        found.error(field("useParametersFile"), EXCLUDES);
     }
 }
 
@@ -75,10 +78,8 @@ fn picked(entry: &Parameterization, spec: &WorkflowSpec, field: &impl Fn(&str) -
         }
         let problem =
             Problem::error(field(&format!("useParameters[{at}]")), format!("the workflow has no parameter '{name}'"));
-        found.tolerated(match nearest(name, spec.parameters.keys().map(String::as_str)) {
-            Some(known) => problem.hint(format!("did you mean '{known}'?")),
-            None => problem,
-        });
+        let problem = found.with_nearest(problem, name, spec.parameters.keys().map(String::as_str));
+        found.tolerated(problem);
     }
 }
 

@@ -4,7 +4,6 @@ use std::collections::HashSet;
 
 use super::{Findings, is_template};
 use crate::action::ActionType;
-use crate::load::suggest::nearest;
 use crate::problem::Problem;
 use crate::resources::DEFAULT_REQUIREMENTS;
 use crate::workflow::WorkflowSpec;
@@ -49,9 +48,7 @@ impl<'s> Names<'s> {
             return;
         }
         let problem = Problem::error(field(), format!("there is no {} named '{name}'", self.kind));
-        found.add(match nearest(name, self.known.iter().copied()) {
-            Some(known) => problem.hint(format!("did you mean '{known}'?")),
-            None => problem,
-        });
+        let problem = found.with_nearest(problem, name, self.known.iter().copied());
+        found.add(problem);
     }
 }

@@ -1,0 +1,89 @@
+//! A place in a text that only moves forward.
+
+use super::SyntaxError;
+use super::tree::Place;
+
+pub(super) struct Cursor<'t> {
+    text: &'t str,
+    at: usize,
+    /// Where `place` was last worked out. Going on from there keeps long lines as cheap as short ones.
+    mark: usize,
+    place: Place,
+}
+
+impl<'t> Cursor<'t> {
+    pub fn new(text: &'t str) -> Self {
+        Self { text, at: 0, mark: 0, place: Place { line: 1, column: 1 } }
+    }
+
+    pub fn rest(&self) -> &'t str {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    pub fn peek(&self) -> Option<char> {
+        match self.text.as_bytes().get(self.at) {
+            Some(byte) if byte.is_ascii() => Some(char::from(*byte)),
+            _ => self.rest().chars().next(),
+        }
+    }
+
+    /// Moves over so many bytes, which must end where a character does.
+    pub fn skip(&mut self, bytes: usize) {
+        self.at = (self.at + bytes).min(self.text.len());
+    }
+
+    /// Moves over the next character if it is this one.
+    pub fn take(&mut self, wanted: char) -> bool {
+        let found = self.peek() == Some(wanted);
+        if found {
+            self.at += wanted.len_utf8();
+        }
+        found
+    }
+
+    /// Moves over these letters if they come next.
+    pub fn take_text(&mut self, wanted: &str) -> bool {
+        let found = self.rest().starts_with(wanted);
+        if found {
+            self.at += wanted.len();
+        }
+        found
+    }
+
+    /// Moves over all characters that belong together and gives them back.
+    pub fn run(&mut self, belongs: impl Fn(char) -> bool) -> &'t str {
+        let rest = self.rest();
+        let end = rest.find(|letter| !belongs(letter)).unwrap_or(rest.len());
+        self.at += end;
+        rest.get(..end).unwrap_or_default()
+    }
+
+    /// Moves up to the next of these characters, or to the end.
+    pub fn skip_until(&mut self, stops: &[char]) {
+        let rest = self.rest();
+        self.at += rest.find(stops).unwrap_or(rest.len());
+    }
+
+    pub fn here(&mut self) -> Place {
+        for byte in self.text.as_bytes().get(self.mark..self.at).unwrap_or_default() {
+            if *byte == b'\n' {
+                self.place = Place { line: self.place.line.saturating_add(1), column: 1 };
+            } else if byte & 0xC0 != 0x80 {
+                self.place.column = self.place.column.saturating_add(1);
+            }
+        }
+        self.mark = self.at;
+        self.place
+    }
+
+    pub fn error(&mut self, message: impl Into<String>) -> SyntaxError {
+        SyntaxError::new(self.here(), message)
+    }
+
+    pub fn expected(&mut self, what: &str) -> SyntaxError {
+        match self.peek() {
+            Some(letter) => self.error(format!("expected {what}, found '{letter}'")),
+            None => self.error(format!("expected {what}, but the document ends")),
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! The problems of a file, as many as a person can read.
+
+use crate::problem::Problem;
+
+/// Problems up to a limit, and how many there are beyond it. Errors are never left out in favour of warnings.
+#[derive(Debug)]
+pub(super) struct Listed {
+    errors: Vec<Problem>,
+    warnings: Vec<Problem>,
+    most: usize,
+    left_out: usize,
+}
+
+impl Listed {
+    pub fn new(most: usize) -> Self {
+        Self { errors: Vec::new(), warnings: Vec::new(), most, left_out: 0 }
+    }
+
+    pub fn add(&mut self, problem: Problem) {
+        let list = if problem.is_error() { &mut self.errors } else { &mut self.warnings };
+        if list.len() < self.most {
+            list.push(problem);
+        } else {
+            self.left_out += 1;
+        }
+    }
+
+    pub fn append(&mut self, other: Self) {
+        self.left_out += other.left_out;
+        for problem in other.errors.into_iter().chain(other.warnings) {
+            self.add(problem);
+        }
+    }
+
+    /// Whether what is found next may still be shown, so that effort for its words is worth it.
+    pub fn has_room(&self) -> bool {
+        self.errors.len() < self.most || self.warnings.len() < self.most
+    }
+
+    pub fn errors(&self) -> &[Problem] {
+        &self.errors
+    }
+
+    /// In the order of the text, with a last word about what is not there.
+    pub fn into_problems(mut self) -> Vec<Problem> {
+        let any_error = !self.errors.is_empty();
+        let room = self.most - self.errors.len().min(self.most);
+        self.warnings.sort_by_key(|problem| problem.position);
+        self.left_out += self.warnings.len().saturating_sub(room);
+        self.warnings.truncate(room);
+        let mut problems = self.errors;
+        problems.append(&mut self.warnings);
+        problems.sort_by_key(|problem| problem.position);
+        if self.left_out > 0 {
+            let message = format!("{} more problems are not listed", self.left_out);
+            problems.push(if any_error { Problem::error("", message) } else { Problem::warning("", message) });
+        }
+        problems
+    }
+}

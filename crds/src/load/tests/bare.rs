@@ -1,0 +1,75 @@
+use super::*;
+
+fn check(text: &str, expected: &[&str]) {
+    assert_eq!(all_problems(text, Format::Yaml), expected, "{text}");
+}
+
+#[test]
+fn the_name_becomes_an_object_name() {
+    let mut loaded = read("name: ML Training, part 2\nuser: me\njobs: []\n", Format::Yaml);
+    let Document::Workflow(workflow) = loaded.documents.remove(0).document else { panic!("not a workflow") };
+    assert_eq!(workflow.metadata.name, "ml-training-part-2");
+    assert_eq!(workflow.spec.display_name.as_deref(), Some("ML Training, part 2"));
+    assert_eq!(workflow.spec.user.as_deref(), Some("me"));
+    assert_eq!(workflow.api_version, crate::API_VERSION);
+    assert_eq!(spec("name: plain\n", Format::Yaml).display_name, None);
+    check("jobs: []\n", &["1:1 error name: missing required field `name`"]);
+    check("name: 12\njobs: []\n", &["1:7 error name: expected a text, found the number 12 (put it in quotes: \"12\")"]);
+}
+
+#[test]
+fn unknown_keys_are_warnings() {
+    let text = "name: demo\ndatasets: []\njobs:\n- {name: a, command: b, dependsOn: [c], max_wait: 1}\n";
+    check(
+        text,
+        &[
+            "2:1 warning datasets: unknown field `datasets` is ignored",
+            "4:25 warning jobs[0].dependsOn: unknown field `dependsOn` is ignored (did you mean `depends_on`?)",
+            "4:41 warning jobs[0].max_wait: unknown field `max_wait` is ignored",
+        ],
+    );
+    assert_eq!(read(text, Format::Yaml).documents.len(), 1);
+}
+
+#[test]
+fn removed_and_renamed_fields() {
+    check(
+        "name: demo\nslurm_config: {}\n",
+        &["2:1 error slurm_config: the field `slurm_config` no longer exists (use `execution_config`)"],
+    );
+    let text = "name: demo\njobs:\n- {name: a, command: b, label: gpu}\n- {name: c, command: d, blocked_by: [a]}\n";
+    check(
+        text,
+        &[
+            "3:25 warning jobs[0].label: `label` is now called `labels`",
+            "4:25 warning jobs[1].blocked_by: `blocked_by` is now called `depends_on`",
+        ],
+    );
+    let mut loaded = read(text, Format::Yaml);
+    let Document::Workflow(workflow) = loaded.documents.remove(0).document else { panic!("not a workflow") };
+    assert_eq!(workflow.spec.jobs[0].labels, ["gpu"]);
+    assert_eq!(workflow.spec.jobs[1].depends_on, ["a"]);
+}
+
+#[test]
+fn what_torc_accepted_is_at_most_a_warning() {
+    check(
+        "name: demo\nparameters: {size: '1:3'}\njobs:\n- {name: a, command: b, use_parameters: [siz]}\nexecution_config: {termination_signal: QUIT}\nactions:\n- {trigger_type: on_jobs_ready, action_type: run_commands, commands: [x]}\n",
+        &[
+            "4:42 warning jobs[0].use_parameters[0]: the workflow has no parameter 'siz' (did you mean 'size'?)",
+            "5:40 warning execution_config.termination_signal: 'QUIT' is not one of TERM, INT, USR1, USR2, HUP, KILL (the prefix SIG is allowed)",
+            "7:3 warning actions[0].jobs: the trigger needs jobs (list jobs or regular expressions for them)",
+        ],
+    );
+}
+
+#[test]
+fn rules_speak_of_fields_as_they_are_written() {
+    check(
+        "name: demo\nresource_requirements:\n- {name: default, num_cpus: 1, memory: 1g}\njobs:\n- {name: a, command: b, failure_handler: none}\n",
+        &[
+            "3:10 error resource_requirements[0].name: 'default' is reserved (jobs that name no resource requirements have it)",
+            "5:42 error jobs[0].failure_handler: there is no failure handler named 'none'",
+        ],
+    );
+}
