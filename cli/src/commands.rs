@@ -66,10 +66,8 @@ pub fn main(arguments: Vec<OsString>) -> ExitCode {
     };
     start_logging(cli.global.verbose);
     let fallback = Output::new(cli.global.format.unwrap_or(Format::Table));
-    let outcome = prepare(&cli.global, &command).and_then(|context| {
-        let result = execute(&context, command);
-        Ok(result.map_err(|error| (context.output, error)))
-    });
+    let outcome = prepare(&cli.global, &command)
+        .map(|context| execute(&context, command).map_err(|error| (context.output, error)));
     let status = match outcome {
         Ok(Ok(status)) => status,
         Ok(Err((output, error))) => tell(output, &error),

@@ -118,7 +118,7 @@ pub struct CommandError {
     /// What is wrong in particular, a line each, between the message and its causes.
     pub lines: Vec<String>,
     /// More for programs, e.g. the problems of a document.
-    pub details: Option<Value>,
+    pub details: Option<Box<Value>>,
     /// The reader of our output has gone away: nothing is to be said.
     pub silent: bool,
 }
@@ -181,7 +181,7 @@ impl CommandError {
     /// Adds more for programs.
     #[must_use]
     pub fn details(mut self, details: Value) -> Self {
-        self.details = Some(details);
+        self.details = Some(Box::new(details));
         self
     }
 
@@ -213,7 +213,7 @@ impl CommandError {
             error["hint"] = json!(self.hints.join("; "));
         }
         if let Some(details) = &self.details {
-            error["problems"] = details.clone();
+            error["problems"] = Value::clone(details);
         }
         json!({ "error": error })
     }

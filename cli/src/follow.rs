@@ -82,15 +82,22 @@ pub enum Followed {
     ServerGone,
 }
 
-/// How long a server may fail to answer before it counts as gone.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// How long the owner of a store on this machine may fail to answer before it counts as gone.
+pub const LOCAL_PATIENCE: Duration = Duration::from_millis(500);
+/// How long a server elsewhere may: it may be restarted, or the network may be away.
+pub const REMOTE_PATIENCE: Duration = Duration::from_secs(120);
 /// Looks come quickly at first, so that a short workflow is not waited for longer than it takes.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(250));
 
 /// Follows workflows by number until none is active.
 ///
 /// Looks again and again instead of listening: a status is small, while the events of a large workflow are not.
-pub async fn follow(client: &Client, ids: &[i64], progress: &mut Progress) -> Result<Followed, ClientError> {
+pub async fn follow(
+    client: &Client,
+    ids: &[i64],
+    progress: &mut Progress,
+    patience: Duration,
+) -> Result<Followed, ClientError> {
     let mut last_answer = Instant::now();
     let mut pause = PAUSES.0;
     loop {
@@ -104,7 +111,7 @@ pub async fn follow(client: &Client, ids: &[i64], progress: &mut Progress) -> Re
                     return Ok(Followed::Settled(workflows));
                 }
             }
-            Err(error) if error.is_unreachable() && last_answer.elapsed() > PATIENCE => {
+            Err(error) if error.is_unreachable() && last_answer.elapsed() > patience => {
                 return Ok(Followed::ServerGone);
             }
             Err(error) if error.is_unreachable() => {}

@@ -12,7 +12,7 @@ use crate::client::Client;
 use crate::commands::{Context, apply};
 use crate::documents::LoadedWorkflow;
 use crate::error::{CommandError, ExitStatus};
-use crate::follow::{self, Followed, follow, look, standing};
+use crate::follow::{self, Followed, LOCAL_PATIENCE, REMOTE_PATIENCE, follow, look, standing};
 use crate::output::Items;
 use crate::place::Place;
 use crate::progress::Progress;
@@ -71,7 +71,7 @@ async fn attend(
     let ids = request(context, client, wanted).await?;
     let mut progress = Progress::new(context.output);
     let followed = tokio::select! {
-        followed = follow(client, &ids, &mut progress) => followed,
+        followed = follow(client, &ids, &mut progress, LOCAL_PATIENCE) => followed,
         () = interrupts.next() => {
             progress.finish();
             context.output.progress("stopped following; the jobs go on in the other process");
@@ -125,7 +125,7 @@ pub async fn drive(
     interrupts: &mut Interrupts,
 ) -> Result<Option<Vec<Workflow>>, CommandError> {
     let settled = tokio::select! {
-        followed = follow(client, ids, progress) => match followed? {
+        followed = follow(client, ids, progress, REMOTE_PATIENCE) => match followed? {
             Followed::Settled(workflows) => Some(workflows),
             Followed::ServerGone => None,
         },

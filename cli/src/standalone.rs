@@ -27,7 +27,7 @@ pub enum Entry {
     /// It is ours.
     Ours(Lock),
     /// Somebody else has it and answers.
-    Theirs(ServerInfo, Client),
+    Theirs(Box<ServerInfo>, Box<Client>),
 }
 
 /// Takes the store or finds its owner.
@@ -51,7 +51,7 @@ pub async fn enter(place: &Place, namespace: Option<&str>) -> Result<Entry, Comm
                 if let Some(info) = info
                     && let Some(client) = reach(&info, namespace).await
                 {
-                    return Ok(Entry::Theirs(info, client));
+                    return Ok(Entry::Theirs(Box::new(info), Box::new(client)));
                 }
             }
         }

@@ -129,7 +129,7 @@ impl From<ClientError> for CommandError {
                     command.lines.push(format!("  {field}{}", problem.message));
                 }
                 if !body.problems.is_empty() {
-                    command.details = serde_json::to_value(&body.problems).ok();
+                    command.details = serde_json::to_value(&body.problems).ok().map(Box::new);
                 }
             }
             ClientError::Unreachable { source, .. } => {

@@ -9,7 +9,7 @@ use crate::client::{Client, ClientError};
 use crate::connection::{Connection, remote};
 use crate::documents::{self, LoadedWorkflow, Report};
 use crate::error::{CommandError, ExitStatus};
-use crate::follow::{Followed, follow};
+use crate::follow::{Followed, REMOTE_PATIENCE, follow};
 use crate::output::Items;
 use crate::place::{FOLDER, Place};
 use crate::progress::Progress;
@@ -89,7 +89,7 @@ async fn detach(
     wait: bool,
 ) -> Result<ExitStatus, CommandError> {
     let (info, client) = match enter(place, context.settings.namespace.as_deref()).await? {
-        Entry::Theirs(info, client) => (info, client),
+        Entry::Theirs(info, client) => (*info, *client),
         Entry::Ours(lock) => {
             drop(lock);
             start_background(place, &context.settings).await?
@@ -114,7 +114,7 @@ async fn follow_remote(
     let mut interrupts = Interrupts::listen()?;
     let mut progress = Progress::new(context.output);
     let followed = tokio::select! {
-        followed = follow(client, &ids, &mut progress) => followed,
+        followed = follow(client, &ids, &mut progress, REMOTE_PATIENCE) => followed,
         () = interrupts.next() => {
             progress.finish();
             context.output.progress("stopped following; the workflows go on");

@@ -44,7 +44,7 @@ pub async fn run(context: &Context, args: &RunnerVerbArgs) -> Result<ExitStatus,
         None => {
             let place = Place::find(&context.folder).ok_or_else(no_server)?;
             match enter(&place, context.settings.namespace.as_deref()).await? {
-                Entry::Theirs(_, client) => client,
+                Entry::Theirs(_, client) => *client,
                 Entry::Ours(_) => return Err(no_server()),
             }
         }
