@@ -42,57 +42,33 @@ pub struct GlobalArgs {
     pub verbose: u8,
 }
 
-/// The verbs.
+/// The verbs; each is described where its arguments are.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make the world match documents, and run them here unless there is a server.
     Apply(commands::apply::ApplyArgs),
-    /// Run a workflow or a file here until it is done.
     Run(commands::run::RunArgs),
-    /// Show the jobs that a document comes to.
     Plan(commands::plan::PlanArgs),
-    /// Show what applying a document would change.
     Diff(commands::diff::DiffArgs),
-    /// Check documents without a store.
     Validate(commands::validate::ValidateArgs),
-    /// List workflows, jobs, results, runners or events.
     Get(commands::get::GetArgs),
-    /// Show one workflow or job in detail.
     Describe(commands::describe::DescribeArgs),
-    /// Print the output of a job.
     Logs(commands::logs::LogsArgs),
-    /// Wait until a workflow is as far as you need it.
     Wait(commands::wait::WaitArgs),
-    /// End a workflow's jobs and start no more.
     Cancel(commands::control::CancelArgs),
-    /// Start no more jobs of a workflow; running ones go on.
     Suspend(commands::control::SuspendArgs),
-    /// Go on with a suspended or cancelled workflow.
     Resume(commands::control::ResumeArgs),
-    /// Run failed jobs again.
     Retry(commands::retry::RetryArgs),
-    /// Delete workflows with their jobs, results and events.
     Delete(commands::delete::DeleteArgs),
-    /// Serve a store over HTTP.
     Server(commands::server::ServerArgs),
-    /// Run jobs of a server on this machine.
     Runner(commands::runner::RunnerVerbArgs),
-    /// Forget old results, events, runners and log files.
     Gc(commands::gc::GcArgs),
-    /// Write a copy of the store while it is in use.
     Backup(commands::backup::BackupArgs),
-    /// Put a backup in the place of the store.
     Restore(commands::restore::RestoreArgs),
-    /// Custom resource definitions for Kubernetes.
     Crd(commands::crd::CrdArgs),
-    /// Settings and where they come from.
     Config(commands::config::ConfigArgs),
-    /// Print a completion script for a shell.
     Completions(commands::completions::CompletionsArgs),
-    /// The process that holds a runner's jobs.
     #[command(hide = true)]
     Keeper(commands::keeper::KeeperVerbArgs),
-    /// Print the generated reference pages.
     #[command(hide = true)]
     Reference(commands::reference::ReferenceArgs),
 }

@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 pub use rows::{SettingRow, status_word};
-use table::Tabular;
+use table::{Tabular, Widths};
 
 use crate::error::CommandError;
 
@@ -78,27 +78,7 @@ impl Output {
 
     /// A list: a table, or `{"items": […]}`.
     pub fn list<T: Tabular + Serialize>(&self, items: &[T]) -> Result<(), CommandError> {
-        let now = jiff::Timestamp::now();
-        match self.format {
-            Format::Table | Format::Wide => write_out(&table::render(items, self.format == Format::Wide, now, true)),
-            Format::Json => write_out(&json::pretty(&Items { items })?),
-            Format::Yaml => write_out(&yaml::to_yaml(&json!({ "items": items }))),
-        }
-    }
-
-    /// More of a list that has been printed: rows without a header, or one object a line.
-    pub fn more<T: Tabular + Serialize>(&self, items: &[T]) -> Result<(), CommandError> {
-        if items.is_empty() {
-            return Ok(());
-        }
-        let now = jiff::Timestamp::now();
-        match self.format {
-            Format::Table | Format::Wide => write_out(&table::render(items, self.format == Format::Wide, now, false)),
-            Format::Json => items.iter().try_for_each(|item| write_out(&json::line(item)?)),
-            Format::Yaml => {
-                items.iter().try_for_each(|item| write_out(&format!("---\n{}", yaml::to_yaml(&json!(item)))))
-            }
-        }
+        Listing::new(*self).print(items)
     }
 
     /// One thing: a text for people, or the value itself.
@@ -154,6 +134,43 @@ impl Output {
     /// What is going on, on standard error.
     pub fn progress(&self, text: &str) {
         say(&format!("{text}\n"));
+    }
+}
+
+/// A list that may go on: the first print has a header, later ones line up with it.
+#[derive(Debug)]
+pub struct Listing {
+    output: Output,
+    widths: Widths,
+    begun: bool,
+}
+
+impl Listing {
+    /// Nothing has been printed yet.
+    pub fn new(output: Output) -> Self {
+        Self { output, widths: Widths::new(), begun: false }
+    }
+
+    /// First a table, or `{"items": […]}`; then rows without a header, or one object a line.
+    pub fn print<T: Tabular + Serialize>(&mut self, items: &[T]) -> Result<(), CommandError> {
+        let first = !std::mem::replace(&mut self.begun, true);
+        match (self.output.format, first) {
+            (Format::Table | Format::Wide, true) if items.is_empty() => {
+                say("nothing found\n");
+                Ok(())
+            }
+            (Format::Table | Format::Wide, _) if items.is_empty() => Ok(()),
+            (Format::Table | Format::Wide, first) => {
+                let wide = self.output.format == Format::Wide;
+                write_out(&table::render(items, wide, jiff::Timestamp::now(), first, &mut self.widths))
+            }
+            (Format::Json, true) => write_out(&json::pretty(&Items { items })?),
+            (Format::Json, false) => items.iter().try_for_each(|item| write_out(&json::line(item)?)),
+            (Format::Yaml, true) => write_out(&yaml::to_yaml(&json!({ "items": items }))),
+            (Format::Yaml, false) => {
+                items.iter().try_for_each(|item| write_out(&format!("---\n{}", yaml::to_yaml(&json!(item)))))
+            }
+        }
     }
 }
 

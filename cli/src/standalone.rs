@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use torc_controller::{Server, ServerConfig, StartError};
+use torc_store::StoreError;
 
 pub use background::start as start_background;
 pub use link::EngineLink;
@@ -197,7 +198,28 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 }
 
 fn could_not_start(place: &Place, error: StartError) -> CommandError {
-    CommandError::unexpected(format!("could not open the store {}", place.database.display()), error)
+    let (kind, hint) = match &error {
+        StartError::Bind { .. } => {
+            (ExitStatus::Refused, Some("name another address with --bind; port 0 takes a free one"))
+        }
+        StartError::Store(StoreError::NewerSchema { .. }) => {
+            (ExitStatus::InvalidInput, Some("it was written by a newer version: install that one; nothing was changed"))
+        }
+        StartError::Store(StoreError::NotADatabase { .. } | StoreError::Corrupt { .. }) => {
+            (ExitStatus::InvalidInput, Some("nothing was changed; `torc restore` puts a backup in its place"))
+        }
+        StartError::Store(StoreError::ReadOnly { .. }) => {
+            (ExitStatus::Refused, Some("the file and its folder must be writable"))
+        }
+        StartError::Store(StoreError::Locked { .. }) => (ExitStatus::Refused, None),
+        _ => (ExitStatus::Unexpected, None),
+    };
+    let command =
+        CommandError::new(kind, format!("could not serve the store {}", place.database.display())).because(error);
+    match hint {
+        Some(hint) => command.hint(hint),
+        None => command,
+    }
 }
 
 #[cfg(test)]

@@ -108,9 +108,9 @@ impl GetArgs {
 /// Runs the verb.
 pub async fn run(context: &Context, args: &GetArgs) -> Result<ExitStatus, CommandError> {
     let (resource, name) = args.target()?;
-    let mut seen = watch::Seen::default();
+    let mut seen = watch::Seen::new(context.output);
     let connection = Connection::open(&context.settings, &context.folder).await?;
-    let listed = first(context, args, connection.client(), resource, name, &mut seen).await;
+    let listed = first(args, connection.client(), resource, name, &mut seen).await;
     if let Err(error) = listed {
         connection.close().await;
         return Err(error);
@@ -124,7 +124,6 @@ pub async fn run(context: &Context, args: &GetArgs) -> Result<ExitStatus, Comman
 
 /// Prints the list; before that, notes where the events stand, so that a watch goes on from there.
 async fn first(
-    context: &Context,
     args: &GetArgs,
     client: &Client,
     resource: Resource,
@@ -134,18 +133,16 @@ async fn first(
     if args.watch {
         seen.sequence = client.last_sequence().await?;
     }
-    list(context, args, client, resource, name, seen).await
+    list(args, client, resource, name, seen).await
 }
 
 async fn list(
-    context: &Context,
     args: &GetArgs,
     client: &Client,
     resource: Resource,
     name: Option<&str>,
     seen: &mut watch::Seen,
 ) -> Result<(), CommandError> {
-    let output = context.output;
     match resource {
         Resource::Workflows => {
             let workflows = match name {
@@ -155,32 +152,32 @@ async fn list(
                     None => client.workflows().await?,
                 },
             };
-            output.list(&workflows)?;
+            seen.listing.print(&workflows)?;
             seen.workflows = workflows.into_iter().map(|workflow| (workflow.id, workflow.status)).collect();
         }
         Resource::Jobs => {
             let workflow = resolve_workflow(client, name).await?;
             let jobs = client.jobs(&workflow, &args.job_filter(), args.limit).await.map_err(explain_missing)?;
-            output.list(&jobs)?;
+            seen.listing.print(&jobs)?;
             seen.jobs = jobs.into_iter().map(|job| (job.id, job)).collect::<HashMap<_, _>>();
         }
         Resource::Results => {
             let workflow = resolve_workflow(client, name).await?;
             let results =
                 client.results(&workflow, &args.result_filter(), args.limit).await.map_err(explain_missing)?;
-            output.list(&results)?;
+            seen.listing.print(&results)?;
             seen.results = results.iter().map(watch::result_key).collect();
         }
         Resource::Runners => {
             let mut runners = client.runners(args.all).await?;
             runners.truncate(args.limit.unwrap_or(usize::MAX));
-            output.list(&runners)?;
+            seen.listing.print(&runners)?;
             seen.runners = runners.iter().map(watch::runner_key).collect();
         }
         Resource::Events => {
             let workflow = workflow_id(client, name).await?;
             let events = client.events(workflow, None, args.limit).await?;
-            output.list(&events)?;
+            seen.listing.print(&events)?;
             seen.sequence = events.last().map_or(seen.sequence, |event| event.sequence);
         }
     }

@@ -4,6 +4,7 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::time::Duration;
 
 use clap::Args;
+use serde_json::json;
 use torc_api::wire::RunnerScope;
 use torc_runner::RunnerExit;
 
@@ -97,9 +98,11 @@ async fn serve(
     owner: &Owner,
     interrupts: &mut Interrupts,
 ) -> Result<ExitStatus, CommandError> {
-    let listening = owner.address().map_or_else(String::new, |address| address.to_string());
-    context.output.progress(&format!("serving {} at http://{listening}", place.database.display()));
-    context.output.progress(&format!("token file: {}", place.token_file().display()));
+    let url = owner.address().map_or_else(String::new, |address| format!("http://{address}"));
+    let value = json!({ "url": url, "database": place.database, "tokenFile": place.token_file() });
+    context.output.value(&value, || {
+        format!("serving {} at {url}\ntoken file: {}\n", place.database.display(), place.token_file().display())
+    })?;
     if owner.address().is_some_and(|address| !address.ip().is_loopback()) {
         context
             .output

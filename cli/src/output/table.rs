@@ -69,22 +69,31 @@ pub trait Tabular {
     fn cells(&self, now: Timestamp) -> Vec<TableCell>;
 }
 
+/// Widths of columns that have been printed, so that later rows line up with them.
+pub type Widths = Vec<usize>;
+
 /// The table as text, coloured; whoever prints it takes the colours out where they do not belong.
-pub fn render<T: Tabular>(items: &[T], wide: bool, now: Timestamp, header: bool) -> String {
-    if items.is_empty() {
-        return if header { "nothing found\n".to_owned() } else { String::new() };
-    }
+pub fn render<T: Tabular>(items: &[T], wide: bool, now: Timestamp, header: bool, widths: &mut Widths) -> String {
     let shown: Vec<bool> = T::COLUMNS.iter().map(|column| wide || !column.wide).collect();
+    let choose = |cells: Vec<TableCell>| -> Vec<TableCell> {
+        debug_assert_eq!(cells.len(), T::COLUMNS.len());
+        cells.into_iter().zip(&shown).filter(|(_, shown)| **shown).map(|(cell, _)| tidy(cell)).collect()
+    };
+    let mut rows: Vec<Vec<TableCell>> = items.iter().map(|item| choose(item.cells(now))).collect();
+    if header {
+        rows.insert(0, choose(T::COLUMNS.iter().map(|column| column.name.into()).collect()));
+    }
+    for row in &rows {
+        widths.resize(row.len().max(widths.len()), 0);
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.text.chars().count());
+        }
+    }
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled).enforce_styling();
     table.style_text_only();
-    if header {
-        table.set_header(T::COLUMNS.iter().zip(&shown).filter(|(_, shown)| **shown).map(|(column, _)| column.name));
-    }
-    for item in items {
-        let cells = item.cells(now);
-        debug_assert_eq!(cells.len(), T::COLUMNS.len());
-        table.add_row(cells.into_iter().zip(&shown).filter(|(_, shown)| **shown).map(|(cell, _)| paint(cell)));
+    for row in rows {
+        table.add_row(row.into_iter().zip(&*widths).map(|(cell, width)| paint(cell, *width)));
     }
     for column in table.column_iter_mut() {
         column.set_padding((0, 3));
@@ -97,9 +106,14 @@ pub fn render<T: Tabular>(items: &[T], wide: bool, now: Timestamp, header: bool)
     text
 }
 
-fn paint(cell: TableCell) -> Cell {
-    // A line end inside a cell would tear the table.
-    let text = if cell.text.is_empty() { "-".to_owned() } else { cell.text.replace(['\n', '\r', '\t'], " ") };
+/// A line end inside a cell would tear the table, and an empty cell could be overlooked.
+fn tidy(mut cell: TableCell) -> TableCell {
+    cell.text = if cell.text.is_empty() { "-".to_owned() } else { cell.text.replace(['\n', '\r', '\t'], " ") };
+    cell
+}
+
+fn paint(cell: TableCell, width: usize) -> Cell {
+    let text = format!("{:<width$}", cell.text);
     let drawn = Cell::new(text);
     match cell.paint {
         Paint::Plain => drawn,
@@ -125,7 +139,12 @@ mod tests {
     }
 
     fn plain(items: &[Pet], wide: bool, header: bool) -> String {
-        anstream::adapter::strip_str(&render(items, wide, Timestamp::UNIX_EPOCH, header)).to_string()
+        lines(&render(items, wide, Timestamp::UNIX_EPOCH, header, &mut Widths::new()))
+    }
+
+    fn lines(text: &str) -> String {
+        let plain = anstream::adapter::strip_str(text).to_string();
+        plain.lines().map(|line| format!("{}\n", line.trim_end())).collect()
     }
 
     #[test]
@@ -134,7 +153,15 @@ mod tests {
         assert_eq!(plain(&pets, false, true), "NAME        NOTE\ncat         soft\ncrocodile   -\n");
         assert_eq!(plain(&pets, true, true), "NAME        AGE   NOTE\ncat         3     soft\ncrocodile   12    -\n");
         assert_eq!(plain(&pets[..1], false, false), "cat   soft\n");
-        assert_eq!(plain(&[], false, true), "nothing found\n");
+        assert_eq!(plain(&[], false, true), "NAME   NOTE\n");
+    }
+
+    #[test]
+    fn later_rows_line_up_with_earlier_ones() {
+        let mut widths = Widths::new();
+        render(&[Pet("crocodile", 12, "big")], false, Timestamp::UNIX_EPOCH, true, &mut widths);
+        let later = render(&[Pet("cat", 3, "soft")], false, Timestamp::UNIX_EPOCH, false, &mut widths);
+        assert_eq!(lines(&later), "cat         soft\n");
     }
 
     #[test]

@@ -11,14 +11,16 @@ use crate::client::{Client, ClientError, WatchMessage};
 use crate::commands::Context;
 use crate::connection::{Connection, resolve_workflow};
 use crate::error::{CommandError, ExitStatus};
+use crate::output::{Listing, Output};
 use crate::run_here::Interrupts;
 
 /// How often a store that nobody serves is looked at for somebody who does.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// What has been printed.
-#[derive(Default)]
 pub struct Seen {
+    /// The list as it was printed.
+    pub listing: Listing,
     /// Workflows and how they stood.
     pub workflows: HashMap<i64, WorkflowStatus>,
     /// Jobs as they stood.
@@ -29,6 +31,20 @@ pub struct Seen {
     pub runners: HashMap<i64, (RunnerStatus, i64, i64)>,
     /// The last event.
     pub sequence: i64,
+}
+
+impl Seen {
+    /// Nothing yet.
+    pub fn new(output: Output) -> Self {
+        Self {
+            listing: Listing::new(output),
+            workflows: HashMap::new(),
+            jobs: HashMap::new(),
+            results: HashSet::new(),
+            runners: HashMap::new(),
+            sequence: 0,
+        }
+    }
 }
 
 /// What tells one result from another.
@@ -58,7 +74,7 @@ pub async fn run(
             None => Connection::open(&context.settings, &context.folder).await?,
         };
         if connection.is_served() {
-            let round = Round { context, args, client: connection.client(), resource, name };
+            let round = Round { args, client: connection.client(), resource, name };
             let ended = tokio::select! {
                 ended = round.watch(&mut seen) => ended,
                 () = interrupts.next() => return Ok(ExitStatus::Interrupted),
@@ -79,7 +95,6 @@ pub async fn run(
 }
 
 struct Round<'a> {
-    context: &'a Context,
     args: &'a GetArgs,
     client: &'a Client,
     resource: Resource,
@@ -109,7 +124,6 @@ impl Round<'_> {
 
     /// What changed between the list and the watch, and what the watch does not say.
     async fn catch_up(&self, workflow: Option<i64>, seen: &mut Seen) -> Result<(), CommandError> {
-        let output = self.context.output;
         match (self.resource, workflow) {
             (Resource::Workflows, None) => {
                 for workflow in self.client.workflows().await? {
@@ -121,7 +135,7 @@ impl Round<'_> {
                 let mut results =
                     self.client.results(&id.to_string(), &self.args.result_filter(), self.args.limit).await?;
                 results.retain(|result| seen.results.insert(result_key(result)));
-                output.more(&results)?;
+                seen.listing.print(&results)?;
             }
             (Resource::Runners, _) => {
                 let mut runners = self.client.runners(self.args.all).await?;
@@ -129,7 +143,7 @@ impl Round<'_> {
                     let (id, key) = runner_key(runner);
                     seen.runners.insert(id, key) != Some(key)
                 });
-                output.more(&runners)?;
+                seen.listing.print(&runners)?;
             }
             _ => {}
         }
@@ -142,16 +156,16 @@ impl Round<'_> {
         if before.as_ref() == Some(&workflow.status) {
             return Ok(());
         }
-        self.context.output.more(&[workflow])
+        seen.listing.print(&[workflow])
     }
 
     async fn event(&self, event: Event, workflow: Option<i64>, seen: &mut Seen) -> Result<(), CommandError> {
         seen.sequence = seen.sequence.max(event.sequence);
         match (self.resource, workflow) {
-            (Resource::Events, _) => self.context.output.more(&[event]),
+            (Resource::Events, _) => seen.listing.print(&[event]),
             (Resource::Jobs, Some(id)) => {
                 let moved = self.moved(&event, id, seen).await?;
-                self.context.output.more(&moved)
+                seen.listing.print(&moved)
             }
             _ => Ok(()),
         }
