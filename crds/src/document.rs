@@ -14,6 +14,7 @@ pub const DEFAULT_NAMESPACE: &str = "default";
 /// One document of a file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind")]
+#[allow(clippy::large_enum_variant, reason = "a file holds a handful of documents, nearly all of them workflows")]
 pub enum Document {
     /// What should have run.
     Workflow(WorkflowDocument),

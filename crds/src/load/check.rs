@@ -8,7 +8,7 @@ use serde_json::Number;
 use super::listed::Listed;
 use super::path::Path;
 use super::suggest::nearest;
-use super::tree::{Entry, Kind, Node, Place};
+use super::tree::{Entry, Kind, Node, Place, excerpt};
 use super::yaml::is_boolean_for_kubectl;
 use crate::problem::Problem;
 use crate::schema::{Record, Shape, snake_case};
@@ -165,7 +165,7 @@ impl Checker {
             self.report(Problem::error(field, format!("the field `{name}` no longer exists")).hint(*hint), entry.place);
             return;
         }
-        let message = format!("unknown field `{}`", entry.key);
+        let message = format!("unknown field `{}`", excerpt(&entry.key));
         let problem = match self.dialect {
             Dialect::Envelope => Problem::error(field, message),
             Dialect::Bare => Problem::warning(field, format!("{message} is ignored")),
@@ -222,7 +222,7 @@ impl Checker {
         if words.iter().any(|word| word == text) {
             return true;
         }
-        let message = format!("'{}' is not one of {}", super::tree::excerpt(text), words.join(", "));
+        let message = format!("'{}' is not one of {}", excerpt(text), words.join(", "));
         let worth_it = self.listed.has_room();
         let meant = worth_it.then(|| nearest(text, words.iter().map(String::as_str)));
         let meant = meant.flatten().map(|word| format!("did you mean `{word}`?"));
@@ -269,7 +269,7 @@ fn advice(shape: &Shape, node: &Node) -> Option<String> {
             "no" | "n" | "off" | "false" => Some("write false".to_owned()),
             _ => None,
         },
-        (Shape::List { .. }, Kind::Text(text)) => Some(format!("write [{}]", super::tree::excerpt(text))),
+        (Shape::List { .. }, Kind::Text(text)) => Some(format!("write [{}]", excerpt(text))),
         _ => None,
     }
 }

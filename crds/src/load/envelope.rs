@@ -82,18 +82,18 @@ fn record_of(root: &mut Node) -> Result<&'static Record, (Problem, Place)> {
 fn wrap(mut root: Node) -> Node {
     let place = root.place;
     let mut metadata = Vec::new();
-    if let Kind::Map(entries) = &mut root.kind {
-        if let Some(at) = entries.iter().position(|entry| &*entry.key == "name") {
-            let mut name = entries.remove(at);
-            if let Kind::Text(written) = &name.node.kind {
-                let slug = slug::slug(written);
-                if slug != *written && entries.iter().all(|entry| &*entry.key != "displayName") {
-                    entries.push(Entry::new("displayName", name.place, name.node.clone()));
-                }
-                name.node.kind = Kind::Text(slug);
+    if let Kind::Map(entries) = &mut root.kind
+        && let Some(at) = entries.iter().position(|entry| &*entry.key == "name")
+    {
+        let mut name = entries.remove(at);
+        if let Kind::Text(written) = &name.node.kind {
+            let slug = slug::slug(written);
+            if slug != *written && entries.iter().all(|entry| &*entry.key != "displayName") {
+                entries.push(Entry::new("displayName", name.place, name.node.clone()));
             }
-            metadata.push(name);
+            name.node.kind = Kind::Text(slug);
         }
+        metadata.push(name);
     }
     let entry = |key: &str, node: Node| Entry::new(key, place, node);
     let envelope = vec![

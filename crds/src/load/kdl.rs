@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::tree::{Entry, Kind, Node, Place};
+use super::tree::{Entry, Kind, Node, Place, excerpt};
 use super::{LoadOptions, SyntaxError, json};
 use crate::problem::Problem;
 use crate::schema::{BARE, Record, Shape};
@@ -98,7 +98,8 @@ impl Reader<'_> {
     fn set(&mut self, fields: &mut Fields, entry: Entry) {
         let Some(known) = fields.known(&entry.key) else { return fields.push(entry) };
         if self.problems.len() < self.options.max_problems {
-            let mut problem = Problem::warning("", format!("`{}` is given twice; the last counts", entry.key));
+            let mut problem =
+                Problem::warning("", format!("`{}` is given twice; the last counts", excerpt(&entry.key)));
             problem.position = Some(entry.place.into());
             self.problems.push(problem);
         }

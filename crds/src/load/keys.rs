@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::SyntaxError;
-use super::tree::{Entry, Place};
+use super::tree::{Entry, Place, excerpt};
 
 /// Below this many keys looking at all of them is quicker than hashing.
 const FEW: usize = 16;
@@ -21,7 +21,7 @@ impl Keys {
             return Ok(());
         }
         let first = entries.iter().find(|entry| &*entry.key == key).map_or(0, |entry| entry.place.line);
-        Err(SyntaxError::new(place, format!("the key `{key}` occurs twice"))
+        Err(SyntaxError::new(place, format!("the key `{}` occurs twice", excerpt(key)))
             .hint(format!("it is also on line {first}")))
     }
 

@@ -1,6 +1,9 @@
 //! Where in a document a check stands. Paths are only put together when there is something to say.
 
+use std::borrow::Cow;
 use std::fmt;
+
+use super::tree::excerpt;
 
 /// A path that lives on the stack of the walk.
 #[derive(Clone, Copy)]
@@ -24,11 +27,16 @@ impl fmt::Display for Path<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Path::Root => Ok(()),
-            Path::Key(Path::Root, key) => f.write_str(key),
-            Path::Key(parent, key) => write!(f, "{parent}.{key}"),
+            Path::Key(Path::Root, key) => f.write_str(&short(key)),
+            Path::Key(parent, key) => write!(f, "{parent}.{}", short(key)),
             Path::Item(parent, index) => write!(f, "{parent}[{index}]"),
         }
     }
+}
+
+/// Keys of ours are short; what else stands in the place of one may be anything.
+fn short(key: &str) -> Cow<'_, str> {
+    if key.len() <= 100 { Cow::Borrowed(key) } else { Cow::Owned(excerpt(key)) }
 }
 
 /// One step of a path that was put together before.

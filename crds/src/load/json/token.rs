@@ -31,7 +31,7 @@ pub(super) fn number(text: &str) -> Option<Number> {
         return value.map(|value| Number::from(if negative { -value } else { value }));
     }
     let first = digits.bytes().next()?;
-    let leading_zero = digits.len() > 1 && first == b'0' && digits.bytes().nth(1).is_some_and(|d| d.is_ascii_digit());
+    let leading_zero = digits.len() > 1 && first == b'0' && digits.as_bytes().get(1).is_some_and(u8::is_ascii_digit);
     if leading_zero || !(first.is_ascii_digit() || first == b'.') {
         return None;
     }
@@ -40,15 +40,15 @@ pub(super) fn number(text: &str) -> Option<Number> {
 
 /// A decimal number: an integer where it fits into one, else a float.
 pub(crate) fn finite(negative: bool, digits: &str) -> Option<Number> {
-    if digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        if let Ok(value) = digits.parse::<u64>() {
-            return match (negative, i64::try_from(value)) {
-                (false, _) => Some(Number::from(value)),
-                (true, Ok(value)) => Some(Number::from(-value)),
-                (true, Err(_)) if value == i64::MIN.unsigned_abs() => Some(Number::from(i64::MIN)),
-                (true, Err(_)) => Number::from_f64(-(value as f64)),
-            };
-        }
+    if digits.bytes().all(|byte| byte.is_ascii_digit())
+        && let Ok(value) = digits.parse::<u64>()
+    {
+        return match (negative, i64::try_from(value)) {
+            (false, _) => Some(Number::from(value)),
+            (true, Ok(value)) => Some(Number::from(-value)),
+            (true, Err(_)) if value == i64::MIN.unsigned_abs() => Some(Number::from(i64::MIN)),
+            (true, Err(_)) => Number::from_f64(-(value as f64)),
+        };
     }
     let numeric = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'.' | b'e' | b'E' | b'+' | b'-');
     if !digits.bytes().all(numeric) {

@@ -6,7 +6,9 @@ use crate::load::cursor::Cursor;
 
 /// Whether a letter may be part of a word without quotes.
 pub(super) fn is_bare(letter: char) -> bool {
-    !letter.is_whitespace() && !matches!(letter, '\\' | '/' | '(' | ')' | '{' | '}' | ';' | '[' | ']' | '"' | '#' | '=')
+    !letter.is_whitespace()
+        && !letter.is_control()
+        && !matches!(letter, '\\' | '/' | '(' | ')' | '{' | '}' | ';' | '[' | ']' | '"' | '#' | '=')
 }
 
 /// Reads a text in quotes, if one begins here.
