@@ -231,6 +231,12 @@ impl State {
         (self.jobs.len().saturating_sub(waiting), waiting)
     }
 
+    /// The number of the latest sync.
+    #[cfg(test)]
+    fn contact_sequence(&self) -> u64 {
+        self.contact.sequence
+    }
+
     /// What follows from where things stand, whatever happened last.
     fn pulse(&mut self, now: Moment, effects: &mut Vec<Effect>) {
         self.wake_at = None;
@@ -257,8 +263,9 @@ impl State {
             && self.jobs.is_empty()
         {
             let until = now.plus(self.settings.farewell);
+            let has_last_words = self.contact.is_registered() || !self.reports.is_empty();
             match exit.clone() {
-                Ok(exit) if self.contact.is_registered() => self.phase = Phase::Leaving(exit, until),
+                Ok(exit) if has_last_words => self.phase = Phase::Leaving(exit, until),
                 exit => self.go(exit, effects),
             }
         }

@@ -1,1 +1,57 @@
-fn main(){}
+//! The runner with real processes. The binary is also the keeper (`keeper ARGS`) and a brain that can be killed
+//! (`brain DIR COMMAND…`).
+
+#[path = "support/fake_server.rs"]
+mod fake_server;
+#[path = "support/place.rs"]
+mod place;
+#[path = "processes/ends.rs"]
+mod ends;
+#[path = "processes/logs.rs"]
+mod logs;
+#[path = "processes/losses.rs"]
+mod losses;
+#[path = "processes/starts.rs"]
+mod starts;
+
+use std::path::PathBuf;
+
+use libtest_mimic::{Arguments, Trial};
+use tokio_util::sync::CancellationToken;
+use torc_runner::RunnerEvent;
+use torc_runner::keeper::{self, KeeperArgs};
+
+use crate::fake_server::FakeServer;
+
+fn main() {
+    let mut args = std::env::args_os().skip(1);
+    match args.next().and_then(|first| first.into_string().ok()).as_deref() {
+        Some("keeper") => {
+            let args = KeeperArgs::parse(args).expect("arguments");
+            keeper::main(&args).expect("a keeper that works");
+        }
+        Some("brain") => brain(args.map(|arg| arg.into_string().expect("text"))),
+        _ => {
+            let tests: Vec<(&str, fn())> = [ends::TESTS, logs::TESTS, losses::TESTS, starts::TESTS].concat();
+            let trials = tests.into_iter().map(|(name, test)| {
+                Trial::test(name, move || {
+                    test();
+                    Ok(())
+                })
+            });
+            libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_if_failed();
+        }
+    }
+}
+
+/// A runner of its own, with these commands as jobs.
+fn brain(mut args: impl Iterator<Item = String>) {
+    let dir = PathBuf::from(args.next().expect("a folder"));
+    let server = FakeServer::default();
+    for command in args {
+        server.add(&command, place::profile(&dir));
+    }
+    let config = place::config(&dir);
+    let run = torc_runner::run(config, server, CancellationToken::new(), |_: RunnerEvent| {});
+    place::runtime().block_on(run).expect("a runner that works");
+}

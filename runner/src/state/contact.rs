@@ -29,7 +29,7 @@ const LISTEN_AFTER: Duration = Duration::from_millis(250);
 pub(super) struct Contact {
     runner: Option<i64>,
     registering: bool,
-    sequence: u64,
+    pub(super) sequence: u64,
     acknowledged: u64,
     in_flight: Vec<InFlight>,
     lease: Duration,
@@ -40,6 +40,7 @@ pub(super) struct Contact {
     retry_at: Moment,
     fruitless: u32,
     ask_at: Moment,
+    sent_at: Moment,
     heard_at: Moment,
     /// Everything that the runner serves has settled.
     pub settled: Option<RunnerExit>,
@@ -164,6 +165,8 @@ impl State {
     pub(super) fn answered(&mut self, response: SyncResponse, now: Moment, effects: &mut Vec<Effect>) {
         let Some(at) = self.contact.in_flight.iter().position(|sync| sync.sequence == response.sequence) else { return };
         let sync = self.contact.in_flight.remove(at);
+        // Everything older was said again in this one, and answers to it would come too late.
+        self.contact.in_flight.retain(|other| other.sequence > sync.sequence);
         self.reachable(effects);
         self.contact.heard_at = now;
         if response.lease_ms > 0 {
@@ -171,10 +174,6 @@ impl State {
         }
         self.contact.lease_until = self.contact.lease_until.max(sync.sent.plus(self.contact.lease));
         self.settle_reports(&sync, effects);
-        // An answer that was overtaken says what should have been then.
-        if response.sequence <= self.contact.acknowledged {
-            return;
-        }
         self.contact.acknowledged = response.sequence;
         self.pause_after(&sync, &response, now);
         if sync.is_prompt() || !response.leases.is_empty() {
@@ -277,13 +276,14 @@ impl State {
         let hungry = contact.in_flight.iter().all(|sync| sync.limit == 0) && self.want(now).limit > 0;
         let ask = hungry.then(|| contact.ask_at.max(now));
         let listen = contact.in_flight.is_empty().then(|| contact.ask_at.max(contact.heard_at.plus(LISTEN_AFTER)));
-        let renew = contact.in_flight.last().map(|sync| sync.sent.plus(contact.lease / 3));
-        [report, ask, listen, renew].into_iter().flatten().min()
+        let renew = contact.sent_at.plus(self.lease_time() / 3);
+        [report, ask, listen, Some(renew)].into_iter().flatten().min()
     }
 
     fn sync(&mut self, runner: i64, now: Moment, effects: &mut Vec<Effect>) {
         let request = self.request(now);
         self.contact.news_since = None;
+        self.contact.sent_at = now;
         self.contact.in_flight.push(InFlight {
             sequence: request.sequence,
             sent: now,

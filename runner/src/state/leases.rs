@@ -93,7 +93,8 @@ impl State {
         self.hand_ahead(now, effects);
     }
 
-    fn has_room(&self) -> bool {
+    /// Something could start, if it is small enough.
+    pub(super) fn has_room(&self) -> bool {
         self.ledger.free_slots().map_or_else(|| self.ledger.free().cpus > 0, |slots| slots > 0)
     }
 

@@ -1,0 +1,288 @@
+//! Random histories against a small model of keeper and server: nothing is started twice or beside what fits, and every lease
+//! ends in exactly one report or return, or stays with the keeper when the server cannot be told.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use proptest::prelude::{Just, Strategy, any, prop, prop_assert, prop_assert_eq, prop_oneof, proptest};
+use proptest::test_runner::Config;
+use torc_api::wire::{AttemptKey, Lease, RegisterResponse, SyncRequest, SyncResponse, Verdict};
+
+use super::tests::{SECOND, key, profile, settings};
+use super::{Effect, Event, LinkError, Moment, State, job};
+use crate::protocol::{Ended, Outcome, StartOrder};
+
+/// Something that happens next; numbers choose among what is possible.
+#[derive(Clone, Debug)]
+enum Step {
+    Answer { grant: u8, cancel: Option<u8>, give_back: Option<u8> },
+    Fail { forget: bool },
+    JobEnds(u8),
+    Wait(u16),
+    KeeperDies,
+    Stop,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let pick = || prop::option::weighted(0.1, any::<u8>());
+    let step = prop_oneof![
+        8 => (0_u8..12, pick(), pick()).prop_map(|(grant, cancel, give_back)| Step::Answer { grant, cancel, give_back }),
+        2 => any::<bool>().prop_map(|forget| Step::Fail { forget }),
+        12 => any::<u8>().prop_map(Step::JobEnds),
+        4 => (0_u16..20_000).prop_map(Step::Wait),
+        1 => Just(Step::KeeperDies),
+        1 => Just(Step::Stop),
+    ];
+    prop::collection::vec(step, 1..120)
+}
+
+/// Keeper and server, as simple as they can be.
+struct World {
+    state: State,
+    now: Moment,
+    cpus: i64,
+    next_job: i64,
+    needs: HashMap<AttemptKey, i64>,
+    running: Vec<(AttemptKey, u32)>,
+    waiting: Vec<StartOrder>,
+    revoking: Vec<AttemptKey>,
+    pending: Vec<SyncRequest>,
+    registering: bool,
+    started: HashMap<AttemptKey, u32>,
+    reported: HashMap<AttemptKey, u32>,
+    returned: HashMap<AttemptKey, u32>,
+    acknowledged: Vec<AttemptKey>,
+    /// A lease that ran out unstarted ends without a word.
+    lapsed_allowed: bool,
+    exited: bool,
+}
+
+impl World {
+    fn new(cpus: i64) -> Self {
+        let now = Moment(1_000 * SECOND);
+        let mut world = Self {
+            state: State::new(settings(cpus), now),
+            now,
+            cpus,
+            next_job: 1,
+            needs: HashMap::new(),
+            running: Vec::new(),
+            waiting: Vec::new(),
+            revoking: Vec::new(),
+            pending: Vec::new(),
+            registering: false,
+            started: HashMap::new(),
+            reported: HashMap::new(),
+            returned: HashMap::new(),
+            acknowledged: Vec::new(),
+            lapsed_allowed: false,
+            exited: false,
+        };
+        world.handle(Event::Tick);
+        world
+    }
+
+    fn handle(&mut self, event: Event) {
+        let effects = self.state.handle(event, self.now);
+        for effect in effects {
+            self.carry_out(effect);
+        }
+        self.check();
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::Register => self.registering = true,
+            Effect::Sync(_, request) => self.pending.push(*request),
+            Effect::Start(order, _) if order.in_turn => self.waiting.push(*order),
+            Effect::Start(order, _) => self.start(&order),
+            Effect::Go(go) => {
+                if let Some(at) = self.waiting.iter().position(|order| order.key == go) {
+                    let order = self.waiting.remove(at);
+                    self.start(&order);
+                }
+            }
+            Effect::Revoke(keys) => self.revoking.extend(keys),
+            Effect::Exit(_) => self.exited = true,
+            Effect::Acknowledge(keys) => self.acknowledged.extend(keys),
+            Effect::Terminate(_) | Effect::Check(..) | Effect::Tell(_) => {}
+        }
+    }
+
+    fn start(&mut self, order: &StartOrder) {
+        *self.started.entry(order.key).or_default() += 1;
+        assert_eq!(self.started[&order.key], 1, "{:?} was started twice", order.key);
+        self.running.push((order.key, order.class));
+        assert!(self.used() <= self.cpus, "over-committed: {} of {}", self.used(), self.cpus);
+    }
+
+    fn used(&self) -> i64 {
+        self.running.iter().map(|(key, _)| self.needs[key]).sum()
+    }
+
+    fn check(&self) {
+        assert!(self.state.ledger.free().cpus >= 0);
+        assert!(self.state.ledger.free().cpus <= self.cpus - self.used(), "a running job has no reservation");
+    }
+
+    /// What the keeper says about starts and revocations comes before anything else it says.
+    fn keeper_speaks(&mut self) {
+        for key in std::mem::take(&mut self.revoking) {
+            if let Some(at) = self.waiting.iter().position(|order| order.key == key) {
+                self.waiting.remove(at);
+                self.handle(Event::Revoked(key));
+            }
+        }
+        let fresh: Vec<AttemptKey> = self.running.iter().map(|(key, _)| *key).collect();
+        for key in fresh {
+            let starting = self.state.jobs.get(&key).is_some_and(|job| job.stage != job::Stage::Running);
+            if starting {
+                self.handle(Event::Started(key, self.now));
+            }
+        }
+    }
+
+    fn job_ends(&mut self, pick: u8) {
+        if self.running.is_empty() {
+            return;
+        }
+        let (key, class) = self.running.remove(usize::from(pick) % self.running.len());
+        let next = self.waiting.iter().position(|order| order.class == class).map(|at| self.waiting.remove(at));
+        let started = self.now.minus(Duration::from_micros(u64::from(pick) * 100));
+        let ended = Ended {
+            key,
+            name: String::new(),
+            started,
+            ended: self.now,
+            outcome: Outcome::Exited(i32::from(pick) % 3),
+            orphaned: false,
+            stdout: None,
+            stderr: None,
+            successor: next.as_ref().map(|order| order.key),
+            terms: None,
+            working_dir: String::new(),
+        };
+        if let Some(order) = next {
+            self.start(&order);
+        }
+        self.handle(Event::Ended(Box::new(ended)));
+        self.keeper_speaks();
+    }
+
+    fn answer(&mut self, grant: u8, cancel: Option<u8>, give_back: Option<u8>) {
+        self.register();
+        if self.pending.is_empty() {
+            return;
+        }
+        let request = self.pending.remove(0);
+        for finished in &request.finished {
+            *self.reported.entry(finished.key).or_default() += u32::from(!self.reported.contains_key(&finished.key));
+        }
+        for key in &request.returned {
+            *self.returned.entry(*key).or_default() += u32::from(!self.returned.contains_key(key));
+        }
+        let newest = self.pending.is_empty();
+        let count = if newest { u32::from(grant).min(request.want.limit) } else { 0 };
+        let mut response = SyncResponse { sequence: request.sequence, lease_ms: 120_000, ..SyncResponse::default() };
+        for _ in 0..count {
+            let cpus = 1 + self.next_job % 2;
+            response.profiles.push(profile(cpus));
+            let index = u32::try_from(response.profiles.len() - 1).expect("few");
+            self.needs.insert(key(self.next_job), cpus);
+            response.leases.push(Lease { key: key(self.next_job), profile: index, ..Lease::default() });
+            self.next_job += 1;
+        }
+        let held: Vec<AttemptKey> = self.state.jobs.keys().copied().collect();
+        let choose = |pick: Option<u8>| pick.filter(|_| !held.is_empty()).map(|pick| held[usize::from(pick) % held.len()]);
+        response.cancel.extend(choose(cancel));
+        response.give_back.extend(choose(give_back));
+        response.verdict = Verdict::Continue;
+        self.handle(Event::Answered(Box::new(response)));
+        self.keeper_speaks();
+    }
+
+    fn register(&mut self) {
+        if std::mem::take(&mut self.registering) {
+            self.pending.clear();
+            self.handle(Event::Registered(RegisterResponse { runner: 1, version: String::new(), lease_ms: 120_000 }));
+        }
+    }
+
+    fn take(&mut self, step: Step) {
+        match step {
+            Step::Answer { grant, cancel, give_back } => self.answer(grant, cancel, give_back),
+            Step::Fail { forget } => {
+                self.register();
+                if !self.pending.is_empty() {
+                    let request = self.pending.remove(0);
+                    let error = if forget { LinkError::Unknown } else { LinkError::Unreachable(String::new()) };
+                    self.handle(Event::NotAnswered(request.sequence, error));
+                }
+            }
+            Step::JobEnds(pick) => self.job_ends(pick),
+            Step::Wait(milliseconds) => {
+                self.now = self.now.plus(Duration::from_millis(milliseconds.into()));
+                // Whoever waits for long may lose what it has not started.
+                self.lapsed_allowed = true;
+                self.handle(Event::Tick);
+                self.keeper_speaks();
+            }
+            Step::KeeperDies => {
+                self.running.clear();
+                self.waiting.clear();
+                self.revoking.clear();
+                self.handle(Event::KeeperLost);
+                self.keeper_speaks();
+            }
+            Step::Stop => {
+                self.handle(Event::Stop);
+                self.keeper_speaks();
+            }
+        }
+    }
+
+    /// Stops, lets everything end and be reported.
+    fn finish(&mut self) {
+        self.take(Step::Stop);
+        for _ in 0..10_000 {
+            if self.exited {
+                return;
+            }
+            self.keeper_speaks();
+            self.job_ends(0);
+            self.register();
+            while !self.pending.is_empty() {
+                self.answer(0, None, None);
+            }
+            self.now = self.state.wake_at().unwrap_or(self.now).max(self.now.plus(Duration::from_millis(1)));
+            self.handle(Event::Tick);
+        }
+        panic!("never left: {:?}", self.state);
+    }
+}
+
+proptest! {
+    #![proptest_config(Config::with_cases(400))]
+
+    #[test]
+    fn every_lease_ends_once_and_nothing_is_over_committed(cpus in 2_i64..5, steps in steps()) {
+        let mut world = World::new(cpus);
+        for step in steps {
+            if world.exited {
+                break;
+            }
+            world.take(step);
+        }
+        world.finish();
+        prop_assert_eq!(world.state.ledger.free(), world.state.ledger.capacity());
+        prop_assert!(world.state.jobs.is_empty());
+        for job in 1..world.next_job {
+            let count = |ends: &HashMap<AttemptKey, u32>| ends.get(&key(job)).copied().unwrap_or(0);
+            let (started, reported, returned) = (count(&world.started), count(&world.reported), count(&world.returned));
+            prop_assert!(reported + returned <= 1, "job {} ended {} times", job, reported + returned);
+            let kept = world.state.reports.contains_key(&key(job)) && !world.acknowledged.contains(&key(job));
+            prop_assert!(started <= reported + u32::from(kept), "job {} was started and never reported", job);
+            prop_assert!(reported + returned == 1 || world.lapsed_allowed, "job {} ended in no way", job);
+        }
+    }
+}

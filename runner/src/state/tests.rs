@@ -1,0 +1,607 @@
+use torc_api::execution::ExecutionConfig;
+use torc_api::failure::Prefetch;
+use torc_api::state::Cause;
+use torc_api::wire::{Lease, Profile, Verdict};
+
+use super::*;
+use crate::protocol::Outcome;
+
+pub(super) const SECOND: u64 = 1_000_000;
+
+pub(super) fn settings(cpus: i64) -> Settings {
+    Settings {
+        capacity: Resources { cpus, memory_bytes: 1 << 30, gpus: 0, nodes: 1 },
+        devices: Vec::new(),
+        max_parallel_jobs: None,
+        output_dir: "/out".to_owned(),
+        api_url: None,
+        shell: ShellSetup::default(),
+        report_interval: Duration::from_millis(100),
+        poll_interval: Duration::from_secs(10),
+        time: None,
+        exit_when_complete: true,
+        idle_exit: None,
+        farewell: Duration::from_secs(15),
+    }
+}
+
+pub(super) fn key(job: i64) -> AttemptKey {
+    AttemptKey { workflow: 1, job, run: 1, attempt: 1, epoch: job }
+}
+
+pub(super) fn profile(cpus: i64) -> Profile {
+    Profile {
+        resources: Resources { cpus, memory_bytes: 1 << 20, gpus: 0, nodes: 1 },
+        runtime_seconds: 60,
+        ..Profile::default()
+    }
+}
+
+pub(super) fn lease(job: i64) -> Lease {
+    Lease { key: key(job), name: format!("job{job}"), command: "true".to_owned(), profile: 0 }
+}
+
+/// A state with a clock that a test turns.
+struct Desk {
+    state: State,
+    now: Moment,
+    profile: Profile,
+    effects: Vec<Effect>,
+}
+
+impl Desk {
+    fn with(settings: Settings) -> Self {
+        let now = Moment(1_000 * SECOND);
+        let mut desk = Self { state: State::new(settings, now), now, profile: profile(1), effects: Vec::new() };
+        desk.handle(Event::Tick);
+        assert!(matches!(desk.effects.as_slice(), [Effect::Register]), "{:?}", desk.effects);
+        desk.handle(Event::Registered(RegisterResponse { runner: 5, version: String::new(), lease_ms: 120_000 }));
+        desk
+    }
+
+    fn new(cpus: i64) -> Self {
+        Self::with(settings(cpus))
+    }
+
+    fn handle(&mut self, event: Event) -> &mut Self {
+        self.effects = self.state.handle(event, self.now);
+        self
+    }
+
+    fn later(&mut self, duration: Duration) -> &mut Self {
+        self.now = self.now.plus(duration);
+        self.handle(Event::Tick)
+    }
+
+    /// Lets time pass up to the next moment the state asked for.
+    fn until_due(&mut self) -> &mut Self {
+        self.now = self.state.wake_at().expect("something is due").max(self.now);
+        self.handle(Event::Tick)
+    }
+
+    fn sync(&self) -> &SyncRequest {
+        let find = |effect: &'_ Effect| matches!(effect, Effect::Sync(..));
+        match self.effects.iter().find(|effect| find(effect)) {
+            Some(Effect::Sync(_, request)) => request,
+            _ => panic!("no sync in {:?}", self.effects),
+        }
+    }
+
+    fn has_sync(&self) -> bool {
+        self.effects.iter().any(|effect| matches!(effect, Effect::Sync(..)))
+    }
+
+    fn answer(&mut self, jobs: impl IntoIterator<Item = i64>) -> &mut Self {
+        let leases: Vec<Lease> = jobs.into_iter().map(lease).collect();
+        self.respond(SyncResponse { leases, ..SyncResponse::default() })
+    }
+
+    fn respond(&mut self, response: SyncResponse) -> &mut Self {
+        let sequence = self.state.contact_sequence();
+        let profiles = vec![self.profile.clone()];
+        self.handle(Event::Answered(Box::new(SyncResponse { sequence, profiles, lease_ms: 120_000, ..response })))
+    }
+
+    fn fail(&mut self, error: LinkError) -> &mut Self {
+        let sequence = self.state.contact_sequence();
+        self.handle(Event::NotAnswered(sequence, error))
+    }
+
+    fn starts(&self) -> Vec<i64> {
+        let orders = self.effects.iter().filter_map(|effect| match effect {
+            Effect::Start(order, _) => Some(order.key.job),
+            _ => None,
+        });
+        orders.collect()
+    }
+
+    fn terminated(&self) -> Vec<(i64, i32, u64)> {
+        let orders = self.effects.iter().filter_map(|effect| match effect {
+            Effect::Terminate(order) => Some((order.key.job, order.signal, order.lead_ms)),
+            _ => None,
+        });
+        orders.collect()
+    }
+
+    fn exit(&self) -> Option<Result<RunnerExit, LinkError>> {
+        self.effects.iter().find_map(|effect| match effect {
+            Effect::Exit(exit) => Some(exit.clone()),
+            _ => None,
+        })
+    }
+
+    fn started(&mut self, job: i64) -> &mut Self {
+        self.handle(Event::Started(key(job), self.now))
+    }
+
+    fn ended(&mut self, job: i64, code: i32) -> &mut Self {
+        self.handle(Event::Ended(Box::new(ended(job, Outcome::Exited(code), self.now))))
+    }
+}
+
+fn ended(job: i64, outcome: Outcome, at: Moment) -> Ended {
+    Ended {
+        key: key(job),
+        name: format!("job{job}"),
+        started: at.minus(Duration::from_secs(1)),
+        ended: at,
+        outcome,
+        orphaned: false,
+        stdout: None,
+        stderr: None,
+        successor: None,
+        terms: None,
+        working_dir: String::new(),
+    }
+}
+
+#[test]
+fn asks_for_what_fits_and_starts_it() {
+    let mut desk = Desk::new(2);
+    let want = desk.sync().want;
+    assert_eq!((want.free.cpus, want.limit), (2, 4));
+    desk.answer([1, 2, 3]);
+    assert_eq!(desk.starts(), [1, 2]);
+    assert_eq!(desk.state.holds(), (2, 1));
+}
+
+// P02, P03, J16
+#[test]
+fn the_next_starts_when_one_ends_without_a_word_with_the_server() {
+    let mut desk = Desk::new(1);
+    desk.answer([1, 2, 3]);
+    desk.started(1).ended(1, 0);
+    assert_eq!(desk.starts(), [2]);
+    assert!(!desk.has_sync(), "the report waits for company");
+    desk.started(2).later(Duration::from_millis(100));
+    let sync = desk.sync();
+    assert_eq!(sync.finished.iter().map(|finished| finished.key).collect::<Vec<_>>(), [key(1)]);
+    assert_eq!(sync.running.iter().map(|running| running.key).collect::<Vec<_>>(), [key(2)]);
+}
+
+#[test]
+fn with_nothing_waiting_a_report_goes_at_once() {
+    let mut desk = Desk::new(1);
+    desk.answer([1]);
+    desk.started(1).ended(1, 3);
+    let finished = desk.sync().finished.clone();
+    assert_eq!((finished[0].return_code, finished[0].cause), (3, Some(Cause::ExitCode)));
+    assert_eq!(desk.sync().want.free.cpus, 1, "a report and a request travel together");
+}
+
+#[test]
+fn results_are_repeated_until_answered_and_then_forgotten() {
+    let mut desk = Desk::new(1);
+    desk.answer([1]);
+    desk.started(1).ended(1, 0);
+    desk.fail(LinkError::Unreachable("x".to_owned()));
+    assert!(matches!(desk.effects.as_slice(), [Effect::Tell(RunnerEvent::Unreachable { .. })]));
+    desk.until_due();
+    assert_eq!(desk.sync().finished.len(), 1);
+    desk.answer([]);
+    assert!(desk.effects.iter().any(|effect| matches!(effect, Effect::Acknowledge(keys) if *keys == [key(1)])));
+    desk.later(Duration::from_secs(1));
+    assert!(desk.sync().finished.is_empty());
+}
+
+#[test]
+fn a_newer_sync_overtakes_one_that_waits_but_not_one_that_reports() {
+    let mut desk = Desk::new(2);
+    desk.answer([1]);
+    desk.until_due();
+    assert!(desk.sync().wait_ms >= 30_000 && desk.sync().finished.is_empty());
+    desk.started(1).ended(1, 0);
+    assert_eq!(desk.sync().finished.len(), 1, "it does not wait for the parked one");
+    desk.handle(Event::Adopted(Box::new(HeldJob { key: key(9), ..HeldJob::default() })));
+    desk.handle(Event::Ended(Box::new(ended(9, Outcome::Exited(0), desk.now))));
+    assert!(!desk.has_sync(), "two are under way");
+    let parked = desk.state.contact_sequence() - 1;
+    desk.handle(Event::Answered(Box::new(SyncResponse { sequence: parked, ..SyncResponse::default() })));
+    assert!(!desk.has_sync(), "the report is answered at once anyway");
+    desk.answer([]);
+    assert_eq!(desk.sync().finished.iter().map(|finished| finished.key).collect::<Vec<_>>(), [key(9)]);
+}
+
+#[test]
+fn an_answer_that_was_overtaken_is_thrown_away() {
+    let mut desk = Desk::new(2);
+    let first = desk.state.contact_sequence();
+    desk.handle(Event::Adopted(Box::new(HeldJob { key: key(9), ..HeldJob::default() })));
+    desk.handle(Event::Ended(Box::new(ended(9, Outcome::Exited(0), desk.now))));
+    assert!(desk.has_sync());
+    desk.answer([]);
+    let late = SyncResponse { sequence: first, leases: vec![lease(1)], profiles: vec![profile(1)], ..SyncResponse::default() };
+    desk.handle(Event::Answered(Box::new(late)));
+    assert_eq!(desk.starts(), Vec::<i64>::new());
+    assert_eq!(desk.state.holds(), (0, 0));
+}
+
+// J26, J27, J28
+#[test]
+fn back_off_doubles_and_is_reset() {
+    let mut desk = Desk::new(1);
+    let mut pauses = Vec::new();
+    for _ in 0..9 {
+        let before = desk.now;
+        desk.fail(LinkError::Unreachable("x".to_owned())).until_due();
+        assert!(desk.has_sync());
+        pauses.push(desk.now.since(before).as_millis());
+    }
+    assert_eq!(pauses, [100, 200, 400, 800, 1_600, 3_200, 6_400, 10_000, 10_000]);
+    desk.answer([1]);
+    assert!(desk.effects.iter().any(|effect| matches!(effect, Effect::Tell(RunnerEvent::Reconnected))));
+    desk.started(1).ended(1, 0);
+    let before = desk.now;
+    desk.fail(LinkError::Unreachable("x".to_owned())).until_due();
+    assert_eq!(desk.now.since(before).as_millis(), 100);
+}
+
+#[test]
+fn an_empty_answer_is_not_asked_for_in_a_loop() {
+    let mut settings = settings(1);
+    settings.exit_when_complete = false;
+    let mut desk = Desk::with(settings);
+    let mut pauses = Vec::new();
+    for _ in 0..4 {
+        desk.respond(SyncResponse { verdict: Verdict::Complete, ..SyncResponse::default() });
+        let before = desk.now;
+        desk.until_due();
+        while !desk.has_sync() {
+            desk.until_due();
+        }
+        pauses.push(desk.now.since(before).as_millis());
+    }
+    assert_eq!(pauses, [100, 200, 400, 800]);
+}
+
+#[test]
+fn a_server_that_forgot_us_is_told_everything_again() {
+    let mut desk = Desk::new(1);
+    desk.answer([1, 2]);
+    desk.started(1).later(Duration::from_millis(100));
+    desk.fail(LinkError::Unknown);
+    assert!(desk.effects.iter().any(|effect| matches!(effect, Effect::Register)));
+    desk.handle(Event::Registered(RegisterResponse { runner: 6, version: String::new(), lease_ms: 120_000 }));
+    desk.later(Duration::from_millis(100));
+    assert!(matches!(desk.effects.iter().find(|effect| matches!(effect, Effect::Sync(..))), Some(Effect::Sync(6, _))));
+    assert_eq!((desk.sync().running.len(), desk.sync().queued.clone()), (1, vec![key(2)]));
+}
+
+#[test]
+fn queued_leases_run_out() {
+    let mut desk = Desk::new(1);
+    desk.answer([1, 2]);
+    desk.started(1).later(Duration::from_millis(100));
+    desk.answer([]);
+    while desk.state.holds() != (1, 0) {
+        if desk.has_sync() {
+            desk.fail(LinkError::Unreachable("x".to_owned()));
+        }
+        desk.until_due();
+    }
+    let held = desk.now.since(Moment(1_000 * SECOND));
+    assert!(held >= Duration::from_secs(120) && held < Duration::from_secs(121), "{held:?}");
+    assert!(desk.terminated().is_empty(), "its start was known");
+    assert!(desk.state.returned.is_empty(), "they are not ours to give back");
+}
+
+#[test]
+fn a_start_that_nobody_knows_of_ends_with_its_lease() {
+    let mut desk = Desk::new(1);
+    desk.profile.runtime_seconds = 100;
+    desk.answer([1, 2]);
+    desk.started(1).later(Duration::from_millis(100));
+    while desk.terminated().is_empty() {
+        if desk.has_sync() {
+            desk.fail(LinkError::Unreachable("x".to_owned()));
+        }
+        if desk.terminated().is_empty() {
+            desk.until_due();
+        }
+    }
+    assert_eq!(desk.terminated(), [(1, 9, 0)]);
+    desk.handle(Event::Ended(Box::new(ended(1, Outcome::Signaled(9), desk.now))));
+    let report = desk.state.reports.get(&key(1)).expect("a report");
+    assert_eq!((report.finished.return_code, report.finished.cause), (137, Some(Cause::Stopped)));
+}
+
+#[test]
+fn without_a_server_only_what_fits_the_lease_is_started() {
+    for (runtime, expected) in [(60, vec![2]), (200, vec![])] {
+        let mut desk = Desk::new(1);
+        desk.profile.runtime_seconds = runtime;
+        desk.answer([1, 2]);
+        desk.started(1).later(Duration::from_millis(100));
+        desk.fail(LinkError::Unreachable("x".to_owned()));
+        desk.ended(1, 0);
+        assert_eq!(desk.starts(), expected, "{runtime}");
+    }
+}
+
+#[test]
+fn cancel_ends_what_runs_and_returns_what_waits() {
+    let mut desk = Desk::new(1);
+    desk.answer([1, 2]);
+    desk.started(1).later(Duration::from_millis(100));
+    desk.respond(SyncResponse { cancel: vec![key(1), key(2)], ..SyncResponse::default() });
+    assert_eq!(desk.terminated(), [(1, 15, 30_000)]);
+    assert_eq!(desk.state.returned.iter().copied().collect::<Vec<_>>(), [key(2)]);
+    desk.handle(Event::Ended(Box::new(ended(1, Outcome::Signaled(15), desk.now))));
+    let report = &desk.state.reports[&key(1)].finished;
+    assert_eq!((report.return_code, report.cause), (143, Some(Cause::Canceled)));
+}
+
+#[test]
+fn give_back_takes_only_what_has_not_started() {
+    let mut desk = Desk::new(1);
+    desk.answer([1, 2]);
+    desk.started(1).later(Duration::from_millis(100));
+    desk.respond(SyncResponse { give_back: vec![key(1), key(2)], ..SyncResponse::default() });
+    assert!(desk.terminated().is_empty());
+    assert_eq!(desk.state.returned.iter().copied().collect::<Vec<_>>(), [key(2)]);
+}
+
+#[test]
+fn stop_ends_in_order_and_leaves_with_a_last_word() {
+    let mut desk = Desk::new(1);
+    desk.answer([1, 2]);
+    desk.started(1);
+    desk.handle(Event::Stop);
+    assert_eq!(desk.terminated(), [(1, 15, 30_000)]);
+    desk.handle(Event::StopNow);
+    assert_eq!(desk.terminated(), [(1, 9, 0)]);
+    desk.later(Duration::from_millis(100));
+    assert_eq!(desk.sync().returned, [key(2)]);
+    assert_eq!(desk.sync().want, torc_api::wire::Want::default());
+    desk.answer([]);
+    desk.handle(Event::Ended(Box::new(ended(1, Outcome::Signaled(9), desk.now))));
+    let sync = desk.sync();
+    assert!(sync.leaving);
+    assert_eq!((sync.finished[0].return_code, sync.finished[0].cause), (137, Some(Cause::Stopped)));
+    desk.answer([]);
+    assert_eq!(desk.exit(), Some(Ok(RunnerExit::Stopped)));
+}
+
+#[test]
+fn a_job_that_had_ended_before_it_was_asked_to_has_ended_by_itself() {
+    let mut desk = Desk::new(1);
+    desk.answer([1]);
+    desk.started(1);
+    let before = desk.now;
+    desk.now = desk.now.plus(Duration::from_millis(5));
+    desk.handle(Event::Stop);
+    desk.handle(Event::Ended(Box::new(ended(1, Outcome::Exited(0), before))));
+    assert_eq!(desk.state.reports[&key(1)].finished.cause, None);
+}
+
+#[test]
+fn a_farewell_that_is_not_heard_does_not_take_for_ever() {
+    let mut desk = Desk::new(1);
+    desk.answer([]);
+    desk.handle(Event::Stop);
+    let before = desk.now;
+    while desk.exit().is_none() {
+        if desk.has_sync() {
+            desk.fail(LinkError::Unreachable("x".to_owned()));
+        } else {
+            desk.until_due();
+        }
+    }
+    assert_eq!(desk.now.since(before), Duration::from_secs(15));
+}
+
+#[test]
+fn a_refusal_ends_the_runner_and_keeps_its_results() {
+    let refused = LinkError::Refused { code: "protocol".to_owned(), message: "too old".to_owned() };
+    let mut desk = Desk::new(1);
+    desk.answer([1]);
+    desk.started(1).later(Duration::from_millis(100));
+    desk.fail(refused.clone());
+    assert_eq!(desk.terminated(), [(1, 15, 30_000)]);
+    desk.handle(Event::Ended(Box::new(ended(1, Outcome::Signaled(15), desk.now))));
+    assert_eq!(desk.exit(), Some(Err(refused)));
+    assert!(!desk.effects.iter().any(|effect| matches!(effect, Effect::Acknowledge(_))));
+}
+
+// J15
+#[test]
+fn leaves_when_everything_has_settled() {
+    for (verdict, exit) in [(Verdict::Complete, RunnerExit::Complete), (Verdict::Canceled, RunnerExit::Canceled)] {
+        let mut desk = Desk::new(1);
+        desk.answer([1]);
+        desk.started(1).ended(1, 0);
+        desk.respond(SyncResponse { verdict, ..SyncResponse::default() });
+        assert!(desk.sync().leaving);
+        desk.answer([]);
+        assert_eq!(desk.exit(), Some(Ok(exit)));
+    }
+}
+
+// J25
+#[test]
+fn leaves_when_idle_for_too_long() {
+    let mut settings = settings(1);
+    settings.idle_exit = Some(Duration::from_secs(90));
+    let mut desk = Desk::with(settings);
+    desk.answer([1]);
+    desk.started(1).later(Duration::from_secs(200));
+    assert!(desk.exit().is_none());
+    desk.ended(1, 0).answer([]);
+    let before = desk.now;
+    for _ in 0..1_000 {
+        if !desk.has_sync() {
+            desk.until_due();
+        } else if desk.sync().leaving {
+            break;
+        } else {
+            desk.answer([]);
+        }
+    }
+    assert!(desk.sync().leaving, "{:?}", desk.state);
+    assert_eq!(desk.now.since(before), Duration::from_secs(90));
+}
+
+// X05, X06, X16
+#[test]
+fn the_time_line_before_the_end_of_its_time() {
+    let mut settings = settings(2);
+    let began = Moment(1_000 * SECOND);
+    settings.time = Some((began, began.plus(Duration::from_secs(600))));
+    let mut desk = Desk::with(settings);
+    assert_eq!(desk.sync().remaining_ms, Some(600_000));
+    desk.answer([1, 2]);
+    desk.started(1).started(2);
+    while desk.terminated().is_empty() {
+        if desk.has_sync() {
+            desk.answer([]);
+        } else {
+            desk.until_due();
+        }
+    }
+    assert_eq!(desk.now.since(began), Duration::from_secs(600 - 60 - 30));
+    assert_eq!(desk.terminated(), [(1, 15, 30_000), (2, 15, 30_000)]);
+    desk.handle(Event::Ended(Box::new(ended(1, Outcome::Exited(0), desk.now))));
+    desk.handle(Event::Ended(Box::new(ended(2, Outcome::Signaled(9), desk.now))));
+    let result = |job| {
+        let report = &desk.state.reports[&key(job)].finished;
+        (report.return_code, report.cause)
+    };
+    assert_eq!((result(1), result(2)), ((0, None), (152, Some(Cause::Timeout))));
+    desk.answer([]);
+    assert_eq!(desk.exit(), None);
+}
+
+#[test]
+fn a_declared_runtime_is_enforced_when_asked_for() {
+    let mut desk = Desk::new(1);
+    desk.profile.execution_config = Some(ExecutionConfig {
+        enforce_runtime: Some(true),
+        termination_signal: Some("USR1".to_owned()),
+        timeout_exit_code: Some(77),
+        ..ExecutionConfig::default()
+    });
+    desk.answer([1]);
+    desk.started(1);
+    desk.later(Duration::from_millis(59_999));
+    assert!(desk.terminated().is_empty());
+    desk.later(Duration::from_millis(1));
+    assert_eq!(desk.terminated(), [(1, 10, 30_000)]);
+    desk.handle(Event::Ended(Box::new(ended(1, Outcome::Signaled(10), desk.now))));
+    assert_eq!(desk.state.reports[&key(1)].finished.return_code, 77);
+}
+
+#[test]
+fn short_jobs_are_handed_to_the_keeper_and_follow_each_other() {
+    let mut desk = Desk::new(1);
+    desk.state.pace.job_ended(Duration::from_millis(1));
+    desk.answer(1..=20);
+    let orders: Vec<(i64, bool)> = desk
+        .effects
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Start(order, _) => Some((order.key.job, order.in_turn)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(orders, [(1, false), (2, true), (3, true), (4, true), (5, true), (6, true)]);
+    let mut first = ended(1, Outcome::Exited(0), desk.now);
+    first.started = desk.now.minus(Duration::from_millis(1));
+    first.successor = Some(key(2));
+    desk.started(1).handle(Event::Ended(Box::new(first)));
+    assert_eq!(desk.starts(), [7], "one more to follow, nothing beside");
+    assert_eq!(desk.state.ledger.free().cpus, 0);
+    desk.started(2);
+    // The keeper had nothing to follow with: the place is free, and what it was given need not wait.
+    desk.ended(2, 0);
+    assert!(matches!(desk.effects.iter().find(|effect| matches!(effect, Effect::Go(_))), Some(Effect::Go(next)) if *next == key(3)));
+    assert_eq!(desk.state.ledger.free().cpus, 0);
+}
+
+#[test]
+fn what_was_handed_is_revoked_when_the_runner_stops() {
+    let mut desk = Desk::new(1);
+    desk.state.pace.job_ended(Duration::from_millis(4));
+    desk.answer(1..=3);
+    desk.started(1).handle(Event::Stop);
+    assert!(desk.effects.iter().any(|effect| matches!(effect, Effect::Revoke(keys) if keys.as_slice() == [key(2), key(3)])));
+    desk.handle(Event::Revoked(key(3)));
+    // The other had started meanwhile, in the place of the first.
+    let mut first = ended(1, Outcome::Signaled(15), desk.now);
+    first.successor = Some(key(2));
+    desk.handle(Event::Ended(Box::new(first)));
+    desk.started(2);
+    assert_eq!(desk.terminated(), [(2, 15, 30_000)]);
+    desk.handle(Event::Ended(Box::new(ended(2, Outcome::Signaled(15), desk.now))));
+    assert_eq!(desk.state.ledger.free().cpus, 1);
+    assert_eq!(desk.state.returned.iter().copied().collect::<Vec<_>>(), [key(3)]);
+    assert_eq!(desk.state.holds(), (0, 0));
+}
+
+#[test]
+fn a_lost_keeper_loses_what_ran_and_nothing_else() {
+    let mut desk = Desk::new(1);
+    desk.state.pace.job_ended(Duration::from_millis(4));
+    desk.answer(1..=3);
+    desk.started(1).handle(Event::KeeperLost);
+    let report = &desk.state.reports[&key(1)].finished;
+    assert_eq!((report.return_code, report.cause), (-128, Some(Cause::Lost)));
+    assert_eq!(desk.starts().first(), Some(&2));
+}
+
+#[test]
+fn small_jobs_pass_a_big_one_but_not_for_ever() {
+    let mut desk = Desk::new(2);
+    desk.answer([1]);
+    desk.started(1);
+    desk.until_due();
+    let sequence = desk.state.contact_sequence();
+    let leases = vec![Lease { profile: 1, ..lease(2) }, lease(3)];
+    desk.handle(Event::Answered(Box::new(SyncResponse {
+        sequence,
+        leases,
+        profiles: vec![profile(1), profile(2)],
+        lease_ms: 120_000,
+        ..SyncResponse::default()
+    })));
+    assert_eq!(desk.starts(), [3], "the big one does not fit");
+    desk.started(3).later(Duration::from_secs(11));
+    if desk.has_sync() {
+        desk.answer([4]);
+    }
+    desk.ended(3, 0);
+    assert_eq!(desk.starts(), Vec::<i64>::new(), "now everybody waits for the big one");
+    desk.ended(1, 0);
+    assert_eq!(desk.starts(), [2]);
+}
+
+#[test]
+fn prefetch_can_be_switched_off() {
+    let mut desk = Desk::new(1);
+    let off = Prefetch { enabled: Some(false), ..Prefetch::default() };
+    desk.respond(SyncResponse { prefetch: Some(off.clone()), leases: vec![lease(1)], ..SyncResponse::default() });
+    desk.started(1).later(Duration::from_millis(300));
+    assert_eq!(desk.sync().want, torc_api::wire::Want::default());
+    desk.respond(SyncResponse { prefetch: Some(off), ..SyncResponse::default() });
+    desk.ended(1, 0);
+    assert_eq!(desk.sync().want.limit, 1);
+}

@@ -46,6 +46,6 @@ impl State {
 
     /// Nothing waits, and something could run.
     pub(super) fn is_starving(&self) -> bool {
-        self.queue.is_empty() && self.kinds.handed() == 0
+        self.queue.is_empty() && self.kinds.handed() == 0 && self.has_room()
     }
 }

@@ -1,0 +1,171 @@
+//! What is lost when something is killed: nothing but what nobody can know.
+
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use torc_api::state::Cause;
+use torc_api::wire::AttemptKey;
+use torc_runner::{RunnerError, RunnerExit};
+
+use crate::place::{Place, is_alive, kill_9, wait_for, wait_until};
+
+pub const TESTS: &[(&str, fn())] = &[
+    ("losses::a_brain_is_killed_and_another_takes_over", a_brain_is_killed_and_another_takes_over),
+    ("losses::a_second_brain_is_refused", a_second_brain_is_refused),
+    ("losses::nobody_comes_back", nobody_comes_back),
+    ("losses::both_are_killed", both_are_killed),
+    ("losses::the_keeper_alone_is_killed", the_keeper_alone_is_killed),
+    ("losses::the_server_is_away_for_a_while", the_server_is_away_for_a_while),
+    ("losses::the_server_forgets_the_runner", the_server_forgets_the_runner),
+];
+
+/// The key that the killed brain's server gave its n-th job.
+fn key(job: i64) -> AttemptKey {
+    AttemptKey { workflow: 7, job, run: 1, attempt: 1, epoch: job }
+}
+
+fn start_brain(place: &Place, commands: &[&str]) -> Child {
+    Command::new(std::env::current_exe().expect("an executable"))
+        .arg("brain")
+        .arg(place.path(""))
+        .args(commands)
+        .stdin(Stdio::null())
+        .spawn()
+        .expect("a brain")
+}
+
+fn kill_brain(mut brain: Child) {
+    brain.kill().expect("killed");
+    brain.wait().expect("collected");
+}
+
+const WAIT_FOR_GO: &str = "echo $$ > pid; echo said; while [ ! -f go ]; do sleep 0.02; done; exit 6";
+
+fn a_brain_is_killed_and_another_takes_over() {
+    let place = Place::new();
+    let brain = start_brain(&place, &["exit 5", WAIT_FOR_GO]);
+    let job = place.pid_in("pid");
+    let keeper = place.keeper();
+    kill_brain(brain);
+    assert!(is_alive(job) && is_alive(keeper));
+    // The server holds the second job for the runner in this place.
+    let lease = torc_api::wire::Lease { key: key(2), ..Default::default() };
+    place.server.change(|books| drop(books.leased.insert(key(2), lease)));
+    std::thread::scope(|scope| {
+        let runner = scope.spawn(|| place.run());
+        wait_until("the job to be reported as running", || place.server.books().running.contains(&key(2)));
+        assert_eq!(place.keeper(), keeper);
+        std::fs::write(place.path("go"), "").expect("written");
+        assert_eq!(runner.join().expect("no panic"), RunnerExit::Complete);
+    });
+    assert_eq!(place.finished(&key(2)).return_code, 6);
+    assert_eq!(place.read("out/job_stdio/job_wf7_j2_r1_a1.o"), "said");
+    wait_until("the keeper's end", || !is_alive(keeper));
+    assert_eq!(place.keeper_files(), Vec::<String>::new());
+}
+
+fn a_second_brain_is_refused() {
+    let place = Place::new();
+    let brain = start_brain(&place, &[WAIT_FOR_GO]);
+    place.pid_in("pid");
+    match place.run_with(place.config()) {
+        Err(RunnerError::KeeperRefused(reason)) => assert!(reason.contains(&brain.id().to_string()), "{reason}"),
+        other => panic!("expected a refusal, got {other:?}"),
+    }
+    std::fs::write(place.path("go"), "").expect("written");
+    let mut brain = brain;
+    assert!(brain.wait().expect("collected").success());
+}
+
+fn nobody_comes_back() {
+    let place = Place::new();
+    place.add("trap 'exit 4' TERM; echo $$ > pid; while true; do sleep 0.2; done");
+    let mut config = place.config();
+    config.orphan_grace = Duration::from_millis(300);
+    // A runner that is dropped is as gone as one that was killed.
+    let run = torc_runner::run(config, place.server.clone(), Default::default(), |_| {});
+    let runtime = crate::place::runtime();
+    let handle = runtime.spawn(run);
+    let job = place.pid_in("pid");
+    let keeper = place.keeper();
+    handle.abort();
+    wait_until("the job's end", || !is_alive(job));
+    wait_until("the keeper's end", || !is_alive(keeper));
+    assert_eq!(place.keeper_files(), ["keeper.results"]);
+    // Its result has waited for the next runner.
+    place.run();
+    let finished = place.finished(&key(1));
+    assert_eq!((finished.return_code, finished.cause), (4, Some(Cause::Stopped)));
+    assert_eq!(place.keeper_files(), Vec::<String>::new());
+}
+
+fn both_are_killed() {
+    let place = Place::new();
+    let command = "setsid setsid sleep 1000 & echo $$ > pid; sleep 1000 & echo $! > child; echo said; sleep 1000";
+    let brain = start_brain(&place, &[command]);
+    let (job, child) = (place.pid_in("pid"), place.pid_in("child"));
+    let keeper = place.keeper();
+    wait_until("output", || place.logs().iter().any(|name| {
+        let path = place.path("out/job_stdio").join(name);
+        std::fs::metadata(path).is_ok_and(|found| found.len() > 0)
+    }));
+    kill_9(keeper);
+    kill_brain(brain);
+    assert!(is_alive(job) && is_alive(child));
+    let after = place.add("true");
+    place.run();
+    assert!(!is_alive(job) && !is_alive(child));
+    assert_eq!(place.finished(&after).return_code, 0);
+    assert_eq!(place.logs(), ["job_wf7_j1_r1_a1.o"], "no output is lost, and nothing else is left");
+    assert_eq!(place.read("out/job_stdio/job_wf7_j1_r1_a1.o"), "said");
+    assert_eq!(place.keeper_files(), Vec::<String>::new());
+}
+
+fn the_keeper_alone_is_killed() {
+    let place = Place::new();
+    let lost = place.add("echo $$ > pid; sleep 1000");
+    std::thread::scope(|scope| {
+        let runner = scope.spawn(|| place.run());
+        let job = place.pid_in("pid");
+        kill_9(place.keeper());
+        let finished = wait_for("a result", || place.server.books().finished.get(&lost).cloned());
+        assert_eq!((finished.return_code, finished.cause), (-128, Some(Cause::Lost)));
+        assert!(!is_alive(job));
+        assert_eq!(runner.join().expect("no panic"), RunnerExit::Complete);
+    });
+}
+
+// J32
+fn the_server_is_away_for_a_while() {
+    let place = Place::new();
+    let first = place.add("echo > ready; while [ ! -f go ]; do sleep 0.02; done");
+    let second = place.add_with("echo > second", |profile| profile.runtime_seconds = 1);
+    std::thread::scope(|scope| {
+        let mut config = place.config();
+        config.capacity.cpus = 1;
+        let runner = scope.spawn(|| place.run_with(config));
+        wait_until("the first job and a lease for the second", || {
+            place.path("ready").exists() && place.server.books().leased.len() == 2
+        });
+        place.server.change(|books| books.unreachable = true);
+        std::fs::write(place.path("go"), "").expect("written");
+        wait_until("the second job, without a server", || place.path("second").exists());
+        place.server.change(|books| books.unreachable = false);
+        assert_eq!(runner.join().expect("no panic").expect("a runner that works"), RunnerExit::Complete);
+    });
+    assert_eq!((place.finished(&first).return_code, place.finished(&second).return_code), (0, 0));
+}
+
+fn the_server_forgets_the_runner() {
+    let place = Place::new();
+    let only = place.add("echo > ready; while [ ! -f go ]; do sleep 0.02; done");
+    std::thread::scope(|scope| {
+        let runner = scope.spawn(|| place.run());
+        wait_until("the job", || place.path("ready").exists());
+        place.server.change(|books| books.forgotten = true);
+        wait_until("a second registration", || place.server.books().registrations == 2);
+        std::fs::write(place.path("go"), "").expect("written");
+        runner.join().expect("no panic");
+    });
+    assert_eq!(place.finished(&only).return_code, 0);
+}

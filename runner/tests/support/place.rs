@@ -1,0 +1,148 @@
+//! A runner in a temporary folder, with a keeper that is this very test binary.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+use torc_api::execution::{ExecutionConfig, Stdio, StdioMode};
+use torc_api::wire::{AttemptKey, FinishedAttempt, Profile, Resources};
+use torc_runner::{RunnerConfig, RunnerError, RunnerEvent, RunnerExit};
+
+use crate::fake_server::FakeServer;
+
+/// How long anything may take before a test gives up.
+pub const DEADLINE: Duration = Duration::from_secs(60);
+
+pub struct Place {
+    dir: TempDir,
+    pub server: FakeServer,
+}
+
+impl Place {
+    pub fn new() -> Self {
+        Self { dir: tempfile::tempdir().expect("a folder"), server: FakeServer::default() }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().canonicalize().expect("a folder").join(name)
+    }
+
+    pub fn config(&self) -> RunnerConfig {
+        config(&self.path(""))
+    }
+
+    pub fn profile(&self) -> Profile {
+        profile(&self.path(""))
+    }
+
+    pub fn add(&self, command: &str) -> AttemptKey {
+        self.server.add(command, self.profile())
+    }
+
+    pub fn add_with(&self, command: &str, change: impl FnOnce(&mut Profile)) -> AttemptKey {
+        let mut profile = self.profile();
+        change(&mut profile);
+        self.server.add(command, profile)
+    }
+
+    /// Runs until everything has settled.
+    pub fn run(&self) -> RunnerExit {
+        self.run_with(self.config()).expect("a runner that works")
+    }
+
+    pub fn run_with(&self, config: RunnerConfig) -> Result<RunnerExit, RunnerError> {
+        runtime().block_on(torc_runner::run(config, self.server.clone(), CancellationToken::new(), |_: RunnerEvent| {}))
+    }
+
+    pub fn finished(&self, key: &AttemptKey) -> FinishedAttempt {
+        self.server.books().finished.get(key).cloned().expect("a result")
+    }
+
+    /// The text of a file that a job writes.
+    pub fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap_or_default().trim().to_owned()
+    }
+
+    /// The number in a file, once it is there.
+    pub fn pid_in(&self, name: &str) -> i32 {
+        wait_for(&format!("a number in {name}"), || self.read(name).parse().ok())
+    }
+
+    /// Names in the folder of logs.
+    pub fn logs(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.path("out/job_stdio")).into_iter().flatten().flatten();
+        let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    /// What the keeper left in its place.
+    pub fn keeper_files(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.path("state")).into_iter().flatten().flatten();
+        let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        names.retain(|name| name != "keeper.lock" && name != "keeper.log");
+        names.sort();
+        names
+    }
+
+    /// The keeper's process, once it has started.
+    pub fn keeper(&self) -> i32 {
+        wait_for("a keeper", || {
+            let card: serde_json::Value = serde_json::from_str(&self.read("state/keeper.json")).ok()?;
+            i32::try_from(card.get("pid")?.as_i64()?).ok()
+        })
+    }
+}
+
+pub fn config(dir: &Path) -> RunnerConfig {
+    let exe = std::env::current_exe().expect("an executable");
+    let mut config = RunnerConfig::new(dir.join("out"), dir.join("state"), vec![exe.into(), "keeper".into()]);
+    config.capacity = Resources { cpus: 4, memory_bytes: 1 << 30, gpus: 0, nodes: 1 };
+    config
+}
+
+pub fn profile(dir: &Path) -> Profile {
+    Profile {
+        resources: Resources { cpus: 1, memory_bytes: 1 << 20, gpus: 0, nodes: 1 },
+        runtime_seconds: 60,
+        working_dir: dir.display().to_string(),
+        execution_config: Some(ExecutionConfig { sigterm_lead_seconds: Some(1), ..ExecutionConfig::default() }),
+        ..Profile::default()
+    }
+}
+
+pub fn stdio(mode: StdioMode, delete_on_success: bool) -> Option<Stdio> {
+    Some(Stdio { mode: Some(mode), delete_on_success: Some(delete_on_success) })
+}
+
+pub fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
+}
+
+/// Waits until there is something.
+pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let until = Instant::now() + DEADLINE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < until, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    wait_for(what, || is_so().then_some(()));
+}
+
+/// Whether a process is there and has not exited.
+pub fn is_alive(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rfind(')').and_then(|end| stat.get(end + 2..end + 3)).is_some_and(|state| state != "Z" && state != "X")
+}
+
+pub fn kill_9(pid: i32) {
+    let pid = rustix::process::Pid::from_raw(pid).expect("a process");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("killed");
+}
