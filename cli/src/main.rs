@@ -15,6 +15,7 @@ mod reference;
 mod run_here;
 mod settings;
 mod standalone;
+mod starving;
 mod summary;
 
 use std::process::ExitCode;

@@ -98,8 +98,9 @@ fn new_bar(name: &str) -> ProgressBar {
 
 fn stall_text(workflow: &Workflow) -> String {
     let condition = workflow.status.conditions.iter().find(|condition| condition.type_ == "Stalled");
-    let message = condition.map(|condition| condition.message.as_str()).filter(|message| !message.is_empty());
-    format!("{}: stalled: {}", workflow.name, message.unwrap_or("no runner can run the jobs that are ready"))
+    let words = condition
+        .map_or("", |condition| if condition.message.is_empty() { &condition.reason } else { &condition.message });
+    format!("{}: stalled: {words}", workflow.name)
 }
 
 fn suffix(jobs: &JobCounts) -> String {

@@ -8,7 +8,7 @@ use torc_api::api::{ApplyRequest, Workflow};
 use torc_api::wire::{Resources, RunnerScope};
 use torc_runner::{RunnerConfig, RunnerError, RunnerEvent, RunnerExit, ServerLink, detect};
 
-use crate::client::Client;
+use crate::client::{Client, ClientError};
 use crate::commands::{Context, apply};
 use crate::documents::LoadedWorkflow;
 use crate::error::{CommandError, ExitStatus};
@@ -18,6 +18,7 @@ use crate::place::Place;
 use crate::progress::Progress;
 use crate::settings::RunSettings;
 use crate::standalone::{Announce, Entry, Owner, enter};
+use crate::starving::starving;
 use crate::summary;
 
 /// What is to be run.
@@ -103,48 +104,64 @@ async fn lead(
     config.scope = RunnerScope::Session;
     config.api_url = Some(client.url());
     let mut progress = Progress::new(context.output);
-    let outcome = drive(client, &ids, LocalRunner::start(config, owner.link()), &mut progress, interrupts).await;
+    let capacity = config.capacity;
+    let runner = LocalRunner::start(config, owner.link());
+    let starved = starving(client, &ids, capacity);
+    let outcome = drive(client, &ids, runner, &mut progress, (interrupts, starved)).await;
     progress.finish();
     match outcome? {
-        Some(workflows) => conclude(context, client, &workflows).await,
-        None => {
-            let workflows = look(client, &ids).await?;
-            conclude(context, client, &workflows).await?;
+        Driven::Settled(workflows) => conclude(context, client, &workflows).await,
+        Driven::Starved(reason) => {
+            conclude(context, client, &look(client, &ids).await?).await?;
+            let hint = "give it more (--num-cpus, --memory, --num-gpus), or start `torc server` here and `torc runner` where it fits";
+            Err(CommandError::new(ExitStatus::WorkflowFailed, reason).hint(hint))
+        }
+        Driven::Interrupted => {
+            conclude(context, client, &look(client, &ids).await?).await?;
             context.output.progress("stopped; the same command goes on where it was");
             Ok(ExitStatus::Interrupted)
         }
     }
 }
 
-/// Runs until the workflows have settled; nothing when a person stopped it before.
+/// How a run ended.
+pub enum Driven {
+    /// The workflows have settled, or the runner was sent away.
+    Settled(Vec<Workflow>),
+    /// Jobs are ready, and nobody will ever take them.
+    Starved(String),
+    /// A person stopped it.
+    Interrupted,
+}
+
+/// Runs until the workflows have settled, a person stops it, or `starved` says that it never will.
 pub async fn drive(
     client: &Client,
     ids: &[i64],
     mut runner: LocalRunner,
     progress: &mut Progress,
-    interrupts: &mut Interrupts,
-) -> Result<Option<Vec<Workflow>>, CommandError> {
-    let settled = tokio::select! {
+    (interrupts, starved): (&mut Interrupts, impl Future<Output = Result<String, ClientError>>),
+) -> Result<Driven, CommandError> {
+    let outcome = tokio::select! {
         followed = follow(client, ids, progress, REMOTE_PATIENCE) => match followed? {
-            Followed::Settled(workflows) => Some(workflows),
-            Followed::ServerGone => None,
+            Followed::Settled(workflows) => Driven::Settled(workflows),
+            Followed::ServerGone => return Err(ClientError::Closed.into()),
         },
         ended = runner.ended() => {
             ended?;
-            None
+            Driven::Settled(look(client, ids).await?)
         }
+        reason = starved => Driven::Starved(reason?),
         () = interrupts.next() => {
             progress.line("stopping: running jobs are asked to end; Ctrl-C again ends them at once");
-            runner.stop(interrupts).await?;
-            return Ok(None);
+            Driven::Interrupted
         }
     };
-    let workflows = match settled {
-        Some(workflows) => workflows,
-        None => look(client, ids).await?,
-    };
-    finish(client, ids, runner, interrupts).await?;
-    Ok(Some(workflows))
+    match outcome {
+        Driven::Settled(_) => finish(client, ids, runner, interrupts).await?,
+        Driven::Starved(_) | Driven::Interrupted => runner.stop(interrupts).await?,
+    }
+    Ok(outcome)
 }
 
 /// Lets the runner go. Jobs of others that follow here are left to the keeper, which their process takes over.

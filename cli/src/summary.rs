@@ -71,7 +71,10 @@ fn headline(workflow: &Workflow) -> String {
     {
         parts.push(format!("in {}", human::precise(seconds)));
     }
-    let word = status_word(workflow).to_lowercase();
+    let word = match standing(workflow) {
+        Standing::NeedsPerson => "waits for a decision".to_owned(),
+        _ => status_word(workflow).to_lowercase(),
+    };
     format!("{}: {style}{word}{style:#}, {}\n", workflow.name, parts.join(", "))
 }
 

@@ -15,7 +15,7 @@ use crate::documents;
 use crate::error::{CommandError, ExitStatus};
 use crate::place::Place;
 use crate::progress::Progress;
-use crate::run_here::{self, Interrupts, LocalRunner, Wanted, runner_config};
+use crate::run_here::{self, Driven, Interrupts, LocalRunner, Wanted, runner_config};
 
 /// Run a workflow or a file here until it is done.
 ///
@@ -85,16 +85,12 @@ async fn run_for(context: &Context, client: &Client, wanted: Wanted) -> Result<E
         config.scope = RunnerScope::Workflow(id.to_string());
         config.api_url = Some(client.url());
         let mut progress = Progress::new(context.output);
-        let settled = run_here::drive(
-            client,
-            &[id],
-            LocalRunner::start(config, client.runner_link()),
-            &mut progress,
-            &mut interrupts,
-        )
-        .await;
+        let runner = LocalRunner::start(config, client.runner_link());
+        // Somebody else's runner may take what does not fit here.
+        let never = std::future::pending();
+        let driven = run_here::drive(client, &[id], runner, &mut progress, (&mut interrupts, never)).await;
         progress.finish();
-        let Some(workflows) = settled? else { return Ok(ExitStatus::Interrupted) };
+        let Driven::Settled(workflows) = driven? else { return Ok(ExitStatus::Interrupted) };
         let status = run_here::conclude(context, client, &workflows).await?;
         if outcome == ExitStatus::Success {
             outcome = status;
