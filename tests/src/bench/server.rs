@@ -21,12 +21,10 @@ pub struct Server {
 impl Server {
     /// Starts a server and waits until it answers.
     pub async fn start(torc: &Path, database: &Path) -> Result<Self> {
-        let token_file = database.with_extension("token");
+        let token_file = database.with_file_name("token");
         let mut child = Command::new(torc)
             .args(["server", "--bind", "127.0.0.1:0", "--database"])
             .arg(database)
-            .arg("--token-file")
-            .arg(&token_file)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
