@@ -48,7 +48,12 @@ impl Class {
     pub fn demand(&self, capacity: &Resources) -> Resources {
         let needs = &self.requirements;
         if needs.num_nodes <= 1 {
-            return Resources { cpus: needs.num_cpus, memory_bytes: needs.memory_bytes, gpus: needs.num_gpus, nodes: 0 };
+            return Resources {
+                cpus: needs.num_cpus,
+                memory_bytes: needs.memory_bytes,
+                gpus: needs.num_gpus,
+                nodes: 0,
+            };
         }
         let share = |total: i64| total / capacity.nodes.max(1) * needs.num_nodes;
         Resources {
@@ -61,7 +66,8 @@ impl Class {
 
     /// Whether a job of this class could run there if the runner were empty. The scheduler is looked at separately.
     pub fn suits(&self, place: &Place<'_>) -> bool {
-        self.labels_match(place.labels) && (place.by_count || (self.fits_empty(&place.capacity) && self.ends_in_time(place)))
+        self.labels_match(place.labels)
+            && (place.by_count || (self.fits_empty(&place.capacity) && self.ends_in_time(place)))
     }
 
     /// Whether the runner lives in an allocation of this class's scheduler, or the class has none.

@@ -73,7 +73,9 @@ pub fn next_state(state: JobState, event: JobEvent) -> Result<JobState, IllegalM
         (S::Leased, E::LeaseEnded) => S::Ready,
         // From `Ready` when the report of a lease that had run out arrives before anybody else started the job.
         (S::Ready | S::Leased | S::Running, E::Ended(ending)) => ended(ending),
-        (S::Uninitialized | S::Blocked | S::Ready | S::Leased | S::PendingFailed | S::Recovering, E::Canceled) => S::Canceled,
+        (S::Uninitialized | S::Blocked | S::Ready | S::Leased | S::PendingFailed | S::Recovering, E::Canceled) => {
+            S::Canceled
+        }
         (S::Uninitialized | S::Blocked | S::Ready, E::Disabled) => S::Disabled,
         (state, event) => return Err(IllegalMove { state, event }),
     };
@@ -138,7 +140,8 @@ mod tests {
         let table: Vec<String> = JobState::ALL
             .into_iter()
             .map(|state| {
-                let row: String = EVENTS.into_iter().map(|event| next_state(state, event).map_or('.', letter)).collect();
+                let row: String =
+                    EVENTS.into_iter().map(|event| next_state(state, event).map_or('.', letter)).collect();
                 format!("{row} {state}")
             })
             .collect();

@@ -66,7 +66,8 @@ pub fn choose(place: &Place<'_>, want: &Want, candidates: &[Candidate<'_>]) -> V
 
 /// First jobs that fit what is free, then some to work on afterwards.
 fn pack(place: &Place<'_>, want: &Want, candidates: &[&Candidate<'_>]) -> Vec<Choice> {
-    let mut heads: BinaryHeap<Head<'_>> = candidates.iter().filter_map(|candidate| Head::new(candidate, place)).collect();
+    let mut heads: BinaryHeap<Head<'_>> =
+        candidates.iter().filter_map(|candidate| Head::new(candidate, place)).collect();
     let mut chosen = Vec::new();
     let limit = want.limit as usize;
     if place.by_count {
@@ -127,9 +128,13 @@ impl<'a> Head<'a> {
         let mut rest: Box<dyn Iterator<Item = (i64, u32)> + 'a> = Box::new(candidate.queue.iter());
         let (priority, job) = rest.next()?;
         // The queue strategy ignores requirements, for the order too.
-        let [gpus, runtime, memory, cpus] =
-            if place.by_count { [0; 4] } else { [needs.num_gpus, needs.runtime_seconds, needs.memory_bytes, needs.num_cpus] };
-        let order = Order { priority, gpus, runtime, memory, cpus, workflow: Reverse(candidate.workflow), job: Reverse(job) };
+        let [gpus, runtime, memory, cpus] = if place.by_count {
+            [0; 4]
+        } else {
+            [needs.num_gpus, needs.runtime_seconds, needs.memory_bytes, needs.num_cpus]
+        };
+        let order =
+            Order { priority, gpus, runtime, memory, cpus, workflow: Reverse(candidate.workflow), job: Reverse(job) };
         Some(Self { candidate, rest, order })
     }
 

@@ -96,7 +96,7 @@ pub struct JobProfile {
     pub requirements: Requirements,
     /// What the document says they need, where recovery has raised it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub declared: Option<Requirements>,
+    pub declared: Option<Box<Requirements>>,
     /// Labels a runner must have, sorted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
@@ -130,9 +130,7 @@ impl JobProfile {
     pub fn is_as_declared(&self, document: &JobProfile) -> bool {
         match &self.declared {
             None => self == document,
-            Some(declared) => {
-                Self { requirements: declared.clone(), declared: None, ..self.clone() } == *document
-            }
+            Some(declared) => Self { requirements: (**declared).clone(), declared: None, ..self.clone() } == *document,
         }
     }
 }

@@ -71,9 +71,8 @@ pub fn decide(failure: Failure, policy: Policy<'_>) -> Verdict {
 
 /// The first rule that lists the code or the cause, else the first that takes everything.
 fn matching_rule(handler: &FailureHandler, failure: Failure) -> Option<&FailureRule> {
-    let lists = |rule: &&FailureRule| {
-        rule.exit_codes.contains(&failure.return_code) || rule.causes.contains(&failure.cause)
-    };
+    let lists =
+        |rule: &&FailureRule| rule.exit_codes.contains(&failure.return_code) || rule.causes.contains(&failure.cause);
     handler
         .rules
         .iter()

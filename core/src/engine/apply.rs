@@ -32,7 +32,12 @@ pub struct Apply<'a> {
 
 impl State {
     /// Makes the live state match a document.
-    pub fn apply(&mut self, apply: &Apply<'_>, recorder: &mut Recorder, now: Now) -> Result<ApplyResponse, serde_json::Error> {
+    pub fn apply(
+        &mut self,
+        apply: &Apply<'_>,
+        recorder: &mut Recorder,
+        now: Now,
+    ) -> Result<ApplyResponse, serde_json::Error> {
         let metadata = &apply.document.metadata;
         let document = serde_json::to_string(apply.document)?;
         let key = (metadata.namespace().to_owned(), metadata.name.clone());
@@ -44,7 +49,7 @@ impl State {
                 (id, ApplyOutcome::Created, apply_changes(None, apply.expanded))
             }
             Some(id) if self.workflows.get(&id).is_some_and(|workflow| workflow.row.document == document) => {
-                (id, ApplyOutcome::Unchanged, self.preview(&metadata.namespace().to_owned(), &metadata.name, apply.expanded))
+                (id, ApplyOutcome::Unchanged, self.preview(metadata.namespace(), &metadata.name, apply.expanded))
             }
             Some(id) => {
                 let changes = self.edit(id, apply, document, recorder, now);
@@ -102,7 +107,14 @@ impl State {
         id
     }
 
-    fn edit(&mut self, id: WorkflowId, apply: &Apply<'_>, document: String, recorder: &mut Recorder, now: Now) -> JobChanges {
+    fn edit(
+        &mut self,
+        id: WorkflowId,
+        apply: &Apply<'_>,
+        document: String,
+        recorder: &mut Recorder,
+        now: Now,
+    ) -> JobChanges {
         let Some(old) = self.workflows.remove(&id) else { return JobChanges::default() };
         let changes = apply_changes(Some(WorkflowRef(&old)), apply.expanded);
         let spec = &apply.document.spec;
@@ -116,7 +128,8 @@ impl State {
         let known = old.profiles.iter().map(|entry| (entry.profile.clone(), entry.id)).collect();
         let mut draft = Draft::new(&row, apply.expanded, &mut self.last, known);
         let rows = draft.rows(Some(&old));
-        let kept = old.profiles.iter().map(|entry| ProfileRow { id: entry.id, workflow: id, profile: entry.profile.clone() });
+        let kept =
+            old.profiles.iter().map(|entry| ProfileRow { id: entry.id, workflow: id, profile: entry.profile.clone() });
         let all_profiles = kept.chain(draft.profiles.iter().cloned());
         let mut workflow = Workflow::build(row, Arc::new(spec.clone()), all_profiles, &rows);
         workflow.inherit(&old);
@@ -253,7 +266,12 @@ struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    fn new(row: &WorkflowRow, expanded: &'a Expanded, last: &'a mut LastIds, known: HashMap<JobProfile, ProfileId>) -> Self {
+    fn new(
+        row: &WorkflowRow,
+        expanded: &'a Expanded,
+        last: &'a mut LastIds,
+        known: HashMap<JobProfile, ProfileId>,
+    ) -> Self {
         Self { workflow: row.id, run: row.run, expanded, last, known, profiles: Vec::new() }
     }
 

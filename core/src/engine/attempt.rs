@@ -3,7 +3,7 @@
 use torc_api::failure::FailureHandler;
 use torc_api::state::{Cause, JobState};
 use torc_api::status::FailureSample;
-use torc_api::wire::{FinishedAttempt, Usage};
+use torc_api::wire::FinishedAttempt;
 
 use super::State;
 use super::record::Recorder;
@@ -40,7 +40,8 @@ impl State {
             workflow.jobs[job as usize].next_attempt();
         }
         // Every caller has checked that the job can end, so a refusal cannot happen; if it did, nothing would change.
-        if workflow.step(job, JobEvent::Ended(ending), recorder).is_ok() && !retried && ending != Ending::PendingFailed {
+        if workflow.step(job, JobEvent::Ended(ending), recorder).is_ok() && !retried && ending != Ending::PendingFailed
+        {
             workflow.settle_dependents(job, recorder);
         }
         self.last.profile = next_profile;
@@ -55,7 +56,8 @@ impl State {
         message: &str,
         context: (&mut Recorder, Now),
     ) {
-        let Some(record) = self.workflows.get(&workflow).map(|workflow| (workflow.key(job), &workflow.jobs[job as usize]))
+        let Some(record) =
+            self.workflows.get(&workflow).map(|workflow| (workflow.key(job), &workflow.jobs[job as usize]))
         else {
             return;
         };
@@ -161,7 +163,7 @@ impl Workflow {
             runner,
             stdout: finished.stdout.clone(),
             stderr: finished.stderr.clone(),
-            usage: finished.usage.unwrap_or(Usage::default()),
+            usage: finished.usage.unwrap_or_default(),
         });
     }
 
@@ -176,7 +178,7 @@ impl Workflow {
             Some(index) => *index,
             None => {
                 let mut profile: JobProfile = self.profile(job).clone();
-                profile.declared.get_or_insert_with(|| profile.requirements.clone());
+                profile.declared.get_or_insert_with(|| Box::new(profile.requirements.clone()));
                 let needs = &mut profile.requirements;
                 needs.memory_bytes = grow(needs.memory_bytes, increase.memory_percent);
                 needs.runtime_seconds = grow(needs.runtime_seconds, increase.runtime_percent);

@@ -71,7 +71,10 @@ impl Workflow {
             None => Some(ORPHAN_AFTER_MS),
             Some("never") => None,
             // The document was validated when it was applied.
-            Some(text) => Some(torc_api::quantity::parse_duration(text).map_or(ORPHAN_AFTER_MS, |s| s.unsigned_abs().saturating_mul(1_000))),
+            Some(text) => Some(
+                torc_api::quantity::parse_duration(text)
+                    .map_or(ORPHAN_AFTER_MS, |s| s.unsigned_abs().saturating_mul(1_000)),
+            ),
         }
     }
 }

@@ -16,7 +16,13 @@ use crate::matching::{Candidate, Choice, choose};
 
 impl State {
     /// Promises work to a runner and adds it to the answer.
-    pub(super) fn grant(&mut self, id: RunnerId, want: Want, response: &mut SyncResponse, context: (&mut Recorder, Now)) {
+    pub(super) fn grant(
+        &mut self,
+        id: RunnerId,
+        want: Want,
+        response: &mut SyncResponse,
+        context: (&mut Recorder, Now),
+    ) {
         let (recorder, now) = context;
         let Some(runner) = self.runners.get(&id) else { return };
         let scope = self.in_scope(&runner.row.scope);
@@ -51,7 +57,13 @@ impl State {
             .collect()
     }
 
-    fn grant_one(&mut self, id: RunnerId, (workflow_id, job): (WorkflowId, u32), granted_in: u64, recorder: &mut Recorder) {
+    fn grant_one(
+        &mut self,
+        id: RunnerId,
+        (workflow_id, job): (WorkflowId, u32),
+        granted_in: u64,
+        recorder: &mut Recorder,
+    ) {
         self.last.epoch += 1;
         let epoch = self.last.epoch;
         let Some(workflow) = self.workflows.get_mut(&workflow_id) else { return };
@@ -122,5 +134,4 @@ impl Workflow {
             tasks_per_node: profile.tasks_per_node,
         }
     }
-
 }

@@ -39,28 +39,39 @@ impl State {
 impl Workflow {
     /// The jobs and everything that depends on them, directly or not.
     pub(super) fn with_descendants(&self, jobs: BTreeSet<u32>) -> BTreeSet<u32> {
-        let mut seen = jobs.clone();
+        let mut seen = self.members(&jobs);
         let mut open: Vec<u32> = jobs.into_iter().collect();
         while let Some(job) = open.pop() {
             for child in self.children(job) {
-                if seen.insert(*child) {
+                if !std::mem::replace(&mut seen[*child as usize], true) {
                     open.push(*child);
                 }
             }
         }
-        seen
+        (0..seen.len() as u32).filter(|job| seen[*job as usize]).collect()
+    }
+
+    /// For each job whether it is one of these.
+    fn members(&self, jobs: &BTreeSet<u32>) -> Vec<bool> {
+        let mut members = vec![false; self.jobs.len()];
+        for job in jobs {
+            members[*job as usize] = true;
+        }
+        members
     }
 
     /// Puts jobs where their dependencies say: ready, blocked, or cancelled because one of them has failed for good.
     /// All of them are placed before the first is cancelled: then what waits for it is already counted right.
     fn plan(&mut self, jobs: &BTreeSet<u32>, recorder: &mut Recorder) {
         let mut doomed = Vec::new();
+        let planned = self.members(jobs);
         for job in jobs {
-            let ended = |parent: &&u32| !jobs.contains(*parent) && self.jobs[**parent as usize].state.is_complete();
+            let ended = |parent: &&u32| !planned[**parent as usize] && self.jobs[**parent as usize].state.is_complete();
             let parents = self.parents(*job);
             let open = parents.len() - parents.iter().filter(ended).count();
             let failed = |parent: &u32| self.jobs[*parent as usize].state != JobState::Completed;
-            let is_doomed = self.profile(*job).cancel_on_blocking_job_failure && parents.iter().filter(ended).any(failed);
+            let is_doomed =
+                self.profile(*job).cancel_on_blocking_job_failure && parents.iter().filter(ended).any(failed);
             // A doomed job must not look ready, not even for a moment.
             let unmet = (open as u32).max(u32::from(is_doomed));
             // A reset is legal in every state.

@@ -44,10 +44,9 @@ impl State {
     /// A job by name or number, with what only the live state knows.
     pub fn job(&self, id: WorkflowId, reference: &str) -> Result<(JobId, JobDetail<'_>), Refusal> {
         let workflow = self.workflow(id)?;
-        let job = workflow.find(reference).ok_or_else(|| Refusal::NoJob {
-            workflow: workflow.row.name.clone(),
-            job: reference.to_owned(),
-        })?;
+        let job = workflow
+            .find(reference)
+            .ok_or_else(|| Refusal::NoJob { workflow: workflow.row.name.clone(), job: reference.to_owned() })?;
         Ok((workflow.jobs[job as usize].id, workflow.detail(job)))
     }
 

@@ -107,7 +107,13 @@ impl State {
     }
 
     /// What a waiting runner should be told now, if anything.
-    pub fn poll(&mut self, id: RunnerId, request: &SyncRequest, recorder: &mut Recorder, now: Now) -> Option<SyncResponse> {
+    pub fn poll(
+        &mut self,
+        id: RunnerId,
+        request: &SyncRequest,
+        recorder: &mut Recorder,
+        now: Now,
+    ) -> Option<SyncResponse> {
         let runner = self.runners.get(&id)?;
         if runner.sequence != request.sequence {
             return Some(SyncResponse { sequence: request.sequence, ..self.plain_response(id) });
@@ -208,7 +214,11 @@ impl State {
         let holder = record.runner;
         let acceptable = match record.state {
             // The answer to an earlier report was lost: it is already written down.
-            state if (state.is_complete() || state == JobState::PendingFailed) && same_attempt && record.epoch == key.epoch => {
+            state
+                if (state.is_complete() || state == JobState::PendingFailed)
+                    && same_attempt
+                    && record.epoch == key.epoch =>
+            {
                 return true;
             }
             JobState::Ready | JobState::Leased => same_attempt,

@@ -23,7 +23,13 @@ pub enum Retry {
 
 impl State {
     /// No new leases; running jobs go on.
-    pub fn suspend(&mut self, id: WorkflowId, suspended: bool, recorder: &mut Recorder, now: Now) -> Result<(), Refusal> {
+    pub fn suspend(
+        &mut self,
+        id: WorkflowId,
+        suspended: bool,
+        recorder: &mut Recorder,
+        now: Now,
+    ) -> Result<(), Refusal> {
         let workflow = self.workflow_mut(id)?;
         if !suspended && workflow.spec.suspend == Some(true) {
             let message = "the document says `suspend: true`; change it and apply it again";
@@ -32,8 +38,11 @@ impl State {
         if workflow.row.suspended != suspended {
             workflow.row.suspended = suspended;
             recorder.workflow(&workflow.row);
-            let (reason, message) =
-                if suspended { ("WorkflowSuspended", "no new jobs start") } else { ("WorkflowResumed", "jobs start again") };
+            let (reason, message) = if suspended {
+                ("WorkflowSuspended", "no new jobs start")
+            } else {
+                ("WorkflowResumed", "jobs start again")
+            };
             recorder.event(now, Some(id), reason, message.to_owned());
             self.news += 1;
         }
@@ -93,10 +102,9 @@ impl State {
                 let by_name = workflow.by_name();
                 let find = |reference: &String| {
                     let named = by_name.get(reference.as_str()).copied();
-                    named.or_else(|| workflow.by_number(reference)).ok_or_else(|| Refusal::NoJob {
-                        workflow: workflow.row.name.clone(),
-                        job: reference.clone(),
-                    })
+                    named
+                        .or_else(|| workflow.by_number(reference))
+                        .ok_or_else(|| Refusal::NoJob { workflow: workflow.row.name.clone(), job: reference.clone() })
                 };
                 references.iter().map(find).collect::<Result<_, _>>()?
             }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
+use indexmap::IndexSet;
 use torc_api::document::WorkflowDocument;
 use torc_api::state::{Cause, JobState};
 use torc_api::status::{FailureSample, JobCounts};
@@ -14,8 +15,8 @@ use crate::class::Class;
 use crate::ids::{JobId, ProfileId, RunnerId, WorkflowId};
 use crate::job::{IllegalMove, JobEvent, next_state};
 use crate::matching::ReadyQueue;
-use crate::verdict::Increase;
 use crate::rows::{JobProfile, JobRow, JobUpdate, ProfileRow, WorkflowRow};
+use crate::verdict::Increase;
 
 /// How many failures a status shows.
 pub(super) const FAILURES_SHOWN: usize = 20;
@@ -28,7 +29,7 @@ pub(super) struct Workflow {
     parents: Edges,
     children: Edges,
     pub profiles: Vec<ProfileEntry>,
-    pub classes: Vec<Class>,
+    pub classes: IndexSet<Class>,
     /// One queue a class.
     pub queues: Vec<ReadyQueue>,
     pub counts: JobCounts,
@@ -129,7 +130,7 @@ impl Workflow {
             parents: Edges::default(),
             children: Edges::default(),
             profiles: Vec::new(),
-            classes: Vec::new(),
+            classes: IndexSet::new(),
             queues: Vec::new(),
             counts: JobCounts::default(),
             failures: VecDeque::new(),
@@ -152,14 +153,12 @@ impl Workflow {
         workflow
     }
 
-    /// Adds a profile, or finds the same one.
+    /// Adds a profile, and its class if that is new.
     pub fn add_profile(&mut self, id: ProfileId, profile: JobProfile) -> u32 {
-        let class = Class::of(&profile);
-        let class = self.classes.iter().position(|known| *known == class).unwrap_or_else(|| {
-            self.classes.push(class);
+        let (class, is_new) = self.classes.insert_full(Class::of(&profile));
+        if is_new {
             self.queues.push(ReadyQueue::default());
-            self.classes.len() - 1
-        });
+        }
         self.profiles.push(ProfileEntry { id, class: class as u32, profile });
         self.profiles.len() as u32 - 1
     }

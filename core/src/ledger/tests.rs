@@ -1,6 +1,8 @@
 use proptest::prelude::*;
 
 use super::*;
+// Both globs have one: the ledger's is meant.
+use super::Strategy;
 
 fn amounts(cpus: i64, memory_bytes: i64, gpus: i64) -> Resources {
     Resources { cpus, memory_bytes, gpus, nodes: 1 }

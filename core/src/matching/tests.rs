@@ -65,7 +65,8 @@ fn priority_then_gpus_runtime_memory_cpus_then_number() {
 
 #[test]
 fn smaller_jobs_fill_what_a_big_one_leaves() {
-    let jobs = [(class(6, 0, 1, 9), 9, 0), (class(6, 0, 1, 9), 8, 1), (class(1, 0, 1, 1), 0, 2), (class(1, 0, 1, 1), 0, 3)];
+    let jobs =
+        [(class(6, 0, 1, 9), 9, 0), (class(6, 0, 1, 9), 8, 1), (class(1, 0, 1, 1), 0, 2), (class(1, 0, 1, 1), 0, 3)];
     assert_eq!(run(&place(8), want(8, 0, 10), &jobs), [0, 2, 3]);
     assert_eq!(run(&place(8), want(7, 0, 10), &jobs), [0, 2]);
     assert_eq!(run(&place(8), want(0, 0, 10), &jobs), [0u32; 0]);
@@ -73,7 +74,8 @@ fn smaller_jobs_fill_what_a_big_one_leaves() {
 
 #[test]
 fn ahead_comes_after_what_fits_and_within_the_limit() {
-    let jobs = [(class(6, 0, 1, 9), 9, 0), (class(6, 0, 1, 9), 8, 1), (class(1, 0, 1, 1), 0, 2), (class(9, 0, 1, 1), 10, 3)];
+    let jobs =
+        [(class(6, 0, 1, 9), 9, 0), (class(6, 0, 1, 9), 8, 1), (class(1, 0, 1, 1), 0, 2), (class(9, 0, 1, 1), 10, 3)];
     assert_eq!(run(&place(8), want(8, 1, 10), &jobs), [0, 2, 1]);
     assert_eq!(run(&place(8), want(8, 9, 10), &jobs), [0, 2, 1], "job 3 never fits this runner");
     assert_eq!(run(&place(8), want(8, 9, 2), &jobs), [0, 2]);
@@ -83,7 +85,8 @@ fn ahead_comes_after_what_fits_and_within_the_limit() {
 #[test]
 fn the_queue_strategy_counts_and_ignores_requirements() {
     let counting = Place { by_count: true, ..place(1) };
-    let jobs = [(class(1, 0, 1, 1), 0, 0), (class(99, 9, 999, 9), 0, 1), (class(2, 0, 1, 1), 5, 2), (class(1, 0, 1, 1), 0, 3)];
+    let jobs =
+        [(class(1, 0, 1, 1), 0, 0), (class(99, 9, 999, 9), 0, 1), (class(2, 0, 1, 1), 5, 2), (class(1, 0, 1, 1), 0, 3)];
     assert_eq!(run(&counting, want(0, 0, 3), &jobs), [2, 0, 1], "by priority, then by number");
 }
 
@@ -105,7 +108,8 @@ fn the_older_workflow_is_served_first() {
     let mut queue = ReadyQueue::default();
     queue.insert(0, 7);
     let candidates = [2, 1].map(|id| Candidate { workflow: WorkflowId(id), class: &class, queue: &queue });
-    let served: Vec<i64> = choose(&place(8), &want(8, 0, 9), &candidates).iter().map(|choice| choice.workflow.0).collect();
+    let served: Vec<i64> =
+        choose(&place(8), &want(8, 0, 9), &candidates).iter().map(|choice| choice.workflow.0).collect();
     assert_eq!(served, [1, 2]);
 }
 

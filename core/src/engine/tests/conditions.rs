@@ -88,7 +88,10 @@ fn suspended_stalled_and_canceled() {
     let id = world.register(&runner("one"));
     world.sync(id, &ask(1, 1));
     world.sync(id, &SyncRequest { finished: vec![failure(world.key("a"), 1, Cause::ExitCode)], ..say(2) });
-    assert_eq!(summary(&world), ["Accepted=True/Planned", "Stalled=True/PendingFailedJobs", "Succeeded=Unknown/Stalled"]);
+    assert_eq!(
+        summary(&world),
+        ["Accepted=True/Planned", "Stalled=True/PendingFailedJobs", "Succeeded=Unknown/Stalled"]
+    );
     world.run(|state, recorder, now| state.cancel(workflow, recorder, now)).unwrap();
     assert_eq!(summary(&world), ["Accepted=True/Planned", "Finished=True/Canceled", "Succeeded=False/Canceled"]);
 }
@@ -106,7 +109,8 @@ fn a_status_that_says_nothing_new_is_not_written() {
     world.sync(id, &ask(1, 2));
     world.sync(id, &SyncRequest { running: vec![running(world.key("a")), running(world.key("b"))], ..say(2) });
     let before = world.database.workflows.clone();
-    let request = SyncRequest { finished: vec![success(world.key("a"))], running: vec![running(world.key("b"))], ..say(3) };
+    let request =
+        SyncRequest { finished: vec![success(world.key("a"))], running: vec![running(world.key("b"))], ..say(3) };
     let mut recorder = crate::engine::Recorder::default();
     world.state.sync(id, &request, &mut recorder, world.now).unwrap();
     let changes = world.state.finish(recorder, world.now);

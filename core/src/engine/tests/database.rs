@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use torc_api::state::{Cause, JobState};
 
 use crate::ids::{JobId, ProfileId, RunnerId, WorkflowId};
-use crate::rows::{Changes, EventRow, JobRow, JobUpdate, LastIds, ProfileRow, ResultRow, RunnerRow, Snapshot, WorkflowRow};
+use crate::rows::{
+    Changes, EventRow, JobRow, JobUpdate, LastIds, ProfileRow, ResultRow, RunnerRow, Snapshot, WorkflowRow,
+};
 
 /// (job, run, attempt).
 pub type ResultKey = (JobId, i32, i32);
@@ -118,7 +120,8 @@ impl Database {
     }
 
     fn latest_failures(&self) -> Vec<ResultRow> {
-        let failed = |row: &&ResultRow| matches!(row.state, JobState::Failed | JobState::Terminated) && row.cause.is_some();
+        let failed =
+            |row: &&ResultRow| matches!(row.state, JobState::Failed | JobState::Terminated) && row.cause.is_some();
         let current = |row: &&ResultRow| {
             self.jobs.contains_key(&row.job) && self.workflows.get(&row.workflow).is_some_and(|w| w.run == row.run)
         };

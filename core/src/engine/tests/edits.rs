@@ -124,10 +124,8 @@ fn an_edit_of_priorities_reorders_what_is_ready() {
 
 #[test]
 fn what_recovery_gave_stays_until_the_document_asks_for_something_else() {
-    let auto = torc_api::failure::Recovery {
-        policy: Some(torc_api::failure::RecoveryPolicy::Auto),
-        ..Default::default()
-    };
+    let auto =
+        torc_api::failure::Recovery { policy: Some(torc_api::failure::RecoveryPolicy::Auto), ..Default::default() };
     let plan = Plan::new([job("a"), job("b")]).with(|spec| spec.recovery = Some(auto));
     let mut world = World::with(&plan);
     let id = world.register(&runner("one"));

@@ -116,10 +116,7 @@ fn budgets_count_each_cause_for_itself_and_survive_a_restart() {
 
 #[test]
 fn more_memory_or_time_goes_to_the_job_that_ran_out_and_to_no_other() {
-    let recovery = Recovery {
-        timeout: Some(Escalation { limit: Some(1), increase_percent: Some(200) }),
-        ..auto()
-    };
+    let recovery = Recovery { timeout: Some(Escalation { limit: Some(1), increase_percent: Some(200) }), ..auto() };
     let jobs = [job("a").needs(needs(1, 0, 2)).priority(1), job("b").needs(needs(1, 0, 2))];
     let mut lab = Lab::new(&Plan::new(jobs).with(|spec| spec.recovery = Some(recovery)));
     let (_, first) = lab.end(137, Some(Cause::OutOfMemory));
@@ -167,9 +164,9 @@ fn a_failure_that_waits_for_a_person_holds_its_dependents() {
     lab.end(1, Some(Cause::ExitCode));
     assert_eq!(lab.world.states(&["a", "b"]), [JobState::PendingFailed, JobState::Blocked]);
     let workflow = lab.world.workflow();
-    let affected = lab.world.run(|state, recorder, now| {
-        state.retry(workflow, &crate::engine::Retry::Failed, recorder, now).unwrap()
-    });
+    let affected = lab
+        .world
+        .run(|state, recorder, now| state.retry(workflow, &crate::engine::Retry::Failed, recorder, now).unwrap());
     assert_eq!(affected, 2);
     lab.end(0, None);
     assert_eq!(lab.world.states(&["a", "b"]), [JobState::Completed, JobState::Ready]);

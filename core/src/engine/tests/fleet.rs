@@ -49,10 +49,7 @@ impl SimRunner {
     /// What it says now.
     pub fn message(&mut self, ahead: u32, limit: u32, now_ms: u64) -> SyncRequest {
         self.sequence += 1;
-        let elapsed = |promise: &Promise| RunningAttempt {
-            key: promise.key,
-            elapsed_ms: now_ms - promise.started_ms,
-        };
+        let elapsed = |promise: &Promise| RunningAttempt { key: promise.key, elapsed_ms: now_ms - promise.started_ms };
         SyncRequest {
             sequence: self.sequence,
             acknowledged: self.acknowledged,

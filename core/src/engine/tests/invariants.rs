@@ -46,7 +46,8 @@ fn check_queues(workflow: &Workflow) {
 fn check_dependencies(workflow: &Workflow) {
     for (job, record) in (0..).zip(&workflow.jobs) {
         let name = workflow.name(job);
-        let parents: Vec<JobState> = workflow.parents(job).iter().map(|parent| workflow.jobs[*parent as usize].state).collect();
+        let parents: Vec<JobState> =
+            workflow.parents(job).iter().map(|parent| workflow.jobs[*parent as usize].state).collect();
         let open = parents.iter().filter(|state| !state.is_complete()).count() as u32;
         let failed = parents.iter().any(|state| state.is_complete() && *state != JobState::Completed);
         let doomed = failed && workflow.profile(job).cancel_on_blocking_job_failure;
@@ -115,9 +116,8 @@ fn jobs(workflow: &Workflow) -> Vec<String> {
 
 /// Only causes that a budget exists for.
 fn budgets(workflow: &Workflow) -> BTreeSet<(JobId, Cause, i32)> {
-    let all = workflow.failed_attempts.iter().flat_map(|(job, causes)| causes.iter().map(|(cause, n)| (*job, *cause, *n)));
-    all.filter(|(job, cause, _)| {
-        workflow.ordinal(*job).is_some() && !matches!(cause, Cause::Stopped | Cause::Canceled)
-    })
-    .collect()
+    let all =
+        workflow.failed_attempts.iter().flat_map(|(job, causes)| causes.iter().map(|(cause, n)| (*job, *cause, *n)));
+    all.filter(|(job, cause, _)| workflow.ordinal(*job).is_some() && !matches!(cause, Cause::Stopped | Cause::Canceled))
+        .collect()
 }

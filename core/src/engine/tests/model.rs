@@ -33,7 +33,8 @@ impl Model<'_> {
         let history = self.history;
         let planned = history.plan.job(name).unwrap();
         let parents: Vec<JobState> = planned.after.iter().map(|parent| self.evaluate(parent)).collect();
-        let failed = |state: &JobState| !matches!(state, JobState::Completed | JobState::PendingFailed | JobState::Blocked);
+        let failed =
+            |state: &JobState| !matches!(state, JobState::Completed | JobState::PendingFailed | JobState::Blocked);
         let state = if planned.cancel_on_failure && parents.iter().any(failed) {
             JobState::Canceled
         } else if parents.iter().any(|state| !state.is_complete()) && !self.was_canceled(name) {

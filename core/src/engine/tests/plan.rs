@@ -73,11 +73,6 @@ impl PlannedJob {
         self
     }
 
-    pub fn version(mut self, version: u32) -> Self {
-        self.version = version;
-        self
-    }
-
     pub fn runs_after_failures(mut self) -> Self {
         self.cancel_on_failure = false;
         self
@@ -138,7 +133,8 @@ impl Plan {
     }
 
     pub fn expanded(&self) -> Expanded {
-        let number: BTreeMap<&str, u32> = self.jobs.iter().zip(0..).map(|(job, index)| (job.name.as_str(), index)).collect();
+        let number: BTreeMap<&str, u32> =
+            self.jobs.iter().zip(0..).map(|(job, index)| (job.name.as_str(), index)).collect();
         let mut requirements: Vec<Requirements> = vec![Requirements::default()];
         let mut jobs = Vec::new();
         for job in &self.jobs {

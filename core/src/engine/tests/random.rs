@@ -11,27 +11,31 @@ use super::plan::{Plan, PlannedJob, job, needs};
 /// Jobs whose numbers are in no order that has to do with their dependencies.
 fn plans() -> impl Strategy<Value = Plan> {
     let job = (any::<u32>(), any::<u32>(), -2..3i64, prop::collection::vec(any::<u16>(), 0..4));
-    (prop::collection::vec(job, 1..40), any::<u32>(), 0..5u8, any::<bool>()).prop_map(|(jobs, order, policy, pending)| {
-        let mut jobs: Vec<PlannedJob> = jobs
-            .into_iter()
-            .enumerate()
-            .map(|(index, (class, flags, priority, parents))| planned(index, class, flags, priority, &parents))
-            .collect();
-        let middle = order as usize % jobs.len();
-        jobs.rotate_left(middle);
-        if order & 1 << 20 != 0 {
-            jobs.reverse();
-        }
-        let policies = [None, None, Some(RecoveryPolicy::Auto), Some(RecoveryPolicy::Manual), Some(RecoveryPolicy::Never)];
-        let recovery = policies[policy as usize].map(|policy| Recovery { policy: Some(policy), ..Recovery::default() });
-        let spec = WorkflowSpec {
-            recovery,
-            use_pending_failed: (pending && policy == 0).then_some(true),
-            orphan_after: (order & 1 << 21 != 0).then(|| "never".to_owned()),
-            ..WorkflowSpec::default()
-        };
-        Plan { jobs, spec, ..Plan::new([]) }
-    })
+    (prop::collection::vec(job, 1..40), any::<u32>(), 0..5u8, any::<bool>()).prop_map(
+        |(jobs, order, policy, pending)| {
+            let mut jobs: Vec<PlannedJob> = jobs
+                .into_iter()
+                .enumerate()
+                .map(|(index, (class, flags, priority, parents))| planned(index, class, flags, priority, &parents))
+                .collect();
+            let middle = order as usize % jobs.len();
+            jobs.rotate_left(middle);
+            if order & 1 << 20 != 0 {
+                jobs.reverse();
+            }
+            let policies =
+                [None, None, Some(RecoveryPolicy::Auto), Some(RecoveryPolicy::Manual), Some(RecoveryPolicy::Never)];
+            let recovery =
+                policies[policy as usize].map(|policy| Recovery { policy: Some(policy), ..Recovery::default() });
+            let spec = WorkflowSpec {
+                recovery,
+                use_pending_failed: (pending && policy == 0).then_some(true),
+                orphan_after: (order & 1 << 21 != 0).then(|| "never".to_owned()),
+                ..WorkflowSpec::default()
+            };
+            Plan { jobs, spec, ..Plan::new([]) }
+        },
+    )
 }
 
 fn planned(index: usize, class: u32, flags: u32, priority: i64, parents: &[u16]) -> PlannedJob {

@@ -107,7 +107,8 @@ fn a_job_that_is_to_be_ended_is_not_waited_for() {
 fn the_shortest_lease_of_its_workflows_is_a_runners_lease() {
     let prefetch = |seconds| torc_api::failure::Prefetch { lease_seconds: Some(seconds), ..Default::default() };
     let mut world = World::with(&Plan::new([job("a")]).with(|spec| spec.prefetch = Some(prefetch(60))));
-    world.apply(&Plan { name: "v".to_owned(), ..Plan::new([job("b")]) }.with(|spec| spec.prefetch = Some(prefetch(30))));
+    world
+        .apply(&Plan { name: "v".to_owned(), ..Plan::new([job("b")]) }.with(|spec| spec.prefetch = Some(prefetch(30))));
     let id = world.register(&runner("one"));
     assert_eq!(world.sync(id, &ask(1, 2)).lease_ms, 30_000);
     world.silence(30_001);

@@ -1,0 +1,96 @@
+//! What must be true of every answer and of every result that counts.
+
+use torc_api::state::JobState;
+use torc_api::wire::{AttemptKey, SyncRequest, SyncResponse};
+
+use super::History;
+use crate::class::{fits, minus};
+use crate::engine::tests::plan::PlannedJob;
+use crate::ids::{JobId, WorkflowId};
+
+impl History {
+    pub(super) fn is_awaited(&self, key: &AttemptKey) -> bool {
+        self.live(key).is_some_and(|(state, run, attempt)| {
+            let open = !state.is_complete() && state != JobState::PendingFailed;
+            open && run == key.run && attempt == key.attempt
+        })
+    }
+
+    fn live(&self, key: &AttemptKey) -> Option<(JobState, i32, i32)> {
+        let workflow = self.world.state.workflows.get(&WorkflowId(key.workflow))?;
+        let record = &workflow.jobs[workflow.ordinal(JobId(key.job))? as usize];
+        Some((record.state, record.run, record.attempt))
+    }
+
+    /// Notes when each job has ended for good.
+    pub(super) fn note_ends(&mut self) {
+        for record in self.world.state.workflows.values().flat_map(|workflow| &workflow.jobs) {
+            let attempt = (record.run, record.attempt);
+            let known = self.seen.ended.get(&record.id).map(|(attempt, _)| *attempt);
+            if !record.state.is_complete() {
+                self.seen.ended.remove(&record.id);
+            } else if known != Some(attempt) {
+                self.seen.ended.insert(record.id, (attempt, self.tick));
+            }
+        }
+    }
+
+    /// A result that counts is of an attempt that was given out after the job's parents had ended.
+    pub(super) fn check_came_after_parents(&self, key: &AttemptKey) {
+        let workflow = &self.world.state.workflows[&self.world.workflow()];
+        let Some(job) = workflow.ordinal(JobId(key.job)) else { return };
+        let granted = self.seen.granted[key];
+        for parent in workflow.parents(job) {
+            let parent = &workflow.jobs[*parent as usize];
+            if let Some((_, ended)) = self.seen.ended.get(&parent.id) {
+                assert!(granted >= *ended, "{} was given out before a parent ended", workflow.name(job));
+            }
+        }
+    }
+
+    /// A lease that reaches a runner and still counts is one whose parents' results are written.
+    pub(super) fn check_parents_durable(&self, key: &AttemptKey) {
+        let Some(row) = self.world.database.jobs.get(&JobId(key.job)) else { return };
+        if row.epoch != key.epoch || !row.state.is_held() {
+            return;
+        }
+        for parent in &self.plan.job(&row.name).unwrap().after {
+            let flag = self.plan.job(&row.name).unwrap().cancel_on_failure;
+            let parent = self.world.job(parent);
+            assert!(parent.state.is_complete(), "{} before {}", row.name, parent.name);
+            if flag {
+                let result = self.world.database.result((parent.id, parent.run, parent.attempt)).unwrap();
+                assert_eq!(result.state, JobState::Completed);
+            }
+        }
+    }
+
+    /// What was granted fits: first into what is free, then, and no more than asked for, into the empty runner.
+    pub(super) fn check_packing(&self, runner: usize, request: &SyncRequest, response: &SyncResponse) {
+        let introduction = &self.fleet[runner].introduction;
+        let mut free = request.want.free;
+        let mut ahead = 0;
+        assert!(response.leases.len() <= request.want.limit as usize);
+        for lease in &response.leases {
+            let planned = self.planned(&lease.name);
+            assert_eq!(planned.labels.is_empty(), introduction.labels.is_empty());
+            assert!(planned.labels.iter().all(|label| introduction.labels.contains(label)));
+            if introduction.max_parallel_jobs.is_some() {
+                continue;
+            }
+            let mut demand = response.profiles[lease.profile as usize].resources;
+            demand.nodes = 0;
+            assert!(fits(&introduction.capacity, &demand));
+            if ahead == 0 && fits(&free, &demand) {
+                free = minus(&free, &demand);
+            } else {
+                ahead += 1;
+            }
+        }
+        assert!(ahead <= request.want.ahead, "{ahead} jobs ahead, {} asked for", request.want.ahead);
+    }
+
+    fn planned(&self, name: &str) -> &PlannedJob {
+        self.plan.job(name).unwrap()
+    }
+}
