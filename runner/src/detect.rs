@@ -40,7 +40,9 @@ fn limit_files(cgroups: &str) -> Vec<String> {
         let (Some(_), Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next()) else { continue };
         let (root, name) = match controllers {
             "" => ("/sys/fs/cgroup", "memory.max"),
-            _ if controllers.split(',').any(|one| one == "memory") => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+            _ if controllers.split(',').any(|one| one == "memory") => {
+                ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+            }
             _ => continue,
         };
         let mut path = path.trim_end_matches('/');
@@ -62,13 +64,8 @@ fn memory_limit(text: &str) -> Option<i64> {
 
 /// Devices that the environment names, in order of authority; absent if it names none at all.
 fn visible_devices(variable: impl Fn(&str) -> Option<String>) -> Option<Vec<String>> {
-    let names = [
-        "CUDA_VISIBLE_DEVICES",
-        "ROCR_VISIBLE_DEVICES",
-        "HIP_VISIBLE_DEVICES",
-        "SLURM_STEP_GPUS",
-        "SLURM_JOB_GPUS",
-    ];
+    let names =
+        ["CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS"];
     names.into_iter().find_map(|name| variable(name)).map(|value| device_list(&value))
 }
 
@@ -79,7 +76,8 @@ fn device_list(value: &str) -> Vec<String> {
         if part == "-1" || part == "NoDevFiles" {
             break;
         }
-        let range = part.split_once('-').and_then(|(from, to)| Some((from.parse::<u16>().ok()?, to.parse::<u16>().ok()?)));
+        let range =
+            part.split_once('-').and_then(|(from, to)| Some((from.parse::<u16>().ok()?, to.parse::<u16>().ok()?)));
         match range {
             Some((from, to)) => devices.extend((from..=to).map(|number| number.to_string())),
             None => devices.push(part.to_owned()),
@@ -116,7 +114,11 @@ mod tests {
     fn looks_for_limits_up_to_the_root() {
         assert_eq!(
             limit_files("0::/user.slice/job_1\n"),
-            ["/sys/fs/cgroup/user.slice/job_1/memory.max", "/sys/fs/cgroup/user.slice/memory.max", "/sys/fs/cgroup/memory.max"]
+            [
+                "/sys/fs/cgroup/user.slice/job_1/memory.max",
+                "/sys/fs/cgroup/user.slice/memory.max",
+                "/sys/fs/cgroup/memory.max"
+            ]
         );
         assert_eq!(
             limit_files("4:cpu,memory:/a\n3:cpuset:/b\nnonsense"),
@@ -139,7 +141,8 @@ mod tests {
             (&[], None),
         ];
         for (variables, expected) in cases {
-            let lookup = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+            let lookup =
+                |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
             let expected = expected.map(|names| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
             assert_eq!(visible_devices(lookup), expected, "{variables:?}");
         }

@@ -99,7 +99,8 @@ pub fn main(args: &KeeperArgs) -> Result<(), KeeperError> {
     let dir = args.dir.canonicalize().map_err(place)?;
     let _lock = place::lock(&dir).map_err(place)?.ok_or_else(|| KeeperError::Occupied(dir.clone()))?;
     std::env::set_current_dir("/").map_err(KeeperError::Process)?;
-    rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1)).map_err(|errno| KeeperError::Process(errno.into()))?;
+    rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1))
+        .map_err(|errno| KeeperError::Process(errno.into()))?;
     let signals = listen_to_signals().map_err(KeeperError::Process)?;
 
     if let Some(card) = Card::read(&dir) {

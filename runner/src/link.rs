@@ -10,10 +10,7 @@ pub mod http;
 /// A way to the server. Calls are never cancelled by the runner: each ends with an answer or an error of its own.
 pub trait ServerLink: Send + Sync + 'static {
     /// Introduces the runner.
-    fn register(
-        &self,
-        request: &RegisterRequest,
-    ) -> impl Future<Output = Result<RegisterResponse, LinkError>> + Send;
+    fn register(&self, request: &RegisterRequest) -> impl Future<Output = Result<RegisterResponse, LinkError>> + Send;
 
     /// Says what is, and is told what should be.
     fn sync(&self, runner: i64, request: &SyncRequest) -> impl Future<Output = Result<SyncResponse, LinkError>> + Send;

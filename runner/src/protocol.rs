@@ -185,7 +185,7 @@ pub enum FromKeeper {
         /// Since when.
         at: Moment,
     },
-    /// A job has ended and nothing of it is left.
+    /// A job has ended and nothing of it is left. A short one may end without having been told to run.
     Ended(Ended),
     /// A job that waited for its turn was not started and will not be.
     Revoked(AttemptKey),

@@ -1,16 +1,16 @@
 //! The runner with real processes. The binary is also the keeper (`keeper ARGS`) and a brain that can be killed
 //! (`brain DIR COMMAND…`).
 
-#[path = "support/fake_server.rs"]
-mod fake_server;
-#[path = "support/place.rs"]
-mod place;
 #[path = "processes/ends.rs"]
 mod ends;
+#[path = "support/fake_server.rs"]
+mod fake_server;
 #[path = "processes/logs.rs"]
 mod logs;
 #[path = "processes/losses.rs"]
 mod losses;
+#[path = "support/place.rs"]
+mod place;
 #[path = "processes/starts.rs"]
 mod starts;
 

@@ -25,10 +25,54 @@ fn plain_words_need_no_shell() {
 #[test]
 fn everything_else_goes_to_bash() {
     let shell_commands = [
-        "", " ", "echo hi", "cd /tmp", "exit 3", "export A", "source x", ". x", ":", "test -f x", "[ -f x ]", "ulimit -n 5",
-        "time sleep 1", "if true", "exec sleep 1", "A=1 prog", "A+=1", "PATH=/x ls", "a | b", "a && b", "a; b", "a > f", "a &",
-        "ls *.txt", "ls ?", "ls [ab]", "ls {a,b}", "ls ~", "~/bin/x", "ls $HOME", "ls `pwd`", "say \"x\"", "say 'x'",
-        "a\\ b", "a\nb", "a # c", "! true", "%1", "-x", "+x", "@x", "caf\u{e9}", "a\rb", "a^b", "a\0b", "read x", "kill 1", "wait",
+        "",
+        " ",
+        "echo hi",
+        "cd /tmp",
+        "exit 3",
+        "export A",
+        "source x",
+        ". x",
+        ":",
+        "test -f x",
+        "[ -f x ]",
+        "ulimit -n 5",
+        "time sleep 1",
+        "if true",
+        "exec sleep 1",
+        "A=1 prog",
+        "A+=1",
+        "PATH=/x ls",
+        "a | b",
+        "a && b",
+        "a; b",
+        "a > f",
+        "a &",
+        "ls *.txt",
+        "ls ?",
+        "ls [ab]",
+        "ls {a,b}",
+        "ls ~",
+        "~/bin/x",
+        "ls $HOME",
+        "ls `pwd`",
+        "say \"x\"",
+        "say 'x'",
+        "a\\ b",
+        "a\nb",
+        "a # c",
+        "! true",
+        "%1",
+        "-x",
+        "+x",
+        "@x",
+        "caf\u{e9}",
+        "a\rb",
+        "a^b",
+        "a\0b",
+        "read x",
+        "kill 1",
+        "wait",
     ];
     for command in shell_commands {
         assert_eq!(argv(command, None, &ShellSetup::default()), ["bash", "-c", command], "{command:?}");
@@ -74,8 +118,14 @@ fn shell_words_are_sorted() {
 
 #[test]
 fn signals_by_name() {
-    let cases =
-        [(None, 15), (Some("SIGINT"), 2), (Some("int"), 2), (Some("USR1"), 10), (Some("SIGKILL"), 9), (Some("SEGV"), 15)];
+    let cases = [
+        (None, 15),
+        (Some("SIGINT"), 2),
+        (Some("int"), 2),
+        (Some("USR1"), 10),
+        (Some("SIGKILL"), 9),
+        (Some("SEGV"), 15),
+    ];
     for (name, number) in cases {
         assert_eq!(termination_signal(name), number, "{name:?}");
     }

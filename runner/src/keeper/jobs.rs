@@ -14,7 +14,7 @@ use super::notes::{Note, Notes};
 use super::procfs::Children;
 use super::spawn::{Prepared, Programs, not_started};
 use crate::clock::{Moment, now as clock_now};
-use crate::protocol::{Ended, FromKeeper, HeldJob, Outcome, StartOrder, Template, Terms, Termination};
+use crate::protocol::{Ended, FromKeeper, HeldJob, Outcome, StartOrder, Template, Termination, Terms};
 
 mod reap;
 
@@ -90,6 +90,17 @@ impl Jobs {
     /// Nothing runs.
     pub fn is_idle(&self) -> bool {
         self.running.is_empty()
+    }
+
+    /// The brain has to act on something: a place is free, or little is left to follow. Starts and ends that the keeper went on
+    /// from by itself can wait for more.
+    pub fn has_urgent_news(&self) -> bool {
+        self.waiting.values().map(VecDeque::len).sum::<usize>() < self.running.len()
+            || !self.news.iter().all(|news| match news {
+                FromKeeper::Started { .. } => true,
+                FromKeeper::Ended(ended) => ended.successor.is_some(),
+                _ => false,
+            })
     }
 
     /// A new brain has come: everything that is held is told, and what follows inherits its environment.
@@ -319,7 +330,14 @@ impl Jobs {
     fn report(&mut self, ended: Ended, class: Option<u32>) {
         let next = class.and_then(|class| self.next_in_turn(class));
         // Known terms are not told again: the brain that is here knows them.
-        let told = Ended { terms: None, working_dir: String::new(), successor: next.as_ref().map(|order| order.key), ..ended.clone() };
+        let told = Ended {
+            terms: None,
+            working_dir: String::new(),
+            successor: next.as_ref().map(|order| order.key),
+            ..ended.clone()
+        };
+        // Who has not heard of the start yet need not hear of it any more.
+        self.news.retain(|news| !matches!(news, FromKeeper::Started { key, .. } if *key == ended.key));
         self.news.push(FromKeeper::Ended(told));
         self.unacknowledged.insert(ended.key, ended);
         if let Some(order) = next {

@@ -31,7 +31,8 @@ fn kill_left(author: &Author, notes: &[Note]) -> usize {
     let mut killed = 0;
     for pid in notes.iter().filter_map(Note::living_process) {
         let alive = !procfs::is_zombie(pid);
-        killed += usize::from(Pid::from_raw(pid).is_some_and(|pid| kill_process_group(pid, Signal::KILL).is_ok()) && alive);
+        killed +=
+            usize::from(Pid::from_raw(pid).is_some_and(|pid| kill_process_group(pid, Signal::KILL).is_ok()) && alive);
     }
     let own = i32::try_from(std::process::id()).ok();
     for pid in procfs::processes().into_iter().filter(|pid| Some(*pid) != own) {

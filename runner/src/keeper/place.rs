@@ -66,10 +66,15 @@ pub fn lock(dir: &Path) -> io::Result<Option<File>> {
     }
 }
 
+/// The name of a socket has to fit into 108 bytes; ours takes 40 of them.
+const SOCKET_DIR_BYTES: usize = 60;
+
 /// A folder for sockets that belongs to this user alone.
 pub fn socket_dir() -> io::Result<PathBuf> {
     let uid = rustix::process::getuid().as_raw();
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute() && dir.is_dir());
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR")
+        .map(PathBuf::from)
+        .filter(|dir| dir.is_absolute() && dir.as_os_str().len() <= SOCKET_DIR_BYTES && dir.is_dir());
     let dir = runtime.map_or_else(|| PathBuf::from(format!("/tmp/torc-{uid}")), |runtime| runtime.join("torc"));
     match DirBuilder::new().mode(0o700).create(&dir) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -78,7 +83,10 @@ pub fn socket_dir() -> io::Result<PathBuf> {
     // The name is known to everybody: it may be somebody else's folder, or a link to one.
     let found = fs::symlink_metadata(&dir)?;
     if !found.is_dir() || found.uid() != uid {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("{} belongs to somebody else", dir.display())));
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!("{} belongs to somebody else", dir.display()),
+        ));
     }
     if found.mode() & 0o077 != 0 {
         fs::set_permissions(&dir, Permissions::from_mode(0o700))?;

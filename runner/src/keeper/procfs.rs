@@ -84,7 +84,9 @@ impl Children {
             while let Ok(read @ 1..) = list.read_at(&mut self.buffer, text.len() as u64) {
                 text.extend_from_slice(&self.buffer[..read]);
             }
-            let numbers = text.split(|byte| *byte == b' ').filter_map(|number| std::str::from_utf8(number).ok()?.parse::<i32>().ok());
+            let numbers = text
+                .split(|byte| *byte == b' ')
+                .filter_map(|number| std::str::from_utf8(number).ok()?.parse::<i32>().ok());
             children.extend(numbers);
         }
         children

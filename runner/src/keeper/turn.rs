@@ -14,6 +14,8 @@ use super::jobs::Jobs;
 use crate::clock::{Moment, now as clock_now};
 use crate::protocol::{FromKeeper, Hello, ToKeeper, VERSION};
 
+/// News that nobody waits for are collected for so long: waking the brain for each would cost more than the start of a job.
+const COLLECT_NEWS: Duration = Duration::from_millis(2);
 /// Who connects has this long to say hello.
 const HELLO_WITHIN: Duration = Duration::from_secs(5);
 
@@ -32,6 +34,7 @@ pub struct Keeper {
     brain: Option<Connection>,
     callers: Vec<Connection>,
     alone_since: Option<Moment>,
+    tell_at: Option<Moment>,
     /// It leaves as soon as nothing runs.
     leaving: bool,
 }
@@ -57,7 +60,18 @@ impl Keeper {
     /// Ready for its first turn.
     pub fn new(jobs: Jobs, listener: UnixListener, token: String, signals: Signals, orphan_grace: Duration) -> Self {
         let alone_since = Some(clock_now());
-        Self { jobs, listener, token, signals, orphan_grace, brain: None, callers: Vec::new(), alone_since, leaving: false }
+        Self {
+            jobs,
+            listener,
+            token,
+            signals,
+            orphan_grace,
+            brain: None,
+            callers: Vec::new(),
+            alone_since,
+            tell_at: None,
+            leaving: false,
+        }
     }
 
     /// Works until it may leave, and returns what it held. As long as the connection is kept, the brain knows that the keeper
@@ -89,14 +103,14 @@ impl Keeper {
         self.hear_callers(now, woken.caller);
         self.jobs.on_time(now);
         self.mind_being_alone(now);
-        self.tell();
+        self.tell(now);
     }
 
     fn wait(&mut self) -> io::Result<Woken> {
         let now = clock_now();
         let hello = self.callers.iter().map(|caller| caller.since.plus(HELLO_WITHIN));
         let alone = self.alone_since.filter(|_| !self.leaving).map(|since| since.plus(self.orphan_grace));
-        let due = hello.chain(alone).chain(self.jobs.next_time(now)).min();
+        let due = hello.chain(alone).chain(self.tell_at).chain(self.jobs.next_time(now)).min();
         let timeout = due.map(|due| {
             let left = due.since(now);
             Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() }
@@ -128,7 +142,9 @@ impl Keeper {
         for message in received.messages {
             match message {
                 Ok(message) => self.obey(message, now),
-                Err(error) => self.jobs.news.push(FromKeeper::Problem(format!("a message was not understood: {error}"))),
+                Err(error) => {
+                    self.jobs.news.push(FromKeeper::Problem(format!("a message was not understood: {error}")))
+                }
             }
         }
         if !received.open {
@@ -152,6 +168,7 @@ impl Keeper {
 
     fn lose_brain(&mut self, now: Moment) {
         self.brain = None;
+        self.tell_at = None;
         self.alone_since = Some(now);
         self.jobs.brain_left();
     }
@@ -211,7 +228,14 @@ impl Keeper {
         }
     }
 
-    fn tell(&mut self) {
+    fn tell(&mut self, now: Moment) {
+        if !self.jobs.news.is_empty() && !self.jobs.has_urgent_news() {
+            let due = *self.tell_at.get_or_insert(now.plus(COLLECT_NEWS));
+            if now < due {
+                return;
+            }
+        }
+        self.tell_at = None;
         let news = std::mem::take(&mut self.jobs.news);
         let Some(brain) = &mut self.brain else { return };
         for message in &news {

@@ -97,7 +97,8 @@ mod tests {
 
     #[test]
     fn statuses_mean() {
-        let refused = |code: &str, message: &str| LinkError::Refused { code: code.to_owned(), message: message.to_owned() };
+        let refused =
+            |code: &str, message: &str| LinkError::Refused { code: code.to_owned(), message: message.to_owned() };
         let unreachable = |message: &str| LinkError::Unreachable(message.to_owned());
         let cases = [
             (404, r#"{"code":"notFound","message":"no runner 3"}"#, LinkError::Unknown),

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use torc_api::wire::{
-    AttemptKey, FinishedAttempt, LEASE_SECONDS, LONG_POLL_SECONDS, RegisterResponse, RunningAttempt, SyncRequest, SyncResponse,
-    Verdict,
+    AttemptKey, FinishedAttempt, LEASE_SECONDS, LONG_POLL_SECONDS, RegisterResponse, RunningAttempt, SyncRequest,
+    SyncResponse, Verdict,
 };
 
 use super::ends::milliseconds;
@@ -163,7 +163,9 @@ impl State {
 
     /// Takes in what should be.
     pub(super) fn answered(&mut self, response: SyncResponse, now: Moment, effects: &mut Vec<Effect>) {
-        let Some(at) = self.contact.in_flight.iter().position(|sync| sync.sequence == response.sequence) else { return };
+        let Some(at) = self.contact.in_flight.iter().position(|sync| sync.sequence == response.sequence) else {
+            return;
+        };
         let sync = self.contact.in_flight.remove(at);
         // Everything older was said again in this one, and answers to it would come too late.
         self.contact.in_flight.retain(|other| other.sequence > sync.sequence);

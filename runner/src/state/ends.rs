@@ -30,6 +30,9 @@ impl State {
         self.deactivate(key);
         self.forget_handed(key);
         let Some(job) = self.jobs.get_mut(&key) else { return };
+        if job.stage != Stage::Running && !matches!(ended.outcome, Outcome::NotStarted { .. }) {
+            effects.push(Effect::Tell(RunnerEvent::Started { key, name: job.name.clone() }));
+        }
         job.stage = Stage::Checking;
         let report = Report { finished: finished(job, &ended), ended: ended.ended };
         if !matches!(ended.outcome, Outcome::NotStarted { .. }) {
@@ -76,7 +79,9 @@ impl State {
                     job.stage = Stage::Starting;
                     self.forget_handed(next);
                     self.active.insert(next);
-                    if let Some(class) = self.jobs.get(&next).and_then(|job| self.kinds.classes.get_mut(job.kind.class as usize)) {
+                    if let Some(class) =
+                        self.jobs.get(&next).and_then(|job| self.kinds.classes.get_mut(job.kind.class as usize))
+                    {
                         class.running += 1;
                     }
                 }
@@ -188,7 +193,9 @@ impl State {
     pub(super) fn cancel(&mut self, keys: &[AttemptKey], now: Moment, effects: &mut Vec<Effect>) {
         self.let_go(keys.to_vec(), Some(Ending::Canceled), now, effects);
         for key in keys {
-            let runs = |job: &&Job| matches!(job.stage, Stage::Starting | Stage::Running) && job.ending.is_none_or(|(_, at)| at == now);
+            let runs = |job: &&Job| {
+                matches!(job.stage, Stage::Starting | Stage::Running) && job.ending.is_none_or(|(_, at)| at == now)
+            };
             if self.jobs.get(key).is_some_and(|job| runs(&job)) {
                 self.terminate(*key, Ending::Canceled, now, effects);
             }

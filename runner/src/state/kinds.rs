@@ -70,7 +70,8 @@ impl Kinds {
 
     /// The kind of a job that another brain started: it can be ended, not started.
     pub fn of_held(&mut self, held: &HeldJob) -> Arc<Kind> {
-        let template = Template { working_dir: held.working_dir.clone(), terms: held.terms.clone(), ..Template::default() };
+        let template =
+            Template { working_dir: held.working_dir.clone(), terms: held.terms.clone(), ..Template::default() };
         Arc::new(Kind {
             class: self.class(&held.terms.resources),
             template: Arc::new(template),

@@ -210,8 +210,8 @@ impl State {
     }
 
     pub(super) fn deactivate(&mut self, key: AttemptKey) {
-        self.active.remove(&key);
-        let Some(job) = self.jobs.get(&key) else { return };
+        let was_active = self.active.remove(&key);
+        let Some(job) = self.jobs.get(&key).filter(|_| was_active) else { return };
         if let Some(class) = self.kinds.class_of(&job.kind) {
             class.running = class.running.saturating_sub(1);
         }
@@ -238,7 +238,13 @@ impl State {
     }
 
     /// Lets go of leases that have not started: at once, or when the keeper has confirmed that it did not start them.
-    pub(super) fn let_go(&mut self, keys: Vec<AttemptKey>, why: Option<Ending>, now: Moment, effects: &mut Vec<Effect>) {
+    pub(super) fn let_go(
+        &mut self,
+        keys: Vec<AttemptKey>,
+        why: Option<Ending>,
+        now: Moment,
+        effects: &mut Vec<Effect>,
+    ) {
         let mut recalled = Vec::new();
         for key in keys {
             let Some(job) = self.jobs.get_mut(&key) else { continue };

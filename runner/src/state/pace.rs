@@ -130,7 +130,8 @@ mod tests {
     #[test]
     fn settings_come_first() {
         let mut pace = observed(&[1; 2_000], 1);
-        pace.prefetch = Prefetch { max_queued: Some(10), batch_size: Some(3), refill_threshold: Some(4), ..Prefetch::default() };
+        pace.prefetch =
+            Prefetch { max_queued: Some(10), batch_size: Some(3), refill_threshold: Some(4), ..Prefetch::default() };
         assert_eq!(pace.target(2, Duration::ZERO), Target { queued: 10, refill_below: 4, batch: 3 });
         pace.prefetch = Prefetch { horizon_seconds: Some(1), ..Prefetch::default() };
         assert_eq!(pace.target(2, Duration::ZERO), Target { queued: 2_000, refill_below: 1_000, batch: u32::MAX });

@@ -193,7 +193,8 @@ impl World {
             self.next_job += 1;
         }
         let held: Vec<AttemptKey> = self.state.jobs.keys().copied().collect();
-        let choose = |pick: Option<u8>| pick.filter(|_| !held.is_empty()).map(|pick| held[usize::from(pick) % held.len()]);
+        let choose =
+            |pick: Option<u8>| pick.filter(|_| !held.is_empty()).map(|pick| held[usize::from(pick) % held.len()]);
         response.cancel.extend(choose(cancel));
         response.give_back.extend(choose(give_back));
         response.verdict = Verdict::Continue;

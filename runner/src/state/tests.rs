@@ -230,7 +230,8 @@ fn an_answer_that_was_overtaken_is_thrown_away() {
     desk.handle(Event::Ended(Box::new(ended(9, Outcome::Exited(0), desk.now))));
     assert!(desk.has_sync());
     desk.answer([]);
-    let late = SyncResponse { sequence: first, leases: vec![lease(1)], profiles: vec![profile(1)], ..SyncResponse::default() };
+    let late =
+        SyncResponse { sequence: first, leases: vec![lease(1)], profiles: vec![profile(1)], ..SyncResponse::default() };
     desk.handle(Event::Answered(Box::new(late)));
     assert_eq!(desk.starts(), Vec::<i64>::new());
     assert_eq!(desk.state.holds(), (0, 0));
@@ -533,7 +534,9 @@ fn short_jobs_are_handed_to_the_keeper_and_follow_each_other() {
     desk.started(2);
     // The keeper had nothing to follow with: the place is free, and what it was given need not wait.
     desk.ended(2, 0);
-    assert!(matches!(desk.effects.iter().find(|effect| matches!(effect, Effect::Go(_))), Some(Effect::Go(next)) if *next == key(3)));
+    assert!(
+        matches!(desk.effects.iter().find(|effect| matches!(effect, Effect::Go(_))), Some(Effect::Go(next)) if *next == key(3))
+    );
     assert_eq!(desk.state.ledger.free().cpus, 0);
 }
 
@@ -543,7 +546,9 @@ fn what_was_handed_is_revoked_when_the_runner_stops() {
     desk.state.pace.job_ended(Duration::from_millis(4));
     desk.answer(1..=3);
     desk.started(1).handle(Event::Stop);
-    assert!(desk.effects.iter().any(|effect| matches!(effect, Effect::Revoke(keys) if keys.as_slice() == [key(2), key(3)])));
+    assert!(
+        desk.effects.iter().any(|effect| matches!(effect, Effect::Revoke(keys) if keys.as_slice() == [key(2), key(3)]))
+    );
     desk.handle(Event::Revoked(key(3)));
     // The other had started meanwhile, in the place of the first.
     let mut first = ended(1, Outcome::Signaled(15), desk.now);

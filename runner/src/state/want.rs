@@ -41,7 +41,12 @@ impl State {
                 break;
             }
         }
-        Resources { cpus: free.cpus.max(0), memory_bytes: free.memory_bytes.max(0), gpus: free.gpus.max(0), nodes: free.nodes }
+        Resources {
+            cpus: free.cpus.max(0),
+            memory_bytes: free.memory_bytes.max(0),
+            gpus: free.gpus.max(0),
+            nodes: free.nodes,
+        }
     }
 
     /// Nothing waits, and something could run.

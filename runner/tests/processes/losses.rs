@@ -105,10 +105,12 @@ fn both_are_killed() {
     let brain = start_brain(&place, &[command]);
     let (job, child) = (place.pid_in("pid"), place.pid_in("child"));
     let keeper = place.keeper();
-    wait_until("output", || place.logs().iter().any(|name| {
-        let path = place.path("out/job_stdio").join(name);
-        std::fs::metadata(path).is_ok_and(|found| found.len() > 0)
-    }));
+    wait_until("output", || {
+        place.logs().iter().any(|name| {
+            let path = place.path("out/job_stdio").join(name);
+            std::fs::metadata(path).is_ok_and(|found| found.len() > 0)
+        })
+    });
     kill_9(keeper);
     kill_brain(brain);
     assert!(is_alive(job) && is_alive(child));

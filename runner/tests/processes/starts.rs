@@ -40,7 +40,9 @@ fn exit_codes() {
 fn environment() {
     let place = Place::new();
     let names = "TORC_WORKFLOW_ID TORC_RUN_ID TORC_JOB_ID TORC_JOB_NAME TORC_ATTEMPT_ID TORC_API_URL MINE PATH_SEEN";
-    let show = format!("for name in {names}; do echo $name=${{!name}}; done > shown; pwd >> shown; wc -c < /dev/stdin >> shown");
+    let show = format!(
+        "for name in {names}; do echo $name=${{!name}}; done > shown; pwd >> shown; wc -c < /dev/stdin >> shown"
+    );
     place.add_with(&show, |profile| {
         profile.env.insert("MINE".to_owned(), "a b".to_owned());
         profile.env.insert("TORC_JOB_ID".to_owned(), "999".to_owned());
