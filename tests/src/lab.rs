@@ -1,0 +1,156 @@
+//! A folder in which a test lives, with everything that it starts. What is left of it at the end is ended and removed.
+
+mod call;
+mod overlap;
+mod processes;
+mod wait;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+pub use call::{Call, Outcome, Running};
+pub use overlap::most_at_once;
+pub use processes::{Process, kill};
+pub use wait::{eventually, until};
+
+/// Marks every process of a lab: all descendants inherit it, keepers and jobs too.
+const MARK: &str = "TORC_LAB";
+
+/// A test's own place.
+pub struct Lab {
+    folder: TempDir,
+    mark: String,
+    calls: AtomicU32,
+}
+
+impl Default for Lab {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Lab {
+    /// An empty folder.
+    pub fn new() -> Self {
+        let folder = tempfile::Builder::new().prefix("torc-lab-").tempdir().expect("a folder for the test");
+        fs::create_dir(folder.path().join(".lab")).expect("a folder for the lab");
+        let mark = folder.path().to_string_lossy().into_owned();
+        Self { folder, mark, calls: AtomicU32::new(0) }
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// A path in it.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder().join(name)
+    }
+
+    /// A path in it, as text.
+    pub fn text_path(&self, name: &str) -> String {
+        self.path(name).to_string_lossy().into_owned()
+    }
+
+    /// Writes a file, with the folders above it.
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().expect("a folder above")).expect("folders");
+        fs::write(path, content).expect("a file");
+    }
+
+    /// The lines of a file; none where it does not exist yet.
+    pub fn lines(&self, name: &str) -> Vec<String> {
+        fs::read_to_string(self.path(name)).unwrap_or_default().lines().map(str::to_owned).collect()
+    }
+
+    /// A call of `torc`; words are separated by blanks.
+    pub fn call(&self, line: &str) -> Call {
+        let number = self.calls.fetch_add(1, Ordering::Relaxed);
+        let mut call = Call::new(self.path(&format!(".lab/{number}")));
+        for word in line.split_whitespace() {
+            call = call.arg(word);
+        }
+        call.folder(self.folder()).env("HOME", self.folder()).env(MARK, &self.mark)
+    }
+
+    /// Runs `torc` to its end.
+    pub fn torc(&self, line: &str) -> Outcome {
+        self.call(line).run()
+    }
+
+    /// Starts `torc` and lets it run.
+    pub fn start(&self, line: &str) -> Running {
+        self.call(line).start()
+    }
+
+    /// What a verb prints for programs.
+    pub fn json(&self, line: &str) -> Value {
+        self.call(line).arg("-o").arg("json").run().exits(0).json()
+    }
+
+    /// The items of a list.
+    pub fn items(&self, line: &str) -> Vec<Value> {
+        self.json(line)["items"].as_array().expect("a list").clone()
+    }
+
+    /// Every job's state by its name; `line` may name a workflow.
+    pub fn states(&self, workflow: &str) -> BTreeMap<String, String> {
+        let jobs = self.items(&format!("get jobs {workflow}"));
+        jobs.iter().map(|job| (text(job, "name"), text(job, "status"))).collect()
+    }
+
+    /// Every attempt that ended, as "job attempt status".
+    pub fn attempts(&self, workflow: &str) -> Vec<String> {
+        let results = self.items(&format!("get results {workflow}"));
+        let mut attempts: Vec<String> = results
+            .iter()
+            .map(|result| format!("{} {} {}", text(result, "job"), result["attempt"], text(result, "status")))
+            .collect();
+        attempts.sort();
+        attempts
+    }
+
+    /// Everything that was started here and lives.
+    pub fn processes(&self) -> Vec<Process> {
+        processes::marked(MARK, &self.mark)
+    }
+
+    /// Waits until nothing lives that was started here.
+    pub fn expect_nothing_left(&self) {
+        until(|| self.processes().is_empty(), || format!("processes left over: {:#?}", self.processes()));
+    }
+
+    /// Kills everything that was started here and whose command line contains a text; says how many there were.
+    pub fn kill_all(&self, command: &str) -> usize {
+        let found: Vec<Process> =
+            self.processes().into_iter().filter(|process| process.command.contains(command)).collect();
+        for process in &found {
+            kill(process.pid);
+        }
+        found.len()
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        // A process may start another one between the look and the kill; a few rounds catch it.
+        for _ in 0..50 {
+            if self.kill_all("") == 0 {
+                return;
+            }
+            wait::pause();
+        }
+    }
+}
+
+/// A field that is text.
+pub fn text(value: &Value, field: &str) -> String {
+    value[field].as_str().unwrap_or_else(|| panic!("no text `{field}` in {value:#}")).to_owned()
+}
