@@ -170,10 +170,17 @@ impl Engine {
         self.summary(id).await
     }
 
-    /// No new leases, or leases again.
-    pub async fn suspend(&self, reference: WorkflowRef<'_>, suspended: bool) -> Result<api::Workflow, EngineError> {
+    /// No new leases.
+    pub async fn suspend(&self, reference: WorkflowRef<'_>) -> Result<api::Workflow, EngineError> {
         let id = self.find(reference).await?;
-        self.write(move |state, recorder, now| Ok(state.suspend(id, suspended, recorder, now)?)).await?;
+        self.write(move |state, recorder, now| Ok(state.suspend(id, recorder, now)?)).await?;
+        self.summary(id).await
+    }
+
+    /// Goes on after a suspension or a cancellation.
+    pub async fn resume(&self, reference: WorkflowRef<'_>) -> Result<api::Workflow, EngineError> {
+        let id = self.find(reference).await?;
+        self.write(move |state, recorder, now| Ok(state.resume(id, recorder, now)?)).await?;
         self.summary(id).await
     }
 

@@ -1,9 +1,12 @@
 //! `torc runner`: run jobs of a server on this machine.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
 use torc_api::wire::RunnerScope;
 use torc_runner::RunnerExit;
 
@@ -55,7 +58,8 @@ pub async fn run(context: &Context, args: &RunnerVerbArgs) -> Result<ExitStatus,
     };
     client.version().await?;
     let id = workflow.as_ref().map(|workflow| workflow.id.to_string());
-    let folder = state_folder(&context.settings.run, &client.url(), id.as_deref());
+    let name = state_folder(&context.settings.run, &client.url(), id.as_deref());
+    let (folder, _claim) = claim_folder(&name)?;
     let mut config = runner_config(&context.settings.run, &folder, &context.folder)?;
     config.scope = id.map_or(RunnerScope::All, RunnerScope::Workflow);
     config.exit_when_complete = workflow.is_some();
@@ -94,6 +98,35 @@ fn no_server() -> CommandError {
         .hint("start one with `torc server`, name one with --url, or run a workflow here with `torc run`")
 }
 
+/// The most runners of one host, server and workflow that share an output folder.
+const RUNNERS_IN_ONE_FOLDER: u32 = 256;
+
+/// The first place that no living runner has; the lock is its claim. One that a dead runner left may have a keeper with jobs in
+/// it, which is taken over.
+fn claim_folder(name: &Path) -> Result<(PathBuf, Flock<File>), CommandError> {
+    let unusable = |folder: &Path, error: std::io::Error| {
+        CommandError::new(ExitStatus::Unexpected, format!("cannot use the folder {}", folder.display()))
+            .because(error)
+            .hint("name another with --output-dir")
+    };
+    for number in 1..=RUNNERS_IN_ONE_FOLDER {
+        let folder = if number == 1 { name.to_owned() } else { name.with_file_name(format!("{}-{number}", file_name(name))) };
+        std::fs::create_dir_all(&folder).map_err(|error| unusable(&folder, error))?;
+        let file = File::create(folder.join("claim")).map_err(|error| unusable(&folder, error))?;
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(claim) => return Ok((folder, claim)),
+            Err((_, Errno::EWOULDBLOCK)) => {}
+            Err((_, error)) => return Err(unusable(&folder, error.into())),
+        }
+    }
+    let message = format!("{RUNNERS_IN_ONE_FOLDER} runners use this output folder already");
+    Err(CommandError::new(ExitStatus::Refused, message).hint("name another with --output-dir"))
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+}
+
 /// The place of a runner of its own: one for each host, server and workflow, so that its successor finds its keeper.
 pub fn state_folder(run: &RunSettings, url: &str, workflow: Option<&str>) -> PathBuf {
     let name: String = format!("{}_{url}_{}", host_name(), workflow.unwrap_or("all"))
@@ -101,4 +134,21 @@ pub fn state_folder(run: &RunSettings, url: &str, workflow: Option<&str>) -> Pat
         .map(|c| if c.is_ascii_alphanumeric() || c == '.' || c == '_' { c } else { '-' })
         .collect();
     run.output_dir.join(".torc-runners").join(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_runner_has_a_place_of_its_own_and_a_successor_gets_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let name = folder.path().join("here_http---server_all");
+        let (first, first_claim) = claim_folder(&name).expect("a first place");
+        let (second, _second_claim) = claim_folder(&name).expect("a second place");
+        assert_eq!((first.as_path(), file_name(&second).as_str()), (name.as_path(), "here_http---server_all-2"));
+        drop(first_claim);
+        let (again, _claim) = claim_folder(&name).expect("the first place again");
+        assert_eq!(again, first);
+    }
 }

@@ -90,7 +90,7 @@ async fn suspend(
     Path(workflow): Path<String>,
     Query(namespace): Query<Namespace>,
 ) -> ApiResult<Workflow> {
-    Ok(Json(app.engine.suspend((namespace.name(), &workflow), true).await?))
+    Ok(Json(app.engine.suspend((namespace.name(), &workflow)).await?))
 }
 
 async fn resume(
@@ -98,7 +98,7 @@ async fn resume(
     Path(workflow): Path<String>,
     Query(namespace): Query<Namespace>,
 ) -> ApiResult<Workflow> {
-    Ok(Json(app.engine.suspend((namespace.name(), &workflow), false).await?))
+    Ok(Json(app.engine.resume((namespace.name(), &workflow)).await?))
 }
 
 async fn retry(

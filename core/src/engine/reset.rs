@@ -23,7 +23,10 @@ impl State {
         }
         workflow.plan(&affected, recorder);
         if !affected.is_empty() {
-            workflow.row.completed_ms = None;
+            // A workflow that had settled is set going again, and so is the clock that its summary shows.
+            if workflow.row.completed_ms.take().is_some() {
+                workflow.row.started_ms = None;
+            }
             recorder.workflow(&workflow.row);
         }
         for (runner, job) in taken_back {

@@ -185,8 +185,8 @@ impl Workflow {
         let yes_no = |yes: bool| if yes { "True" } else { "False" };
         vec![
             ("Accepted", "True", "Planned", format!("{} jobs", self.counts.total)),
-            ("Suspended", yes_no(suspended), "UserRequest", String::new()),
-            ("Stalled", yes_no(stalled), "PendingFailedJobs", String::new()),
+            ("Suspended", yes_no(suspended), if suspended { "UserRequest" } else { "NotSuspended" }, String::new()),
+            ("Stalled", yes_no(stalled), if stalled { "PendingFailedJobs" } else { "NotStalled" }, String::new()),
             finished,
             ("Succeeded", succeeded.0, succeeded.1, succeeded.2),
         ]

@@ -23,29 +23,40 @@ pub enum Retry {
 
 impl State {
     /// No new leases; running jobs go on.
-    pub fn suspend(
-        &mut self,
-        id: WorkflowId,
-        suspended: bool,
-        recorder: &mut Recorder,
-        now: Now,
-    ) -> Result<(), Refusal> {
+    pub fn suspend(&mut self, id: WorkflowId, recorder: &mut Recorder, now: Now) -> Result<(), Refusal> {
         let workflow = self.workflow_mut(id)?;
-        if !suspended && workflow.spec.suspend == Some(true) {
-            let message = "the document says `suspend: true`; change it and apply it again";
-            return Err(Refusal::Conflict(message.to_owned()));
-        }
-        if workflow.row.suspended != suspended {
-            workflow.row.suspended = suspended;
+        if !std::mem::replace(&mut workflow.row.suspended, true) {
             recorder.workflow(&workflow.row);
-            let (reason, message) = if suspended {
-                ("WorkflowSuspended", "no new jobs start")
-            } else {
-                ("WorkflowResumed", "jobs start again")
-            };
-            recorder.event(now, Some(id), reason, message.to_owned());
-            self.news += 1;
+            recorder.event(now, Some(id), "WorkflowSuspended", "no new jobs start".to_owned());
         }
+        Ok(())
+    }
+
+    /// Undoes `suspend` and `cancel`: leases are given out again, and cancelled jobs are wanted again.
+    pub fn resume(&mut self, id: WorkflowId, recorder: &mut Recorder, now: Now) -> Result<(), Refusal> {
+        let workflow = self.workflow_mut(id)?;
+        let said = match (workflow.spec.suspend, workflow.spec.stop_policy) {
+            (_, Some(StopPolicy::Cancel)) => Some("`stopPolicy: Cancel`"),
+            (_, Some(StopPolicy::Drain)) => Some("`stopPolicy: Drain`"),
+            (Some(true), _) => Some("`suspend: true`"),
+            _ => None,
+        };
+        if let Some(said) = said {
+            return Err(Refusal::Conflict(format!("the document says {said}; change it and apply it again")));
+        }
+        if !workflow.row.suspended && !workflow.row.canceled {
+            return Ok(());
+        }
+        workflow.row.suspended = false;
+        recorder.event(now, Some(id), "WorkflowResumed", "jobs start again".to_owned());
+        let canceled = workflow.row.canceled.then(|| workflow.canceled_jobs());
+        workflow.row.canceled = false;
+        recorder.workflow(&workflow.row);
+        if let Some(canceled) = canceled {
+            self.reset(id, canceled, recorder);
+            self.session.insert(id);
+        }
+        self.news += 1;
         Ok(())
     }
 
@@ -139,6 +150,12 @@ impl State {
 }
 
 impl super::workflow::Workflow {
+    /// Jobs that were cancelled or are being ended because of that.
+    fn canceled_jobs(&self) -> BTreeSet<u32> {
+        let canceled = |job: &u32| self.jobs[*job as usize].state == JobState::Canceled || self.is_to_be_ended(*job);
+        (0..self.jobs.len() as u32).filter(canceled).collect()
+    }
+
     /// It did not succeed, or is being ended.
     fn may_be_retried(&self, job: u32) -> bool {
         let state = self.jobs[job as usize].state;

@@ -72,7 +72,7 @@ fn a_workflow_that_fails_and_is_tried_again() {
     let workflow = world.workflow();
     world.pass(5_000);
     world.run(|state, recorder, now| state.retry(workflow, &crate::engine::Retry::Failed, recorder, now)).unwrap();
-    assert_eq!(summary(&world), ["Accepted=True/Planned", "Succeeded=Unknown/Running"]);
+    assert_eq!(summary(&world), ["Accepted=True/Planned", "Succeeded=Unknown/Pending"]);
     assert_ne!(since(&world, "Succeeded"), failed);
     assert_eq!(world.database.workflows[&workflow].completed_ms, None);
 }
@@ -82,9 +82,9 @@ fn suspended_stalled_and_canceled() {
     let plan = Plan::new([job("a"), job("b").after(&["a"])]).with(|spec| spec.use_pending_failed = Some(true));
     let mut world = World::with(&plan);
     let workflow = world.workflow();
-    world.run(|state, recorder, now| state.suspend(workflow, true, recorder, now)).unwrap();
+    world.run(|state, recorder, now| state.suspend(workflow, recorder, now)).unwrap();
     assert_eq!(summary(&world), ["Accepted=True/Planned", "Suspended=True/UserRequest", "Succeeded=Unknown/Suspended"]);
-    world.run(|state, recorder, now| state.suspend(workflow, false, recorder, now)).unwrap();
+    world.run(|state, recorder, now| state.resume(workflow, recorder, now)).unwrap();
     let id = world.register(&runner("one"));
     world.sync(id, &ask(1, 1));
     world.sync(id, &SyncRequest { finished: vec![failure(world.key("a"), 1, Cause::ExitCode)], ..say(2) });

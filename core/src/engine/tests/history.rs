@@ -263,7 +263,12 @@ impl History {
 
     pub fn suspend(&mut self, suspended: bool) {
         let id = self.world.workflow();
-        self.world.run(|state, recorder, now| state.suspend(id, suspended, recorder, now)).unwrap();
+        self.world
+            .run(|state, recorder, now| match suspended {
+                true => state.suspend(id, recorder, now),
+                false => state.resume(id, recorder, now),
+            })
+            .unwrap();
     }
 
     fn edit(&mut self, a: u32, b: u32) {

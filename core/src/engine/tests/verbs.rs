@@ -22,7 +22,10 @@ fn busy() -> (World, WorkflowId, RunnerId) {
 }
 
 fn suspend(world: &mut World, workflow: WorkflowId, suspended: bool) -> Result<(), Refusal> {
-    world.run(|state, recorder, now| state.suspend(workflow, suspended, recorder, now))
+    world.run(|state, recorder, now| match suspended {
+        true => state.suspend(workflow, recorder, now),
+        false => state.resume(workflow, recorder, now),
+    })
 }
 
 fn cancel(world: &mut World, workflow: WorkflowId) -> Result<i64, Refusal> {
@@ -36,6 +39,19 @@ fn retry(world: &mut World, workflow: WorkflowId, which: &Retry) -> Result<i64, 
 fn hold(world: &World, sequence: u64) -> SyncRequest {
     let [a, b] = ["a", "b"].map(|name| world.key(name));
     SyncRequest { running: vec![running(a)], queued: vec![b], ..ask(sequence, 8) }
+}
+
+#[test]
+fn resume_goes_on_after_a_cancellation() {
+    let (mut world, workflow, id) = busy();
+    cancel(&mut world, workflow).unwrap();
+    suspend(&mut world, workflow, false).unwrap();
+    let summary = world.state.workflow_summary(workflow).unwrap();
+    assert!(!summary.canceled);
+    assert_eq!((summary.status.jobs.ready, summary.status.jobs.blocked, summary.status.jobs.canceled), (3, 1, 0));
+    let old = world.key("a");
+    assert_eq!(old.attempt, 2, "the attempt that ran was cancelled, so the next one has another number");
+    assert_eq!(world.sync(id, &ask(9, 8)).leases.len(), 3);
 }
 
 #[test]
