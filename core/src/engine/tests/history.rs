@@ -28,6 +28,8 @@ pub struct History {
     /// What a crash goes back to.
     durable: (Seen, Plan),
     pub canceled_once: bool,
+    /// How many results have been looked at.
+    results_seen: usize,
     tick: u64,
 }
 
@@ -59,6 +61,7 @@ impl History {
             seen: Seen::default(),
             durable,
             canceled_once: false,
+            results_seen: 0,
             tick: 0,
         }
     }
@@ -138,7 +141,9 @@ impl History {
     }
 
     fn deliver(&mut self, runner: usize, id: RunnerId, request: SyncRequest, lost: bool) {
-        let before: Vec<_> = request.finished.iter().map(|finished| self.is_awaited(&finished.key)).collect();
+        let awaited: Vec<_> = request.finished.iter().map(|finished| self.is_awaited(&finished.key)).collect();
+        let elsewhere: Vec<_> =
+            request.finished.iter().map(|finished| self.runs_elsewhere(&finished.key, id)).collect();
         let answer = match self.world.try_sync(id, &request) {
             Ok(answer) => answer,
             Err(refusal) => {
@@ -150,8 +155,10 @@ impl History {
             }
         };
         self.check_packing(runner, &request, &answer.response);
-        for (finished, awaited) in request.finished.iter().zip(before) {
-            if awaited && !answer.response.refused.contains(&finished.key) {
+        for (finished, (awaited, elsewhere)) in request.finished.iter().zip(awaited.into_iter().zip(elsewhere)) {
+            let refused = answer.response.refused.contains(&finished.key);
+            assert!(refused || !elsewhere, "what somebody else has started is theirs");
+            if awaited && !refused {
                 self.check_came_after_parents(&finished.key);
             }
         }
@@ -174,6 +181,7 @@ impl History {
                 self.fleet[answer.runner].take(&answer.request, &answer.response);
             }
         }
+        self.check_nothing_lost_in_contact();
         self.durable = (self.seen.clone(), self.plan.clone());
     }
 

@@ -1,25 +1,47 @@
 //! What must be true of every answer and of every result that counts.
 
-use torc_api::state::JobState;
+use torc_api::state::{Cause, JobState};
 use torc_api::wire::{AttemptKey, SyncRequest, SyncResponse};
 
 use super::History;
 use crate::class::{fits, minus};
 use crate::engine::tests::plan::PlannedJob;
-use crate::ids::{JobId, WorkflowId};
+use crate::engine::workflow::JobRecord;
+use crate::ids::{JobId, RunnerId, WorkflowId};
 
 impl History {
     pub(super) fn is_awaited(&self, key: &AttemptKey) -> bool {
-        self.live(key).is_some_and(|(state, run, attempt)| {
-            let open = !state.is_complete() && state != JobState::PendingFailed;
-            open && run == key.run && attempt == key.attempt
+        self.live(key).is_some_and(|record| {
+            let open = !record.state.is_complete() && record.state != JobState::PendingFailed;
+            open && record.run == key.run && record.attempt == key.attempt
         })
     }
 
-    fn live(&self, key: &AttemptKey) -> Option<(JobState, i32, i32)> {
+    fn live(&self, key: &AttemptKey) -> Option<&JobRecord> {
         let workflow = self.world.state.workflows.get(&WorkflowId(key.workflow))?;
-        let record = &workflow.jobs[workflow.ordinal(JobId(key.job))? as usize];
-        Some((record.state, record.run, record.attempt))
+        Some(&workflow.jobs[workflow.ordinal(JobId(key.job))? as usize])
+    }
+
+    pub(super) fn runs_elsewhere(&self, key: &AttemptKey, id: RunnerId) -> bool {
+        self.live(key).is_some_and(|record| {
+            record.state == JobState::Running && record.runner != Some(id) && record.epoch != key.epoch
+        })
+    }
+
+    /// An attempt that its runner still has is given up only for long silence.
+    pub(super) fn check_nothing_lost_in_contact(&mut self) {
+        let results = &self.world.database.results;
+        for row in results[self.results_seen..].iter().filter(|row| row.cause == Some(Cause::Lost)) {
+            let attempt = |key: &AttemptKey| (JobId(key.job), key.run, key.attempt) == (row.job, row.run, row.attempt);
+            let silent = row.message.as_deref().is_some_and(|message| message.contains("silent"));
+            let holders =
+                self.fleet.iter().filter(|runner| runner.id.is_some() && runner.id == row.runner && !runner.gone);
+            for runner in holders {
+                let has_it = runner.running.iter().any(|promise| attempt(&promise.key));
+                assert!(silent || !has_it, "{} has lost job {} which it runs", row.runner.unwrap(), row.job);
+            }
+        }
+        self.results_seen = results.len();
     }
 
     /// Notes when each job has ended for good.
