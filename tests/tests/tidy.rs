@@ -126,3 +126,33 @@ fn nothing_is_left_unfinished() {
         }
     }
 }
+
+/// Every field of the document has a line in its reference, in both spellings.
+#[test]
+fn the_reference_of_the_document_is_complete() {
+    let page = fs::read_to_string(root().join("docs/reference/document.md")).unwrap();
+    let mut missing = Vec::new();
+    for schema in [torc_api::schema::workflow_json_schema(), torc_api::schema::cluster_json_schema()] {
+        collect_fields(&schema, &mut |name| {
+            if !page.contains(&format!("`{name}`")) {
+                missing.push(name.to_owned());
+            }
+        });
+    }
+    assert_eq!(missing, Vec::<String>::new(), "add these to docs/reference/document.md");
+}
+
+fn collect_fields(schema: &serde_json::Value, visit: &mut dyn FnMut(&str)) {
+    match schema {
+        serde_json::Value::Object(map) => {
+            for (key, value) in map {
+                if let ("properties", Some(fields)) = (key.as_str(), value.as_object()) {
+                    fields.keys().for_each(|name| visit(name));
+                }
+                collect_fields(value, visit);
+            }
+        }
+        serde_json::Value::Array(list) => list.iter().for_each(|value| collect_fields(value, visit)),
+        _ => {}
+    }
+}

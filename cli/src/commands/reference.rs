@@ -21,6 +21,8 @@ pub enum Page {
     Cli,
     /// docs/reference/environment.md
     Environment,
+    /// docs/reference/openapi.json
+    Openapi,
 }
 
 /// Runs the verb.
@@ -28,6 +30,7 @@ pub fn run(context: &Context, args: &ReferenceArgs) -> Result<ExitStatus, Comman
     let page = match args.page {
         Page::Cli => reference::command_line(),
         Page::Environment => reference::environment(),
+        Page::Openapi => format!("{:#}\n", torc_controller::openapi_document()),
     };
     context.output.raw(page.as_bytes())?;
     Ok(ExitStatus::Success)
