@@ -66,7 +66,7 @@ fn memory_limit(text: &str) -> Option<i64> {
 fn visible_devices(variable: impl Fn(&str) -> Option<String>) -> Option<Vec<String>> {
     let names =
         ["CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS"];
-    names.into_iter().find_map(|name| variable(name)).map(|value| device_list(&value))
+    names.into_iter().find_map(variable).map(|value| device_list(&value))
 }
 
 /// `0,2`, `0-3,6` or names as they are; `NoDevFiles`, `-1` and nothing mean none.
@@ -130,7 +130,8 @@ mod tests {
 
     #[test]
     fn devices_come_from_the_environment() {
-        let cases: [(&[(&str, &str)], Option<&[&str]>); 8] = [
+        type Case<'a> = (&'a [(&'a str, &'a str)], Option<&'a [&'a str]>);
+        let cases: [Case<'_>; 8] = [
             (&[("CUDA_VISIBLE_DEVICES", "0,2"), ("SLURM_JOB_GPUS", "7")], Some(&["0", "2"])),
             (&[("CUDA_VISIBLE_DEVICES", "")], Some(&[])),
             (&[("CUDA_VISIBLE_DEVICES", "NoDevFiles")], Some(&[])),

@@ -42,7 +42,7 @@ pub struct Takeover {
 
 /// What became of a call.
 enum Called {
-    Accepted(KeeperLink, Takeover),
+    Accepted(Box<KeeperLink>, Takeover),
     /// It will be gone soon.
     Leaving(String),
     Refused(String),
@@ -64,7 +64,7 @@ impl KeeperLink {
             match call(&config.state_dir, environment).await.map_err(RunnerError::TalkToKeeper)? {
                 Called::Accepted(mut link, takeover) => {
                     link.child = child;
-                    return Ok((link, takeover));
+                    return Ok((*link, takeover));
                 }
                 Called::Refused(reason) => return Err(RunnerError::KeeperRefused(reason)),
                 Called::Leaving(reason) => {
@@ -155,7 +155,7 @@ async fn call(dir: &Path, environment: &[(OsString, OsString)]) -> io::Result<Ca
         return Ok(Called::Leaving(error.to_string()));
     }
     match timeout(PATIENCE, hear_out(&mut link)).await {
-        Ok(Ok(Heard::Everything(takeover))) => Ok(Called::Accepted(link, takeover)),
+        Ok(Ok(Heard::Everything(takeover))) => Ok(Called::Accepted(Box::new(link), takeover)),
         Ok(Ok(Heard::Refused { reason, leaving: true })) => Ok(Called::Leaving(reason)),
         Ok(Ok(Heard::Refused { reason, leaving: false })) => Ok(Called::Refused(reason)),
         Ok(Err(error)) => Ok(Called::Leaving(error.to_string())),
