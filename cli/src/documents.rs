@@ -36,11 +36,12 @@ impl LoadedWorkflow {
         expand::expand(&self.document.spec, limits)
     }
 
-    /// Adds to problems where their fields stand in the file.
+    /// Adds to problems where their fields stand in the file, and names the fields as the file does.
     pub fn locate(&self, mut problems: Vec<Problem>) -> Vec<Problem> {
         for problem in &mut problems {
             if problem.position.is_none() {
                 problem.position = self.positions.of(&problem.field);
+                problem.field = self.positions.as_written(&problem.field);
             }
         }
         problems

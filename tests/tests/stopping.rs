@@ -1,0 +1,155 @@
+//! Ctrl-C, and two processes in one folder: what stops, what goes on, and who does it.
+#![allow(clippy::unwrap_used)]
+
+use nix::sys::signal::Signal;
+use torc_tests::lab::{Lab, Running, eventually, until};
+
+/// Two jobs that end when there is a file `go`, and one that waits for both; all write down their starts.
+const GATED: &str = "
+name: gated
+jobs:
+  - {name: a, command: 'echo a >> started; until test -e go; do sleep 0.02; done'}
+  - {name: b, command: 'echo b >> started; until test -e go; do sleep 0.02; done'}
+  - {name: after, command: 'echo after >> started', depends_on: [a, b]}
+";
+
+fn started(lab: &Lab, count: usize) {
+    until(|| lab.lines("started").len() >= count, || format!("started so far: {:?}", lab.lines("started")));
+}
+
+fn gated(lab: &Lab) -> Running {
+    lab.write("w.yaml", GATED);
+    let first = lab.start("apply -f w.yaml --num-cpus 2");
+    started(lab, 2);
+    first
+}
+
+#[test]
+fn one_interrupt_gives_jobs_back_and_the_next_apply_goes_on() {
+    let lab = Lab::new();
+    let first = gated(&lab);
+    first.signal(Signal::SIGINT);
+    // J23
+    first.finish().exits(130).says("the same command goes on where it was");
+    lab.expect_nothing_left();
+    assert_eq!(lab.states("")["a"], "ready");
+    assert_eq!(lab.states("")["after"], "blocked");
+    let stopped = lab.items("get results");
+    assert_eq!(stopped.len(), 2);
+    assert!(stopped.iter().all(|result| result["cause"] == "Stopped" && result["status"] == "terminated"), "{stopped:#?}");
+
+    lab.write("go", "");
+    lab.torc("apply -f w.yaml").exits(0).says("workflow/gated unchanged");
+    let expected =
+        ["a 1 terminated", "a 2 completed", "after 1 completed", "b 1 terminated", "b 2 completed"];
+    assert_eq!(lab.attempts(""), expected);
+}
+
+#[test]
+fn sigterm_stops_like_an_interrupt() {
+    let lab = Lab::new();
+    let first = gated(&lab);
+    first.signal(Signal::SIGTERM);
+    first.finish().exits(130);
+    lab.expect_nothing_left();
+    assert_eq!(lab.states("")["a"], "ready");
+}
+
+#[test]
+fn a_second_interrupt_ends_stubborn_jobs_at_once() {
+    let lab = Lab::new();
+    lab.write(
+        "w.yaml",
+        "
+name: stubborn
+jobs: [{name: a, command: 'trap \"\" TERM INT; echo a >> started; (trap \"\" TERM INT; while :; do sleep 0.02; done) & while :; do sleep 0.02; done'}]
+",
+    );
+    let first = lab.start("apply -f w.yaml");
+    started(&lab, 1);
+    first.signal(Signal::SIGINT);
+    first.says("Ctrl-C again ends them at once");
+    first.signal(Signal::SIGINT);
+    first.finish().exits(130);
+    lab.expect_nothing_left();
+    assert_eq!(lab.states("")["a"], "ready");
+}
+
+#[test]
+fn a_second_torc_follows_the_first() {
+    let lab = Lab::new();
+    let first = gated(&lab);
+    let second = lab.start("apply -f w.yaml");
+    second.says("following there");
+    assert_eq!(lab.states("")["a"], "running");
+    lab.write("go", "");
+    first.finish().exits(0);
+    second.finish().exits(0).says("gated: succeeded");
+    assert_eq!(lab.attempts(""), ["a 1 completed", "after 1 completed", "b 1 completed"]);
+    lab.expect_nothing_left();
+}
+
+#[test]
+fn interrupting_the_follower_leaves_the_jobs_alone() {
+    let lab = Lab::new();
+    let first = gated(&lab);
+    let second = lab.start("apply -f w.yaml");
+    second.says("following there");
+    second.says("workflow/gated unchanged");
+    second.signal(Signal::SIGINT);
+    second.finish().exits(130).says("the jobs go on in the other process");
+    lab.write("go", "");
+    first.finish().exits(0);
+    assert_eq!(lab.lines("started").len(), 3);
+}
+
+#[test]
+fn the_follower_takes_over_from_one_that_was_killed() {
+    let lab = Lab::new();
+    let first = gated(&lab);
+    let second = lab.start("apply -f w.yaml --num-cpus 2");
+    second.says("workflow/gated unchanged");
+    first.kill();
+    second.says("taking over");
+    lab.write("go", "");
+    second.finish().exits(0);
+    assert_eq!(lab.attempts(""), ["a 1 completed", "after 1 completed", "b 1 completed"]);
+    assert_eq!(lab.lines("started").len(), 3, "jobs were taken over, not started again");
+    lab.expect_nothing_left();
+}
+
+#[test]
+fn the_follower_takes_over_from_one_that_left() {
+    let lab = Lab::new();
+    let first = gated(&lab);
+    let second = lab.start("apply -f w.yaml --num-cpus 2");
+    second.says("workflow/gated unchanged");
+    first.signal(Signal::SIGINT);
+    first.finish().exits(130);
+    second.says("taking over");
+    lab.write("go", "");
+    second.finish().exits(0);
+    let expected =
+        ["a 1 terminated", "a 2 completed", "after 1 completed", "b 1 terminated", "b 2 completed"];
+    assert_eq!(lab.attempts(""), expected);
+    lab.expect_nothing_left();
+}
+
+#[test]
+fn a_second_workflow_is_run_by_whoever_is_there() {
+    let lab = Lab::new();
+    lab.write("short.yaml", "name: short\njobs: [{name: s, command: 'echo s >> started'}]\n");
+    let first = gated(&lab);
+    lab.torc("apply -f short.yaml --no-run").exits(0);
+    lab.write("long.yaml", "name: long\njobs: [{name: l, command: 'echo l >> started; until test -e end; do sleep 0.02; done'}]\n");
+    let second = lab.start("apply -f long.yaml");
+    second.says("workflow/long created");
+    lab.write("go", "");
+    first.finish().exits(0);
+    // The first is done with its own; what the second wants goes on.
+    eventually("the second workflow runs", || lab.lines("started").contains(&"l".to_owned()).then_some(()));
+    lab.write("end", "");
+    second.finish().exits(0);
+    assert_eq!(lab.attempts("long"), ["l 1 completed"]);
+    lab.expect_nothing_left();
+}
