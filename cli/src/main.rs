@@ -20,9 +20,6 @@ mod summary;
 
 use std::process::ExitCode;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     commands::main(std::env::args_os().collect())
 }

@@ -235,7 +235,8 @@ impl Engine {
         let live = self.read(move |state| Ok(views::LiveJob::from(state.job(id, &job)?.1))).await?;
         let query = JobQuery { workflow: Some(id), name: Some(live.name.clone()), limit: 1, ..JobQuery::default() };
         let mut jobs = self.jobs(&query).await?;
-        let mut job = jobs.items.pop().ok_or_else(|| EngineError::internal("the job is not in the store".to_owned()))?;
+        let mut job =
+            jobs.items.pop().ok_or_else(|| EngineError::internal("the job is not in the store".to_owned()))?;
         live.add_to(&mut job);
         Ok(job)
     }
@@ -303,7 +304,10 @@ impl Engine {
 }
 
 /// Sends a value once what led to it is durable. The caller may have gone away; the command counts all the same.
-fn deliver<T: Send + 'static>(sender: oneshot::Sender<Result<T, EngineError>>, value: Result<T, EngineError>) -> Answer {
+fn deliver<T: Send + 'static>(
+    sender: oneshot::Sender<Result<T, EngineError>>,
+    value: Result<T, EngineError>,
+) -> Answer {
     Box::new(move |outcome| {
         let _ = sender.send(outcome.and(value));
     })

@@ -50,11 +50,18 @@ impl Metrics {
         counter("torc_commands_total", "Commands taken from the queue.", count(&self.commands).to_string());
         counter("torc_commits_total", "Groups of changes written.", count(&self.groups).to_string());
         counter("torc_commit_seconds_total", "Time spent writing.", seconds(count(&self.commit_micros)));
-        counter("torc_write_failures_total", "Groups that could not be written.", count(&self.write_failures).to_string());
+        counter(
+            "torc_write_failures_total",
+            "Groups that could not be written.",
+            count(&self.write_failures).to_string(),
+        );
         counter("torc_syncs_total", "Messages of runners.", count(&self.syncs).to_string());
         counter("torc_reports_total", "Attempts reported as ended.", count(&self.reported).to_string());
         counter("torc_results_total", "Results written.", count(&self.results).to_string());
-        let _ = writeln!(text, "# HELP torc_runners Runners that have not left.\n# TYPE torc_runners gauge\ntorc_runners {runners}");
+        let _ = writeln!(
+            text,
+            "# HELP torc_runners Runners that have not left.\n# TYPE torc_runners gauge\ntorc_runners {runners}"
+        );
         let _ = writeln!(text, "# HELP torc_jobs Jobs by state.\n# TYPE torc_jobs gauge");
         for state in JobState::ALL {
             let jobs: i64 = workflows.iter().map(|workflow| workflow.status.jobs.of(state)).sum();

@@ -150,7 +150,11 @@ fn job_operations(types: &mut SchemaGenerator, list: &mut Vec<Operation>) {
     list.push(Operation {
         query: &[NAMESPACE],
         response: types.of::<api::Job>(),
-        ..types.operation("get", "/v1/workflows/{workflow}/jobs/{job}", "One job, by name or number, with its dependencies")
+        ..types.operation(
+            "get",
+            "/v1/workflows/{workflow}/jobs/{job}",
+            "One job, by name or number, with its dependencies",
+        )
     });
     list.push(Operation {
         query: &[
@@ -174,7 +178,11 @@ fn job_operations(types: &mut SchemaGenerator, list: &mut Vec<Operation>) {
     list.push(Operation {
         query: &[NAMESPACE, ("workflow", "a workflow"), ("after", "a sequence number; `Last-Event-ID` wins")],
         response: types.of::<api::Event>(),
-        ..types.operation("get", "/v1/watch", "Server-sent events: `event` as things happen, `status` when it has changed")
+        ..types.operation(
+            "get",
+            "/v1/watch",
+            "Server-sent events: `event` as things happen, `status` when it has changed",
+        )
     });
 }
 

@@ -60,7 +60,9 @@ pub struct Server {
 impl Server {
     /// Opens the store, reads it, and listens.
     pub async fn start(config: ServerConfig) -> Result<Self, StartError> {
-        let store = Store::open(OpenOptions { path: config.database, create: true, exclusive: None }).await.map_err(StartError::Store)?;
+        let store = Store::open(OpenOptions { path: config.database, create: true, exclusive: None })
+            .await
+            .map_err(StartError::Store)?;
         let limits = Limits { max_jobs: config.max_jobs, ..Limits::default() };
         let metrics = Arc::new(Metrics::default());
         let stop = Stop::default();

@@ -98,16 +98,24 @@ async fn a_workflow_runs_to_its_end() {
     assert_eq!(first["leases"].as_array().unwrap().len(), 1);
     assert_eq!(first["leases"][0]["name"], "first");
 
-    let report = json!({ "sequence": 2, "acknowledged": 1, "want": want(), "finished": [finished(&first["leases"][0], 0)] });
+    let report =
+        json!({ "sequence": 2, "acknowledged": 1, "want": want(), "finished": [finished(&first["leases"][0], 0)] });
     let second = lab.sync(runner, report).await;
-    assert_eq!(second["leases"][0]["name"], "second", "a dependent is leased in the answer to the report of its parent");
+    assert_eq!(
+        second["leases"][0]["name"], "second",
+        "a dependent is leased in the answer to the report of its parent"
+    );
 
-    let report = json!({ "sequence": 3, "acknowledged": 2, "want": want(), "finished": [finished(&second["leases"][0], 0)] });
+    let report =
+        json!({ "sequence": 3, "acknowledged": 2, "want": want(), "finished": [finished(&second["leases"][0], 0)] });
     assert_eq!(lab.sync(runner, report).await["verdict"], "complete");
 
     let (_, workflow) = lab.get("/v1/workflows/two").await;
     assert_eq!(workflow["status"]["progress"], "2/2");
-    assert_eq!(workflow["status"]["conditions"].as_array().unwrap().iter().find(|c| c["type"] == "Succeeded").unwrap()["status"], "True");
+    assert_eq!(
+        workflow["status"]["conditions"].as_array().unwrap().iter().find(|c| c["type"] == "Succeeded").unwrap()["status"],
+        "True"
+    );
     let (_, results) = lab.get("/v1/workflows/1/results").await;
     let names: Vec<&str> = results["items"].as_array().unwrap().iter().map(|r| r["job"].as_str().unwrap()).collect();
     assert_eq!(names, ["first", "second"]);
@@ -121,7 +129,9 @@ async fn a_workflow_runs_to_its_end() {
 #[tokio::test]
 async fn nobody_without_the_token_gets_anything() {
     let lab = Lab::start().await;
-    for path in ["/v1/workflows", "/v1/version", "/v1/runners", "/v1/events", "/v1/watch", "/metrics", "/v1/openapi.json"] {
+    for path in
+        ["/v1/workflows", "/v1/version", "/v1/runners", "/v1/events", "/v1/watch", "/metrics", "/v1/openapi.json"]
+    {
         for token in [None, Some(""), Some("wrong"), Some("a-secret-for-this-tes"), Some("a-secret-for-this-testX")] {
             let mut request = lab.client.get(lab.url(path));
             if let Some(token) = token {
@@ -198,7 +208,8 @@ async fn a_newer_message_releases_the_one_that_waits() {
         lab.sync(runner, json!({ "sequence": 2, "want": want(), "waitMs": 1 })).await
     };
     let both = async { tokio::join!(older, newer) };
-    let (older, newer) = tokio::time::timeout(Duration::from_secs(20), both).await.expect("the older message was not released");
+    let (older, newer) =
+        tokio::time::timeout(Duration::from_secs(20), both).await.expect("the older message was not released");
     assert_eq!((older["sequence"].as_u64(), newer["sequence"].as_u64()), (Some(1), Some(2)));
 }
 
@@ -212,7 +223,8 @@ async fn what_was_acknowledged_survives_a_restart() {
 
     let (_, job) = lab.get("/v1/workflows/two/jobs/first").await;
     assert_eq!(job["status"], "leased");
-    let report = json!({ "sequence": 2, "acknowledged": 1, "want": want(), "finished": [finished(&first["leases"][0], 0)] });
+    let report =
+        json!({ "sequence": 2, "acknowledged": 1, "want": want(), "finished": [finished(&first["leases"][0], 0)] });
     let second = lab.sync(runner, report.clone()).await;
     assert_eq!(second["leases"][0]["name"], "second");
     let lab = lab.restart().await;
@@ -231,7 +243,8 @@ async fn a_watch_goes_on_where_it_was() {
     assert_eq!(events["items"][0]["reason"], "WorkflowCreated");
     let last = events["items"].as_array().unwrap().last().unwrap()["sequence"].as_i64().unwrap();
 
-    let request = lab.client.get(lab.url("/v1/watch?workflow=one")).bearer_auth(TOKEN).header("last-event-id", last.to_string());
+    let request =
+        lab.client.get(lab.url("/v1/watch?workflow=one")).bearer_auth(TOKEN).header("last-event-id", last.to_string());
     let mut stream = request.send().await.unwrap();
     lab.post("/v1/workflows/one/suspend", json!({})).await;
     let mut text = String::new();
@@ -273,7 +286,8 @@ async fn a_dry_run_changes_nothing() {
         "metadata": { "name": "two" },
         "spec": { "jobs": [{ "name": "first", "command": "false" }, { "name": "third", "command": "true" }] },
     });
-    let (_, answer) = lab.post("/v1/workflows", json!({ "document": document, "workingDir": "/", "dryRun": true })).await;
+    let (_, answer) =
+        lab.post("/v1/workflows", json!({ "document": document, "workingDir": "/", "dryRun": true })).await;
     assert_eq!(answer["outcome"], "configured");
     assert_eq!(answer["changes"]["changed"]["names"], json!(["first"]));
     assert_eq!(answer["changes"]["added"]["names"], json!(["third"]));

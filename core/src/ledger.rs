@@ -51,7 +51,14 @@ impl Ledger {
             Strategy::Slots(slots) => slots,
             Strategy::Resources => u32::MAX,
         };
-        Self { strategy, capacity, free: capacity, free_slots, free_devices: (0..devices.len()).rev().collect(), devices }
+        Self {
+            strategy,
+            capacity,
+            free: capacity,
+            free_slots,
+            free_devices: (0..devices.len()).rev().collect(),
+            devices,
+        }
     }
 
     /// Everything the node has.

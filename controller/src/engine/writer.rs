@@ -150,8 +150,7 @@ impl Writer {
                 self.metrics.sync(request.finished.len());
                 match state.sync(runner, &request, recorder, now) {
                     Ok(answer) if answer.may_wait && request.wait_ms > 0 => {
-                        let longest = Duration::from_secs(LONG_POLL_SECONDS);
-                        let until = Instant::now() + Duration::from_millis(request.wait_ms).min(longest);
+                        let until = Instant::now() + longest_wait(&request, &answer.response);
                         self.waiting.push(Waiting { runner, request, until, reply });
                         None
                     }
@@ -246,6 +245,12 @@ fn answer_read_only(group: Vec<Command>, state: Option<&State>, reason: &EngineE
             }
         }
     }
+}
+
+/// Nobody waits so long that its lease could run out meanwhile.
+fn longest_wait(request: &SyncRequest, response: &SyncResponse) -> Duration {
+    let lease = Duration::from_millis(response.lease_ms);
+    Duration::from_millis(request.wait_ms).min(Duration::from_secs(LONG_POLL_SECONDS)).min(lease / 3)
 }
 
 fn reply_with(reply: SyncReply, result: Result<SyncResponse, EngineError>) -> Answer {

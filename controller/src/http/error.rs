@@ -60,7 +60,9 @@ pub(super) fn unauthorized() -> ApiError {
     let body = ErrorBody {
         code: "Unauthorized".to_owned(),
         message: "this request needs a valid token".to_owned(),
-        hint: Some("pass --token-file or set TORC_TOKEN_FILE to the file that the server printed at its start".to_owned()),
+        hint: Some(
+            "pass --token-file or set TORC_TOKEN_FILE to the file that the server printed at its start".to_owned(),
+        ),
         ..ErrorBody::default()
     };
     ApiError { status: StatusCode::UNAUTHORIZED, body }

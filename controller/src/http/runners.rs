@@ -12,9 +12,7 @@ use super::App;
 use super::error::ApiResult;
 
 pub(super) fn router() -> Router<App> {
-    Router::new()
-        .route("/v1/runners", get(list).post(register))
-        .route("/v1/runners/{runner}/sync", post(sync))
+    Router::new().route("/v1/runners", get(list).post(register)).route("/v1/runners/{runner}/sync", post(sync))
 }
 
 #[derive(Deserialize)]
