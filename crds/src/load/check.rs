@@ -17,8 +17,18 @@ use crate::schema::{Record, Shape, snake_case};
 const REMOVED: [(&str, &str); 1] = [("slurm_config", "use `execution_config`")];
 
 /// Names that fields had before Torc 1.0. Leaving these out would run jobs in the wrong order or place.
-const OLDER_NAMES: [(&str, &str); 3] =
-    [("blocked_by", "depends_on"), ("blocked_by_regexes", "depends_on_regexes"), ("label", "labels")];
+const OLDER_NAMES: [(&str, &str); 7] = [
+    ("blocked_by", "depends_on"),
+    ("blocked_by_job_names", "depends_on"),
+    ("blocked_by_regexes", "depends_on_regexes"),
+    ("blocked_by_job_name_regexes", "depends_on_regexes"),
+    ("label", "labels"),
+    ("resource_requirements_name", "resource_requirements"),
+    ("scheduler_name", "scheduler"),
+];
+
+/// Choices for which Torc 1.0 took every word that it did not know as the default.
+const DEFAULTED_CHOICES: [&str; 1] = ["parameterMode"];
 
 /// How a document spells its keys and what happens to unknown ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,7 +133,8 @@ impl Checker {
     /// Gives fields that have an older name the one of today, unless that is there as well.
     fn modernize(&mut self, entries: &mut [Entry], record: &Record, path: &Path<'_>) {
         for (older, name) in OLDER_NAMES {
-            let known = record.named_in_snake_case(older).is_some() || record.named_in_snake_case(name).is_none();
+            let Some(shape) = record.named_in_snake_case(name).map(|field| record.shape_of(field)) else { continue };
+            let known = record.named_in_snake_case(older).is_some();
             if known || entries.iter().any(|entry| &*entry.key == name) {
                 continue;
             }
@@ -131,7 +142,7 @@ impl Checker {
             let message = format!("`{older}` is now called `{name}`");
             self.report(Problem::warning(path.key(older).to_string(), message), entry.place);
             entry.rename(name);
-            if matches!(entry.node.kind, Kind::Text(_)) {
+            if matches!((shape, &entry.node.kind), (Shape::List { .. }, Kind::Text(_))) {
                 let item = std::mem::take(&mut entry.node);
                 entry.node = Node::new(item.place, Kind::List(vec![item]));
             }
@@ -145,6 +156,15 @@ impl Checker {
             return false;
         }
         let written = entry.written().to_owned();
+        if let (Shape::OneOf(words), Kind::Text(text)) = (&field.shape, &entry.node.kind)
+            && self.dialect == Dialect::Bare
+            && DEFAULTED_CHOICES.contains(&name)
+            && !words.contains(text)
+        {
+            let message = format!("'{}' is not one of {} and counts for nothing", excerpt(text), words.join(", "));
+            self.report(Problem::warning(path.key(&written).to_string(), message), entry.node.place);
+            return false;
+        }
         if self.value(&mut entry.node, &field.shape, &path.key(&written)) {
             return true;
         }

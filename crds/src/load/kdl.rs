@@ -15,7 +15,8 @@ mod text;
 
 use syntax::KdlNode;
 
-/// Spellings that are neither a field nor the singular of one.
+/// Spellings that are neither a field nor the singular of one. Torc 1.0's own examples have them and its reader passes
+/// over them, which lets jobs start before what they depend on.
 const OTHER_NAMES: [(&str, &str); 2] = [("depends_on_job", "depends_on"), ("blocked_by_job", "depends_on")];
 
 /// Reads a document; the problems are harmless ones.
@@ -77,6 +78,9 @@ impl Reader<'_> {
             self.set(fields, Entry::new(name, place, value));
             return;
         };
+        if OTHER_NAMES.iter().any(|(other, _)| *other == node.name) {
+            self.warn(format!("`{}` is read as `{key}`, while Torc 1.0 ignored it", node.name), place);
+        }
         let value = match shape {
             Shape::List { items, .. } => {
                 let added = match &**items {
@@ -97,13 +101,18 @@ impl Reader<'_> {
     /// A field that is given twice counts once, as it always has: the last wins.
     fn set(&mut self, fields: &mut Fields, entry: Entry) {
         let Some(known) = fields.known(&entry.key) else { return fields.push(entry) };
+        let place = entry.place;
+        let message = format!("`{}` is given twice; the last counts", excerpt(&entry.key));
+        *known = entry;
+        self.warn(message, place);
+    }
+
+    fn warn(&mut self, message: String, place: Place) {
         if self.problems.len() < self.options.max_problems {
-            let mut problem =
-                Problem::warning("", format!("`{}` is given twice; the last counts", excerpt(&entry.key)));
-            problem.position = Some(entry.place.into());
+            let mut problem = Problem::warning("", message);
+            problem.position = Some(place.into());
             self.problems.push(problem);
         }
-        *known = entry;
     }
 
     /// A node as a record: its name, its properties, its children.

@@ -21,7 +21,8 @@ pub(super) fn check(spec: &WorkflowSpec, found: &mut Findings) {
         schedulers.check(job.scheduler.as_deref(), || field("scheduler"), found);
     }
     for (index, action) in spec.actions.iter().enumerate() {
-        if action.action_type == ActionType::ScheduleNodes {
+        let of_slurm = action.scheduler_type.as_deref().is_none_or(|kind| kind == "slurm");
+        if action.action_type == ActionType::ScheduleNodes && of_slurm {
             schedulers.check(action.scheduler.as_deref(), || format!("spec.actions[{index}].scheduler"), found);
         }
     }

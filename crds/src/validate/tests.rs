@@ -241,6 +241,7 @@ fn resources_and_schedulers() {
 #[test]
 fn failure_handlers_and_actions() {
     accepts(&[
+        "actions: [{triggerType: 'on_workflow_start', actionType: 'schedule_nodes', scheduler: 'here', schedulerType: 'local'}]",
         "failureHandlers: [{name: 'f', rules: [{exitCodes: [1]}, {causes: ['Timeout']}, {matchAllExitCodes: true}]}]",
         "actions: [{triggerType: 'on_worker_start', actionType: 'run_commands', commands: ['x']}]",
         "actions: [{triggerType: 'on_jobs_ready', actionType: 'run_commands', commands: ['x'], jobNameRegexes: ['a']}]",

@@ -52,6 +52,32 @@ fn removed_and_renamed_fields() {
 }
 
 #[test]
+fn names_of_the_oldest_files() {
+    let text = "name: demo\nresource_requirements: [{name: big, num_cpus: 8, memory: 1g}]\nslurm_schedulers: [{name: night, account: x}]\njobs:\n- {name: a, command: b, resource_requirements_name: big, scheduler_name: night}\n- {name: c, command: d, blocked_by_job_names: [a]}\n- {name: e, command: f, blocked_by_job_name_regexes: [^a]}\n";
+    check(
+        text,
+        &[
+            "5:25 warning jobs[0].resource_requirements_name: `resource_requirements_name` is now called `resource_requirements`",
+            "5:58 warning jobs[0].scheduler_name: `scheduler_name` is now called `scheduler`",
+            "6:25 warning jobs[1].blocked_by_job_names: `blocked_by_job_names` is now called `depends_on`",
+            "7:25 warning jobs[2].blocked_by_job_name_regexes: `blocked_by_job_name_regexes` is now called `depends_on_regexes`",
+        ],
+    );
+    let spec = spec_despite_warnings(text, Format::Yaml);
+    assert_eq!(spec.jobs[0].resource_requirements.as_deref(), Some("big"));
+    assert_eq!(spec.jobs[0].scheduler.as_deref(), Some("night"));
+    assert_eq!(spec.jobs[1].depends_on, ["a"]);
+    assert_eq!(spec.jobs[2].depends_on_regexes, ["^a"]);
+}
+
+#[test]
+fn an_unknown_mode_of_parameters_is_the_default() {
+    let text = "name: demo\njobs:\n- {name: 'a{x}', command: b, parameters: {x: '1:2'}, parameter_mode: grid}\n";
+    check(text, &["3:70 warning jobs[0].parameter_mode: 'grid' is not one of product, zip and counts for nothing"]);
+    assert_eq!(spec_despite_warnings(text, Format::Yaml).jobs[0].parameterization.parameter_mode, None);
+}
+
+#[test]
 fn what_torc_accepted_is_at_most_a_warning() {
     check(
         "name: demo\nparameters: {size: '1:3'}\njobs:\n- {name: a, command: b, use_parameters: [siz]}\nexecution_config: {termination_signal: QUIT}\nactions:\n- {trigger_type: on_jobs_ready, action_type: run_commands, commands: [x]}\n",

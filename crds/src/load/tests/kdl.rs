@@ -38,9 +38,8 @@ job "prepare" {
 }
 job "train_{n}" {
     command "train {n}"
-    depends_on_job "prepare"
+    depends_on "prepare"
     depends_on "other" "third"
-    blocked_by_job "fourth"
     depends_on_regexes "^x"
     input_file "in"
     input_file "config_file"
@@ -93,11 +92,24 @@ fn every_kind_of_node() {
     assert_eq!(spec.user_data[0].data, Some(json!({"a": [1, 2]})));
     assert_eq!(spec.jobs[0].invocation_script.as_deref(), Some("bash \"x\""));
     assert_eq!(spec.jobs[0].env["MODE"], "fast");
-    assert_eq!(spec.jobs[1].depends_on, ["prepare", "other", "third", "fourth"]);
+    assert_eq!(spec.jobs[1].depends_on, ["prepare", "other", "third"]);
     assert_eq!(spec.jobs[1].input_files.as_deref(), Some(&["in".to_owned(), "config_file".to_owned()][..]));
     assert_eq!(spec.actions[0].jobs.as_deref().unwrap(), ["prepare", "a", "b"]);
     assert_eq!(spec.actions[0].job_name_regexes.as_deref().unwrap(), ["^train"]);
     assert_eq!(spec.actions[1].commands.as_deref().unwrap(), ["mkdir out", "date"]);
+}
+
+#[test]
+fn dependencies_that_torc_ignored_count_and_are_told() {
+    let text = "name \"x\"\njob \"a\" { command \"b\"; }\njob \"c\" {\n  command \"d\"\n  depends_on_job \"a\"\n  blocked_by_job \"b\"\n}\n";
+    assert_eq!(spec_despite_warnings(text, Format::Kdl).jobs[1].depends_on, ["a", "b"]);
+    assert_eq!(
+        all_problems(text, Format::Kdl),
+        [
+            "5:3 warning: `depends_on_job` is read as `depends_on`, while Torc 1.0 ignored it",
+            "6:3 warning: `blocked_by_job` is read as `depends_on`, while Torc 1.0 ignored it",
+        ]
+    );
 }
 
 #[test]
