@@ -10,6 +10,7 @@ use super::path::Path;
 use super::suggest::nearest;
 use super::tree::{Entry, Kind, Node, Place, excerpt};
 use super::yaml::is_boolean_for_kubectl;
+use super::{LoadOptions, json};
 use crate::problem::Problem;
 use crate::schema::{Record, Shape, snake_case};
 
@@ -17,11 +18,15 @@ use crate::schema::{Record, Shape, snake_case};
 const REMOVED: [(&str, &str); 1] = [("slurm_config", "use `execution_config`")];
 
 /// Names that fields had before Torc 1.0. Leaving these out would run jobs in the wrong order or place.
-const OLDER_NAMES: [(&str, &str); 7] = [
+const OLDER_NAMES: [(&str, &str); 11] = [
     ("blocked_by", "depends_on"),
     ("blocked_by_job_names", "depends_on"),
     ("blocked_by_regexes", "depends_on_regexes"),
     ("blocked_by_job_name_regexes", "depends_on_regexes"),
+    ("input_file_names", "input_files"),
+    ("output_file_names", "output_files"),
+    ("input_user_data_names", "input_user_data"),
+    ("output_data_names", "output_user_data"),
     ("label", "labels"),
     ("resource_requirements_name", "resource_requirements"),
     ("scheduler_name", "scheduler"),
@@ -156,6 +161,9 @@ impl Checker {
             return false;
         }
         let written = entry.written().to_owned();
+        if self.dialect == Dialect::Bare && name == "metadata" {
+            unfold_json(&mut entry.node);
+        }
         if let (Shape::OneOf(words), Kind::Text(text)) = (&field.shape, &entry.node.kind)
             && self.dialect == Dialect::Bare
             && DEFAULTED_CHOICES.contains(&name)
@@ -253,6 +261,14 @@ impl Checker {
     fn report(&mut self, mut problem: Problem, place: Place) {
         problem.position = Some(place.into());
         self.listed.add(problem);
+    }
+}
+
+/// Metadata was JSON in a text once, and Torc 1.0's manual still says so.
+fn unfold_json(node: &mut Node) {
+    let parsed = node.as_text().and_then(|text| json::parse(text, &LoadOptions::default()).ok());
+    if let Some(parsed) = parsed.filter(|parsed| matches!(parsed.kind, Kind::Map(_))) {
+        node.kind = parsed.kind;
     }
 }
 

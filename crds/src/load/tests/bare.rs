@@ -1,3 +1,5 @@
+use serde_json::json;
+
 use super::*;
 
 fn check(text: &str, expected: &[&str]) {
@@ -68,6 +70,26 @@ fn names_of_the_oldest_files() {
     assert_eq!(spec.jobs[0].scheduler.as_deref(), Some("night"));
     assert_eq!(spec.jobs[1].depends_on, ["a"]);
     assert_eq!(spec.jobs[2].depends_on_regexes, ["^a"]);
+}
+
+#[test]
+fn oldest_names_of_files_and_data() {
+    let text = "name: demo\nfiles: [{name: f, path: f}]\nuser_data: [{name: d}]\njobs:\n- {name: a, command: b, output_file_names: [f], output_data_names: [d]}\n- {name: c, command: d, input_file_names: [f], input_user_data_names: [d]}\n";
+    assert_eq!(all_problems(text, Format::Yaml).len(), 4);
+    let jobs = spec_despite_warnings(text, Format::Yaml).jobs;
+    let names = |list: &Option<Vec<String>>| list.clone().unwrap_or_default().join(",");
+    assert_eq!([names(&jobs[0].output_files), names(&jobs[0].output_user_data)], ["f", "d"]);
+    assert_eq!([names(&jobs[1].input_files), names(&jobs[1].input_user_data)], ["f", "d"]);
+}
+
+#[test]
+fn metadata_may_be_json_in_a_text() {
+    let text = "name: demo\nmetadata: '{\"grant\": \"x-1\", \"years\": 2}'\njobs: []\n";
+    assert_eq!(json!(spec(text, Format::Yaml).metadata), json!({"grant": "x-1", "years": 2}));
+    check(
+        "name: demo\nmetadata: 'words'\njobs: []\n",
+        &["2:11 error metadata: expected a mapping, found the text 'words'"],
+    );
 }
 
 #[test]
