@@ -5,6 +5,7 @@
 mod clock;
 mod engine;
 mod http;
+mod memory;
 mod metrics;
 mod openapi;
 mod server;

@@ -20,7 +20,7 @@ use tracing::{error, info, warn};
 
 use super::error::{EngineError, with_causes};
 use crate::metrics::Metrics;
-use crate::{clock, views};
+use crate::{clock, memory, views};
 
 /// The most commands in one transaction.
 const GROUP_LIMIT: usize = 1_024;
@@ -76,7 +76,12 @@ struct Waiting {
 /// Reads everything live from the store.
 pub(super) async fn load(store: &Store) -> Result<State, EngineError> {
     let snapshot = store.load().await?;
-    State::restore(snapshot, clock::now()).map_err(|error| EngineError::unavailable(with_causes(&error)))
+    let many = snapshot.jobs.len() > memory::MANY_JOBS;
+    let state = State::restore(snapshot, clock::now());
+    if many {
+        memory::give_back();
+    }
+    state.map_err(|error| EngineError::unavailable(with_causes(&error)))
 }
 
 impl Writer {
@@ -136,6 +141,10 @@ impl Writer {
                 self.state = Some(state);
                 for answer in answers {
                     answer(Ok(()));
+                }
+                if changes.jobs.len() > memory::MANY_JOBS {
+                    drop(changes);
+                    memory::give_back();
                 }
             }
             Err(error) => self.fail(error, answers).await,
