@@ -100,7 +100,7 @@ impl Engine {
 
     /// Expansion can take a second for a large document, so it happens outside the writer and off the async threads.
     async fn expand(&self, request: ApplyRequest) -> Result<(ApplyRequest, Expanded), EngineError> {
-        let limits = self.limits.clone();
+        let limits = self.limits;
         let task = tokio::task::spawn_blocking(move || {
             let document = torc_api::document::Document::Workflow(request.document.clone());
             let mut problems = torc_api::validate::validate(&document);

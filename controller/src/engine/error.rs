@@ -12,7 +12,7 @@ pub struct EngineError {
     /// What kind of failure.
     pub kind: ErrorKind,
     /// What to say.
-    pub body: ErrorBody,
+    pub body: Box<ErrorBody>,
 }
 
 /// Kinds of failures that callers tell apart.
@@ -34,7 +34,7 @@ pub enum ErrorKind {
 
 impl EngineError {
     fn new(kind: ErrorKind, code: &str, message: String) -> Self {
-        Self { kind, body: ErrorBody { code: code.to_owned(), message, ..ErrorBody::default() } }
+        Self { kind, body: Box::new(ErrorBody { code: code.to_owned(), message, ..ErrorBody::default() }) }
     }
 
     /// A document with problems.

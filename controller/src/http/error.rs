@@ -11,7 +11,7 @@ use crate::engine::{EngineError, ErrorKind};
 /// What a handler returns instead of an answer.
 pub(super) struct ApiError {
     status: StatusCode,
-    body: ErrorBody,
+    body: Box<ErrorBody>,
 }
 
 pub(super) type ApiResult<T> = Result<Json<T>, ApiError>;
@@ -48,7 +48,7 @@ macro_rules! from_rejection {
                     message: rejection.body_text(),
                     ..ErrorBody::default()
                 };
-                Self { status: rejection.status(), body }
+                Self { status: rejection.status(), body: Box::new(body) }
             }
         }
     )*};
@@ -65,7 +65,7 @@ pub(super) fn unauthorized() -> ApiError {
         ),
         ..ErrorBody::default()
     };
-    ApiError { status: StatusCode::UNAUTHORIZED, body }
+    ApiError { status: StatusCode::UNAUTHORIZED, body: Box::new(body) }
 }
 
 pub(super) async fn no_such_route(uri: Uri) -> ApiError {
@@ -75,5 +75,5 @@ pub(super) async fn no_such_route(uri: Uri) -> ApiError {
         hint: Some("GET /v1/openapi.json lists what there is".to_owned()),
         ..ErrorBody::default()
     };
-    ApiError { status: StatusCode::NOT_FOUND, body }
+    ApiError { status: StatusCode::NOT_FOUND, body: Box::new(body) }
 }
