@@ -36,12 +36,14 @@ fn one_interrupt_gives_jobs_back_and_the_next_apply_goes_on() {
     assert_eq!(lab.states("")["after"], "blocked");
     let stopped = lab.items("get results");
     assert_eq!(stopped.len(), 2);
-    assert!(stopped.iter().all(|result| result["cause"] == "Stopped" && result["status"] == "terminated"), "{stopped:#?}");
+    assert!(
+        stopped.iter().all(|result| result["cause"] == "Stopped" && result["status"] == "terminated"),
+        "{stopped:#?}"
+    );
 
     lab.write("go", "");
     lab.torc("apply -f w.yaml").exits(0).says("workflow/gated unchanged");
-    let expected =
-        ["a 1 terminated", "a 2 completed", "after 1 completed", "b 1 terminated", "b 2 completed"];
+    let expected = ["a 1 terminated", "a 2 completed", "after 1 completed", "b 1 terminated", "b 2 completed"];
     assert_eq!(lab.attempts(""), expected);
 }
 
@@ -129,8 +131,7 @@ fn the_follower_takes_over_from_one_that_left() {
     second.says("taking over");
     lab.write("go", "");
     second.finish().exits(0);
-    let expected =
-        ["a 1 terminated", "a 2 completed", "after 1 completed", "b 1 terminated", "b 2 completed"];
+    let expected = ["a 1 terminated", "a 2 completed", "after 1 completed", "b 1 terminated", "b 2 completed"];
     assert_eq!(lab.attempts(""), expected);
     lab.expect_nothing_left();
 }
@@ -141,7 +142,10 @@ fn a_second_workflow_is_run_by_whoever_is_there() {
     lab.write("short.yaml", "name: short\njobs: [{name: s, command: 'echo s >> started'}]\n");
     let first = gated(&lab);
     lab.torc("apply -f short.yaml --no-run").exits(0);
-    lab.write("long.yaml", "name: long\njobs: [{name: l, command: 'echo l >> started; until test -e end; do sleep 0.02; done'}]\n");
+    lab.write(
+        "long.yaml",
+        "name: long\njobs: [{name: l, command: 'echo l >> started; until test -e end; do sleep 0.02; done'}]\n",
+    );
     let second = lab.start("apply -f long.yaml");
     second.says("workflow/long created");
     lab.write("go", "");
@@ -152,4 +156,22 @@ fn a_second_workflow_is_run_by_whoever_is_there() {
     second.finish().exits(0);
     assert_eq!(lab.attempts("long"), ["l 1 completed"]);
     lab.expect_nothing_left();
+}
+
+#[test]
+fn what_a_job_leaves_in_the_background_ends() {
+    let lab = Lab::new();
+    lab.write(
+        "w.yaml",
+        "
+name: w
+jobs:
+  - {name: child, command: 'sleep 600 & echo now'}
+  - {name: daemon, command: 'setsid sh -c \"sleep 600 & sleep 600\" & echo now'}
+  - {name: nohup, command: 'nohup sleep 600 > /dev/null 2>&1 & echo now'}
+",
+    );
+    lab.torc("apply -f w.yaml").exits(0);
+    lab.expect_nothing_left();
+    assert_eq!(lab.torc("logs child").exits(0).stdout, "now\n");
 }

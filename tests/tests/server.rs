@@ -1,0 +1,372 @@
+//! A server, its runners and its clients, as separate processes that may die one by one.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use nix::sys::signal::Signal;
+use torc_tests::lab::{Call, Lab, Outcome, Running, eventually, until};
+
+/// A server of a lab, and how to talk to it.
+struct Server {
+    process: Option<Running>,
+    url: String,
+}
+
+impl Server {
+    /// Starts one and waits until it has said where it is.
+    fn start(lab: &Lab, bind: &str) -> Self {
+        let process = lab.start(&format!("server --bind {bind} --database data/lab.db -o json"));
+        let url = eventually("the server says where it is", || {
+            let said: serde_json::Value = serde_json::from_str(&process.stdout()).ok()?;
+            Some(said["url"].as_str()?.to_owned())
+        });
+        Self { process: Some(process), url }
+    }
+
+    fn address(&self) -> &str {
+        self.url.strip_prefix("http://").unwrap()
+    }
+
+    /// A call as a client of this server, from a folder without a store.
+    fn call(&self, lab: &Lab, line: &str) -> Call {
+        fs::create_dir_all(lab.path("client")).unwrap();
+        lab.call(line)
+            .folder(lab.path("client"))
+            .env("TORC_API_URL", &self.url)
+            .env("TORC_TOKEN_FILE", lab.path("data/lab.db.token"))
+    }
+
+    fn torc(&self, lab: &Lab, line: &str) -> Outcome {
+        self.call(lab, line).run()
+    }
+
+    fn items(&self, lab: &Lab, line: &str) -> Vec<serde_json::Value> {
+        let outcome = self.torc(lab, &format!("{line} -o json")).exits(0);
+        outcome.json()["items"].as_array().unwrap().clone()
+    }
+
+    fn state(&self, lab: &Lab, workflow: &str, job: &str) -> String {
+        let jobs = self.items(lab, &format!("get jobs {workflow} --job {job}"));
+        jobs[0]["status"].as_str().unwrap().to_owned()
+    }
+
+    fn kill(&mut self) {
+        self.process.take().unwrap().kill();
+    }
+
+    fn stop(mut self) {
+        let process = self.process.take().unwrap();
+        process.signal(Signal::SIGTERM);
+        process.finish().exits(0);
+    }
+}
+
+const GATED: &str = "
+name: gated
+jobs:
+  - {name: a, command: 'echo a >> ran; until test -e go; do sleep 0.02; done'}
+  - {name: b, command: 'echo b >> ran', depends_on: [a]}
+";
+
+#[test]
+fn a_server_a_runner_and_clients() {
+    let lab = Lab::new();
+    let server = Server::start(&lab, "127.0.0.1:0");
+    let token = lab.path("data/lab.db.token");
+    assert_eq!(fs::metadata(&token).unwrap().permissions().mode() & 0o777, 0o600);
+
+    lab.write("client/w.yaml", "name: w\nparameters: {i: '1:20'}\njobs: [{name: 'j_{i}', command: 'echo {i} >> ran', use_parameters: [i]}]\n");
+    server.torc(&lab, "apply -f w.yaml").exits(0).says("workflow/w created: jobs 20 added");
+    assert_eq!(lab.lines("client/ran").len(), 0, "with a server, apply returns at once");
+    server.torc(&lab, "runner w").exits(0);
+    server.torc(&lab, "wait workflow/w --for condition=Succeeded --timeout 1m").exits(0);
+    assert_eq!(lab.lines("client/ran").len(), 20);
+    assert_eq!(server.items(&lab, "get results w").len(), 20);
+
+    // The same by flags, and with the token itself.
+    let flags = format!("get jobs w --url {} --token-file {}", server.url, token.display());
+    lab.call(&flags).folder(lab.path("client")).run().exits(0);
+    let secret = fs::read_to_string(&token).unwrap();
+    lab.call(&format!("get jobs w --url {}", server.url)).env("TORC_TOKEN", secret.trim()).run().exits(0);
+    server.stop();
+    lab.expect_nothing_left();
+}
+
+#[test]
+fn apply_can_wait_and_run_brings_a_runner_along() {
+    let lab = Lab::new();
+    let server = Server::start(&lab, "127.0.0.1:0");
+    lab.write("client/w.yaml", "name: w\njobs: [{name: a, command: 'true'}]\n");
+    lab.write("client/bad.yaml", "name: bad\njobs: [{name: a, command: 'false'}]\n");
+    server.torc(&lab, "run w.yaml").exits(0).says("w: succeeded");
+    server.torc(&lab, "apply -f w.yaml --wait").exits(0).says("unchanged");
+    let runner = server.call(&lab, "runner").start();
+    server.torc(&lab, "apply -f bad.yaml --wait").exits(3).says("bad: failed");
+    runner.signal(Signal::SIGTERM);
+    runner.finish().exits(130);
+    server.stop();
+    lab.expect_nothing_left();
+}
+
+#[test]
+fn nobody_without_a_token_gets_anywhere() {
+    let lab = Lab::new();
+    let server = Server::start(&lab, "127.0.0.1:0");
+    lab.write("client/w.yaml", "name: w\njobs: [{name: a, command: 'true'}]\n");
+    lab.write("wrong", "0000\n");
+    for line in ["get workflows", "apply -f w.yaml", "delete w", "cancel w", "runner", "wait w", "get events -w", "gc --older-than 1d", "backup copy.db"] {
+        let plain = || lab.call(&format!("{line} --url {}", server.url)).folder(lab.path("client"));
+        plain().run().exits(7);
+        plain().arg("--token-file").arg(lab.path("wrong")).run().exits(7);
+        plain().env("TORC_TOKEN", "guess").run().exits(7);
+    }
+    assert_eq!(server.items(&lab, "get workflows").len(), 0);
+    let missing = lab.call(&format!("get workflows --url {} --token-file none", server.url)).run();
+    assert_eq!(missing.code, Some(5), "{missing:?}");
+    server.stop();
+}
+
+#[test]
+fn a_server_that_is_not_there_is_told() {
+    let lab = Lab::new();
+    let server = Server::start(&lab, "127.0.0.1:0");
+    let url = server.url.clone();
+    server.torc(&lab, "get jobs nobody").exits(5).says("nobody");
+    server.torc(&lab, "describe workflow nobody").exits(5);
+    server.torc(&lab, "runner nobody").exits(5);
+    server.stop();
+    for line in ["get workflows", "wait w", "runner", "cancel w"] {
+        lab.call(&format!("{line} --url {url}")).env("TORC_TOKEN", "x").run().exits(6);
+    }
+    lab.write("w.yaml", "name: w\njobs: [{name: a, command: 'true'}]\n");
+    lab.call(&format!("apply -f w.yaml --url {url}")).env("TORC_TOKEN", "x").run().exits(6);
+    lab.torc("get workflows --url nonsense").says("nonsense");
+}
+
+#[test]
+fn waiting_ends_with_the_time_or_with_the_truth() {
+    let lab = Lab::new();
+    let server = Server::start(&lab, "127.0.0.1:0");
+    lab.write("client/w.yaml", GATED);
+    lab.write("client/bad.yaml", "name: bad\njobs: [{name: a, command: 'exit 3'}]\n");
+    server.torc(&lab, "apply -f w.yaml").exits(0);
+    server.torc(&lab, "wait workflow/gated --for condition=Finished --timeout 1s").exits(8);
+    server.torc(&lab, "wait gated --for condition=Happy").exits(2);
+    server.torc(&lab, "run bad.yaml").exits(3);
+    server.torc(&lab, "wait bad --for condition=Finished").exits(0);
+    server.torc(&lab, "wait bad --for condition=Succeeded").exits(3);
+    let waiter = server.call(&lab, "wait gated --for delete").start();
+    server.torc(&lab, "delete gated --yes").exits(0);
+    waiter.finish().exits(0);
+    server.stop();
+}
+
+#[test]
+fn a_workflow_is_suspended_cancelled_retried_and_resumed() {
+    let lab = Lab::new();
+    let server = Server::start(&lab, "127.0.0.1:0");
+    lab.write("client/w.yaml", GATED);
+    let runner = server.call(&lab, "runner").start();
+    server.torc(&lab, "apply -f w.yaml").exits(0);
+    until(|| server.state(&lab, "gated", "a") == "running", || "a runs".to_owned());
+
+    server.torc(&lab, "suspend gated").exits(0).says("workflow/gated suspended");
+    server.torc(&lab, "wait gated --for condition=Suspended --timeout 1m").exits(0);
+    lab.write("client/go", "");
+    until(|| server.state(&lab, "gated", "a") == "completed", || "running jobs go on".to_owned());
+    server.torc(&lab, "apply -f w.yaml").exits(0).says("unchanged");
+    assert_eq!(server.state(&lab, "gated", "b"), "ready", "the next apply does not undo a suspension");
+    server.torc(&lab, "resume gated").exits(0);
+    server.torc(&lab, "wait gated --for condition=Succeeded --timeout 1m").exits(0);
+
+    fs::remove_file(lab.path("client/go")).unwrap();
+    server.torc(&lab, "retry gated --all").exits(0);
+    until(|| server.state(&lab, "gated", "a") == "running", || "a runs again".to_owned());
+    server.torc(&lab, "cancel gated").exits(0).says("workflow/gated canceled");
+    until(|| server.state(&lab, "gated", "a") == "canceled", || format!("a is {}", server.state(&lab, "gated", "a")));
+    assert_eq!(server.state(&lab, "gated", "b"), "canceled");
+    server.torc(&lab, "wait gated --for condition=Succeeded --timeout 1m").exits(3);
+
+    lab.write("client/go", "");
+    server.torc(&lab, "resume gated").exits(0);
+    server.torc(&lab, "retry gated").exits(0);
+    server.torc(&lab, "wait gated --for condition=Succeeded --timeout 1m").exits(0);
+    assert_eq!(lab.lines("client/ran"), ["a", "b", "a", "a", "b"]);
+
+    runner.signal(Signal::SIGTERM);
+    runner.finish().exits(130);
+    server.stop();
+    lab.expect_nothing_left();
+}
+
+#[test]
+fn a_deleted_workflow_leaves_no_job_behind() {
+    let lab = Lab::new();
+    let server = Server::start(&lab, "127.0.0.1:0");
+    lab.write("client/w.yaml", "name: w\njobs: [{name: a, command: 'echo a >> ran; exec sleep 4711'}]\n");
+    let runner = server.call(&lab, "runner").start();
+    server.torc(&lab, "apply -f w.yaml").exits(0);
+    let sleeping = || lab.processes().iter().any(|process| process.command.contains("sleep 4711"));
+    until(|| lab.lines("client/ran").len() == 1 && sleeping(), || "the job runs".to_owned());
+    server.torc(&lab, "delete w --yes").exits(0);
+    until(|| !sleeping(), || "the job of a deleted workflow goes on".to_owned());
+    server.torc(&lab, "get jobs w").exits(5);
+    runner.signal(Signal::SIGTERM);
+    runner.finish().exits(130);
+    server.stop();
+    lab.expect_nothing_left();
+}
+
+#[test]
+fn every_result_arrives_once_though_the_server_is_killed() {
+    let lab = Lab::new();
+    let mut server = Server::start(&lab, "127.0.0.1:0");
+    let address = server.address().to_owned();
+    lab.write(
+        "client/w.yaml",
+        "
+name: w
+parameters: {i: '1:60'}
+jobs:
+  - {name: 'first_{i}', command: 'echo first_{i} >> ran; sleep 0.03', use_parameters: [i]}
+  - {name: 'second_{i}', command: 'echo second_{i} >> ran', use_parameters: [i], depends_on: ['first_{i}']}
+",
+    );
+    server.torc(&lab, "apply -f w.yaml").exits(0);
+    let runners: Vec<Running> = (0..2).map(|_| server.call(&lab, "runner w --num-cpus 2").start()).collect();
+    for lines in [10, 40, 70] {
+        until(|| lab.lines("client/ran").len() >= lines, || format!("only {} jobs ran", lab.lines("client/ran").len()));
+        server.kill();
+        server = Server::start(&lab, &address);
+    }
+    server.torc(&lab, "wait w --for condition=Succeeded --timeout 1h").exits(0);
+    for runner in runners {
+        runner.finish().exits(0);
+    }
+    let ran = lab.lines("client/ran");
+    assert_eq!((ran.len(), ran.iter().collect::<BTreeSet<_>>().len()), (120, 120), "a job ran twice");
+    let results = server.items(&lab, "get results w");
+    assert_eq!(results.len(), 120);
+    assert!(results.iter().all(|result| result["status"] == "completed" && result["attempt"] == 1));
+    server.stop();
+    lab.expect_nothing_left();
+}
+
+#[test]
+fn a_runner_that_is_killed_is_succeeded_by_the_next_one() {
+    let lab = Lab::new();
+    let server = Server::start(&lab, "127.0.0.1:0");
+    lab.write("client/w.yaml", GATED);
+    server.torc(&lab, "apply -f w.yaml").exits(0);
+    let first = server.call(&lab, "runner gated").start();
+    until(|| lab.lines("client/ran").len() == 1, || first.stderr());
+    first.kill();
+    let second = server.call(&lab, "runner gated").start();
+    lab.write("client/go", "");
+    second.finish().exits(0);
+    assert_eq!(lab.lines("client/ran"), ["a", "b"]);
+    let results = server.items(&lab, "get results gated");
+    assert!(results.len() == 2 && results.iter().all(|result| result["attempt"] == 1), "{results:#?}");
+    server.stop();
+    lab.expect_nothing_left();
+}
+
+#[test]
+fn two_runners_never_get_the_same_job() {
+    let lab = Lab::new();
+    let server = Server::start(&lab, "127.0.0.1:0");
+    lab.write("client/w.yaml", "name: w\nparameters: {i: '1:200'}\njobs: [{name: 'j_{i}', command: 'echo {i} >> ran', use_parameters: [i]}]\n");
+    server.torc(&lab, "apply -f w.yaml").exits(0);
+    let runners: Vec<Running> = (0..3).map(|_| server.call(&lab, "runner w --num-cpus 2").start()).collect();
+    for runner in runners {
+        runner.finish().exits(0);
+    }
+    // P01
+    let ran = lab.lines("client/ran");
+    assert_eq!((ran.len(), ran.iter().collect::<BTreeSet<_>>().len()), (200, 200));
+    server.stop();
+}
+
+#[test]
+fn a_watch_shows_every_change_and_goes_on_after_a_restart() {
+    let lab = Lab::new();
+    let server = Server::start(&lab, "127.0.0.1:0");
+    lab.write("client/w.yaml", GATED);
+    server.torc(&lab, "apply -f w.yaml").exits(0);
+    let watch = server.call(&lab, "get events gated -w -o json").start();
+    watch.says("WorkflowCreated");
+    let runner = server.call(&lab, "runner gated").start();
+    until(|| lab.lines("client/ran").len() == 1, || runner.stderr());
+    lab.write("client/go", "");
+    runner.finish().exits(0);
+    watch.says("WorkflowFinished");
+    watch.signal(Signal::SIGINT);
+    let seen = sequences(&watch.finish().exits(130).stdout);
+    let all: Vec<i64> =
+        server.items(&lab, "get events gated").iter().map(|event| event["sequence"].as_i64().unwrap()).collect();
+    assert_eq!(seen, all, "a watch shows each event once and in order");
+    server.stop();
+}
+
+/// The sequence numbers of a stream of JSON values.
+fn sequences(text: &str) -> Vec<i64> {
+    let mut numbers = Vec::new();
+    for value in serde_json::Deserializer::from_str(text).into_iter::<serde_json::Value>() {
+        let value = value.unwrap();
+        let events = value["items"].as_array().cloned().unwrap_or_else(|| vec![value.clone()]);
+        numbers.extend(events.iter().map(|event| event["sequence"].as_i64().unwrap()));
+    }
+    numbers
+}
+
+#[test]
+fn labels_and_capacity_decide_who_gets_a_job() {
+    let lab = Lab::new();
+    let server = Server::start(&lab, "127.0.0.1:0");
+    lab.write(
+        "client/w.yaml",
+        "
+name: w
+resource_requirements: [{name: wide, num_cpus: 3, memory: 1m, runtime: PT1M}]
+jobs:
+  - {name: special, command: 'true', labels: [fast]}
+  - {name: wide, command: 'true', resource_requirements: wide}
+  - {name: plain, command: 'true'}
+",
+    );
+    server.torc(&lab, "apply -f w.yaml").exits(0);
+    // P07
+    server.torc(&lab, "runner --num-cpus 1 --idle-exit 1s").exits(0).says("there was nothing to do");
+    assert_eq!(server.state(&lab, "w", "plain"), "completed");
+    assert_eq!((server.state(&lab, "w", "special"), server.state(&lab, "w", "wide")), ("ready".to_owned(), "ready".to_owned()));
+    server.torc(&lab, "runner w --num-cpus 3 --label fast --label other").exits(0);
+    server.torc(&lab, "wait w --for condition=Succeeded --timeout 1m").exits(0);
+    server.stop();
+    lab.expect_nothing_left();
+}
+
+#[test]
+fn a_store_is_served_once() {
+    let lab = Lab::new();
+    let server = Server::start(&lab, "127.0.0.1:0");
+    lab.torc("server --bind 127.0.0.1:0 --database data/lab.db").exits(7).says("the store is in use by process");
+    lab.torc(&format!("server --bind {} --database data/other.db", server.address())).exits(7).says("--bind");
+    server.stop();
+    let again = Server::start(&lab, "127.0.0.1:0");
+    again.stop();
+}
+
+#[test]
+fn a_server_can_run_jobs_itself() {
+    let lab = Lab::new();
+    let server = lab.start("server --bind 127.0.0.1:0 --with-runner");
+    server.says("token file: ");
+    lab.write("w.yaml", "name: w\njobs: [{name: a, command: echo hello}]\n");
+    lab.torc("apply -f w.yaml").exits(0).says("w: succeeded");
+    assert_eq!(lab.torc("logs a").exits(0).stdout, "hello\n");
+    server.signal(Signal::SIGTERM);
+    server.finish().exits(0);
+    lab.expect_nothing_left();
+}
