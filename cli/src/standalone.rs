@@ -212,9 +212,10 @@ fn could_not_start(place: &Place, error: StartError) -> CommandError {
             (ExitStatus::Refused, Some("the file and its folder must be writable"))
         }
         StartError::Store(StoreError::Locked { .. }) => (ExitStatus::Refused, None),
-        StartError::Store(StoreError::DiskFull { .. } | StoreError::DatabaseIo { .. }) => {
-            (ExitStatus::Unreachable, Some("the disk may be full, or a quota used up: make room and try again; nothing was lost"))
-        }
+        StartError::Store(StoreError::DiskFull { .. } | StoreError::DatabaseIo { .. }) => (
+            ExitStatus::Unreachable,
+            Some("the disk may be full, or a quota used up: make room and try again; nothing was lost"),
+        ),
         _ => (ExitStatus::Unexpected, None),
     };
     let command =

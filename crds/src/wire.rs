@@ -130,6 +130,13 @@ pub struct AttemptKey {
     pub epoch: i64,
 }
 
+impl AttemptKey {
+    /// The attempt in the names of log files and Slurm steps: `wf1_j2_r1_a3`.
+    pub fn label(&self) -> String {
+        format!("wf{}_j{}_r{}_a{}", self.workflow, self.job, self.run, self.attempt)
+    }
+}
+
 /// `POST /v1/runners/{id}/sync`: what is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

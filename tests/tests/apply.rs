@@ -48,7 +48,9 @@ fn a_diamond_runs_to_its_end() {
         assert!(result["endTime"].as_str().unwrap().ends_with('Z'), "{result:#}");
     }
     // J22
-    let path = |number: u32, kind: &str| json!(lab.text_path(&format!("torc_output/job_stdio/job_wf1_j{number}_r1_a1.{kind}")));
+    let path = |number: u32, kind: &str| {
+        json!(lab.text_path(&format!("torc_output/job_stdio/job_wf1_j{number}_r1_a1.{kind}")))
+    };
     let logs = |job: &str| {
         let result = results.iter().find(|result| result["job"] == job).unwrap();
         (result.get("stdout").cloned(), result.get("stderr").cloned())
@@ -99,7 +101,10 @@ jobs:
 #[test]
 fn a_failed_job_runs_again_when_told_to() {
     let lab = Lab::new();
-    lab.write("w.yaml", "name: w\njobs:\n- {name: a, command: test -e fixed}\n- {name: b, command: 'true', depends_on: [a]}\n");
+    lab.write(
+        "w.yaml",
+        "name: w\njobs:\n- {name: a, command: test -e fixed}\n- {name: b, command: 'true', depends_on: [a]}\n",
+    );
     lab.torc("apply -f w.yaml").exits(3);
     lab.write("fixed", "");
     lab.torc("retry w").exits(0).says("2 jobs run again");
@@ -144,7 +149,7 @@ jobs:
     let mut ran = lab.lines("ran").split_off(5);
     ran.sort();
     assert_eq!(ran, ["better", "fresh", "last"]);
-    let mut expected = vec!["first 1", "left 1", "left 2", "right 1", "last 1", "last 2", "fresh 1", "extra 1"];
+    let mut expected = ["first 1", "left 1", "left 2", "right 1", "last 1", "last 2", "fresh 1", "extra 1"];
     expected.sort_unstable();
     let expected: Vec<String> = expected.iter().map(|attempt| format!("{attempt} completed")).collect();
     assert_eq!(lab.attempts(""), expected, "the results of a removed job stay, too");

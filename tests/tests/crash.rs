@@ -101,7 +101,15 @@ fn order_was_kept(lab: &Lab) {
 fn killed_in_its_first_moments_it_starts_anew() {
     let lab = Lab::new();
     lab.write("w.yaml", layers());
-    let signs = [".torc", ".torc/lock", ".torc/token", ".torc/torc.db", ".torc/server.json", ".torc/runner", ".torc/runner/keeper.json"];
+    let signs = [
+        ".torc",
+        ".torc/lock",
+        ".torc/token",
+        ".torc/torc.db",
+        ".torc/server.json",
+        ".torc/runner",
+        ".torc/runner/keeper.json",
+    ];
     for sign in signs {
         let mut torc = lab.start("apply -f w.yaml");
         until(|| torc.has_ended() || lab.path(sign).exists(), || format!("no {sign}"));
@@ -154,9 +162,8 @@ jobs:
     );
     let first = lab.start("apply -f w.yaml");
     until(|| lab.lines("started").len() == 1, || "the job starts".to_owned());
-    let keeper = eventually("a keeper", || {
-        lab.processes().into_iter().find(|process| process.command.contains(" keeper "))
-    });
+    let keeper =
+        eventually("a keeper", || lab.processes().into_iter().find(|process| process.command.contains(" keeper ")));
     kill(keeper.pid);
     first.kill();
     let orphans: Vec<i32> = lab.processes().iter().map(|process| process.pid).collect();

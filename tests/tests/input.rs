@@ -193,9 +193,17 @@ fn files_that_are_no_documents() {
     lab.write("binary.json", &binary);
     lab.write("zip.yaml", [0x1f, 0x8b, 8, 0, 0, 0]);
     lab.write("deep.json", "[".repeat(1_000_000));
-    for file in
-        ["empty.yaml", "comment.yaml", "text.yaml", "list.json", "noise.kdl", "binary.yaml", "binary.json", "zip.yaml", "deep.json"]
-    {
+    for file in [
+        "empty.yaml",
+        "comment.yaml",
+        "text.yaml",
+        "list.json",
+        "noise.kdl",
+        "binary.yaml",
+        "binary.json",
+        "zip.yaml",
+        "deep.json",
+    ] {
         let text = lab.torc(&format!("apply -f {file}")).exits(4).stderr;
         assert!(text.contains(&format!("{file}:")), "{text}");
         assert!(text.len() < 2_000, "{file}: an error that nobody can read");
@@ -251,7 +259,10 @@ fn more_jobs_than_allowed_are_refused() {
     let lab = Lab::new();
     lab.write("w.yaml", "name: w\nparameters: {a: '1:3000', b: '1:3000'}\njobs: [{name: 'j_{a}_{b}', command: 'true', use_parameters: [a, b]}]\n");
     lab.torc("plan -f w.yaml").exits(4).says("more than 1000000");
-    lab.write("small.yaml", "name: w\nparameters: {a: '1:30'}\njobs: [{name: 'j_{a}', command: 'true', use_parameters: [a]}]\n");
+    lab.write(
+        "small.yaml",
+        "name: w\nparameters: {a: '1:30'}\njobs: [{name: 'j_{a}', command: 'true', use_parameters: [a]}]\n",
+    );
     lab.write("torc.toml", "[server]\nmax_jobs = 20\n");
     lab.torc("apply -f small.yaml").exits(4).says("20");
 }
@@ -262,7 +273,10 @@ fn an_edit_that_is_wrong_changes_nothing() {
     lab.write("w.yaml", "name: w\njobs: [{name: a, command: 'true'}]\n");
     lab.torc("apply -f w.yaml").exits(0);
     let before = (lab.items("get jobs"), lab.items("get results"));
-    lab.write("w.yaml", "name: w\njobs: [{name: a, command: 'true', depends_on: [b]}, {name: b, command: 'true', depends_on: [a]}]\n");
+    lab.write(
+        "w.yaml",
+        "name: w\njobs: [{name: a, command: 'true', depends_on: [b]}, {name: b, command: 'true', depends_on: [a]}]\n",
+    );
     lab.torc("apply -f w.yaml").exits(4).says("a -> b");
     assert_eq!((lab.items("get jobs"), lab.items("get results")), before);
 }

@@ -198,10 +198,16 @@ fn tables_give_a_job_for_each_row() {
         let entry = "name: 'j_{year}'\n    command: \"run '{site}'\"";
         lab.write("w.yaml", format!("name: w\njobs:\n  - {entry}\n    parameters_file: {table}\n"));
         assert_eq!(plan(&lab, "w.yaml"), expected, "{table}");
-        lab.write("w.yaml", format!("name: w\nparameters_file: {table}\njobs:\n  - {entry}\n    use_parameters_file: true\n"));
+        lab.write(
+            "w.yaml",
+            format!("name: w\nparameters_file: {table}\njobs:\n  - {entry}\n    use_parameters_file: true\n"),
+        );
         assert_eq!(plan(&lab, "w.yaml"), expected, "{table}, shared");
     }
-    lab.write("w.yaml", "name: w\njobs: [{name: 'hi_{who}', command: 'hello {who}', parameters: {who: '@names.txt'}}]\n");
+    lab.write(
+        "w.yaml",
+        "name: w\njobs: [{name: 'hi_{who}', command: 'hello {who}', parameters: {who: '@names.txt'}}]\n",
+    );
     let expected = [job("hi_ada", "hello ada", &[]), job("hi_grace", "hello grace", &[])];
     assert_eq!(plan(&lab, "w.yaml")["jobs"], json!(expected));
 }
@@ -299,8 +305,12 @@ fn every_format_and_both_forms_give_the_same_plan() {
     });
     lab.write("w.json", plain.to_string());
     let expected = lab.torc("plan -f w.yaml -o json").exits(0).stdout;
-    let names: Vec<Value> =
-        serde_json::from_str::<Value>(&expected).unwrap()["jobs"].as_array().unwrap().iter().map(|job| job["name"].clone()).collect();
+    let names: Vec<Value> = serde_json::from_str::<Value>(&expected).unwrap()["jobs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|job| job["name"].clone())
+        .collect();
     assert_eq!(names, ["part_01", "part_02", "write", "read"]);
     for file in ["w.json5", "w.kdl", "w.json", "envelope.yaml"] {
         assert_eq!(lab.torc(&format!("plan -f {file} -o json")).exits(0).stdout, expected, "{file}");

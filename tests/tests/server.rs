@@ -77,7 +77,10 @@ fn a_server_a_runner_and_clients() {
     let token = lab.path("data/lab.db.token");
     assert_eq!(fs::metadata(&token).unwrap().permissions().mode() & 0o777, 0o600);
 
-    lab.write("client/w.yaml", "name: w\nparameters: {i: '1:20'}\njobs: [{name: 'j_{i}', command: 'echo {i} >> ran', use_parameters: [i]}]\n");
+    lab.write(
+        "client/w.yaml",
+        "name: w\nparameters: {i: '1:20'}\njobs: [{name: 'j_{i}', command: 'echo {i} >> ran', use_parameters: [i]}]\n",
+    );
     server.torc(&lab, "apply -f w.yaml").exits(0).says("workflow/w created: jobs 20 added");
     assert_eq!(lab.lines("client/ran").len(), 0, "with a server, apply returns at once");
     server.torc(&lab, "runner w").exits(0);
@@ -116,7 +119,17 @@ fn nobody_without_a_token_gets_anywhere() {
     let server = Server::start(&lab, "127.0.0.1:0");
     lab.write("client/w.yaml", "name: w\njobs: [{name: a, command: 'true'}]\n");
     lab.write("wrong", "0000\n");
-    for line in ["get workflows", "apply -f w.yaml", "delete w", "cancel w", "runner", "wait w", "get events -w", "gc --older-than 1d", "backup copy.db"] {
+    for line in [
+        "get workflows",
+        "apply -f w.yaml",
+        "delete w",
+        "cancel w",
+        "runner",
+        "wait w",
+        "get events -w",
+        "gc --older-than 1d",
+        "backup copy.db",
+    ] {
         let plain = || lab.call(&format!("{line} --url {}", server.url)).folder(lab.path("client"));
         plain().run().exits(7);
         plain().arg("--token-file").arg(lab.path("wrong")).run().exits(7);
@@ -277,7 +290,10 @@ fn a_runner_that_is_killed_is_succeeded_by_the_next_one() {
 fn two_runners_never_get_the_same_job() {
     let lab = Lab::new();
     let server = Server::start(&lab, "127.0.0.1:0");
-    lab.write("client/w.yaml", "name: w\nparameters: {i: '1:200'}\njobs: [{name: 'j_{i}', command: 'echo {i} >> ran', use_parameters: [i]}]\n");
+    lab.write(
+        "client/w.yaml",
+        "name: w\nparameters: {i: '1:200'}\njobs: [{name: 'j_{i}', command: 'echo {i} >> ran', use_parameters: [i]}]\n",
+    );
     server.torc(&lab, "apply -f w.yaml").exits(0);
     let runners: Vec<Running> = (0..3).map(|_| server.call(&lab, "runner w --num-cpus 2").start()).collect();
     for runner in runners {
@@ -340,8 +356,14 @@ jobs:
     // P07
     server.torc(&lab, "runner --num-cpus 1 --idle-exit 1s").exits(0).says("there was nothing to do");
     assert_eq!(server.state(&lab, "w", "plain"), "completed");
-    assert_eq!((server.state(&lab, "w", "special"), server.state(&lab, "w", "wide")), ("ready".to_owned(), "ready".to_owned()));
-    server.torc(&lab, "runner w --num-cpus 3 --label fast --label other").exits(0);
+    assert_eq!(
+        (server.state(&lab, "w", "special"), server.state(&lab, "w", "wide")),
+        ("ready".to_owned(), "ready".to_owned())
+    );
+    server.torc(&lab, "runner --num-cpus 3 --label fast --label other --idle-exit 1s").exits(0);
+    assert_eq!(server.state(&lab, "w", "special"), "completed");
+    assert_eq!(server.state(&lab, "w", "wide"), "ready", "a labelled runner is for labelled jobs");
+    server.torc(&lab, "runner w --num-cpus 3").exits(0);
     server.torc(&lab, "wait w --for condition=Succeeded --timeout 1m").exits(0);
     server.stop();
     lab.expect_nothing_left();

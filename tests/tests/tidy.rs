@@ -50,8 +50,16 @@ fn no_file_has_more_than_800_lines() {
 
 #[test]
 fn the_core_does_no_io_and_reads_no_clock() {
-    let forbidden =
-        ["std::fs", "std::env", "std::process", "std::net", "std::thread", "SystemTime", "Instant::now", "Timestamp::now"];
+    let forbidden = [
+        "std::fs",
+        "std::env",
+        "std::process",
+        "std::net",
+        "std::thread",
+        "SystemTime",
+        "Instant::now",
+        "Timestamp::now",
+    ];
     for folder in ["crds/src", "core/src"] {
         for (name, text) in sources(folder).into_iter().filter(|(name, _)| !is_test(name)) {
             for word in forbidden {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use torc_api::api::{Job, JobResult};
 use torc_api::state::JobState;
+use torc_api::wire::AttemptKey;
 
 use super::Context;
 use crate::client::{Client, ResultFilter};
@@ -155,7 +156,8 @@ fn of_result(args: &LogsArgs, result: &JobResult) -> Attempt {
 
 /// The names that a runner gives to the logs of a job while it runs.
 fn live_files(args: &LogsArgs, output_dir: &Path, workflow: i64, job: &Job) -> Vec<PathBuf> {
-    let stem = format!("job_wf{workflow}_j{}_r{}_a{}", job.id, job.run_id, job.attempt);
+    let key = AttemptKey { workflow, job: job.id, run: job.run_id, attempt: job.attempt, epoch: 0 };
+    let stem = format!("job_{}", key.label());
     let extensions = match (args.stdout, args.stderr) {
         (true, _) => vec!["o", "log"],
         (_, true) => vec!["e", "log"],

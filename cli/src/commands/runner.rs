@@ -110,7 +110,8 @@ fn claim_folder(name: &Path) -> Result<(PathBuf, Flock<File>), CommandError> {
             .hint("name another with --output-dir")
     };
     for number in 1..=RUNNERS_IN_ONE_FOLDER {
-        let folder = if number == 1 { name.to_owned() } else { name.with_file_name(format!("{}-{number}", file_name(name))) };
+        let folder =
+            if number == 1 { name.to_owned() } else { name.with_file_name(format!("{}-{number}", file_name(name))) };
         std::fs::create_dir_all(&folder).map_err(|error| unusable(&folder, error))?;
         let file = File::create(folder.join("claim")).map_err(|error| unusable(&folder, error))?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {

@@ -70,7 +70,7 @@ fn log_name(key: &AttemptKey, stream: Stream) -> String {
         Stream::Err => "e",
         Stream::Both => "log",
     };
-    format!("job_wf{}_j{}_r{}_a{}.{extension}", key.workflow, key.job, key.run, key.attempt)
+    format!("job_{}.{extension}", key.label())
 }
 
 fn scratch_prefix(keeper: &str) -> String {

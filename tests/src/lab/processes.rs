@@ -19,9 +19,7 @@ pub fn marked(name: &str, value: &str) -> Vec<Process> {
     let wanted = format!("{name}={value}");
     let entries = fs::read_dir("/proc").expect("the processes");
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    pids.filter(|pid| has_variable(*pid, &wanted))
-        .map(|pid| Process { pid, command: command(pid) })
-        .collect()
+    pids.filter(|pid| has_variable(*pid, &wanted)).map(|pid| Process { pid, command: command(pid) }).collect()
 }
 
 /// Zombies have no environment any more and do not count.
