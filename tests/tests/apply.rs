@@ -27,7 +27,7 @@ fn a_diamond_runs_to_its_end() {
     let lab = Lab::new();
     lab.write("diamond.yaml", DIAMOND);
     let outcome = lab.torc("apply -f diamond.yaml").exits(0);
-    assert!(outcome.stderr.contains("workflow/diamond created: jobs 4 added"), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("workflow/diamond created: 4 jobs added"), "{}", outcome.stderr);
     assert!(outcome.stdout.starts_with("diamond: succeeded, 4 of 4 jobs completed"), "{}", outcome.stdout);
     lab.expect_nothing_left();
 
@@ -144,7 +144,7 @@ jobs:
     lab.torc("apply -f w.yaml").exits(0);
     lab.write("w.yaml", text("better", "  - {name: fresh, command: 'echo fresh >> ran'}"));
     lab.torc("diff -f w.yaml").exits(9).says("left runs again").says("last runs again");
-    lab.torc("apply -f w.yaml").exits(0).says("jobs 1 added, 1 removed, 1 changed, 1 downstream of changes");
+    lab.torc("apply -f w.yaml").exits(0).says("1 job added, 1 removed, 1 changed, 1 downstream of changes");
 
     let mut ran = lab.lines("ran").split_off(5);
     ran.sort();

@@ -162,6 +162,7 @@ jobs:
     );
     let first = lab.start("apply -f w.yaml");
     until(|| lab.lines("started").len() == 1, || "the job starts".to_owned());
+    until(|| lab.states("")["long"] == "running", || "its start is known".to_owned());
     let keeper =
         eventually("a keeper", || lab.processes().into_iter().find(|process| process.command.contains(" keeper ")));
     kill(keeper.pid);

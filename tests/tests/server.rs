@@ -81,7 +81,7 @@ fn a_server_a_runner_and_clients() {
         "client/w.yaml",
         "name: w\nparameters: {i: '1:20'}\njobs: [{name: 'j_{i}', command: 'echo {i} >> ran', use_parameters: [i]}]\n",
     );
-    server.torc(&lab, "apply -f w.yaml").exits(0).says("workflow/w created: jobs 20 added");
+    server.torc(&lab, "apply -f w.yaml").exits(0).says("workflow/w created: 20 jobs added");
     assert_eq!(lab.lines("client/ran").len(), 0, "with a server, apply returns at once");
     server.torc(&lab, "runner w").exits(0);
     server.torc(&lab, "wait workflow/w --for condition=Succeeded --timeout 1m").exits(0);
@@ -226,6 +226,33 @@ fn a_deleted_workflow_leaves_no_job_behind() {
     server.torc(&lab, "delete w --yes").exits(0);
     until(|| !sleeping(), || "the job of a deleted workflow goes on".to_owned());
     server.torc(&lab, "get jobs w").exits(5);
+    runner.signal(Signal::SIGTERM);
+    runner.finish().exits(130);
+    server.stop();
+    lab.expect_nothing_left();
+}
+
+#[test]
+fn an_edit_stops_the_jobs_that_it_changes() {
+    let lab = Lab::new();
+    let server = Server::start(&lab, "127.0.0.1:0");
+    let runner = server.call(&lab, "runner").start();
+    let text = |seconds: u32| format!("name: w\njobs: [{{name: a, command: 'echo a >> ran; exec sleep {seconds}'}}]\n");
+    let sleeping = |seconds: u32| {
+        let command = format!("sleep {seconds}");
+        lab.processes().iter().any(|process| process.command == command)
+    };
+    lab.write("client/w.yaml", text(4711));
+    server.torc(&lab, "apply -f w.yaml").exits(0);
+    until(|| sleeping(4711), || "the job runs".to_owned());
+    lab.write("client/w.yaml", text(4712));
+    server.torc(&lab, "apply -f w.yaml").exits(0).says("1 job changed");
+    until(|| sleeping(4712), || "the changed job runs".to_owned());
+    assert!(!sleeping(4711), "two attempts live at once");
+    lab.write("client/w.yaml", "name: w\njobs: [{name: b, command: 'true'}]\n");
+    server.torc(&lab, "apply -f w.yaml").exits(0).says("1 job added, 1 removed");
+    server.torc(&lab, "wait w --for condition=Succeeded --timeout 1h").exits(0);
+    until(|| !sleeping(4712), || "a removed job goes on".to_owned());
     runner.signal(Signal::SIGTERM);
     runner.finish().exits(130);
     server.stop();

@@ -10,7 +10,7 @@ use crate::connection::{Connection, remote};
 use crate::documents::{self, LoadedWorkflow, Report};
 use crate::error::{CommandError, ExitStatus};
 use crate::follow::{Followed, REMOTE_PATIENCE, follow};
-use crate::output::Items;
+use crate::output::{Items, human};
 use crate::place::{FOLDER, Place};
 use crate::progress::Progress;
 use crate::run_here::{self, Interrupts, Wanted};
@@ -197,9 +197,13 @@ fn changes(changes: &JobChanges) -> String {
     ]
     .into_iter()
     .filter(|(count, _)| *count > 0)
-    .map(|(count, word)| format!("{count} {word}"))
+    .enumerate()
+    .map(|(index, (count, word))| match index {
+        0 => format!("{} {word}", human::count(count, "job")),
+        _ => format!("{count} {word}"),
+    })
     .collect();
-    if parts.is_empty() { String::new() } else { format!(": jobs {}", parts.join(", ")) }
+    if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) }
 }
 
 #[cfg(test)]
@@ -218,7 +222,7 @@ mod tests {
             outcome: ApplyOutcome::Created,
             changes: JobChanges { added, ..JobChanges::default() },
         };
-        assert_eq!(line(&response, false), "workflow/w created: jobs 3 added");
+        assert_eq!(line(&response, false), "workflow/w created: 3 jobs added");
         response.changes = JobChanges::default();
         response.outcome = ApplyOutcome::Unchanged;
         assert_eq!(line(&response, true), "workflow/w unchanged (dry run)");
