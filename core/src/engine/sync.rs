@@ -119,6 +119,9 @@ impl State {
             return Some(SyncResponse { sequence: request.sequence, ..self.plain_response(id) });
         }
         let mut response = SyncResponse { sequence: request.sequence, ..SyncResponse::default() };
+        // What was taken away while the runner waited, by an edit or a deletion, is ended now and not when it speaks again.
+        let held = request.running.iter().map(|running| running.key).chain(request.queued.iter().copied());
+        response.cancel.extend(held.filter(|key| !self.is_held_by(id, key)));
         self.answer(id, request, true, &mut response, (recorder, now));
         let worth_it = !response.leases.is_empty()
             || !response.cancel.is_empty()
@@ -246,6 +249,11 @@ impl State {
         let record = &self.workflows.get(&workflow)?.jobs[job as usize];
         let current = record.run == key.run && record.attempt == key.attempt && states.contains(&record.state);
         current.then_some((workflow, job))
+    }
+
+    fn is_held_by(&self, id: RunnerId, key: &AttemptKey) -> bool {
+        let held = self.is_current(key, &[JobState::Leased, JobState::Running]);
+        held.and_then(|(workflow, job)| self.workflows.get(&workflow)?.jobs[job as usize].runner) == Some(id)
     }
 
     fn release(&mut self, id: RunnerId, key: &AttemptKey, recorder: &mut Recorder) {

@@ -187,3 +187,13 @@ fn workflows_are_found_by_name_and_then_by_number() {
     assert_eq!(world.state.job(WorkflowId(1), "a").unwrap().0, crate::ids::JobId(1));
     assert_eq!(world.state.job(WorkflowId(1), "1").unwrap().1.name, "a");
 }
+
+#[test]
+fn a_waiting_runner_is_told_at_once_to_end_what_was_deleted() {
+    let (mut world, workflow, id) = busy();
+    let request = SyncRequest { want: torc_api::wire::Want::default(), ..hold(&world, 3) };
+    assert!(world.try_sync(id, &request).unwrap().may_wait);
+    world.run(|state, recorder, now| state.delete(workflow, recorder, now)).unwrap();
+    let told = world.run(|state, recorder, now| state.poll(id, &request, recorder, now)).expect("there is news");
+    assert_eq!(told.cancel, [request.running[0].key, request.queued[0]]);
+}
