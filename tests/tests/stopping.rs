@@ -175,3 +175,33 @@ jobs:
     lab.expect_nothing_left();
     assert_eq!(lab.torc("logs child").exits(0).stdout, "now\n");
 }
+
+#[test]
+fn a_watch_goes_on_with_the_next_owner_where_it_was() {
+    let lab = Lab::new();
+    let first = gated(&lab);
+    let watch = lab.start("get events -w -o json");
+    watch.says("WorkflowCreated");
+    first.kill();
+    lab.write("go", "");
+    lab.torc("apply -f w.yaml").exits(0);
+    let all = lab.items("get events");
+    let last = all.last().expect("events")["sequence"].clone();
+    // The owner may be gone before the watch has heard of everything; the next one tells the rest.
+    let server = lab.start("server --bind 127.0.0.1:0");
+    watch.says(&format!("\"sequence\":{last}"));
+    watch.signal(Signal::SIGINT);
+    let text = watch.finish().exits(130).stdout;
+    let mut seen = Vec::new();
+    for value in serde_json::Deserializer::from_str(&text).into_iter::<serde_json::Value>() {
+        let value = value.unwrap();
+        let events = value["items"].as_array().cloned().unwrap_or_else(|| vec![value.clone()]);
+        seen.extend(events.iter().map(|event| event["sequence"].as_i64().unwrap()));
+    }
+    let expected: Vec<i64> = all.iter().map(|event| event["sequence"].as_i64().unwrap()).collect();
+    seen.truncate(expected.len());
+    assert_eq!(seen, expected, "each event once and in order");
+    server.signal(Signal::SIGTERM);
+    server.finish().exits(0);
+    lab.expect_nothing_left();
+}
