@@ -249,7 +249,7 @@ jobs:
     lab.torc("apply -f w.yaml --num-cpus 3").exits(0);
     let lines = lab.lines("cpus");
     assert_eq!(lines.len(), 32);
-    // J06 J39
+    // J06
     assert!(most_at_once(&lines) <= 3, "{lines:?}");
 }
 
@@ -266,8 +266,44 @@ jobs: [{name: 'job_{i}', command: 'echo +1 >> jobs; sleep 0.02; echo -1 >> jobs'
 ",
         );
         lab.torc(&format!("apply -f w.yaml {flags}")).exits(0);
-        // J07 J09
+        // J07
         assert!(most_at_once(&lab.lines("jobs")) <= 2, "{flags}: {:?}", lab.lines("jobs"));
+    }
+}
+
+#[test]
+fn a_hundred_jobs_by_cpus_and_by_their_requirements() {
+    let requirements =
+        "resource_requirements: [{name: work_resources, num_cpus: 32, memory: 200g, runtime: PT4H, num_nodes: 1}]";
+    for (above, below, flags) in [
+        ("", "", "--num-cpus 4"),
+        (requirements, "resource_requirements: work_resources", "--num-cpus 128 --memory 800g"),
+    ] {
+        let lab = Lab::new();
+        lab.write("my_script.sh", "echo +1 >> jobs; echo $1 >> ran; echo -1 >> jobs\n");
+        lab.write(
+            "w.yaml",
+            format!(
+                "
+name: work
+{above}
+parameters:
+  i: '1:100'
+jobs:
+  - name: 'work_{{i}}'
+    command: bash my_script.sh {{i}}
+    use_parameters:
+      - i
+    {below}
+"
+            ),
+        );
+        lab.torc(&format!("apply -f w.yaml {flags}")).exits(0);
+        // J09
+        let mut ran: Vec<u32> = lab.lines("ran").iter().map(|line| line.parse().unwrap()).collect();
+        ran.sort_unstable();
+        assert_eq!(ran, (1..=100).collect::<Vec<_>>());
+        assert!(most_at_once(&lab.lines("jobs")) <= 4, "{flags}");
     }
 }
 

@@ -138,7 +138,6 @@ jobs:
     first.kill();
     lab.write("go", "");
     until(|| lab.path("good_ended").exists() && lab.path("bad_ended").exists(), || "both jobs end".to_owned());
-    // J16
     lab.torc("apply -f w.yaml").exits(3);
     assert_eq!(lab.lines("started").len(), 2);
     let results = lab.items("get results");

@@ -70,7 +70,6 @@ jobs:
 
 #[test]
 fn products_ranges_and_formats() {
-    // J09
     check(
         "
 parameters: {rate: [0.1, 0.25], i: '1:2'}

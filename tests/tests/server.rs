@@ -326,7 +326,6 @@ fn two_runners_never_get_the_same_job() {
     for runner in runners {
         runner.finish().exits(0);
     }
-    // P01
     let ran = lab.lines("client/ran");
     assert_eq!((ran.len(), ran.iter().collect::<BTreeSet<_>>().len()), (200, 200));
     server.stop();

@@ -29,7 +29,6 @@ fn one_interrupt_gives_jobs_back_and_the_next_apply_goes_on() {
     let lab = Lab::new();
     let first = gated(&lab);
     first.signal(Signal::SIGINT);
-    // J23
     first.finish().exits(130).says("the same command goes on where it was");
     lab.expect_nothing_left();
     assert_eq!(lab.states("")["a"], "ready");
