@@ -1,0 +1,22 @@
+//! The command line: one verb a file in `commands`. A library, because two programs are made of it: `torc`, and
+//! `torc-slurm-job-runner` for batch scripts.
+
+mod args;
+mod client;
+mod commands;
+mod connection;
+mod documents;
+mod env;
+mod error;
+mod follow;
+mod output;
+mod place;
+mod progress;
+mod reference;
+mod run_here;
+mod settings;
+mod standalone;
+mod starving;
+mod summary;
+
+pub use commands::main;

@@ -1,0 +1,216 @@
+//! What Slurm tells a program that it started about the allocation it lives in: variables, and the text of `scontrol`.
+
+/// An allocation, as far as its environment describes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Allocation {
+    /// Slurm's job number.
+    pub job_id: String,
+    /// Every node of it, in Slurm's order.
+    pub nodes: Vec<String>,
+    /// The node that this process is on.
+    pub node: Option<String>,
+    /// CPUs on this node.
+    pub cpus: Option<i64>,
+    /// Bytes of memory on this node.
+    pub memory_bytes: Option<i64>,
+    /// GPUs on this node, by number.
+    pub gpus: Option<i64>,
+    /// When it is over, in seconds since 1970.
+    pub end_time: Option<i64>,
+}
+
+/// Reads the allocation from the environment; none outside of one.
+pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Option<Allocation> {
+    let text = |name: &str| variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
+    let number = |name: &str| text(name).and_then(|value| value.parse::<i64>().ok()).filter(|number| *number > 0);
+    let job_id = text("SLURM_JOB_ID")?;
+    let cpus = number("SLURM_CPUS_ON_NODE");
+    let list = text("SLURM_JOB_NODELIST").or_else(|| text("SLURM_NODELIST"));
+    let per_cpu = || Some(number("SLURM_MEM_PER_CPU")?.saturating_mul(cpus?));
+    let gpus = number("SLURM_GPUS_ON_NODE")
+        .or_else(|| text("SLURM_STEP_GPUS").or_else(|| text("SLURM_JOB_GPUS")).map(|list| count(&list)));
+    Some(Allocation {
+        job_id,
+        nodes: list.map(|list| node_names(&list)).unwrap_or_default(),
+        node: text("SLURMD_NODENAME"),
+        cpus,
+        memory_bytes: number("SLURM_MEM_PER_NODE").or_else(per_cpu).map(|mebibytes| mebibytes.saturating_mul(1 << 20)),
+        gpus,
+        end_time: number("SLURM_JOB_END_TIME"),
+    })
+}
+
+/// Devices in a list such as `0-2,5`.
+fn count(list: &str) -> i64 {
+    let parts = list.split(',').map(str::trim).filter(|part| !part.is_empty());
+    parts.map(|part| range(part).map_or(1, |(from, to, _)| i64::from(to - from) + 1)).sum()
+}
+
+/// `3`–`12` of `3-12`, and how many digits they are written with.
+fn range(text: &str) -> Option<(u32, u32, usize)> {
+    let (from, to) = text.split_once('-')?;
+    let (first, last) = (from.parse::<u32>().ok()?, to.parse::<u32>().ok()?);
+    (first <= last).then_some((first, last, from.len()))
+}
+
+/// The most nodes that a list is written out to: more is a mistake.
+const MOST_NODES: usize = 100_000;
+
+/// The names in a list such as `n[1-3,7],login` or `rack[01-02]-gpu[1-2]`; what cannot be read stays as it is.
+pub fn node_names(list: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    for part in split_outside_brackets(list) {
+        expand(part, &mut names);
+        if names.len() > MOST_NODES {
+            names.truncate(MOST_NODES);
+            break;
+        }
+    }
+    names
+}
+
+fn split_outside_brackets(list: &str) -> Vec<&str> {
+    let (mut parts, mut depth, mut start) = (Vec::new(), 0_i32, 0);
+    for (at, letter) in list.char_indices() {
+        match letter {
+            '[' => depth += 1,
+            ']' => depth -= 1,
+            ',' if depth == 0 => {
+                parts.push(&list[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&list[start..]);
+    parts.into_iter().map(str::trim).filter(|part| !part.is_empty()).collect()
+}
+
+/// Writes out the first bracket, and the rest in turn.
+fn expand(part: &str, names: &mut Vec<String>) {
+    let bracket = part.find('[').and_then(|open| Some((open, open + part[open..].find(']')?)));
+    let Some((open, close)) = bracket else { return names.push(part.to_owned()) };
+    let (before, rest) = (&part[..open], &part[close + 1..]);
+    for item in part[open + 1..close].split(',').map(str::trim) {
+        let (first, last, width) = range(item).unwrap_or((0, 0, 0));
+        for number in first..=last {
+            if names.len() > MOST_NODES {
+                return;
+            }
+            let middle = if width == 0 { item.to_owned() } else { format!("{number:0width$}") };
+            expand(&format!("{before}{middle}{rest}"), names);
+        }
+    }
+}
+
+/// When a job ends, as `scontrol show job` prints it: `2026-11-16T12:00:00`, in the machine's own time zone.
+pub fn end_time(scontrol: &str) -> Option<&str> {
+    let words = scontrol.split_whitespace();
+    words.filter_map(|word| word.strip_prefix("EndTime=")).find(|value| value.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// Seconds that are left, as `squeue -h -o %L` prints them: `1-02:03:04`, `59:30`, `45`; none for `UNLIMITED` and the like.
+pub fn time_left(squeue: &str) -> Option<u64> {
+    let text = squeue.trim();
+    let (days, clock) = match text.split_once('-') {
+        Some((days, clock)) => (days.parse::<u64>().ok()?, clock),
+        None => (0, text),
+    };
+    let parts: Vec<u64> = clock.split(':').map(|part| part.parse().ok()).collect::<Option<_>>()?;
+    let (hours, minutes, seconds) = match parts.as_slice() {
+        [hours, minutes, seconds] => (*hours, *minutes, *seconds),
+        [minutes, seconds] => (0, *minutes, *seconds),
+        [seconds] => (0, 0, *seconds),
+        _ => return None,
+    };
+    days.checked_mul(24)?
+        .checked_add(hours)?
+        .checked_mul(60)?
+        .checked_add(minutes)?
+        .checked_mul(60)?
+        .checked_add(seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(variables: &[(&str, &str)]) -> Option<Allocation> {
+        from_environment(|name| {
+            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    // J02
+    #[test]
+    fn the_environment_of_an_allocation() {
+        assert_eq!(read(&[("SLURM_CPUS_ON_NODE", "4")]), None);
+        assert_eq!(read(&[("SLURM_JOB_ID", " ")]), None);
+        let bare = Allocation { job_id: "7".to_owned(), ..Allocation::default() };
+        assert_eq!(read(&[("SLURM_JOB_ID", "7"), ("SLURM_CPUS_ON_NODE", "many")]), Some(bare));
+        let full = read(&[
+            ("SLURM_JOB_ID", "12345"),
+            ("SLURM_JOB_NODELIST", "n[1-2]"),
+            ("SLURMD_NODENAME", "n1"),
+            ("SLURM_CPUS_ON_NODE", "4"),
+            ("SLURM_MEM_PER_NODE", "4000"),
+            ("SLURM_GPUS_ON_NODE", "2"),
+            ("SLURM_JOB_END_TIME", "1800000000"),
+        ]);
+        let expected = Allocation {
+            job_id: "12345".to_owned(),
+            nodes: vec!["n1".to_owned(), "n2".to_owned()],
+            node: Some("n1".to_owned()),
+            cpus: Some(4),
+            memory_bytes: Some(4_000 << 20),
+            gpus: Some(2),
+            end_time: Some(1_800_000_000),
+        };
+        assert_eq!(full, Some(expected));
+        let per_cpu = read(&[("SLURM_JOB_ID", "1"), ("SLURM_CPUS_ON_NODE", "8"), ("SLURM_MEM_PER_CPU", "1024")]);
+        assert_eq!(per_cpu.and_then(|found| found.memory_bytes), Some(8 << 30));
+        let listed = read(&[("SLURM_JOB_ID", "1"), ("SLURM_JOB_GPUS", "0-2,5")]);
+        assert_eq!(listed.and_then(|found| found.gpus), Some(4));
+    }
+
+    #[test]
+    fn lists_of_nodes() {
+        let cases: [(&str, &[&str]); 9] = [
+            ("n1", &["n1"]),
+            ("n[1-3]", &["n1", "n2", "n3"]),
+            ("n[1-2,7],login", &["n1", "n2", "n7", "login"]),
+            ("node[008-010]", &["node008", "node009", "node010"]),
+            ("r[1-2]c[1-2]", &["r1c1", "r1c2", "r2c1", "r2c2"]),
+            ("", &[]),
+            ("n[1-", &["n[1-"]),
+            ("n[3-1]", &["n3-1"]),
+            ("a-b,c-d", &["a-b", "c-d"]),
+        ];
+        for (list, expected) in cases {
+            assert_eq!(node_names(list), expected, "{list}");
+        }
+        assert_eq!(node_names("n[1-4000000000]").len(), MOST_NODES, "a mistake does not take the memory");
+    }
+
+    #[test]
+    fn when_it_ends() {
+        let text = "JobId=5 JobName=x\n   StartTime=2026-11-16T10:00:00 EndTime=2026-11-16T12:30:00 Deadline=N/A\n";
+        assert_eq!(end_time(text), Some("2026-11-16T12:30:00"));
+        assert_eq!(end_time("StartTime=2026 EndTime=Unknown"), None);
+        let cases = [
+            ("1-02:03:04\n", Some(93_784)),
+            ("02:03:04", Some(7_384)),
+            ("59:30", Some(3_570)),
+            ("45", Some(45)),
+            ("UNLIMITED", None),
+            ("NOT_SET", None),
+            ("", None),
+            ("INVALID", None),
+            ("1:2:3:4", None),
+            ("99999999999999999999", None),
+        ];
+        for (text, left) in cases {
+            assert_eq!(time_left(text), left, "{text:?}");
+        }
+    }
+}

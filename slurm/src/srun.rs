@@ -1,0 +1,248 @@
+//! The command line of `srun` that makes a job a step of its allocation.
+//!
+//! A step is named after the attempt, so that its accounting is found again. Deliberately absent: what the job declared as its
+//! runtime. A step gets what is left of the allocation, because a job that takes a little longer than expected harms nobody.
+
+use std::time::Duration;
+
+const MIB: i64 = 1 << 20;
+
+/// A job, as far as `srun` has to know.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Step<'a> {
+    /// The allocation: Slurm's job number.
+    pub allocation: &'a str,
+    /// The step's name, e.g. `wf42_j7_r1_a1`.
+    pub name: &'a str,
+    /// How many nodes the job owns.
+    pub nodes: i64,
+    /// The command itself is the parallel program, and `srun` starts it so often on each node.
+    pub tasks_per_node: Option<i32>,
+    /// What the job may use on each node; absent for a job that declared nothing.
+    pub limits: Option<Limits>,
+    /// Whole minutes until the step has to be over; absent in an allocation without an end.
+    pub minutes: Option<u64>,
+    /// The early warning, e.g. `TERM@120`.
+    pub signal: Option<&'a str>,
+    /// Let Slurm bind CPUs.
+    pub bind_cpus: bool,
+    /// The nodes that were chosen for it; none leaves the choice to Slurm.
+    pub node_names: &'a [String],
+}
+
+/// What a job may use on each of its nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// CPUs.
+    pub cpus: i64,
+    /// Bytes of memory.
+    pub memory_bytes: i64,
+    /// GPUs.
+    pub gpus: i64,
+}
+
+impl Step<'_> {
+    /// One task that starts the others by itself, e.g. with `mpirun`, on nodes that it owns whole.
+    fn leads_others(&self) -> bool {
+        self.nodes > 1 && self.tasks_per_node.is_none()
+    }
+
+    fn nodes(&self) -> i64 {
+        if self.leads_others() { 1 } else { self.nodes.max(1) }
+    }
+
+    fn names(&self) -> &[String] {
+        let shown = if self.leads_others() { self.node_names.len().min(1) } else { self.node_names.len() };
+        &self.node_names[..shown]
+    }
+}
+
+/// Everything after `srun`: its options, then `bash -c` and the command.
+///
+/// Slurm cuts `--nodes=2 --ntasks=1` down to one node. So a job of several nodes is started once, on the first of them, in a step
+/// that overlaps: what it starts on all of its nodes with a `srun` or `mpirun` of its own finds them free.
+pub fn arguments(step: &Step<'_>, command: &str) -> Vec<String> {
+    let mut words = vec![format!("--jobid={}", step.allocation)];
+    match step.tasks_per_node {
+        Some(tasks) => {
+            let tasks = i64::from(tasks.max(1));
+            words.push(format!("--ntasks={}", tasks.saturating_mul(step.nodes())));
+            words.push(format!("--ntasks-per-node={tasks}"));
+        }
+        None => words.push("--ntasks=1".to_owned()),
+    }
+    words.push(if step.leads_others() { "--overlap" } else { "--exact" }.to_owned());
+    words.push(format!("--job-name={}", step.name));
+    words.push(format!("--nodes={}", step.nodes()));
+    if let Some(limits) = step.limits {
+        let tasks = i64::from(step.tasks_per_node.unwrap_or(1).max(1));
+        words.push(format!("--cpus-per-task={}", (limits.cpus / tasks).max(1)));
+        words.push(format!("--mem={}M", mebibytes(limits.memory_bytes)));
+        if limits.gpus > 0 {
+            words.push(format!("--gpus={}", limits.gpus.saturating_mul(step.nodes())));
+        }
+    }
+    words.extend(step.minutes.map(|minutes| format!("--time={minutes}")));
+    words.extend(step.signal.map(|signal| format!("--signal={signal}")));
+    if !step.bind_cpus {
+        words.push("--cpu-bind=none".to_owned());
+    }
+    if !step.names().is_empty() {
+        words.push(format!("--nodelist={}", step.names().join(",")));
+    }
+    if step.leads_others() {
+        words.push("env".to_owned());
+        words.extend(all_nodes(step).into_iter().map(|(name, value)| format!("{name}={value}")));
+    }
+    words.extend(["bash".to_owned(), "-c".to_owned(), command.to_owned()]);
+    words
+}
+
+/// What a program inside the step has to see, so that its own `srun` goes to all nodes of the job and not only to the step's.
+fn all_nodes(step: &Step<'_>) -> Vec<(&'static str, String)> {
+    let count = step.nodes.to_string();
+    let mut variables: Vec<(&str, String)> = ["SLURM_NNODES", "SLURM_JOB_NUM_NODES", "SLURM_NTASKS", "SLURM_NPROCS"]
+        .map(|name| (name, count.clone()))
+        .into();
+    if !step.node_names.is_empty() {
+        let names = step.node_names.join(",");
+        variables.extend(["SLURM_NODELIST", "SLURM_JOB_NODELIST"].map(|name| (name, names.clone())));
+    }
+    variables
+}
+
+/// Memory in Slurm's unit. Less than one would mean "everything" to Slurm.
+fn mebibytes(bytes: i64) -> i64 {
+    (bytes.max(0) / MIB + i64::from(bytes % MIB > 0)).max(1)
+}
+
+/// How many whole minutes a step may have: it has to be over when `headroom` is left of the allocation. None when that is less
+/// than one, because Slurm knows no shorter limit.
+pub fn usable_minutes(remaining: Duration, headroom: Duration) -> Option<u64> {
+    Some(remaining.saturating_sub(headroom).as_secs() / 60).filter(|minutes| *minutes > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: i64 = 1 << 30;
+
+    fn line(step: &Step<'_>) -> String {
+        arguments(step, "python work.py --fast").join(" ")
+    }
+
+    fn step<'a>() -> Step<'a> {
+        Step {
+            allocation: "12345",
+            name: "wf42_j7_r1_a1",
+            nodes: 1,
+            limits: Some(Limits { cpus: 4, memory_bytes: 2 * GIB, gpus: 1 }),
+            minutes: Some(57),
+            signal: Some("TERM@120"),
+            ..Step::default()
+        }
+    }
+
+    // X09, X12, X14, S01, S02, S03, S04, S05, S06
+    #[test]
+    fn the_whole_line() {
+        let two = ["n1".to_owned(), "n2".to_owned()];
+        let cases: [(&str, Step<'_>, &str); 8] = [
+            (
+                "everything that the document shows",
+                step(),
+                "--jobid=12345 --ntasks=1 --exact --job-name=wf42_j7_r1_a1 --nodes=1 --cpus-per-task=4 --mem=2048M --gpus=1 \
+                 --time=57 --signal=TERM@120 --cpu-bind=none bash -c python work.py --fast",
+            ),
+            (
+                "CPU binding is Slurm's",
+                Step { bind_cpus: true, signal: None, ..step() },
+                "--jobid=12345 --ntasks=1 --exact --job-name=wf42_j7_r1_a1 --nodes=1 --cpus-per-task=4 --mem=2048M --gpus=1 \
+                 --time=57 bash -c python work.py --fast",
+            ),
+            (
+                "no GPU, no end, a chosen node",
+                Step {
+                    limits: Some(Limits { cpus: 1, memory_bytes: MIB + 1, gpus: 0 }),
+                    minutes: None,
+                    signal: None,
+                    node_names: &two[1..],
+                    ..step()
+                },
+                "--jobid=12345 --ntasks=1 --exact --job-name=wf42_j7_r1_a1 --nodes=1 --cpus-per-task=1 --mem=2M \
+                 --cpu-bind=none --nodelist=n2 bash -c python work.py --fast",
+            ),
+            (
+                "a job that declared nothing has no limits",
+                Step { limits: None, signal: None, ..step() },
+                "--jobid=12345 --ntasks=1 --exact --job-name=wf42_j7_r1_a1 --nodes=1 --time=57 --cpu-bind=none \
+                 bash -c python work.py --fast",
+            ),
+            (
+                "several nodes: once, on the first, with room for the others",
+                Step { nodes: 2, node_names: &two, signal: None, ..step() },
+                "--jobid=12345 --ntasks=1 --overlap --job-name=wf42_j7_r1_a1 --nodes=1 --cpus-per-task=4 --mem=2048M --gpus=1 \
+                 --time=57 --cpu-bind=none --nodelist=n1 env SLURM_NNODES=2 SLURM_JOB_NUM_NODES=2 SLURM_NTASKS=2 \
+                 SLURM_NPROCS=2 SLURM_NODELIST=n1,n2 SLURM_JOB_NODELIST=n1,n2 bash -c python work.py --fast",
+            ),
+            (
+                "several nodes without names",
+                Step { nodes: 2, signal: None, minutes: None, limits: None, ..step() },
+                "--jobid=12345 --ntasks=1 --overlap --job-name=wf42_j7_r1_a1 --nodes=1 --cpu-bind=none env SLURM_NNODES=2 \
+                 SLURM_JOB_NUM_NODES=2 SLURM_NTASKS=2 SLURM_NPROCS=2 bash -c python work.py --fast",
+            ),
+            (
+                "the command is the parallel program",
+                Step { nodes: 2, tasks_per_node: Some(2), node_names: &two, signal: None, ..step() },
+                "--jobid=12345 --ntasks=4 --ntasks-per-node=2 --exact --job-name=wf42_j7_r1_a1 --nodes=2 --cpus-per-task=2 \
+                 --mem=2048M --gpus=2 --time=57 --cpu-bind=none --nodelist=n1,n2 bash -c python work.py --fast",
+            ),
+            (
+                "more tasks than CPUs on one node",
+                Step { tasks_per_node: Some(8), signal: None, ..step() },
+                "--jobid=12345 --ntasks=8 --ntasks-per-node=8 --exact --job-name=wf42_j7_r1_a1 --nodes=1 --cpus-per-task=1 \
+                 --mem=2048M --gpus=1 --time=57 --cpu-bind=none bash -c python work.py --fast",
+            ),
+        ];
+        for (why, step, expected) in cases {
+            assert_eq!(line(&step), expected, "{why}");
+        }
+    }
+
+    #[test]
+    fn the_command_stays_one_word() {
+        let words = arguments(&step(), "echo \"a b\" | wc -c; exit 3");
+        assert_eq!(words[words.len() - 3..], ["bash", "-c", "echo \"a b\" | wc -c; exit 3"]);
+    }
+
+    // X10, S05
+    #[test]
+    fn minutes_are_whole_and_leave_the_headroom() {
+        let cases = [
+            (3_600, 60, Some(59)),
+            (3_659, 60, Some(59)),
+            (3_660, 60, Some(60)),
+            (600, 180, Some(7)),
+            (120, 60, Some(1)),
+            (119, 60, None),
+            (60, 0, Some(1)),
+            (59, 0, None),
+            (30, 60, None),
+            (0, 0, None),
+        ];
+        for (remaining, headroom, minutes) in cases {
+            let usable = usable_minutes(Duration::from_secs(remaining), Duration::from_secs(headroom));
+            assert_eq!(usable, minutes, "{remaining} s left, {headroom} s headroom");
+        }
+        assert_eq!(usable_minutes(Duration::from_millis(119_999), Duration::from_secs(60)), None);
+    }
+
+    #[test]
+    fn memory_is_rounded_up() {
+        let cases = [(0, 1), (1, 1), (MIB, 1), (MIB + 1, 2), (2 * GIB, 2_048), (-5, 1)];
+        for (bytes, expected) in cases {
+            assert_eq!(mebibytes(bytes), expected, "{bytes}");
+        }
+    }
+}
