@@ -271,6 +271,37 @@ pub struct SyncResponse {
     /// How far to lease ahead, when the workflow says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefetch: Option<Prefetch>,
+    /// How long the runner stays, as the workflows that it serves say.
+    #[serde(default)]
+    pub terms: RunnerTerms,
+    /// Something is pending that could still add work or nodes: being idle is no reason to leave.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub capacity_expected: bool,
+}
+
+/// How long a runner stays. Where it serves several workflows the most patient one decides, field by field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RunnerTerms {
+    /// It leaves when it has had nothing to do for so long (the longest of its workflows).
+    pub wait_for_new_jobs_seconds: u64,
+    /// It stays after everything has completed (if any of its workflows says so).
+    pub ignore_workflow_completion: bool,
+    /// By number of jobs, it takes none when less time than this is left (the longest of its workflows).
+    pub min_time_for_new_jobs_seconds: u64,
+    /// It keeps trying to reach the server for so long before it drains offline (the longest of its workflows).
+    pub wait_for_healthy_database_minutes: u64,
+}
+
+impl Default for RunnerTerms {
+    fn default() -> Self {
+        Self {
+            wait_for_new_jobs_seconds: 90,
+            ignore_workflow_completion: false,
+            min_time_for_new_jobs_seconds: 300,
+            wait_for_healthy_database_minutes: 20,
+        }
+    }
 }
 
 /// What a runner should do next.
@@ -338,4 +369,61 @@ pub struct Profile {
     /// Tasks per node, when the command is itself the parallel program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tasks_per_node: Option<i32>,
+}
+
+/// `POST /v1/workflows/{workflow}/runs/{run}/results`: results that runners wrote down while the server was away.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReplayRequest {
+    /// The results, of this workflow and run.
+    pub results: Vec<JournalledResult>,
+}
+
+/// A result with the time of day at which the attempt ended: whoever replays it may be another host, days later.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct JournalledResult {
+    /// When the attempt ended, in milliseconds since 1970 on the clock of its host.
+    pub ended_ms: i64,
+    /// The number under which the runner was registered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runner: Option<i64>,
+    /// The job's name.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// How it ended; `endedMsAgo` says nothing here.
+    pub finished: FinishedAttempt,
+}
+
+/// The answer to a replay: what became of each result, in the order of the request.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReplayResponse {
+    /// One for each result.
+    pub replayed: Vec<Replayed>,
+}
+
+/// What became of a replayed result.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Replayed {
+    /// Which attempt.
+    pub key: AttemptKey,
+    /// What became of it.
+    pub outcome: ReplayOutcome,
+    /// Why it was rejected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// What became of a replayed result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum ReplayOutcome {
+    /// It counts from now on.
+    Accepted,
+    /// It was written down before; nothing has changed.
+    AlreadyKnown,
+    /// It does not count, and nothing has changed.
+    Rejected,
 }

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use torc_api::failure::Prefetch;
 use torc_api::state::JobState;
-use torc_api::wire::{LEASE_SECONDS, Lease, Profile, Resources, SyncResponse, Verdict, Want};
+use torc_api::wire::{LEASE_SECONDS, Lease, Profile, Resources, RunnerTerms, SyncResponse, Verdict, Want};
+use torc_api::workflow::WorkflowSpec;
 
 use super::State;
 use super::record::Recorder;
@@ -90,6 +91,35 @@ impl State {
         let mut settings = self.prefetch_settings(scope);
         let first = settings.next()?;
         settings.next().is_none().then(|| first.clone())
+    }
+
+    /// How long a runner stays: of what its unsettled workflows say, or all of them once all have settled, the most patient.
+    pub(super) fn terms(&self, scope: &[WorkflowId]) -> RunnerTerms {
+        let served = || scope.iter().filter_map(|id| self.workflows.get(id));
+        let all_settled = served().all(Workflow::is_settled);
+        let counting =
+            || served().filter(|workflow| all_settled || !workflow.is_settled()).map(|workflow| workflow.spec.as_ref());
+        let longest = |field: fn(&WorkflowSpec) -> Option<i64>, usual: u64| {
+            let says = |spec: &WorkflowSpec| field(spec).map_or(usual, |value| u64::try_from(value).unwrap_or(0));
+            counting().map(says).max().unwrap_or(usual)
+        };
+        let usual = RunnerTerms::default();
+        RunnerTerms {
+            wait_for_new_jobs_seconds: longest(
+                |spec| spec.compute_node_wait_for_new_jobs_seconds,
+                usual.wait_for_new_jobs_seconds,
+            ),
+            ignore_workflow_completion: counting()
+                .any(|spec| spec.compute_node_ignore_workflow_completion == Some(true)),
+            min_time_for_new_jobs_seconds: longest(
+                |spec| spec.compute_node_min_time_for_new_jobs_seconds,
+                usual.min_time_for_new_jobs_seconds,
+            ),
+            wait_for_healthy_database_minutes: longest(
+                |spec| spec.compute_node_wait_for_healthy_database_minutes,
+                usual.wait_for_healthy_database_minutes,
+            ),
+        }
     }
 
     fn prefetch_settings<'a>(&'a self, scope: &'a [WorkflowId]) -> impl Iterator<Item = &'a Prefetch> {

@@ -141,6 +141,7 @@ impl State {
             verdict: self.verdict(&scope),
             lease_ms: self.lease_ms(&scope),
             prefetch: self.prefetch(&scope),
+            terms: self.terms(&scope),
             ..SyncResponse::default()
         }
     }
@@ -161,6 +162,7 @@ impl State {
         response.verdict = plain.verdict;
         response.lease_ms = plain.lease_ms;
         response.prefetch = plain.prefetch;
+        response.terms = plain.terms;
     }
 
     /// Jobs of this runner that a person cancelled while they ran.

@@ -16,5 +16,6 @@ mod random;
 mod reruns;
 mod results;
 mod silence;
+mod terms;
 mod verbs;
 mod world;

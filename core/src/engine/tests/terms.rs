@@ -1,0 +1,69 @@
+//! How long runners stay: what the workflows that they serve say.
+
+use torc_api::wire::{RunnerScope, RunnerTerms, SyncRequest};
+use torc_api::workflow::WorkflowSpec;
+
+use super::plan::{Plan, job};
+use super::world::{World, ask, runner, say, success};
+use crate::ids::RunnerId;
+
+fn plan(name: &str, edit: fn(&mut WorkflowSpec)) -> Plan {
+    Plan { name: name.to_owned(), ..Plan::new([job("a")]) }.with(edit)
+}
+
+fn patient(spec: &mut WorkflowSpec) {
+    spec.compute_node_wait_for_new_jobs_seconds = Some(600);
+    spec.compute_node_min_time_for_new_jobs_seconds = Some(10);
+    spec.compute_node_wait_for_healthy_database_minutes = Some(0);
+}
+
+fn steady(spec: &mut WorkflowSpec) {
+    spec.compute_node_wait_for_new_jobs_seconds = Some(5);
+    spec.compute_node_ignore_workflow_completion = Some(true);
+    spec.compute_node_min_time_for_new_jobs_seconds = Some(0);
+    spec.compute_node_wait_for_healthy_database_minutes = Some(45);
+}
+
+fn terms(world: &mut World, id: RunnerId, sequence: u64) -> RunnerTerms {
+    world.sync(id, &say(sequence)).terms
+}
+
+// J20, J25, J31
+#[test]
+fn the_most_patient_workflow_decides_field_by_field() {
+    let usual = RunnerTerms::default();
+    let numbers = |terms: RunnerTerms| {
+        (
+            terms.wait_for_new_jobs_seconds,
+            terms.ignore_workflow_completion,
+            terms.min_time_for_new_jobs_seconds,
+            terms.wait_for_healthy_database_minutes,
+        )
+    };
+    assert_eq!(numbers(usual), (90, false, 300, 20));
+    let mut world = World::new();
+    let all = world.register(&runner("all"));
+    assert_eq!(terms(&mut world, all, 1), usual, "nobody says anything");
+    world.apply(&plan("first", patient));
+    assert_eq!(numbers(terms(&mut world, all, 2)), (600, false, 10, 0));
+    world.apply(&plan("second", steady));
+    assert_eq!(numbers(terms(&mut world, all, 3)), (600, true, 10, 45));
+    world.apply(&plan("third", |_| {}));
+    assert_eq!(numbers(terms(&mut world, all, 4)), (600, true, 300, 45), "one that says nothing says the usual");
+    let mut request = runner("one");
+    request.scope = RunnerScope::Workflow("second".to_owned());
+    let one = world.register(&request);
+    assert_eq!(numbers(terms(&mut world, one, 1)), (5, true, 0, 45), "only what it serves counts");
+}
+
+#[test]
+fn what_has_settled_has_no_say_unless_everything_has() {
+    let mut world = World::new();
+    world.apply(&plan("first", steady));
+    let id = world.register(&runner("one"));
+    let lease = world.sync(id, &ask(1, 1)).leases.remove(0);
+    let ended = SyncRequest { finished: vec![success(lease.key)], ..say(2) };
+    assert!(world.sync(id, &ended).terms.ignore_workflow_completion, "now it counts");
+    world.apply(&plan("second", patient));
+    assert_eq!(terms(&mut world, id, 3).wait_for_healthy_database_minutes, 0);
+}
