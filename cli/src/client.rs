@@ -75,6 +75,8 @@ pub struct ResultFilter {
     pub status: Option<String>,
     /// Only those that did not succeed.
     pub failed: bool,
+    /// The exit code.
+    pub return_code: Option<i32>,
     /// Only the latest of each job.
     pub latest: bool,
 }
@@ -176,6 +178,7 @@ impl Client {
         add(&mut query, "run", filter.run.as_ref());
         add(&mut query, "status", filter.status.as_ref());
         add(&mut query, "failed", filter.failed.then_some(&true));
+        add(&mut query, "returnCode", filter.return_code.as_ref());
         add(&mut query, "latest", filter.latest.then_some(&true));
         self.pages(&["workflows", workflow, "results"], query, limit).await
     }

@@ -11,17 +11,22 @@ pub mod describe;
 pub mod diff;
 pub mod gc;
 pub mod get;
+pub mod jobs;
 pub mod keeper;
 pub mod logs;
+pub mod ping;
 pub mod plan;
 pub mod reference;
 pub mod restore;
+pub mod results;
 pub mod retry;
 pub mod run;
 pub mod runner;
 pub mod server;
+pub mod status;
 pub mod validate;
 pub mod wait;
+pub mod workflows;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -160,6 +165,11 @@ async fn execute_async(context: &Context, command: Command) -> Result<ExitStatus
         Command::Resume(args) => control::resume(context, &args).await,
         Command::Retry(args) => retry::run(context, &args).await,
         Command::Delete(args) => delete::run(context, &args).await,
+        Command::Status(args) => status::run(context, &args).await,
+        Command::Ping(args) => ping::run(context, &args).await,
+        Command::Workflows(args) => workflows::run(context, args).await,
+        Command::Jobs(args) => jobs::run(context, args).await,
+        Command::Results(args) => results::run(context, args).await,
         Command::Server(args) => Box::pin(server::run(context, &args)).await,
         Command::Runner(args) => Box::pin(runner::run(context, &args)).await,
         Command::Gc(args) => gc::run(context, &args).await,

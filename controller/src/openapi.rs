@@ -163,6 +163,7 @@ fn job_operations(types: &mut SchemaGenerator, list: &mut Vec<Operation>) {
             ("run", "a run"),
             ("status", "states, separated by commas"),
             ("failed", "`true` for attempts that did not succeed"),
+            ("returnCode", "an exit code"),
             ("latest", "`true` for the last attempt of each job"),
             LIMIT,
             CURSOR,

@@ -15,7 +15,7 @@ use crate::error::{CommandError, ExitStatus};
 /// List workflows, jobs, results, runners or events.
 ///
 /// WORKFLOW may be left out where the store holds one.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct GetArgs {
     /// workflows, jobs, results, runners or events; also `workflow/NAME`.
     #[arg(value_name = "RESOURCE")]
@@ -41,6 +41,9 @@ pub struct GetArgs {
     /// Results: only those that did not succeed.
     #[arg(long)]
     pub failed: bool,
+    /// Results: only with this exit code, e.g. 137.
+    #[arg(long, value_name = "CODE", allow_negative_numbers = true)]
+    pub return_code: Option<i32>,
     /// Results: only the latest of each job.
     #[arg(long)]
     pub latest: bool,
@@ -67,7 +70,8 @@ enum Resource {
     Events,
 }
 
-fn parse_state(text: &str) -> Result<JobState, String> {
+/// A state on the command line.
+pub fn parse_state(text: &str) -> Result<JobState, String> {
     text.parse()
 }
 
@@ -100,6 +104,7 @@ impl GetArgs {
             run: self.run,
             status: self.states(),
             failed: self.failed,
+            return_code: self.return_code,
             latest: self.latest,
         }
     }

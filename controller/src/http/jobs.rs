@@ -65,6 +65,8 @@ struct ResultsQuery {
     status: Option<String>,
     #[serde(default)]
     failed: bool,
+    #[serde(rename = "returnCode")]
+    return_code: Option<i32>,
     #[serde(default)]
     latest: bool,
     limit: Option<u32>,
@@ -89,6 +91,7 @@ async fn results(
         run: query.run,
         states: states(query.status.as_deref())?,
         failed_only: query.failed,
+        return_code: query.return_code,
         latest_only: query.latest,
         cursor: query.cursor,
         limit: query.limit.unwrap_or_default(),

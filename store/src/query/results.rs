@@ -26,6 +26,8 @@ pub struct ResultQuery {
     pub states: Vec<JobState>,
     /// Only those that went wrong.
     pub failed_only: bool,
+    /// Only with this exit code.
+    pub return_code: Option<i32>,
     /// Only the latest of each job, whatever the other filters say about earlier ones.
     pub latest_only: bool,
     /// After the page that ended here.
@@ -107,6 +109,9 @@ fn push_filters(sql: &mut QueryBuilder<Sqlite>, query: &ResultQuery) -> Result<(
     push_states(sql, "r.state", &query.states);
     if query.failed_only {
         push_states(sql, "r.state", &FAILED_STATES);
+    }
+    if let Some(code) = query.return_code {
+        sql.push(" and r.return_code = ").push_bind(code);
     }
     if query.latest_only {
         sql.push(

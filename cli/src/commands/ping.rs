@@ -1,0 +1,29 @@
+//! `torc ping`: whether a store can be reached, and who answers.
+
+use clap::Args;
+use serde_json::json;
+
+use super::Context;
+use crate::connection::Connection;
+use crate::error::{CommandError, ExitStatus};
+
+/// Say whether the server, or the store of this folder, can be reached.
+///
+/// Exits with 6 when a server does not answer and with 5 when there is no store.
+#[derive(Debug, Args)]
+pub struct PingArgs {}
+
+/// Runs the verb.
+pub async fn run(context: &Context, _: &PingArgs) -> Result<ExitStatus, CommandError> {
+    let connection = Connection::open(&context.settings, &context.folder).await?;
+    let url = connection.is_served().then(|| connection.client().url());
+    let version = connection.client().version().await;
+    connection.close().await;
+    let version = version?;
+    let value = json!({ "url": url, "version": version.version, "protocol": version.protocol });
+    context.output.value(&value, || match &url {
+        Some(url) => format!("{url} answers: torc {}\n", version.version),
+        None => format!("the store of this folder can be used, and nobody serves it: torc {}\n", version.version),
+    })?;
+    Ok(ExitStatus::Success)
+}

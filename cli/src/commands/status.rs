@@ -1,0 +1,137 @@
+//! `torc status`: where a workflow stands, on one screen.
+
+use std::fmt::Write as _;
+
+use clap::Args;
+use serde_json::{Value, json};
+use torc_api::api::{Runner, RunnerStatus, Workflow};
+use torc_api::state::JobState;
+
+use super::Context;
+use crate::client::Client;
+use crate::connection::{explain_missing, resolve_workflow, with_client};
+use crate::error::{CommandError, ExitStatus};
+use crate::follow::{Standing, standing};
+use crate::output::{human, status_word};
+
+/// Show where a workflow stands: its run, its jobs by state, its runners.
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// The workflow, by name or number; may be left out where the store holds one.
+    #[arg(value_name = "WORKFLOW")]
+    pub workflow: Option<String>,
+}
+
+/// Runs the verb.
+pub async fn run(context: &Context, args: &StatusArgs) -> Result<ExitStatus, CommandError> {
+    with_client(&context.settings, &context.folder, async |client: &Client| {
+        let name = resolve_workflow(client, args.workflow.as_deref()).await?;
+        let workflow = client.workflow(&name).await.map_err(explain_missing)?;
+        let mut runners = client.runners(false).await?;
+        runners.retain(|runner| serves(runner, &workflow));
+        context.output.value(&value(&workflow, &runners), || text(&workflow, &runners))
+    })
+    .await?;
+    Ok(ExitStatus::Success)
+}
+
+fn serves(runner: &Runner, workflow: &Workflow) -> bool {
+    runner.workflow.as_ref().is_none_or(|name| *name == workflow.name)
+}
+
+fn value(workflow: &Workflow, runners: &[Runner]) -> Value {
+    json!({
+        "name": workflow.name,
+        "id": workflow.id,
+        "namespace": workflow.namespace,
+        "runId": workflow.status.run_id.unwrap_or(1),
+        "status": status_word(workflow),
+        "message": sentence(workflow, runners),
+        "jobs": workflow.status.jobs,
+        "conditions": workflow.status.conditions,
+        "startTime": workflow.status.start_time,
+        "completionTime": workflow.status.completion_time,
+        "runners": runners,
+    })
+}
+
+fn text(workflow: &Workflow, runners: &[Runner]) -> String {
+    let mut text = String::new();
+    let jobs = &workflow.status.jobs;
+    let _ = writeln!(text, "Workflow:  {} (number {})", workflow.name, workflow.id);
+    let _ = writeln!(text, "Run:       {}", workflow.status.run_id.unwrap_or(1));
+    let _ = writeln!(text, "Status:    {}: {}", status_word(workflow), sentence(workflow, runners));
+    let _ = writeln!(text, "Jobs:      {} of {} ended", jobs.settled(), jobs.total);
+    for state in JobState::ALL.into_iter().filter(|state| jobs.of(*state) > 0) {
+        let _ = writeln!(text, "  {state:<15}{}", jobs.of(state));
+    }
+    let _ =
+        writeln!(text, "Runners:   {}", if runners.is_empty() { "none".to_owned() } else { runners.len().to_string() });
+    for runner in runners {
+        let silent = if runner.status == RunnerStatus::Silent { ", silent" } else { "" };
+        let cpus = human::count(runner.capacity.cpus, "CPU");
+        let _ = writeln!(text, "  {} on {}: {cpus}, {} running{silent}", runner.id, runner.host, runner.running);
+    }
+    text
+}
+
+/// Where it stands and, when nothing moves by itself, what would make it move.
+fn sentence(workflow: &Workflow, runners: &[Runner]) -> String {
+    let (jobs, name) = (&workflow.status.jobs, &workflow.name);
+    match standing(workflow) {
+        Standing::Succeeded => "all jobs have ended well".to_owned(),
+        Standing::Failed => {
+            let bad = human::count(jobs.failed + jobs.terminated + jobs.canceled, "job");
+            format!("{bad} did not succeed; run them again with: torc retry {name}")
+        }
+        Standing::Canceled => format!("go on with: torc resume {name}"),
+        Standing::Suspended => format!("no job starts; go on with: torc resume {name}"),
+        Standing::NeedsPerson => {
+            let waiting = human::count(jobs.pending_failed, "job");
+            format!("{waiting} failed and wait for a decision: torc retry {name}, or torc cancel {name}")
+        }
+        Standing::Active if runners.is_empty() => {
+            format!("{} to do, and no runner is there; start one with: torc run {name}", jobs.total - jobs.settled())
+        }
+        Standing::Active => {
+            let waiting = jobs.total - jobs.settled() - jobs.running;
+            format!("{} running, {waiting} waiting", human::count(jobs.running, "job"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use torc_api::status::JobCounts;
+
+    use super::*;
+    use crate::follow::tests::workflow;
+
+    // J38
+    #[test]
+    fn the_run_and_the_counts_are_shown() {
+        let counts = JobCounts { total: 3, completed: 1, failed: 2, ..JobCounts::default() };
+        let mut failed = workflow(counts, &["Finished"]);
+        failed.status.run_id = Some(7);
+        let shown = text(&failed, &[]);
+        for line in ["Run:       7\n", "Jobs:      3 of 3 ended\n", "  failed         2\n", "Runners:   none\n"] {
+            assert!(shown.contains(line), "{line}: {shown}");
+        }
+        assert!(!shown.contains("ready"), "{shown}");
+        assert_eq!(value(&failed, &[])["runId"], 7);
+    }
+
+    #[test]
+    fn what_does_not_move_by_itself_says_what_would_move_it() {
+        let counts = JobCounts::default;
+        for (workflow, expected) in [
+            (workflow(JobCounts { total: 2, ready: 2, ..counts() }, &[]), "torc run w"),
+            (workflow(JobCounts { total: 1, failed: 1, ..counts() }, &["Finished"]), "torc retry w"),
+            (workflow(JobCounts { total: 1, pending_failed: 1, ..counts() }, &[]), "torc cancel w"),
+            (Workflow { suspended: true, ..workflow(counts(), &[]) }, "torc resume w"),
+            (Workflow { canceled: true, ..workflow(counts(), &["Finished"]) }, "torc resume w"),
+        ] {
+            assert!(sentence(&workflow, &[]).ends_with(expected), "{}", sentence(&workflow, &[]));
+        }
+    }
+}

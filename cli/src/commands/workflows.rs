@@ -1,0 +1,112 @@
+//! `torc workflows`: the verbs on workflows, grouped as Torc 1.0 grouped them. Each is a spelling of a verb that has its own
+//! file; nothing is decided here.
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+use torc_api::document::Document;
+
+use super::control::CancelArgs;
+use super::delete::DeleteArgs;
+use super::describe::DescribeArgs;
+use super::get::GetArgs;
+use super::retry::RetryArgs;
+use super::status::StatusArgs;
+use super::{Context, control, delete, describe, get, retry, status};
+use crate::client::Client;
+use crate::connection::{explain_missing, resolve_workflow, with_client};
+use crate::error::{CommandError, ExitStatus};
+
+/// Workflows: list, status, cancel, delete and more, as in Torc 1.0.
+#[derive(Debug, Args)]
+pub struct WorkflowsArgs {
+    #[command(subcommand)]
+    pub command: WorkflowsCommand,
+}
+
+/// What can be done with workflows; each is described where its arguments are.
+#[derive(Debug, Subcommand)]
+pub enum WorkflowsCommand {
+    List(ListArgs),
+    Get(OneArgs),
+    Status(StatusArgs),
+    Cancel(CancelArgs),
+    Delete(DeleteArgs),
+    ResetStatus(ResetStatusArgs),
+    Export(ExportArgs),
+}
+
+/// List workflows, as `torc get workflows`.
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// Go on printing what changes.
+    #[arg(short = 'w', long)]
+    pub watch: bool,
+    /// At most so many.
+    #[arg(long, value_name = "N")]
+    pub limit: Option<usize>,
+}
+
+/// Show one workflow in detail, as `torc describe workflow`.
+#[derive(Debug, Args)]
+pub struct OneArgs {
+    /// The workflow, by name or number; may be left out where the store holds one.
+    #[arg(value_name = "WORKFLOW")]
+    pub workflow: Option<String>,
+}
+
+/// Put jobs back to the start, as `torc retry`.
+///
+/// All jobs as a new run; with --failed-only those that failed, were terminated or cancelled, and what depends on them.
+/// `torc run` starts them.
+#[derive(Debug, Args)]
+pub struct ResetStatusArgs {
+    /// The workflow, by name or number; may be left out where the store holds one.
+    #[arg(value_name = "WORKFLOW")]
+    pub workflow: Option<String>,
+    /// Only jobs that did not succeed.
+    #[arg(long)]
+    pub failed_only: bool,
+}
+
+/// Print a workflow's document, so that it can be applied elsewhere.
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    /// The workflow, by name or number; may be left out where the store holds one.
+    #[arg(value_name = "WORKFLOW")]
+    pub workflow: Option<String>,
+}
+
+/// Runs the group.
+pub async fn run(context: &Context, args: WorkflowsArgs) -> Result<ExitStatus, CommandError> {
+    match args.command {
+        WorkflowsCommand::List(args) => get::run(context, &list(args)).await,
+        WorkflowsCommand::Get(args) => describe::run(context, &one(args)).await,
+        WorkflowsCommand::Status(args) => status::run(context, &args).await,
+        WorkflowsCommand::Cancel(args) => control::cancel(context, &args).await,
+        WorkflowsCommand::Delete(args) => delete::run(context, &args).await,
+        WorkflowsCommand::ResetStatus(args) => retry::run(context, &reset(args)).await,
+        WorkflowsCommand::Export(args) => export(context, &args).await,
+    }
+}
+
+fn list(args: ListArgs) -> GetArgs {
+    GetArgs { resource: "workflows".to_owned(), watch: args.watch, limit: args.limit, ..GetArgs::default() }
+}
+
+fn one(args: OneArgs) -> DescribeArgs {
+    DescribeArgs { resource: "workflow".to_owned(), name: args.workflow, workflow: None }
+}
+
+fn reset(args: ResetStatusArgs) -> RetryArgs {
+    RetryArgs { workflow: args.workflow, jobs: Vec::new(), all: !args.failed_only }
+}
+
+async fn export(context: &Context, args: &ExportArgs) -> Result<ExitStatus, CommandError> {
+    let document = with_client(&context.settings, &context.folder, async |client: &Client| {
+        let name = resolve_workflow(client, args.workflow.as_deref()).await?;
+        Ok(client.workflow(&name).await.map_err(explain_missing)?.document)
+    })
+    .await?;
+    context.output.document(&json!(document.map(Document::Workflow)))?;
+    Ok(ExitStatus::Success)
+}

@@ -1,0 +1,102 @@
+//! The verbs as users of Torc 1.0 type them: `torc workflows …`, `torc jobs …`, `torc results …`, and the short ones.
+#![allow(clippy::unwrap_used)]
+
+use serde_json::{Value, json};
+use torc_tests::lab::Lab;
+
+const MIXED: &str = "
+name: mixed
+jobs:
+  - {name: good, command: 'true'}
+  - {name: odd, command: exit 7}
+  - {name: bad, command: 'test -e mended || exit 9'}
+";
+
+fn names(items: &[Value], field: &str) -> Vec<String> {
+    items.iter().map(|item| item[field].as_str().unwrap().to_owned()).collect()
+}
+
+// J38
+#[test]
+fn the_status_shows_the_run_the_jobs_and_the_way_on() {
+    let lab = Lab::new();
+    lab.write("mixed.yaml", MIXED);
+    lab.torc("apply -f mixed.yaml").exits(3);
+    for line in ["workflows status mixed", "status mixed", "status"] {
+        let shown = lab.torc(line).exits(0).stdout;
+        for words in ["Run:       1\n", "Jobs:      3 of 3 ended\n", "  completed      1\n", "  failed         2\n"] {
+            assert!(shown.contains(words), "{line}: {shown}");
+        }
+        assert!(shown.contains("torc retry mixed"), "{shown}");
+    }
+    let status = lab.json("workflows status mixed");
+    assert_eq!((&status["runId"], &status["status"]), (&json!(1), &json!("Failed")));
+    assert_eq!((&status["jobs"]["failed"], &status["jobs"]["completed"]), (&json!(2), &json!(1)));
+    lab.torc("workflows reset-status mixed").exits(0);
+    assert_eq!(lab.json("status mixed")["runId"], 2);
+    lab.torc("status nobody").exits(5).says("torc get workflows");
+}
+
+#[test]
+fn failed_jobs_or_all_are_put_back_and_run_again() {
+    let lab = Lab::new();
+    lab.write("mixed.yaml", MIXED);
+    lab.torc("apply -f mixed.yaml").exits(3);
+    lab.write("mended", "");
+    lab.torc("workflows reset-status --failed-only").exits(0).says("2 jobs run again").says("torc run mixed");
+    assert_eq!(lab.states("mixed")["good"], "completed");
+    lab.torc("run mixed").exits(3);
+    assert_eq!(lab.attempts("mixed").iter().filter(|line| line.starts_with("good")).count(), 1);
+    assert_eq!(names(&lab.items("results list mixed --failed"), "job"), ["odd"]);
+    lab.torc("workflows reset-status mixed").exits(0).says("3 jobs run again");
+    assert_eq!(lab.states("mixed")["good"], "ready");
+}
+
+#[test]
+fn results_are_the_latest_unless_all_runs_are_wanted() {
+    let lab = Lab::new();
+    lab.write("mixed.yaml", MIXED);
+    lab.torc("apply -f mixed.yaml").exits(3);
+    lab.torc("retry mixed --all").exits(0);
+    lab.torc("run mixed").exits(3);
+    let count = |line: &str| lab.items(line).len();
+    assert_eq!(count("results list mixed"), 3);
+    assert_eq!(count("results list mixed --all-runs"), 6);
+    assert_eq!(count("results list mixed --failed"), 2);
+    assert_eq!(names(&lab.items("results list mixed --return-code 7"), "job"), ["odd"]);
+    assert_eq!(count("results list mixed --return-code 7 --all-runs"), 2);
+    assert_eq!(count("results list mixed --return-code 8"), 0);
+    assert_eq!(names(&lab.items("results list -j bad"), "job"), ["bad"]);
+    assert_eq!(names(&lab.items("jobs list mixed --status failed"), "name"), ["odd", "bad"]);
+    lab.torc("jobs get odd -w mixed").exits(0).says("exit code 7");
+}
+
+#[test]
+fn workflows_are_listed_shown_exported_cancelled_and_deleted() {
+    let lab = Lab::new();
+    lab.write("mixed.yaml", MIXED);
+    lab.torc("apply -f mixed.yaml --no-run").exits(0);
+    assert_eq!(names(&lab.items("workflows list"), "name"), ["mixed"]);
+    lab.torc("workflows get mixed").exits(0).says("Name:        mixed");
+    lab.write("copy.yaml", lab.torc("workflows export mixed").exits(0).stdout);
+    lab.torc("diff -f copy.yaml").exits(0);
+    lab.torc("workflows cancel mixed").exits(0).says("workflow/mixed canceled");
+    assert_eq!(lab.json("status mixed")["status"], "Canceled");
+    lab.torc("workflows delete mixed --yes").exits(0);
+    assert_eq!(lab.items("workflows list").len(), 0);
+}
+
+#[test]
+fn a_ping_says_who_answers() {
+    let lab = Lab::new();
+    lab.torc("ping").exits(5).says("torc apply -f FILE");
+    lab.torc("ping --url http://127.0.0.1:9").exits(6);
+    lab.write("mixed.yaml", MIXED);
+    lab.torc("apply -f mixed.yaml --no-run").exits(0);
+    lab.torc("ping").exits(0).says("nobody serves it");
+    let server = lab.start("server --bind 127.0.0.1:0");
+    server.says("http://");
+    let answer = lab.json("ping");
+    assert!(answer["url"].as_str().unwrap().starts_with("http://127.0.0.1:"), "{answer}");
+    assert!(answer["version"].is_string(), "{answer}");
+}
