@@ -20,8 +20,9 @@ mod workflow;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use torc_api::document::DEFAULT_NAMESPACE;
 use torc_api::wire::RunnerScope;
 
 use crate::ids::{RunnerId, WorkflowId};
@@ -41,14 +42,20 @@ use workflow::Workflow;
 #[derive(Default)]
 pub struct State {
     workflows: BTreeMap<WorkflowId, Workflow>,
+    /// Every workflow that has not settled. Those that have are not looked at when runners speak, however many there are.
+    live: BTreeSet<WorkflowId>,
     names: HashMap<(String, String), WorkflowId>,
     runners: BTreeMap<RunnerId, Runner>,
-    /// Workflows that were applied since this state was read: what a foreground `torc apply` runs.
-    session: HashSet<WorkflowId>,
+    /// What a foreground `torc apply` runs.
+    session: Session,
     last: LastIds,
     /// Rises whenever there may be something new for a waiting runner.
     news: u64,
 }
+
+/// The workflows that were applied since a process owns the store. Not kept: the next owner has a session of its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Session(BTreeSet<WorkflowId>);
 
 /// Why a command was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -98,14 +105,41 @@ impl State {
         self.workflows.get_mut(&id).ok_or_else(|| Refusal::NoWorkflow(id.to_string()))
     }
 
-    /// The workflows that a runner with this scope serves.
-    fn in_scope(&self, scope: &RunnerScope) -> Vec<WorkflowId> {
+    /// What has been applied so far.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// This state was read again in place of one that was dropped: what had been applied is still what this process runs.
+    pub fn continue_session(&mut self, before: &Session) {
+        self.session.0.extend(before.0.iter().filter(|id| self.workflows.contains_key(id)));
+    }
+
+    /// The workflows that a runner with this scope serves and that have not settled.
+    fn live_in_scope(&self, scope: &RunnerScope) -> Vec<WorkflowId> {
         match scope {
-            RunnerScope::All => self.workflows.keys().copied().collect(),
-            RunnerScope::Session => self.session.iter().copied().filter(|id| self.workflows.contains_key(id)).collect(),
+            RunnerScope::All => self.live.iter().copied().collect(),
+            RunnerScope::Session => self.live.intersection(&self.session.0).copied().collect(),
             RunnerScope::Workflow(reference) => {
-                self.find(torc_api::document::DEFAULT_NAMESPACE, reference).into_iter().collect()
+                self.find_served(reference).filter(|id| self.live.contains(id)).into_iter().collect()
             }
         }
+    }
+
+    /// Every workflow that a runner with this scope serves.
+    fn in_scope<'a>(&'a self, scope: &RunnerScope) -> Box<dyn Iterator<Item = &'a Workflow> + 'a> {
+        match scope {
+            RunnerScope::All => Box::new(self.workflows.values()),
+            RunnerScope::Session => Box::new(self.session.0.iter().filter_map(|id| self.workflows.get(id))),
+            RunnerScope::Workflow(reference) => {
+                Box::new(self.find_served(reference).and_then(|id| self.workflows.get(&id)).into_iter())
+            }
+        }
+    }
+
+    /// `name`, `namespace/name` or a number.
+    fn find_served(&self, reference: &str) -> Option<WorkflowId> {
+        let (namespace, name) = reference.split_once('/').unwrap_or((DEFAULT_NAMESPACE, reference));
+        self.find(namespace, name).ok()
     }
 }

@@ -57,7 +57,7 @@ pub enum RunnerScope {
     All,
     /// The workflows that were applied since the server started: what a foreground `torc apply` runs.
     Session,
-    /// One workflow, by name or number.
+    /// One workflow, as `name`, `namespace/name` or number.
     Workflow(String),
 }
 

@@ -12,7 +12,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use torc_api::api::Event;
 use torc_api::wire::{LONG_POLL_SECONDS, SyncRequest, SyncResponse};
-use torc_core::engine::{Recorder, State};
+use torc_core::engine::{Recorder, Session, State};
 use torc_core::ids::{Now, RunnerId};
 use torc_core::rows::Changes;
 use torc_store::Store;
@@ -45,6 +45,8 @@ pub(super) enum Command {
 pub(super) struct Writer {
     /// None while the store cannot even be read.
     state: Option<State>,
+    /// What the state that was dropped last had been asked to run: nothing in the store tells that.
+    session: Session,
     /// Why nothing can be written at present.
     unavailable: Option<EngineError>,
     store: Store,
@@ -93,7 +95,17 @@ impl Writer {
         stop: Stop,
     ) -> Self {
         let seen_news = state.news();
-        Self { state: Some(state), unavailable: None, store, events, metrics, waiting: Vec::new(), seen_news, stop }
+        Self {
+            state: Some(state),
+            session: Session::default(),
+            unavailable: None,
+            store,
+            events,
+            metrics,
+            waiting: Vec::new(),
+            seen_news,
+            stop,
+        }
     }
 
     pub async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
@@ -147,7 +159,7 @@ impl Writer {
                     memory::give_back();
                 }
             }
-            Err(error) => self.fail(error, answers).await,
+            Err(error) => self.fail(error, &state, answers).await,
         }
     }
 
@@ -211,7 +223,7 @@ impl Writer {
     }
 
     /// Nothing of this group counts: tell everybody, forget memory, read what is durable.
-    async fn fail(&mut self, error: torc_store::StoreError, answers: Vec<Answer>) {
+    async fn fail(&mut self, error: torc_store::StoreError, failed: &State, answers: Vec<Answer>) {
         let reason = EngineError::unavailable(with_causes(&error));
         error!(error = %reason, "a group of changes could not be written");
         for answer in answers {
@@ -222,8 +234,16 @@ impl Writer {
         }
         self.metrics.write_failed();
         // What is durable can still be read, with luck; writing waits until a probe has succeeded.
-        self.state = load(&self.store).await.ok();
+        self.session = failed.session().clone();
+        self.state = self.reload().await.ok();
         self.unavailable = Some(reason);
+    }
+
+    /// Reads everything again, as a restart would, but for what this process was asked to run.
+    async fn reload(&self) -> Result<State, EngineError> {
+        let mut state = load(&self.store).await?;
+        state.continue_session(&self.session);
+        Ok(state)
     }
 
     async fn recover(&mut self) {
@@ -231,7 +251,7 @@ impl Writer {
             warn!(error = %with_causes(&error), "the store still cannot be written to");
             return;
         }
-        match load(&self.store).await {
+        match self.reload().await {
             Ok(state) => {
                 info!("the store can be written to again");
                 self.seen_news = state.news();

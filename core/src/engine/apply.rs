@@ -56,7 +56,7 @@ impl State {
                 (id, ApplyOutcome::Configured, changes)
             }
         };
-        self.session.insert(id);
+        self.session.0.insert(id);
         self.news += 1;
         let (namespace, name) = (metadata.namespace().to_owned(), metadata.name.clone());
         Ok(ApplyResponse { name, namespace, id: Some(id.0), outcome, changes })
@@ -101,6 +101,7 @@ impl State {
         changes.profiles.extend(draft.profiles);
         changes.jobs.extend(jobs);
         self.workflows.insert(id, workflow);
+        self.live.insert(id);
         if self.workflows.get(&id).is_some_and(Workflow::is_canceled) {
             self.cancel_jobs(id, recorder);
         }
@@ -156,6 +157,7 @@ impl State {
         }
         self.drop_removed(&old, &workflow, recorder);
         self.workflows.insert(id, workflow);
+        self.live.insert(id);
         self.reset(id, again, recorder);
         if self.workflows.get(&id).is_some_and(Workflow::is_canceled) {
             self.cancel_jobs(id, recorder);

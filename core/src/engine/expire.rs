@@ -17,7 +17,7 @@ impl State {
             .runners
             .iter()
             .filter(|(_, runner)| {
-                let lease = self.lease_ms(&self.in_scope(&runner.row.scope));
+                let lease = self.lease_ms(&self.live_in_scope(&runner.row.scope));
                 now.mono_ms.saturating_sub(runner.heard_ms) > lease
             })
             .map(|(id, _)| *id)

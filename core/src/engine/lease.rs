@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use torc_api::failure::Prefetch;
 use torc_api::state::JobState;
-use torc_api::wire::{LEASE_SECONDS, Lease, Profile, Resources, RunnerTerms, SyncResponse, Verdict, Want};
+use torc_api::wire::{LEASE_SECONDS, Lease, Profile, Resources, RunnerScope, RunnerTerms, SyncResponse, Verdict, Want};
 use torc_api::workflow::WorkflowSpec;
 
 use super::State;
@@ -26,7 +26,7 @@ impl State {
     ) {
         let (recorder, now) = context;
         let Some(runner) = self.runners.get(&id) else { return };
-        let scope = self.in_scope(&runner.row.scope);
+        let scope = self.live_in_scope(&runner.row.scope);
         let choices = choose(&runner.place(now), &want, &self.candidates(&scope));
         let mut profiles = HashMap::new();
         for Choice { workflow, job } in choices {
@@ -94,11 +94,14 @@ impl State {
     }
 
     /// How long a runner stays: of what its unsettled workflows say, or all of them once all have settled, the most patient.
-    pub(super) fn terms(&self, scope: &[WorkflowId]) -> RunnerTerms {
-        let served = || scope.iter().filter_map(|id| self.workflows.get(id));
-        let all_settled = served().all(Workflow::is_settled);
-        let counting =
-            || served().filter(|workflow| all_settled || !workflow.is_settled()).map(|workflow| workflow.spec.as_ref());
+    pub(super) fn terms(&self, scope: &RunnerScope) -> RunnerTerms {
+        let live = self.live_in_scope(scope);
+        let mut counting: Vec<&Workflow> = live.iter().filter_map(|id| self.workflows.get(id)).collect();
+        counting.retain(|workflow| !workflow.is_settled());
+        if counting.is_empty() {
+            counting.extend(self.in_scope(scope));
+        }
+        let counting = || counting.iter().map(|workflow| workflow.spec.as_ref());
         let longest = |field: fn(&WorkflowSpec) -> Option<i64>, usual: u64| {
             let says = |spec: &WorkflowSpec| field(spec).map_or(usual, |value| u64::try_from(value).unwrap_or(0));
             counting().map(says).max().unwrap_or(usual)
@@ -123,16 +126,15 @@ impl State {
     }
 
     fn prefetch_settings<'a>(&'a self, scope: &'a [WorkflowId]) -> impl Iterator<Item = &'a Prefetch> {
-        let live = scope.iter().filter_map(|id| self.workflows.get(id)).filter(|workflow| !workflow.is_settled());
-        live.filter_map(|workflow| workflow.spec.prefetch.as_ref())
+        scope.iter().filter_map(|id| self.workflows.get(id)?.spec.prefetch.as_ref())
     }
 
     /// What a runner should do next.
-    pub(super) fn verdict(&self, scope: &[WorkflowId]) -> Verdict {
-        let served = || scope.iter().filter_map(|id| self.workflows.get(id));
-        if served().next().is_none() || !served().all(Workflow::is_settled) {
+    pub(super) fn verdict(&self, scope: &RunnerScope) -> Verdict {
+        let is_open = |id: &WorkflowId| self.workflows.get(id).is_some_and(|workflow| !workflow.is_settled());
+        if self.in_scope(scope).next().is_none() || self.live_in_scope(scope).iter().any(is_open) {
             Verdict::Continue
-        } else if served().all(Workflow::is_canceled) {
+        } else if self.in_scope(scope).all(Workflow::is_canceled) {
             Verdict::Canceled
         } else {
             Verdict::Complete

@@ -15,6 +15,7 @@ impl State {
     pub(super) fn reset(&mut self, id: WorkflowId, jobs: BTreeSet<u32>, recorder: &mut Recorder) -> BTreeSet<u32> {
         let Some(workflow) = self.workflows.get_mut(&id) else { return BTreeSet::new() };
         let affected = workflow.with_descendants(jobs);
+        self.live.insert(id);
         let mut taken_back = Vec::new();
         for job in &affected {
             if let Some(runner) = workflow.withdraw(*job) {

@@ -43,6 +43,9 @@ impl State {
             let workflow = Workflow::build(row, spec, profiles.remove(&id).unwrap_or_default(), &rows);
             state.adopt_holdings(&workflow);
             state.names.insert((workflow.row.namespace.clone(), workflow.row.name.clone()), id);
+            if !workflow.is_settled() {
+                state.live.insert(id);
+            }
             state.workflows.insert(id, workflow);
         }
         state.restore_failures(snapshot.failures, &snapshot.latest_failures);

@@ -1,8 +1,8 @@
 //! A registered runner and what it holds.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use torc_api::wire::Want;
+use torc_api::wire::{AttemptKey, SyncRequest, SyncResponse, Want};
 
 use crate::class::Place;
 use crate::ids::{JobId, Now, WorkflowId};
@@ -23,6 +23,8 @@ pub(super) struct Runner {
     /// It has been silent for longer than its lease.
     pub silent: bool,
     pub held: HashMap<JobId, Holding>,
+    /// What it was told to end or to give back and still has, with the message whose answer said so first.
+    pub told: HashMap<AttemptKey, u64>,
 }
 
 /// A lease of a runner.
@@ -44,7 +46,20 @@ impl Runner {
             want: Want::default(),
             silent: false,
             held: HashMap::new(),
+            told: HashMap::new(),
         }
+    }
+
+    /// Whether an answer tells the runner to end or to give back something that it has not heard of before. It is told again
+    /// every time, but that is no reason not to let it wait for work while its jobs end.
+    pub fn hears_new_orders(&mut self, request: &SyncRequest, response: &SyncResponse) -> bool {
+        let orders: HashSet<AttemptKey> = response.cancel.iter().chain(&response.give_back).copied().collect();
+        self.told.retain(|key, _| orders.contains(key));
+        let mut is_new = false;
+        for key in orders {
+            is_new |= *self.told.entry(key).or_insert(request.sequence) > request.acknowledged;
+        }
+        is_new
     }
 
     pub fn place(&self, now: Now) -> Place<'_> {

@@ -20,6 +20,9 @@ impl State {
             if let Some(workflow) = self.workflows.get_mut(&id) {
                 workflow.note_completion(&mut recorder, now);
                 workflow.refresh_conditions(&mut recorder, now);
+                if workflow.is_settled() {
+                    self.live.remove(&id);
+                }
             }
         }
         recorder.finish(&mut self.last.event)
@@ -99,7 +102,7 @@ impl State {
 
     /// Nothing is left to do in any workflow of this session, or in any at all.
     pub fn is_idle(&self) -> bool {
-        self.workflows.values().all(Workflow::is_settled)
+        self.live.iter().all(|id| self.workflows.get(id).is_none_or(Workflow::is_settled))
     }
 }
 

@@ -10,6 +10,7 @@ use torc_api::wire::{
 use super::attempt::ago;
 use super::record::Recorder;
 use super::runner::{Holding, Runner};
+use super::workflow::Workflow;
 use super::{Refusal, State};
 use crate::ids::{JobId, Now, RunnerId, WorkflowId};
 use crate::job::JobEvent;
@@ -44,7 +45,7 @@ impl State {
         for predecessor in self.in_place(&request.host, &request.place) {
             self.succeed(predecessor, &mut runner, recorder, now);
         }
-        let lease_ms = self.lease_ms(&self.in_scope(&request.scope));
+        let lease_ms = self.lease_ms(&self.live_in_scope(&request.scope));
         self.runners.insert(id, runner);
         Ok(RegisterResponse { runner: id.0, version: env!("CARGO_PKG_VERSION").to_owned(), lease_ms })
     }
@@ -95,15 +96,13 @@ impl State {
             }
         }
         if newest {
-            self.take_in(id, request, &mut response, recorder, now);
+            self.take_in(id, request, recorder, now);
         }
         self.answer(id, request, newest, &mut response, (recorder, now));
-        let nothing_to_say = response.leases.is_empty()
-            && response.cancel.is_empty()
-            && response.refused.is_empty()
-            && response.verdict == torc_api::wire::Verdict::Continue;
         let nothing_reported = request.finished.is_empty() && request.returned.is_empty();
-        Ok(SyncAnswer { response, may_wait: newest && nothing_to_say && nothing_reported && !request.leaving })
+        let nothing_to_say = newest && !self.is_worth_saying(id, request, &response);
+        let may_wait = nothing_to_say && nothing_reported && !request.leaving;
+        Ok(SyncAnswer { response, may_wait })
     }
 
     /// What a waiting runner should be told now, if anything.
@@ -119,14 +118,16 @@ impl State {
             return Some(SyncResponse { sequence: request.sequence, ..self.plain_response(id) });
         }
         let mut response = SyncResponse { sequence: request.sequence, ..SyncResponse::default() };
-        // What was taken away while the runner waited, by an edit or a deletion, is ended now and not when it speaks again.
-        let held = request.running.iter().map(|running| running.key).chain(request.queued.iter().copied());
-        response.cancel.extend(held.filter(|key| !self.is_held_by(id, key)));
         self.answer(id, request, true, &mut response, (recorder, now));
-        let worth_it = !response.leases.is_empty()
-            || !response.cancel.is_empty()
-            || response.verdict != torc_api::wire::Verdict::Continue;
-        worth_it.then_some(response)
+        self.is_worth_saying(id, request, &response).then_some(response)
+    }
+
+    fn is_worth_saying(&mut self, id: RunnerId, request: &SyncRequest, response: &SyncResponse) -> bool {
+        let new_orders = self.runners.get_mut(&id).is_some_and(|runner| runner.hears_new_orders(request, response));
+        new_orders
+            || !response.leases.is_empty()
+            || !response.refused.is_empty()
+            || response.verdict != torc_api::wire::Verdict::Continue
     }
 
     /// A newer message has come from the runner, or it has left: the older one is not waited for any more.
@@ -136,12 +137,13 @@ impl State {
 
     /// An answer without work: for a runner whose waiting time is over.
     pub fn plain_response(&self, id: RunnerId) -> SyncResponse {
-        let scope = self.runners.get(&id).map(|runner| self.in_scope(&runner.row.scope)).unwrap_or_default();
+        let Some(scope) = self.runners.get(&id).map(|runner| &runner.row.scope) else { return SyncResponse::default() };
+        let live = self.live_in_scope(scope);
         SyncResponse {
-            verdict: self.verdict(&scope),
-            lease_ms: self.lease_ms(&scope),
-            prefetch: self.prefetch(&scope),
-            terms: self.terms(&scope),
+            verdict: self.verdict(scope),
+            lease_ms: self.lease_ms(&live),
+            prefetch: self.prefetch(&live),
+            terms: self.terms(scope),
             ..SyncResponse::default()
         }
     }
@@ -154,9 +156,11 @@ impl State {
         response: &mut SyncResponse,
         context: (&mut Recorder, Now),
     ) {
-        self.add_cancellations(id, response);
-        if newest && !request.leaving && request.want != Want::default() {
-            self.grant(id, request.want, response, context);
+        if newest {
+            self.add_orders(id, request, response);
+            if !request.leaving && request.want != Want::default() {
+                self.grant(id, request.want, response, context);
+            }
         }
         let plain = self.plain_response(id);
         response.verdict = plain.verdict;
@@ -165,43 +169,36 @@ impl State {
         response.terms = plain.terms;
     }
 
-    /// Jobs of this runner that a person cancelled while they ran.
-    fn add_cancellations(&self, id: RunnerId, response: &mut SyncResponse) {
-        let Some(runner) = self.runners.get(&id) else { return };
-        for (job_id, holding) in &runner.held {
-            let Some(workflow) = self.workflows.get(&holding.workflow).filter(|workflow| workflow.is_canceled()) else {
-                continue;
-            };
-            let Some(job) = workflow.ordinal(*job_id) else { continue };
-            if workflow.is_to_be_ended(job) {
-                response.cancel.push(workflow.key(job));
+    /// What the runner has and should not have: it ends what is not its own or was cancelled, and gives back what need not
+    /// start now.
+    fn add_orders(&self, id: RunnerId, request: &SyncRequest, response: &mut SyncResponse) {
+        for key in request.running.iter().map(|running| &running.key) {
+            let unwanted = |(workflow, job): (&Workflow, u32)| workflow.is_to_be_ended(job);
+            if self.held_by(id, key).is_none_or(unwanted) {
+                response.cancel.push(*key);
+            }
+        }
+        for key in &request.queued {
+            match self.held_by(id, key) {
+                None => response.cancel.push(*key),
+                Some((workflow, _)) if workflow.is_suspended() => response.give_back.push(*key),
+                Some(_) => {}
             }
         }
         response.cancel.sort_unstable();
-        response.cancel.dedup();
+        response.give_back.sort_unstable();
     }
 
     /// Takes in what a runner says it holds, gave back or no longer has.
-    fn take_in(
-        &mut self,
-        id: RunnerId,
-        request: &SyncRequest,
-        response: &mut SyncResponse,
-        recorder: &mut Recorder,
-        now: Now,
-    ) {
+    fn take_in(&mut self, id: RunnerId, request: &SyncRequest, recorder: &mut Recorder, now: Now) {
         for key in &request.returned {
             self.release(id, key, recorder);
         }
         for running in &request.running {
-            if !self.confirm_running(id, &running.key, ago(now.wall_ms, running.elapsed_ms), recorder, now) {
-                response.cancel.push(running.key);
-            }
+            self.confirm_running(id, &running.key, ago(now.wall_ms, running.elapsed_ms), recorder, now);
         }
         for key in &request.queued {
-            if !self.confirm_queued(id, key, recorder) {
-                response.cancel.push(*key);
-            }
+            self.confirm_queued(id, key, recorder);
         }
         self.reclaim_missing(id, request, recorder, now);
         if request.leaving {
@@ -253,9 +250,12 @@ impl State {
         current.then_some((workflow, job))
     }
 
-    fn is_held_by(&self, id: RunnerId, key: &AttemptKey) -> bool {
-        let held = self.is_current(key, &[JobState::Leased, JobState::Running]);
-        held.and_then(|(workflow, job)| self.workflows.get(&workflow)?.jobs[job as usize].runner) == Some(id)
+    /// The job whose present lease this is, if the runner has it.
+    fn held_by(&self, id: RunnerId, key: &AttemptKey) -> Option<(&Workflow, u32)> {
+        let (workflow, job) = self.is_current(key, &[JobState::Leased, JobState::Running])?;
+        let workflow = self.workflows.get(&workflow)?;
+        let record = &workflow.jobs[job as usize];
+        (record.runner == Some(id) && record.epoch == key.epoch).then_some((workflow, job))
     }
 
     fn release(&mut self, id: RunnerId, key: &AttemptKey, recorder: &mut Recorder) {
@@ -273,21 +273,14 @@ impl State {
     }
 
     /// The runner runs it. What really runs wins over a promise that nobody has acted upon.
-    fn confirm_running(
-        &mut self,
-        id: RunnerId,
-        key: &AttemptKey,
-        started_ms: i64,
-        recorder: &mut Recorder,
-        now: Now,
-    ) -> bool {
+    fn confirm_running(&mut self, id: RunnerId, key: &AttemptKey, started_ms: i64, recorder: &mut Recorder, now: Now) {
         let held = [JobState::Ready, JobState::Leased, JobState::Running];
-        let Some((workflow_id, job)) = self.is_current(key, &held) else { return false };
-        let Some(workflow) = self.workflows.get_mut(&workflow_id) else { return false };
+        let Some((workflow_id, job)) = self.is_current(key, &held) else { return };
+        let Some(workflow) = self.workflows.get_mut(&workflow_id) else { return };
         let record = &mut workflow.jobs[job as usize];
         if record.state == JobState::Running {
             record.in_doubt &= record.runner != Some(id);
-            return record.runner == Some(id) && record.epoch == key.epoch;
+            return;
         }
         let previous = record.runner.replace(id);
         record.epoch = key.epoch;
@@ -298,24 +291,19 @@ impl State {
             recorder.workflow(&workflow.row);
         }
         self.transfer(previous, id, JobId(key.job), workflow_id);
-        true
     }
 
     /// The runner still has it waiting. A lease that ran out and was not given to anybody else is its own again.
-    fn confirm_queued(&mut self, id: RunnerId, key: &AttemptKey, recorder: &mut Recorder) -> bool {
-        let Some((workflow_id, job)) = self.is_current(key, &[JobState::Ready, JobState::Leased]) else { return false };
-        let Some(workflow) = self.workflows.get_mut(&workflow_id) else { return false };
+    fn confirm_queued(&mut self, id: RunnerId, key: &AttemptKey, recorder: &mut Recorder) {
+        let Some((workflow_id, job)) = self.is_current(key, &[JobState::Ready]) else { return };
+        let Some(workflow) = self.workflows.get_mut(&workflow_id) else { return };
         let record = &mut workflow.jobs[job as usize];
         if record.epoch != key.epoch {
-            return false;
-        }
-        if record.state == JobState::Leased {
-            return record.runner == Some(id);
+            return;
         }
         record.runner = Some(id);
         let _ = workflow.step(job, JobEvent::Granted, recorder);
         self.transfer(None, id, JobId(key.job), workflow_id);
-        true
     }
 
     fn transfer(&mut self, from: Option<RunnerId>, to: RunnerId, job: JobId, workflow: WorkflowId) {

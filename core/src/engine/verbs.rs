@@ -22,12 +22,13 @@ pub enum Retry {
 }
 
 impl State {
-    /// No new leases; running jobs go on.
+    /// No new leases, and those that have not started are taken back; running jobs go on.
     pub fn suspend(&mut self, id: WorkflowId, recorder: &mut Recorder, now: Now) -> Result<(), Refusal> {
         let workflow = self.workflow_mut(id)?;
         if !std::mem::replace(&mut workflow.row.suspended, true) {
             recorder.workflow(&workflow.row);
             recorder.event(now, Some(id), "WorkflowSuspended", "no new jobs start".to_owned());
+            self.news += 1;
         }
         Ok(())
     }
@@ -54,7 +55,7 @@ impl State {
         recorder.workflow(&workflow.row);
         if let Some(canceled) = canceled {
             self.reset(id, canceled, recorder);
-            self.session.insert(id);
+            self.session.0.insert(id);
         }
         self.news += 1;
         Ok(())
@@ -127,7 +128,7 @@ impl State {
         }
         recorder.workflow(&workflow.row);
         let affected = self.reset(id, jobs, recorder).len();
-        self.session.insert(id);
+        self.session.0.insert(id);
         recorder.event(now, Some(id), "WorkflowRetried", format!("{affected} jobs run again"));
         Ok(affected as i64)
     }
@@ -136,7 +137,8 @@ impl State {
     pub fn delete(&mut self, id: WorkflowId, recorder: &mut Recorder, now: Now) -> Result<(), Refusal> {
         let workflow = self.workflows.remove(&id).ok_or_else(|| Refusal::NoWorkflow(id.to_string()))?;
         self.names.remove(&(workflow.row.namespace.clone(), workflow.row.name.clone()));
-        self.session.remove(&id);
+        self.session.0.remove(&id);
+        self.live.remove(&id);
         for job in workflow.jobs.iter().filter(|job| job.state.is_held()) {
             if let Some(runner) = job.runner.and_then(|id| self.runners.get_mut(&id)) {
                 runner.held.remove(&job.id);

@@ -17,6 +17,8 @@ pub fn check_live(state: &State) {
         check_dependencies(workflow);
     }
     check_leases(state);
+    let open = state.workflows.values().filter(|workflow| !workflow.is_settled());
+    assert!(open.map(Workflow::id).all(|id| state.live.contains(&id)), "a workflow is forgotten");
 }
 
 fn check_counts(workflow: &Workflow) {
@@ -83,6 +85,7 @@ fn check_leases(state: &State) {
 
 /// A state that was read again is the one that is live, but for what is not kept: who is silent, which answer brought a lease.
 pub fn check_same(live: &State, restored: &State) {
+    assert_eq!(live.live, restored.live, "nothing that has settled is looked at");
     let ids = |state: &State| state.workflows.keys().copied().collect::<Vec<_>>();
     assert_eq!(ids(live), ids(restored));
     assert_eq!(live.names, restored.names);

@@ -1,7 +1,7 @@
 //! What runners say they hold against what they were promised: confirmed, adopted, taken over, reclaimed.
 
 use torc_api::state::JobState;
-use torc_api::wire::{AttemptKey, SyncRequest, Verdict, Want};
+use torc_api::wire::{AttemptKey, RunnerScope, SyncRequest, Verdict, Want};
 
 use super::plan::{Plan, job};
 use super::world::{World, ask, runner, running, say, success};
@@ -231,4 +231,56 @@ fn another_protocol_is_refused() {
     request.protocol = 99;
     let refused = world.run(|state, recorder, now| state.register(&request, recorder, now));
     assert_eq!(refused, Err(Refusal::Protocol(99)));
+}
+
+#[test]
+fn a_runner_of_one_workflow_finds_it_in_its_namespace() {
+    let mut world = World::new();
+    let elsewhere =
+        |name: &str| Plan { name: name.to_owned(), namespace: Some("lab".to_owned()), ..Plan::new([job("a")]) };
+    world.apply(&Plan::new([job("here")]));
+    world.apply(&elsewhere("w"));
+    for (sequence, (scope, job)) in [("lab/w", "a"), ("w", "here")].into_iter().enumerate() {
+        let mut one = runner(&format!("host{sequence}"));
+        one.scope = RunnerScope::Workflow(scope.to_owned());
+        let id = world.register(&one);
+        let leases = world.sync(id, &ask(1, 8)).leases;
+        assert_eq!(leases.iter().map(|lease| lease.name.as_str()).collect::<Vec<_>>(), [job], "{scope}");
+    }
+    let mut lost = runner("nowhere");
+    lost.scope = RunnerScope::Workflow("other/w".to_owned());
+    let id = world.register(&lost);
+    assert_eq!(world.sync(id, &ask(1, 8)).verdict, Verdict::Continue);
+}
+
+/// A store may hold thousands of workflows that have settled: nobody looks at them when a runner speaks.
+#[test]
+fn a_settled_workflow_is_live_again_when_it_is_retried_and_not_before() {
+    let mut world = World::with(&Plan::new([job("a")]));
+    let id = world.register(&runner("one"));
+    world.sync(id, &ask(1, 1));
+    let answer = world.sync(id, &SyncRequest { finished: vec![success(world.key("a"))], ..say(2) });
+    assert_eq!(answer.verdict, Verdict::Complete);
+    assert!(world.state.live.is_empty());
+    let workflow = world.workflow();
+    world.run(|state, recorder, now| state.retry(workflow, &crate::engine::Retry::All, recorder, now)).unwrap();
+    assert_eq!(world.sync(id, &ask(3, 1)).leases.len(), 1);
+}
+
+#[test]
+fn a_state_that_was_read_again_goes_on_with_its_session() {
+    let mut world = World::with(&Plan::new([job("a")]));
+    let before = world.state.session().clone();
+    world.apply(&Plan { name: "gone".to_owned(), ..Plan::new([job("b")]) });
+    let deleted = world.state.find("default", "gone").unwrap();
+    let both = world.state.session().clone();
+    world.run(|state, recorder, now| state.delete(deleted, recorder, now)).unwrap();
+    world.restart();
+    let mut here = runner("one");
+    here.scope = RunnerScope::Session;
+    let id = world.register(&here);
+    assert_eq!(world.sync(id, &ask(1, 8)).leases, [], "another process runs what it was asked to run");
+    world.state.continue_session(&both);
+    assert_eq!(*world.state.session(), before, "what is gone is not taken along");
+    assert_eq!(world.sync(id, &ask(2, 8)).leases.len(), 1);
 }

@@ -11,6 +11,7 @@ use crate::expanded::{Expanded, ExpandedJob, Requirements};
 #[derive(Clone)]
 pub struct Plan {
     pub name: String,
+    pub namespace: Option<String>,
     pub jobs: Vec<PlannedJob>,
     pub spec: WorkflowSpec,
 }
@@ -94,7 +95,7 @@ impl std::fmt::Debug for Plan {
 
 impl Plan {
     pub fn new(jobs: impl IntoIterator<Item = PlannedJob>) -> Self {
-        Self { name: "w".to_owned(), jobs: jobs.into_iter().collect(), spec: WorkflowSpec::default() }
+        Self { name: "w".to_owned(), namespace: None, jobs: jobs.into_iter().collect(), spec: WorkflowSpec::default() }
     }
 
     pub fn with(mut self, change: impl FnOnce(&mut WorkflowSpec)) -> Self {
@@ -127,7 +128,7 @@ impl Plan {
 
     /// The jobs are not part of the document here, so their text stands for them.
     pub fn document(&self) -> WorkflowDocument {
-        let metadata = Metadata { name: self.name.clone(), ..Metadata::default() };
+        let metadata = Metadata { name: self.name.clone(), namespace: self.namespace.clone(), ..Metadata::default() };
         let spec = WorkflowSpec { description: Some(format!("{:?}", self.jobs)), ..self.spec.clone() };
         WorkflowDocument { api_version: torc_api::API_VERSION.to_owned(), metadata, spec }
     }

@@ -61,14 +61,38 @@ fn suspend_gives_no_new_leases_and_resume_does() {
     let request = hold(&world, 3);
     let answer = world.sync(id, &request);
     assert_eq!((answer.leases.len(), answer.cancel.len()), (0, 0), "what runs goes on");
+    assert_eq!(answer.give_back, request.queued, "what waits in a runner does not start");
     world.restart();
     let request = hold(&world, 4);
     assert_eq!(world.sync(id, &request).leases.len(), 0, "it is stored");
+    let b = world.key("b");
+    let returned = SyncRequest { queued: vec![], returned: vec![b], ..hold(&world, 5) };
+    assert_eq!(world.sync(id, &returned).give_back, []);
+    assert_eq!((world.state_of("b"), world.job("b").attempt), (JobState::Ready, 1));
     let news = world.state.news();
     suspend(&mut world, workflow, false).unwrap();
     assert!(world.state.news() > news, "who waits is told");
-    let request = hold(&world, 5);
-    assert_eq!(world.sync(id, &request).leases[0].name, "c");
+    let a = running(world.key("a"));
+    let leases = world.sync(id, &SyncRequest { running: vec![a], ..ask(6, 8) }).leases;
+    assert_eq!(leases.iter().map(|lease| lease.name.as_str()).collect::<Vec<_>>(), ["b", "c"]);
+}
+
+#[test]
+fn a_waiting_runner_gives_back_at_once_what_was_suspended() {
+    let (mut world, workflow, id) = busy();
+    let request = SyncRequest { want: torc_api::wire::Want::default(), ..hold(&world, 3) };
+    assert!(world.try_sync(id, &request).unwrap().may_wait);
+    let news = world.state.news();
+    suspend(&mut world, workflow, true).unwrap();
+    assert!(world.state.news() > news);
+    let told = world.run(|state, recorder, now| state.poll(id, &request, recorder, now)).expect("there is news");
+    assert_eq!(told.give_back, request.queued);
+    // It is told every time, but once it has heard it may wait for other news.
+    let unheard = SyncRequest { sequence: 4, acknowledged: 2, ..request.clone() };
+    assert!(!world.try_sync(id, &unheard).unwrap().may_wait);
+    let heard = SyncRequest { sequence: 5, acknowledged: 4, ..request };
+    let answer = world.try_sync(id, &heard).unwrap();
+    assert_eq!((answer.response.give_back, answer.may_wait), (heard.queued, true));
 }
 
 #[test]
