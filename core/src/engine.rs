@@ -7,6 +7,7 @@
 mod apply;
 mod attempt;
 mod expire;
+mod files;
 mod lease;
 mod record;
 mod reset;

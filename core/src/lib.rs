@@ -9,6 +9,7 @@ pub mod hash;
 pub mod ids;
 pub mod job;
 pub mod ledger;
+pub mod lineage;
 pub mod matching;
 pub mod rows;
 pub mod time;

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use torc_api::execution::Stdio;
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::{Resources, RunnerKind, RunnerScope, Usage};
@@ -29,6 +30,12 @@ pub struct Changes {
     pub job_updates: Vec<JobUpdate>,
     /// Attempts that ended.
     pub results: Vec<ResultRow>,
+    /// Files as jobs that succeeded found or left them; the last entry of a job and path wins.
+    pub files: Vec<FileRow>,
+    /// Data that is new or changed, whole; the last entry of a name wins.
+    pub user_data: Vec<UserDataRow>,
+    /// Data that is gone; none of it is also in `user_data`.
+    pub removed_user_data: Vec<(WorkflowId, String)>,
     /// Runners that are new or changed, whole.
     pub runners: Vec<RunnerRow>,
     /// What happened, in order.
@@ -112,9 +119,21 @@ pub struct JobProfile {
     /// Where output goes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stdio: Option<Stdio>,
+    /// Paths that must exist before the start.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub input_files: Vec<String>,
     /// Paths that must exist afterwards.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub output_files: Vec<String>,
+    /// Names of data that must have a value before the start.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub input_user_data: Vec<String>,
+    /// Names of data that they write.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub output_user_data: Vec<String>,
+    /// Where they come from, when it is not the document.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spawned: Option<Spawned>,
     /// Tasks per node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tasks_per_node: Option<i32>,
@@ -123,6 +142,16 @@ pub struct JobProfile {
     pub failure_handler: Option<String>,
     /// Cancelled when a job it depends on fails.
     pub cancel_on_blocking_job_failure: bool,
+}
+
+/// Jobs that a running job has added to its workflow.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Spawned {
+    /// The loop they belong to.
+    pub lineage: String,
+    /// The job that added them.
+    pub by: JobId,
 }
 
 impl JobProfile {
@@ -220,6 +249,59 @@ pub struct ResultRow {
     pub usage: Usage,
 }
 
+/// A file as a job that succeeded found or left it. The job's next success overwrites it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileRow {
+    /// Whose it is.
+    pub workflow: WorkflowId,
+    /// J.
+    pub job: JobId,
+    /// As the document writes it.
+    pub path: String,
+    /// The run.
+    pub run: i32,
+    /// The attempt.
+    pub attempt: i32,
+    /// Its size.
+    pub size_bytes: i64,
+    /// When it was last changed.
+    pub modified_ms: i64,
+    /// SHA-256 in hexadecimal digits; absent for what was not read.
+    pub sha256: Option<String>,
+    /// When the engine heard of it.
+    pub seen_ms: i64,
+}
+
+/// A value that jobs exchange. What was written wins over what the document says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct UserDataRow {
+    /// Whose it is.
+    pub workflow: WorkflowId,
+    /// Its name.
+    pub name: String,
+    /// The document has it.
+    pub in_document: bool,
+    /// What was written is forgotten when the workflow runs again.
+    pub ephemeral: bool,
+    /// What the document says.
+    pub declared: Option<Value>,
+    /// What a job or a person wrote.
+    pub written: Option<Value>,
+    /// The job that wrote it; absent for a person.
+    pub job: Option<JobId>,
+    /// A number from the sequence of leases: a lease with a lower one was given out before this value was there.
+    pub epoch: i64,
+    /// When the value changed.
+    pub changed_ms: i64,
+}
+
+impl UserDataRow {
+    /// What readers get.
+    pub fn value(&self) -> Option<&Value> {
+        self.written.as_ref().or(self.declared.as_ref())
+    }
+}
+
 /// A runner.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunnerRow {
@@ -281,6 +363,8 @@ pub struct Snapshot {
     pub profiles: Vec<ProfileRow>,
     /// Their jobs, sorted by number; removed ones are left out.
     pub jobs: Vec<JobRow>,
+    /// Their data; the values of loops, which no job reads through its document, are left out.
+    pub user_data: Vec<UserDataRow>,
     /// Runners that have not left.
     pub runners: Vec<RunnerRow>,
     /// For each job and cause: how many of its attempts in the current run ended so. Retry budgets count them.

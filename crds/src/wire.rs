@@ -222,6 +222,24 @@ pub struct FinishedAttempt {
     /// A sentence about what happened, e.g. why it could not be started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// What it read, as found before its start, and what it wrote; only of an attempt that succeeded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<FileSeen>,
+}
+
+/// A file as a runner saw it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FileSeen {
+    /// As the document writes it.
+    pub path: String,
+    /// Its size; 0 for a folder.
+    pub size_bytes: i64,
+    /// When it was last changed, in milliseconds since 1970, by the clock of its file system.
+    pub modified_ms: i64,
+    /// SHA-256 in hexadecimal digits; absent for a folder and for what was too large to be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
 }
 
 /// What was measured of an attempt.
@@ -357,6 +375,12 @@ pub struct Profile {
     /// Where output goes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdio: Option<Stdio>,
+    /// Files that must exist before the job starts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub input_files: Vec<String>,
+    /// Every file is read for its hash, however large it is.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hash_large_files: bool,
     /// Files that must exist after the job has succeeded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub output_files: Vec<String>,

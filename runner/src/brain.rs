@@ -15,11 +15,13 @@ use self::keeper_link::{KeeperLink, Takeover};
 use crate::clock::{self, Moment};
 use crate::command::{self, ShellSetup};
 use crate::config::{RunnerConfig, RunnerError, RunnerEvent, RunnerExit};
+use crate::files::Hashes;
 use crate::link::ServerLink;
 use crate::protocol::{FromKeeper, ToKeeper};
-use crate::state::{Effect, Event, Findings, OutputCheck, Settings, State};
+use crate::state::{Effect, Event, Settings, State};
 
 mod keeper_link;
+mod looks;
 
 /// Runs jobs until there is a reason to leave. `stop` asks for an orderly end: running jobs get their time to end.
 pub async fn run<L: ServerLink>(
@@ -39,6 +41,7 @@ pub async fn run<L: ServerLink>(
         registration: registration(&config, &settings.output_dir),
         state: State::new(settings, began),
         keeper,
+        hashes: Arc::new(Hashes::default()),
         link: Arc::new(link),
         sender,
         observer,
@@ -54,6 +57,7 @@ pub async fn run<L: ServerLink>(
 struct Brain<L, O> {
     state: State,
     keeper: KeeperLink,
+    hashes: Arc<Hashes>,
     link: Arc<L>,
     registration: RegisterRequest,
     sender: UnboundedSender<Event>,
@@ -157,10 +161,13 @@ impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Brain<L, O> {
             Effect::Revoke(keys) => self.keeper.say(&ToKeeper::Revoke(keys)),
             Effect::Terminate(termination) => self.keeper.say(&ToKeeper::Terminate(termination)),
             Effect::Acknowledge(keys) => self.keeper.say(&ToKeeper::Acknowledge(keys)),
+            Effect::Look(key, look) => {
+                tokio::spawn(looks::look_for(key, *look, Arc::clone(&self.hashes), self.sender.clone()));
+            }
             Effect::Check(key, check) => {
-                let sender = self.sender.clone();
+                let (sender, hashes) = (self.sender.clone(), Arc::clone(&self.hashes));
                 tokio::task::spawn_blocking(move || {
-                    let _ = sender.send(Event::Checked(key, look(&check)));
+                    let _ = sender.send(Event::Checked(key, looks::check(&check, &hashes)));
                 });
             }
             Effect::Tell(event) => self.tell(event),
@@ -182,18 +189,6 @@ impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Brain<L, O> {
     fn tell(&self, event: RunnerEvent) {
         (self.observer)(event);
     }
-}
-
-/// Looks for a job's output files, and deletes its logs if they are all there.
-fn look(check: &OutputCheck) -> Findings {
-    let missing = check.files.iter().find(|file| fs::metadata(check.working_dir.join(file)).is_err()).cloned();
-    let logs_deleted = missing.is_none() && !check.delete.is_empty();
-    if logs_deleted {
-        for log in &check.delete {
-            let _ = fs::remove_file(log);
-        }
-    }
-    Findings { missing, logs_deleted }
 }
 
 async fn sleep_until(moment: Option<Moment>) {

@@ -8,6 +8,7 @@ pub mod clock;
 pub mod command;
 pub mod config;
 pub mod detect;
+pub mod files;
 pub mod keeper;
 pub mod link;
 pub mod protocol;

@@ -77,8 +77,12 @@ pub struct Terms {
     pub runtime_seconds: i64,
     /// It ends when it has run for so long.
     pub enforce_runtime: bool,
+    /// Files that must exist before the start, absolute or relative to the working folder.
+    pub input_files: Vec<String>,
     /// Files that must exist after success, absolute or relative to the working folder.
     pub output_files: Vec<String>,
+    /// Files are read for their hash however large they are.
+    pub hash_large_files: bool,
     /// Its logs go when it succeeds.
     pub delete_on_success: bool,
     /// The signal that asks it to end.
@@ -97,7 +101,9 @@ impl Default for Terms {
             resources: Resources::default(),
             runtime_seconds: 0,
             enforce_runtime: false,
+            input_files: Vec::new(),
             output_files: Vec::new(),
+            hash_large_files: false,
             delete_on_success: false,
             signal: 15,
             lead_ms: 30_000,
@@ -108,6 +114,11 @@ impl Default for Terms {
 }
 
 impl Terms {
+    /// It reads or writes files that somebody wants to know about.
+    pub fn has_files(&self) -> bool {
+        !self.input_files.is_empty() || !self.output_files.is_empty()
+    }
+
     /// From the signal to SIGKILL.
     pub fn lead(&self) -> Duration {
         Duration::from_millis(self.lead_ms)

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use torc_api::wire::{AttemptKey, RegisterResponse, Resources, SyncRequest, SyncResponse};
+use torc_api::wire::{AttemptKey, FileSeen, RegisterResponse, Resources, SyncRequest, SyncResponse};
 use torc_core::ledger::{Ledger, Strategy};
 
 use crate::clock::Moment;
@@ -83,6 +83,8 @@ pub enum Event {
     Answered(Box<SyncResponse>),
     /// A sync had no answer.
     NotAnswered(u64, LinkError),
+    /// A job's input files were looked for: as they are, or the one that is missing.
+    Looked(AttemptKey, Result<Vec<FileSeen>, String>),
     /// A job's output files were looked for.
     Checked(AttemptKey, Findings),
     /// Somebody wants the runner to stop.
@@ -100,6 +102,8 @@ pub struct Findings {
     pub missing: Option<String>,
     /// Its logs were deleted, as it had asked for.
     pub logs_deleted: bool,
+    /// What it read and wrote, when nothing is missing.
+    pub files: Vec<FileSeen>,
 }
 
 /// Something that is to be done.
@@ -119,12 +123,25 @@ pub enum Effect {
     Terminate(Termination),
     /// The keeper may forget these results.
     Acknowledge(Vec<AttemptKey>),
+    /// Look for the files that a job reads.
+    Look(AttemptKey, Box<InputLook>),
     /// Look for a job's output files; if all are there, delete these logs.
     Check(AttemptKey, Box<OutputCheck>),
     /// Tell whoever watches.
     Tell(RunnerEvent),
     /// The runner ends.
     Exit(Result<RunnerExit, LinkError>),
+}
+
+/// See [`Effect::Look`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InputLook {
+    /// What relative paths are relative to.
+    pub working_dir: PathBuf,
+    /// Files that must exist.
+    pub files: Vec<String>,
+    /// They are read for their hash however large they are.
+    pub hash_large_files: bool,
 }
 
 /// See [`Effect::Check`].
@@ -134,6 +151,14 @@ pub struct OutputCheck {
     pub working_dir: PathBuf,
     /// Files that must exist.
     pub files: Vec<String>,
+    /// What it read, as found before its start.
+    pub inputs: Vec<FileSeen>,
+    /// What it read, if nobody remembers how that was: as it is now, provided that it is older than the start.
+    pub forgotten_inputs: Vec<String>,
+    /// How long ago it started.
+    pub elapsed: Duration,
+    /// Files are read for their hash however large they are.
+    pub hash_large_files: bool,
     /// Logs that go if they do.
     pub delete: Vec<String>,
 }
@@ -208,6 +233,7 @@ impl State {
             Event::KeeperLost => self.keeper_lost(now, &mut effects),
             Event::Answered(response) => self.answered(*response, now, &mut effects),
             Event::NotAnswered(sequence, error) => self.not_answered(sequence, error, now, &mut effects),
+            Event::Looked(key, found) => self.looked(key, found, now, &mut effects),
             Event::Checked(key, findings) => self.checked(key, findings, now, &mut effects),
             Event::Stop => self.end_with(Ok(RunnerExit::Stopped), now, &mut effects),
             Event::StopNow => {

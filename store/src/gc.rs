@@ -80,7 +80,8 @@ async fn collect_jobs(connection: &mut SqliteConnection) -> Result<u64, Failure>
     .execute(&mut *connection)
     .await?;
     if jobs.rows_affected() > 0 {
-        sqlx::query!("delete from job_states where id not in (select id from jobs)").execute(connection).await?;
+        sqlx::query!("delete from job_states where id not in (select id from jobs)").execute(&mut *connection).await?;
+        sqlx::query!("delete from files where job not in (select id from jobs)").execute(connection).await?;
     }
     Ok(jobs.rows_affected())
 }

@@ -6,6 +6,7 @@ use torc_core::ids::{JobId, ProfileId, WorkflowId};
 use torc_core::rows::{JobRow, LastIds, ProfileRow, ResultRow, RunnerRow, Snapshot, WorkflowRow};
 
 use crate::error::Failure;
+use crate::query::data;
 use crate::query::results::FAILED_STATES;
 use crate::records::{JobRecord, ResultRecord, RunnerRecord, cause, from_json, small};
 
@@ -18,6 +19,7 @@ pub(crate) async fn load(connection: &mut SqliteConnection) -> Result<Snapshot, 
         workflows: workflows(connection).await?,
         profiles: profiles(connection).await?,
         jobs: jobs(connection).await?,
+        user_data: data::live_user_data(connection).await?,
         runners: runners(connection).await?,
         failures: failures(connection).await?,
         latest_failures: latest_failures(connection).await?,

@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use sqlx::migrate::{MigrateError, Migrator};
-use sqlx::{ConnectOptions, SqliteConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions, SqliteConnection};
 
 use crate::connection::{self, Writer};
 use crate::error::{Failure, StoreError};
@@ -130,6 +130,11 @@ async fn prepare(connection: &mut SqliteConnection, path: &Path) -> Result<(), S
             .run(&mut *connection)
             .await
             .map_err(|error| StoreError::from_sqlx(path, migration_failure(error)))?;
+        // Counted here and not in the files: cut short between the two, the next opening counts again.
+        sqlx::query(AssertSqlSafe(format!("pragma user_version = {known}")))
+            .execute(&mut *connection)
+            .await
+            .map_err(|error| StoreError::from_sqlx(path, error))?;
     }
     Ok(())
 }

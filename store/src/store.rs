@@ -7,13 +7,14 @@ use std::sync::Arc;
 use sqlx::SqlitePool;
 use tokio::sync::{Mutex, MutexGuard};
 use torc_api::api::Page;
-use torc_core::ids::JobId;
-use torc_core::rows::{Changes, RunnerRow, Snapshot};
+use torc_core::ids::{JobId, WorkflowId};
+use torc_core::rows::{Changes, FileRow, RunnerRow, Snapshot, UserDataRow};
 
 use crate::connection::{self, Reader, Writer};
 use crate::error::{Failure, StoreError};
 use crate::gc::{self, GcReport};
 use crate::open::{self, OpenOptions};
+use crate::query::data;
 use crate::query::events::{self, EventQuery, EventView};
 use crate::query::jobs::{self, JobQuery, JobView};
 use crate::query::results::{self, ResultQuery, ResultView};
@@ -99,6 +100,20 @@ impl Store {
         let mut reader = self.reader().await?;
         let connection = reader.connection().await.map_err(|failure| self.at(failure))?;
         events::list(connection, query).await.map_err(|failure| self.at(failure))
+    }
+
+    /// Files as the jobs from one number to another saw them.
+    pub async fn files(&self, workflow: WorkflowId, jobs: (JobId, JobId)) -> Result<Vec<FileRow>, StoreError> {
+        let mut reader = self.reader().await?;
+        let connection = reader.connection().await.map_err(|failure| self.at(failure))?;
+        data::files(connection, workflow, jobs).await.map_err(|failure| self.at(failure))
+    }
+
+    /// Data of a workflow, all or one.
+    pub async fn user_data(&self, workflow: WorkflowId, name: Option<&str>) -> Result<Vec<UserDataRow>, StoreError> {
+        let mut reader = self.reader().await?;
+        let connection = reader.connection().await.map_err(|failure| self.at(failure))?;
+        data::user_data(connection, workflow, name).await.map_err(|failure| self.at(failure))
     }
 
     /// Runners.

@@ -2,6 +2,8 @@
 //!
 //! The order matters: what goes away frees names before new rows take them, and whole rows come before moves.
 
+mod data;
+
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
@@ -31,6 +33,11 @@ pub(crate) async fn write(connection: &mut SqliteConnection, changes: &Changes) 
     move_jobs(connection, &changes.job_updates).await?;
     let results: Vec<&ResultRow> = changes.results.iter().filter(|row| !gone.contains(&row.workflow)).collect();
     write_results(connection, &results).await?;
+    let files: Vec<_> = changes.files.iter().filter(|row| !gone.contains(&row.workflow)).collect();
+    data::write_files(connection, &files).await?;
+    let user_data: Vec<_> = changes.user_data.iter().filter(|row| !gone.contains(&row.workflow)).collect();
+    data::remove_user_data(connection, &changes.removed_user_data).await?;
+    data::write_user_data(connection, &user_data).await?;
     for runner in &changes.runners {
         write_runner(connection, runner).await?;
     }
@@ -52,6 +59,8 @@ async fn delete_workflow(connection: &mut SqliteConnection, workflow: WorkflowId
     sqlx::query!("delete from jobs where workflow = ?", id).execute(&mut *connection).await?;
     sqlx::query!("delete from profiles where workflow = ?", id).execute(&mut *connection).await?;
     sqlx::query!("delete from results where workflow = ?", id).execute(&mut *connection).await?;
+    sqlx::query!("delete from files where workflow = ?", id).execute(&mut *connection).await?;
+    sqlx::query!("delete from user_data where workflow = ?", id).execute(&mut *connection).await?;
     sqlx::query!("delete from events where workflow = ?", id).execute(&mut *connection).await?;
     sqlx::query!("delete from documents where workflow = ?", id).execute(&mut *connection).await?;
     sqlx::query!("delete from workflows where id = ?", id).execute(&mut *connection).await?;
@@ -270,6 +279,7 @@ fn highest(changes: &Changes) -> LastIds {
         numbers.max().unwrap_or_default()
     }
     let epochs = changes.jobs.iter().map(|row| row.epoch).chain(changes.job_updates.iter().map(|row| row.epoch));
+    let epochs = epochs.chain(changes.user_data.iter().map(|row| row.epoch));
     // One that was created in the same group has no row here.
     let deleted = changes.deleted_workflows.iter().copied();
     LastIds {

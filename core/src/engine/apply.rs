@@ -362,7 +362,19 @@ fn profile_of(expanded: &Expanded, job: &ExpandedJob) -> JobProfile {
         env: job.env.clone(),
         invocation_script: job.invocation_script.clone(),
         stdio: job.stdio.clone(),
+        input_files: job.input_files.iter().map(|file| expanded.files[*file as usize].path.clone()).collect(),
         output_files: job.output_files.iter().map(|file| expanded.files[*file as usize].path.clone()).collect(),
+        input_user_data: job
+            .input_user_data
+            .iter()
+            .map(|data| expanded.user_data[*data as usize].name.clone())
+            .collect(),
+        output_user_data: job
+            .output_user_data
+            .iter()
+            .map(|data| expanded.user_data[*data as usize].name.clone())
+            .collect(),
+        spawned: None,
         tasks_per_node: job.tasks_per_node,
         failure_handler: job.failure_handler.clone(),
         cancel_on_blocking_job_failure: job.cancel_on_blocking_job_failure,

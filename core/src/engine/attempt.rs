@@ -32,6 +32,9 @@ impl State {
         let cause = cause_of(finished);
         let (ending, increase) = workflow.judge(job, cause, finished.return_code);
         workflow.record_result(job, finished, ending, runner, (recorder, now));
+        if ending == Ending::Completed {
+            workflow.record_files(job, finished, (recorder, now));
+        }
         if let Some(increase) = increase {
             workflow.enlarge(job, increase, &mut next_profile, recorder);
         }

@@ -160,6 +160,8 @@ impl Workflow {
             env: profile.env.clone(),
             invocation_script: profile.invocation_script.clone(),
             stdio: profile.stdio.clone(),
+            input_files: profile.input_files.clone(),
+            hash_large_files: self.spec.enable_ro_crate == Some(true),
             output_files: profile.output_files.clone(),
             execution_config: self.spec.execution_config.clone(),
             resource_monitor: self.spec.resource_monitor.clone(),

@@ -121,6 +121,9 @@ impl Recorder {
         self.changes.jobs.retain(|row| row.workflow != workflow);
         self.changes.profiles.retain(|row| row.workflow != workflow);
         self.changes.results.retain(|row| row.workflow != workflow);
+        self.changes.files.retain(|row| row.workflow != workflow);
+        self.changes.user_data.retain(|row| row.workflow != workflow);
+        self.changes.removed_user_data.retain(|(id, _)| *id != workflow);
         self.changes.deleted_workflows.push(workflow);
     }
 }

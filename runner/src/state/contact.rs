@@ -184,7 +184,7 @@ impl State {
         self.pace.prefetch = response.prefetch.unwrap_or_default();
         self.cancel(&response.cancel, now, effects);
         self.let_go(response.give_back, None, now, effects);
-        self.take_leases(response.leases, &response.profiles, now);
+        self.take_leases(response.leases, &response.profiles, now, effects);
         self.heed(response.verdict, sync.leaving, now, effects);
     }
 

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use torc_api::state::Cause;
-use torc_api::wire::{AttemptKey, FinishedAttempt};
+use torc_api::wire::{AttemptKey, FileSeen, FinishedAttempt};
 
-use super::job::{Ending, Job, Report, Stage};
+use super::job::{Ending, Inputs, Job, Report, Stage};
 use super::{Effect, Findings, OutputCheck, Phase, State};
 use crate::clock::Moment;
 use crate::config::{RunnerEvent, RunnerExit};
@@ -15,6 +15,8 @@ use crate::protocol::{Ended, HeldJob, Outcome, Termination};
 
 /// The exit code of an attempt that nobody knows anything about.
 const LOST: i32 = -128;
+/// The exit code of an attempt that was not begun, as a shell says it.
+const NOT_STARTED: i32 = 126;
 
 impl State {
     /// A job has ended, and nothing of it is left.
@@ -38,17 +40,27 @@ impl State {
         if !matches!(ended.outcome, Outcome::NotStarted { .. }) {
             self.pace.job_ended(ended.ended.since(ended.started));
         }
+        let terms = job.kind.terms();
+        let (inputs, forgotten_inputs) = match std::mem::replace(&mut job.inputs, Inputs::Unknown) {
+            Inputs::Found(found) => (found, Vec::new()),
+            Inputs::Awaited | Inputs::Unknown => (Vec::new(), terms.input_files.clone()),
+        };
         let check = OutputCheck {
             working_dir: PathBuf::from(&job.kind.template.working_dir),
-            files: job.kind.terms().output_files.clone(),
+            files: terms.output_files.clone(),
+            inputs,
+            forgotten_inputs,
+            elapsed: now.since(ended.started),
+            hash_large_files: terms.hash_large_files,
             delete: match job.kind.terms().delete_on_success {
                 true => [&ended.stdout, &ended.stderr].into_iter().flatten().cloned().collect(),
                 false => Vec::new(),
             },
         };
+        let has_files = terms.has_files();
         let succeeded = report.finished.cause.is_none();
         self.reports.insert(key, report);
-        if succeeded && !(check.files.is_empty() && check.delete.is_empty()) {
+        if succeeded && (has_files || !check.delete.is_empty()) {
             effects.push(Effect::Check(key, Box::new(check)));
         } else {
             self.close(key, now, effects);
@@ -90,6 +102,31 @@ impl State {
         }
     }
 
+    /// The files that a job reads were looked for. Without one of them it fails before it has started.
+    pub(super) fn looked(
+        &mut self,
+        key: AttemptKey,
+        found: Result<Vec<FileSeen>, String>,
+        now: Moment,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(job) = self.jobs.get_mut(&key).filter(|job| job.inputs == Inputs::Awaited) else { return };
+        let missing = match found {
+            Ok(found) => return job.inputs = Inputs::Found(found),
+            Err(missing) => missing,
+        };
+        self.queue.retain(|queued| *queued != key);
+        let finished = FinishedAttempt {
+            key,
+            return_code: NOT_STARTED,
+            cause: Some(Cause::StartFailed),
+            message: Some(format!("the input file {missing} does not exist")),
+            ..FinishedAttempt::default()
+        };
+        self.reports.insert(key, Report { finished, ended: now });
+        self.close(key, now, effects);
+    }
+
     /// A job's output files were looked for.
     pub(super) fn checked(&mut self, key: AttemptKey, findings: Findings, now: Moment, effects: &mut Vec<Effect>) {
         if let Some(report) = self.reports.get_mut(&key) {
@@ -98,6 +135,7 @@ impl State {
                 report.finished.cause = Some(Cause::MissingOutput);
                 report.finished.message = Some(format!("the output file {missing} does not exist"));
             }
+            report.finished.files = findings.files;
             if findings.logs_deleted {
                 report.finished.stdout = None;
                 report.finished.stderr = None;
@@ -273,6 +311,7 @@ fn finished(job: &Job, ended: &Ended) -> FinishedAttempt {
         stderr: ended.stderr.clone(),
         usage: None,
         message,
+        files: Vec::new(),
     }
 }
 

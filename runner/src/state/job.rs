@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use torc_api::state::Cause;
-use torc_api::wire::FinishedAttempt;
+use torc_api::wire::{FileSeen, FinishedAttempt};
 use torc_core::ledger::Reservation;
 
 use super::kinds::Kind;
@@ -23,6 +23,18 @@ pub(super) struct Job {
     /// The server knows that it has started.
     pub start_known: bool,
     pub ending: Option<(Ending, Moment)>,
+    pub inputs: Inputs,
+}
+
+/// What is known about the files that a job reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Inputs {
+    /// They are being looked for; it cannot start before.
+    Awaited,
+    /// As found before its start.
+    Found(Vec<FileSeen>),
+    /// An earlier brain looked for them.
+    Unknown,
 }
 
 /// Where an attempt stands in its runner.

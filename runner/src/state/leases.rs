@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use torc_api::wire::{AttemptKey, Lease, Profile};
 
-use super::job::{Ending, Job, Stage};
-use super::{Effect, Phase, State};
+use super::job::{Ending, Inputs, Job, Stage};
+use super::kinds::Kind;
+use super::{Effect, InputLook, Phase, State};
 use crate::clock::Moment;
 use crate::command;
 use crate::config::RunnerEvent;
@@ -16,7 +17,13 @@ const PASSED_OVER_AT_MOST: Duration = Duration::from_secs(10);
 
 impl State {
     /// Takes in new work, or gives it back at once.
-    pub(super) fn take_leases(&mut self, leases: Vec<Lease>, profiles: &[Profile], now: Moment) {
+    pub(super) fn take_leases(
+        &mut self,
+        leases: Vec<Lease>,
+        profiles: &[Profile],
+        now: Moment,
+        effects: &mut Vec<Effect>,
+    ) {
         for lease in leases {
             if self.jobs.contains_key(&lease.key) || self.reports.contains_key(&lease.key) {
                 continue;
@@ -31,6 +38,7 @@ impl State {
             };
             self.returned.remove(&lease.key);
             self.queue.push_back(lease.key);
+            let inputs = look_for_inputs(lease.key, &kind, effects);
             let job = Job {
                 name: lease.name,
                 command: lease.command,
@@ -40,6 +48,7 @@ impl State {
                 since: now,
                 start_known: false,
                 ending: None,
+                inputs,
             };
             self.jobs.insert(lease.key, job);
         }
@@ -59,6 +68,7 @@ impl State {
             // Whoever started it had the time to say so, and a job that has come so far is not given up lightly.
             start_known: true,
             ending: None,
+            inputs: Inputs::Unknown,
         };
         self.jobs.insert(held.key, job);
         self.activate(held.key);
@@ -98,12 +108,15 @@ impl State {
         self.ledger.free_slots().map_or_else(|| self.ledger.free().cpus > 0, |slots| slots > 0)
     }
 
-    /// Whether there is time for it. With the server out of reach it must fit the time its lease has left, because nobody
+    /// Whether its files were found, and there is time for it. With the server out of reach it must fit the time its lease has left, because nobody
     /// would know that it has started.
     fn may_start(&self, job: &Job, now: Moment) -> bool {
         let runtime = Duration::from_secs(u64::try_from(job.kind.terms().runtime_seconds).unwrap_or(0));
         let lease_is_enough = !self.contact.is_offline() || now.plus(runtime) <= self.contact.lease_until;
-        lease_is_enough && now <= self.contact.lease_until && self.time_for(job).is_none_or(|end| now < end)
+        job.inputs != Inputs::Awaited
+            && lease_is_enough
+            && now <= self.contact.lease_until
+            && self.time_for(job).is_none_or(|end| now < end)
     }
 
     /// Handed jobs whose class has room again need not wait for a predecessor.
@@ -291,6 +304,21 @@ impl State {
             self.kill(key, Ending::LeaseLost, now, effects);
         }
     }
+}
+
+/// A job that reads files is not started before they were found.
+fn look_for_inputs(key: AttemptKey, kind: &Kind, effects: &mut Vec<Effect>) -> Inputs {
+    let terms = kind.terms();
+    if terms.input_files.is_empty() {
+        return Inputs::Found(Vec::new());
+    }
+    let look = InputLook {
+        working_dir: kind.template.working_dir.clone().into(),
+        files: terms.input_files.clone(),
+        hash_large_files: terms.hash_large_files,
+    };
+    effects.push(Effect::Look(key, Box::new(look)));
+    Inputs::Awaited
 }
 
 fn order(key: AttemptKey, job: &Job, devices: Vec<String>, in_turn: bool, until: Moment) -> Effect {

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use proptest::prelude::{Just, Strategy, any, prop, prop_assert, prop_assert_eq, prop_oneof, proptest};
 use proptest::test_runner::Config;
-use torc_api::wire::{AttemptKey, Lease, RegisterResponse, SyncRequest, SyncResponse, Verdict};
+use torc_api::wire::{AttemptKey, FileSeen, Lease, Profile, RegisterResponse, SyncRequest, SyncResponse, Verdict};
 
 use super::tests::{SECOND, key, profile, settings};
-use super::{Effect, Event, LinkError, Moment, State, job};
+use super::{Effect, Event, Findings, LinkError, Moment, State, job};
 use crate::protocol::{Ended, Outcome, StartOrder};
 
 /// Something that happens next; numbers choose among what is possible.
@@ -46,6 +46,8 @@ struct World {
     running: Vec<(AttemptKey, u32)>,
     waiting: Vec<StartOrder>,
     revoking: Vec<AttemptKey>,
+    looking: Vec<(AttemptKey, Vec<String>)>,
+    checking: Vec<AttemptKey>,
     pending: Vec<SyncRequest>,
     registering: bool,
     started: HashMap<AttemptKey, u32>,
@@ -69,6 +71,8 @@ impl World {
             running: Vec::new(),
             waiting: Vec::new(),
             revoking: Vec::new(),
+            looking: Vec::new(),
+            checking: Vec::new(),
             pending: Vec::new(),
             registering: false,
             started: HashMap::new(),
@@ -105,11 +109,26 @@ impl World {
             Effect::Revoke(keys) => self.revoking.extend(keys),
             Effect::Exit(_) => self.exited = true,
             Effect::Acknowledge(keys) => self.acknowledged.extend(keys),
-            Effect::Terminate(_) | Effect::Check(..) | Effect::Tell(_) => {}
+            Effect::Look(key, look) => self.looking.push((key, look.files)),
+            Effect::Check(key, _) => self.checking.push(key),
+            Effect::Terminate(_) | Effect::Tell(_) => {}
+        }
+    }
+
+    /// Whoever looked for files is back; those of every tenth job are missing.
+    fn files_are_found(&mut self) {
+        for (key, files) in std::mem::take(&mut self.looking) {
+            let found = files.into_iter().map(|path| FileSeen { path, ..FileSeen::default() }).collect();
+            let missing = key.job % 10 == 0;
+            self.handle(Event::Looked(key, if missing { Err("f".to_owned()) } else { Ok(found) }));
+        }
+        for key in std::mem::take(&mut self.checking) {
+            self.handle(Event::Checked(key, Findings::default()));
         }
     }
 
     fn start(&mut self, order: &StartOrder) {
+        assert_ne!(order.key.job % 10, 0, "{:?} has no input", order.key);
         *self.started.entry(order.key).or_default() += 1;
         assert_eq!(self.started[&order.key], 1, "{:?} was started twice", order.key);
         self.running.push((order.key, order.class));
@@ -186,7 +205,8 @@ impl World {
         let mut response = SyncResponse { sequence: request.sequence, lease_ms: 120_000, ..SyncResponse::default() };
         for _ in 0..count {
             let cpus = 1 + self.next_job % 2;
-            response.profiles.push(profile(cpus));
+            let input_files = if self.next_job % 5 == 0 { vec!["f".to_owned()] } else { Vec::new() };
+            response.profiles.push(Profile { input_files, ..profile(cpus) });
             let index = u32::try_from(response.profiles.len() - 1).expect("few");
             self.needs.insert(key(self.next_job), cpus);
             response.leases.push(Lease { key: key(self.next_job), profile: index, ..Lease::default() });
@@ -220,7 +240,10 @@ impl World {
                     self.handle(Event::NotAnswered(request.sequence, error));
                 }
             }
-            Step::JobEnds(pick) => self.job_ends(pick),
+            Step::JobEnds(pick) => {
+                self.files_are_found();
+                self.job_ends(pick);
+            }
             Step::Wait(milliseconds) => {
                 self.now = self.now.plus(Duration::from_millis(milliseconds.into()));
                 // Whoever waits for long may lose what it has not started.
@@ -249,6 +272,7 @@ impl World {
             if self.exited {
                 return;
             }
+            self.files_are_found();
             self.keeper_speaks();
             self.job_ends(0);
             self.register();

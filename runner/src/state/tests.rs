@@ -1,3 +1,5 @@
+mod files;
+
 use torc_api::execution::ExecutionConfig;
 use torc_api::failure::Prefetch;
 use torc_api::state::Cause;

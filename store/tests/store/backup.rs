@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use torc_core::rows::Changes;
 use torc_store::{BackupInfo, OpenOptions, Store, StoreError, verify};
 
-use crate::samples::{job, new_store, profile, result, workflow};
+use crate::samples::{job, known_schema, new_store, profile, result, workflow};
 
 async fn filled() -> (tempfile::TempDir, Store) {
     let (folder, store) = new_store().await;
@@ -28,7 +28,7 @@ async fn a_backup_opens_as_the_same_store() {
     store.backup(&copy).await.unwrap();
     assert_eq!(fs::metadata(&copy).unwrap().permissions().mode() & 0o777, 0o600);
     let info = verify(&copy).await.unwrap();
-    assert_eq!(info, BackupInfo { schema: 1, workflows: 1, jobs: 500, results: 400 });
+    assert_eq!(info, BackupInfo { schema: known_schema(), workflows: 1, jobs: 500, results: 400 });
     let expected = store.load().await.unwrap();
     let opened = Store::open(OpenOptions::new(copy.to_str().unwrap())).await.unwrap();
     assert_eq!(opened.load().await.unwrap(), expected);

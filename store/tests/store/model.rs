@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use torc_api::state::Cause;
 use torc_core::ids::{JobId, ProfileId, RunnerId, WorkflowId};
-use torc_core::rows::{Changes, JobRow, LastIds, ProfileRow, ResultRow, RunnerRow, Snapshot, WorkflowRow};
+use torc_core::rows::{Changes, JobRow, LastIds, ProfileRow, ResultRow, RunnerRow, Snapshot, UserDataRow, WorkflowRow};
 use torc_store::FAILED_STATES;
 
 type ResultKey = (WorkflowId, JobId, i32, i32);
@@ -16,6 +16,7 @@ pub struct Model {
     profiles: BTreeMap<ProfileId, ProfileRow>,
     jobs: BTreeMap<JobId, JobRow>,
     results: BTreeMap<ResultKey, ResultRow>,
+    user_data: BTreeMap<(WorkflowId, String), UserDataRow>,
     runners: BTreeMap<RunnerId, RunnerRow>,
     last: LastIds,
 }
@@ -37,6 +38,14 @@ impl Model {
         for row in &changes.results {
             self.results.entry((row.workflow, row.job, row.run, row.attempt)).or_insert_with(|| row.clone());
         }
+        for key in &changes.removed_user_data {
+            self.user_data.remove(key);
+        }
+        for row in &changes.user_data {
+            let loaded = row.written.clone().filter(|_| !row.name.starts_with("__torc_lineage__"));
+            let row = UserDataRow { written: loaded, ..row.clone() };
+            self.user_data.insert((row.workflow, row.name.clone()), row);
+        }
         for id in &changes.removed_jobs {
             self.jobs.remove(id);
         }
@@ -45,6 +54,7 @@ impl Model {
             self.profiles.retain(|_, row| row.workflow != *id);
             self.jobs.retain(|_, row| row.workflow != *id);
             self.results.retain(|_, row| row.workflow != *id);
+            self.user_data.retain(|(workflow, _), _| workflow != id);
         }
     }
 
@@ -56,6 +66,7 @@ impl Model {
         changes.jobs.iter().for_each(|row| last.job = last.job.max(row.id.0));
         changes.jobs.iter().for_each(|row| last.epoch = last.epoch.max(row.epoch));
         changes.job_updates.iter().for_each(|row| last.epoch = last.epoch.max(row.epoch));
+        changes.user_data.iter().for_each(|row| last.epoch = last.epoch.max(row.epoch));
         changes.runners.iter().for_each(|row| last.runner = last.runner.max(row.id.0));
         changes.events.iter().for_each(|row| last.event = last.event.max(row.sequence));
     }
@@ -66,6 +77,7 @@ impl Model {
             workflows: self.workflows.values().cloned().collect(),
             profiles: self.profiles.values().cloned().collect(),
             jobs: self.jobs.values().cloned().collect(),
+            user_data: self.user_data.values().cloned().collect(),
             runners: self.runners.values().filter(|row| row.ended_ms.is_none()).cloned().collect(),
             failures: self.failures(),
             latest_failures: self.latest_failures(),

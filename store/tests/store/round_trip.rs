@@ -8,7 +8,7 @@ use torc_api::wire::{Resources, RunnerKind, RunnerScope, Usage};
 use torc_core::expanded::Requirements;
 use torc_core::ids::{JobId, ProfileId, RunnerId, WorkflowId};
 use torc_core::rows::{
-    Changes, EventRow, JobProfile, JobRow, JobUpdate, ProfileRow, ResultRow, RunnerRow, WorkflowRow,
+    Changes, EventRow, JobProfile, JobRow, JobUpdate, ProfileRow, ResultRow, RunnerRow, UserDataRow, WorkflowRow,
 };
 use torc_store::{EventQuery, Store};
 
@@ -168,6 +168,25 @@ prop_compose! {
 }
 
 prop_compose! {
+    /// Few names, so that rows meet; one of them is a loop's, whose value is not loaded.
+    fn user_data_row()(name in prop_oneof!["[a-c]", Just("__torc_lineage__x__g000001".to_owned())], flags in any::<(bool, bool)>(),
+        numbers in (option::of(1..30i64), 0..1_000_000i64, any::<i64>()), texts in (option::of(text()), option::of(text())),
+    ) -> UserDataRow {
+        UserDataRow {
+            workflow: WorkflowId(0),
+            name,
+            in_document: flags.0,
+            ephemeral: flags.1,
+            declared: texts.0.map(|text| serde_json::json!({ "text": text })),
+            written: texts.1.map(|text| serde_json::json!([text, null])),
+            job: numbers.0.map(JobId),
+            epoch: numbers.1,
+            changed_ms: numbers.2,
+        }
+    }
+}
+
+prop_compose! {
     fn event_row()(time_ms in any::<i64>(), workflow in option::of(1..=WORKFLOWS), texts in (text(), text()),
         jobs in vec((any::<i64>(), any::<i32>(), state()), 0..5),
     ) -> EventRow {
@@ -186,6 +205,7 @@ prop_compose! {
     fn changes()(workflows in vec(workflow_row(), 0..4), deleted in option::weighted(0.1, 1..=WORKFLOWS), profiles in vec(profile_row(), 0..4),
         jobs in vec(job_row(), 0..30), removed in vec(1..30i64, 0..3), job_updates in vec(job_update(), 0..40),
         results in vec(result_row(), 0..60), runners in vec(runner_row(), 0..3), events in vec(event_row(), 0..3),
+        (data, forgotten) in (vec((1..=WORKFLOWS, user_data_row()), 0..6), vec((1..=WORKFLOWS, "[a-c]"), 0..2)),
     ) -> Changes {
         Changes {
             workflows,
@@ -197,6 +217,9 @@ prop_compose! {
             results,
             runners,
             events,
+            files: Vec::new(),
+            user_data: data.iter().map(|row| UserDataRow { workflow: WorkflowId(row.0), ..row.1.clone() }).collect(),
+            removed_user_data: forgotten.into_iter().map(|(id, name)| (WorkflowId(id), name)).collect(),
         }
     }
 }

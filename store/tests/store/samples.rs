@@ -14,6 +14,12 @@ pub async fn new_store() -> (TempDir, Store) {
     (folder, store)
 }
 
+/// The number of migrations.
+pub fn known_schema() -> i64 {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../migrations/sqlite");
+    i64::try_from(std::fs::read_dir(folder).unwrap().count()).unwrap()
+}
+
 /// How the store of a folder is opened.
 pub fn options(folder: &TempDir) -> OpenOptions {
     OpenOptions::new(folder.path().join("torc.db").to_str().unwrap()).create(true)

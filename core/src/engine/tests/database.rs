@@ -6,7 +6,8 @@ use torc_api::state::{Cause, JobState};
 
 use crate::ids::{JobId, ProfileId, RunnerId, WorkflowId};
 use crate::rows::{
-    Changes, EventRow, JobRow, JobUpdate, LastIds, ProfileRow, ResultRow, RunnerRow, Snapshot, WorkflowRow,
+    Changes, EventRow, FileRow, JobRow, JobUpdate, LastIds, ProfileRow, ResultRow, RunnerRow, Snapshot, UserDataRow,
+    WorkflowRow,
 };
 
 /// (job, run, attempt).
@@ -22,6 +23,8 @@ pub struct Database {
     /// In the order in which they were written.
     pub results: Vec<ResultRow>,
     by_attempt: BTreeMap<ResultKey, usize>,
+    pub files: BTreeMap<(JobId, String), FileRow>,
+    pub user_data: BTreeMap<(WorkflowId, String), UserDataRow>,
     pub events: Vec<EventRow>,
     last: LastIds,
 }
@@ -34,6 +37,8 @@ impl Database {
             self.workflows.remove(id);
             self.profiles.retain(|_, row| row.workflow != *id);
             self.jobs.retain(|_, row| row.workflow != *id);
+            self.files.retain(|_, row| row.workflow != *id);
+            self.user_data.retain(|(workflow, _), _| workflow != id);
         }
         for row in &changes.workflows {
             self.workflows.insert(row.id, row.clone());
@@ -58,6 +63,15 @@ impl Database {
             assert_eq!(known, None, "attempt {}/{}/{} has two results", row.job, row.run, row.attempt);
             self.results.push(row.clone());
         }
+        for key in &changes.removed_user_data {
+            self.user_data.remove(key);
+        }
+        for row in &changes.user_data {
+            self.user_data.insert((row.workflow, row.name.clone()), row.clone());
+        }
+        for row in &changes.files {
+            self.files.insert((row.job, row.path.clone()), row.clone());
+        }
         for row in &changes.runners {
             self.runners.insert(row.id, row.clone());
         }
@@ -77,6 +91,7 @@ impl Database {
         raise(&mut last.job, &mut changes.jobs.iter().map(|row| row.id.0));
         raise(&mut last.epoch, &mut changes.jobs.iter().map(|row| row.epoch));
         raise(&mut last.epoch, &mut changes.job_updates.iter().map(|update| update.epoch));
+        raise(&mut last.epoch, &mut changes.user_data.iter().map(|row| row.epoch));
         raise(&mut last.runner, &mut changes.runners.iter().map(|row| row.id.0));
         raise(&mut last.event, &mut changes.events.iter().map(|event| event.sequence));
     }
@@ -86,6 +101,7 @@ impl Database {
             workflows: self.workflows.values().cloned().collect(),
             profiles: self.profiles.values().cloned().collect(),
             jobs: self.jobs.values().cloned().collect(),
+            user_data: self.user_data.values().map(without_states_of_loops).collect(),
             runners: self.runners.values().filter(|row| row.ended_ms.is_none()).cloned().collect(),
             failures: self.failures(),
             latest_failures: self.latest_failures(),
@@ -142,4 +158,10 @@ fn move_row(row: &mut JobRow, update: &JobUpdate) {
     row.epoch = update.epoch;
     row.runner = update.runner;
     row.started_ms = update.started_ms;
+}
+
+/// Nobody reads these through the live state, so they are not loaded.
+fn without_states_of_loops(row: &UserDataRow) -> UserDataRow {
+    let loaded = row.written.clone().filter(|_| crate::lineage::parse(&row.name).is_none());
+    UserDataRow { written: loaded, ..row.clone() }
 }

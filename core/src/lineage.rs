@@ -1,0 +1,53 @@
+//! Loops of jobs that make jobs: the names under which their states are kept as user data.
+
+/// What the names of all states begin with.
+pub const PREFIX: &str = "__torc_lineage__";
+const FINAL: &str = "__final";
+
+/// Where the state of a generation is kept; the first is 1.
+pub fn generation_name(lineage: &str, generation: i64) -> String {
+    format!("{PREFIX}{lineage}__g{generation:06}")
+}
+
+/// Where the state is kept that a loop ended with.
+pub fn final_name(lineage: &str) -> String {
+    format!("{PREFIX}{lineage}{FINAL}")
+}
+
+/// A state of a loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Record<'a> {
+    /// Of a generation.
+    Generation(&'a str, i64),
+    /// The last.
+    Final(&'a str),
+}
+
+/// The loop that a name of user data belongs to, if it is one of a loop.
+pub fn parse(name: &str) -> Option<Record<'_>> {
+    let rest = name.strip_prefix(PREFIX)?;
+    if let Some(lineage) = rest.strip_suffix(FINAL) {
+        return Some(Record::Final(lineage));
+    }
+    let (lineage, number) = rest.rsplit_once("__g")?;
+    let digits = number.len() >= 6 && number.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| number.parse().ok().map(|number| Record::Generation(lineage, number))).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back() {
+        assert_eq!(generation_name("tune", 7), "__torc_lineage__tune__g000007");
+        assert_eq!(final_name("tune"), "__torc_lineage__tune__final");
+        for lineage in ["tune", "a__g000001", "x__final", ""] {
+            assert_eq!(parse(&generation_name(lineage, 1_234_567)), Some(Record::Generation(lineage, 1_234_567)));
+            assert_eq!(parse(&final_name(lineage)), Some(Record::Final(lineage)));
+        }
+        for other in ["tune", "__torc_lineage__tune", "__torc_lineage__tune__g12", "__torc_lineage__tune__g00000x"] {
+            assert_eq!(parse(other), None, "{other}");
+        }
+    }
+}

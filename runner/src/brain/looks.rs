@@ -1,0 +1,80 @@
+//! Looks at the files of jobs, beside the loop.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::sync::mpsc::UnboundedSender;
+use torc_api::wire::{AttemptKey, FileSeen};
+
+use crate::files::{HASH_LIMIT, Hashes, look};
+use crate::state::{Event, Findings, InputLook, OutputCheck};
+
+/// A file that another node has just written may show up late on a shared file system.
+const PATIENCE: [Duration; 4] =
+    [Duration::from_millis(50), Duration::from_millis(200), Duration::from_millis(750), Duration::from_secs(2)];
+
+/// Looks for the files that a job reads. Their hashes are worked out while it runs: nobody waits for them.
+pub(super) async fn look_for(key: AttemptKey, wanted: InputLook, hashes: Arc<Hashes>, sender: UnboundedSender<Event>) {
+    let wanted = Arc::new(wanted);
+    let mut found = look_at_all(&wanted).await;
+    for pause in PATIENCE {
+        if found.is_ok() {
+            break;
+        }
+        tokio::time::sleep(pause).await;
+        found = look_at_all(&wanted).await;
+    }
+    let _ = sender.send(Event::Looked(key, found.clone()));
+    tokio::task::spawn_blocking(move || {
+        for seen in found.unwrap_or_default() {
+            hashes.complete(&wanted.working_dir, seen, limit(wanted.hash_large_files));
+        }
+    });
+}
+
+async fn look_at_all(wanted: &Arc<InputLook>) -> Result<Vec<FileSeen>, String> {
+    let wanted = Arc::clone(wanted);
+    let look_at = move || {
+        let found = wanted.files.iter().map(|file| look(&wanted.working_dir, file).map_err(|_| file.clone()));
+        found.collect::<Result<Vec<_>, _>>()
+    };
+    // A look that panicked has seen nothing; which file it was at is not known.
+    tokio::task::spawn_blocking(look_at).await.unwrap_or_else(|_| Ok(Vec::new()))
+}
+
+fn limit(hash_large_files: bool) -> Option<u64> {
+    (!hash_large_files).then_some(HASH_LIMIT)
+}
+
+/// Looks for a job's output files, takes down what it read and wrote, and deletes its logs if all are there.
+pub(super) fn check(check: &OutputCheck, hashes: &Hashes) -> Findings {
+    let mut written = Vec::new();
+    for file in &check.files {
+        match look(&check.working_dir, file) {
+            Ok(seen) => written.push(seen),
+            Err(_) => return Findings { missing: Some(file.clone()), ..Findings::default() },
+        }
+    }
+    for log in &check.delete {
+        let _ = fs::remove_file(log);
+    }
+    let read = check.inputs.iter().cloned().chain(unchanged_since_start(check));
+    let read = read.filter(|seen| !check.files.contains(&seen.path)).collect::<Vec<_>>();
+    let complete = |seen| hashes.complete(&check.working_dir, seen, limit(check.hash_large_files));
+    Findings {
+        missing: None,
+        logs_deleted: !check.delete.is_empty(),
+        files: read.into_iter().chain(written).map(complete).collect(),
+    }
+}
+
+/// Input files that nobody remembers: as they are, if they have not changed since the job started.
+fn unchanged_since_start(check: &OutputCheck) -> Vec<FileSeen> {
+    let started = SystemTime::now() - check.elapsed;
+    let started_ms = started.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
+    let older = |seen: &FileSeen| u128::try_from(seen.modified_ms).is_ok_and(|modified| modified < started_ms);
+    let found = check.forgotten_inputs.iter().filter_map(|file| look(Path::new(&check.working_dir), file).ok());
+    found.filter(older).collect()
+}

@@ -1,0 +1,151 @@
+//! Looking at the files that jobs read and write: size, time, and the hash of the content where that is worth its price.
+
+use std::collections::HashMap;
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use sha2::{Digest as _, Sha256};
+use torc_api::wire::FileSeen;
+
+/// Larger files are not read for their hash, unless provenance is asked for.
+pub const HASH_LIMIT: u64 = 64 << 20;
+const CHUNK: usize = 256 << 10;
+
+/// A file as it is, without its hash. `path` is as the document writes it, relative to `working_dir`.
+pub fn look(working_dir: &Path, path: &str) -> io::Result<FileSeen> {
+    let metadata = fs::metadata(working_dir.join(path))?;
+    Ok(seen(path, &metadata))
+}
+
+fn seen(path: &str, metadata: &Metadata) -> FileSeen {
+    FileSeen {
+        path: path.to_owned(),
+        size_bytes: if metadata.is_file() { i64::try_from(metadata.len()).unwrap_or(i64::MAX) } else { 0 },
+        modified_ms: metadata.mtime().saturating_mul(1_000).saturating_add(metadata.mtime_nsec() / 1_000_000),
+        sha256: None,
+    }
+}
+
+/// Whether two looks saw the same, as far as a look without reading can tell.
+pub fn looks_same(before: &FileSeen, after: &FileSeen) -> bool {
+    before.size_bytes == after.size_bytes && before.modified_ms == after.modified_ms
+}
+
+/// Hashes that were worked out before: many jobs read the same file.
+#[derive(Debug, Default)]
+pub struct Hashes {
+    known: Mutex<HashMap<(u64, u64), (i128, u64, String)>>,
+}
+
+/// How many hashes are remembered.
+const REMEMBERED: usize = 100_000;
+
+impl Hashes {
+    /// The SHA-256 of a file's content in hexadecimal digits; none for a folder, and for a file above the limit.
+    pub fn of(&self, path: &Path, limit: Option<u64>) -> io::Result<Option<String>> {
+        let mut file = File::open(path)?;
+        let metadata = file.metadata()?;
+        if !metadata.is_file() || limit.is_some_and(|limit| metadata.len() > limit) {
+            return Ok(None);
+        }
+        let place = (metadata.dev(), metadata.ino());
+        let moment = i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((then, size, hash)) = known.get(&place)
+            && (*then, *size) == (moment, metadata.len())
+        {
+            return Ok(Some(hash.clone()));
+        }
+        drop(known);
+        let hash = sha256(&mut file, &mut |_| ())?;
+        known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= REMEMBERED {
+            known.clear();
+        }
+        known.insert(place, (moment, metadata.len(), hash.clone()));
+        Ok(Some(hash))
+    }
+
+    /// A file with its hash, if it still is as it was seen; without, if it has changed or cannot be read.
+    pub fn complete(&self, working_dir: &Path, seen: FileSeen, limit: Option<u64>) -> FileSeen {
+        let is_same = || look(working_dir, &seen.path).is_ok_and(|now| looks_same(&seen, &now));
+        if !is_same() {
+            return seen;
+        }
+        let sha256 = self.of(&working_dir.join(&seen.path), limit).ok().flatten();
+        // What changed while it was read has a hash of neither.
+        let sha256 = sha256.filter(|_| is_same());
+        FileSeen { sha256, ..seen }
+    }
+}
+
+/// Hashes what is left to read, and tells how much was read after every step.
+pub fn sha256(file: &mut File, progress: &mut dyn FnMut(u64)) -> io::Result<String> {
+    let mut hash = Sha256::new();
+    let mut chunk = vec![0; CHUNK];
+    loop {
+        match file.read(&mut chunk) {
+            Ok(0) => break,
+            Ok(count) => {
+                hash.update(&chunk[..count]);
+                progress(count as u64);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    const ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+
+    #[test]
+    fn a_file_has_size_time_and_hash() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("a"), "abc").unwrap();
+        let seen = look(folder.path(), "a").unwrap();
+        assert_eq!((seen.path.as_str(), seen.size_bytes, seen.sha256.as_deref()), ("a", 3, None));
+        assert!(seen.modified_ms > 1_700_000_000_000, "{}", seen.modified_ms);
+        let hashes = Hashes::default();
+        let complete = hashes.complete(folder.path(), seen.clone(), Some(3));
+        assert_eq!(complete.sha256.as_deref(), Some(ABC));
+        assert_eq!(hashes.complete(folder.path(), seen, Some(2)).sha256, None, "too large");
+        let inside = look(folder.path(), ".").unwrap();
+        assert_eq!((inside.size_bytes, hashes.complete(folder.path(), inside, None).sha256), (0, None));
+        assert!(look(folder.path(), "b").is_err());
+    }
+
+    #[test]
+    fn what_changed_since_it_was_seen_keeps_what_was_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("a"), "abc").unwrap();
+        let seen = look(folder.path(), "a").unwrap();
+        fs::write(folder.path().join("a"), "abcd").unwrap();
+        let hashes = Hashes::default();
+        assert_eq!(hashes.complete(folder.path(), seen.clone(), None), seen);
+        fs::remove_file(folder.path().join("a")).unwrap();
+        assert_eq!(hashes.complete(folder.path(), seen.clone(), None), seen);
+    }
+
+    #[test]
+    fn a_remembered_hash_goes_with_the_content() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        fs::write(&path, "abc").unwrap();
+        let hashes = Hashes::default();
+        assert_eq!(hashes.of(&path, None).unwrap().as_deref(), Some(ABC));
+        fs::write(&path, "xyz").unwrap();
+        let earlier = std::time::SystemTime::now() - std::time::Duration::from_secs(60);
+        File::options().write(true).open(&path).unwrap().set_modified(earlier).unwrap();
+        assert_ne!(hashes.of(&path, None).unwrap().as_deref(), Some(ABC));
+    }
+}

@@ -1,0 +1,99 @@
+//! Files as jobs saw them, and the values that jobs exchange.
+
+use sqlx::{FromRow, QueryBuilder, SqliteConnection};
+use torc_core::ids::{JobId, WorkflowId};
+use torc_core::lineage;
+use torc_core::rows::{FileRow, UserDataRow};
+
+use crate::error::Failure;
+use crate::records::{from_json, small};
+
+/// Files as the jobs from one number to another saw them, in the order of jobs and paths.
+pub(crate) async fn files(
+    connection: &mut SqliteConnection,
+    workflow: WorkflowId,
+    (first, last): (JobId, JobId),
+) -> Result<Vec<FileRow>, Failure> {
+    sqlx::query!(
+        "select job, path, run, attempt, size_bytes, modified_ms, sha256, seen_ms from files
+        where workflow = ? and job between ? and ? order by job, path",
+        workflow.0,
+        first.0,
+        last.0
+    )
+    .fetch_all(connection)
+    .await?
+    .into_iter()
+    .map(|record| {
+        Ok(FileRow {
+            workflow,
+            job: JobId(record.job),
+            path: record.path,
+            run: small("run", record.run)?,
+            attempt: small("attempt", record.attempt)?,
+            size_bytes: record.size_bytes,
+            modified_ms: record.modified_ms,
+            sha256: record.sha256,
+            seen_ms: record.seen_ms,
+        })
+    })
+    .collect()
+}
+
+#[derive(FromRow)]
+struct UserDataRecord {
+    workflow: i64,
+    name: String,
+    in_document: bool,
+    ephemeral: bool,
+    declared: Option<String>,
+    written: Option<String>,
+    job: Option<i64>,
+    epoch: i64,
+    changed_ms: i64,
+}
+
+impl TryFrom<UserDataRecord> for UserDataRow {
+    type Error = Failure;
+
+    fn try_from(record: UserDataRecord) -> Result<Self, Failure> {
+        let json = |text: Option<String>| text.map(|text| from_json("user data", &text)).transpose();
+        Ok(Self {
+            workflow: WorkflowId(record.workflow),
+            name: record.name,
+            in_document: record.in_document,
+            ephemeral: record.ephemeral,
+            declared: json(record.declared)?,
+            written: json(record.written)?,
+            job: record.job.map(JobId),
+            epoch: record.epoch,
+            changed_ms: record.changed_ms,
+        })
+    }
+}
+
+/// Data of a workflow in the order of names, all or one.
+pub(crate) async fn user_data(
+    connection: &mut SqliteConnection,
+    workflow: WorkflowId,
+    name: Option<&str>,
+) -> Result<Vec<UserDataRow>, Failure> {
+    let mut sql = QueryBuilder::new("select * from user_data where workflow = ");
+    sql.push_bind(workflow.0);
+    if let Some(name) = name {
+        sql.push(" and name = ").push_bind(name.to_owned());
+    }
+    sql.push(" order by name");
+    let records: Vec<UserDataRecord> = sql.build_query_as().fetch_all(connection).await?;
+    records.into_iter().map(UserDataRow::try_from).collect()
+}
+
+/// Data of all workflows, without the values of loops.
+pub(crate) async fn live_user_data(connection: &mut SqliteConnection) -> Result<Vec<UserDataRow>, Failure> {
+    let mut sql =
+        QueryBuilder::new("select workflow, name, in_document, ephemeral, declared, case when substr(name, 1, ");
+    sql.push(lineage::PREFIX.len()).push(") = ").push_bind(lineage::PREFIX);
+    sql.push(" then null else written end as written, job, epoch, changed_ms from user_data order by workflow, name");
+    let records: Vec<UserDataRecord> = sql.build_query_as().fetch_all(connection).await?;
+    records.into_iter().map(UserDataRow::try_from).collect()
+}

@@ -1,0 +1,80 @@
+//! Writes files as jobs saw them, and the values that jobs exchange.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use sqlx::SqliteConnection;
+use torc_core::ids::WorkflowId;
+use torc_core::rows::{FileRow, UserDataRow};
+
+use crate::bulk::BulkStatement;
+use crate::error::Failure;
+use crate::records::to_json;
+
+pub(super) async fn write_files(connection: &mut SqliteConnection, rows: &[&FileRow]) -> Result<(), Failure> {
+    static INSERT: LazyLock<BulkStatement> = LazyLock::new(|| {
+        BulkStatement::new(
+            9,
+            "insert into files (workflow, job, path, run, attempt, size_bytes, modified_ms, sha256, seen_ms)
+            select * from $rows where column1 is not null
+            on conflict (workflow, job, path) do update set
+                run = excluded.run, attempt = excluded.attempt, size_bytes = excluded.size_bytes,
+                modified_ms = excluded.modified_ms, sha256 = excluded.sha256, seen_ms = excluded.seen_ms",
+        )
+    });
+    // In one statement a row may be named once.
+    let rows: Vec<&FileRow> = last_of_each(rows, |row| (row.workflow, row.job, row.path.as_str()));
+    let write = INSERT.run(connection, &rows, |row, places| {
+        places.add(row.workflow.0)?.add(row.job.0)?.add(row.path.as_str())?.add(row.run)?.add(row.attempt)?;
+        places.add(row.size_bytes)?.add(row.modified_ms)?.add(row.sha256.as_deref())?.add(row.seen_ms).map(drop)
+    });
+    Ok(write.await?)
+}
+
+pub(super) async fn write_user_data(connection: &mut SqliteConnection, rows: &[&UserDataRow]) -> Result<(), Failure> {
+    static INSERT: LazyLock<BulkStatement> = LazyLock::new(|| {
+        BulkStatement::new(
+            9,
+            "insert into user_data (workflow, name, in_document, ephemeral, declared, written, job, epoch, changed_ms)
+            select * from $rows where column1 is not null
+            on conflict (workflow, name) do update set
+                in_document = excluded.in_document, ephemeral = excluded.ephemeral, declared = excluded.declared,
+                written = excluded.written, job = excluded.job, epoch = excluded.epoch, changed_ms = excluded.changed_ms",
+        )
+    });
+    let rows: Vec<&UserDataRow> = last_of_each(rows, |row| (row.workflow, row.name.as_str()));
+    let write = INSERT.run(connection, &rows, |row, places| {
+        let json = |value: &Option<serde_json::Value>| value.as_ref().map(to_json).transpose();
+        places.add(row.workflow.0)?.add(row.name.as_str())?.add(row.in_document)?.add(row.ephemeral)?;
+        places.add(json(&row.declared)?)?.add(json(&row.written)?)?;
+        places.add(row.job.map(|job| job.0))?.add(row.epoch)?.add(row.changed_ms).map(drop)
+    });
+    Ok(write.await?)
+}
+
+pub(super) async fn remove_user_data(
+    connection: &mut SqliteConnection,
+    names: &[(WorkflowId, String)],
+) -> Result<(), Failure> {
+    for (workflow, name) in names {
+        let id = workflow.0;
+        sqlx::query!("delete from user_data where workflow = ? and name = ?", id, name)
+            .execute(&mut *connection)
+            .await?;
+    }
+    Ok(())
+}
+
+/// The last row of each key, in the order of the first.
+fn last_of_each<'a, R, K: Eq + std::hash::Hash>(rows: &[&'a R], key: impl Fn(&'a R) -> K) -> Vec<&'a R> {
+    let mut places: HashMap<K, usize> = HashMap::new();
+    let mut kept: Vec<&R> = Vec::with_capacity(rows.len());
+    for row in rows {
+        let place = *places.entry(key(row)).or_insert(kept.len());
+        match kept.get_mut(place) {
+            Some(earlier) => *earlier = row,
+            None => kept.push(row),
+        }
+    }
+    kept
+}
