@@ -37,7 +37,15 @@ pub fn looks_same(before: &FileSeen, after: &FileSeen) -> bool {
 /// Hashes that were worked out before: many jobs read the same file.
 #[derive(Debug, Default)]
 pub struct Hashes {
-    known: Mutex<HashMap<(u64, u64), (i128, u64, String)>>,
+    /// By device and inode.
+    known: Mutex<HashMap<(u64, u64), Known>>,
+}
+
+#[derive(Debug)]
+struct Known {
+    modified_ns: i128,
+    size: u64,
+    hash: String,
 }
 
 /// How many hashes are remembered.
@@ -52,12 +60,12 @@ impl Hashes {
             return Ok(None);
         }
         let place = (metadata.dev(), metadata.ino());
-        let moment = i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());
+        let modified_ns = i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((then, size, hash)) = known.get(&place)
-            && (*then, *size) == (moment, metadata.len())
+        if let Some(known) = known.get(&place)
+            && (known.modified_ns, known.size) == (modified_ns, metadata.len())
         {
-            return Ok(Some(hash.clone()));
+            return Ok(Some(known.hash.clone()));
         }
         drop(known);
         let hash = sha256(&mut file, &mut |_| ())?;
@@ -65,7 +73,7 @@ impl Hashes {
         if known.len() >= REMEMBERED {
             known.clear();
         }
-        known.insert(place, (moment, metadata.len(), hash.clone()));
+        known.insert(place, Known { modified_ns, size: metadata.len(), hash: hash.clone() });
         Ok(Some(hash))
     }
 
