@@ -267,7 +267,7 @@ impl LocalRunner {
     pub fn start<L: ServerLink>(config: RunnerConfig, link: L) -> Self {
         let stop = CancellationToken::new();
         let stop_now = config.stop_now.clone();
-        let task = tokio::spawn(torc_runner::run(config, link, stop.clone(), tell));
+        let task = tokio::spawn(torc_runner::run(config, link, stop.clone(), |event: RunnerEvent| event.log()));
         Self { task, stop, stop_now, ended: false }
     }
 
@@ -303,14 +303,6 @@ impl LocalRunner {
     /// Leaves its jobs to whoever takes the keeper over.
     fn abandon(self) {
         self.task.abort();
-    }
-}
-
-fn tell(event: RunnerEvent) {
-    match event {
-        RunnerEvent::Problem { message } => tracing::warn!("{message}"),
-        RunnerEvent::Unreachable { reason } => tracing::warn!("the server cannot be reached: {reason}"),
-        other => tracing::info!("{other:?}"),
     }
 }
 

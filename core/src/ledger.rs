@@ -1,14 +1,14 @@
-//! What a node has and what of it is taken: CPUs, memory in bytes, GPUs by device.
+//! What a runner's nodes have and what of it is taken: CPUs, memory in bytes, GPUs by device.
 //!
 //! A reservation is a value that exists once: it can be given back, moved to a successor, but not copied, so nothing is
-//! freed twice. Deliberately absent: who holds it, when it ends, and jobs that span nodes.
+//! freed twice. Deliberately absent: who holds it, and when it ends.
 
 use torc_api::wire::Resources;
 
 #[cfg(test)]
 mod tests;
 
-/// How jobs are counted against a node.
+/// How jobs are counted against a runner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy {
     /// By what they declare.
@@ -17,58 +17,78 @@ pub enum Strategy {
     Slots(u32),
 }
 
-/// What a node has and what of it is free.
+/// Where a job may be put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// On the first node, where the runner lives: it starts processes nowhere else.
+    Here,
+    /// On any node: somebody else takes it there.
+    Anywhere,
+}
+
+/// What a runner's nodes have and what of it is free. All nodes have the same.
 #[derive(Debug)]
 pub struct Ledger {
     strategy: Strategy,
-    capacity: Resources,
-    free: Resources,
+    /// What one node has.
+    node: Resources,
+    nodes: Vec<Node>,
     free_slots: u32,
-    /// Sorted by position, highest last, so that the lowest device is given out first.
-    free_devices: Vec<usize>,
+    /// Names of the GPUs of every node.
     devices: Vec<String>,
 }
 
-/// Part of a node, taken. Give it back with [`Ledger::release`].
+/// What of a node is free.
+#[derive(Debug)]
+struct Node {
+    free: Resources,
+    /// Sorted by position, highest last, so that the lowest device is given out first.
+    free_devices: Vec<usize>,
+}
+
+/// Part of a runner, taken. Give it back with [`Ledger::release`].
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a dropped reservation is lost to its ledger"]
 pub struct Reservation {
-    amounts: Resources,
     slots: u32,
+    pieces: Vec<Piece>,
+}
+
+/// What is taken from one node.
+#[derive(Debug, PartialEq, Eq)]
+struct Piece {
+    node: usize,
+    amounts: Resources,
     devices: Vec<usize>,
 }
 
 impl Ledger {
-    /// A node on which nothing is taken. The number of GPUs is that of the devices.
+    /// A runner on which nothing is taken: `capacity` is that of all its nodes together, `devices` are the GPUs of each.
     pub fn new(strategy: Strategy, capacity: Resources, devices: Vec<String>) -> Self {
-        let capacity = Resources {
-            cpus: capacity.cpus.max(0),
-            memory_bytes: capacity.memory_bytes.max(0),
+        let count = capacity.nodes.max(1);
+        let node = Resources {
+            cpus: capacity.cpus.max(0) / count,
+            memory_bytes: capacity.memory_bytes.max(0) / count,
             gpus: i64::try_from(devices.len()).unwrap_or(i64::MAX),
-            nodes: capacity.nodes.max(1),
+            nodes: 1,
         };
         let free_slots = match strategy {
             Strategy::Slots(slots) => slots,
             Strategy::Resources => u32::MAX,
         };
-        Self {
-            strategy,
-            capacity,
-            free: capacity,
-            free_slots,
-            free_devices: (0..devices.len()).rev().collect(),
-            devices,
-        }
+        let free_devices: Vec<usize> = (0..devices.len()).rev().collect();
+        let nodes = (0..count).map(|_| Node { free: node, free_devices: free_devices.clone() }).collect();
+        Self { strategy, node, nodes, free_slots, devices }
     }
 
-    /// Everything the node has.
+    /// Everything that the nodes have.
     pub fn capacity(&self) -> Resources {
-        self.capacity
+        total(self.nodes.iter().map(|_| self.node))
     }
 
-    /// What is not taken.
+    /// What is not taken; its nodes are those of which nothing is.
     pub fn free(&self) -> Resources {
-        self.free
+        total(self.nodes.iter().map(|node| Resources { nodes: i64::from(node.free == self.node), ..node.free }))
     }
 
     /// How many more jobs may start when jobs are counted by their number; absent when they are not.
@@ -79,85 +99,132 @@ impl Ledger {
         }
     }
 
-    /// The node could take it if nothing else were there.
+    /// How many nodes there are.
+    pub fn nodes(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// It could be taken if nothing else were there.
     pub fn can_ever_fit(&self, need: &Resources) -> bool {
         match self.strategy {
             Strategy::Slots(slots) => slots > 0,
-            Strategy::Resources => covers(&self.capacity, need) && need.nodes <= self.capacity.nodes,
+            Strategy::Resources => {
+                covers(&self.node, need) && usize::try_from(need.nodes).unwrap_or(0) <= self.nodes.len()
+            }
         }
     }
 
-    /// The node could take it now.
-    pub fn fits(&self, need: &Resources) -> bool {
-        self.can_ever_fit(need)
-            && match self.strategy {
-                Strategy::Slots(_) => self.free_slots > 0,
-                Strategy::Resources => covers(&self.free, need),
-            }
-    }
-
-    /// Takes it, or nothing.
-    pub fn reserve(&mut self, need: &Resources) -> Option<Reservation> {
-        if !self.fits(need) {
+    /// Takes it, or nothing. A job of several nodes takes them whole.
+    pub fn reserve(&mut self, need: &Resources, reach: Reach) -> Option<Reservation> {
+        if !self.can_ever_fit(need) {
             return None;
         }
         if let Strategy::Slots(_) = self.strategy {
-            self.free_slots -= 1;
-            return Some(Reservation { amounts: Resources::default(), slots: 1, devices: Vec::new() });
+            self.free_slots = self.free_slots.checked_sub(1)?;
+            return Some(Reservation { slots: 1, pieces: Vec::new() });
         }
-        let amounts = Resources {
-            cpus: need.cpus.max(0),
-            memory_bytes: need.memory_bytes.max(0),
-            gpus: need.gpus.max(0),
-            nodes: 0,
-        };
-        let kept = self.free_devices.len() - usize::try_from(amounts.gpus).unwrap_or(0);
-        let mut devices = self.free_devices.split_off(kept);
-        devices.reverse();
-        self.free.cpus -= amounts.cpus;
-        self.free.memory_bytes -= amounts.memory_bytes;
-        self.free.gpus -= amounts.gpus;
-        Some(Reservation { amounts, slots: 0, devices })
+        let chosen = self.choose(need, reach)?;
+        let taken = if need.nodes > 1 { self.node } else { *need };
+        let pieces = chosen.into_iter().map(|node| self.take(node, &taken)).collect();
+        Some(Reservation { slots: 0, pieces })
     }
 
-    /// Takes exactly these devices besides the amounts, for a job that already runs with them. What is no longer there is
-    /// left out, and amounts are taken only as far as they are free: the job runs, whatever the ledger says.
-    pub fn adopt(&mut self, need: &Resources, devices: &[String]) -> Reservation {
+    /// The nodes that can take it now.
+    fn choose(&self, need: &Resources, reach: Reach) -> Option<Vec<usize>> {
+        if need.nodes > 1 {
+            let count = usize::try_from(need.nodes).ok()?;
+            let whole = |at: &usize| self.nodes[*at].free == self.node;
+            let chosen: Vec<usize> = (0..self.nodes.len()).filter(whole).take(count).collect();
+            return (chosen.len() == count).then_some(chosen);
+        }
+        let within = if reach == Reach::Here { 1 } else { self.nodes.len() };
+        self.nodes.iter().take(within).position(|node| covers(&node.free, need)).map(|node| vec![node])
+    }
+
+    fn take(&mut self, at: usize, amounts: &Resources) -> Piece {
+        let node = &mut self.nodes[at];
+        let amounts = Resources {
+            cpus: amounts.cpus.max(0),
+            memory_bytes: amounts.memory_bytes.max(0),
+            gpus: amounts.gpus.max(0),
+            nodes: 0,
+        };
+        let kept = node.free_devices.len().saturating_sub(usize::try_from(amounts.gpus).unwrap_or(0));
+        let mut devices = node.free_devices.split_off(kept);
+        devices.reverse();
+        node.free.cpus -= amounts.cpus;
+        node.free.memory_bytes -= amounts.memory_bytes;
+        node.free.gpus -= amounts.gpus;
+        Piece { node: at, amounts, devices }
+    }
+
+    /// Takes exactly these devices on these nodes besides the amounts, for a job that already runs with them. What is no longer
+    /// there is left out, and amounts are taken only as far as they are free: the job runs, whatever the ledger says.
+    pub fn adopt(&mut self, need: &Resources, devices: &[String], nodes: &[usize]) -> Reservation {
         if let Strategy::Slots(_) = self.strategy {
             let slots = u32::from(self.free_slots > 0);
             self.free_slots -= slots;
-            return Reservation { amounts: Resources::default(), slots, devices: Vec::new() };
+            return Reservation { slots, pieces: Vec::new() };
         }
+        let count = self.nodes.len();
+        let known = nodes.iter().copied().filter(|at| *at < count);
+        let pieces = known.map(|at| self.adopt_on(at, need, devices)).collect();
+        Reservation { slots: 0, pieces }
+    }
+
+    fn adopt_on(&mut self, at: usize, need: &Resources, devices: &[String]) -> Piece {
+        let need = if need.nodes > 1 { &self.node } else { need };
+        let node = &mut self.nodes[at];
         let taken: Vec<usize> = (0..self.devices.len())
-            .filter(|&at| devices.contains(&self.devices[at]) && self.free_devices.contains(&at))
+            .filter(|&device| devices.contains(&self.devices[device]) && node.free_devices.contains(&device))
             .collect();
-        self.free_devices.retain(|at| !taken.contains(at));
+        node.free_devices.retain(|device| !taken.contains(device));
         let amounts = Resources {
-            cpus: need.cpus.clamp(0, self.free.cpus),
-            memory_bytes: need.memory_bytes.clamp(0, self.free.memory_bytes),
+            cpus: need.cpus.clamp(0, node.free.cpus),
+            memory_bytes: need.memory_bytes.clamp(0, node.free.memory_bytes),
             gpus: i64::try_from(taken.len()).unwrap_or(0),
             nodes: 0,
         };
-        self.free.cpus -= amounts.cpus;
-        self.free.memory_bytes -= amounts.memory_bytes;
-        self.free.gpus -= amounts.gpus;
-        Reservation { amounts, slots: 0, devices: taken }
+        node.free.cpus -= amounts.cpus;
+        node.free.memory_bytes -= amounts.memory_bytes;
+        node.free.gpus -= amounts.gpus;
+        Piece { node: at, amounts, devices: taken }
     }
 
     /// Gives back what was taken.
     pub fn release(&mut self, reservation: Reservation) {
-        self.free.cpus += reservation.amounts.cpus;
-        self.free.memory_bytes += reservation.amounts.memory_bytes;
-        self.free.gpus += reservation.amounts.gpus;
         self.free_slots = self.free_slots.saturating_add(reservation.slots);
-        self.free_devices.extend(reservation.devices);
-        self.free_devices.sort_unstable_by(|a, b| b.cmp(a));
+        for piece in reservation.pieces {
+            let node = &mut self.nodes[piece.node];
+            node.free.cpus += piece.amounts.cpus;
+            node.free.memory_bytes += piece.amounts.memory_bytes;
+            node.free.gpus += piece.amounts.gpus;
+            node.free_devices.extend(piece.devices);
+            node.free_devices.sort_unstable_by(|a, b| b.cmp(a));
+        }
     }
 
-    /// The devices of a reservation, by name.
+    /// The devices of a reservation on its first node, by name.
     pub fn device_names(&self, reservation: &Reservation) -> Vec<String> {
-        reservation.devices.iter().filter_map(|&at| self.devices.get(at).cloned()).collect()
+        let first = reservation.pieces.first().map_or(&[][..], |piece| &piece.devices);
+        first.iter().filter_map(|&at| self.devices.get(at).cloned()).collect()
     }
+}
+
+impl Reservation {
+    /// The nodes it is on.
+    pub fn nodes(&self) -> Vec<usize> {
+        self.pieces.iter().map(|piece| piece.node).collect()
+    }
+}
+
+fn total(parts: impl Iterator<Item = Resources>) -> Resources {
+    parts.fold(Resources::default(), |sum, part| Resources {
+        cpus: sum.cpus.saturating_add(part.cpus),
+        memory_bytes: sum.memory_bytes.saturating_add(part.memory_bytes),
+        gpus: sum.gpus.saturating_add(part.gpus),
+        nodes: sum.nodes.saturating_add(part.nodes),
+    })
 }
 
 fn covers(have: &Resources, need: &Resources) -> bool {

@@ -144,3 +144,17 @@ pub struct Prefetch {
     #[schemars(range(min = 0))]
     pub horizon_seconds: Option<i32>,
 }
+
+impl Prefetch {
+    /// These settings where they say something, the others where they do not.
+    pub fn over(&self, other: &Self) -> Self {
+        Self {
+            enabled: self.enabled.or(other.enabled),
+            batch_size: self.batch_size.or(other.batch_size),
+            max_queued: self.max_queued.or(other.max_queued),
+            refill_threshold: self.refill_threshold.or(other.refill_threshold),
+            lease_seconds: self.lease_seconds.or(other.lease_seconds),
+            horizon_seconds: self.horizon_seconds.or(other.horizon_seconds),
+        }
+    }
+}

@@ -14,7 +14,8 @@ use torc_api::wire::{PROTOCOL, RegisterRequest};
 use self::keeper_link::{KeeperLink, Takeover};
 use crate::clock::{self, Moment};
 use crate::command::{self, ShellSetup};
-use crate::config::{RunnerConfig, RunnerError, RunnerEvent, RunnerExit};
+use crate::config::{RunnerConfig, RunnerError, RunnerExit};
+use crate::events::RunnerEvent;
 use crate::files::Hashes;
 use crate::link::ServerLink;
 use crate::protocol::{FromKeeper, ToKeeper};
@@ -128,6 +129,7 @@ impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Brain<L, O> {
             FromKeeper::Started { key, at } => self.handle(Event::Started(key, at)),
             FromKeeper::Ended(ended) => self.handle(Event::Ended(Box::new(ended))),
             FromKeeper::Revoked(key) => self.handle(Event::Revoked(key)),
+            FromKeeper::Killed(key) => self.tell(RunnerEvent::Killed { key }),
             FromKeeper::Problem(message) => self.tell(RunnerEvent::Problem { message }),
             FromKeeper::Running(held) => self.handle(Event::Adopted(Box::new(held))),
             FromKeeper::Welcome { .. } | FromKeeper::Refused { .. } | FromKeeper::Ready => {}
@@ -209,6 +211,7 @@ fn settings(config: &RunnerConfig, shell: ShellSetup, began: Moment) -> Result<S
     let output_dir = config.output_dir.to_str().ok_or_else(|| RunnerError::NotUtf8(config.output_dir.clone()))?;
     Ok(Settings {
         capacity: config.capacity,
+        allocation: config.allocation.clone(),
         devices: config.gpu_devices.clone(),
         max_parallel_jobs: config.max_parallel_jobs,
         output_dir: output_dir.to_owned(),
@@ -219,13 +222,16 @@ fn settings(config: &RunnerConfig, shell: ShellSetup, began: Moment) -> Result<S
         time: config.time_limit.map(|limit| (began, began.plus(limit))),
         exit_when_complete: config.exit_when_complete,
         idle_exit: config.idle_exit,
+        persistent: config.persistent,
+        prefetch: config.prefetch.clone(),
         farewell: config.farewell,
     })
 }
 
 fn registration(config: &RunnerConfig, output_dir: &str) -> RegisterRequest {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let gpus = i64::try_from(config.gpu_devices.len()).unwrap_or(i64::MAX);
+    let nodes = config.capacity.nodes.max(1);
+    let gpus = i64::try_from(config.gpu_devices.len()).unwrap_or(i64::MAX).saturating_mul(nodes);
     RegisterRequest {
         protocol: PROTOCOL,
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -233,7 +239,7 @@ fn registration(config: &RunnerConfig, output_dir: &str) -> RegisterRequest {
         host,
         pid: std::process::id(),
         kind: config.kind,
-        capacity: torc_api::wire::Resources { gpus, nodes: config.capacity.nodes.max(1), ..config.capacity },
+        capacity: torc_api::wire::Resources { gpus, nodes, ..config.capacity },
         max_parallel_jobs: config.max_parallel_jobs,
         labels: config.labels.clone(),
         scope: config.scope.clone(),

@@ -48,15 +48,20 @@ impl ShellSetup {
     }
 }
 
-/// Program and arguments for a command. A script of one line is put before the command on the same line, one of several lines
-/// on lines of its own.
-pub fn argv(command: &str, invocation_script: Option<&str>, shell: &ShellSetup) -> Vec<String> {
+/// What a shell would be given. A script of one line is put before the command on the same line, one of several lines on lines of
+/// its own.
+pub fn shell_text(command: &str, invocation_script: Option<&str>) -> String {
     let script = invocation_script.map(str::trim).filter(|script| !script.is_empty());
-    let text = match script {
+    match script {
         None => command.to_owned(),
         Some(script) if script.contains('\n') => format!("{script}\n{command}"),
         Some(prefix) => format!("{prefix} {command}"),
-    };
+    }
+}
+
+/// Program and arguments for a command.
+pub fn argv(command: &str, invocation_script: Option<&str>, shell: &ShellSetup) -> Vec<String> {
+    let text = shell_text(command, invocation_script);
     match plain_words(&text, shell) {
         Some(words) => words,
         None => vec!["bash".to_owned(), "-c".to_owned(), text],
@@ -160,17 +165,20 @@ fn is_shell_word(word: &str) -> bool {
     WORDS.binary_search(&word).is_ok()
 }
 
-/// The numbers of the signals that may ask a job to end; `SIG` may be left out. Anything else is SIGTERM.
+/// The signals that may ask a job to end.
+const SIGNALS: [(&str, i32); 6] =
+    [("SIGTERM", 15), ("SIGHUP", 1), ("SIGINT", 2), ("SIGKILL", 9), ("SIGUSR1", 10), ("SIGUSR2", 12)];
+
+/// The number of a signal that may ask a job to end; `SIG` may be left out. Anything else is SIGTERM.
 pub fn termination_signal(name: Option<&str>) -> i32 {
     let name = name.unwrap_or_default().trim().to_ascii_uppercase();
-    match name.strip_prefix("SIG").unwrap_or(&name) {
-        "HUP" => 1,
-        "INT" => 2,
-        "KILL" => 9,
-        "USR1" => 10,
-        "USR2" => 12,
-        _ => 15,
-    }
+    let is_meant = |known: &str| known == name || known.strip_prefix("SIG") == Some(name.as_str());
+    SIGNALS.into_iter().find(|(known, _)| is_meant(known)).map_or(15, |(_, number)| number)
+}
+
+/// The name of such a signal.
+pub fn signal_name(signal: i32) -> &'static str {
+    SIGNALS.into_iter().find(|(_, number)| *number == signal).map_or("SIGTERM", |(name, _)| name)
 }
 
 /// Variables that tell a job which GPUs are its own; none for a job without.

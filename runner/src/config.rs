@@ -1,4 +1,4 @@
-//! What a runner is told at its start, and what it says while it works and at its end.
+//! What a runner is told at its start, and what it says at its end.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -6,17 +6,18 @@ use std::time::Duration;
 
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
-use torc_api::state::Cause;
-use torc_api::wire::{AttemptKey, Resources, RunnerKind, RunnerScope};
+use torc_api::failure::Prefetch;
+use torc_api::wire::{Resources, RunnerKind, RunnerScope};
 
 use crate::link::LinkError;
+use crate::mode::Allocation;
 
 /// Everything a runner is told at its start.
 #[derive(Clone, Debug)]
 pub struct RunnerConfig {
-    /// What it may use in total.
+    /// What it may use in total, on all of its nodes together.
     pub capacity: Resources,
-    /// Names of the GPUs it may use.
+    /// Names of the GPUs it may use on each node.
     pub gpu_devices: Vec<String>,
     /// The queue strategy: this many jobs at once, whatever they need.
     pub max_parallel_jobs: Option<u32>,
@@ -30,6 +31,8 @@ pub struct RunnerConfig {
     pub scheduler: Option<String>,
     /// The Slurm job it lives in.
     pub slurm_job_id: Option<String>,
+    /// How jobs become steps; absent where they cannot.
+    pub allocation: Option<Allocation>,
     /// Job logs are in its folder `job_stdio`.
     pub output_dir: PathBuf,
     /// The place: a folder of this machine's runner alone. A keeper that is found there is taken over.
@@ -50,6 +53,10 @@ pub struct RunnerConfig {
     pub exit_when_complete: bool,
     /// It leaves when it has had nothing to do for so long.
     pub idle_exit: Option<Duration>,
+    /// It stays as long as there is anything to come, however long it has been idle.
+    pub persistent: bool,
+    /// How far it leases ahead; what is set here wins over the workflow.
+    pub prefetch: Prefetch,
     /// How long a leaving runner tries to deliver its last reports.
     pub farewell: Duration,
     /// Do not wait for jobs to end in order.
@@ -68,6 +75,7 @@ impl RunnerConfig {
             kind: RunnerKind::default(),
             scheduler: None,
             slurm_job_id: None,
+            allocation: None,
             output_dir,
             state_dir,
             keeper_command,
@@ -78,62 +86,12 @@ impl RunnerConfig {
             time_limit: None,
             exit_when_complete: true,
             idle_exit: None,
+            persistent: false,
+            prefetch: Prefetch::default(),
             farewell: Duration::from_secs(15),
             stop_now: CancellationToken::new(),
         }
     }
-}
-
-/// Something that a person may want to see.
-#[derive(Clone, Debug, PartialEq)]
-pub enum RunnerEvent {
-    /// The server knows the runner.
-    Registered {
-        /// Under this number.
-        runner: i64,
-    },
-    /// A keeper with jobs was found and taken over.
-    TookOver {
-        /// Jobs that run.
-        running: usize,
-        /// Jobs that had ended, with results that nobody had yet.
-        finished: usize,
-    },
-    /// A job runs.
-    Started {
-        /// Which attempt.
-        key: AttemptKey,
-        /// The job's name.
-        name: String,
-    },
-    /// A job has ended.
-    Finished {
-        /// Which attempt.
-        key: AttemptKey,
-        /// The job's name.
-        name: String,
-        /// Exit code.
-        return_code: i32,
-        /// Why it did not succeed.
-        cause: Option<Cause>,
-    },
-    /// The server cannot be reached; jobs go on.
-    Unreachable {
-        /// Why.
-        reason: String,
-    },
-    /// The server is back.
-    Reconnected,
-    /// Running jobs are being ended.
-    Stopping {
-        /// How many.
-        running: usize,
-    },
-    /// Something is wrong but does not stop the runner.
-    Problem {
-        /// What.
-        message: String,
-    },
 }
 
 /// Why a runner ended.

@@ -1,8 +1,16 @@
-//! What this machine, or the part of it that was given to us, has. Parsing is pure; reading happens in the three public
-//! functions alone.
+//! What this machine, or the part of it that was given to us, has. Parsing is pure; reading happens in the public functions
+//! alone.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+
+use torc_slurm::allocation;
+
+use crate::mode::Allocation;
+
+/// The variable that replaces `srun`.
+pub const FAKE_SRUN: &str = "TORC_FAKE_SRUN";
 
 /// CPUs that this process may use: affinity and cgroup quotas count.
 pub fn cpus() -> i64 {
@@ -25,6 +33,34 @@ pub fn gpus() -> Vec<String> {
         let names = names.into_iter().flatten().flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
         device_files(names)
     })
+}
+
+/// The Slurm allocation around this process, if there is one with an `srun` that could start steps in it. Its own node is the first.
+pub fn allocation() -> Option<(Allocation, allocation::Allocation)> {
+    let variable = |name: &str| std::env::var(name).ok();
+    let found = allocation::from_environment(variable)?;
+    let srun = find_srun(variable, |path| {
+        fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+    })?;
+    let nodes = own_node_first(&found);
+    Some((Allocation { job_id: found.job_id.clone(), srun, nodes }, found))
+}
+
+/// `srun`, or what stands in for it.
+fn find_srun(variable: impl Fn(&str) -> Option<String>, is_program: impl Fn(&Path) -> bool) -> Option<String> {
+    if let Some(fake) = variable(FAKE_SRUN).filter(|path| !path.is_empty()) {
+        return Some(fake);
+    }
+    let path = variable("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| is_program(&folder.join("srun"))).then(|| "srun".to_owned())
+}
+
+fn own_node_first(found: &allocation::Allocation) -> Vec<String> {
+    let mut nodes = found.nodes.clone();
+    if let Some(at) = found.node.as_ref().and_then(|own| nodes.iter().position(|node| node == own)) {
+        nodes[..=at].rotate_right(1);
+    }
+    nodes
 }
 
 fn total_memory(meminfo: &str) -> Option<i64> {
@@ -65,7 +101,7 @@ fn memory_limit(text: &str) -> Option<i64> {
 /// Devices that the environment names, in order of authority; absent if it names none at all.
 fn visible_devices(variable: impl Fn(&str) -> Option<String>) -> Option<Vec<String>> {
     let names =
-        ["CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS"];
+        ["CUDA_VISIBLE_DEVICES", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"];
     names.into_iter().find_map(variable).map(|value| device_list(&value))
 }
 
@@ -128,17 +164,20 @@ mod tests {
         assert_eq!((memory_limit("max\n"), memory_limit("1024\n"), memory_limit("")), (None, Some(1024), None));
     }
 
+    // J21
     #[test]
     fn devices_come_from_the_environment() {
         type Case<'a> = (&'a [(&'a str, &'a str)], Option<&'a [&'a str]>);
-        let cases: [Case<'_>; 8] = [
+        let cases: [Case<'_>; 10] = [
             (&[("CUDA_VISIBLE_DEVICES", "0,2"), ("SLURM_JOB_GPUS", "7")], Some(&["0", "2"])),
             (&[("CUDA_VISIBLE_DEVICES", "")], Some(&[])),
             (&[("CUDA_VISIBLE_DEVICES", "NoDevFiles")], Some(&[])),
             (&[("CUDA_VISIBLE_DEVICES", "1,-1,2")], Some(&["1"])),
             (&[("CUDA_VISIBLE_DEVICES", "GPU-8932f937,MIG-1")], Some(&["GPU-8932f937", "MIG-1"])),
             (&[("SLURM_STEP_GPUS", "0-2,5"), ("SLURM_JOB_GPUS", "7")], Some(&["0", "1", "2", "5"])),
-            (&[("SLURM_JOB_GPUS", " 3 ")], Some(&["3"])),
+            (&[("SLURM_JOB_GPUS", " 3 "), ("HIP_VISIBLE_DEVICES", "9")], Some(&["3"])),
+            (&[("HIP_VISIBLE_DEVICES", "1"), ("ROCR_VISIBLE_DEVICES", "2")], Some(&["1"])),
+            (&[("ROCR_VISIBLE_DEVICES", "2")], Some(&["2"])),
             (&[], None),
         ];
         for (variables, expected) in cases {
@@ -147,6 +186,34 @@ mod tests {
             let expected = expected.map(|names| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
             assert_eq!(visible_devices(lookup), expected, "{variables:?}");
         }
+    }
+
+    // X01, S19, S21
+    #[test]
+    fn srun_is_looked_for_and_can_be_replaced() {
+        let find = |variables: &[(&str, &str)]| {
+            let lookup =
+                |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+            find_srun(lookup, |path| path == Path::new("/opt/slurm/bin/srun"))
+        };
+        assert_eq!(find(&[("PATH", "/usr/bin:/opt/slurm/bin")]).as_deref(), Some("srun"));
+        assert_eq!(find(&[("PATH", "/usr/bin")]), None);
+        assert_eq!(find(&[]), None);
+        assert_eq!(find(&[(FAKE_SRUN, "/tmp/fake"), ("PATH", "/opt/slurm/bin")]).as_deref(), Some("/tmp/fake"));
+        assert_eq!(find(&[(FAKE_SRUN, ""), ("PATH", "/opt/slurm/bin")]).as_deref(), Some("srun"));
+    }
+
+    #[test]
+    fn the_runners_own_node_comes_first() {
+        let found = |node: Option<&str>| allocation::Allocation {
+            nodes: ["n1", "n2", "n3"].map(str::to_owned).into(),
+            node: node.map(str::to_owned),
+            ..allocation::Allocation::default()
+        };
+        assert_eq!(own_node_first(&found(Some("n3"))), ["n3", "n1", "n2"]);
+        assert_eq!(own_node_first(&found(Some("n1"))), ["n1", "n2", "n3"]);
+        assert_eq!(own_node_first(&found(Some("else"))), ["n1", "n2", "n3"]);
+        assert_eq!(own_node_first(&found(None)), ["n1", "n2", "n3"]);
     }
 
     #[test]

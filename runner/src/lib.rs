@@ -8,15 +8,18 @@ pub mod clock;
 pub mod command;
 pub mod config;
 pub mod detect;
+pub mod events;
 pub mod files;
 pub mod keeper;
 pub mod link;
+pub mod mode;
 pub mod protocol;
 pub mod state;
 
 mod brain;
 
 pub use brain::run;
-pub use config::{RunnerConfig, RunnerError, RunnerEvent, RunnerExit};
+pub use config::{RunnerConfig, RunnerError, RunnerExit};
+pub use events::RunnerEvent;
 pub use link::http::HttpLink;
 pub use link::{LinkError, ServerLink};

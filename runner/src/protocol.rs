@@ -93,6 +93,8 @@ pub struct Terms {
     pub headroom_ms: u64,
     /// Return code when it ran out of time.
     pub timeout_exit_code: i32,
+    /// Its process is `srun`: Slurm limits it, and ends it in time.
+    pub in_step: bool,
 }
 
 impl Default for Terms {
@@ -109,6 +111,7 @@ impl Default for Terms {
             lead_ms: 30_000,
             headroom_ms: 60_000,
             timeout_exit_code: 152,
+            in_step: false,
         }
     }
 }
@@ -147,6 +150,12 @@ pub struct StartOrder {
     /// GPUs it may use.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<String>,
+    /// Nodes it owns a part of, by name; none where there is only one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<String>,
+    /// Slurm ends it after this time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step_limit_ms: Option<u64>,
     /// Jobs of one class take the same from the node, so one can follow another.
     pub class: u32,
     /// Not now, but when a job of its class has ended, in that one's place.
@@ -200,6 +209,8 @@ pub enum FromKeeper {
     Ended(Ended),
     /// A job that waited for its turn was not started and will not be.
     Revoked(AttemptKey),
+    /// A job did not end in the time that it was given, and was killed.
+    Killed(AttemptKey),
     /// Something that a person should know.
     Problem(String),
 }
@@ -216,6 +227,10 @@ pub struct HeldJob {
     pub started: Moment,
     /// GPUs it uses.
     pub devices: Vec<String>,
+    /// Nodes it owns a part of.
+    pub nodes: Vec<String>,
+    /// Slurm ends it after this time.
+    pub step_limit_ms: Option<u64>,
     /// What else is to be known.
     pub terms: Terms,
     /// Where its output files are looked for.
@@ -246,6 +261,9 @@ pub struct Ended {
     /// Where its error output is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stderr: Option<String>,
+    /// Slurm would have ended it after this time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_limit_ms: Option<u64>,
     /// The job that was started in its place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub successor: Option<AttemptKey>,

@@ -6,21 +6,26 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use torc_api::failure::Prefetch;
 use torc_api::wire::{AttemptKey, FileSeen, RegisterResponse, Resources, SyncRequest, SyncResponse};
 use torc_core::ledger::{Ledger, Strategy};
 
 use crate::clock::Moment;
 use crate::command::ShellSetup;
-use crate::config::{RunnerEvent, RunnerExit};
+use crate::config::RunnerExit;
+use crate::events::RunnerEvent;
 use crate::link::LinkError;
+use crate::mode::Allocation;
 use crate::protocol::{Ended, HeldJob, StartOrder, Template, Termination};
 
 mod contact;
+mod deadlines;
 mod ends;
 mod job;
 mod kinds;
 mod leases;
 mod pace;
+mod start;
 mod want;
 
 #[cfg(test)]
@@ -36,9 +41,11 @@ use self::pace::Pace;
 /// What does not change while a runner lives.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What it may use in total.
+    /// What it may use in total, on all of its nodes together.
     pub capacity: Resources,
-    /// Names of the GPUs it may use.
+    /// How jobs become steps; absent where they cannot.
+    pub allocation: Option<Allocation>,
+    /// Names of the GPUs it may use on each node.
     pub devices: Vec<String>,
     /// The queue strategy: this many jobs at once.
     pub max_parallel_jobs: Option<u32>,
@@ -58,6 +65,10 @@ pub struct Settings {
     pub exit_when_complete: bool,
     /// It leaves when it has had nothing to do for so long.
     pub idle_exit: Option<Duration>,
+    /// It stays as long as there is anything to come, however long it has been idle.
+    pub persistent: bool,
+    /// How far it leases ahead; what is set here wins over the workflow.
+    pub prefetch: Prefetch,
     /// How long a leaving runner tries to deliver its last reports.
     pub farewell: Duration,
 }
@@ -182,6 +193,8 @@ pub struct State {
     kinds: Kinds,
     jobs: BTreeMap<AttemptKey, Job>,
     queue: VecDeque<AttemptKey>,
+    /// Workflows that it has had work of.
+    met: BTreeSet<i64>,
     /// Attempts that count as started.
     active: BTreeSet<AttemptKey>,
     reports: BTreeMap<AttemptKey, Report>,
@@ -204,11 +217,12 @@ impl State {
             kinds: Kinds::default(),
             jobs: BTreeMap::new(),
             queue: VecDeque::new(),
+            met: BTreeSet::new(),
             active: BTreeSet::new(),
             reports: BTreeMap::new(),
             returned: BTreeSet::new(),
             ends: BTreeSet::new(),
-            pace: Pace::default(),
+            pace: Pace::new(settings.prefetch.clone()),
             contact: Contact::default(),
             phase: Phase::Serving,
             busy_at: now,
@@ -313,6 +327,7 @@ impl State {
             self.end_with(Ok(exit), now, effects);
         } else if let Some(limit) = self.settings.idle_exit
             && holds_nothing
+            && !self.settings.persistent
         {
             let due = self.busy_at.plus(limit);
             if due <= now {

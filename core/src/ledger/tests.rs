@@ -8,6 +8,10 @@ fn amounts(cpus: i64, memory_bytes: i64, gpus: i64) -> Resources {
     Resources { cpus, memory_bytes, gpus, nodes: 1 }
 }
 
+fn take(ledger: &mut Ledger, need: &Resources) -> Option<Reservation> {
+    ledger.reserve(need, Reach::Anywhere)
+}
+
 fn devices(count: usize) -> Vec<String> {
     (0..count).map(|n| format!("gpu{n}")).collect()
 }
@@ -27,8 +31,8 @@ fn fits_what_is_free() {
     ];
     for (need, ever, now) in cases {
         let mut ledger = Ledger::new(Strategy::Resources, amounts(4, 100, 2), devices(2));
-        let taken = (need != amounts(4, 100, 2)).then(|| ledger.reserve(&amounts(2, 50, 1)).expect("fits"));
-        assert_eq!((ledger.can_ever_fit(&need), ledger.fits(&need)), (ever, now), "{need:?}");
+        let taken = (need != amounts(4, 100, 2)).then(|| take(&mut ledger, &amounts(2, 50, 1)).expect("fits"));
+        assert_eq!((ledger.can_ever_fit(&need), take(&mut ledger, &need).is_some()), (ever, now), "{need:?}");
         if let Some(taken) = taken {
             ledger.release(taken);
         }
@@ -38,13 +42,13 @@ fn fits_what_is_free() {
 #[test]
 fn devices_are_exclusive_and_lowest_first() {
     let mut ledger = Ledger::new(Strategy::Resources, amounts(8, 100, 0), devices(3));
-    let first = ledger.reserve(&amounts(1, 1, 2)).expect("fits");
-    let second = ledger.reserve(&amounts(1, 1, 1)).expect("fits");
+    let first = take(&mut ledger, &amounts(1, 1, 2)).expect("fits");
+    let second = take(&mut ledger, &amounts(1, 1, 1)).expect("fits");
     assert_eq!(ledger.device_names(&first), ["gpu0", "gpu1"]);
     assert_eq!(ledger.device_names(&second), ["gpu2"]);
-    assert!(ledger.reserve(&amounts(1, 1, 1)).is_none());
+    assert!(take(&mut ledger, &amounts(1, 1, 1)).is_none());
     ledger.release(first);
-    let third = ledger.reserve(&amounts(1, 1, 1)).expect("fits");
+    let third = take(&mut ledger, &amounts(1, 1, 1)).expect("fits");
     assert_eq!(ledger.device_names(&third), ["gpu0"]);
     ledger.release(second);
     ledger.release(third);
@@ -55,24 +59,68 @@ fn devices_are_exclusive_and_lowest_first() {
 fn slots_ignore_what_jobs_need() {
     let mut ledger = Ledger::new(Strategy::Slots(2), amounts(1, 1, 0), Vec::new());
     let huge = amounts(1000, i64::MAX, 9);
-    let first = ledger.reserve(&huge).expect("fits");
-    let second = ledger.reserve(&huge).expect("fits");
+    let first = take(&mut ledger, &huge).expect("fits");
+    let second = take(&mut ledger, &huge).expect("fits");
     assert_eq!(ledger.free_slots(), Some(0));
-    assert!(ledger.reserve(&amounts(0, 0, 0)).is_none());
+    assert!(take(&mut ledger, &amounts(0, 0, 0)).is_none());
     ledger.release(first);
-    assert!(ledger.fits(&huge));
+    let third = take(&mut ledger, &huge).expect("fits");
     ledger.release(second);
+    ledger.release(third);
     assert_eq!(ledger.free_slots(), Some(2));
 }
 
 #[test]
 fn adopts_more_than_there_is_without_going_negative() {
     let mut ledger = Ledger::new(Strategy::Resources, amounts(2, 10, 0), devices(1));
-    let adopted = ledger.adopt(&amounts(4, 20, 2), &["gpu0".to_owned(), "gone".to_owned()]);
-    assert_eq!(ledger.free(), Resources { cpus: 0, memory_bytes: 0, gpus: 0, nodes: 1 });
-    assert!(!ledger.fits(&amounts(1, 1, 0)));
+    let adopted = ledger.adopt(&amounts(4, 20, 2), &["gpu0".to_owned(), "gone".to_owned()], &[0, 7]);
+    assert_eq!(ledger.free(), Resources { cpus: 0, memory_bytes: 0, gpus: 0, nodes: 0 });
+    assert_eq!(take(&mut ledger, &amounts(1, 1, 0)), None);
     ledger.release(adopted);
     assert_eq!(ledger.free(), ledger.capacity());
+}
+
+fn three_nodes() -> Ledger {
+    Ledger::new(Strategy::Resources, Resources { cpus: 12, memory_bytes: 300, gpus: 6, nodes: 3 }, devices(2))
+}
+
+// J39
+#[test]
+fn jobs_fit_a_node_not_the_sum_of_nodes() {
+    let mut ledger = three_nodes();
+    assert!(!ledger.can_ever_fit(&amounts(5, 1, 0)), "no node has five CPUs");
+    assert!(!ledger.can_ever_fit(&amounts(1, 1, 3)), "no node has three GPUs");
+    let held: Vec<Reservation> = (0..3).map(|_| take(&mut ledger, &amounts(3, 1, 1)).expect("fits")).collect();
+    assert_eq!(held.iter().map(Reservation::nodes).collect::<Vec<_>>(), [[0], [1], [2]]);
+    assert_eq!(ledger.free().cpus, 3);
+    assert_eq!(take(&mut ledger, &amounts(2, 1, 0)), None, "three CPUs are free, but on three nodes");
+    let device = |reservation: &Reservation| ledger.device_names(reservation);
+    assert_eq!(held.iter().map(device).collect::<Vec<_>>(), [["gpu0"], ["gpu0"], ["gpu0"]]);
+}
+
+// S03
+#[test]
+fn a_job_of_several_nodes_owns_them_whole() {
+    let mut ledger = three_nodes();
+    let small = take(&mut ledger, &amounts(1, 1, 0)).expect("fits");
+    let wide = Resources { nodes: 2, ..amounts(1, 1, 0) };
+    let both = take(&mut ledger, &wide).expect("two are untouched");
+    assert_eq!(both.nodes(), [1, 2]);
+    assert_eq!(ledger.free(), Resources { cpus: 3, memory_bytes: 99, gpus: 2, nodes: 0 });
+    assert_eq!(take(&mut ledger, &wide), None);
+    ledger.release(small);
+    assert_eq!(take(&mut ledger, &wide), None, "one untouched node is not two");
+    ledger.release(both);
+    assert_eq!(take(&mut ledger, &wide).expect("fits").nodes(), [0, 1]);
+    assert!(!ledger.can_ever_fit(&Resources { nodes: 4, ..amounts(1, 1, 0) }));
+}
+
+#[test]
+fn a_runner_that_starts_processes_itself_uses_its_own_node_only() {
+    let mut ledger = three_nodes();
+    let here = ledger.reserve(&amounts(3, 1, 0), Reach::Here).expect("fits");
+    assert_eq!((here.nodes(), ledger.reserve(&amounts(3, 1, 0), Reach::Here)), (vec![0], None));
+    assert_eq!(take(&mut ledger, &amounts(3, 1, 0)).expect("elsewhere").nodes(), [1]);
 }
 
 proptest! {
@@ -84,20 +132,17 @@ proptest! {
         let strategy = slots.map_or(Strategy::Resources, Strategy::Slots);
         let mut ledger = Ledger::new(strategy, amounts(8, 100, 0), devices(3));
         let mut held = Vec::new();
-        for (take, cpus, memory, gpus, pick) in steps {
+        for (takes, cpus, memory, gpus, pick) in steps {
             let need = amounts(cpus, memory, gpus);
-            if take {
-                let fits = ledger.fits(&need);
-                let reservation = ledger.reserve(&need);
-                prop_assert_eq!(fits, reservation.is_some());
-                held.extend(reservation);
+            if takes {
+                held.extend(take(&mut ledger, &need));
             } else if !held.is_empty() {
                 let at = pick.index(held.len());
                 ledger.release(held.swap_remove(at));
             }
             let free = ledger.free();
             prop_assert!(free.cpus >= 0 && free.memory_bytes >= 0 && free.gpus >= 0);
-            let used: i64 = held.iter().map(|reservation| reservation.amounts.cpus).sum();
+            let used: i64 = held.iter().flat_map(|reservation| &reservation.pieces).map(|piece| piece.amounts.cpus).sum();
             prop_assert_eq!(used + free.cpus, 8);
             let mut names: Vec<String> = held.iter().flat_map(|reservation| ledger.device_names(reservation)).collect();
             let count = names.len();

@@ -13,7 +13,8 @@ use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::config::{RunnerConfig, RunnerError, RunnerEvent};
+use crate::config::{RunnerConfig, RunnerError};
+use crate::events::RunnerEvent;
 use crate::keeper::place::Card;
 use crate::keeper::{KeeperArgs, READY};
 use crate::protocol::{Ended, FromKeeper, HeldJob, Hello, StartOrder, Template, ToKeeper, VERSION};

@@ -50,6 +50,8 @@ struct Job {
     key: AttemptKey,
     name: String,
     devices: Vec<String>,
+    nodes: Vec<String>,
+    step_limit_ms: Option<u64>,
     prepared: Rc<Prepared>,
     /// Absent for jobs that another brain started: its classes mean nothing to this one.
     class: Option<u32>,
@@ -117,6 +119,8 @@ impl Jobs {
                 name: job.name.clone(),
                 started: job.started,
                 devices: job.devices.clone(),
+                nodes: job.nodes.clone(),
+                step_limit_ms: job.step_limit_ms,
                 terms: job.prepared.template.terms.clone(),
                 working_dir: job.prepared.template.working_dir.clone(),
             }));
@@ -217,6 +221,7 @@ impl Jobs {
             if job.kill_at.is_some_and(|due| due <= now) {
                 job.kill_at = None;
                 signal_group(*pid, Signal::KILL);
+                self.news.push(FromKeeper::Killed(job.key));
             }
         }
         self.settle();
@@ -304,6 +309,8 @@ impl Jobs {
             key: order.key,
             name: order.name,
             devices: order.devices,
+            nodes: order.nodes,
+            step_limit_ms: order.step_limit_ms,
             prepared,
             class: Some(order.class),
             slot,
@@ -376,6 +383,7 @@ fn ended(key: AttemptKey, name: &str, (started, ended): (Moment, Moment), outcom
         orphaned: false,
         stdout: None,
         stderr: None,
+        step_limit_ms: None,
         successor: None,
         terms: None,
         working_dir: String::new(),

@@ -14,7 +14,8 @@ use super::ends::milliseconds;
 use super::job::Stage;
 use super::{Effect, Phase, State};
 use crate::clock::Moment;
-use crate::config::{RunnerEvent, RunnerExit};
+use crate::config::RunnerExit;
+use crate::events::RunnerEvent;
 use crate::link::LinkError;
 
 /// First pause after a failed call, and after an answer that brought nothing.
@@ -181,7 +182,7 @@ impl State {
         if sync.is_prompt() || !response.leases.is_empty() {
             self.pace.answered(now.since(sync.sent));
         }
-        self.pace.prefetch = response.prefetch.unwrap_or_default();
+        self.pace.prefetch = self.settings.prefetch.over(&response.prefetch.unwrap_or_default());
         self.cancel(&response.cancel, now, effects);
         self.let_go(response.give_back, None, now, effects);
         self.take_leases(response.leases, &response.profiles, now, effects);

@@ -1,15 +1,18 @@
 //! The end of jobs: why they are ended, what they are reported with, and who gets their place.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use torc_api::state::Cause;
 use torc_api::wire::{AttemptKey, FileSeen, FinishedAttempt};
 
+use super::deadlines::kill_time;
 use super::job::{Ending, Inputs, Job, Report, Stage};
 use super::{Effect, Findings, OutputCheck, Phase, State};
 use crate::clock::Moment;
-use crate::config::{RunnerEvent, RunnerExit};
+use crate::config::RunnerExit;
+use crate::events::RunnerEvent;
 use crate::link::LinkError;
 use crate::protocol::{Ended, HeldJob, Outcome, Termination};
 
@@ -17,6 +20,8 @@ use crate::protocol::{Ended, HeldJob, Outcome, Termination};
 const LOST: i32 = -128;
 /// The exit code of an attempt that was not begun, as a shell says it.
 const NOT_STARTED: i32 = 126;
+/// The exit code of a step that Slurm killed: 128 + SIGKILL.
+const KILLED: i32 = 137;
 
 impl State {
     /// A job has ended, and nothing of it is left.
@@ -74,6 +79,8 @@ impl State {
             name: ended.name.clone(),
             started: ended.started,
             devices: Vec::new(),
+            nodes: Vec::new(),
+            step_limit_ms: None,
             terms: ended.terms.take().map_or_else(Default::default, |terms| *terms),
             working_dir: ended.working_dir.clone(),
         };
@@ -197,13 +204,9 @@ impl State {
             return;
         }
         self.phase = Phase::Ending(exit);
-        if !self.active.is_empty() {
-            effects.push(Effect::Tell(RunnerEvent::Stopping { running: self.active.len() }));
-        }
         self.let_go(self.unstarted(), None, now, effects);
-        for key in self.active.iter().copied().collect::<Vec<_>>() {
-            self.terminate(key, Ending::Stopped, now, effects);
-        }
+        let running: Vec<AttemptKey> = self.active.iter().copied().collect();
+        self.terminate_all(&running, Ending::Stopped, now, effects);
     }
 
     /// No more patience with anything that runs.
@@ -212,12 +215,38 @@ impl State {
         effects.extend(self.active.iter().map(kill));
     }
 
-    /// Asks a job to end; the first reason counts.
-    pub(super) fn terminate(&mut self, key: AttemptKey, why: Ending, now: Moment, effects: &mut Vec<Effect>) {
-        let Some(job) = self.jobs.get_mut(&key) else { return };
+    /// Asks jobs to end, and says so: how many of each workflow, then one by one, then how long they have.
+    pub(super) fn terminate_all(&mut self, keys: &[AttemptKey], why: Ending, now: Moment, effects: &mut Vec<Effect>) {
+        let mut counts: BTreeMap<i64, usize> = BTreeMap::new();
+        for key in keys.iter().filter(|key| self.jobs.contains_key(key)) {
+            *counts.entry(key.workflow).or_default() += 1;
+        }
+        let tell = |(workflow, count)| Effect::Tell(RunnerEvent::Terminating { workflow, count });
+        effects.extend(counts.into_iter().map(tell));
+        let leads: Vec<Duration> = keys.iter().filter_map(|key| self.terminate(*key, why, now, effects)).collect();
+        if let Some(lead) = leads.into_iter().max().filter(|lead| !lead.is_zero()) {
+            effects.push(Effect::Tell(RunnerEvent::Waiting { lead }));
+        }
+    }
+
+    /// Asks a job to end; the first reason counts. Says how long it has.
+    pub(super) fn terminate(
+        &mut self,
+        key: AttemptKey,
+        why: Ending,
+        now: Moment,
+        effects: &mut Vec<Effect>,
+    ) -> Option<Duration> {
+        let end = self.settings.time.map(|(_, end)| end);
+        let job = self.jobs.get_mut(&key)?;
         job.ending.get_or_insert((why, now));
         let terms = job.kind.terms();
-        effects.push(Effect::Terminate(Termination { key, signal: terms.signal, lead_ms: terms.lead_ms }));
+        // However late the signal is, SIGKILL comes in time.
+        let left = end.map(|end| kill_time(terms, end).since(now));
+        let lead = left.map_or(terms.lead(), |left| left.min(terms.lead()));
+        effects.push(Effect::Tell(RunnerEvent::Signaled { key, signal: terms.signal }));
+        effects.push(Effect::Terminate(Termination { key, signal: terms.signal, lead_ms: milliseconds(lead) }));
+        Some(lead)
     }
 
     /// Ends a job at once.
@@ -230,58 +259,12 @@ impl State {
     /// The server says that these are not to run.
     pub(super) fn cancel(&mut self, keys: &[AttemptKey], now: Moment, effects: &mut Vec<Effect>) {
         self.let_go(keys.to_vec(), Some(Ending::Canceled), now, effects);
-        for key in keys {
-            let runs = |job: &&Job| {
-                matches!(job.stage, Stage::Starting | Stage::Running) && job.ending.is_none_or(|(_, at)| at == now)
-            };
-            if self.jobs.get(key).is_some_and(|job| runs(&job)) {
-                self.terminate(*key, Ending::Canceled, now, effects);
-            }
-        }
-    }
-
-    /// When a job has to be asked to end, so that it is gone when the runner's time is over.
-    pub(super) fn time_for(&self, job: &Job) -> Option<Moment> {
-        let terms = job.kind.terms();
-        self.settings.time.map(|(_, end)| end.minus(terms.headroom()).minus(terms.lead()))
-    }
-
-    /// Remembers when a started job has to be asked to end.
-    pub(super) fn mind_time(&mut self, key: AttemptKey) {
-        let Some(job) = self.jobs.get(&key) else { return };
-        let terms = job.kind.terms();
-        let runtime = Duration::from_secs(u64::try_from(terms.runtime_seconds).unwrap_or(0));
-        let own = (terms.enforce_runtime && terms.runtime_seconds > 0).then(|| job.since.plus(runtime));
-        let due = [own, self.time_for(job)].into_iter().flatten().min();
-        self.ends.extend(due.map(|due| (due, key)));
-    }
-
-    /// Asks jobs whose time is over to end, and stops taking work when the runner's own time draws to its close.
-    pub(super) fn end_in_time(&mut self, now: Moment, effects: &mut Vec<Effect>) {
-        while let Some((due, key)) = self.ends.first().copied() {
-            if due > now {
-                self.wake(due);
-                break;
-            }
-            self.ends.pop_first();
-            if self.active.contains(&key) {
-                self.terminate(key, Ending::Timeout, now, effects);
-            }
-        }
-        let Some((began, end)) = self.settings.time else { return };
-        // The usual headroom and lead, but never more than half of a short life.
-        let close = end.minus(Duration::from_secs(90).min(end.since(began) / 2));
-        if self.phase == Phase::Serving && close <= now {
-            self.phase = Phase::Ending(Ok(RunnerExit::Deadline));
-            self.let_go(self.unstarted(), None, now, effects);
-        } else if close > now {
-            self.wake(close);
-        }
-        if end <= now {
-            self.kill_all(effects);
-        } else {
-            self.wake(end);
-        }
+        let runs = |job: &Job| {
+            matches!(job.stage, Stage::Starting | Stage::Running) && job.ending.is_none_or(|(_, at)| at == now)
+        };
+        let running: Vec<AttemptKey> =
+            keys.iter().filter(|key| self.jobs.get(key).is_some_and(runs)).copied().collect();
+        self.terminate_all(&running, Ending::Canceled, now, effects);
     }
 }
 
@@ -291,15 +274,17 @@ fn finished(job: &Job, ended: &Ended) -> FinishedAttempt {
     // A job that had ended before it was asked to has ended by itself.
     let ending = job.ending.filter(|(_, since)| *since <= ended.ended).map(|(why, _)| why);
     let ending = ending.or(ended.orphaned.then_some(Ending::Stopped));
+    let terms = job.kind.terms();
     let (cause, message) = match (&ended.outcome, ending) {
         (Outcome::NotStarted { message, .. }, _) => (Some(Cause::StartFailed), Some(message.clone())),
         (_, Some(Ending::Timeout)) if return_code == 0 => (None, None),
         (_, Some(why)) => (Some(why.cause()), None),
         (_, None) if return_code == 0 => (None, None),
+        (_, None) if terms.in_step => (Some(step_cause(return_code, ended)), None),
         (_, None) => (Some(Cause::ExitCode), None),
     };
     if cause == Some(Cause::Timeout) {
-        return_code = job.kind.terms().timeout_exit_code;
+        return_code = terms.timeout_exit_code;
     }
     FinishedAttempt {
         key: ended.key,
@@ -312,6 +297,23 @@ fn finished(job: &Job, ended: &Ended) -> FinishedAttempt {
         usage: None,
         message,
         files: Vec::new(),
+    }
+}
+
+/// Slurm ends a step in the second that its time is over, by a clock that is not ours.
+const SECOND_OF_THE_END: Duration = Duration::from_secs(1);
+
+/// Why a step failed that nobody here had asked to end. Slurm kills a step that takes too much memory, and one whose time is over;
+/// `srun` says neither in its exit code.
+fn step_cause(return_code: i32, ended: &Ended) -> Cause {
+    let ran = ended.ended.since(ended.started);
+    let limit = ended.step_limit_ms.map(Duration::from_millis);
+    if limit.is_some_and(|limit| ran + SECOND_OF_THE_END >= limit) {
+        Cause::Timeout
+    } else if return_code == KILLED {
+        Cause::OutOfMemory
+    } else {
+        Cause::ExitCode
     }
 }
 

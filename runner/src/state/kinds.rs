@@ -5,9 +5,12 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use torc_api::wire::{AttemptKey, Profile, Resources};
+use torc_core::ledger::Reach;
+use torc_slurm::srun::Limits;
 
 use super::Settings;
 use crate::command::{self, ShellSetup};
+use crate::mode::{self, Mode};
 use crate::protocol::{HeldJob, Template, Terms};
 
 /// What jobs have in common.
@@ -17,6 +20,17 @@ pub(super) struct Kind {
     pub class: u32,
     pub invocation_script: Option<String>,
     pub shell: ShellSetup,
+    /// How its jobs become steps; absent when the runner starts them itself.
+    pub step: Option<StepKind>,
+}
+
+/// What `srun` is told about jobs of a kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct StepKind {
+    pub limits: Option<Limits>,
+    pub tasks_per_node: Option<i32>,
+    pub signal: Option<String>,
+    pub bind_cpus: bool,
 }
 
 impl Kind {
@@ -27,12 +41,19 @@ impl Kind {
     pub fn resources(&self) -> &Resources {
         &self.template.terms.resources
     }
+
+    /// Where its jobs may be put.
+    pub fn reach(&self) -> Reach {
+        if self.template.terms.in_step { Reach::Anywhere } else { Reach::Here }
+    }
 }
 
 /// Jobs that take the same from the node.
 #[derive(Debug)]
 pub(super) struct Class {
     pub resources: Resources,
+    /// They are steps, which may be on any node.
+    pub in_step: bool,
     /// Jobs of it that run.
     pub running: usize,
     /// Jobs of it at the keeper, to follow those that run.
@@ -59,7 +80,8 @@ impl Kinds {
         let mut template = template(workflow, profile, settings);
         template.id = self.templates;
         let kind = Arc::new(Kind {
-            class: self.class(&template.terms.resources),
+            class: self.class(&template.terms),
+            step: template.terms.in_step.then(|| step_kind(profile)),
             template: Arc::new(template),
             invocation_script: profile.invocation_script.clone(),
             shell: settings.shell.with(&profile.env),
@@ -73,17 +95,19 @@ impl Kinds {
         let template =
             Template { working_dir: held.working_dir.clone(), terms: held.terms.clone(), ..Template::default() };
         Arc::new(Kind {
-            class: self.class(&held.terms.resources),
+            class: self.class(&held.terms),
             template: Arc::new(template),
             invocation_script: None,
             shell: ShellSetup::default(),
+            step: None,
         })
     }
 
-    fn class(&mut self, resources: &Resources) -> u32 {
-        let known = self.classes.iter().position(|class| class.resources == *resources);
+    fn class(&mut self, terms: &Terms) -> u32 {
+        let (resources, in_step) = (terms.resources, terms.in_step);
+        let known = self.classes.iter().position(|class| (class.resources, class.in_step) == (resources, in_step));
         let at = known.unwrap_or_else(|| {
-            self.classes.push(Class { resources: *resources, running: 0, handed: VecDeque::new() });
+            self.classes.push(Class { resources, in_step, running: 0, handed: VecDeque::new() });
             self.classes.len() - 1
         });
         u32::try_from(at).unwrap_or(u32::MAX)
@@ -100,6 +124,17 @@ impl Kinds {
     }
 }
 
+fn step_kind(profile: &Profile) -> StepKind {
+    let Resources { cpus, memory_bytes, gpus, .. } = profile.resources;
+    let config = profile.execution_config.clone().unwrap_or_default();
+    StepKind {
+        limits: (!profile.unlimited).then_some(Limits { cpus, memory_bytes, gpus }),
+        tasks_per_node: profile.tasks_per_node,
+        signal: config.srun_termination_signal,
+        bind_cpus: config.enable_cpu_bind.unwrap_or(false),
+    }
+}
+
 fn template(workflow: i64, profile: &Profile, settings: &Settings) -> Template {
     // Ours come last and win: they say whose process it is.
     let mut env: Vec<(String, String)> = profile.env.clone().into_iter().collect();
@@ -112,6 +147,13 @@ fn template(workflow: i64, profile: &Profile, settings: &Settings) -> Template {
     let config = profile.execution_config.clone().unwrap_or_default();
     let stdio = profile.stdio.clone().or(config.stdio.clone()).unwrap_or_default();
     let defaults = Terms::default();
+    let in_step = mode::effective(&config, settings.allocation.is_some()) == Mode::Slurm;
+    if in_step && profile.resources.gpus == 0 {
+        // A step that asks for nothing is given all GPUs of its allocation, and the jobs that need them would wait.
+        env.push(("SLURM_STEP_GRES".to_owned(), "none".to_owned()));
+    }
+    // The signal for steps is `srun`'s own: it ends the step at once. The early warning is Slurm's.
+    let signal = config.termination_signal.as_deref().filter(|_| !in_step);
     let milliseconds = |seconds: Option<i64>, default: u64| {
         seconds.map_or(default, |seconds| u64::try_from(seconds).unwrap_or(0).saturating_mul(1_000))
     };
@@ -129,10 +171,11 @@ fn template(workflow: i64, profile: &Profile, settings: &Settings) -> Template {
             output_files: profile.output_files.clone(),
             hash_large_files: profile.hash_large_files,
             delete_on_success: stdio.delete_on_success.unwrap_or(false),
-            signal: command::termination_signal(config.termination_signal.as_deref()),
+            signal: command::termination_signal(signal),
             lead_ms: milliseconds(config.sigterm_lead_seconds, defaults.lead_ms),
             headroom_ms: milliseconds(config.sigkill_headroom_seconds, defaults.headroom_ms),
             timeout_exit_code: config.timeout_exit_code.unwrap_or(defaults.timeout_exit_code),
+            in_step,
         },
     }
 }

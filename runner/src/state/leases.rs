@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
+use torc_api::execution::ExecutionMode;
 use torc_api::wire::{AttemptKey, Lease, Profile};
+use torc_core::ledger::{Reach, Reservation};
 
 use super::job::{Ending, Inputs, Job, Stage};
 use super::kinds::Kind;
 use super::{Effect, InputLook, Phase, State};
 use crate::clock::Moment;
-use crate::command;
-use crate::config::RunnerEvent;
-use crate::protocol::{HeldJob, StartOrder};
+use crate::events::RunnerEvent;
+use crate::mode::{self, Mode};
+use crate::protocol::HeldJob;
 
 /// A job that has waited for so long is not passed over any more by smaller ones.
 const PASSED_OVER_AT_MOST: Duration = Duration::from_secs(10);
@@ -27,6 +29,9 @@ impl State {
         for lease in leases {
             if self.jobs.contains_key(&lease.key) || self.reports.contains_key(&lease.key) {
                 continue;
+            }
+            if let Some(profile) = profiles.get(lease.profile as usize) {
+                self.meet(&lease.key, profile, effects);
             }
             let kind = profiles
                 .get(lease.profile as usize)
@@ -54,10 +59,34 @@ impl State {
         }
     }
 
+    /// Says once for each workflow how its jobs are executed here.
+    fn meet(&mut self, key: &AttemptKey, profile: &Profile, effects: &mut Vec<Effect>) {
+        if !self.met.insert(key.workflow) {
+            return;
+        }
+        let config = profile.execution_config.clone().unwrap_or_default();
+        let mode = mode::effective(&config, self.settings.allocation.is_some());
+        if mode == Mode::Direct && config.mode == Some(ExecutionMode::Slurm) {
+            let message = format!(
+                "workflow {} asks for mode slurm, but there is no allocation with srun here: its jobs run directly",
+                key.workflow
+            );
+            effects.push(Effect::Tell(RunnerEvent::Problem { message }));
+        }
+        effects.push(Effect::Tell(RunnerEvent::Serving {
+            workflow: key.workflow,
+            run: key.run,
+            mode,
+            limit_resources: mode == Mode::Slurm || config.limit_resources.unwrap_or(true),
+            capacity: self.ledger.capacity(),
+        }));
+    }
+
     /// A job runs that an earlier brain started.
     pub(super) fn adopted(&mut self, held: HeldJob, now: Moment) {
         let kind = self.kinds.of_held(&held);
-        let reservation = self.ledger.adopt(kind.resources(), &held.devices);
+        let nodes = self.node_numbers(&held.nodes);
+        let reservation = self.ledger.adopt(kind.resources(), &held.devices, &nodes);
         let job = Job {
             name: held.name,
             command: String::new(),
@@ -91,9 +120,9 @@ impl State {
             };
             if !self.may_start(job, now) {
                 at += 1;
-            } else if let Some(reservation) = self.ledger.reserve(job.kind.resources()) {
+            } else if let Some(reservation) = self.ledger.reserve(job.kind.resources(), job.kind.reach()) {
                 self.queue.remove(at);
-                self.start(key, reservation, effects);
+                self.start(key, reservation, now, effects);
             } else if now.since(job.since) > PASSED_OVER_AT_MOST {
                 break;
             } else {
@@ -117,13 +146,14 @@ impl State {
             && lease_is_enough
             && now <= self.contact.lease_until
             && self.time_for(job).is_none_or(|end| now < end)
+            && self.has_time_for_step(job, now)
     }
 
     /// Handed jobs whose class has room again need not wait for a predecessor.
     fn release_handed(&mut self, effects: &mut Vec<Effect>) {
         for class in &mut self.kinds.classes {
             while !class.handed.is_empty()
-                && let Some(reservation) = self.ledger.reserve(&class.resources)
+                && let Some(reservation) = self.ledger.reserve(&class.resources, Reach::Here)
             {
                 let Some(key) = class.handed.pop_front() else { break };
                 let Some(job) = self.jobs.get_mut(&key) else { continue };
@@ -136,12 +166,12 @@ impl State {
         }
     }
 
-    fn start(&mut self, key: AttemptKey, reservation: torc_core::ledger::Reservation, effects: &mut Vec<Effect>) {
-        let devices = self.ledger.device_names(&reservation);
+    fn start(&mut self, key: AttemptKey, reservation: Reservation, now: Moment, effects: &mut Vec<Effect>) {
+        let order = self.order(key, Some(&reservation), now);
         let Some(job) = self.jobs.get_mut(&key) else { return self.ledger.release(reservation) };
         job.reservation = Some(reservation);
         job.stage = Stage::Starting;
-        effects.push(order(key, job, devices, false, self.contact.lease_until));
+        effects.extend(order);
         self.activate(key);
     }
 
@@ -154,8 +184,8 @@ impl State {
         }
     }
 
-    /// Gives the keeper jobs that follow as soon as one of their class has ended, without a word with us. Devices differ from
-    /// job to job, so those with GPUs are never among them.
+    /// Gives the keeper jobs that follow as soon as one of their class has ended, without a word with us. Devices and nodes differ
+    /// from job to job, so those with GPUs and steps are never among them.
     fn hand_ahead(&mut self, now: Moment, effects: &mut Vec<Effect>) {
         let depth = self.pace.hand_ahead() as usize;
         if depth == 0 || self.contact.is_offline() {
@@ -163,7 +193,8 @@ impl State {
         }
         while let Some(key) = self.queue.front().copied() {
             let Some(job) = self.jobs.get(&key) else { break };
-            if job.kind.resources().gpus > 0 || !self.may_start(job, now) {
+            let chooses = job.kind.resources().gpus > 0 || job.kind.resources().nodes > 1 || job.kind.step.is_some();
+            if chooses || !self.may_start(job, now) {
                 break;
             }
             let Some(class) = self.kinds.classes.get_mut(job.kind.class as usize) else { break };
@@ -174,7 +205,7 @@ impl State {
             self.queue.pop_front();
             let Some(job) = self.jobs.get_mut(&key) else { break };
             job.stage = Stage::Handed;
-            effects.push(order(key, job, Vec::new(), true, self.contact.lease_until));
+            effects.extend(self.order(key, None, now));
         }
     }
 
@@ -319,26 +350,4 @@ fn look_for_inputs(key: AttemptKey, kind: &Kind, effects: &mut Vec<Effect>) -> I
     };
     effects.push(Effect::Look(key, Box::new(look)));
     Inputs::Awaited
-}
-
-fn order(key: AttemptKey, job: &Job, devices: Vec<String>, in_turn: bool, until: Moment) -> Effect {
-    let mut env = vec![
-        ("TORC_JOB_ID".to_owned(), key.job.to_string()),
-        ("TORC_JOB_NAME".to_owned(), job.name.clone()),
-        ("TORC_RUN_ID".to_owned(), key.run.to_string()),
-        ("TORC_ATTEMPT_ID".to_owned(), key.attempt.to_string()),
-    ];
-    env.extend(command::device_variables(&devices));
-    let order = StartOrder {
-        key,
-        name: job.name.clone(),
-        template: job.kind.template.id,
-        argv: command::argv(&job.command, job.kind.invocation_script.as_deref(), &job.kind.shell),
-        env,
-        devices,
-        class: job.kind.class,
-        in_turn,
-        until,
-    };
-    Effect::Start(Box::new(order), job.kind.template.clone())
 }

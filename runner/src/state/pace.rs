@@ -41,6 +41,11 @@ pub(super) struct Target {
 }
 
 impl Pace {
+    /// Nothing was observed so far.
+    pub fn new(prefetch: Prefetch) -> Self {
+        Self { prefetch, ..Self::default() }
+    }
+
     /// A job has ended after this time. A longer job counts more: work that takes longer than expected is hoarded work.
     pub fn job_ended(&mut self, duration: Duration) {
         let duration = duration.max(SHORTEST);

@@ -177,6 +177,7 @@ impl World {
             orphaned: false,
             stdout: None,
             stderr: None,
+            step_limit_ms: None,
             successor: next.as_ref().map(|order| order.key),
             terms: None,
             working_dir: String::new(),

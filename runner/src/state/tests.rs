@@ -1,6 +1,3 @@
-mod files;
-
-use torc_api::execution::ExecutionConfig;
 use torc_api::failure::Prefetch;
 use torc_api::state::Cause;
 use torc_api::wire::{Lease, Profile, Verdict};
@@ -8,12 +5,17 @@ use torc_api::wire::{Lease, Profile, Verdict};
 use super::*;
 use crate::protocol::Outcome;
 
+mod deadlines;
+mod files;
+mod steps;
+
 pub(super) const SECOND: u64 = 1_000_000;
 
 pub(super) fn settings(cpus: i64) -> Settings {
     Settings {
         capacity: Resources { cpus, memory_bytes: 1 << 30, gpus: 0, nodes: 1 },
         devices: Vec::new(),
+        allocation: None,
         max_parallel_jobs: None,
         output_dir: "/out".to_owned(),
         api_url: None,
@@ -23,6 +25,8 @@ pub(super) fn settings(cpus: i64) -> Settings {
         time: None,
         exit_when_complete: true,
         idle_exit: None,
+        persistent: false,
+        prefetch: Prefetch::default(),
         farewell: Duration::from_secs(15),
     }
 }
@@ -151,6 +155,7 @@ fn ended(job: i64, outcome: Outcome, at: Moment) -> Ended {
         orphaned: false,
         stdout: None,
         stderr: None,
+        step_limit_ms: None,
         successor: None,
         terms: None,
         working_dir: String::new(),
@@ -462,55 +467,6 @@ fn leaves_when_idle_for_too_long() {
     }
     assert!(desk.sync().leaving, "{:?}", desk.state);
     assert_eq!(desk.now.since(before), Duration::from_secs(90));
-}
-
-// X05, X06, X16
-#[test]
-fn the_time_line_before_the_end_of_its_time() {
-    let mut settings = settings(2);
-    let began = Moment(1_000 * SECOND);
-    settings.time = Some((began, began.plus(Duration::from_secs(600))));
-    let mut desk = Desk::with(settings);
-    assert_eq!(desk.sync().remaining_ms, Some(600_000));
-    desk.answer([1, 2]);
-    desk.started(1).started(2);
-    while desk.terminated().is_empty() {
-        if desk.has_sync() {
-            desk.answer([]);
-        } else {
-            desk.until_due();
-        }
-    }
-    assert_eq!(desk.now.since(began), Duration::from_secs(600 - 60 - 30));
-    assert_eq!(desk.terminated(), [(1, 15, 30_000), (2, 15, 30_000)]);
-    desk.handle(Event::Ended(Box::new(ended(1, Outcome::Exited(0), desk.now))));
-    desk.handle(Event::Ended(Box::new(ended(2, Outcome::Signaled(9), desk.now))));
-    let result = |job| {
-        let report = &desk.state.reports[&key(job)].finished;
-        (report.return_code, report.cause)
-    };
-    assert_eq!((result(1), result(2)), ((0, None), (152, Some(Cause::Timeout))));
-    desk.answer([]);
-    assert_eq!(desk.exit(), None);
-}
-
-#[test]
-fn a_declared_runtime_is_enforced_when_asked_for() {
-    let mut desk = Desk::new(1);
-    desk.profile.execution_config = Some(ExecutionConfig {
-        enforce_runtime: Some(true),
-        termination_signal: Some("USR1".to_owned()),
-        timeout_exit_code: Some(77),
-        ..ExecutionConfig::default()
-    });
-    desk.answer([1]);
-    desk.started(1);
-    desk.later(Duration::from_millis(59_999));
-    assert!(desk.terminated().is_empty());
-    desk.later(Duration::from_millis(1));
-    assert_eq!(desk.terminated(), [(1, 10, 30_000)]);
-    desk.handle(Event::Ended(Box::new(ended(1, Outcome::Signaled(10), desk.now))));
-    assert_eq!(desk.state.reports[&key(1)].finished.return_code, 77);
 }
 
 #[test]

@@ -34,9 +34,11 @@ impl State {
         let mut free = self.ledger.free();
         for job in self.queue.iter().filter_map(|key| self.jobs.get(key)) {
             let need = job.kind.resources();
-            free.cpus -= need.cpus.max(0);
-            free.memory_bytes -= need.memory_bytes.max(0);
-            free.gpus -= need.gpus.max(0);
+            let times = need.nodes.max(1);
+            free.cpus -= need.cpus.max(0).saturating_mul(times);
+            free.memory_bytes -= need.memory_bytes.max(0).saturating_mul(times);
+            free.gpus -= need.gpus.max(0).saturating_mul(times);
+            free.nodes -= if times > 1 { times } else { 0 };
             if free.cpus <= 0 {
                 break;
             }
@@ -45,7 +47,7 @@ impl State {
             cpus: free.cpus.max(0),
             memory_bytes: free.memory_bytes.max(0),
             gpus: free.gpus.max(0),
-            nodes: free.nodes,
+            nodes: free.nodes.max(0),
         }
     }
 

@@ -96,6 +96,7 @@ impl Jobs {
         let kept = self.scratches.finish(job.logs, no_strangers && !job.left_processes);
         let mut ended = ended(job.key, &job.name, (job.started, at), outcome);
         ended.orphaned = job.orphaned;
+        ended.step_limit_ms = job.step_limit_ms;
         ended.stdout = kept.stdout.map(|path| path.to_string_lossy().into_owned());
         ended.stderr = kept.stderr.map(|path| path.to_string_lossy().into_owned());
         tell_terms(&mut ended, &job.prepared);

@@ -1,0 +1,141 @@
+//! What a runner says while it works, and how that reads in its log.
+
+use std::time::Duration;
+
+use torc_api::state::Cause;
+use torc_api::wire::{AttemptKey, Resources};
+use tracing::{debug, info, warn};
+
+use crate::command::signal_name;
+use crate::mode::Mode;
+
+/// Something that a person may want to see.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RunnerEvent {
+    /// The server knows the runner.
+    Registered {
+        /// Under this number.
+        runner: i64,
+    },
+    /// A keeper with jobs was found and taken over.
+    TookOver {
+        /// Jobs that run.
+        running: usize,
+        /// Jobs that had ended, with results that nobody had yet.
+        finished: usize,
+    },
+    /// A job runs.
+    Started {
+        /// Which attempt.
+        key: AttemptKey,
+        /// The job's name.
+        name: String,
+    },
+    /// A job has ended.
+    Finished {
+        /// Which attempt.
+        key: AttemptKey,
+        /// The job's name.
+        name: String,
+        /// Exit code.
+        return_code: i32,
+        /// Why it did not succeed.
+        cause: Option<Cause>,
+    },
+    /// The server cannot be reached; jobs go on.
+    Unreachable {
+        /// Why.
+        reason: String,
+    },
+    /// The server is back.
+    Reconnected,
+    /// The first work of a workflow has come.
+    Serving {
+        /// The workflow's number.
+        workflow: i64,
+        /// Its run.
+        run: i32,
+        /// Who starts its jobs here.
+        mode: Mode,
+        /// Jobs may not use more than they declared.
+        limit_resources: bool,
+        /// What the runner has for them.
+        capacity: Resources,
+    },
+    /// Running jobs of a workflow are being ended.
+    Terminating {
+        /// The workflow's number.
+        workflow: i64,
+        /// How many.
+        count: usize,
+    },
+    /// A job was asked to end.
+    Signaled {
+        /// Which attempt.
+        key: AttemptKey,
+        /// With this signal.
+        signal: i32,
+    },
+    /// Jobs that were asked to end have time for it.
+    Waiting {
+        /// So much at most.
+        lead: Duration,
+    },
+    /// A job did not end in that time, and was killed.
+    Killed {
+        /// Which attempt.
+        key: AttemptKey,
+    },
+    /// Something is wrong but does not stop the runner.
+    Problem {
+        /// What.
+        message: String,
+    },
+}
+
+impl RunnerEvent {
+    /// Writes it to the log. Single starts and successes are for debugging: there may be a hundred thousand of them.
+    pub fn log(&self) {
+        match self {
+            Self::Registered { runner } => info!(runner_id = runner, "Runner registered"),
+            Self::TookOver { running, finished } => info!(running, finished, "Jobs of an earlier runner taken over"),
+            Self::Serving { workflow, run, mode, limit_resources, capacity } => info!(
+                workflow_id = workflow,
+                run_id = run,
+                num_cpus = capacity.cpus,
+                memory_bytes = capacity.memory_bytes,
+                num_gpus = capacity.gpus,
+                num_nodes = capacity.nodes,
+                execution_mode = %mode,
+                limit_resources,
+                "Job runner starting"
+            ),
+            Self::Started { key, name } => {
+                debug!(workflow_id = key.workflow, job_id = key.job, attempt_id = key.attempt, name, "Job started");
+            }
+            Self::Finished { key, name, return_code, cause: None } => {
+                debug!(workflow_id = key.workflow, job_id = key.job, name, return_code, "Job completed");
+            }
+            Self::Finished { key, name, return_code, cause: Some(cause) } => info!(
+                workflow_id = key.workflow,
+                job_id = key.job,
+                attempt_id = key.attempt,
+                name,
+                return_code,
+                cause = %cause,
+                "Job did not complete"
+            ),
+            Self::Unreachable { reason } => warn!("The server cannot be reached: {reason}"),
+            Self::Reconnected => info!("The server is back"),
+            Self::Terminating { workflow, count } => info!(workflow_id = workflow, count, "Jobs terminating"),
+            Self::Signaled { key, signal } => {
+                info!(workflow_id = key.workflow, job_id = key.job, "Job {}", signal_name(*signal));
+            }
+            Self::Waiting { lead } => {
+                info!("Waiting {}s for graceful termination before SIGKILL", lead.as_secs_f64().ceil());
+            }
+            Self::Killed { key } => info!(workflow_id = key.workflow, job_id = key.job, "Job SIGKILL"),
+            Self::Problem { message } => warn!("{message}"),
+        }
+    }
+}

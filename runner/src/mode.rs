@@ -1,0 +1,73 @@
+//! Who starts and limits a job: the runner itself, or Slurm by `srun`. Pure.
+
+use torc_api::execution::{ExecutionConfig, ExecutionMode};
+
+/// What there is of Slurm around a runner.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Allocation {
+    /// Slurm's job number.
+    pub job_id: String,
+    /// The program `srun`.
+    pub srun: String,
+    /// Names of the nodes that the runner has, its own first.
+    pub nodes: Vec<String>,
+}
+
+/// The mode that counts, after `auto` has been decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// The runner starts processes itself.
+    Direct,
+    /// Every job is a step.
+    Slurm,
+}
+
+impl std::fmt::Display for Mode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Direct => "Direct",
+            Self::Slurm => "Slurm",
+        })
+    }
+}
+
+/// The mode of a workflow's jobs here. Without `srun` or outside an allocation nothing but direct is possible; and a workflow that
+/// wants no limits cannot have them from Slurm.
+pub fn effective(config: &ExecutionConfig, is_in_allocation: bool) -> Mode {
+    match config.mode.unwrap_or_default() {
+        ExecutionMode::Slurm if is_in_allocation => Mode::Slurm,
+        ExecutionMode::Auto if is_in_allocation && config.limit_resources != Some(false) => Mode::Slurm,
+        ExecutionMode::Direct | ExecutionMode::Slurm | ExecutionMode::Auto => Mode::Direct,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // X01, S19
+    #[test]
+    fn auto_is_slurm_inside_an_allocation_only() {
+        use ExecutionMode::{Auto, Direct, Slurm};
+        let cases = [
+            (None, None, true, Mode::Slurm),
+            (None, None, false, Mode::Direct),
+            (Some(Auto), None, true, Mode::Slurm),
+            (Some(Auto), Some(true), true, Mode::Slurm),
+            (Some(Auto), Some(false), true, Mode::Direct),
+            (Some(Auto), None, false, Mode::Direct),
+            (Some(Direct), None, true, Mode::Direct),
+            (Some(Direct), None, false, Mode::Direct),
+            (Some(Slurm), None, true, Mode::Slurm),
+            (Some(Slurm), None, false, Mode::Direct),
+        ];
+        for (mode, limit_resources, is_in_allocation, expected) in cases {
+            let config = ExecutionConfig { mode, limit_resources, ..ExecutionConfig::default() };
+            assert_eq!(
+                effective(&config, is_in_allocation),
+                expected,
+                "{mode:?} {limit_resources:?} {is_in_allocation}"
+            );
+        }
+    }
+}

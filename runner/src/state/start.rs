@@ -1,0 +1,100 @@
+//! From a job to the order that starts it: program, variables, devices, nodes, and the step it becomes.
+
+use std::time::Duration;
+
+use torc_api::wire::AttemptKey;
+use torc_core::ledger::Reservation;
+use torc_slurm::srun::{self, Step};
+
+use super::ends::milliseconds;
+use super::job::Job;
+use super::{Effect, State};
+use crate::clock::Moment;
+use crate::command;
+use crate::protocol::StartOrder;
+
+impl State {
+    /// The order for a job; one without a reservation follows another and takes over its place.
+    pub(super) fn order(&self, key: AttemptKey, reservation: Option<&Reservation>, now: Moment) -> Option<Effect> {
+        let job = self.jobs.get(&key)?;
+        let nodes = reservation.map(|taken| self.node_names(taken)).unwrap_or_default();
+        let mut env = vec![
+            ("TORC_JOB_ID".to_owned(), key.job.to_string()),
+            ("TORC_JOB_NAME".to_owned(), job.name.clone()),
+            ("TORC_RUN_ID".to_owned(), key.run.to_string()),
+            ("TORC_ATTEMPT_ID".to_owned(), key.attempt.to_string()),
+        ];
+        if !nodes.is_empty() {
+            env.push(("TORC_NODELIST".to_owned(), nodes.join(",")));
+        }
+        let devices = reservation.map(|taken| self.ledger.device_names(taken)).unwrap_or_default();
+        // The devices of a step are Slurm's to choose.
+        if job.kind.step.is_none() {
+            env.extend(command::device_variables(&devices));
+        }
+        let minutes = self.step_minutes(job, now);
+        let order = StartOrder {
+            key,
+            name: job.name.clone(),
+            template: job.kind.template.id,
+            argv: self.argv(key, job, &nodes, minutes),
+            env,
+            devices,
+            step_limit_ms: minutes.map(|minutes| milliseconds(Duration::from_secs(minutes * 60))),
+            nodes,
+            class: job.kind.class,
+            in_turn: reservation.is_none(),
+            until: self.contact.lease_until,
+        };
+        Some(Effect::Start(Box::new(order), job.kind.template.clone()))
+    }
+
+    fn argv(&self, key: AttemptKey, job: &Job, nodes: &[String], minutes: Option<u64>) -> Vec<String> {
+        let script = job.kind.invocation_script.as_deref();
+        let (Some(kind), Some(allocation)) = (&job.kind.step, &self.settings.allocation) else {
+            return command::argv(&job.command, script, &job.kind.shell);
+        };
+        let step = Step {
+            allocation: &allocation.job_id,
+            name: &key.label(),
+            nodes: job.kind.resources().nodes,
+            tasks_per_node: kind.tasks_per_node,
+            limits: kind.limits,
+            minutes,
+            signal: kind.signal.as_deref(),
+            bind_cpus: kind.bind_cpus,
+            node_names: nodes,
+        };
+        let mut words = vec![allocation.srun.clone()];
+        words.extend(srun::arguments(&step, &command::shell_text(&job.command, script)));
+        words
+    }
+
+    /// How many minutes a step may have; absent for other jobs, and where time has no end.
+    fn step_minutes(&self, job: &Job, now: Moment) -> Option<u64> {
+        job.kind.step.as_ref()?;
+        let (_, end) = self.settings.time?;
+        srun::usable_minutes(end.since(now), job.kind.terms().headroom())
+    }
+
+    /// A step needs a whole minute.
+    pub(super) fn has_time_for_step(&self, job: &Job, now: Moment) -> bool {
+        job.kind.step.is_none() || self.settings.time.is_none() || self.step_minutes(job, now).is_some()
+    }
+
+    /// The nodes of a reservation by name; none where there is only one to choose from.
+    fn node_names(&self, reservation: &Reservation) -> Vec<String> {
+        let known = self.settings.allocation.as_ref().map_or(&[][..], |allocation| &allocation.nodes);
+        if self.ledger.nodes() < 2 {
+            return Vec::new();
+        }
+        reservation.nodes().into_iter().filter_map(|at| known.get(at).cloned()).collect()
+    }
+
+    /// Where nodes of these names are; the first when nothing is said.
+    pub(super) fn node_numbers(&self, names: &[String]) -> Vec<usize> {
+        let known = self.settings.allocation.as_ref().map_or(&[][..], |allocation| &allocation.nodes);
+        let found: Vec<usize> = names.iter().filter_map(|name| known.iter().position(|known| known == name)).collect();
+        if found.is_empty() { vec![0] } else { found }
+    }
+}

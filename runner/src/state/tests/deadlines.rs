@@ -1,0 +1,185 @@
+//! The time line before an end, to the millisecond.
+
+use torc_api::execution::ExecutionConfig;
+
+use super::*;
+
+/// A desk whose time is over after so many seconds.
+fn desk_for(seconds: u64, config: ExecutionConfig) -> Desk {
+    let began = Moment(1_000 * SECOND);
+    let time = Some((began, began.plus(Duration::from_secs(seconds))));
+    let mut desk = Desk::with(Settings { time, ..settings(4) });
+    desk.profile.execution_config = Some(config);
+    desk
+}
+
+fn told(desk: &Desk) -> Vec<String> {
+    let lines = desk.effects.iter().filter_map(|effect| match effect {
+        Effect::Tell(RunnerEvent::Terminating { workflow, count }) => Some(format!("{count} of {workflow}")),
+        Effect::Tell(RunnerEvent::Signaled { key, signal }) => Some(format!("job {} signal {signal}", key.job)),
+        Effect::Tell(RunnerEvent::Waiting { lead }) => Some(format!("wait {lead:?}")),
+        _ => None,
+    });
+    lines.collect()
+}
+
+/// Lets time pass, answering every sync, until jobs are asked to end; how long after the beginning that is.
+fn until_terminated(desk: &mut Desk, began: Moment) -> Duration {
+    while desk.terminated().is_empty() {
+        if desk.has_sync() {
+            desk.answer([]);
+        } else {
+            desk.until_due();
+        }
+    }
+    desk.now.since(began)
+}
+
+// X05, X06, X16, J24
+#[test]
+fn the_time_line_before_the_end_of_its_time() {
+    let mut settings = settings(2);
+    let began = Moment(1_000 * SECOND);
+    settings.time = Some((began, began.plus(Duration::from_secs(600))));
+    let mut desk = Desk::with(settings);
+    assert_eq!(desk.sync().remaining_ms, Some(600_000));
+    desk.answer([1, 2]);
+    desk.started(1).started(2);
+    while desk.terminated().is_empty() {
+        if desk.has_sync() {
+            desk.answer([]);
+        } else {
+            desk.until_due();
+        }
+    }
+    assert_eq!(desk.now.since(began), Duration::from_secs(600 - 60 - 30));
+    assert_eq!(desk.terminated(), [(1, 15, 30_000), (2, 15, 30_000)]);
+    desk.handle(Event::Ended(Box::new(ended(1, Outcome::Exited(0), desk.now))));
+    desk.handle(Event::Ended(Box::new(ended(2, Outcome::Signaled(9), desk.now))));
+    let result = |job| {
+        let report = &desk.state.reports[&key(job)].finished;
+        (report.return_code, report.cause)
+    };
+    assert_eq!((result(1), result(2)), ((0, None), (152, Some(Cause::Timeout))));
+    desk.answer([]);
+    assert_eq!(desk.exit(), None);
+}
+
+#[test]
+fn a_declared_runtime_is_enforced_when_asked_for() {
+    let mut desk = Desk::new(1);
+    desk.profile.execution_config = Some(ExecutionConfig {
+        enforce_runtime: Some(true),
+        termination_signal: Some("USR1".to_owned()),
+        timeout_exit_code: Some(77),
+        ..ExecutionConfig::default()
+    });
+    desk.answer([1]);
+    desk.started(1);
+    desk.later(Duration::from_millis(59_999));
+    assert!(desk.terminated().is_empty());
+    desk.later(Duration::from_millis(1));
+    assert_eq!(desk.terminated(), [(1, 10, 30_000)]);
+    desk.handle(Event::Ended(Box::new(ended(1, Outcome::Signaled(10), desk.now))));
+    assert_eq!(desk.state.reports[&key(1)].finished.return_code, 77);
+}
+
+// X05, X17
+#[test]
+fn headroom_lead_and_signal_are_the_workflows() {
+    let cases = [
+        (None, None, None, 510_000, 15, 30_000),
+        (Some("SIGINT"), Some(60), Some(90), 450_000, 2, 60_000),
+        (Some("USR2"), Some(0), Some(7), 593_000, 12, 0),
+        (None, Some(1), Some(0), 599_000, 15, 1_000),
+    ];
+    for (signal, lead, headroom, at, number, lead_ms) in cases {
+        let mut desk = desk_for(
+            600,
+            ExecutionConfig {
+                termination_signal: signal.map(str::to_owned),
+                sigterm_lead_seconds: lead,
+                sigkill_headroom_seconds: headroom,
+                ..ExecutionConfig::default()
+            },
+        );
+        let began = desk.now;
+        desk.answer([1]);
+        desk.started(1);
+        assert_eq!(until_terminated(&mut desk, began), Duration::from_millis(at), "{signal:?}");
+        assert_eq!(desk.terminated(), [(1, number, lead_ms)]);
+    }
+}
+
+// X18
+#[test]
+fn what_is_said_about_it() {
+    let mut desk = desk_for(600, ExecutionConfig::default());
+    let began = desk.now;
+    desk.answer([1, 2, 3]);
+    let serving = desk.effects.iter().find_map(|effect| match effect {
+        Effect::Tell(RunnerEvent::Serving { workflow, mode, limit_resources, .. }) => {
+            Some((*workflow, mode.to_string(), *limit_resources))
+        }
+        _ => None,
+    });
+    assert_eq!(serving, Some((1, "Direct".to_owned(), true)));
+    desk.started(1).started(2).started(3);
+    until_terminated(&mut desk, began);
+    assert_eq!(told(&desk), ["3 of 1", "job 1 signal 15", "job 2 signal 15", "job 3 signal 15", "wait 30s"]);
+}
+
+// X05
+#[test]
+fn a_late_signal_does_not_make_sigkill_late() {
+    let mut desk = desk_for(600, ExecutionConfig::default());
+    desk.answer([1]);
+    desk.started(1).later(Duration::from_secs(1)).answer([]);
+    // The machine slept through the moment of the signal, and 12,345 ms more.
+    desk.later(Duration::from_millis(509_000 + 12_345));
+    assert_eq!(desk.terminated(), [(1, 15, 30_000 - 12_345)]);
+}
+
+// X05
+#[test]
+fn nothing_starts_that_would_be_asked_to_end_at_once() {
+    let mut desk = desk_for(600, ExecutionConfig::default());
+    desk.later(Duration::from_millis(509_999));
+    desk.answer([1]);
+    assert_eq!(desk.starts(), [1]);
+    let mut desk = desk_for(600, ExecutionConfig { sigkill_headroom_seconds: Some(61), ..ExecutionConfig::default() });
+    desk.later(Duration::from_millis(509_999));
+    desk.answer([1]);
+    assert_eq!(desk.starts(), Vec::<i64>::new());
+}
+
+// X16
+#[test]
+fn how_a_job_that_was_asked_to_end_is_counted() {
+    let cases = [
+        (Outcome::Exited(0), 0, None),
+        (Outcome::Exited(3), 152, Some(Cause::Timeout)),
+        (Outcome::Signaled(15), 152, Some(Cause::Timeout)),
+        (Outcome::Signaled(9), 152, Some(Cause::Timeout)),
+    ];
+    for (outcome, code, cause) in cases {
+        let mut desk = desk_for(600, ExecutionConfig::default());
+        let began = desk.now;
+        desk.answer([1]);
+        desk.started(1);
+        until_terminated(&mut desk, began);
+        desk.handle(Event::Ended(Box::new(ended(1, outcome.clone(), desk.now))));
+        let report = &desk.state.reports[&key(1)].finished;
+        assert_eq!((report.return_code, report.cause), (code, cause), "{outcome:?}");
+    }
+}
+
+// X15
+#[test]
+fn the_deadline_holds_without_limits() {
+    let mut desk = desk_for(600, ExecutionConfig { limit_resources: Some(false), ..ExecutionConfig::default() });
+    let began = desk.now;
+    desk.answer([1]);
+    desk.started(1);
+    assert_eq!(until_terminated(&mut desk, began), Duration::from_secs(510));
+}
