@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+pub use crate::runner_args::RunnerArgs;
+
 use crate::commands;
 use crate::output::Format;
 
@@ -86,30 +88,6 @@ pub struct FileArgs {
     pub files: Vec<PathBuf>,
 }
 
-/// What the local runner may use.
-#[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Local runner")]
-pub struct RunnerArgs {
-    /// CPUs for jobs (what this process may use when absent).
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
-    pub num_cpus: Option<i64>,
-    /// Memory for jobs, e.g. `200g` (what this process may use when absent).
-    #[arg(long, value_name = "SIZE")]
-    pub memory: Option<String>,
-    /// GPUs for jobs (what this process may use when absent).
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(0..))]
-    pub num_gpus: Option<i64>,
-    /// Run so many jobs at once, whatever they need.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub max_parallel_jobs: Option<u32>,
-    /// Where job logs go.
-    #[arg(long, value_name = "FOLDER")]
-    pub output_dir: Option<PathBuf>,
-    /// Seconds between two looks when nothing is waited for.
-    #[arg(long, value_name = "SECONDS", hide_short_help = true)]
-    pub poll_interval: Option<f64>,
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory as _;
@@ -161,6 +139,9 @@ mod tests {
             "torc run diamond",
             "torc server --bind 127.0.0.1:0 --database sqlite:x.db",
             "torc runner diamond --num-cpus 4",
+            "torc run 1 --max-parallel-jobs 10 --num-cpus 4 --memory-gb 16 --num-gpus 0 -p 5.0 --time-limit 4h --label gpu",
+            "torc run 1 --end-time 2026-11-16T12:00:00Z --output-dir results --persistent --skip-checks",
+            "torc runner 1 --prefetch off --prefetch-batch-size 4 --prefetch-max-queued 8 --lease-seconds 60",
             "torc gc --older-than 30d --dry-run",
             "torc crd print",
             "torc config show",

@@ -33,11 +33,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use tracing_subscriber::EnvFilter;
 
 use crate::args::{Cli, Command, GlobalArgs, RunnerArgs};
 use crate::env;
 use crate::error::{CommandError, ExitStatus};
+use crate::logging;
 use crate::output::{Format, Output};
 use crate::settings::{self, Layers, Settings, Surroundings};
 
@@ -69,7 +69,7 @@ pub fn main(arguments: Vec<OsString>) -> ExitCode {
         Command::Keeper(args) => return keeper::main(args),
         command => command,
     };
-    start_logging(cli.global.verbose);
+    logging::start(cli.global.verbose);
     let fallback = Output::new(cli.global.format.unwrap_or(Format::Table));
     let outcome = prepare(&cli.global, &command)
         .map(|context| execute(&context, command).map_err(|error| (context.output, error)));
@@ -112,21 +112,6 @@ fn runner_args(command: &Command) -> Option<&RunnerArgs> {
         Command::Server(args) => Some(&args.runner),
         _ => None,
     }
-}
-
-fn start_logging(verbose: u8) {
-    let level = match verbose {
-        0 => "warn",
-        1 => "info",
-        2 => "debug",
-        _ => "trace",
-    };
-    let filter = EnvFilter::try_from_env(env::LOG).unwrap_or_else(|_| EnvFilter::new(level));
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
-        .try_init();
 }
 
 fn execute(context: &Context, command: Command) -> Result<ExitStatus, CommandError> {

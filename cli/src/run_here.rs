@@ -2,6 +2,7 @@
 //! owner where it is not, and as its successor when the owner leaves.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use torc_api::api::{ApplyRequest, Workflow};
@@ -13,6 +14,7 @@ use crate::commands::{Context, apply};
 use crate::documents::LoadedWorkflow;
 use crate::error::{CommandError, ExitStatus};
 use crate::follow::{self, Followed, LOCAL_PATIENCE, REMOTE_PATIENCE, follow, look, standing};
+use crate::logging::{Author, open_runner_log};
 use crate::output::Items;
 use crate::place::Place;
 use crate::progress::Progress;
@@ -105,7 +107,7 @@ async fn lead(
     config.api_url = Some(client.url());
     let mut progress = Progress::new(context.output);
     let capacity = config.capacity;
-    let runner = LocalRunner::start(config, owner.link());
+    let runner = LocalRunner::start(config, owner.link(), Author::Owner);
     let starved = starving(client, &ids, capacity);
     let outcome = drive(client, &ids, runner, &mut progress, (interrupts, starved)).await;
     progress.finish();
@@ -230,7 +232,19 @@ pub fn runner_config(run: &RunSettings, state_dir: &Path, folder: &Path) -> Resu
         nodes: 1,
     };
     config.max_parallel_jobs = run.max_parallel_jobs;
+    config.labels.clone_from(&run.labels);
     config.poll_interval = run.poll_interval;
+    config.persistent = run.persistent;
+    config.prefetch = run.prefetch.clone();
+    let now = jiff::Timestamp::now();
+    config.time_limit = run.time_left(now);
+    if let Some((allocation, around)) = detect::allocation() {
+        config.slurm_job_id = Some(allocation.job_id.clone());
+        config.allocation = Some(allocation);
+        let left = around.end_time.map(|end| end.saturating_sub(now.as_second()));
+        let left = left.map(|seconds| Duration::from_secs(u64::try_from(seconds).unwrap_or(0)));
+        config.time_limit = [config.time_limit, left].into_iter().flatten().min();
+    }
     Ok(config)
 }
 
@@ -264,7 +278,8 @@ pub struct LocalRunner {
 
 impl LocalRunner {
     /// Starts it.
-    pub fn start<L: ServerLink>(config: RunnerConfig, link: L) -> Self {
+    pub fn start<L: ServerLink>(config: RunnerConfig, link: L, author: Author) -> Self {
+        open_runner_log(&config, author);
         let stop = CancellationToken::new();
         let stop_now = config.stop_now.clone();
         let task = tokio::spawn(torc_runner::run(config, link, stop.clone(), |event: RunnerEvent| event.log()));

@@ -5,15 +5,14 @@
 
 mod files;
 mod keys;
+mod run;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-use torc_api::quantity;
 
 pub use files::config_files;
 pub use keys::KEYS;
+pub use run::RunSettings;
 
 use crate::args::{GlobalArgs, RunnerArgs};
 use crate::error::CommandError;
@@ -99,23 +98,6 @@ pub struct Settings {
     pub server: ServerSettings,
 }
 
-/// What the local runner may use; what is absent is detected.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RunSettings {
-    /// CPUs.
-    pub num_cpus: Option<i64>,
-    /// Bytes of memory.
-    pub memory_bytes: Option<i64>,
-    /// GPUs.
-    pub num_gpus: Option<i64>,
-    /// The queue strategy: so many jobs at once.
-    pub max_parallel_jobs: Option<u32>,
-    /// Where job logs go.
-    pub output_dir: PathBuf,
-    /// Time between two looks when nothing is waited for.
-    pub poll_interval: Duration,
-}
-
 /// How a server is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerSettings {
@@ -171,12 +153,9 @@ pub fn flags(global: &GlobalArgs, runner: Option<&RunnerArgs>) -> Layers {
     said("client.format", global.format.map(|format| format.name().to_owned()));
     said("client.namespace", global.namespace.clone());
     if let Some(runner) = runner {
-        said("client.run.num_cpus", runner.num_cpus.map(|n| n.to_string()));
-        said("client.run.memory", runner.memory.clone());
-        said("client.run.num_gpus", runner.num_gpus.map(|n| n.to_string()));
-        said("client.run.max_parallel_jobs", runner.max_parallel_jobs.map(|n| n.to_string()));
-        said("client.run.output_dir", runner.output_dir.as_ref().map(path));
-        said("client.run.poll_interval", runner.poll_interval.map(|n| n.to_string()));
+        for (key, text) in runner.said() {
+            said(key, Some(text));
+        }
     }
     layers
 }
@@ -190,16 +169,7 @@ pub fn resolve(layers: &Layers, token: Option<String>) -> Result<Settings, Comma
         token_file: text("client.token_file").map(PathBuf::from),
         format: layers.parsed("client.format", Format::from_name)?.unwrap_or_default(),
         namespace: text("client.namespace"),
-        run: RunSettings {
-            num_cpus: layers.parsed("client.run.num_cpus", |text| parse_count(text, 1))?,
-            memory_bytes: layers.parsed("client.run.memory", parse_memory)?,
-            num_gpus: layers.parsed("client.run.num_gpus", |text| parse_count(text, 0))?,
-            max_parallel_jobs: layers
-                .parsed("client.run.max_parallel_jobs", |text| parse_count(text, 1))?
-                .map(|n| u32::try_from(n).unwrap_or(u32::MAX)),
-            output_dir: text("client.run.output_dir").map(PathBuf::from).unwrap_or_default(),
-            poll_interval: layers.parsed("client.run.poll_interval", parse_seconds)?.unwrap_or_default(),
-        },
+        run: run::resolve(layers)?,
         server: ServerSettings {
             bind: text("server.bind").unwrap_or_default(),
             database: text("server.database"),
@@ -223,19 +193,6 @@ fn parse_count(text: &str, least: i64) -> Result<i64, String> {
         Ok(number) if number >= least => Ok(number),
         _ => Err(format!("must be a whole number of at least {least}")),
     }
-}
-
-fn parse_memory(text: &str) -> Result<i64, String> {
-    quantity::parse_memory(text).map_err(|error| format!("is no amount of memory: {error}"))
-}
-
-fn parse_seconds(text: &str) -> Result<Duration, String> {
-    text.trim()
-        .parse::<f64>()
-        .ok()
-        .filter(|seconds| *seconds > 0.0)
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .ok_or_else(|| "must be a number of seconds above 0".to_owned())
 }
 
 #[cfg(test)]

@@ -168,6 +168,9 @@ pub struct SyncRequest {
     /// How long until it has to end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remaining_ms: Option<u64>,
+    /// How long it wants to be allowed to be silent; the workflows' wish when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_seconds: Option<u32>,
     /// It is leaving: it takes no more work, and what it holds is in this message.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub leaving: bool,

@@ -13,6 +13,7 @@ use crate::client::Client;
 use crate::connection::{bare_name, explain_missing, remote};
 use crate::documents;
 use crate::error::{CommandError, ExitStatus};
+use crate::logging::Author;
 use crate::place::Place;
 use crate::progress::Progress;
 use crate::run_here::{self, Driven, Interrupts, LocalRunner, Wanted, runner_config};
@@ -25,13 +26,16 @@ pub struct RunArgs {
     /// Names or numbers of workflows, or files.
     #[arg(required = true, value_name = "WORKFLOW|FILE")]
     pub targets: Vec<String>,
+    /// Do not print warnings about files.
+    #[arg(long)]
+    pub skip_checks: bool,
     #[command(flatten)]
     pub runner: RunnerArgs,
 }
 
 /// Runs the verb.
 pub async fn run(context: &Context, args: &RunArgs) -> Result<ExitStatus, CommandError> {
-    let wanted = wanted(context, &args.targets)?;
+    let wanted = wanted(context, args)?;
     match &context.settings.url {
         Some(url) => run_for(context, &remote(&context.settings, url, &context.folder)?, wanted).await,
         None => {
@@ -46,7 +50,8 @@ pub async fn run(context: &Context, args: &RunArgs) -> Result<ExitStatus, Comman
     }
 }
 
-fn wanted(context: &Context, targets: &[String]) -> Result<Wanted, CommandError> {
+fn wanted(context: &Context, args: &RunArgs) -> Result<Wanted, CommandError> {
+    let targets = &args.targets;
     let files: Vec<PathBuf> = targets.iter().filter(|target| is_file(target)).map(PathBuf::from).collect();
     if files.is_empty() {
         return Ok(Wanted::Stored(targets.iter().map(|name| bare_name(name).to_owned()).collect()));
@@ -54,7 +59,12 @@ fn wanted(context: &Context, targets: &[String]) -> Result<Wanted, CommandError>
     if files.len() < targets.len() {
         return Err(CommandError::usage("name files or workflows, not both"));
     }
-    documents::read_valid(&files, context.settings.namespace.as_deref(), context.output).map(Wanted::Documents)
+    let namespace = context.settings.namespace.as_deref();
+    if args.skip_checks {
+        let (documents, report) = documents::read(&files, namespace)?;
+        return report.into_result().map(|()| Wanted::Documents(documents));
+    }
+    documents::read_valid(&files, namespace, context.output).map(Wanted::Documents)
 }
 
 fn is_file(target: &str) -> bool {
@@ -85,7 +95,7 @@ async fn run_for(context: &Context, client: &Client, wanted: Wanted) -> Result<E
         config.scope = RunnerScope::Workflow(id.to_string());
         config.api_url = Some(client.url());
         let mut progress = Progress::new(context.output);
-        let runner = LocalRunner::start(config, client.runner_link());
+        let runner = LocalRunner::start(config, client.runner_link(), Author::OneOfMany);
         // Somebody else's runner may take what does not fit here.
         let never = std::future::pending();
         let driven = run_here::drive(client, &[id], runner, &mut progress, (&mut interrupts, never)).await;

@@ -14,6 +14,7 @@ use super::Context;
 use crate::args::RunnerArgs;
 use crate::connection::{bare_name, explain_missing, remote};
 use crate::error::{CommandError, ExitStatus};
+use crate::logging::Author;
 use crate::place::{Place, host_name};
 use crate::run_here::{Interrupts, LocalRunner, runner_config};
 use crate::settings::RunSettings;
@@ -27,12 +28,6 @@ pub struct RunnerVerbArgs {
     /// The workflow to serve, by name or number; all of them when absent.
     #[arg(value_name = "WORKFLOW")]
     pub workflow: Option<String>,
-    /// A label of this machine: jobs with labels only run where all of them are; may be given several times.
-    #[arg(long = "label", value_name = "LABEL")]
-    pub labels: Vec<String>,
-    /// Leave after this time, e.g. `4h`; jobs that do not fit into what is left are not started.
-    #[arg(long, value_name = "TIME", value_parser = super::parse_duration)]
-    pub time_limit: Option<Duration>,
     /// Leave when there has been nothing to do for so long, e.g. `10m`.
     #[arg(long, value_name = "TIME", value_parser = super::parse_duration)]
     pub idle_exit: Option<Duration>,
@@ -63,13 +58,10 @@ pub async fn run(context: &Context, args: &RunnerVerbArgs) -> Result<ExitStatus,
     let mut config = runner_config(&context.settings.run, &folder, &context.folder)?;
     config.scope = id.map_or(RunnerScope::All, RunnerScope::Workflow);
     config.exit_when_complete = workflow.is_some();
-    config.labels.clone_from(&args.labels);
-    config.labels.sort();
-    config.time_limit = args.time_limit;
     config.idle_exit = args.idle_exit;
     config.api_url = Some(client.url());
     let mut interrupts = Interrupts::listen()?;
-    let mut runner = LocalRunner::start(config, client.runner_link());
+    let mut runner = LocalRunner::start(config, client.runner_link(), Author::OneOfMany);
     let exit = tokio::select! {
         ended = runner.ended() => ended?,
         () = interrupts.next() => {

@@ -12,6 +12,7 @@ use super::Context;
 use super::apply::place_here;
 use crate::args::RunnerArgs;
 use crate::error::{CommandError, ExitStatus};
+use crate::logging::Author;
 use crate::place::Place;
 use crate::run_here::{Interrupts, LocalRunner, runner_config};
 use crate::settings::{Layers, Origin};
@@ -118,7 +119,7 @@ async fn serve(
         config.api_url = Some(owner.client().url());
         config.exit_when_complete = false;
         config.idle_exit = args.idle_exit;
-        let mut runner = LocalRunner::start(config, owner.link());
+        let mut runner = LocalRunner::start(config, owner.link(), Author::Owner);
         let ended = tokio::select! {
             ended = runner.ended() => ended?,
             () = interrupts.next() => {

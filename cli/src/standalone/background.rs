@@ -59,19 +59,38 @@ fn arguments(place: &Place, settings: &Settings) -> Vec<OsString> {
     let mut add = |flag: &str, value: OsString| arguments.extend([flag.into(), value]);
     add("--database", place.database.clone().into_os_string());
     add("--idle-exit", format!("{IDLE_SECONDS}s").into());
-    let RunSettings { num_cpus, memory_bytes, num_gpus, max_parallel_jobs, output_dir, poll_interval } = &settings.run;
-    let numbers = [
-        ("--num-cpus", *num_cpus),
-        ("--memory", *memory_bytes),
-        ("--num-gpus", *num_gpus),
-        ("--max-parallel-jobs", max_parallel_jobs.map(i64::from)),
-    ];
-    for (flag, number) in numbers {
-        if let Some(number) = number {
-            add(flag, number.to_string().into());
-        }
+    for (flag, value) in runner_flags(&settings.run) {
+        add(flag, value.into());
     }
-    add("--output-dir", output_dir.clone().into_os_string());
-    add("--poll-interval", poll_interval.as_secs_f64().to_string().into());
+    if settings.run.persistent {
+        arguments.push("--persistent".into());
+    }
     arguments
+}
+
+/// Every setting of a runner as a flag with its value.
+fn runner_flags(run: &RunSettings) -> Vec<(&'static str, OsString)> {
+    let small = |number: Option<i32>| number.map(i64::from);
+    let numbers = [
+        ("--num-cpus", run.num_cpus),
+        ("--memory", run.memory_bytes),
+        ("--num-gpus", run.num_gpus),
+        ("--max-parallel-jobs", run.max_parallel_jobs.map(i64::from)),
+        ("--prefetch-batch-size", small(run.prefetch.batch_size)),
+        ("--prefetch-max-queued", small(run.prefetch.max_queued)),
+        ("--prefetch-refill-threshold", small(run.prefetch.refill_threshold)),
+        ("--lease-seconds", small(run.prefetch.lease_seconds)),
+    ];
+    let texts = [
+        ("--time-limit", run.time_limit.map(|limit| format!("{}s", limit.as_secs()))),
+        ("--end-time", run.end_time.filter(|_| run.time_limit.is_none()).map(|end| end.to_string())),
+        ("--prefetch", run.prefetch.enabled.map(|on| if on { "on" } else { "off" }.to_owned())),
+        ("--poll-interval", Some(run.poll_interval.as_secs_f64().to_string())),
+    ];
+    let mut flags: Vec<(&str, OsString)> =
+        numbers.into_iter().filter_map(|(flag, number)| Some((flag, number?.to_string().into()))).collect();
+    flags.extend(texts.into_iter().filter_map(|(flag, text)| Some((flag, text?.into()))));
+    flags.extend(run.labels.iter().map(|label| ("--label", label.into())));
+    flags.push(("--output-dir", run.output_dir.clone().into_os_string()));
+    flags
 }

@@ -17,8 +17,8 @@ impl State {
             .runners
             .iter()
             .filter(|(_, runner)| {
-                let lease = self.lease_ms(&self.live_in_scope(&runner.row.scope));
-                now.mono_ms.saturating_sub(runner.heard_ms) > lease
+                let silence = now.mono_ms.saturating_sub(runner.heard_ms);
+                silence > self.lease_of(runner, &self.live_in_scope(&runner.row.scope))
             })
             .map(|(id, _)| *id)
             .collect();

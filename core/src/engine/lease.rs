@@ -9,11 +9,14 @@ use torc_api::workflow::WorkflowSpec;
 
 use super::State;
 use super::record::Recorder;
-use super::runner::Holding;
+use super::runner::{Holding, Runner};
 use super::workflow::Workflow;
 use crate::ids::{Now, RunnerId, WorkflowId};
 use crate::job::JobEvent;
 use crate::matching::{Candidate, Choice, choose};
+
+/// No lease is shorter: the next sync would come too late.
+const SHORTEST_LEASE_SECONDS: u32 = 5;
 
 impl State {
     /// Promises work to a runner and adds it to the answer.
@@ -84,6 +87,12 @@ impl State {
     pub(super) fn lease_ms(&self, scope: &[WorkflowId]) -> u64 {
         let asked = self.prefetch_settings(scope).filter_map(|prefetch| prefetch.lease_seconds).min();
         asked.map_or(LEASE_SECONDS, |seconds| u64::from(seconds.unsigned_abs())) * 1_000
+    }
+
+    /// How long this runner keeps its leases in silence: as it said itself, or as its workflows say.
+    pub(super) fn lease_of(&self, runner: &Runner, scope: &[WorkflowId]) -> u64 {
+        let own = runner.lease_seconds.map(|seconds| u64::from(seconds.max(SHORTEST_LEASE_SECONDS)) * 1_000);
+        own.unwrap_or_else(|| self.lease_ms(scope))
     }
 
     /// How far to lease ahead, when exactly one workflow has a say.

@@ -18,6 +18,8 @@ pub(super) struct Runner {
     pub sequence: u64,
     /// When it has to end, on our clock.
     pub ends_ms: Option<u64>,
+    /// How long it may be silent, if it said so itself.
+    pub lease_seconds: Option<u32>,
     /// What it last said it could use.
     pub want: Want,
     /// It has been silent for longer than its lease.
@@ -43,6 +45,7 @@ impl Runner {
             heard_wall_ms: now.wall_ms,
             sequence: 0,
             ends_ms: None,
+            lease_seconds: None,
             want: Want::default(),
             silent: false,
             held: HashMap::new(),

@@ -82,6 +82,7 @@ impl State {
         runner.heard_ms = now.mono_ms;
         runner.heard_wall_ms = now.wall_ms;
         runner.silent = false;
+        runner.lease_seconds = request.lease_seconds;
         runner.ends_ms = request.remaining_ms.map(|left| now.mono_ms.saturating_add(left));
         // A message that was overtaken by a newer one still reports what ended, but its view of what is held is old.
         let newest = request.sequence > runner.sequence;
@@ -137,11 +138,12 @@ impl State {
 
     /// An answer without work: for a runner whose waiting time is over.
     pub fn plain_response(&self, id: RunnerId) -> SyncResponse {
-        let Some(scope) = self.runners.get(&id).map(|runner| &runner.row.scope) else { return SyncResponse::default() };
+        let Some(runner) = self.runners.get(&id) else { return SyncResponse::default() };
+        let scope = &runner.row.scope;
         let live = self.live_in_scope(scope);
         SyncResponse {
             verdict: self.verdict(scope),
-            lease_ms: self.lease_ms(&live),
+            lease_ms: self.lease_of(runner, &live),
             prefetch: self.prefetch(&live),
             terms: self.terms(scope),
             ..SyncResponse::default()

@@ -308,6 +308,7 @@ impl State {
             acknowledged: self.contact.acknowledged,
             returned: self.returned.iter().copied().collect(),
             want: self.want(now),
+            lease_seconds: self.settings.prefetch.lease_seconds.map(i32::unsigned_abs),
             remaining_ms: self.settings.time.map(|(_, end)| milliseconds(end.since(now))),
             leaving: matches!(self.phase, Phase::Leaving(..)),
             ..SyncRequest::default()

@@ -114,3 +114,17 @@ fn the_shortest_lease_of_its_workflows_is_a_runners_lease() {
     world.silence(30_001);
     assert_eq!(world.states(&["a", "b"]), [JobState::Ready; 2]);
 }
+
+// P05, P08
+#[test]
+fn a_runners_own_lease_time_wins() {
+    let plan = Plan::new([job("a"), job("b")]);
+    let mut world = World::with(&plan);
+    let id = world.register(&runner("one"));
+    let answer = world.sync(id, &SyncRequest { lease_seconds: Some(30), ..ask(1, 2) });
+    assert_eq!(answer.lease_ms, 30_000);
+    world.silence(30_000);
+    assert_eq!(world.states(&["a", "b"]), [JobState::Leased, JobState::Leased]);
+    world.silence(1);
+    assert_eq!(world.states(&["a", "b"]), [JobState::Ready, JobState::Ready]);
+}

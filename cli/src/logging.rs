@@ -1,0 +1,115 @@
+//! Where log lines go: to standard error as far as a person asked for them, and those of a runner to its own file.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, IsTerminal as _, Write};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use torc_api::wire::RunnerScope;
+use torc_runner::RunnerConfig;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, fmt, registry};
+
+use crate::env;
+use crate::place::host_name;
+
+/// The file of the runner in this process, once there is one.
+static RUNNER_LOG: RunnerLog = RunnerLog(Mutex::new(None));
+
+struct RunnerLog(Mutex<Option<File>>);
+
+impl RunnerLog {
+    fn file(&self) -> MutexGuard<'_, Option<File>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A line for the runner's file; for nowhere while there is none.
+struct Line;
+
+impl Write for Line {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        match RUNNER_LOG.file().as_mut() {
+            Some(file) => file.write(buffer),
+            None => Ok(buffer.len()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for &'static RunnerLog {
+    type Writer = Line;
+
+    fn make_writer(&'a self) -> Line {
+        Line
+    }
+}
+
+/// Begins to log. `verbose` counts how often `-v` was typed.
+pub fn start(verbose: u8) {
+    let level = match verbose {
+        0 => "warn",
+        1 => "info",
+        2 => "debug",
+        _ => "trace",
+    };
+    let shown = EnvFilter::try_from_env(env::LOG).unwrap_or_else(|_| EnvFilter::new(level));
+    let kept = if verbose > 1 { level } else { "info" };
+    let kept = EnvFilter::new(format!("warn,torc_runner={kept}"));
+    let stderr = fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal()).with_filter(shown);
+    let file = fmt::layer().with_writer(&RUNNER_LOG).with_ansi(false).with_target(false).with_filter(kept);
+    let _ = registry().with(stderr).with(file).try_init();
+}
+
+/// Who writes a log file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Author {
+    /// The only runner of a store at a time: it goes on with its predecessor's file.
+    Owner,
+    /// One of many: its process is in the name.
+    OneOfMany,
+}
+
+/// Opens the log file of a runner in its output folder; what the runner says from now on is added to it.
+pub fn open_runner_log(config: &RunnerConfig, author: Author) {
+    let process = (author == Author::OneOfMany).then(std::process::id);
+    let path = config.output_dir.join(file_name(&config.scope, config.slurm_job_id.as_deref(), &host_name(), process));
+    match open(&path) {
+        Ok(file) => *RUNNER_LOG.file() = Some(file),
+        Err(error) => tracing::warn!("cannot write the runner's log {}: {error}", path.display()),
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    std::fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
+    OpenOptions::new().append(true).create(true).open(path)
+}
+
+/// `job_runner_wf1_hHOST_p123.log`, or `job_runner_wf1_sl77_nNODE_p123.log` in a Slurm allocation.
+fn file_name(scope: &RunnerScope, slurm_job: Option<&str>, host: &str, process: Option<u32>) -> String {
+    let workflow = match scope {
+        RunnerScope::Workflow(name) => format!("wf{name}_"),
+        RunnerScope::All | RunnerScope::Session => String::new(),
+    };
+    let place = slurm_job.map_or_else(|| format!("h{host}"), |job| format!("sl{job}_n{host}"));
+    let process = process.map_or_else(String::new, |id| format!("_p{id}"));
+    format!("job_runner_{workflow}{place}{process}.log")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_whose_log_it_is() {
+        let one = RunnerScope::Workflow("7".to_owned());
+        assert_eq!(file_name(&one, None, "lap", Some(5)), "job_runner_wf7_hlap_p5.log");
+        assert_eq!(file_name(&one, Some("77"), "n1", Some(5)), "job_runner_wf7_sl77_nn1_p5.log");
+        assert_eq!(file_name(&RunnerScope::Session, None, "lap", None), "job_runner_hlap.log");
+    }
+}

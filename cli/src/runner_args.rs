@@ -1,0 +1,108 @@
+//! The flags of every verb that runs jobs here: `apply`, `run`, `runner`, `server`. Each is also a setting.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// What the local runner may use, and for how long.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Local runner")]
+pub struct RunnerArgs {
+    /// CPUs for jobs (what this process may use when absent).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
+    pub num_cpus: Option<i64>,
+    /// Memory for jobs, e.g. `200g` (what this process may use when absent).
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<String>,
+    /// The same in GiB, as Torc 1.0 spells it.
+    #[arg(long, value_name = "GIB", hide = true, conflicts_with = "memory")]
+    pub memory_gb: Option<f64>,
+    /// GPUs for jobs (what this process may use when absent).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(0..))]
+    pub num_gpus: Option<i64>,
+    /// Run so many jobs at once, whatever they need.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_parallel_jobs: Option<u32>,
+    /// A label of this machine: jobs with labels only run where all of them are; may be given several times.
+    #[arg(long = "label", value_name = "LABEL")]
+    pub labels: Vec<String>,
+    /// Where job logs go.
+    #[arg(long, value_name = "FOLDER")]
+    pub output_dir: Option<PathBuf>,
+    /// Leave after this time, e.g. `4h`; jobs that do not fit into what is left are not started.
+    #[arg(long, value_name = "TIME")]
+    pub time_limit: Option<String>,
+    /// Leave at this time, e.g. `2026-11-16T12:00:00+01:00`; UTC when no offset is said.
+    #[arg(long, value_name = "TIMESTAMP", conflicts_with = "time_limit")]
+    pub end_time: Option<String>,
+    /// Seconds between two looks when nothing is waited for.
+    #[arg(short = 'p', long, value_name = "SECONDS", hide_short_help = true)]
+    pub poll_interval: Option<f64>,
+    /// Stay while there may be work to come, however long there is none.
+    #[arg(long, hide_short_help = true)]
+    pub persistent: bool,
+    /// Lease jobs ahead of free resources: as the workflow says (`auto`), always, or never.
+    #[arg(long, value_name = "WHEN", value_enum, hide_short_help = true)]
+    pub prefetch: Option<PrefetchWhen>,
+    /// The most jobs leased in one message.
+    #[arg(long, value_name = "N", hide_short_help = true, value_parser = clap::value_parser!(i32).range(1..))]
+    pub prefetch_batch_size: Option<i32>,
+    /// The most jobs that wait here.
+    #[arg(long, value_name = "N", hide_short_help = true, value_parser = clap::value_parser!(i32).range(0..))]
+    pub prefetch_max_queued: Option<i32>,
+    /// Ask for more when fewer than these wait.
+    #[arg(long, value_name = "N", hide_short_help = true, value_parser = clap::value_parser!(i32).range(0..))]
+    pub prefetch_refill_threshold: Option<i32>,
+    /// How long this runner may be silent before its leases go to others.
+    #[arg(long, value_name = "SECONDS", hide_short_help = true, value_parser = clap::value_parser!(i32).range(5..))]
+    pub lease_seconds: Option<i32>,
+}
+
+/// Whether jobs are leased ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PrefetchWhen {
+    /// As the workflow says; it does when it says nothing.
+    Auto,
+    /// Whatever the workflow says.
+    On,
+    /// Never.
+    Off,
+}
+
+impl PrefetchWhen {
+    /// As it is typed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::On => "on",
+            Self::Off => "off",
+        }
+    }
+}
+
+impl RunnerArgs {
+    /// What was typed, by the key of the setting.
+    pub fn said(&self) -> Vec<(&'static str, String)> {
+        let number = |value: Option<i64>| value.map(|number| number.to_string());
+        let small = |value: Option<i32>| value.map(|number| number.to_string());
+        let gibibytes = |value: f64| ((value * f64::from(1 << 30)) as i64).to_string();
+        let all = [
+            ("client.run.num_cpus", number(self.num_cpus)),
+            ("client.run.memory", self.memory.clone().or_else(|| self.memory_gb.map(gibibytes))),
+            ("client.run.num_gpus", number(self.num_gpus)),
+            ("client.run.max_parallel_jobs", number(self.max_parallel_jobs.map(i64::from))),
+            ("client.run.labels", (!self.labels.is_empty()).then(|| self.labels.join(","))),
+            ("client.run.output_dir", self.output_dir.as_ref().map(|path| path.to_string_lossy().into_owned())),
+            ("client.run.time_limit", self.time_limit.clone()),
+            ("client.run.end_time", self.end_time.clone()),
+            ("client.run.poll_interval", self.poll_interval.map(|seconds| seconds.to_string())),
+            ("client.run.persistent", self.persistent.then(|| "true".to_owned())),
+            ("client.run.prefetch", self.prefetch.map(|when| when.name().to_owned())),
+            ("client.run.prefetch_batch_size", small(self.prefetch_batch_size)),
+            ("client.run.prefetch_max_queued", small(self.prefetch_max_queued)),
+            ("client.run.prefetch_refill_threshold", small(self.prefetch_refill_threshold)),
+            ("client.run.lease_seconds", small(self.lease_seconds)),
+        ];
+        all.into_iter().filter_map(|(key, text)| Some((key, text?))).collect()
+    }
+}
