@@ -60,7 +60,7 @@ fn arguments(place: &Place, settings: &Settings) -> Vec<OsString> {
     add("--database", place.database.clone().into_os_string());
     add("--idle-exit", format!("{IDLE_SECONDS}s").into());
     for (flag, value) in runner_flags(&settings.run) {
-        add(flag, value.into());
+        add(flag, value);
     }
     if settings.run.persistent {
         arguments.push("--persistent".into());
