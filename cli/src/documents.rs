@@ -23,6 +23,8 @@ pub struct LoadedWorkflow {
     /// The document, with its tables embedded.
     pub document: WorkflowDocument,
     positions: Positions,
+    /// Fields that are wrong; empty for a document that can be used.
+    wrong: Vec<String>,
 }
 
 impl LoadedWorkflow {
@@ -51,39 +53,69 @@ impl LoadedWorkflow {
 /// Reads files, folders and `-`. What is wrong is in the report; workflows are only complete when it has no errors.
 pub fn read(paths: &[PathBuf], namespace: Option<&str>) -> Result<(Vec<LoadedWorkflow>, Report), CommandError> {
     let mut workflows: Vec<LoadedWorkflow> = Vec::new();
+    let mut flawed: Vec<LoadedWorkflow> = Vec::new();
     let mut report = Report::default();
     for path in files(paths)? {
         let text = read_text(&path)?;
         let format = Format::from_path(&path.to_string_lossy());
         let loaded = load(&text, format, &LoadOptions::default());
-        take(loaded, &display(&path), namespace, &mut workflows, &mut report);
+        flawed.extend(take(loaded, &display(&path), namespace, &mut workflows, &mut report));
     }
     if workflows.is_empty() && !report.has_errors() && !report.has_documents() {
         return Err(CommandError::invalid("the files hold no document"));
     }
+    if report.has_errors() {
+        // Nothing will be done with these documents: then everything that is wrong with them is told.
+        for workflow in workflows.iter().chain(&flawed) {
+            let problems = expand::further_problems(&workflow.document.spec, &GENEROUS, &workflow.wrong);
+            report.add(&workflow.file, workflow.locate(problems));
+        }
+    }
     Ok((workflows, report))
 }
 
-/// Reads documents and stops at the first errors, after all of them were told.
+/// Limits for finding problems: those that count are the store's.
+const GENEROUS: Limits = Limits { max_jobs: 10_000_000, max_files: 20_000_000, max_dependencies: 100_000_000 };
+
+/// Reads documents; everything that is wrong is told at once. A single document without errors of its own is not expanded
+/// here: whoever stores it does that.
 pub fn read_valid(
     paths: &[PathBuf],
     namespace: Option<&str>,
     output: crate::output::Output,
 ) -> Result<Vec<LoadedWorkflow>, CommandError> {
-    let (workflows, report) = read(paths, namespace)?;
+    let (workflows, mut report) = read(paths, namespace)?;
+    if workflows.len() > 1 && !report.has_errors() {
+        // The first must not be stored when the second is refused.
+        for workflow in &workflows {
+            let problems = expand::further_problems(&workflow.document.spec, &GENEROUS, &[]);
+            report.add(&workflow.file, workflow.locate(problems));
+        }
+    }
     report.tell_warnings(output);
     report.into_result()?;
     Ok(workflows)
 }
 
-fn take(loaded: Loaded, file: &str, namespace: Option<&str>, workflows: &mut Vec<LoadedWorkflow>, report: &mut Report) {
+/// Sorts what a file holds; what is flawed is given back.
+fn take(
+    loaded: Loaded,
+    file: &str,
+    namespace: Option<&str>,
+    workflows: &mut Vec<LoadedWorkflow>,
+    report: &mut Report,
+) -> Vec<LoadedWorkflow> {
     report.add(file, loaded.problems);
     for found in loaded.documents {
         report.count_document();
         match found.document {
             Document::Workflow(document) => {
-                let mut workflow = LoadedWorkflow { file: file.to_owned(), document, positions: found.positions };
+                let (file_name, wrong) = (file.to_owned(), Vec::new());
+                let mut workflow = LoadedWorkflow { file: file_name, document, positions: found.positions, wrong };
                 let problems = complete(&mut workflow, namespace, workflows);
+                workflow
+                    .wrong
+                    .extend(problems.iter().filter(|found| found.is_error()).map(|found| found.field.clone()));
                 report.add(file, workflow.locate(problems));
                 workflows.push(workflow);
             }
@@ -96,6 +128,17 @@ fn take(loaded: Loaded, file: &str, namespace: Option<&str>, workflows: &mut Vec
             }
         }
     }
+    let mut flawed = Vec::new();
+    for found in loaded.flawed {
+        let Document::Workflow(document) = found.read.document else { continue };
+        let (file_name, wrong) = (file.to_owned(), found.wrong);
+        let mut workflow = LoadedWorkflow { file: file_name, document, positions: found.read.positions, wrong };
+        let problems = expand::embed(&mut workflow.document.spec, &mut read_table);
+        workflow.wrong.extend(problems.iter().map(|problem| problem.field.clone()));
+        report.add(file, workflow.locate(problems));
+        flawed.push(workflow);
+    }
+    flawed
 }
 
 /// Embeds tables, settles the namespace, and looks for a twin.

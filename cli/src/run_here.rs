@@ -10,6 +10,7 @@ use torc_api::wire::{Resources, RunnerScope};
 use torc_runner::{RunnerConfig, RunnerError, RunnerEvent, RunnerExit, ServerLink, detect};
 
 use crate::client::{Client, ClientError};
+use crate::commands::apply::Purpose;
 use crate::commands::{Context, apply};
 use crate::documents::LoadedWorkflow;
 use crate::error::{CommandError, ExitStatus};
@@ -186,9 +187,9 @@ async fn finish(
 async fn request(context: &Context, client: &Client, wanted: &Wanted) -> Result<Vec<i64>, CommandError> {
     match wanted {
         Wanted::Documents(documents) => {
-            let responses = apply::submit(context, client, documents, false).await?;
+            let responses = apply::submit(context, client, documents, Purpose::Run).await?;
             for response in &responses {
-                context.output.progress(&apply::line(response, false));
+                context.output.progress(&apply::line(response, Purpose::Run));
             }
             Ok(responses.into_iter().filter_map(|response| response.id).collect())
         }
@@ -199,7 +200,8 @@ async fn request(context: &Context, client: &Client, wanted: &Wanted) -> Result<
                 ids.push(workflow.id);
                 // Applying the stored document again changes nothing, but says that somebody wants it to run now.
                 if let Some(document) = workflow.document {
-                    let request = ApplyRequest { document, working_dir: workflow.working_dir, dry_run: false };
+                    let working_dir = workflow.working_dir;
+                    let request = ApplyRequest { document, working_dir, dry_run: false, store_only: false };
                     client.apply(&request).await?;
                 }
             }

@@ -92,6 +92,7 @@ impl Engine {
                 expanded: &expanded,
                 owner: &owner,
                 working_dir: &request.working_dir,
+                store_only: request.store_only,
             };
             state.apply(&apply, recorder, now).map_err(unwritable)
         })
@@ -117,9 +118,9 @@ impl Engine {
 
     async fn preview(&self, request: ApplyRequest, expanded: Expanded) -> Result<ApplyResponse, EngineError> {
         let document = serde_json::to_string(&request.document).map_err(unwritable)?;
-        let metadata = request.document.metadata;
-        let namespace = metadata.namespace().to_owned();
         self.read(move |state| {
+            let metadata = &request.document.metadata;
+            let (name, namespace) = (metadata.name.clone(), metadata.namespace().to_owned());
             let stored = state.stored_document(&namespace, &metadata.name);
             let outcome = match stored {
                 None => ApplyOutcome::Created,
@@ -127,8 +128,8 @@ impl Engine {
                 Some(_) => ApplyOutcome::Configured,
             };
             let id = state.find(&namespace, &metadata.name).ok().filter(|_| stored.is_some()).map(|id| id.0);
-            let changes = state.preview(&namespace, &metadata.name, &expanded);
-            Ok(ApplyResponse { name: metadata.name, namespace, id, outcome, changes })
+            let changes = state.preview(&request.document, &expanded);
+            Ok(ApplyResponse { name, namespace, id, outcome, changes })
         })
         .await
     }

@@ -7,6 +7,7 @@
 //! Deliberately absent: reading files (see [`embed()`]), numbers of the store, anything that depends on a machine.
 
 mod actions;
+mod doubt;
 mod embed;
 mod family;
 mod identifiers;
@@ -25,7 +26,8 @@ mod warnings;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
 
 use serde_json::Value;
 use torc_api::action::Action;
@@ -38,7 +40,8 @@ pub use variables::resolved;
 pub use warnings::warnings;
 
 use crate::expanded::{Expanded, ExpandedFile, ExpandedJob, ExpandedUserData};
-use crate::graph;
+use crate::graph::{self, Knot};
+use doubt::Doubt;
 use family::{Family, Shared};
 use jobs::Catalogue;
 use names::{Duplicate, Names};
@@ -64,12 +67,40 @@ impl Default for Limits {
 
 /// What a document comes to, or everything that is wrong with it.
 pub fn expand(spec: &WorkflowSpec, limits: &Limits) -> Result<Expanded, Vec<Problem>> {
-    let spec = resolved(spec)?;
-    let rows = Rows::of(&spec, limits)?;
-    let (files, user_data) = (rows.files(&spec), rows.user_data(&spec));
+    let (spec, mut problems) = match resolved(spec) {
+        Ok(spec) => (spec, Vec::new()),
+        Err(problems) => (Cow::Borrowed(spec), problems),
+    };
+    let rows = Rows::of(&spec, limits, &mut problems);
+    if rows.exceed(limits) {
+        return Err(problems);
+    }
+    let doubt = Doubt::new(&spec, problems.iter().map(|problem| problem.field.clone()).collect());
+    match expand_rows(&spec, &rows, limits) {
+        Ok(expanded) if problems.is_empty() => Ok(expanded),
+        Ok(_) => Err(problems),
+        Err(found) => {
+            problems.extend(found.into_iter().filter(|problem| doubt.is_known(problem)));
+            Err(problems)
+        }
+    }
+}
+
+/// What is wrong with a document that has fields which are known to be wrong and hold something harmless instead; nothing
+/// that only follows from these.
+pub fn further_problems(spec: &WorkflowSpec, limits: &Limits, wrong: &[String]) -> Vec<Problem> {
+    let doubt = Doubt::new(spec, wrong.to_vec());
+    let mut problems = expand(spec, limits).err().unwrap_or_default();
+    problems.retain(|problem| doubt.is_known(problem));
+    problems
+}
+
+fn expand_rows(spec: &WorkflowSpec, rows: &Rows, limits: &Limits) -> Result<Expanded, Vec<Problem>> {
+    let (files, user_data) = (rows.files(spec), rows.user_data(spec));
     let mut report = Report::default();
     let requirements = requirements::expand(&spec.resource_requirements, &mut report);
-    let job_names = rows.job_names(&spec);
+    let job_names = rows.job_names(spec);
+    let mut ambiguous = false;
     let jobs = {
         let file_names: Vec<String> = files.iter().map(|file| file.name.clone()).collect();
         let data_names: Vec<String> = user_data.iter().map(|data| data.name.clone()).collect();
@@ -79,6 +110,7 @@ pub fn expand(spec: &WorkflowSpec, limits: &Limits) -> Result<Expanded, Vec<Prob
         report_duplicates("jobs", &job_names, &rows.jobs, &same_jobs, &mut report);
         report_duplicates("files", &file_names, &rows.files, &same_files, &mut report);
         report_duplicates("userData", &data_names, &rows.user_data, &same_data, &mut report);
+        ambiguous |= [&same_jobs, &same_files, &same_data].iter().any(|same| !same.is_empty());
         let mut catalogue = Catalogue {
             jobs,
             file_names: file_index,
@@ -88,25 +120,49 @@ pub fn expand(spec: &WorkflowSpec, limits: &Limits) -> Result<Expanded, Vec<Prob
             requirements: Catalogue::by_name(&requirements),
             failure_handlers: spec.failure_handlers.iter().map(|handler| handler.name.as_str()).collect(),
             schedulers: spec.slurm_schedulers.iter().filter_map(|scheduler| scheduler.name.as_deref()).collect(),
-            env: shared_env(&spec, limits.max_jobs),
+            env: shared_env(spec, limits.max_jobs),
         };
-        let jobs = jobs::expand(&spec, &rows.jobs, &mut catalogue, limits.max_dependencies, &mut report);
-        actions::check(&spec, &mut catalogue.jobs, &mut report);
+        let jobs = jobs::expand(spec, &rows.jobs, &mut catalogue, limits.max_dependencies, &mut report);
+        actions::check(spec, &mut catalogue.jobs, &mut report);
         jobs
     };
+    let complete = jobs.len() == job_names.len();
     let mut expanded = Expanded { jobs, files, user_data, requirements };
     name_jobs(&mut expanded.jobs, job_names);
-    identifiers::check(&spec, &expanded, &entries(&rows.files), &mut report);
-    if report.is_clean() {
-        imply_dependencies(&mut expanded, limits, &mut report);
-    }
-    if report.is_clean()
-        && let Some(cycle) = graph::find_cycle(&expanded)
-    {
-        let message = format!("jobs wait for each other: {}", graph::describe_cycle(&expanded, &cycle));
-        report.add(Problem::error("spec.jobs", message));
+    identifiers::check(spec, &expanded, &entries(&rows.files), &mut report);
+    // Where two have the same name nobody can say who waits for whom.
+    if complete && !ambiguous && imply_dependencies(&mut expanded, limits, &mut report) {
+        report_knots(&expanded, &entries(&rows.jobs), &mut report);
     }
     report.finish(expanded)
+}
+
+/// Reports jobs that wait for each other. Knots of rows of the same entries are one mistake.
+fn report_knots(expanded: &Expanded, entries: &[u32], report: &mut Report) {
+    let mut kinds: Vec<(Vec<u32>, &Knot, usize)> = Vec::new();
+    let mut places: HashMap<Vec<u32>, usize> = HashMap::new();
+    let knots = graph::find_knots(expanded);
+    for knot in &knots {
+        let jobs = knot.ring.iter().chain(&knot.others);
+        let mut kind: Vec<u32> = jobs.filter_map(|job| entries.get(*job as usize).copied()).collect();
+        kind.sort_unstable();
+        kind.dedup();
+        match places.get(&kind).and_then(|place| kinds.get_mut(*place)) {
+            Some((_, _, more)) => *more += 1,
+            None => {
+                places.insert(kind.clone(), kinds.len());
+                kinds.push((kind, knot, 0));
+            }
+        }
+    }
+    for (kind, knot, more) in kinds {
+        let mut message = format!("jobs wait for each other: {}", graph::describe_knot(expanded, knot));
+        if more > 0 {
+            message.push_str(&format!(" (and so do {more} more groups of jobs of the same entries)"));
+        }
+        let field = kind.first().map_or_else(|| "spec.jobs".to_owned(), |entry| format!("spec.jobs[{entry}]"));
+        report.add_another(Problem::error(field, message));
+    }
 }
 
 /// The numbers of the jobs that set an action off, in order; empty when it does not choose jobs.
@@ -123,7 +179,8 @@ struct Rows {
 }
 
 impl Rows {
-    fn of(spec: &WorkflowSpec, limits: &Limits) -> Result<Self, Vec<Problem>> {
+    /// The families; those whose parameters are wrong have one row.
+    fn of(spec: &WorkflowSpec, limits: &Limits, problems: &mut Vec<Problem>) -> Self {
         let mut report = Report::default();
         let has_table = spec.parameters_file.is_some() || spec.parameter_table.is_some();
         if has_table && !spec.parameters.is_empty() {
@@ -143,7 +200,16 @@ impl Rows {
             // Data without a name cannot be referred to, so it is not there.
             *family = Family::empty();
         }
-        report.finish(Self { jobs, files, user_data })
+        problems.extend(report.finish(()).err().unwrap_or_default());
+        Self { jobs, files, user_data }
+    }
+
+    fn exceed(&self, limits: &Limits) -> bool {
+        let rows =
+            |families: &[Family]| families.iter().fold(0, |sum: usize, family| sum.saturating_add(family.rows()));
+        rows(&self.jobs) > limits.max_jobs
+            || rows(&self.files) > limits.max_files
+            || rows(&self.user_data) > limits.max_files
     }
 
     fn job_names(&self, spec: &WorkflowSpec) -> Vec<String> {
@@ -270,8 +336,8 @@ fn name_jobs(jobs: &mut [ExpandedJob], names: Vec<String>) {
     }
 }
 
-/// Whoever reads a file or data waits for those that write it.
-fn imply_dependencies(expanded: &mut Expanded, limits: &Limits, report: &mut Report) {
+/// Whoever reads a file or data waits for those that write it. Whether there is room for all dependencies.
+fn imply_dependencies(expanded: &mut Expanded, limits: &Limits, report: &mut Report) -> bool {
     let file_writers =
         graph::Adjacency::inverted(expanded.files.len(), expanded.jobs.iter().map(|job| &job.output_files[..]));
     let data_writers =
@@ -288,7 +354,8 @@ fn imply_dependencies(expanded: &mut Expanded, limits: &Limits, report: &mut Rep
         edges += job.depends_on.len();
         if edges > limits.max_dependencies {
             report.add(jobs::too_many_edges(limits.max_dependencies));
-            return;
+            return false;
         }
     }
+    true
 }

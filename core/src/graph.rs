@@ -87,39 +87,161 @@ pub fn stages(expanded: &Expanded) -> Vec<Vec<u32>> {
     stages
 }
 
-/// Jobs that wait for each other in a ring, each for the one before it and the first for the last; `None` when there is no
-/// such ring. The ring starts with the job that comes first in the document.
-pub fn find_cycle(expanded: &Expanded) -> Option<Vec<u32>> {
-    let mut stuck = vec![true; expanded.jobs.len()];
-    for job in stages(expanded).into_iter().flatten() {
-        if let Some(flag) = stuck.get_mut(job as usize) {
-            *flag = false;
-        }
-    }
-    // A stuck job waits for another stuck job, so following these must come back to where it has been.
-    let is_stuck = |job: u32| stuck.get(job as usize) == Some(&true);
-    let mut job = (0u32..).take(stuck.len()).find(|job| is_stuck(*job))?;
-    let mut place = vec![None; stuck.len()];
-    let mut path = Vec::new();
-    loop {
-        match place.get_mut(job as usize)? {
-            Some(from) => {
-                let from: usize = *from;
-                let mut cycle: Vec<u32> = path.drain(from..).rev().collect();
-                let first = cycle.iter().enumerate().min_by_key(|(_, job)| **job).map_or(0, |(at, _)| at);
-                cycle.rotate_left(first);
-                return Some(cycle);
-            }
-            unseen => *unseen = Some(path.len()),
-        }
-        path.push(job);
-        job = *expanded.jobs.get(job as usize)?.depends_on.iter().find(|job| is_stuck(**job))?;
-    }
+/// Jobs that all wait for each other, directly or through others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Knot {
+    /// A shortest ring through the job of the knot that comes first in the document, starting with it: each waits for the
+    /// one before it, and the first for the last.
+    pub ring: Vec<u32>,
+    /// The other jobs of the knot, in the order of the document.
+    pub others: Vec<u32>,
 }
 
-/// A cycle in words: each job, what it passes on, the next job, back to the first.
-pub fn describe_cycle(expanded: &Expanded, cycle: &[u32]) -> String {
-    let name = |job: u32| expanded.jobs.get(job as usize).map_or("?", |job| job.name.as_str());
+/// All knots, in the order of the document; none when every job can run at some time.
+pub fn find_knots(expanded: &Expanded) -> Vec<Knot> {
+    let components = components(expanded);
+    let mut sizes = vec![0u32; components.len()];
+    for component in &components {
+        if let Some(size) = sizes.get_mut(*component as usize) {
+            *size += 1;
+        }
+    }
+    let mut seen = vec![false; components.len()];
+    let mut knots: Vec<Knot> = Vec::new();
+    let mut places = std::collections::HashMap::new();
+    for (job, component) in (0u32..).zip(&components) {
+        let waits_for_itself = || parents(expanded, job).contains(&job);
+        if sizes.get(*component as usize).is_none_or(|size| *size < 2) && !waits_for_itself() {
+            continue;
+        }
+        let place = *places.entry(*component).or_insert_with(|| {
+            knots.push(Knot { ring: ring_through(expanded, job, &components), others: Vec::new() });
+            knots.len() - 1
+        });
+        let Some(knot) = knots.get_mut(place) else { continue };
+        if knot.ring.first() == Some(&job) {
+            for member in &knot.ring {
+                if let Some(flag) = seen.get_mut(*member as usize) {
+                    *flag = true;
+                }
+            }
+        } else if seen.get(job as usize) == Some(&false) {
+            knot.others.push(job);
+        }
+    }
+    knots
+}
+
+fn parents(expanded: &Expanded, job: u32) -> &[u32] {
+    expanded.jobs.get(job as usize).map_or(&[], |job| &job.depends_on[..])
+}
+
+/// A shortest way from a job along what it waits for back to itself, turned around.
+fn ring_through(expanded: &Expanded, first: u32, components: &[u32]) -> Vec<u32> {
+    let component = |job: u32| components.get(job as usize);
+    let mut from = std::collections::HashMap::new();
+    let mut queue = std::collections::VecDeque::from([first]);
+    while let Some(job) = queue.pop_front() {
+        for parent in parents(expanded, job) {
+            if *parent == first {
+                let mut ring = vec![first];
+                let mut step = job;
+                while step != first {
+                    ring.push(step);
+                    step = from.get(&step).copied().unwrap_or(first);
+                }
+                return ring;
+            }
+            if component(*parent) == component(first) && !from.contains_key(parent) {
+                from.insert(*parent, job);
+                queue.push_back(*parent);
+            }
+        }
+    }
+    Vec::new()
+}
+
+/// For each job the number of its strongly connected component (Tarjan, without recursion: chains may be long).
+fn components(expanded: &Expanded) -> Vec<u32> {
+    const NONE: u32 = u32::MAX;
+    let count = expanded.jobs.len();
+    let mut component = vec![NONE; count];
+    let mut index = vec![NONE; count];
+    let mut low = vec![NONE; count];
+    let (mut next_index, mut next_component) = (0u32, 0u32);
+    let mut open: Vec<u32> = Vec::new();
+    let at = |list: &[u32], job: u32| list.get(job as usize).copied().unwrap_or(NONE);
+    let set = |list: &mut [u32], job: u32, value: u32| {
+        if let Some(place) = list.get_mut(job as usize) {
+            *place = value;
+        }
+    };
+    for root in (0u32..).take(count) {
+        if at(&index, root) != NONE {
+            continue;
+        }
+        // Each job on the way with the edge that is looked at next; none before the job is entered.
+        let mut way: Vec<(u32, Option<usize>)> = vec![(root, None)];
+        while let Some((job, edge)) = way.pop() {
+            if edge.is_none() {
+                set(&mut index, job, next_index);
+                set(&mut low, job, next_index);
+                next_index += 1;
+                open.push(job);
+            }
+            let mut edges = parents(expanded, job).iter().enumerate().skip(edge.unwrap_or(0));
+            let unseen = edges.find_map(|(edge, parent)| {
+                if (*parent as usize) >= count {
+                    return None;
+                }
+                if at(&index, *parent) == NONE {
+                    return Some((edge, *parent));
+                }
+                if at(&component, *parent) == NONE {
+                    let lowest = at(&low, job).min(at(&low, *parent));
+                    set(&mut low, job, lowest);
+                }
+                None
+            });
+            if let Some((edge, parent)) = unseen {
+                // Looked at again when the parent is done, to take over how far back it reaches.
+                way.extend([(job, Some(edge)), (parent, None)]);
+                continue;
+            }
+            if at(&low, job) == at(&index, job) {
+                while let Some(member) = open.pop() {
+                    set(&mut component, member, next_component);
+                    if member == job {
+                        break;
+                    }
+                }
+                next_component += 1;
+            }
+        }
+    }
+    component
+}
+
+/// A knot in words: the ring, then whoever else is caught in it.
+pub fn describe_knot(expanded: &Expanded, knot: &Knot) -> String {
+    let mut text = describe_ring(expanded, &knot.ring);
+    if !knot.others.is_empty() {
+        let names: Vec<&str> = knot.others.iter().take(MOST_NAMED).map(|job| name(expanded, *job)).collect();
+        text.push_str(&format!("; in the same knot: {}", names.join(", ")));
+        if knot.others.len() > MOST_NAMED {
+            text.push_str(&format!(" and {} more", knot.others.len() - MOST_NAMED));
+        }
+    }
+    text
+}
+
+fn name(expanded: &Expanded, job: u32) -> &str {
+    expanded.jobs.get(job as usize).map_or("?", |job| job.name.as_str())
+}
+
+/// Each job, what it passes on, the next job, back to the first.
+fn describe_ring(expanded: &Expanded, cycle: &[u32]) -> String {
+    let name = |job: u32| name(expanded, job);
     let Some(first) = cycle.first() else { return String::new() };
     let mut text = name(*first).to_owned();
     let following = cycle.iter().skip(1).chain([first]);

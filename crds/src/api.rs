@@ -38,6 +38,10 @@ pub struct ApplyRequest {
     /// Only say what would change.
     #[serde(default)]
     pub dry_run: bool,
+    /// Only store it: where the owner of a folder's store runs what it is given, it leaves a new workflow alone until
+    /// somebody asks for it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub store_only: bool,
 }
 
 /// What an apply did, or would do.
@@ -79,6 +83,8 @@ pub struct JobChanges {
     pub removed: JobNames,
     /// Jobs that run again because their definition changed.
     pub changed: JobNames,
+    /// Jobs that run again because the document asks for a new run.
+    pub rerun: JobNames,
     /// Jobs that run again because something they depend on does.
     pub downstream: JobNames,
     /// Jobs whose next attempt has other resources, priority or labels, and that do not run again for it.

@@ -81,6 +81,8 @@ impl Default for LoadOptions {
 pub struct Loaded {
     /// The documents that can be used.
     pub documents: Vec<LoadedDocument>,
+    /// Documents that cannot, as far as they could be read.
+    pub flawed: Vec<FlawedDocument>,
     /// Errors and warnings of the whole file, in the order of their places.
     pub problems: Vec<Problem>,
 }
@@ -101,6 +103,16 @@ pub struct LoadedDocument {
     pub bare: bool,
     /// Where its fields are.
     pub positions: Positions,
+}
+
+/// A document with errors. Where something is wrong it has something harmless: good for finding out what else is wrong, and
+/// for nothing else.
+#[derive(Debug)]
+pub struct FlawedDocument {
+    /// What could be read.
+    pub read: LoadedDocument,
+    /// The fields that are wrong, by their names in the envelope, e.g. `spec.jobs[2].comand`.
+    pub wrong: Vec<String>,
 }
 
 impl LoadedDocument {
@@ -139,7 +151,7 @@ impl SyntaxError {
 /// Reads a file. `format: None` means that nobody knows, as for standard input: it is then guessed.
 pub fn load(text: &[u8], format: Option<Format>, options: &LoadOptions) -> Loaded {
     if text.len() > options.max_bytes {
-        let message = format!("the file has {} bytes; at most {} are read", text.len(), options.max_bytes);
+        let message = format!("the file has more than {}, which is the limit", bytes_in_words(options.max_bytes));
         return refused(Problem::error("", message).hint("use parameters to make many jobs from one entry"));
     }
     let text = match decode(text) {
@@ -158,17 +170,27 @@ pub fn load(text: &[u8], format: Option<Format>, options: &LoadOptions) -> Loade
     if present.peek().is_none() && listed.errors().is_empty() {
         listed.add(Problem::error("", "the file holds no document"));
     }
-    let mut documents = Vec::new();
+    let mut loaded = Loaded::default();
     for document in present {
         let interpreted = envelope::interpret(document, options.max_problems);
-        documents.extend(interpreted.document);
+        loaded.documents.extend(interpreted.document);
+        loaded.flawed.extend(interpreted.flawed);
         listed.append(interpreted.problems);
     }
-    Loaded { documents, problems: listed.into_problems() }
+    Loaded { problems: listed.into_problems(), ..loaded }
 }
 
 fn refused(problem: Problem) -> Loaded {
-    Loaded { documents: Vec::new(), problems: vec![problem] }
+    Loaded { problems: vec![problem], ..Loaded::default() }
+}
+
+/// An amount as people say it; limits are whole numbers of mebibytes.
+fn bytes_in_words(bytes: usize) -> String {
+    if bytes >= 1 << 20 && bytes.is_multiple_of(1 << 20) {
+        format!("{} MiB", bytes >> 20)
+    } else {
+        format!("{bytes} bytes")
+    }
 }
 
 /// UTF-8, without the mark that some editors put in front.

@@ -234,6 +234,21 @@ pub(crate) fn snake_case(name: &str) -> String {
     snake
 }
 
+/// `num_cpus` as the envelope spells it: `numCpus`.
+pub(crate) fn camel_case(name: &str) -> String {
+    let mut camel = String::with_capacity(name.len());
+    let mut upper = false;
+    for letter in name.chars() {
+        if letter == '_' {
+            upper = true;
+        } else {
+            camel.push(if upper { letter.to_ascii_uppercase() } else { letter });
+            upper = false;
+        }
+    }
+    camel
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

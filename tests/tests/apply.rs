@@ -197,11 +197,55 @@ fn no_run_only_stores_and_run_goes_on() {
     assert_eq!(lab.lines("ran").len(), 2);
 }
 
+// The store has an owner who runs: what is only to be stored is left alone by it.
+#[test]
+fn a_workflow_that_is_only_stored_is_not_run_by_the_owner_of_the_folder() {
+    let lab = Lab::new();
+    lab.write("long.yaml", "name: long\njobs: [{name: hold, command: 'until test -e go; do sleep 0.05; done'}]\n");
+    lab.write("stored.yaml", tally("stored", &["a"]));
+    lab.write("wanted.yaml", tally("wanted", &["b"]));
+    let owner = lab.start("apply -f long.yaml --num-cpus 4");
+    until(|| lab.path(".torc/server.json").exists(), || "no owner".to_owned());
+    lab.torc("apply -f stored.yaml --no-run").exits(0).says("workflow/stored created");
+    // What comes later and is wanted runs; by then the other one would have, too.
+    lab.torc("apply -f wanted.yaml").exits(0);
+    assert_eq!(lab.lines("ran"), ["b"]);
+    assert_eq!(lab.states("stored")["a"], "ready");
+    lab.torc("apply -f stored.yaml").exits(0);
+    assert_eq!(lab.lines("ran"), ["b", "a"]);
+    lab.write("go", "");
+    owner.finish().exits(0);
+}
+
+#[test]
+fn a_diff_shows_what_a_new_run_takes() {
+    let lab = Lab::new();
+    let text = |spec: &str| {
+        format!("name: w\n{spec}jobs:\n  - {{name: a, command: 'true'}}\n  - {{name: b, command: exit 1}}\n")
+    };
+    lab.write("w.yaml", text(""));
+    lab.torc("apply -f w.yaml").exits(3);
+    lab.write("w.yaml", text("run_id: 2\nrerun_policy: All\n"));
+    let diff = lab.torc("diff -f w.yaml").exits(9);
+    for job in ["a", "b"] {
+        let line = format!("  ~ {job} runs again: the document asks for a new run\n");
+        assert!(diff.stdout.contains(&line), "{}", diff.stdout);
+    }
+    lab.write("w.yaml", text("run_id: 2\nrerun_policy: Failed\n"));
+    let diff = lab.torc("diff -f w.yaml").exits(9).stdout;
+    assert!(!diff.contains("~ a runs") && diff.contains("~ b runs again"), "{diff}");
+    lab.torc("apply -f w.yaml").exits(3);
+    assert_eq!(lab.attempts("w").len(), 3, "a did not run again");
+}
+
 #[test]
 fn a_dry_run_leaves_no_trace() {
     let lab = Lab::new();
     lab.write("w.yaml", tally("w", &["a"]));
-    lab.torc("apply -f w.yaml --dry-run").exits(0).says("workflow/w would be created: 1 job");
+    lab.torc("apply -f w.yaml --dry-run").exits(0).says("workflow/w created (dry run): 1 job added");
+    lab.torc("apply -f w.yaml --no-run").exits(0);
+    lab.torc("delete w --yes").exits(0);
+    lab.torc("apply -f w.yaml --dry-run").exits(0).says("workflow/w created (dry run): 1 job added");
     assert!(!lab.path(".torc").exists());
 }
 

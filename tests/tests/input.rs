@@ -19,6 +19,76 @@ fn refused(lab: &Lab, file: &str) -> String {
     plan.stderr
 }
 
+#[test]
+fn what_a_schema_sees_does_not_hide_what_the_jobs_come_to() {
+    let lab = Lab::new();
+    lab.write(
+        "bad.yaml",
+        "\
+apiVersion: torc.dev/v1alpha1
+kind: Workflow
+metadata: {name: bad}
+spec:
+  jobs:
+    - {name: a, comand: 'true'}
+    - {name: b, command: 'true', dependsOn: [nobody]}
+    - {name: c, command: 'true', dependsOn: [d]}
+    - {name: d, command: 'true', dependsOn: [c]}
+    - {name: e, command: 'true', dependsOnRegexes: ['[']}
+    - {name: f, command: 'true', dependsOn: [g]}
+    - {name: g, command: 'true', dependsOn: [f]}
+---
+name: other
+jobs:
+  - {name: x, command: 'true', depends_on: [y]}
+",
+    );
+    let said = refused(&lab, "bad.yaml");
+    expect(
+        &said,
+        &[
+            "error: 7 problems in bad.yaml",
+            "bad.yaml:6:17: error: unknown field `comand` (spec.jobs[0].comand)",
+            "bad.yaml:7:46: error: job `b` refers to job `nobody`, which does not exist (spec.jobs[1].dependsOn[0])",
+            "bad.yaml:8:7: error: jobs wait for each other: c -> d -> c (spec.jobs[2])",
+            "bad.yaml:11:7: error: jobs wait for each other: f -> g -> f (spec.jobs[5])",
+            "bad.yaml:16:45: error: job `x` refers to job `y`, which does not exist (jobs[0].depends_on[0])",
+        ],
+    );
+    assert!(said.contains("not a regular expression"), "{said}");
+}
+
+#[test]
+fn what_merely_follows_is_not_told() {
+    let lab = Lab::new();
+    lab.write(
+        "bad.yaml",
+        "\
+apiVersion: torc.dev/v1alpha1
+kind: Workflow
+metadata: {name: bad}
+spec:
+  jobs:
+    - {nmae: a, command: 'true'}
+    - {name: b, command: 'true', dependsOn: [a]}
+    - {name: 'c_{i}', command: 'true', parametres: {i: '1:2'}}
+    - {name: d, command: 'true', dependsOn: [c_1]}
+",
+    );
+    expect(&refused(&lab, "bad.yaml"), &["error: 3 problems in bad.yaml"]);
+}
+
+#[test]
+fn one_of_several_documents_that_is_wrong_stops_all() {
+    let lab = Lab::new();
+    lab.write(
+        "two.yaml",
+        "name: one\njobs: [{name: a, command: 'true'}]\n---\nname: two\njobs: [{name: b, command: x, depends_on: [c]}]\n",
+    );
+    lab.torc("apply -f two.yaml").exits(4).says("which does not exist");
+    assert!(!lab.path(".torc").exists(), "the first was stored");
+}
+
 fn errors(text: &str) -> Vec<&str> {
     text.lines().filter(|line| line.contains("error:")).collect()
 }

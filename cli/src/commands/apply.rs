@@ -27,7 +27,7 @@ pub struct ApplyArgs {
     /// Leave a server in the background that runs the workflows and ends when it has nothing left to do.
     #[arg(long, conflicts_with_all = ["no_run", "dry_run"])]
     pub detach: bool,
-    /// Only store the documents.
+    /// Only store the documents; `torc run` or another `torc apply` runs them. Runners of a server take all that is stored.
     #[arg(long, conflicts_with = "dry_run")]
     pub no_run: bool,
     /// Follow the workflows to their end where a server runs them.
@@ -40,12 +40,35 @@ pub struct ApplyArgs {
     pub runner: RunnerArgs,
 }
 
+/// What a document is handed in for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// To run.
+    Run,
+    /// To be stored, until somebody wants it to run.
+    Store,
+    /// Only to see what would change.
+    DryRun,
+}
+
+impl ApplyArgs {
+    const fn purpose(&self) -> Purpose {
+        if self.dry_run {
+            Purpose::DryRun
+        } else if self.no_run {
+            Purpose::Store
+        } else {
+            Purpose::Run
+        }
+    }
+}
+
 /// Runs the verb.
 pub async fn run(context: &Context, args: &ApplyArgs) -> Result<ExitStatus, CommandError> {
     let documents = documents::read_valid(&args.files.files, context.settings.namespace.as_deref(), context.output)?;
     if let Some(url) = &context.settings.url {
         let client = remote(&context.settings, url, &context.folder)?;
-        let responses = hand_in(context, &client, &documents, args.dry_run).await?;
+        let responses = hand_in(context, &client, &documents, args.purpose()).await?;
         return if args.wait { follow_remote(context, &client, &responses).await } else { Ok(ExitStatus::Success) };
     }
     if args.dry_run {
@@ -54,7 +77,7 @@ pub async fn run(context: &Context, args: &ApplyArgs) -> Result<ExitStatus, Comm
     let place = place_here(context)?;
     if args.no_run {
         let connection = Connection::open(&context.settings, &context.folder).await?;
-        let result = hand_in(context, connection.client(), &documents, false).await;
+        let result = hand_in(context, connection.client(), &documents, Purpose::Store).await;
         connection.close().await;
         return result.map(|_| ExitStatus::Success);
     }
@@ -77,7 +100,7 @@ async fn dry_run(context: &Context, documents: &[LoadedWorkflow]) -> Result<Exit
         return super::diff::all_new(context, documents);
     }
     crate::connection::with_client(&context.settings, &context.folder, async |client: &Client| {
-        hand_in(context, client, documents, true).await.map(|_| ExitStatus::Success)
+        hand_in(context, client, documents, Purpose::DryRun).await.map(|_| ExitStatus::Success)
     })
     .await
 }
@@ -95,7 +118,7 @@ async fn detach(
             start_background(place, &context.settings).await?
         }
     };
-    let responses = hand_in(context, &client, documents, false).await?;
+    let responses = hand_in(context, &client, documents, Purpose::Run).await?;
     context.output.progress(&format!(
         "running in the background: process {}, log {}",
         info.pid,
@@ -133,11 +156,11 @@ async fn hand_in(
     context: &Context,
     client: &Client,
     documents: &[LoadedWorkflow],
-    dry_run: bool,
+    purpose: Purpose,
 ) -> Result<Vec<ApplyResponse>, CommandError> {
-    let responses = submit(context, client, documents, dry_run).await?;
+    let responses = submit(context, client, documents, purpose).await?;
     context.output.value(&Items { items: &responses }, || {
-        responses.iter().map(|response| line(response, dry_run) + "\n").collect()
+        responses.iter().map(|response| line(response, purpose) + "\n").collect()
     })?;
     Ok(responses)
 }
@@ -147,15 +170,19 @@ pub async fn submit(
     context: &Context,
     client: &Client,
     documents: &[LoadedWorkflow],
-    dry_run: bool,
+    purpose: Purpose,
 ) -> Result<Vec<ApplyResponse>, CommandError> {
     let working_dir = context.folder.to_str().ok_or_else(|| {
         CommandError::invalid(format!("the folder {} is not named in UTF-8", context.folder.display()))
     })?;
     let mut responses = Vec::new();
     for workflow in documents {
-        let request =
-            ApplyRequest { document: workflow.document.clone(), working_dir: working_dir.to_owned(), dry_run };
+        let request = ApplyRequest {
+            document: workflow.document.clone(),
+            working_dir: working_dir.to_owned(),
+            dry_run: purpose == Purpose::DryRun,
+            store_only: purpose == Purpose::Store,
+        };
         match client.apply(&request).await {
             Ok(response) => responses.push(response),
             Err(error) => return Err(located(workflow, error)),
@@ -177,13 +204,13 @@ fn located(workflow: &LoadedWorkflow, error: ClientError) -> CommandError {
 }
 
 /// What an apply did, as kubectl says it.
-pub fn line(response: &ApplyResponse, dry_run: bool) -> String {
+pub fn line(response: &ApplyResponse, purpose: Purpose) -> String {
     let outcome = match response.outcome {
         ApplyOutcome::Created => "created",
         ApplyOutcome::Configured => "configured",
         ApplyOutcome::Unchanged => "unchanged",
     };
-    let dry = if dry_run { " (dry run)" } else { "" };
+    let dry = if purpose == Purpose::DryRun { " (dry run)" } else { "" };
     format!("workflow/{} {outcome}{dry}{}", response.name, changes(&response.changes))
 }
 
@@ -192,6 +219,7 @@ fn changes(changes: &JobChanges) -> String {
         (changes.added.count, "added"),
         (changes.removed.count, "removed"),
         (changes.changed.count, "changed"),
+        (changes.rerun.count, "in a new run"),
         (changes.downstream.count, "downstream of changes"),
         (changes.adjusted.count, "adjusted"),
     ]
@@ -222,9 +250,9 @@ mod tests {
             outcome: ApplyOutcome::Created,
             changes: JobChanges { added, ..JobChanges::default() },
         };
-        assert_eq!(line(&response, false), "workflow/w created: 3 jobs added");
+        assert_eq!(line(&response, Purpose::Run), "workflow/w created: 3 jobs added");
         response.changes = JobChanges::default();
         response.outcome = ApplyOutcome::Unchanged;
-        assert_eq!(line(&response, true), "workflow/w unchanged (dry run)");
+        assert_eq!(line(&response, Purpose::DryRun), "workflow/w unchanged (dry run)");
     }
 }

@@ -3,17 +3,18 @@
 use clap::Args;
 use serde_json::{Value, json};
 use similar::TextDiff;
-use torc_api::api::{ApplyOutcome, ApplyResponse, JobNames};
+use torc_api::api::{ApplyOutcome, ApplyResponse, JobChanges, JobNames};
+use torc_core::expanded::Expanded;
 
 use super::Context;
-use super::apply::{line, submit};
+use super::apply::{Purpose, line, submit};
 use super::plan::expand_all;
 use crate::args::FileArgs;
 use crate::client::Client;
 use crate::connection::with_client;
 use crate::documents::{self, LoadedWorkflow};
 use crate::error::{CommandError, ExitStatus};
-use crate::output::{Items, document_text, human};
+use crate::output::{Items, document_text};
 use crate::place::Place;
 
 /// Show what applying a document would change.
@@ -45,16 +46,31 @@ pub fn all_new(context: &Context, documents: &[LoadedWorkflow]) -> Result<ExitSt
     let mut items: Vec<Value> = Vec::new();
     let mut text = String::new();
     for (workflow, expanded) in documents.iter().zip(&expanded) {
-        let jobs = i64::try_from(expanded.jobs.len()).unwrap_or(i64::MAX);
-        items.push(json!({ "name": workflow.name(), "outcome": ApplyOutcome::Created, "jobs": jobs }));
-        text.push_str(&format!("workflow/{} would be created: {}\n", workflow.name(), human::count(jobs, "job")));
+        let response = new_workflow(workflow, expanded);
+        text.push_str(&line(&response, Purpose::DryRun));
+        text.push('\n');
+        items.push(json!(response));
     }
     context.output.value(&Items { items: &items }, || text)?;
     Ok(ExitStatus::Success)
 }
 
+/// What a store that has never seen the workflow would answer.
+fn new_workflow(workflow: &LoadedWorkflow, expanded: &Expanded) -> ApplyResponse {
+    let mut changes = JobChanges::default();
+    expanded.jobs.iter().for_each(|job| changes.added.push(&job.name));
+    let metadata = &workflow.document.metadata;
+    ApplyResponse {
+        name: metadata.name.clone(),
+        namespace: metadata.namespace().to_owned(),
+        id: None,
+        outcome: ApplyOutcome::Created,
+        changes,
+    }
+}
+
 async fn compare(context: &Context, client: &Client, documents: &[LoadedWorkflow]) -> Result<ExitStatus, CommandError> {
-    let responses = submit(context, client, documents, true).await?;
+    let responses = submit(context, client, documents, Purpose::DryRun).await?;
     let mut items: Vec<Value> = Vec::new();
     let mut text = String::new();
     for (workflow, response) in documents.iter().zip(&responses) {
@@ -90,13 +106,14 @@ fn unified(name: &str, before: &Value, after: &Value) -> String {
 
 fn describe(response: &ApplyResponse, difference: &str) -> String {
     let mut text = paint(difference);
-    text.push_str(&line(response, true));
+    text.push_str(&line(response, Purpose::DryRun));
     text.push('\n');
     let changes = &response.changes;
     for (names, sign, word) in [
         (&changes.added, '+', "is new"),
         (&changes.removed, '-', "goes"),
         (&changes.changed, '~', "runs again: it changed"),
+        (&changes.rerun, '~', "runs again: the document asks for a new run"),
         (&changes.downstream, '~', "runs again: something it depends on does"),
         (&changes.adjusted, '.', "gets other resources, priority or labels"),
     ] {

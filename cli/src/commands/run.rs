@@ -7,7 +7,7 @@ use torc_api::load::Format;
 use torc_api::wire::RunnerScope;
 
 use super::Context;
-use super::apply::{line, place_here, submit};
+use super::apply::{Purpose, line, place_here, submit};
 use crate::args::RunnerArgs;
 use crate::client::Client;
 use crate::connection::{bare_name, explain_missing, remote};
@@ -76,8 +76,8 @@ async fn run_for(context: &Context, client: &Client, wanted: Wanted) -> Result<E
     let mut ids = Vec::new();
     match wanted {
         Wanted::Documents(documents) => {
-            for response in submit(context, client, &documents, false).await? {
-                context.output.progress(&line(&response, false));
+            for response in submit(context, client, &documents, Purpose::Run).await? {
+                context.output.progress(&line(&response, Purpose::Run));
                 ids.extend(response.id);
             }
         }

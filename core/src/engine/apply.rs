@@ -7,7 +7,7 @@ use torc_api::api::{ApplyOutcome, ApplyResponse, JobChanges};
 use torc_api::document::WorkflowDocument;
 use torc_api::state::JobState;
 use torc_api::status::FailureSample;
-use torc_api::workflow::RerunPolicy;
+use torc_api::workflow::{RerunPolicy, WorkflowSpec};
 
 use super::State;
 use super::record::Recorder;
@@ -28,6 +28,8 @@ pub struct Apply<'a> {
     pub owner: &'a str,
     /// The folder jobs run in, when the workflow is new.
     pub working_dir: &'a str,
+    /// It is not to be run in this session, unless it is already.
+    pub store_only: bool,
 }
 
 impl State {
@@ -46,26 +48,30 @@ impl State {
             None => {
                 let id = self.create(apply, document, recorder, now);
                 self.names.insert(key, id);
-                (id, ApplyOutcome::Created, apply_changes(None, apply.expanded))
+                (id, ApplyOutcome::Created, apply_changes(None, apply.expanded, None))
             }
             Some(id) if self.workflows.get(&id).is_some_and(|workflow| workflow.row.document == document) => {
-                (id, ApplyOutcome::Unchanged, self.preview(metadata.namespace(), &metadata.name, apply.expanded))
+                (id, ApplyOutcome::Unchanged, self.preview(apply.document, apply.expanded))
             }
             Some(id) => {
                 let changes = self.edit(id, apply, document, recorder, now);
                 (id, ApplyOutcome::Configured, changes)
             }
         };
-        self.session.0.insert(id);
+        if !apply.store_only {
+            self.session.0.insert(id);
+        }
         self.news += 1;
         let (namespace, name) = (metadata.namespace().to_owned(), metadata.name.clone());
         Ok(ApplyResponse { name, namespace, id: Some(id.0), outcome, changes })
     }
 
     /// What applying would do to the jobs of a workflow.
-    pub fn preview(&self, namespace: &str, name: &str, expanded: &Expanded) -> JobChanges {
-        let existing = self.names.get(&(namespace.to_owned(), name.to_owned())).and_then(|id| self.workflows.get(id));
-        apply_changes(existing.map(WorkflowRef), expanded)
+    pub fn preview(&self, document: &WorkflowDocument, expanded: &Expanded) -> JobChanges {
+        let key = (document.metadata.namespace().to_owned(), document.metadata.name.clone());
+        let existing = self.names.get(&key).and_then(|id| self.workflows.get(id));
+        let rerun = existing.and_then(|workflow| rerun(workflow, &document.spec));
+        apply_changes(existing.map(WorkflowRef), expanded, rerun)
     }
 
     /// The document of a workflow as it is stored.
@@ -117,8 +123,8 @@ impl State {
         now: Now,
     ) -> JobChanges {
         let Some(old) = self.workflows.remove(&id) else { return JobChanges::default() };
-        let changes = apply_changes(Some(WorkflowRef(&old)), apply.expanded);
         let spec = &apply.document.spec;
+        let changes = apply_changes(Some(WorkflowRef(&old)), apply.expanded, rerun(&old, spec));
         let mut row = old.row.clone();
         row.document = document;
         row.generation += 1;
@@ -178,8 +184,13 @@ impl State {
 
 fn describe(changes: &JobChanges) -> String {
     format!(
-        "{} jobs added, {} removed, {} changed, {} downstream of them, {} unchanged",
-        changes.added.count, changes.removed.count, changes.changed.count, changes.downstream.count, changes.unchanged
+        "{} jobs added, {} removed, {} changed, {} in a new run, {} downstream of them, {} unchanged",
+        changes.added.count,
+        changes.removed.count,
+        changes.changed.count,
+        changes.rerun.count,
+        changes.downstream.count,
+        changes.unchanged
     )
 }
 
@@ -191,8 +202,24 @@ fn differs(before: &JobRow, after: &JobRow) -> bool {
 #[derive(Clone, Copy)]
 pub struct WorkflowRef<'a>(&'a Workflow);
 
+/// Which jobs a document runs again by asking for a new run; none when it does not.
+fn rerun(workflow: &Workflow, spec: &WorkflowSpec) -> Option<RerunPolicy> {
+    spec.run_id.filter(|run| *run > workflow.row.run).map(|_| spec.rerun_policy.unwrap_or_default())
+}
+
+/// Whether a new run takes a job that stands here.
+fn runs_again(policy: RerunPolicy, state: JobState) -> bool {
+    match policy {
+        RerunPolicy::All => state != JobState::Disabled,
+        RerunPolicy::Incomplete => !matches!(state, JobState::Completed | JobState::Disabled),
+        RerunPolicy::Failed => {
+            matches!(state, JobState::Failed | JobState::Terminated | JobState::Canceled | JobState::PendingFailed)
+        }
+    }
+}
+
 /// What applying a document does to the jobs of a workflow; without one every job is new.
-pub fn apply_changes(existing: Option<WorkflowRef<'_>>, expanded: &Expanded) -> JobChanges {
+pub fn apply_changes(existing: Option<WorkflowRef<'_>>, expanded: &Expanded, rerun: Option<RerunPolicy>) -> JobChanges {
     let mut changes = JobChanges::default();
     let Some(WorkflowRef(old)) = existing else {
         for job in &expanded.jobs {
@@ -211,6 +238,9 @@ pub fn apply_changes(existing: Option<WorkflowRef<'_>>, expanded: &Expanded) -> 
         let record = &old.jobs[before as usize];
         if record.hash != job_hash(expanded, index) {
             changes.changed.push(&job.name);
+            again[index] = true;
+        } else if rerun.is_some_and(|policy| runs_again(policy, record.state)) {
+            changes.rerun.push(&job.name);
             again[index] = true;
         }
     }
@@ -401,13 +431,6 @@ impl Workflow {
     }
 
     fn to_rerun(&self, policy: RerunPolicy) -> impl Iterator<Item = u32> + '_ {
-        let wanted = move |state: JobState| match policy {
-            RerunPolicy::All => state != JobState::Disabled,
-            RerunPolicy::Incomplete => !matches!(state, JobState::Completed | JobState::Disabled),
-            RerunPolicy::Failed => {
-                matches!(state, JobState::Failed | JobState::Terminated | JobState::Canceled | JobState::PendingFailed)
-            }
-        };
-        (0..self.jobs.len() as u32).filter(move |job| wanted(self.jobs[*job as usize].state))
+        (0..self.jobs.len() as u32).filter(move |job| runs_again(policy, self.jobs[*job as usize].state))
     }
 }

@@ -18,9 +18,13 @@ pub struct Report {
 impl Report {
     /// Adds a problem unless its field has one already.
     pub fn add(&mut self, problem: Problem) {
-        if !self.fields.insert(problem.field.clone()) {
-            return;
+        if self.fields.insert(problem.field.clone()) {
+            self.add_another(problem);
         }
+    }
+
+    /// Adds a problem whatever else is wrong with its field.
+    pub fn add_another(&mut self, problem: Problem) {
         if self.problems.len() < MOST {
             self.problems.push(problem);
         } else {
@@ -31,11 +35,6 @@ impl Report {
     /// Whether there is room for another problem with the effort of a good hint.
     pub fn deserves_hint(&self) -> bool {
         self.problems.len() < 20
-    }
-
-    /// Whether nothing was wrong.
-    pub fn is_clean(&self) -> bool {
-        self.problems.is_empty()
     }
 
     /// `value`, or everything that was wrong.

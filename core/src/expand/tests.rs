@@ -269,7 +269,48 @@ fn cycles_are_named_through_files_and_data_too() {
         ],
     }));
     let message = "jobs wait for each other: a -> b (through file `x`) -> c -> a (through user data `d`)";
-    assert_eq!(found, [("spec.jobs".to_owned(), message.to_owned())]);
+    assert_eq!(found, [("spec.jobs[0]".to_owned(), message.to_owned())]);
+}
+
+#[test]
+fn every_circle_is_named_and_nothing_hides_another() {
+    let found = problems(json!({
+        "jobs": [
+            {"name": "a", "command": "x", "dependsOn": ["b"]},
+            {"name": "b", "command": "x", "dependsOn": ["a"]},
+            {"name": "c_{i}", "command": "x", "dependsOn": ["d_{i}"], "parameters": {"i": "1:3"}},
+            {"name": "d_{i}", "command": "x", "dependsOn": ["c_{i}", "nobody"], "parameters": {"i": "1:3"}},
+            {"name": "e", "command": "x", "parameters": {"i": "1:x"}, "dependsOnRegexes": ["("]},
+        ],
+    }));
+    let fields: Vec<&str> = found.iter().map(|(field, _)| field.as_str()).collect();
+    let expected = [
+        "spec.jobs[4].parameters.i",
+        "spec.jobs[3].dependsOn[1]",
+        "spec.jobs[4].dependsOnRegexes[0]",
+        "spec.jobs[0]",
+        "spec.jobs[2]",
+    ];
+    assert_eq!(fields, expected, "{found:#?}");
+    assert_eq!(found[3].1, "jobs wait for each other: a -> b -> a");
+    let rows = "jobs wait for each other: c_1 -> d_1 -> c_1 (and so do 2 more groups of jobs of the same entries)";
+    assert_eq!(found[4].1, rows);
+}
+
+#[test]
+fn what_only_follows_from_something_wrong_is_not_told() {
+    let document = spec(json!({
+        "jobs": [
+            {"name": "", "command": "x"},
+            {"name": "b", "command": "x", "dependsOn": ["a"], "failureHandler": "nobody"},
+        ],
+    }));
+    let told = |wrong: &[&str]| -> Vec<String> {
+        let wrong: Vec<String> = wrong.iter().map(|field| (*field).to_owned()).collect();
+        further_problems(&document, &Limits::default(), &wrong).into_iter().map(|problem| problem.field).collect()
+    };
+    assert_eq!(told(&["spec.jobs[0].name"]), ["spec.jobs[1].failureHandler"]);
+    assert_eq!(told(&["spec.jobs[0].comand"]), ["spec.jobs[1].dependsOn[0]", "spec.jobs[1].failureHandler"]);
 }
 
 #[test]

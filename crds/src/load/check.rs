@@ -11,7 +11,8 @@ use super::suggest::nearest;
 use super::tree::{Entry, Kind, Node, Place, excerpt};
 use super::yaml::is_boolean_for_kubectl;
 use super::{LoadOptions, json};
-use crate::problem::Problem;
+use crate::problem::{Problem, Severity};
+use crate::quantity::parse_duration;
 use crate::schema::{Record, Shape, snake_case};
 
 /// Fields that files of the past may have, and what to use instead.
@@ -34,6 +35,9 @@ const OLDER_NAMES: [(&str, &str); 11] = [
 
 /// Choices for which Torc 1.0 took every word that it did not know as the default.
 const DEFAULTED_CHOICES: [&str; 1] = ["parameterMode"];
+
+/// Fields that are durations, in both spellings.
+const DURATIONS: [&str; 3] = ["runtime", "orphanAfter", "orphan_after"];
 
 /// How a document spells its keys and what happens to unknown ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +93,7 @@ impl Checker {
         };
         if !usable {
             let message = format!("expected {}, found {}", wanted(shape), node.describe());
-            self.report(with_hint(Problem::error(path.to_string(), message), advice(shape, node)), place);
+            self.report(with_hint(Problem::error(path.to_string(), message), advice(shape, node, path)), place);
         }
         usable
     }
@@ -198,8 +202,9 @@ impl Checker {
             Dialect::Envelope => Problem::error(field, message),
             Dialect::Bare => Problem::warning(field, format!("{message} is ignored")),
         };
-        let worth_it = self.listed.has_room();
-        let meant = worth_it
+        let meant = self
+            .listed
+            .has_room(problem.severity)
             .then(|| nearest(&entry.key, record.names()))
             .flatten()
             .map(|name| format!("did you mean `{}`?", self.shown(name)));
@@ -251,7 +256,7 @@ impl Checker {
             return true;
         }
         let message = format!("'{}' is not one of {}", excerpt(text), words.join(", "));
-        let worth_it = self.listed.has_room();
+        let worth_it = self.listed.has_room(Severity::Error);
         let meant = worth_it.then(|| nearest(text, words.iter().map(String::as_str)));
         let meant = meant.flatten().map(|word| format!("did you mean `{word}`?"));
         self.report(with_hint(Problem::error(path.to_string(), message), meant), place);
@@ -293,8 +298,12 @@ fn wanted(shape: &Shape) -> String {
 }
 
 /// What to write instead of a value of the wrong type.
-fn advice(shape: &Shape, node: &Node) -> Option<String> {
+fn advice(shape: &Shape, node: &Node, path: &Path<'_>) -> Option<String> {
     match (shape, &node.kind) {
+        // In quotes it would still have no unit.
+        (Shape::Text { .. }, Kind::Number(number)) if path.last_key().is_some_and(|key| DURATIONS.contains(&key)) => {
+            parse_duration(&number.to_string()).err().map(|error| error.hint())
+        }
         (Shape::Text { .. } | Shape::OneOf(_), Kind::Bool(value)) => Some(format!("put it in quotes: \"{value}\"")),
         (Shape::Text { .. } | Shape::OneOf(_), Kind::Number(number)) => Some(format!("put it in quotes: \"{number}\"")),
         (Shape::Integer { .. } | Shape::Number, Kind::Text(text)) if text.trim().parse::<f64>().is_ok() => {

@@ -2,13 +2,14 @@
 
 use super::check::{Dialect, check};
 use super::listed::Listed;
+use super::path::{Step, steps};
 use super::positions::Positions;
 use super::suggest::nearest;
 use super::tree::{Entry, Kind, Node, Place};
-use super::{LoadedDocument, slug};
+use super::{FlawedDocument, LoadedDocument, slug};
 use crate::document::Document;
 use crate::problem::Problem;
-use crate::schema::{BARE, CLUSTER, Record, WORKFLOW};
+use crate::schema::{BARE, CLUSTER, Record, WORKFLOW, camel_case};
 use crate::validate;
 use crate::{API_VERSION, GROUP};
 
@@ -18,6 +19,7 @@ const CLUSTER_KIND: &str = "SlurmCluster";
 /// What became of one document of a file.
 pub(super) struct Interpreted {
     pub document: Option<LoadedDocument>,
+    pub flawed: Option<FlawedDocument>,
     pub problems: Listed,
 }
 
@@ -45,7 +47,7 @@ fn refused(mut problem: Problem, place: Place, most: usize) -> Interpreted {
     problem.position = Some(place.into());
     let mut problems = Listed::new(most);
     problems.add(problem);
-    Interpreted { document: None, problems }
+    Interpreted { document: None, flawed: None, problems }
 }
 
 /// The record that `apiVersion` and `kind` name. A document without `kind` is looked at as a workflow, so that what
@@ -115,7 +117,7 @@ fn typed(mut root: Node, dialect: Dialect, mut problems: Listed) -> Interpreted 
             if problems.errors().is_empty() {
                 problems.add(Problem { position: Some(place.into()), ..Problem::error("", error.to_string()) });
             }
-            return Interpreted { document: None, problems };
+            return Interpreted { document: None, flawed: None, problems };
         }
     };
     let positions = Positions::new(root, bare);
@@ -128,8 +130,32 @@ fn typed(mut root: Node, dialect: Dialect, mut problems: Listed) -> Interpreted 
             problems.add(problem);
         }
     }
-    let usable = problems.errors().is_empty();
-    Interpreted { document: usable.then_some(LoadedDocument { document, bare, positions }), problems }
+    let read = LoadedDocument { document, bare, positions };
+    if problems.errors().is_empty() {
+        return Interpreted { document: Some(read), flawed: None, problems };
+    }
+    let wrong = problems.errors().iter().map(|problem| in_envelope(&problem.field, bare)).collect();
+    // Where not every wrong field is known, nobody can say what merely follows from one.
+    let flawed = problems.is_complete().then_some(FlawedDocument { read, wrong });
+    Interpreted { document: None, flawed, problems }
+}
+
+/// The name of a field in the envelope: in a bare file `jobs[0].depends_on` is `spec.jobs[0].dependsOn`.
+fn in_envelope(field: &str, bare: bool) -> String {
+    if !bare {
+        return field.to_owned();
+    }
+    if field == "name" {
+        return "metadata.name".to_owned();
+    }
+    let mut name = "spec".to_owned();
+    for step in steps(field) {
+        match step {
+            Step::Item(index) => name.push_str(&format!("[{index}]")),
+            Step::Key(key) => name.push_str(&format!(".{}", camel_case(key))),
+        }
+    }
+    name
 }
 
 fn to_document(root: &mut Node) -> Result<Document, serde_json::Error> {

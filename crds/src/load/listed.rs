@@ -1,6 +1,6 @@
 //! The problems of a file, as many as a person can read.
 
-use crate::problem::Problem;
+use crate::problem::{Problem, Severity};
 
 /// Problems up to a limit, and how many there are beyond it. Errors are never left out in favour of warnings.
 #[derive(Debug)]
@@ -32,9 +32,17 @@ impl Listed {
         }
     }
 
-    /// Whether what is found next may still be shown, so that effort for its words is worth it.
-    pub fn has_room(&self) -> bool {
-        self.errors.len() < self.most || self.warnings.len() < self.most
+    /// Whether a problem that is found next may still be shown, so that effort for its words is worth it.
+    pub fn has_room(&self, severity: Severity) -> bool {
+        match severity {
+            Severity::Error => self.errors.len() < self.most,
+            Severity::Warning => self.warnings.len() < self.most,
+        }
+    }
+
+    /// Whether all that was found is here.
+    pub fn is_complete(&self) -> bool {
+        self.left_out == 0
     }
 
     pub fn errors(&self) -> &[Problem] {
@@ -56,5 +64,22 @@ impl Listed {
             problems.push(if any_error { Problem::error("", message) } else { Problem::warning("", message) });
         }
         problems
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_counted_for_each_severity() {
+        let mut listed = Listed::new(2);
+        for _ in 0..2 {
+            assert!(listed.has_room(Severity::Warning));
+            listed.add(Problem::warning("x", "odd"));
+        }
+        assert!(!listed.has_room(Severity::Warning) && listed.has_room(Severity::Error) && listed.is_complete());
+        listed.add(Problem::warning("x", "odd"));
+        assert!(!listed.is_complete());
     }
 }

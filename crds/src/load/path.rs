@@ -18,6 +18,14 @@ impl Path<'_> {
         Path::Key(self, key)
     }
 
+    /// The key that the path ends with; none for an item of a list.
+    pub fn last_key(&self) -> Option<&str> {
+        match self {
+            Path::Key(_, key) => Some(key),
+            Path::Root | Path::Item(..) => None,
+        }
+    }
+
     pub fn item(&self, index: usize) -> Path<'_> {
         Path::Item(self, index)
     }

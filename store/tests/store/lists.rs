@@ -71,7 +71,7 @@ async fn results_are_filtered() {
         (ResultQuery { job: Some(JobId(2)), ..all.clone() }, vec![(2, 1, 1), (2, 1, 2), (2, 2, 1)]),
         (ResultQuery { run: Some(2), ..all.clone() }, vec![(2, 2, 1)]),
         (ResultQuery { failed_only: true, ..all.clone() }, vec![(2, 1, 1), (2, 1, 2)]),
-        (ResultQuery { return_code: Some(1), ..all.clone() }, vec![(2, 1, 1), (2, 1, 2)]),
+        (ResultQuery { return_code: Some(1), ..all.clone() }, vec![(2, 1, 1), (2, 1, 2), (3, 1, 1)]),
         (ResultQuery { latest_only: true, ..all.clone() }, vec![(2, 2, 1), (11, 1, 1), (3, 1, 1)]),
         (ResultQuery { latest_only: true, failed_only: true, ..all.clone() }, vec![]),
         (ResultQuery { states: vec![JobState::Canceled], ..all.clone() }, vec![(3, 1, 1)]),

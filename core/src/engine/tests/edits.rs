@@ -79,7 +79,7 @@ fn a_changed_job_and_what_depends_on_it_run_again() {
     let request = still_running(&world, &["b", "d"]);
     let [b, d] = ["b", "d"].map(|name| world.key(name));
     let edited = plan.edit("a", |job| job.version = 1);
-    let preview = world.state.preview("default", "w", &edited.expanded());
+    let preview = world.state.preview(&edited.document(), &edited.expanded());
     let answer = world.apply(&edited);
     assert_eq!(answer.changes, preview, "what is shown before is what happens");
     let changes = answer.changes;

@@ -89,7 +89,8 @@ impl World {
 
     pub fn apply(&mut self, plan: &Plan) -> ApplyResponse {
         let (document, expanded) = (plan.document(), plan.expanded());
-        let apply = Apply { document: &document, expanded: &expanded, owner: "ada", working_dir: "/here" };
+        let apply =
+            Apply { document: &document, expanded: &expanded, owner: "ada", working_dir: "/here", store_only: false };
         self.run(|state, recorder, now| state.apply(&apply, recorder, now).unwrap())
     }
 

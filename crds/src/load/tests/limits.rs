@@ -12,7 +12,7 @@ fn first(text: &[u8], format: Option<Format>, options: &LoadOptions) -> String {
 fn files_that_are_too_large_are_not_looked_at() {
     let options = LoadOptions { max_bytes: 10, ..LoadOptions::default() };
     let expected =
-        "error: the file has 11 bytes; at most 10 are read (use parameters to make many jobs from one entry)";
+        "error: the file has more than 10 bytes, which is the limit (use parameters to make many jobs from one entry)";
     assert_eq!(first(b"name: a\n# x", Some(Format::Yaml), &options), expected);
 }
 

@@ -28,6 +28,11 @@ fn wrong_types_say_what_to_write() {
         ("runId: 3000000000", "error spec.runId: must be at most 2147483647, not 3000000000"),
         ("user: 12", "error spec.user: expected a text, found the number 12 (put it in quotes: \"12\")"),
         ("user: true", "error spec.user: expected a text, found the boolean true (put it in quotes: \"true\")"),
+        ("orphanAfter: 30", "error spec.orphanAfter: expected a text, found the number 30 (write 30s, 30m or 30h)"),
+        (
+            "resourceRequirements: [{name: r, numCpus: 1, memory: 1g, runtime: 30}]",
+            "error spec.resourceRequirements[0].runtime: expected a text, found the number 30 (write 30s, 30m or 30h)",
+        ),
         ("env: {A: 1}", "error spec.env.A: expected a text, found the number 1 (put it in quotes: \"1\")"),
         ("env: [a]", "error spec.env: expected a mapping, found a list"),
         ("accessGroups: team", "error spec.accessGroups: expected a list, found the text 'team' (write [team])"),

@@ -1,0 +1,165 @@
+//! Which problems of a document are known in spite of others.
+//!
+//! Everything that is wrong is told at once, but nothing that merely follows from something else: a job that waits for `b` is
+//! only wrong about it when the names of all jobs are known.
+
+use torc_api::problem::Problem;
+use torc_api::workflow::WorkflowSpec;
+
+use super::names::nearest;
+
+/// Fields that decide how many rows an entry has, and what is put into their texts.
+const PARAMETERS: [&str; 7] = [
+    "parameters",
+    "parameterMode",
+    "useParameters",
+    "parametersFile",
+    "useParametersFile",
+    "parameterTable",
+    "variables",
+];
+
+/// What a field of a job refers to: the list that has to be known to judge it.
+const REFERENCES: [(&str, &str); 14] = [
+    ("dependsOn", "jobs"),
+    ("dependsOnRegexes", "jobs"),
+    ("jobs", "jobs"),
+    ("jobNameRegexes", "jobs"),
+    ("inputFiles", "files"),
+    ("inputFileRegexes", "files"),
+    ("outputFiles", "files"),
+    ("outputFileRegexes", "files"),
+    ("inputUserData", "userData"),
+    ("inputUserDataRegexes", "userData"),
+    ("outputUserData", "userData"),
+    ("outputUserDataRegexes", "userData"),
+    ("resourceRequirements", "resourceRequirements"),
+    ("failureHandler", "failureHandlers"),
+];
+
+/// What is wrong already.
+pub struct Doubt<'a> {
+    spec: &'a WorkflowSpec,
+    wrong: Vec<String>,
+}
+
+impl<'a> Doubt<'a> {
+    /// Fields of a specification that are wrong, e.g. `spec.jobs[2].comand`.
+    pub fn new(spec: &'a WorkflowSpec, wrong: Vec<String>) -> Self {
+        Self { spec, wrong }
+    }
+
+    /// Whether a problem stands whatever becomes of the fields that are wrong.
+    pub fn is_known(&self, problem: &Problem) -> bool {
+        if self.wrong.is_empty() {
+            return true;
+        }
+        let repeated = self.wrong.iter().any(|wrong| is_within(&problem.field, wrong));
+        let open = problem.message.contains('{') && self.wrong.iter().any(|wrong| concerns_parameters(wrong));
+        !repeated && !open && referred_list(&problem.field).is_none_or(|list| self.has_known_names(list))
+    }
+
+    fn has_known_names(&self, list: &str) -> bool {
+        let names = self.names(list);
+        let is_open = |name: &&str| name.contains('{');
+        !self.wrong.iter().any(|wrong| {
+            let Some(rest) = wrong.strip_prefix("spec.") else { return wrong == "spec" };
+            let (key, inner) = rest.split_once('.').map_or((rest, None), |(key, inner)| (key, Some(inner)));
+            let (key, entry) = key.split_once('[').map_or((key, None), |(key, at)| (key, at.strip_suffix(']')));
+            if key != list {
+                // A list that is not there may be the one whose name is misspelt; what all share is in open names.
+                let misspelt = names.is_empty() && inner.is_none() && entry.is_none();
+                return misspelt || entry.is_none() && concerns_parameters(key) && names.iter().any(is_open);
+            }
+            let (Some(entry), Some(inner)) = (entry, inner) else { return true };
+            let name = entry.parse().ok().and_then(|at: usize| names.get(at).copied());
+            inner == "name" || concerns_parameters(inner) && name.is_none_or(|name| is_open(&name))
+        })
+    }
+
+    fn names(&self, list: &str) -> Vec<&str> {
+        let spec = self.spec;
+        match list {
+            "jobs" => spec.jobs.iter().map(|job| job.name.as_str()).collect(),
+            "files" => spec.files.iter().map(|file| file.name.as_str()).collect(),
+            "userData" => spec.user_data.iter().map(|data| data.name.as_deref().unwrap_or_default()).collect(),
+            "resourceRequirements" => spec.resource_requirements.iter().map(|entry| entry.name.as_str()).collect(),
+            "failureHandlers" => spec.failure_handlers.iter().map(|handler| handler.name.as_str()).collect(),
+            _ => spec.slurm_schedulers.iter().map(|entry| entry.name.as_deref().unwrap_or_default()).collect(),
+        }
+    }
+}
+
+/// Whether a field is the other one or part of it.
+fn is_within(field: &str, other: &str) -> bool {
+    field.strip_prefix(other).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+}
+
+/// Whether a field is about parameters or variables, or is meant to be.
+fn concerns_parameters(field: &str) -> bool {
+    field.split('.').any(|key| {
+        let key = key.split('[').next().unwrap_or(key);
+        PARAMETERS.contains(&key) || nearest(key, PARAMETERS.into_iter()).is_some()
+    })
+}
+
+/// The list that a field of an entry refers to.
+fn referred_list(field: &str) -> Option<&'static str> {
+    let entry = field.strip_prefix("spec.")?;
+    let Some((_, key)) = entry.split_once('.') else { return entry.starts_with("actions[").then_some("jobs") };
+    let key = key.split(['[', '.']).next()?;
+    if key == "scheduler" {
+        return Some("slurmSchedulers");
+    }
+    REFERENCES.iter().find(|(name, _)| *name == key).map(|(_, list)| *list)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(jobs: &[&str]) -> WorkflowSpec {
+        let job = |name: &&str| torc_api::job::Job { name: (*name).to_owned(), ..Default::default() };
+        WorkflowSpec { jobs: jobs.iter().map(job).collect(), ..WorkflowSpec::default() }
+    }
+
+    fn is_known(jobs: &[&str], wrong: &str, field: &str, message: &str) -> bool {
+        Doubt::new(&spec(jobs), vec![wrong.to_owned()]).is_known(&Problem::error(field, message))
+    }
+
+    #[test]
+    fn references_need_names() {
+        let unknown = ("spec.jobs[1].dependsOn[0]", "there is no job `x`");
+        for (wrong, expected) in [
+            ("spec.jobs[0].comand", true),
+            ("spec.jobs[0].runtime", true),
+            ("spec.files[0].name", true),
+            ("metadata.name", true),
+            ("spec.jobs[0].name", false),
+            ("spec.jobs[0]", false),
+            ("spec.jobs", false),
+            ("spec", false),
+            ("spec.jobs[1].dependsOn", false),
+            ("spec.jobs[1].dependsOn[0]", false),
+            ("spec.jobs[1].dependsOn[1]", true),
+        ] {
+            assert_eq!(is_known(&["a", "b"], wrong, unknown.0, unknown.1), expected, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn names_with_parameters_need_parameters() {
+        let field = "spec.jobs[1].dependsOn[0]";
+        assert!(!is_known(&["a_{i}", "b"], "spec.jobs[0].parametres", field, "there is no job `a_1`"));
+        assert!(!is_known(&["a_{i}", "b"], "spec.parameters.i", field, "there is no job `a_1`"));
+        assert!(is_known(&["a", "b"], "spec.jobs[0].parametres", field, "there is no job `x`"));
+        assert!(!is_known(&["a", "b"], "spec.jobs[1].parameters.i", field, "there is no job `a_{i}`"));
+    }
+
+    #[test]
+    fn a_list_that_is_not_there_may_be_misspelt() {
+        let field = "spec.jobs[1].inputFiles[0]";
+        assert!(!is_known(&["a", "b"], "spec.file", field, "there is no file `x`"));
+        assert!(is_known(&["a", "b"], "spec.jobs[0].comand", field, "there is no file `x`"));
+    }
+}
