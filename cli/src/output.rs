@@ -14,7 +14,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-pub use rows::{SettingRow, status_word};
+pub use rows::{SettingRow, event_text, status_word};
 use table::{Tabular, Widths};
 
 use crate::error::CommandError;

@@ -26,7 +26,7 @@ pub async fn failures(client: &Client, workflow: &Workflow) -> Result<Vec<JobRes
 pub fn text(workflow: &Workflow, failures: &[JobResult]) -> String {
     let mut text = headline(workflow);
     for failure in failures.iter().take(LISTED) {
-        let code = failure.return_code.map_or(String::new(), |code| format!(", exit code {code}"));
+        let code = failure.return_code.map_or(String::new(), |code| format!(", {}", human::exit_code(code)));
         let cause = failure.cause.map_or_else(|| failure.status.to_string(), |cause| cause.to_string());
         let _ = writeln!(text, "  {}: {cause}{code}, attempt {}", failure.job, failure.attempt);
         if let Some(message) = &failure.message {

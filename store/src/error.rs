@@ -119,6 +119,8 @@ mod code {
     pub const LOCKED: i32 = 6;
     pub const READONLY: i32 = 8;
     pub const IOERR: i32 = 10;
+    /// An extended code, the only one that is told apart.
+    pub const IOERR_SHMSIZE: i32 = IOERR | (19 << 8);
     pub const CORRUPT: i32 = 11;
     pub const FULL: i32 = 13;
     pub const CANTOPEN: i32 = 14;
@@ -130,7 +132,11 @@ impl StoreError {
     /// Tells a driver's error apart by SQLite's result code.
     pub(crate) fn from_sqlx(path: &Path, source: sqlx::Error) -> Self {
         let path = path.to_owned();
-        match primary_code(&source) {
+        if extended_code(&source) == Some(code::IOERR_SHMSIZE) {
+            // The file that readers share is made when a database is opened; there is no room for it.
+            return Self::DiskFull { path };
+        }
+        match extended_code(&source).map(primary) {
             Some(code::BUSY | code::LOCKED) => Self::Locked { path },
             Some(code::READONLY) => Self::ReadOnly { path },
             Some(code::FULL) => Self::DiskFull { path },
@@ -156,9 +162,12 @@ impl StoreError {
     }
 }
 
-fn primary_code(error: &sqlx::Error) -> Option<i32> {
-    let extended: i32 = error.as_database_error()?.code()?.parse().ok()?;
-    Some(extended & 0xff)
+fn extended_code(error: &sqlx::Error) -> Option<i32> {
+    error.as_database_error()?.code()?.parse().ok()
+}
+
+const fn primary(extended: i32) -> i32 {
+    extended & 0xff
 }
 
 /// What went wrong inside this crate, before anybody says in which database.
@@ -189,5 +198,58 @@ impl Failure {
             Self::Cursor(cursor) => StoreError::InvalidCursor { cursor },
             Self::Closed => StoreError::Closed { path: path.to_owned() },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+
+    use super::*;
+
+    /// An error of SQLite with nothing but its code.
+    #[derive(Debug, thiserror::Error)]
+    #[error("code {0}")]
+    struct Coded(i32);
+
+    impl sqlx::error::DatabaseError for Coded {
+        fn message(&self) -> &str {
+            "coded"
+        }
+
+        fn code(&self) -> Option<Cow<'_, str>> {
+            Some(self.0.to_string().into())
+        }
+
+        fn as_error(&self) -> &(dyn std::error::Error + Send + Sync + 'static) {
+            self
+        }
+
+        fn as_error_mut(&mut self) -> &mut (dyn std::error::Error + Send + Sync + 'static) {
+            self
+        }
+
+        fn into_error(self: Box<Self>) -> Box<dyn std::error::Error + Send + Sync + 'static> {
+            self
+        }
+
+        fn kind(&self) -> sqlx::error::ErrorKind {
+            sqlx::error::ErrorKind::Other
+        }
+    }
+
+    #[test]
+    fn codes_are_told_apart() {
+        let path = Path::new("/s/torc.db");
+        let of = |code: i32| StoreError::from_sqlx(path, sqlx::Error::Database(Box::new(Coded(code))));
+        // SQLITE_FULL, and SQLITE_IOERR_SHMSIZE: no room for the file that readers share.
+        for full in [13, 4_874] {
+            assert!(matches!(of(full), StoreError::DiskFull { .. }), "{full}");
+        }
+        // SQLITE_IOERR, SQLITE_IOERR_SHMOPEN
+        for io in [10, 4_618] {
+            assert!(matches!(of(io), StoreError::DatabaseIo { .. }), "{io}");
+        }
+        assert!(matches!(of(5), StoreError::Locked { .. }));
     }
 }

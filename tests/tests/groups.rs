@@ -100,3 +100,40 @@ fn a_ping_says_who_answers() {
     assert!(answer["url"].as_str().unwrap().starts_with("http://127.0.0.1:"), "{answer}");
     assert!(answer["version"].is_string(), "{answer}");
 }
+
+#[test]
+fn what_is_shown_of_a_job_says_what_happened_to_it() {
+    let lab = Lab::new();
+    lab.write("w.yaml", "name: w\njobs: [{name: shot, command: 'kill -9 $$'}, {name: fine, command: 'true'}]\n");
+    lab.torc("apply -f w.yaml").exits(3).says("exit code 137, signal 9 (KILL)");
+    lab.torc("describe job shot").exits(0).says("exit code 137, signal 9 (KILL)");
+    lab.torc("describe workflow w").exits(0).says("fine completed").says("shot failed");
+    lab.torc("describe job short").exits(5).says("`torc get jobs w` lists its jobs");
+    lab.torc("logs short").exits(5).says("`torc get jobs w`");
+}
+
+#[test]
+fn a_wait_prints_the_last_state_for_programs() {
+    let lab = Lab::new();
+    lab.write("mixed.yaml", MIXED);
+    lab.torc("apply -f mixed.yaml").exits(3);
+    let last = lab.json("wait mixed");
+    assert_eq!((&last["name"], &last["status"]["jobs"]["failed"]), (&json!("mixed"), &json!(2)));
+    let never = lab.torc("wait mixed --for condition=Succeeded -o json").exits(3);
+    assert_eq!(never.json()["status"]["jobs"]["failed"], 2);
+    lab.torc("wait mixed").exits(0).says("workflow/mixed is finished");
+}
+
+#[test]
+fn jobs_that_wait_for_a_person_end_the_command_with_the_way_on() {
+    let lab = Lab::new();
+    lab.write(
+        "w.yaml",
+        "name: w\nuse_pending_failed: true\njobs: [{name: a, command: exit 1}, {name: b, command: 'true', depends_on: [a]}]\n",
+    );
+    for line in ["apply -f w.yaml", "run w"] {
+        lab.torc(line).exits(3).says("w: waits for a decision").says("torc retry w, or torc cancel w");
+    }
+    lab.torc("status w").exits(0).says("NeedsDecision").says("torc cancel w");
+    assert_eq!(lab.states("w")["a"], "pending_failed");
+}

@@ -352,6 +352,30 @@ fn a_watch_shows_each_event_once_and_in_order() {
     server.stop();
 }
 
+#[test]
+fn a_watch_goes_on_after_the_server_was_restarted() {
+    let lab = Lab::new();
+    let server = Server::start(&lab, "127.0.0.1:0");
+    let bind = server.url.trim_start_matches("http://").to_owned();
+    lab.write("client/w.yaml", "name: first\njobs: [{name: a, command: 'true'}]\n");
+    lab.write("client/v.yaml", "name: second\njobs: [{name: a, command: 'true'}]\n");
+    server.torc(&lab, "apply -f w.yaml").exits(0);
+    let watch = server.call(&lab, "get events -w -o json").start();
+    watch.says("WorkflowCreated");
+    server.stop();
+    watch.says("waiting for the server at");
+    let server = Server::start(&lab, &bind);
+    watch.says("going on");
+    server.torc(&lab, "apply -f v.yaml").exits(0);
+    watch.says("\"second\"");
+    watch.signal(Signal::SIGINT);
+    let seen = sequences(&watch.finish().exits(130).stdout);
+    let all: Vec<i64> =
+        server.items(&lab, "get events").iter().map(|event| event["sequence"].as_i64().unwrap()).collect();
+    assert_eq!(seen, all, "each once, from before and after");
+    server.stop();
+}
+
 /// The sequence numbers of a stream of JSON values.
 fn sequences(text: &str) -> Vec<i64> {
     let mut numbers = Vec::new();

@@ -204,3 +204,22 @@ fn a_watch_goes_on_with_the_next_owner_where_it_was() {
     server.finish().exits(0);
     lab.expect_nothing_left();
 }
+
+#[test]
+fn a_watch_says_what_it_waits_for_and_shows_what_happens_meanwhile() {
+    let lab = Lab::new();
+    lab.write("one.yaml", "name: one\njobs: [{name: a, command: 'true'}]\n");
+    lab.write("two.yaml", "name: two\njobs: [{name: b, command: 'true'}]\n");
+    lab.torc("apply -f one.yaml").exits(0);
+    let watch = lab.start("get workflows -w");
+    watch.says("waiting for the next one who does");
+    assert!(watch.stdout().contains("one"), "{}", watch.stdout());
+    // Whoever comes may be gone before the watch has heard of it.
+    lab.torc("apply -f two.yaml").exits(0);
+    until(
+        || watch.stdout().lines().any(|line| line.starts_with("two") && line.contains("Succeeded")),
+        || format!("{}{}", watch.stdout(), watch.stderr()),
+    );
+    watch.signal(Signal::SIGINT);
+    watch.finish().exits(130);
+}

@@ -10,7 +10,7 @@ use super::Context;
 use crate::client::{Client, ResultFilter};
 use crate::connection::{bare_name, explain_missing, resolve_workflow, with_client};
 use crate::error::{CommandError, ExitStatus};
-use crate::output::{human, status_word};
+use crate::output::{event_text, human, status_word};
 
 /// Show one workflow or job in detail.
 #[derive(Debug, Args)]
@@ -104,19 +104,14 @@ fn workflow_text(workflow: &Workflow, events: &[Event]) -> String {
     if !workflow.status.failures.is_empty() {
         text.push_str("Latest failures:\n");
         for failure in &workflow.status.failures {
-            let code = failure.return_code.map_or(String::new(), |code| format!(", exit code {code}"));
+            let code = failure.return_code.map_or(String::new(), |code| format!(", {}", human::exit_code(code)));
             let _ = writeln!(text, "  {} (attempt {}): {}{code}", failure.job, failure.attempt, failure.cause);
         }
     }
     if !events.is_empty() {
         text.push_str("Latest events:\n");
         for event in events {
-            let jobs = if event.jobs.is_empty() {
-                String::new()
-            } else {
-                format!(" ({})", human::count(i64::try_from(event.jobs.len()).unwrap_or(0), "job"))
-            };
-            let _ = writeln!(text, "  {}  {}  {}{jobs}", event.time, event.reason, event.message);
+            let _ = writeln!(text, "  {}  {}  {}", event.time, event.reason, event_text(event));
         }
     }
     text
@@ -164,7 +159,7 @@ fn job_text(job: &Job, results: &[JobResult]) -> String {
     }
     for result in results {
         let cause = result.cause.map_or(String::new(), |cause| format!(", {cause}"));
-        let code = result.return_code.map_or(String::new(), |code| format!(", exit code {code}"));
+        let code = result.return_code.map_or(String::new(), |code| format!(", {}", human::exit_code(code)));
         let time = human::precise(result.duration_seconds);
         let _ = writeln!(
             text,

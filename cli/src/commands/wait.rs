@@ -15,7 +15,7 @@ use crate::run_here::Interrupts;
 /// Wait until a workflow is as far as you need it.
 ///
 /// Exits with 0 when the condition is true, with 8 when the time is over, and with 3 as soon as `Succeeded` can no longer come
-/// true by itself.
+/// true by itself. `-o json` prints the workflow as it stands then.
 #[derive(Debug, Args)]
 pub struct WaitArgs {
     /// The workflow, e.g. `workflow/NAME`; may be left out where the store holds one.
@@ -66,11 +66,11 @@ pub async fn run(context: &Context, args: &WaitArgs) -> Result<ExitStatus, Comma
         let connection = Connection::open(&context.settings, &context.folder).await?;
         let looked = tokio::select! {
             looked = look(connection.client(), &mut target, &args.goal, connection.is_served(), deadline) => looked,
-            () = interrupts.next() => Ok(Some(ExitStatus::Interrupted)),
+            () = interrupts.next() => Ok(Some((ExitStatus::Interrupted, None))),
         };
         connection.close().await;
         match looked {
-            Ok(Some(status)) => return done(context, target.as_deref(), &args.goal, status),
+            Ok(Some((status, last))) => return done(context, (target.as_deref(), last), &args.goal, status),
             // Who served the store has left; the next one may go on with it.
             Err(error) if error.kind == ExitStatus::Unreachable && context.settings.url.is_none() => {}
             Err(error) => return Err(error),
@@ -88,11 +88,20 @@ pub async fn run(context: &Context, args: &WaitArgs) -> Result<ExitStatus, Comma
     }
 }
 
-fn done(context: &Context, target: Option<&str>, goal: &Goal, status: ExitStatus) -> Result<ExitStatus, CommandError> {
+/// The last words: for programs the workflow as it stands now, `null` when it was deleted.
+fn done(
+    context: &Context,
+    (target, last): (Option<&str>, Option<Box<Workflow>>),
+    goal: &Goal,
+    status: ExitStatus,
+) -> Result<ExitStatus, CommandError> {
     let name = target.unwrap_or("?");
     match status {
-        ExitStatus::Success => context.output.note(&format!("workflow/{name} is {}", goal_text(goal)))?,
+        ExitStatus::Success => {
+            context.output.value(&last, || format!("workflow/{name} is {}\n", goal_text(goal)))?;
+        }
         ExitStatus::WorkflowFailed => {
+            context.output.value(&last, String::new)?;
             let message = format!("workflow/{name} cannot become {} by itself", goal_text(goal));
             let hint = format!("see `torc describe workflow {name}`");
             return Err(CommandError::new(ExitStatus::WorkflowFailed, message).hint(hint));
@@ -109,14 +118,15 @@ fn goal_text(goal: &Goal) -> String {
     }
 }
 
-/// Looks, again and again where somebody serves the store; nothing when it has to be opened again.
+/// Looks, again and again where somebody serves the store: how it ended and the workflow, or nothing when the store has to
+/// be opened again.
 async fn look(
     client: &Client,
     target: &mut Option<String>,
     goal: &Goal,
     served: bool,
     deadline: Option<Instant>,
-) -> Result<Option<ExitStatus>, CommandError> {
+) -> Result<Option<(ExitStatus, Option<Box<Workflow>>)>, CommandError> {
     loop {
         let name = match target {
             Some(name) => name.clone(),
@@ -126,10 +136,12 @@ async fn look(
             Ok(workflow) => {
                 *target = Some(workflow.name.clone());
                 if let Some(status) = judge(&workflow, goal) {
-                    return Ok(Some(status));
+                    return Ok(Some((status, Some(Box::new(workflow)))));
                 }
             }
-            Err(error) if error.is_not_found() && *goal == Goal::Delete => return Ok(Some(ExitStatus::Success)),
+            Err(error) if error.is_not_found() && *goal == Goal::Delete => {
+                return Ok(Some((ExitStatus::Success, None)));
+            }
             Err(error) => return Err(explain_missing(error)),
         }
         if !served || deadline.is_some_and(|deadline| Instant::now() >= deadline) {

@@ -69,6 +69,17 @@ fn fraction(amount: i64, unit: i64) -> f64 {
     amount as f64 / unit as f64
 }
 
+/// An exit code and, where it stands for a signal, that signal.
+pub fn exit_code(code: i32) -> String {
+    match nix::sys::signal::Signal::try_from(code - 128) {
+        Ok(signal) => {
+            let name = signal.as_str();
+            format!("exit code {code}, signal {} ({})", code - 128, name.strip_prefix("SIG").unwrap_or(name))
+        }
+        Err(_) => format!("exit code {code}"),
+    }
+}
+
 /// `1 job`, `2 jobs`.
 pub fn count(number: i64, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
@@ -95,6 +106,21 @@ mod tests {
         }
         for (seconds, text) in [(0.0, "0s"), (0.0123, "12ms"), (1.26, "1.3s"), (61.2, "1m1s")] {
             assert_eq!(precise(seconds), text);
+        }
+    }
+
+    #[test]
+    fn exit_codes_of_signals_name_them() {
+        for (code, text) in [
+            (0, "exit code 0"),
+            (7, "exit code 7"),
+            (128, "exit code 128"),
+            (137, "exit code 137, signal 9 (KILL)"),
+            (143, "exit code 143, signal 15 (TERM)"),
+            (255, "exit code 255"),
+            (-128, "exit code -128"),
+        ] {
+            assert_eq!(exit_code(code), text);
         }
     }
 

@@ -235,7 +235,7 @@ impl Tabular for Event {
 }
 
 /// The message of an event, or the jobs that moved.
-fn event_text(event: &Event) -> String {
+pub fn event_text(event: &Event) -> String {
     const LISTED: usize = 4;
     if !event.message.is_empty() || event.jobs.is_empty() {
         return event.message.clone();

@@ -73,7 +73,11 @@ impl From<Refusal> for EngineError {
         let message = refusal.to_string();
         match refusal {
             Refusal::NoWorkflow(_) => Self::new(ErrorKind::NotFound, "WorkflowNotFound", message),
-            Refusal::NoJob { .. } => Self::new(ErrorKind::NotFound, "JobNotFound", message),
+            Refusal::NoJob { workflow, .. } => {
+                let mut error = Self::new(ErrorKind::NotFound, "JobNotFound", message);
+                error.body.hint = Some(format!("`torc get jobs {workflow}` lists its jobs"));
+                error
+            }
             Refusal::NoRunner(_) => Self::new(ErrorKind::NotFound, "RunnerNotFound", message),
             Refusal::Protocol(_) => {
                 let mut error = Self::new(ErrorKind::Conflict, "ProtocolMismatch", message);

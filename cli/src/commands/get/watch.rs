@@ -1,7 +1,7 @@
 //! `torc get -w`: what changes after the list was printed.
 
 use std::collections::{HashMap, HashSet};
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use torc_api::api::{Event, Job, JobResult, Runner, RunnerStatus, Workflow};
 use torc_api::status::WorkflowStatus;
@@ -11,7 +11,9 @@ use crate::client::{Client, ClientError, WatchMessage};
 use crate::commands::Context;
 use crate::connection::{Connection, resolve_workflow};
 use crate::error::{CommandError, ExitStatus};
+use crate::follow::REMOTE_PATIENCE;
 use crate::output::{Listing, Output};
+use crate::place::Place;
 use crate::run_here::Interrupts;
 
 /// How often a store that nobody serves is looked at for somebody who does.
@@ -57,7 +59,8 @@ pub fn runner_key(runner: &Runner) -> (i64, (RunnerStatus, i64, i64)) {
     (runner.id, (runner.status, runner.running, runner.queued))
 }
 
-/// Prints changes until a person stops it.
+/// Prints changes until a person stops it. Whoever serves the store may leave and another one come: it goes on after the last
+/// event that was seen.
 pub async fn run(
     context: &Context,
     args: &GetArgs,
@@ -67,31 +70,99 @@ pub async fn run(
     mut seen: Seen,
 ) -> Result<ExitStatus, CommandError> {
     let mut interrupts = Interrupts::listen()?;
+    let mut waiting = Waiting::new(context);
     let mut next = Some(connection);
     loop {
-        let connection = match next.take() {
-            Some(connection) => connection,
-            None => Connection::open(&context.settings, &context.folder).await?,
+        let opened = match next.take() {
+            Some(connection) => Ok(connection),
+            None => Connection::open(&context.settings, &context.folder).await,
         };
-        if connection.is_served() {
-            let round = Round { args, client: connection.client(), resource, name };
-            let ended = tokio::select! {
-                ended = round.watch(&mut seen) => ended,
-                () = interrupts.next() => return Ok(ExitStatus::Interrupted),
-            };
-            match ended {
-                Err(error) if error.kind == ExitStatus::Unreachable && context.settings.url.is_none() => {}
-                other => return other.map(|()| ExitStatus::Success),
+        let ended = match opened {
+            Ok(connection) => {
+                let round = Round { args, client: connection.client(), resource, name };
+                let ended = if connection.is_served() {
+                    waiting.over(context);
+                    tokio::select! {
+                        ended = round.watch(&mut seen) => ended,
+                        () = interrupts.next() => return Ok(ExitStatus::Interrupted),
+                    }
+                } else {
+                    round.replay(&mut seen).await
+                };
+                // Nothing changes while the store is ours; holding it would keep others from running.
+                connection.close().await;
+                ended
             }
-        } else {
-            // Nothing changes while the store is ours; holding it would keep others from running.
-            connection.close().await;
+            Err(error) => Err(error),
+        };
+        match ended {
+            Err(error) if error.kind != ExitStatus::Unreachable || waiting.is_too_long(context) => return Err(error),
+            _ => {}
         }
+        waiting.begin(context);
         tokio::select! {
-            () = tokio::time::sleep(PAUSE) => {}
+            () = waiting.for_a_change() => {}
             () = interrupts.next() => return Ok(ExitStatus::Interrupted),
         }
     }
+}
+
+/// Waiting for whoever serves the store next.
+struct Waiting {
+    since: Option<Instant>,
+    place: Option<Place>,
+}
+
+impl Waiting {
+    fn new(context: &Context) -> Self {
+        Self { since: None, place: Place::find(&context.folder).filter(|_| context.settings.url.is_none()) }
+    }
+
+    fn begin(&mut self, context: &Context) {
+        if self.since.is_some() {
+            return;
+        }
+        self.since = Some(Instant::now());
+        context.output.progress(&match &context.settings.url {
+            Some(url) => format!("waiting for the server at {url}"),
+            None => "nobody runs the workflows of this folder: waiting for the next one who does".to_owned(),
+        });
+    }
+
+    fn over(&mut self, context: &Context) {
+        if self.since.take().is_some() {
+            context.output.progress("going on");
+        }
+    }
+
+    /// A server is restarted in minutes; the next owner of a folder may come tomorrow.
+    fn is_too_long(&self, context: &Context) -> bool {
+        context.settings.url.is_some() && self.since.is_some_and(|since| since.elapsed() > REMOTE_PATIENCE)
+    }
+
+    /// A store is opened again when somebody has it or had it: opening a large one takes a while.
+    async fn for_a_change(&self) {
+        let before = self.place.as_ref().map(traces);
+        loop {
+            tokio::time::sleep(PAUSE).await;
+            let Some(place) = &self.place else { return };
+            if place.server_info().is_some() || Some(traces(place)) != before {
+                return;
+            }
+        }
+    }
+}
+
+/// What anybody who writes to a store changes.
+fn traces(place: &Place) -> Vec<Option<(SystemTime, u64)>> {
+    let log = format!("{}-wal", place.database.display());
+    [place.database.clone(), log.into()]
+        .iter()
+        .map(|path| {
+            let metadata = std::fs::metadata(path).ok()?;
+            Some((metadata.modified().ok()?, metadata.len()))
+        })
+        .collect()
 }
 
 struct Round<'a> {
@@ -102,15 +173,29 @@ struct Round<'a> {
 }
 
 impl Round<'_> {
-    async fn watch(&self, seen: &mut Seen) -> Result<(), CommandError> {
-        let workflow = match self.resource {
+    /// The workflow that is looked at; all where none is.
+    async fn workflow_id(&self) -> Result<Option<i64>, CommandError> {
+        match self.resource {
             Resource::Jobs | Resource::Results => {
                 let name = resolve_workflow(self.client, self.name).await?;
-                workflow_id(self.client, Some(&name)).await?
+                workflow_id(self.client, Some(&name)).await
             }
-            Resource::Workflows | Resource::Events => workflow_id(self.client, self.name).await?,
-            Resource::Runners => None,
-        };
+            Resource::Workflows | Resource::Events => workflow_id(self.client, self.name).await,
+            Resource::Runners => Ok(None),
+        }
+    }
+
+    /// What has happened since, where nobody is there who would tell.
+    async fn replay(&self, seen: &mut Seen) -> Result<(), CommandError> {
+        let workflow = self.workflow_id().await?;
+        for event in self.client.events(workflow, Some(seen.sequence), None).await? {
+            self.event(event, workflow, seen).await?;
+        }
+        self.catch_up(workflow, seen).await
+    }
+
+    async fn watch(&self, seen: &mut Seen) -> Result<(), CommandError> {
+        let workflow = self.workflow_id().await?;
         let mut watch = self.client.watch(workflow, Some(seen.sequence)).await?;
         self.catch_up(workflow, seen).await?;
         loop {
