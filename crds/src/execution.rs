@@ -151,3 +151,117 @@ pub enum Granularity {
     /// Every sample.
     TimeSeries,
 }
+
+/// Seconds between samples, unless the document says otherwise.
+const SAMPLE_INTERVAL_SECONDS: u32 = 10;
+/// Seconds between writes of a time series, unless the document says otherwise.
+const FLUSH_INTERVAL_SECONDS: u32 = 300;
+
+/// What a [`ResourceMonitor`] comes to, with every default in its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MonitorPlan {
+    /// How much is kept of each job's samples; absent when no samples are taken.
+    pub jobs: Option<Granularity>,
+    /// What is measured of each node; absent when nothing is.
+    pub node: Option<NodePlan>,
+    /// Seconds between samples.
+    pub interval_seconds: u32,
+    /// Seconds between writes of a time series.
+    pub flush_interval_seconds: u32,
+    /// Plots are made when a runner leaves.
+    pub plots: bool,
+}
+
+/// What is measured of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodePlan {
+    /// How much is kept of the samples.
+    pub granularity: Granularity,
+    /// CPU is measured.
+    pub cpu: bool,
+    /// Memory is measured.
+    pub memory: bool,
+}
+
+impl ResourceMonitor {
+    /// Jobs are measured unless the document says no: a sample every ten seconds costs next to nothing, and without it nobody
+    /// knows afterwards what a job needed. Nodes are measured only where the document says so.
+    pub fn plan(&self) -> MonitorPlan {
+        let jobs = self.jobs.clone().unwrap_or_default();
+        let node = self.compute_node.clone().unwrap_or_default();
+        let granularity = |own: Option<Granularity>| own.or(self.granularity).unwrap_or_default();
+        let seconds = |value: Option<i32>, default: u32| {
+            value.map_or(default, |seconds| u32::try_from(seconds).unwrap_or(0).max(1))
+        };
+        MonitorPlan {
+            jobs: jobs.enabled.or(self.enabled).unwrap_or(true).then(|| granularity(jobs.granularity)),
+            node: node.enabled.unwrap_or(false).then(|| NodePlan {
+                granularity: node.granularity.unwrap_or_default(),
+                cpu: node.cpu.unwrap_or(true),
+                memory: node.memory.unwrap_or(true),
+            }),
+            interval_seconds: seconds(self.sample_interval_seconds, SAMPLE_INTERVAL_SECONDS),
+            flush_interval_seconds: seconds(self.flush_interval_seconds, FLUSH_INTERVAL_SECONDS),
+            plots: self.generate_plots.unwrap_or(false),
+        }
+    }
+}
+
+impl Default for MonitorPlan {
+    fn default() -> Self {
+        ResourceMonitor::default().plan()
+    }
+}
+
+impl MonitorPlan {
+    /// Something of it goes into files, not only into results.
+    pub fn is_recorded(&self) -> bool {
+        self.plots
+            || self.jobs == Some(Granularity::TimeSeries)
+            || self.node.is_some_and(|node| node.granularity == Granularity::TimeSeries)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // X08
+    #[test]
+    fn jobs_are_measured_every_ten_seconds_unless_the_document_says_otherwise() {
+        let plan = MonitorPlan::default();
+        assert_eq!((plan.jobs, plan.node, plan.plots), (Some(Granularity::Summary), None, false));
+        assert_eq!((plan.interval_seconds, plan.flush_interval_seconds), (10, 300));
+        assert!(!plan.is_recorded());
+    }
+
+    #[test]
+    fn the_newer_spelling_counts_before_the_older_one() {
+        let scope = |enabled, granularity| Some(MonitorScope { enabled, granularity, ..MonitorScope::default() });
+        let (summary, series) = (Some(Granularity::Summary), Some(Granularity::TimeSeries));
+        let older = |enabled, granularity| ResourceMonitor { enabled, granularity, ..ResourceMonitor::default() };
+        let cases = [
+            (older(Some(false), None), None),
+            (older(Some(true), series), series),
+            (ResourceMonitor { jobs: scope(Some(true), None), ..older(Some(false), None) }, summary),
+            (ResourceMonitor { jobs: scope(Some(false), series), ..older(Some(true), series) }, None),
+            (ResourceMonitor { jobs: scope(None, summary), ..older(None, series) }, summary),
+            (ResourceMonitor { compute_node: scope(Some(true), None), ..older(None, None) }, summary),
+        ];
+        for (monitor, jobs) in cases {
+            assert_eq!(monitor.plan().jobs, jobs, "{monitor:?}");
+        }
+    }
+
+    #[test]
+    fn nodes_are_measured_only_on_request() {
+        let scope = MonitorScope { enabled: Some(true), cpu: Some(false), ..MonitorScope::default() };
+        let monitor = ResourceMonitor { compute_node: Some(scope), ..ResourceMonitor::default() };
+        let node = NodePlan { granularity: Granularity::Summary, cpu: false, memory: true };
+        assert_eq!(monitor.plan().node, Some(node));
+        let off = ResourceMonitor { compute_node: Some(MonitorScope::default()), ..ResourceMonitor::default() };
+        assert_eq!(off.plan().node, None);
+    }
+}

@@ -18,6 +18,7 @@ use crate::config::{RunnerConfig, RunnerError, RunnerExit};
 use crate::events::RunnerEvent;
 use crate::files::Hashes;
 use crate::link::ServerLink;
+use crate::monitor::{self, Sampler};
 use crate::protocol::{FromKeeper, ToKeeper};
 use crate::state::{Effect, Event, Settings, State};
 
@@ -38,7 +39,13 @@ pub async fn run<L: ServerLink>(
     let settings = settings(&config, ShellSetup::of(command::pairs(&environment)), began)?;
     let (keeper, takeover) = KeeperLink::open(&config, &environment, &observer).await?;
     let (sender, events) = unbounded_channel();
+    let samples = sender.clone();
+    let sampler = Sampler::start(move |taken| {
+        let _ = samples.send(Event::Sampled(Box::new(taken)));
+    })
+    .map_err(RunnerError::StartSampler)?;
     let mut brain = Brain {
+        sampler,
         registration: registration(&config, &settings.output_dir),
         state: State::new(settings, began),
         keeper,
@@ -59,6 +66,7 @@ struct Brain<L, O> {
     state: State,
     keeper: KeeperLink,
     hashes: Arc<Hashes>,
+    sampler: Sampler,
     link: Arc<L>,
     registration: RegisterRequest,
     sender: UnboundedSender<Event>,
@@ -126,7 +134,7 @@ impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Brain<L, O> {
 
     fn hear(&mut self, message: FromKeeper) {
         match message {
-            FromKeeper::Started { key, at } => self.handle(Event::Started(key, at)),
+            FromKeeper::Started { key, at, pid } => self.handle(Event::Started(key, at, pid)),
             FromKeeper::Ended(ended) => self.handle(Event::Ended(Box::new(ended))),
             FromKeeper::Revoked(key) => self.handle(Event::Revoked(key)),
             FromKeeper::Killed(key) => self.tell(RunnerEvent::Killed { key }),
@@ -166,6 +174,7 @@ impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Brain<L, O> {
             Effect::Look(key, look) => {
                 tokio::spawn(looks::look_for(key, *look, Arc::clone(&self.hashes), self.sender.clone()));
             }
+            Effect::Sample(order) => self.sampler.order(order),
             Effect::Check(key, check) => {
                 let (sender, hashes) = (self.sender.clone(), Arc::clone(&self.hashes));
                 tokio::task::spawn_blocking(move || {
@@ -225,6 +234,7 @@ fn settings(config: &RunnerConfig, shell: ShellSetup, began: Moment) -> Result<S
         persistent: config.persistent,
         prefetch: config.prefetch.clone(),
         farewell: config.farewell,
+        oom_kills: monitor::oom_kills(),
     })
 }
 

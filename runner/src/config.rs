@@ -126,6 +126,9 @@ pub enum RunnerError {
         #[source]
         source: std::io::Error,
     },
+    /// The machine has no room for another thread.
+    #[error("cannot start the thread that measures jobs")]
+    StartSampler(#[source] std::io::Error),
     /// No keeper could be started.
     #[error("cannot start the keeper: {0}")]
     StartKeeper(String),

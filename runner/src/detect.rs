@@ -70,15 +70,23 @@ fn total_memory(meminfo: &str) -> Option<i64> {
 
 /// The files that may hold a limit, from the cgroup itself up to the root, for both versions of cgroups.
 fn limit_files(cgroups: &str) -> Vec<String> {
+    memory_files(cgroups, "memory.max", "memory.limit_in_bytes")
+}
+
+/// The files that count processes which were killed for want of memory.
+pub(crate) fn memory_event_files(cgroups: &str) -> Vec<String> {
+    memory_files(cgroups, "memory.events", "memory.oom_control")
+}
+
+/// A file of the memory controller, by its name in cgroups of version 2 and of version 1, in every cgroup up to the root.
+fn memory_files(cgroups: &str, name2: &str, name1: &str) -> Vec<String> {
     let mut files = Vec::new();
     for line in cgroups.lines() {
         let mut fields = line.splitn(3, ':');
         let (Some(_), Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next()) else { continue };
         let (root, name) = match controllers {
-            "" => ("/sys/fs/cgroup", "memory.max"),
-            _ if controllers.split(',').any(|one| one == "memory") => {
-                ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
-            }
+            "" => ("/sys/fs/cgroup", name2),
+            _ if controllers.split(',').any(|one| one == "memory") => ("/sys/fs/cgroup/memory", name1),
             _ => continue,
         };
         let mut path = path.trim_end_matches('/');

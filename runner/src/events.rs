@@ -42,6 +42,22 @@ pub enum RunnerEvent {
         /// Why it did not succeed.
         cause: Option<Cause>,
     },
+    /// A job has more memory than it may have.
+    OomViolation {
+        /// Which attempt.
+        key: AttemptKey,
+        /// Its first process.
+        pid: i32,
+        /// What it has.
+        memory_bytes: i64,
+        /// What it may have.
+        limit_bytes: i64,
+    },
+    /// It is killed for that.
+    OomKill {
+        /// Which attempt.
+        key: AttemptKey,
+    },
     /// The server cannot be reached; jobs go on.
     Unreachable {
         /// Why.
@@ -125,6 +141,15 @@ impl RunnerEvent {
                 cause = %cause,
                 "Job did not complete"
             ),
+            Self::OomViolation { key, pid, memory_bytes, limit_bytes } => warn!(
+                workflow_id = key.workflow,
+                job_id = key.job,
+                pid,
+                memory = %gigabytes(*memory_bytes),
+                limit = %gigabytes(*limit_bytes),
+                "OOM violation detected:"
+            ),
+            Self::OomKill { key } => warn!(workflow_id = key.workflow, job_id = key.job, "Killing OOM job"),
             Self::Unreachable { reason } => warn!("The server cannot be reached: {reason}"),
             Self::Reconnected => info!("The server is back"),
             Self::Terminating { workflow, count } => info!(workflow_id = workflow, count, "Jobs terminating"),
@@ -138,4 +163,11 @@ impl RunnerEvent {
             Self::Problem { message } => warn!("{message}"),
         }
     }
+}
+
+/// Bytes in powers of 1024, always as `2.50GB`: lines of a log are compared.
+fn gigabytes(bytes: i64) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "two digits are shown")]
+    let amount = bytes as f64 / f64::from(1 << 30);
+    format!("{amount:.2}GB")
 }

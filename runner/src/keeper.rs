@@ -25,8 +25,9 @@ mod leftovers;
 mod logs;
 mod notes;
 pub(crate) mod place;
-mod procfs;
-mod spawn;
+pub(crate) mod procfs;
+mod rusage;
+pub(crate) mod spawn;
 mod turn;
 
 /// What the keeper writes to standard output once it can be talked to.

@@ -13,6 +13,7 @@ pub mod files;
 pub mod keeper;
 pub mod link;
 pub mod mode;
+pub mod monitor;
 pub mod protocol;
 pub mod state;
 

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use torc_api::execution::StdioMode;
+use torc_api::execution::{MonitorPlan, StdioMode};
 use torc_api::wire::{AttemptKey, Resources};
 
 use crate::clock::Moment;
@@ -95,6 +95,12 @@ pub struct Terms {
     pub timeout_exit_code: i32,
     /// Its process is `srun`: Slurm limits it, and ends it in time.
     pub in_step: bool,
+    /// How its use of the machine is measured.
+    pub monitor: MonitorPlan,
+    /// It is killed when a sample shows more memory than this.
+    pub memory_limit_bytes: Option<i64>,
+    /// Return code when it was.
+    pub oom_exit_code: i32,
 }
 
 impl Default for Terms {
@@ -112,6 +118,9 @@ impl Default for Terms {
             headroom_ms: 60_000,
             timeout_exit_code: 152,
             in_step: false,
+            monitor: MonitorPlan::default(),
+            memory_limit_bytes: None,
+            oom_exit_code: 137,
         }
     }
 }
@@ -204,6 +213,9 @@ pub enum FromKeeper {
         key: AttemptKey,
         /// Since when.
         at: Moment,
+        /// Its first process.
+        #[serde(default)]
+        pid: i32,
     },
     /// A job has ended and nothing of it is left. A short one may end without having been told to run.
     Ended(Ended),
@@ -225,6 +237,8 @@ pub struct HeldJob {
     pub name: String,
     /// Since when.
     pub started: Moment,
+    /// Its first process.
+    pub pid: i32,
     /// GPUs it uses.
     pub devices: Vec<String>,
     /// Nodes it owns a part of.
@@ -252,6 +266,9 @@ pub struct Ended {
     pub ended: Moment,
     /// How.
     pub outcome: Outcome,
+    /// What the operating system counted for its processes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consumed: Option<Consumed>,
     /// It was ended because no brain came back.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub orphaned: bool,
@@ -273,6 +290,27 @@ pub struct Ended {
     /// Where its output files are looked for; told with `terms`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub working_dir: String,
+}
+
+/// What the operating system counted for the processes of a job that were collected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Consumed {
+    /// CPU time of all of them, in microseconds.
+    pub cpu_us: u64,
+    /// The most memory that one of them had at once, where that can be told from the keeper's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_memory_bytes: Option<u64>,
+}
+
+impl Consumed {
+    /// Both together.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            cpu_us: self.cpu_us.saturating_add(other.cpu_us),
+            peak_memory_bytes: self.peak_memory_bytes.max(other.peak_memory_bytes),
+        }
+    }
 }
 
 /// How a job ended.

@@ -16,6 +16,7 @@ use crate::config::RunnerExit;
 use crate::events::RunnerEvent;
 use crate::link::LinkError;
 use crate::mode::Allocation;
+use crate::monitor::{SampleOrder, Samples};
 use crate::protocol::{Ended, HeldJob, StartOrder, Template, Termination};
 
 mod contact;
@@ -24,6 +25,7 @@ mod ends;
 mod job;
 mod kinds;
 mod leases;
+mod measures;
 mod pace;
 mod start;
 mod want;
@@ -36,6 +38,7 @@ mod tests;
 use self::contact::Contact;
 use self::job::{Job, Report};
 use self::kinds::Kinds;
+use self::measures::Measures;
 use self::pace::Pace;
 
 /// What does not change while a runner lives.
@@ -71,6 +74,8 @@ pub struct Settings {
     pub prefetch: Prefetch,
     /// How long a leaving runner tries to deliver its last reports.
     pub farewell: Duration,
+    /// How many processes the kernel had killed for want of memory when the runner started.
+    pub oom_kills: u64,
 }
 
 /// Something that happened.
@@ -82,8 +87,8 @@ pub enum Event {
     NotRegistered(LinkError),
     /// The keeper has a job that runs since before.
     Adopted(Box<HeldJob>),
-    /// The keeper has started a job.
-    Started(AttemptKey, Moment),
+    /// The keeper has started a job, with this first process.
+    Started(AttemptKey, Moment, i32),
     /// A job has ended, and nothing of it is left.
     Ended(Box<Ended>),
     /// The keeper has not started a job and will not.
@@ -98,6 +103,8 @@ pub enum Event {
     Looked(AttemptKey, Result<Vec<FileSeen>, String>),
     /// A job's output files were looked for.
     Checked(AttemptKey, Findings),
+    /// Samples were taken.
+    Sampled(Box<Samples>),
     /// Somebody wants the runner to stop.
     Stop,
     /// Somebody does not want to wait for that.
@@ -106,7 +113,7 @@ pub enum Event {
     Tick,
 }
 
-/// What looking for a job's output files brought.
+/// What looking after a job's end brought.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
     /// A file that should exist and does not.
@@ -115,6 +122,8 @@ pub struct Findings {
     pub logs_deleted: bool,
     /// What it read and wrote, when nothing is missing.
     pub files: Vec<FileSeen>,
+    /// How many processes the kernel has killed for want of memory so far, if that was asked for.
+    pub oom_kills: Option<u64>,
 }
 
 /// Something that is to be done.
@@ -136,7 +145,9 @@ pub enum Effect {
     Acknowledge(Vec<AttemptKey>),
     /// Look for the files that a job reads.
     Look(AttemptKey, Box<InputLook>),
-    /// Look for a job's output files; if all are there, delete these logs.
+    /// Measure what jobs and the node use.
+    Sample(SampleOrder),
+    /// Look for what can be known after a job's end; if all its output files are there, delete these logs.
     Check(AttemptKey, Box<OutputCheck>),
     /// Tell whoever watches.
     Tell(RunnerEvent),
@@ -172,6 +183,8 @@ pub struct OutputCheck {
     pub hash_large_files: bool,
     /// Logs that go if they do.
     pub delete: Vec<String>,
+    /// Ask the kernel how many processes it has killed for want of memory.
+    pub oom_kills: bool,
 }
 
 /// Where a runner stands in its life.
@@ -202,6 +215,7 @@ pub struct State {
     /// When running jobs have to be asked to end.
     ends: BTreeSet<(Moment, AttemptKey)>,
     pace: Pace,
+    measures: Measures,
     contact: Contact,
     phase: Phase,
     busy_at: Moment,
@@ -223,6 +237,7 @@ impl State {
             returned: BTreeSet::new(),
             ends: BTreeSet::new(),
             pace: Pace::new(settings.prefetch.clone()),
+            measures: Measures::new(settings.oom_kills),
             contact: Contact::default(),
             phase: Phase::Serving,
             busy_at: now,
@@ -241,7 +256,7 @@ impl State {
             Event::Registered(response) => self.registered(&response, now, &mut effects),
             Event::NotRegistered(error) => self.not_registered(error, now, &mut effects),
             Event::Adopted(held) => self.adopted(*held, now),
-            Event::Started(key, at) => self.started(key, at, now, &mut effects),
+            Event::Started(key, at, pid) => self.started(key, (at, pid), now, &mut effects),
             Event::Ended(ended) => self.ended(*ended, now, &mut effects),
             Event::Revoked(key) => self.revoked(key, now),
             Event::KeeperLost => self.keeper_lost(now, &mut effects),
@@ -249,6 +264,7 @@ impl State {
             Event::NotAnswered(sequence, error) => self.not_answered(sequence, error, now, &mut effects),
             Event::Looked(key, found) => self.looked(key, found, now, &mut effects),
             Event::Checked(key, findings) => self.checked(key, findings, now, &mut effects),
+            Event::Sampled(samples) => self.sampled(&samples, now, &mut effects),
             Event::Stop => self.end_with(Ok(RunnerExit::Stopped), now, &mut effects),
             Event::StopNow => {
                 self.end_with(Ok(RunnerExit::Stopped), now, &mut effects);
@@ -282,6 +298,7 @@ impl State {
         self.wake_at = None;
         self.expire_leases(now, effects);
         self.end_in_time(now, effects);
+        self.measure(now, effects);
         self.fill(now, effects);
         self.move_on(now, effects);
         self.keep_contact(now, effects);

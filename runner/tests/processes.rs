@@ -1,5 +1,5 @@
 //! The runner with real processes. The binary is also the keeper (`keeper ARGS`) and a brain that can be killed
-//! (`brain DIR COMMAND…`).
+//! (`brain DIR COMMAND…`), and a job that takes memory (`allocate MIB FILE`).
 
 #[path = "processes/ends.rs"]
 mod ends;
@@ -9,6 +9,8 @@ mod fake_server;
 mod logs;
 #[path = "processes/losses.rs"]
 mod losses;
+#[path = "processes/memory.rs"]
+mod memory;
 #[path = "support/place.rs"]
 mod place;
 #[path = "processes/starts.rs"]
@@ -30,9 +32,11 @@ fn main() {
             let args = KeeperArgs::parse(args).expect("arguments");
             keeper::main(&args).expect("a keeper that works");
         }
+        Some("allocate") => memory::allocate(args.map(|arg| arg.into_string().expect("text"))),
         Some("brain") => brain(args.map(|arg| arg.into_string().expect("text"))),
         _ => {
-            let tests: Vec<(&str, fn())> = [ends::TESTS, logs::TESTS, losses::TESTS, starts::TESTS].concat();
+            let tests: Vec<(&str, fn())> =
+                [ends::TESTS, logs::TESTS, losses::TESTS, memory::TESTS, starts::TESTS].concat();
             let trials = tests.into_iter().map(|(name, test)| {
                 Trial::test(name, move || {
                     test();

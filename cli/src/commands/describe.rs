@@ -166,6 +166,9 @@ fn job_text(job: &Job, results: &[JobResult]) -> String {
             "  run {} attempt {}: {}{cause}{code}, {time}",
             result.run_id, result.attempt, result.status
         );
+        if let Some(usage) = human::usage(result) {
+            let _ = writeln!(text, "    used: {usage}");
+        }
         for (name, value) in [("message", &result.message), ("stdout", &result.stdout), ("stderr", &result.stderr)] {
             if let Some(value) = value {
                 let _ = writeln!(text, "    {name}: {value}");

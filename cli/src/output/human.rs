@@ -1,6 +1,7 @@
 //! Times and amounts as people say them.
 
 use jiff::Timestamp;
+use torc_api::api::JobResult;
 
 const UNITS: [(&str, i64); 4] = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];
 
@@ -62,6 +63,25 @@ pub fn bytes(bytes: i64) -> String {
     }
     let name = UNITS[index];
     if bytes % unit == 0 { format!("{}{name}", bytes / unit) } else { format!("{:.1}{name}", fraction(bytes, unit)) }
+}
+
+/// What an attempt used, e.g. `1.2Gi peak, 800Mi average; 180 % CPU peak, 95 % average`; absent when nothing is known.
+pub fn usage(result: &JobResult) -> Option<String> {
+    let pair = |peak: Option<String>, average: Option<String>, of: &str| match (peak, average) {
+        (Some(peak), Some(average)) => Some(format!("{peak}{of} peak, {average} average")),
+        (Some(peak), None) => Some(format!("{peak}{of} peak")),
+        (None, Some(average)) => Some(format!("{average}{of} average")),
+        (None, None) => None,
+    };
+    let memory = pair(result.peak_memory_bytes.map(bytes), result.average_memory_bytes.map(bytes), " memory");
+    let cpu = pair(result.peak_cpu_percent.map(percent), result.average_cpu_percent.map(percent), " CPU");
+    let parts: Vec<String> = [memory, cpu].into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+/// Percent of one CPU.
+pub fn percent(percent: f64) -> String {
+    format!("{percent:.0}%")
 }
 
 #[expect(clippy::cast_precision_loss, reason = "one digit is shown")]

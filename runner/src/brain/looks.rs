@@ -9,6 +9,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use torc_api::wire::{AttemptKey, FileSeen};
 
 use crate::files::{HASH_LIMIT, Hashes, look};
+use crate::monitor;
 use crate::state::{Event, Findings, InputLook, OutputCheck};
 
 /// A file that another node has just written may show up late on a shared file system.
@@ -48,8 +49,12 @@ fn limit(hash_large_files: bool) -> Option<u64> {
     (!hash_large_files).then_some(HASH_LIMIT)
 }
 
-/// Looks for a job's output files, takes down what it read and wrote, and deletes its logs if all are there.
+/// Looks for a job's output files, takes down what it read and wrote, and deletes its logs if all are there; for one that was
+/// killed, asks the kernel about it.
 pub(super) fn check(check: &OutputCheck, hashes: &Hashes) -> Findings {
+    if check.oom_kills {
+        return Findings { oom_kills: Some(monitor::oom_kills()), ..Findings::default() };
+    }
     let mut written = Vec::new();
     for file in &check.files {
         match look(&check.working_dir, file) {
@@ -67,6 +72,7 @@ pub(super) fn check(check: &OutputCheck, hashes: &Hashes) -> Findings {
         missing: None,
         logs_deleted: !check.delete.is_empty(),
         files: read.into_iter().chain(written).map(complete).collect(),
+        oom_kills: None,
     }
 }
 

@@ -12,9 +12,10 @@ use torc_api::wire::AttemptKey;
 use super::logs::{self, Log, Scratches};
 use super::notes::{Note, Notes};
 use super::procfs::Children;
+use super::rusage::OwnPeak;
 use super::spawn::{Prepared, Programs, not_started};
 use crate::clock::{Moment, now as clock_now};
-use crate::protocol::{Ended, FromKeeper, HeldJob, Outcome, StartOrder, Template, Termination, Terms};
+use crate::protocol::{Consumed, Ended, FromKeeper, HeldJob, Outcome, StartOrder, Template, Termination, Terms};
 
 mod reap;
 
@@ -42,6 +43,7 @@ pub struct Jobs {
     notes: Notes,
     programs: Programs,
     children: Children,
+    own_peak: OwnPeak,
     /// What the brain has to be told.
     pub news: Vec<FromKeeper>,
 }
@@ -58,6 +60,7 @@ struct Job {
     slot: usize,
     started: Moment,
     exited: Option<(Moment, Outcome)>,
+    consumed: Consumed,
     logs: Vec<Log>,
     asked_to_end: bool,
     kill_at: Option<Moment>,
@@ -85,6 +88,7 @@ impl Jobs {
             notes,
             programs: Programs::default(),
             children: Children::open(),
+            own_peak: OwnPeak::default(),
             news: Vec::new(),
         }
     }
@@ -110,14 +114,15 @@ impl Jobs {
         self.brain_left();
         self.inherited = environment;
         self.templates.clear();
-        let mut running: Vec<&mut Job> = self.running.values_mut().collect();
-        running.sort_by_key(|job| job.key);
-        for job in running {
+        let mut running: Vec<(&i32, &mut Job)> = self.running.iter_mut().collect();
+        running.sort_by_key(|(_, job)| job.key);
+        for (pid, job) in running {
             job.class = None;
             self.news.push(FromKeeper::Running(HeldJob {
                 key: job.key,
                 name: job.name.clone(),
                 started: job.started,
+                pid: *pid,
                 devices: job.devices.clone(),
                 nodes: job.nodes.clone(),
                 step_limit_ms: job.step_limit_ms,
@@ -304,7 +309,7 @@ impl Jobs {
     ) {
         self.promotions.push_back((started.plus(LOG_AFTER), pid, order.key));
         self.processes.insert(order.key, pid);
-        self.news.push(FromKeeper::Started { key: order.key, at: started });
+        self.news.push(FromKeeper::Started { key: order.key, at: started, pid });
         let job = Job {
             key: order.key,
             name: order.name,
@@ -316,6 +321,7 @@ impl Jobs {
             slot,
             started,
             exited: None,
+            consumed: Consumed::default(),
             logs,
             asked_to_end: false,
             kill_at: None,
@@ -380,6 +386,7 @@ fn ended(key: AttemptKey, name: &str, (started, ended): (Moment, Moment), outcom
         started,
         ended,
         outcome,
+        consumed: None,
         orphaned: false,
         stdout: None,
         stderr: None,

@@ -30,8 +30,19 @@ pub fn is_zombie(pid: i32) -> bool {
 }
 
 /// The name may contain anything, even brackets and blanks, so fields are counted from its end.
-fn field_after_name(stat: &str, index: usize) -> Option<&str> {
+pub fn field_after_name(stat: &str, index: usize) -> Option<&str> {
     stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace().nth(index)
+}
+
+/// The most memory that this process has had at once.
+pub fn own_peak_memory() -> Option<u64> {
+    kilobytes(&fs::read_to_string("/proc/self/status").ok()?, "VmHWM:")
+}
+
+/// The bytes in a line such as `VmHWM:    1234 kB`.
+pub fn kilobytes(text: &str, label: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(label))?;
+    line.split_ascii_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
 /// The environment a process was started with, as `NAME=value` entries; nothing if it may not be read.
@@ -113,6 +124,15 @@ mod tests {
         let cases = [("A", Some("1")), ("AB", Some("2")), ("EMPTY", Some("")), ("BAD", None), ("B", None)];
         for (name, value) in cases {
             assert_eq!(variable(block, name), value, "{name}");
+        }
+    }
+
+    #[test]
+    fn lines_with_amounts() {
+        let text = "VmPeak:  9 kB\nVmHWM:\t    12 kB\nPss:  x kB\n";
+        let cases = [("VmHWM:", Some(12 << 10)), ("Pss:", None), ("VmRSS:", None)];
+        for (label, bytes) in cases {
+            assert_eq!(kilobytes(text, label), bytes, "{label}");
         }
     }
 

@@ -9,7 +9,7 @@ use torc_api::wire::{AttemptKey, FileSeen, FinishedAttempt};
 
 use super::deadlines::kill_time;
 use super::job::{Ending, Inputs, Job, Report, Stage};
-use super::{Effect, Findings, OutputCheck, Phase, State};
+use super::{Effect, Findings, OutputCheck, Phase, State, measures};
 use crate::clock::Moment;
 use crate::config::RunnerExit;
 use crate::events::RunnerEvent;
@@ -61,11 +61,12 @@ impl State {
                 true => [&ended.stdout, &ended.stderr].into_iter().flatten().cloned().collect(),
                 false => Vec::new(),
             },
+            oom_kills: measures::may_be_out_of_memory(&report.finished),
         };
         let has_files = terms.has_files();
         let succeeded = report.finished.cause.is_none();
         self.reports.insert(key, report);
-        if succeeded && (has_files || !check.delete.is_empty()) {
+        if check.oom_kills || succeeded && (has_files || !check.delete.is_empty()) {
             effects.push(Effect::Check(key, Box::new(check)));
         } else {
             self.close(key, now, effects);
@@ -78,6 +79,7 @@ impl State {
             key: ended.key,
             name: ended.name.clone(),
             started: ended.started,
+            pid: 0,
             devices: Vec::new(),
             nodes: Vec::new(),
             step_limit_ms: None,
@@ -136,6 +138,9 @@ impl State {
 
     /// A job's output files were looked for.
     pub(super) fn checked(&mut self, key: AttemptKey, findings: Findings, now: Moment, effects: &mut Vec<Effect>) {
+        if let Some(kills) = findings.oom_kills {
+            self.blame_memory(key, kills);
+        }
         if let Some(report) = self.reports.get_mut(&key) {
             if let Some(missing) = findings.missing {
                 report.finished.return_code = 1;
@@ -270,21 +275,27 @@ impl State {
 
 /// What an attempt is reported with.
 fn finished(job: &Job, ended: &Ended) -> FinishedAttempt {
-    let mut return_code = ended.outcome.return_code();
     // A job that had ended before it was asked to has ended by itself.
     let ending = job.ending.filter(|(_, since)| *since <= ended.ended).map(|(why, _)| why);
     let ending = ending.or(ended.orphaned.then_some(Ending::Stopped));
     let terms = job.kind.terms();
+    let mut return_code = ended.outcome.return_code();
     let (cause, message) = match (&ended.outcome, ending) {
         (Outcome::NotStarted { message, .. }, _) => (Some(Cause::StartFailed), Some(message.clone())),
         (_, Some(Ending::Timeout)) if return_code == 0 => (None, None),
+        // SIGKILL cannot be survived: whoever exits by itself has been quicker.
+        (Outcome::Exited(0), Some(Ending::OutOfMemory)) => (None, None),
+        (Outcome::Exited(_), Some(Ending::OutOfMemory)) => (Some(Cause::ExitCode), None),
+        (_, Some(Ending::OutOfMemory)) => (Some(Cause::OutOfMemory), job.measured.excess(terms)),
         (_, Some(why)) => (Some(why.cause()), None),
         (_, None) if return_code == 0 => (None, None),
         (_, None) if terms.in_step => (Some(step_cause(return_code, ended)), None),
         (_, None) => (Some(Cause::ExitCode), None),
     };
-    if cause == Some(Cause::Timeout) {
-        return_code = terms.timeout_exit_code;
+    match cause {
+        Some(Cause::Timeout) => return_code = terms.timeout_exit_code,
+        Some(Cause::OutOfMemory) if !terms.in_step => return_code = terms.oom_exit_code,
+        _ => {}
     }
     FinishedAttempt {
         key: ended.key,
@@ -294,7 +305,7 @@ fn finished(job: &Job, ended: &Ended) -> FinishedAttempt {
         ended_ms_ago: 0,
         stdout: ended.stdout.clone(),
         stderr: ended.stderr.clone(),
-        usage: None,
+        usage: job.measured.usage(ended).filter(|_| !terms.in_step),
         message,
         files: Vec::new(),
     }

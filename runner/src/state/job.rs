@@ -7,6 +7,7 @@ use torc_api::wire::{FileSeen, FinishedAttempt};
 use torc_core::ledger::Reservation;
 
 use super::kinds::Kind;
+use super::measures::Measured;
 use crate::clock::Moment;
 
 /// An attempt that the runner holds.
@@ -24,6 +25,9 @@ pub(super) struct Job {
     pub start_known: bool,
     pub ending: Option<(Ending, Moment)>,
     pub inputs: Inputs,
+    /// Its first process, once it has started.
+    pub pid: i32,
+    pub measured: Measured,
 }
 
 /// What is known about the files that a job reads.
@@ -71,6 +75,8 @@ pub(super) enum Ending {
     Timeout,
     /// The lease ran out before the server knew of the start.
     LeaseLost,
+    /// It had more memory than it may have.
+    OutOfMemory,
 }
 
 impl Ending {
@@ -80,6 +86,7 @@ impl Ending {
             Self::Stopped | Self::LeaseLost => Cause::Stopped,
             Self::Canceled => Cause::Canceled,
             Self::Timeout => Cause::Timeout,
+            Self::OutOfMemory => Cause::OutOfMemory,
         }
     }
 }

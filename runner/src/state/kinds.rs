@@ -8,7 +8,7 @@ use torc_api::wire::{AttemptKey, Profile, Resources};
 use torc_core::ledger::Reach;
 use torc_slurm::srun::Limits;
 
-use super::Settings;
+use super::{Settings, measures};
 use crate::command::{self, ShellSetup};
 use crate::mode::{self, Mode};
 use crate::protocol::{HeldJob, Template, Terms};
@@ -176,6 +176,9 @@ fn template(workflow: i64, profile: &Profile, settings: &Settings) -> Template {
             headroom_ms: milliseconds(config.sigkill_headroom_seconds, defaults.headroom_ms),
             timeout_exit_code: config.timeout_exit_code.unwrap_or(defaults.timeout_exit_code),
             in_step,
+            monitor: profile.resource_monitor.clone().unwrap_or_default().plan(),
+            memory_limit_bytes: measures::memory_limit(profile).filter(|_| !in_step),
+            oom_exit_code: config.oom_exit_code.unwrap_or(defaults.oom_exit_code),
         },
     }
 }

@@ -8,6 +8,7 @@ use torc_core::ledger::{Reach, Reservation};
 
 use super::job::{Ending, Inputs, Job, Stage};
 use super::kinds::Kind;
+use super::measures::Measured;
 use super::{Effect, InputLook, Phase, State};
 use crate::clock::Moment;
 use crate::events::RunnerEvent;
@@ -54,6 +55,8 @@ impl State {
                 start_known: false,
                 ending: None,
                 inputs,
+                pid: 0,
+                measured: Measured::default(),
             };
             self.jobs.insert(lease.key, job);
         }
@@ -98,7 +101,10 @@ impl State {
             start_known: true,
             ending: None,
             inputs: Inputs::Unknown,
+            pid: held.pid,
+            measured: Measured::default(),
         };
+        self.measures.expect(&job.kind.terms().monitor, now);
         self.jobs.insert(held.key, job);
         self.activate(held.key);
         self.mind_time(held.key);
@@ -210,7 +216,13 @@ impl State {
     }
 
     /// The keeper has started a job.
-    pub(super) fn started(&mut self, key: AttemptKey, at: Moment, now: Moment, effects: &mut Vec<Effect>) {
+    pub(super) fn started(
+        &mut self,
+        key: AttemptKey,
+        (at, pid): (Moment, i32),
+        now: Moment,
+        effects: &mut Vec<Effect>,
+    ) {
         let Some(job) = self.jobs.get_mut(&key) else { return };
         if job.stage == Stage::Recalled {
             // The recall came too late; the end of its predecessor, which brings the reservation, was told before this.
@@ -220,6 +232,8 @@ impl State {
         let Some(job) = self.jobs.get_mut(&key) else { return };
         job.stage = Stage::Running;
         job.since = at;
+        job.pid = pid;
+        self.measures.expect(&job.kind.terms().monitor, now);
         effects.push(Effect::Tell(RunnerEvent::Started { key, name: job.name.clone() }));
         let ending = job.ending;
         self.contact.has_news(now);

@@ -111,7 +111,7 @@ impl World {
             Effect::Acknowledge(keys) => self.acknowledged.extend(keys),
             Effect::Look(key, look) => self.looking.push((key, look.files)),
             Effect::Check(key, _) => self.checking.push(key),
-            Effect::Terminate(_) | Effect::Tell(_) => {}
+            Effect::Terminate(_) | Effect::Sample(_) | Effect::Tell(_) => {}
         }
     }
 
@@ -156,7 +156,7 @@ impl World {
         for key in fresh {
             let starting = self.state.jobs.get(&key).is_some_and(|job| job.stage != job::Stage::Running);
             if starting {
-                self.handle(Event::Started(key, self.now));
+                self.handle(Event::Started(key, self.now, 100));
             }
         }
     }
@@ -174,6 +174,7 @@ impl World {
             started,
             ended: self.now,
             outcome: Outcome::Exited(i32::from(pick) % 3),
+            consumed: None,
             orphaned: false,
             stdout: None,
             stderr: None,

@@ -7,6 +7,7 @@ use crate::protocol::Outcome;
 
 mod deadlines;
 mod files;
+mod measures;
 mod steps;
 
 pub(super) const SECOND: u64 = 1_000_000;
@@ -28,6 +29,7 @@ pub(super) fn settings(cpus: i64) -> Settings {
         persistent: false,
         prefetch: Prefetch::default(),
         farewell: Duration::from_secs(15),
+        oom_kills: 0,
     }
 }
 
@@ -137,7 +139,7 @@ impl Desk {
     }
 
     fn started(&mut self, job: i64) -> &mut Self {
-        self.handle(Event::Started(key(job), self.now))
+        self.handle(Event::Started(key(job), self.now, 100))
     }
 
     fn ended(&mut self, job: i64, code: i32) -> &mut Self {
@@ -152,6 +154,7 @@ fn ended(job: i64, outcome: Outcome, at: Moment) -> Ended {
         started: at.minus(Duration::from_secs(1)),
         ended: at,
         outcome,
+        consumed: None,
         orphaned: false,
         stdout: None,
         stderr: None,

@@ -106,6 +106,7 @@ pub fn profile(dir: &Path) -> Profile {
     Profile {
         resources: Resources { cpus: 1, memory_bytes: 1 << 20, gpus: 0, nodes: 1 },
         runtime_seconds: 60,
+        unlimited: true,
         working_dir: dir.display().to_string(),
         execution_config: Some(ExecutionConfig { sigterm_lead_seconds: Some(1), ..ExecutionConfig::default() }),
         ..Profile::default()

@@ -3,37 +3,34 @@
 //! Whatever is in its process group is killed. What left the group, e.g. a daemon that forked twice, became a child of the
 //! keeper when its parent died; its environment says whose it is.
 
-use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
 use torc_api::wire::AttemptKey;
 
 use super::{Jobs, ended, signal_group, tell_terms};
 use crate::clock::{Moment, now as clock_now};
 use crate::keeper::procfs;
+use crate::keeper::rusage::{Collected, collect};
 use crate::keeper::spawn::KEEPER_VARIABLE;
-use crate::protocol::{FromKeeper, Outcome};
+use crate::protocol::FromKeeper;
 
 impl Jobs {
     /// Collects every child that has exited.
     pub fn reap(&mut self) {
-        loop {
-            match wait(WaitOptions::NOHANG) {
-                Ok(Some((pid, status))) => self.collected(pid.as_raw_nonzero().get(), status, clock_now()),
-                Err(Errno::INTR) => {}
-                Ok(None) | Err(_) => break,
-            }
+        while let Some(collected) = collect() {
+            self.collected(collected, clock_now());
         }
         self.settle();
     }
 
-    fn collected(&mut self, pid: i32, status: WaitStatus, now: Moment) {
-        self.strays.remove(&pid);
+    fn collected(&mut self, collected: Collected, now: Moment) {
+        let Collected { pid, outcome, rusage } = collected;
+        let consumed = self.own_peak.consumed(rusage.as_ref(), now);
+        if let Some(owner) = self.strays.remove(&pid) {
+            let job = self.processes.get(&owner).and_then(|leader| self.running.get_mut(leader));
+            job.into_iter().for_each(|job| job.consumed = job.consumed.and(consumed));
+        }
         let Some(job) = self.running.get_mut(&pid).filter(|job| job.exited.is_none()) else { return };
-        let outcome = match (status.exit_status(), status.terminating_signal()) {
-            (Some(code), _) => Outcome::Exited(code),
-            (None, Some(signal)) => Outcome::Signaled(signal),
-            (None, None) => return,
-        };
+        job.consumed = job.consumed.and(consumed);
         job.exited = Some((now, outcome));
         self.ending.push(pid);
     }
@@ -95,6 +92,7 @@ impl Jobs {
         let Some((at, outcome)) = job.exited else { return };
         let kept = self.scratches.finish(job.logs, no_strangers && !job.left_processes);
         let mut ended = ended(job.key, &job.name, (job.started, at), outcome);
+        ended.consumed = Some(job.consumed);
         ended.orphaned = job.orphaned;
         ended.step_limit_ms = job.step_limit_ms;
         ended.stdout = kept.stdout.map(|path| path.to_string_lossy().into_owned());

@@ -1,0 +1,162 @@
+//! Measuring what jobs and the node use, on a thread of its own: a slow `/proc` holds nobody up.
+//!
+//! It is told what to look at and answers with numbers. When to look, and what follows from the numbers, the state decides.
+
+use std::collections::HashMap;
+use std::fs;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use torc_api::wire::AttemptKey;
+
+use crate::clock::{self, Moment};
+use crate::detect;
+use crate::keeper::procfs;
+use crate::keeper::spawn::KEEPER_VARIABLE;
+use tree::Process;
+
+mod tree;
+
+/// What to measure.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SampleOrder {
+    /// These jobs.
+    pub probes: Vec<Probe>,
+}
+
+/// A job to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// Which attempt.
+    pub key: AttemptKey,
+    /// Its first process.
+    pub pid: i32,
+    /// What it may have: only near that it is worth to look at memory more closely.
+    pub limit_bytes: Option<i64>,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Samples {
+    /// When.
+    pub at: Moment,
+    /// Of jobs that were still there.
+    pub jobs: Vec<(AttemptKey, JobSample)>,
+}
+
+/// What a job's processes use at a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JobSample {
+    /// Memory of all of them together.
+    pub memory_bytes: i64,
+    /// CPU time since the job's start, of those that ended too.
+    pub cpu_us: u64,
+    /// How many there are.
+    pub processes: u32,
+}
+
+/// The thread that measures. It ends when this is dropped.
+pub struct Sampler {
+    orders: Sender<SampleOrder>,
+}
+
+impl Sampler {
+    /// Starts the thread; `tell` gets what it has measured.
+    pub fn start(tell: impl Fn(Samples) + Send + 'static) -> std::io::Result<Self> {
+        let (orders, incoming) = channel();
+        std::thread::Builder::new().name("sampler".to_owned()).spawn(move || work(&incoming, tell))?;
+        Ok(Self { orders })
+    }
+
+    /// Measures soon.
+    pub fn order(&self, order: SampleOrder) {
+        // The thread ends after its sender only.
+        let _ = self.orders.send(order);
+    }
+}
+
+fn work(orders: &Receiver<SampleOrder>, tell: impl Fn(Samples)) {
+    while let Ok(order) = orders.recv() {
+        tell(take(&order));
+    }
+}
+
+/// Measures now.
+fn take(order: &SampleOrder) -> Samples {
+    let processes: Vec<Process> = procfs::processes().into_iter().filter_map(Process::read).collect();
+    let at = clock::now();
+    let leaders: HashMap<i32, usize> = order.probes.iter().enumerate().map(|(at, probe)| (probe.pid, at)).collect();
+    let owners = tree::owners(&processes, &leaders, |pid| marked(pid, &order.probes));
+    let mut members: Vec<Vec<&Process>> = vec![Vec::new(); order.probes.len()];
+    for (process, owner) in processes.iter().zip(owners) {
+        owner.into_iter().for_each(|owner| members[owner].push(process));
+    }
+    let there = order.probes.iter().zip(members).filter(|(_, members)| !members.is_empty());
+    Samples { at, jobs: there.map(|(probe, members)| (probe.key, measure(&members, probe.limit_bytes))).collect() }
+}
+
+fn measure(members: &[&Process], limit: Option<i64>) -> JobSample {
+    let resident = members.iter().map(|process| process.resident_bytes).sum();
+    // Processes that forked share pages, and each of them counts them all. That is good enough for a statistic and no reason to
+    // kill anybody, so where it would be one it is looked at closely, which is too slow to do every time.
+    let is_doubtful = members.len() > 1 && limit.is_some_and(|limit| resident > limit);
+    let shared_fairly = || members.iter().map(|process| proportional(process)).sum();
+    JobSample {
+        memory_bytes: if is_doubtful { shared_fairly() } else { resident },
+        cpu_us: members.iter().map(|process| process.cpu_us).sum(),
+        processes: u32::try_from(members.len()).unwrap_or(u32::MAX),
+    }
+}
+
+/// A process's memory, with a page that several have counted in parts.
+fn proportional(process: &Process) -> i64 {
+    let text = fs::read_to_string(format!("/proc/{}/smaps_rollup", process.pid)).unwrap_or_default();
+    let bytes = procfs::kilobytes(&text, "Pss:").and_then(|bytes| i64::try_from(bytes).ok());
+    bytes.unwrap_or(process.resident_bytes)
+}
+
+/// The job that a process without a parent of its own was started for: its environment says so.
+fn marked(pid: i32, probes: &[Probe]) -> Option<usize> {
+    let environment = procfs::environment(pid);
+    procfs::variable(&environment, KEEPER_VARIABLE)?;
+    let number = |name: &str| procfs::variable(&environment, name)?.parse::<i64>().ok();
+    let (workflow, job) = (number("TORC_WORKFLOW_ID")?, number("TORC_JOB_ID")?);
+    let (run, attempt) = (number("TORC_RUN_ID")?, number("TORC_ATTEMPT_ID")?);
+    probes.iter().position(|Probe { key, .. }| {
+        (key.workflow, key.job, i64::from(key.run), i64::from(key.attempt)) == (workflow, job, run, attempt)
+    })
+}
+
+/// How many processes the kernel has killed for want of memory: in our cgroup, or where that is not counted, on this machine.
+pub fn oom_kills() -> u64 {
+    let read = |path: &str| fs::read_to_string(path).ok();
+    let cgroups = detect::memory_event_files(&read("/proc/self/cgroup").unwrap_or_default());
+    let files = cgroups.iter().map(String::as_str).chain(["/proc/vmstat"]);
+    files.filter_map(read).find_map(|text| counter(&text, "oom_kill")).unwrap_or_default()
+}
+
+fn counter(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_measured() {
+        let pid = i32::try_from(std::process::id()).expect("fits");
+        let key = AttemptKey { job: 3, ..AttemptKey::default() };
+        let gone = AttemptKey { job: 4, ..AttemptKey::default() };
+        let probe = |key, pid| Probe { key, pid, limit_bytes: None };
+        let samples = take(&SampleOrder { probes: vec![probe(key, pid), probe(gone, i32::MAX)] });
+        let [(measured, sample)] = samples.jobs.as_slice() else { panic!("{samples:?}") };
+        assert_eq!(*measured, key);
+        assert!(sample.memory_bytes > 1 << 20 && sample.processes >= 1, "{sample:?}");
+    }
+
+    #[test]
+    fn the_kernels_counters() {
+        let text = "oom 7\noom_kill 3\noom_kill_group 9\n";
+        assert_eq!((counter(text, "oom_kill"), counter(text, "oom_reaper")), (Some(3), None));
+    }
+}

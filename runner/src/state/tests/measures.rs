@@ -1,0 +1,229 @@
+//! When samples are taken, what is made of them, and who is killed for his memory.
+
+use torc_api::execution::{ExecutionConfig, ExecutionMode, ResourceMonitor};
+use torc_api::wire::FinishedAttempt;
+
+use super::*;
+use crate::monitor::JobSample;
+use crate::protocol::{Consumed, Terms};
+
+const MIB: i64 = 1 << 20;
+
+/// A job of 100 MiB, measured every second.
+fn measured() -> Profile {
+    let monitor = ResourceMonitor { sample_interval_seconds: Some(1), ..ResourceMonitor::default() };
+    let mut profile = profile(1);
+    profile.resources.memory_bytes = 100 * MIB;
+    profile.resource_monitor = Some(monitor);
+    profile
+}
+
+/// A desk where job 1 runs with this profile.
+fn running(profile: Profile) -> Desk {
+    let mut desk = Desk::new(1);
+    desk.profile = profile;
+    desk.answer([1]).started(1);
+    desk
+}
+
+impl Desk {
+    fn ordered(&self) -> Vec<&SampleOrder> {
+        let order = |effect| match effect {
+            &Effect::Sample(ref order) => Some(order),
+            _ => None,
+        };
+        self.effects.iter().filter_map(order).collect()
+    }
+
+    /// A second passes, and job 1 is found with so much memory and CPU time.
+    fn sample(&mut self, memory_bytes: i64, cpu_us: u64) -> &mut Self {
+        self.later(Duration::from_secs(1));
+        assert_eq!(self.ordered().len(), 1, "{:?}", self.effects);
+        let jobs = vec![(key(1), JobSample { memory_bytes, cpu_us, processes: 1 })];
+        self.handle(Event::Sampled(Box::new(Samples { at: self.now, jobs })))
+    }
+
+    fn finish(&mut self, outcome: Outcome, consumed: Option<Consumed>) -> &mut Self {
+        let ended = Ended { consumed, ..ended(1, outcome, self.now) };
+        self.handle(Event::Ended(Box::new(ended)))
+    }
+
+    fn told(&self) -> Vec<RunnerEvent> {
+        let told = self.effects.iter().filter_map(|effect| match effect {
+            Effect::Tell(event) => Some(event.clone()),
+            _ => None,
+        });
+        told.collect()
+    }
+
+    fn report(&self) -> FinishedAttempt {
+        self.state.reports[&key(1)].finished.clone()
+    }
+}
+
+// J17, X02, X18
+#[test]
+fn a_job_with_too_much_memory_is_killed_at_once() {
+    let mut desk = running(measured());
+    desk.sample(100 * MIB, 0);
+    assert_eq!(desk.terminated(), [], "the limit itself is allowed");
+    desk.sample(101 * MIB, 0);
+    assert_eq!(desk.terminated(), [(1, 9, 0)]);
+    let violation =
+        RunnerEvent::OomViolation { key: key(1), pid: 100, memory_bytes: 101 * MIB, limit_bytes: 100 * MIB };
+    assert_eq!(desk.told(), [violation, RunnerEvent::OomKill { key: key(1) }]);
+    desk.sample(102 * MIB, 0);
+    assert_eq!((desk.terminated(), desk.told()), (vec![], vec![]), "it is told once");
+    desk.finish(Outcome::Signaled(9), Some(Consumed::default()));
+    let report = desk.report();
+    assert_eq!((report.return_code, report.cause), (137, Some(Cause::OutOfMemory)));
+    assert_eq!(report.message.as_deref(), Some("it had 101.00MB of memory, and may have 100.00MB"));
+    assert_eq!(report.usage.and_then(|usage| usage.peak_memory_bytes), Some(102 * MIB));
+    assert_eq!(desk.state.ledger.free().cpus, 1, "its place is free");
+}
+
+// X02
+#[test]
+fn the_exit_code_is_the_documents() {
+    let mut profile = measured();
+    profile.execution_config = Some(ExecutionConfig { oom_exit_code: Some(99), ..ExecutionConfig::default() });
+    let mut desk = running(profile);
+    desk.sample(200 * MIB, 0).finish(Outcome::Signaled(9), None);
+    assert_eq!((desk.report().return_code, desk.report().cause), (99, Some(Cause::OutOfMemory)));
+}
+
+#[test]
+fn a_job_that_was_quicker_than_its_killer_has_its_own_result() {
+    for (code, cause) in [(0, None), (3, Some(Cause::ExitCode))] {
+        let mut desk = running(measured());
+        desk.sample(200 * MIB, 0).finish(Outcome::Exited(code), None);
+        assert_eq!((desk.report().return_code, desk.report().cause), (code, cause));
+    }
+}
+
+// X07, X15
+#[test]
+fn nobody_is_killed_when_a_condition_is_missing() {
+    let config = |change: fn(&mut ExecutionConfig)| {
+        let mut config = ExecutionConfig::default();
+        change(&mut config);
+        Profile { execution_config: Some(config), ..measured() }
+    };
+    let limit = |profile: &Profile| super::super::measures::memory_limit(profile);
+    assert_eq!(limit(&measured()), Some(100 * MIB));
+    assert_eq!(limit(&config(|config| config.mode = Some(ExecutionMode::Direct))), Some(100 * MIB));
+    assert_eq!(limit(&config(|config| config.limit_resources = Some(false))), None, "limits are off");
+    assert_eq!(limit(&Profile { unlimited: true, ..measured() }), None, "nothing was declared");
+    let mut unmeasured = measured();
+    unmeasured.resource_monitor.as_mut().expect("set").enabled = Some(false);
+    assert_eq!(limit(&unmeasured), None, "nobody measures");
+
+    let mut desk = running(config(|config| config.limit_resources = Some(false)));
+    desk.sample(900 * MIB, 0);
+    assert_eq!(desk.terminated(), []);
+    let mut desk = running(unmeasured);
+    desk.later(Duration::from_secs(3_600));
+    assert_eq!(desk.ordered(), Vec::<&SampleOrder>::new());
+}
+
+/// The process of a step is `srun`: its memory is not the job's, and limits are Slurm's business.
+#[test]
+fn steps_are_not_measured_here() {
+    let allocation = Allocation { job_id: "7".to_owned(), srun: "srun".to_owned(), nodes: vec!["n1".to_owned()] };
+    let mut desk = Desk::with(Settings { allocation: Some(allocation), ..settings(1) });
+    desk.profile = measured();
+    desk.answer([1]).started(1).later(Duration::from_secs(60));
+    assert_eq!(desk.state.holds(), (1, 0));
+    assert_eq!(desk.ordered(), Vec::<&SampleOrder>::new());
+    assert_eq!(desk.state.jobs[&key(1)].kind.terms().memory_limit_bytes, None);
+    desk.finish(Outcome::Exited(0), Some(Consumed { cpu_us: 1, peak_memory_bytes: Some(1) }));
+    assert_eq!(desk.report().usage, None);
+}
+
+// X08
+#[test]
+fn samples_are_taken_at_the_interval_and_only_while_jobs_run() {
+    let mut desk = running(Profile { resource_monitor: None, ..measured() });
+    desk.later(Duration::from_millis(9_999));
+    assert_eq!(desk.ordered().len(), 0);
+    desk.later(Duration::from_millis(1));
+    let probe = crate::monitor::Probe { key: key(1), pid: 100, limit_bytes: Some(100 * MIB) };
+    assert_eq!(desk.ordered(), [&SampleOrder { probes: vec![probe] }]);
+    desk.later(Duration::from_secs(10));
+    assert_eq!(desk.ordered().len(), 0, "the answer is still being waited for");
+    let now = desk.now;
+    desk.handle(Event::Sampled(Box::new(Samples { at: now, jobs: Vec::new() })));
+    desk.later(Duration::from_secs(10));
+    assert_eq!(desk.ordered().len(), 1);
+    desk.handle(Event::Sampled(Box::default())).finish(Outcome::Exited(0), None);
+    desk.later(Duration::from_secs(10));
+    assert_eq!(desk.ordered().len(), 0);
+    assert!(desk.state.measures.is_idle(), "nothing wakes a runner that has nothing to measure");
+}
+
+#[test]
+fn a_taken_over_job_is_measured_and_limited_too() {
+    let mut desk = Desk::new(1);
+    let terms = Terms { memory_limit_bytes: Some(MIB), ..Terms::default() };
+    let held = HeldJob { key: key(1), started: desk.now, pid: 7, terms, ..HeldJob::default() };
+    desk.handle(Event::Adopted(Box::new(held))).later(Duration::from_secs(10));
+    assert_eq!(desk.ordered()[0].probes[0].pid, 7);
+    let jobs = vec![(key(1), JobSample { memory_bytes: 2 * MIB, cpu_us: 0, processes: 1 })];
+    desk.handle(Event::Sampled(Box::new(Samples { at: desk.now, jobs })));
+    assert_eq!(desk.terminated(), [(1, 9, 0)]);
+}
+
+#[test]
+fn peaks_and_averages() {
+    let mut desk = running(measured());
+    desk.sample(10 * MIB, 500_000).sample(30 * MIB, 2_500_000).sample(20 * MIB, 2_600_000);
+    desk.later(Duration::from_secs(1));
+    let consumed = Consumed { cpu_us: 3_000_000, peak_memory_bytes: Some(25 << 20) };
+    let started = desk.now.minus(Duration::from_secs(4));
+    let ended = Ended { consumed: Some(consumed), started, ..ended(1, Outcome::Exited(0), desk.now) };
+    desk.handle(Event::Ended(Box::new(ended)));
+    let usage = desk.report().usage.expect("measured");
+    assert_eq!((usage.peak_memory_bytes, usage.average_memory_bytes), (Some(30 * MIB), Some(20 * MIB)));
+    assert_eq!((usage.peak_cpu_percent, usage.average_cpu_percent), (Some(200.0), Some(75.0)));
+}
+
+#[test]
+fn a_short_job_has_what_the_system_counted() {
+    let of = |consumed| {
+        let mut desk = running(measured());
+        let started = desk.now;
+        desk.later(Duration::from_millis(100));
+        let ended = Ended { consumed, started, ..ended(1, Outcome::Exited(0), desk.now) };
+        desk.handle(Event::Ended(Box::new(ended)));
+        desk.report().usage
+    };
+    let usage = of(Some(Consumed { cpu_us: 50_000, peak_memory_bytes: Some(9) })).expect("counted");
+    assert_eq!((usage.peak_memory_bytes, usage.average_memory_bytes), (Some(9), None));
+    assert_eq!((usage.peak_cpu_percent, usage.average_cpu_percent), (Some(50.0), Some(50.0)));
+    let unknown = of(Some(Consumed::default())).expect("counted");
+    assert_eq!((unknown.peak_memory_bytes, unknown.average_cpu_percent), (None, Some(0.0)));
+    assert_eq!(of(None), None);
+}
+
+#[test]
+fn a_kill_by_the_kernel_is_told_from_others() {
+    let at_limit = Some(Consumed { cpu_us: 0, peak_memory_bytes: Some(96 << 20) });
+    let cases = [
+        (Outcome::Signaled(9), None, 0, (137, Cause::ExitCode), "somebody's kill -9"),
+        (Outcome::Signaled(9), None, 1, (137, Cause::OutOfMemory), "the kernel has counted one more"),
+        (Outcome::Exited(137), None, 1, (137, Cause::OutOfMemory), "a shell tells what happened to its child"),
+        (Outcome::Signaled(9), at_limit, 0, (137, Cause::OutOfMemory), "it was at its limit"),
+    ];
+    for (outcome, consumed, kills, expected, why) in cases {
+        let mut desk = running(measured());
+        desk.finish(outcome, consumed);
+        let asked = desk.effects.iter().any(|effect| matches!(effect, Effect::Check(_, check) if check.oom_kills));
+        assert!(asked, "{why}");
+        desk.handle(Event::Checked(key(1), Findings { oom_kills: Some(kills), ..Findings::default() }));
+        let report = desk.report();
+        assert_eq!((report.return_code, report.cause), (expected.0, Some(expected.1)), "{why}");
+    }
+    let mut desk = running(measured());
+    desk.finish(Outcome::Exited(1), at_limit);
+    assert_eq!(desk.report().cause, Some(Cause::ExitCode), "it was not killed");
+}

@@ -1,0 +1,168 @@
+//! What jobs use: measured while they run, counted when they end, and enforced where it is limited.
+
+use std::path::Path;
+use std::time::Duration;
+
+use torc_api::execution::{ExecutionConfig, ResourceMonitor};
+use torc_api::state::Cause;
+use torc_api::wire::{Profile, Usage};
+use torc_runner::RunnerEvent;
+
+use crate::place::{DEADLINE, Place, is_alive, runtime, wait_until};
+
+pub const TESTS: &[(&str, fn())] = &[
+    ("memory::too_much_of_it_is_the_end", too_much_of_it_is_the_end),
+    ("memory::without_limits_it_may_have_more", without_limits_it_may_have_more),
+    ("memory::several_processes_count_together", several_processes_count_together),
+    ("memory::what_is_shared_is_no_reason_to_kill", what_is_shared_is_no_reason_to_kill),
+    ("memory::short_jobs_are_counted_when_they_end", short_jobs_are_counted_when_they_end),
+    ("memory::small_jobs_are_not_taken_for_their_keeper", small_jobs_are_not_taken_for_their_keeper),
+];
+
+const MIB: i64 = 1 << 20;
+/// What this test binary has in memory before it takes any, generously.
+const OWN: i64 = 24 * MIB;
+
+/// `allocate MIB FILE`: takes memory in steps of 50 ms and really writes to it, then waits for the file, if it is to.
+pub fn allocate(mut args: impl Iterator<Item = String>) {
+    let wanted: usize = args.next().and_then(|text| text.parse().ok()).expect("an amount");
+    let file = args.next();
+    let mut taken: Vec<Vec<u8>> = Vec::new();
+    while taken.len() < wanted {
+        let step = (wanted - taken.len()).min(4);
+        taken.extend((0..step).map(|number| vec![u8::try_from(number).unwrap_or(1) | 1; 1 << 20]));
+        std::thread::sleep(Duration::from_millis(if file.is_some() { 50 } else { 0 }));
+    }
+    if let Some(file) = file {
+        let until = std::time::Instant::now() + DEADLINE;
+        while !Path::new(&file).exists() && std::time::Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+    assert_ne!(taken.iter().map(|block| usize::from(block[77])).sum::<usize>(), 1);
+}
+
+fn allocation(mib: i64, file: &str) -> String {
+    format!("{} allocate {mib} {file}", std::env::current_exe().expect("an executable").display())
+}
+
+/// Measured every second, with a declared memory of so many MiB.
+fn declare(mib: i64) -> impl FnOnce(&mut Profile) {
+    move |profile| {
+        profile.unlimited = false;
+        profile.resources.memory_bytes = mib * MIB;
+        let monitor = ResourceMonitor { sample_interval_seconds: Some(1), ..ResourceMonitor::default() };
+        profile.resource_monitor = Some(monitor);
+    }
+}
+
+fn usage(place: &Place, key: &torc_api::wire::AttemptKey) -> Usage {
+    place.finished(key).usage.expect("measured")
+}
+
+// J17, X02, X08
+fn too_much_of_it_is_the_end() {
+    let place = Place::new();
+    // It takes 80 MiB a second and would take a GiB; a child of it must not stay behind either.
+    let greedy = format!("sleep 1000 & echo $! > child; {} & wait", allocation(1024, "never"));
+    let key = place.add_with(&greedy, declare(64));
+    let modest = place.add_with("sleep 3", declare(64));
+    let (sender, told) = std::sync::mpsc::channel();
+    let run = torc_runner::run(
+        place.config(),
+        place.server.clone(),
+        tokio_util::sync::CancellationToken::new(),
+        move |event: RunnerEvent| {
+            let _ = sender.send(event);
+        },
+    );
+    runtime().block_on(run).expect("a runner that works");
+    let finished = place.finished(&key);
+    assert_eq!((finished.return_code, finished.cause), (137, Some(Cause::OutOfMemory)));
+    assert!(!is_alive(place.pid_in("child")));
+    assert_eq!(place.finished(&modest).cause, None, "its neighbour has done nothing");
+    // The machine may be slow, so only the amount shows that nobody waited for more: one interval is 80 MiB.
+    let peak = usage(&place, &key).peak_memory_bytes.expect("sampled");
+    assert!(peak > 64 * MIB && peak < 512 * MIB, "{peak}");
+    let told: Vec<RunnerEvent> = told.try_iter().collect();
+    let violation = |event: &&RunnerEvent| matches!(event, RunnerEvent::OomViolation { key: of, memory_bytes, limit_bytes, .. } if *of == key && memory_bytes > limit_bytes);
+    assert_eq!(told.iter().filter(violation).count(), 1, "{told:?}");
+    assert!(told.contains(&RunnerEvent::OomKill { key }));
+}
+
+// X15
+fn without_limits_it_may_have_more() {
+    let place = Place::new();
+    let key = place.add_with(&allocation(96, "enough"), |profile| {
+        declare(32)(profile);
+        let config = profile.execution_config.take().unwrap_or_default();
+        profile.execution_config = Some(ExecutionConfig { limit_resources: Some(false), ..config });
+    });
+    // Another one is killed for the same: then a sample has been taken, and it was not spared for want of one.
+    let limited = place.add_with(&allocation(96, "never"), declare(32));
+    std::thread::scope(|scope| {
+        let runner = scope.spawn(|| place.run());
+        wait_until("the other one's end", || place.server.books().finished.contains_key(&limited));
+        std::fs::write(place.path("enough"), "").expect("written");
+        runner.join().expect("no panic");
+    });
+    assert_eq!(place.finished(&limited).cause, Some(Cause::OutOfMemory));
+    assert_eq!((place.finished(&key).return_code, place.finished(&key).cause), (0, None));
+    assert!(usage(&place, &key).peak_memory_bytes >= Some(96 * MIB));
+}
+
+fn several_processes_count_together() {
+    let place = Place::new();
+    // Each of them is below the limit. One has forked twice and is nobody's child any more.
+    let one = allocation(48, "enough");
+    let daemon = format!("setsid setsid {one} & exec {one}");
+    let key = place.add_with(&daemon, declare(48 + OWN / MIB));
+    let alone = place.add_with(&one, declare(48 + OWN / MIB));
+    std::thread::scope(|scope| {
+        let runner = scope.spawn(|| place.run());
+        wait_until("the end of the one", || place.server.books().finished.contains_key(&key));
+        std::fs::write(place.path("enough"), "").expect("written");
+        runner.join().expect("no panic");
+    });
+    assert_eq!(place.finished(&key).cause, Some(Cause::OutOfMemory));
+    assert_eq!(place.finished(&alone).cause, None);
+}
+
+fn what_is_shared_is_no_reason_to_kill() {
+    let place = Place::new();
+    // bash forks: all of its copies have the same 48 MiB, which are counted once.
+    let forks = "x=$(head -c 50331648 /dev/zero | tr '\\0' x); \
+                 for n in 1 2 3 4; do (: \"${#x}\"; while [ ! -e enough ]; do read -t 0.05 < pipe; done) & done; wait; :";
+    std::process::Command::new("mkfifo").arg(place.path("pipe")).status().expect("a pipe");
+    let keep_open = std::fs::OpenOptions::new().read(true).write(true).open(place.path("pipe")).expect("a pipe");
+    let key = place.add_with(forks, declare(160));
+    let limited = place.add_with(&allocation(256, "never"), declare(160));
+    std::thread::scope(|scope| {
+        let runner = scope.spawn(|| place.run());
+        wait_until("the other one's end", || place.server.books().finished.contains_key(&limited));
+        std::fs::write(place.path("enough"), "").expect("written");
+        runner.join().expect("no panic");
+    });
+    drop(keep_open);
+    assert_eq!(place.finished(&key).cause, None, "{:?}", place.finished(&key));
+}
+
+fn short_jobs_are_counted_when_they_end() {
+    let place = Place::new();
+    let key = place.add(&allocation(64, ""));
+    let busy = place.add("n=0; while [ $n -lt 20000 ]; do n=$((n + 1)); done");
+    place.run();
+    let measured = usage(&place, &key);
+    assert!(measured.peak_memory_bytes >= Some(64 * MIB) && measured.peak_memory_bytes < Some(64 * MIB + 2 * OWN));
+    assert_eq!(measured.average_memory_bytes, None, "there was no time for a sample");
+    let percent = usage(&place, &busy).average_cpu_percent.expect("counted");
+    assert!(percent > 0.0 && percent <= 130.0, "{percent}");
+}
+
+fn small_jobs_are_not_taken_for_their_keeper() {
+    let place = Place::new();
+    let key = place.add("true");
+    place.run();
+    // It has shared the keeper's memory before it was itself, and the kernel says so: that is not the job's.
+    assert_eq!(usage(&place, &key).peak_memory_bytes, None);
+}
