@@ -28,11 +28,11 @@ fn running(profile: Profile) -> Desk {
 
 impl Desk {
     fn ordered(&self) -> Vec<&SampleOrder> {
-        let order = |effect| match effect {
-            &Effect::Sample(ref order) => Some(order),
+        let orders = self.effects.iter().filter_map(|effect| match effect {
+            Effect::Sample(order) => Some(order),
             _ => None,
-        };
-        self.effects.iter().filter_map(order).collect()
+        });
+        orders.collect()
     }
 
     /// A second passes, and job 1 is found with so much memory and CPU time.
