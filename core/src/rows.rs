@@ -38,6 +38,10 @@ pub struct Changes {
     pub removed_user_data: Vec<(WorkflowId, String)>,
     /// Runners that are new or changed, whole.
     pub runners: Vec<RunnerRow>,
+    /// Leases that have become strays, whole.
+    pub strays: Vec<StrayLease>,
+    /// Numbers of leases that are no strays any more; never one of `strays`.
+    pub ended_strays: Vec<i64>,
     /// What happened, in order.
     pub events: Vec<EventRow>,
 }
@@ -302,6 +306,36 @@ impl UserDataRow {
     }
 }
 
+/// A lease that its job no longer goes by, but that a runner may still act upon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StrayLease {
+    /// The lease's number.
+    pub epoch: i64,
+    /// Whose it is.
+    pub workflow: WorkflowId,
+    /// J.
+    pub job: JobId,
+    /// The run.
+    pub run: i32,
+    /// The attempt.
+    pub attempt: i32,
+    /// Who has it, or had it when it was last heard of.
+    pub runner: RunnerId,
+    /// When it started, if it is known to have.
+    pub started_ms: Option<i64>,
+    /// What becomes of it.
+    pub fate: StrayFate,
+}
+
+/// What becomes of a stray lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StrayFate {
+    /// It was taken away. Its runner is to end it, and its job waits for that.
+    Ending,
+    /// Nobody waits for it. If it turns up it counts, as long as nothing newer has started.
+    GivenUp,
+}
+
 /// A runner.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunnerRow {
@@ -367,6 +401,8 @@ pub struct Snapshot {
     pub user_data: Vec<UserDataRow>,
     /// Runners that have not left.
     pub runners: Vec<RunnerRow>,
+    /// Leases that their jobs no longer go by.
+    pub strays: Vec<StrayLease>,
     /// For each job and cause: how many of its attempts in the current run ended so. Retry budgets count them.
     pub failures: Vec<(JobId, Cause, i32)>,
     /// The latest failed results of each workflow's current run, at most 20 each, oldest first.

@@ -147,6 +147,10 @@ pub struct SyncRequest {
     /// lists below is one that the runner does not have. Answers that arrive out of order must be thrown away.
     #[serde(default)]
     pub acknowledged: u64,
+    /// Its keeper was there before it, so it knows of everything that was started in its place. Otherwise nobody knows what
+    /// a predecessor may have started.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keeper_found: bool,
     /// Leases that wait in the runner.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queued: Vec<AttemptKey>,

@@ -36,8 +36,9 @@ pub async fn run<L: ServerLink>(
     config.state_dir = prepare(&config.state_dir)?;
     let environment: Vec<_> = std::env::vars_os().collect();
     let began = clock::now();
-    let settings = settings(&config, ShellSetup::of(command::pairs(&environment)), began)?;
+    let mut settings = settings(&config, ShellSetup::of(command::pairs(&environment)), began)?;
     let (keeper, takeover) = KeeperLink::open(&config, &environment, &observer).await?;
+    settings.keeper_found = takeover.found;
     let (sender, events) = unbounded_channel();
     let samples = sender.clone();
     let sampler = Sampler::start(move |taken| {
@@ -219,6 +220,7 @@ fn prepare(path: &Path) -> Result<PathBuf, RunnerError> {
 fn settings(config: &RunnerConfig, shell: ShellSetup, began: Moment) -> Result<Settings, RunnerError> {
     let output_dir = config.output_dir.to_str().ok_or_else(|| RunnerError::NotUtf8(config.output_dir.clone()))?;
     Ok(Settings {
+        keeper_found: false,
         capacity: config.capacity,
         allocation: config.allocation.clone(),
         devices: config.gpu_devices.clone(),

@@ -45,6 +45,9 @@ use self::pace::Pace;
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// What it may use in total, on all of its nodes together.
+    /// The keeper of its place was there before it.
+    pub keeper_found: bool,
+    /// What it may use in total.
     pub capacity: Resources,
     /// How jobs become steps; absent where they cannot.
     pub allocation: Option<Allocation>,

@@ -2,8 +2,10 @@
 
 use sqlx::SqliteConnection;
 use torc_api::state::Cause;
-use torc_core::ids::{JobId, ProfileId, WorkflowId};
-use torc_core::rows::{JobRow, LastIds, ProfileRow, ResultRow, RunnerRow, Snapshot, WorkflowRow};
+use torc_core::ids::{JobId, ProfileId, RunnerId, WorkflowId};
+use torc_core::rows::{
+    JobRow, LastIds, ProfileRow, ResultRow, RunnerRow, Snapshot, StrayFate, StrayLease, WorkflowRow,
+};
 
 use crate::error::Failure;
 use crate::query::data;
@@ -21,6 +23,7 @@ pub(crate) async fn load(connection: &mut SqliteConnection) -> Result<Snapshot, 
         jobs: jobs(connection).await?,
         user_data: data::live_user_data(connection).await?,
         runners: runners(connection).await?,
+        strays: strays(connection).await?,
         failures: failures(connection).await?,
         latest_failures: latest_failures(connection).await?,
         last: last_ids(connection).await?,
@@ -111,6 +114,28 @@ async fn runners(connection: &mut SqliteConnection) -> Result<Vec<RunnerRow>, Fa
     .await?
     .into_iter()
     .map(RunnerRow::try_from)
+    .collect()
+}
+
+async fn strays(connection: &mut SqliteConnection) -> Result<Vec<StrayLease>, Failure> {
+    sqlx::query!(
+        "select epoch, workflow, job, run, attempt, runner, started_ms, given_up from stray_leases order by epoch"
+    )
+    .fetch_all(connection)
+    .await?
+    .into_iter()
+    .map(|record| {
+        Ok(StrayLease {
+            epoch: record.epoch,
+            workflow: WorkflowId(record.workflow),
+            job: JobId(record.job),
+            run: small("run", record.run)?,
+            attempt: small("attempt", record.attempt)?,
+            runner: RunnerId(record.runner),
+            started_ms: record.started_ms,
+            fate: if record.given_up == 0 { StrayFate::Ending } else { StrayFate::GivenUp },
+        })
+    })
     .collect()
 }
 

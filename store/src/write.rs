@@ -9,7 +9,9 @@ use std::sync::LazyLock;
 
 use sqlx::SqliteConnection;
 use torc_core::ids::{JobId, WorkflowId};
-use torc_core::rows::{Changes, EventRow, JobRow, JobUpdate, LastIds, ProfileRow, ResultRow, RunnerRow, WorkflowRow};
+use torc_core::rows::{
+    Changes, EventRow, JobRow, JobUpdate, LastIds, ProfileRow, ResultRow, RunnerRow, StrayFate, StrayLease, WorkflowRow,
+};
 
 use crate::bulk::BulkStatement;
 use crate::error::Failure;
@@ -38,6 +40,9 @@ pub(crate) async fn write(connection: &mut SqliteConnection, changes: &Changes) 
     let user_data: Vec<_> = changes.user_data.iter().filter(|row| !gone.contains(&row.workflow)).collect();
     data::remove_user_data(connection, &changes.removed_user_data).await?;
     data::write_user_data(connection, &user_data).await?;
+    forget_strays(connection, &changes.ended_strays).await?;
+    let strays: Vec<&StrayLease> = changes.strays.iter().filter(|row| !gone.contains(&row.workflow)).collect();
+    write_strays(connection, &strays).await?;
     for runner in &changes.runners {
         write_runner(connection, runner).await?;
     }
@@ -62,6 +67,7 @@ async fn delete_workflow(connection: &mut SqliteConnection, workflow: WorkflowId
     sqlx::query!("delete from files where workflow = ?", id).execute(&mut *connection).await?;
     sqlx::query!("delete from user_data where workflow = ?", id).execute(&mut *connection).await?;
     sqlx::query!("delete from events where workflow = ?", id).execute(&mut *connection).await?;
+    sqlx::query!("delete from stray_leases where workflow = ?", id).execute(&mut *connection).await?;
     sqlx::query!("delete from documents where workflow = ?", id).execute(&mut *connection).await?;
     sqlx::query!("delete from workflows where id = ?", id).execute(&mut *connection).await?;
     Ok(())
@@ -223,6 +229,30 @@ async fn write_results(connection: &mut SqliteConnection, rows: &[&ResultRow]) -
     Ok(write.await?)
 }
 
+async fn forget_strays(connection: &mut SqliteConnection, epochs: &[i64]) -> Result<(), Failure> {
+    static DELETE: LazyLock<BulkStatement> =
+        LazyLock::new(|| BulkStatement::new(1, "delete from stray_leases where epoch in (select column1 from $rows)"));
+    Ok(DELETE.run(connection, epochs, |epoch, places| places.add(*epoch).map(drop)).await?)
+}
+
+async fn write_strays(connection: &mut SqliteConnection, rows: &[&StrayLease]) -> Result<(), Failure> {
+    static INSERT: LazyLock<BulkStatement> = LazyLock::new(|| {
+        BulkStatement::new(
+            8,
+            "insert into stray_leases (epoch, workflow, job, run, attempt, runner, started_ms, given_up)
+            select * from $rows where column1 is not null
+            on conflict (epoch) do update set
+                workflow = excluded.workflow, job = excluded.job, run = excluded.run, attempt = excluded.attempt,
+                runner = excluded.runner, started_ms = excluded.started_ms, given_up = excluded.given_up",
+        )
+    });
+    let write = INSERT.run(connection, rows, |row, places| {
+        places.add(row.epoch)?.add(row.workflow.0)?.add(row.job.0)?.add(row.run)?.add(row.attempt)?;
+        places.add(row.runner.0)?.add(row.started_ms)?.add(row.fate == StrayFate::GivenUp).map(drop)
+    });
+    Ok(write.await?)
+}
+
 async fn write_runner(connection: &mut SqliteConnection, row: &RunnerRow) -> Result<(), Failure> {
     let id = row.id.0;
     let (kind, capacity, labels, scope) =
@@ -280,6 +310,7 @@ fn highest(changes: &Changes) -> LastIds {
     }
     let epochs = changes.jobs.iter().map(|row| row.epoch).chain(changes.job_updates.iter().map(|row| row.epoch));
     let epochs = epochs.chain(changes.user_data.iter().map(|row| row.epoch));
+    let epochs = epochs.chain(changes.strays.iter().map(|lease| lease.epoch));
     // One that was created in the same group has no row here.
     let deleted = changes.deleted_workflows.iter().copied();
     LastIds {

@@ -232,27 +232,52 @@ fn a_deleted_workflow_leaves_no_job_behind() {
     lab.expect_nothing_left();
 }
 
+/// The job does not end when it is asked to, so that there is time to look.
 #[test]
 fn an_edit_stops_the_jobs_that_it_changes() {
     let lab = Lab::new();
     let server = Server::start(&lab, "127.0.0.1:0");
     let runner = server.call(&lab, "runner").start();
-    let text = |seconds: u32| format!("name: w\njobs: [{{name: a, command: 'echo a >> ran; exec sleep {seconds}'}}]\n");
-    let sleeping = |seconds: u32| {
-        let command = format!("sleep {seconds}");
-        lab.processes().iter().any(|process| process.command == command)
+    let text = |end: &str| {
+        format!(
+            "
+name: w
+execution_config: {{sigterm_lead_seconds: 3600}}
+jobs:
+  - name: a
+    command: |
+      mkdir alive || touch two-alive
+      trap 'touch told' TERM
+      echo started >> ran
+      until test -e {end}; do sleep 0.02; done
+      rmdir alive
+"
+        )
     };
-    lab.write("client/w.yaml", text(4711));
+    let ran = || lab.lines("client/ran").len();
+    let job = |field: &str| server.items(&lab, "get jobs w")[0][field].clone();
+    lab.write("client/w.yaml", text("first-may-end"));
     server.torc(&lab, "apply -f w.yaml").exits(0);
-    until(|| sleeping(4711), || "the job runs".to_owned());
-    lab.write("client/w.yaml", text(4712));
+    until(|| ran() == 1, || "the job does not run".to_owned());
+    lab.write("client/w.yaml", text("second-may-end"));
     server.torc(&lab, "apply -f w.yaml").exits(0).says("1 job changed");
-    until(|| sleeping(4712), || "the changed job runs".to_owned());
-    until(|| !sleeping(4711), || "the attempt before the edit goes on".to_owned());
+    until(|| lab.path("client/told").exists(), || "the attempt before the edit is not asked to end".to_owned());
+    // The runner gets other work meanwhile, but not this.
+    lab.write("client/v.yaml", "name: v\njobs: [{name: b, command: 'true'}]\n");
+    server.torc(&lab, "apply -f v.yaml").exits(0);
+    server.torc(&lab, "wait v --for condition=Succeeded --timeout 1h").exits(0);
+    assert_eq!((ran(), job("status"), job("attempt")), (1, "blocked".into(), 2.into()));
+    lab.write("client/first-may-end", "");
+    until(|| ran() == 2, || "the changed job does not run".to_owned());
+    assert!(!lab.path("client/two-alive").exists(), "two attempts were alive");
+    let results = server.items(&lab, "get results w");
+    assert_eq!((results.len(), &results[0]["attempt"], &results[0]["status"]), (1, &1.into(), &"canceled".into()));
     lab.write("client/w.yaml", "name: w\njobs: [{name: b, command: 'true'}]\n");
+    fs::remove_file(lab.path("client/told")).unwrap();
     server.torc(&lab, "apply -f w.yaml").exits(0).says("1 job added, 1 removed");
     server.torc(&lab, "wait w --for condition=Succeeded --timeout 1h").exits(0);
-    until(|| !sleeping(4712), || "a removed job goes on".to_owned());
+    until(|| lab.path("client/told").exists(), || "a removed job goes on".to_owned());
+    lab.write("client/second-may-end", "");
     runner.signal(Signal::SIGTERM);
     runner.finish().exits(130);
     server.stop();

@@ -175,10 +175,14 @@ impl State {
     fn drop_removed(&mut self, old: &Workflow, new: &Workflow, recorder: &mut Recorder) {
         for job in old.jobs.iter().filter(|job| new.ordinal(job.id).is_none()) {
             recorder.changes().removed_jobs.push(job.id);
+            for lease in old.given_up.get(&job.id).into_iter().flatten() {
+                recorder.stray_gone(lease.epoch);
+            }
             if let Some(runner) = job.runner.and_then(|id| self.runners.get_mut(&id)) {
                 runner.held.remove(&job.id);
             }
         }
+        self.drop_strays(|lease| lease.workflow == new.id() && new.ordinal(lease.job).is_none(), recorder);
     }
 }
 
@@ -423,9 +427,14 @@ impl Workflow {
         let failures = old.failures.iter().filter(still_there).cloned().collect();
         self.failures = failures;
         self.failed_attempts = old.failed_attempts.clone();
-        for record in &mut self.jobs {
-            if let Some(before) = old.ordinal(record.id) {
-                record.in_doubt = old.jobs[before as usize].in_doubt;
+        let still_there = |(job, _): &(&JobId, _)| self.ordinal(**job).is_some();
+        self.given_up = old.given_up.iter().filter(still_there).map(|(job, leases)| (*job, leases.clone())).collect();
+        for job in 0..self.jobs.len() as u32 {
+            if let Some(before) = old.ordinal(self.jobs[job as usize].id).map(|before| &old.jobs[before as usize]) {
+                self.jobs[job as usize].in_doubt = before.in_doubt;
+                for _ in 0..before.ending {
+                    self.await_end(job);
+                }
             }
         }
     }

@@ -3,7 +3,7 @@
 use torc_api::failure::FailureHandler;
 use torc_api::state::{Cause, JobState};
 use torc_api::status::FailureSample;
-use torc_api::wire::FinishedAttempt;
+use torc_api::wire::{AttemptKey, FinishedAttempt};
 
 use super::State;
 use super::record::Recorder;
@@ -38,13 +38,18 @@ impl State {
         if let Some(increase) = increase {
             workflow.enlarge(job, increase, &mut next_profile, recorder);
         }
+        workflow.forget_given_up(job, recorder);
         let retried = ending == Ending::Retry;
         if retried {
             workflow.jobs[job as usize].next_attempt();
         }
+        let event = match workflow.jobs[job as usize].ending {
+            // Another lease of it is still being ended: the next attempt waits for that.
+            1.. if retried => JobEvent::Reset { unmet: workflow.count_unmet(job) },
+            _ => JobEvent::Ended(ending),
+        };
         // Every caller has checked that the job can end, so a refusal cannot happen; if it did, nothing would change.
-        if workflow.step(job, JobEvent::Ended(ending), recorder).is_ok() && !retried && ending != Ending::PendingFailed
-        {
+        if workflow.step(job, event, recorder).is_ok() && !retried && ending != Ending::PendingFailed {
             workflow.settle_dependents(job, recorder);
         }
         self.last.profile = next_profile;
@@ -65,17 +70,22 @@ impl State {
             return;
         };
         let (key, record) = record;
-        let elapsed = record.started_ms.map_or(0, |started| (context.1.wall_ms - started).max(0));
-        let lost = FinishedAttempt {
-            key,
-            return_code: LOST_RETURN_CODE,
-            cause: Some(Cause::Lost),
-            duration_ms: elapsed.unsigned_abs(),
-            message: Some(message.to_owned()),
-            ..FinishedAttempt::default()
-        };
+        let lost = lost_attempt(key, record.started_ms, message, context.1);
         let runner = record.runner;
         self.end_attempt(workflow, job, &lost, runner, context);
+    }
+}
+
+/// The report that nobody made of an attempt that is gone.
+pub(super) fn lost_attempt(key: AttemptKey, started_ms: Option<i64>, message: &str, now: Now) -> FinishedAttempt {
+    let elapsed = started_ms.map_or(0, |started| (now.wall_ms - started).max(0));
+    FinishedAttempt {
+        key,
+        return_code: LOST_RETURN_CODE,
+        cause: Some(Cause::Lost),
+        duration_ms: elapsed.unsigned_abs(),
+        message: Some(message.to_owned()),
+        ..FinishedAttempt::default()
     }
 }
 
@@ -129,7 +139,6 @@ impl Workflow {
         (recorder, now): (&mut Recorder, Now),
     ) {
         let cause = cause_of(finished);
-        let ended_ms = ago(now.wall_ms, finished.ended_ms_ago);
         let state = match ending {
             Ending::Completed => JobState::Completed,
             Ending::Canceled => JobState::Canceled,
@@ -137,37 +146,57 @@ impl Workflow {
             _ => JobState::Failed,
         };
         let cause = if ending == Ending::Canceled { Some(Cause::Canceled) } else { cause };
+        let record = &self.jobs[job as usize];
+        let (run, attempt) = (record.run, record.attempt);
+        let mut row = self.result_row(job, (run, attempt), finished, (state, cause), runner, now);
+        if finished.key.attempt != attempt {
+            let late = format!("started as attempt {}, given up, and turned up again", finished.key.attempt);
+            row.message = Some(row.message.map_or(late.clone(), |message| format!("{message} ({late})")));
+        }
         if let Some(cause) = cause {
             let sample = FailureSample {
                 job: self.name(job).to_owned(),
-                attempt: finished.key.attempt,
-                return_code: Some(finished.return_code),
+                attempt,
+                return_code: Some(row.return_code),
                 cause,
-                time: crate::time::rfc3339(ended_ms),
+                time: crate::time::rfc3339(row.ended_ms),
             };
-            self.remember_failure(finished.key.run, sample);
+            self.remember_failure(run, sample);
         }
-        let started_ms = ago(ended_ms, finished.duration_ms);
         if self.row.started_ms.is_none() {
-            self.row.started_ms = Some(started_ms);
+            self.row.started_ms = Some(row.started_ms);
             recorder.workflow(&self.row);
         }
-        recorder.result(ResultRow {
+        recorder.result(row);
+    }
+
+    /// The record of an attempt that ended.
+    pub(super) fn result_row(
+        &self,
+        job: u32,
+        (run, attempt): (i32, i32),
+        finished: &FinishedAttempt,
+        (state, cause): (JobState, Option<Cause>),
+        runner: Option<RunnerId>,
+        now: Now,
+    ) -> ResultRow {
+        let ended_ms = ago(now.wall_ms, finished.ended_ms_ago);
+        ResultRow {
             workflow: self.row.id,
             job: self.jobs[job as usize].id,
-            run: finished.key.run,
-            attempt: finished.key.attempt,
+            run,
+            attempt,
             state,
             return_code: finished.return_code,
             cause,
             message: finished.message.clone(),
-            started_ms,
+            started_ms: ago(ended_ms, finished.duration_ms),
             ended_ms,
             runner,
             stdout: finished.stdout.clone(),
             stderr: finished.stderr.clone(),
             usage: finished.usage.unwrap_or_default(),
-        });
+        }
     }
 
     /// The next attempt of this job, and of no other, gets more memory or time.

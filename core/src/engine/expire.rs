@@ -3,6 +3,7 @@
 use torc_api::state::JobState;
 
 use super::State;
+use super::holdings::Word;
 use super::record::Recorder;
 use super::workflow::Workflow;
 use crate::ids::{JobId, Now, RunnerId, WorkflowId};
@@ -48,8 +49,10 @@ impl State {
                 record.in_doubt = true;
                 continue;
             }
-            self.give_up(id, workflow_id, job_id, "its runner has been silent for too long", (recorder, now));
+            let why = "its runner has been silent for too long";
+            self.give_up(id, (workflow_id, job_id), why, Word::None, (recorder, now));
         }
+        self.end_all_strays(id, "its runner fell silent before it had ended it", (recorder, now));
         self.forget_if_empty(id, recorder, now);
     }
 

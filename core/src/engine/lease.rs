@@ -71,7 +71,9 @@ impl State {
         self.last.epoch += 1;
         let epoch = self.last.epoch;
         let Some(workflow) = self.workflows.get_mut(&workflow_id) else { return };
+        let number_is_in_doubt = workflow.number_is_in_doubt(job);
         let record = &mut workflow.jobs[job as usize];
+        record.attempt += i32::from(number_is_in_doubt);
         record.epoch = epoch;
         record.runner = Some(id);
         let job_id = record.id;

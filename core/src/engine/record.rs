@@ -1,11 +1,11 @@
 //! Collects what a group of commands changed, until it is written in one transaction.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use torc_api::state::JobState;
 
 use crate::ids::{JobId, Now, WorkflowId};
-use crate::rows::{Changes, EventRow, JobRow, JobUpdate, ResultRow, RunnerRow, WorkflowRow};
+use crate::rows::{Changes, EventRow, JobRow, JobUpdate, ResultRow, RunnerRow, StrayLease, WorkflowRow};
 
 /// What a group of commands changed.
 #[derive(Debug, Default)]
@@ -14,6 +14,8 @@ pub struct Recorder {
     updates: HashMap<JobId, usize>,
     moves: HashMap<WorkflowId, Vec<(JobId, i32, JobState)>>,
     workflows: HashMap<WorkflowId, usize>,
+    /// By the lease's number; none for one that is over.
+    strays: BTreeMap<i64, Option<StrayLease>>,
 }
 
 impl Recorder {
@@ -39,6 +41,12 @@ impl Recorder {
 
     /// What has to be written, with its events numbered.
     pub(super) fn finish(mut self, last_event: &mut i64) -> Changes {
+        for (epoch, stray) in self.strays {
+            match stray {
+                Some(lease) => self.changes.strays.push(lease),
+                None => self.changes.ended_strays.push(epoch),
+            }
+        }
         for event in &mut self.changes.events {
             *last_event += 1;
             event.sequence = *last_event;
@@ -97,6 +105,14 @@ impl Recorder {
         self.changes.results.push(row);
     }
 
+    pub(super) fn stray(&mut self, lease: StrayLease) {
+        self.strays.insert(lease.epoch, Some(lease));
+    }
+
+    pub(super) fn stray_gone(&mut self, epoch: i64) {
+        self.strays.insert(epoch, None);
+    }
+
     pub(super) fn event(&mut self, now: Now, workflow: Option<WorkflowId>, reason: &str, message: String) {
         self.changes.events.push(EventRow {
             time_ms: now.wall_ms,
@@ -114,6 +130,7 @@ impl Recorder {
     /// The workflow is gone: nothing of it is written any more.
     pub(super) fn deleted(&mut self, workflow: WorkflowId, jobs: impl Fn(JobId) -> bool) {
         self.moves.remove(&workflow);
+        self.strays.retain(|_, stray| stray.is_none_or(|lease| lease.workflow != workflow));
         self.changes.job_updates.retain(|update| !jobs(update.id));
         self.updates = self.changes.job_updates.iter().enumerate().map(|(index, update)| (update.id, index)).collect();
         self.changes.workflows.retain(|row| row.id != workflow);

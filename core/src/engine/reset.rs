@@ -7,20 +7,21 @@ use torc_api::state::JobState;
 use super::State;
 use super::record::Recorder;
 use super::workflow::Workflow;
-use crate::ids::{RunnerId, WorkflowId};
+use crate::ids::WorkflowId;
 use crate::job::JobEvent;
 
 impl State {
     /// These jobs run again, and so does everything that depends on them. Returns the jobs that this concerns.
     pub(super) fn reset(&mut self, id: WorkflowId, jobs: BTreeSet<u32>, recorder: &mut Recorder) -> BTreeSet<u32> {
-        let Some(workflow) = self.workflows.get_mut(&id) else { return BTreeSet::new() };
+        let Some(workflow) = self.workflows.get(&id) else { return BTreeSet::new() };
         let affected = workflow.with_descendants(jobs);
         self.live.insert(id);
-        let mut taken_back = Vec::new();
         for job in &affected {
-            if let Some(runner) = workflow.withdraw(*job) {
-                taken_back.push((runner, workflow.jobs[*job as usize].id));
-            }
+            self.take_away(id, *job, recorder);
+        }
+        let Some(workflow) = self.workflows.get_mut(&id) else { return BTreeSet::new() };
+        for job in &affected {
+            workflow.withdraw(*job, recorder);
         }
         workflow.plan(&affected, recorder);
         if !affected.is_empty() {
@@ -29,11 +30,6 @@ impl State {
                 workflow.row.started_ms = None;
             }
             recorder.workflow(&workflow.row);
-        }
-        for (runner, job) in taken_back {
-            if let Some(runner) = self.runners.get_mut(&runner) {
-                runner.held.remove(&job);
-            }
         }
         self.news += 1;
         affected
@@ -77,7 +73,8 @@ impl Workflow {
             let is_doomed =
                 self.profile(*job).cancel_on_blocking_job_failure && parents.iter().filter(ended).any(failed);
             // A doomed job must not look ready, not even for a moment.
-            let unmet = (open as u32).max(u32::from(is_doomed));
+            let ending = u32::from(self.jobs[*job as usize].ending);
+            let unmet = (open as u32 + ending).max(u32::from(is_doomed));
             // A reset is legal in every state.
             let _ = self.step(*job, JobEvent::Reset { unmet }, recorder);
             if is_doomed {
@@ -92,11 +89,12 @@ impl Workflow {
         }
     }
 
-    /// Makes a job's present attempt one of the past. Its runner, if any, will end it: the key is no longer current.
-    fn withdraw(&mut self, job: u32) -> Option<RunnerId> {
+    /// Makes a job's present attempt one of the past.
+    fn withdraw(&mut self, job: u32, recorder: &mut Recorder) {
+        self.forget_given_up(job, recorder);
         let run = self.row.run;
         let record = &mut self.jobs[job as usize];
-        let (id, runner) = (record.id, record.runner);
+        let id = record.id;
         if record.run != run {
             record.run = run;
             record.attempt = 1;
@@ -106,6 +104,5 @@ impl Workflow {
             // Any promise may have been acted upon without our knowledge, also one that has run out.
             record.next_attempt();
         }
-        runner
     }
 }

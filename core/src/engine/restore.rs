@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use torc_api::status::FailureSample;
 
 use super::State;
-use super::runner::{Holding, Runner};
+use super::runner::{EndingLease, Holding, Runner};
 use super::workflow::{Workflow, read_spec};
 use crate::ids::{Now, WorkflowId};
-use crate::rows::{JobRow, ProfileRow, Snapshot};
+use crate::rows::{JobRow, ProfileRow, Snapshot, StrayFate, StrayLease};
 
 /// A stored document cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +48,9 @@ impl State {
             }
             state.workflows.insert(id, workflow);
         }
+        for lease in snapshot.strays {
+            state.restore_stray(lease);
+        }
         state.restore_failures(snapshot.failures, &snapshot.latest_failures);
         Ok(state)
     }
@@ -58,6 +61,20 @@ impl State {
             if let Some(runner) = job.runner.and_then(|id| self.runners.get_mut(&id)) {
                 runner.held.insert(job.id, Holding { workflow: workflow.id(), granted_in: 0 });
             }
+        }
+    }
+
+    fn restore_stray(&mut self, lease: StrayLease) {
+        let Some(workflow) = self.workflows.get_mut(&lease.workflow) else { return };
+        let Some(job) = workflow.ordinal(lease.job) else { return };
+        match (lease.fate, self.runners.get_mut(&lease.runner)) {
+            (StrayFate::GivenUp, _) => workflow.given_up.entry(lease.job).or_default().push(lease),
+            (StrayFate::Ending, Some(runner)) => {
+                runner.ending.insert(lease.epoch, EndingLease { lease, granted_in: 0 });
+                workflow.await_end(job);
+            }
+            // A runner that leaves takes what it was ending along, in the same commit.
+            (StrayFate::Ending, None) => {}
         }
     }
 

@@ -1,12 +1,12 @@
 //! A registered runner and what it holds.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use torc_api::wire::{AttemptKey, SyncRequest, SyncResponse, Want};
 
 use crate::class::Place;
 use crate::ids::{JobId, Now, WorkflowId};
-use crate::rows::RunnerRow;
+use crate::rows::{RunnerRow, StrayLease};
 
 pub(super) struct Runner {
     pub row: RunnerRow,
@@ -25,6 +25,8 @@ pub(super) struct Runner {
     /// It has been silent for longer than its lease.
     pub silent: bool,
     pub held: HashMap<JobId, Holding>,
+    /// Leases that it is to end, by their numbers.
+    pub ending: BTreeMap<i64, EndingLease>,
     /// What it was told to end or to give back and still has, with the message whose answer said so first.
     pub told: HashMap<AttemptKey, u64>,
 }
@@ -33,6 +35,14 @@ pub(super) struct Runner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Holding {
     pub workflow: WorkflowId,
+    /// The message whose answer brought it.
+    pub granted_in: u64,
+}
+
+/// A lease that was taken from a runner and has not ended yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct EndingLease {
+    pub lease: StrayLease,
     /// The message whose answer brought it.
     pub granted_in: u64,
 }
@@ -49,6 +59,7 @@ impl Runner {
             want: Want::default(),
             silent: false,
             held: HashMap::new(),
+            ending: BTreeMap::new(),
             told: HashMap::new(),
         }
     }

@@ -198,7 +198,9 @@ impl Workflow {
     /// Only a person can bring it on: failed jobs wait for a decision, and nothing else can happen.
     fn is_stalled(&self) -> bool {
         let counts = &self.counts;
-        counts.pending_failed > 0 && counts.ready + counts.leased + counts.running + counts.recovering == 0
+        counts.pending_failed > 0
+            && counts.ready + counts.leased + counts.running + counts.recovering == 0
+            && self.ending == 0
     }
 
     fn summary(&self) -> api::Workflow {

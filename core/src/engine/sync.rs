@@ -1,20 +1,13 @@
 //! The runner protocol: what is, compared with what should be.
 
-use std::collections::HashSet;
+use torc_api::wire::{PROTOCOL, RegisterRequest, RegisterResponse, SyncRequest, SyncResponse, Want};
 
-use torc_api::state::JobState;
-use torc_api::wire::{
-    AttemptKey, FinishedAttempt, PROTOCOL, RegisterRequest, RegisterResponse, SyncRequest, SyncResponse, Want,
-};
-
-use super::attempt::ago;
 use super::record::Recorder;
-use super::runner::{Holding, Runner};
+use super::runner::{EndingLease, Holding, Runner};
 use super::workflow::Workflow;
 use super::{Refusal, State};
-use crate::ids::{JobId, Now, RunnerId, WorkflowId};
-use crate::job::JobEvent;
-use crate::rows::RunnerRow;
+use crate::ids::{Now, RunnerId};
+use crate::rows::{RunnerRow, StrayLease};
 
 /// An answer to a sync.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,6 +58,11 @@ impl State {
             record.in_doubt = false;
             recorder.updated(workflow.update(job));
             successor.held.insert(job_id, Holding { granted_in: 0, ..holding });
+        }
+        for (epoch, ending) in std::mem::take(&mut earlier.ending) {
+            let lease = StrayLease { runner: successor.row.id, ..ending.lease };
+            successor.ending.insert(epoch, EndingLease { lease, granted_in: 0 });
+            recorder.stray(lease);
         }
         earlier.row.ended_ms = Some(now.wall_ms);
         recorder.runner(&earlier.row);
@@ -189,195 +187,6 @@ impl State {
         }
         response.cancel.sort_unstable();
         response.give_back.sort_unstable();
-    }
-
-    /// Takes in what a runner says it holds, gave back or no longer has.
-    fn take_in(&mut self, id: RunnerId, request: &SyncRequest, recorder: &mut Recorder, now: Now) {
-        for key in &request.returned {
-            self.release(id, key, recorder);
-        }
-        for running in &request.running {
-            self.confirm_running(id, &running.key, ago(now.wall_ms, running.elapsed_ms), recorder, now);
-        }
-        for key in &request.queued {
-            self.confirm_queued(id, key, recorder);
-        }
-        self.reclaim_missing(id, request, recorder, now);
-        if request.leaving {
-            self.retire(id, recorder, now);
-        }
-    }
-
-    /// A result counts as long as no newer attempt exists and nobody else has started this one.
-    fn accept_result(&mut self, id: RunnerId, finished: &FinishedAttempt, recorder: &mut Recorder, now: Now) -> bool {
-        let key = &finished.key;
-        let Some((workflow_id, job)) = self.locate(key) else { return false };
-        let Some(workflow) = self.workflows.get(&workflow_id) else { return false };
-        let record = &workflow.jobs[job as usize];
-        let same_attempt = record.run == key.run && record.attempt == key.attempt;
-        let holder = record.runner;
-        let acceptable = match record.state {
-            // The answer to an earlier report was lost: it is already written down.
-            state
-                if (state.is_complete() || state == JobState::PendingFailed)
-                    && same_attempt
-                    && record.epoch == key.epoch =>
-            {
-                return true;
-            }
-            JobState::Ready | JobState::Leased => same_attempt,
-            JobState::Running => same_attempt && (record.epoch == key.epoch || holder == Some(id)),
-            _ => false,
-        };
-        if !acceptable {
-            return false;
-        }
-        if let Some(holder) = holder.and_then(|holder| self.runners.get_mut(&holder)) {
-            holder.held.remove(&JobId(key.job));
-        }
-        self.end_attempt(workflow_id, job, finished, Some(id), (recorder, now));
-        true
-    }
-
-    fn locate(&self, key: &AttemptKey) -> Option<(WorkflowId, u32)> {
-        let workflow = self.workflows.get(&WorkflowId(key.workflow))?;
-        Some((workflow.id(), workflow.ordinal(JobId(key.job))?))
-    }
-
-    /// Whether the key is the current attempt of a job that a runner may have.
-    fn is_current(&self, key: &AttemptKey, states: &[JobState]) -> Option<(WorkflowId, u32)> {
-        let (workflow, job) = self.locate(key)?;
-        let record = &self.workflows.get(&workflow)?.jobs[job as usize];
-        let current = record.run == key.run && record.attempt == key.attempt && states.contains(&record.state);
-        current.then_some((workflow, job))
-    }
-
-    /// The job whose present lease this is, if the runner has it.
-    fn held_by(&self, id: RunnerId, key: &AttemptKey) -> Option<(&Workflow, u32)> {
-        let (workflow, job) = self.is_current(key, &[JobState::Leased, JobState::Running])?;
-        let workflow = self.workflows.get(&workflow)?;
-        let record = &workflow.jobs[job as usize];
-        (record.runner == Some(id) && record.epoch == key.epoch).then_some((workflow, job))
-    }
-
-    fn release(&mut self, id: RunnerId, key: &AttemptKey, recorder: &mut Recorder) {
-        let Some((workflow_id, job)) = self.is_current(key, &[JobState::Leased]) else { return };
-        let Some(workflow) = self.workflows.get_mut(&workflow_id) else { return };
-        let record = &workflow.jobs[job as usize];
-        if record.runner != Some(id) || record.epoch != key.epoch {
-            return;
-        }
-        let _ = workflow.step(job, JobEvent::LeaseEnded, recorder);
-        if let Some(runner) = self.runners.get_mut(&id) {
-            runner.held.remove(&JobId(key.job));
-        }
-        self.news += 1;
-    }
-
-    /// The runner runs it. What really runs wins over a promise that nobody has acted upon.
-    fn confirm_running(&mut self, id: RunnerId, key: &AttemptKey, started_ms: i64, recorder: &mut Recorder, now: Now) {
-        let held = [JobState::Ready, JobState::Leased, JobState::Running];
-        let Some((workflow_id, job)) = self.is_current(key, &held) else { return };
-        let Some(workflow) = self.workflows.get_mut(&workflow_id) else { return };
-        let record = &mut workflow.jobs[job as usize];
-        if record.state == JobState::Running {
-            record.in_doubt &= record.runner != Some(id);
-            return;
-        }
-        let previous = record.runner.replace(id);
-        record.epoch = key.epoch;
-        record.started_ms = Some(started_ms);
-        let _ = workflow.step(job, JobEvent::Started, recorder);
-        if workflow.row.started_ms.is_none() {
-            workflow.row.started_ms = Some(started_ms.min(now.wall_ms));
-            recorder.workflow(&workflow.row);
-        }
-        self.transfer(previous, id, JobId(key.job), workflow_id);
-    }
-
-    /// The runner still has it waiting. A lease that ran out and was not given to anybody else is its own again.
-    fn confirm_queued(&mut self, id: RunnerId, key: &AttemptKey, recorder: &mut Recorder) {
-        let Some((workflow_id, job)) = self.is_current(key, &[JobState::Ready]) else { return };
-        let Some(workflow) = self.workflows.get_mut(&workflow_id) else { return };
-        let record = &mut workflow.jobs[job as usize];
-        if record.epoch != key.epoch {
-            return;
-        }
-        record.runner = Some(id);
-        let _ = workflow.step(job, JobEvent::Granted, recorder);
-        self.transfer(None, id, JobId(key.job), workflow_id);
-    }
-
-    fn transfer(&mut self, from: Option<RunnerId>, to: RunnerId, job: JobId, workflow: WorkflowId) {
-        if let Some(previous) = from.filter(|previous| *previous != to).and_then(|id| self.runners.get_mut(&id)) {
-            previous.held.remove(&job);
-        }
-        if let Some(runner) = self.runners.get_mut(&to) {
-            let granted_in = runner.held.get(&job).map_or(0, |holding| holding.granted_in);
-            runner.held.insert(job, Holding { workflow, granted_in });
-        }
-    }
-
-    /// What we think the runner has and it does not name, though it has taken in the answer that brought it, is gone.
-    fn reclaim_missing(&mut self, id: RunnerId, request: &SyncRequest, recorder: &mut Recorder, now: Now) {
-        let Some(runner) = self.runners.get(&id) else { return };
-        let running = request.running.iter().map(|running| &running.key);
-        let named: HashSet<&AttemptKey> = request.queued.iter().chain(running).collect();
-        let current = |job: JobId, workflow: WorkflowId| {
-            let workflow = self.workflows.get(&workflow)?;
-            Some(workflow.key(workflow.ordinal(job)?))
-        };
-        let mut missing: Vec<(JobId, WorkflowId)> = runner
-            .held
-            .iter()
-            .filter(|(_, holding)| holding.granted_in <= request.acknowledged)
-            .filter(|(job, holding)| current(**job, holding.workflow).is_none_or(|key| !named.contains(&key)))
-            .map(|(job, holding)| (*job, holding.workflow))
-            .collect();
-        missing.sort_unstable();
-        for (job, workflow) in missing {
-            self.give_up(id, workflow, job, "its runner no longer has it", (recorder, now));
-        }
-    }
-
-    /// A runner does not have a job any more: a promise returns to the pool, a started attempt is lost.
-    pub(super) fn give_up(
-        &mut self,
-        id: RunnerId,
-        workflow_id: WorkflowId,
-        job_id: JobId,
-        why: &str,
-        context: (&mut Recorder, Now),
-    ) {
-        if let Some(runner) = self.runners.get_mut(&id) {
-            runner.held.remove(&job_id);
-        }
-        let Some(workflow) = self.workflows.get_mut(&workflow_id) else { return };
-        let Some(job) = workflow.ordinal(job_id) else { return };
-        let record = &workflow.jobs[job as usize];
-        if record.runner != Some(id) {
-            return;
-        }
-        match record.state {
-            JobState::Leased => {
-                let _ = workflow.step(job, JobEvent::LeaseEnded, context.0);
-                self.news += 1;
-            }
-            JobState::Running => self.lose_attempt(workflow_id, job, why, context),
-            _ => {}
-        }
-    }
-
-    fn retire(&mut self, id: RunnerId, recorder: &mut Recorder, now: Now) {
-        let Some(mut runner) = self.runners.remove(&id) else { return };
-        let mut held: Vec<_> = runner.held.drain().collect();
-        held.sort_unstable_by_key(|(job, _)| *job);
-        runner.row.ended_ms = Some(now.wall_ms);
-        recorder.runner(&runner.row);
-        recorder.event(now, None, "RunnerLeft", format!("runner {id} on {} has left", runner.row.host));
-        for (job, holding) in held {
-            self.give_up(id, holding.workflow, job, "its runner left without it", (recorder, now));
-        }
     }
 }
 

@@ -16,6 +16,7 @@ mod random;
 mod reruns;
 mod results;
 mod silence;
+mod strays;
 mod terms;
 mod verbs;
 mod world;

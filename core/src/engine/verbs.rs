@@ -76,22 +76,19 @@ impl State {
 
     /// Cancels every job that has not ended; running ones are ended by their runners.
     pub(super) fn cancel_jobs(&mut self, id: WorkflowId, recorder: &mut Recorder) -> i64 {
-        let Some(workflow) = self.workflows.get_mut(&id) else { return 0 };
+        let Some(workflow) = self.workflows.get(&id) else { return 0 };
         let mut affected = 0;
-        let mut released = Vec::new();
         for job in 0..workflow.jobs.len() as u32 {
-            let record = &workflow.jobs[job as usize];
-            let (runner, job_id) = (record.runner, record.id);
-            if record.state == JobState::Running {
-                affected += 1;
-            } else if workflow.step(job, JobEvent::Canceled, recorder).is_ok() {
-                affected += 1;
-                released.extend(runner.map(|runner| (runner, job_id)));
+            let Some(state) = self.workflows.get(&id).map(|workflow| workflow.jobs[job as usize].state) else {
+                continue;
+            };
+            if state == JobState::Leased {
+                self.take_away(id, job, recorder);
             }
-        }
-        for (runner, job) in released {
-            if let Some(runner) = self.runners.get_mut(&runner) {
-                runner.held.remove(&job);
+            let Some(workflow) = self.workflows.get_mut(&id) else { continue };
+            if state == JobState::Running || workflow.step(job, JobEvent::Canceled, recorder).is_ok() {
+                affected += 1;
+                workflow.forget_given_up(job, recorder);
             }
         }
         self.news += 1;
@@ -144,6 +141,7 @@ impl State {
                 runner.held.remove(&job.id);
             }
         }
+        self.drop_strays(|lease| lease.workflow == id, recorder);
         recorder.deleted(id, |job| workflow.ordinal(job).is_some());
         recorder.event(now, None, "WorkflowDeleted", format!("workflow '{}' was deleted", workflow.row.name));
         self.news += 1;

@@ -15,7 +15,7 @@ use crate::class::Class;
 use crate::ids::{JobId, ProfileId, RunnerId, WorkflowId};
 use crate::job::{IllegalMove, JobEvent, next_state};
 use crate::matching::ReadyQueue;
-use crate::rows::{JobProfile, JobRow, JobUpdate, ProfileRow, WorkflowRow};
+use crate::rows::{JobProfile, JobRow, JobUpdate, ProfileRow, StrayLease, WorkflowRow};
 use crate::verdict::Increase;
 
 /// How many failures a status shows.
@@ -39,6 +39,10 @@ pub(super) struct Workflow {
     pub failed_attempts: HashMap<JobId, BTreeMap<Cause, i32>>,
     /// Profiles that recovery has made: jobs that ran out of the same alike share one.
     pub enlarged: HashMap<(u32, Increase), u32>,
+    /// Leases that were given up and still count if they turn up. Few jobs are in here.
+    pub given_up: HashMap<JobId, Vec<StrayLease>>,
+    /// How many leases of its jobs are being ended.
+    pub ending: u32,
 }
 
 /// What is kept of a job that may be one of a million.
@@ -52,10 +56,13 @@ pub(super) struct JobRecord {
     pub hash: [u8; 32],
     pub run: i32,
     pub attempt: i32,
+    /// How many jobs it waits for, and how many of its own leases that are being ended.
     pub unmet: u32,
     /// Index into the workflow's profiles.
     pub profile: u32,
     pub state: JobState,
+    /// How many of its leases are being ended.
+    pub ending: u8,
     /// Its runner is silent: whether it still runs is not known.
     pub in_doubt: bool,
     name: Text,
@@ -136,6 +143,8 @@ impl Workflow {
             failures: VecDeque::new(),
             failed_attempts: HashMap::new(),
             enlarged: HashMap::new(),
+            given_up: HashMap::new(),
+            ending: 0,
         };
         let mut profile_index = HashMap::new();
         for profile in profiles {
@@ -179,6 +188,7 @@ impl Workflow {
             unmet: 0,
             profile,
             state: job.state,
+            ending: 0,
             in_doubt: false,
             name,
             command,
@@ -310,9 +320,11 @@ impl Workflow {
         self.counts.settled() == self.counts.total
     }
 
-    /// How many jobs this one still waits for. A failed one counts as met for a job that does not ask to be cancelled.
+    /// How many jobs this one still waits for, and how many of its own leases that are being ended. A failed job counts as met
+    /// for one that does not ask to be cancelled.
     pub fn count_unmet(&self, job: u32) -> u32 {
-        self.parents(job).iter().filter(|parent| !self.jobs[**parent as usize].state.is_complete()).count() as u32
+        let open = self.parents(job).iter().filter(|parent| !self.jobs[**parent as usize].state.is_complete()).count();
+        open as u32 + u32::from(self.jobs[job as usize].ending)
     }
 
     /// Moves a job, through the one function that decides, and keeps counters and queues in step.

@@ -37,6 +37,8 @@ pub struct KeeperLink {
 /// What a keeper held when it was found.
 #[derive(Debug, Default)]
 pub struct Takeover {
+    /// It was there before this process came.
+    pub found: bool,
     pub running: Vec<HeldJob>,
     pub ended: Vec<Ended>,
 }
@@ -63,7 +65,8 @@ impl KeeperLink {
         let until = Instant::now() + PATIENCE;
         loop {
             match call(&config.state_dir, environment).await.map_err(RunnerError::TalkToKeeper)? {
-                Called::Accepted(mut link, takeover) => {
+                Called::Accepted(mut link, mut takeover) => {
+                    takeover.found = child.is_none();
                     link.child = child;
                     return Ok((*link, takeover));
                 }

@@ -306,6 +306,7 @@ impl State {
         let mut request = SyncRequest {
             sequence: self.contact.sequence,
             acknowledged: self.contact.acknowledged,
+            keeper_found: self.settings.keeper_found,
             returned: self.returned.iter().copied().collect(),
             want: self.want(now),
             lease_seconds: self.settings.prefetch.lease_seconds.map(i32::unsigned_abs),

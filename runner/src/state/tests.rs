@@ -14,6 +14,7 @@ pub(super) const SECOND: u64 = 1_000_000;
 
 pub(super) fn settings(cpus: i64) -> Settings {
     Settings {
+        keeper_found: false,
         capacity: Resources { cpus, memory_bytes: 1 << 30, gpus: 0, nodes: 1 },
         devices: Vec::new(),
         allocation: None,

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use torc_api::state::Cause;
 use torc_core::ids::{JobId, ProfileId, RunnerId, WorkflowId};
-use torc_core::rows::{Changes, JobRow, LastIds, ProfileRow, ResultRow, RunnerRow, Snapshot, UserDataRow, WorkflowRow};
+use torc_core::rows::{
+    Changes, JobRow, LastIds, ProfileRow, ResultRow, RunnerRow, Snapshot, StrayLease, UserDataRow, WorkflowRow,
+};
 use torc_store::FAILED_STATES;
 
 type ResultKey = (WorkflowId, JobId, i32, i32);
@@ -18,6 +20,7 @@ pub struct Model {
     results: BTreeMap<ResultKey, ResultRow>,
     user_data: BTreeMap<(WorkflowId, String), UserDataRow>,
     runners: BTreeMap<RunnerId, RunnerRow>,
+    strays: BTreeMap<i64, StrayLease>,
     last: LastIds,
 }
 
@@ -29,6 +32,10 @@ impl Model {
         self.profiles.extend(changes.profiles.iter().map(|row| (row.id, row.clone())));
         self.jobs.extend(changes.jobs.iter().map(|row| (row.id, row.clone())));
         self.runners.extend(changes.runners.iter().map(|row| (row.id, row.clone())));
+        for epoch in &changes.ended_strays {
+            self.strays.remove(epoch);
+        }
+        self.strays.extend(changes.strays.iter().map(|row| (row.epoch, *row)));
         for update in &changes.job_updates {
             if let Some(job) = self.jobs.get_mut(&update.id) {
                 (job.state, job.run, job.attempt) = (update.state, update.run, update.attempt);
@@ -55,6 +62,7 @@ impl Model {
             self.jobs.retain(|_, row| row.workflow != *id);
             self.results.retain(|_, row| row.workflow != *id);
             self.user_data.retain(|(workflow, _), _| workflow != id);
+            self.strays.retain(|_, row| row.workflow != *id);
         }
     }
 
@@ -67,6 +75,7 @@ impl Model {
         changes.jobs.iter().for_each(|row| last.epoch = last.epoch.max(row.epoch));
         changes.job_updates.iter().for_each(|row| last.epoch = last.epoch.max(row.epoch));
         changes.user_data.iter().for_each(|row| last.epoch = last.epoch.max(row.epoch));
+        changes.strays.iter().for_each(|row| last.epoch = last.epoch.max(row.epoch));
         changes.runners.iter().for_each(|row| last.runner = last.runner.max(row.id.0));
         changes.events.iter().for_each(|row| last.event = last.event.max(row.sequence));
     }
@@ -79,6 +88,7 @@ impl Model {
             jobs: self.jobs.values().cloned().collect(),
             user_data: self.user_data.values().cloned().collect(),
             runners: self.runners.values().filter(|row| row.ended_ms.is_none()).cloned().collect(),
+            strays: self.strays.values().copied().collect(),
             failures: self.failures(),
             latest_failures: self.latest_failures(),
             last: self.last,

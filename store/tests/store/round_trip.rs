@@ -8,7 +8,8 @@ use torc_api::wire::{Resources, RunnerKind, RunnerScope, Usage};
 use torc_core::expanded::Requirements;
 use torc_core::ids::{JobId, ProfileId, RunnerId, WorkflowId};
 use torc_core::rows::{
-    Changes, EventRow, JobProfile, JobRow, JobUpdate, ProfileRow, ResultRow, RunnerRow, UserDataRow, WorkflowRow,
+    Changes, EventRow, JobProfile, JobRow, JobUpdate, ProfileRow, ResultRow, RunnerRow, StrayFate, StrayLease,
+    UserDataRow, WorkflowRow,
 };
 use torc_store::{EventQuery, Store};
 
@@ -187,6 +188,15 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn stray_lease()(epoch in 1..20i64, job in 1..30i64, run in 1..3i32, attempt in 1..4i32, runner in 1..5i64,
+        started_ms in any::<Option<i64>>(), fate in prop::sample::select(vec![StrayFate::Ending, StrayFate::GivenUp]),
+    ) -> StrayLease {
+        let (workflow, job, runner) = (owner(job), JobId(job), RunnerId(runner));
+        StrayLease { epoch, workflow, job, run, attempt, runner, started_ms, fate }
+    }
+}
+
+prop_compose! {
     fn event_row()(time_ms in any::<i64>(), workflow in option::of(1..=WORKFLOWS), texts in (text(), text()),
         jobs in vec((any::<i64>(), any::<i32>(), state()), 0..5),
     ) -> EventRow {
@@ -206,7 +216,9 @@ prop_compose! {
         jobs in vec(job_row(), 0..30), removed in vec(1..30i64, 0..3), job_updates in vec(job_update(), 0..40),
         results in vec(result_row(), 0..60), runners in vec(runner_row(), 0..3), events in vec(event_row(), 0..3),
         (data, forgotten) in (vec((1..=WORKFLOWS, user_data_row()), 0..6), vec((1..=WORKFLOWS, "[a-c]"), 0..2)),
+        (strays, ended) in (vec(stray_lease(), 0..5), vec(1..20i64, 0..5)),
     ) -> Changes {
+        let ended_strays = ended.into_iter().filter(|epoch| strays.iter().all(|lease| lease.epoch != *epoch)).collect();
         Changes {
             workflows,
             deleted_workflows: deleted.into_iter().map(WorkflowId).collect(),
@@ -216,6 +228,8 @@ prop_compose! {
             job_updates,
             results,
             runners,
+            strays,
+            ended_strays,
             events,
             files: Vec::new(),
             user_data: data.iter().map(|row| UserDataRow { workflow: WorkflowId(row.0), ..row.1.clone() }).collect(),

@@ -6,8 +6,8 @@ use torc_api::state::{Cause, JobState};
 
 use crate::ids::{JobId, ProfileId, RunnerId, WorkflowId};
 use crate::rows::{
-    Changes, EventRow, FileRow, JobRow, JobUpdate, LastIds, ProfileRow, ResultRow, RunnerRow, Snapshot, UserDataRow,
-    WorkflowRow,
+    Changes, EventRow, FileRow, JobRow, JobUpdate, LastIds, ProfileRow, ResultRow, RunnerRow, Snapshot, StrayLease,
+    UserDataRow, WorkflowRow,
 };
 
 /// (job, run, attempt).
@@ -20,6 +20,7 @@ pub struct Database {
     pub profiles: BTreeMap<ProfileId, ProfileRow>,
     pub jobs: BTreeMap<JobId, JobRow>,
     pub runners: BTreeMap<RunnerId, RunnerRow>,
+    pub strays: BTreeMap<i64, StrayLease>,
     /// In the order in which they were written.
     pub results: Vec<ResultRow>,
     by_attempt: BTreeMap<ResultKey, usize>,
@@ -39,6 +40,7 @@ impl Database {
             self.jobs.retain(|_, row| row.workflow != *id);
             self.files.retain(|_, row| row.workflow != *id);
             self.user_data.retain(|(workflow, _), _| workflow != id);
+            self.strays.retain(|_, lease| lease.workflow != *id);
         }
         for row in &changes.workflows {
             self.workflows.insert(row.id, row.clone());
@@ -72,6 +74,12 @@ impl Database {
         for row in &changes.files {
             self.files.insert((row.job, row.path.clone()), row.clone());
         }
+        for epoch in &changes.ended_strays {
+            self.strays.remove(epoch);
+        }
+        for lease in &changes.strays {
+            self.strays.insert(lease.epoch, *lease);
+        }
         for row in &changes.runners {
             self.runners.insert(row.id, row.clone());
         }
@@ -92,6 +100,7 @@ impl Database {
         raise(&mut last.epoch, &mut changes.jobs.iter().map(|row| row.epoch));
         raise(&mut last.epoch, &mut changes.job_updates.iter().map(|update| update.epoch));
         raise(&mut last.epoch, &mut changes.user_data.iter().map(|row| row.epoch));
+        raise(&mut last.epoch, &mut changes.strays.iter().map(|lease| lease.epoch));
         raise(&mut last.runner, &mut changes.runners.iter().map(|row| row.id.0));
         raise(&mut last.event, &mut changes.events.iter().map(|event| event.sequence));
     }
@@ -103,6 +112,7 @@ impl Database {
             jobs: self.jobs.values().cloned().collect(),
             user_data: self.user_data.values().map(without_states_of_loops).collect(),
             runners: self.runners.values().filter(|row| row.ended_ms.is_none()).cloned().collect(),
+            strays: self.strays.values().copied().collect(),
             failures: self.failures(),
             latest_failures: self.latest_failures(),
             last: self.last,

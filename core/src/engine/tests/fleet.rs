@@ -2,7 +2,8 @@
 
 use torc_api::state::Cause;
 use torc_api::wire::{
-    AttemptKey, FinishedAttempt, RegisterRequest, Resources, RunningAttempt, SyncRequest, SyncResponse, Want,
+    AttemptKey, FinishedAttempt, LEASE_SECONDS, RegisterRequest, Resources, RunningAttempt, SyncRequest, SyncResponse,
+    Want,
 };
 
 use super::world;
@@ -21,6 +22,8 @@ pub struct SimRunner {
     pub running: Vec<Promise>,
     pub finished: Vec<FinishedAttempt>,
     pub returned: Vec<AttemptKey>,
+    /// When it last took an answer in.
+    pub heard_ms: u64,
 }
 
 /// A lease in the hands of a runner.
@@ -29,6 +32,10 @@ pub struct Promise {
     pub key: AttemptKey,
     pub demand: Resources,
     pub started_ms: u64,
+    /// It is being ended, which takes its time.
+    pub canceled: bool,
+    /// Its runner was cut off while it ran, so somebody else may have been given the job meanwhile.
+    pub was_cut_off: bool,
 }
 
 impl SimRunner {
@@ -43,7 +50,13 @@ impl SimRunner {
             running: Vec::new(),
             finished: Vec::new(),
             returned: Vec::new(),
+            heard_ms: 0,
         }
+    }
+
+    /// It may have been given up without knowing it.
+    pub fn is_cut_off(&self, now_ms: u64) -> bool {
+        self.gone || now_ms - self.heard_ms > LEASE_SECONDS * 1_000
     }
 
     /// What it says now.
@@ -73,33 +86,43 @@ impl SimRunner {
     }
 
     /// Takes an answer in, unless a newer one was there first.
-    pub fn take(&mut self, request: &SyncRequest, response: &SyncResponse) {
+    pub fn take(&mut self, request: &SyncRequest, response: &SyncResponse, now_ms: u64) {
         if response.sequence <= self.acknowledged {
             return;
         }
+        if self.is_cut_off(now_ms) {
+            self.running.iter_mut().for_each(|promise| promise.was_cut_off = true);
+        }
+        self.heard_ms = now_ms;
         self.acknowledged = response.sequence;
         self.finished.retain(|finished| !request.finished.contains(finished));
         self.returned.retain(|key| !request.returned.contains(key));
         for key in &response.cancel {
             self.queued.retain(|promise| promise.key != *key);
-            if let Some(index) = self.running.iter().position(|promise| promise.key == *key) {
-                self.running.remove(index);
-                self.finished.push(world::failure(*key, 143, Cause::Canceled));
+            for promise in self.running.iter_mut().filter(|promise| promise.key == *key) {
+                promise.canceled = true;
+            }
+        }
+        for key in &response.give_back {
+            if let Some(index) = self.queued.iter().position(|promise| promise.key == *key) {
+                self.queued.remove(index);
+                self.returned.push(*key);
             }
         }
         for lease in &response.leases {
             let demand = response.profiles[lease.profile as usize].resources;
-            self.queued.push(Promise { key: lease.key, demand, started_ms: 0 });
+            self.queued.push(Promise { key: lease.key, demand, started_ms: 0, canceled: false, was_cut_off: false });
         }
     }
 
-    pub fn start(&mut self, choice: usize, now_ms: u64) {
+    pub fn start(&mut self, choice: usize, now_ms: u64) -> Option<AttemptKey> {
         if self.queued.is_empty() {
-            return;
+            return None;
         }
         let mut promise = self.queued.remove(choice % self.queued.len());
         promise.started_ms = now_ms;
         self.running.push(promise);
+        Some(promise.key)
     }
 
     pub fn finish(&mut self, choice: usize, outcome: Option<(i32, Cause)>) {
@@ -108,6 +131,7 @@ impl SimRunner {
         }
         let promise = self.running.remove(choice % self.running.len());
         self.finished.push(match outcome {
+            _ if promise.canceled => world::failure(promise.key, 143, Cause::Canceled),
             None => world::success(promise.key),
             Some((code, cause)) => world::failure(promise.key, code, cause),
         });

@@ -28,6 +28,8 @@ pub struct History {
     /// What a crash goes back to.
     durable: (Seen, Plan),
     pub canceled_once: bool,
+    /// Which lease each attempt was started under.
+    started: HashMap<(i64, i32, i32), i64>,
     /// How many results have been looked at.
     results_seen: usize,
     tick: u64,
@@ -61,6 +63,7 @@ impl History {
             seen: Seen::default(),
             durable,
             canceled_once: false,
+            started: HashMap::new(),
             results_seen: 0,
             tick: 0,
         }
@@ -71,7 +74,7 @@ impl History {
         let choice = b as usize >> 8;
         match kind {
             0..26 => self.exchange(a as usize, b),
-            26..42 => self.with_runner(a, |runner, now| runner.start(choice, now)),
+            26..42 => self.start(a as usize, choice),
             42..58 => self.with_runner(a, |runner, _| runner.finish(choice, outcome(b))),
             58..61 => self.with_runner(a, |runner, _| runner.give_back(choice)),
             61..63 => self.leave(a as usize),
@@ -99,6 +102,15 @@ impl History {
         let count = self.fleet.len().max(1);
         if let Some(runner) = self.fleet.get_mut(choice as usize % count).filter(|runner| !runner.gone) {
             change(runner, now);
+        }
+    }
+
+    fn start(&mut self, choice: usize, which: usize) {
+        let now = self.world.now.mono_ms;
+        let index = choice % self.fleet.len().max(1);
+        let Some(runner) = self.fleet.get_mut(index).filter(|runner| !runner.gone) else { return };
+        if let Some(key) = runner.start(which, now) {
+            self.check_start(index, &key);
         }
     }
 
@@ -178,7 +190,7 @@ impl History {
                 self.check_parents_durable(&lease.key);
             }
             if !answer.lost && self.fleet[answer.runner].id == Some(answer.id) {
-                self.fleet[answer.runner].take(&answer.request, &answer.response);
+                self.fleet[answer.runner].take(&answer.request, &answer.response, self.world.now.mono_ms);
             }
         }
         self.check_nothing_lost_in_contact();
@@ -330,10 +342,8 @@ impl History {
             self.tick += 1;
             for index in first..self.fleet.len() {
                 self.exchange(index, 15 | 7 << 10);
-                let now = self.world.now.mono_ms;
-                let runner = &mut self.fleet[index];
-                runner.start(0, now);
-                runner.finish(0, outcome(outcomes()));
+                self.start(index, 0);
+                self.fleet[index].finish(0, outcome(outcomes()));
                 self.note_ends();
             }
             let has_nothing = |runner: &SimRunner| {

@@ -8,6 +8,7 @@ use torc_api::status::JobCounts;
 use crate::engine::State;
 use crate::engine::workflow::Workflow;
 use crate::ids::{JobId, RunnerId};
+use crate::rows::{StrayFate, StrayLease};
 
 /// Counters, queues, dependencies and leases agree with each other.
 pub fn check_live(state: &State) {
@@ -51,16 +52,21 @@ fn check_dependencies(workflow: &Workflow) {
         let parents: Vec<JobState> =
             workflow.parents(job).iter().map(|parent| workflow.jobs[*parent as usize].state).collect();
         let open = parents.iter().filter(|state| !state.is_complete()).count() as u32;
+        let ending = u32::from(record.ending);
         let failed = parents.iter().any(|state| state.is_complete() && *state != JobState::Completed);
         let doomed = failed && workflow.profile(job).cancel_on_blocking_job_failure;
         match record.state {
             JobState::Blocked => {
-                assert_eq!(record.unmet, open, "{name} waits for its open parents");
-                assert!(open > 0, "{name} is blocked by nothing");
+                assert_eq!(record.unmet, open + ending, "{name} waits for its open parents and its own ends");
+                assert!(record.unmet > 0, "{name} is blocked by nothing");
                 assert!(!doomed, "{name} waits although a parent failed");
             }
             JobState::Ready | JobState::Leased | JobState::Running => {
                 assert_eq!(open, 0, "{name} may run although a parent has not ended");
+                assert!(
+                    ending == 0 || record.state == JobState::Running,
+                    "{name} may start before its last lease is over"
+                );
                 assert!(!doomed, "{name} may run although a parent failed");
             }
             _ => {}
@@ -81,6 +87,39 @@ fn check_leases(state: &State) {
         .filter_map(|job| Some((job.id, job.runner?)))
         .collect();
     assert_eq!(held, owned, "runners hold what jobs say");
+    check_strays(state);
+}
+
+fn check_strays(state: &State) {
+    let mut ending: BTreeMap<JobId, u32> = BTreeMap::new();
+    for (id, runner) in &state.runners {
+        for (epoch, stray) in &runner.ending {
+            assert_eq!((stray.lease.runner, stray.lease.epoch, stray.lease.fate), (*id, *epoch, StrayFate::Ending));
+            *ending.entry(stray.lease.job).or_default() += 1;
+        }
+    }
+    let mut counted = BTreeMap::new();
+    for workflow in state.workflows.values() {
+        let of_jobs = workflow.jobs.iter().filter(|job| job.ending > 0).map(|job| (job.id, u32::from(job.ending)));
+        counted.extend(of_jobs);
+        assert_eq!(workflow.ending, workflow.jobs.iter().map(|job| u32::from(job.ending)).sum::<u32>());
+        for (job, leases) in &workflow.given_up {
+            let record = &workflow.jobs[workflow.ordinal(*job).unwrap() as usize];
+            assert!(!leases.is_empty() && matches!(record.state, JobState::Ready | JobState::Leased));
+            for lease in leases {
+                assert_eq!((lease.run, lease.fate), (record.run, StrayFate::GivenUp));
+                let is_older = lease.attempt < record.attempt || record.state == JobState::Ready;
+                assert!(is_older, "two leases of attempt {} of job {job}", lease.attempt);
+            }
+        }
+    }
+    assert_eq!(ending, counted, "jobs wait for exactly what runners are ending");
+}
+
+fn strays(state: &State) -> BTreeMap<i64, StrayLease> {
+    let given_up = state.workflows.values().flat_map(|workflow| workflow.given_up.values().flatten().copied());
+    let ending = state.runners.values().flat_map(|runner| runner.ending.values().map(|ending| ending.lease));
+    given_up.chain(ending).map(|lease| (lease.epoch, lease)).collect()
 }
 
 /// A state that was read again is the one that is live, but for what is not kept: who is silent, which answer brought a lease.
@@ -98,6 +137,7 @@ pub fn check_same(live: &State, restored: &State) {
         let latest = |workflow: &Workflow| workflow.failures.iter().cloned().collect::<Vec<_>>();
         assert!(latest(restored).ends_with(&latest(live)), "{:?} after {:?}", latest(restored), latest(live));
     }
+    assert_eq!(strays(live), strays(restored));
     let runners = |state: &State| state.runners.values().map(|runner| runner.row.clone()).collect::<Vec<_>>();
     assert_eq!(runners(live), runners(restored));
     let held = |state: &State| {

@@ -55,23 +55,6 @@ fn a_lease_of_an_answer_that_was_taken_in_and_is_not_named_returns() {
     assert_eq!(world.key("b"), b, "an untouched lease uses no attempt up");
 }
 
-/// While an attempt that is no longer wanted is being ended, its successor may be promised to the same runner.
-#[test]
-fn naming_an_earlier_attempt_of_a_job_is_not_naming_its_lease() {
-    let (mut world, id) = two_jobs();
-    world.sync(id, &ask(1, 1));
-    let old = world.key("a");
-    let workflow = world.workflow();
-    let again = crate::engine::Retry::Jobs(vec!["a".to_owned()]);
-    world.run(|state, recorder, now| state.retry(workflow, &again, recorder, now)).unwrap();
-    let stale = SyncRequest { running: vec![running(old)], ..say(2) };
-    let answer = world.sync(id, &SyncRequest { want: ask(2, 1).want, ..stale.clone() });
-    assert_eq!(answer.cancel, [old]);
-    assert_eq!((answer.leases[0].key.job, answer.leases[0].key.attempt), (old.job, 2));
-    world.sync(id, &SyncRequest { sequence: 3, acknowledged: 2, ..stale });
-    assert_eq!(world.state_of("a"), JobState::Ready, "the runner does not have attempt 2");
-}
-
 #[test]
 fn a_returned_lease_is_there_for_others_and_a_foreign_one_is_not_taken() {
     let (mut world, id) = two_jobs();
@@ -94,7 +77,7 @@ fn a_lease_that_ran_out_is_adopted_again_unless_somebody_else_has_it() {
     world.silence(121_000);
     let other = world.register(&runner("two"));
     let stolen = world.sync(other, &ask(1, 1)).leases[0].key;
-    assert_eq!(stolen, AttemptKey { epoch: b.epoch + 1, ..a });
+    assert_eq!(stolen, AttemptKey { attempt: 2, epoch: b.epoch + 1, ..a }, "the first may have been started");
     let back = world.register(&runner("one"));
     let answer = world.sync(back, &SyncRequest { queued: vec![a, b], ..say(1) });
     assert_eq!(answer.cancel, [a]);
@@ -114,13 +97,20 @@ fn what_really_runs_wins_over_a_promise() {
     let back = world.register(&runner("one"));
     let answer = world.sync(back, &SyncRequest { running: vec![running(old)], ..say(1) });
     assert_eq!(answer.cancel, []);
-    assert_eq!((world.state_of("a"), world.job("a").runner, world.key("a")), (JobState::Running, Some(back), old));
+    let key = AttemptKey { attempt: 3, ..old };
+    assert_eq!((world.state_of("a"), world.job("a").runner, world.key("a")), (JobState::Running, Some(back), key));
     let answer = world.sync(other, &SyncRequest { queued: vec![promised], ..say(2) });
     assert_eq!(answer.cancel, [promised]);
     // And what runs is not taken by somebody who comes later.
     let answer = world.sync(other, &SyncRequest { running: vec![running(promised)], ..say(3) });
     assert_eq!(answer.cancel, [promised]);
     assert_eq!(world.job("a").runner, Some(back));
+    // Numbers that may have been used are not used again: 1 was started here, 2 may have been started there.
+    let answer = world.sync(back, &SyncRequest { finished: vec![success(old)], ..say(2) });
+    assert_eq!(answer.refused, []);
+    let result = world.results_of("a")[0];
+    assert_eq!((result.attempt, result.state), (3, JobState::Completed));
+    assert_eq!(result.message.as_deref(), Some("started as attempt 1, given up, and turned up again"));
 }
 
 #[test]

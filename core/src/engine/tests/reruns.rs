@@ -32,9 +32,10 @@ fn each_policy_runs_again_what_it_says() {
     use JobState::{Blocked, Completed, Ready, Running};
     let table = [
         (Some(RerunPolicy::Failed), [Completed, Ready, Blocked, Running, Ready], [1, 2, 2, 1, 1]),
-        (Some(RerunPolicy::Incomplete), [Completed, Ready, Blocked, Ready, Ready], [1, 2, 2, 2, 2]),
-        (None, [Completed, Ready, Blocked, Ready, Ready], [1, 2, 2, 2, 2]),
-        (Some(RerunPolicy::All), [Ready, Ready, Blocked, Ready, Ready], [2; 5]),
+        // What runs has to end before it is ready for the new run.
+        (Some(RerunPolicy::Incomplete), [Completed, Ready, Blocked, Blocked, Ready], [1, 2, 2, 2, 2]),
+        (None, [Completed, Ready, Blocked, Blocked, Ready], [1, 2, 2, 2, 2]),
+        (Some(RerunPolicy::All), [Ready, Ready, Blocked, Blocked, Ready], [2; 5]),
     ];
     for (policy, states, runs) in table {
         let (mut world, plan, _) = mixed();
@@ -83,9 +84,11 @@ fn retry_by_name_or_number_takes_what_depends_on_it_along() {
     let which = Retry::Jobs(vec![world.job("bad").id.to_string(), "runs".to_owned()]);
     let affected = world.run(|state, recorder, now| state.retry(workflow, &which, recorder, now));
     assert_eq!(affected, Ok(3));
-    assert_eq!((world.state_of("runs"), world.job("runs").attempt), (JobState::Ready, 2));
+    assert_eq!((world.state_of("runs"), world.job("runs").attempt), (JobState::Blocked, 2));
     let answer = world.sync(id, &SyncRequest { running: vec![running(key)], ..say(3) });
     assert_eq!(answer.cancel, [key]);
+    world.sync(id, &SyncRequest { finished: vec![failure(key, 143, Cause::Canceled)], ..say(4) });
+    assert_eq!((world.state_of("runs"), world.job("runs").attempt), (JobState::Ready, 2));
     let unknown = Retry::Jobs(vec!["bad".to_owned(), "none".to_owned()]);
     let refused = world.run(|state, recorder, now| state.retry(workflow, &unknown, recorder, now));
     assert_eq!(refused, Err(Refusal::NoJob { workflow: "w".to_owned(), job: "none".to_owned() }));

@@ -89,7 +89,7 @@ fn a_late_result_counts_as_long_as_nobody_else_has_started() {
         assert_eq!(world.state_of("a"), JobState::Completed);
         if other_has_it {
             let queued = world.database.results[0].job;
-            let stale = torc_api::wire::AttemptKey { epoch: key.epoch + 1, ..key };
+            let stale = torc_api::wire::AttemptKey { attempt: 2, epoch: key.epoch + 1, ..key };
             assert_eq!(queued.0, stale.job);
             let answer = world.sync(other, &SyncRequest { queued: vec![stale], ..say(2) });
             assert_eq!(answer.cancel, [stale], "the promise is withdrawn");
@@ -105,11 +105,14 @@ fn a_late_result_is_refused_once_somebody_else_has_started() {
     let other = world.register(&runner("two"));
     world.sync(other, &ask(1, 1));
     let new = world.key("a");
-    assert_eq!(new.attempt, old.attempt);
+    assert_eq!((old.attempt, new.attempt), (1, 2));
     world.sync(other, &SyncRequest { running: vec![running(new)], ..say(2) });
     let back = world.register(&runner("one"));
     let answer = world.sync(back, &report(1, success(old)));
     assert_eq!(answer.refused, [old]);
+    let event = world.database.events.iter().find(|event| event.reason == "ResultRefused").unwrap();
+    assert_eq!(event.message, "attempt 1 of job 'a' in run 1 ended with 0 and counts no more");
+    assert_eq!(event.workflow, Some(world.workflow()));
     assert_eq!(world.state_of("a"), JobState::Running);
     let answer = world.sync(other, &report(3, success(new)));
     assert_eq!(answer.refused, []);

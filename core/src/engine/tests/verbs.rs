@@ -48,10 +48,14 @@ fn resume_goes_on_after_a_cancellation() {
     suspend(&mut world, workflow, false).unwrap();
     let summary = world.state.workflow_summary(workflow).unwrap();
     assert!(!summary.canceled);
-    assert_eq!((summary.status.jobs.ready, summary.status.jobs.blocked, summary.status.jobs.canceled), (3, 1, 0));
+    // `a` and `b` are with a runner that has not ended them yet.
+    assert_eq!((summary.status.jobs.ready, summary.status.jobs.blocked, summary.status.jobs.canceled), (1, 3, 0));
     let old = world.key("a");
     assert_eq!(old.attempt, 2, "the attempt that ran was cancelled, so the next one has another number");
-    assert_eq!(world.sync(id, &ask(9, 8)).leases.len(), 3);
+    assert_eq!(world.sync(id, &ask(9, 8)).leases.len(), 3, "it says that it has nothing any more");
+    let result = world.results_of("a")[0];
+    assert_eq!((result.attempt, result.state, result.return_code), (1, JobState::Canceled, -128));
+    assert_eq!(world.results_of("b"), Vec::<&crate::rows::ResultRow>::new(), "it never started");
 }
 
 #[test]
@@ -152,10 +156,11 @@ fn retry_after_cancel_also_takes_what_is_being_ended() {
     cancel(&mut world, workflow).unwrap();
     assert_eq!(retry(&mut world, workflow, &Retry::Failed), Ok(4));
     use JobState::{Blocked, Ready};
-    assert_eq!(world.states(&["a", "b", "c", "d"]), [Ready, Ready, Ready, Blocked]);
+    assert_eq!(world.states(&["a", "b", "c", "d"]), [Blocked, Blocked, Ready, Blocked]);
     assert_eq!(["a", "b", "c", "d"].map(|name| world.job(name).attempt), [2, 2, 1, 1]);
     let answer = world.sync(id, &SyncRequest { running: vec![running(old)], ..say(3) });
     assert_eq!(answer.cancel, [old]);
+    assert_eq!(world.states(&["a", "b", "c", "d"]), [Blocked, Ready, Ready, Blocked], "b is nowhere");
 }
 
 #[test]

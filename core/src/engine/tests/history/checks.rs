@@ -11,9 +11,12 @@ use crate::ids::{JobId, RunnerId, WorkflowId};
 
 impl History {
     pub(super) fn is_awaited(&self, key: &AttemptKey) -> bool {
+        let Some(workflow) = self.world.state.workflows.get(&WorkflowId(key.workflow)) else { return false };
+        let given_up =
+            workflow.given_up.get(&JobId(key.job)).into_iter().flatten().any(|lease| lease.epoch == key.epoch);
         self.live(key).is_some_and(|record| {
             let open = !record.state.is_complete() && record.state != JobState::PendingFailed;
-            open && record.run == key.run && record.attempt == key.attempt
+            open && record.run == key.run && (record.epoch == key.epoch || given_up)
         })
     }
 
@@ -42,6 +45,20 @@ impl History {
             }
         }
         self.results_seen = results.len();
+    }
+
+    /// An attempt's number is used for one start, and of a job's attempts two are alive only if a runner of them was cut off.
+    pub(super) fn check_start(&mut self, index: usize, key: &AttemptKey) {
+        let epoch = *self.started.entry((key.job, key.run, key.attempt)).or_insert(key.epoch);
+        assert_eq!(epoch, key.epoch, "{key:?} is started a second time");
+        let now = self.world.now.mono_ms;
+        if self.fleet[index].is_cut_off(now) {
+            return;
+        }
+        let others = self.fleet.iter().filter(|runner| !runner.is_cut_off(now)).flat_map(|runner| &runner.running);
+        let in_contact = others.filter(|promise| !promise.was_cut_off).map(|promise| promise.key);
+        let alive: Vec<AttemptKey> = in_contact.filter(|other| other.job == key.job).collect();
+        assert_eq!(alive, [*key], "two attempts of a job are alive");
     }
 
     /// Notes when each job has ended for good.

@@ -1,0 +1,269 @@
+//! What a runner says it has and what it has done, taken in: confirmed, adopted, recorded, reclaimed.
+//!
+//! A lease is known by its number. The attempt's number in a runner's key is the one that the lease was given out with; the
+//! job may have gone on to a higher one meanwhile, when the lease was given up and turned up again.
+
+use std::collections::HashSet;
+
+use torc_api::state::JobState;
+use torc_api::wire::{AttemptKey, FinishedAttempt, SyncRequest};
+
+use super::State;
+use super::attempt::ago;
+use super::record::Recorder;
+use super::runner::Holding;
+use super::workflow::Workflow;
+use crate::ids::{JobId, Now, RunnerId, WorkflowId};
+use crate::job::JobEvent;
+use crate::rows::StrayLease;
+
+impl State {
+    /// Takes in what a runner says it holds, gave back or no longer has.
+    pub(super) fn take_in(&mut self, id: RunnerId, request: &SyncRequest, recorder: &mut Recorder, now: Now) {
+        for key in &request.returned {
+            self.release(id, key, (recorder, now));
+        }
+        for running in &request.running {
+            self.confirm_running(id, &running.key, ago(now.wall_ms, running.elapsed_ms), recorder, now);
+        }
+        for key in &request.queued {
+            self.confirm_queued(id, key, recorder);
+        }
+        self.reclaim_missing(id, request, recorder, now);
+        if request.leaving {
+            self.retire(id, request, recorder, now);
+        }
+    }
+
+    /// A result counts as long as nothing newer of its job has started. One of a lease that was taken away is only recorded.
+    pub(super) fn accept_result(
+        &mut self,
+        id: RunnerId,
+        finished: &FinishedAttempt,
+        recorder: &mut Recorder,
+        now: Now,
+    ) -> bool {
+        let key = &finished.key;
+        if let Some(lease) = self.take_stray(id, key) {
+            self.end_stray(lease, Ok(finished), (recorder, now));
+            return true;
+        }
+        let Some((workflow_id, job)) = self.locate(key) else { return self.refuse(finished, recorder, now) };
+        let Some(workflow) = self.workflows.get(&workflow_id) else { return false };
+        let record = &workflow.jobs[job as usize];
+        let (holder, state, is_present) = (record.runner, record.state, workflow.is_present(job, key));
+        let counts = match state {
+            // The answer to an earlier report was lost: it is already written down.
+            _ if is_present && (state.is_complete() || state == JobState::PendingFailed) => return true,
+            JobState::Ready | JobState::Leased | JobState::Running if is_present => true,
+            _ => record.run == key.run && self.revive((workflow_id, job), key.epoch, recorder),
+        };
+        if !counts {
+            return self.refuse(finished, recorder, now);
+        }
+        if let Some(holder) = holder.and_then(|holder| self.runners.get_mut(&holder)) {
+            holder.held.remove(&JobId(key.job));
+        }
+        self.end_attempt(workflow_id, job, finished, Some(id), (recorder, now));
+        true
+    }
+
+    /// A report that changes nothing is kept for the record all the same.
+    fn refuse(&self, finished: &FinishedAttempt, recorder: &mut Recorder, now: Now) -> bool {
+        let FinishedAttempt { key, return_code, .. } = finished;
+        let workflow = self.workflows.get(&WorkflowId(key.workflow));
+        let name = workflow.and_then(|workflow| Some(workflow.name(workflow.ordinal(JobId(key.job))?)));
+        let job = name.map_or_else(|| format!("job {}", key.job), |name| format!("job '{name}'"));
+        let message =
+            format!("attempt {} of {job} in run {} ended with {return_code} and counts no more", key.attempt, key.run);
+        recorder.event(now, workflow.map(Workflow::id), "ResultRefused", message);
+        false
+    }
+
+    fn locate(&self, key: &AttemptKey) -> Option<(WorkflowId, u32)> {
+        let workflow = self.workflows.get(&WorkflowId(key.workflow))?;
+        Some((workflow.id(), workflow.ordinal(JobId(key.job))?))
+    }
+
+    /// The job whose present lease this is, if the runner has it.
+    pub(super) fn held_by(&self, id: RunnerId, key: &AttemptKey) -> Option<(&Workflow, u32)> {
+        let (workflow, job) = self.locate(key)?;
+        let workflow = self.workflows.get(&workflow)?;
+        (workflow.jobs[job as usize].runner == Some(id) && workflow.is_present(job, key)).then_some((workflow, job))
+    }
+
+    /// The runner gives back what it has not started: the attempt's number stays good.
+    fn release(&mut self, id: RunnerId, key: &AttemptKey, (recorder, now): (&mut Recorder, Now)) {
+        if let Some(lease) = self.take_stray(id, key) {
+            return self.end_stray(StrayLease { started_ms: None, ..lease }, Err("it was given back"), (recorder, now));
+        }
+        let Some((workflow_id, job)) = self.held_by(id, key).map(|(workflow, job)| (workflow.id(), job)) else {
+            return;
+        };
+        let Some(workflow) = self.workflows.get_mut(&workflow_id) else { return };
+        if workflow.step(job, JobEvent::LeaseEnded, recorder).is_err() {
+            return;
+        }
+        if let Some(runner) = self.runners.get_mut(&id) {
+            runner.held.remove(&JobId(key.job));
+        }
+        self.news += 1;
+    }
+
+    /// The runner runs it. What really runs wins over a promise that nobody has acted upon.
+    fn confirm_running(&mut self, id: RunnerId, key: &AttemptKey, started_ms: i64, recorder: &mut Recorder, now: Now) {
+        let Some((workflow_id, job)) = self.locate(key) else { return };
+        let Some(workflow) = self.workflows.get_mut(&workflow_id) else { return };
+        let is_present = workflow.is_present(job, key);
+        let record = &mut workflow.jobs[job as usize];
+        let is_of_this_run = record.run == key.run;
+        if record.state == JobState::Running {
+            record.in_doubt &= !(is_present && record.runner == Some(id));
+            return;
+        }
+        let is_unstarted = matches!(record.state, JobState::Ready | JobState::Leased);
+        let counts =
+            is_unstarted && (is_present || is_of_this_run && self.revive((workflow_id, job), key.epoch, recorder));
+        if !counts {
+            return;
+        }
+        let Some(workflow) = self.workflows.get_mut(&workflow_id) else { return };
+        workflow.forget_given_up(job, recorder);
+        let record = &mut workflow.jobs[job as usize];
+        let previous = record.runner.replace(id);
+        record.started_ms = Some(started_ms);
+        let _ = workflow.step(job, JobEvent::Started, recorder);
+        if workflow.row.started_ms.is_none() {
+            workflow.row.started_ms = Some(started_ms.min(now.wall_ms));
+            recorder.workflow(&workflow.row);
+        }
+        self.transfer(previous, id, JobId(key.job), workflow_id);
+    }
+
+    /// The runner still has it waiting. A lease that ran out and was not given to anybody else is its own again.
+    fn confirm_queued(&mut self, id: RunnerId, key: &AttemptKey, recorder: &mut Recorder) {
+        let Some((workflow_id, job)) = self.locate(key) else { return };
+        let Some(workflow) = self.workflows.get_mut(&workflow_id) else { return };
+        if workflow.jobs[job as usize].state != JobState::Ready || !workflow.is_present(job, key) {
+            return;
+        }
+        workflow.is_back(job, key.epoch, recorder);
+        workflow.jobs[job as usize].runner = Some(id);
+        let _ = workflow.step(job, JobEvent::Granted, recorder);
+        self.transfer(None, id, JobId(key.job), workflow_id);
+    }
+
+    fn transfer(&mut self, from: Option<RunnerId>, to: RunnerId, job: JobId, workflow: WorkflowId) {
+        if let Some(previous) = from.filter(|previous| *previous != to).and_then(|id| self.runners.get_mut(&id)) {
+            previous.held.remove(&job);
+        }
+        if let Some(runner) = self.runners.get_mut(&to) {
+            let granted_in = runner.held.get(&job).map_or(0, |holding| holding.granted_in);
+            runner.held.insert(job, Holding { workflow, granted_in });
+        }
+    }
+
+    /// What we think the runner has and it does not name, though it has taken in the answer that brought it, is gone.
+    fn reclaim_missing(&mut self, id: RunnerId, request: &SyncRequest, recorder: &mut Recorder, now: Now) {
+        let Some(runner) = self.runners.get_mut(&id) else { return };
+        let running = request.running.iter().map(|running| &running.key);
+        let named: HashSet<(i64, i64)> = request.queued.iter().chain(running).map(|key| (key.job, key.epoch)).collect();
+        let is_named = |job: JobId, epoch: i64| named.contains(&(job.0, epoch));
+        let present = |job: JobId, workflow: WorkflowId| {
+            let workflow = self.workflows.get(&workflow)?;
+            Some(workflow.jobs[workflow.ordinal(job)? as usize].epoch)
+        };
+        let ended = runner.ending.extract_if(.., |epoch, ending| {
+            ending.granted_in <= request.acknowledged && !is_named(ending.lease.job, *epoch)
+        });
+        let ended: Vec<StrayLease> = ended.map(|(_, ending)| ending.lease).collect();
+        let mut missing: Vec<(JobId, WorkflowId)> = runner
+            .held
+            .iter()
+            .filter(|(_, holding)| holding.granted_in <= request.acknowledged)
+            .filter(|(job, holding)| present(**job, holding.workflow).is_none_or(|epoch| !is_named(**job, epoch)))
+            .map(|(job, holding)| (*job, holding.workflow))
+            .collect();
+        missing.sort_unstable();
+        for lease in ended {
+            self.end_stray(lease, Err("its runner has ended it"), (recorder, now));
+        }
+        // Who has had an answer from us, or has its predecessor's keeper, knows what was started. A successor that has just
+        // come to an empty place does not.
+        let knows = request.acknowledged > 0 || request.keeper_found;
+        let word = if knows { Word::NotStarted } else { Word::None };
+        for (job, workflow) in missing {
+            self.give_up(id, (workflow, job), "its runner no longer has it", word, (recorder, now));
+        }
+    }
+
+    /// A runner does not have a job any more: a promise returns to the pool, a started attempt is lost.
+    pub(super) fn give_up(
+        &mut self,
+        id: RunnerId,
+        (workflow_id, job_id): (WorkflowId, JobId),
+        why: &str,
+        word: Word,
+        (recorder, now): (&mut Recorder, Now),
+    ) {
+        if let Some(runner) = self.runners.get_mut(&id) {
+            runner.held.remove(&job_id);
+        }
+        let Some(workflow) = self.workflows.get_mut(&workflow_id) else { return };
+        let Some(job) = workflow.ordinal(job_id) else { return };
+        let record = &workflow.jobs[job as usize];
+        if record.runner != Some(id) {
+            return;
+        }
+        let lease = workflow.lease_to_give_up(job);
+        match record.state {
+            JobState::Leased => {
+                let _ = workflow.step(job, JobEvent::LeaseEnded, recorder);
+                if word == Word::NotStarted {
+                    self.news += 1;
+                    return;
+                }
+            }
+            JobState::Running => self.lose_attempt(workflow_id, job, why, (recorder, now)),
+            _ => return,
+        }
+        self.news += 1;
+        let Some(workflow) = self.workflows.get_mut(&workflow_id) else { return };
+        // What has settled stays as it is, whoever turns up.
+        if let Some(lease) = lease.filter(|_| workflow.jobs[job as usize].state == JobState::Ready) {
+            workflow.remember_given_up(lease, recorder);
+        }
+    }
+
+    fn retire(&mut self, id: RunnerId, request: &SyncRequest, recorder: &mut Recorder, now: Now) {
+        self.end_all_strays(id, "its runner has left", (recorder, now));
+        let Some(mut runner) = self.runners.remove(&id) else { return };
+        let mut held: Vec<_> = runner.held.drain().collect();
+        held.sort_unstable_by_key(|(job, _)| *job);
+        runner.row.ended_ms = Some(now.wall_ms);
+        recorder.runner(&runner.row);
+        recorder.event(now, None, "RunnerLeft", format!("runner {id} on {} has left", runner.row.host));
+        let queued: HashSet<i64> = request.queued.iter().map(|key| key.job).collect();
+        for (job, holding) in held {
+            let word = if queued.contains(&job.0) { Word::NotStarted } else { Word::None };
+            self.give_up(id, (holding.workflow, job), "its runner left without it", word, (recorder, now));
+        }
+    }
+}
+
+/// What a runner says about a lease that it does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Word {
+    /// It has not started it: the attempt's number can be used for the next lease.
+    NotStarted,
+    /// Nothing. Somebody may have started it: the next lease is of the next attempt, though no retry is used up by that.
+    None,
+}
+
+impl Workflow {
+    /// The key names the latest lease of the job.
+    fn is_present(&self, job: u32, key: &AttemptKey) -> bool {
+        let record = &self.jobs[job as usize];
+        key.epoch > 0 && record.epoch == key.epoch && record.run == key.run
+    }
+}
