@@ -121,7 +121,7 @@ impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Brain<L, O> {
     }
 
     fn take_over(&mut self, takeover: Takeover) {
-        let Takeover { running, ended } = takeover;
+        let Takeover { running, ended, .. } = takeover;
         if !running.is_empty() || !ended.is_empty() {
             self.tell(RunnerEvent::TookOver { running: running.len(), finished: ended.len() });
         }
