@@ -44,10 +44,9 @@ use self::pace::Pace;
 /// What does not change while a runner lives.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What it may use in total, on all of its nodes together.
     /// The keeper of its place was there before it.
     pub keeper_found: bool,
-    /// What it may use in total.
+    /// What it may use in total, on all of its nodes together.
     pub capacity: Resources,
     /// How jobs become steps; absent where they cannot.
     pub allocation: Option<Allocation>,
