@@ -10,6 +10,7 @@ mod expire;
 mod files;
 mod holdings;
 mod lease;
+mod profile;
 mod record;
 mod reset;
 mod restore;

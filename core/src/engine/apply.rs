@@ -132,11 +132,10 @@ impl State {
         let new_run = spec.run_id.filter(|run| *run > row.run);
         // New jobs belong to the new run from the start.
         row.run = new_run.unwrap_or(row.run);
-        let known = old.profiles.iter().map(|entry| (entry.profile.clone(), entry.id)).collect();
+        let known = old.profiles.iter().map(|entry| (entry.whole(), entry.id)).collect();
         let mut draft = Draft::new(&row, apply.expanded, &mut self.last, known);
         let rows = draft.rows(Some(&old));
-        let kept =
-            old.profiles.iter().map(|entry| ProfileRow { id: entry.id, workflow: id, profile: entry.profile.clone() });
+        let kept = old.profiles.iter().map(|entry| ProfileRow { id: entry.id, workflow: id, profile: entry.whole() });
         let all_profiles = kept.chain(draft.profiles.iter().cloned());
         let mut workflow = Workflow::build(row, Arc::new(spec.clone()), all_profiles, &rows);
         workflow.inherit(&old);
@@ -251,7 +250,7 @@ pub fn apply_changes(existing: Option<WorkflowRef<'_>>, expanded: &Expanded, rer
     let downstream = downstream_of(expanded, &again);
     for (index, job) in expanded.jobs.iter().enumerate().filter(|(index, _)| !again[*index]) {
         let before = old_by_name[job.name.as_str()];
-        let adjusted = !old.profile(before).is_as_declared(&profile_of(expanded, job))
+        let adjusted = !old.whole_profile(before).is_as_declared(&profile_of(expanded, job))
             || old.jobs[before as usize].priority != job.priority;
         if downstream[index] {
             changes.downstream.push(&job.name);
@@ -339,8 +338,8 @@ impl<'a> Draft<'a> {
                     row.started_ms = record.started_ms;
                     // What recovery has given to a job stays, as long as the document asks for the same.
                     let present = &old.profiles[record.profile as usize];
-                    if present.profile.declared.is_some()
-                        && present.profile.is_as_declared(&profile_of(self.expanded, &self.expanded.jobs[index]))
+                    if present.common().declared.is_some()
+                        && present.whole().is_as_declared(&profile_of(self.expanded, &self.expanded.jobs[index]))
                     {
                         row.profile = present.id;
                     }

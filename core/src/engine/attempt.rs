@@ -10,7 +10,7 @@ use super::record::Recorder;
 use super::workflow::Workflow;
 use crate::ids::{Now, ProfileId, RunnerId, WorkflowId};
 use crate::job::{Ending, JobEvent};
-use crate::rows::{JobProfile, ProfileRow, ResultRow};
+use crate::rows::{ProfileRow, ResultRow};
 use crate::verdict::{Failure, Increase, Policy, Verdict, decide};
 
 /// The return code of an attempt that was lost.
@@ -94,7 +94,7 @@ pub(super) fn ago(now_ms: i64, ms: u64) -> i64 {
     now_ms.saturating_sub(i64::try_from(ms).unwrap_or(i64::MAX))
 }
 
-fn cause_of(finished: &FinishedAttempt) -> Option<Cause> {
+pub(super) fn cause_of(finished: &FinishedAttempt) -> Option<Cause> {
     finished.cause.or_else(|| (finished.return_code != 0).then_some(Cause::ExitCode))
 }
 
@@ -209,7 +209,7 @@ impl Workflow {
         let index = match self.enlarged.get(&(present, increase)) {
             Some(index) => *index,
             None => {
-                let mut profile: JobProfile = self.profile(job).clone();
+                let mut profile = self.whole_profile(job);
                 profile.declared.get_or_insert_with(|| Box::new(profile.requirements.clone()));
                 let needs = &mut profile.requirements;
                 needs.memory_bytes = grow(needs.memory_bytes, increase.memory_percent);

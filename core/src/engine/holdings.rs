@@ -52,11 +52,16 @@ impl State {
         let Some(workflow) = self.workflows.get(&workflow_id) else { return false };
         let record = &workflow.jobs[job as usize];
         let (holder, state, is_present) = (record.runner, record.state, workflow.is_present(job, key));
+        let was_given_up = record.run == key.run && workflow.was_given_up(job, key.epoch);
         let counts = match state {
+            // All that is known against it is that it was lost.
+            JobState::Failed | JobState::PendingFailed if was_given_up => {
+                self.undo_loss((workflow_id, job), finished, recorder)
+            }
             // The answer to an earlier report was lost: it is already written down.
             _ if is_present && (state.is_complete() || state == JobState::PendingFailed) => return true,
             JobState::Ready | JobState::Leased | JobState::Running if is_present => true,
-            _ => record.run == key.run && self.revive((workflow_id, job), key.epoch, recorder),
+            _ => was_given_up && self.revive((workflow_id, job), key.epoch, recorder),
         };
         if !counts {
             return self.refuse(finished, recorder, now);
@@ -229,8 +234,9 @@ impl State {
         }
         self.news += 1;
         let Some(workflow) = self.workflows.get_mut(&workflow_id) else { return };
-        // What has settled stays as it is, whoever turns up.
-        if let Some(lease) = lease.filter(|_| workflow.jobs[job as usize].state == JobState::Ready) {
+        // What a person has cancelled stays as it is, whoever turns up.
+        let is_canceled = workflow.jobs[job as usize].state == JobState::Canceled;
+        if let Some(lease) = lease.filter(|_| !is_canceled) {
             workflow.remember_given_up(lease, recorder);
         }
     }

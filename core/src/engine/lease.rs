@@ -155,7 +155,7 @@ impl State {
 
 impl Workflow {
     fn wire_profile(&self, index: u32) -> Profile {
-        let profile = &self.profiles[index as usize].profile;
+        let profile = self.profiles[index as usize].whole();
         let needs = &profile.requirements;
         Profile {
             resources: Resources {

@@ -1,14 +1,15 @@
 //! Start-up: everything that was written becomes the live state again.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
+use torc_api::state::Cause;
 use torc_api::status::FailureSample;
 
 use super::State;
 use super::runner::{EndingLease, Holding, Runner};
 use super::workflow::{Workflow, read_spec};
-use crate::ids::{Now, WorkflowId};
-use crate::rows::{JobRow, ProfileRow, Snapshot, StrayFate, StrayLease};
+use crate::ids::{JobId, Now, WorkflowId};
+use crate::rows::{JobRow, ProfileRow, ResultRow, Snapshot, StrayFate, StrayLease};
 
 /// A stored document cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -78,15 +79,15 @@ impl State {
         }
     }
 
-    fn restore_failures(
-        &mut self,
-        counts: Vec<(crate::ids::JobId, torc_api::state::Cause, i32)>,
-        latest: &[crate::rows::ResultRow],
-    ) {
+    fn restore_failures(&mut self, counts: Vec<(JobId, Cause, i32)>, latest: &[ResultRow]) {
+        // One pass over all jobs: looking for each one's workflow would take as long as there are workflows.
+        let mut of_jobs: HashMap<JobId, BTreeMap<Cause, i32>> = HashMap::new();
         for (job, cause, count) in counts {
-            if let Some(workflow) = self.workflows.values_mut().find(|workflow| workflow.ordinal(job).is_some()) {
-                workflow.failed_attempts.entry(job).or_default().insert(cause, count);
-            }
+            of_jobs.entry(job).or_default().insert(cause, count);
+        }
+        for workflow in self.workflows.values_mut() {
+            let failed = workflow.jobs.iter().filter_map(|job| Some((job.id, of_jobs.remove(&job.id)?)));
+            workflow.failed_attempts = failed.collect();
         }
         for result in latest {
             let Some(workflow) = self.workflows.get_mut(&result.workflow) else { continue };

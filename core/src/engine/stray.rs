@@ -4,11 +4,13 @@
 //! and nothing newer of its job starts before it has. One that was *given up* is waited for by nobody, because its runner
 //! is silent or knows nothing of it. If it turns up all the same it counts, as long as nothing newer has started.
 
+use std::collections::BTreeSet;
+
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::{AttemptKey, FinishedAttempt};
 
 use super::State;
-use super::attempt::lost_attempt;
+use super::attempt::{cause_of, lost_attempt};
 use super::record::Recorder;
 use super::runner::EndingLease;
 use super::workflow::Workflow;
@@ -111,6 +113,24 @@ impl State {
         workflow.forget_given_up(job, recorder);
         true
     }
+
+    /// A job that has failed because its attempt was lost turns out to have succeeded: it is as if it ran again, with
+    /// everything that depends on it, and this is its result. Another failure changes nothing.
+    pub(super) fn undo_loss(
+        &mut self,
+        (workflow_id, job): (WorkflowId, u32),
+        finished: &FinishedAttempt,
+        recorder: &mut Recorder,
+    ) -> bool {
+        let is_canceled = self.workflows.get(&workflow_id).is_none_or(Workflow::is_canceled);
+        if is_canceled || cause_of(finished).is_some() {
+            return false;
+        }
+        self.reset(workflow_id, BTreeSet::from([job]), recorder);
+        let Some(workflow) = self.workflows.get_mut(&workflow_id) else { return false };
+        workflow.jobs[job as usize].epoch = finished.key.epoch;
+        workflow.jobs[job as usize].state == JobState::Ready
+    }
 }
 
 impl Workflow {
@@ -158,7 +178,7 @@ impl Workflow {
         recorder.stray(lease);
     }
 
-    fn was_given_up(&self, job: u32, epoch: i64) -> bool {
+    pub(super) fn was_given_up(&self, job: u32, epoch: i64) -> bool {
         let leases = self.given_up.get(&self.jobs[job as usize].id);
         leases.is_some_and(|leases| leases.iter().any(|lease| lease.epoch == epoch))
     }

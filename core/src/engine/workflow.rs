@@ -1,6 +1,6 @@
 //! One live workflow: a small record for each job, edges as flat arrays, queues of what is ready.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use indexmap::IndexSet;
@@ -10,6 +10,7 @@ use torc_api::status::{FailureSample, JobCounts};
 use torc_api::wire::AttemptKey;
 use torc_api::workflow::{StopPolicy, WorkflowSpec};
 
+use super::profile::ProfileEntry;
 use super::record::Recorder;
 use crate::class::Class;
 use crate::ids::{JobId, ProfileId, RunnerId, WorkflowId};
@@ -29,6 +30,8 @@ pub(super) struct Workflow {
     parents: Edges,
     children: Edges,
     pub profiles: Vec<ProfileEntry>,
+    /// What profiles share.
+    common_profiles: HashSet<Arc<JobProfile>>,
     pub classes: IndexSet<Class>,
     /// One queue a class.
     pub queues: Vec<ReadyQueue>,
@@ -77,12 +80,6 @@ impl JobRecord {
     }
 }
 
-pub(super) struct ProfileEntry {
-    pub id: ProfileId,
-    pub class: u32,
-    pub profile: JobProfile,
-}
-
 #[derive(Clone, Copy, Debug)]
 struct Text {
     start: u32,
@@ -107,7 +104,7 @@ impl Edges {
 pub struct JobDetail<'a> {
     /// Its name.
     pub name: &'a str,
-    /// What it has in common with others.
+    /// What it has in common with others; paths of files are left out.
     pub profile: &'a JobProfile,
     /// Where it stands.
     pub state: JobState,
@@ -137,6 +134,7 @@ impl Workflow {
             parents: Edges::default(),
             children: Edges::default(),
             profiles: Vec::new(),
+            common_profiles: HashSet::new(),
             classes: IndexSet::new(),
             queues: Vec::new(),
             counts: JobCounts::default(),
@@ -168,7 +166,7 @@ impl Workflow {
         if is_new {
             self.queues.push(ReadyQueue::default());
         }
-        self.profiles.push(ProfileEntry { id, class: class as u32, profile });
+        self.profiles.push(ProfileEntry::new(id, class as u32, profile, &mut self.common_profiles));
         self.profiles.len() as u32 - 1
     }
 
@@ -272,8 +270,13 @@ impl Workflow {
         &self.text[text.start as usize..(text.start + text.length) as usize]
     }
 
+    /// What the job has in common with others; paths of files are left out.
     pub fn profile(&self, job: u32) -> &JobProfile {
-        &self.profiles[self.jobs[job as usize].profile as usize].profile
+        self.profiles[self.jobs[job as usize].profile as usize].common()
+    }
+
+    pub fn whole_profile(&self, job: u32) -> JobProfile {
+        self.profiles[self.jobs[job as usize].profile as usize].whole()
     }
 
     pub fn key(&self, job: u32) -> AttemptKey {

@@ -105,10 +105,11 @@ fn check_strays(state: &State) {
         assert_eq!(workflow.ending, workflow.jobs.iter().map(|job| u32::from(job.ending)).sum::<u32>());
         for (job, leases) in &workflow.given_up {
             let record = &workflow.jobs[workflow.ordinal(*job).unwrap() as usize];
-            assert!(!leases.is_empty() && matches!(record.state, JobState::Ready | JobState::Leased));
+            let open = [JobState::Ready, JobState::Leased, JobState::Failed, JobState::PendingFailed];
+            assert!(!leases.is_empty() && (open.contains(&record.state) || record.ending > 0), "{}", record.state);
             for lease in leases {
                 assert_eq!((lease.run, lease.fate), (record.run, StrayFate::GivenUp));
-                let is_older = lease.attempt < record.attempt || record.state == JobState::Ready;
+                let is_older = lease.attempt < record.attempt || record.state != JobState::Leased;
                 assert!(is_older, "two leases of attempt {} of job {job}", lease.attempt);
             }
         }
@@ -152,7 +153,7 @@ fn jobs(workflow: &Workflow) -> Vec<String> {
         .map(|job| {
             let row = workflow.job_row(job);
             let unmet = if row.state == JobState::Blocked { workflow.jobs[job as usize].unmet } else { 0 };
-            format!("{row:?} {unmet} {:?}", workflow.profile(job))
+            format!("{row:?} {unmet} {:?}", workflow.whole_profile(job))
         })
         .collect()
 }

@@ -348,3 +348,33 @@ fn a_number_that_was_skipped_uses_no_retry_up() {
     assert_eq!(world.state_of("a"), JobState::Completed);
     assert_eq!(world.database.result((JobId(key.job), 1, 5)).unwrap().state, JobState::Completed);
 }
+
+#[test]
+fn a_late_success_undoes_a_failure_that_was_only_a_loss() {
+    let never =
+        torc_api::failure::Recovery { policy: Some(torc_api::failure::RecoveryPolicy::Never), ..Default::default() };
+    for succeeds in [true, false] {
+        let plan = Plan::new([job("a"), job("b").after(&["a"]), job("c").after(&["a"]).runs_after_failures()]);
+        let mut world = World::with(&plan.with(|spec| spec.recovery = Some(never.clone())));
+        let id = world.register(&runner("one"));
+        world.sync(id, &ask(1, 1));
+        let late = world.key("a");
+        world.sync(id, &SyncRequest { running: vec![running(late)], ..say(2) });
+        world.silence(3_600_001);
+        assert_eq!(world.states(&["a", "b", "c"]), [JobState::Failed, JobState::Canceled, JobState::Ready]);
+        world.restart();
+        let back = world.register(&runner("one"));
+        let report = if succeeds { success(late) } else { failure(late, 1, Cause::ExitCode) };
+        let answer = world.sync(back, &SyncRequest { finished: vec![report], ..say(1) });
+        if succeeds {
+            assert_eq!(answer.refused, []);
+            assert_eq!(world.states(&["a", "b", "c"]), [JobState::Completed, JobState::Ready, JobState::Ready]);
+            let results: Vec<_> = world.results_of("a").into_iter().map(|row| (row.attempt, row.cause)).collect();
+            assert_eq!(results, [(1, Some(Cause::Lost)), (2, None)]);
+        } else {
+            assert_eq!(answer.refused, [late]);
+            assert!(world.reasons().contains(&"ResultRefused"));
+            assert_eq!(world.states(&["a", "b", "c"]), [JobState::Failed, JobState::Canceled, JobState::Ready]);
+        }
+    }
+}
