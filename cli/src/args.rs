@@ -49,6 +49,7 @@ pub struct GlobalArgs {
 pub enum Command {
     Apply(commands::apply::ApplyArgs),
     Run(commands::run::RunArgs),
+    Exec(commands::exec::ExecArgs),
     Plan(commands::plan::PlanArgs),
     Diff(commands::diff::DiffArgs),
     Validate(commands::validate::ValidateArgs),
@@ -137,6 +138,8 @@ mod tests {
             "torc results list diamond --failed --return-code -128 --all-runs",
             "torc retry diamond --all",
             "torc run diamond",
+            "torc exec -c true -C list --param i=1:3 --link zip -j 2 --dry-run",
+            "torc exec -- echo -n a",
             "torc server --bind 127.0.0.1:0 --database sqlite:x.db",
             "torc runner diamond --num-cpus 4",
             "torc run 1 --max-parallel-jobs 10 --num-cpus 4 --memory-gb 16 --num-gpus 0 -p 5.0 --time-limit 4h --label gpu",

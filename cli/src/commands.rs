@@ -9,6 +9,7 @@ pub mod crd;
 pub mod delete;
 pub mod describe;
 pub mod diff;
+pub mod exec;
 pub mod gc;
 pub mod get;
 pub mod jobs;
@@ -55,7 +56,7 @@ pub struct Context {
 
 /// Parses, runs, and turns the outcome into an exit code.
 pub fn main(arguments: Vec<OsString>) -> ExitCode {
-    let cli = match Cli::try_parse_from(arguments) {
+    let cli = match Cli::try_parse_from(exec::spelled_out(arguments)) {
         Ok(cli) => cli,
         Err(error) => {
             // Help and versions are no errors; clap knows which stream they belong to.
@@ -108,6 +109,7 @@ fn runner_args(command: &Command) -> Option<&RunnerArgs> {
     match command {
         Command::Apply(args) => Some(&args.runner),
         Command::Run(args) => Some(&args.runner),
+        Command::Exec(args) => Some(&args.runner),
         Command::Runner(args) => Some(&args.runner),
         Command::Server(args) => Some(&args.runner),
         _ => None,
@@ -140,6 +142,7 @@ async fn execute_async(context: &Context, command: Command) -> Result<ExitStatus
     match command {
         Command::Apply(args) => Box::pin(apply::run(context, &args)).await,
         Command::Run(args) => Box::pin(run::run(context, &args)).await,
+        Command::Exec(args) => Box::pin(exec::run(context, &args)).await,
         Command::Diff(args) => diff::run(context, &args).await,
         Command::Get(args) => get::run(context, &args).await,
         Command::Describe(args) => describe::run(context, &args).await,

@@ -97,6 +97,21 @@ pub fn read_valid(
     Ok(workflows)
 }
 
+/// Documents that were made and not read; problems name lines of the text as it would be printed.
+pub fn made(
+    text: &str,
+    source: &str,
+    namespace: Option<&str>,
+    output: crate::output::Output,
+) -> Result<Vec<LoadedWorkflow>, CommandError> {
+    let (mut workflows, mut report) = (Vec::new(), Report::default());
+    let loaded = load(text.as_bytes(), Some(Format::Yaml), &LoadOptions::default());
+    take(loaded, source, namespace, &mut workflows, &mut report);
+    report.tell_warnings(output);
+    report.into_result()?;
+    Ok(workflows)
+}
+
 /// Sorts what a file holds; what is flawed is given back.
 fn take(
     loaded: Loaded,
@@ -208,7 +223,7 @@ fn is_stdin(path: &Path) -> bool {
 }
 
 /// The content, up to one byte more than may be loaded: enough to see that it is too much.
-fn read_text(path: &Path) -> Result<Vec<u8>, CommandError> {
+pub fn read_text(path: &Path) -> Result<Vec<u8>, CommandError> {
     let limit = u64::try_from(LoadOptions::default().max_bytes).unwrap_or(u64::MAX).saturating_add(1);
     let mut text = Vec::new();
     let result = if is_stdin(path) {

@@ -21,7 +21,7 @@ pub struct RunnerArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(0..))]
     pub num_gpus: Option<i64>,
     /// Run so many jobs at once, whatever they need.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_parallel_jobs: Option<u32>,
     /// A label of this machine: jobs with labels only run where all of them are; may be given several times.
     #[arg(long = "label", value_name = "LABEL")]

@@ -91,7 +91,8 @@ fn advice(workflow: &Workflow) -> String {
     }
 }
 
-fn quoted(name: &str) -> String {
+/// A word as a shell takes it.
+pub fn quoted(name: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.,/:=+@%".contains(c);
     if !name.is_empty() && name.chars().all(plain) {
         name.to_owned()

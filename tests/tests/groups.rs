@@ -137,3 +137,46 @@ fn jobs_that_wait_for_a_person_end_the_command_with_the_way_on() {
     lab.torc("status w").exits(0).says("NeedsDecision").says("torc cancel w");
     assert_eq!(lab.states("w")["a"], "pending_failed");
 }
+
+#[test]
+fn commands_on_the_command_line_become_a_workflow() {
+    let lab = Lab::new();
+    let call =
+        lab.call("exec -n two -j 1 -o logs").arg("-c").arg("echo a >> ran").arg("-c").arg("echo b >> ran; exit 4");
+    call.run().exits(3).says("two: failed, 1 of 2 jobs completed").says("exit code 4");
+    assert_eq!(lab.lines("ran"), ["a", "b"]);
+    assert_eq!(names(&lab.items("jobs list two"), "name"), ["job1", "job2"]);
+    assert!(lab.path("logs").exists() && !lab.path("torc_output").exists());
+
+    lab.call("exec --").arg("sh").arg("-c").arg("echo \"$1\" > said").arg("-n").arg("two  words").run().exits(0);
+    assert_eq!(lab.lines("said"), ["two  words"]);
+
+    let listed = lab.call("exec -n listed -C -").stdin("# a remark\n\necho c >> ran\n  echo d >> ran\n").run();
+    listed.exits(0);
+    assert_eq!(lab.states("listed").len(), 2);
+    lab.torc("exec").exits(2).says("torc exec -c");
+    lab.torc("exec -C nowhere").exits(5);
+}
+
+#[test]
+fn parameters_of_commands_are_combined_or_taken_side_by_side() {
+    let lab = Lab::new();
+    let exec = |line: &str| lab.call(&format!("exec {line} --param i=1:2 --param s=x,y -c")).arg("echo {i}{s} >> ran");
+    exec("-n all").run().exits(0);
+    let mut ran = lab.lines("ran");
+    ran.sort();
+    assert_eq!(ran, ["1x", "1y", "2x", "2y"]);
+    let plan = exec("-n pairs --link zip --dry-run").run().exits(0);
+    assert!(!plan.stdout.is_empty() && lab.items("workflows list").len() == 1, "{}", plan.stdout);
+    lab.write("pairs.yaml", plan.stdout);
+    let mut pairs: Vec<String> = lab.json("plan -f pairs.yaml")["jobs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|job| job["command"].as_str().unwrap().to_owned())
+        .collect();
+    pairs.sort();
+    assert_eq!(pairs, ["echo 1x >> ran", "echo 2y >> ran"]);
+    let wrong = lab.call("exec --param i=1:2 --param s=a,b,c --link zip -c").arg("echo {i}{s}").run().exits(4);
+    assert!(wrong.stderr.contains("error:"), "{}", wrong.stderr);
+}

@@ -35,7 +35,11 @@ pub struct RunArgs {
 
 /// Runs the verb.
 pub async fn run(context: &Context, args: &RunArgs) -> Result<ExitStatus, CommandError> {
-    let wanted = wanted(context, args)?;
+    run_wanted(context, wanted(context, args)?).await
+}
+
+/// Runs what is wanted until it is done: for the server that was named, or in the store of this folder.
+pub async fn run_wanted(context: &Context, wanted: Wanted) -> Result<ExitStatus, CommandError> {
     match &context.settings.url {
         Some(url) => run_for(context, &remote(&context.settings, url, &context.folder)?, wanted).await,
         None => {

@@ -1,0 +1,230 @@
+//! `torc exec`: a workflow from commands on the command line, run here.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use serde_json::{Map, Value, json};
+
+use super::{Context, run};
+use crate::args::RunnerArgs;
+use crate::documents;
+use crate::error::{CommandError, ExitStatus};
+use crate::output::document_text;
+use crate::run_here::Wanted;
+use crate::summary::quoted;
+
+/// Make a workflow from commands and run it here.
+///
+/// Each command is a job. With --param every command becomes one job for each value, and `{NAME}` in it stands for the value.
+/// It exits like `torc apply`. Without --name the workflow gets a name of its own; with a name that exists it goes on where
+/// that one was. Here -n is short for --name and -o for --output-dir; --namespace and --output have no short form.
+#[derive(Debug, Args)]
+pub struct ExecArgs {
+    /// The workflow's name (-n).
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// A command for the shell; may be given several times.
+    #[arg(short = 'c', long = "command", value_name = "CMD", num_args = 1..)]
+    pub commands: Vec<String>,
+    /// A file with a command a line, or `-` for standard input; empty lines and those that begin with # are left out.
+    #[arg(short = 'C', long = "commands-file", value_name = "FILE")]
+    pub commands_file: Option<PathBuf>,
+    /// A parameter and its values, e.g. `i=1:10`, `lr=0.1,0.01` or `name=[a,b]`; may be given several times.
+    #[arg(long = "param", value_name = "NAME=VALUES", value_parser = parse_parameter)]
+    pub parameters: Vec<(String, String)>,
+    /// Whether parameters are combined, every value of one with every value of the others, or taken side by side.
+    #[arg(long, value_enum, value_name = "HOW", default_value = "product")]
+    pub link: Link,
+    /// Only print the document; `torc apply -f` takes it.
+    #[arg(long)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub runner: RunnerArgs,
+    /// One command and its arguments, as they are.
+    #[arg(last = true, value_name = "COMMAND")]
+    pub words: Vec<String>,
+}
+
+/// How parameters are put together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Link {
+    /// Every value of one with every value of the others.
+    Product,
+    /// The first values together, then the second ones.
+    Zip,
+}
+
+impl Link {
+    const fn mode(self) -> &'static str {
+        match self {
+            Self::Product => "product",
+            Self::Zip => "zip",
+        }
+    }
+}
+
+fn parse_parameter(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, values)) if !name.is_empty() && !values.is_empty() => Ok((name.to_owned(), values.to_owned())),
+        _ => Err("must be NAME=VALUES, e.g. i=1:10".to_owned()),
+    }
+}
+
+/// Runs the verb.
+pub async fn run(context: &Context, args: &ExecArgs) -> Result<ExitStatus, CommandError> {
+    let commands = commands(args)?;
+    let name = args.name.clone().unwrap_or_else(|| unique_name(jiff::Zoned::now().datetime()));
+    let document = document(&name, &commands, &args.parameters, args.link);
+    if args.dry_run {
+        context.output.document(&document)?;
+        return Ok(ExitStatus::Success);
+    }
+    let text = document_text(&document);
+    let made = documents::made(&text, "<exec>", context.settings.namespace.as_deref(), context.output)?;
+    run::run_wanted(context, Wanted::Documents(made)).await
+}
+
+fn unique_name(now: jiff::civil::DateTime) -> String {
+    format!("exec-{}-{}", now.strftime("%Y%m%d-%H%M%S"), std::process::id())
+}
+
+/// The commands, in the order: given, from the file, after `--`.
+fn commands(args: &ExecArgs) -> Result<Vec<String>, CommandError> {
+    let mut commands = args.commands.clone();
+    if let Some(path) = &args.commands_file {
+        let bytes = documents::read_text(path)?;
+        let text = String::from_utf8(bytes)
+            .map_err(|_| CommandError::invalid(format!("{} is not UTF-8 text", path.display())))?;
+        commands.extend(text.lines().map(str::trim).filter(|line| is_command(line)).map(str::to_owned));
+    }
+    if !args.words.is_empty() {
+        commands.push(args.words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "));
+    }
+    if commands.is_empty() {
+        return Err(
+            CommandError::usage("there is no command to run").hint("torc exec -c 'COMMAND', or: torc exec -- COMMAND")
+        );
+    }
+    Ok(commands)
+}
+
+fn is_command(line: &str) -> bool {
+    !line.is_empty() && !line.starts_with('#')
+}
+
+/// A bare specification with a job for each command.
+fn document(name: &str, commands: &[String], parameters: &[(String, String)], link: Link) -> Value {
+    let rows: String = parameters.iter().map(|(name, _)| format!("_{{{name}}}")).collect();
+    let values: Map<String, Value> = parameters.iter().map(|(name, text)| (name.clone(), values(text))).collect();
+    let width = commands.len().to_string().len();
+    let jobs: Vec<Value> = (1..)
+        .zip(commands)
+        .map(|(number, command)| {
+            let mut job = json!({ "name": format!("job{number:0width$}{rows}"), "command": command });
+            if !values.is_empty() {
+                job["parameters"] = json!(values);
+                job["parameter_mode"] = json!(link.mode());
+            }
+            job
+        })
+        .collect();
+    json!({ "name": name, "jobs": jobs })
+}
+
+/// `a,b` is a list; everything else means what it means in a document.
+fn values(text: &str) -> Value {
+    if text.contains(',') && !text.starts_with('[') {
+        return text.split(',').map(|value| json!(value.trim())).collect();
+    }
+    json!(text)
+}
+
+/// `torc exec` has its own meaning of -n and -o, which are short for something else everywhere else: here they are written
+/// out before anybody looks at them.
+pub fn spelled_out(arguments: Vec<OsString>) -> Vec<OsString> {
+    let Some(verb) = verb(&arguments).filter(|at| arguments.get(*at).is_some_and(|word| word == "exec")) else {
+        return arguments;
+    };
+    let mut own = true;
+    arguments
+        .into_iter()
+        .enumerate()
+        .map(|(at, argument)| {
+            own &= argument != "--";
+            if at > verb && own { written_out(argument) } else { argument }
+        })
+        .collect()
+}
+
+fn written_out(argument: OsString) -> OsString {
+    let Some(text) = argument.to_str() else { return argument };
+    for (short, long) in [("-n", "--name"), ("-o", "--output-dir")] {
+        match text.strip_prefix(short) {
+            Some("") => return long.into(),
+            Some(value) => return format!("{long}={}", value.strip_prefix('=').unwrap_or(value)).into(),
+            None => {}
+        }
+    }
+    argument
+}
+
+/// Where the verb stands: the first word that is neither a flag of every verb nor its value.
+fn verb(arguments: &[OsString]) -> Option<usize> {
+    const WITH_VALUE: [&str; 6] = ["--url", "--token-file", "-o", "--output", "-n", "--namespace"];
+    let mut at = 1;
+    loop {
+        let word = arguments.get(at)?.to_str()?;
+        if !word.starts_with('-') {
+            return Some(at);
+        }
+        at += if WITH_VALUE.contains(&word) { 2 } else { 1 };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spelled(line: &str) -> String {
+        let words = spelled_out(line.split_whitespace().map(OsString::from).collect());
+        words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn short_flags_mean_what_the_verb_says() {
+        for (line, expected) in [
+            ("torc exec -n a -o d -- echo -n", "torc exec --name a --output-dir d -- echo -n"),
+            ("torc -n lab exec -na -o=d -c x", "torc -n lab exec --name=a --output-dir=d -c x"),
+            ("torc --url u -v exec -n a", "torc --url u -v exec --name a"),
+            ("torc get exec -n lab -o json", "torc get exec -n lab -o json"),
+            ("torc -o exec get", "torc -o exec get"),
+            ("torc", "torc"),
+        ] {
+            assert_eq!(spelled(line), expected);
+        }
+    }
+
+    #[test]
+    fn each_command_is_a_job_and_each_parameter_is_in_its_name() {
+        let commands: Vec<String> = (1..=10).map(|n| format!("echo {n}")).collect();
+        let plain = document("w", &commands, &[], Link::Product);
+        assert_eq!(plain["jobs"][0], json!({ "name": "job01", "command": "echo 1" }));
+        assert_eq!(plain["jobs"][9]["name"], "job10");
+        let parameters = [("a".to_owned(), "1:3".to_owned()), ("b".to_owned(), "x, y".to_owned())];
+        let job = &document("w", &commands[..1], &parameters, Link::Zip)["jobs"][0];
+        assert_eq!(job["name"], "job1_{a}_{b}");
+        assert_eq!(job["parameters"], json!({ "a": "1:3", "b": ["x", "y"] }));
+        assert_eq!(job["parameter_mode"], "zip");
+        assert_eq!(values("[a,b]"), "[a,b]");
+    }
+
+    #[test]
+    fn parameters_have_a_name_and_values() {
+        assert_eq!(parse_parameter("a=b=c"), Ok(("a".to_owned(), "b=c".to_owned())));
+        for wrong in ["a", "=b", "a="] {
+            assert!(parse_parameter(wrong).is_err(), "{wrong}");
+        }
+        assert!(is_command("echo") && !is_command("# no") && !is_command(""));
+    }
+}
