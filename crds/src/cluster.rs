@@ -58,6 +58,10 @@ pub struct Partition {
     /// The GPUs' type as Slurm names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_type: Option<String>,
+    /// How many nodes a job can have (no limit when absent).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub nodes: Option<i64>,
     /// Several users' jobs share a node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared: Option<bool>,

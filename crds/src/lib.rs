@@ -15,6 +15,7 @@ pub mod problem;
 pub mod quantity;
 pub mod resources;
 pub mod schema;
+pub mod slurm;
 pub mod state;
 pub mod status;
 pub mod validate;

@@ -1,0 +1,268 @@
+//! One call of a Slurm command, before it is made.
+
+use std::time::Duration;
+
+use crate::shell;
+
+/// Slurm's programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Tool {
+    /// Starts a step.
+    Srun,
+    /// Tells of jobs and steps that have ended.
+    Sacct,
+    /// Tells of steps that run.
+    Sstat,
+    /// Tells of jobs that are waiting or running.
+    Squeue,
+    /// Submits.
+    Sbatch,
+    /// Cancels.
+    Scancel,
+    /// Tells of partitions and nodes.
+    Sinfo,
+    /// Tells of everything, one at a time.
+    Scontrol,
+}
+
+impl Tool {
+    /// Every program.
+    pub const ALL: [Self; 8] =
+        [Self::Srun, Self::Sacct, Self::Sstat, Self::Squeue, Self::Sbatch, Self::Scancel, Self::Sinfo, Self::Scontrol];
+
+    /// The program's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Srun => "srun",
+            Self::Sacct => "sacct",
+            Self::Sstat => "sstat",
+            Self::Squeue => "squeue",
+            Self::Sbatch => "sbatch",
+            Self::Scancel => "scancel",
+            Self::Sinfo => "sinfo",
+            Self::Scontrol => "scontrol",
+        }
+    }
+
+    /// The variable that names another program to be run instead, for tests.
+    pub const fn replacement_variable(self) -> &'static str {
+        match self {
+            Self::Srun => "TORC_FAKE_SRUN",
+            Self::Sacct => "TORC_FAKE_SACCT",
+            Self::Sstat => "TORC_FAKE_SSTAT",
+            Self::Squeue => "TORC_FAKE_SQUEUE",
+            Self::Sbatch => "TORC_FAKE_SBATCH",
+            Self::Scancel => "TORC_FAKE_SCANCEL",
+            Self::Sinfo => "TORC_FAKE_SINFO",
+            Self::Scontrol => "TORC_FAKE_SCONTROL",
+        }
+    }
+
+    /// Variables with which a person changes what the program does by default. Ours has to do what we say.
+    const fn habits(self) -> &'static [&'static str] {
+        match self {
+            Self::Squeue => &[
+                "SQUEUE_ACCOUNT",
+                "SQUEUE_ARRAY",
+                "SQUEUE_ARRAY_UNIQUE",
+                "SQUEUE_FORMAT",
+                "SQUEUE_FORMAT2",
+                "SQUEUE_LICENSES",
+                "SQUEUE_NAMES",
+                "SQUEUE_PARTITION",
+                "SQUEUE_QOS",
+                "SQUEUE_SORT",
+                "SQUEUE_STATES",
+                "SQUEUE_USERS",
+                "SLURM_CLUSTERS",
+            ],
+            Self::Sacct => &["SACCT_FEDERATION", "SACCT_FORMAT", "SACCT_LOCAL", "SLURM_CLUSTERS"],
+            Self::Sinfo => &["SINFO_FORMAT", "SINFO_PARTITION", "SINFO_SORT", "SLURM_CLUSTERS"],
+            Self::Scancel => &[
+                "SCANCEL_ACCOUNT",
+                "SCANCEL_BATCH",
+                "SCANCEL_FULL",
+                "SCANCEL_INTERACTIVE",
+                "SCANCEL_NAME",
+                "SCANCEL_PARTITION",
+                "SCANCEL_QOS",
+                "SCANCEL_STATE",
+                "SCANCEL_USER",
+                "SCANCEL_VERBOSE",
+                "SCANCEL_WCKEY",
+                "SLURM_CLUSTERS",
+            ],
+            // These win over what a batch script says.
+            Self::Sbatch => &[
+                "SBATCH_ACCOUNT",
+                "SBATCH_ARRAY_INX",
+                "SBATCH_CONSTRAINT",
+                "SBATCH_EXCLUSIVE",
+                "SBATCH_EXPORT",
+                "SBATCH_GPUS",
+                "SBATCH_GPUS_PER_NODE",
+                "SBATCH_GRES",
+                "SBATCH_JOB_NAME",
+                "SBATCH_MEM_PER_CPU",
+                "SBATCH_MEM_PER_GPU",
+                "SBATCH_MEM_PER_NODE",
+                "SBATCH_NO_REQUEUE",
+                "SBATCH_OUTPUT",
+                "SBATCH_PARTITION",
+                "SBATCH_QOS",
+                "SBATCH_REQUEUE",
+                "SBATCH_RESERVATION",
+                "SBATCH_TIMELIMIT",
+                "SBATCH_WAIT",
+                "SLURM_CLUSTERS",
+            ],
+            Self::Srun | Self::Sstat | Self::Scontrol => &[],
+        }
+    }
+
+    /// Variables that make the program's answer readable: times in UTC, in the usual form. What `sbatch` and `srun` are given
+    /// would reach the job.
+    const fn manners(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Sbatch | Self::Srun => &[],
+            _ => &[("TZ", "UTC"), ("SLURM_TIME_FORMAT", "standard")],
+        }
+    }
+
+    /// Making the same call again does no harm.
+    pub const fn only_asks(self) -> bool {
+        !matches!(self, Self::Sbatch | Self::Srun)
+    }
+}
+
+/// A call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Which program.
+    pub tool: Tool,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// What it reads.
+    pub input: Option<String>,
+    /// How long its answer may take.
+    pub patience: Duration,
+}
+
+/// How long a program's answer may take, unless said otherwise. A Slurm whose controller is away says so after ten seconds.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Call {
+    /// A call with these arguments.
+    pub fn new<'a>(tool: Tool, arguments: impl IntoIterator<Item = &'a str>) -> Self {
+        let arguments = arguments.into_iter().map(str::to_owned).collect();
+        Self { tool, arguments, input: None, patience: PATIENCE }
+    }
+
+    /// The same call with one more argument.
+    pub fn arg(mut self, argument: impl Into<String>) -> Self {
+        self.arguments.push(argument.into());
+        self
+    }
+
+    /// The same call with something to read.
+    pub fn reads(mut self, input: impl Into<String>) -> Self {
+        self.input = Some(input.into());
+        self
+    }
+
+    /// The same call with another patience.
+    pub fn within(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// The program, its arguments and its environment, given the words that lead to Slurm and the program to run.
+    pub fn invocation(&self, prefix: &[String], program: &str) -> Invocation {
+        let unset: Vec<String> = self.tool.habits().iter().map(|name| (*name).to_owned()).collect();
+        // A test submits nothing, so there is no job that could inherit anything.
+        let is_test = self.tool == Tool::Sbatch && self.arguments.iter().any(|word| word == "--test-only");
+        let manners = if is_test { Tool::Squeue.manners() } else { self.tool.manners() };
+        let set: Vec<(String, String)> =
+            manners.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let mut words = vec![program.to_owned()];
+        words.extend(self.arguments.iter().cloned());
+        let Some((first, rest)) = prefix.split_first() else {
+            let arguments = words.split_off(1);
+            return Invocation { program: program.to_owned(), arguments, unset, set };
+        };
+        // The environment does not travel with a prefix, so it is set on the other side.
+        let mut far = vec!["env".to_owned()];
+        far.extend(unset.iter().flat_map(|name| ["-u".to_owned(), name.clone()]));
+        far.extend(set.iter().map(|(name, value)| format!("{name}={value}")));
+        far.extend(words);
+        // ssh joins its words with blanks and gives them to a shell there; other programs pass them on as they are.
+        if first.rsplit('/').next() == Some("ssh") {
+            far = far.iter().map(|word| shell::quote(word)).collect();
+        }
+        let arguments = rest.iter().cloned().chain(far).collect();
+        Invocation { program: first.clone(), arguments, unset: Vec::new(), set: Vec::new() }
+    }
+}
+
+/// What is run in the end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invocation {
+    /// The program.
+    pub program: String,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// Variables it must not see.
+    pub unset: Vec<String>,
+    /// Variables it gets.
+    pub set: Vec<(String, String)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(|text| (*text).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_prefix_leads_to_slurm_and_ssh_needs_quotes() {
+        let call = Call::new(Tool::Sstat, ["-o", "%i|%j"]);
+        let here = call.invocation(&[], "/opt/slurm/sstat");
+        assert_eq!((here.program.as_str(), here.arguments), ("/opt/slurm/sstat", words(&["-o", "%i|%j"])));
+        assert!(here.set.contains(&("TZ".to_owned(), "UTC".to_owned())));
+
+        let far = call.invocation(&words(&["/usr/bin/ssh", "-q", "login1"]), "sstat");
+        assert_eq!(far.program, "/usr/bin/ssh");
+        let said = ["-q", "login1", "env", "TZ=UTC", "SLURM_TIME_FORMAT=standard", "sstat", "-o", "'%i|%j'"];
+        assert_eq!(far.arguments, words(&said));
+        assert!(far.set.is_empty() && far.unset.is_empty());
+
+        let inside = call.invocation(&words(&["podman", "exec", "slurm"]), "sstat");
+        assert_eq!(inside.arguments.last().map(String::as_str), Some("%i|%j"));
+    }
+
+    #[test]
+    fn habits_of_a_person_do_not_change_our_calls() {
+        let here = Call::new(Tool::Squeue, []).invocation(&[], "squeue");
+        assert!(here.unset.contains(&"SQUEUE_USERS".to_owned()));
+        let far = Call::new(Tool::Squeue, []).invocation(&words(&["ssh", "login1"]), "squeue");
+        let text = far.arguments.join(" ");
+        assert!(
+            text.contains("-u SQUEUE_USERS") && text.ends_with("TZ=UTC SLURM_TIME_FORMAT=standard squeue"),
+            "{text}"
+        );
+        // A batch job inherits what sbatch sees.
+        let sbatch = Call::new(Tool::Sbatch, []).invocation(&[], "sbatch");
+        let test = Call::new(Tool::Sbatch, ["--test-only"]).invocation(&[], "sbatch");
+        assert!(!test.set.is_empty());
+        assert!(sbatch.set.is_empty() && sbatch.unset.contains(&"SBATCH_PARTITION".to_owned()));
+    }
+
+    #[test]
+    fn every_program_can_be_replaced() {
+        for tool in Tool::ALL {
+            assert_eq!(tool.replacement_variable(), format!("TORC_FAKE_{}", tool.name().to_uppercase()));
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! The one thin place that runs Slurm's commands.
+//!
+//! A call ends: with an answer, with a refusal, or after its patience. Nothing blocks, so one slow answer holds nobody up.
+
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, Command};
+
+use crate::call::{Call, Tool};
+use crate::retry::Schedule;
+use crate::trouble::{End, Trouble, judge};
+
+/// Longer answers are not taken for complete. A queue of 100,000 jobs prints about 20 MB.
+const LONGEST_ANSWER: u64 = 256 << 20;
+/// More than this of what a program complains about is dropped.
+const LONGEST_COMPLAINT: u64 = 64 << 10;
+
+/// A Slurm and the way to it.
+#[derive(Clone, Debug, Default)]
+pub struct Slurm {
+    prefix: Vec<String>,
+    replaced: Vec<(Tool, String)>,
+}
+
+/// What a program said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// On its standard output.
+    pub text: String,
+    /// On its standard error: `sbatch --test-only` answers there, and `sstat` complains about steps that have ended.
+    pub remarks: String,
+}
+
+impl Slurm {
+    /// The Slurm of this machine, or the one that the words of a prefix lead to, e.g. `ssh login1`.
+    pub fn new(prefix: &[String]) -> Self {
+        Self { prefix: prefix.to_vec(), replaced: Vec::new() }
+    }
+
+    /// The same, with other programs in place of Slurm's where `TORC_FAKE_SQUEUE` and the like are set.
+    pub fn replaced_by(mut self, variable: impl Fn(&str) -> Option<String>) -> Self {
+        let replacement =
+            |tool: Tool| Some((tool, variable(tool.replacement_variable()).filter(|path| !path.is_empty())?));
+        self.replaced = Tool::ALL.into_iter().filter_map(replacement).collect();
+        self
+    }
+
+    /// The program that is run for a tool.
+    pub fn program(&self, tool: Tool) -> &str {
+        self.replaced.iter().find(|(replaced, _)| *replaced == tool).map_or(tool.name(), |(_, program)| program)
+    }
+
+    /// Makes a call once.
+    pub async fn ask(&self, call: &Call) -> Result<Answer, Trouble> {
+        let program = self.program(call.tool);
+        let mut child = self.spawn(call, program)?;
+        let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        let outcome = tokio::time::timeout(call.patience, converse(&mut child, call.input.as_deref())).await;
+        let unheard = |reason: String| Trouble::NoAnswer { reason, perhaps_received: true };
+        let ended = match outcome {
+            Ok(ended) => ended.map_err(|error| unheard(format!("{program}: {error}"))),
+            Err(_) => Err(unheard(format!("{program} took longer than {} s", call.patience.as_secs_f32()))),
+        };
+        if ended.is_err() {
+            end(&mut child, group).await;
+        }
+        let (status, text, remarks) = ended?;
+        let through_ssh = self.prefix.first().is_some_and(|word| word.rsplit('/').next() == Some("ssh"));
+        match judge(program, end_of(status), &text, &remarks, through_ssh) {
+            None => Ok(Answer { text, remarks }),
+            Some(trouble) => Err(trouble),
+        }
+    }
+
+    /// Makes a call, and makes it again while Slurm does not answer and repeating it cannot do harm.
+    pub async fn ask_again(&self, call: &Call, schedule: Schedule) -> Result<Answer, Trouble> {
+        let mut failed = 0;
+        loop {
+            let trouble = match self.ask(call).await {
+                Ok(answer) => return Ok(answer),
+                Err(trouble) => trouble,
+            };
+            failed += 1;
+            match schedule.pause_after(failed) {
+                Some(pause) if trouble.may_be_repeated(call.tool.only_asks()) => tokio::time::sleep(pause).await,
+                _ => return Err(trouble),
+            }
+        }
+    }
+
+    fn spawn(&self, call: &Call, program: &str) -> Result<Child, Trouble> {
+        let invocation = call.invocation(&self.prefix, program);
+        let mut command = Command::new(&invocation.program);
+        command.args(&invocation.arguments).envs(invocation.set).process_group(0).kill_on_drop(true);
+        for name in &invocation.unset {
+            command.env_remove(name);
+        }
+        let stdin = if call.input.is_some() { Stdio::piped() } else { Stdio::null() };
+        command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => {
+                Trouble::Missing { program: invocation.program.clone() }
+            }
+            _ => Trouble::NoAnswer { reason: format!("{}: {error}", invocation.program), perhaps_received: false },
+        })
+    }
+}
+
+/// Says what there is to say and listens until the end.
+async fn converse(child: &mut Child, input: Option<&str>) -> io::Result<(ExitStatus, String, String)> {
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let talk = async {
+        if let (Some(mut stdin), Some(input)) = (stdin, input) {
+            // A program that has heard enough closes its end; what it made of it is in its answer.
+            let _ = stdin.write_all(input.as_bytes()).await;
+        }
+    };
+    let listen = async {
+        let (text, complaint) = tokio::join!(read(stdout, LONGEST_ANSWER), read(stderr, LONGEST_COMPLAINT));
+        let (text, whole) = text?;
+        if !whole {
+            return Err(io::Error::other("the answer is too long"));
+        }
+        Ok((child.wait().await?, text, complaint?.0))
+    };
+    let ((), heard) = tokio::join!(talk, listen);
+    heard
+}
+
+/// Reads to the end, keeps the first bytes, and says whether that was everything.
+async fn read(source: Option<impl AsyncRead + Unpin>, longest: u64) -> io::Result<(String, bool)> {
+    let Some(mut source) = source else { return Ok((String::new(), true)) };
+    let mut bytes = Vec::new();
+    (&mut source).take(longest).read_to_end(&mut bytes).await?;
+    let rest = tokio::io::copy(&mut source, &mut tokio::io::sink()).await?;
+    Ok((String::from_utf8_lossy(&bytes).into_owned(), rest == 0))
+}
+
+/// Ends a program and everything that it started.
+async fn end(child: &mut Child, group: Option<Pid>) {
+    if let Some(group) = group {
+        // It may be over already.
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+    let _ = tokio::time::timeout(Duration::from_secs(5), child.wait()).await;
+}
+
+fn end_of(status: ExitStatus) -> End {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => End::Code(code),
+        (None, _) => End::Signal,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,54 @@
+//! Start-up jitter: runners that Slurm starts at the same moment do not all call the server at the same moment.
+
+use std::time::Duration;
+
+/// How long the starts of so many runners are spread over.
+pub fn window(runners: u64) -> Duration {
+    match runners {
+        0 | 1 => Duration::ZERO,
+        2..=10 => Duration::from_secs(runners),
+        // From 10 s for ten to 60 s for a hundred.
+        11..=100 => Duration::from_millis(10_000 + (runners - 10) * 50_000 / 90),
+        _ => Duration::from_secs(60),
+    }
+}
+
+/// How long one of them waits: always the same for the same name, such as `host/job/node/pid`.
+pub fn delay(runners: u64, name: &str) -> Duration {
+    let window = window(runners).as_millis() as u64;
+    // FNV-1a with a finishing mix: short names that differ in one digit land far apart.
+    let mut hash = name
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    hash ^= hash >> 32;
+    hash = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    hash ^= hash >> 29;
+    Duration::from_millis(if window == 0 { 0 } else { hash % window })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_window_grows_with_the_number_of_runners() {
+        let cases =
+            [(0, 0), (1, 0), (2, 2_000), (10, 10_000), (11, 10_555), (55, 35_000), (100, 60_000), (101, 60_000)];
+        for (runners, milliseconds) in cases {
+            assert_eq!(window(runners).as_millis(), milliseconds, "{runners} runners");
+        }
+    }
+
+    #[test]
+    fn delays_lie_in_the_window_and_are_spread() {
+        assert_eq!(delay(1, "n1/7/0/99"), Duration::ZERO);
+        let mut quarters = [0; 4];
+        for node in 0..400 {
+            let delay = delay(400, &format!("n{node}/7/{node}/99"));
+            assert!(delay < Duration::from_secs(60));
+            quarters[delay.as_secs() as usize / 15] += 1;
+        }
+        assert!(quarters.iter().all(|count| (60..=140).contains(count)), "{quarters:?}");
+        assert_eq!(delay(50, "a"), delay(50, "a"));
+    }
+}

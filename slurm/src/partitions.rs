@@ -1,0 +1,101 @@
+//! A cluster's partitions, detected from what `scontrol` and `sinfo` say.
+
+use torc_api::cluster::Partition;
+use torc_api::quantity::format_duration;
+
+use crate::fields::Limit;
+use crate::scontrol::PartitionRules;
+use crate::sinfo::Nodes;
+
+/// What Slurm takes for a job without a limit in a partition without one.
+const A_YEAR_SECONDS: i64 = 365 * 86_400;
+
+/// The partitions that have nodes, in Slurm's order. Where nodes of a partition differ, most of them decide, and the larger
+/// ones if it is a tie: a document that needs the others names the partition and writes down what it has.
+pub fn detect(rules: &[PartitionRules], nodes: &[Nodes]) -> Vec<Partition> {
+    rules.iter().filter_map(|rules| describe(rules, nodes)).collect()
+}
+
+fn describe(rules: &PartitionRules, nodes: &[Nodes]) -> Option<Partition> {
+    let typical = typical(nodes.iter().filter(|nodes| nodes.partition == rules.name))?;
+    let walltime = match rules.max_time {
+        Some(Limit::Seconds(seconds)) => seconds,
+        Some(Limit::Unlimited) | None => A_YEAR_SECONDS,
+    };
+    let most = [rules.max_nodes, rules.nodes].into_iter().flatten().min();
+    Some(Partition {
+        name: rules.name.clone(),
+        cpus_per_node: typical.cpus,
+        memory_mb: rules.max_memory_mb.map_or(typical.memory_mb, |most| most.min(typical.memory_mb)),
+        max_walltime: format_duration(walltime),
+        gpus_per_node: (typical.gpus > 0).then_some(typical.gpus),
+        gpu_type: typical.gpu_type,
+        nodes: most,
+        shared: Some(!rules.is_exclusive),
+        requires_explicit_request: (!rules.is_up || rules.is_special).then_some(true),
+    })
+}
+
+/// The kind of node of which there are most, whatever they are doing.
+fn typical<'a>(nodes: impl Iterator<Item = &'a Nodes>) -> Option<Nodes> {
+    let mut kinds: Vec<Nodes> = Vec::new();
+    for nodes in nodes {
+        let alike =
+            |kind: &&mut Nodes| (kind.cpus, kind.memory_mb, kind.gpus) == (nodes.cpus, nodes.memory_mb, nodes.gpus);
+        match kinds.iter_mut().find(alike) {
+            Some(kind) => kind.count += nodes.count,
+            None => kinds.push(nodes.clone()),
+        }
+    }
+    kinds.into_iter().max_by_key(|kind| (kind.count, kind.gpus, kind.cpus, kind.memory_mb))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::{scontrol, sinfo};
+
+    const RULES: &str = "\
+PartitionName=standard MaxNodes=UNLIMITED MaxTime=2-00:00:00 OverSubscribe=EXCLUSIVE State=UP TotalNodes=100 RootOnly=NO Hidden=NO
+PartitionName=shared MaxNodes=1 MaxTime=UNLIMITED OverSubscribe=NO State=UP TotalNodes=10 MaxMemPerNode=100000
+PartitionName=broken MaxTime=1:00:00 State=DOWN TotalNodes=1
+PartitionName=empty MaxTime=1:00:00 State=UP TotalNodes=0
+";
+    const NODES: &str = "\
+standard|60|104|246064|(null)|allocated
+standard|10|104|246064|(null)|idle
+standard|65|128|2000000|gpu:h100:4|idle
+shared|10|104|246064|(null)|mixed
+broken|1|4|4000|(null)|down*
+";
+
+    #[test]
+    fn what_slurm_says_becomes_what_a_document_would_say() {
+        let found = detect(&scontrol::read_partitions(RULES), &sinfo::read_nodes(NODES).unwrap());
+        let names: Vec<&str> = found.iter().map(|partition| partition.name.as_str()).collect();
+        assert_eq!(names, ["standard", "shared", "broken"], "a partition without nodes is none");
+        let standard = Partition {
+            name: "standard".to_owned(),
+            cpus_per_node: 104,
+            memory_mb: 246_064,
+            max_walltime: "2d".to_owned(),
+            gpus_per_node: None,
+            gpu_type: None,
+            nodes: Some(100),
+            shared: Some(false),
+            requires_explicit_request: None,
+        };
+        assert_eq!(found[0], standard);
+        assert_eq!((found[1].nodes, found[1].memory_mb, found[1].shared), (Some(1), 100_000, Some(true)));
+        assert_eq!(found[1].max_walltime, "365d");
+        assert_eq!(found[2].requires_explicit_request, Some(true));
+    }
+
+    #[test]
+    fn a_tie_is_decided_by_size() {
+        let nodes = sinfo::read_nodes("p|5|8|1000|(null)|idle\np|5|64|2000|gpu:2|idle\n").unwrap();
+        let found = detect(&scontrol::read_partitions("PartitionName=p MaxTime=10:00 State=UP\n"), &nodes);
+        assert_eq!((found[0].cpus_per_node, found[0].gpus_per_node), (64, Some(2)));
+    }
+}

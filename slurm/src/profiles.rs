@@ -1,0 +1,175 @@
+//! Profiles: what is known about computing centres, as data. A site that is not known is described by detection.
+
+use std::collections::BTreeMap;
+
+use regex::Regex;
+use serde::{Deserialize, Serialize};
+use torc_api::cluster::{Partition, SlurmClusterSpec};
+
+/// The name of a profile that was made by detection.
+pub const DETECTED: &str = "slurm";
+
+const KNOWN: [&str; 2] = [include_str!("../profiles/kestrel.toml"), include_str!("../profiles/dane.toml")];
+
+/// A computing centre's cluster.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// What it is asked for by.
+    pub name: String,
+    /// What people call it.
+    #[serde(default)]
+    pub title: String,
+    /// What a node-hour without GPUs costs.
+    #[serde(default = "one")]
+    pub charge_factor_cpu: f64,
+    /// What a node-hour with GPUs costs.
+    #[serde(default = "one")]
+    pub charge_factor_gpu: f64,
+    /// How to tell that one is there.
+    #[serde(default)]
+    pub detect: Detect,
+    /// Its partitions.
+    #[serde(default)]
+    pub partitions: Vec<Partition>,
+}
+
+const fn one() -> f64 {
+    1.0
+}
+
+/// How to tell where one is: any of these is enough.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Detect {
+    /// A variable with this value.
+    #[serde(default)]
+    pub variables: BTreeMap<String, String>,
+    /// A host with a name like this.
+    #[serde(default)]
+    pub hostnames: Vec<String>,
+    /// A file that exists.
+    #[serde(default)]
+    pub files: Vec<String>,
+}
+
+/// A profile that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("profile: {reason}")]
+pub struct BadProfile {
+    reason: String,
+}
+
+impl Profile {
+    /// Reads a profile from TOML.
+    pub fn read(text: &str) -> Result<Self, BadProfile> {
+        let bad = |reason: String| BadProfile { reason };
+        let profile: Self = toml::from_str(text).map_err(|error| bad(error.to_string()))?;
+        for pattern in &profile.detect.hostnames {
+            Regex::new(pattern).map_err(|error| bad(format!("hostname {pattern:?}: {error}")))?;
+        }
+        for partition in &profile.partitions {
+            torc_api::quantity::parse_walltime(&partition.max_walltime)
+                .map_err(|error| bad(format!("partition {:?}: {error}", partition.name)))?;
+        }
+        Ok(profile)
+    }
+
+    /// Whether this is the cluster that one is on.
+    pub fn matches(&self, here: &Here<'_>) -> bool {
+        let variable = |(name, value): (&String, &String)| (here.variable)(name).as_ref() == Some(value);
+        let hostname = |pattern: &String| Regex::new(pattern).is_ok_and(|pattern| pattern.is_match(here.hostname));
+        self.detect.variables.iter().any(variable)
+            || self.detect.hostnames.iter().any(hostname)
+            || self.detect.files.iter().any(|path| (here.file_exists)(path))
+    }
+
+    /// The same as a document.
+    pub fn to_cluster(&self) -> SlurmClusterSpec {
+        SlurmClusterSpec { partitions: self.partitions.clone(), ..SlurmClusterSpec::default() }
+    }
+}
+
+/// The place that one is in.
+pub struct Here<'a> {
+    /// The host's name.
+    pub hostname: &'a str,
+    /// The value of a variable.
+    pub variable: &'a dyn Fn(&str) -> Option<String>,
+    /// Whether a file exists.
+    pub file_exists: &'a dyn Fn(&str) -> bool,
+}
+
+/// The profiles that come with Torc.
+pub fn known() -> Result<Vec<Profile>, BadProfile> {
+    KNOWN.into_iter().map(Profile::read).collect()
+}
+
+/// The profile of the cluster that one is on. Custom ones are asked first.
+pub fn find<'a>(profiles: &'a [Profile], here: &Here<'_>) -> Option<&'a Profile> {
+    profiles.iter().find(|profile| profile.matches(here))
+}
+
+/// A profile from what Slurm said about itself.
+pub fn detected(partitions: Vec<Partition>) -> Profile {
+    Profile {
+        name: DETECTED.to_owned(),
+        title: "detected".to_owned(),
+        charge_factor_cpu: 1.0,
+        charge_factor_gpu: 1.0,
+        partitions,
+        ..Profile::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn at<'a>(hostname: &'a str, variables: &'a [(&'a str, &'a str)]) -> Option<String> {
+        let variable =
+            |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+        let here = Here { hostname, variable: &variable, file_exists: &|_| false };
+        find(&known().unwrap(), &here).map(|profile| profile.name.clone())
+    }
+
+    #[test]
+    fn known_sites_are_well_formed_and_recognised() {
+        let names: Vec<String> = known().unwrap().into_iter().map(|profile| profile.name).collect();
+        assert_eq!(names, ["kestrel", "dane"]);
+        assert_eq!(at("laptop", &[("NLR_CLUSTER", "kestrel")]).as_deref(), Some("kestrel"));
+        assert_eq!(at("laptop", &[("CLUSTER", "dane")]).as_deref(), Some("dane"));
+        assert_eq!(at("kl3", &[]).as_deref(), Some("kestrel"));
+        assert_eq!(at("dane12", &[]).as_deref(), Some("dane"));
+        assert_eq!(at("laptop", &[("CLUSTER", "kestrel")]), None);
+        assert_eq!(at("xkl3", &[]), None);
+    }
+
+    #[test]
+    fn a_custom_profile_is_checked() {
+        let good = "name = \"mine\"\n[detect]\nfiles = [\"/etc/mine\"]\n\
+                    [[partitions]]\nname = \"p\"\ncpusPerNode = 4\nmemoryMb = 4000\nmaxWalltime = \"1-00:00:00\"\n";
+        let profile = Profile::read(good).unwrap();
+        let exists = |path: &str| path == "/etc/mine";
+        let here = Here { hostname: "x", variable: &|_| None, file_exists: &exists };
+        assert!(profile.matches(&here));
+        assert_eq!(profile.to_cluster().partitions.len(), 1);
+        let bad = [
+            ("name = \"m\"\nspeed = 1\n", "speed"),
+            ("name = \"m\"\n[detect]\nhostnames = [\"(\"]\n", "hostname"),
+            (&good.replace("1-00:00:00", "soon"), "soon"),
+            ("title = \"nameless\"\n", "name"),
+        ];
+        for (text, word) in bad {
+            let error = Profile::read(text).unwrap_err().to_string();
+            assert!(error.contains(word), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_detected_profile_is_one_like_the_others() {
+        let profile = detected(Vec::new());
+        assert_eq!(Profile::read(&toml::to_string(&profile).unwrap()), Ok(profile));
+    }
+}

@@ -1,0 +1,234 @@
+//! `sacct`: what has become of jobs and steps, and what they used.
+
+use torc_api::slurm::SlurmState;
+
+use crate::amounts::{cpu_seconds, memory_bytes};
+use crate::call::{Call, Tool};
+use crate::fields::{moment, said};
+use crate::job_id::JobId;
+use crate::state::meaning;
+use crate::trouble::Trouble;
+
+const JOB_FIELDS: &str = "--format=JobID,State,ExitCode,Start,End,NodeList,JobName";
+const STEP_FIELDS: &str = "--format=JobName,MaxRSS,MaxVMSize,MaxDiskRead,MaxDiskWrite,AveCPU,NodeList,State";
+
+/// A job as the accounting has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordedJob {
+    /// Its number.
+    pub id: JobId,
+    /// What Slurm calls its state.
+    pub state_text: String,
+    /// What that means.
+    pub state: SlurmState,
+    /// The code it ended with, and the signal.
+    pub exit: Option<(i32, i32)>,
+    /// When it started: seconds since 1970.
+    pub start: Option<i64>,
+    /// When it ended: seconds since 1970.
+    pub end: Option<i64>,
+    /// Its nodes, as Slurm lists them.
+    pub node_list: Option<String>,
+    /// Its name.
+    pub name: String,
+}
+
+/// Asks for jobs, without their steps. Of one that was requeued it is the last record.
+pub fn jobs<'a>(ids: impl IntoIterator<Item = &'a str>) -> Call {
+    let ids = ids.into_iter().collect::<Vec<&str>>().join(",");
+    Call::new(Tool::Sacct, ["-X", "-a", "-P", "-n", JOB_FIELDS, "-j"]).arg(ids)
+}
+
+/// Asks for the jobs with these names that existed at or after a moment, e.g. `2026-11-16T09:45:30` (UTC).
+pub fn jobs_named<'a>(names: impl IntoIterator<Item = &'a str>, since: &str) -> Call {
+    let names = names.into_iter().collect::<Vec<&str>>().join(",");
+    Call::new(Tool::Sacct, ["-X", "-a", "-P", "-n", JOB_FIELDS, "-S", since]).arg(format!("--name={names}"))
+}
+
+/// The jobs of an answer; one with a line that cannot be read is none.
+pub fn read_jobs(text: &str) -> Result<Vec<RecordedJob>, Trouble> {
+    let lines = text.lines().filter(|line| !line.trim().is_empty());
+    lines.map(|line| read_job(line).ok_or_else(|| Trouble::unreadable(Tool::Sacct, line))).collect()
+}
+
+fn read_job(line: &str) -> Option<RecordedJob> {
+    let fields: Vec<&str> = line.splitn(7, '|').collect();
+    let [id, state, exit, start, end, node_list, name] = fields.as_slice() else { return None };
+    Some(RecordedJob {
+        id: id.parse().ok()?,
+        state_text: (*state).to_owned(),
+        state: meaning(state),
+        exit: exit.split_once(':').and_then(|(code, signal)| Some((code.parse().ok()?, signal.parse().ok()?))),
+        start: moment(start),
+        end: moment(end),
+        node_list: said(node_list).map(str::to_owned),
+        name: (*name).to_owned(),
+    })
+}
+
+/// What the accounting knows of a step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepAccount {
+    /// The step's name.
+    pub name: String,
+    /// The most memory of a task.
+    pub max_rss_bytes: Option<i64>,
+    /// The most virtual memory of a task.
+    pub max_vm_size_bytes: Option<i64>,
+    /// Bytes read.
+    pub max_disk_read_bytes: Option<i64>,
+    /// Bytes written.
+    pub max_disk_write_bytes: Option<i64>,
+    /// CPU time of a task on average.
+    pub ave_cpu_seconds: Option<f64>,
+    /// Where it ran, as Slurm lists it.
+    pub node_list: Option<String>,
+    /// What became of it.
+    pub state: SlurmState,
+}
+
+/// Asks for the steps of a job; for those with the given numbers if there are any, so that the thousandth question about an
+/// allocation is not a thousand times as expensive as the first.
+pub fn steps(job: &str, numbers: &[u32]) -> Call {
+    let which = match numbers {
+        [] => job.to_owned(),
+        _ => numbers.iter().map(|number| format!("{job}.{number}")).collect::<Vec<String>>().join(","),
+    };
+    Call::new(Tool::Sacct, ["-j", &which, STEP_FIELDS, "-P", "-n"])
+}
+
+/// What is found about one step.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Lookup {
+    /// Nothing yet.
+    Absent,
+    /// That it exists, but not what it used. There may be more soon.
+    Partial(StepAccount),
+    /// Everything.
+    Complete(StepAccount),
+}
+
+impl Lookup {
+    /// What there is, when it is not worth while to ask again.
+    pub fn settle(self) -> Option<StepAccount> {
+        match self {
+            Self::Absent => None,
+            Self::Partial(account) | Self::Complete(account) => Some(account),
+        }
+    }
+}
+
+/// Looks for a step by its name. The name is compared here: what `sacct --name` compares depends on its version.
+pub fn find_step(text: &str, name: &str) -> Lookup {
+    // Of a requeued allocation's steps the last one counts.
+    let Some(account) = text.lines().filter_map(read_step).rfind(|account| account.name == name) else {
+        return Lookup::Absent;
+    };
+    if account.max_rss_bytes.is_some() || account.ave_cpu_seconds.is_some() {
+        return Lookup::Complete(account);
+    }
+    Lookup::Partial(account)
+}
+
+fn read_step(line: &str) -> Option<StepAccount> {
+    let fields: Vec<&str> = line.trim().split('|').collect();
+    let [name, rss, vm, read, written, cpu, nodes, state] = fields.as_slice() else { return None };
+    Some(StepAccount {
+        name: (*name).to_owned(),
+        max_rss_bytes: memory_bytes(rss),
+        max_vm_size_bytes: memory_bytes(vm),
+        max_disk_read_bytes: memory_bytes(read),
+        max_disk_write_bytes: memory_bytes(written),
+        ave_cpu_seconds: cpu_seconds(cpu),
+        node_list: said(nodes).map(str::to_owned),
+        state: meaning(state),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    // As Slurm 22.05 prints them.
+    const JOBS: &str = "\
+15860003|CANCELLED by 0|0:0|2026-11-16T09:45:35|2026-11-16T09:45:56|n[1-4]|big
+15860004+1|CANCELLED by 1000|0:0|None|2026-11-16T09:45:56|None assigned|het
+15860017|TIMEOUT|0:0|2026-11-16T09:45:58|2026-11-16T09:51:17|n1|spin
+15860019|PREEMPTED|0:15|2026-11-16T09:45:57|2026-11-16T09:46:01|n3|precut
+15860020|NODE_FAIL|0:0|2026-11-16T09:45:57|2026-11-16T09:47:33|n4|nf
+15860021|PENDING|0:0|Unknown|Unknown|None assigned|rq
+15860023|DEADLINE|1:0|2026-11-16T09:45:57|2026-11-16T09:45:57|None assigned|dl
+15860002_1|COMPLETED|0:0|2026-11-16T09:45:30|2026-11-16T09:45:34|n2|array
+15860001|FAILED|1:0|2026-11-16T09:45:30|2026-11-16T09:45:31|n1|a|b
+";
+
+    #[test]
+    fn jobs_of_the_accounting() {
+        use SlurmState::*;
+        let jobs = read_jobs(JOBS).unwrap();
+        let states: Vec<SlurmState> = jobs.iter().map(|job| job.state).collect();
+        let expected = [Cancelled, Cancelled, Timeout, Preempted, NodeFailure, Pending, Deadline, Completed, Failed];
+        assert_eq!(states, expected);
+        assert_eq!((jobs[0].start, jobs[0].end), (Some(1_794_822_335), Some(1_794_822_356)));
+        assert_eq!((jobs[1].start, jobs[1].node_list.as_deref()), (None, None));
+        assert_eq!((jobs[3].exit, jobs[6].exit), (Some((0, 15)), Some((1, 0))));
+        assert_eq!((jobs[5].end, jobs[4].node_list.as_deref()), (None, Some("n4")));
+        assert_eq!((jobs[8].name.as_str(), jobs[0].state_text.as_str()), ("a|b", "CANCELLED by 0"));
+        assert_eq!(read_jobs("\n"), Ok(Vec::new()));
+        assert!(matches!(read_jobs("7|COMPLETED\n"), Err(Trouble::NoAnswer { .. })), "half a line is no answer");
+    }
+
+    const STEPS: &str = "\
+ok||||||n1|COMPLETED
+batch|21652K|438112K|0.05M|0.00M|00:00:00|n1|COMPLETED
+extern||||||n1|COMPLETED
+wf1_j2_r1_a1|1684K|145288K|0.01M|2M|00:01:30|n1|COMPLETED
+wf1_j1_r1_a1|3288K|145288K|0.01M|0.00M|1-00:00:01|n[1-2]|TIMEOUT
+wf1_j3_r1_a1|2976K|145288K|0|0.00M|00:00:00|n1|OUT_OF_MEMORY
+wf1_j4_r1_a1||||||n1|CANCELLED by 0
+wf1_j5_r1_a1|100K|||||n1|FAILED
+wf1_j5_r1_a1|200K|||||n2|COMPLETED
+";
+
+    // S10, S11
+    #[test]
+    fn a_step_is_found_by_its_name_with_its_six_fields() {
+        let Lookup::Complete(found) = find_step(STEPS, "wf1_j2_r1_a1") else { panic!("not found") };
+        let expected = StepAccount {
+            name: "wf1_j2_r1_a1".to_owned(),
+            max_rss_bytes: Some(1_684 << 10),
+            max_vm_size_bytes: Some(145_288 << 10),
+            max_disk_read_bytes: Some(10_485),
+            max_disk_write_bytes: Some(2 << 20),
+            ave_cpu_seconds: Some(90.0),
+            node_list: Some("n1".to_owned()),
+            state: SlurmState::Completed,
+        };
+        assert_eq!(found, expected);
+        let state = |name: &str| find_step(STEPS, name).settle().map(|account| account.state);
+        assert_eq!(state("wf1_j1_r1_a1"), Some(SlurmState::Timeout));
+        assert_eq!(state("wf1_j3_r1_a1"), Some(SlurmState::OutOfMemory));
+        assert_eq!(find_step(STEPS, "wf1_j5_r1_a1").settle().unwrap().max_rss_bytes, Some(200 << 10));
+    }
+
+    // S10, S19
+    #[test]
+    fn what_is_not_there_yet_is_asked_for_again() {
+        assert_eq!(find_step(STEPS, "wf1_j2_r1_a"), Lookup::Absent);
+        assert_eq!(find_step("", "wf1_j2_r1_a1"), Lookup::Absent);
+        let Lookup::Partial(account) = find_step(STEPS, "wf1_j4_r1_a1") else { panic!("complete without numbers") };
+        assert_eq!((account.state, account.max_rss_bytes), (SlurmState::Cancelled, None));
+        assert_eq!(Lookup::Absent.settle(), None);
+        assert_eq!(Lookup::Partial(account.clone()).settle(), Some(account));
+    }
+
+    // S10
+    #[test]
+    fn a_question_names_the_steps_it_is_about() {
+        assert_eq!(steps("12345", &[]).arguments, ["-j", "12345", STEP_FIELDS, "-P", "-n"]);
+        assert_eq!(steps("12345", &[2, 7]).arguments[1], "12345.2,12345.7");
+        assert!(!steps("12345", &[]).arguments.iter().any(|word| word.contains("--name")));
+        assert_eq!(jobs(["1", "2"]).arguments.last().unwrap(), "1,2");
+    }
+}

@@ -1,0 +1,102 @@
+//! `sbatch`: submission and its answers.
+
+use crate::call::{Call, Tool};
+use crate::exec::Answer;
+use crate::fields::moment;
+use crate::trouble::Trouble;
+
+/// Submits a script, which travels on standard input: so it needs no file, also behind a prefix.
+pub fn submit(script: &str) -> Call {
+    Call::new(Tool::Sbatch, ["--parsable"]).reads(script)
+}
+
+/// The number of the job that was submitted. An answer that cannot be read leaves open whether there is one.
+pub fn read_number(answer: &Answer) -> Result<u64, Trouble> {
+    let lines = answer.text.lines().map(str::trim).filter(|line| !line.is_empty());
+    // Sites print greetings before it; a federation adds the cluster's name behind it.
+    let mut numbers = lines.filter_map(|line| {
+        let word = line.strip_prefix("Submitted batch job ").unwrap_or(line);
+        word.split([';', ' ']).next()?.parse::<u64>().ok()
+    });
+    numbers.next_back().ok_or_else(|| Trouble::unreadable(Tool::Sbatch, &answer.text))
+}
+
+/// Asks when a script would start, without submitting it.
+pub fn test(script: &str) -> Call {
+    Call::new(Tool::Sbatch, ["--test-only"]).reads(script)
+}
+
+/// When it would start: seconds since 1970.
+pub fn read_start(answer: &Answer) -> Option<i64> {
+    let text =
+        [answer.remarks.as_str(), answer.text.as_str()].into_iter().find(|text| text.contains(" to start at "))?;
+    moment(text.split(" to start at ").nth(1)?.split_whitespace().next()?)
+}
+
+/// Cancels jobs.
+pub fn cancel<'a>(ids: impl IntoIterator<Item = &'a str>) -> Call {
+    Call::new(Tool::Scancel, ids)
+}
+
+/// Whether a cancellation is done: a job that is gone already needs none.
+pub fn read_cancelled(answer: Result<Answer, Trouble>) -> Result<(), Trouble> {
+    match answer {
+        Ok(_) => Ok(()),
+        Err(Trouble::Refused { sentence })
+            if sentence
+                .split("; ")
+                .all(|part| part.contains("Invalid job id") || part.contains("already completing or completed")) =>
+        {
+            Ok(())
+        }
+        Err(trouble) => Err(trouble),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(text: &str, remarks: &str) -> Answer {
+        Answer { text: text.to_owned(), remarks: remarks.to_owned() }
+    }
+
+    #[test]
+    fn the_number_of_a_submission() {
+        let cases = [
+            ("15860008\n", 15_860_008),
+            ("15860008;lab\n", 15_860_008),
+            ("Submitted batch job 7\n", 7),
+            ("Submitted batch job 7 on cluster lab\n", 7),
+            ("Welcome to the machine\n\n15860008\n", 15_860_008),
+        ];
+        for (text, number) in cases {
+            assert_eq!(read_number(&answer(text, "")), Ok(number), "{text}");
+        }
+        for text in ["", "Welcome\n", "-7\n"] {
+            let trouble = read_number(&answer(text, ""));
+            assert!(matches!(trouble, Err(Trouble::NoAnswer { perhaps_received: true, .. })), "{text}");
+        }
+        assert_eq!(submit("#!/bin/sh\n").input.as_deref(), Some("#!/bin/sh\n"));
+    }
+
+    #[test]
+    fn when_it_would_start() {
+        let said = "sbatch: Job 15860025 to start at 2026-11-16T09:50:30 using 4 processors on nodes n[1-4] in partition debug\n";
+        assert_eq!(read_start(&answer("", said)), Some(1_794_822_630));
+        assert_eq!(read_start(&answer("", "allocation failure: Requested node configuration is not available")), None);
+    }
+
+    #[test]
+    fn what_is_gone_is_cancelled() {
+        let refused = |sentence: &str| Err(Trouble::Refused { sentence: sentence.to_owned() });
+        assert_eq!(read_cancelled(Ok(answer("", ""))), Ok(()));
+        let gone = "Kill job error on job id 7: Invalid job id specified";
+        assert_eq!(read_cancelled(refused(gone)), Ok(()));
+        let done = "Kill job error on job id 8: Job/step already completing or completed";
+        assert_eq!(read_cancelled(refused(&format!("{gone}; {done}"))), Ok(()));
+        let denied = "Kill job error on job id 7: Access/permission denied";
+        assert_eq!(read_cancelled(refused(denied)), refused(denied).map(|_: Answer| ()));
+        assert!(read_cancelled(refused(&format!("{gone}; {denied}"))).is_err(), "one of two is not both");
+    }
+}

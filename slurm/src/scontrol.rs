@@ -1,0 +1,163 @@
+//! `scontrol show`: one job, all partitions.
+
+use torc_api::slurm::SlurmState;
+
+use crate::call::{Call, Tool};
+use crate::fields::{Limit, limit, moment, pairs, value};
+use crate::job_id::JobId;
+use crate::state::meaning;
+
+/// A job with what `squeue` leaves out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobDetail {
+    /// Its number; of a task of an array or a component, the number of that.
+    pub id: JobId,
+    /// What becomes of it.
+    pub state: SlurmState,
+    /// Why it waits or ended.
+    pub reason: Option<String>,
+    /// How often it has come back.
+    pub restarts: i64,
+    /// When it started, or will: seconds since 1970.
+    pub start: Option<i64>,
+    /// When it will have ended at the latest: seconds since 1970.
+    pub end: Option<i64>,
+    /// How long it may take.
+    pub time_limit: Option<Limit>,
+    /// Its nodes, as Slurm lists them.
+    pub node_list: Option<String>,
+}
+
+/// Asks for a job.
+pub fn job(id: &str) -> Call {
+    Call::new(Tool::Scontrol, ["-o", "show", "job", id])
+}
+
+/// The jobs of an answer: an array or a heterogeneous job has several.
+pub fn read_jobs(text: &str) -> Vec<JobDetail> {
+    text.lines().filter_map(read_job).collect()
+}
+
+fn read_job(line: &str) -> Option<JobDetail> {
+    let pairs = pairs(line);
+    let text = |key: &str| value(&pairs, key);
+    Some(JobDetail {
+        id: text("JobId")?.parse().ok()?,
+        state: meaning(text("JobState")?),
+        // Blanks are underscores here, and only here.
+        reason: text("Reason").map(|reason| reason.replace('_', " ")),
+        restarts: text("Restarts").and_then(|count| count.parse().ok()).unwrap_or(0),
+        start: text("StartTime").and_then(moment),
+        end: text("EndTime").and_then(moment),
+        time_limit: text("TimeLimit").and_then(limit),
+        node_list: text("NodeList").map(str::to_owned),
+    })
+}
+
+/// The rules of a partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartitionRules {
+    /// Its name.
+    pub name: String,
+    /// It takes jobs.
+    pub is_up: bool,
+    /// It is for administrators, or hidden from those who do not know of it.
+    pub is_special: bool,
+    /// A node belongs to one job at a time.
+    pub is_exclusive: bool,
+    /// The longest time limit.
+    pub max_time: Option<Limit>,
+    /// The most nodes of a job; none for no limit.
+    pub max_nodes: Option<i64>,
+    /// The most memory of a job on a node in MiB; none for no limit.
+    pub max_memory_mb: Option<i64>,
+    /// How many nodes it has.
+    pub nodes: Option<i64>,
+}
+
+/// Asks for all partitions.
+pub fn partitions() -> Call {
+    Call::new(Tool::Scontrol, ["-a", "-o", "show", "partition"])
+}
+
+/// The partitions of an answer, in Slurm's order.
+pub fn read_partitions(text: &str) -> Vec<PartitionRules> {
+    text.lines().filter_map(read_partition).collect()
+}
+
+fn read_partition(line: &str) -> Option<PartitionRules> {
+    let pairs = pairs(line);
+    let text = |key: &str| value(&pairs, key);
+    let number = |key: &str| text(key).and_then(|count| count.parse::<i64>().ok());
+    let yes = |key: &str| text(key) == Some("YES");
+    Some(PartitionRules {
+        name: text("PartitionName")?.to_owned(),
+        is_up: text("State").is_none_or(|state| state == "UP"),
+        is_special: yes("RootOnly") || yes("Hidden"),
+        is_exclusive: text("OverSubscribe") == Some("EXCLUSIVE"),
+        max_time: text("MaxTime").and_then(limit),
+        max_nodes: number("MaxNodes"),
+        max_memory_mb: number("MaxMemPerNode"),
+        nodes: number("TotalNodes"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    // As Slurm 22.05 prints them.
+    #[test]
+    fn jobs() {
+        let text = "\
+JobId=15860000 JobName=ok UserId=root(0) JobState=RUNNING Reason=None Dependency=(null) Requeue=1 Restarts=2 ExitCode=0:0 \
+RunTime=00:00:04 TimeLimit=1-02:00:00 StartTime=2026-11-16T09:45:30 EndTime=2026-11-17T11:45:30 Deadline=N/A NodeList=n[1-4] \
+BatchHost=n1 Command=/tmp/my script.sh WorkDir=/tmp Power= 
+JobId=15860015 ArrayJobId=15860002 ArrayTaskId=1 JobName=array JobState=PENDING Reason=ReqNodeNotAvail,_UnavailableNodes:n4 \
+Restarts=0 TimeLimit=UNLIMITED StartTime=Unknown EndTime=Unknown NodeList= NumNodes=1
+";
+        let jobs = read_jobs(text);
+        assert_eq!(jobs.len(), 2);
+        let first = &jobs[0];
+        assert_eq!((first.id.clone(), first.state, first.restarts), (JobId::whole(15_860_000), SlurmState::Running, 2));
+        assert_eq!((first.reason.as_deref(), first.node_list.as_deref()), (None, Some("n[1-4]")));
+        assert_eq!((first.start, first.time_limit), (Some(1_794_822_330), Some(Limit::Seconds(93_600))));
+        let second = &jobs[1];
+        assert_eq!(second.reason.as_deref(), Some("ReqNodeNotAvail, UnavailableNodes:n4"));
+        assert_eq!((second.start, second.end, second.time_limit), (None, None, Some(Limit::Unlimited)));
+        assert_eq!(read_jobs("No jobs in the system\n"), []);
+    }
+
+    #[test]
+    fn partitions_and_their_rules() {
+        let text = "\
+PartitionName=debug AllowGroups=ALL Default=YES QoS=N/A DefaultTime=NONE Hidden=NO MaxNodes=UNLIMITED MaxTime=UNLIMITED \
+MinNodes=0 Nodes=n[1-4] RootOnly=NO OverSubscribe=NO State=UP TotalCPUs=16 TotalNodes=4 MaxMemPerNode=UNLIMITED
+PartitionName=big Hidden=YES MaxNodes=2 MaxTime=2-00:00:00 RootOnly=NO OverSubscribe=EXCLUSIVE State=DRAIN TotalNodes=8 \
+MaxMemPerNode=120000
+";
+        let found = read_partitions(text);
+        let debug = PartitionRules {
+            name: "debug".to_owned(),
+            is_up: true,
+            is_special: false,
+            is_exclusive: false,
+            max_time: Some(Limit::Unlimited),
+            max_nodes: None,
+            max_memory_mb: None,
+            nodes: Some(4),
+        };
+        let big = PartitionRules {
+            name: "big".to_owned(),
+            is_up: false,
+            is_special: true,
+            is_exclusive: true,
+            max_time: Some(Limit::Seconds(172_800)),
+            max_nodes: Some(2),
+            max_memory_mb: Some(120_000),
+            nodes: Some(8),
+        };
+        assert_eq!(found, [debug, big]);
+    }
+}

@@ -1,0 +1,184 @@
+//! The batch script of an allocation, as text.
+//!
+//! It holds no secret: the token is in a file that only its owner can read, and the script reads that file.
+
+mod directive;
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use torc_api::quantity::{parse_memory, parse_walltime};
+use torc_api::resources::SlurmScheduler;
+
+use crate::shell;
+pub use directive::BadDirective;
+use directive::{Directives, time_limit};
+
+/// What is asked of Slurm. Absent values are left to the site.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Request<'a> {
+    /// The account that is charged.
+    pub account: Option<&'a str>,
+    /// The partition.
+    pub partition: Option<&'a str>,
+    /// The quality of service.
+    pub qos: Option<&'a str>,
+    /// Generic resources of each node, e.g. `gpu:4`.
+    pub gres: Option<&'a str>,
+    /// Memory of each node, as `sbatch` takes it.
+    pub memory: Option<String>,
+    /// Temporary disk space of each node.
+    pub tmp: Option<&'a str>,
+    /// Nodes.
+    pub nodes: i64,
+    /// Tasks on each node.
+    pub tasks_per_node: Option<i64>,
+    /// CPUs of a task; one task owns what a runner has.
+    pub cpus_per_task: Option<i64>,
+    /// How long it lasts.
+    pub seconds: i64,
+    /// One after another, not side by side.
+    pub serialize: bool,
+    /// Further options as they are.
+    pub extra: Option<&'a str>,
+}
+
+/// How long an allocation lasts whose scheduler does not say.
+const WALLTIME_SECONDS: i64 = 3_600;
+
+impl<'a> Request<'a> {
+    /// What a scheduler of the document asks for.
+    pub fn of_scheduler(scheduler: &'a SlurmScheduler, default_account: Option<&'a str>) -> Self {
+        let seconds = scheduler.walltime.as_deref().and_then(|text| parse_walltime(text).ok());
+        Self {
+            account: Some(scheduler.account.as_str()).filter(|account| !account.is_empty()).or(default_account),
+            partition: scheduler.partition.as_deref(),
+            qos: scheduler.qos.as_deref(),
+            gres: scheduler.gres.as_deref(),
+            memory: scheduler.mem.as_deref().map(memory),
+            tmp: scheduler.tmp.as_deref(),
+            nodes: scheduler.nodes.unwrap_or(1),
+            tasks_per_node: scheduler.ntasks_per_node,
+            cpus_per_task: None,
+            seconds: seconds.unwrap_or(WALLTIME_SECONDS),
+            serialize: scheduler.serialize_allocations == Some(true),
+            extra: scheduler.extra.as_deref(),
+        }
+    }
+}
+
+/// Memory for `sbatch`. It knows fewer units than documents do; a bare number is already in its own.
+fn memory(text: &str) -> String {
+    let text = text.trim();
+    match parse_memory(text) {
+        Ok(bytes) if !text.bytes().all(|byte| byte.is_ascii_digit()) => {
+            format!("{}M", bytes / (1 << 20) + i64::from(bytes % (1 << 20) > 0))
+        }
+        _ => text.to_owned(),
+    }
+}
+
+/// By which an allocation is found again, also by somebody who died between `sbatch` and writing its answer down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Marker<'a> {
+    /// The allocation's own, e.g. `torc-wf3-a12`. It is the comment, and the name of the Slurm job unless that has to be shared.
+    pub own: &'a str,
+    /// The name that all allocations of a scheduler share whose allocations run one after another.
+    pub shared_name: Option<&'a str>,
+}
+
+/// What runs in the allocation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Worker<'a> {
+    /// The runner and its arguments.
+    pub command: &'a [String],
+    /// A file of variables, readable by its owner alone: the server's address, the token, the certificate.
+    pub environment_file: &'a str,
+    /// A runner on every node; otherwise one for the allocation.
+    pub one_per_node: bool,
+    /// `--mpi` of the `srun` that starts a runner on every node.
+    pub srun_mpi: Option<&'a str>,
+    /// Where it starts.
+    pub folder: &'a str,
+    /// Where its output goes; `%j` is Slurm's number.
+    pub output: &'a str,
+}
+
+/// The script. Later lines win over earlier ones: first the document's defaults, then the request, then its further options, and at
+/// the end the marker, without which the allocation would not be found again.
+pub fn script(
+    request: &Request<'_>,
+    defaults: &BTreeMap<String, Value>,
+    marker: &Marker<'_>,
+    worker: &Worker<'_>,
+) -> Result<String, BadDirective> {
+    let mut lines = Directives::default();
+    for (option, value) in defaults {
+        lines.option(option, value)?;
+    }
+    lines.text("chdir", Some(worker.folder))?;
+    lines.text("output", Some(worker.output))?;
+    // A requeued allocation goes on in the same file.
+    lines.text("open-mode", Some("append"))?;
+    lines.text("account", request.account)?;
+    lines.text("partition", request.partition)?;
+    lines.text("qos", request.qos)?;
+    lines.text("gres", request.gres)?;
+    lines.text("mem", request.memory.as_deref())?;
+    lines.text("tmp", request.tmp)?;
+    lines.number("nodes", Some(request.nodes.max(1)))?;
+    lines.number("ntasks-per-node", request.tasks_per_node)?;
+    lines.number("cpus-per-task", request.cpus_per_task)?;
+    lines.text("time", Some(&time_limit(request.seconds)))?;
+    lines.raw(request.extra.unwrap_or_default())?;
+    lines.text("job-name", Some(marker.shared_name.unwrap_or(marker.own)))?;
+    lines.text("comment", Some(marker.own))?;
+    if request.serialize {
+        lines.text("dependency", Some("singleton"))?;
+    }
+    Ok(format!("#!/bin/bash\n{}\n{}", lines.finish(), body(worker)))
+}
+
+fn body(worker: &Worker<'_>) -> String {
+    let file = shell::quote(worker.environment_file);
+    let mut words: Vec<String> = Vec::new();
+    if worker.one_per_node {
+        let srun = ["srun", "--ntasks-per-node=1", "--wait=0", "--kill-on-bad-exit=0", "--overlap"];
+        words.extend(srun.map(str::to_owned));
+        // The allocation may count several tasks for each node; runners are one for each.
+        words.push("--ntasks=\"$SLURM_JOB_NUM_NODES\"".to_owned());
+        words.extend(worker.srun_mpi.map(|mpi| format!("--mpi={}", shell::quote(mpi))));
+    }
+    words.extend(worker.command.iter().map(|word| shell::quote(word)));
+    format!(
+        "# Steps say how much memory they need; srun would refuse to choose between that and these.\n\
+         unset SLURM_MEM_PER_CPU SLURM_MEM_PER_GPU\n\
+         set -a\n\
+         if ! . {file}; then\n\
+         \x20 echo \"torc: cannot read \"{file} >&2\n\
+         \x20 exit 1\n\
+         fi\n\
+         set +a\n\
+         exec {}\n",
+        words.join(" ")
+    )
+}
+
+/// The text of the file of variables, for a shell to read. Its reader must be able to trust its names.
+pub fn environment_file(variables: &BTreeMap<String, String>) -> Result<String, BadDirective> {
+    let is_name = |name: &str| {
+        name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    };
+    let mut text = String::new();
+    for (name, value) in variables {
+        if !is_name(name) || value.contains('\0') {
+            return Err(BadDirective::new(name, "is not a variable for a shell"));
+        }
+        text.push_str(&format!("{name}={}\n", shell::quote(value)));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests;

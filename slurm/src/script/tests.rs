@@ -1,0 +1,171 @@
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::process::Command;
+
+use super::*;
+
+fn worker<'a>(command: &'a [String]) -> Worker<'a> {
+    Worker {
+        command,
+        environment_file: "/home/me/.torc/allocations/12.env",
+        one_per_node: false,
+        srun_mpi: None,
+        folder: "/home/me/project",
+        output: "/home/me/project/torc_output/slurm_output_wf3_sl%j.o",
+    }
+}
+
+const MARKER: Marker<'static> = Marker { own: "torc-wf3-a12", shared_name: None };
+
+fn words(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
+}
+
+#[test]
+fn the_whole_script() {
+    let scheduler = SlurmScheduler {
+        name: Some("work".to_owned()),
+        account: "science".to_owned(),
+        partition: Some("short".to_owned()),
+        qos: Some("high".to_owned()),
+        gres: Some("gpu:2".to_owned()),
+        mem: Some("240Gi".to_owned()),
+        tmp: Some("100G".to_owned()),
+        nodes: Some(2),
+        ntasks_per_node: Some(4),
+        walltime: Some("1-02:30:00".to_owned()),
+        extra: Some("--constraint=fast\n#SBATCH --exclusive\n\n# a remark\n".to_owned()),
+        serialize_allocations: None,
+    };
+    let defaults = BTreeMap::from([
+        ("reservation".to_owned(), Value::from("the big one")),
+        ("nice".to_owned(), Value::from(10)),
+        ("no_requeue".to_owned(), Value::from(true)),
+        ("contiguous".to_owned(), Value::from(false)),
+    ]);
+    let command = words(&["/opt/torc/torc-slurm-job-runner", "--workflow", "my work"]);
+    let request = Request::of_scheduler(&scheduler, None);
+    let text = script(&request, &defaults, &MARKER, &worker(&command)).unwrap();
+    let expected = r##"#!/bin/bash
+#SBATCH --nice=10
+#SBATCH --no-requeue
+#SBATCH --reservation="the big one"
+#SBATCH --chdir=/home/me/project
+#SBATCH --output=/home/me/project/torc_output/slurm_output_wf3_sl%j.o
+#SBATCH --open-mode=append
+#SBATCH --account=science
+#SBATCH --partition=short
+#SBATCH --qos=high
+#SBATCH --gres=gpu:2
+#SBATCH --mem=245760M
+#SBATCH --tmp=100G
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=4
+#SBATCH --time=1-02:30:00
+#SBATCH --constraint=fast
+#SBATCH --exclusive
+#SBATCH --job-name=torc-wf3-a12
+#SBATCH --comment=torc-wf3-a12
+
+# Steps say how much memory they need; srun would refuse to choose between that and these.
+unset SLURM_MEM_PER_CPU SLURM_MEM_PER_GPU
+set -a
+if ! . /home/me/.torc/allocations/12.env; then
+  echo "torc: cannot read "/home/me/.torc/allocations/12.env >&2
+  exit 1
+fi
+set +a
+exec /opt/torc/torc-slurm-job-runner --workflow 'my work'
+"##;
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn a_runner_on_every_node_and_allocations_one_after_another() {
+    let request = Request { nodes: 4, seconds: 90, serialize: true, cpus_per_task: Some(8), ..Request::default() };
+    let command = words(&["runner", "--is-subtask"]);
+    let marker = Marker { own: "torc-wf3-a12", shared_name: Some("torc-wf3-sched7") };
+    let each = Worker { one_per_node: true, srun_mpi: Some("none"), ..worker(&command) };
+    let text = script(&request, &BTreeMap::new(), &marker, &each).unwrap();
+    for line in [
+        "#SBATCH --job-name=torc-wf3-sched7",
+        "#SBATCH --comment=torc-wf3-a12",
+        "#SBATCH --dependency=singleton",
+        "#SBATCH --cpus-per-task=8",
+        "#SBATCH --time=0-00:02:00",
+        "exec srun --ntasks-per-node=1 --wait=0 --kill-on-bad-exit=0 --overlap --ntasks=\"$SLURM_JOB_NUM_NODES\" --mpi=none \
+         runner --is-subtask",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} is missing:\n{text}");
+    }
+    assert!(!text.contains("--account") && !text.contains("--partition"), "what nobody said is the site's to choose");
+}
+
+#[test]
+fn extra_options_win_but_never_over_the_marker() {
+    let request =
+        Request { partition: Some("short"), extra: Some("--partition=long --job-name=mine"), ..Request::default() };
+    let command = words(&["runner"]);
+    let text = script(&request, &BTreeMap::new(), &MARKER, &worker(&command)).unwrap();
+    let at = |line: &str| text.lines().position(|found| found.starts_with(line)).unwrap();
+    assert!(at("#SBATCH --partition=short") < at("#SBATCH --partition=long --job-name=mine"));
+    assert!(at("#SBATCH --partition=long") < at("#SBATCH --job-name=torc-wf3-a12"));
+}
+
+#[test]
+fn nothing_can_smuggle_a_line_in() {
+    let command = words(&["runner"]);
+    let none = BTreeMap::new();
+    let evil = "x\n#SBATCH --uid=0";
+    let request = Request { account: Some(evil), ..Request::default() };
+    let error = script(&request, &none, &MARKER, &worker(&command)).unwrap_err();
+    assert!(error.to_string().contains("`account`"), "{error}");
+    let defaults = BTreeMap::from([("a b".to_owned(), Value::from(true))]);
+    assert!(script(&Request::default(), &defaults, &MARKER, &worker(&command)).is_err());
+    let list = BTreeMap::from([("nodelist".to_owned(), Value::from(vec!["n1"]))]);
+    assert!(script(&Request::default(), &list, &MARKER, &worker(&command)).is_err());
+    let quoted = Request { qos: Some("a \"b\" \\c #d"), ..Request::default() };
+    let text = script(&quoted, &none, &MARKER, &worker(&command)).unwrap();
+    assert!(text.contains(r##"#SBATCH --qos="a \"b\" \\c #d""##), "{text}");
+}
+
+#[test]
+fn memory_and_time_in_slurms_words() {
+    for (text, expected) in
+        [("240Gi", "245760M"), ("1500k", "2M"), ("8000", "8000"), ("0", "0"), ("200G", "204800M"), ("?", "?")]
+    {
+        assert_eq!(memory(text), expected, "{text}");
+    }
+    for (seconds, expected) in [(0, "0-00:01:00"), (61, "0-00:02:00"), (86_400, "1-00:00:00"), (95_400, "1-02:30:00")] {
+        assert_eq!(time_limit(seconds), expected, "{seconds}");
+    }
+    let scheduler = SlurmScheduler::default();
+    let request = Request::of_scheduler(&scheduler, Some("fallback"));
+    assert_eq!((request.account, request.nodes, request.seconds), (Some("fallback"), 1, 3_600));
+}
+
+#[test]
+fn a_real_shell_runs_it_with_the_variables_of_the_file() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let file = folder.path().join("it's 12.env");
+    let token = "t'o\"k$(en)\nwith a second line";
+    let variables = BTreeMap::from([("TORC_TOKEN".to_owned(), token.to_owned())]);
+    fs::write(&file, environment_file(&variables).unwrap()).unwrap();
+    let path = file.to_string_lossy().into_owned();
+    let command =
+        words(&["sh", "-c", "printf '%s|%s|%s' \"$TORC_TOKEN\" \"${SLURM_MEM_PER_CPU-none}\" \"$SLURM_MEM_PER_NODE\""]);
+    let worker = Worker { environment_file: &path, ..worker(&command) };
+    let text = script(&Request::default(), &BTreeMap::new(), &MARKER, &worker).unwrap();
+    assert!(!text.contains("t'o") && !text.contains("(en)"), "the token is in the script");
+    let run = || {
+        let mut bash = Command::new("bash");
+        bash.arg("-c").arg(&text).env("SLURM_MEM_PER_CPU", "100").env("SLURM_MEM_PER_NODE", "400").output().unwrap()
+    };
+    assert_eq!(String::from_utf8(run().stdout).unwrap(), format!("{token}|none|400"));
+    fs::remove_file(file).unwrap();
+    let without = run();
+    assert_eq!(without.status.code(), Some(1), "it runs without its variables");
+    assert!(String::from_utf8(without.stderr).unwrap().contains("it's 12.env"));
+    assert!(environment_file(&BTreeMap::from([("A B".to_owned(), String::new())])).is_err());
+}

@@ -1,0 +1,53 @@
+//! Words for a shell, so that what comes out is exactly what went in.
+
+/// A word as a POSIX shell reads it back: plain words stay as they are, others are put in single quotes.
+pub fn quote(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:,=@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// A line of quoted words.
+pub fn line<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
+    words.into_iter().map(quote).collect::<Vec<String>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn plain_words_stay_readable() {
+        let cases = [
+            ("--format=JobID,State", "--format=JobID,State"),
+            ("%i|%j", "'%i|%j'"),
+            ("", "''"),
+            ("it's", r"'it'\''s'"),
+            ("a b", "'a b'"),
+            ("$HOME", "'$HOME'"),
+            ("~", "'~'"),
+            ("line\nline", "'line\nline'"),
+        ];
+        for (word, quoted) in cases {
+            assert_eq!(quote(word), quoted);
+        }
+        assert_eq!(line(["squeue", "-o", "%i|%j"]), "squeue -o '%i|%j'");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+        #[test]
+        fn a_real_shell_reads_the_same_words(words in proptest::collection::vec("[^\0]{0,12}", 1..6)) {
+            let script = format!("printf '%s\\0' {}", line(words.iter().map(String::as_str)));
+            let output = std::process::Command::new("sh").arg("-c").arg(script).output().unwrap();
+            let read: Vec<String> =
+                String::from_utf8(output.stdout).unwrap().split_terminator('\0').map(str::to_owned).collect();
+            prop_assert_eq!(read, words);
+        }
+    }
+}

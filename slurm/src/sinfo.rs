@@ -1,0 +1,76 @@
+//! `sinfo`: the nodes of partitions.
+
+use crate::call::{Call, Tool};
+use crate::fields::gpus;
+use crate::trouble::Trouble;
+
+/// Nodes of a partition that are alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nodes {
+    /// The partition.
+    pub partition: String,
+    /// How many.
+    pub count: i64,
+    /// CPUs of each.
+    pub cpus: i64,
+    /// Memory of each in MiB.
+    pub memory_mb: i64,
+    /// GPUs of each.
+    pub gpus: i64,
+    /// The type of its GPUs.
+    pub gpu_type: Option<String>,
+    /// Nothing runs on them, and something could.
+    pub are_idle: bool,
+}
+
+/// Asks for the nodes of all partitions.
+pub fn nodes() -> Call {
+    Call::new(Tool::Sinfo, ["-h", "-e", "-a", "-o", "%R|%D|%c|%m|%G|%T"])
+}
+
+/// The nodes of an answer; one with a line that cannot be read is none.
+pub fn read_nodes(text: &str) -> Result<Vec<Nodes>, Trouble> {
+    let lines = text.lines().filter(|line| !line.trim().is_empty());
+    lines.map(|line| read_line(line).ok_or_else(|| Trouble::unreadable(Tool::Sinfo, line))).collect()
+}
+
+fn read_line(line: &str) -> Option<Nodes> {
+    let fields: Vec<&str> = line.trim().split('|').collect();
+    let [partition, count, cpus, memory, gres, state] = fields.as_slice() else { return None };
+    // Older versions put nodes that differ on one line, with the least of each and a plus.
+    let least = |text: &str| text.trim_end_matches('+').parse::<i64>().ok();
+    let (gpus, gpu_type) = gpus(gres);
+    Some(Nodes {
+        partition: (*partition).to_owned(),
+        count: count.parse().ok()?,
+        cpus: least(cpus)?,
+        memory_mb: least(memory)?,
+        gpus,
+        gpu_type,
+        are_idle: *state == "idle",
+    })
+}
+
+/// How many nodes of a partition are idle.
+pub fn idle(nodes: &[Nodes], partition: &str) -> i64 {
+    nodes.iter().filter(|nodes| nodes.partition == partition && nodes.are_idle).map(|nodes| nodes.count).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn nodes_that_are_alike() {
+        let text = "debug|1|4|4000|gpu:2|mixed\ndebug|3|4|4000|gpu:2|idle\nbig|12|128+|500000+|(null)|down*\n\
+                    gpu|2|64|1000000|gpu:a100:4(S:0-1)|idle~\n";
+        let nodes = read_nodes(text).unwrap();
+        assert_eq!((nodes[0].count, nodes[0].cpus, nodes[0].memory_mb, nodes[0].gpus), (1, 4, 4_000, 2));
+        assert_eq!((nodes[2].cpus, nodes[2].gpus, nodes[2].are_idle), (128, 0, false));
+        assert_eq!((nodes[3].gpus, nodes[3].gpu_type.as_deref()), (4, Some("a100")));
+        // One that is switched off to save power is not there yet.
+        assert_eq!((idle(&nodes, "debug"), idle(&nodes, "gpu"), idle(&nodes, "nowhere")), (3, 0, 0));
+        assert!(matches!(read_nodes("what?\n"), Err(Trouble::NoAnswer { .. })));
+    }
+}

@@ -1,0 +1,192 @@
+//! `squeue`: jobs that wait or run, and a little longer; and the numbers of steps.
+
+use torc_api::slurm::SlurmState;
+
+use crate::call::{Call, Tool};
+use crate::exec::Answer;
+use crate::fields::{Limit, limit, moment, said};
+use crate::job_id::{JobId, Step, StepId};
+use crate::state::meaning;
+use crate::trouble::Trouble;
+
+/// What texts may contain anything comes last.
+const FORMAT: &str = "%i|%T|%P|%D|%S|%e|%L|%N|%k|%j|%r";
+
+/// A job as `squeue` shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueuedJob {
+    /// Its number.
+    pub id: JobId,
+    /// What Slurm calls its state.
+    pub state_text: String,
+    /// What that means.
+    pub state: SlurmState,
+    /// Its partition.
+    pub partition: Option<String>,
+    /// How many nodes.
+    pub nodes: Option<i64>,
+    /// When it started, or will in Slurm's estimation: seconds since 1970.
+    pub start: Option<i64>,
+    /// When it will end at the latest: seconds since 1970.
+    pub end: Option<i64>,
+    /// How much of its time is left.
+    pub left: Option<Limit>,
+    /// Its nodes, as Slurm lists them.
+    pub node_list: Option<String>,
+    /// Its comment.
+    pub comment: Option<String>,
+    /// Its name.
+    pub name: String,
+    /// Why it waits.
+    pub reason: Option<String>,
+}
+
+/// Asks for these jobs, of whatever user and in whatever state.
+pub fn jobs<'a>(ids: impl IntoIterator<Item = &'a str>) -> Call {
+    let ids = ids.into_iter().collect::<Vec<&str>>().join(",");
+    Call::new(Tool::Squeue, ["-h", "-a", "-t", "all", "-o", FORMAT, "-j"]).arg(ids)
+}
+
+/// Asks for the jobs with these names.
+pub fn jobs_named<'a>(names: impl IntoIterator<Item = &'a str>) -> Call {
+    let names = names.into_iter().collect::<Vec<&str>>().join(",");
+    Call::new(Tool::Squeue, ["-h", "-a", "-t", "all", "-o", FORMAT]).arg(format!("--name={names}"))
+}
+
+/// Asks for every job that waits or runs in a partition.
+pub fn jobs_of_partition(partition: &str) -> Call {
+    Call::new(Tool::Squeue, ["-h", "-a", "-o", FORMAT, "-p", partition])
+}
+
+/// The jobs of an answer. A job that is asked for and not among them is one that Slurm does not know any more. An answer with
+/// a line that cannot be read is no answer: the line might be about any of them.
+pub fn read_jobs(answer: Result<Answer, Trouble>) -> Result<Vec<QueuedJob>, Trouble> {
+    let text = match answer {
+        Ok(answer) => answer.text,
+        // Asked for a single job that it has forgotten, squeue fails; asked for several, it leaves it out.
+        Err(Trouble::Refused { sentence }) if sentence.contains("Invalid job id specified") => return Ok(Vec::new()),
+        Err(trouble) => return Err(trouble),
+    };
+    let lines = text.lines().filter(|line| !line.trim().is_empty());
+    lines.map(|line| read_job(line).ok_or_else(|| Trouble::unreadable(Tool::Squeue, line))).collect()
+}
+
+fn read_job(line: &str) -> Option<QueuedJob> {
+    let fields: Vec<&str> = line.trim().splitn(11, '|').collect();
+    let [id, state, partition, nodes, start, end, left, node_list, comment, name, reason] = fields.as_slice() else {
+        return None;
+    };
+    let own = |text: &str| said(text).map(str::to_owned);
+    Some(QueuedJob {
+        id: id.parse().ok()?,
+        state_text: (*state).to_owned(),
+        state: meaning(state),
+        partition: own(partition),
+        nodes: nodes.parse().ok(),
+        start: moment(start),
+        end: moment(end),
+        left: limit(left),
+        node_list: own(node_list),
+        comment: own(comment),
+        name: (*name).to_owned(),
+        reason: own(reason),
+    })
+}
+
+/// Asks for the steps of a job: one short line for each, also when there are thousands.
+pub fn steps(job: &str) -> Call {
+    Call::new(Tool::Squeue, ["--steps", "-h", "-o", "%i|%j", "-j", job])
+}
+
+/// The numbers of steps by their names. Lines about the batch script and the like are left out.
+pub fn read_steps(text: &str) -> Vec<(String, u32)> {
+    let read = |line: &str| {
+        let (id, name) = line.trim().split_once('|')?;
+        match id.parse::<StepId>().ok()?.step {
+            Step::Number(number) => Some((name.to_owned(), number)),
+            Step::Named(_) => None,
+        }
+    };
+    text.lines().filter_map(read).collect()
+}
+
+/// The number of the step with this name, if it has started.
+pub fn step_number(steps: &[(String, u32)], name: &str) -> Option<u32> {
+    steps.iter().find(|(known, _)| known == name).map(|(_, number)| *number)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::job_id::Part;
+
+    fn answer(text: &str) -> Result<Answer, Trouble> {
+        Ok(Answer { text: text.to_owned(), remarks: String::new() })
+    }
+
+    // As Slurm 22.05 prints them.
+    const QUEUE: &str = "\
+15860003|PENDING|debug|4|2026-11-16T09:50:30|2026-11-17T11:50:30|1-02:00:00||(null)|big|Resources
+15860004+1|PENDING|debug|1|N/A|N/A|2:00||a b|het|Resources
+15860008|PENDING|debug|1|2026-11-16T10:45:30|NONE|UNLIMITED||(null)|begin|BeginTime
+15860000|RUNNING|debug|1|2026-11-16T09:45:30|2026-11-16T09:50:30|4:57|n1|torc-wf1-3|ok|None
+15860002_3|RUNNING|debug|1|2026-11-16T09:45:30|2026-11-16T09:46:30|0:57|n4|(null)|array|None
+15860021|PENDING|debug|1|N/A|N/A|UNLIMITED||(null)|rq|ReqNodeNotAvail, UnavailableNodes:n4
+15860019|PREEMPTED|cut|1|2026-11-16T09:45:57|2026-11-16T09:46:01|3:59:56|n3|(null)|precut|None
+15860024|TELEPORTED|short|2|N/A|N/A|INVALID|n[2-3]|(null)|wf|x|None
+";
+
+    #[test]
+    fn the_queue() {
+        let jobs = read_jobs(answer(QUEUE)).unwrap();
+        assert_eq!(jobs.len(), 8);
+        let big = &jobs[0];
+        assert_eq!((big.state, big.nodes, big.reason.as_deref()), (SlurmState::Pending, Some(4), Some("Resources")));
+        assert_eq!((big.start, big.left), (Some(1_794_822_630), Some(Limit::Seconds(93_600))));
+        assert_eq!((big.node_list.as_deref(), big.comment.as_deref()), (None, None));
+        assert_eq!(jobs[1].id.part, Part::Component(1));
+        assert_eq!((jobs[1].start, jobs[1].comment.as_deref()), (None, Some("a b")));
+        assert_eq!((jobs[2].end, jobs[2].left), (None, Some(Limit::Unlimited)));
+        let ok = &jobs[3];
+        assert_eq!((ok.state, ok.node_list.as_deref(), ok.reason.as_deref()), (SlurmState::Running, Some("n1"), None));
+        assert_eq!((ok.comment.as_deref(), ok.name.as_str()), (Some("torc-wf1-3"), "ok"));
+        assert_eq!(jobs[4].id.part, Part::Task(3));
+        assert_eq!(jobs[5].reason.as_deref(), Some("ReqNodeNotAvail, UnavailableNodes:n4"));
+        assert_eq!(jobs[6].state, SlurmState::Preempted);
+        assert_eq!((jobs[7].state, jobs[7].state_text.as_str()), (SlurmState::Unknown, "TELEPORTED"));
+    }
+
+    #[test]
+    fn a_forgotten_job_is_an_empty_answer_and_everything_else_is_none() {
+        assert_eq!(read_jobs(answer("")), Ok(Vec::new()));
+        let forgotten = Trouble::Refused { sentence: "slurm_load_jobs error: Invalid job id specified".to_owned() };
+        assert_eq!(read_jobs(Err(forgotten)), Ok(Vec::new()));
+        let other = Trouble::Refused { sentence: "Invalid user".to_owned() };
+        assert_eq!(read_jobs(Err(other.clone())), Err(other));
+        let away = Trouble::NoAnswer { reason: "Socket timed out".to_owned(), perhaps_received: true };
+        assert_eq!(read_jobs(Err(away.clone())), Err(away));
+        for line in ["slurm is resting", "7|RUNNING|debug", "x|RUNNING|debug|1|N/A|N/A|1:00|n1|c|name|None"] {
+            let text = format!("{QUEUE}{line}\n");
+            assert!(matches!(read_jobs(answer(&text)), Err(Trouble::NoAnswer { .. })), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_questions() {
+        assert_eq!(jobs(["7", "8"]).arguments, ["-h", "-a", "-t", "all", "-o", FORMAT, "-j", "7,8"]);
+        assert_eq!(jobs_named(["a", "b"]).arguments.last().unwrap(), "--name=a,b");
+    }
+
+    // S07
+    #[test]
+    fn the_number_of_a_step() {
+        let text = "15860000.0|wf1_j2_r1_a1\n15860000.12|wf1_j1_r1_a1\n15860000.batch|batch\n15860000.extern|extern\n\
+                    15860002_3.1|wf2_j1_r1_a1\nsomething else\n";
+        let steps_found = read_steps(text);
+        assert_eq!(steps_found.len(), 3);
+        assert_eq!(step_number(&steps_found, "wf1_j1_r1_a1"), Some(12));
+        assert_eq!(step_number(&steps_found, "wf1_j1_r1_a2"), None, "one that is not there has no number");
+        assert_eq!(steps("12345").arguments, ["--steps", "-h", "-o", "%i|%j", "-j", "12345"]);
+    }
+}

@@ -1,0 +1,231 @@
+//! What went wrong with a call, read from what the program said.
+//!
+//! The one distinction that matters: Slurm said no, or nobody answered. Nothing is known after the latter, and nothing may be
+//! concluded from it.
+
+use thiserror::Error;
+
+use crate::call::Tool;
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Trouble {
+    /// The program does not exist here.
+    #[error("{program} is not installed here")]
+    Missing {
+        /// Which one.
+        program: String,
+    },
+    /// Slurm did not answer, so nothing is known.
+    #[error("Slurm did not answer: {reason}")]
+    NoAnswer {
+        /// What was said instead.
+        reason: String,
+        /// Slurm may have heard us all the same.
+        perhaps_received: bool,
+    },
+    /// Slurm said no.
+    #[error("Slurm refused: {sentence}")]
+    Refused {
+        /// In its own words.
+        sentence: String,
+    },
+}
+
+impl Trouble {
+    /// An answer that nobody understands tells as much as none.
+    pub fn unreadable(tool: Tool, line: &str) -> Self {
+        let reason = format!("{} printed a line that cannot be read: {line:?}", tool.name());
+        Self::NoAnswer { reason, perhaps_received: true }
+    }
+
+    /// The same call may be made again: it has certainly had no effect, or has none anyway.
+    pub const fn may_be_repeated(&self, only_asks: bool) -> bool {
+        match self {
+            Self::NoAnswer { perhaps_received, .. } => only_asks || !*perhaps_received,
+            Self::Missing { .. } | Self::Refused { .. } => false,
+        }
+    }
+}
+
+/// How a program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// With a code.
+    Code(i32),
+    /// By a signal.
+    Signal,
+}
+
+/// Sentences of a Slurm that was never reached.
+const NOT_REACHED: [&str; 14] = [
+    "unable to contact slurm controller",
+    "connection refused",
+    "connect failure",
+    "connection timed out",
+    "no route to host",
+    "network is unreachable",
+    "host is down",
+    "could not resolve hostname",
+    "unable to resolve",
+    "could not establish a configuration source",
+    "slurm backup controller in standby mode",
+    "slurm temporarily unable to accept job",
+    "munge encode failed",
+    "permission denied (publickey",
+];
+
+/// Sentences of a Slurm that may have heard us, but said nothing.
+const NOT_HEARD: [&str; 16] = [
+    "socket timed out",
+    "zero bytes were transmitted or received",
+    "message receive failure",
+    "message send failure",
+    "communication connection failure",
+    "communications shutdown failure",
+    "connection reset",
+    "connection closed",
+    "broken pipe",
+    "transport endpoint is not connected",
+    "resource temporarily unavailable",
+    "problem talking to the database",
+    "unable to connect to database",
+    "slurm_persist_conn_open",
+    "slurmdbd is not responding",
+    "invalid authentication credential",
+];
+
+/// What is wrong with an answer, if anything is. `through_ssh` says that the code may be ssh's own.
+pub fn judge(program: &str, end: End, stdout: &str, stderr: &str, through_ssh: bool) -> Option<Trouble> {
+    let said = stderr.to_lowercase();
+    let reached = !NOT_REACHED.iter().any(|sentence| said.contains(sentence));
+    let heard = !NOT_HEARD.iter().any(|sentence| said.contains(sentence));
+    let silent = !(reached && heard);
+    match end {
+        // Some versions of sacct complain about the database and are content with nothing.
+        End::Code(0) if !silent || !stdout.trim().is_empty() => None,
+        End::Code(126 | 127) if !silent => Some(Trouble::Missing { program: program.to_owned() }),
+        End::Code(255) if through_ssh && !silent => Some(no_answer(stderr, true)),
+        End::Signal => Some(Trouble::NoAnswer { reason: format!("{program} was killed"), perhaps_received: true }),
+        End::Code(_) if silent => Some(no_answer(stderr, reached || !heard)),
+        End::Code(code) => {
+            let sentence = sentence(stderr).or_else(|| sentence(stdout));
+            Some(Trouble::Refused { sentence: sentence.unwrap_or_else(|| format!("{program} ended with code {code}")) })
+        }
+    }
+}
+
+fn no_answer(stderr: &str, perhaps_received: bool) -> Trouble {
+    let reason = sentence(stderr).unwrap_or_else(|| "the connection was lost".to_owned());
+    Trouble::NoAnswer { reason, perhaps_received }
+}
+
+/// What was said, without the name of who said it: `sbatch: error: Batch job submission failed: …`. Several lines become one.
+fn sentence(text: &str) -> Option<String> {
+    let lines = text.lines().map(strip_speaker).filter(|line| !line.is_empty());
+    let said = lines.collect::<Vec<&str>>().join("; ");
+    (!said.is_empty()).then_some(said)
+}
+
+fn strip_speaker(line: &str) -> &str {
+    let line = line.trim();
+    let Some((speaker, rest)) = line.split_once(": ") else { return line };
+    let is_speaker =
+        !speaker.contains(' ') && speaker.starts_with('s') && speaker.chars().all(|c| c.is_ascii_lowercase());
+    if !is_speaker {
+        return line;
+    }
+    rest.strip_prefix("error: ").unwrap_or(rest).trim()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(sentence: &str) -> Option<Trouble> {
+        Some(Trouble::Refused { sentence: sentence.to_owned() })
+    }
+
+    // Every text was said by a real Slurm or a real ssh.
+    #[test]
+    fn no_answer_is_not_a_refusal() {
+        let not_reached = [
+            "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n",
+            "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)\n",
+            "slurm_load_partitions: Unable to contact slurm controller (connect failure)",
+            "scancel: error: Kill job error on job id 15860017: Unable to contact slurm controller (connect failure)",
+            "ssh: connect to host login1 port 22: Connection refused",
+            "ssh: Could not resolve hostname login9: Name or service not known",
+            "root@login1: Permission denied (publickey,password).",
+            "sbatch: error: Munge encode failed: Failed to access \"/run/munge/munge.socket.2\": No such file or directory",
+        ];
+        for text in not_reached {
+            for code in [1, 8, 255] {
+                let trouble = judge("squeue", End::Code(code), "", text, true);
+                assert!(
+                    matches!(trouble, Some(Trouble::NoAnswer { perhaps_received: false, .. })),
+                    "{text}: {trouble:?}"
+                );
+            }
+        }
+        let not_heard = [
+            "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation",
+            "slurm_load_jobs error: Zero Bytes were transmitted or received",
+            "sacct: error: slurm_persist_conn_open_without_init: failed to open persistent connection to \
+             host:127.0.0.1:15861: Connection refused\nsacct: error: Sending PersistInit msg: Connection refused\n\
+             sacct: error: Problem talking to the database: Connection refused\n",
+            "client_loop: send disconnect: Broken pipe",
+            "Connection reset by peer",
+        ];
+        for text in not_heard {
+            let trouble = judge("squeue", End::Code(1), "", text, false);
+            assert!(matches!(trouble, Some(Trouble::NoAnswer { perhaps_received: true, .. })), "{text}: {trouble:?}");
+        }
+        let killed = judge("squeue", End::Signal, "1|R\n", "", false);
+        assert!(matches!(killed, Some(Trouble::NoAnswer { .. })), "a killed program's answer may be half of it");
+        let lost = judge("squeue", End::Code(255), "", "", true);
+        assert!(matches!(lost, Some(Trouble::NoAnswer { perhaps_received: true, .. })));
+    }
+
+    #[test]
+    fn a_refusal_keeps_slurms_words() {
+        let nope = "sbatch: error: invalid partition specified: nope\n\
+                    sbatch: error: Batch job submission failed: Invalid partition name specified\n";
+        let said = "invalid partition specified: nope; Batch job submission failed: Invalid partition name specified";
+        assert_eq!(judge("sbatch", End::Code(1), "", nope, false), refused(said));
+        let field = "sacct: error: Invalid field requested: \"bogus\"\n";
+        assert_eq!(judge("sacct", End::Code(1), "", field, false), refused("Invalid field requested: \"bogus\""));
+        assert_eq!(judge("sinfo", End::Code(3), "", "", false), refused("sinfo ended with code 3"));
+        let ping = "Slurmctld(primary) at vm is DOWN\n";
+        assert_eq!(judge("scontrol", End::Code(1), ping, "", false), refused("Slurmctld(primary) at vm is DOWN"));
+    }
+
+    #[test]
+    fn an_answer_is_an_answer() {
+        assert_eq!(judge("squeue", End::Code(0), "", "", false), None);
+        let partly =
+            "sstat: error: StepId=15860017.9 not found running.\nsstat: error: couldn't get steps for job 999\n";
+        assert_eq!(judge("sstat", End::Code(0), "15860017.0|00:00:00|1580K\n", partly, false), None);
+        let content = judge("sacct", End::Code(0), "\n", "sacct: error: Problem talking to the database", false);
+        assert!(matches!(content, Some(Trouble::NoAnswer { .. })));
+    }
+
+    // S19
+    #[test]
+    fn a_missing_program_is_told_apart() {
+        let missing = Some(Trouble::Missing { program: "sstat".to_owned() });
+        assert_eq!(judge("sstat", End::Code(127), "", "env: 'sstat': No such file or directory\n", false), missing);
+        assert_eq!(judge("sstat", End::Code(127), "", "bash: line 1: sstat: command not found\n", true), missing);
+    }
+
+    // R08
+    #[test]
+    fn only_what_certainly_had_no_effect_is_repeated() {
+        let unheard = Trouble::NoAnswer { reason: String::new(), perhaps_received: true };
+        let unreached = Trouble::NoAnswer { reason: String::new(), perhaps_received: false };
+        assert!(unheard.may_be_repeated(true) && !unheard.may_be_repeated(false));
+        assert!(unreached.may_be_repeated(true) && unreached.may_be_repeated(false));
+        assert!(!Trouble::Refused { sentence: String::new() }.may_be_repeated(true));
+        assert!(!Trouble::Missing { program: String::new() }.may_be_repeated(true));
+    }
+}
