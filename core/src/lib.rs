@@ -11,6 +11,7 @@ pub mod job;
 pub mod ledger;
 pub mod lineage;
 pub mod matching;
+pub mod planning;
 pub mod rows;
 pub mod time;
 pub mod verdict;

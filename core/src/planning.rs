@@ -1,0 +1,15 @@
+//! Which allocations the jobs of a workflow need, and what to make of those that exist.
+//!
+//! Everything here is pure: Slurm's answers come in as values, and what comes out is what should be done. Nothing is submitted,
+//! cancelled or asked for.
+
+pub mod adopt;
+pub mod compare;
+pub mod correction;
+pub mod diagnosis;
+pub mod fit;
+pub mod generate;
+pub mod groups;
+pub mod orphans;
+pub mod partition;
+pub mod sizing;

@@ -1,0 +1,111 @@
+//! One allocation with N nodes, or N allocations with one node: which is done first?
+
+/// What Slurm said about both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outlook {
+    /// How many nodes are needed.
+    pub nodes: i64,
+    /// How long an allocation lasts.
+    pub seconds: i64,
+    /// How many nodes are idle now.
+    pub idle_nodes: i64,
+    /// How long one allocation with all nodes would wait, in Slurm's estimation; none if it would never start.
+    pub wait_for_all: Option<i64>,
+    /// How long an allocation with one node would wait; none if it would never start.
+    pub wait_for_one: Option<i64>,
+}
+
+/// A way to have the nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// How many allocations.
+    pub allocations: i64,
+    /// How many nodes each has.
+    pub nodes: i64,
+    /// When the first job could start.
+    pub first_start: i64,
+    /// When the last allocation would be over.
+    pub done: i64,
+}
+
+/// Both ways, and which is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Comparison {
+    /// One allocation with all nodes.
+    pub together: Option<Way>,
+    /// An allocation for each node.
+    pub apart: Option<Way>,
+    /// Take allocations of one node.
+    pub prefer_apart: bool,
+}
+
+/// Beyond so many allocations that have to wait, each further one is not thought to wait longer than the one before.
+const MOST_WAITS: i64 = 10;
+
+/// Compares both. Nodes one by one start as soon as they are idle; the last of them waits a few times as long as the first, but not
+/// longer than for all nodes to be idle at once.
+pub fn compare(outlook: Outlook) -> Comparison {
+    let nodes = outlook.nodes.max(1);
+    let together = outlook.wait_for_all.map(|wait| Way {
+        allocations: 1,
+        nodes,
+        first_start: wait.max(0),
+        done: wait.max(0).saturating_add(outlook.seconds),
+    });
+    let apart = outlook.wait_for_one.map(|wait| {
+        let wait = wait.max(0);
+        let waiting = (nodes - outlook.idle_nodes.max(0)).clamp(0, MOST_WAITS);
+        let last = wait.saturating_mul(waiting).min(outlook.wait_for_all.map_or(i64::MAX, |wait| wait.max(0)));
+        let first_start = if outlook.idle_nodes > 0 { 0 } else { wait };
+        Way { allocations: nodes, nodes: 1, first_start, done: last.max(first_start).saturating_add(outlook.seconds) }
+    });
+    let prefer_apart = match (together, apart) {
+        (Some(together), Some(apart)) => (apart.done, apart.first_start) <= (together.done, together.first_start),
+        (None, _) => true,
+        (Some(_), None) => false,
+    };
+    Comparison { together, apart, prefer_apart }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    const OUTLOOK: Outlook =
+        Outlook { nodes: 8, seconds: 3_600, idle_nodes: 0, wait_for_all: Some(7_200), wait_for_one: Some(600) };
+
+    #[test]
+    fn nodes_one_by_one_start_earlier() {
+        let both = compare(OUTLOOK);
+        let (together, apart) = (both.together.unwrap(), both.apart.unwrap());
+        assert_eq!((together.first_start, together.done), (7_200, 10_800));
+        assert_eq!((apart.allocations, apart.first_start, apart.done), (8, 600, 600 * 8 + 3_600));
+        assert!(both.prefer_apart);
+        let many = compare(Outlook { nodes: 100, wait_for_all: Some(90_000), ..OUTLOOK });
+        assert_eq!(many.apart.unwrap().done, 600 * 10 + 3_600);
+    }
+
+    #[test]
+    fn one_by_one_never_waits_longer_than_for_all() {
+        let both = compare(Outlook { wait_for_all: Some(1_000), wait_for_one: Some(900), ..OUTLOOK });
+        assert_eq!(both.apart.unwrap().done, 1_000 + 3_600);
+        assert!(both.prefer_apart, "its first node is there earlier");
+    }
+
+    #[test]
+    fn idle_nodes_are_there_at_once() {
+        let both = compare(Outlook { idle_nodes: 6, ..OUTLOOK });
+        assert_eq!((both.apart.unwrap().first_start, both.apart.unwrap().done), (0, 1_200 + 3_600));
+        let enough = compare(Outlook { idle_nodes: 9, wait_for_all: Some(0), wait_for_one: Some(0), ..OUTLOOK });
+        assert_eq!(enough.together.unwrap().done, enough.apart.unwrap().done);
+    }
+
+    #[test]
+    fn what_never_starts_is_not_taken() {
+        let wide = compare(Outlook { wait_for_all: None, ..OUTLOOK });
+        assert!(wide.together.is_none() && wide.prefer_apart);
+        let only = compare(Outlook { wait_for_one: None, ..OUTLOOK });
+        assert!(only.apart.is_none() && !only.prefer_apart);
+    }
+}

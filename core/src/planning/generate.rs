@@ -1,0 +1,237 @@
+//! Schedulers and actions for the jobs of a workflow that has none: what `slurm generate` writes into a document and what
+//! `slurm regenerate` adds to a workflow whose allocations are gone.
+
+use torc_api::action::{Action, ActionType, TriggerType};
+use torc_api::quantity::format_duration;
+use torc_api::resources::SlurmScheduler;
+
+use super::fit::{Load, Walltime, allocations, node_hours, walltime};
+use super::groups::{Group, PendingJob, groups};
+use super::partition::{NoPlace, Partition, choose};
+
+/// Jobs that wait get no allocations of their own if theirs and those of the others are so few.
+const MERGE_UP_TO: i64 = 2;
+
+/// How to plan.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Settings<'a> {
+    /// The account that is charged.
+    pub account: &'a str,
+    /// The partition for everything.
+    pub partition: Option<&'a str>,
+    /// A scheduler for each set of requirements, not for each partition.
+    pub by_requirements: bool,
+    /// How long allocations are.
+    pub walltime: Walltime,
+    /// One allocation with many nodes, not many with one.
+    pub single_allocation: bool,
+    /// What names of schedulers get so that they differ from older ones, e.g. `regen_20261116T094530`.
+    pub stamp: Option<&'a str>,
+}
+
+/// A scheduler and the jobs it is for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Planned {
+    /// The scheduler.
+    pub scheduler: SlurmScheduler,
+    /// Its name.
+    pub name: String,
+    /// How many allocations.
+    pub allocations: i64,
+    /// How long each may last.
+    pub seconds: i64,
+    /// Nodes that one of its jobs needs.
+    pub nodes_per_job: i64,
+    /// The jobs wait for others, so its allocations have to wait for the jobs.
+    pub waits: bool,
+    /// The jobs' places in the list of all jobs.
+    pub jobs: Vec<u32>,
+}
+
+impl Planned {
+    /// What it costs if every allocation lasts as long as it may.
+    pub fn node_hours(&self) -> f64 {
+        node_hours(self.allocations, self.scheduler.nodes.unwrap_or(1), self.seconds)
+    }
+
+    /// The action that asks for its allocations: at the start, or when its jobs are ready. Jobs are named one by one.
+    pub fn action<'a>(&self, name_of: impl Fn(u32) -> &'a str) -> Action {
+        let nodes = self.scheduler.nodes.unwrap_or(1);
+        Action {
+            trigger_type: if self.waits { TriggerType::OnJobsReady } else { TriggerType::OnWorkflowStart },
+            action_type: ActionType::ScheduleNodes,
+            jobs: self.waits.then(|| self.jobs.iter().map(|job| name_of(*job).to_owned()).collect()),
+            job_name_regexes: None,
+            commands: None,
+            scheduler: Some(self.name.clone()),
+            scheduler_type: Some("slurm".to_owned()),
+            num_allocations: Some(self.allocations),
+            // Jobs of one node each would otherwise all start on the first.
+            start_one_worker_per_node: (nodes > 1 && self.nodes_per_job == 1).then_some(true),
+            max_parallel_jobs: None,
+            persistent: None,
+        }
+    }
+
+    /// The action with which a recovery brings its allocations, if that is not done at once: only jobs that wait need one.
+    pub fn recovery_action<'a>(&self, name_of: impl Fn(u32) -> &'a str) -> Option<Action> {
+        self.waits.then(|| self.action(name_of))
+    }
+}
+
+/// A job without a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unplaced {
+    /// Its place in the list of all jobs.
+    pub job: u32,
+    /// Why.
+    pub reason: NoPlace,
+}
+
+/// What comes of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// Schedulers.
+    pub planned: Vec<Planned>,
+    /// Jobs that no scheduler is for.
+    pub unplaced: Vec<Unplaced>,
+}
+
+impl Plan {
+    /// What it costs if every allocation lasts as long as it may.
+    pub fn node_hours(&self) -> f64 {
+        self.planned.iter().map(Planned::node_hours).sum()
+    }
+}
+
+/// Groups that share a scheduler.
+struct Lot<'a> {
+    partition: &'a Partition,
+    nodes: i64,
+    waits: bool,
+    requirements: Option<&'a str>,
+    groups: Vec<Group<'a>>,
+}
+
+/// Plans schedulers for jobs. Every job is in exactly one scheduler or is told to have no place.
+pub fn plan<'a>(jobs: &[PendingJob<'a>], partitions: &'a [Partition], settings: Settings<'_>) -> Plan {
+    let mut plan = Plan::default();
+    let mut lots: Vec<Lot<'a>> = Vec::new();
+    for group in groups(jobs) {
+        let place = if group.labels.is_empty() {
+            choose(group.requirements, partitions, settings.partition)
+        } else {
+            Err(NoPlace::Labels { labels: group.labels.join(", ") })
+        };
+        match place {
+            Ok(partition) => join(&mut lots, group, partition, settings.by_requirements),
+            Err(reason) => {
+                plan.unplaced.extend(group.jobs.iter().map(|job| Unplaced { job: *job, reason: reason.clone() }));
+            }
+        }
+    }
+    merge(&mut lots, settings);
+    plan.planned = lots.iter().map(|lot| lot.planned(settings)).collect();
+    plan.unplaced.sort_by_key(|unplaced| unplaced.job);
+    plan
+}
+
+fn join<'a>(lots: &mut Vec<Lot<'a>>, group: Group<'a>, partition: &'a Partition, by_requirements: bool) {
+    let nodes = group.requirements.num_nodes.max(1);
+    let requirements = by_requirements.then_some(group.requirements.name.as_str());
+    let same = |lot: &&mut Lot<'a>| {
+        (lot.partition.name.as_str(), lot.nodes, lot.waits, lot.requirements)
+            == (partition.name.as_str(), nodes, group.waits, requirements)
+    };
+    match lots.iter_mut().find(same) {
+        Some(lot) => lot.groups.push(group),
+        None => lots.push(Lot { partition, nodes, waits: group.waits, requirements, groups: vec![group] }),
+    }
+}
+
+/// Puts jobs that wait to those that do not, where both together need few allocations: the later ones use what is left of the first.
+fn merge(lots: &mut Vec<Lot<'_>>, settings: Settings<'_>) {
+    let waiting: Vec<Lot<'_>> = extract(lots, |lot| lot.waits);
+    for late in waiting {
+        let partner = lots.iter_mut().find(|lot| {
+            !lot.waits
+                && (lot.partition.name.as_str(), lot.nodes, lot.requirements)
+                    == (late.partition.name.as_str(), late.nodes, late.requirements)
+                && lot.count(settings) + late.count(settings) <= MERGE_UP_TO
+        });
+        match partner {
+            Some(lot) => lot.groups.extend(late.groups),
+            None => lots.push(late),
+        }
+    }
+}
+
+fn extract<T>(list: &mut Vec<T>, is_meant: impl Fn(&T) -> bool) -> Vec<T> {
+    let (meant, others) = std::mem::take(list).into_iter().partition(is_meant);
+    *list = others;
+    meant
+}
+
+impl Lot<'_> {
+    fn seconds(&self, settings: Settings<'_>) -> i64 {
+        let longest = self.groups.iter().map(|group| group.requirements.runtime_seconds).max().unwrap_or(0);
+        walltime(longest, self.partition, settings.walltime)
+    }
+
+    fn count(&self, settings: Settings<'_>) -> i64 {
+        let load =
+            |group: &Group<'_>| (group.requirements.clone(), i64::try_from(group.jobs.len()).unwrap_or(i64::MAX));
+        let loads: Vec<_> = self.groups.iter().map(load).collect();
+        let loads: Vec<Load<'_>> = loads.iter().map(|(needs, jobs)| Load { needs, jobs: *jobs }).collect();
+        allocations(&loads, self.partition, self.seconds(settings))
+    }
+
+    fn planned(&self, settings: Settings<'_>) -> Planned {
+        let (count, seconds) = (self.count(settings), self.seconds(settings));
+        // A partition may not give so many nodes to one job; then it is several again.
+        let widest = self.partition.nodes.unwrap_or(i64::MAX) / self.nodes;
+        let wide = if settings.single_allocation { count.clamp(1, widest.max(1)) } else { 1 };
+        let name = self.name(settings.stamp);
+        let uses_gpus = self.groups.iter().any(|group| group.requirements.num_gpus > 0);
+        let partition = self.partition;
+        Planned {
+            scheduler: SlurmScheduler {
+                name: Some(name.clone()),
+                account: settings.account.to_owned(),
+                partition: Some(partition.name.clone()),
+                // All of a node's GPUs, because that is what the number of allocations counts on.
+                gres: uses_gpus.then(|| format!("gpu:{}", partition.gpus)),
+                mem: Some(format!("{}m", partition.memory_bytes >> 20)),
+                nodes: Some(self.nodes * wide),
+                walltime: Some(format_duration(seconds)),
+                // Where nodes are shared, Slurm gives one CPU to whoever does not ask for more.
+                extra: partition.is_shared.then(|| format!("--cpus-per-task={}", partition.cpus)),
+                ..SlurmScheduler::default()
+            },
+            name,
+            allocations: super::fit::divide_up(count, wide),
+            seconds,
+            nodes_per_job: self.nodes,
+            waits: self.waits,
+            jobs: self.groups.iter().flat_map(|group| group.jobs.iter().copied()).collect(),
+        }
+    }
+
+    fn name(&self, stamp: Option<&str>) -> String {
+        let mut name = self.requirements.map_or(self.partition.name.as_str(), |name| name).to_owned();
+        if self.requirements.is_some() {
+            name = format!("{name}_{}", self.partition.name);
+        }
+        if self.nodes > 1 {
+            name = format!("{name}_{}nodes", self.nodes);
+        }
+        name.push_str("_scheduler");
+        if let Some(stamp) = stamp {
+            name = format!("{name}_{stamp}");
+        }
+        if self.waits { format!("{name}_deferred") } else { name }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! Jobs that can share an allocation: those with the same requirements, and either all or none of which wait for others.
+
+use std::collections::HashMap;
+
+use crate::expanded::{Expanded, Requirements};
+
+/// A job that is still to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PendingJob<'a> {
+    /// Its place in the list of all jobs.
+    pub index: u32,
+    /// Its name.
+    pub name: &'a str,
+    /// What it needs.
+    pub requirements: &'a Requirements,
+    /// Labels a runner must have.
+    pub labels: &'a [String],
+    /// It waits for another job that is still to run.
+    pub waits: bool,
+}
+
+/// The jobs of a document that are still to run. One that waits only for jobs that have ended does not wait.
+pub fn pending<'a>(expanded: &'a Expanded, is_pending: impl Fn(u32) -> bool) -> Vec<PendingJob<'a>> {
+    let jobs = (0_u32..).zip(&expanded.jobs).filter(|(index, _)| is_pending(*index));
+    let describe = |(index, job): (u32, &'a crate::expanded::ExpandedJob)| {
+        let requirements = expanded.requirements.get(job.requirements as usize)?;
+        let waits = job.depends_on.iter().any(|job| is_pending(*job));
+        Some(PendingJob { index, name: &job.name, requirements, labels: &job.labels, waits })
+    };
+    jobs.filter_map(describe).collect()
+}
+
+/// Jobs that are alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group<'a> {
+    /// What each of them needs.
+    pub requirements: &'a Requirements,
+    /// They wait for others.
+    pub waits: bool,
+    /// Labels that their runners must have. Jobs with labels are never together with others.
+    pub labels: &'a [String],
+    /// Their places in the list of all jobs.
+    pub jobs: Vec<u32>,
+}
+
+/// Groups jobs by what they need, whether they wait, and their labels; in the order in which the groups first appear.
+pub fn groups<'a>(jobs: &[PendingJob<'a>]) -> Vec<Group<'a>> {
+    let mut found: Vec<Group<'a>> = Vec::new();
+    let mut places: HashMap<(&Requirements, bool, &[String]), usize> = HashMap::new();
+    for job in jobs {
+        let place = *places.entry((job.requirements, job.waits, job.labels)).or_insert_with(|| {
+            found.push(Group {
+                requirements: job.requirements,
+                waits: job.waits,
+                labels: job.labels,
+                jobs: Vec::new(),
+            });
+            found.len() - 1
+        });
+        if let Some(group) = found.get_mut(place) {
+            group.jobs.push(job.index);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::expanded::ExpandedJob;
+
+    fn job(name: &str, requirements: u32, depends_on: &[u32], labels: &[&str]) -> ExpandedJob {
+        ExpandedJob {
+            name: name.to_owned(),
+            requirements,
+            depends_on: depends_on.to_vec(),
+            labels: labels.iter().map(|label| (*label).to_owned()).collect(),
+            ..ExpandedJob::default()
+        }
+    }
+
+    fn document() -> Expanded {
+        let gpu = Requirements { name: "gpu".to_owned(), num_gpus: 1, ..Requirements::default() };
+        Expanded {
+            jobs: vec![
+                job("a", 0, &[], &[]),
+                job("b", 0, &[], &[]),
+                job("c", 0, &[0], &[]),
+                job("d", 1, &[], &[]),
+                job("e", 0, &[], &["licence"]),
+            ],
+            requirements: vec![Requirements::default(), gpu],
+            ..Expanded::default()
+        }
+    }
+
+    fn shown(jobs: &[PendingJob<'_>]) -> Vec<(String, bool, usize, Vec<u32>)> {
+        let show =
+            |group: &Group<'_>| (group.requirements.name.clone(), group.waits, group.labels.len(), group.jobs.clone());
+        groups(jobs).iter().map(show).collect()
+    }
+
+    // R09
+    #[test]
+    fn by_requirements_and_by_waiting() {
+        let document = document();
+        let expected = [
+            ("default".to_owned(), false, 0, vec![0, 1]),
+            ("default".to_owned(), true, 0, vec![2]),
+            ("gpu".to_owned(), false, 0, vec![3]),
+            ("default".to_owned(), false, 1, vec![4]),
+        ];
+        assert_eq!(shown(&pending(&document, |_| true)), expected);
+    }
+
+    // R07, R09
+    #[test]
+    fn a_job_whose_parents_have_ended_does_not_wait() {
+        let document = document();
+        assert_eq!(shown(&pending(&document, |job| job == 2)), [("default".to_owned(), false, 0, vec![2])]);
+        assert_eq!(groups(&pending(&document, |_| false)), [], "nothing pending, nothing to group");
+    }
+}

@@ -1,0 +1,310 @@
+//! Partitions, and which one a job belongs in.
+
+use thiserror::Error;
+use torc_api::cluster;
+use torc_api::quantity::{QuantityError, format_duration, format_memory, parse_walltime};
+
+use crate::expanded::Requirements;
+
+const MIB: i64 = 1 << 20;
+
+/// A partition with its texts read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Partition {
+    /// Its name.
+    pub name: String,
+    /// CPUs of a node.
+    pub cpus: i64,
+    /// Bytes of memory of a node.
+    pub memory_bytes: i64,
+    /// GPUs of a node.
+    pub gpus: i64,
+    /// The longest time limit.
+    pub seconds: i64,
+    /// How many nodes a job can have; none for no limit.
+    pub nodes: Option<i64>,
+    /// Several users' jobs share a node, so one asks for no more than one uses.
+    pub is_shared: bool,
+    /// Only used when somebody names it.
+    pub on_request: bool,
+}
+
+impl TryFrom<&cluster::Partition> for Partition {
+    type Error = QuantityError;
+
+    fn try_from(partition: &cluster::Partition) -> Result<Self, Self::Error> {
+        Ok(Self {
+            name: partition.name.clone(),
+            cpus: partition.cpus_per_node,
+            memory_bytes: partition.memory_mb.saturating_mul(MIB),
+            gpus: partition.gpus_per_node.unwrap_or(0),
+            seconds: parse_walltime(&partition.max_walltime)?,
+            nodes: partition.nodes,
+            is_shared: partition.shared == Some(true),
+            on_request: partition.requires_explicit_request == Some(true),
+        })
+    }
+}
+
+/// Why a job has no partition.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum NoPlace {
+    /// There is none at all.
+    #[error("the cluster has no partitions")]
+    NoPartitions,
+    /// The one that was asked for does not exist.
+    #[error("there is no partition '{name}'")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+    },
+    /// No node has so many CPUs.
+    #[error("{needed} CPUs on a node are more than any partition has ({most})")]
+    Cpus {
+        /// What it needs.
+        needed: i64,
+        /// What there is.
+        most: i64,
+    },
+    /// No node has so much memory.
+    #[error("{} of memory on a node is more than any partition has ({})", format_memory(*needed), format_memory(*most))]
+    Memory {
+        /// What it needs.
+        needed: i64,
+        /// What there is.
+        most: i64,
+    },
+    /// No node has so many GPUs.
+    #[error("{needed} GPUs on a node are more than any partition has ({most})")]
+    Gpus {
+        /// What it needs.
+        needed: i64,
+        /// What there is.
+        most: i64,
+    },
+    /// No partition lets a job have so many nodes.
+    #[error("{needed} nodes are more than any partition gives a job ({most})")]
+    Nodes {
+        /// What it needs.
+        needed: i64,
+        /// What there is.
+        most: i64,
+    },
+    /// No partition lets a job run for so long.
+    #[error("{} are longer than any partition allows ({})", format_duration(*needed), format_duration(*most))]
+    Time {
+        /// What it needs.
+        needed: i64,
+        /// What there is.
+        most: i64,
+    },
+    /// Each need could be met somewhere, but not all in one place.
+    #[error("no partition has all that it needs at once")]
+    Together,
+    /// It would fit in a partition that is only used when somebody names it.
+    #[error("it only fits in '{name}', which has to be named")]
+    OnRequest {
+        /// The partition.
+        name: String,
+    },
+    /// Only runners that somebody started with its labels may run it.
+    #[error("it has labels ({labels}), so only runners that were started with them can run it")]
+    Labels {
+        /// The labels.
+        labels: String,
+    },
+}
+
+/// The partition for a job: the one that was named, or the tightest that has what it needs. Partitions for debugging are the last
+/// resort, those with GPUs are for jobs that need some, and small jobs share nodes where that is possible.
+pub fn choose<'a>(
+    needs: &Requirements,
+    partitions: &'a [Partition],
+    named: Option<&str>,
+) -> Result<&'a Partition, NoPlace> {
+    if let Some(name) = named {
+        let partition = partitions.iter().find(|partition| partition.name == name);
+        let partition = partition.ok_or_else(|| NoPlace::Unknown { name: name.to_owned() })?;
+        return if fits(needs, partition) {
+            Ok(partition)
+        } else {
+            Err(misfit(needs, std::slice::from_ref(partition)))
+        };
+    }
+    let fitting = || partitions.iter().filter(|partition| fits(needs, partition));
+    let open = fitting().filter(|partition| !partition.on_request).min_by_key(|partition| rank(needs, partition));
+    open.ok_or_else(|| match fitting().next() {
+        Some(partition) => NoPlace::OnRequest { name: partition.name.clone() },
+        None => misfit(needs, partitions),
+    })
+}
+
+fn fits(needs: &Requirements, partition: &Partition) -> bool {
+    needs.num_cpus <= partition.cpus
+        && needs.memory_bytes <= partition.memory_bytes
+        && needs.num_gpus <= partition.gpus
+        && needs.runtime_seconds <= partition.seconds
+        && partition.nodes.is_none_or(|most| needs.num_nodes <= most)
+}
+
+/// Lower is better.
+fn rank(needs: &Requirements, partition: &Partition) -> impl Ord + use<> {
+    let is_for_debugging = partition.name.to_ascii_lowercase().contains("debug");
+    let wastes_gpus = partition.gpus > 0 && needs.num_gpus == 0;
+    let other_kind = is_small(needs, partition) != partition.is_shared;
+    (
+        is_for_debugging,
+        wastes_gpus,
+        other_kind,
+        partition.memory_bytes,
+        partition.seconds,
+        partition.gpus,
+        partition.cpus,
+    )
+}
+
+/// It needs at most a quarter of a node.
+fn is_small(needs: &Requirements, partition: &Partition) -> bool {
+    needs.num_nodes <= 1
+        && needs.num_cpus.saturating_mul(4) <= partition.cpus
+        && needs.memory_bytes.saturating_mul(4) <= partition.memory_bytes
+        && needs.num_gpus.saturating_mul(4) <= partition.gpus
+}
+
+fn misfit(needs: &Requirements, partitions: &[Partition]) -> NoPlace {
+    let most = |amount: fn(&Partition) -> i64| partitions.iter().map(amount).max();
+    let Some(cpus) = most(|partition| partition.cpus) else { return NoPlace::NoPartitions };
+    let memory = most(|partition| partition.memory_bytes).unwrap_or(0);
+    let gpus = most(|partition| partition.gpus).unwrap_or(0);
+    let nodes = most(|partition| partition.nodes.unwrap_or(i64::MAX)).unwrap_or(0);
+    let seconds = most(|partition| partition.seconds).unwrap_or(0);
+    if needs.num_cpus > cpus {
+        NoPlace::Cpus { needed: needs.num_cpus, most: cpus }
+    } else if needs.memory_bytes > memory {
+        NoPlace::Memory { needed: needs.memory_bytes, most: memory }
+    } else if needs.num_gpus > gpus {
+        NoPlace::Gpus { needed: needs.num_gpus, most: gpus }
+    } else if needs.num_nodes > nodes {
+        NoPlace::Nodes { needed: needs.num_nodes, most: nodes }
+    } else if needs.runtime_seconds > seconds {
+        NoPlace::Time { needed: needs.runtime_seconds, most: seconds }
+    } else {
+        NoPlace::Together
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    pub const GIB: i64 = 1 << 30;
+    const HOUR: i64 = 3_600;
+
+    pub fn needs(cpus: i64, gib: i64, gpus: i64, nodes: i64, hours: i64) -> Requirements {
+        Requirements {
+            name: format!("{cpus}c{gib}g{gpus}u{nodes}n{hours}h"),
+            num_cpus: cpus,
+            memory_bytes: gib * GIB,
+            num_gpus: gpus,
+            num_nodes: nodes,
+            runtime_seconds: hours * HOUR,
+        }
+    }
+
+    pub fn partition(name: &str, cpus: i64, gib: i64, gpus: i64, hours: i64) -> Partition {
+        Partition {
+            name: name.to_owned(),
+            cpus,
+            memory_bytes: gib * GIB,
+            gpus,
+            seconds: hours * HOUR,
+            ..Partition::default()
+        }
+    }
+
+    /// A site with the usual kinds.
+    pub fn site() -> Vec<Partition> {
+        vec![
+            partition("debug", 104, 240, 0, 1),
+            partition("short", 104, 240, 0, 4),
+            partition("standard", 104, 240, 0, 48),
+            partition("bigmem", 104, 2_000, 0, 48),
+            Partition { is_shared: true, nodes: Some(1), ..partition("shared", 104, 240, 0, 48) },
+            partition("gpu", 128, 350, 4, 48),
+            Partition { on_request: true, ..partition("vip", 256, 4_000, 8, 240) },
+        ]
+    }
+
+    fn chosen(needs: &Requirements) -> String {
+        choose(needs, &site(), None).map_or_else(|reason| reason.to_string(), |partition| partition.name.clone())
+    }
+
+    #[test]
+    fn the_tightest_partition_that_fits() {
+        let cases = [
+            (needs(100, 200, 0, 1, 3), "short"),
+            (needs(100, 200, 0, 1, 20), "standard"),
+            (needs(100, 500, 0, 1, 1), "bigmem"),
+            (needs(26, 60, 0, 1, 1), "shared"),
+            (needs(27, 60, 0, 1, 1), "short"),
+            (needs(26, 61, 0, 1, 1), "short"),
+            (needs(1, 1, 0, 2, 1), "short"),
+            (needs(1, 1, 1, 1, 1), "gpu"),
+            (needs(120, 300, 0, 1, 1), "gpu"),
+        ];
+        for (needs, expected) in cases {
+            assert_eq!(chosen(&needs), expected, "{}", needs.name);
+        }
+    }
+
+    #[test]
+    fn a_partition_for_debugging_is_the_last_resort() {
+        let partitions = [partition("debug", 8, 8, 0, 4), partition("long", 64, 500, 0, 400)];
+        assert_eq!(choose(&needs(1, 1, 0, 1, 1), &partitions, None).unwrap().name, "long");
+        assert_eq!(choose(&needs(1, 1, 0, 1, 1), &partitions[..1], None).unwrap().name, "debug");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_told_with_the_reason() {
+        let cases = [
+            (needs(300, 1, 0, 1, 1), "300 CPUs on a node are more than any partition has (256)"),
+            (needs(1, 5_000, 0, 1, 1), "5000g of memory on a node is more than any partition has (4000g)"),
+            (needs(1, 1, 9, 1, 1), "9 GPUs on a node are more than any partition has (8)"),
+            (needs(1, 1, 0, 1, 241), "10d1h are longer than any partition allows (10d)"),
+            (needs(200, 1, 0, 1, 1), "it only fits in 'vip', which has to be named"),
+        ];
+        for (needs, expected) in cases {
+            assert_eq!(chosen(&needs), expected);
+        }
+        let two = [partition("cpu", 64, 100, 0, 1), partition("gpu", 8, 100, 4, 1)];
+        assert_eq!(choose(&needs(64, 1, 4, 1, 1), &two, None), Err(NoPlace::Together));
+        let narrow = [Partition { nodes: Some(2), ..partition("p", 8, 8, 0, 8) }];
+        assert_eq!(choose(&needs(1, 1, 0, 3, 1), &narrow, None), Err(NoPlace::Nodes { needed: 3, most: 2 }));
+        assert_eq!(choose(&needs(1, 1, 0, 1, 1), &[], None), Err(NoPlace::NoPartitions));
+    }
+
+    #[test]
+    fn a_named_partition_is_taken_if_it_fits() {
+        assert_eq!(choose(&needs(1, 1, 0, 1, 1), &site(), Some("vip")).unwrap().name, "vip");
+        assert_eq!(choose(&needs(1, 1, 0, 1, 1), &site(), Some("x")), Err(NoPlace::Unknown { name: "x".to_owned() }));
+        let partitions = site();
+        let too_long = choose(&needs(1, 1, 0, 1, 5), &partitions, Some("short"));
+        assert_eq!(too_long, Err(NoPlace::Time { needed: 5 * HOUR, most: 4 * HOUR }));
+    }
+
+    #[test]
+    fn texts_of_the_document_are_read() {
+        let written = cluster::Partition {
+            name: "p".to_owned(),
+            cpus_per_node: 4,
+            memory_mb: 4_000,
+            max_walltime: "30".to_owned(),
+            gpus_per_node: Some(2),
+            ..cluster::Partition::default()
+        };
+        let read = Partition::try_from(&written).unwrap();
+        assert_eq!((read.memory_bytes, read.seconds, read.gpus), (4_000 * MIB, 1_800, 2));
+        assert!(Partition::try_from(&cluster::Partition { max_walltime: "soon".to_owned(), ..written }).is_err());
+    }
+}

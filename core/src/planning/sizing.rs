@@ -1,0 +1,371 @@
+//! Allocations of a workflow that says only what its jobs need: how many there should be, and the difference to what there is.
+//!
+//! Allocations are not for particular jobs. A runner takes whatever fits, so what counts is room: lanes side by side, each of which
+//! takes jobs one after another until its time is up.
+
+use torc_api::wire::Resources;
+
+use super::fit::{MARGIN_SECONDS, Walltime, divide_up, node_hours, one_after_another, side_by_side, walltime};
+use super::partition::{NoPlace, Partition, choose};
+use crate::class::RUNTIME_GRACE_SECONDS;
+use crate::expanded::Requirements;
+
+/// What an allocation has.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Shape {
+    /// The partition.
+    pub partition: String,
+    /// Nodes.
+    pub nodes: i64,
+    /// CPUs of each node.
+    pub cpus: i64,
+    /// Bytes of memory of each node.
+    pub memory_bytes: i64,
+    /// GPUs of each node.
+    pub gpus: i64,
+    /// How long it lasts.
+    pub seconds: i64,
+}
+
+impl Shape {
+    /// What it costs if it lasts as long as it may.
+    pub fn node_hours(&self) -> f64 {
+        node_hours(1, self.nodes, self.seconds)
+    }
+
+    fn capacity(&self) -> Resources {
+        let all = |amount: i64| amount.saturating_mul(self.nodes);
+        Resources {
+            cpus: all(self.cpus),
+            memory_bytes: all(self.memory_bytes),
+            gpus: all(self.gpus),
+            nodes: self.nodes,
+        }
+    }
+}
+
+/// Jobs of one kind that have not started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Demand<'a> {
+    /// What each needs.
+    pub needs: &'a Requirements,
+    /// Labels that a runner must have.
+    pub labels: &'a [String],
+    /// So many could start now.
+    pub ready: i64,
+    /// So many wait for other jobs.
+    pub waiting: i64,
+}
+
+/// An allocation that exists, or is being asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Existing {
+    /// By which it is known.
+    pub marker: String,
+    /// What it has.
+    pub shape: Shape,
+    /// What it is doing.
+    pub stage: Stage,
+}
+
+/// What an allocation is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// It waits in Slurm's queue, or nobody knows yet whether it does.
+    Pending,
+    /// It runs.
+    Running {
+        /// How much of its time is left.
+        seconds_left: i64,
+        /// What its jobs leave free.
+        free: Resources,
+        /// When the last of its jobs will have ended, in all likelihood.
+        busy_seconds: i64,
+    },
+}
+
+/// What limits it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The most allocations at once, running ones included.
+    pub max_allocations: i64,
+    /// How long they are.
+    pub walltime: Walltime,
+    /// Nothing new is asked for.
+    pub suspended: bool,
+    /// Nothing will ever be to do again.
+    pub finished: bool,
+}
+
+/// What should be done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Difference {
+    /// Allocations to ask for.
+    pub submit: Vec<Shape>,
+    /// Markers of allocations that nobody needs.
+    pub cancel: Vec<String>,
+    /// Markers of the others.
+    pub keep: Vec<String>,
+    /// Kinds of jobs (by their place in the list) that no allocation can be asked for, and why.
+    pub unplaced: Vec<(usize, NoPlace)>,
+    /// So many ready jobs have to wait for an allocation to end, because there may be no more at once.
+    pub held_back: i64,
+}
+
+/// Room in an allocation.
+struct Room {
+    shape: Shape,
+    /// What is free from now on, and for how long.
+    now: (Resources, i64),
+    /// What is free when the last of its jobs has ended, and for how long; nothing if it has none.
+    then: Option<(Resources, i64)>,
+    /// It has not started, so all of its time is ahead of it.
+    is_ahead: bool,
+    is_used: bool,
+}
+
+/// Compares what jobs need with what there is.
+pub fn difference(
+    demands: &[Demand<'_>],
+    existing: &[Existing],
+    partitions: &[Partition],
+    limits: Limits,
+) -> Difference {
+    let mut result = Difference::default();
+    if limits.finished {
+        result.cancel = existing.iter().map(|one| one.marker.clone()).collect();
+        return result;
+    }
+    let mut rooms: Vec<Room> = existing.iter().map(Room::of).collect();
+    // Running ones first: they cost already.
+    let mut order: Vec<usize> = (0..existing.len()).collect();
+    order.sort_by_key(|index| existing.get(*index).is_some_and(|one| one.stage == Stage::Pending));
+    let live = i64::try_from(existing.len()).unwrap_or(i64::MAX);
+    let mut may_add = if limits.suspended { 0 } else { (limits.max_allocations - live).max(0) };
+    for index in hardest_first(demands) {
+        let Some(demand) = demands.get(index) else { continue };
+        let mut left = if demand.labels.is_empty() { demand.ready } else { 0 };
+        let usable = order.iter().copied().chain(existing.len()..rooms.len()).collect::<Vec<usize>>();
+        left = take(&mut rooms, &usable, demand.needs, left);
+        match shape_for(demand, partitions, limits.walltime) {
+            Err(reason) => {
+                // Jobs that wait are told about too: better now than after days.
+                if left > 0 || demand.waiting > 0 || !demand.labels.is_empty() {
+                    result.unplaced.push((index, reason));
+                }
+            }
+            Ok((shape, partition)) => {
+                while left > 0 && may_add > 0 {
+                    let shape = trim(&shape, partition, demand.needs, left);
+                    rooms.push(Room::fresh(shape.clone()));
+                    result.submit.push(shape);
+                    may_add -= 1;
+                    let last = rooms.len() - 1;
+                    left = take(&mut rooms, &[last], demand.needs, left);
+                }
+                result.held_back += left;
+            }
+        }
+    }
+    // Jobs that will be ready some time are no reason to ask for an allocation, but one to keep it.
+    for demand in demands.iter().filter(|demand| demand.labels.is_empty()) {
+        take(&mut rooms, &order, demand.needs, demand.waiting);
+    }
+    release(existing, &rooms, limits, &mut result);
+    result
+}
+
+/// Which pending allocations are not needed: those without a job for them, and the newest of those above the limit.
+fn release(existing: &[Existing], rooms: &[Room], limits: Limits, result: &mut Difference) {
+    let live = i64::try_from(existing.len()).unwrap_or(i64::MAX);
+    let idle = |room: &Room| !room.is_used || limits.suspended;
+    let needless: Vec<bool> =
+        existing.iter().zip(rooms).map(|(one, room)| one.stage == Stage::Pending && idle(room)).collect();
+    let gone = i64::try_from(needless.iter().filter(|is_needless| **is_needless).count()).unwrap_or(i64::MAX);
+    let mut surplus = (live - gone - limits.max_allocations).max(0);
+    for (one, is_needless) in existing.iter().zip(needless).rev() {
+        let over = !is_needless && surplus > 0 && one.stage == Stage::Pending;
+        surplus -= i64::from(over);
+        let list = if is_needless || over { &mut result.cancel } else { &mut result.keep };
+        list.push(one.marker.clone());
+    }
+    result.cancel.reverse();
+    result.keep.reverse();
+}
+
+/// Kinds of jobs in the order in which they are given room.
+fn hardest_first(demands: &[Demand<'_>]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..demands.len()).collect();
+    let weight = |index: &usize| {
+        demands.get(*index).map(|demand| {
+            let needs = demand.needs;
+            (needs.num_nodes, needs.num_gpus, needs.runtime_seconds, needs.memory_bytes, needs.num_cpus)
+        })
+    };
+    order.sort_by(|left, right| weight(right).cmp(&weight(left)).then(left.cmp(right)));
+    order
+}
+
+/// The allocation that jobs of a kind would be given, whole nodes of it.
+fn shape_for<'a>(
+    demand: &Demand<'_>,
+    partitions: &'a [Partition],
+    strategy: Walltime,
+) -> Result<(Shape, &'a Partition), NoPlace> {
+    if !demand.labels.is_empty() {
+        return Err(NoPlace::Labels { labels: demand.labels.join(", ") });
+    }
+    let partition = choose(demand.needs, partitions, None)?;
+    let shape = Shape {
+        partition: partition.name.clone(),
+        nodes: demand.needs.num_nodes.max(1),
+        cpus: partition.cpus,
+        memory_bytes: partition.memory_bytes,
+        gpus: if demand.needs.num_gpus > 0 { partition.gpus } else { 0 },
+        seconds: walltime(demand.needs.runtime_seconds, partition, strategy),
+    };
+    Ok((shape, partition))
+}
+
+/// Where nodes are shared, no more is asked for than the jobs use that are left.
+fn trim(shape: &Shape, partition: &Partition, needs: &Requirements, jobs: i64) -> Shape {
+    if !partition.is_shared || needs.num_nodes > 1 {
+        return shape.clone();
+    }
+    let lanes =
+        divide_up(jobs, one_after_another(shape.seconds, needs.runtime_seconds)).min(side_by_side(needs, partition));
+    Shape {
+        cpus: needs.num_cpus.saturating_mul(lanes).min(shape.cpus),
+        memory_bytes: needs.memory_bytes.saturating_mul(lanes).min(shape.memory_bytes),
+        gpus: needs.num_gpus.saturating_mul(lanes).min(shape.gpus),
+        ..shape.clone()
+    }
+}
+
+impl Room {
+    fn fresh(shape: Shape) -> Self {
+        let now = (shape.capacity(), shape.seconds);
+        Self { shape, now, then: None, is_ahead: true, is_used: false }
+    }
+
+    fn of(existing: &Existing) -> Self {
+        let Stage::Running { seconds_left, free, busy_seconds } = existing.stage else {
+            return Self::fresh(existing.shape.clone());
+        };
+        let shape = existing.shape.clone();
+        let then = Some((shape.capacity(), seconds_left - busy_seconds.max(0)));
+        Self { shape, now: (free, seconds_left), then, is_ahead: false, is_used: true }
+    }
+
+    /// Takes jobs in, and says how many are left.
+    fn take(&mut self, needs: &Requirements, jobs: i64) -> i64 {
+        let fits_a_node = needs.num_cpus <= self.shape.cpus
+            && needs.memory_bytes <= self.shape.memory_bytes
+            && needs.num_gpus <= self.shape.gpus
+            && needs.num_nodes <= self.shape.nodes;
+        if !fits_a_node || jobs == 0 {
+            return jobs;
+        }
+        let (demand, most) = (self.demand(needs), self.lanes(needs));
+        let each = self.rounds(self.now.1, needs.runtime_seconds);
+        let lanes = lanes_for(jobs, each, room_for(&self.now.0, &demand).min(most));
+        self.now.0 = minus_times(&self.now.0, &demand, lanes);
+        let mut left = (jobs - lanes.saturating_mul(each)).max(0);
+        if let Some((free, seconds)) = self.then {
+            // Lanes that start now are taken to the end.
+            let free = minus_times(&free, &demand, lanes);
+            let each = self.rounds(seconds, needs.runtime_seconds);
+            let lanes = lanes_for(left, each, room_for(&free, &demand).min(most));
+            let free = minus_times(&free, &demand, lanes);
+            self.then = Some((free, seconds));
+            self.now.0 = least(&self.now.0, &free);
+            left = (left - lanes.saturating_mul(each)).max(0);
+        }
+        self.is_used |= left < jobs;
+        left
+    }
+
+    /// How many jobs of a length run one after another in a time.
+    fn rounds(&self, seconds: i64, runtime: i64) -> i64 {
+        let runtime = runtime.max(1);
+        let whole = ((seconds - MARGIN_SECONDS) / runtime).max(0);
+        // The last of its time is the job's if it needs it. Runners allow for estimates that are a little too long.
+        let grace = if self.is_ahead { RUNTIME_GRACE_SECONDS } else { RUNTIME_GRACE_SECONDS.min(runtime / 10) };
+        if seconds + grace >= runtime { whole.max(1) } else { 0 }
+    }
+
+    /// What one job takes from the whole allocation.
+    fn demand(&self, needs: &Requirements) -> Resources {
+        if needs.num_nodes <= 1 {
+            return Resources {
+                cpus: needs.num_cpus,
+                memory_bytes: needs.memory_bytes,
+                gpus: needs.num_gpus,
+                nodes: 0,
+            };
+        }
+        let whole = |amount: i64| amount.saturating_mul(needs.num_nodes);
+        let Shape { cpus, memory_bytes, gpus, .. } = self.shape;
+        Resources { cpus: whole(cpus), memory_bytes: whole(memory_bytes), gpus: whole(gpus), nodes: needs.num_nodes }
+    }
+
+    /// How many jobs of a kind fit side by side when the allocation is empty: a job cannot straddle nodes.
+    fn lanes(&self, needs: &Requirements) -> i64 {
+        if needs.num_nodes > 1 {
+            return self.shape.nodes / needs.num_nodes;
+        }
+        let node = Partition {
+            cpus: self.shape.cpus,
+            memory_bytes: self.shape.memory_bytes,
+            gpus: self.shape.gpus,
+            ..Partition::default()
+        };
+        side_by_side(needs, &node).saturating_mul(self.shape.nodes)
+    }
+}
+
+/// Gives jobs of a kind to rooms, one after the other, and says how many are left.
+fn take(rooms: &mut [Room], order: &[usize], needs: &Requirements, mut jobs: i64) -> i64 {
+    for index in order {
+        if let Some(room) = rooms.get_mut(*index) {
+            jobs = room.take(needs, jobs);
+        }
+    }
+    jobs
+}
+
+/// How many lanes so many jobs take, if each lane takes so many one after another.
+fn lanes_for(jobs: i64, each: i64, most: i64) -> i64 {
+    if each == 0 { 0 } else { divide_up(jobs, each).min(most) }
+}
+
+fn least(left: &Resources, right: &Resources) -> Resources {
+    Resources {
+        cpus: left.cpus.min(right.cpus),
+        memory_bytes: left.memory_bytes.min(right.memory_bytes),
+        gpus: left.gpus.min(right.gpus),
+        nodes: left.nodes.min(right.nodes),
+    }
+}
+
+fn room_for(free: &Resources, demand: &Resources) -> i64 {
+    let fit = |have: i64, need: i64| if need > 0 { have.max(0) / need } else { i64::MAX };
+    fit(free.cpus, demand.cpus)
+        .min(fit(free.memory_bytes, demand.memory_bytes))
+        .min(fit(free.gpus, demand.gpus))
+        .min(fit(free.nodes, demand.nodes))
+}
+
+fn minus_times(free: &Resources, demand: &Resources, times: i64) -> Resources {
+    let all = |amount: i64| amount.saturating_mul(times);
+    let total = Resources {
+        cpus: all(demand.cpus),
+        memory_bytes: all(demand.memory_bytes),
+        gpus: all(demand.gpus),
+        nodes: all(demand.nodes),
+    };
+    crate::class::minus(free, &total)
+}
+
+#[cfg(test)]
+mod tests;
