@@ -217,7 +217,8 @@ fn prepare(path: &Path) -> Result<PathBuf, RunnerError> {
     path.canonicalize().map_err(failed)
 }
 
-fn settings(config: &RunnerConfig, shell: ShellSetup, began: Moment) -> Result<Settings, RunnerError> {
+/// What of a configuration decides.
+pub fn settings(config: &RunnerConfig, shell: ShellSetup, began: Moment) -> Result<Settings, RunnerError> {
     let output_dir = config.output_dir.to_str().ok_or_else(|| RunnerError::NotUtf8(config.output_dir.clone()))?;
     Ok(Settings {
         keeper_found: false,

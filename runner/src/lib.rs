@@ -19,7 +19,7 @@ pub mod state;
 
 mod brain;
 
-pub use brain::run;
+pub use brain::{run, settings};
 pub use config::{RunnerConfig, RunnerError, RunnerExit};
 pub use events::RunnerEvent;
 pub use link::http::HttpLink;

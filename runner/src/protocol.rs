@@ -292,6 +292,27 @@ pub struct Ended {
     pub working_dir: String,
 }
 
+impl Ended {
+    /// The end of a job of which nothing else is known.
+    pub fn of(key: AttemptKey, name: &str, (started, ended): (Moment, Moment), outcome: Outcome) -> Self {
+        Self {
+            key,
+            name: name.to_owned(),
+            started,
+            ended,
+            outcome,
+            consumed: None,
+            orphaned: false,
+            stdout: None,
+            stderr: None,
+            step_limit_ms: None,
+            successor: None,
+            terms: None,
+            working_dir: String::new(),
+        }
+    }
+}
+
 /// What the operating system counted for the processes of a job that were collected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

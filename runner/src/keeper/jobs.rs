@@ -332,7 +332,7 @@ impl Jobs {
     }
 
     fn never_ran(&mut self, order: &StartOrder, at: Moment, prepared: Option<&Prepared>, outcome: Outcome) {
-        let mut ended = ended(order.key, &order.name, (at, at), outcome);
+        let mut ended = Ended::of(order.key, &order.name, (at, at), outcome);
         if let Some(prepared) = prepared {
             tell_terms(&mut ended, prepared);
         }
@@ -376,24 +376,6 @@ impl Jobs {
         self.scratches.remove();
         self.notes.remove();
         self.unacknowledged.into_values().collect()
-    }
-}
-
-fn ended(key: AttemptKey, name: &str, (started, ended): (Moment, Moment), outcome: Outcome) -> Ended {
-    Ended {
-        key,
-        name: name.to_owned(),
-        started,
-        ended,
-        outcome,
-        consumed: None,
-        orphaned: false,
-        stdout: None,
-        stderr: None,
-        step_limit_ms: None,
-        successor: None,
-        terms: None,
-        working_dir: String::new(),
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod apply;
 mod chain;
+mod nodes;
 mod report;
 mod server;
 mod simulate;
@@ -54,6 +55,9 @@ async fn main() -> Result<()> {
     }
     if wanted("apply") {
         apply::measure(&args.torc, &mut report).await?;
+    }
+    if wanted("nodes") {
+        nodes::measure(&args.torc, &mut report).await?;
     }
     report.print();
     if let Some(path) = &args.json {

@@ -12,7 +12,7 @@ pub struct Report {
 #[derive(Serialize)]
 pub struct Figure {
     /// What was measured.
-    pub name: &'static str,
+    pub name: String,
     /// How much.
     pub value: f64,
     /// Of what.
@@ -43,13 +43,13 @@ impl Bar {
 
 impl Report {
     /// Adds a figure that is only told.
-    pub fn tell(&mut self, name: &'static str, value: f64, unit: &'static str) {
-        self.figures.push(Figure { name, value, unit, bar: None });
+    pub fn tell(&mut self, name: impl Into<String>, value: f64, unit: &'static str) {
+        self.figures.push(Figure { name: name.into(), value, unit, bar: None });
     }
 
     /// Adds a figure that has a bar.
-    pub fn hold(&mut self, name: &'static str, value: f64, unit: &'static str, bar: Bar) {
-        self.figures.push(Figure { name, value, unit, bar: Some(bar) });
+    pub fn hold(&mut self, name: impl Into<String>, value: f64, unit: &'static str, bar: Bar) {
+        self.figures.push(Figure { name: name.into(), value, unit, bar: Some(bar) });
     }
 
     /// A line for each figure.
@@ -66,7 +66,7 @@ impl Report {
                     format!("  (bar: {word} {limit} {}: {verdict})", figure.unit)
                 }
             };
-            println!("{:<44} {:>12.3} {}{bar}", figure.name, figure.value, figure.unit);
+            println!("{:<62} {:>12.3} {}{bar}", figure.name, figure.value, figure.unit);
         }
     }
 }

@@ -36,6 +36,15 @@ impl Server {
         Ok(server)
     }
 
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// Connections that a simulated node uses.
+    pub fn client(&self) -> reqwest::Client {
+        self.client.clone()
+    }
+
     async fn wait_until_ready(&self) -> Result<()> {
         let deadline = Instant::now() + Duration::from_secs(60);
         while Instant::now() < deadline {

@@ -6,12 +6,12 @@
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
 use torc_api::wire::AttemptKey;
 
-use super::{Jobs, ended, signal_group, tell_terms};
+use super::{Jobs, signal_group, tell_terms};
 use crate::clock::{Moment, now as clock_now};
 use crate::keeper::procfs;
 use crate::keeper::rusage::{Collected, collect};
 use crate::keeper::spawn::KEEPER_VARIABLE;
-use crate::protocol::FromKeeper;
+use crate::protocol::{Ended, FromKeeper};
 
 impl Jobs {
     /// Collects every child that has exited.
@@ -91,7 +91,7 @@ impl Jobs {
         self.free_slots.insert(job.slot);
         let Some((at, outcome)) = job.exited else { return };
         let kept = self.scratches.finish(job.logs, no_strangers && !job.left_processes);
-        let mut ended = ended(job.key, &job.name, (job.started, at), outcome);
+        let mut ended = Ended::of(job.key, &job.name, (job.started, at), outcome);
         ended.consumed = Some(job.consumed);
         ended.orphaned = job.orphaned;
         ended.step_limit_ms = job.step_limit_ms;
