@@ -57,6 +57,7 @@ pub enum Command {
     Describe(commands::describe::DescribeArgs),
     Status(commands::status::StatusArgs),
     Logs(commands::logs::LogsArgs),
+    Unpack(commands::unpack::UnpackArgs),
     Wait(commands::wait::WaitArgs),
     Cancel(commands::control::CancelArgs),
     Suspend(commands::control::SuspendArgs),

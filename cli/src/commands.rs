@@ -25,6 +25,7 @@ pub mod run;
 pub mod runner;
 pub mod server;
 pub mod status;
+pub mod unpack;
 pub mod validate;
 pub mod wait;
 pub mod workflows;
@@ -58,22 +59,36 @@ pub struct Context {
 pub fn main(arguments: Vec<OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(exec::spelled_out(arguments)) {
         Ok(cli) => cli,
-        Err(error) => {
-            // Help and versions are no errors; clap knows which stream they belong to.
-            let _ = error.print();
-            let status = if error.use_stderr() { ExitStatus::Usage } else { ExitStatus::Success };
-            return ExitCode::from(status.code());
-        }
+        Err(error) => return refuse(&error),
     };
     let command = match cli.command {
         // The keeper has no settings, no runtime and no threads.
         Command::Keeper(args) => return keeper::main(args),
         command => command,
     };
-    logging::start(cli.global.verbose);
-    let fallback = Output::new(cli.global.format.unwrap_or(Format::Table));
-    let outcome = prepare(&cli.global, &command)
-        .map(|context| execute(&context, command).map_err(|error| (context.output, error)));
+    let mut flags = settings::flags(&cli.global, runner_args(&command));
+    if let Command::Server(args) = &command {
+        args.add_flags(&mut flags);
+    }
+    start(&cli.global, flags, |context| execute(context, command))
+}
+
+/// What cannot be parsed, and help and versions, which are no errors: clap knows which stream they belong to.
+pub fn refuse(error: &clap::Error) -> ExitCode {
+    let _ = error.print();
+    let status = if error.use_stderr() { ExitStatus::Usage } else { ExitStatus::Success };
+    ExitCode::from(status.code())
+}
+
+/// Begins to log, settles the settings, does what was asked for, and tells what went wrong.
+pub fn start(
+    global: &GlobalArgs,
+    flags: Layers,
+    verb: impl FnOnce(&Context) -> Result<ExitStatus, CommandError>,
+) -> ExitCode {
+    logging::start(global.verbose);
+    let fallback = Output::new(global.format.unwrap_or(Format::Table));
+    let outcome = prepare(flags).map(|context| verb(&context).map_err(|error| (context.output, error)));
     let status = match outcome {
         Ok(Ok(status)) => status,
         Ok(Err((output, error))) => tell(output, &error),
@@ -87,15 +102,11 @@ fn tell(output: Output, error: &CommandError) -> ExitStatus {
     if error.silent { ExitStatus::Success } else { error.kind }
 }
 
-fn prepare(global: &GlobalArgs, command: &Command) -> Result<Context, CommandError> {
+fn prepare(flags: Layers) -> Result<Context, CommandError> {
     let folder = std::env::current_dir()
         .map_err(|error| CommandError::unexpected("could not find the current folder", error))?;
     let variable = |name: &str| std::env::var(name).ok();
     let surroundings = Surroundings { variable: &variable, folder: &folder, system: Path::new("/etc") };
-    let mut flags = settings::flags(global, runner_args(command));
-    if let Command::Server(args) = command {
-        args.add_flags(&mut flags);
-    }
     let (layers, warnings) = settings::gather(flags, &surroundings)?;
     let settings = settings::resolve(&layers, variable(env::TOKEN).filter(|token| !token.is_empty()))?;
     let output = Output::new(settings.format);
@@ -124,18 +135,22 @@ fn execute(context: &Context, command: Command) -> Result<ExitStatus, CommandErr
         Command::Config(args) => config::run(context, &args),
         Command::Completions(args) => completions::run(context, &args),
         Command::Reference(args) => reference::run(context, &args),
+        Command::Unpack(args) => unpack::run(context, &args),
         Command::Keeper(_) => Ok(ExitStatus::Success),
-        command => {
-            let runtime = tokio::runtime::Builder::new_multi_thread()
-                .enable_all()
-                .build()
-                .map_err(|error| CommandError::unexpected("could not start", error))?;
-            let result = runtime.block_on(execute_async(context, command));
-            // Whatever still waits, e.g. for standard input, must not hold the process.
-            runtime.shutdown_background();
-            result
-        }
+        command => block_on(execute_async(context, command)),
     }
+}
+
+/// Runs a verb that waits for others.
+pub fn block_on(verb: impl Future<Output = Result<ExitStatus, CommandError>>) -> Result<ExitStatus, CommandError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| CommandError::unexpected("could not start", error))?;
+    let result = runtime.block_on(verb);
+    // Whatever still waits, e.g. for standard input, must not hold the process.
+    runtime.shutdown_background();
+    result
 }
 
 async fn execute_async(context: &Context, command: Command) -> Result<ExitStatus, CommandError> {
@@ -170,6 +185,7 @@ async fn execute_async(context: &Context, command: Command) -> Result<ExitStatus
         | Command::Config(_)
         | Command::Completions(_)
         | Command::Reference(_)
+        | Command::Unpack(_)
         | Command::Keeper(_) => Ok(ExitStatus::Success),
     }
 }

@@ -16,9 +16,13 @@ mod progress;
 mod reference;
 mod run_here;
 mod runner_args;
+mod runner_config;
 mod settings;
+mod slurm_job_runner;
 mod standalone;
 mod starving;
 mod summary;
+mod versions;
 
 pub use commands::main;
+pub use slurm_job_runner::main as slurm_job_runner;

@@ -1,13 +1,10 @@
 //! Running workflows on this machine until they have settled: as the owner of the store where it is free, as a guest of its
 //! owner where it is not, and as its successor when the owner leaves.
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
-
 use tokio_util::sync::CancellationToken;
 use torc_api::api::{ApplyRequest, Workflow};
-use torc_api::wire::{Resources, RunnerScope};
-use torc_runner::{RunnerConfig, RunnerError, RunnerEvent, RunnerExit, ServerLink, detect};
+use torc_api::wire::RunnerScope;
+use torc_runner::{RunnerConfig, RunnerError, RunnerEvent, RunnerExit, ServerLink};
 
 use crate::client::{Client, ClientError};
 use crate::commands::apply::Purpose;
@@ -19,7 +16,7 @@ use crate::logging::{Author, open_runner_log};
 use crate::output::Items;
 use crate::place::Place;
 use crate::progress::Progress;
-use crate::settings::RunSettings;
+use crate::runner_config::runner_config;
 use crate::standalone::{Announce, Entry, Owner, enter};
 use crate::starving::starving;
 use crate::summary;
@@ -220,56 +217,6 @@ pub async fn conclude(context: &Context, client: &Client, workflows: &[Workflow]
     Ok(follow::exit_status(workflows))
 }
 
-/// What a runner on this machine is told.
-pub fn runner_config(run: &RunSettings, state_dir: &Path, folder: &Path) -> Result<RunnerConfig, CommandError> {
-    let executable = std::env::current_exe()
-        .map_err(|error| CommandError::unexpected("could not find the path of this program", error))?;
-    let keeper_command = vec![executable.into_os_string(), "keeper".into()];
-    let mut config = RunnerConfig::new(absolute(folder, &run.output_dir), absolute(folder, state_dir), keeper_command);
-    config.gpu_devices = gpu_devices(run.num_gpus, detect::gpus());
-    config.capacity = Resources {
-        cpus: run.num_cpus.unwrap_or_else(detect::cpus),
-        memory_bytes: run.memory_bytes.unwrap_or_else(detect::memory),
-        gpus: i64::try_from(config.gpu_devices.len()).unwrap_or(i64::MAX),
-        nodes: 1,
-    };
-    config.max_parallel_jobs = run.max_parallel_jobs;
-    config.labels.clone_from(&run.labels);
-    config.poll_interval = run.poll_interval;
-    config.persistent = run.persistent;
-    config.prefetch = run.prefetch.clone();
-    let now = jiff::Timestamp::now();
-    config.time_limit = run.time_left(now);
-    if let Some((allocation, around)) = detect::allocation() {
-        config.slurm_job_id = Some(allocation.job_id.clone());
-        config.allocation = Some(allocation);
-        let left = around.end_time.map(|end| end.saturating_sub(now.as_second()));
-        let left = left.map(|seconds| Duration::from_secs(u64::try_from(seconds).unwrap_or(0)));
-        config.time_limit = [config.time_limit, left].into_iter().flatten().min();
-    }
-    Ok(config)
-}
-
-fn absolute(folder: &Path, path: &Path) -> PathBuf {
-    folder.join(path)
-}
-
-/// The devices that were found, cut or filled up to the number that was asked for.
-fn gpu_devices(wanted: Option<i64>, found: Vec<String>) -> Vec<String> {
-    let Some(wanted) = wanted else { return found };
-    let wanted = usize::try_from(wanted).unwrap_or(0);
-    let mut devices: Vec<String> = found.into_iter().take(wanted).collect();
-    let mut number = 0_usize;
-    while devices.len() < wanted {
-        let name = number.to_string();
-        if !devices.contains(&name) {
-            devices.push(name);
-        }
-        number += 1;
-    }
-    devices
-}
-
 /// A runner in this process.
 pub struct LocalRunner {
     task: tokio::task::JoinHandle<Result<RunnerExit, RunnerError>>,
@@ -345,21 +292,6 @@ impl Interrupts {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn devices_are_cut_and_filled() {
-        let found = || vec!["2".to_owned(), "5".to_owned()];
-        for (wanted, expected) in
-            [(None, vec!["2", "5"]), (Some(0), vec![]), (Some(1), vec!["2"]), (Some(4), vec!["2", "5", "0", "1"])]
-        {
-            assert_eq!(gpu_devices(wanted, found()), expected);
         }
     }
 }

@@ -35,6 +35,9 @@ pub struct RunnerArgs {
     /// Leave at this time, e.g. `2026-11-16T12:00:00+01:00`; UTC when no offset is said.
     #[arg(long, value_name = "TIMESTAMP", conflicts_with = "time_limit")]
     pub end_time: Option<String>,
+    /// Work with a server of another version.
+    #[arg(long, hide_short_help = true)]
+    pub skip_version_check: bool,
     /// Seconds between two looks when nothing is waited for.
     #[arg(short = 'p', long, value_name = "SECONDS", hide_short_help = true)]
     pub poll_interval: Option<f64>,
@@ -97,6 +100,7 @@ impl RunnerArgs {
             ("client.run.end_time", self.end_time.clone()),
             ("client.run.poll_interval", self.poll_interval.map(|seconds| seconds.to_string())),
             ("client.run.persistent", self.persistent.then(|| "true".to_owned())),
+            ("client.run.skip_version_check", self.skip_version_check.then(|| "true".to_owned())),
             ("client.run.prefetch", self.prefetch.map(|when| when.name().to_owned())),
             ("client.run.prefetch_batch_size", small(self.prefetch_batch_size)),
             ("client.run.prefetch_max_queued", small(self.prefetch_max_queued)),

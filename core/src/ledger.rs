@@ -99,11 +99,6 @@ impl Ledger {
         }
     }
 
-    /// How many nodes there are.
-    pub fn nodes(&self) -> usize {
-        self.nodes.len()
-    }
-
     /// It could be taken if nothing else were there.
     pub fn can_ever_fit(&self, need: &Resources) -> bool {
         match self.strategy {

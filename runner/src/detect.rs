@@ -35,15 +35,17 @@ pub fn gpus() -> Vec<String> {
     })
 }
 
-/// The Slurm allocation around this process, if there is one with an `srun` that could start steps in it. Its own node is the first.
-pub fn allocation() -> Option<(Allocation, allocation::Allocation)> {
-    let variable = |name: &str| std::env::var(name).ok();
-    let found = allocation::from_environment(variable)?;
-    let srun = find_srun(variable, |path| {
-        fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
-    })?;
-    let nodes = own_node_first(&found);
-    Some((Allocation { job_id: found.job_id.clone(), srun, nodes }, found))
+/// The Slurm allocation around this process, if there is one.
+pub fn surroundings() -> Option<allocation::Allocation> {
+    allocation::from_environment(|name| std::env::var(name).ok())
+}
+
+/// How jobs become steps of that allocation: absent without an `srun`. `nodes` are those that the runner has.
+pub fn steps(around: &allocation::Allocation, nodes: Vec<String>) -> Option<Allocation> {
+    let is_program =
+        |path: &Path| fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0);
+    let srun = find_srun(|name| std::env::var(name).ok(), is_program)?;
+    Some(Allocation { job_id: around.job_id.clone(), srun, nodes })
 }
 
 /// `srun`, or what stands in for it.
@@ -55,10 +57,26 @@ fn find_srun(variable: impl Fn(&str) -> Option<String>, is_program: impl Fn(&Pat
     std::env::split_paths(&path).any(|folder| is_program(&folder.join("srun"))).then(|| "srun".to_owned())
 }
 
-fn own_node_first(found: &allocation::Allocation) -> Vec<String> {
-    let mut nodes = found.nodes.clone();
-    if let Some(at) = found.node.as_ref().and_then(|own| nodes.iter().position(|node| node == own)) {
+/// Which part of an allocation a runner has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// The node that it lives on.
+    OwnNode,
+    /// Every node: steps are started on all of them from here.
+    AllNodes,
+}
+
+/// The nodes of a runner by name, its own first; none where there is nothing to choose from.
+pub fn node_names(around: &allocation::Allocation, share: Share) -> Vec<String> {
+    let mut nodes = around.nodes.clone();
+    if nodes.len() < 2 {
+        return Vec::new();
+    }
+    if let Some(at) = around.node.as_ref().and_then(|own| nodes.iter().position(|node| node == own)) {
         nodes[..=at].rotate_right(1);
+    }
+    if share == Share::OwnNode {
+        nodes.truncate(1);
     }
     nodes
 }
@@ -218,10 +236,14 @@ mod tests {
             node: node.map(str::to_owned),
             ..allocation::Allocation::default()
         };
-        assert_eq!(own_node_first(&found(Some("n3"))), ["n3", "n1", "n2"]);
-        assert_eq!(own_node_first(&found(Some("n1"))), ["n1", "n2", "n3"]);
-        assert_eq!(own_node_first(&found(Some("else"))), ["n1", "n2", "n3"]);
-        assert_eq!(own_node_first(&found(None)), ["n1", "n2", "n3"]);
+        let all = |node| node_names(&found(node), Share::AllNodes);
+        assert_eq!(all(Some("n3")), ["n3", "n1", "n2"]);
+        assert_eq!(all(Some("n1")), ["n1", "n2", "n3"]);
+        assert_eq!(all(Some("else")), ["n1", "n2", "n3"]);
+        assert_eq!(all(None), ["n1", "n2", "n3"]);
+        assert_eq!(node_names(&found(Some("n2")), Share::OwnNode), ["n2"]);
+        let alone = allocation::Allocation { nodes: vec!["n1".to_owned()], ..allocation::Allocation::default() };
+        assert_eq!(node_names(&alone, Share::AllNodes), Vec::<String>::new());
     }
 
     #[test]

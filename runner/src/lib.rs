@@ -14,6 +14,7 @@ pub mod keeper;
 pub mod link;
 pub mod mode;
 pub mod monitor;
+pub mod packs;
 pub mod protocol;
 pub mod state;
 

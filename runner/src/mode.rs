@@ -9,7 +9,7 @@ pub struct Allocation {
     pub job_id: String,
     /// The program `srun`.
     pub srun: String,
-    /// Names of the nodes that the runner has, its own first.
+    /// Names of the nodes that the runner has, its own first; none where there is nothing to choose from.
     pub nodes: Vec<String>,
 }
 

@@ -59,6 +59,9 @@ pub struct Template {
     pub working_dir: String,
     /// Variables over the inherited ones.
     pub env: Vec<(String, String)>,
+    /// Inherited variables that it must not see.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unset: Vec<String>,
     /// The folder of log files.
     pub log_dir: String,
     /// Which streams are kept.

@@ -7,6 +7,35 @@ use std::time::Duration;
 
 const MIB: i64 = 1 << 20;
 
+/// Variables of an allocation that `srun` takes for options, and that would add to those of a step or contradict them: with
+/// `SLURM_GPUS_PER_NODE=2` around it, `--gpus=1` gets two.
+pub const INHERITED_OPTIONS: [&str; 20] = [
+    "SLURM_CPUS_PER_GPU",
+    "SLURM_CPUS_PER_TASK",
+    "SLURM_DISTRIBUTION",
+    "SLURM_EXCLUSIVE",
+    "SLURM_GPUS",
+    "SLURM_GPUS_PER_NODE",
+    "SLURM_GPUS_PER_SOCKET",
+    "SLURM_GPUS_PER_TASK",
+    "SLURM_GRES",
+    "SLURM_MEM_PER_CPU",
+    "SLURM_MEM_PER_GPU",
+    "SLURM_MEM_PER_NODE",
+    "SLURM_NPROCS",
+    "SLURM_NTASKS",
+    "SLURM_NTASKS_PER_CORE",
+    "SLURM_NTASKS_PER_GPU",
+    "SLURM_NTASKS_PER_NODE",
+    "SLURM_NTASKS_PER_SOCKET",
+    "SLURM_THREADS_PER_CORE",
+    "SLURM_TRES_PER_TASK",
+];
+
+/// The variable that keeps a step from taking every GPU of its allocation. A step that asks for none is given all of them, and the
+/// jobs that need one would wait.
+pub const NO_GPUS: (&str, &str) = ("SLURM_STEP_GRES", "none");
+
 /// A job, as far as `srun` has to know.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Step<'a> {

@@ -72,8 +72,13 @@ impl Lab {
 
     /// A call of `torc`; words are separated by blanks.
     pub fn call(&self, line: &str) -> Call {
+        self.call_program("torc", line)
+    }
+
+    /// A call of a program that is built beside `torc`.
+    pub fn call_program(&self, program: &str, line: &str) -> Call {
         let number = self.calls.fetch_add(1, Ordering::Relaxed);
-        let mut call = Call::new(self.path(&format!(".lab/{number}")));
+        let mut call = Call::new(self.path(&format!(".lab/{number}")), program);
         for word in line.split_whitespace() {
             call = call.arg(word);
         }

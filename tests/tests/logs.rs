@@ -160,3 +160,77 @@ fn log_files_can_be_large_and_binary() {
     assert_eq!(size, 5_000_002);
     lab.torc("logs a --tail 1").exits(0);
 }
+
+// J22
+#[test]
+fn packed_logs_are_few_files_and_read_the_same() {
+    let lab = Lab::new();
+    lab.write(
+        "w.yaml",
+        "name: w\nexecution_config: {stdio: {mode: packed}}\njobs:\n\
+         - {name: 'j_{i}', command: 'echo out {i}; echo err {i} >&2', parameters: {i: '1:60'}}\n\
+         - {name: silent, command: 'true'}\n\
+         - {name: failed, command: 'echo why >&2; exit 3'}\n",
+    );
+    lab.torc("apply -f w.yaml").exits(3).says("failed: ExitCode");
+    let names = logs(&lab);
+    assert_eq!(names.len(), 2, "{names:?}");
+    assert!(names[0].ends_with(".index") && names[1].ends_with(".pack"), "{names:?}");
+    assert_eq!(lab.torc("logs j_17 --stdout").exits(0).stdout, "out 17\n");
+    assert_eq!(lab.torc("logs j_17 --stderr").exits(0).stdout, "err 17\n");
+    assert_eq!(lab.torc("logs j_17").exits(0).stdout, "out 17\nerr 17\n");
+    assert_eq!(lab.torc("logs failed").exits(0).stdout, "why\n");
+    lab.torc("logs silent").exits(0).says("no output");
+    // Without the index everything is still there, also as files of their own.
+    fs::remove_file(lab.path("torc_output/job_stdio").join(&names[0])).unwrap();
+    assert_eq!(lab.items("unpack --list").len(), 121);
+    lab.torc("unpack --into single").exits(0).says("121 logs");
+    assert_eq!(lab.lines("single/job_wf1_j60_r1_a1.o"), ["out 60"]);
+    assert_eq!(lab.lines("single/job_wf1_j62_r1_a1.e"), ["why"]);
+}
+
+#[test]
+fn a_packed_job_can_be_followed_when_it_takes_long() {
+    let lab = Lab::new();
+    let command = "echo begun; while [ ! -f go ]; do sleep 0.02; done; echo done";
+    let config = "execution_config: {stdio: {mode: packed}}";
+    lab.write("w.yaml", format!("name: w\n{config}\njobs: [{{name: long, command: '{command}'}}]\n"));
+    let torc = lab.start("apply -f w.yaml");
+    until(|| lab.torc("logs long").stdout == "begun\n", || torc.stderr());
+    lab.write("go", "");
+    torc.finish().exits(0);
+    assert_eq!(lab.torc("logs long").exits(0).stdout, "begun\ndone\n");
+    assert_eq!(logs(&lab).len(), 2, "its own file is gone: {:?}", logs(&lab));
+}
+
+#[test]
+fn packed_logs_of_what_succeeded_are_not_kept_when_asked_for() {
+    let lab = Lab::new();
+    lab.write(
+        "w.yaml",
+        "name: w\nexecution_config: {stdio: {mode: packed, delete_on_success: true}}\njobs:\n\
+         - {name: good, command: echo good}\n- {name: bad, command: 'echo bad; exit 1'}\n",
+    );
+    lab.torc("apply -f w.yaml").exits(3);
+    lab.torc("logs good").exits(0).says("no output");
+    assert_eq!(lab.torc("logs bad").exits(0).stdout, "bad\n");
+    assert_eq!(lab.items("unpack --list").len(), 1);
+}
+
+/// A crash in the middle of a record: what came before is read, what is torn is not.
+#[test]
+fn a_torn_pack_loses_only_its_end() {
+    let lab = Lab::new();
+    lab.write(
+        "w.yaml",
+        "name: w\nexecution_config: {stdio: {mode: packed}}\njobs:\n\
+         - {name: first, command: echo first}\n- {name: second, command: echo second, depends_on: [first]}\n",
+    );
+    lab.torc("apply -f w.yaml").exits(0);
+    let pack = lab.path("torc_output/job_stdio").join(logs(&lab).pop().unwrap());
+    let bytes = fs::read(&pack).unwrap();
+    fs::write(&pack, &bytes[..bytes.len() - 4]).unwrap();
+    assert_eq!(lab.torc("logs first").exits(0).stdout, "first\n");
+    assert_ne!(lab.torc("logs second").code, Some(0));
+    assert_eq!(lab.items("unpack --list").len(), 1);
+}

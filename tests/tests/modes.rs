@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::sys::signal::Signal;
-use torc_tests::lab::{Call, Lab, until};
+use torc_tests::lab::{Call, Lab, Running, eventually, until};
 
 const STEPS: &str = "
 name: steps
@@ -169,4 +169,85 @@ fn a_time_limit_ends_jobs_as_terminated() {
         lab.items("get results w").iter().map(|result| result["returnCode"].as_i64().unwrap()).collect();
     assert!(codes.contains(&77) && codes.contains(&0), "{codes:?}");
     lab.expect_nothing_left();
+}
+
+/// A server that runs nothing itself; its address.
+fn server(lab: &Lab) -> (Running, String) {
+    let process = lab.start("server --bind 127.0.0.1:0 --database data/lab.db -o json");
+    let url = eventually("the server says where it is", || {
+        let said: serde_json::Value = serde_json::from_str(&process.stdout()).ok()?;
+        Some(said["url"].as_str()?.to_owned())
+    });
+    (process, url)
+}
+
+// J02, J10, X09, S04
+#[test]
+fn the_runner_of_an_allocation_reads_everything_from_slurm() {
+    let lab = Lab::new();
+    fake_srun(&lab);
+    lab.write("slurm/squeue", "#!/bin/bash\necho \"$*\" >> \"$(dirname \"$0\")/asked\"\necho 30:30\n");
+    fs::set_permissions(lab.path("slurm/squeue"), fs::Permissions::from_mode(0o755)).unwrap();
+    let (_server, url) = server(&lab);
+    let token = lab.path("data/lab.db.token");
+    let requirements = "resource_requirements: [{name: half, num_cpus: 2, memory: 1g, num_gpus: 1, runtime: PT1M}]";
+    let job = "{name: 'j_{i}', command: 'echo {i}', resource_requirements: half, parameters: {i: '1:6'}}";
+    lab.write("w.yaml", format!("name: w\n{requirements}\njobs: [{job}]\n"));
+    lab.call(&format!("apply -f w.yaml --url {url}")).env("TORC_TOKEN_FILE", &token).run().exits(0);
+    lab.call_program("torc-slurm-job-runner", &format!("{url} w out --skip-version-check"))
+        .env("TORC_TOKEN_FILE", &token)
+        .env("TORC_FAKE_SRUN", lab.path("slurm/srun"))
+        .env("TORC_FAKE_SQUEUE", lab.path("slurm/squeue"))
+        .env("SLURM_JOB_ID", "4711")
+        .env("SLURM_JOB_NODELIST", "n[1-2]")
+        .env("SLURMD_NODENAME", "n2")
+        .env("SLURM_CPUS_ON_NODE", "4")
+        .env("SLURM_MEM_PER_NODE", "2048")
+        .env("SLURM_GPUS_ON_NODE", "2")
+        .env("SLURM_GPUS_PER_NODE", "2")
+        .run()
+        .exits(0);
+    assert_eq!(lab.lines("slurm/asked"), ["-h -j 4711 -o %L"]);
+    let calls = lab.lines("slurm/calls");
+    assert_eq!(calls.len(), 6);
+    for call in &calls {
+        let parts = ["--jobid=4711 ", " --cpus-per-task=2 --mem=1024M --gpus=1 --time=29 --cpu-bind=none --nodelist=n"];
+        assert!(parts.iter().all(|part| call.contains(part)), "{call}");
+    }
+    let runners =
+        lab.call(&format!("get runners --all --url {url} -o json")).env("TORC_TOKEN_FILE", &token).run().exits(0);
+    let runner = &runners.json()["items"][0];
+    assert_eq!(
+        (&runner["kind"], &runner["capacity"]["cpus"], &runner["capacity"]["gpus"], &runner["capacity"]["nodes"]),
+        (&"slurm".into(), &8.into(), &4.into(), &2.into()),
+        "{runner:#}"
+    );
+    let logs: Vec<_> = fs::read_dir(lab.path("out")).unwrap().flatten().map(|entry| entry.file_name()).collect();
+    let is_log = |name: &std::ffi::OsString| name.to_string_lossy().starts_with("job_runner_wf1_sl4711_n");
+    assert!(logs.iter().any(is_log), "{logs:?}");
+}
+
+// J02
+#[test]
+fn the_token_is_no_argument_and_a_subtask_has_its_own_node() {
+    let lab = Lab::new();
+    fake_srun(&lab);
+    let (_server, url) = server(&lab);
+    lab.write("w.yaml", "name: w\njobs: [{name: a, command: 'true'}]\n");
+    let token = fs::read_to_string(lab.path("data/lab.db.token")).unwrap();
+    lab.call(&format!("apply -f w.yaml --url {url}")).env("TORC_TOKEN", token.trim()).run().exits(0);
+    let runner = |line: &str| {
+        lab.call_program("torc-slurm-job-runner", &format!("{url} w out {line}"))
+            .env("TORC_FAKE_SRUN", lab.path("slurm/srun"))
+            .env("SLURM_JOB_ID", "9")
+            .env("SLURM_JOB_NODELIST", "n[1-3]")
+            .env("SLURMD_NODENAME", "n2")
+            .env("SLURM_CPUS_ON_NODE", "1")
+            .env("SLURM_JOB_END_TIME", "4000000000")
+    };
+    runner("--token x").run().exits(2);
+    runner("").run().exits(7);
+    runner("--is-subtask").env("TORC_TOKEN", token.trim()).run().exits(0);
+    let calls = lab.lines("slurm/calls");
+    assert!(calls.len() == 1 && calls[0].contains(" --nodelist=n2 bash -c true"), "{calls:?}");
 }

@@ -14,7 +14,7 @@ use crate::output::{Format, Output};
 pub struct KeeperVerbArgs {
     /// What the runner says.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    arguments: Vec<OsString>,
+    pub arguments: Vec<OsString>,
 }
 
 /// Lives the keeper's whole life.

@@ -9,6 +9,7 @@ use clap::Args;
 use torc_api::api::{Job, JobResult};
 use torc_api::state::JobState;
 use torc_api::wire::AttemptKey;
+use torc_runner::packs;
 
 use super::Context;
 use crate::client::{Client, ResultFilter};
@@ -83,8 +84,12 @@ pub async fn run(context: &Context, args: &LogsArgs) -> Result<ExitStatus, Comma
 }
 
 fn silent(context: &Context, attempt: &Attempt) -> Result<ExitStatus, CommandError> {
-    let missing: Vec<String> =
-        attempt.files.iter().filter(|file| !file.exists()).map(|file| file.display().to_string()).collect();
+    let is_there = |file: &&PathBuf| match file.to_str().and_then(packs::parse_reference) {
+        Some((pack, _)) => pack.exists(),
+        None => file.exists(),
+    };
+    let absent = attempt.files.iter().filter(|file| !is_there(file));
+    let missing: Vec<String> = absent.map(|file| file.display().to_string()).collect();
     if attempt.ended && !missing.is_empty() {
         let message = format!("the log is not here: {}", missing.join(", "));
         return Err(CommandError::not_found(message).hint("it may have been removed, or be on another machine's disk"));

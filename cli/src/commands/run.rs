@@ -16,7 +16,9 @@ use crate::error::{CommandError, ExitStatus};
 use crate::logging::Author;
 use crate::place::Place;
 use crate::progress::Progress;
-use crate::run_here::{self, Driven, Interrupts, LocalRunner, Wanted, runner_config};
+use crate::run_here::{self, Driven, Interrupts, LocalRunner, Wanted};
+use crate::runner_config::runner_config;
+use crate::versions;
 
 /// Run a workflow or a file here until it is done.
 ///
@@ -77,6 +79,7 @@ fn is_file(target: &str) -> bool {
 
 /// Runs workflows of a server that was named with a runner of our own, one after the other.
 async fn run_for(context: &Context, client: &Client, wanted: Wanted) -> Result<ExitStatus, CommandError> {
+    versions::check(client, context.settings.run.skip_version_check).await?;
     let mut ids = Vec::new();
     match wanted {
         Wanted::Documents(documents) => {

@@ -7,18 +7,24 @@ use std::time::Duration;
 use clap::Args;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
+use torc_api::api::Workflow;
 use torc_api::wire::RunnerScope;
-use torc_runner::RunnerExit;
+use torc_runner::detect::{self, Share};
+use torc_runner::mode::{Mode, effective};
+use torc_runner::{RunnerConfig, RunnerExit};
 
 use super::Context;
 use crate::args::RunnerArgs;
+use crate::client::Client;
 use crate::connection::{bare_name, explain_missing, remote};
 use crate::error::{CommandError, ExitStatus};
 use crate::logging::Author;
 use crate::place::{Place, host_name};
-use crate::run_here::{Interrupts, LocalRunner, runner_config};
+use crate::run_here::{Interrupts, LocalRunner};
+use crate::runner_config::{runner_config, share_allocation};
 use crate::settings::RunSettings;
 use crate::standalone::{Entry, enter};
+use crate::versions;
 
 /// Run jobs of a server on this machine.
 ///
@@ -47,18 +53,41 @@ pub async fn run(context: &Context, args: &RunnerVerbArgs) -> Result<ExitStatus,
             }
         }
     };
-    let workflow = match &args.workflow {
+    serve(context, &client, args.workflow.as_deref(), Serving { idle_exit: args.idle_exit, share: None }).await
+}
+
+/// What kind of runner serves.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Serving {
+    /// It leaves when it has had nothing to do for so long.
+    pub idle_exit: Option<Duration>,
+    /// It is the runner of a Slurm allocation, or of a node of it.
+    pub share: Option<Share>,
+}
+
+/// Runs jobs of a server until there is a reason to leave.
+pub async fn serve(
+    context: &Context,
+    client: &Client,
+    workflow: Option<&str>,
+    serving: Serving,
+) -> Result<ExitStatus, CommandError> {
+    versions::check(client, context.settings.run.skip_version_check).await?;
+    let workflow = match workflow {
         Some(name) => Some(client.workflow(bare_name(name)).await.map_err(explain_missing)?),
         None => None,
     };
-    client.version().await?;
     let id = workflow.as_ref().map(|workflow| workflow.id.to_string());
     let name = state_folder(&context.settings.run, &client.url(), id.as_deref());
     let (folder, _claim) = claim_folder(&name)?;
     let mut config = runner_config(&context.settings.run, &folder, &context.folder)?;
     config.scope = id.map_or(RunnerScope::All, RunnerScope::Workflow);
     config.exit_when_complete = workflow.is_some();
-    config.idle_exit = args.idle_exit;
+    config.idle_exit = serving.idle_exit;
+    if let (Some(share), Some(around)) = (serving.share, detect::surroundings()) {
+        let share = if starts_directly(workflow.as_ref(), &config) { Share::OwnNode } else { share };
+        share_allocation(&mut config, &context.settings.run, &around, share);
+    }
     config.api_url = Some(client.url());
     let mut interrupts = Interrupts::listen()?;
     let mut runner = LocalRunner::start(config, client.runner_link(), Author::OneOfMany);
@@ -72,6 +101,13 @@ pub async fn run(context: &Context, args: &RunnerVerbArgs) -> Result<ExitStatus,
     };
     context.output.progress(&format!("runner: {}", describe(exit)));
     Ok(if exit == RunnerExit::Dismissed { ExitStatus::Refused } else { ExitStatus::Success })
+}
+
+/// A runner that starts a workflow's jobs itself starts them on its own node, and must not count what the others have.
+fn starts_directly(workflow: Option<&Workflow>, config: &RunnerConfig) -> bool {
+    let document = workflow.and_then(|workflow| workflow.document.as_ref());
+    let execution = document.and_then(|document| document.spec.execution_config.clone()).unwrap_or_default();
+    effective(&execution, config.allocation.is_some()) == Mode::Direct
 }
 
 fn describe(exit: RunnerExit) -> &'static str {

@@ -14,7 +14,8 @@ use crate::args::RunnerArgs;
 use crate::error::{CommandError, ExitStatus};
 use crate::logging::Author;
 use crate::place::Place;
-use crate::run_here::{Interrupts, LocalRunner, runner_config};
+use crate::run_here::{Interrupts, LocalRunner};
+use crate::runner_config::runner_config;
 use crate::settings::{Layers, Origin};
 use crate::standalone::{Announce, Entry, Owner, enter};
 

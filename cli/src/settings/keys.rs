@@ -68,6 +68,12 @@ pub const KEYS: &[Key] = &[
         "The local runner stays while there may be work to come, however long there is none.",
     ),
     key(
+        "client.run.skip_version_check",
+        "TORC_RUN_SKIP_VERSION_CHECK",
+        Some("false"),
+        "A runner works with a server of another version.",
+    ),
+    key(
         "client.run.prefetch",
         "TORC_RUN_PREFETCH",
         Some("auto"),

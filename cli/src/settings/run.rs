@@ -33,6 +33,8 @@ pub struct RunSettings {
     pub poll_interval: Duration,
     /// It stays while there may be work to come.
     pub persistent: bool,
+    /// It works with a server of another version.
+    pub skip_version_check: bool,
     /// How far it leases ahead, where that is not left to the workflow.
     pub prefetch: Prefetch,
 }
@@ -63,6 +65,7 @@ pub fn resolve(layers: &Layers) -> Result<RunSettings, CommandError> {
         end_time: layers.parsed("client.run.end_time", parse_time)?,
         poll_interval: layers.parsed("client.run.poll_interval", parse_seconds)?.unwrap_or_default(),
         persistent: layers.parsed("client.run.persistent", parse_flag)?.unwrap_or(false),
+        skip_version_check: layers.parsed("client.run.skip_version_check", parse_flag)?.unwrap_or(false),
         prefetch: Prefetch {
             enabled: layers.parsed("client.run.prefetch", parse_prefetch)?.flatten(),
             batch_size: small("client.run.prefetch_batch_size", 1)?,

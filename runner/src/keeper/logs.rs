@@ -1,14 +1,25 @@
 //! Log files without their price. A job writes to a scratch file that is already open; the file gets the job's name when there
 //! is something in it, or when the job runs for long. A silent job costs no file at all: its scratch is used again.
+//!
+//! With packed logs no job costs a file: what is in its scratch is added to a pack, and the scratch is used again.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use torc_api::execution::StdioMode;
 use torc_api::wire::AttemptKey;
+
+use self::packing::Packing;
+use crate::packs;
+
+mod packing;
+
+/// Larger outputs are not packed: copying them would hold up the jobs that follow, and they are few.
+const PACKED_BYTES: u64 = 1 << 20;
 
 /// Which output a file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +38,7 @@ pub struct Scratches {
     keeper: String,
     opened: u64,
     idle: HashMap<PathBuf, Vec<(PathBuf, File)>>,
+    packing: Packing,
 }
 
 /// Where one job's output goes.
@@ -38,6 +50,8 @@ pub struct Log {
     /// Where it belongs.
     name: PathBuf,
     file: File,
+    /// The attempt under which it is packed; absent when it is to be a file of its own.
+    packed_as: Option<String>,
 }
 
 /// What a job left.
@@ -54,7 +68,6 @@ pub struct Kept {
 /// The streams that a mode keeps, each a file.
 fn streams(mode: StdioMode) -> &'static [Stream] {
     match mode {
-        // Packing happens elsewhere; until then a packed job's output is kept in files of its own.
         StdioMode::Separate | StdioMode::Packed => &[Stream::Out, Stream::Err],
         StdioMode::Combined => &[Stream::Both],
         StdioMode::NoStdout => &[Stream::Err],
@@ -80,7 +93,7 @@ fn scratch_prefix(keeper: &str) -> String {
 impl Scratches {
     /// None are open yet.
     pub fn new(keeper: &str) -> Self {
-        Self { keeper: keeper.to_owned(), opened: 0, idle: HashMap::new() }
+        Self { keeper: keeper.to_owned(), opened: 0, idle: HashMap::new(), packing: Packing::new(keeper) }
     }
 
     /// Files for a job.
@@ -90,7 +103,9 @@ impl Scratches {
             let scratch = self.idle.get_mut(dir).and_then(Vec::pop).map_or_else(|| self.open(dir), Ok);
             match scratch {
                 Ok((path, file)) => {
-                    logs.push(Log { stream: *stream, path, name: dir.join(log_name(key, *stream)), file });
+                    let name = dir.join(log_name(key, *stream));
+                    let packed_as = (mode == StdioMode::Packed).then(|| key.label());
+                    logs.push(Log { stream: *stream, path, name, file, packed_as });
                 }
                 Err(error) => {
                     self.finish(logs, true);
@@ -104,7 +119,7 @@ impl Scratches {
     fn open(&mut self, dir: &Path) -> io::Result<(PathBuf, File)> {
         self.opened += 1;
         let path = dir.join(format!("{}{}", scratch_prefix(&self.keeper), self.opened));
-        let open = || OpenOptions::new().append(true).create_new(true).open(&path);
+        let open = || OpenOptions::new().read(true).append(true).create_new(true).open(&path);
         match open() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 fs::create_dir_all(dir)?;
@@ -114,27 +129,65 @@ impl Scratches {
         }
     }
 
-    /// The job has ended. Scratches that it left empty are used again if nobody else can still write to them.
+    /// The job has ended. Scratches that it left empty, or whose content is packed, are used again if nobody else can still write
+    /// to them.
     pub fn finish(&mut self, logs: Vec<Log>, reusable: bool) -> Kept {
         let mut kept = Kept::default();
         for mut log in logs {
-            let has_output = log.file.metadata().is_ok_and(|metadata| metadata.len() > 0);
-            if has_output {
-                if let Err(error) = log.promote() {
-                    kept.problem = Some(format!("cannot name the log {}: {error}", log.name.display()));
-                }
+            let length = log.file.metadata().map_or(0, |metadata| metadata.len());
+            if length > 0 {
+                let path = self.keep(&mut log, length, &mut kept);
                 match log.stream {
-                    Stream::Out | Stream::Both => kept.stdout = Some(log.path),
-                    Stream::Err => kept.stderr = Some(log.path),
+                    Stream::Out | Stream::Both => kept.stdout = Some(path),
+                    Stream::Err => kept.stderr = Some(path),
                 }
-            } else if log.is_promoted() || !reusable {
-                let _ = fs::remove_file(&log.path);
+                if log.packed_as.is_some() {
+                    self.put_back(log, reusable);
+                }
             } else {
-                let dir = log.name.parent().unwrap_or(Path::new("/")).to_path_buf();
-                self.idle.entry(dir).or_default().push((log.path, log.file));
+                self.put_back(log, reusable);
             }
         }
         kept
+    }
+
+    /// The job has ended well, and nobody wants its output.
+    pub fn discard(&mut self, logs: Vec<Log>, reusable: bool) {
+        logs.into_iter().for_each(|log| self.put_back(log, reusable));
+    }
+
+    /// Puts an output where it stays: into a pack, or into a file of its own. A pack that cannot be written is no reason to lose it.
+    fn keep(&mut self, log: &mut Log, length: u64, kept: &mut Kept) -> PathBuf {
+        if let Some(label) = log.packed_as.take().filter(|_| length <= PACKED_BYTES) {
+            match self.pack(log, &label, length) {
+                Ok(reference) => {
+                    log.packed_as = Some(label);
+                    return PathBuf::from(reference);
+                }
+                Err(error) => kept.problem = Some(format!("cannot pack the log {}: {error}", log.name.display())),
+            }
+        }
+        if let Err(error) = log.promote() {
+            kept.problem = Some(format!("cannot name the log {}: {error}", log.name.display()));
+        }
+        log.path.clone()
+    }
+
+    fn pack(&mut self, log: &Log, label: &str, length: u64) -> io::Result<String> {
+        let mut output = vec![0; usize::try_from(length).unwrap_or(0)];
+        log.file.read_exact_at(&mut output, 0)?;
+        let stream = if log.stream == Stream::Err { packs::Stream::Err } else { packs::Stream::Out };
+        self.packing.add(log.dir(), label, stream, &output)
+    }
+
+    /// An empty or emptied scratch waits for the next job, unless it has a name or somebody may still write to it.
+    fn put_back(&mut self, log: Log, reusable: bool) {
+        let emptied = || log.packed_as.is_none() || log.file.set_len(0).is_ok();
+        if log.is_promoted() || !reusable || !emptied() {
+            let _ = fs::remove_file(&log.path);
+        } else {
+            self.idle.entry(log.dir().to_path_buf()).or_default().push((log.path, log.file));
+        }
     }
 
     /// Nothing is left of them.
@@ -153,6 +206,10 @@ impl Log {
             self.path.clone_from(&self.name);
         }
         Ok(())
+    }
+
+    fn dir(&self) -> &Path {
+        self.name.parent().unwrap_or(Path::new("/"))
     }
 
     fn is_promoted(&self) -> bool {

@@ -30,6 +30,9 @@ impl Prepared {
     /// Lays the template's variables over the inherited ones. What marks a job is never inherited.
     pub fn new(template: Template, inherited: &[(OsString, OsString)], keeper: &str) -> Self {
         let mut environment: HashMap<OsString, OsString> = inherited.iter().cloned().collect();
+        for name in &template.unset {
+            environment.remove(OsStr::new(name));
+        }
         environment.extend(template.env.iter().map(|(name, value)| (name.into(), value.into())));
         environment.insert(KEEPER_VARIABLE.into(), keeper.into());
         let search_path = environment.get(OsStr::new("PATH")).cloned().unwrap_or_else(|| DEFAULT_PATH.into());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use torc_api::wire::{AttemptKey, Profile, Resources};
 use torc_core::ledger::Reach;
-use torc_slurm::srun::Limits;
+use torc_slurm::srun::{self, Limits};
 
 use super::{Settings, measures};
 use crate::command::{self, ShellSetup};
@@ -149,9 +149,9 @@ fn template(workflow: i64, profile: &Profile, settings: &Settings) -> Template {
     let defaults = Terms::default();
     let in_step = mode::effective(&config, settings.allocation.is_some()) == Mode::Slurm;
     if in_step && profile.resources.gpus == 0 {
-        // A step that asks for nothing is given all GPUs of its allocation, and the jobs that need them would wait.
-        env.push(("SLURM_STEP_GRES".to_owned(), "none".to_owned()));
+        env.push((srun::NO_GPUS.0.to_owned(), srun::NO_GPUS.1.to_owned()));
     }
+    let unset = if in_step { srun::INHERITED_OPTIONS.map(str::to_owned).into() } else { Vec::new() };
     // The signal for steps is `srun`'s own: it ends the step at once. The early warning is Slurm's.
     let signal = config.termination_signal.as_deref().filter(|_| !in_step);
     let milliseconds = |seconds: Option<i64>, default: u64| {
@@ -161,6 +161,7 @@ fn template(workflow: i64, profile: &Profile, settings: &Settings) -> Template {
         id: 0,
         working_dir: profile.working_dir.clone(),
         env,
+        unset,
         log_dir: format!("{}/job_stdio", settings.output_dir),
         stdio: stdio.mode.unwrap_or_default(),
         terms: Terms {

@@ -85,9 +85,6 @@ impl State {
     /// The nodes of a reservation by name; none where there is only one to choose from.
     fn node_names(&self, reservation: &Reservation) -> Vec<String> {
         let known = self.settings.allocation.as_ref().map_or(&[][..], |allocation| &allocation.nodes);
-        if self.ledger.nodes() < 2 {
-            return Vec::new();
-        }
         reservation.nodes().into_iter().filter_map(|at| known.get(at).cloned()).collect()
     }
 

@@ -572,3 +572,45 @@ fn prefetch_can_be_switched_off() {
     desk.ended(1, 0);
     assert_eq!(desk.sync().want.limit, 1);
 }
+
+// J21. Torc 1.0 forgot to return the device when a failed job was tried again, and ran out of GPUs after a few retries.
+#[test]
+fn a_retry_gives_its_gpu_back() {
+    let mut desk = Desk::with(Settings { devices: vec!["GPU-7".to_owned()], ..settings(2) });
+    desk.profile.resources.gpus = 1;
+    for attempt in 1..=20 {
+        let lease = Lease { key: AttemptKey { attempt, epoch: attempt.into(), ..key(1) }, ..lease(1) };
+        let tried = lease.key;
+        if !desk.has_sync() {
+            desk.until_due();
+        }
+        desk.respond(SyncResponse { leases: vec![lease], ..SyncResponse::default() });
+        let Some(Effect::Start(order, _)) = desk.effects.iter().find(|effect| matches!(effect, Effect::Start(..)))
+        else {
+            panic!("attempt {attempt} has no GPU: {:?}", desk.effects);
+        };
+        assert_eq!(order.devices, ["GPU-7"]);
+        let visible: Vec<&str> =
+            order.env.iter().filter(|(_, value)| value == "GPU-7").map(|(name, _)| name.as_str()).collect();
+        assert_eq!(
+            visible,
+            ["CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "TORC_GPU_VISIBLE_DEVICES"]
+        );
+        desk.handle(Event::Started(tried, desk.now, 100));
+        let failed = Ended { key: tried, ..ended(1, Outcome::Exited(1), desk.now) };
+        desk.handle(Event::Ended(Box::new(failed)));
+        assert_eq!(desk.state.ledger.free().gpus, 1);
+    }
+}
+
+// P05
+#[test]
+fn the_command_line_wins_over_the_workflow() {
+    let own = Prefetch { enabled: Some(false), lease_seconds: Some(60), ..Prefetch::default() };
+    let mut desk = Desk::with(Settings { prefetch: own, ..settings(1) });
+    assert_eq!((desk.sync().want.limit, desk.sync().lease_seconds), (1, Some(60)));
+    let theirs = Prefetch { enabled: Some(true), max_queued: Some(50), ..Prefetch::default() };
+    desk.respond(SyncResponse { prefetch: Some(theirs), leases: vec![lease(1)], ..SyncResponse::default() });
+    desk.started(1).later(Duration::from_millis(300));
+    assert_eq!(desk.sync().want.limit, 0, "nothing ahead of what is free");
+}

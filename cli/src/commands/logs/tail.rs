@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{Read as _, Seek as _, SeekFrom};
+use std::io::{Cursor, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+
+use torc_runner::packs;
 
 use crate::error::CommandError;
 use crate::output::Output;
@@ -47,7 +49,26 @@ impl Tail {
         Ok(found)
     }
 
+    /// An output in a pack is complete: it is printed once.
+    fn print_packed(&mut self, path: &Path, (pack, offset): (PathBuf, u64), output: Output) -> Result<bool, Failure> {
+        if self.offsets.contains_key(path) {
+            return Ok(false);
+        }
+        let bytes = packs::read(&pack, offset)?;
+        let start = match self.lines {
+            Some(lines) => last_lines(&mut Cursor::new(&bytes), lines)?,
+            None => 0,
+        };
+        let shown = bytes.get(usize::try_from(start).unwrap_or(0)..).unwrap_or_default();
+        output.raw(shown).map_err(Failure::Output)?;
+        self.offsets.insert(path.to_owned(), 0);
+        Ok(!shown.is_empty())
+    }
+
     fn print_file(&mut self, path: &Path, output: Output) -> Result<bool, Failure> {
+        if let Some(packed) = path.to_str().and_then(packs::parse_reference) {
+            return self.print_packed(path, packed, output);
+        }
         let mut file = File::open(path)?;
         let start = match self.offsets.get(path) {
             Some(offset) => *offset,
@@ -84,7 +105,7 @@ impl From<std::io::Error> for Failure {
 }
 
 /// Where the last lines begin, found from the end so that a large file is not read whole.
-fn last_lines(file: &mut File, lines: usize) -> std::io::Result<u64> {
+fn last_lines(file: &mut (impl Read + Seek), lines: usize) -> std::io::Result<u64> {
     let size = file.seek(SeekFrom::End(0))?;
     let chunk = u64::try_from(CHUNK).unwrap_or(1);
     let mut end = size;

@@ -4,14 +4,16 @@
 //! keeper when its parent died; its environment says whose it is.
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
+use torc_api::execution::StdioMode;
 use torc_api::wire::AttemptKey;
 
 use super::{Jobs, signal_group, tell_terms};
 use crate::clock::{Moment, now as clock_now};
+use crate::keeper::logs::Kept;
 use crate::keeper::procfs;
 use crate::keeper::rusage::{Collected, collect};
 use crate::keeper::spawn::KEEPER_VARIABLE;
-use crate::protocol::{Ended, FromKeeper};
+use crate::protocol::{Ended, FromKeeper, Outcome, Template};
 
 impl Jobs {
     /// Collects every child that has exited.
@@ -90,7 +92,13 @@ impl Jobs {
         self.processes.remove(&job.key);
         self.free_slots.insert(job.slot);
         let Some((at, outcome)) = job.exited else { return };
-        let kept = self.scratches.finish(job.logs, no_strangers && !job.left_processes);
+        let reusable = no_strangers && !job.left_processes;
+        let kept = if is_unwanted(&job.prepared.template, &outcome) {
+            self.scratches.discard(job.logs, reusable);
+            Kept::default()
+        } else {
+            self.scratches.finish(job.logs, reusable)
+        };
         let mut ended = Ended::of(job.key, &job.name, (job.started, at), outcome);
         ended.consumed = Some(job.consumed);
         ended.orphaned = job.orphaned;
@@ -112,6 +120,16 @@ impl Jobs {
             }
         }
     }
+}
+
+/// Whether the output of a job that ended so goes at once. Nothing can be taken out of a pack, so it must not get there. Elsewhere
+/// the brain removes the files, after it has looked for what the job should have made.
+fn is_unwanted(template: &Template, outcome: &Outcome) -> bool {
+    let Template { stdio, terms, .. } = template;
+    *stdio == StdioMode::Packed
+        && terms.delete_on_success
+        && terms.output_files.is_empty()
+        && *outcome == Outcome::Exited(0)
 }
 
 fn signal_process(pid: i32) {

@@ -87,3 +87,58 @@ fn a_folder_that_cannot_be_made_is_an_error() {
     let mut scratches = Scratches::new("k");
     assert!(scratches.take(&dir.path().join("file/logs"), StdioMode::Separate, &KEY).is_err());
 }
+
+#[test]
+fn packed_outputs_share_a_file() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut scratches = Scratches::new("k");
+    let mut references = Vec::new();
+    for job in 0..5 {
+        let key = AttemptKey { job, ..KEY };
+        let mut taken = scratches.take(dir.path(), StdioMode::Packed, &key).expect("taken");
+        taken[0].file.write_all(format!("out {job}\n").as_bytes()).expect("written");
+        if job == 3 {
+            taken[1].file.write_all(b"err").expect("written");
+            // It ran for long enough to get a name of its own, which goes again.
+            taken[1].promote().expect("renamed");
+        }
+        let kept = scratches.finish(taken, true);
+        assert_eq!((kept.problem, kept.stderr.is_some()), (None, job == 3));
+        references.push(kept.stdout.expect("an output"));
+    }
+    scratches.remove();
+    assert_eq!(names(dir.path()), ["packed_k_1.index", "packed_k_1.pack"]);
+    for (job, reference) in references.iter().enumerate() {
+        let (pack, offset) = packs::parse_reference(&reference.to_string_lossy()).expect("a reference");
+        assert_eq!(packs::read(&pack, offset).expect("readable"), format!("out {job}\n").as_bytes());
+    }
+    let labels: Vec<String> =
+        packs::entries(&dir.path().join("packed_k_1.pack")).expect("readable").into_iter().map(|e| e.label).collect();
+    assert_eq!(labels.len(), 6);
+    assert_eq!(labels[0], "wf1_j0_r3_a4");
+}
+
+#[test]
+fn a_large_output_stays_a_file() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut scratches = Scratches::new("k");
+    let mut taken = scratches.take(dir.path(), StdioMode::Packed, &KEY).expect("taken");
+    taken[0].file.write_all(&vec![b'x'; (1 << 20) + 1]).expect("written");
+    let kept = scratches.finish(taken, true);
+    scratches.remove();
+    assert_eq!(kept.stdout, Some(dir.path().join("job_wf1_j2_r3_a4.o")));
+    assert_eq!(names(dir.path()), ["job_wf1_j2_r3_a4.o"]);
+}
+
+#[test]
+fn a_pack_that_cannot_be_written_loses_no_output() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut scratches = Scratches::new("k");
+    // The name of the pack is taken.
+    fs::write(dir.path().join("packed_k_1.pack"), "").expect("written");
+    let mut taken = scratches.take(dir.path(), StdioMode::Packed, &KEY).expect("taken");
+    taken[0].file.write_all(b"x").expect("written");
+    let kept = scratches.finish(taken, true);
+    assert_eq!(kept.stdout, Some(dir.path().join("job_wf1_j2_r3_a4.o")));
+    assert!(kept.problem.expect("told").contains("cannot pack"));
+}

@@ -1,0 +1,102 @@
+//! `torc unpack`: packed logs as files of their own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::json;
+use torc_runner::packs::{self, Entry, Stream};
+
+use super::Context;
+use crate::error::{CommandError, ExitStatus};
+use crate::output::human;
+
+/// Write packed logs to files of their own, named as unpacked ones are.
+///
+/// Reads every pack in a folder, with or without its index. What a crash left unfinished at the end of a pack is left out.
+#[derive(Debug, Args)]
+pub struct UnpackArgs {
+    /// The folder of the packs.
+    #[arg(value_name = "FOLDER", default_value = "torc_output/job_stdio")]
+    pub folder: PathBuf,
+    /// Where the files go (the same folder when absent).
+    #[arg(long, value_name = "FOLDER")]
+    pub into: Option<PathBuf>,
+    /// Only the outputs of this attempt, e.g. `wf1_j2_r1_a1`.
+    #[arg(long, value_name = "ATTEMPT")]
+    pub attempt: Option<String>,
+    /// Only list what is packed.
+    #[arg(long)]
+    pub list: bool,
+}
+
+/// Runs the verb.
+pub fn run(context: &Context, args: &UnpackArgs) -> Result<ExitStatus, CommandError> {
+    let into = args.into.as_ref().unwrap_or(&args.folder);
+    let mut found = Vec::new();
+    for pack in packs_in(&args.folder)? {
+        let failed = |error| CommandError::unexpected(format!("could not read {}", pack.display()), error);
+        for entry in packs::entries(&pack).map_err(failed)? {
+            if args.attempt.as_ref().is_none_or(|wanted| *wanted == entry.label) {
+                found.push((pack.clone(), entry));
+            }
+        }
+    }
+    if !args.list {
+        fs::create_dir_all(into)
+            .map_err(|error| CommandError::unexpected(format!("could not make {}", into.display()), error))?;
+        for (pack, entry) in &found {
+            write(pack, entry, into)?;
+        }
+    }
+    let items: Vec<_> = found.iter().map(|(pack, entry)| item(pack, entry)).collect();
+    context.output.value(&json!({ "items": items }), || {
+        if args.list {
+            return found
+                .iter()
+                .map(|(_, entry)| format!("{}  {}\n", file_name(entry), human::bytes(size(entry))))
+                .collect();
+        }
+        format!(
+            "{} written to {}\n",
+            human::count(i64::try_from(found.len()).unwrap_or(i64::MAX), "log"),
+            into.display()
+        )
+    })?;
+    Ok(ExitStatus::Success)
+}
+
+fn packs_in(folder: &Path) -> Result<Vec<PathBuf>, CommandError> {
+    let entries = fs::read_dir(folder).map_err(|error| {
+        CommandError::not_found(format!("could not read the folder {}", folder.display()))
+            .because(error)
+            .hint("name the folder `job_stdio` of the output folder")
+    })?;
+    let is_pack = |path: &PathBuf| path.extension().is_some_and(|extension| extension == packs::PACK);
+    let mut found: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(is_pack).collect();
+    found.sort();
+    Ok(found)
+}
+
+fn write(pack: &Path, entry: &Entry, into: &Path) -> Result<(), CommandError> {
+    let path = into.join(file_name(entry));
+    packs::read(pack, entry.offset)
+        .and_then(|output| fs::write(&path, output))
+        .map_err(|error| CommandError::unexpected(format!("could not write {}", path.display()), error))
+}
+
+fn file_name(entry: &Entry) -> String {
+    let extension = match entry.stream {
+        Stream::Out => "o",
+        Stream::Err => "e",
+    };
+    format!("job_{}.{extension}", entry.label)
+}
+
+fn size(entry: &Entry) -> i64 {
+    i64::try_from(entry.length).unwrap_or(i64::MAX)
+}
+
+fn item(pack: &Path, entry: &Entry) -> serde_json::Value {
+    json!({ "name": file_name(entry), "pack": pack, "offset": entry.offset, "sizeBytes": entry.length })
+}

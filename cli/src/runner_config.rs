@@ -1,0 +1,124 @@
+//! From settings and surroundings to what a runner is told.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use torc_api::wire::{Resources, RunnerKind};
+use torc_runner::detect::{self, Share};
+use torc_runner::{RunnerConfig, detect::node_names};
+use torc_slurm::allocation::{self, Allocation};
+
+use crate::env;
+use crate::error::CommandError;
+use crate::settings::RunSettings;
+
+/// What a runner on this machine is told. Inside a Slurm allocation its jobs become steps, and its time ends with the allocation's.
+pub fn runner_config(run: &RunSettings, state_dir: &Path, folder: &Path) -> Result<RunnerConfig, CommandError> {
+    let executable = std::env::current_exe()
+        .map_err(|error| CommandError::unexpected("could not find the path of this program", error))?;
+    let keeper_command = vec![executable.into_os_string(), "keeper".into()];
+    let mut config = RunnerConfig::new(folder.join(&run.output_dir), folder.join(state_dir), keeper_command);
+    config.gpu_devices = gpu_devices(run.num_gpus, detect::gpus());
+    config.capacity = Resources {
+        cpus: run.num_cpus.unwrap_or_else(detect::cpus),
+        memory_bytes: run.memory_bytes.unwrap_or_else(detect::memory),
+        gpus: i64::try_from(config.gpu_devices.len()).unwrap_or(i64::MAX),
+        nodes: 1,
+    };
+    config.max_parallel_jobs = run.max_parallel_jobs;
+    config.labels.clone_from(&run.labels);
+    config.poll_interval = run.poll_interval;
+    config.persistent = run.persistent;
+    config.prefetch = run.prefetch.clone();
+    config.time_limit = run.time_left(Timestamp::now());
+    if let Some(around) = detect::surroundings() {
+        config.slurm_job_id = Some(around.job_id.clone());
+        config.allocation = detect::steps(&around, node_names(&around, Share::OwnNode));
+        config.time_limit = [config.time_limit, time_left(&around)].into_iter().flatten().min();
+    }
+    Ok(config)
+}
+
+/// Makes it the runner of an allocation, or of one node of it: what it has is what Slurm says.
+pub fn share_allocation(config: &mut RunnerConfig, run: &RunSettings, around: &Allocation, share: Share) {
+    let names = node_names(around, share);
+    let nodes = i64::try_from(names.len().max(1)).unwrap_or(1);
+    config.kind = RunnerKind::Slurm;
+    let gpus = run.num_gpus.or(around.gpus);
+    config.gpu_devices = gpu_devices(gpus, detect::gpus());
+    config.capacity = Resources {
+        cpus: run.num_cpus.or(around.cpus).unwrap_or_else(detect::cpus).saturating_mul(nodes),
+        memory_bytes: run.memory_bytes.or(around.memory_bytes).unwrap_or_else(detect::memory).saturating_mul(nodes),
+        gpus: i64::try_from(config.gpu_devices.len()).unwrap_or(i64::MAX).saturating_mul(nodes),
+        nodes,
+    };
+    config.allocation = detect::steps(around, names);
+}
+
+/// The devices that were found, cut or filled up to the number that was asked for.
+fn gpu_devices(wanted: Option<i64>, found: Vec<String>) -> Vec<String> {
+    let Some(wanted) = wanted else { return found };
+    let wanted = usize::try_from(wanted).unwrap_or(0);
+    let mut devices: Vec<String> = found.into_iter().take(wanted).collect();
+    let mut number = 0_usize;
+    while devices.len() < wanted {
+        let name = number.to_string();
+        if !devices.contains(&name) {
+            devices.push(name);
+        }
+        number += 1;
+    }
+    devices
+}
+
+/// How long Slurm may take to answer; without an answer the runner has no end of its own.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How much is left of an allocation. Older versions of Slurm do not say it in the environment, and have to be asked.
+fn time_left(around: &Allocation) -> Option<Duration> {
+    if let Some(end) = around.end_time {
+        let left = end.saturating_sub(Timestamp::now().as_second());
+        return Some(Duration::from_secs(u64::try_from(left).unwrap_or(0)));
+    }
+    let squeue = std::env::var(env::FAKE_SQUEUE).unwrap_or_else(|_| "squeue".to_owned());
+    let answer = ask(Command::new(squeue).args(["-h", "-j", &around.job_id, "-o", "%L"]));
+    let left = answer.as_deref().and_then(allocation::time_left).map(Duration::from_secs);
+    if left.is_none() {
+        tracing::warn!("Slurm does not say when job {} ends; jobs are not ended before it", around.job_id);
+    }
+    left
+}
+
+/// What a command prints, if it ends well and in time.
+fn ask(command: &mut Command) -> Option<String> {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
+    let until = Instant::now() + PATIENCE;
+    // The answer is a few bytes, so that the pipe holds all of it while we wait.
+    while child.try_wait().ok()?.is_none() {
+        if Instant::now() > until {
+            let _ = child.kill();
+            let _ = child.wait();
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let output = child.wait_with_output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_cut_and_filled() {
+        let found = || vec!["2".to_owned(), "5".to_owned()];
+        for (wanted, expected) in
+            [(None, vec!["2", "5"]), (Some(0), vec![]), (Some(1), vec!["2"]), (Some(4), vec!["2", "5", "0", "1"])]
+        {
+            assert_eq!(gpu_devices(wanted, found()), expected);
+        }
+    }
+}

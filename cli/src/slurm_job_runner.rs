@@ -1,0 +1,108 @@
+//! `torc-slurm-job-runner URL WORKFLOW OUTPUT`: what a batch script starts in its allocation. It is `torc runner` for one workflow,
+//! with everything that it may use read from Slurm's environment.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use torc_runner::detect::Share;
+
+use crate::args::{GlobalArgs, RunnerArgs};
+use crate::client::{Client, ClientError};
+use crate::commands::runner::{Serving, serve};
+use crate::commands::{self, Context, keeper};
+use crate::connection::remote;
+use crate::error::{CommandError, ExitStatus};
+use crate::settings;
+
+/// Run a workflow's jobs in this Slurm allocation.
+///
+/// CPUs, memory, GPUs, nodes and the end come from Slurm. The token is read from TORC_TOKEN or the file that TORC_TOKEN_FILE names,
+/// never from the command line, which everybody on the machine can see.
+#[derive(Debug, Parser)]
+#[command(name = "torc-slurm-job-runner", version, max_term_width = 120)]
+struct SlurmJobRunner {
+    /// The server, e.g. `http://login1:7421`.
+    #[arg(value_name = "URL")]
+    url: String,
+    /// The workflow, by name or number.
+    #[arg(value_name = "WORKFLOW")]
+    workflow: String,
+    /// Where job logs go.
+    #[arg(value_name = "OUTPUT")]
+    output: PathBuf,
+    /// One runner of several in the allocation: it uses its own node only.
+    #[arg(long)]
+    is_subtask: bool,
+    /// Wait so long before the first call, so that many runners do not come at once.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    startup_delay_seconds: u64,
+    /// How long a server that does not answer is waited for at the start.
+    #[arg(long, value_name = "MINUTES", default_value_t = 20)]
+    wait_for_healthy_database_minutes: u64,
+    /// The file with the server's token.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// The namespace of the workflow (`default` when absent).
+    #[arg(short = 'n', long)]
+    namespace: Option<String>,
+    /// Log more to standard error.
+    #[arg(short = 'v', long, action = clap::ArgAction::Count)]
+    verbose: u8,
+    #[command(flatten)]
+    runner: RunnerArgs,
+}
+
+/// Between two looks for a server that does not answer.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// Parses, runs, and turns the outcome into an exit code.
+pub fn main(mut arguments: Vec<OsString>) -> ExitCode {
+    // A runner starts its keeper from the program that it is.
+    if arguments.get(1).is_some_and(|word| word == "keeper") {
+        return keeper::main(keeper::KeeperVerbArgs { arguments: arguments.split_off(2) });
+    }
+    let args = match SlurmJobRunner::try_parse_from(arguments) {
+        Ok(args) => args,
+        Err(error) => return commands::refuse(&error),
+    };
+    let global = GlobalArgs {
+        url: Some(args.url.clone()),
+        token_file: args.token_file.clone(),
+        namespace: args.namespace.clone(),
+        verbose: args.verbose,
+        ..GlobalArgs::default()
+    };
+    let runner = RunnerArgs { output_dir: Some(args.output.clone()), ..args.runner.clone() };
+    let flags = settings::flags(&global, Some(&runner));
+    commands::start(&global, flags, |context| commands::block_on(Box::pin(run(context, &args))))
+}
+
+async fn run(context: &Context, args: &SlurmJobRunner) -> Result<ExitStatus, CommandError> {
+    tokio::time::sleep(Duration::from_secs(args.startup_delay_seconds)).await;
+    let url = context.settings.url.clone().unwrap_or_default();
+    let client = remote(&context.settings, &url, &context.folder)?;
+    wait_for(&client, Duration::from_secs(args.wait_for_healthy_database_minutes.saturating_mul(60))).await?;
+    let share = if args.is_subtask { Share::OwnNode } else { Share::AllNodes };
+    serve(context, &client, Some(&args.workflow), Serving { idle_exit: None, share: Some(share) }).await
+}
+
+/// Waits until the server answers at all. What it answers is looked at afterwards.
+async fn wait_for(client: &Client, patience: Duration) -> Result<(), CommandError> {
+    let until = Instant::now() + patience;
+    let mut told = false;
+    loop {
+        match client.version().await {
+            Err(error @ ClientError::Unreachable { .. }) if Instant::now() < until => {
+                if !std::mem::replace(&mut told, true) {
+                    tracing::warn!("the server does not answer, waiting for it: {error}");
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+            Err(error) => return Err(error.into()),
+            Ok(_) => return Ok(()),
+        }
+    }
+}
