@@ -3,6 +3,7 @@
 mod call;
 mod overlap;
 mod processes;
+pub mod slurm;
 mod wait;
 
 use std::collections::BTreeMap;

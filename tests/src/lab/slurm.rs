@@ -1,0 +1,76 @@
+//! A real Slurm for a suite: started once for a test binary, in a folder of its own, and gone when the binary is.
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// Slurm takes its time: it looks at time limits every half minute, and this machine may be busy.
+const DEADLINE: Duration = Duration::from_secs(180);
+
+/// A Slurm with four nodes; `tests/slurm-lab` says what it has.
+pub struct SlurmLab {
+    folder: PathBuf,
+}
+
+impl SlurmLab {
+    /// The Slurm of this test binary.
+    pub fn shared() -> &'static Self {
+        static LAB: OnceLock<SlurmLab> = OnceLock::new();
+        LAB.get_or_init(Self::start)
+    }
+
+    fn start() -> Self {
+        // Not a folder that removes itself: statics are never dropped. The lab's guard removes it.
+        let folder = tempfile::Builder::new().prefix("torc-slurm-").tempdir().expect("a folder for Slurm").keep();
+        let lab = Self { folder };
+        let owner = std::process::id().to_string();
+        let output = lab.tool("up").env("LAB_OWNER", owner).output().expect("the lab's script");
+        assert!(output.status.success(), "no Slurm: {}", String::from_utf8_lossy(&output.stderr));
+        lab
+    }
+
+    fn tool(&self, verb: &str) -> Command {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("slurm-lab");
+        let mut command = Command::new(script);
+        command.arg(verb).arg(&self.folder);
+        command
+    }
+
+    /// Something else that the lab's script can do, e.g. `node-down 3`.
+    pub fn run(&self, verb: &str, argument: &str) {
+        let status = self.tool(verb).arg(argument).status().expect("the lab's script");
+        assert!(status.success(), "slurm-lab {verb} {argument}");
+    }
+
+    /// Slurm's configuration: whoever sees it as `SLURM_CONF` speaks with this Slurm.
+    pub fn conf(&self) -> PathBuf {
+        self.folder.join("slurm.conf")
+    }
+
+    /// Words that lead a command to this Slurm.
+    pub fn prefix(&self) -> Vec<String> {
+        vec!["env".to_owned(), format!("SLURM_CONF={}", self.conf().display())]
+    }
+
+    /// A command of Slurm's, as a person would give it; its output.
+    pub fn command(&self, program: &str, arguments: &[&str]) -> String {
+        let output = Command::new(program).args(arguments).env("SLURM_CONF", self.conf()).env("TZ", "UTC").output();
+        let output = output.expect("a program of Slurm's");
+        assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+}
+
+/// Looks again and again until there is something; what is looked at is Slurm, so not too often.
+pub async fn until_found<T, F: Future<Output = Option<T>>>(what: &str, mut look: impl FnMut() -> F) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = look().await {
+            return found;
+        }
+        assert!(start.elapsed() < DEADLINE, "waited {DEADLINE:?} for {what}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
