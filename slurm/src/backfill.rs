@@ -103,7 +103,6 @@ mod tests {
         assert_eq!(merge(seen, &account(None, Some(90.0)), 0.0), seen, "nothing ran for no time");
     }
 
-    // S19, S20
     #[test]
     fn the_state_tells_the_cause() {
         let cases = [

@@ -218,7 +218,6 @@ mod tests {
         assert_eq!(judge("sstat", End::Code(127), "", "bash: line 1: sstat: command not found\n", true), missing);
     }
 
-    // R08
     #[test]
     fn only_what_certainly_had_no_effect_is_repeated() {
         let unheard = Trouble::NoAnswer { reason: String::new(), perhaps_received: true };

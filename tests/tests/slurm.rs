@@ -201,7 +201,6 @@ async fn a_cancelled_allocation() {
     assert_eq!(desk.end_of(&running).await, SlurmState::Cancelled);
 }
 
-// S20
 #[tokio::test]
 async fn a_step_that_runs_out_of_memory() {
     let desk = Desk::new();
@@ -213,7 +212,6 @@ async fn a_step_that_runs_out_of_memory() {
     assert_eq!(backfill::cause(account.state, 1), Some(Cause::OutOfMemory), "{}", desk.output(&id));
 }
 
-// S20
 #[tokio::test]
 async fn an_allocation_that_runs_out_of_time() {
     let desk = Desk::new();
@@ -282,7 +280,6 @@ async fn texts_arrive_as_they_were_written() {
     assert!((start - now).abs() < 86_400, "{start} is not a time of today");
 }
 
-// R01
 #[tokio::test]
 async fn what_slurm_refuses_and_what_it_does_not_know() {
     let desk = Desk::new();

@@ -56,7 +56,6 @@ pub fn surplus<'a>(marker: &str, number: &str, sightings: Sightings<'a>) -> Vec<
 mod tests {
     use super::*;
 
-    // R08
     #[test]
     fn a_submission_that_was_cut_short_is_found_again_and_never_repeated_on_a_guess() {
         let found = [("torc-wf1-a1", "17"), ("torc-wf1-a2", "18")];

@@ -102,7 +102,6 @@ async fn a_slurm_that_is_away_is_asked_again_and_a_refusal_is_final() {
     assert_eq!(lines(&folder, "tries"), 1);
 }
 
-// R08
 #[tokio::test]
 async fn a_submission_that_may_have_arrived_is_not_repeated() {
     let folder = TempDir::new().unwrap();

@@ -30,7 +30,7 @@ fn shown(plan: &Plan) -> Vec<(&str, i64, usize)> {
     plan.planned.iter().map(|planned| (planned.name.as_str(), planned.allocations, planned.jobs.len())).collect()
 }
 
-// R09, R10, R13
+// R09, R13
 #[test]
 fn a_scheduler_for_each_partition_and_every_job_in_one() {
     let partitions = site();
@@ -48,7 +48,7 @@ fn a_scheduler_for_each_partition_and_every_job_in_one() {
     assert!((plan.node_hours() - (5.0 + 3.0 + 6.0) * 1.5).abs() < 1e-9);
 }
 
-// R11, R12
+// R12
 #[test]
 fn jobs_that_wait_get_allocations_that_wait() {
     let cpu = needs(104, 100, 0, 1, 1);

@@ -42,7 +42,6 @@ fn what_is_missing_is_asked_for_and_never_more_than_allowed() {
     assert!((shape.node_hours() - 1.5).abs() < 1e-9);
 }
 
-// R08, R16
 #[test]
 fn what_exists_is_counted_so_that_the_same_question_has_the_same_answer() {
     let whole = needs(104, 100, 0, 1, 1);
