@@ -187,6 +187,7 @@ wf1_j2_r1_a1|1684K|145288K|0.01M|2M|00:01:30|n1|COMPLETED
 wf1_j1_r1_a1|3288K|145288K|0.01M|0.00M|1-00:00:01|n[1-2]|TIMEOUT
 wf1_j3_r1_a1|2976K|145288K|0|0.00M|00:00:00|n1|OUT_OF_MEMORY
 wf1_j4_r1_a1||||||n1|CANCELLED by 0
+wf1_j6_r1_a1|||||00:00:07|n1|COMPLETED
 wf1_j5_r1_a1|100K|||||n1|FAILED
 wf1_j5_r1_a1|200K|||||n2|COMPLETED
 ";
@@ -209,6 +210,7 @@ wf1_j5_r1_a1|200K|||||n2|COMPLETED
         let state = |name: &str| find_step(STEPS, name).settle().map(|account| account.state);
         assert_eq!(state("wf1_j1_r1_a1"), Some(SlurmState::Timeout));
         assert_eq!(state("wf1_j3_r1_a1"), Some(SlurmState::OutOfMemory));
+        assert!(matches!(find_step(STEPS, "wf1_j6_r1_a1"), Lookup::Complete(_)), "either of memory and CPU will do");
         assert_eq!(find_step(STEPS, "wf1_j5_r1_a1").settle().unwrap().max_rss_bytes, Some(200 << 10));
     }
 
