@@ -124,21 +124,11 @@ async fn partitions_are_detected() {
     let rules = scontrol::read_partitions(&desk.slurm.ask(&scontrol::partitions()).await.unwrap().text);
     let nodes = sinfo::read_nodes(&desk.slurm.ask(&sinfo::nodes()).await.unwrap().text).unwrap();
     let found = partitions::detect(&rules, &nodes);
-    let shown: Vec<(&str, i64, i64, Option<i64>, &str, Option<i64>)> = found
-        .iter()
-        .map(|one| {
-            (
-                one.name.as_str(),
-                one.cpus_per_node,
-                one.memory_mb,
-                one.gpus_per_node,
-                one.max_walltime.as_str(),
-                one.nodes,
-            )
-        })
-        .collect();
-    let expected = [("debug", "365d"), ("short", "30m"), ("standby", "4h"), ("cut", "4h")];
-    assert_eq!(shown, expected.map(|(name, longest)| (name, 4, 4_000, Some(2), longest, Some(4))));
+    let named: Vec<(&str, &str)> = found.iter().map(|one| (one.name.as_str(), one.max_walltime.as_str())).collect();
+    assert_eq!(named, [("debug", "365d"), ("short", "30m"), ("standby", "4h"), ("cut", "4h")]);
+    for one in &found {
+        assert_eq!((one.cpus_per_node, one.memory_mb, one.gpus_per_node, one.nodes), (4, 4_000, Some(2), Some(4)));
+    }
 }
 
 // S07, S08, S10, S11, S12
