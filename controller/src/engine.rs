@@ -1,5 +1,6 @@
 //! A handle to the engine: every call is a command on one queue, answered when its changes are durable.
 
+mod data;
 mod error;
 mod writer;
 
@@ -188,13 +189,19 @@ impl Engine {
     /// Jobs run again.
     pub async fn retry(&self, reference: WorkflowRef<'_>, request: api::RetryRequest) -> Result<Affected, EngineError> {
         let id = self.find(reference).await?;
+        let dry_run = request.dry_run;
         let which = match request {
             api::RetryRequest { all: true, .. } => Retry::All,
+            api::RetryRequest { changed: true, jobs, .. } => Retry::Changed(jobs),
             api::RetryRequest { jobs, .. } if jobs.is_empty() => Retry::Failed,
             api::RetryRequest { jobs, .. } => Retry::Jobs(jobs),
         };
+        if dry_run {
+            let names = self.read(move |state| Ok(state.retry_preview(id, &which)?)).await?;
+            return Ok(Affected { jobs: names.count, names: names.names });
+        }
         let jobs = self.write(move |state, recorder, now| Ok(state.retry(id, &which, recorder, now)?)).await?;
-        Ok(Affected { jobs })
+        Ok(Affected { jobs, names: Vec::new() })
     }
 
     /// Forgets a workflow.
@@ -244,8 +251,9 @@ impl Engine {
 
     /// Jobs of a workflow, a page at a time.
     pub async fn jobs(&self, query: &JobQuery) -> Result<Page<api::Job>, EngineError> {
-        let page = self.store.jobs(query).await?;
+        let mut page = self.store.jobs(query).await?;
         let (names, hosts) = self.names().await?;
+        self.fill_commands(&mut page.items).await?;
         let items = page.items.into_iter().map(|view| views::job(view, &names, &hosts)).collect();
         Ok(Page { items, next: page.next })
     }

@@ -1,6 +1,7 @@
 //! The HTTP API: a router for each resource, one error type, one check of the token.
 
 mod auth;
+mod data;
 mod error;
 mod events;
 mod jobs;
@@ -37,6 +38,7 @@ pub(crate) fn app(engine: Engine, token: &str, stop: CancellationToken) -> Route
     let guarded = Router::new()
         .merge(workflows::router())
         .merge(jobs::router())
+        .merge(data::router())
         .merge(events::router())
         .merge(runners::router())
         .merge(system::router())

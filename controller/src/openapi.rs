@@ -4,6 +4,7 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 use torc_api::api;
+use torc_api::data;
 use torc_api::wire;
 
 /// The OpenAPI document.
@@ -76,6 +77,7 @@ fn operations(types: &mut SchemaGenerator) -> Vec<Operation> {
     let mut list = Vec::new();
     workflow_operations(types, &mut list);
     job_operations(types, &mut list);
+    data_operations(types, &mut list);
     runner_operations(types, &mut list);
     system_operations(types, &mut list);
     list
@@ -184,6 +186,71 @@ fn job_operations(types: &mut SchemaGenerator, list: &mut Vec<Operation>) {
             "/v1/watch",
             "Server-sent events: `event` as things happen, `status` when it has changed",
         )
+    });
+}
+
+fn data_operations(types: &mut SchemaGenerator, list: &mut Vec<Operation>) {
+    let mut types = Types(types);
+    const ONE: &[(&str, &str)] = &[NAMESPACE];
+    const DATA: &str = "/v1/workflows/{workflow}/user-data/{name}";
+    list.push(Operation {
+        query: ONE,
+        response: types.of::<api::Page<data::File>>(),
+        ..types.operation("get", "/v1/workflows/{workflow}/files", "Files of a workflow, as they were last seen")
+    });
+    list.push(Operation {
+        query: &[NAMESPACE, LIMIT, CURSOR],
+        response: types.of::<api::Page<data::FileUse>>(),
+        ..types.operation(
+            "get",
+            "/v1/workflows/{workflow}/file-uses",
+            "What jobs do with files, and what their latest success saw of them; a page is one of jobs",
+        )
+    });
+    list.push(Operation {
+        query: ONE,
+        response: types.of::<api::Page<data::UserData>>(),
+        ..types.operation("get", "/v1/workflows/{workflow}/user-data", "Data of a workflow")
+    });
+    list.push(Operation {
+        query: ONE,
+        response: types.of::<data::UserData>(),
+        ..types.operation("get", DATA, "One value")
+    });
+    list.push(Operation {
+        query: ONE,
+        request: types.of::<data::WriteUserData>(),
+        response: types.of::<data::UserDataWritten>(),
+        ..types.operation("put", DATA, "Write a value")
+    });
+    list.push(Operation {
+        query: ONE,
+        response: types.of::<data::UserDataWritten>(),
+        ..types.operation("delete", DATA, "Take back what was written; the document's value is left")
+    });
+    list.push(Operation {
+        query: ONE,
+        response: types.of::<data::Staleness>(),
+        ..types.operation(
+            "get",
+            "/v1/workflows/{workflow}/staleness",
+            "Data that has changed under completed jobs, and data that is missing",
+        )
+    });
+    list.push(Operation {
+        query: ONE,
+        request: types.of::<data::SpawnRequest>(),
+        response: types.of::<data::SpawnResponse>(),
+        ..types.operation(
+            "post",
+            "/v1/workflows/{workflow}/jobs/{job}/spawn",
+            "A running job adds jobs to its workflow",
+        )
+    });
+    list.push(Operation {
+        query: ONE,
+        response: types.of::<std::collections::BTreeMap<String, Value>>(),
+        ..types.operation("get", "/v1/workflows/{workflow}/ro-crate", "Provenance as an RO-Crate, in JSON-LD")
     });
 }
 

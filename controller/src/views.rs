@@ -56,6 +56,8 @@ pub fn job(view: JobView, workflows: &HashMap<i64, String>, hosts: &HashMap<i64,
         runner: job.runner.map(|runner| runner.0),
         in_doubt: false,
         start_time: job.started_ms.map(rfc3339),
+        origin: profile.spawned.as_ref().map(|_| "spawn".to_owned()),
+        lineage: profile.spawned.map(|spawned| spawned.lineage),
     }
 }
 

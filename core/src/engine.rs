@@ -6,6 +6,7 @@
 
 mod apply;
 mod attempt;
+mod data;
 mod expire;
 mod files;
 mod holdings;
@@ -15,6 +16,7 @@ mod record;
 mod reset;
 mod restore;
 mod runner;
+mod spawn;
 mod status;
 mod stray;
 mod sync;
@@ -33,8 +35,10 @@ use crate::ids::{RunnerId, WorkflowId};
 use crate::rows::LastIds;
 
 pub use apply::{Apply, apply_changes};
+pub use data::{DataWritten, LARGEST_VALUE};
 pub use record::Recorder;
 pub use restore::UnreadableDocument;
+pub use spawn::{LINEAGE_VARIABLE, MAX_ITERATIONS, Spawn};
 pub use sync::SyncAnswer;
 pub use verbs::Retry;
 pub use workflow::JobDetail;
@@ -74,6 +78,25 @@ pub enum Refusal {
         workflow: String,
         /// What was asked for.
         job: String,
+    },
+    /// No such data.
+    #[error("user data '{name}' does not exist in workflow '{workflow}'")]
+    NoData {
+        /// The workflow's name.
+        workflow: String,
+        /// What was asked for.
+        name: String,
+    },
+    /// A request that cannot be carried out as it is.
+    #[error("{0}")]
+    Invalid(String),
+    /// A loop goes round too often.
+    #[error("loop '{lineage}' has had {most} iterations, which is the limit")]
+    TooManyIterations {
+        /// The loop.
+        lineage: String,
+        /// The limit.
+        most: i64,
     },
     /// No such runner, or it has left.
     #[error("runner {0} is not registered")]

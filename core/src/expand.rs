@@ -36,6 +36,7 @@ use torc_api::problem::Problem;
 use torc_api::workflow::WorkflowSpec;
 
 pub use embed::embed;
+pub use tokens::fill_data;
 pub use variables::resolved;
 pub use warnings::warnings;
 
@@ -163,6 +164,14 @@ fn report_knots(expanded: &Expanded, entries: &[u32], report: &mut Report) {
         let field = kind.first().map_or_else(|| "spec.jobs".to_owned(), |entry| format!("spec.jobs[{entry}]"));
         report.add_another(Problem::error(field, message));
     }
+}
+
+/// The files of a document alone.
+pub fn expand_files(spec: &WorkflowSpec, limits: &Limits) -> Result<Vec<ExpandedFile>, Vec<Problem>> {
+    let spec = resolved(spec)?;
+    let mut problems = Vec::new();
+    let rows = Rows::of(&spec, limits, &mut problems);
+    if problems.is_empty() { Ok(rows.files(&spec)) } else { Err(problems) }
 }
 
 /// The numbers of the jobs that set an action off, in order; empty when it does not choose jobs.

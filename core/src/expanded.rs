@@ -1,5 +1,6 @@
 //! A specification with every parameter, template, regular expression and reference resolved.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -19,7 +20,17 @@ pub struct Expanded {
     pub requirements: Vec<Requirements>,
 }
 
-/// A job with nothing left to resolve.
+impl Expanded {
+    /// A job's command with the values that the document gives to the data it reads.
+    pub fn filled_command<'a>(&self, job: &'a ExpandedJob) -> Cow<'a, str> {
+        crate::expand::fill_data(&job.command, |name| {
+            let mut inputs = job.input_user_data.iter().filter_map(|data| self.user_data.get(*data as usize));
+            inputs.find(|data| data.name == name)?.data.as_ref()
+        })
+    }
+}
+
+/// A job with nothing left to resolve but the data that it reads: others may write that until it starts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExpandedJob {
     /// Unique in the workflow.

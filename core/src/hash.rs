@@ -17,6 +17,16 @@ pub fn job_hash(expanded: &Expanded, job: usize) -> [u8; 32] {
     hash.finish()
 }
 
+/// What a spawned job does. It also waits for whoever spawned it, so it is never the same as a job of the document.
+pub fn spawned_job_hash(expanded: &Expanded, job: usize, lineage: &str) -> [u8; 32] {
+    let mut hash = Fields::new("torc spawned job 1");
+    hash.text(lineage);
+    if let Some(job) = expanded.jobs.get(job) {
+        add_work(&mut hash, expanded, job);
+    }
+    hash.finish()
+}
+
 /// Everything that a document comes to, as 64 hexadecimal digits.
 pub fn digest(expanded: &Expanded) -> String {
     let mut hash = Fields::new("torc workflow 1");

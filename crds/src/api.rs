@@ -188,6 +188,12 @@ pub struct Job {
     /// When the current attempt started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time: Option<String>,
+    /// `spawn` for a job that another one has added; absent for one of the document.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
+    /// The loop that a spawned job belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lineage: Option<String>,
 }
 
 fn is_zero(number: &i64) -> bool {
@@ -368,14 +374,21 @@ pub struct RetryRequest {
     pub jobs: Vec<String>,
     /// Run everything again, as a new run.
     pub all: bool,
+    /// Run the named jobs, whose files have changed, and those whose data has changed since they completed.
+    pub changed: bool,
+    /// Only say which jobs would run again.
+    pub dry_run: bool,
 }
 
 /// How many jobs something was done to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Affected {
     /// How many jobs.
     pub jobs: i64,
+    /// The first of them, in a dry run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<String>,
 }
 
 /// `POST /v1/gc`: what to forget.

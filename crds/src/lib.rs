@@ -5,6 +5,7 @@
 pub mod action;
 pub mod api;
 pub mod cluster;
+pub mod data;
 pub mod document;
 pub mod execution;
 pub mod failure;

@@ -92,7 +92,7 @@ fn planned(job: &ExpandedJob, expanded: &Expanded) -> PlannedJob {
     let needs = needs.unwrap_or_default();
     PlannedJob {
         name: job.name.clone(),
-        command: job.command.clone(),
+        command: expanded.filled_command(job).into_owned(),
         priority: job.priority,
         ready: depends_on.is_empty(),
         depends_on,

@@ -53,6 +53,10 @@ impl EngineError {
         Self::new(ErrorKind::BadRequest, "BadRequest", message.into())
     }
 
+    pub(crate) fn no_data(name: &str) -> Self {
+        Self::new(ErrorKind::NotFound, "UserDataNotFound", format!("user data '{name}' does not exist"))
+    }
+
     pub(crate) fn internal(message: String) -> Self {
         Self::new(ErrorKind::Internal, "Internal", message)
     }
@@ -76,6 +80,19 @@ impl From<Refusal> for EngineError {
             Refusal::NoJob { workflow, .. } => {
                 let mut error = Self::new(ErrorKind::NotFound, "JobNotFound", message);
                 error.body.hint = Some(format!("`torc get jobs {workflow}` lists its jobs"));
+                error
+            }
+            Refusal::NoData { workflow, .. } => {
+                let mut error = Self::new(ErrorKind::NotFound, "UserDataNotFound", message);
+                error.body.hint = Some(format!("`torc user-data list {workflow}` lists its data"));
+                error
+            }
+            Refusal::Invalid(_) => Self::new(ErrorKind::Invalid, "Invalid", message),
+            Refusal::TooManyIterations { .. } => {
+                let mut error = Self::new(ErrorKind::Invalid, "TooManyIterations", message);
+                let hint =
+                    "raise `dynamicJobs.maxIterations` in the document, or end the loop with an empty list of jobs";
+                error.body.hint = Some(hint.to_owned());
                 error
             }
             Refusal::NoRunner(_) => Self::new(ErrorKind::NotFound, "RunnerNotFound", message),

@@ -102,9 +102,11 @@ impl State {
         let jobs = draft.rows(None);
         recorder.workflow(&row);
         recorder.event(now, Some(id), "WorkflowCreated", format!("created with {} jobs", jobs.len()));
-        let workflow = Workflow::build(row, Arc::new(spec.clone()), draft.profiles.clone(), &jobs);
+        let profiles = draft.profiles;
+        let mut workflow = Workflow::build(row, Arc::new(spec.clone()), profiles.clone(), &jobs);
+        workflow.declare_data(apply.expanded, &mut self.last, recorder, now);
         let changes = recorder.changes();
-        changes.profiles.extend(draft.profiles);
+        changes.profiles.extend(profiles);
         changes.jobs.extend(jobs);
         self.workflows.insert(id, workflow);
         self.live.insert(id);
@@ -134,22 +136,28 @@ impl State {
         row.run = new_run.unwrap_or(row.run);
         let known = old.profiles.iter().map(|entry| (entry.whole(), entry.id)).collect();
         let mut draft = Draft::new(&row, apply.expanded, &mut self.last, known);
-        let rows = draft.rows(Some(&old));
+        let mut rows = draft.rows(Some(&old));
+        rows.extend(old.surviving_spawned(apply.expanded));
+        rows.sort_unstable_by_key(|row| row.id);
         let kept = old.profiles.iter().map(|entry| ProfileRow { id: entry.id, workflow: id, profile: entry.whole() });
-        let all_profiles = kept.chain(draft.profiles.iter().cloned());
+        let new_profiles = draft.profiles;
+        let all_profiles = kept.chain(new_profiles.iter().cloned());
         let mut workflow = Workflow::build(row, Arc::new(spec.clone()), all_profiles, &rows);
         workflow.inherit(&old);
+        workflow.declare_data(apply.expanded, &mut self.last, recorder, now);
         if let Some(run) = new_run {
             workflow.begin_run(run);
+            workflow.forget_ephemeral(&mut self.last, recorder, now);
         }
-        recorder.changes().profiles.extend(draft.profiles);
+        recorder.changes().profiles.extend(new_profiles);
         recorder.workflow(&workflow.row);
         recorder.event(now, Some(id), "WorkflowConfigured", describe(&changes));
 
         let mut again = BTreeSet::new();
-        for (index, row) in rows.into_iter().enumerate() {
+        for (index, mut row) in rows.into_iter().enumerate() {
             let before = old.ordinal(row.id);
-            let definition_changed = before.is_none_or(|job| old.jobs[job as usize].hash != row.hash);
+            let definition_changed = before.is_none_or(|job| old.jobs[job as usize].hash != row.hash)
+                || workflow.drop_lost_parents(index as u32, &mut row);
             if definition_changed {
                 again.insert(index as u32);
             }
@@ -171,7 +179,7 @@ impl State {
     }
 
     /// Jobs that are no longer wanted. A runner that has one is told to end it, for its key is no longer known.
-    fn drop_removed(&mut self, old: &Workflow, new: &Workflow, recorder: &mut Recorder) {
+    pub(super) fn drop_removed(&mut self, old: &Workflow, new: &Workflow, recorder: &mut Recorder) {
         for job in old.jobs.iter().filter(|job| new.ordinal(job.id).is_none()) {
             recorder.changes().removed_jobs.push(job.id);
             for lease in old.given_up.get(&job.id).into_iter().flatten() {
@@ -260,12 +268,9 @@ pub fn apply_changes(existing: Option<WorkflowRef<'_>>, expanded: &Expanded, rer
             changes.unchanged += 1;
         }
     }
-    let wanted: std::collections::HashSet<&str> = expanded.jobs.iter().map(|job| job.name.as_str()).collect();
-    for job in 0..old.jobs.len() as u32 {
-        if !wanted.contains(old.name(job)) {
-            changes.removed.push(old.name(job));
-        }
-    }
+    let wanted: HashMap<&str, bool> =
+        expanded.jobs.iter().zip(&downstream).map(|(job, again)| (job.name.as_str(), *again)).collect();
+    old.changes_beside_document(&wanted, &mut changes);
     changes
 }
 
@@ -386,7 +391,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-fn profile_of(expanded: &Expanded, job: &ExpandedJob) -> JobProfile {
+pub(super) fn profile_of(expanded: &Expanded, job: &ExpandedJob) -> JobProfile {
     JobProfile {
         requirements: expanded.requirements[job.requirements as usize].clone(),
         declared: None,
@@ -420,12 +425,13 @@ impl Workflow {
     }
 
     /// Takes over what is remembered about jobs beside their rows.
-    fn inherit(&mut self, old: &Workflow) {
+    pub(super) fn inherit(&mut self, old: &Workflow) {
         let names = self.by_name();
         let still_there = |sample: &&FailureSample| names.contains_key(sample.job.as_str());
         let failures = old.failures.iter().filter(still_there).cloned().collect();
         self.failures = failures;
         self.failed_attempts = old.failed_attempts.clone();
+        self.data = old.data.clone();
         let still_there = |(job, _): &(&JobId, _)| self.ordinal(**job).is_some();
         self.given_up = old.given_up.iter().filter(still_there).map(|(job, leases)| (*job, leases.clone())).collect();
         for job in 0..self.jobs.len() as u32 {

@@ -34,6 +34,11 @@ impl State {
         let mut profiles = HashMap::new();
         for Choice { workflow, job } in choices {
             self.grant_one(id, (workflow, job), response.sequence, recorder);
+            let lacks_data = self.workflows.get(&workflow).and_then(|workflow| workflow.lacks_data(job));
+            if let Some(message) = lacks_data {
+                self.fail_without_data(id, (workflow, job), message, (recorder, now));
+                continue;
+            }
             let Some(workflow) = self.workflows.get(&workflow) else { continue };
             let index = workflow.jobs[job as usize].profile;
             let profile = *profiles.entry((workflow.id(), index)).or_insert_with(|| {
@@ -43,7 +48,7 @@ impl State {
             response.leases.push(Lease {
                 key: workflow.key(job),
                 name: workflow.name(job).to_owned(),
-                command: workflow.command(job).to_owned(),
+                command: workflow.filled_command(job),
                 profile,
             });
         }
@@ -169,7 +174,10 @@ impl Workflow {
             workflow_name: self.row.name.clone(),
             working_dir: self.row.working_dir.clone(),
             env: profile.env.clone(),
-            invocation_script: profile.invocation_script.clone(),
+            invocation_script: profile
+                .invocation_script
+                .as_deref()
+                .map(|script| self.filled(script, &profile.input_user_data).into_owned()),
             stdio: profile.stdio.clone(),
             input_files: profile.input_files.clone(),
             hash_large_files: self.spec.enable_ro_crate == Some(true),

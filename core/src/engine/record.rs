@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use torc_api::state::JobState;
 
 use crate::ids::{JobId, Now, WorkflowId};
-use crate::rows::{Changes, EventRow, JobRow, JobUpdate, ResultRow, RunnerRow, StrayLease, WorkflowRow};
+use crate::rows::{Changes, EventRow, JobRow, JobUpdate, ResultRow, RunnerRow, StrayLease, UserDataRow, WorkflowRow};
 
 /// What a group of commands changed.
 #[derive(Debug, Default)]
@@ -111,6 +111,18 @@ impl Recorder {
 
     pub(super) fn stray_gone(&mut self, epoch: i64) {
         self.strays.insert(epoch, None);
+    }
+
+    /// Data is new or has changed.
+    pub(super) fn data(&mut self, row: UserDataRow) {
+        self.changes.removed_user_data.retain(|(workflow, name)| (*workflow, name) != (row.workflow, &row.name));
+        self.changes.user_data.push(row);
+    }
+
+    /// Data is gone.
+    pub(super) fn data_removed(&mut self, workflow: WorkflowId, name: String) {
+        self.changes.user_data.retain(|row| (row.workflow, &row.name) != (workflow, &name));
+        self.changes.removed_user_data.push((workflow, name));
     }
 
     pub(super) fn event(&mut self, now: Now, workflow: Option<WorkflowId>, reason: &str, message: String) {

@@ -13,6 +13,7 @@ use crate::job::JobEvent;
 impl State {
     /// These jobs run again, and so does everything that depends on them. Returns the jobs that this concerns.
     pub(super) fn reset(&mut self, id: WorkflowId, jobs: BTreeSet<u32>, recorder: &mut Recorder) -> BTreeSet<u32> {
+        let jobs = self.forget_spawned(id, jobs, recorder);
         let Some(workflow) = self.workflows.get(&id) else { return BTreeSet::new() };
         let affected = workflow.with_descendants(jobs);
         self.live.insert(id);
@@ -62,7 +63,7 @@ impl Workflow {
 
     /// Puts jobs where their dependencies say: ready, blocked, or cancelled because one of them has failed for good.
     /// All of them are placed before the first is cancelled: then what waits for it is already counted right.
-    fn plan(&mut self, jobs: &BTreeSet<u32>, recorder: &mut Recorder) {
+    pub(super) fn plan(&mut self, jobs: &BTreeSet<u32>, recorder: &mut Recorder) {
         let mut doomed = Vec::new();
         let planned = self.members(jobs);
         for job in jobs {

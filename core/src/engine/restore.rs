@@ -9,7 +9,7 @@ use super::State;
 use super::runner::{EndingLease, Holding, Runner};
 use super::workflow::{Workflow, read_spec};
 use crate::ids::{JobId, Now, WorkflowId};
-use crate::rows::{JobRow, ProfileRow, ResultRow, Snapshot, StrayFate, StrayLease};
+use crate::rows::{JobRow, ProfileRow, ResultRow, Snapshot, StrayFate, StrayLease, UserDataRow};
 
 /// A stored document cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +34,10 @@ impl State {
         for job in snapshot.jobs {
             jobs.entry(job.workflow).or_default().push(job);
         }
+        let mut data: HashMap<WorkflowId, Vec<UserDataRow>> = HashMap::new();
+        for row in snapshot.user_data {
+            data.entry(row.workflow).or_default().push(row);
+        }
         for runner in snapshot.runners {
             state.runners.insert(runner.id, Runner::new(runner, now));
         }
@@ -41,7 +45,9 @@ impl State {
             let id = row.id;
             let spec = read_spec(&row.document).map_err(|source| UnreadableDocument { workflow: id, source })?;
             let rows = jobs.remove(&id).unwrap_or_default();
-            let workflow = Workflow::build(row, spec, profiles.remove(&id).unwrap_or_default(), &rows);
+            let mut workflow = Workflow::build(row, spec, profiles.remove(&id).unwrap_or_default(), &rows);
+            let data = data.remove(&id).unwrap_or_default();
+            workflow.data = data.into_iter().map(|row| (row.name.clone(), row)).collect();
             state.adopt_holdings(&workflow);
             state.names.insert((workflow.row.namespace.clone(), workflow.row.name.clone()), id);
             if !workflow.is_settled() {

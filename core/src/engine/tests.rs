@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod conditions;
+mod data;
 mod database;
 mod edits;
 mod failures;
@@ -16,6 +17,7 @@ mod random;
 mod reruns;
 mod results;
 mod silence;
+mod spawn;
 mod strays;
 mod terms;
 mod verbs;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use torc_api::api::JobNames;
 use torc_api::state::JobState;
 use torc_api::workflow::StopPolicy;
 
@@ -17,6 +18,8 @@ pub enum Retry {
     Failed,
     /// These, by name or number.
     Jobs(Vec<String>),
+    /// These, by name or number, because their files have changed, and those whose data has.
+    Changed(Vec<String>),
     /// Everything, as a new run.
     All,
 }
@@ -97,37 +100,53 @@ impl State {
 
     /// Jobs run again, and so does what depends on them. Returns how many jobs that concerns.
     pub fn retry(&mut self, id: WorkflowId, which: &Retry, recorder: &mut Recorder, now: Now) -> Result<i64, Refusal> {
-        let workflow = self.workflow(id)?;
-        if workflow.spec.stop_policy == Some(StopPolicy::Cancel) {
-            let message = "the document says `stopPolicy: Cancel`; change it and apply it again";
-            return Err(Refusal::Conflict(message.to_owned()));
+        let jobs = self.chosen(id, which)?;
+        if matches!(which, Retry::Changed(_)) && jobs.is_empty() {
+            return Ok(0);
         }
-        let jobs: BTreeSet<u32> = match which {
-            Retry::All => (0..workflow.jobs.len() as u32)
-                .filter(|job| workflow.jobs[*job as usize].state != JobState::Disabled)
-                .collect(),
-            Retry::Failed => (0..workflow.jobs.len() as u32).filter(|job| workflow.may_be_retried(*job)).collect(),
-            Retry::Jobs(references) => {
-                let by_name = workflow.by_name();
-                let find = |reference: &String| {
-                    let named = by_name.get(reference.as_str()).copied();
-                    named
-                        .or_else(|| workflow.by_number(reference))
-                        .ok_or_else(|| Refusal::NoJob { workflow: workflow.row.name.clone(), job: reference.clone() })
-                };
-                references.iter().map(find).collect::<Result<_, _>>()?
-            }
-        };
-        let workflow = self.workflow_mut(id)?;
+        let workflow = self.workflows.get_mut(&id).ok_or_else(|| Refusal::NoWorkflow(id.to_string()))?;
         workflow.row.canceled = false;
         if *which == Retry::All {
             workflow.begin_run(workflow.row.run + 1);
+            workflow.forget_ephemeral(&mut self.last, recorder, now);
         }
         recorder.workflow(&workflow.row);
         let affected = self.reset(id, jobs, recorder).len();
         self.session.0.insert(id);
         recorder.event(now, Some(id), "WorkflowRetried", format!("{affected} jobs run again"));
         Ok(affected as i64)
+    }
+
+    /// The names of the jobs that would run again.
+    pub fn retry_preview(&self, id: WorkflowId, which: &Retry) -> Result<JobNames, Refusal> {
+        let workflow = self.workflow(id)?;
+        let mut names = JobNames::default();
+        let again = workflow.with_descendants(self.chosen(id, which)?);
+        // What they have spawned goes instead, and comes again if they say so.
+        for job in again.difference(&workflow.spawned_by(&again)) {
+            names.push(workflow.name(*job));
+        }
+        Ok(names)
+    }
+
+    /// The jobs that are asked for, without what depends on them.
+    fn chosen(&self, id: WorkflowId, which: &Retry) -> Result<BTreeSet<u32>, Refusal> {
+        let workflow = self.workflow(id)?;
+        if workflow.spec.stop_policy == Some(StopPolicy::Cancel) {
+            let message = "the document says `stopPolicy: Cancel`; change it and apply it again";
+            return Err(Refusal::Conflict(message.to_owned()));
+        }
+        let all = || 0..workflow.jobs.len() as u32;
+        Ok(match which {
+            Retry::All => all().filter(|job| workflow.jobs[*job as usize].state != JobState::Disabled).collect(),
+            Retry::Failed => all().filter(|job| workflow.may_be_retried(*job)).collect(),
+            Retry::Jobs(references) => workflow.find_all(references)?,
+            Retry::Changed(references) => {
+                let mut jobs = workflow.find_all(references)?;
+                jobs.extend(all().filter(|job| workflow.stale_data(*job).is_some()));
+                jobs
+            }
+        })
     }
 
     /// Forgets a workflow. Its running jobs are ended by their runners, for their keys are no longer known.
@@ -150,6 +169,17 @@ impl State {
 }
 
 impl super::workflow::Workflow {
+    fn find_all(&self, references: &[String]) -> Result<BTreeSet<u32>, Refusal> {
+        let by_name = self.by_name();
+        let find = |reference: &String| {
+            let named = by_name.get(reference.as_str()).copied();
+            named
+                .or_else(|| self.by_number(reference))
+                .ok_or_else(|| Refusal::NoJob { workflow: self.row.name.clone(), job: reference.clone() })
+        };
+        references.iter().map(find).collect()
+    }
+
     /// Jobs that were cancelled or are being ended because of that.
     fn canceled_jobs(&self) -> BTreeSet<u32> {
         let canceled = |job: &u32| self.jobs[*job as usize].state == JobState::Canceled || self.is_to_be_ended(*job);

@@ -1,6 +1,6 @@
 //! One live workflow: a small record for each job, edges as flat arrays, queues of what is ready.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use indexmap::IndexSet;
@@ -16,7 +16,7 @@ use crate::class::Class;
 use crate::ids::{JobId, ProfileId, RunnerId, WorkflowId};
 use crate::job::{IllegalMove, JobEvent, next_state};
 use crate::matching::ReadyQueue;
-use crate::rows::{JobProfile, JobRow, JobUpdate, ProfileRow, StrayLease, WorkflowRow};
+use crate::rows::{JobProfile, JobRow, JobUpdate, ProfileRow, StrayLease, UserDataRow, WorkflowRow};
 use crate::verdict::Increase;
 
 /// How many failures a status shows.
@@ -40,6 +40,8 @@ pub(super) struct Workflow {
     pub failures: VecDeque<FailureSample>,
     /// How many attempts of a job in this run ended with a cause; only jobs that failed are in here.
     pub failed_attempts: HashMap<JobId, BTreeMap<Cause, i32>>,
+    /// Values that jobs exchange; of the states of loops only the names.
+    pub data: BTreeMap<String, UserDataRow>,
     /// Profiles that recovery has made: jobs that ran out of the same alike share one.
     pub enlarged: HashMap<(u32, Increase), u32>,
     /// Leases that were given up and still count if they turn up. Few jobs are in here.
@@ -140,6 +142,7 @@ impl Workflow {
             counts: JobCounts::default(),
             failures: VecDeque::new(),
             failed_attempts: HashMap::new(),
+            data: BTreeMap::new(),
             enlarged: HashMap::new(),
             given_up: HashMap::new(),
             ending: 0,
@@ -193,6 +196,23 @@ impl Workflow {
         });
     }
 
+    /// Adds jobs with higher numbers than all that are there; their profiles are new. Returns where they are.
+    pub fn append(&mut self, profiles: Vec<ProfileRow>, jobs: &[JobRow]) -> BTreeSet<u32> {
+        let first = self.jobs.len() as u32;
+        let added: HashMap<ProfileId, u32> =
+            profiles.into_iter().map(|row| (row.id, self.add_profile(row.id, row.profile))).collect();
+        for job in jobs {
+            self.add_record(job, added.get(&job.profile).copied().unwrap_or_default());
+        }
+        for job in jobs {
+            let parents: Vec<u32> = job.depends_on.iter().filter_map(|id| self.ordinal(*id)).collect();
+            self.parents.targets.extend(parents);
+            self.parents.offsets.push(self.parents.targets.len() as u32);
+        }
+        self.connect_children();
+        (first..self.jobs.len() as u32).collect()
+    }
+
     fn add_text(&mut self, text: &str) -> Text {
         let start = self.text.len() as u32;
         self.text.push_str(text);
@@ -202,22 +222,29 @@ impl Workflow {
     fn connect(&mut self, jobs: &[JobRow]) {
         let mut offsets = Vec::with_capacity(jobs.len() + 1);
         let mut targets = Vec::with_capacity(jobs.iter().map(|job| job.depends_on.len()).sum());
-        let mut degrees = vec![0u32; jobs.len() + 1];
         offsets.push(0);
         for job in jobs {
             for parent in job.depends_on.iter().filter_map(|id| self.ordinal(*id)) {
                 targets.push(parent);
-                degrees[parent as usize + 1] += 1;
             }
             offsets.push(targets.len() as u32);
         }
         self.parents = Edges { offsets, targets };
+        self.connect_children();
+    }
+
+    /// Turns the edges round.
+    fn connect_children(&mut self) {
+        let mut degrees = vec![0u32; self.jobs.len() + 1];
+        for parent in &self.parents.targets {
+            degrees[*parent as usize + 1] += 1;
+        }
         for job in 1..degrees.len() {
             degrees[job] += degrees[job - 1];
         }
         let mut next = degrees.clone();
         let mut targets = vec![0u32; self.parents.targets.len()];
-        for job in 0..jobs.len() as u32 {
+        for job in 0..self.jobs.len() as u32 {
             for parent in self.parents.of(job) {
                 targets[next[*parent as usize] as usize] = job;
                 next[*parent as usize] += 1;

@@ -1,7 +1,12 @@
 //! `${files.input.NAME}` and its three siblings: a command that names what it reads and writes.
 //!
-//! A token of a file becomes the file's path, a token of data its JSON when there is any. Names that nobody declared stay
-//! as they are written: the shell may know better.
+//! A token of a file becomes the file's path. A token of data that a job reads stays until the job is given to a runner, for a
+//! value may be written until then; one of data that it writes becomes the JSON that the document has. Names that nobody
+//! declared stay as they are written: the shell may know better.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
 
 use crate::expanded::{ExpandedFile, ExpandedUserData};
 
@@ -29,6 +34,7 @@ pub struct Targets<'a, 'n> {
 /// Replaces the tokens of `text`; `None` when it has none.
 pub fn resolve(text: &str, targets: &Targets<'_, '_>) -> Option<Resolved> {
     let mut resolved = Resolved::default();
+    let mut found_any = false;
     let mut copied = 0;
     let mut position = 0;
     while let Some(found) = text[position..].find("${") {
@@ -37,17 +43,20 @@ pub fn resolve(text: &str, targets: &Targets<'_, '_>) -> Option<Resolved> {
         let Some((kind, name, end)) = token(text, position) else { continue };
         position = end;
         let Some((replacement, number)) = target(kind, name, targets) else { continue };
+        found_any = true;
         match kind {
             Kind::InputFile => resolved.input_files.push(number),
             Kind::OutputFile => resolved.output_files.push(number),
             Kind::InputData => resolved.input_user_data.push(number),
             Kind::OutputData => resolved.output_user_data.push(number),
         }
-        resolved.text.push_str(&text[copied..start]);
-        resolved.text.push_str(&replacement);
-        copied = end;
+        if let Some(replacement) = replacement {
+            resolved.text.push_str(&text[copied..start]);
+            resolved.text.push_str(&replacement);
+            copied = end;
+        }
     }
-    if copied == 0 {
+    if !found_any {
         return None;
     }
     resolved.text.push_str(&text[copied..]);
@@ -78,18 +87,45 @@ fn token(text: &str, at: usize) -> Option<(Kind, &str, usize)> {
     Some((kind, &name[..length], at + prefix.len() + length + 1))
 }
 
-/// What a token becomes, and the number of what it names.
-fn target(kind: Kind, name: &str, targets: &Targets<'_, '_>) -> Option<(String, u32)> {
+/// What a token becomes, if that is known by now, and the number of what it names.
+fn target(kind: Kind, name: &str, targets: &Targets<'_, '_>) -> Option<(Option<String>, u32)> {
     match kind {
         Kind::InputFile | Kind::OutputFile => {
             let number = targets.file_names.find(name)?;
-            Some((targets.files.get(number as usize)?.path.clone(), number))
+            Some((Some(targets.files.get(number as usize)?.path.clone()), number))
         }
-        Kind::InputData | Kind::OutputData => {
+        Kind::InputData => Some((None, targets.data_names.find(name)?)),
+        Kind::OutputData => {
             let number = targets.data_names.find(name)?;
-            Some((targets.user_data.get(number as usize)?.data.as_ref()?.to_string(), number))
+            Some((targets.user_data.get(number as usize)?.data.as_ref().map(as_text), number))
         }
     }
+}
+
+/// Replaces the tokens of data that a job reads by their values; those without a value stay.
+pub fn fill_data<'t, 'v>(text: &'t str, value: impl Fn(&str) -> Option<&'v Value>) -> Cow<'t, str> {
+    let mut filled = String::new();
+    let (mut copied, mut position) = (0, 0);
+    while let Some(found) = text[position..].find("${") {
+        let start = position + found;
+        position = start + 2;
+        let Some((Kind::InputData, name, end)) = token(text, position) else { continue };
+        position = end;
+        let Some(value) = value(name) else { continue };
+        filled.push_str(&text[copied..start]);
+        filled.push_str(&as_text(value));
+        copied = end;
+    }
+    if copied == 0 {
+        return Cow::Borrowed(text);
+    }
+    filled.push_str(&text[copied..]);
+    Cow::Owned(filled)
+}
+
+/// JSON that may stand between the single quotes of a shell: an apostrophe, which only texts can have, is written as an escape.
+fn as_text(value: &Value) -> String {
+    value.to_string().replace('\'', "\\u0027")
 }
 
 #[cfg(test)]
@@ -117,10 +153,12 @@ mod tests {
         let table = [
             ("cat ${files.input.in} > ${files.output.out.x}", Some("cat /d/in > /d/out.x"), [1, 1, 0, 0]),
             ("${files.input.in}${files.input.in}", Some("/d/in/d/in"), [2, 0, 0, 0]),
-            ("run '${user_data.input.cfg}'", Some("run '{\"a\":\"x\",\"b\":1}'"), [0, 0, 1, 0]),
+            ("run '${user_data.input.cfg}'", Some("run '${user_data.input.cfg}'"), [0, 0, 1, 0]),
+            ("${user_data.input.empty} ${files.input.in}", Some("${user_data.input.empty} /d/in"), [1, 0, 1, 0]),
+            ("put ${user_data.output.empty}", Some("put ${user_data.output.empty}"), [0, 0, 0, 1]),
             ("put ${user_data.output.cfg}", Some("put {\"a\":\"x\",\"b\":1}"), [0, 0, 0, 1]),
             ("${files.input.nope} ${files.input.in}", Some("${files.input.nope} /d/in"), [1, 0, 0, 0]),
-            ("${user_data.input.empty} ${HOME} ${files.input.} ${files.input.in", None, [0; 4]),
+            ("${user_data.input.nope} ${HOME} ${files.input.} ${files.input.in", None, [0; 4]),
             ("${${files.input.in}}", Some("${/d/in}"), [1, 0, 0, 0]),
         ];
         for (text, expected, counts) in table {
@@ -129,6 +167,19 @@ mod tests {
             let r = resolved.unwrap_or_default();
             let found = [r.input_files.len(), r.output_files.len(), r.input_user_data.len(), r.output_user_data.len()];
             assert_eq!(found, counts, "{text}");
+        }
+    }
+
+    #[test]
+    fn values_are_filled_in_when_they_are_known() {
+        let values = [("cfg", json!({"b": 1, "a": "it's"})), ("n", json!(3))];
+        let fill = |text: &'static str| {
+            fill_data(text, |name| values.iter().find(|(known, _)| *known == name).map(|(_, value)| value)).into_owned()
+        };
+        assert_eq!(fill("run '${user_data.input.cfg}' ${user_data.input.n}"), "run '{\"a\":\"it\\u0027s\",\"b\":1}' 3");
+        for text in ["${user_data.input.nope} ${user_data.output.n} ${files.input.n}", "", "${", "${user_data.input.n"]
+        {
+            assert_eq!(fill(text), text);
         }
     }
 }

@@ -10,7 +10,7 @@ use torc_api::wire::{AttemptKey, RunnerScope, SyncRequest, SyncResponse};
 use super::fleet::SimRunner;
 use super::plan::{Plan, job, needs};
 use super::world::{World, runner};
-use crate::engine::{Refusal, Retry};
+use crate::engine::{Refusal, Retry, Spawn};
 use crate::ids::{JobId, RunnerId};
 
 /// One step: what happens, and two numbers that say to whom and how.
@@ -89,6 +89,7 @@ impl History {
             89..93 => self.edit(a, b),
             93..95 => self.suspend(b.is_multiple_of(2)),
             95..98 => self.recruit(b),
+            98 => self.spawn(a as usize, b),
             _ => self.arrive_late(a as usize),
         }
         self.note_ends();
@@ -279,6 +280,36 @@ impl History {
             _ => Retry::Failed,
         };
         self.world.run(|state, recorder, now| state.retry(id, &which, recorder, now)).unwrap();
+    }
+
+    /// A running job adds jobs to its workflow, or says the same again.
+    fn spawn(&mut self, choice: usize, how: u32) {
+        let index = choice % self.fleet.len().max(1);
+        let Some(promise) = self.fleet.get(index).and_then(|runner| runner.running.first()) else { return };
+        let AttemptKey { job: caller, run, attempt, .. } = promise.key;
+        let beside = self.plan.jobs[how as usize % self.plan.jobs.len()].name.clone();
+        let name = |number: u32| format!("s{caller}_{}_{number}", how >> 8 & 1);
+        let jobs = (0..1 + how % 3).map(|number| match number {
+            0 => job(&name(number)).after(&[&beside]),
+            _ => job(&name(number)).after(&[&name(number - 1)]),
+        });
+        let expanded = Plan::new(jobs.chain([job(&beside)])).expanded();
+        let caller = caller.to_string();
+        let spawn = Spawn {
+            caller: &caller,
+            run,
+            attempt,
+            lineage: "loop",
+            expanded: &expanded,
+            known: 1,
+            state: Some(serde_json::json!(how)),
+            max_jobs: 200,
+        };
+        let id = self.world.workflow();
+        match self.world.run(|state, recorder, now| state.spawn(id, &spawn, recorder, now)) {
+            Ok(_) | Err(Refusal::Conflict(_) | Refusal::NoJob { .. } | Refusal::Invalid(_)) => {}
+            Err(refusal) => panic!("{refusal}"),
+        }
     }
 
     pub fn suspend(&mut self, suspended: bool) {

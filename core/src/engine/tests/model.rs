@@ -6,18 +6,21 @@ use torc_api::failure::RecoveryPolicy;
 use torc_api::state::{Cause, JobState};
 
 use super::history::History;
-use crate::rows::ResultRow;
+use crate::rows::{JobRow, ResultRow};
 
 /// Compares every job's state with what its results and its parents say.
 pub fn check_end(history: &History) {
     let mut model = Model { history, known: HashMap::new() };
-    for job in &history.plan.jobs {
-        let expected = model.evaluate(&job.name);
-        let row = history.world.job(&job.name);
-        let told = history.world.database.results_of(row.id).into_iter().map(|row| (row.run, row.attempt, row.cause));
-        assert_eq!(row.state, expected, "{} after {:?}", job.name, told.collect::<Vec<_>>());
+    let database = &history.world.database;
+    for row in database.jobs.values() {
+        let expected = model.evaluate(&row.name);
+        let told = database.results_of(row.id).into_iter().map(|row| (row.run, row.attempt, row.cause));
+        assert_eq!(row.state, expected, "{} after {:?}", row.name, told.collect::<Vec<_>>());
     }
-    assert_eq!(history.world.database.jobs.len(), history.plan.jobs.len());
+    let spawner = |row: &JobRow| database.profiles[&row.profile].profile.spawned.as_ref().map(|spawned| spawned.by);
+    let spawned: Vec<_> = database.jobs.values().filter_map(spawner).collect();
+    assert!(spawned.iter().all(|by| database.jobs.contains_key(by)), "what spawned a job is there");
+    assert_eq!(database.jobs.len(), history.plan.jobs.len() + spawned.len());
 }
 
 struct Model<'a> {
@@ -31,11 +34,14 @@ impl Model<'_> {
             return *state;
         }
         let history = self.history;
-        let planned = history.plan.job(name).unwrap();
-        let parents: Vec<JobState> = planned.after.iter().map(|parent| self.evaluate(parent)).collect();
+        let (after, cancel_on_failure) = match history.plan.job(name) {
+            Some(planned) => (planned.after.clone(), planned.cancel_on_failure),
+            None => self.spawned(name),
+        };
+        let parents: Vec<JobState> = after.iter().map(|parent| self.evaluate(parent)).collect();
         let failed =
             |state: &JobState| !matches!(state, JobState::Completed | JobState::PendingFailed | JobState::Blocked);
-        let state = if planned.cancel_on_failure && parents.iter().any(failed) {
+        let state = if cancel_on_failure && parents.iter().any(failed) {
             JobState::Canceled
         } else if parents.iter().any(|state| !state.is_complete()) && !self.was_canceled(name) {
             JobState::Blocked
@@ -44,6 +50,15 @@ impl Model<'_> {
         };
         self.known.insert(name.to_owned(), state);
         state
+    }
+
+    /// A job that is in no document: its row says what it waits for.
+    fn spawned(&self, name: &str) -> (Vec<String>, bool) {
+        let database = &self.history.world.database;
+        let row = self.history.world.job(name);
+        let name = |id| database.jobs.get(id).map(|parent: &JobRow| parent.name.clone());
+        let cancel = database.profiles[&row.profile].profile.cancel_on_blocking_job_failure;
+        (row.depends_on.iter().filter_map(name).collect(), cancel)
     }
 
     fn was_canceled(&self, name: &str) -> bool {

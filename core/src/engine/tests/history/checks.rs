@@ -5,7 +5,7 @@ use torc_api::wire::{AttemptKey, SyncRequest, SyncResponse};
 
 use super::History;
 use crate::class::{fits, minus};
-use crate::engine::tests::plan::PlannedJob;
+use crate::engine::tests::plan::{PlannedJob, job};
 use crate::engine::workflow::JobRecord;
 use crate::ids::{JobId, RunnerId, WorkflowId};
 
@@ -93,12 +93,12 @@ impl History {
         if row.epoch != key.epoch || !row.state.is_held() {
             return;
         }
-        for parent in &self.plan.job(&row.name).unwrap().after {
-            let flag = self.plan.job(&row.name).unwrap().cancel_on_failure;
-            let parent = self.world.job(parent);
+        let database = &self.world.database;
+        let flag = database.profiles[&row.profile].profile.cancel_on_blocking_job_failure;
+        for parent in row.depends_on.iter().filter_map(|parent| database.jobs.get(parent)) {
             assert!(parent.state.is_complete(), "{} before {}", row.name, parent.name);
             if flag {
-                let result = self.world.database.result((parent.id, parent.run, parent.attempt)).unwrap();
+                let result = database.result((parent.id, parent.run, parent.attempt)).unwrap();
                 assert_eq!(result.state, JobState::Completed);
             }
         }
@@ -129,7 +129,8 @@ impl History {
         assert!(ahead <= request.want.ahead, "{ahead} jobs ahead, {} asked for", request.want.ahead);
     }
 
-    fn planned(&self, name: &str) -> &PlannedJob {
-        self.plan.job(name).unwrap()
+    /// A job as it was written, or spawned.
+    fn planned(&self, name: &str) -> PlannedJob {
+        self.plan.job(name).cloned().unwrap_or_else(|| job(name))
     }
 }

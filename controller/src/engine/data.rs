@@ -1,0 +1,301 @@
+//! Files, data, jobs that make jobs, and provenance.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use torc_api::api::Page;
+use torc_api::data::{
+    DataUse, File, FileUse, SpawnRequest, SpawnResponse, Staleness, UserData, UserDataWritten, WriteUserData,
+};
+use torc_api::document::{Document, WorkflowDocument};
+use torc_api::job::Job;
+use torc_core::engine::Spawn;
+use torc_core::expand::{Limits, expand, expand_files};
+use torc_core::expanded::{Expanded, ExpandedFile};
+use torc_core::files::{FileList, uses};
+use torc_core::ids::{JobId, WorkflowId};
+use torc_core::ro_crate::{Source, ro_crate};
+use torc_core::rows::{FileRow, UserDataRow};
+use torc_core::time::rfc3339;
+use torc_store::{JobQuery, JobView, ResultQuery, RunnerQuery};
+
+use super::{Engine, EngineError, WorkflowRef};
+
+/// Jobs that are looked at together.
+const BATCH: u32 = 10_000;
+
+impl Engine {
+    /// The files of a workflow, as they were last seen.
+    pub async fn files(&self, reference: WorkflowRef<'_>) -> Result<Vec<File>, EngineError> {
+        let id = self.find(reference).await?;
+        let declared = self.declared_files(id).await?;
+        let mut list = FileList::default();
+        let mut cursor = None;
+        loop {
+            let (jobs, files, next) = self.jobs_with_files(id, cursor, BATCH).await?;
+            for (view, seen) in jobs.iter().zip(split(&jobs, &files)) {
+                list.add(&view.job, &view.profile, seen);
+            }
+            cursor = next;
+            if cursor.is_none() {
+                return Ok(list.finish(declared));
+            }
+        }
+    }
+
+    /// What jobs do with files, and what they saw of them; a page is one of jobs.
+    pub async fn file_uses(
+        &self,
+        reference: WorkflowRef<'_>,
+        cursor: Option<String>,
+        limit: u32,
+    ) -> Result<Page<FileUse>, EngineError> {
+        let id = self.find(reference).await?;
+        let (jobs, files, next) = self.jobs_with_files(id, cursor, limit).await?;
+        let items = jobs.iter().zip(split(&jobs, &files)).flat_map(|(view, seen)| uses(&view.job, &view.profile, seen));
+        Ok(Page { items: items.collect(), next })
+    }
+
+    async fn jobs_with_files(
+        &self,
+        id: WorkflowId,
+        cursor: Option<String>,
+        limit: u32,
+    ) -> Result<(Vec<JobView>, Vec<FileRow>, Option<String>), EngineError> {
+        let query = JobQuery { workflow: Some(id), cursor, limit, ..JobQuery::default() };
+        let page = self.store.jobs(&query).await?;
+        let range = page.items.first().zip(page.items.last()).map(|(first, last)| (first.job.id, last.job.id));
+        let files = match range {
+            Some(range) => self.store.files(id, range).await?,
+            None => Vec::new(),
+        };
+        Ok((page.items, files, page.next))
+    }
+
+    /// The document's files. Reading a large document takes a while, so it happens beside the async threads.
+    async fn declared_files(&self, id: WorkflowId) -> Result<Vec<ExpandedFile>, EngineError> {
+        let document = self.read(move |state| Ok(state.document(id)?.to_owned())).await?;
+        let limits = self.limits;
+        let task = tokio::task::spawn_blocking(move || {
+            let document: WorkflowDocument = serde_json::from_str(&document).map_err(super::unwritable)?;
+            expand_files(&document.spec, &limits).map_err(EngineError::invalid)
+        });
+        task.await.map_err(|error| EngineError::internal(format!("expansion ended early: {error}")))?
+    }
+
+    /// Data of a workflow.
+    pub async fn user_data(&self, reference: WorkflowRef<'_>) -> Result<Vec<UserData>, EngineError> {
+        let id = self.find(reference).await?;
+        let rows = self.store.user_data(id, None).await?;
+        self.show_data(rows).await
+    }
+
+    /// One value.
+    pub async fn one_user_data(&self, reference: WorkflowRef<'_>, name: &str) -> Result<UserData, EngineError> {
+        let id = self.find(reference).await?;
+        let rows = self.store.user_data(id, Some(name)).await?;
+        let mut shown = self.show_data(rows).await?;
+        shown.pop().ok_or_else(|| EngineError::no_data(name))
+    }
+
+    async fn show_data(&self, rows: Vec<UserDataRow>) -> Result<Vec<UserData>, EngineError> {
+        let writers: Vec<JobId> = rows.iter().filter_map(|row| row.job).collect();
+        let names = self.store.job_names(&writers).await?;
+        let show = |row: UserDataRow| UserData {
+            data: row.value().cloned(),
+            in_document: row.in_document,
+            is_ephemeral: row.ephemeral,
+            written: row.written.is_some(),
+            written_by: row.job.and_then(|job| names.get(&job).cloned()),
+            change_time: rfc3339(row.changed_ms),
+            name: row.name,
+        };
+        Ok(rows.into_iter().map(show).collect())
+    }
+
+    /// Writes a value; without one, what was written is taken back.
+    pub async fn write_user_data(
+        &self,
+        reference: WorkflowRef<'_>,
+        name: &str,
+        request: Option<WriteUserData>,
+    ) -> Result<UserDataWritten, EngineError> {
+        let id = self.find(reference).await?;
+        let name = name.to_owned();
+        let (data, job) = request.map_or((None, None), |request| (Some(request.data), request.job));
+        self.write(move |state, recorder, now| {
+            let written = state.write_data(id, &name, data, job.as_deref(), (recorder, now))?;
+            Ok(UserDataWritten { changed: written.changed, stale_jobs: written.stale_jobs })
+        })
+        .await
+    }
+
+    /// What has changed under completed jobs, and what is missing before others can run.
+    pub async fn staleness(&self, reference: WorkflowRef<'_>) -> Result<Staleness, EngineError> {
+        let id = self.find(reference).await?;
+        self.read(move |state| {
+            let shown = |(job, data): (String, String)| DataUse { job, data };
+            let missing = state.missing_data(id)?.into_iter().map(|(data, job)| DataUse { job, data });
+            Ok(Staleness {
+                changed_data: state.stale_jobs(id)?.into_iter().map(shown).collect(),
+                missing_data: missing.collect(),
+            })
+        })
+        .await
+    }
+
+    /// Shows commands with the data that their jobs would be given now.
+    pub(super) async fn fill_commands(&self, jobs: &mut [JobView]) -> Result<(), EngineError> {
+        let reads = |view: &&JobView| !view.profile.input_user_data.is_empty();
+        let readers: Vec<(WorkflowId, JobId)> =
+            jobs.iter().filter(reads).map(|view| (view.job.workflow, view.job.id)).collect();
+        if readers.is_empty() {
+            return Ok(());
+        }
+        let filled: HashMap<JobId, String> = self
+            .read(move |state| {
+                let fill = |(workflow, job)| Some((job, state.filled_command(workflow, job)?));
+                Ok(readers.into_iter().filter_map(fill).collect())
+            })
+            .await?;
+        for view in jobs {
+            if let Some(command) = filled.get(&view.job.id) {
+                view.job.command.clone_from(command);
+            }
+        }
+        Ok(())
+    }
+
+    /// A running job adds jobs to its workflow.
+    pub async fn spawn(
+        &self,
+        reference: WorkflowRef<'_>,
+        job: &str,
+        request: SpawnRequest,
+    ) -> Result<SpawnResponse, EngineError> {
+        let id = self.find(reference).await?;
+        let document = self.read(move |state| Ok(state.document(id)?.to_owned())).await?;
+        let mut document: WorkflowDocument = serde_json::from_str(&document).map_err(super::unwritable)?;
+        document.spec.actions.clear();
+        let siblings = self.names_of(document.clone(), &request.jobs).await?;
+        let wanted = References::of(&request.jobs);
+        let known = self
+            .read(move |state| Ok(state.known_jobs(id, |name| wanted.names(name) && !siblings.contains(name))?))
+            .await?;
+        let known_count = known.len();
+        document.spec.jobs = request.jobs;
+        document.spec.jobs.extend(known.into_iter().map(reference_to));
+        let expanded = self.expand_document(document).await?;
+        let (caller, max_jobs) = (job.to_owned(), self.limits.max_jobs);
+        self.write(move |state, recorder, now| {
+            let spawn = Spawn {
+                caller: &caller,
+                run: request.run_id,
+                attempt: request.attempt,
+                lineage: &request.lineage,
+                expanded: &expanded,
+                known: known_count,
+                state: request.state,
+                max_jobs,
+            };
+            Ok(state.spawn(id, &spawn, recorder, now)?)
+        })
+        .await
+    }
+
+    /// The names that jobs come to.
+    async fn names_of(&self, mut document: WorkflowDocument, jobs: &[Job]) -> Result<HashSet<String>, EngineError> {
+        let alone = |job: &Job| Job { depends_on: Vec::new(), depends_on_regexes: Vec::new(), ..job.clone() };
+        document.spec.jobs = jobs.iter().map(alone).collect();
+        Ok(self.expand_document(document).await?.jobs.into_iter().map(|job| job.name).collect())
+    }
+
+    async fn expand_document(&self, document: WorkflowDocument) -> Result<Expanded, EngineError> {
+        let limits: Limits = self.limits;
+        let task = tokio::task::spawn_blocking(move || {
+            let document = Document::Workflow(document);
+            let mut problems = torc_api::validate::validate(&document);
+            problems.retain(torc_api::problem::Problem::is_error);
+            match document {
+                Document::Workflow(document) if problems.is_empty() => expand(&document.spec, &limits),
+                _ => Err(problems),
+            }
+        });
+        let result = task.await.map_err(|error| EngineError::internal(format!("expansion ended early: {error}")))?;
+        result.map_err(EngineError::invalid)
+    }
+
+    /// Provenance of a workflow as an RO-Crate.
+    pub async fn ro_crate(&self, reference: WorkflowRef<'_>) -> Result<serde_json::Value, EngineError> {
+        let id = self.find(reference).await?;
+        let workflow = self.workflow(reference).await?;
+        let declared = self.declared_files(id).await?;
+        let (mut jobs, mut files) = (BTreeMap::new(), Vec::new());
+        let mut cursor = None;
+        loop {
+            let (views, seen, next) = self.jobs_with_files(id, cursor, BATCH).await?;
+            jobs.extend(views.into_iter().map(|view| (view.job.id, view.profile)));
+            files.extend(seen);
+            cursor = next;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        let mut attempts = Vec::new();
+        let mut query = ResultQuery { workflow: Some(id), limit: BATCH, ..ResultQuery::default() };
+        loop {
+            let page = self.store.results(&query).await?;
+            attempts.extend(page.items.into_iter().map(|view| (view.result, view.job_name)));
+            query.cursor = page.next;
+            if query.cursor.is_none() {
+                break;
+            }
+        }
+        let runners = self.store.runners(&RunnerQuery { active_only: false, cursor: None, limit: u32::MAX }).await?;
+        let source = Source {
+            workflow: &workflow,
+            declared: &declared,
+            jobs: &jobs,
+            attempts: &attempts,
+            runners: &runners.items,
+            files: &files,
+        };
+        Ok(ro_crate(&source))
+    }
+}
+
+/// For each job its files; both are in the order of jobs.
+fn split<'a>(jobs: &'a [JobView], files: &'a [FileRow]) -> impl Iterator<Item = &'a [FileRow]> {
+    let mut rest = files;
+    jobs.iter().map(move |view| {
+        let start = rest.partition_point(|row| row.job < view.job.id);
+        let end = rest.partition_point(|row| row.job <= view.job.id);
+        let own = &rest[start..end];
+        rest = &rest[end..];
+        own
+    })
+}
+
+/// The jobs that new ones refer to.
+struct References {
+    names: HashSet<String>,
+    /// An expression or a parameter may mean any.
+    any: bool,
+}
+
+impl References {
+    fn of(jobs: &[Job]) -> Self {
+        let names: HashSet<String> = jobs.iter().flat_map(|job| job.depends_on.iter().cloned()).collect();
+        let any =
+            jobs.iter().any(|job| !job.depends_on_regexes.is_empty()) || names.iter().any(|name| name.contains('{'));
+        Self { names, any }
+    }
+
+    fn names(&self, name: &str) -> bool {
+        self.any || self.names.contains(name)
+    }
+}
+
+/// Stands for a job that exists.
+fn reference_to(name: String) -> Job {
+    Job { name, command: "true".to_owned(), ..Job::default() }
+}

@@ -1,0 +1,411 @@
+//! Jobs that a running job adds to its workflow, one generation of a loop after the other.
+//!
+//! They wait for the job that added them, are not in the document, and stay when it is edited. When the job that added them runs
+//! again from the start, they go, with what they added themselves: its next attempt decides anew. Their results stay.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use serde_json::Value;
+use torc_api::api::JobChanges;
+use torc_api::data::SpawnResponse;
+use torc_api::state::JobState;
+
+use super::apply::profile_of;
+use super::profile::ProfileEntry;
+use super::record::Recorder;
+use super::workflow::Workflow;
+use super::{Refusal, State};
+use crate::expanded::{Expanded, ExpandedJob};
+use crate::hash::spawned_job_hash;
+use crate::ids::{JobId, Now, ProfileId, WorkflowId};
+use crate::lineage::{self, Record};
+use crate::rows::{JobProfile, JobRow, ProfileRow, Spawned, UserDataRow};
+
+/// How often a loop may go round, unless the document says otherwise.
+pub const MAX_ITERATIONS: i64 = 1_000;
+/// The variable that tells a spawned job which loop it belongs to.
+pub const LINEAGE_VARIABLE: &str = "TORC_ORCHESTRATOR_LINEAGE_ID";
+
+/// Jobs to add, already expanded and without problems.
+pub struct Spawn<'a> {
+    /// The job that adds them, by name or number.
+    pub caller: &'a str,
+    /// Its run.
+    pub run: i32,
+    /// Its attempt.
+    pub attempt: i32,
+    /// The loop.
+    pub lineage: &'a str,
+    /// The new jobs, then some that exist and are only referred to.
+    pub expanded: &'a Expanded,
+    /// How many are only referred to.
+    pub known: usize,
+    /// What the loop wants to remember.
+    pub state: Option<Value>,
+    /// The most jobs of a workflow.
+    pub max_jobs: usize,
+}
+
+impl Spawn<'_> {
+    fn new_jobs(&self) -> &[ExpandedJob] {
+        &self.expanded.jobs[..self.expanded.jobs.len().saturating_sub(self.known)]
+    }
+
+    fn known_jobs(&self) -> &[ExpandedJob] {
+        &self.expanded.jobs[self.new_jobs().len()..]
+    }
+}
+
+impl State {
+    /// Adds jobs: all of them or none. What was added before by the same call changes nothing.
+    pub fn spawn(
+        &mut self,
+        id: WorkflowId,
+        spawn: &Spawn<'_>,
+        recorder: &mut Recorder,
+        now: Now,
+    ) -> Result<SpawnResponse, Refusal> {
+        let workflow = self.workflow(id)?;
+        let caller = workflow.running_caller(spawn)?;
+        let generation = workflow.generation(spawn.lineage);
+        let plain = SpawnResponse { lineage: spawn.lineage.to_owned(), generation, ..SpawnResponse::default() };
+        if spawn.new_jobs().is_empty() {
+            self.converge(id, caller, spawn, (recorder, now));
+            return Ok(SpawnResponse { converged: true, ..plain });
+        }
+        if workflow.is_replay(spawn)? {
+            return Ok(SpawnResponse { replayed: true, ..plain });
+        }
+        workflow.check_limits(spawn, generation)?;
+        let jobs = self.insert(id, caller, spawn, recorder);
+        let name = lineage::generation_name(spawn.lineage, generation + 1);
+        self.remember(id, caller, name, spawn.state.clone(), (recorder, now));
+        let message =
+            format!("{} jobs spawned by '{}' (generation {} of {})", jobs, spawn.caller, generation + 1, spawn.lineage);
+        recorder.event(now, Some(id), "JobsSpawned", message);
+        self.news += 1;
+        Ok(SpawnResponse { generation: generation + 1, jobs, ..plain })
+    }
+
+    /// The loop has ended: its last state is kept.
+    fn converge(&mut self, id: WorkflowId, caller: JobId, spawn: &Spawn<'_>, (recorder, now): (&mut Recorder, Now)) {
+        let name = lineage::final_name(spawn.lineage);
+        if self.workflows.get(&id).is_some_and(|workflow| workflow.data.contains_key(&name)) {
+            return;
+        }
+        self.remember(id, caller, name, spawn.state.clone(), (recorder, now));
+        let message = format!("loop {} has converged", spawn.lineage);
+        recorder.event(now, Some(id), "LoopConverged", message);
+    }
+
+    fn remember(
+        &mut self,
+        workflow: WorkflowId,
+        caller: JobId,
+        name: String,
+        state: Option<Value>,
+        (recorder, now): (&mut Recorder, Now),
+    ) {
+        let written = Some(state.unwrap_or(Value::Null));
+        let row = UserDataRow { workflow, name, written, job: Some(caller), ..UserDataRow::default() };
+        if let Some(workflow) = self.workflows.get_mut(&workflow) {
+            workflow.put_data(row, &mut self.last, recorder, now);
+        }
+    }
+
+    /// Makes the rows and brings them to life. Returns how many.
+    fn insert(&mut self, id: WorkflowId, caller: JobId, spawn: &Spawn<'_>, recorder: &mut Recorder) -> i64 {
+        let last = &mut self.last;
+        let Some(workflow) = self.workflows.get_mut(&id) else { return 0 };
+        let first = last.job + 1;
+        last.job += spawn.new_jobs().len() as i64;
+        let parents = Parents::of(workflow, spawn, first, caller);
+        let mut profiles =
+            NewProfiles { workflow: id, last: &mut last.profile, new: Vec::new(), known: HashMap::new() };
+        let mut rows = Vec::new();
+        for (index, job) in spawn.new_jobs().iter().enumerate() {
+            rows.push(JobRow {
+                id: JobId(first + index as i64),
+                workflow: id,
+                name: job.name.clone(),
+                command: job.command.clone(),
+                profile: profiles.of(spawned_profile(spawn, job, caller)),
+                priority: job.priority,
+                hash: spawned_job_hash(spawn.expanded, index, spawn.lineage),
+                depends_on: parents.of_job(job),
+                state: JobState::Blocked,
+                run: spawn.run,
+                attempt: 1,
+                epoch: 0,
+                runner: None,
+                started_ms: None,
+            });
+        }
+        let new_profiles = profiles.new;
+        recorder.changes().profiles.extend(new_profiles.iter().cloned());
+        rows.iter().for_each(|row| recorder.job(row.clone()));
+        let count = workflow.append(new_profiles, &rows);
+        workflow.plan(&count, recorder);
+        count.len() as i64
+    }
+
+    /// These jobs run again: what they or their descendants have spawned goes. Returns the jobs by their new indices.
+    pub(super) fn forget_spawned(
+        &mut self,
+        id: WorkflowId,
+        jobs: BTreeSet<u32>,
+        recorder: &mut Recorder,
+    ) -> BTreeSet<u32> {
+        let Some(workflow) = self.workflows.get(&id) else { return jobs };
+        if !workflow.has_spawned() {
+            return jobs;
+        }
+        let again = workflow.with_descendants(jobs.clone());
+        let gone = workflow.spawned_by(&again);
+        let ids: Vec<JobId> = jobs.difference(&gone).map(|job| workflow.jobs[*job as usize].id).collect();
+        let callers: BTreeSet<JobId> = again.iter().map(|job| workflow.jobs[*job as usize].id).collect();
+        let Some(old) = self.workflows.remove(&id) else { return jobs };
+        let mut new = old.without(&gone);
+        let states = |row: &&UserDataRow| {
+            lineage::parse(&row.name).is_some() && row.job.is_some_and(|job| callers.contains(&job))
+        };
+        for name in old.data.values().filter(states).map(|row| row.name.clone()) {
+            new.data.remove(&name);
+            recorder.data_removed(id, name);
+        }
+        self.drop_removed(&old, &new, recorder);
+        let jobs = ids.into_iter().filter_map(|job| new.ordinal(job)).collect();
+        self.workflows.insert(id, new);
+        jobs
+    }
+}
+
+fn spawned_profile(spawn: &Spawn<'_>, job: &ExpandedJob, caller: JobId) -> JobProfile {
+    let mut profile = profile_of(spawn.expanded, job);
+    profile.env.insert(LINEAGE_VARIABLE.to_owned(), spawn.lineage.to_owned());
+    profile.spawned = Some(Spawned { lineage: spawn.lineage.to_owned(), by: caller });
+    profile
+}
+
+/// Profiles of new jobs, each once. Who spawned them is part of it, so the workflow has none of them yet.
+struct NewProfiles<'a> {
+    workflow: WorkflowId,
+    last: &'a mut i64,
+    new: Vec<ProfileRow>,
+    known: HashMap<JobProfile, ProfileId>,
+}
+
+impl NewProfiles<'_> {
+    fn of(&mut self, profile: JobProfile) -> ProfileId {
+        if let Some(id) = self.known.get(&profile) {
+            return *id;
+        }
+        *self.last += 1;
+        let id = ProfileId(*self.last);
+        self.known.insert(profile.clone(), id);
+        self.new.push(ProfileRow { id, workflow: self.workflow, profile });
+        id
+    }
+}
+
+/// What new jobs wait for: the caller, the jobs they name, and the writers of what they read.
+struct Parents {
+    caller: JobId,
+    /// By index in the expansion.
+    ids: Vec<Option<JobId>>,
+    file_writers: BTreeMap<String, Vec<JobId>>,
+    files: Vec<String>,
+    data_writers: BTreeMap<String, Vec<JobId>>,
+    data: Vec<String>,
+}
+
+impl Parents {
+    fn of(workflow: &Workflow, spawn: &Spawn<'_>, first: i64, caller: JobId) -> Self {
+        let by_name = if spawn.known > 0 { workflow.by_name() } else { HashMap::new() };
+        let existing = |job: &ExpandedJob| by_name.get(job.name.as_str()).map(|job| workflow.jobs[*job as usize].id);
+        let new = (first..).zip(spawn.new_jobs()).map(|(id, _)| Some(JobId(id)));
+        let ids = new.chain(spawn.known_jobs().iter().map(existing)).collect();
+        let mut parents = Self {
+            caller,
+            ids,
+            file_writers: BTreeMap::new(),
+            files: spawn.expanded.files.iter().map(|file| file.path.clone()).collect(),
+            data_writers: BTreeMap::new(),
+            data: spawn.expanded.user_data.iter().map(|data| data.name.clone()).collect(),
+        };
+        let reads = |job: &ExpandedJob| !job.input_files.is_empty() || !job.input_user_data.is_empty();
+        if spawn.new_jobs().iter().any(reads) {
+            for job in 0..workflow.jobs.len() as u32 {
+                let (id, profile) = (workflow.jobs[job as usize].id, workflow.profile(job));
+                for path in &profile.output_files {
+                    parents.file_writers.entry(path.clone()).or_default().push(id);
+                }
+                for name in &profile.output_user_data {
+                    parents.data_writers.entry(name.clone()).or_default().push(id);
+                }
+            }
+        }
+        parents
+    }
+
+    fn of_job(&self, job: &ExpandedJob) -> Vec<JobId> {
+        let named = job.depends_on.iter().filter_map(|parent| *self.ids.get(*parent as usize)?);
+        let files = job.input_files.iter().filter_map(|file| self.file_writers.get(self.files.get(*file as usize)?));
+        let data = job.input_user_data.iter().filter_map(|data| self.data_writers.get(self.data.get(*data as usize)?));
+        let writers = files.chain(data).flatten().copied();
+        let all: BTreeSet<JobId> = named.chain(writers).chain([self.caller]).collect();
+        all.into_iter().collect()
+    }
+}
+
+impl Workflow {
+    /// The job that asks, if it is the attempt that runs now. A start that its runner has not reported yet counts.
+    fn running_caller(&self, spawn: &Spawn<'_>) -> Result<JobId, Refusal> {
+        if spawn.lineage.is_empty() || spawn.lineage.chars().any(char::is_control) {
+            return Err(Refusal::Invalid("a lineage needs a name without control characters".to_owned()));
+        }
+        let missing = || Refusal::NoJob { workflow: self.row.name.clone(), job: spawn.caller.to_owned() };
+        let job = self.find(spawn.caller).ok_or_else(missing)?;
+        let record = &self.jobs[job as usize];
+        let runs = record.state.is_held() && (record.run, record.attempt) == (spawn.run, spawn.attempt);
+        if !runs || self.is_canceled() {
+            return Err(Refusal::Conflict(format!(
+                "only a running job can spawn jobs: attempt {} of job '{}' in run {} does not run",
+                spawn.attempt,
+                self.name(job),
+                spawn.run
+            )));
+        }
+        Ok(record.id)
+    }
+
+    /// The latest generation of a loop; 0 before the first.
+    fn generation(&self, lineage: &str) -> i64 {
+        let of_loop = |name: &String| match lineage::parse(name) {
+            Some(Record::Generation(of, number)) if of == lineage => Some(number),
+            _ => None,
+        };
+        let from = lineage::generation_name(lineage, 0);
+        self.data
+            .range(from..)
+            .map(|(name, _)| name)
+            .take_while(|name| name.starts_with(lineage::PREFIX))
+            .filter_map(of_loop)
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// Whether all of the jobs are there already. Some of them would be a mistake.
+    fn is_replay(&self, spawn: &Spawn<'_>) -> Result<bool, Refusal> {
+        let by_name = self.by_name();
+        let of_loop =
+            |job: u32| self.profile(job).spawned.as_ref().is_some_and(|spawned| spawned.lineage == spawn.lineage);
+        let names = || spawn.new_jobs().iter().map(|job| job.name.as_str());
+        let known: Vec<&str> = names().filter(|name| by_name.contains_key(name)).collect();
+        let Some(first) = known.first() else { return Ok(false) };
+        if known.len() == names().count() && known.iter().all(|name| of_loop(by_name[name])) {
+            return Ok(true);
+        }
+        let (count, all) = (known.len(), names().count());
+        let message = format!(
+            "{count} of {all} jobs exist already, e.g. '{first}': a call adds all of its jobs or, repeated, none of them"
+        );
+        Err(Refusal::Conflict(message))
+    }
+
+    fn check_limits(&self, spawn: &Spawn<'_>, generation: i64) -> Result<(), Refusal> {
+        let lineage = spawn.lineage;
+        if self.data.contains_key(&lineage::final_name(lineage)) {
+            return Err(Refusal::Conflict(format!("loop '{lineage}' has converged: no more jobs can be added to it")));
+        }
+        let most = self.spec.dynamic_jobs.as_ref().and_then(|dynamic| dynamic.max_iterations).unwrap_or(MAX_ITERATIONS);
+        if generation >= most {
+            return Err(Refusal::TooManyIterations { lineage: lineage.to_owned(), most });
+        }
+        let total = self.jobs.len() + spawn.new_jobs().len();
+        if total > spawn.max_jobs {
+            return Err(Refusal::Invalid(format!("{total} jobs, but {} is the limit of this server", spawn.max_jobs)));
+        }
+        Ok(())
+    }
+
+    fn has_spawned(&self) -> bool {
+        self.profiles.iter().any(|entry| entry.common().spawned.is_some())
+    }
+
+    /// What these jobs have spawned, and what that has. A spawned job has a higher number than the one that spawned it.
+    pub(super) fn spawned_by(&self, jobs: &BTreeSet<u32>) -> BTreeSet<u32> {
+        let mut found = BTreeSet::new();
+        for job in 0..self.jobs.len() as u32 {
+            let Some(spawned) = &self.profile(job).spawned else { continue };
+            let by = self.ordinal(spawned.by);
+            if by.is_none_or(|by| jobs.contains(&by) || found.contains(&by)) {
+                found.insert(job);
+            }
+        }
+        found
+    }
+
+    /// Spawned jobs that an edit leaves alone: their names are not taken by the document, and what spawned them stays.
+    pub(super) fn surviving_spawned(&self, expanded: &Expanded) -> Vec<JobRow> {
+        if !self.has_spawned() {
+            return Vec::new();
+        }
+        let wanted: std::collections::HashSet<&str> = expanded.jobs.iter().map(|job| job.name.as_str()).collect();
+        let mut stays: BTreeSet<u32> =
+            (0..self.jobs.len() as u32).filter(|job| wanted.contains(self.name(*job))).collect();
+        let mut rows = Vec::new();
+        for job in 0..self.jobs.len() as u32 {
+            let Some(spawned) = self.profile(job).spawned.as_ref().filter(|_| !stays.contains(&job)) else { continue };
+            if self.ordinal(spawned.by).is_some_and(|by| stays.contains(&by)) {
+                stays.insert(job);
+                rows.push(self.job_row(job));
+            }
+        }
+        rows
+    }
+
+    /// What an edit does to jobs that it does not name: those of the document are removed; spawned ones go with what spawned
+    /// them, or when that runs again. `wanted` says of every job of the document whether it runs again.
+    pub(super) fn changes_beside_document(&self, wanted: &HashMap<&str, bool>, changes: &mut JobChanges) {
+        let all = || 0..self.jobs.len() as u32;
+        let (mut removed, mut again) = (BTreeSet::new(), BTreeSet::new());
+        for job in all() {
+            match (wanted.get(self.name(job)), &self.profile(job).spawned) {
+                (Some(true), _) => drop(again.insert(job)),
+                (None, None) => drop(removed.insert(job)),
+                _ => {}
+            }
+        }
+        let lost: BTreeSet<u32> = again.union(&removed).copied().collect();
+        removed.extend(self.spawned_by(&lost).into_iter().filter(|job| !wanted.contains_key(self.name(*job))));
+        let downstream = self.with_descendants(lost);
+        for job in all().filter(|job| !wanted.contains_key(self.name(*job))) {
+            match (removed.contains(&job), downstream.contains(&job)) {
+                (true, _) => changes.removed.push(self.name(job)),
+                (_, true) => changes.downstream.push(self.name(job)),
+                _ => changes.unchanged += 1,
+            }
+        }
+    }
+
+    /// A spawned job may depend on one that an edit removes: then it does no longer, and runs again.
+    pub(super) fn drop_lost_parents(&self, job: u32, row: &mut JobRow) -> bool {
+        let before = row.depends_on.len();
+        if self.profile(job).spawned.is_some() {
+            row.depends_on.retain(|parent| self.ordinal(*parent).is_some());
+        }
+        row.depends_on.len() < before
+    }
+
+    /// The same workflow without some of its jobs.
+    fn without(&self, gone: &BTreeSet<u32>) -> Self {
+        let kept = (0..self.jobs.len() as u32).filter(|job| !gone.contains(job));
+        let rows: Vec<JobRow> = kept.map(|job| self.job_row(job)).collect();
+        let profile = |entry: &ProfileEntry| ProfileRow { id: entry.id, workflow: self.id(), profile: entry.whole() };
+        let mut new = Self::build(self.row.clone(), self.spec.clone(), self.profiles.iter().map(profile), &rows);
+        new.inherit(self);
+        new.enlarged = self.enlarged.clone();
+        new
+    }
+}

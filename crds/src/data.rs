@@ -1,0 +1,209 @@
+//! Files, the values that jobs exchange, and jobs that jobs make, as the HTTP API gives them out.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::job::Job;
+use crate::state::JobState;
+
+/// A file of a workflow, as it was last seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct File {
+    /// The document's name for it.
+    pub name: String,
+    /// As the document writes it, relative to the working folder.
+    pub path: String,
+    /// Where it stands.
+    pub status: FileStatus,
+    /// Its size.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size_bytes: Option<i64>,
+    /// When it was last changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub modified_time: Option<String>,
+    /// SHA-256 in hexadecimal digits; absent for what is too large to be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
+    /// When it was seen so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen_time: Option<String>,
+    /// The job that saw it so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen_by: Option<String>,
+    /// Jobs that write it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub produced_by: Vec<String>,
+    /// How many jobs read it.
+    #[serde(default)]
+    pub readers: i64,
+}
+
+/// Where a file stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FileStatus {
+    /// A job has read or written it.
+    Present,
+    /// No job writes it: it has to be there before the first job that reads it.
+    Required,
+    /// A job will write it.
+    #[default]
+    Expected,
+}
+
+impl FileStatus {
+    /// The name in tables.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Present => "present",
+            Self::Required => "required",
+            Self::Expected => "expected",
+        }
+    }
+}
+
+/// What a job does with a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FileRole {
+    /// It reads it.
+    #[default]
+    Input,
+    /// It writes it.
+    Output,
+}
+
+/// A job and a file that it reads or writes, with what its latest success saw.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FileUse {
+    /// The job's name.
+    pub job: String,
+    /// Where the job stands.
+    pub job_status: JobState,
+    /// As the document writes it.
+    pub path: String,
+    /// What the job does with it.
+    pub role: FileRole,
+    /// Its size then; absent when the job has not succeeded yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size_bytes: Option<i64>,
+    /// When it was last changed then, in milliseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub modified_ms: Option<i64>,
+    /// SHA-256 then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
+}
+
+/// A value that jobs exchange.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UserData {
+    /// Its name.
+    pub name: String,
+    /// The value; absent when nobody has written it yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Value>,
+    /// The document has it.
+    #[serde(default)]
+    pub in_document: bool,
+    /// What was written is forgotten when the workflow runs again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_ephemeral: bool,
+    /// The value was written, by a job or a person; otherwise it is what the document says.
+    #[serde(default)]
+    pub written: bool,
+    /// The job that wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub written_by: Option<String>,
+    /// When it changed.
+    pub change_time: String,
+}
+
+/// `PUT /v1/workflows/{workflow}/user-data/{name}`: a new value.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WriteUserData {
+    /// Any JSON.
+    #[serde(deserialize_with = "any_value")]
+    #[schemars(schema_with = "crate::parameters::free_form")]
+    pub data: Value,
+    /// The job that writes it, by name or number; absent for a person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
+}
+
+/// `null` is a value, and a request without one is a mistake.
+fn any_value<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
+    Value::deserialize(deserializer)
+}
+
+/// What became of a value.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UserDataWritten {
+    /// It is not what was there before.
+    pub changed: bool,
+    /// How many jobs have completed with what was there before.
+    pub stale_jobs: i64,
+}
+
+/// `POST /v1/workflows/{workflow}/jobs/{job}/spawn`: a running job adds jobs to its workflow.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SpawnRequest {
+    /// The loop that the jobs belong to.
+    pub lineage: String,
+    /// The jobs, as a document writes them; none: the loop has converged.
+    #[serde(default)]
+    pub jobs: Vec<Job>,
+    /// What the loop wants to remember; readable as user data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::parameters::free_form")]
+    pub state: Option<Value>,
+    /// The run of the calling job.
+    pub run_id: i32,
+    /// Its attempt.
+    pub attempt: i32,
+}
+
+/// What a spawn did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SpawnResponse {
+    /// The loop.
+    pub lineage: String,
+    /// Its latest generation.
+    pub generation: i64,
+    /// How many jobs were added.
+    pub jobs: i64,
+    /// The jobs were there already: nothing has changed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replayed: bool,
+    /// The loop has ended.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub converged: bool,
+}
+
+/// What a workflow needs before it can run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Staleness {
+    /// Jobs that have completed with data that has changed since.
+    pub changed_data: Vec<DataUse>,
+    /// Data that a job reads, nobody writes and nobody has given a value.
+    pub missing_data: Vec<DataUse>,
+}
+
+/// A job and data that it reads.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DataUse {
+    /// The job's name.
+    pub job: String,
+    /// The data's name.
+    pub data: String,
+}
