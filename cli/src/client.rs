@@ -1,5 +1,6 @@
 //! The user's side of the HTTP API: one method a route.
 
+mod data;
 mod error;
 mod watch;
 

@@ -18,14 +18,18 @@ pub mod logs;
 pub mod ping;
 pub mod plan;
 pub mod reference;
+pub mod restart;
 pub mod restore;
 pub mod results;
 pub mod retry;
+pub mod ro_crate;
 pub mod run;
 pub mod runner;
 pub mod server;
+pub mod spawn;
 pub mod status;
 pub mod unpack;
+pub mod user_data;
 pub mod validate;
 pub mod wait;
 pub mod workflows;
@@ -173,6 +177,9 @@ async fn execute_async(context: &Context, command: Command) -> Result<ExitStatus
         Command::Workflows(args) => workflows::run(context, args).await,
         Command::Jobs(args) => jobs::run(context, args).await,
         Command::Results(args) => results::run(context, args).await,
+        Command::UserData(args) => user_data::run(context, args).await,
+        Command::Spawn(args) => spawn::run(context, &args).await,
+        Command::RoCrate(args) => ro_crate::run(context, args).await,
         Command::Server(args) => Box::pin(server::run(context, &args)).await,
         Command::Runner(args) => Box::pin(runner::run(context, &args)).await,
         Command::Gc(args) => gc::run(context, &args).await,

@@ -1,6 +1,6 @@
 //! How a verb reaches a store: a server that was named, the owner of this folder's store, or the store itself for a moment.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::client::{Client, ClientError};
 use crate::error::{CommandError, ExitStatus};
@@ -88,8 +88,17 @@ fn read_token(path: &Path) -> Result<String, CommandError> {
 
 /// A server that was named may be the one that owns the store of this folder.
 fn token_of_this_folder(url: &str, folder: &Path) -> Option<String> {
-    let info = Place::find(folder)?.server_info().filter(|info| info.url == url)?;
-    read_token(&info.token_file).ok()
+    read_token(&token_file_of_this_folder(url, folder)?).ok()
+}
+
+fn token_file_of_this_folder(url: &str, folder: &Path) -> Option<PathBuf> {
+    Some(Place::find(folder)?.server_info().filter(|info| info.url == url)?.token_file)
+}
+
+/// Where the token of a server that was named is, for jobs that want to talk to it; none when only a variable has it.
+pub fn token_file(settings: &Settings, url: &str, folder: &Path) -> Option<PathBuf> {
+    let named = settings.token_file.as_ref().map(|path| folder.join(path));
+    named.or_else(|| token_file_of_this_folder(url, folder))
 }
 
 fn no_store() -> CommandError {

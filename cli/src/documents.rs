@@ -6,6 +6,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use torc_api::document::{Document, WorkflowDocument};
+use torc_api::job::Job;
 use torc_api::load::{Format, LoadOptions, Loaded, Positions, load};
 use torc_api::problem::Problem;
 use torc_core::expand::{self, Limits};
@@ -72,6 +73,48 @@ pub fn read(paths: &[PathBuf], namespace: Option<&str>) -> Result<(Vec<LoadedWor
         }
     }
     Ok((workflows, report))
+}
+
+/// The jobs of a file that has nothing else: what they refer to is elsewhere.
+pub fn read_jobs(path: &Path) -> Result<Vec<Job>, CommandError> {
+    let mut text = read_text(path)?;
+    let format = Format::from_path(&path.to_string_lossy());
+    // A workflow has a name, and these jobs get theirs from the one they join.
+    match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
+        Some(b'{') => text = named_object(&text).unwrap_or(text),
+        _ if format == Some(Format::Kdl) => text.extend_from_slice(b"\nname \"spawned\"\n"),
+        _ => text.extend_from_slice(b"\nname: spawned\n"),
+    }
+    let mut loaded = load(&text, format, &LoadOptions::default());
+    loaded.problems.retain(|problem| !is_elsewhere(problem));
+    let mut report = Report::default();
+    report.add(&display(path), loaded.problems);
+    report.into_result()?;
+    let found = loaded.documents.into_iter().chain(loaded.flawed.into_iter().map(|flawed| flawed.read)).next();
+    let mut spec = match found.map(|found| found.document) {
+        Some(Document::Workflow(document)) => document.spec,
+        _ => {
+            let message = format!("{} holds no jobs", display(path));
+            return Err(CommandError::invalid(message).hint("begin it with `jobs:`"));
+        }
+    };
+    let mut report = Report::default();
+    report.add(&display(path), expand::embed(&mut spec, &mut read_table));
+    report.into_result()?;
+    Ok(spec.jobs)
+}
+
+/// A name that the file does not have, but the workflow may.
+fn is_elsewhere(problem: &Problem) -> bool {
+    const FIELDS: [&str; 5] =
+        ["resource_requirements", "resourceRequirements", "failure_handler", "failureHandler", "scheduler"];
+    problem.message.starts_with("there is no") && FIELDS.iter().any(|field| problem.field.ends_with(field))
+}
+
+fn named_object(text: &[u8]) -> Option<Vec<u8>> {
+    let mut object: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(text).ok()?;
+    object.entry("name").or_insert_with(|| "spawned".into());
+    serde_json::to_vec(&object).ok()
 }
 
 /// Limits for finding problems: those that count are the store's.

@@ -6,6 +6,14 @@ pub const API_URL: &str = "TORC_API_URL";
 pub const TOKEN: &str = "TORC_TOKEN";
 /// The file that holds the token.
 pub const TOKEN_FILE: &str = "TORC_TOKEN_FILE";
+/// The workflow of a job, set for jobs by runners.
+pub const WORKFLOW_ID: &str = "TORC_WORKFLOW_ID";
+/// A job's number, set for jobs by runners.
+pub const JOB_ID: &str = "TORC_JOB_ID";
+/// A job's run, set for jobs by runners.
+pub const RUN_ID: &str = "TORC_RUN_ID";
+/// A job's attempt, set for jobs by runners.
+pub const ATTEMPT_ID: &str = "TORC_ATTEMPT_ID";
 /// What is logged.
 pub const LOG: &str = "TORC_LOG";
 /// No colours.

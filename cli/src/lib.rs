@@ -2,6 +2,7 @@
 //! `torc-slurm-job-runner` for batch scripts.
 
 mod args;
+mod changes;
 mod client;
 mod commands;
 mod connection;
@@ -9,6 +10,7 @@ mod documents;
 mod env;
 mod error;
 mod follow;
+mod inside_job;
 mod logging;
 mod output;
 mod place;

@@ -76,6 +76,17 @@ impl Place {
         Ok(Self { folder: folder.to_owned(), prefix, database })
     }
 
+    /// The store that a token belongs to, if it is beside one.
+    pub fn of_token_file(path: &Path) -> Option<Self> {
+        let folder = path.parent()?.to_owned();
+        let prefix = path.file_name()?.to_str()?.strip_suffix("token")?;
+        let database = match prefix.strip_suffix('.') {
+            None => folder.join(DATABASE),
+            Some(name) => folder.join(name),
+        };
+        Some(Self { folder, database, prefix: prefix.to_owned() })
+    }
+
     /// Where the token is.
     pub fn token_file(&self) -> PathBuf {
         self.beside("token")
@@ -223,6 +234,7 @@ mod tests {
         ] {
             let place = at(text).unwrap();
             assert_eq!((place.database.to_str().unwrap(), place.token_file().to_str().unwrap()), (database, token));
+            assert_eq!(Place::of_token_file(&place.token_file()), Some(place));
         }
         for wrong in ["postgres://h/db", "/"] {
             assert_eq!(at(wrong).unwrap_err().kind, ExitStatus::InvalidInput, "{wrong}");

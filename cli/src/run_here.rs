@@ -103,6 +103,7 @@ async fn lead(
     let mut config = runner_config(&context.settings.run, &place.runner_folder(), &context.folder)?;
     config.scope = RunnerScope::Session;
     config.api_url = Some(client.url());
+    config.token_file = Some(place.token_file());
     let mut progress = Progress::new(context.output);
     let capacity = config.capacity;
     let runner = LocalRunner::start(config, owner.link(), Author::Owner);
@@ -214,7 +215,21 @@ pub async fn conclude(context: &Context, client: &Client, workflows: &[Workflow]
         text.push_str(&summary::text(workflow, &summary::failures(client, workflow).await?));
     }
     context.output.value(&Items { items: workflows }, || text)?;
+    write_provenance(context, client, workflows).await?;
     Ok(follow::exit_status(workflows))
+}
+
+/// Leaves a record of provenance beside the files of the workflows that ask for it, where their folder is on this machine.
+async fn write_provenance(context: &Context, client: &Client, workflows: &[Workflow]) -> Result<(), CommandError> {
+    for workflow in workflows.iter().filter(|workflow| workflow.enable_ro_crate) {
+        let folder = Path::new(&workflow.working_dir);
+        if folder.is_dir() {
+            let metadata = client.ro_crate(&workflow.id.to_string()).await?;
+            let written = crate::commands::ro_crate::write(folder, &metadata)?;
+            context.output.progress(&format!("provenance: {}", written.display()));
+        }
+    }
+    Ok(())
 }
 
 /// A runner in this process.

@@ -112,6 +112,8 @@ mod tests {
             runner: None,
             in_doubt: false,
             start_time: None,
+            origin: None,
+            lineage: None,
         };
         let stuck = workflow(JobCounts { total: 1, ready: 1, ..JobCounts::default() }, &[]);
         let capacity = Resources { cpus: 2, memory_bytes: 2 << 30, gpus: 0, nodes: 1 };

@@ -138,6 +138,9 @@ pub struct Workflow {
     pub suspended: bool,
     /// Cancelled by `torc cancel` or the document.
     pub canceled: bool,
+    /// The document asks for a record of its provenance.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub enable_ro_crate: bool,
     /// The document; absent in lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub document: Option<WorkflowDocument>,

@@ -228,6 +228,7 @@ pub fn settings(config: &RunnerConfig, shell: ShellSetup, began: Moment) -> Resu
         max_parallel_jobs: config.max_parallel_jobs,
         output_dir: output_dir.to_owned(),
         api_url: config.api_url.clone(),
+        token_file: config.token_file.as_ref().and_then(|path| path.to_str()).map(str::to_owned),
         shell,
         report_interval: config.report_interval,
         poll_interval: config.poll_interval,

@@ -43,6 +43,8 @@ pub struct RunnerConfig {
     pub orphan_grace: Duration,
     /// What jobs see as `TORC_API_URL`.
     pub api_url: Option<String>,
+    /// What jobs see as `TORC_TOKEN_FILE`: with both they can talk to the server. The token itself is never told.
+    pub token_file: Option<PathBuf>,
     /// Reports wait at most this long for company while there is work to do.
     pub report_interval: Duration,
     /// The longest pause between attempts to reach the server.
@@ -81,6 +83,7 @@ impl RunnerConfig {
             keeper_command,
             orphan_grace: Duration::from_secs(60),
             api_url: None,
+            token_file: None,
             report_interval: Duration::from_millis(100),
             poll_interval: Duration::from_secs(10),
             time_limit: None,

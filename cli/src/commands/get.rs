@@ -12,12 +12,12 @@ use crate::client::{Client, JobFilter, ResultFilter};
 use crate::connection::{Connection, bare_name, explain_missing, resolve_workflow};
 use crate::error::{CommandError, ExitStatus};
 
-/// List workflows, jobs, results, runners or events.
+/// List workflows, jobs, results, runners, events, files or user data.
 ///
 /// WORKFLOW may be left out where the store holds one.
 #[derive(Debug, Default, Args)]
 pub struct GetArgs {
-    /// workflows, jobs, results, runners or events; also `workflow/NAME`.
+    /// workflows, jobs, results, runners, events, files or user-data; also `workflow/NAME`.
     #[arg(value_name = "RESOURCE")]
     pub resource: String,
     /// The workflow, by name or number.
@@ -68,6 +68,10 @@ enum Resource {
     Runners,
     #[value(aliases = ["event", "ev"])]
     Events,
+    #[value(alias = "file")]
+    Files,
+    #[value(aliases = ["userdata", "user_data"])]
+    UserData,
 }
 
 /// A state on the command line.
@@ -84,7 +88,7 @@ impl GetArgs {
         };
         let resource = Resource::from_str(kind, true).map_err(|_| {
             CommandError::usage(format!("there is no resource `{kind}`"))
-                .hint("workflows, jobs, results, runners and events can be listed")
+                .hint("workflows, jobs, results, runners, events, files and user-data can be listed")
         })?;
         Ok((resource, name.or(self.workflow.as_deref().map(bare_name))))
     }
@@ -113,6 +117,9 @@ impl GetArgs {
 /// Runs the verb.
 pub async fn run(context: &Context, args: &GetArgs) -> Result<ExitStatus, CommandError> {
     let (resource, name) = args.target()?;
+    if args.watch && matches!(resource, Resource::Files | Resource::UserData) {
+        return Err(CommandError::usage("files and user data cannot be watched").hint("leave --watch out"));
+    }
     let mut seen = watch::Seen::new(context.output);
     let connection = Connection::open(&context.settings, &context.folder).await?;
     let listed = first(args, connection.client(), resource, name, &mut seen).await;
@@ -179,6 +186,18 @@ async fn list(
             seen.listing.print(&runners)?;
             seen.runners = runners.iter().map(watch::runner_key).collect();
         }
+        Resource::Files => {
+            let workflow = resolve_workflow(client, name).await?;
+            let mut files = client.files(&workflow).await.map_err(explain_missing)?;
+            files.truncate(args.limit.unwrap_or(usize::MAX));
+            seen.listing.print(&files)?;
+        }
+        Resource::UserData => {
+            let workflow = resolve_workflow(client, name).await?;
+            let mut data = client.user_data(&workflow).await.map_err(explain_missing)?;
+            data.truncate(args.limit.unwrap_or(usize::MAX));
+            seen.listing.print(&data)?;
+        }
         Resource::Events => {
             let workflow = workflow_id(client, name).await?;
             let events = client.events(workflow, None, args.limit).await?;
@@ -223,6 +242,8 @@ mod tests {
             ("jobs workflow/a", Resource::Jobs, Some("a")),
             ("job a", Resource::Jobs, Some("a")),
             ("events", Resource::Events, None),
+            ("files a", Resource::Files, Some("a")),
+            ("user-data a", Resource::UserData, Some("a")),
         ] {
             assert_eq!(get(line).target().expect(line), (resource, name), "{line}");
         }

@@ -1,51 +1,116 @@
-//! `torc retry`: run failed jobs again.
+//! `torc retry`: run jobs again.
 
 use clap::Args;
-use torc_api::api::RetryRequest;
+use serde::Serialize;
+use torc_api::api::{RetryRequest, Workflow};
 
 use super::Context;
+use crate::changes::{self, Reason};
 use crate::client::Client;
 use crate::connection::{Connection, explain_missing, resolve_workflow};
 use crate::error::{CommandError, ExitStatus};
 use crate::output::human;
 
-/// Run failed jobs again.
+/// Run jobs again.
 ///
-/// Without --job and --all: every failed, terminated and cancelled job, and what depends on it.
-#[derive(Debug, Args)]
+/// Without --job, --changed and --all: every failed, terminated and cancelled job, and what depends on it.
+#[derive(Debug, Default, Args)]
 pub struct RetryArgs {
     /// The workflow, by name or number; may be left out where the store holds one.
     #[arg(value_name = "WORKFLOW")]
     pub workflow: Option<String>,
     /// Only this job, by name or number; may be given several times.
-    #[arg(long = "job", value_name = "JOB", conflicts_with = "all")]
+    #[arg(long = "job", value_name = "JOB", conflicts_with_all = ["all", "changed"])]
     pub jobs: Vec<String>,
+    /// Completed jobs whose input files or data have changed or whose output files are gone, and what depends on them.
+    #[arg(long, conflicts_with = "all")]
+    pub changed: bool,
     /// Everything, as a new run.
     #[arg(long)]
     pub all: bool,
+    /// Only say which jobs would run again.
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// What runs again, or would.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Again<'a> {
+    jobs: i64,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    dry_run: bool,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    names: &'a [String],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    reasons: &'a [Reason],
 }
 
 /// Runs the verb.
 pub async fn run(context: &Context, args: &RetryArgs) -> Result<ExitStatus, CommandError> {
     let connection = Connection::open(&context.settings, &context.folder).await?;
     let served = connection.is_served();
-    let result = retry(context, args, connection.client(), served).await;
+    let result = find_and_retry(context, args, connection.client(), served).await;
     connection.close().await;
     result
 }
 
-async fn retry(context: &Context, args: &RetryArgs, client: &Client, served: bool) -> Result<ExitStatus, CommandError> {
+async fn find_and_retry(
+    context: &Context,
+    args: &RetryArgs,
+    client: &Client,
+    served: bool,
+) -> Result<ExitStatus, CommandError> {
     let name = resolve_workflow(client, args.workflow.as_deref()).await?;
-    let workflow = client.workflow(&name).await.map_err(explain_missing)?.name;
-    let request = RetryRequest { jobs: args.jobs.clone(), all: args.all };
-    let affected = client.retry(&name, &request).await.map_err(explain_missing)?;
-    context.output.value(&affected, || {
-        let verb = if affected.jobs == 1 { "runs" } else { "run" };
-        let mut text = format!("workflow/{workflow}: {} {verb} again\n", human::count(affected.jobs, "job"));
-        if affected.jobs > 0 && !served {
-            text.push_str(&format!("start with: torc run {workflow}\n"));
-        }
-        text
-    })?;
+    let workflow = client.workflow(&name).await.map_err(explain_missing)?;
+    retry(context, args, client, (&workflow, served)).await
+}
+
+/// Runs jobs of a workflow again; `served` says whether somebody will start them.
+pub async fn retry(
+    context: &Context,
+    args: &RetryArgs,
+    client: &Client,
+    (workflow, served): (&Workflow, bool),
+) -> Result<ExitStatus, CommandError> {
+    let reasons = match args.changed {
+        true => changes::reasons(client, workflow, context.output).await?,
+        false => Vec::new(),
+    };
+    let mut jobs = args.jobs.clone();
+    jobs.extend(reasons.iter().map(|reason| reason.job.clone()));
+    jobs.sort();
+    jobs.dedup();
+    let request = RetryRequest { jobs, all: args.all, changed: args.changed, dry_run: args.dry_run };
+    let affected = client.retry(&workflow.id.to_string(), &request).await.map_err(explain_missing)?;
+    let again = Again { jobs: affected.jobs, dry_run: args.dry_run, names: &affected.names, reasons: &reasons };
+    context.output.value(&again, || describe(&workflow.name, &again, served))?;
     Ok(ExitStatus::Success)
+}
+
+fn describe(workflow: &str, again: &Again<'_>, served: bool) -> String {
+    let verb = match (again.dry_run, again.jobs) {
+        (true, _) => "would run",
+        (false, 1) => "runs",
+        (false, _) => "run",
+    };
+    let mut text = format!("workflow/{workflow}: {} {verb} again\n", human::count(again.jobs, "job"));
+    text.push_str(&changes::describe(again.reasons));
+    if again.dry_run {
+        let because = |name: &&String| again.reasons.iter().any(|reason| reason.job == **name);
+        let rest: Vec<&str> = again.names.iter().filter(|name| !because(name)).map(String::as_str).collect();
+        if !rest.is_empty() {
+            let heading = if again.reasons.is_empty() { "" } else { "because of these: " };
+            text.push_str(&format!("  {heading}{}\n", shortened(&rest)));
+        }
+    } else if again.jobs > 0 && !served {
+        text.push_str(&format!("start with: torc run {workflow}\n"));
+    }
+    text
+}
+
+fn shortened(names: &[&str]) -> String {
+    const SHOWN: usize = 20;
+    let more = if names.len() > SHOWN { format!(" … and {} more", names.len() - SHOWN) } else { String::new() };
+    format!("{}{more}", names[..names.len().min(SHOWN)].join(", "))
 }

@@ -10,7 +10,7 @@ use super::Context;
 use super::apply::{Purpose, line, place_here, submit};
 use crate::args::RunnerArgs;
 use crate::client::Client;
-use crate::connection::{bare_name, explain_missing, remote};
+use crate::connection::{bare_name, explain_missing, remote, token_file};
 use crate::documents;
 use crate::error::{CommandError, ExitStatus};
 use crate::logging::Author;
@@ -101,6 +101,7 @@ async fn run_for(context: &Context, client: &Client, wanted: Wanted) -> Result<E
         let mut config = runner_config(&context.settings.run, &folder, &context.folder)?;
         config.scope = RunnerScope::Workflow(id.to_string());
         config.api_url = Some(client.url());
+        config.token_file = token_file(&context.settings, &client.url(), &context.folder);
         let mut progress = Progress::new(context.output);
         let runner = LocalRunner::start(config, client.runner_link(), Author::OneOfMany);
         // Somebody else's runner may take what does not fit here.

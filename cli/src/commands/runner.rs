@@ -16,7 +16,7 @@ use torc_runner::{RunnerConfig, RunnerExit};
 use super::Context;
 use crate::args::RunnerArgs;
 use crate::client::Client;
-use crate::connection::{bare_name, explain_missing, remote};
+use crate::connection::{bare_name, explain_missing, remote, token_file};
 use crate::error::{CommandError, ExitStatus};
 use crate::logging::Author;
 use crate::place::{Place, host_name};
@@ -89,6 +89,7 @@ pub async fn serve(
         share_allocation(&mut config, &context.settings.run, &around, share);
     }
     config.api_url = Some(client.url());
+    config.token_file = token_file(&context.settings, &client.url(), &context.folder);
     let mut interrupts = Interrupts::listen()?;
     let mut runner = LocalRunner::start(config, client.runner_link(), Author::OneOfMany);
     let exit = tokio::select! {

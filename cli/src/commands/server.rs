@@ -118,6 +118,7 @@ async fn serve(
         let mut config = runner_config(&context.settings.run, &place.runner_folder(), &context.folder)?;
         config.scope = if args.background { RunnerScope::Session } else { RunnerScope::All };
         config.api_url = Some(owner.client().url());
+        config.token_file = Some(place.token_file());
         config.exit_when_complete = false;
         config.idle_exit = args.idle_exit;
         let mut runner = LocalRunner::start(config, owner.link(), Author::Owner);

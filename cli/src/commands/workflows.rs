@@ -9,9 +9,10 @@ use super::control::CancelArgs;
 use super::delete::DeleteArgs;
 use super::describe::DescribeArgs;
 use super::get::GetArgs;
+use super::restart::{InitArgs, ReinitArgs};
 use super::retry::RetryArgs;
 use super::status::StatusArgs;
-use super::{Context, control, delete, describe, get, retry, status};
+use super::{Context, control, delete, describe, get, restart, retry, status};
 use crate::client::Client;
 use crate::connection::{explain_missing, resolve_workflow, with_client};
 use crate::error::{CommandError, ExitStatus};
@@ -31,6 +32,8 @@ pub enum WorkflowsCommand {
     Status(StatusArgs),
     Cancel(CancelArgs),
     Delete(DeleteArgs),
+    Init(InitArgs),
+    Reinit(ReinitArgs),
     ResetStatus(ResetStatusArgs),
     Export(ExportArgs),
 }
@@ -84,6 +87,8 @@ pub async fn run(context: &Context, args: WorkflowsArgs) -> Result<ExitStatus, C
         WorkflowsCommand::Status(args) => status::run(context, &args).await,
         WorkflowsCommand::Cancel(args) => control::cancel(context, &args).await,
         WorkflowsCommand::Delete(args) => delete::run(context, &args).await,
+        WorkflowsCommand::Init(args) => restart::init(context, &args).await,
+        WorkflowsCommand::Reinit(args) => restart::reinit(context, &args).await,
         WorkflowsCommand::ResetStatus(args) => retry::run(context, &reset(args)).await,
         WorkflowsCommand::Export(args) => export(context, &args).await,
     }
@@ -98,7 +103,7 @@ fn one(args: OneArgs) -> DescribeArgs {
 }
 
 fn reset(args: ResetStatusArgs) -> RetryArgs {
-    RetryArgs { workflow: args.workflow, jobs: Vec::new(), all: !args.failed_only }
+    RetryArgs { workflow: args.workflow, all: !args.failed_only, ..RetryArgs::default() }
 }
 
 async fn export(context: &Context, args: &ExportArgs) -> Result<ExitStatus, CommandError> {

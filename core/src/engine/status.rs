@@ -214,6 +214,7 @@ impl Workflow {
             working_dir: self.row.working_dir.clone(),
             suspended: self.is_suspended(),
             canceled: self.is_canceled(),
+            enable_ro_crate: self.spec.enable_ro_crate == Some(true),
             document: None,
             status: WorkflowStatus {
                 observed_generation: Some(self.row.generation),

@@ -138,6 +138,7 @@ fn step_kind(profile: &Profile) -> StepKind {
 fn template(workflow: i64, profile: &Profile, settings: &Settings) -> Template {
     // Ours come last and win: they say whose process it is.
     let mut env: Vec<(String, String)> = profile.env.clone().into_iter().collect();
+    env.extend(settings.token_file.iter().map(|path| ("TORC_TOKEN_FILE".to_owned(), path.clone())));
     env.extend(settings.api_url.iter().map(|url| ("TORC_API_URL".to_owned(), url.clone())));
     env.extend([
         ("TORC_WORKFLOW_ID".to_owned(), workflow.to_string()),

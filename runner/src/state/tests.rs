@@ -21,6 +21,7 @@ pub(super) fn settings(cpus: i64) -> Settings {
         max_parallel_jobs: None,
         output_dir: "/out".to_owned(),
         api_url: None,
+        token_file: None,
         shell: ShellSetup::default(),
         report_interval: Duration::from_millis(100),
         poll_interval: Duration::from_secs(10),

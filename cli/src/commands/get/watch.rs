@@ -181,7 +181,7 @@ impl Round<'_> {
                 workflow_id(self.client, Some(&name)).await
             }
             Resource::Workflows | Resource::Events => workflow_id(self.client, self.name).await,
-            Resource::Runners => Ok(None),
+            Resource::Runners | Resource::Files | Resource::UserData => Ok(None),
         }
     }
 

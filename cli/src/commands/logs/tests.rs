@@ -31,6 +31,8 @@ fn job(status: JobState, attempt: i32) -> Job {
         runner: None,
         in_doubt: false,
         start_time: None,
+        origin: None,
+        lineage: None,
     }
 }
 

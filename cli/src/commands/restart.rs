@@ -1,0 +1,116 @@
+//! `torc workflows init` and `torc workflows reinit`: a start from the beginning, and one that keeps what is still good.
+
+use clap::Args;
+use torc_api::api::Workflow;
+
+use super::Context;
+use super::retry::{RetryArgs, retry};
+use crate::changes;
+use crate::client::Client;
+use crate::connection::{Connection, explain_missing, resolve_workflow};
+use crate::error::{CommandError, ExitStatus};
+use crate::output::human;
+
+/// Start a workflow from the beginning, after a look at what it needs.
+///
+/// Input files that no job makes must exist, and data that no job writes must have a value. A workflow that has run before
+/// starts as a new run.
+#[derive(Debug, Args)]
+pub struct InitArgs {
+    /// The workflow, by name or number; may be left out where the store holds one.
+    #[arg(value_name = "WORKFLOW")]
+    pub workflow: Option<String>,
+    /// Go on although something is missing.
+    #[arg(long)]
+    pub force: bool,
+    /// Only look, and say what would happen.
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Run again what has changed, as `torc retry --changed`, after a look at what the workflow needs.
+#[derive(Debug, Args)]
+pub struct ReinitArgs {
+    /// The workflow, by name or number; may be left out where the store holds one.
+    #[arg(value_name = "WORKFLOW")]
+    pub workflow: Option<String>,
+    /// Go on although something is missing.
+    #[arg(long)]
+    pub force: bool,
+    /// Only say which jobs would run again, and why.
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Runs `init`.
+pub async fn init(context: &Context, args: &InitArgs) -> Result<ExitStatus, CommandError> {
+    let again = RetryArgs { all: true, dry_run: args.dry_run, ..RetryArgs::default() };
+    restart(context, (args.workflow.as_deref(), args.force), &again).await
+}
+
+/// Runs `reinit`.
+pub async fn reinit(context: &Context, args: &ReinitArgs) -> Result<ExitStatus, CommandError> {
+    let again = RetryArgs { changed: true, dry_run: args.dry_run, ..RetryArgs::default() };
+    restart(context, (args.workflow.as_deref(), args.force), &again).await
+}
+
+async fn restart(
+    context: &Context,
+    (workflow, force): (Option<&str>, bool),
+    again: &RetryArgs,
+) -> Result<ExitStatus, CommandError> {
+    let connection = Connection::open(&context.settings, &context.folder).await?;
+    let served = connection.is_served();
+    let result = check_and_restart(context, connection.client(), (workflow, force, served), again).await;
+    connection.close().await;
+    result
+}
+
+async fn check_and_restart(
+    context: &Context,
+    client: &Client,
+    (workflow, force, served): (Option<&str>, bool, bool),
+    again: &RetryArgs,
+) -> Result<ExitStatus, CommandError> {
+    let name = resolve_workflow(client, workflow).await?;
+    let workflow = client.workflow(&name).await.map_err(explain_missing)?;
+    look(context, client, &workflow, force).await?;
+    if again.all && is_untouched(&workflow) {
+        context.output.value(&workflow, || untouched(&workflow, served))?;
+        return Ok(ExitStatus::Success);
+    }
+    if again.all {
+        let existing = changes::existing_outputs(client, &workflow).await?;
+        if let Some(first) = existing.first() {
+            let files = human::count(existing.len() as i64, "output file");
+            context.output.warning(&format!("{files} will be written again, e.g. {first}"));
+        }
+    }
+    retry(context, again, client, (&workflow, served)).await
+}
+
+/// What is missing stops the start, unless a person says otherwise.
+async fn look(context: &Context, client: &Client, workflow: &Workflow, force: bool) -> Result<(), CommandError> {
+    let missing = changes::missing(client, workflow).await?;
+    if missing.is_empty() {
+        return Ok(());
+    }
+    if force {
+        missing.iter().for_each(|line| context.output.warning(line));
+        return Ok(());
+    }
+    let message = format!("workflow '{}' lacks what it needs: {}", workflow.name, missing.join("; "));
+    Err(CommandError::new(ExitStatus::InvalidInput, message).hint("provide it, or go on all the same with --force"))
+}
+
+/// Nothing of this run has begun, so there is nothing to begin again.
+fn is_untouched(workflow: &Workflow) -> bool {
+    let jobs = &workflow.status.jobs;
+    workflow.status.run_id == Some(1) && jobs.ready + jobs.blocked == jobs.total
+}
+
+fn untouched(workflow: &Workflow, served: bool) -> String {
+    let jobs = human::count(workflow.status.jobs.total, "job");
+    let start = if served { String::new() } else { format!("start with: torc run {}\n", workflow.name) };
+    format!("workflow/{}: {jobs} ready for the first run\n{start}", workflow.name)
+}

@@ -1,0 +1,80 @@
+//! `torc spawn`: a running job adds jobs to its workflow.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::Value;
+use torc_api::data::{SpawnRequest, SpawnResponse};
+
+use super::Context;
+use crate::client::Client;
+use crate::connection::explain_missing;
+use crate::documents;
+use crate::error::{CommandError, ExitStatus};
+use crate::inside_job::{Attempt, with_server};
+use crate::output::human;
+
+/// Add jobs to the workflow of the job that calls this.
+///
+/// They wait for the calling job. The same call again adds nothing; an empty list ends the loop.
+#[derive(Debug, Args)]
+pub struct SpawnArgs {
+    /// The loop that the jobs belong to.
+    #[arg(long, value_name = "NAME")]
+    pub lineage: String,
+    /// A file with `jobs:` as a workflow has them, or `-` for standard input.
+    #[arg(
+        short = 'f',
+        long = "filename",
+        value_name = "FILE",
+        required_unless_present = "converged",
+        conflicts_with = "converged"
+    )]
+    pub file: Option<PathBuf>,
+    /// The loop ends here: no more jobs.
+    #[arg(long)]
+    pub converged: bool,
+    /// What the loop wants to remember, as JSON; readable as user data.
+    #[arg(long, value_name = "JSON", value_parser = parse_state, allow_hyphen_values = true)]
+    pub state: Option<Value>,
+}
+
+fn parse_state(text: &str) -> Result<Value, String> {
+    serde_json::from_str(text).map_err(|error| format!("no JSON: {error}"))
+}
+
+/// Runs the verb.
+pub async fn run(context: &Context, args: &SpawnArgs) -> Result<ExitStatus, CommandError> {
+    let own = Attempt::of_this_process().ok_or_else(|| {
+        CommandError::usage("only a running job can spawn jobs")
+            .hint("call it in a job's command: there Torc has set TORC_JOB_ID and the other variables it needs")
+    })?;
+    let jobs = match &args.file {
+        Some(file) => documents::read_jobs(file)?,
+        None => Vec::new(),
+    };
+    let request = SpawnRequest {
+        lineage: args.lineage.clone(),
+        jobs,
+        state: args.state.clone(),
+        run_id: own.run,
+        attempt: own.attempt,
+    };
+    let response = with_server(context, async |client: &Client| {
+        client.spawn(&own.workflow, &own.job, &request).await.map_err(explain_missing)
+    })
+    .await?;
+    context.output.value(&response, || describe(&response))?;
+    Ok(ExitStatus::Success)
+}
+
+fn describe(response: &SpawnResponse) -> String {
+    let SpawnResponse { lineage, generation, .. } = response;
+    if response.converged {
+        format!("loop {lineage} has converged after {}\n", human::count(*generation, "generation"))
+    } else if response.replayed {
+        format!("loop {lineage}: the jobs were there already\n")
+    } else {
+        format!("loop {lineage}: {} added as generation {generation}\n", human::count(response.jobs, "job"))
+    }
+}

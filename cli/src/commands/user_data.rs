@@ -1,0 +1,177 @@
+//! `torc user-data`: the values that jobs exchange.
+
+use std::io::Read as _;
+
+use clap::{Args, Subcommand};
+use serde_json::Value;
+use torc_api::data::{UserDataWritten, WriteUserData};
+
+use super::Context;
+use crate::client::Client;
+use crate::connection::{explain_missing, resolve_workflow};
+use crate::error::{CommandError, ExitStatus};
+use crate::inside_job::{Attempt, with_server};
+use crate::output::{Listing, human};
+
+/// Values that jobs exchange: list, get, set, delete.
+///
+/// Inside a job the workflow is left out: `torc user-data set NAME '{"x": 1}'`.
+#[derive(Debug, Args)]
+pub struct UserDataArgs {
+    #[command(subcommand)]
+    pub command: UserDataCommand,
+}
+
+/// What can be done with data.
+#[derive(Debug, Subcommand)]
+pub enum UserDataCommand {
+    /// List all values, as `torc get user-data`.
+    List {
+        /// The workflow, by name or number; may be left out inside a job and where the store holds one.
+        #[arg(value_name = "WORKFLOW")]
+        workflow: Option<String>,
+    },
+    /// Print one value as JSON.
+    Get {
+        /// The workflow, if it must be named, and the data's name.
+        #[arg(value_names = ["WORKFLOW", "NAME"], num_args = 1..=2, required = true)]
+        words: Vec<String>,
+    },
+    /// Write a value: any JSON, or `-` to read it from standard input.
+    Set {
+        /// The workflow, if it must be named, the data's name, and the value.
+        #[arg(value_names = ["WORKFLOW", "NAME", "VALUE"], num_args = 2..=3, required = true, allow_hyphen_values = true)]
+        words: Vec<String>,
+    },
+    /// Take back what was written: what the document says counts again, if it says something.
+    Delete {
+        /// The workflow, if it must be named, and the data's name.
+        #[arg(value_names = ["WORKFLOW", "NAME"], num_args = 1..=2, required = true)]
+        words: Vec<String>,
+    },
+}
+
+/// Runs the group.
+pub async fn run(context: &Context, args: UserDataArgs) -> Result<ExitStatus, CommandError> {
+    match args.command {
+        UserDataCommand::List { workflow } => {
+            with_server(context, async |client: &Client| {
+                let workflow = workflow_of(client, workflow.as_deref()).await?;
+                let data = client.user_data(&workflow).await.map_err(explain_missing)?;
+                Listing::new(context.output).print(&data)
+            })
+            .await?;
+        }
+        UserDataCommand::Get { words } => {
+            let (workflow, [name]) = split(words)?;
+            with_server(context, async |client: &Client| get(context, client, workflow.as_deref(), &name).await)
+                .await?;
+        }
+        UserDataCommand::Set { words } => {
+            let (workflow, [name, text]) = split(words)?;
+            let value =
+                WriteUserData { data: parse(&read(&text)?)?, job: Attempt::of_this_process().map(|own| own.job) };
+            with_server(context, async |client: &Client| {
+                write(context, client, (workflow.as_deref(), &name), Some(&value)).await
+            })
+            .await?;
+        }
+        UserDataCommand::Delete { words } => {
+            let (workflow, [name]) = split(words)?;
+            with_server(context, async |client: &Client| {
+                write(context, client, (workflow.as_deref(), &name), None).await
+            })
+            .await?;
+        }
+    }
+    Ok(ExitStatus::Success)
+}
+
+/// The workflow that is meant: the one that was named, that of the job that asks, or the only one there is.
+async fn workflow_of(client: &Client, named: Option<&str>) -> Result<String, CommandError> {
+    match (named, Attempt::of_this_process()) {
+        (None, Some(own)) => Ok(own.workflow),
+        (named, _) => resolve_workflow(client, named).await,
+    }
+}
+
+/// The words of a line: the first is the workflow if there is one more than needed.
+fn split<const N: usize>(mut words: Vec<String>) -> Result<(Option<String>, [String; N]), CommandError> {
+    let workflow = (words.len() > N).then(|| words.remove(0));
+    let words = words.try_into().map_err(|_| CommandError::usage("name the data, and the workflow before it"))?;
+    Ok((workflow, words))
+}
+
+fn read(text: &str) -> Result<String, CommandError> {
+    if text != "-" {
+        return Ok(text.to_owned());
+    }
+    let mut text = String::new();
+    let read = std::io::stdin().lock().read_to_string(&mut text);
+    read.map_err(|error| CommandError::unexpected("could not read standard input", error))?;
+    Ok(text)
+}
+
+fn parse(text: &str) -> Result<Value, CommandError> {
+    serde_json::from_str(text).map_err(|error| {
+        CommandError::invalid("the value is no JSON")
+            .because(error)
+            .hint("a text needs quotes inside the shell's: '\"like this\"'")
+    })
+}
+
+async fn get(context: &Context, client: &Client, workflow: Option<&str>, name: &str) -> Result<(), CommandError> {
+    let workflow = workflow_of(client, workflow).await?;
+    let found = client.one_user_data(&workflow, name).await.map_err(explain_missing)?;
+    let Some(value) = &found.data else {
+        let message = format!("user data '{name}' has no value yet");
+        return Err(CommandError::not_found(message)
+            .hint(format!("write one with: torc user-data set {workflow} {name} VALUE")));
+    };
+    context.output.value(value, || format!("{value}\n"))
+}
+
+async fn write(
+    context: &Context,
+    client: &Client,
+    (workflow, name): (Option<&str>, &str),
+    value: Option<&WriteUserData>,
+) -> Result<(), CommandError> {
+    let workflow = workflow_of(client, workflow).await?;
+    let written = client.write_user_data(&workflow, name, value).await.map_err(explain_missing)?;
+    let verb = if value.is_some() { "set" } else { "taken back" };
+    context.output.value(&written, || describe(&workflow, name, verb, &written))
+}
+
+fn describe(workflow: &str, name: &str, verb: &str, written: &UserDataWritten) -> String {
+    if !written.changed {
+        return format!("user-data/{name} unchanged\n");
+    }
+    let mut text = format!("user-data/{name} {verb}\n");
+    if written.stale_jobs > 0 {
+        let jobs = human::count(written.stale_jobs, "job");
+        text.push_str(&format!(
+            "{jobs} completed with what it was before; run again with: torc retry {workflow} --changed\n"
+        ));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_workflow_is_the_word_before_those_that_are_needed() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(split(words("w n v")).expect("three"), (Some("w".to_owned()), ["n".to_owned(), "v".to_owned()]));
+        assert_eq!(split(words("n v")).expect("two"), (None, ["n".to_owned(), "v".to_owned()]));
+        assert!(split::<2>(words("n")).is_err());
+    }
+
+    #[test]
+    fn a_value_is_json() {
+        assert_eq!(parse("-1").expect("a number"), serde_json::json!(-1));
+        assert_eq!(parse("text").expect_err("no quotes").kind, ExitStatus::InvalidInput);
+    }
+}
