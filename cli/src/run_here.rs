@@ -1,6 +1,8 @@
 //! Running workflows on this machine until they have settled: as the owner of the store where it is free, as a guest of its
 //! owner where it is not, and as its successor when the owner leaves.
 
+use std::path::Path;
+
 use tokio_util::sync::CancellationToken;
 use torc_api::api::{ApplyRequest, Workflow};
 use torc_api::wire::RunnerScope;

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use serde_json::Value;
 use tempfile::TempDir;
 
-pub use call::{Call, Outcome, Running};
+pub use call::{Call, Outcome, Running, binary};
 pub use overlap::most_at_once;
 pub use processes::{Process, kill};
 pub use wait::{eventually, until};

@@ -199,7 +199,7 @@ fn read(path: &Path) -> String {
 }
 
 /// The binary under test.
-fn binary() -> PathBuf {
+pub fn binary() -> PathBuf {
     let named = std::env::var_os("TORC_BIN").map(PathBuf::from);
     let target = std::env::var_os("CARGO_TARGET_DIR").map(|target| PathBuf::from(target).join("debug/torc"));
     let usual = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("target").join("debug/torc");
