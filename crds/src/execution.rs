@@ -218,9 +218,7 @@ impl Default for MonitorPlan {
 impl MonitorPlan {
     /// Something of it goes into files, not only into results.
     pub fn is_recorded(&self) -> bool {
-        self.plots
-            || self.jobs == Some(Granularity::TimeSeries)
-            || self.node.is_some_and(|node| node.granularity == Granularity::TimeSeries)
+        self.plots || self.jobs == Some(Granularity::TimeSeries) || self.node.is_some()
     }
 }
 

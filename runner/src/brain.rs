@@ -20,6 +20,7 @@ use crate::files::Hashes;
 use crate::link::ServerLink;
 use crate::monitor::{self, Sampler};
 use crate::protocol::{FromKeeper, ToKeeper};
+use crate::series::Recorder;
 use crate::state::{Effect, Event, Settings, State};
 
 mod keeper_link;
@@ -45,8 +46,13 @@ pub async fn run<L: ServerLink>(
         let _ = samples.send(Event::Sampled(Box::new(taken)));
     })
     .map_err(RunnerError::StartSampler)?;
+    let troubles = sender.clone();
+    let recorder = Recorder::start(&config.output_dir, &host_name(), move |message| {
+        let _ = troubles.send(Event::Trouble(message));
+    });
     let mut brain = Brain {
         sampler,
+        recorder,
         registration: registration(&config, &settings.output_dir),
         state: State::new(settings, began),
         keeper,
@@ -60,6 +66,9 @@ pub async fn run<L: ServerLink>(
     brain.handle(Event::Tick);
     let exit = brain.live(&config, events, stop, &environment).await?;
     brain.keeper.leave().await;
+    for message in brain.recorder.close().await {
+        (brain.observer)(RunnerEvent::Problem { message });
+    }
     exit.map_err(RunnerError::Server)
 }
 
@@ -68,6 +77,7 @@ struct Brain<L, O> {
     keeper: KeeperLink,
     hashes: Arc<Hashes>,
     sampler: Sampler,
+    recorder: Recorder,
     link: Arc<L>,
     registration: RegisterRequest,
     sender: UnboundedSender<Event>,
@@ -176,6 +186,7 @@ impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Brain<L, O> {
                 tokio::spawn(looks::look_for(key, *look, Arc::clone(&self.hashes), self.sender.clone()));
             }
             Effect::Sample(order) => self.sampler.order(order),
+            Effect::Record(records) => self.recorder.record(records),
             Effect::Check(key, check) => {
                 let (sender, hashes) = (self.sender.clone(), Arc::clone(&self.hashes));
                 tokio::task::spawn_blocking(move || {
@@ -242,8 +253,12 @@ pub fn settings(config: &RunnerConfig, shell: ShellSetup, began: Moment) -> Resu
     })
 }
 
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
 fn registration(config: &RunnerConfig, output_dir: &str) -> RegisterRequest {
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let host = host_name();
     let nodes = config.capacity.nodes.max(1);
     let gpus = i64::try_from(config.gpu_devices.len()).unwrap_or(i64::MAX).saturating_mul(nodes);
     RegisterRequest {

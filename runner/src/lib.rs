@@ -15,7 +15,9 @@ pub mod link;
 pub mod mode;
 pub mod monitor;
 pub mod packs;
+pub mod plots;
 pub mod protocol;
+pub mod series;
 pub mod state;
 
 mod brain;

@@ -14,6 +14,7 @@ use crate::keeper::procfs;
 use crate::keeper::spawn::KEEPER_VARIABLE;
 use tree::Process;
 
+mod node;
 mod tree;
 
 /// What to measure.
@@ -21,6 +22,8 @@ mod tree;
 pub struct SampleOrder {
     /// These jobs.
     pub probes: Vec<Probe>,
+    /// The node as a whole.
+    pub node: bool,
 }
 
 /// A job to measure.
@@ -41,6 +44,21 @@ pub struct Samples {
     pub at: Moment,
     /// Of jobs that were still there.
     pub jobs: Vec<(AttemptKey, JobSample)>,
+    /// Of the node, if that was asked for.
+    pub node: Option<NodeSample>,
+}
+
+/// What a node has used since it started, and what it uses at a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeSample {
+    /// Time that its CPUs were busy, in ticks.
+    pub busy_ticks: u64,
+    /// Time of its CPUs in all, in ticks.
+    pub all_ticks: u64,
+    /// Memory that is not available.
+    pub memory_bytes: i64,
+    /// Memory it has.
+    pub total_memory_bytes: i64,
 }
 
 /// What a job's processes use at a moment.
@@ -82,6 +100,10 @@ fn work(orders: &Receiver<SampleOrder>, tell: impl Fn(Samples)) {
 
 /// Measures now.
 fn take(order: &SampleOrder) -> Samples {
+    let node = order.node.then(node::read).flatten();
+    if order.probes.is_empty() {
+        return Samples { at: clock::now(), jobs: Vec::new(), node };
+    }
     let processes: Vec<Process> = procfs::processes().into_iter().filter_map(Process::read).collect();
     let at = clock::now();
     let leaders: HashMap<i32, usize> = order.probes.iter().enumerate().map(|(at, probe)| (probe.pid, at)).collect();
@@ -91,7 +113,8 @@ fn take(order: &SampleOrder) -> Samples {
         owner.into_iter().for_each(|owner| members[owner].push(process));
     }
     let there = order.probes.iter().zip(members).filter(|(_, members)| !members.is_empty());
-    Samples { at, jobs: there.map(|(probe, members)| (probe.key, measure(&members, probe.limit_bytes))).collect() }
+    let jobs = there.map(|(probe, members)| (probe.key, measure(&members, probe.limit_bytes))).collect();
+    Samples { at, jobs, node }
 }
 
 fn measure(members: &[&Process], limit: Option<i64>) -> JobSample {
@@ -148,9 +171,10 @@ mod tests {
         let key = AttemptKey { job: 3, ..AttemptKey::default() };
         let gone = AttemptKey { job: 4, ..AttemptKey::default() };
         let probe = |key, pid| Probe { key, pid, limit_bytes: None };
-        let samples = take(&SampleOrder { probes: vec![probe(key, pid), probe(gone, i32::MAX)] });
+        let samples = take(&SampleOrder { probes: vec![probe(key, pid), probe(gone, i32::MAX)], node: true });
         let [(measured, sample)] = samples.jobs.as_slice() else { panic!("{samples:?}") };
         assert_eq!(*measured, key);
+        assert!(samples.node.is_some_and(|node| node.memory_bytes < node.total_memory_bytes));
         assert!(sample.memory_bytes > 1 << 20 && sample.processes >= 1, "{sample:?}");
     }
 

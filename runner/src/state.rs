@@ -18,6 +18,7 @@ use crate::link::LinkError;
 use crate::mode::Allocation;
 use crate::monitor::{SampleOrder, Samples};
 use crate::protocol::{Ended, HeldJob, StartOrder, Template, Termination};
+use crate::series::Record;
 
 mod contact;
 mod deadlines;
@@ -109,6 +110,8 @@ pub enum Event {
     Checked(AttemptKey, Findings),
     /// Samples were taken.
     Sampled(Box<Samples>),
+    /// Something is wrong that only people can change.
+    Trouble(String),
     /// Somebody wants the runner to stop.
     Stop,
     /// Somebody does not want to wait for that.
@@ -151,6 +154,8 @@ pub enum Effect {
     Look(AttemptKey, Box<InputLook>),
     /// Measure what jobs and the node use.
     Sample(SampleOrder),
+    /// Keep these in a file.
+    Record(Vec<Record>),
     /// Look for what can be known after a job's end; if all its output files are there, delete these logs.
     Check(AttemptKey, Box<OutputCheck>),
     /// Tell whoever watches.
@@ -269,6 +274,7 @@ impl State {
             Event::Looked(key, found) => self.looked(key, found, now, &mut effects),
             Event::Checked(key, findings) => self.checked(key, findings, now, &mut effects),
             Event::Sampled(samples) => self.sampled(&samples, now, &mut effects),
+            Event::Trouble(message) => effects.push(Effect::Tell(RunnerEvent::Problem { message })),
             Event::Stop => self.end_with(Ok(RunnerExit::Stopped), now, &mut effects),
             Event::StopNow => {
                 self.end_with(Ok(RunnerExit::Stopped), now, &mut effects);
@@ -361,6 +367,7 @@ impl State {
 
     fn go(&mut self, exit: Result<RunnerExit, LinkError>, effects: &mut Vec<Effect>) {
         self.phase = Phase::Gone;
+        self.sum_up_node(effects);
         effects.push(Effect::Exit(exit));
     }
 }

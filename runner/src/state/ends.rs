@@ -160,6 +160,7 @@ impl State {
     fn close(&mut self, key: AttemptKey, now: Moment, effects: &mut Vec<Effect>) {
         let (Some(job), Some(report)) = (self.jobs.remove(&key), self.reports.get(&key)) else { return };
         self.contact.has_news(now);
+        effects.extend(measures::record_of(key, &job, report).map(|record| Effect::Record(vec![record])));
         effects.push(Effect::Tell(RunnerEvent::Finished {
             key,
             name: job.name,

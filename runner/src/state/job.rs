@@ -28,6 +28,8 @@ pub(super) struct Job {
     /// Its first process, once it has started.
     pub pid: i32,
     pub measured: Measured,
+    /// GPUs it uses, once it has started.
+    pub devices: Vec<String>,
 }
 
 /// What is known about the files that a job reads.

@@ -57,6 +57,7 @@ impl State {
                 inputs,
                 pid: 0,
                 measured: Measured::default(),
+                devices: Vec::new(),
             };
             self.jobs.insert(lease.key, job);
         }
@@ -103,8 +104,9 @@ impl State {
             inputs: Inputs::Unknown,
             pid: held.pid,
             measured: Measured::default(),
+            devices: held.devices,
         };
-        self.measures.expect(&job.kind.terms().monitor, now);
+        self.measures.expect(&held.key, &job.kind.terms().monitor, now);
         self.jobs.insert(held.key, job);
         self.activate(held.key);
         self.mind_time(held.key);
@@ -177,6 +179,9 @@ impl State {
         let Some(job) = self.jobs.get_mut(&key) else { return self.ledger.release(reservation) };
         job.reservation = Some(reservation);
         job.stage = Stage::Starting;
+        if let Some(Effect::Start(order, _)) = &order {
+            job.devices.clone_from(&order.devices);
+        }
         effects.extend(order);
         self.activate(key);
     }
@@ -233,7 +238,7 @@ impl State {
         job.stage = Stage::Running;
         job.since = at;
         job.pid = pid;
-        self.measures.expect(&job.kind.terms().monitor, now);
+        self.measures.expect(&key, &job.kind.terms().monitor, now);
         effects.push(Effect::Tell(RunnerEvent::Started { key, name: job.name.clone() }));
         let ending = job.ending;
         self.contact.has_news(now);

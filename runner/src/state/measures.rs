@@ -3,16 +3,20 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use torc_api::execution::MonitorPlan;
+use torc_api::execution::{Granularity, MonitorPlan};
 use torc_api::state::Cause;
 use torc_api::wire::{AttemptKey, FinishedAttempt, Profile, Usage};
 
-use super::job::{Ending, Stage};
+use self::node::Node;
+use super::job::{Ending, Job, Report, Stage};
 use super::{Effect, State};
 use crate::clock::Moment;
 use crate::events::RunnerEvent;
 use crate::monitor::{JobSample, Probe, SampleOrder, Samples};
 use crate::protocol::{Ended, Terms};
+use crate::series::{Fact, JobRow, Point, Record};
+
+mod node;
 
 /// SIGKILL, as a shell says it.
 const KILLED: i32 = 128 + 9;
@@ -28,11 +32,13 @@ pub(super) struct Measures {
     busy: bool,
     /// How many processes the kernel had killed for want of memory when that was last looked at.
     oom_kills: u64,
+    /// The node, for each workflow and run that wants it measured.
+    nodes: BTreeMap<(i64, i32), Node>,
 }
 
 impl Measures {
     pub fn new(oom_kills: u64) -> Self {
-        Self { due: BTreeMap::new(), busy: false, oom_kills }
+        Self { due: BTreeMap::new(), busy: false, oom_kills, nodes: BTreeMap::new() }
     }
 
     /// No samples will be taken.
@@ -42,8 +48,11 @@ impl Measures {
     }
 
     /// A job with this plan runs from now on.
-    pub fn expect(&mut self, plan: &MonitorPlan, now: Moment) {
-        if plan.jobs.is_some() {
+    pub fn expect(&mut self, key: &AttemptKey, plan: &MonitorPlan, now: Moment) {
+        if plan.node.is_some() {
+            self.nodes.entry((key.workflow, key.run)).or_insert_with(|| Node::new(*plan));
+        }
+        if plan.jobs.is_some() || plan.node.is_some() {
             self.due.entry(plan.interval_seconds).or_insert_with(|| now.plus(seconds(plan.interval_seconds)));
         }
     }
@@ -68,14 +77,15 @@ pub(super) struct Measured {
 
 impl Measured {
     /// Takes in a sample of a job that runs since `started`.
-    fn add(&mut self, sample: &JobSample, started: Moment, at: Moment) {
+    fn add(&mut self, sample: &JobSample, started: Moment, at: Moment) -> Point {
         self.samples += 1;
         self.peak_memory_bytes = self.peak_memory_bytes.max(sample.memory_bytes);
         self.memory_sum += i128::from(sample.memory_bytes);
         let (since, before) = self.latest.unwrap_or((started, 0));
-        let percent = percent(sample.cpu_us.saturating_sub(before), at.since(since));
-        self.peak_cpu_percent = self.peak_cpu_percent.max(percent.unwrap_or_default());
+        let cpu_percent = percent(sample.cpu_us.saturating_sub(before), at.since(since)).unwrap_or_default();
+        self.peak_cpu_percent = self.peak_cpu_percent.max(cpu_percent);
         self.latest = Some((at, sample.cpu_us));
+        Point { cpu_percent, memory_bytes: sample.memory_bytes, processes: sample.processes }
     }
 
     /// Peaks and averages. The operating system's own counts are exact for CPU and cover the time between samples; the memory of
@@ -133,6 +143,27 @@ pub(super) fn may_be_out_of_memory(finished: &FinishedAttempt) -> bool {
     finished.return_code == KILLED && finished.cause == Some(Cause::ExitCode)
 }
 
+/// What is kept of an attempt that ended, where its workflow wants that.
+pub(super) fn record_of(key: AttemptKey, job: &Job, report: &Report) -> Option<Record> {
+    let terms = job.kind.terms();
+    if !terms.monitor.is_recorded() {
+        return None;
+    }
+    let row = JobRow {
+        key,
+        name: job.name.clone(),
+        started: report.ended.minus(Duration::from_millis(report.finished.duration_ms)),
+        ended: report.ended,
+        return_code: report.finished.return_code,
+        cause: report.finished.cause,
+        usage: report.finished.usage.unwrap_or_default(),
+        resources: terms.resources,
+        memory_limit_bytes: terms.memory_limit_bytes,
+        devices: job.devices.clone(),
+    };
+    Some(Record { workflow: key.workflow, run: key.run, plan: terms.monitor, fact: Fact::Job(Box::new(row)) })
+}
+
 impl State {
     /// Orders the samples that are due.
     pub(super) fn measure(&mut self, now: Moment, effects: &mut Vec<Effect>) {
@@ -141,13 +172,15 @@ impl State {
         for every in due {
             let before = order.probes.len();
             order.probes.extend(self.probes(every));
-            if order.probes.len() == before {
+            let node = self.measures.nodes.values().any(|node| node.plan.interval_seconds == every);
+            order.node |= node;
+            if order.probes.len() == before && !node {
                 self.measures.due.remove(&every);
             } else {
                 self.measures.due.insert(every, now.plus(seconds(every)));
             }
         }
-        if !order.probes.is_empty() && !self.measures.busy {
+        if (order.node || !order.probes.is_empty()) && !self.measures.busy {
             self.measures.busy = true;
             effects.push(Effect::Sample(order));
         }
@@ -171,9 +204,18 @@ impl State {
     /// Samples were taken: they are remembered, and a job with too much memory is killed at once.
     pub(super) fn sampled(&mut self, samples: &Samples, now: Moment, effects: &mut Vec<Effect>) {
         self.measures.busy = false;
+        let mut records = Vec::new();
+        if let Some(sample) = &samples.node {
+            records.extend(self.measures.nodes.iter_mut().filter_map(|(of, node)| node.add(*of, sample, samples.at)));
+        }
         for (key, sample) in &samples.jobs {
             let Some(job) = self.jobs.get_mut(key).filter(|job| job.stage == Stage::Running) else { continue };
-            job.measured.add(sample, job.since, samples.at);
+            let point = job.measured.add(sample, job.since, samples.at);
+            let plan = job.kind.terms().monitor;
+            if plan.jobs == Some(Granularity::TimeSeries) {
+                let fact = Fact::JobSample { key: *key, at: samples.at, point };
+                records.push(Record { workflow: key.workflow, run: key.run, plan, fact });
+            }
             let Some(limit) = job.kind.terms().memory_limit_bytes else { continue };
             if sample.memory_bytes <= limit || job.measured.violation.is_some() {
                 continue;
@@ -187,6 +229,17 @@ impl State {
             }));
             effects.push(Effect::Tell(RunnerEvent::OomKill { key: *key }));
             self.kill(*key, Ending::OutOfMemory, now, effects);
+        }
+        if !records.is_empty() {
+            effects.push(Effect::Record(records));
+        }
+    }
+
+    /// The last word about the node.
+    pub(super) fn sum_up_node(&mut self, effects: &mut Vec<Effect>) {
+        let records: Vec<Record> = self.measures.nodes.iter().map(|(of, node)| node.sum_up(*of)).collect();
+        if !records.is_empty() {
+            effects.push(Effect::Record(records));
         }
     }
 

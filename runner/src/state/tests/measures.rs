@@ -1,11 +1,12 @@
 //! When samples are taken, what is made of them, and who is killed for his memory.
 
-use torc_api::execution::{ExecutionConfig, ExecutionMode, ResourceMonitor};
+use torc_api::execution::{ExecutionConfig, ExecutionMode, Granularity, MonitorScope, ResourceMonitor};
 use torc_api::wire::FinishedAttempt;
 
 use super::*;
-use crate::monitor::JobSample;
+use crate::monitor::{JobSample, NodeSample};
 use crate::protocol::{Consumed, Terms};
+use crate::series::{Fact, NodePoint, Point, Record};
 
 const MIB: i64 = 1 << 20;
 
@@ -40,7 +41,7 @@ impl Desk {
         self.later(Duration::from_secs(1));
         assert_eq!(self.ordered().len(), 1, "{:?}", self.effects);
         let jobs = vec![(key(1), JobSample { memory_bytes, cpu_us, processes: 1 })];
-        self.handle(Event::Sampled(Box::new(Samples { at: self.now, jobs })))
+        self.handle(Event::Sampled(Box::new(Samples { at: self.now, jobs, node: None })))
     }
 
     fn finish(&mut self, outcome: Outcome, consumed: Option<Consumed>) -> &mut Self {
@@ -54,6 +55,14 @@ impl Desk {
             _ => None,
         });
         told.collect()
+    }
+
+    fn recorded(&self) -> Vec<Fact> {
+        let records = self.effects.iter().filter_map(|effect| match effect {
+            Effect::Record(records) => Some(records.clone()),
+            _ => None,
+        });
+        records.flatten().map(|record: Record| record.fact).collect()
     }
 
     fn report(&self) -> FinishedAttempt {
@@ -148,11 +157,11 @@ fn samples_are_taken_at_the_interval_and_only_while_jobs_run() {
     assert_eq!(desk.ordered().len(), 0);
     desk.later(Duration::from_millis(1));
     let probe = crate::monitor::Probe { key: key(1), pid: 100, limit_bytes: Some(100 * MIB) };
-    assert_eq!(desk.ordered(), [&SampleOrder { probes: vec![probe] }]);
+    assert_eq!(desk.ordered(), [&SampleOrder { probes: vec![probe], node: false }]);
     desk.later(Duration::from_secs(10));
     assert_eq!(desk.ordered().len(), 0, "the answer is still being waited for");
     let now = desk.now;
-    desk.handle(Event::Sampled(Box::new(Samples { at: now, jobs: Vec::new() })));
+    desk.handle(Event::Sampled(Box::new(Samples { at: now, ..Samples::default() })));
     desk.later(Duration::from_secs(10));
     assert_eq!(desk.ordered().len(), 1);
     desk.handle(Event::Sampled(Box::default())).finish(Outcome::Exited(0), None);
@@ -169,7 +178,7 @@ fn a_taken_over_job_is_measured_and_limited_too() {
     desk.handle(Event::Adopted(Box::new(held))).later(Duration::from_secs(10));
     assert_eq!(desk.ordered()[0].probes[0].pid, 7);
     let jobs = vec![(key(1), JobSample { memory_bytes: 2 * MIB, cpu_us: 0, processes: 1 })];
-    desk.handle(Event::Sampled(Box::new(Samples { at: desk.now, jobs })));
+    desk.handle(Event::Sampled(Box::new(Samples { at: desk.now, jobs, node: None })));
     assert_eq!(desk.terminated(), [(1, 9, 0)]);
 }
 
@@ -226,4 +235,66 @@ fn a_kill_by_the_kernel_is_told_from_others() {
     let mut desk = running(measured());
     desk.finish(Outcome::Exited(1), at_limit);
     assert_eq!(desk.report().cause, Some(Cause::ExitCode), "it was not killed");
+}
+
+#[test]
+fn samples_are_kept_where_the_workflow_wants_them() {
+    let mut profile = measured();
+    profile.resource_monitor.as_mut().expect("set").granularity = Some(Granularity::TimeSeries);
+    let mut desk = running(profile);
+    desk.sample(5 * MIB, 250_000);
+    let point = Point { cpu_percent: 25.0, memory_bytes: 5 * MIB, processes: 1 };
+    assert_eq!(desk.recorded(), [Fact::JobSample { key: key(1), at: desk.now, point }]);
+    desk.finish(Outcome::Exited(3), Some(Consumed::default()));
+    let recorded = desk.recorded();
+    let [Fact::Job(row)] = recorded.as_slice() else { panic!("{recorded:?}") };
+    assert_eq!((row.name.as_str(), row.return_code, row.cause), ("job1", 3, Some(Cause::ExitCode)));
+    assert_eq!((row.started, row.ended), (desk.now.minus(Duration::from_secs(1)), desk.now));
+    assert_eq!((row.usage.peak_memory_bytes, row.memory_limit_bytes), (Some(5 * MIB), Some(100 * MIB)));
+
+    let mut desk = running(measured());
+    desk.sample(5 * MIB, 0);
+    assert_eq!(desk.recorded(), []);
+    desk.finish(Outcome::Exited(0), None);
+    assert_eq!(desk.recorded(), [], "a summary is in the result, and nowhere else");
+}
+
+#[test]
+fn a_node_is_measured_for_those_who_want_it() {
+    let scope = |cpu| MonitorScope {
+        enabled: Some(true),
+        granularity: Some(Granularity::TimeSeries),
+        cpu: Some(cpu),
+        memory: None,
+    };
+    for cpu in [true, false] {
+        let mut profile = measured();
+        let monitor = profile.resource_monitor.as_mut().expect("set");
+        (monitor.enabled, monitor.compute_node) = (Some(false), Some(scope(cpu)));
+        let mut desk = running(profile);
+        let sample = |desk: &mut Desk, busy_ticks, all_ticks, memory_bytes| {
+            desk.later(Duration::from_secs(1));
+            assert_eq!(desk.ordered(), [&SampleOrder { probes: Vec::new(), node: true }]);
+            let node = NodeSample { busy_ticks, all_ticks, memory_bytes, total_memory_bytes: 90 };
+            desk.handle(Event::Sampled(Box::new(Samples { at: desk.now, jobs: Vec::new(), node: Some(node) })));
+            let recorded = desk.recorded();
+            let [Fact::NodeSample { point, .. }] = recorded.as_slice() else { panic!("{recorded:?}") };
+            *point
+        };
+        let point = |cpu_percent: Option<f64>, memory_bytes| NodePoint {
+            cpu_percent: cpu_percent.filter(|_| cpu),
+            memory_bytes: Some(memory_bytes),
+            total_memory_bytes: Some(90),
+        };
+        assert_eq!(sample(&mut desk, 100, 1_000, 50), point(None, 50), "nothing to compare with yet");
+        assert_eq!(sample(&mut desk, 150, 1_200, 70), point(Some(25.0), 70));
+        desk.finish(Outcome::Exited(0), None);
+        assert_eq!(sample(&mut desk, 300, 1_400, 60), point(Some(75.0), 60), "an idle node is measured too");
+        desk.handle(Event::Stop).later(Duration::from_secs(15));
+        let recorded = desk.recorded();
+        let [Fact::Node(summary)] = recorded.as_slice() else { panic!("{recorded:?}") };
+        assert_eq!((summary.samples, summary.peak_memory_bytes, summary.average_memory_bytes), (3, Some(70), Some(60)));
+        let percents = (summary.peak_cpu_percent, summary.average_cpu_percent);
+        assert_eq!(percents, if cpu { (Some(75.0), Some(50.0)) } else { (None, None) });
+    }
 }

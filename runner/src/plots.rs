@@ -1,0 +1,248 @@
+//! Pictures of what jobs and nodes used: pages of HTML that need nothing but a browser.
+//!
+//! Everything that is decided here is decided before a page is made: how many points a curve has, and which job is drawn in which
+//! row. The script in the page only draws.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde_json::json;
+use thiserror::Error;
+use torc_api::api::JobResult;
+
+use crate::series::{self, JobRow, Series, SeriesError};
+
+mod lanes;
+mod page;
+mod thin;
+
+/// Points of all curves of a page together: more make a page slow and no picture better.
+const POINTS_IN_ALL: usize = 300_000;
+/// Points of one curve, at most and at least.
+const POINTS_EACH: (usize, usize) = (24, 600);
+
+/// Why there are no pictures.
+#[derive(Debug, Error)]
+pub enum PlotError {
+    /// A file of measurements is no use.
+    #[error("{error}{}", reason(error))]
+    Series {
+        /// Why.
+        error: SeriesError,
+    },
+    /// A page cannot be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+impl From<SeriesError> for PlotError {
+    fn from(error: SeriesError) -> Self {
+        Self::Series { error }
+    }
+}
+
+fn reason(error: &SeriesError) -> String {
+    std::error::Error::source(error).map_or(String::new(), |source| format!(": {source}"))
+}
+
+/// Everything that is drawn.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Picture {
+    /// What it is about.
+    pub title: String,
+    /// Attempts, by their start.
+    pub jobs: Vec<Job>,
+    /// Nodes that were measured.
+    pub nodes: Vec<Node>,
+}
+
+/// An attempt that ended. Times are milliseconds since 1970.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Job {
+    /// The job's number.
+    pub id: i64,
+    /// Its name.
+    pub name: String,
+    /// The attempt.
+    pub attempt: i32,
+    /// Where it ran.
+    pub node: String,
+    /// Start.
+    pub start: i64,
+    /// End.
+    pub end: i64,
+    /// Exit code.
+    pub code: i32,
+    /// Why it did not succeed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
+    /// GPUs it used.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<String>,
+    /// The row it is drawn in, among those of its node.
+    pub lane: usize,
+    /// The most memory at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peak_memory: Option<i64>,
+    /// Memory on average.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub average_memory: Option<i64>,
+    /// The most CPU at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peak_cpu: Option<f64>,
+    /// CPU on average.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub average_cpu: Option<f64>,
+    /// CPUs it had asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<i64>,
+    /// Memory it was allowed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_limit: Option<i64>,
+    /// Seconds since 1970, CPU in percent, bytes of memory.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub curve: Vec<(i64, f64, i64)>,
+}
+
+/// A node that was measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// Memory it has.
+    pub total_memory: i64,
+    /// Seconds since 1970, CPU in percent of all its cores, bytes of memory.
+    pub curve: Vec<(i64, Option<f64>, Option<i64>)>,
+}
+
+/// Reads every file of measurements at these places, and makes pages of them in a folder.
+pub async fn make(places: &[PathBuf], only: Option<(i64, i32)>, folder: &Path) -> Result<Vec<PathBuf>, PlotError> {
+    let mut picture = Picture::default();
+    for path in series::files_in(places)? {
+        let series = series::read(&path).await?;
+        if only.is_none_or(|only| only == (series.workflow, series.run)) {
+            picture.title = format!("Workflow {}, run {}", series.workflow, series.run);
+            picture.add(series);
+        }
+    }
+    picture.write(folder)
+}
+
+impl Picture {
+    /// Adds what a file holds.
+    pub fn add(&mut self, series: Series) {
+        let Series { host, jobs, mut samples, node, .. } = series;
+        for row in jobs {
+            let curve = samples.remove(&(row.key.job, row.key.attempt)).unwrap_or_default();
+            let curve = curve.into_iter().map(|(at, point)| (at, point.cpu_percent, point.memory_bytes)).collect();
+            self.jobs.push(Job { curve, ..job(row, &host) });
+        }
+        if !node.is_empty() {
+            let total_memory = node.iter().filter_map(|(_, point)| point.total_memory_bytes).max().unwrap_or_default();
+            let curve = node.into_iter().map(|(at, point)| (at, point.cpu_percent, point.memory_bytes)).collect();
+            self.nodes.push(Node { name: host, total_memory, curve });
+        }
+    }
+
+    /// Adds results that no file knows of: jobs that were not recorded, or on machines whose files are elsewhere.
+    pub fn add_results(&mut self, results: &[JobResult]) {
+        let known: std::collections::HashSet<(i64, i32)> = self.jobs.iter().map(|job| (job.id, job.attempt)).collect();
+        let unknown = results.iter().filter(|result| !known.contains(&(result.job_id, result.attempt)));
+        self.jobs.extend(unknown.filter_map(of_result));
+    }
+
+    /// Makes the pages, and says which.
+    pub fn write(mut self, folder: &Path) -> Result<Vec<PathBuf>, PlotError> {
+        self.jobs.sort_by(|a, b| (a.start, a.id, a.attempt).cmp(&(b.start, b.id, b.attempt)));
+        lanes::assign(&mut self.jobs);
+        self.thin();
+        let failed = |path: &Path| {
+            let path = path.to_path_buf();
+            move |source| PlotError::Write { path, source }
+        };
+        std::fs::create_dir_all(folder).map_err(failed(folder))?;
+        let mut written = Vec::new();
+        for (name, html) in self.pages() {
+            let path = folder.join(name);
+            std::fs::write(&path, html).map_err(failed(&path))?;
+            written.push(path);
+        }
+        Ok(written)
+    }
+
+    fn thin(&mut self) {
+        let curves = self.jobs.iter().filter(|job| !job.curve.is_empty()).count().max(1);
+        let each = (POINTS_IN_ALL / curves).clamp(POINTS_EACH.0, POINTS_EACH.1);
+        for job in &mut self.jobs {
+            thin::keep_peaks(&mut job.curve, each, |point| point.2);
+        }
+        for node in &mut self.nodes {
+            thin::keep_peaks(&mut node.curve, POINTS_EACH.1, |point| point.2);
+        }
+    }
+
+    /// The pages by name. Curves are only on the page that draws them.
+    fn pages(&self) -> Vec<(&'static str, String)> {
+        let without: Vec<Job> = self.jobs.iter().map(|job| Job { curve: Vec::new(), ..job.clone() }).collect();
+        let title = &self.title;
+        vec![
+            ("index.html", page::render("summary", title, &json!({ "jobs": without }))),
+            ("timeline.html", page::render("timeline", title, &json!({ "jobs": without }))),
+            ("jobs.html", page::render("jobs", title, &json!({ "jobs": self.jobs }))),
+            ("nodes.html", page::render("nodes", title, &json!({ "nodes": self.nodes }))),
+        ]
+    }
+}
+
+fn job(row: JobRow<i64>, host: &str) -> Job {
+    Job {
+        id: row.key.job,
+        name: row.name,
+        attempt: row.key.attempt,
+        node: host.to_owned(),
+        start: row.started,
+        end: row.ended,
+        code: row.return_code,
+        cause: row.cause.map(|cause| cause.to_string()),
+        gpus: row.devices,
+        lane: 0,
+        peak_memory: row.usage.peak_memory_bytes,
+        average_memory: row.usage.average_memory_bytes,
+        peak_cpu: row.usage.peak_cpu_percent,
+        average_cpu: row.usage.average_cpu_percent,
+        cpus: Some(row.resources.cpus),
+        memory_limit: row.memory_limit_bytes,
+        curve: Vec::new(),
+    }
+}
+
+fn of_result(result: &JobResult) -> Option<Job> {
+    let milliseconds = |text: &str| text.parse::<jiff::Timestamp>().ok().map(|time| time.as_millisecond());
+    let end = milliseconds(&result.end_time)?;
+    Some(Job {
+        id: result.job_id,
+        name: result.job.clone(),
+        attempt: result.attempt,
+        node: result.node.clone().unwrap_or_default(),
+        start: result.start_time.as_deref().and_then(milliseconds).unwrap_or(end),
+        end,
+        code: result.return_code.unwrap_or_default(),
+        cause: result.cause.map(|cause| cause.to_string()),
+        peak_memory: result.peak_memory_bytes,
+        average_memory: result.average_memory_bytes,
+        peak_cpu: result.peak_cpu_percent,
+        average_cpu: result.average_cpu_percent,
+        ..Job::default()
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+use std::collections::BTreeMap;
+
+use torc_api::state::{Cause, JobState};
+use torc_api::wire::{AttemptKey, Resources, Usage};
+
+use super::*;
+use crate::series::{NodePoint, Point};
+
+fn row(job: i64, name: &str) -> JobRow<i64> {
+    JobRow {
+        key: AttemptKey { workflow: 1, job, run: 1, attempt: 1, epoch: 0 },
+        name: name.to_owned(),
+        started: 1_000 * job,
+        ended: 1_000 * job + 5_000,
+        usage: Usage { peak_memory_bytes: Some(1 << 20), ..Usage::default() },
+        resources: Resources { cpus: 1, ..Resources::default() },
+        ..JobRow::default()
+    }
+}
+
+fn series(jobs: i64, points: i64) -> Series {
+    let point = |at: i64| (at, Point { cpu_percent: 50.0, memory_bytes: at, processes: 1 });
+    Series {
+        workflow: 1,
+        run: 1,
+        host: "node".to_owned(),
+        jobs: (1..=jobs).map(|number| row(number, &format!("job</script>{number}"))).collect(),
+        samples: (1..=jobs).map(|number| ((number, 1), (0..points).map(point).collect())).collect::<BTreeMap<_, _>>(),
+        node: vec![(1, NodePoint { cpu_percent: None, memory_bytes: Some(5), total_memory_bytes: Some(9) })],
+        node_summary: None,
+    }
+}
+
+fn pages(picture: Picture) -> Vec<(String, String)> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let written = picture.write(&folder.path().join("plots")).expect("written");
+    let read = |path: &PathBuf| {
+        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        (name, std::fs::read_to_string(path).expect("readable"))
+    };
+    written.iter().map(read).collect()
+}
+
+/// The data of a page.
+fn data(html: &str) -> serde_json::Value {
+    let after = html.split("type=\"application/json\">").nth(1).expect("data");
+    serde_json::from_str(after.split("</script>").next().expect("an end")).expect("JSON")
+}
+
+// J13
+#[test]
+fn pages_need_nothing_but_a_browser() {
+    let mut picture = Picture { title: "a <b>".to_owned(), ..Picture::default() };
+    picture.add(series(3, 4));
+    let pages = pages(picture);
+    let names: Vec<&str> = pages.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["index.html", "timeline.html", "jobs.html", "nodes.html"]);
+    for (name, html) in &pages {
+        for outside in ["http:", "https:", "src=", "@import", "url(", "<link", "fetch(", "XMLHttpRequest"] {
+            assert!(!html.contains(outside), "{name} contains {outside}");
+        }
+        assert!(html.contains("<title>a &lt;b&gt;</title>"), "{name}");
+        assert_eq!(html.matches("</script>").count(), 2, "{name}: a name ends the script");
+        data(html);
+    }
+    let jobs = data(&pages[2].1);
+    assert_eq!(jobs["jobs"][0]["name"], "job</script>1");
+    assert_eq!(jobs["jobs"][0]["curve"].as_array().map(Vec::len), Some(4));
+    assert!(data(&pages[0].1)["jobs"][0].get("curve").is_none(), "curves are only where they are drawn");
+    assert_eq!(data(&pages[3].1)["nodes"][0]["totalMemory"], 9);
+}
+
+#[test]
+fn ten_thousand_jobs_make_a_page_that_a_browser_can_open() {
+    let mut picture = Picture::default();
+    picture.add(series(10_000, 360));
+    let sizes: Vec<usize> = pages(picture).iter().map(|(_, html)| html.len()).collect();
+    assert!(sizes.iter().all(|size| *size < 16 << 20), "{sizes:?}");
+}
+
+#[test]
+fn results_fill_in_what_no_file_knows() {
+    let result = |job_id: i64, end_time: &str| JobResult {
+        workflow: "w".to_owned(),
+        job: format!("job{job_id}"),
+        job_id,
+        run_id: 1,
+        attempt: 1,
+        status: JobState::Failed,
+        return_code: Some(137),
+        cause: Some(Cause::OutOfMemory),
+        message: None,
+        start_time: Some("1970-01-01T00:00:01Z".to_owned()),
+        end_time: end_time.to_owned(),
+        duration_seconds: 1.0,
+        node: Some("other".to_owned()),
+        runner: None,
+        stdout: None,
+        stderr: None,
+        peak_memory_bytes: Some(7),
+        average_memory_bytes: None,
+        peak_cpu_percent: None,
+        average_cpu_percent: None,
+    };
+    let mut picture = Picture::default();
+    picture.add(series(1, 0));
+    let end = "1970-01-01T00:00:02Z";
+    picture.add_results(&[result(1, end), result(2, end), result(3, "some time")]);
+    assert_eq!(picture.jobs.len(), 2);
+    let added = &picture.jobs[1];
+    assert_eq!((added.name.as_str(), added.start, added.end), ("job2", 1_000, 2_000));
+    assert_eq!((added.cause.as_deref(), added.peak_memory), (Some("OutOfMemory"), Some(7)));
+}

@@ -1,0 +1,267 @@
+//! Time series of what jobs and nodes use, in SQLite files that anybody can look into.
+//!
+//! One file holds one run of one workflow as one runner saw it: `resource_metrics_wf<W>_h<host>_r<R>_p<pid>.db` in the folder
+//! `resource_utilization` of the outputs. Rows are collected in memory and written now and then. A file that cannot be written
+//! costs its rows and nothing else: that is said once, and the next write tries again.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use torc_api::execution::MonitorPlan;
+use torc_api::state::Cause;
+use torc_api::wire::{AttemptKey, Resources, Usage};
+
+use crate::clock::{self, Moment};
+use crate::plots;
+
+mod file;
+
+pub use file::{SeriesError, files_in, read};
+
+/// The folder of these files, in that of the outputs.
+pub const FOLDER: &str = "resource_utilization";
+
+/// Something to be kept, with the plan of the workflow that wants it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    /// The workflow's number.
+    pub workflow: i64,
+    /// Its run.
+    pub run: i32,
+    /// How often it is written, and what is made of it.
+    pub plan: MonitorPlan,
+    /// What is kept.
+    pub fact: Fact,
+}
+
+/// See [`Record`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fact {
+    /// What a job used at a moment.
+    JobSample {
+        /// Which attempt.
+        key: AttemptKey,
+        /// When.
+        at: Moment,
+        /// How much.
+        point: Point,
+    },
+    /// An attempt that ended.
+    Job(Box<JobRow<Moment>>),
+    /// What the node used at a moment.
+    NodeSample {
+        /// When.
+        at: Moment,
+        /// How much.
+        point: NodePoint,
+    },
+    /// What the node used in all.
+    Node(NodeSummary),
+}
+
+/// What a job used at a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Point {
+    /// CPU since the sample before, 100 for one core.
+    pub cpu_percent: f64,
+    /// Memory of all its processes.
+    pub memory_bytes: i64,
+    /// How many they were.
+    pub processes: u32,
+}
+
+/// What a node used at a moment; what was not to be measured is absent.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct NodePoint {
+    /// CPU since the sample before, 100 for all of its cores.
+    pub cpu_percent: Option<f64>,
+    /// Memory that is not available to others.
+    pub memory_bytes: Option<i64>,
+    /// Memory it has.
+    pub total_memory_bytes: Option<i64>,
+}
+
+/// Peaks and averages of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct NodeSummary {
+    /// How many samples there were.
+    pub samples: u32,
+    /// The most CPU at once.
+    pub peak_cpu_percent: Option<f64>,
+    /// CPU on average.
+    pub average_cpu_percent: Option<f64>,
+    /// The most memory at once.
+    pub peak_memory_bytes: Option<i64>,
+    /// Memory on average.
+    pub average_memory_bytes: Option<i64>,
+}
+
+/// An attempt that ended. Times are moments of this machine in a runner, and milliseconds since 1970 in a file.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct JobRow<T> {
+    /// Which attempt.
+    pub key: AttemptKey,
+    /// The job's name.
+    pub name: String,
+    /// Start.
+    pub started: T,
+    /// End.
+    pub ended: T,
+    /// Exit code.
+    pub return_code: i32,
+    /// Why it did not succeed.
+    pub cause: Option<Cause>,
+    /// What was measured.
+    pub usage: Usage,
+    /// What it had asked for.
+    pub resources: Resources,
+    /// The memory it was allowed, where that was enforced.
+    pub memory_limit_bytes: Option<i64>,
+    /// GPUs it used.
+    pub devices: Vec<String>,
+}
+
+/// What a file holds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Series {
+    /// The workflow's number.
+    pub workflow: i64,
+    /// Its run.
+    pub run: i32,
+    /// The machine it was measured on.
+    pub host: String,
+    /// Attempts that ended.
+    pub jobs: Vec<JobRow<i64>>,
+    /// Samples by job and attempt, with seconds since 1970.
+    pub samples: BTreeMap<(i64, i32), Vec<(i64, Point)>>,
+    /// Samples of the node.
+    pub node: Vec<(i64, NodePoint)>,
+    /// What the node used in all.
+    pub node_summary: Option<NodeSummary>,
+}
+
+/// The task that keeps what it is given. It writes the rest when it is closed or dropped.
+pub struct Recorder {
+    records: UnboundedSender<Vec<Record>>,
+    task: JoinHandle<Vec<String>>,
+}
+
+impl Recorder {
+    /// Begins. Files go below this folder; `tell` gets what a person should know.
+    pub fn start(output_dir: &Path, host: &str, tell: impl Fn(String) + Send + 'static) -> Self {
+        let (records, incoming) = unbounded_channel();
+        let books =
+            Books { folder: output_dir.join(FOLDER), host: host.to_owned(), files: BTreeMap::new(), complained: false };
+        Self { records, task: tokio::spawn(books.keep(incoming, tell)) }
+    }
+
+    /// Keeps these.
+    pub fn record(&self, records: Vec<Record>) {
+        // The task ends after its sender only.
+        let _ = self.records.send(records);
+    }
+
+    /// Writes the rest, and makes the plots that were asked for; what a person should know about that.
+    pub async fn close(self) -> Vec<String> {
+        drop(self.records);
+        self.task.await.unwrap_or_default()
+    }
+}
+
+/// What was recorded and is not written yet.
+struct Books {
+    folder: PathBuf,
+    host: String,
+    /// By workflow and run.
+    files: BTreeMap<(i64, i32), Pending>,
+    complained: bool,
+}
+
+struct Pending {
+    path: PathBuf,
+    plan: MonitorPlan,
+    facts: Vec<Fact>,
+    flush_at: Instant,
+}
+
+impl Books {
+    async fn keep(
+        mut self,
+        mut incoming: UnboundedReceiver<Vec<Record>>,
+        tell: impl Fn(String) + Send + 'static,
+    ) -> Vec<String> {
+        loop {
+            let due = self.files.values().filter(|file| !file.facts.is_empty()).map(|file| file.flush_at).min();
+            let wait = async {
+                match due {
+                    Some(due) => tokio::time::sleep_until(due).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                records = incoming.recv() => match records {
+                    Some(records) => records.into_iter().for_each(|record| self.add(record)),
+                    None => break,
+                },
+                () = wait => self.flush(Some(Instant::now())).await.into_iter().for_each(&tell),
+            }
+        }
+        let mut problems: Vec<String> = self.flush(None).await.into_iter().collect();
+        problems.extend(self.plot().await);
+        problems
+    }
+
+    fn add(&mut self, record: Record) {
+        let Record { workflow, run, plan, fact } = record;
+        let every = Duration::from_secs(plan.flush_interval_seconds.into());
+        let pending = self.files.entry((workflow, run)).or_insert_with(|| {
+            let name = format!("resource_metrics_wf{workflow}_h{}_r{run}_p{}.db", self.host, std::process::id());
+            Pending { path: self.folder.join(name), plan, facts: Vec::new(), flush_at: Instant::now() + every }
+        });
+        if pending.facts.is_empty() {
+            pending.flush_at = Instant::now() + every;
+        }
+        pending.plan = plan;
+        pending.facts.push(fact);
+    }
+
+    /// Writes what is due by then, or all of it.
+    async fn flush(&mut self, until: Option<Instant>) -> Option<String> {
+        let mut problem = None;
+        for pending in self.files.values_mut() {
+            if pending.facts.is_empty() || until.is_some_and(|until| pending.flush_at > until) {
+                continue;
+            }
+            let facts = std::mem::take(&mut pending.facts);
+            if let Err(error) = file::write(&pending.path, &self.host, &facts, wall_clock()).await
+                && !std::mem::replace(&mut self.complained, true)
+            {
+                let reason = std::error::Error::source(&error).map_or(String::new(), |source| format!(": {source}"));
+                problem = Some(format!("{error}{reason}; measuring goes on, results keep peaks and averages"));
+            }
+        }
+        problem
+    }
+
+    /// Makes the plots that were asked for, each from all files of its run.
+    async fn plot(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        for ((workflow, run), _) in self.files.iter().filter(|(_, pending)| pending.plan.plots) {
+            let folder = self.folder.join(format!("plots_wf{workflow}_r{run}"));
+            let made = plots::make(&[self.folder.clone()], Some((*workflow, *run)), &folder).await;
+            problems.extend(made.err().map(|error| format!("no plots of workflow {workflow}: {error}")));
+        }
+        problems
+    }
+}
+
+/// Turns a moment into milliseconds since 1970, by the clocks as they are now.
+fn wall_clock() -> impl Fn(Moment) -> i64 {
+    let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let (now, now_ms) = (clock::now(), i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX));
+    move |moment| now_ms - i64::try_from(now.since(moment).as_millis()).unwrap_or(0)
+}

@@ -1,0 +1,353 @@
+//! The tables of a file of measurements, written and read.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteRow};
+use sqlx::{Connection, Row, SqliteConnection};
+use thiserror::Error;
+use torc_api::wire::{AttemptKey, Resources, Usage};
+
+use super::{Fact, JobRow, NodePoint, NodeSummary, Point, Series};
+use crate::clock::Moment;
+
+/// What every file's name begins with.
+const PREFIX: &str = "resource_metrics_";
+/// How long somebody who reads the file is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+const TABLES: &str = "
+create table if not exists job_resource_samples (
+    job_id integer not null, attempt_id integer not null, timestamp integer not null,
+    cpu_percent real not null, memory_bytes integer not null, num_processes integer not null,
+    primary key (job_id, attempt_id, timestamp)
+);
+create table if not exists job_metadata (
+    job_id integer not null, attempt_id integer not null, job_name text not null,
+    workflow_id integer not null, run_id integer not null, start_ms integer not null, end_ms integer not null,
+    return_code integer not null, cause text, num_cpus integer not null, memory_bytes integer not null,
+    memory_limit_bytes integer, gpus text not null,
+    peak_memory_bytes integer, avg_memory_bytes integer, peak_cpu_percent real, avg_cpu_percent real,
+    primary key (job_id, attempt_id)
+);
+create table if not exists system_resource_samples (
+    timestamp integer primary key, cpu_percent real, memory_bytes integer, total_memory_bytes integer
+);
+create table if not exists system_resource_summary (
+    hostname text primary key, sample_count integer not null, peak_cpu_percent real, avg_cpu_percent real,
+    peak_memory_bytes integer, avg_memory_bytes integer
+);
+";
+
+/// Why a file of measurements is no use.
+#[derive(Debug, Error)]
+pub enum SeriesError {
+    /// The folder cannot be made or read.
+    #[error("cannot use the folder {}", path.display())]
+    Folder {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The file cannot be written.
+    #[error("cannot write {}", path.display())]
+    Write {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: sqlx::Error,
+    },
+    /// The file cannot be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: sqlx::Error,
+    },
+}
+
+/// Adds to a file, in one transaction. `wall_ms` turns moments into milliseconds since 1970.
+pub(super) async fn write(
+    path: &Path,
+    host: &str,
+    facts: &[Fact],
+    wall_ms: impl Fn(Moment) -> i64,
+) -> Result<(), SeriesError> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).map_err(|source| SeriesError::Folder { path: folder.to_path_buf(), source })?;
+    }
+    let failed = |source| SeriesError::Write { path: path.to_path_buf(), source };
+    let mut file = open(path, true).await.map_err(failed)?;
+    add(&mut file, host, facts, wall_ms).await.map_err(failed)?;
+    file.close().await.map_err(failed)
+}
+
+async fn open(path: &Path, create: bool) -> sqlx::Result<SqliteConnection> {
+    // No write-ahead log: these files are on network file systems more often than not.
+    let options =
+        SqliteConnectOptions::new().filename(path).create_if_missing(create).read_only(!create).busy_timeout(PATIENCE);
+    let options = if create { options.journal_mode(SqliteJournalMode::Delete) } else { options };
+    SqliteConnection::connect_with(&options).await
+}
+
+async fn add(
+    file: &mut SqliteConnection,
+    host: &str,
+    facts: &[Fact],
+    wall_ms: impl Fn(Moment) -> i64,
+) -> sqlx::Result<()> {
+    let mut transaction = file.begin().await?;
+    sqlx::raw_sql(TABLES).execute(&mut *transaction).await?;
+    for fact in facts {
+        let query = match fact {
+            Fact::JobSample { key, at, point } => {
+                sqlx::query("insert or replace into job_resource_samples values (?, ?, ?, ?, ?, ?)")
+                    .bind(key.job)
+                    .bind(key.attempt)
+                    .bind(wall_ms(*at) / 1_000)
+                    .bind(point.cpu_percent)
+                    .bind(point.memory_bytes)
+                    .bind(point.processes)
+            }
+            Fact::Job(job) => sqlx::query(
+                "insert or replace into job_metadata values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            )
+            .bind(job.key.job)
+            .bind(job.key.attempt)
+            .bind(&job.name)
+            .bind(job.key.workflow)
+            .bind(job.key.run)
+            .bind(wall_ms(job.started))
+            .bind(wall_ms(job.ended))
+            .bind(job.return_code)
+            .bind(job.cause.map(|cause| cause.to_string()))
+            .bind(job.resources.cpus)
+            .bind(job.resources.memory_bytes)
+            .bind(job.memory_limit_bytes)
+            .bind(job.devices.join(","))
+            .bind(job.usage.peak_memory_bytes)
+            .bind(job.usage.average_memory_bytes)
+            .bind(job.usage.peak_cpu_percent)
+            .bind(job.usage.average_cpu_percent),
+            Fact::NodeSample { at, point } => {
+                sqlx::query("insert or replace into system_resource_samples values (?, ?, ?, ?)")
+                    .bind(wall_ms(*at) / 1_000)
+                    .bind(point.cpu_percent)
+                    .bind(point.memory_bytes)
+                    .bind(point.total_memory_bytes)
+            }
+            Fact::Node(summary) => {
+                sqlx::query("insert or replace into system_resource_summary values (?, ?, ?, ?, ?, ?)")
+                    .bind(host)
+                    .bind(summary.samples)
+                    .bind(summary.peak_cpu_percent)
+                    .bind(summary.average_cpu_percent)
+                    .bind(summary.peak_memory_bytes)
+                    .bind(summary.average_memory_bytes)
+            }
+        };
+        query.execute(&mut *transaction).await?;
+    }
+    transaction.commit().await
+}
+
+/// The files of measurements at these places: files as they are, folders searched with all that is below them.
+pub fn files_in(places: &[PathBuf]) -> Result<Vec<PathBuf>, SeriesError> {
+    let mut files = Vec::new();
+    let mut open: Vec<PathBuf> = places.to_vec();
+    while let Some(place) = open.pop() {
+        if !place.is_dir() {
+            files.push(place);
+            continue;
+        }
+        let failed = |source| SeriesError::Folder { path: place.clone(), source };
+        for entry in std::fs::read_dir(&place).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            // A link may lead around in a circle.
+            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            if is_folder || name.starts_with(PREFIX) && name.ends_with(".db") {
+                open.push(entry.path());
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Reads a file.
+pub async fn read(path: &Path) -> Result<Series, SeriesError> {
+    let failed = |source| SeriesError::Read { path: path.to_path_buf(), source };
+    let mut file = open(path, false).await.map_err(failed)?;
+    let mut series = contents(&mut file).await.map_err(failed)?;
+    let (workflow, host, run) = named(path).unwrap_or_default();
+    (series.workflow, series.run, series.host) = (workflow, run, host);
+    Ok(series)
+}
+
+async fn contents(file: &mut SqliteConnection) -> sqlx::Result<Series> {
+    let mut series = Series::default();
+    let jobs = sqlx::query("select * from job_metadata order by start_ms, job_id, attempt_id").fetch_all(&mut *file);
+    series.jobs = jobs.await?.iter().map(job_row).collect::<sqlx::Result<_>>()?;
+    let mut samples: BTreeMap<(i64, i32), Vec<(i64, Point)>> = BTreeMap::new();
+    let rows = sqlx::query("select * from job_resource_samples order by job_id, attempt_id, timestamp");
+    for row in rows.fetch_all(&mut *file).await? {
+        let point = Point {
+            cpu_percent: row.try_get("cpu_percent")?,
+            memory_bytes: row.try_get("memory_bytes")?,
+            processes: row.try_get("num_processes")?,
+        };
+        let attempt = (row.try_get("job_id")?, row.try_get("attempt_id")?);
+        samples.entry(attempt).or_default().push((row.try_get("timestamp")?, point));
+    }
+    series.samples = samples;
+    let rows = sqlx::query("select * from system_resource_samples order by timestamp").fetch_all(&mut *file).await?;
+    for row in rows {
+        let point = NodePoint {
+            cpu_percent: row.try_get("cpu_percent")?,
+            memory_bytes: row.try_get("memory_bytes")?,
+            total_memory_bytes: row.try_get("total_memory_bytes")?,
+        };
+        series.node.push((row.try_get("timestamp")?, point));
+    }
+    let summary = sqlx::query("select * from system_resource_summary").fetch_optional(&mut *file).await?;
+    series.node_summary = summary.as_ref().map(node_summary).transpose()?;
+    Ok(series)
+}
+
+fn node_summary(row: &SqliteRow) -> sqlx::Result<NodeSummary> {
+    Ok(NodeSummary {
+        samples: row.try_get("sample_count")?,
+        peak_cpu_percent: row.try_get("peak_cpu_percent")?,
+        average_cpu_percent: row.try_get("avg_cpu_percent")?,
+        peak_memory_bytes: row.try_get("peak_memory_bytes")?,
+        average_memory_bytes: row.try_get("avg_memory_bytes")?,
+    })
+}
+
+fn job_row(row: &SqliteRow) -> sqlx::Result<JobRow<i64>> {
+    let gpus: String = row.try_get("gpus")?;
+    let cause: Option<String> = row.try_get("cause")?;
+    let devices: Vec<String> = gpus.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+    Ok(JobRow {
+        key: AttemptKey {
+            workflow: row.try_get("workflow_id")?,
+            job: row.try_get("job_id")?,
+            run: row.try_get("run_id")?,
+            attempt: row.try_get("attempt_id")?,
+            epoch: 0,
+        },
+        name: row.try_get("job_name")?,
+        started: row.try_get("start_ms")?,
+        ended: row.try_get("end_ms")?,
+        return_code: row.try_get("return_code")?,
+        cause: cause.and_then(|name| serde_json::from_value(name.into()).ok()),
+        usage: Usage {
+            peak_memory_bytes: row.try_get("peak_memory_bytes")?,
+            average_memory_bytes: row.try_get("avg_memory_bytes")?,
+            peak_cpu_percent: row.try_get("peak_cpu_percent")?,
+            average_cpu_percent: row.try_get("avg_cpu_percent")?,
+        },
+        resources: Resources {
+            cpus: row.try_get("num_cpus")?,
+            memory_bytes: row.try_get("memory_bytes")?,
+            gpus: i64::try_from(devices.len()).unwrap_or(i64::MAX),
+            nodes: 1,
+        },
+        memory_limit_bytes: row.try_get("memory_limit_bytes")?,
+        devices,
+    })
+}
+
+/// Workflow, host and run in `resource_metrics_wf1_hnode7_r1_p123.db`.
+fn named(path: &Path) -> Option<(i64, String, i32)> {
+    let name = path.file_stem()?.to_str()?.strip_prefix(PREFIX)?.strip_prefix("wf")?;
+    let (workflow, rest) = name.split_once("_h")?;
+    let (rest, _process) = rest.rsplit_once("_p")?;
+    let (host, run) = rest.rsplit_once("_r")?;
+    Some((workflow.parse().ok()?, host.to_owned(), run.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use torc_api::state::Cause;
+
+    use super::*;
+
+    #[test]
+    fn a_file_says_whose_it_is() {
+        let cases = [
+            ("resource_metrics_wf12_hnode_r7_3_r2_p99.db", Some((12, "node_r7_3".to_owned(), 2))),
+            ("resource_metrics_wfx_hnode_r2_p99.db", None),
+            ("other.db", None),
+        ];
+        for (name, expected) in cases {
+            assert_eq!(named(Path::new(name)), expected, "{name}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_written_is_read_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("below/resource_metrics_wf1_hnode_r2_p3.db");
+        let key = AttemptKey { workflow: 1, job: 5, run: 2, attempt: 3, epoch: 0 };
+        let point = Point { cpu_percent: 12.5, memory_bytes: 7, processes: 2 };
+        let node = NodePoint { cpu_percent: Some(3.0), memory_bytes: None, total_memory_bytes: Some(9) };
+        let summary = NodeSummary { samples: 4, peak_cpu_percent: Some(5.0), ..NodeSummary::default() };
+        let row = JobRow {
+            key,
+            name: "a".to_owned(),
+            started: Moment(1_000_000),
+            ended: Moment(3_500_000),
+            return_code: 137,
+            cause: Some(Cause::OutOfMemory),
+            usage: Usage { peak_memory_bytes: Some(8), ..Usage::default() },
+            resources: Resources { cpus: 2, memory_bytes: 6, gpus: 2, nodes: 1 },
+            memory_limit_bytes: Some(6),
+            devices: vec!["0".to_owned(), "GPU-1".to_owned()],
+        };
+        let wall_ms = |moment: Moment| i64::try_from(moment.0 / 1_000).expect("fits");
+        let first = [Fact::JobSample { key, at: Moment(2_000_000), point }, Fact::Job(Box::new(row.clone()))];
+        let second = [Fact::NodeSample { at: Moment(4_000_000), point: node }, Fact::Node(summary)];
+        write(&path, "node", &first, wall_ms).await.expect("written");
+        write(&path, "node", &second, wall_ms).await.expect("written again");
+        assert_eq!(files_in(&[folder.path().to_path_buf()]).expect("found"), [path.clone()]);
+        let expected = Series {
+            workflow: 1,
+            run: 2,
+            host: "node".to_owned(),
+            jobs: vec![JobRow {
+                key,
+                name: row.name,
+                started: 1_000,
+                ended: 3_500,
+                return_code: row.return_code,
+                cause: row.cause,
+                usage: row.usage,
+                resources: row.resources,
+                memory_limit_bytes: row.memory_limit_bytes,
+                devices: row.devices,
+            }],
+            samples: BTreeMap::from([((5, 3), vec![(2, point)])]),
+            node: vec![(4, node)],
+            node_summary: Some(summary),
+        };
+        assert_eq!(read(&path).await.expect("read"), expected);
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_used_is_named() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("garbage.db");
+        std::fs::write(&path, "not a database, whatever its name may say").expect("written");
+        let read = read(&path).await.expect_err("no database").to_string();
+        let written = write(&path, "node", &[], |_| 0).await.expect_err("no database").to_string();
+        assert!(read.contains("garbage.db") && written.contains("garbage.db"), "{read} {written}");
+    }
+}
