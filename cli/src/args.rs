@@ -58,6 +58,7 @@ pub enum Command {
     Status(commands::status::StatusArgs),
     Logs(commands::logs::LogsArgs),
     Unpack(commands::unpack::UnpackArgs),
+    Plot(commands::plot::PlotArgs),
     Wait(commands::wait::WaitArgs),
     Cancel(commands::control::CancelArgs),
     Suspend(commands::control::SuspendArgs),

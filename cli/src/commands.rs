@@ -17,6 +17,7 @@ pub mod keeper;
 pub mod logs;
 pub mod ping;
 pub mod plan;
+pub mod plot;
 pub mod reference;
 pub mod restart;
 pub mod restore;
@@ -166,6 +167,7 @@ async fn execute_async(context: &Context, command: Command) -> Result<ExitStatus
         Command::Get(args) => get::run(context, &args).await,
         Command::Describe(args) => describe::run(context, &args).await,
         Command::Logs(args) => logs::run(context, &args).await,
+        Command::Plot(args) => plot::run(context, &args).await,
         Command::Wait(args) => wait::run(context, &args).await,
         Command::Cancel(args) => control::cancel(context, &args).await,
         Command::Suspend(args) => control::suspend(context, &args).await,

@@ -95,3 +95,67 @@ fn nobody_is_killed_when_a_condition_is_missing() {
     }
     assert_eq!(result(&lab, "limited", 1)["cause"], "OutOfMemory");
 }
+
+/// The text of a page.
+fn page(lab: &Lab, name: &str) -> String {
+    String::from_utf8(std::fs::read(lab.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))).unwrap()
+}
+
+// J13
+#[test]
+fn a_runner_leaves_samples_and_plots_behind() {
+    let lab = Lab::new();
+    lab.write(
+        "w.yaml",
+        "name: w
+resource_monitor:
+  sample_interval_seconds: 1
+  generate_plots: true
+  jobs: {enabled: true, granularity: time_series}
+  compute_node: {enabled: true, granularity: time_series}
+jobs:
+  - {name: long, command: sleep 2.5}
+  - {name: short, command: exit 3}
+",
+    );
+    lab.torc("apply -f w.yaml").exits(3);
+    let folder = "torc_output/resource_utilization";
+    let files = || std::fs::read_dir(lab.path(folder)).unwrap().map(|entry| entry.unwrap().file_name());
+    let names: Vec<String> = files().map(|name| name.to_string_lossy().into_owned()).collect();
+    assert!(names.iter().any(|name| name.starts_with("resource_metrics_wf1_h") && name.ends_with(".db")), "{names:?}");
+    for name in ["index.html", "timeline.html", "jobs.html", "nodes.html"] {
+        let html = page(&lab, &format!("{folder}/plots_wf1_r1/{name}"));
+        assert!(!html.contains("http:") && !html.contains("https:"), "{name} asks the network");
+    }
+    let jobs = page(&lab, &format!("{folder}/plots_wf1_r1/jobs.html"));
+    assert!(jobs.contains("\"name\":\"long\"") && jobs.contains("\"curve\":[["), "no curve of the long job");
+    assert!(page(&lab, &format!("{folder}/plots_wf1_r1/nodes.html")).contains("\"curve\":[["), "no curve of the node");
+
+    let made = |line: &str, dir: &str| {
+        let outcome = lab.call(&format!("plot {line} -d {dir} -o json")).run().exits(0);
+        assert_eq!(outcome.json()["pages"].as_array().unwrap().len(), 4, "{line}");
+        page(&lab, &format!("{dir}/index.html"))
+    };
+    for (line, dir) in [("", "a"), ("w", "b"), ("torc_output", "c")] {
+        let html = made(line, dir);
+        assert!(html.contains("\"name\":\"short\"") && html.contains("\"code\":3"), "{line}: {html}");
+    }
+    lab.torc("plot nothing").exits(5).says("torc get workflows");
+}
+
+#[test]
+fn a_file_that_cannot_be_written_stops_no_job() {
+    let lab = Lab::new();
+    lab.write(
+        "w.yaml",
+        "name: w
+resource_monitor: {granularity: time_series, sample_interval_seconds: 1, flush_interval_seconds: 1}
+jobs: [{name: a, command: sleep 3.5}]
+",
+    );
+    // A file where the folder should be.
+    lab.write("torc_output/resource_utilization", "");
+    let outcome = lab.torc("apply -f w.yaml").exits(0);
+    assert_eq!(outcome.stderr.matches("resource_utilization").count(), 1, "{}", outcome.stderr);
+    assert!(result(&lab, "w", 1)["averageMemoryBytes"].is_number(), "the summary needs no file");
+}

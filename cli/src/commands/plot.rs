@@ -1,0 +1,101 @@
+//! `torc plot`: pages that show what jobs and nodes used.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::json;
+use torc_runner::plots::Picture;
+use torc_runner::series::{self, SeriesError};
+
+use super::Context;
+use crate::client::{Client, ResultFilter};
+use crate::connection::{bare_name, explain_missing, resolve_workflow, with_client};
+use crate::error::{CommandError, ExitStatus};
+
+/// Make pages that show what jobs and nodes used.
+///
+/// The pages need nothing but a browser: a summary with a table, a time line of slots and GPUs, CPU and memory of jobs, and of nodes.
+/// Curves need samples (`granularity: time_series`); the rest comes from results.
+#[derive(Debug, Args)]
+pub struct PlotArgs {
+    /// Files of measurements, folders that hold some, or a workflow by name or number; the only workflow of a store when absent.
+    #[arg(value_name = "WHAT")]
+    pub what: Vec<String>,
+    /// Where the pages go.
+    #[arg(short = 'd', long, value_name = "DIR", default_value = "plots")]
+    pub dir: PathBuf,
+    /// Workflows: this run (the latest when absent).
+    #[arg(long, value_name = "RUN")]
+    pub run: Option<i32>,
+}
+
+/// Runs the verb.
+pub async fn run(context: &Context, args: &PlotArgs) -> Result<ExitStatus, CommandError> {
+    let paths: Vec<PathBuf> = args.what.iter().map(|what| context.folder.join(what)).collect();
+    let are_paths = !paths.is_empty() && paths.iter().all(|path| path.exists());
+    let picture = match args.what.as_slice() {
+        _ if are_paths => of_files(&paths).await?,
+        [] => of_workflow(context, None, args.run).await?,
+        [workflow] => of_workflow(context, Some(workflow), args.run).await?,
+        _ => return Err(CommandError::usage("name files and folders that exist, or one workflow")),
+    };
+    if picture.jobs.is_empty() && picture.nodes.is_empty() {
+        return Err(CommandError::not_found("there is nothing to draw: no results and no measurements").hint(
+            "measurements are in `resource_utilization` of the output folder, with `granularity: time_series` in the document",
+        ));
+    }
+    let dir = context.folder.join(&args.dir);
+    let pages = picture.write(&dir).map_err(|error| CommandError::unexpected("could not make the pages", error))?;
+    context.output.value(&json!({ "pages": pages }), || {
+        let first = pages.first().map_or(dir.as_path(), PathBuf::as_path);
+        format!("{} pages in {}; begin with {}\n", pages.len(), dir.display(), first.display())
+    })?;
+    Ok(ExitStatus::Success)
+}
+
+async fn of_files(paths: &[PathBuf]) -> Result<Picture, CommandError> {
+    let mut picture = Picture { title: title_of(paths), ..Picture::default() };
+    for path in series::files_in(paths).map_err(unreadable)? {
+        picture.add(series::read(&path).await.map_err(unreadable)?);
+    }
+    Ok(picture)
+}
+
+fn title_of(paths: &[PathBuf]) -> String {
+    match paths {
+        [one] => one.file_name().map_or("Measurements".into(), |name| name.to_string_lossy().into_owned()),
+        several => format!("{} places", several.len()),
+    }
+}
+
+/// Results of a workflow's run, with the samples of runners whose files can be seen from here.
+async fn of_workflow(context: &Context, name: Option<&str>, run: Option<i32>) -> Result<Picture, CommandError> {
+    let gathered = with_client(&context.settings, &context.folder, async |client: &Client| {
+        let name = resolve_workflow(client, name.map(bare_name)).await?;
+        let workflow = client.workflow(&name).await.map_err(explain_missing)?;
+        let run = run.or(workflow.status.run_id).unwrap_or(1);
+        let filter = ResultFilter { run: Some(run), ..ResultFilter::default() };
+        let results = client.results(&name, &filter, None).await.map_err(explain_missing)?;
+        let folders: Vec<String> = client.runners(true).await?.into_iter().map(|runner| runner.output_dir).collect();
+        Ok((workflow, run, results, folders))
+    });
+    let (workflow, run, results, mut folders) = gathered.await?;
+    folders.sort();
+    folders.dedup();
+    let mut picture = Picture { title: format!("{}, run {run}", workflow.name), ..Picture::default() };
+    let folders: Vec<PathBuf> = folders.iter().map(|folder| Path::new(folder).join(series::FOLDER)).collect();
+    let seen: Vec<PathBuf> = folders.into_iter().filter(|folder| folder.is_dir()).collect();
+    for path in series::files_in(&seen).map_err(unreadable)? {
+        match series::read(&path).await {
+            Ok(series) if (series.workflow, series.run) == (workflow.id, run) => picture.add(series),
+            Ok(_) => {}
+            Err(error) => context.output.warning(&format!("{error}: its samples are left out")),
+        }
+    }
+    picture.add_results(&results);
+    Ok(picture)
+}
+
+fn unreadable(error: SeriesError) -> CommandError {
+    CommandError::unexpected("could not read measurements", error)
+}
