@@ -59,16 +59,17 @@ function since(seconds) {
 }
 
 // ---- a curve over time: points are [seconds, value]
-function curve(points, { kind, unit, limit, height = 110, top }) {
-  const width = 640, left = 62, right = 10, above = 10, below = 20;
+function curve(points, { kind, unit, limit, top, span, width = 440, height = 104 }) {
+  const left = 62, right = 10, above = 10, below = 20;
   const svg = shape("svg", { viewBox: `0 0 ${width} ${height}`, role: "img" });
   points = points.filter(point => point[1] !== null && point[1] !== undefined);
   if (!points.length) return svg;
-  const from = points[0][0], to = Math.max(points[points.length - 1][0], from + 1);
+  const from = span ? Math.min(span[0], points[0][0]) : points[0][0];
+  const to = Math.max(points[points.length - 1][0], span ? span[1] : 0, from + 1);
   const most = Math.max(...points.map(point => point[1]), limit || 0, top || 0, 1) * 1.08;
   const x = time => left + (time - from) / (to - from) * (width - left - right);
   const y = value => height - below - value / most * (height - above - below);
-  const step = niceStep(most, 3, unit === bytes ? 1024 : 10);
+  const step = niceStep(most, height > 140 ? 5 : 3, unit === bytes ? 1024 : 10);
   for (let value = 0; value <= most; value += step) {
     svg.append(shape("line", { class: "axis", x1: left, x2: width - right, y1: y(value), y2: y(value) }));
     svg.append(shape("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, unit(value)));
@@ -78,13 +79,13 @@ function curve(points, { kind, unit, limit, height = 110, top }) {
     svg.append(shape("text", { x: x(from + time), y: height - 4, "text-anchor": time ? "middle" : "start" }, since(time)));
   }
   const path = points.map((point, at) => (at ? "L" : "M") + x(point[0]).toFixed(1) + " " + y(point[1]).toFixed(1)).join("");
-  const closed = path + `L${x(points[points.length - 1][0]).toFixed(1)} ${y(0)}L${x(from).toFixed(1)} ${y(0)}Z`;
+  const closed = path + `L${x(points[points.length - 1][0]).toFixed(1)} ${y(0)}L${x(points[0][0]).toFixed(1)} ${y(0)}Z`;
   svg.append(shape("path", { class: "area " + kind, d: closed }));
-  if (points.length === 1) svg.append(shape("circle", { cx: x(from), cy: y(points[0][1]), r: 3, fill: `var(--${kind})` }));
+  if (points.length === 1) svg.append(shape("circle", { cx: x(points[0][0]), cy: y(points[0][1]), r: 3, fill: `var(--${kind})` }));
   svg.append(shape("path", { class: "curve " + kind, d: path }));
   if (limit) {
     svg.append(shape("line", { class: "limit", x1: left, x2: width - right, y1: y(limit), y2: y(limit) }));
-    svg.append(shape("text", { class: "limit", x: width - right, y: y(limit) - 4, "text-anchor": "end" }, "limit " + bytes(limit)));
+    svg.append(shape("text", { class: "limit", x: left + 4, y: y(limit) - 4 }, "limit " + bytes(limit)));
   }
   const cursor = shape("line", { class: "cursor", y1: above, y2: height - below, visibility: "hidden" });
   svg.append(cursor);
@@ -93,7 +94,7 @@ function curve(points, { kind, unit, limit, height = 110, top }) {
     const time = from + ((event.clientX - box.left) / box.width * width - left) / (width - left - right) * (to - from);
     const near = points.reduce((best, point) => Math.abs(point[0] - time) < Math.abs(best[0] - time) ? point : best);
     cursor.setAttribute("x1", x(near[0])); cursor.setAttribute("x2", x(near[0])); cursor.setAttribute("visibility", "visible");
-    showTip(event, unit(near[1]) + "\nafter " + since(near[0] - from) + "\n" + clock(near[0] * 1000));
+    showTip(event, unit(near[1]) + "\nafter " + since(+(near[0] - from).toFixed(1)) + "\n" + clock(near[0] * 1000));
   });
   svg.addEventListener("mouseleave", () => { cursor.setAttribute("visibility", "hidden"); hideTip(); });
   return svg;
@@ -107,11 +108,12 @@ function summary() {
   const failed = jobs.filter(job => job.cause !== undefined).length;
   const first = Math.min(...jobs.map(job => job.start)), last = jobs.reduce((most, job) => Math.max(most, job.end), 0);
   const cpuHours = jobs.reduce((sum, job) => sum + (job.averageCpu || 0) / 100 * (job.end - job.start) / 3.6e6, 0);
+  const count = new Set(jobs.map(job => job.node)).size;
   const peak = jobs.reduce((most, job) => Math.max(most, job.peakMemory || 0), 0);
   main.append(el("div", { class: "cards" },
     card(jobs.length.toLocaleString(), "attempts"), card(failed.toLocaleString(), "did not succeed", failed > 0),
-    card(lasts(last - first), "from first start to last end"), card(cpuHours < 1 ? (cpuHours * 60).toFixed(1) + " min" : cpuHours.toFixed(1) + " h", "of CPU time"),
-    card(peak ? bytes(peak) : "–", "most memory of a job"), card(new Set(jobs.map(job => job.node)).size.toString(), "nodes")));
+    card(lasts(last - first), "from first start to last end"), card(lasts(Math.round(cpuHours * 3.6e6)), "of CPU time"),
+    card(peak ? bytes(peak) : "–", "most memory of a job"), card(count.toString(), count === 1 ? "node" : "nodes")));
   const columns = [
     ["Job", label, "text"], ["Outcome", outcome, "text"], ["Node", job => job.node, "text"],
     ["Duration", job => job.end - job.start, lasts], ["CPU", job => job.averageCpu, percent], ["Peak CPU", job => job.peakCpu, percent],
@@ -119,7 +121,7 @@ function summary() {
     ["Code", job => job.code, String]];
   let shown = 100, sorted = 7, down = true;
   const search = el("input", { type: "search", placeholder: "Find a job, a node, a cause", oninput: () => { shown = 100; draw(); } });
-  const count = el("span", { class: "note" });
+  const tally = el("span", { class: "note" });
   const more = el("button", { onclick: () => { shown += 500; draw(); } }, "Show more");
   const head = el("tr"), body = el("tbody");
   columns.forEach(([name, , how], at) => head.append(el("th", { class: how === "text" ? "text" : "", onclick: () => { down = sorted === at ? !down : how !== "text"; sorted = at; draw(); } }, name)));
@@ -139,10 +141,10 @@ function summary() {
       if (name === "Of limit" && value !== undefined) cell.append(el("span", { class: "meter" }, el("i", { class: value > 100 ? "over" : "", style: `width:${Math.min(value, 100)}%` })));
       return cell;
     }))));
-    count.textContent = found.length.toLocaleString() + " of " + jobs.length.toLocaleString();
+    tally.textContent = found.length.toLocaleString() + " of " + jobs.length.toLocaleString();
     more.hidden = found.length <= shown;
   }
-  main.append(el("div", { class: "tools" }, search, count), el("div", { class: "scroll" }, el("table", {}, el("thead", {}, head), body)), el("p", {}, more));
+  main.append(el("div", { class: "tools" }, search, tally), el("div", { class: "scroll" }, el("table", {}, el("thead", {}, head), body)), el("p", {}, more));
   draw();
 }
 function share(job) { return job.memoryLimit && job.peakMemory !== undefined ? job.peakMemory / job.memoryLimit * 100 : undefined; }
@@ -165,8 +167,8 @@ function jobs() {
     grid.replaceChildren(...found.slice(0, shown).map(job => el("div", { class: "plot" },
       el("h3", { title: label(job) }, label(job)),
       el("p", job.cause === undefined ? {} : { class: "bad" }, `${outcome(job)} · ${lasts(job.end - job.start)} · ${bytes(job.peakMemory)} · ${percent(job.averageCpu)} CPU · ${job.node}`),
-      curve(job.curve.map(point => [point[0], point[2]]), { kind: "memory", unit: bytes, limit: job.memoryLimit }),
-      curve(job.curve.map(point => [point[0], point[1]]), { kind: "cpu", unit: percent, height: 84, top: 100 }))));
+      curve(job.curve.map(point => [point[0], point[2]]), { kind: "memory", unit: bytes, limit: job.memoryLimit, span: [job.start / 1000, job.end / 1000] }),
+      curve(job.curve.map(point => [point[0], point[1]]), { kind: "cpu", unit: percent, height: 84, top: 100, span: [job.start / 1000, job.end / 1000] }))));
     count.textContent = found.length.toLocaleString() + " jobs with samples";
     more.hidden = found.length <= shown;
   }
@@ -182,8 +184,8 @@ function nodes() {
   }
   for (const node of data.nodes) {
     main.append(el("h2", {}, node.name), el("div", { class: "plot" },
-      el("p", {}, "CPU, of all cores"), curve(node.curve.map(point => [point[0], point[1]]), { kind: "cpu", unit: percent, top: 100, height: 150 }),
-      el("p", {}, "Memory in use, of " + bytes(node.totalMemory)), curve(node.curve.map(point => [point[0], point[2]]), { kind: "memory", unit: bytes, height: 150 })));
+      el("p", {}, "CPU, of all cores"), curve(node.curve.map(point => [point[0], point[1]]), { kind: "cpu", unit: percent, top: 100, width: 1280, height: 220 }),
+      el("p", {}, "Memory in use, of " + bytes(node.totalMemory)), curve(node.curve.map(point => [point[0], point[2]]), { kind: "memory", unit: bytes, top: node.totalMemory, width: 1280, height: 220 })));
   }
 }
 
