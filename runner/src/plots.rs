@@ -161,7 +161,7 @@ impl Picture {
 
     /// Makes the pages, and says which.
     pub fn write(mut self, folder: &Path) -> Result<Vec<PathBuf>, PlotError> {
-        self.jobs.sort_by(|a, b| (a.start, a.id, a.attempt).cmp(&(b.start, b.id, b.attempt)));
+        self.jobs.sort_by_key(|job| (job.start, job.id, job.attempt));
         lanes::assign(&mut self.jobs);
         self.thin();
         let failed = |path: &Path| {

@@ -252,7 +252,7 @@ impl Books {
         let mut problems = Vec::new();
         for ((workflow, run), _) in self.files.iter().filter(|(_, pending)| pending.plan.plots) {
             let folder = self.folder.join(format!("plots_wf{workflow}_r{run}"));
-            let made = plots::make(&[self.folder.clone()], Some((*workflow, *run)), &folder).await;
+            let made = plots::make(std::slice::from_ref(&self.folder), Some((*workflow, *run)), &folder).await;
             problems.extend(made.err().map(|error| format!("no plots of workflow {workflow}: {error}")));
         }
         problems

@@ -317,7 +317,7 @@ mod tests {
         let second = [Fact::NodeSample { at: Moment(4_000_000), point: node }, Fact::Node(summary)];
         write(&path, "node", &first, wall_ms).await.expect("written");
         write(&path, "node", &second, wall_ms).await.expect("written again");
-        assert_eq!(files_in(&[folder.path().to_path_buf()]).expect("found"), [path.clone()]);
+        assert_eq!(files_in(&[folder.path().to_path_buf()]).expect("found"), std::slice::from_ref(&path));
         let expected = Series {
             workflow: 1,
             run: 2,
