@@ -194,20 +194,21 @@ function timeline() {
   const all = data.jobs;
   if (!all.length) return main.append(el("p", { class: "note" }, "No job has ended yet."));
   const rows = new Map();
-  function put(name, job) { if (!rows.has(name)) rows.set(name, []); rows.get(name).push(job); }
-  for (const job of all) put(job.node + "\u0000" + String(job.lane).padStart(6, "0"), job);
-  for (const job of all) for (const gpu of job.gpus || []) put(job.node + "\u0001" + gpu, job);
-  const names = [...rows.keys()].sort((a, b) => a.localeCompare(b, undefined, { numeric: true }));
-  const shown = names.map(name => {
-    const gpu = name.includes("\u0001"), [node, part] = name.split(gpu ? "\u0001" : "\u0000");
-    return { node, title: gpu ? "GPU " + part : "slot " + (+part + 1), jobs: rows.get(name) };
-  });
+  function put(node, kind, part, job) {
+    const name = JSON.stringify([node, kind, part]);
+    if (!rows.has(name)) rows.set(name, { node, kind, part, title: kind + " " + part, jobs: [] });
+    rows.get(name).jobs.push(job);
+  }
+  for (const job of all) put(job.node, "slot", String(job.lane + 1), job);
+  for (const job of all) for (const gpu of job.gpus || []) put(job.node, "GPU", gpu, job);
+  const order = (a, b) => a.localeCompare(b, undefined, { numeric: true });
+  const shown = [...rows.values()].sort((a, b) => order(a.node, b.node) || order(b.kind, a.kind) || order(a.part, b.part));
   const first = Math.min(...all.map(job => job.start)), last = all.reduce((most, job) => Math.max(most, job.end), first + 1);
   let range = [first, last], drag = null;
   const height = Math.max(8, Math.min(24, Math.floor(900 / shown.length))), gap = height > 10 ? 3 : 1, left = 150, above = 24;
   const canvas = el("canvas"), box = el("div", { class: "scroll", style: "padding:8px 0" }, canvas);
   const reset = el("button", { hidden: "", onclick: () => { range = [first, last]; draw(); } }, "Whole time");
-  const busy = all.reduce((sum, job) => sum + job.end - job.start, 0), slots = shown.filter(row => row.title.startsWith("slot")).length;
+  const busy = all.reduce((sum, job) => sum + job.end - job.start, 0), slots = shown.filter(row => row.kind === "slot").length;
   main.append(el("div", { class: "tools" }, key("good", "completed"), key("bad", "did not succeed"), key("warn", "ran out of time or memory, or was stopped"),
     el("span", { class: "note" }, `${all.length.toLocaleString()} attempts in ${slots} slots, ${percent(busy / slots / (last - first) * 100)} of their time in use. Drag over a part to see more of it.`), reset), box);
   let labelled = null;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteRow};
-use sqlx::{Connection, Row, SqliteConnection};
+use sqlx::{ConnectOptions as _, Connection, Row, SqliteConnection};
 use thiserror::Error;
 use torc_api::wire::{AttemptKey, Resources, Usage};
 
