@@ -2,7 +2,7 @@
 //! outlives the *brain*, which talks to the server and decides.
 //!
 //! The brain is an event loop around a pure state: [`state::State::handle`] turns what happened into what is to be done.
-//! Deliberately absent: SQL, Kubernetes, printing. The server is known only through [`link::ServerLink`].
+//! Deliberately absent: SQL but for the files it writes itself, Kubernetes, printing. The server is known only through [`link::ServerLink`].
 
 pub mod clock;
 pub mod command;

@@ -93,6 +93,15 @@ fn dependencies_point_one_way() {
 }
 
 #[test]
+fn sql_is_in_the_store_and_in_the_files_that_a_runner_writes() {
+    let allowed = ["store/", "runner/src/journal", "runner/src/series"];
+    for (name, text) in ALL.iter().flat_map(|folder| sources(folder)) {
+        let uses = !name.ends_with("tidy.rs") && text.contains("sqlx::");
+        assert!(!uses || allowed.iter().any(|place| name.starts_with(place)), "{name} names sqlx");
+    }
+}
+
+#[test]
 fn jobs_are_moved_by_one_function_only() {
     for folder in ["core/src", "controller/src", "store/src"] {
         for (name, text) in sources(folder).into_iter().filter(|(name, _)| !is_test(name)) {

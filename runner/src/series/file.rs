@@ -90,8 +90,12 @@ pub(super) async fn write(
 
 async fn open(path: &Path, create: bool) -> sqlx::Result<SqliteConnection> {
     // No write-ahead log: these files are on network file systems more often than not.
-    let options =
-        SqliteConnectOptions::new().filename(path).create_if_missing(create).read_only(!create).busy_timeout(PATIENCE);
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .create_if_missing(create)
+        .read_only(!create)
+        .busy_timeout(PATIENCE)
+        .disable_statement_logging();
     let options = if create { options.journal_mode(SqliteJournalMode::Delete) } else { options };
     SqliteConnection::connect_with(&options).await
 }
