@@ -1,5 +1,7 @@
 //! Every environment variable that `torc` reads, documented once. The reference page is made from this table.
 
+use torc_slurm::call::Tool;
+
 /// The server's address.
 pub const API_URL: &str = "TORC_API_URL";
 /// The token itself.
@@ -23,9 +25,6 @@ pub const XDG_CONFIG_HOME: &str = "XDG_CONFIG_HOME";
 /// The user's home.
 pub const HOME: &str = "HOME";
 
-/// Stands in for `squeue`.
-pub const FAKE_SQUEUE: &str = "TORC_FAKE_SQUEUE";
-
 /// A variable that stands for no setting, with what it does.
 pub struct Variable {
     /// Its name.
@@ -41,8 +40,8 @@ pub const OTHERS: &[Variable] = &[
         name: LOG,
         doc: "What is logged to standard error, e.g. `info` or `torc_runner=debug` (`warn` when absent).",
     },
-    Variable { name: torc_runner::detect::FAKE_SRUN, doc: "Stands in for `srun`, for tests." },
-    Variable { name: FAKE_SQUEUE, doc: "Stands in for `squeue`, for tests." },
+    Variable { name: Tool::Srun.replacement_variable(), doc: "Stands in for `srun`, for tests." },
+    Variable { name: Tool::Squeue.replacement_variable(), doc: "Stands in for `squeue`, for tests." },
     Variable { name: NO_COLOR, doc: "Set to anything: no colours." },
     Variable { name: XDG_CONFIG_HOME, doc: "Where the user's `torc/config.toml` is (`~/.config` when absent)." },
 ];

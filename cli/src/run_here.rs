@@ -102,7 +102,7 @@ async fn lead(
     if workflows.iter().all(|workflow| !standing(workflow).is_active()) {
         return conclude(context, client, &workflows).await;
     }
-    let mut config = runner_config(&context.settings.run, &place.runner_folder(), &context.folder)?;
+    let mut config = runner_config(&context.settings.run, &place.runner_folder(), &context.folder).await?;
     config.scope = RunnerScope::Session;
     config.api_url = Some(client.url());
     config.token_file = Some(place.token_file());

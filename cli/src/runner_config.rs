@@ -1,21 +1,20 @@
 //! From settings and surroundings to what a runner is told.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use torc_api::wire::{Resources, RunnerKind};
 use torc_runner::detect::{self, Share};
 use torc_runner::{RunnerConfig, detect::node_names};
 use torc_slurm::allocation::{self, Allocation};
+use torc_slurm::exec::Slurm;
 
-use crate::env;
 use crate::error::CommandError;
 use crate::settings::RunSettings;
 
 /// What a runner on this machine is told. Inside a Slurm allocation its jobs become steps, and its time ends with the allocation's.
-pub fn runner_config(run: &RunSettings, state_dir: &Path, folder: &Path) -> Result<RunnerConfig, CommandError> {
+pub async fn runner_config(run: &RunSettings, state_dir: &Path, folder: &Path) -> Result<RunnerConfig, CommandError> {
     let executable = std::env::current_exe()
         .map_err(|error| CommandError::unexpected("could not find the path of this program", error))?;
     let keeper_command = vec![executable.into_os_string(), "keeper".into()];
@@ -36,7 +35,7 @@ pub fn runner_config(run: &RunSettings, state_dir: &Path, folder: &Path) -> Resu
     if let Some(around) = detect::surroundings() {
         config.slurm_job_id = Some(around.job_id.clone());
         config.allocation = detect::steps(&around, node_names(&around, Share::OwnNode));
-        config.time_limit = [config.time_limit, time_left(&around)].into_iter().flatten().min();
+        config.time_limit = [config.time_limit, time_left(&around).await].into_iter().flatten().min();
     }
     Ok(config)
 }
@@ -73,39 +72,21 @@ fn gpu_devices(wanted: Option<i64>, found: Vec<String>) -> Vec<String> {
     devices
 }
 
-/// How long Slurm may take to answer; without an answer the runner has no end of its own.
-const PATIENCE: Duration = Duration::from_secs(20);
-
-/// How much is left of an allocation. Older versions of Slurm do not say it in the environment, and have to be asked.
-fn time_left(around: &Allocation) -> Option<Duration> {
+/// How much is left of an allocation.
+async fn time_left(around: &Allocation) -> Option<Duration> {
     if let Some(end) = around.end_time {
         let left = end.saturating_sub(Timestamp::now().as_second());
         return Some(Duration::from_secs(u64::try_from(left).unwrap_or(0)));
     }
-    let squeue = std::env::var(env::FAKE_SQUEUE).unwrap_or_else(|_| "squeue".to_owned());
-    let answer = ask(Command::new(squeue).args(["-h", "-j", &around.job_id, "-o", "%L"]));
-    let left = answer.as_deref().and_then(allocation::time_left).map(Duration::from_secs);
-    if left.is_none() {
-        tracing::warn!("Slurm does not say when job {} ends; jobs are not ended before it", around.job_id);
-    }
-    left
-}
-
-/// What a command prints, if it ends well and in time.
-fn ask(command: &mut Command) -> Option<String> {
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
-    let until = Instant::now() + PATIENCE;
-    // The answer is a few bytes, so that the pipe holds all of it while we wait.
-    while child.try_wait().ok()?.is_none() {
-        if Instant::now() > until {
-            let _ = child.kill();
-            let _ = child.wait();
-            return None;
+    let slurm = Slurm::default().replaced_by(|name| std::env::var(name).ok());
+    let left = match slurm.ask(&allocation::ask_time_left(&around.job_id)).await {
+        Ok(answer) => allocation::time_left(&answer.text),
+        Err(trouble) => {
+            tracing::warn!("cannot find out when Slurm job {} ends: {trouble}", around.job_id);
+            None
         }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    let output = child.wait_with_output().ok()?;
-    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    left.map(Duration::from_secs)
 }
 
 #[cfg(test)]

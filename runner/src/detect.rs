@@ -6,11 +6,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use torc_slurm::allocation;
+use torc_slurm::call::Tool;
 
 use crate::mode::Allocation;
-
-/// The variable that replaces `srun`.
-pub const FAKE_SRUN: &str = "TORC_FAKE_SRUN";
 
 /// CPUs that this process may use: affinity and cgroup quotas count.
 pub fn cpus() -> i64 {
@@ -50,7 +48,7 @@ pub fn steps(around: &allocation::Allocation, nodes: Vec<String>) -> Option<Allo
 
 /// `srun`, or what stands in for it.
 fn find_srun(variable: impl Fn(&str) -> Option<String>, is_program: impl Fn(&Path) -> bool) -> Option<String> {
-    if let Some(fake) = variable(FAKE_SRUN).filter(|path| !path.is_empty()) {
+    if let Some(fake) = variable(Tool::Srun.replacement_variable()).filter(|path| !path.is_empty()) {
         return Some(fake);
     }
     let path = variable("PATH").unwrap_or_default();
@@ -225,8 +223,8 @@ mod tests {
         assert_eq!(find(&[("PATH", "/usr/bin:/opt/slurm/bin")]).as_deref(), Some("srun"));
         assert_eq!(find(&[("PATH", "/usr/bin")]), None);
         assert_eq!(find(&[]), None);
-        assert_eq!(find(&[(FAKE_SRUN, "/tmp/fake"), ("PATH", "/opt/slurm/bin")]).as_deref(), Some("/tmp/fake"));
-        assert_eq!(find(&[(FAKE_SRUN, ""), ("PATH", "/opt/slurm/bin")]).as_deref(), Some("srun"));
+        assert_eq!(find(&[("TORC_FAKE_SRUN", "/tmp/fake"), ("PATH", "/opt/slurm/bin")]).as_deref(), Some("/tmp/fake"));
+        assert_eq!(find(&[("TORC_FAKE_SRUN", ""), ("PATH", "/opt/slurm/bin")]).as_deref(), Some("srun"));
     }
 
     #[test]

