@@ -205,7 +205,9 @@ async fn a_step_that_runs_out_of_memory() {
 #[tokio::test]
 async fn an_allocation_that_runs_out_of_time() {
     let desk = Desk::new();
-    let id = desk.submit("torc-wf4-a1", &SMALL, &step("wf4_j1_r1_a1", 30, "sleep 1000")).await;
+    // Slurm may end the step a moment before the allocation; a script that then fails by itself would not have timed out.
+    let line = format!("{}; sleep 1000", step("wf4_j1_r1_a1", 30, "sleep 1000"));
+    let id = desk.submit("torc-wf4-a1", &SMALL, &line).await;
     desk.until_running(&id).await;
     // Slurm knows no limit below a minute, but an administrator can move the end.
     SlurmLab::shared().command("scontrol", &["update", &format!("JobId={id}"), "EndTime=now"]);
