@@ -73,6 +73,7 @@ pub enum Command {
     RoCrate(commands::ro_crate::RoCrateArgs),
     Server(commands::server::ServerArgs),
     Runner(commands::runner::RunnerVerbArgs),
+    Remote(commands::remote::RemoteArgs),
     Ping(commands::ping::PingArgs),
     Gc(commands::gc::GcArgs),
     Backup(commands::backup::BackupArgs),
@@ -82,6 +83,8 @@ pub enum Command {
     Completions(commands::completions::CompletionsArgs),
     #[command(hide = true)]
     Keeper(commands::keeper::KeeperVerbArgs),
+    #[command(hide = true)]
+    RemoteAgent(commands::remote_agent::RemoteAgentArgs),
     #[command(hide = true)]
     Reference(commands::reference::ReferenceArgs),
 }
@@ -158,6 +161,16 @@ mod tests {
             "torc run 1 --max-parallel-jobs 10 --num-cpus 4 --memory-gb 16 --num-gpus 0 -p 5.0 --time-limit 4h --label gpu",
             "torc run 1 --end-time 2026-11-16T12:00:00Z --output-dir results --persistent --skip-checks",
             "torc runner 1 --prefetch off --prefetch-batch-size 4 --prefetch-max-queued 8 --lease-seconds 60",
+            "torc remote add-workers diamond alice@node1 node2:2222",
+            "torc remote add-workers-from-file diamond workers.txt",
+            "torc remote remove-worker diamond node1",
+            "torc remote list-workers diamond -o json",
+            "torc remote run workers.txt diamond --max-parallel-jobs 3 --max-parallel-ssh 4 --ssh-option ProxyJump=l",
+            "torc remote run diamond",
+            "torc remote status diamond",
+            "torc remote stop diamond --force --max-parallel-ssh 2",
+            "torc remote collect-logs diamond --output-dir logs --delete",
+            "torc remote delete-logs diamond --yes",
             "torc gc --older-than 30d --dry-run",
             "torc crd print",
             "torc config show",

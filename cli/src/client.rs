@@ -15,6 +15,7 @@ use torc_api::api::{
     Version, Workflow,
 };
 
+use torc_api::remote::{RemoteWorker, RemoteWorkersRequest};
 use torc_runner::HttpLink;
 
 pub use error::ClientError;
@@ -100,6 +101,11 @@ impl Client {
     /// The server's address.
     pub fn url(&self) -> String {
         self.base.as_str().trim_end_matches('/').to_owned()
+    }
+
+    /// The token, for those who are to reach the same server.
+    pub fn token(&self) -> Option<&str> {
+        self.token.as_deref()
     }
 
     /// The way of a runner to the same server.
@@ -237,6 +243,28 @@ impl Client {
         let mut query = Query::new();
         add(&mut query, "all", all.then_some(&true));
         self.pages(&["runners"], query, None).await
+    }
+
+    /// The machines of a workflow that are reached over SSH.
+    pub async fn remote_workers(&self, workflow: &str) -> Result<Vec<RemoteWorker>, ClientError> {
+        self.pages(&["workflows", workflow, "remote-workers"], self.in_namespace(), None).await
+    }
+
+    /// Adds machines to a workflow; all of them afterwards.
+    pub async fn add_remote_workers(
+        &self,
+        workflow: &str,
+        workers: Vec<RemoteWorker>,
+    ) -> Result<Vec<RemoteWorker>, ClientError> {
+        let request = RemoteWorkersRequest { workers };
+        let page: Page<RemoteWorker> = self.post(&["workflows", workflow, "remote-workers"], &request).await?;
+        Ok(page.items)
+    }
+
+    /// Forgets a machine of a workflow.
+    pub async fn remove_remote_worker(&self, workflow: &str, address: &str) -> Result<(), ClientError> {
+        let url = self.url_of(&["workflows", workflow, "remote-workers", address], &self.in_namespace());
+        self.send(self.request(Method::DELETE, url)).await.map(drop)
     }
 
     /// Forgets what is old.

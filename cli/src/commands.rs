@@ -20,6 +20,8 @@ pub mod plan;
 pub mod plot;
 pub mod reference;
 pub mod restart;
+pub mod remote;
+pub mod remote_agent;
 pub mod restore;
 pub mod results;
 pub mod retry;
@@ -127,6 +129,7 @@ fn runner_args(command: &Command) -> Option<&RunnerArgs> {
         Command::Run(args) => Some(&args.runner),
         Command::Exec(args) => Some(&args.runner),
         Command::Runner(args) => Some(&args.runner),
+        Command::Remote(remote::RemoteArgs { command: remote::RemoteCommand::Run(args) }) => Some(&args.runner),
         Command::Server(args) => Some(&args.runner),
         _ => None,
     }
@@ -184,6 +187,8 @@ async fn execute_async(context: &Context, command: Command) -> Result<ExitStatus
         Command::RoCrate(args) => ro_crate::run(context, args).await,
         Command::Server(args) => Box::pin(server::run(context, &args)).await,
         Command::Runner(args) => Box::pin(runner::run(context, &args)).await,
+        Command::Remote(args) => Box::pin(remote::run(context, args)).await,
+        Command::RemoteAgent(_) => remote_agent::run(context).await,
         Command::Gc(args) => gc::run(context, &args).await,
         Command::Backup(args) => backup::run(context, &args).await,
         Command::Restore(args) => restore::run(context, &args).await,

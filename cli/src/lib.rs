@@ -16,6 +16,7 @@ mod output;
 mod place;
 mod progress;
 mod reference;
+mod remote;
 mod run_here;
 mod runner_args;
 mod runner_config;

@@ -5,6 +5,7 @@
 mod data_rows;
 pub mod human;
 mod json;
+mod remote;
 mod rows;
 mod table;
 mod yaml;
@@ -15,6 +16,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+pub use remote::{LogsRow, OrderRow};
 pub use rows::{SettingRow, event_text, status_word};
 use table::{Tabular, Widths};
 

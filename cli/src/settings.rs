@@ -92,6 +92,8 @@ pub struct Settings {
     pub format: Format,
     /// The namespace; absent: `default`.
     pub namespace: Option<String>,
+    /// The program that reaches workers, and its first words.
+    pub ssh: String,
     /// What the local runner may use.
     pub run: RunSettings,
     /// How a server is started.
@@ -169,6 +171,7 @@ pub fn resolve(layers: &Layers, token: Option<String>) -> Result<Settings, Comma
         token_file: text("client.token_file").map(PathBuf::from),
         format: layers.parsed("client.format", Format::from_name)?.unwrap_or_default(),
         namespace: text("client.namespace"),
+        ssh: text("client.ssh").unwrap_or_default(),
         run: run::resolve(layers)?,
         server: ServerSettings {
             bind: text("server.bind").unwrap_or_default(),

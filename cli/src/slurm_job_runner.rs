@@ -86,7 +86,7 @@ async fn run(context: &Context, args: &SlurmJobRunner) -> Result<ExitStatus, Com
     let client = remote(&context.settings, &url, &context.folder)?;
     wait_for(&client, Duration::from_secs(args.wait_for_healthy_database_minutes.saturating_mul(60))).await?;
     let share = if args.is_subtask { Share::OwnNode } else { Share::AllNodes };
-    serve(context, &client, Some(&args.workflow), Serving { idle_exit: None, share: Some(share) }).await
+    serve(context, &client, Some(&args.workflow), Serving { share: Some(share), ..Serving::default() }).await
 }
 
 /// Waits until the server answers at all. What it answers is looked at afterwards.

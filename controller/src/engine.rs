@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use tokio::sync::{broadcast, mpsc, oneshot};
 use torc_api::api::{self, Affected, ApplyOutcome, ApplyRequest, ApplyResponse, Event, Page};
+use torc_api::remote::{RemoteWorker, WorkerAddress};
 use torc_api::wire::{RegisterRequest, RegisterResponse, SyncRequest, SyncResponse};
 use torc_core::engine::{Apply, Recorder, Retry, State};
 use torc_core::expand::{Limits, expand};
@@ -300,6 +301,34 @@ impl Engine {
         let before_ms = crate::clock::now().wall_ms - request.older_than_seconds.saturating_mul(1_000);
         let report = self.store.gc(before_ms, request.dry_run).await?;
         Ok(views::gc(report))
+    }
+
+    /// The machines of a workflow that are reached over SSH.
+    pub async fn remote_workers(&self, reference: WorkflowRef<'_>) -> Result<Vec<RemoteWorker>, EngineError> {
+        let id = self.find(reference).await?;
+        Ok(self.store.remote_workers(id).await?)
+    }
+
+    /// Adds machines to a workflow, and lists all of them.
+    pub async fn add_remote_workers(
+        &self,
+        reference: WorkflowRef<'_>,
+        workers: &[RemoteWorker],
+    ) -> Result<Vec<RemoteWorker>, EngineError> {
+        for worker in workers {
+            let parsed: Result<WorkerAddress, _> = worker.address.parse();
+            parsed.map_err(|error| EngineError::bad_request(format!("worker '{}': {error}", worker.address)))?;
+        }
+        let id = self.find(reference).await?;
+        self.store.add_remote_workers(id, workers, crate::clock::now().wall_ms).await?;
+        Ok(self.store.remote_workers(id).await?)
+    }
+
+    /// Forgets a machine of a workflow.
+    pub async fn remove_remote_worker(&self, reference: WorkflowRef<'_>, address: &str) -> Result<(), EngineError> {
+        let id = self.find(reference).await?;
+        let was_there = self.store.remove_remote_worker(id, address).await?;
+        if was_there { Ok(()) } else { Err(EngineError::no_worker(address)) }
     }
 
     /// Writes a copy of the store.

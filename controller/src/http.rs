@@ -5,6 +5,7 @@ mod data;
 mod error;
 mod events;
 mod jobs;
+mod remote;
 mod runners;
 mod system;
 mod watch;
@@ -40,6 +41,7 @@ pub(crate) fn app(engine: Engine, token: &str, stop: CancellationToken) -> Route
         .merge(jobs::router())
         .merge(data::router())
         .merge(events::router())
+        .merge(remote::router())
         .merge(runners::router())
         .merge(system::router())
         .layer(DefaultBodyLimit::max(BODY_LIMIT))

@@ -5,6 +5,7 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 use torc_api::api;
 use torc_api::data;
+use torc_api::remote;
 use torc_api::wire;
 
 /// The OpenAPI document.
@@ -78,6 +79,7 @@ fn operations(types: &mut SchemaGenerator) -> Vec<Operation> {
     workflow_operations(types, &mut list);
     job_operations(types, &mut list);
     data_operations(types, &mut list);
+    remote_operations(types, &mut list);
     runner_operations(types, &mut list);
     system_operations(types, &mut list);
     list
@@ -132,6 +134,26 @@ fn workflow_operations(types: &mut SchemaGenerator, list: &mut Vec<Operation>) {
         request: types.of::<api::RetryRequest>(),
         response: types.of::<api::Affected>(),
         ..types.operation("post", "/v1/workflows/{workflow}/retry", "Run jobs again, and what depends on them")
+    });
+}
+
+fn remote_operations(types: &mut SchemaGenerator, list: &mut Vec<Operation>) {
+    let mut types = Types(types);
+    let path = "/v1/workflows/{workflow}/remote-workers";
+    list.push(Operation {
+        query: &[NAMESPACE],
+        response: types.of::<api::Page<remote::RemoteWorker>>(),
+        ..types.operation("get", path, "Machines reached over SSH that run the workflow's jobs")
+    });
+    list.push(Operation {
+        query: &[NAMESPACE],
+        request: types.of::<remote::RemoteWorkersRequest>(),
+        response: types.of::<api::Page<remote::RemoteWorker>>(),
+        ..types.operation("post", path, "Add such machines; the answer lists all of them")
+    });
+    list.push(Operation {
+        query: &[NAMESPACE],
+        ..types.operation("delete", "/v1/workflows/{workflow}/remote-workers/{worker}", "Forget such a machine")
     });
 }
 

@@ -14,6 +14,7 @@ pub mod load;
 pub mod parameters;
 pub mod problem;
 pub mod quantity;
+pub mod remote;
 pub mod resources;
 pub mod schema;
 pub mod slurm;

@@ -18,6 +18,7 @@ use self::jobs::Jobs;
 use self::notes::{Author, Notes};
 use self::place::Card;
 use self::turn::{Keeper, Signals};
+use crate::process::ProcessMark;
 
 mod connection;
 mod jobs;
@@ -89,6 +90,11 @@ pub enum KeeperError {
     /// The operating system did not give what is needed.
     #[error("cannot become the parent of jobs")]
     Process(#[source] io::Error),
+}
+
+/// The keeper in a place, if one lives there.
+pub fn living_in(dir: &Path) -> Option<ProcessMark> {
+    Card::read(dir).map(|card| card.process()).filter(ProcessMark::is_alive)
 }
 
 /// The whole life of a keeper. To be called before the process has a second thread.

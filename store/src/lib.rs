@@ -16,6 +16,7 @@ mod open;
 mod packed;
 mod query;
 mod records;
+mod remote;
 mod store;
 mod write;
 

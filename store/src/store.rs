@@ -7,6 +7,7 @@ use std::sync::Arc;
 use sqlx::SqlitePool;
 use tokio::sync::{Mutex, MutexGuard};
 use torc_api::api::Page;
+use torc_api::remote::RemoteWorker;
 use torc_core::ids::{JobId, WorkflowId};
 use torc_core::rows::{Changes, FileRow, RunnerRow, Snapshot, UserDataRow};
 
@@ -19,7 +20,7 @@ use crate::query::events::{self, EventQuery, EventView};
 use crate::query::jobs::{self, JobQuery, JobView};
 use crate::query::results::{self, ResultQuery, ResultView};
 use crate::query::runners::{self, RunnerQuery};
-use crate::{backup, load, write};
+use crate::{backup, load, remote, write};
 
 /// An open store. Clones are the same store.
 #[derive(Clone, Debug)]
@@ -121,6 +122,34 @@ impl Store {
         let mut reader = self.reader().await?;
         let connection = reader.connection().await.map_err(|failure| self.at(failure))?;
         runners::list(connection, query).await.map_err(|failure| self.at(failure))
+    }
+
+    /// The machines of a workflow that are reached over SSH.
+    pub async fn remote_workers(&self, workflow: WorkflowId) -> Result<Vec<RemoteWorker>, StoreError> {
+        let mut reader = self.reader().await?;
+        let connection = reader.connection().await.map_err(|failure| self.at(failure))?;
+        remote::list(connection, workflow).await.map_err(|failure| self.at(failure))
+    }
+
+    /// Adds machines to a workflow; those that are there keep their folders unless another is said.
+    pub async fn add_remote_workers(
+        &self,
+        workflow: WorkflowId,
+        workers: &[RemoteWorker],
+        now_ms: i64,
+    ) -> Result<(), StoreError> {
+        let mut writer = self.writer().await;
+        let connection = writer.begin().await.map_err(|failure| self.at(failure))?;
+        let added = remote::add(connection, workflow, workers, now_ms).await;
+        writer.end(added).await.map_err(|failure| self.at(failure))
+    }
+
+    /// Forgets a machine of a workflow; says whether it was there.
+    pub async fn remove_remote_worker(&self, workflow: WorkflowId, address: &str) -> Result<bool, StoreError> {
+        let mut writer = self.writer().await;
+        let connection = writer.begin().await.map_err(|failure| self.at(failure))?;
+        let removed = remote::remove(connection, workflow, address).await;
+        writer.end(removed).await.map_err(|failure| self.at(failure))
     }
 
     /// Forgets what ended before a time and no longer counts; a dry run only says what that would be.

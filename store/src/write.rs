@@ -68,6 +68,7 @@ async fn delete_workflow(connection: &mut SqliteConnection, workflow: WorkflowId
     sqlx::query!("delete from user_data where workflow = ?", id).execute(&mut *connection).await?;
     sqlx::query!("delete from events where workflow = ?", id).execute(&mut *connection).await?;
     sqlx::query!("delete from stray_leases where workflow = ?", id).execute(&mut *connection).await?;
+    sqlx::query!("delete from remote_workers where workflow = ?", id).execute(&mut *connection).await?;
     sqlx::query!("delete from documents where workflow = ?", id).execute(&mut *connection).await?;
     sqlx::query!("delete from workflows where id = ?", id).execute(&mut *connection).await?;
     Ok(())

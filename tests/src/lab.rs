@@ -4,6 +4,7 @@ mod call;
 mod overlap;
 mod processes;
 pub mod slurm;
+pub mod sshd;
 mod wait;
 
 use std::collections::BTreeMap;

@@ -140,26 +140,30 @@ fn values(text: &str) -> Value {
     json!(text)
 }
 
-/// `torc exec` has its own meaning of -n and -o, which are short for something else everywhere else: here they are written
+/// `torc exec` has its own meaning of -n and -o, and `torc remote collect-logs` of -o: here they are written
 /// out before anybody looks at them.
 pub fn spelled_out(arguments: Vec<OsString>) -> Vec<OsString> {
-    let Some(verb) = verb(&arguments).filter(|at| arguments.get(*at).is_some_and(|word| word == "exec")) else {
-        return arguments;
+    let is = |at: usize, name: &str| arguments.get(at).is_some_and(|word| word == name);
+    let short: &[(&str, &str)] = match verb(&arguments) {
+        Some(at) if is(at, "exec") => &[("-n", "--name"), ("-o", "--output-dir")],
+        Some(at) if is(at, "remote") && is(at + 1, "collect-logs") => &[("-o", "--output-dir")],
+        _ => return arguments,
     };
+    let verb = verb(&arguments).unwrap_or_default();
     let mut own = true;
     arguments
         .into_iter()
         .enumerate()
         .map(|(at, argument)| {
             own &= argument != "--";
-            if at > verb && own { written_out(argument) } else { argument }
+            if at > verb && own { written_out(argument, short) } else { argument }
         })
         .collect()
 }
 
-fn written_out(argument: OsString) -> OsString {
+fn written_out(argument: OsString, shorts: &[(&str, &str)]) -> OsString {
     let Some(text) = argument.to_str() else { return argument };
-    for (short, long) in [("-n", "--name"), ("-o", "--output-dir")] {
+    for (short, long) in shorts {
         match text.strip_prefix(short) {
             Some("") => return long.into(),
             Some(value) => return format!("{long}={}", value.strip_prefix('=').unwrap_or(value)).into(),
@@ -199,6 +203,8 @@ mod tests {
             ("torc --url u -v exec -n a", "torc --url u -v exec --name a"),
             ("torc get exec -n lab -o json", "torc get exec -n lab -o json"),
             ("torc -o exec get", "torc -o exec get"),
+            ("torc remote collect-logs -o d w -n x", "torc remote collect-logs --output-dir d w -n x"),
+            ("torc remote status w -o json", "torc remote status w -o json"),
             ("torc", "torc"),
         ] {
             assert_eq!(spelled(line), expected);

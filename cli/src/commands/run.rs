@@ -73,7 +73,8 @@ fn wanted(context: &Context, args: &RunArgs) -> Result<Wanted, CommandError> {
     documents::read_valid(&files, namespace, context.output).map(Wanted::Documents)
 }
 
-fn is_file(target: &str) -> bool {
+/// Whether a target is a file, or the name of a workflow.
+pub fn is_file(target: &str) -> bool {
     target == "-" || Path::new(target).exists() || Format::from_path(target).is_some()
 }
 

@@ -8,7 +8,7 @@ use clap::Args;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use torc_api::api::Workflow;
-use torc_api::wire::RunnerScope;
+use torc_api::wire::{RunnerKind, RunnerScope};
 use torc_runner::detect::{self, Share};
 use torc_runner::mode::{Mode, effective};
 use torc_runner::{RunnerConfig, RunnerExit};
@@ -20,6 +20,7 @@ use crate::connection::{bare_name, explain_missing, remote, token_file};
 use crate::error::{CommandError, ExitStatus};
 use crate::logging::Author;
 use crate::place::{Place, host_name};
+use crate::remote::folder::{Life, WorkerFolder};
 use crate::run_here::{Interrupts, LocalRunner};
 use crate::runner_config::{runner_config, share_allocation};
 use crate::settings::RunSettings;
@@ -37,12 +38,19 @@ pub struct RunnerVerbArgs {
     /// Leave when there has been nothing to do for so long, e.g. `10m`.
     #[arg(long, value_name = "TIME", value_parser = super::parse_duration)]
     pub idle_exit: Option<Duration>,
+    /// Started by `torc remote run`: leave its session, and live in this folder.
+    #[arg(long, hide = true, value_name = "FOLDER", requires = "workflow")]
+    pub worker_dir: Option<PathBuf>,
     #[command(flatten)]
     pub runner: RunnerArgs,
 }
 
 /// Runs the verb.
 pub async fn run(context: &Context, args: &RunnerVerbArgs) -> Result<ExitStatus, CommandError> {
+    if args.worker_dir.is_some() {
+        // Fails only for the leader of a group, which is no child of a login anyway.
+        let _ = nix::unistd::setsid();
+    }
     let client = match &context.settings.url {
         Some(url) => remote(&context.settings, url, &context.folder)?,
         None => {
@@ -53,16 +61,20 @@ pub async fn run(context: &Context, args: &RunnerVerbArgs) -> Result<ExitStatus,
             }
         }
     };
-    serve(context, &client, args.workflow.as_deref(), Serving { idle_exit: args.idle_exit, share: None }).await
+    let worker = args.worker_dir.clone().map(WorkerFolder::new);
+    let serving = Serving { idle_exit: args.idle_exit, worker, share: None };
+    serve(context, &client, args.workflow.as_deref(), serving).await
 }
 
 /// What kind of runner serves.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Serving {
     /// It leaves when it has had nothing to do for so long.
     pub idle_exit: Option<Duration>,
     /// It is the runner of a Slurm allocation, or of a node of it.
     pub share: Option<Share>,
+    /// It is the runner of a worker that is reached over SSH, and lives in this folder.
+    pub worker: Option<WorkerFolder>,
 }
 
 /// Runs jobs of a server until there is a reason to leave.
@@ -78,8 +90,10 @@ pub async fn serve(
         None => None,
     };
     let id = workflow.as_ref().map(|workflow| workflow.id.to_string());
-    let name = state_folder(&context.settings.run, &client.url(), id.as_deref());
-    let (folder, _claim) = claim_folder(&name)?;
+    let (folder, _claim) = match &serving.worker {
+        Some(worker) => claim_place(&worker.runner_place())?,
+        None => claim_folder(&state_folder(&context.settings.run, &client.url(), id.as_deref()))?,
+    };
     let mut config = runner_config(&context.settings.run, &folder, &context.folder).await?;
     config.scope = id.map_or(RunnerScope::All, RunnerScope::Workflow);
     config.exit_when_complete = workflow.is_some();
@@ -91,17 +105,40 @@ pub async fn serve(
     config.api_url = Some(client.url());
     config.token_file = token_file(&context.settings, &client.url(), &context.folder);
     let mut interrupts = Interrupts::listen()?;
-    let mut runner = LocalRunner::start(config, client.runner_link(), Author::OneOfMany);
-    let exit = tokio::select! {
-        ended = runner.ended() => ended?,
-        () = interrupts.next() => {
-            context.output.progress("stopping: running jobs are asked to end; Ctrl-C again ends them at once");
-            runner.stop(&mut interrupts).await?;
-            return Ok(ExitStatus::Interrupted);
-        }
+    let Some(worker) = serving.worker else {
+        return drive(context, config, client, &mut interrupts).await.map(|ended| conclude(context, ended));
     };
+    config.kind = RunnerKind::Remote;
+    let life = Life::begin(worker).map_err(|error| unusable(&folder, error))?;
+    let ended = drive(context, config, client, &mut interrupts).await;
+    let reason = match &ended {
+        Ok(exit) => exit.map_or("stopped", describe),
+        Err(error) => error.message.as_str(),
+    };
+    life.end(reason).map_err(|error| unusable(&folder, error))?;
+    ended.map(|ended| conclude(context, ended))
+}
+
+/// Runs jobs until the runner leaves; nothing when a signal ended it.
+async fn drive(
+    context: &Context,
+    config: RunnerConfig,
+    client: &Client,
+    interrupts: &mut Interrupts,
+) -> Result<Option<RunnerExit>, CommandError> {
+    let mut runner = LocalRunner::start(config, client.runner_link(), Author::OneOfMany);
+    tokio::select! {
+        ended = runner.ended() => return ended.map(Some),
+        () = interrupts.next() => {}
+    }
+    context.output.progress("stopping: running jobs are asked to end; Ctrl-C again ends them at once");
+    runner.stop(interrupts).await.map(|()| None)
+}
+
+fn conclude(context: &Context, ended: Option<RunnerExit>) -> ExitStatus {
+    let Some(exit) = ended else { return ExitStatus::Interrupted };
     context.output.progress(&format!("runner: {}", describe(exit)));
-    Ok(if exit == RunnerExit::Dismissed { ExitStatus::Refused } else { ExitStatus::Success })
+    if exit == RunnerExit::Dismissed { ExitStatus::Refused } else { ExitStatus::Success }
 }
 
 /// A runner that starts a workflow's jobs itself starts them on its own node, and must not count what the others have.
@@ -133,24 +170,39 @@ const RUNNERS_IN_ONE_FOLDER: u32 = 256;
 /// The first place that no living runner has; the lock is its claim. One that a dead runner left may have a keeper with jobs in
 /// it, which is taken over.
 fn claim_folder(name: &Path) -> Result<(PathBuf, Flock<File>), CommandError> {
-    let unusable = |folder: &Path, error: std::io::Error| {
-        CommandError::new(ExitStatus::Unexpected, format!("cannot use the folder {}", folder.display()))
-            .because(error)
-            .hint("name another with --output-dir")
-    };
     for number in 1..=RUNNERS_IN_ONE_FOLDER {
         let folder =
             if number == 1 { name.to_owned() } else { name.with_file_name(format!("{}-{number}", file_name(name))) };
-        std::fs::create_dir_all(&folder).map_err(|error| unusable(&folder, error))?;
-        let file = File::create(folder.join("claim")).map_err(|error| unusable(&folder, error))?;
-        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(claim) => return Ok((folder, claim)),
-            Err((_, Errno::EWOULDBLOCK)) => {}
-            Err((_, error)) => return Err(unusable(&folder, error.into())),
+        if let Some(claim) = try_claim(&folder)? {
+            return Ok((folder, claim));
         }
     }
     let message = format!("{RUNNERS_IN_ONE_FOLDER} runners use this output folder already");
     Err(CommandError::new(ExitStatus::Refused, message).hint("name another with --output-dir"))
+}
+
+/// This place and no other.
+fn claim_place(folder: &Path) -> Result<(PathBuf, Flock<File>), CommandError> {
+    let claim = try_claim(folder)?.ok_or_else(|| {
+        CommandError::new(ExitStatus::Refused, format!("another runner lives in {}", folder.display()))
+    })?;
+    Ok((folder.to_owned(), claim))
+}
+
+fn try_claim(folder: &Path) -> Result<Option<Flock<File>>, CommandError> {
+    std::fs::create_dir_all(folder).map_err(|error| unusable(folder, error))?;
+    let file = File::create(folder.join("claim")).map_err(|error| unusable(folder, error))?;
+    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        Ok(claim) => Ok(Some(claim)),
+        Err((_, Errno::EWOULDBLOCK)) => Ok(None),
+        Err((_, error)) => Err(unusable(folder, error.into())),
+    }
+}
+
+fn unusable(folder: &Path, error: std::io::Error) -> CommandError {
+    CommandError::new(ExitStatus::Unexpected, format!("cannot use the folder {}", folder.display()))
+        .because(error)
+        .hint("name another with --output-dir")
 }
 
 fn file_name(path: &Path) -> String {

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use torc_api::api::{Event, Job, JobResult, Runner, RunnerStatus, Workflow};
 use torc_api::state::JobState;
+use torc_api::wire::RunnerKind;
 
 use super::human;
 use super::table::{Column, Paint, TableCell, Tabular};
@@ -177,6 +178,7 @@ impl Tabular for Runner {
     const COLUMNS: &'static [Column] = &[
         Column::always("ID"),
         Column::always("HOST"),
+        Column::always("KIND"),
         Column::always("STATUS"),
         Column::always("CPUS"),
         Column::always("MEMORY"),
@@ -197,9 +199,16 @@ impl Tabular for Runner {
             RunnerStatus::Silent => ("silent", Paint::Bad),
             RunnerStatus::Gone => ("gone", Paint::Faint),
         };
+        let kind = match self.kind {
+            RunnerKind::Local => "local",
+            RunnerKind::Slurm => "slurm",
+            RunnerKind::Remote => "remote",
+            RunnerKind::Pod => "pod",
+        };
         vec![
             self.id.into(),
             self.host.as_str().into(),
+            kind.into(),
             TableCell::painted(status, paint),
             self.capacity.cpus.into(),
             human::bytes(self.capacity.memory_bytes).into(),

@@ -27,6 +27,12 @@ pub const KEYS: &[Key] = &[
     key("client.token_file", crate::env::TOKEN_FILE, None, "The file that holds the server's token."),
     key("client.format", "TORC_FORMAT", Some("table"), "How results are printed: `table`, `wide`, `json` or `yaml`."),
     key("client.namespace", "TORC_NAMESPACE", None, "The namespace of the workflows (`default` when absent)."),
+    key(
+        "client.ssh",
+        "TORC_SSH",
+        Some("ssh"),
+        "The program that `torc remote` reaches workers with, and its first words.",
+    ),
     key("client.run.num_cpus", "TORC_RUN_NUM_CPUS", None, "CPUs of the local runner (detected when absent)."),
     key(
         "client.run.memory",

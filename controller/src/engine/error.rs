@@ -57,6 +57,14 @@ impl EngineError {
         Self::new(ErrorKind::NotFound, "UserDataNotFound", format!("user data '{name}' does not exist"))
     }
 
+    /// A worker that is not there.
+    pub(crate) fn no_worker(address: &str) -> Self {
+        let message = format!("the workflow has no worker '{address}'");
+        let mut error = Self::new(ErrorKind::NotFound, "WorkerNotFound", message);
+        error.body.hint = Some("`torc remote list-workers` lists those that it has".to_owned());
+        error
+    }
+
     pub(crate) fn internal(message: String) -> Self {
         Self::new(ErrorKind::Internal, "Internal", message)
     }

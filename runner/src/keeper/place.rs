@@ -9,7 +9,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::procfs;
+use crate::process::ProcessMark;
 use crate::protocol::Ended;
 
 /// How a keeper is found: `keeper.json` in its place, readable for its user only.
@@ -45,9 +45,12 @@ impl Card {
 
     /// Whether exactly this process is still there.
     pub fn is_alive(&self) -> bool {
-        self.boot_id == procfs::boot_id()
-            && procfs::start_ticks(self.pid) == Some(self.start_ticks)
-            && !procfs::is_zombie(self.pid)
+        self.process().is_alive()
+    }
+
+    /// Its process.
+    pub fn process(&self) -> ProcessMark {
+        ProcessMark { pid: self.pid, start_ticks: self.start_ticks, boot_id: self.boot_id.clone() }
     }
 }
 

@@ -1,0 +1,248 @@
+//! `torc remote`: run jobs on machines that are reached over SSH.
+
+mod logs;
+mod look;
+mod run;
+mod workers;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use torc_api::remote::{RemoteWorker, WorkerAddress};
+
+use super::Context;
+use crate::args::RunnerArgs;
+use crate::client::Client;
+use crate::connection::{bare_name, explain_missing};
+use crate::error::{CommandError, ExitStatus};
+use crate::remote::ssh::{Ssh, Trouble};
+
+/// Run jobs on machines that are reached over SSH.
+///
+/// Workers are written `[user@]host[:port]`. The server keeps them with their workflow, so only `run` needs a file, and only
+/// once. `torc` has to be installed on every machine, and ssh has to log in without asking.
+#[derive(Debug, Args)]
+pub struct RemoteArgs {
+    #[command(subcommand)]
+    pub command: RemoteCommand,
+}
+
+/// What can be done with workers.
+#[derive(Debug, Subcommand)]
+pub enum RemoteCommand {
+    /// Add workers to a workflow, without starting anything.
+    AddWorkers {
+        /// The workflow, by name or number.
+        workflow: String,
+        /// Workers, e.g. `alice@node1` or `node2:2222`.
+        #[arg(required = true, value_name = "WORKER")]
+        workers: Vec<String>,
+    },
+    /// Add the workers of a file to a workflow, without starting anything.
+    AddWorkersFromFile {
+        /// The workflow, by name or number.
+        workflow: String,
+        /// A file with a worker a line; `#` begins a comment. `-` is standard input.
+        file: PathBuf,
+    },
+    /// Forget a worker of a workflow.
+    RemoveWorker {
+        /// The workflow, by name or number.
+        workflow: String,
+        /// The worker.
+        worker: String,
+        /// Even if its runner is at work; it goes on until the workflow has settled.
+        #[arg(long)]
+        force: bool,
+    },
+    /// List the workers of a workflow.
+    ListWorkers {
+        /// The workflow, by name or number.
+        workflow: String,
+    },
+    /// Start a runner on every worker that has none, and return.
+    ///
+    /// The runners go on by themselves and leave when the workflow has settled. Run it again at any time: it starts only
+    /// what is not running.
+    Run(Box<RunRemoteArgs>),
+    /// Say how the workers of a workflow stand.
+    Status(ChosenArgs),
+    /// End the runners of a workflow and wait until they have.
+    ///
+    /// Their jobs are asked to end and get the time that the workflow gives them; they can be run again.
+    Stop {
+        #[command(flatten)]
+        chosen: ChosenArgs,
+        /// End jobs and runners at once.
+        #[arg(long)]
+        force: bool,
+        /// How long to wait for a runner's end.
+        #[arg(long, value_name = "TIME", default_value = "5m", value_parser = super::parse_duration)]
+        timeout: Duration,
+    },
+    /// Bring the logs of runners and jobs here, into one folder for each worker.
+    CollectLogs {
+        #[command(flatten)]
+        chosen: ChosenArgs,
+        /// Where to (-o). Here -o is not the format; that is --output.
+        #[arg(long, value_name = "DIR", default_value = "remote_logs")]
+        output_dir: PathBuf,
+        /// Delete what was brought from the workers.
+        #[arg(long)]
+        delete: bool,
+    },
+    /// Delete the logs of runners and jobs on the workers.
+    DeleteLogs {
+        #[command(flatten)]
+        chosen: ChosenArgs,
+        /// Do not ask.
+        #[arg(short = 'y', long)]
+        yes: bool,
+    },
+}
+
+/// Which workers, and how to reach them.
+#[derive(Debug, Args)]
+pub struct ChosenArgs {
+    /// The workflow, by name or number.
+    pub workflow: String,
+    /// Only these workers; all of the workflow's when absent.
+    #[arg(value_name = "WORKER")]
+    pub workers: Vec<String>,
+    #[command(flatten)]
+    pub ssh: SshArgs,
+}
+
+/// What `run` is told.
+#[derive(Debug, Args)]
+pub struct RunRemoteArgs {
+    /// A file with a worker a line, and a workflow: its name, its number or its file. Without the first, the workers that
+    /// the workflow has.
+    #[arg(required = true, num_args = 1..=2, value_name = "[WORKERS_FILE] WORKFLOW")]
+    pub targets: Vec<String>,
+    /// The server's address as the workers reach it, where that is not the one used here.
+    #[arg(long, value_name = "URL")]
+    pub advertise: Option<String>,
+    /// The folder on the workers below which logs go (the workflow's when absent).
+    #[arg(long, value_name = "DIR")]
+    pub remote_dir: Option<PathBuf>,
+    /// Make the workflow's folder on workers that do not have it.
+    #[arg(long)]
+    pub make_folder: bool,
+    /// Start runners of other versions, too.
+    #[arg(long)]
+    pub skip_version_check: bool,
+    /// Runners leave when there has been nothing to do for so long, e.g. `10m`.
+    #[arg(long, value_name = "TIME", value_parser = super::parse_duration)]
+    pub idle_exit: Option<Duration>,
+    #[command(flatten)]
+    pub ssh: SshArgs,
+    #[command(flatten)]
+    pub runner: RunnerArgs,
+}
+
+/// How to reach workers.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "SSH")]
+pub struct SshArgs {
+    /// Talk to so many workers at once.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = parse_at_once)]
+    pub max_parallel_ssh: usize,
+    /// An option for ssh as in its configuration, e.g. `ProxyJump=login1`; may be given several times.
+    #[arg(long = "ssh-option", value_name = "OPTION")]
+    pub options: Vec<String>,
+    /// The program `torc` on the workers.
+    #[arg(long, value_name = "PATH", default_value = "torc")]
+    pub remote_torc: String,
+}
+
+fn parse_at_once(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| "must be a number of at least 1".to_owned())
+}
+
+impl SshArgs {
+    fn ssh(&self, context: &Context) -> Ssh {
+        let program = context.settings.ssh.split_whitespace().map(str::to_owned).collect();
+        Ssh { program, options: self.options.clone(), torc: self.remote_torc.clone() }
+    }
+}
+
+/// Runs the verb.
+pub async fn run(context: &Context, args: RemoteArgs) -> Result<ExitStatus, CommandError> {
+    match args.command {
+        RemoteCommand::AddWorkers { workflow, workers } => workers::add(context, &workflow, &workers).await,
+        RemoteCommand::AddWorkersFromFile { workflow, file } => workers::add_file(context, &workflow, &file).await,
+        RemoteCommand::RemoveWorker { workflow, worker, force } => {
+            workers::remove(context, &workflow, &worker, force).await
+        }
+        RemoteCommand::ListWorkers { workflow } => workers::list(context, &workflow).await,
+        RemoteCommand::Run(args) => run::run(context, &args).await,
+        RemoteCommand::Status(chosen) => look::status(context, &chosen).await,
+        RemoteCommand::Stop { chosen, force, timeout } => look::stop(context, &chosen, force, timeout).await,
+        RemoteCommand::CollectLogs { chosen, output_dir, delete } => {
+            logs::collect(context, &chosen, &output_dir, delete).await
+        }
+        RemoteCommand::DeleteLogs { chosen, yes } => logs::delete(context, &chosen, yes).await,
+    }
+}
+
+/// A worker that the server keeps, with its address.
+#[derive(Clone, Debug)]
+struct Worker {
+    address: WorkerAddress,
+    kept: RemoteWorker,
+}
+
+impl Worker {
+    fn new(kept: RemoteWorker) -> Result<Self, CommandError> {
+        Ok(Self { address: parse_address(&kept.address)?, kept })
+    }
+}
+
+fn parse_address(text: &str) -> Result<WorkerAddress, CommandError> {
+    text.parse().map_err(|error| CommandError::invalid(format!("'{text}' is no worker: {error}")))
+}
+
+/// The workers that are meant: all of the workflow's, or those that were named.
+async fn chosen_workers(client: &Client, chosen: &ChosenArgs) -> Result<Vec<Worker>, CommandError> {
+    let workflow = bare_name(&chosen.workflow);
+    let all = client.remote_workers(workflow).await.map_err(explain_missing)?;
+    if all.is_empty() {
+        return Err(CommandError::not_found(format!("workflow {workflow} has no workers"))
+            .hint(format!("`torc remote run FILE {workflow}` starts runners on those of a file")));
+    }
+    let workers: Vec<Worker> = all.into_iter().map(Worker::new).collect::<Result<_, _>>()?;
+    if chosen.workers.is_empty() {
+        return Ok(workers);
+    }
+    let mut named = Vec::new();
+    for text in &chosen.workers {
+        let address = parse_address(text)?;
+        let found = workers.iter().find(|worker| worker.address == address).cloned();
+        named.push(found.ok_or_else(|| {
+            CommandError::not_found(format!("workflow {workflow} has no worker {text}"))
+                .hint(format!("`torc remote list-workers {workflow}` lists those that it has"))
+        })?);
+    }
+    Ok(named)
+}
+
+/// What came of an order to one worker.
+type Answer<T> = (Worker, Result<T, Trouble>);
+
+/// The error of a command that did not do everything: some workers failed, and their advice is what to do next.
+fn partly_failed(failed: &[(String, Trouble)], of: usize, what: &str, again: &str) -> CommandError {
+    let unreachable = failed.iter().any(|(_, trouble)| trouble.unreachable);
+    let kind = if unreachable { ExitStatus::Unreachable } else { ExitStatus::Refused };
+    let message = format!("{} of {of} workers could not be {what}", failed.len());
+    let lines = failed.iter().map(|(worker, trouble)| format!("  {worker}: {}", trouble.reason));
+    let mut error = CommandError::new(kind, message).lines(lines);
+    let mut advice: Vec<&str> = failed.iter().map(|(_, trouble)| trouble.advice.as_str()).collect();
+    advice.sort_unstable();
+    advice.dedup();
+    for line in advice {
+        error = error.hint(line);
+    }
+    error.hint(again)
+}

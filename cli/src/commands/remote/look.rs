@@ -1,0 +1,103 @@
+//! How the workers stand, and how they are stopped.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::run::{accepted, row, said};
+use super::{Answer, ChosenArgs, Worker, chosen_workers, partly_failed};
+use crate::client::Client;
+use crate::commands::Context;
+use crate::connection::with_client;
+use crate::error::{CommandError, ExitStatus};
+use crate::output::OrderRow;
+use crate::remote::order::{Order, Outcome, Report};
+use crate::remote::parallel;
+use crate::remote::ssh::Trouble;
+use crate::remote::standing::{Standing, judge};
+
+/// Says how the workers stand.
+pub async fn status(context: &Context, chosen: &ChosenArgs) -> Result<ExitStatus, CommandError> {
+    with_client(&context.settings, &context.folder, async |client: &Client| {
+        let workers = chosen_workers(client, chosen).await?;
+        let answers = ask_all(context, chosen, workers, &|folder| Order::Look { folder }, |_, _| {}).await;
+        // After the machines: what the server says is then no older than what they say.
+        let runners = client.runners(true).await?;
+        let standings: Vec<Standing> =
+            answers.iter().map(|(worker, answer)| judge(&worker.kept, answer, &runners)).collect();
+        context.output.list(&standings)
+    })
+    .await?;
+    Ok(ExitStatus::Success)
+}
+
+/// Gives every worker that was ever started an order; `done` hears of each as it ends.
+pub async fn ask_all(
+    context: &Context,
+    chosen: &ChosenArgs,
+    workers: Vec<Worker>,
+    order: &dyn Fn(PathBuf) -> Order,
+    done: impl FnMut(usize, &Answer<Option<Report>>),
+) -> Vec<Answer<Option<Report>>> {
+    let ssh = chosen.ssh.ssh(context);
+    let work = |worker: Worker| {
+        let order = worker.kept.folder.as_ref().map(|folder| order(PathBuf::from(folder)));
+        let ssh = ssh.clone();
+        async move {
+            let answer = match order {
+                Some(order) => ssh.order(&worker.address, &order).await.and_then(accepted).map(Some),
+                None => Ok(None),
+            };
+            (worker, answer)
+        }
+    };
+    parallel::for_each(workers, chosen.ssh.max_parallel_ssh, work, done).await
+}
+
+/// Ends the runners.
+pub async fn stop(
+    context: &Context,
+    chosen: &ChosenArgs,
+    force: bool,
+    timeout: Duration,
+) -> Result<ExitStatus, CommandError> {
+    let wait_seconds = timeout.as_secs();
+    with_client(&context.settings, &context.folder, async |client: &Client| {
+        let workers = chosen_workers(client, chosen).await?;
+        let of = workers.len();
+        let order = |folder| Order::Stop { folder, force, wait_seconds };
+        let answers = ask_all(context, chosen, workers, &order, |number, (worker, answer)| {
+            let word = match answer {
+                Ok(report) => report.as_ref().map_or("never started", said),
+                Err(trouble) => trouble.reason.as_str(),
+            };
+            context.output.progress(&format!("[{number}/{of}] {}: {word}", worker.address));
+        });
+        let answers = answers.await;
+        let ended: Vec<Answer<Report>> = answers
+            .into_iter()
+            .filter_map(|(worker, answer)| Some((worker, answer.transpose()?.and_then(has_ended))))
+            .collect();
+        let rows: Vec<OrderRow> = ended.iter().map(|(worker, answer)| row(worker, answer)).collect();
+        context.output.list(&rows)?;
+        let failed: Vec<(String, Trouble)> = ended
+            .into_iter()
+            .filter_map(|(worker, answer)| Some((worker.address.to_string(), answer.err()?)))
+            .collect();
+        if failed.is_empty() {
+            return Ok(ExitStatus::Success);
+        }
+        Err(partly_failed(&failed, of, "stopped", "then run the same command again"))
+    })
+    .await
+}
+
+fn has_ended(report: Report) -> Result<Report, Trouble> {
+    if report.outcome != Outcome::StillRunning {
+        return Ok(report);
+    }
+    Err(Trouble {
+        unreachable: false,
+        reason: "its jobs have not ended in the time that was given".to_owned(),
+        advice: "wait longer (--timeout), or end them at once (--force)".to_owned(),
+    })
+}

@@ -1,0 +1,286 @@
+//! `torc remote run`: a runner on every worker.
+
+use std::path::{Path, PathBuf};
+
+use torc_api::api::Workflow;
+use torc_api::remote::{WorkerAddress, is_loopback_host};
+
+use super::{Answer, RunRemoteArgs, Worker, partly_failed, workers};
+use crate::client::Client;
+use crate::commands::apply::{Purpose, line, submit};
+use crate::commands::{Context, run as run_verb};
+use crate::connection::{bare_name, explain_missing, remote};
+use crate::documents;
+use crate::error::{CommandError, ExitStatus};
+use crate::output::{OrderRow, human};
+use crate::place::{Place, host_name};
+use crate::remote::order::{Order, Outcome, Report, StartOrder};
+use crate::remote::ssh::{Ssh, Trouble, VERSION};
+use crate::remote::{folder, parallel};
+use crate::standalone::{Entry, enter};
+
+/// Runs the verb.
+pub async fn run(context: &Context, args: &RunRemoteArgs) -> Result<ExitStatus, CommandError> {
+    let (file, target) = match args.targets.as_slice() {
+        [file, target] => (Some(Path::new(file)), target.as_str()),
+        [target] => (None, target.as_str()),
+        _ => return Err(CommandError::usage("name a file with workers and a workflow")),
+    };
+    let from_file = file.map(|file| workers::read(context, file)).transpose()?;
+    let client = served(context).await?;
+    let workflow = find_or_apply(context, &client, target).await?;
+    let id = workflow.id.to_string();
+    let addresses = match from_file {
+        Some(addresses) => addresses,
+        None => stored(&client, &workflow).await?,
+    };
+    let url = reachable_url(args, &client, &addresses)?;
+    let known = client.remote_workers(&id).await?;
+    let folders = |address: &WorkerAddress| {
+        let earlier = known.iter().find(|worker| worker.address == address.to_string());
+        let earlier = earlier.and_then(|worker| worker.folder.clone());
+        (folder_for(args, context, &workflow, address, earlier.as_deref()), earlier)
+    };
+    // Kept before anything is started: what runs must never be unknown.
+    let planned: Vec<(WorkerAddress, PathBuf, Option<String>)> = addresses
+        .into_iter()
+        .map(|address| {
+            let (folder, earlier) = folders(&address);
+            (address, folder, earlier)
+        })
+        .collect();
+    let kept = planned.iter().map(|(address, folder, _)| workers::kept(address, Some(folder.display().to_string())));
+    client.add_remote_workers(&id, kept.collect()).await?;
+    let orders = planned.into_iter().map(|(address, folder, earlier)| {
+        let order = StartOrder {
+            version: (!args.skip_version_check).then(|| VERSION.to_owned()),
+            earlier_folder: earlier.map(PathBuf::from).filter(|earlier| *earlier != folder),
+            folder,
+            working_dir: PathBuf::from(&workflow.working_dir),
+            make_folder: args.make_folder,
+            workflow: workflow.id,
+            url: url.clone(),
+            token: client.token().map(str::to_owned),
+            arguments: arguments(args),
+        };
+        (workers::kept(&address, None), order)
+    });
+    let orders = orders.map(|(kept, order)| Ok((Worker::new(kept)?, order))).collect::<Result<_, CommandError>>()?;
+    start_all(context, args, &workflow, orders).await
+}
+
+/// The server. The store of a folder has one only while somebody runs it; and who may reach it is not ours to decide.
+async fn served(context: &Context) -> Result<Client, CommandError> {
+    if let Some(url) = &context.settings.url {
+        return remote(&context.settings, url, &context.folder);
+    }
+    if let Some(place) = Place::find(&context.folder)
+        && let Entry::Theirs(_, client) = enter(&place, context.settings.namespace.as_deref()).await?
+    {
+        return Ok(*client);
+    }
+    Err(CommandError::new(ExitStatus::Unreachable, "no server is running for this folder, and the workers need one")
+        .hint("in another terminal, here: torc server --bind 0.0.0.0:7421 (127.0.0.1 if all workers are this machine)")
+        .hint(format!("then this command again, with --advertise http://{}:7421", host_name())))
+}
+
+/// The workflow that is meant: one of the server's, or that of a file, which is applied.
+async fn find_or_apply(context: &Context, client: &Client, target: &str) -> Result<Workflow, CommandError> {
+    if !run_verb::is_file(target) {
+        return client.workflow(bare_name(target)).await.map_err(explain_missing);
+    }
+    let files = [PathBuf::from(target)];
+    let documents = documents::read_valid(&files, context.settings.namespace.as_deref(), context.output)?;
+    let [_] = documents.as_slice() else {
+        return Err(CommandError::usage(format!("{target} holds several workflows: apply them and name one")));
+    };
+    let responses = submit(context, client, &documents, Purpose::Run).await?;
+    let Some((response, id)) = responses.first().and_then(|response| Some((response, response.id?))) else {
+        return Err(CommandError::not_found(format!("{target} holds no workflow")));
+    };
+    context.output.progress(&line(response, Purpose::Run));
+    Ok(client.workflow(&id.to_string()).await?)
+}
+
+async fn stored(client: &Client, workflow: &Workflow) -> Result<Vec<WorkerAddress>, CommandError> {
+    let known = client.remote_workers(&workflow.id.to_string()).await?;
+    if known.is_empty() {
+        return Err(CommandError::not_found(format!("workflow {} has no workers", workflow.name))
+            .hint(format!("name a file with one worker a line: torc remote run FILE {}", workflow.name)));
+    }
+    known.iter().map(|worker| super::parse_address(&worker.address)).collect()
+}
+
+/// The server's address for the workers. Another machine cannot reach a loopback address of this one.
+fn reachable_url(args: &RunRemoteArgs, client: &Client, workers: &[WorkerAddress]) -> Result<String, CommandError> {
+    let url = args.advertise.clone().unwrap_or_else(|| client.url()).trim_end_matches('/').to_owned();
+    let host = reqwest::Url::parse(&url).ok().and_then(|url| url.host_str().map(str::to_owned));
+    let Some(host) = host else {
+        return Err(CommandError::usage(format!(
+            "--advertise: '{url}' is no address such as http://{}:7421",
+            host_name()
+        )));
+    };
+    let name = host_name();
+    match workers.iter().find(|worker| !worker.is_this_machine(&name)) {
+        Some(worker) if is_loopback_host(&host) && args.advertise.is_none() => {
+            let message = format!("{worker} cannot reach the server: {url} is an address of this machine alone");
+            Err(CommandError::new(ExitStatus::Refused, message)
+                .hint("let the server listen to others: torc server --bind 0.0.0.0:7421, on a network that you trust")
+                .hint(format!("and say how the workers reach it: --advertise http://{name}:7421")))
+        }
+        _ => Ok(url),
+    }
+}
+
+/// A worker stays in its folder unless a person names another.
+fn folder_for(
+    args: &RunRemoteArgs,
+    context: &Context,
+    workflow: &Workflow,
+    worker: &WorkerAddress,
+    earlier: Option<&str>,
+) -> PathBuf {
+    match earlier {
+        Some(earlier) if args.remote_dir.is_none() && args.runner.output_dir.is_none() => PathBuf::from(earlier),
+        _ => {
+            let base = args.remote_dir.clone().unwrap_or_else(|| PathBuf::from(&workflow.working_dir));
+            folder::path(&base, &context.settings.run.output_dir, &workflow.name, worker)
+        }
+    }
+}
+
+/// The flags that were typed, for `torc runner` over there. Settings of this machine say nothing about others.
+fn arguments(args: &RunRemoteArgs) -> Vec<String> {
+    let mut words = Vec::new();
+    for (key, text) in args.runner.said() {
+        let name = key.trim_start_matches("client.run.");
+        match name {
+            "output_dir" => {}
+            "labels" => words.extend(text.split(',').map(|label| format!("--label={label}"))),
+            "persistent" => words.push("--persistent".to_owned()),
+            _ => words.push(format!("--{}={text}", name.replace('_', "-"))),
+        }
+    }
+    words.extend(args.idle_exit.map(|time| format!("--idle-exit={}s", time.as_secs())));
+    words
+}
+
+async fn start_all(
+    context: &Context,
+    args: &RunRemoteArgs,
+    workflow: &Workflow,
+    orders: Vec<(Worker, StartOrder)>,
+) -> Result<ExitStatus, CommandError> {
+    let (ssh, of) = (args.ssh.ssh(context), orders.len());
+    let work = |(worker, order): (Worker, StartOrder)| start(ssh.clone(), worker, order);
+    let answers: Vec<Answer<Report>> =
+        parallel::for_each(orders, args.ssh.max_parallel_ssh, work, |number, (worker, answer)| {
+            let word = answer.as_ref().map_or_else(|trouble| trouble.reason.clone(), |report| said(report).to_owned());
+            context.output.progress(&format!("[{number}/{of}] {}: {word}", worker.address));
+        })
+        .await;
+    let rows: Vec<OrderRow> = answers.iter().map(|(worker, answer)| row(worker, answer)).collect();
+    context.output.list(&rows)?;
+    let failed: Vec<(String, Trouble)> =
+        answers.into_iter().filter_map(|(worker, answer)| Some((worker.address.to_string(), answer.err()?))).collect();
+    if !failed.is_empty() {
+        return Err(partly_failed(
+            &failed,
+            of,
+            "started",
+            "then run the same command again: it starts only what is not running",
+        ));
+    }
+    let name = &workflow.name;
+    context.output.progress(&format!(
+        "{} at work; follow with: torc remote status {name}",
+        human::count(i64::try_from(of).unwrap_or(i64::MAX), "worker")
+    ));
+    Ok(ExitStatus::Success)
+}
+
+async fn start(ssh: Ssh, worker: Worker, order: StartOrder) -> Answer<Report> {
+    let answer = ssh.order(&worker.address, &Order::Start(Box::new(order))).await.and_then(accepted);
+    (worker, answer)
+}
+
+/// A refusal is no success.
+pub fn accepted(report: Report) -> Result<Report, Trouble> {
+    match report.outcome {
+        Outcome::Refused { reason, advice } => Err(Trouble { unreachable: false, reason, advice }),
+        _ => Ok(report),
+    }
+}
+
+/// What came of an order, in words.
+pub fn said(report: &Report) -> &'static str {
+    match report.outcome {
+        Outcome::Looked => "looked at",
+        Outcome::Started => "started",
+        Outcome::AlreadyRunning => "already running",
+        Outcome::Stopped => "stopped",
+        Outcome::NotRunning => "not running",
+        Outcome::StillRunning => "still running",
+        Outcome::Deleted { .. } => "deleted",
+        Outcome::Refused { .. } => "refused",
+    }
+}
+
+/// A row about what came of an order.
+pub fn row(worker: &Worker, answer: &Result<Report, Trouble>) -> OrderRow {
+    let runner = answer.as_ref().ok().and_then(|report| report.runner.as_ref());
+    OrderRow {
+        worker: worker.address.to_string(),
+        outcome: answer.as_ref().map_or("failed", said),
+        good: answer.is_ok(),
+        host: answer.as_ref().ok().map(|report| report.host.clone()),
+        pid: runner.map(|runner| runner.process.pid),
+        message: answer.as_ref().err().map(|trouble| trouble.reason.clone()).unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+    use crate::commands::remote::RemoteCommand;
+
+    fn typed(line: &str) -> Box<RunRemoteArgs> {
+        let cli = Cli::try_parse_from(line.split_whitespace()).expect("parses");
+        let Command::Remote(remote) = cli.command else { panic!("remote") };
+        let RemoteCommand::Run(args) = remote.command else { panic!("run") };
+        args
+    }
+
+    #[test]
+    fn flags_of_a_runner_are_passed_on_as_it_takes_them() {
+        let args = typed(
+            "torc remote run w.txt 1 --num-cpus 4 --memory 2g --label a --label b --output-dir out -p 2.5 \
+             --persistent --prefetch off --idle-exit 10m --time-limit 4h -j 3",
+        );
+        let words = arguments(&args);
+        let expected = "--num-cpus=4 --memory=2g --max-parallel-jobs=3 --label=a --label=b --time-limit=4h \
+            --poll-interval=2.5 --persistent --prefetch=off --idle-exit=600s";
+        assert_eq!(words.join(" "), expected);
+        let line = ["torc", "runner", "1"].into_iter().map(str::to_owned).chain(words);
+        assert!(Cli::try_parse_from(line).is_ok());
+    }
+
+    #[test]
+    fn another_machine_needs_an_address_that_it_can_reach() {
+        let workers = |text: &str| vec![text.parse().expect("an address")];
+        let local = Client::new("http://127.0.0.1:7421", None, None).expect("a client");
+        let wide = Client::new("http://n0:7421/", None, None).expect("a client");
+        let plain = typed("torc remote run w.txt 1");
+        assert_eq!(reachable_url(&plain, &local, &workers("n1")).expect_err("refused").kind, ExitStatus::Refused);
+        assert_eq!(reachable_url(&plain, &local, &workers("localhost:22")).expect("here"), "http://127.0.0.1:7421");
+        assert_eq!(reachable_url(&plain, &wide, &workers("n1")).expect("wide"), "http://n0:7421");
+        let said = typed("torc remote run w.txt 1 --advertise http://n0:1/");
+        assert_eq!(reachable_url(&said, &local, &workers("n1")).expect("said"), "http://n0:1");
+        let wrong = typed("torc remote run w.txt 1 --advertise n0");
+        assert_eq!(reachable_url(&wrong, &local, &workers("n1")).expect_err("no URL").kind, ExitStatus::Usage);
+    }
+}

@@ -1,0 +1,127 @@
+//! Which machines a workflow has.
+
+use std::io::Read as _;
+use std::path::Path;
+
+use torc_api::api::RunnerStatus;
+use torc_api::remote::{RemoteWorker, WorkerAddress, WorkerList, parse_workers};
+
+use super::parse_address;
+use crate::client::Client;
+use crate::commands::Context;
+use crate::connection::{bare_name, explain_missing, with_client};
+use crate::error::{CommandError, ExitStatus};
+use crate::output::human;
+use crate::remote::standing::runner_of;
+
+/// Adds workers that were typed.
+pub async fn add(context: &Context, workflow: &str, workers: &[String]) -> Result<ExitStatus, CommandError> {
+    let mut list = WorkerList::default();
+    for text in workers {
+        let address = parse_address(text)?;
+        if list.workers.contains(&address) {
+            context.output.warning(&format!("{address} is named more than once"));
+        } else {
+            list.workers.push(address);
+        }
+    }
+    add_all(context, workflow, &list.workers).await
+}
+
+/// Adds the workers of a file.
+pub async fn add_file(context: &Context, workflow: &str, file: &Path) -> Result<ExitStatus, CommandError> {
+    let workers = read(context, file)?;
+    add_all(context, workflow, &workers).await
+}
+
+async fn add_all(context: &Context, workflow: &str, workers: &[WorkerAddress]) -> Result<ExitStatus, CommandError> {
+    let workflow = bare_name(workflow);
+    with_client(&context.settings, &context.folder, async |client: &Client| {
+        let known = client.remote_workers(workflow).await.map_err(explain_missing)?;
+        for worker in workers.iter().map(WorkerAddress::to_string) {
+            if known.iter().any(|known| known.address == worker) {
+                context.output.warning(&format!("the workflow has {worker} already"));
+            }
+        }
+        let all =
+            client.add_remote_workers(workflow, workers.iter().map(|worker| kept(worker, None)).collect()).await?;
+        let added = all.len() - known.len();
+        let text = format!("{} added, {} in all", human::count(count(added), "worker"), all.len());
+        context.output.progress(&text);
+        context.output.list(&all)
+    })
+    .await?;
+    Ok(ExitStatus::Success)
+}
+
+fn count(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// A worker as the server keeps it.
+pub fn kept(worker: &WorkerAddress, folder: Option<String>) -> RemoteWorker {
+    RemoteWorker { address: worker.to_string(), folder, creation_time: None }
+}
+
+/// The workers of a file; every line that is wrong is told at once.
+pub fn read(context: &Context, file: &Path) -> Result<Vec<WorkerAddress>, CommandError> {
+    let (text, name) = if file == Path::new("-") {
+        let mut text = String::new();
+        (std::io::stdin().read_to_string(&mut text).map(|_| text), "standard input".to_owned())
+    } else {
+        (std::fs::read_to_string(file), file.display().to_string())
+    };
+    let text = text.map_err(|error| {
+        let missing = error.kind() == std::io::ErrorKind::NotFound;
+        let kind = if missing { ExitStatus::NotFound } else { ExitStatus::InvalidInput };
+        CommandError::new(kind, format!("could not read the workers in {name}"))
+            .because(error)
+            .hint("write one worker a line: [user@]host[:port]")
+    })?;
+    let list = parse_workers(&text);
+    for (line, worker) in &list.repeated {
+        context.output.warning(&format!("{name}:{line}: {worker} is there already"));
+    }
+    if !list.wrong.is_empty() {
+        let lines = list.wrong.iter().map(|(line, text, error)| format!("{name}:{line}: '{text}': {error}"));
+        return Err(CommandError::invalid(format!("{name} is no list of workers")).lines(lines));
+    }
+    if list.workers.is_empty() {
+        return Err(CommandError::invalid(format!("{name} names no worker"))
+            .hint("write one worker a line: [user@]host[:port]"));
+    }
+    Ok(list.workers)
+}
+
+/// Forgets a worker.
+pub async fn remove(context: &Context, workflow: &str, worker: &str, force: bool) -> Result<ExitStatus, CommandError> {
+    let (workflow, address) = (bare_name(workflow), parse_address(worker)?.to_string());
+    with_client(&context.settings, &context.folder, async |client: &Client| {
+        let known = client.remote_workers(workflow).await.map_err(explain_missing)?;
+        let runners = client.runners(false).await?;
+        let at_work = known
+            .iter()
+            .filter(|known| known.address == address)
+            .filter_map(|known| runner_of(known, &runners))
+            .any(|runner| runner.status == RunnerStatus::Active);
+        if at_work && !force {
+            return Err(CommandError::new(ExitStatus::Refused, format!("the runner of {address} is at work"))
+                .hint(format!("stop it first: torc remote stop {workflow} {address}"))
+                .hint("or let it go on until the workflow has settled, and pass --force"));
+        }
+        client.remove_remote_worker(workflow, &address).await?;
+        context.output.note(&format!("{address} removed"))
+    })
+    .await?;
+    Ok(ExitStatus::Success)
+}
+
+/// Lists the workers.
+pub async fn list(context: &Context, workflow: &str) -> Result<ExitStatus, CommandError> {
+    with_client(&context.settings, &context.folder, async |client: &Client| {
+        let workers = client.remote_workers(bare_name(workflow)).await.map_err(explain_missing)?;
+        context.output.list(&workers)
+    })
+    .await?;
+    Ok(ExitStatus::Success)
+}

@@ -1,0 +1,331 @@
+//! The worker's side: carries out one order.
+
+use std::fs::OpenOptions;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use torc_runner::ProcessMark;
+
+use super::folder::WorkerFolder;
+use super::order::{Order, Outcome, RecordedRunner, Report, StartOrder};
+use super::ssh::{VERSION, same_version};
+use crate::client::{Client, ClientError};
+use crate::place::host_name;
+
+/// How long a new runner may take until it says that it lives.
+const START_PATIENCE: Duration = Duration::from_secs(60);
+/// How long somebody who was told to end at once may take before it is killed.
+const FORCE_PATIENCE: Duration = Duration::from_secs(15);
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Carries out an order whose answer is a report.
+pub async fn obey(order: Order) -> Report {
+    let (path, result) = match order {
+        Order::Start(order) => (order.folder.clone(), start(&order).await),
+        Order::Look { folder } | Order::SendLogs { folder } => (folder, Ok(Outcome::Looked)),
+        Order::Stop { folder, force, wait_seconds } => {
+            let wait = Duration::from_secs(wait_seconds);
+            let stopped = stop(&WorkerFolder::new(here(&folder)), force, wait).await;
+            (folder, Ok(stopped))
+        }
+        Order::DeleteLogs { folder } => {
+            let deleted = delete_logs(&WorkerFolder::new(here(&folder)));
+            (folder, deleted)
+        }
+    };
+    let runner = WorkerFolder::new(here(&path)).recorded();
+    let alive = runner.as_ref().is_some_and(lives_here);
+    let outcome =
+        result.unwrap_or_else(|error| refused(error.to_string(), "mend that on the machine itself".to_owned()));
+    Report { host: host_name(), outcome, runner, alive }
+}
+
+/// Sends the logs as an archive to standard output; the caller has announced it.
+pub fn send_logs(folder: &Path) -> io::Result<()> {
+    let folder = WorkerFolder::new(here(folder));
+    let names = folder.logs()?;
+    let mut tar = Command::new("tar");
+    tar.arg("-C").arg(folder.path()).args(["-cf", "-", "--"]).args(names.iter().map(|name| format!("./{name}")));
+    if names.is_empty() {
+        tar = Command::new("tar");
+        tar.args(["-cf", "-", "-T", "/dev/null"]);
+    }
+    let status = tar.stdin(Stdio::null()).status()?;
+    // 1: a file grew while it was read, as logs do.
+    if matches!(status.code(), Some(0 | 1)) {
+        Ok(())
+    } else {
+        Err(io::Error::other(format!("tar ended with {status}")))
+    }
+}
+
+/// Paths that do not begin at the root begin in the home of whoever logs in.
+fn here(path: &Path) -> PathBuf {
+    std::env::current_dir().unwrap_or_default().join(path)
+}
+
+fn refused(reason: String, advice: String) -> Outcome {
+    Outcome::Refused { reason, advice }
+}
+
+fn lives_here(runner: &RecordedRunner) -> bool {
+    runner.host == host_name() && runner.process.is_alive()
+}
+
+async fn start(order: &StartOrder) -> io::Result<Outcome> {
+    if order.version.as_deref().is_some_and(|version| version != VERSION) {
+        let wanted = order.version.as_deref().unwrap_or_default();
+        let reason = format!("torc there is version {VERSION}, and here it is {wanted}");
+        return Ok(refused(reason, same_version().replace(VERSION, wanted)));
+    }
+    if let Some(refusal) = prepare_working_dir(order)? {
+        return Ok(refusal);
+    }
+    let folder = WorkerFolder::new(here(&order.folder));
+    std::fs::create_dir_all(folder.path())?;
+    let _lock = folder.lock()?;
+    let earlier = order.earlier_folder.as_deref().map(|path| WorkerFolder::new(here(path)));
+    for known in [Some(&folder), earlier.as_ref()].into_iter().flatten().filter_map(WorkerFolder::recorded) {
+        if lives_here(&known) {
+            return Ok(Outcome::AlreadyRunning);
+        }
+        if known.host != host_name() && known.end_time.is_none() {
+            return Ok(on_another_machine(&known, &folder));
+        }
+    }
+    if let Some(refusal) = check_server(order).await {
+        return Ok(refusal);
+    }
+    if let Some(token) = &order.token {
+        folder.write_token(token)?;
+    }
+    let mut child = spawn(order, &folder)?;
+    wait_until_it_lives(&mut child, &folder).await
+}
+
+/// Jobs run in the workflow's folder: a machine without it would fail every one of them.
+fn prepare_working_dir(order: &StartOrder) -> io::Result<Option<Outcome>> {
+    let folder = &order.working_dir;
+    if folder.is_dir() {
+        return Ok(None);
+    }
+    if order.make_folder {
+        return std::fs::create_dir_all(folder).map(|()| None);
+    }
+    let reason = format!("the workflow's folder {} does not exist on {}", folder.display(), host_name());
+    let advice = "share the file system, copy what the jobs need to the same path, or pass --make-folder to start with an empty one";
+    Ok(Some(refused(reason, advice.to_owned())))
+}
+
+/// One name may stand for several machines, and a shared folder is seen by all of them.
+fn on_another_machine(known: &RecordedRunner, folder: &WorkerFolder) -> Outcome {
+    let reason = format!("its runner was started on {}, and this is {}", known.host, host_name());
+    let advice = format!(
+        "name the machines themselves as workers; if that runner is gone for good, remove {}",
+        folder.path().join("runner.json").display()
+    );
+    refused(reason, advice)
+}
+
+async fn check_server(order: &StartOrder) -> Option<Outcome> {
+    let answer = match Client::new(&order.url, order.token.clone(), None) {
+        Ok(client) => client.version().await,
+        Err(error) => Err(error),
+    };
+    let error: ClientError = answer.err()?;
+    let reason = format!("from {} the server is no use: {error}", host_name());
+    let advice = if error.is_unreachable() {
+        format!(
+            "let it listen where that machine reaches it (`torc server --bind 0.0.0.0:7421`), and say so with --advertise URL instead of {}",
+            order.url
+        )
+    } else {
+        "see whether --url and --token-file belong together".to_owned()
+    };
+    Some(refused(reason, advice))
+}
+
+fn spawn(order: &StartOrder, folder: &WorkerFolder) -> io::Result<Child> {
+    let log = OpenOptions::new().create(true).append(true).open(folder.log_file())?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("runner").arg(order.workflow.to_string()).args(["--url", &order.url]);
+    if order.token.is_some() {
+        command.arg("--token-file").arg(folder.token_file());
+    }
+    command.arg("--output-dir").arg(folder.path()).arg("--worker-dir").arg(folder.path()).args(&order.arguments);
+    command.current_dir(&order.working_dir).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()
+}
+
+async fn wait_until_it_lives(child: &mut Child, folder: &WorkerFolder) -> io::Result<Outcome> {
+    let pid = i32::try_from(child.id()).unwrap_or_default();
+    let begin = Instant::now();
+    loop {
+        if folder.recorded().is_some_and(|runner| runner.process.pid == pid) {
+            return Ok(Outcome::Started);
+        }
+        if let Some(status) = child.try_wait()? {
+            let reason = format!("the runner ended at once ({status}): {}", last_line(&folder.log_file()));
+            return Ok(refused(reason, format!("see {} on {}", folder.log_file().display(), host_name())));
+        }
+        if begin.elapsed() > START_PATIENCE {
+            let reason = format!("the runner (process {pid}) does not come up");
+            return Ok(refused(reason, format!("see {} on {}", folder.log_file().display(), host_name())));
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+fn last_line(path: &Path) -> String {
+    const ENOUGH: u64 = 4_096;
+    let read = || -> io::Result<String> {
+        let mut file = std::fs::File::open(path)?;
+        let begin = file.metadata()?.len().saturating_sub(ENOUGH);
+        file.seek(SeekFrom::Start(begin))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    let text = read().unwrap_or_default();
+    let line = text.lines().find(|line| line.starts_with("error:")).or_else(|| text.lines().last());
+    line.unwrap_or("it said nothing").to_owned()
+}
+
+/// Ends the runner and, where it is dead, the keeper that still holds its jobs.
+async fn stop(folder: &WorkerFolder, force: bool, wait: Duration) -> Outcome {
+    let runner = folder.recorded().filter(lives_here).map(|runner| runner.process);
+    let mut found = runner.is_some();
+    if let Some(runner) = &runner
+        && !end(runner, force, wait).await
+    {
+        return Outcome::StillRunning;
+    }
+    if let Some(keeper) = folder.keeper() {
+        found = true;
+        if !end(&keeper, force, wait).await {
+            return Outcome::StillRunning;
+        }
+    }
+    if found { Outcome::Stopped } else { Outcome::NotRunning }
+}
+
+/// Asks a process to end and waits. With force it is asked again and again, which means at once, and killed in the end.
+async fn end(process: &ProcessMark, force: bool, wait: Duration) -> bool {
+    let begin = Instant::now();
+    let patience = if force { FORCE_PATIENCE } else { wait };
+    send(process, Signal::SIGTERM);
+    while process.is_alive() && begin.elapsed() < patience {
+        tokio::time::sleep(PAUSE).await;
+        if force {
+            send(process, Signal::SIGTERM);
+        }
+    }
+    if force && process.is_alive() {
+        send(process, Signal::SIGKILL);
+        while process.is_alive() && begin.elapsed() < patience * 2 {
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+    !process.is_alive()
+}
+
+fn send(process: &ProcessMark, signal: Signal) {
+    if process.is_alive() {
+        let _ = kill(Pid::from_raw(process.pid), signal);
+    }
+}
+
+fn delete_logs(folder: &WorkerFolder) -> io::Result<Outcome> {
+    if folder.recorded().is_none() {
+        // Not a folder of ours: nothing in it is touched.
+        return Ok(Outcome::Deleted { files: 0 });
+    }
+    if folder.recorded().is_some_and(|runner| lives_here(&runner)) || folder.keeper().is_some() {
+        return Ok(refused(
+            "its runner is at work and writes them".to_owned(),
+            "stop it first: torc remote stop".to_owned(),
+        ));
+    }
+    folder.delete_logs().map(|files| Outcome::Deleted { files })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn recorded(folder: &Path, process: ProcessMark, host: &str) {
+        let start_time = "2026-11-16T10:00:00Z".to_owned();
+        let runner = RecordedRunner { process, host: host.to_owned(), start_time, end_time: None, end_reason: None };
+        WorkerFolder::new(folder.to_owned()).record(&runner).unwrap();
+    }
+
+    fn order(folder: &Path) -> Order {
+        let (folder, working_dir) = (folder.to_owned(), folder.to_owned());
+        let url = "http://127.0.0.1:1".to_owned();
+        Order::Start(Box::new(StartOrder { folder, working_dir, url, ..StartOrder::default() }))
+    }
+
+    fn reason(report: &Report) -> &str {
+        match &report.outcome {
+            Outcome::Refused { reason, .. } => reason,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    // J04
+    #[tokio::test]
+    async fn a_reused_number_is_not_ours() {
+        let root = tempfile::tempdir().unwrap();
+        let own = ProcessMark::own();
+        recorded(root.path(), ProcessMark { start_ticks: own.start_ticks + 1, ..own.clone() }, &host_name());
+        let look = obey(Order::Look { folder: root.path().to_owned() }).await;
+        assert!(!look.alive && look.runner.is_some());
+        let stop = Order::Stop { folder: root.path().to_owned(), force: true, wait_seconds: 1 };
+        assert_eq!(obey(stop).await.outcome, Outcome::NotRunning);
+        recorded(root.path(), own, &host_name());
+        assert_eq!(obey(order(root.path())).await.outcome, Outcome::AlreadyRunning);
+    }
+
+    #[tokio::test]
+    async fn a_shared_folder_tells_of_another_machine() {
+        let root = tempfile::tempdir().unwrap();
+        recorded(root.path(), ProcessMark::own(), "another");
+        let report = obey(order(root.path())).await;
+        assert!(reason(&report).contains("was started on another"), "{report:?}");
+        assert!(!report.alive);
+    }
+
+    #[tokio::test]
+    async fn nothing_starts_without_its_folder_or_its_server() {
+        let root = tempfile::tempdir().unwrap();
+        let Order::Start(mut start) = order(root.path()) else { panic!("a start") };
+        start.working_dir = root.path().join("missing");
+        let missing = obey(Order::Start(start.clone())).await;
+        assert!(reason(&missing).contains("does not exist"), "{missing:?}");
+        start.make_folder = true;
+        let deaf = obey(Order::Start(start.clone())).await;
+        assert!(reason(&deaf).contains("the server is no use"), "{deaf:?}");
+        assert!(start.working_dir.is_dir());
+        start.version = Some("0.0.1".to_owned());
+        let other = obey(Order::Start(start)).await;
+        assert!(reason(&other).contains("and here it is 0.0.1"), "{other:?}");
+    }
+
+    #[tokio::test]
+    async fn logs_of_a_living_runner_and_of_others_stay() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::write(root.path().join("runner.log"), "x").unwrap();
+        let delete = || Order::DeleteLogs { folder: root.path().to_owned() };
+        assert_eq!(obey(delete()).await.outcome, Outcome::Deleted { files: 0 });
+        recorded(root.path(), ProcessMark::own(), &host_name());
+        assert!(reason(&obey(delete()).await).contains("at work"));
+        recorded(root.path(), ProcessMark::default(), &host_name());
+        assert_eq!(obey(delete()).await.outcome, Outcome::Deleted { files: 1 });
+    }
+}

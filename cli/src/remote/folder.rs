@@ -1,0 +1,215 @@
+//! A worker's folder on its machine: its logs, and the few files that say who lives there.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{Flock, FlockArg};
+use torc_api::remote::WorkerAddress;
+use torc_runner::ProcessMark;
+
+use super::order::RecordedRunner;
+use crate::place::host_name;
+
+/// Where a worker's folder is on its machine. It is its own, even where all machines share a file system.
+pub fn path(remote_dir: &Path, output_dir: &Path, workflow: &str, worker: &WorkerAddress) -> PathBuf {
+    remote_dir.join(output_dir).join(format!("{workflow}_{}", worker.file_name()))
+}
+
+/// A worker's folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerFolder {
+    path: PathBuf,
+}
+
+/// Not logs: what a runner and its successor need.
+const STATE: [&str; 4] = ["token", "runner.json", "start.lock", "runner"];
+/// Results that the server has not got yet.
+const UNDELIVERED: &str = "offline_journal";
+
+impl WorkerFolder {
+    /// The folder at a path.
+    pub fn new(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where the server's token is.
+    pub fn token_file(&self) -> PathBuf {
+        self.path.join("token")
+    }
+
+    /// What the runner prints and says.
+    pub fn log_file(&self) -> PathBuf {
+        self.path.join("runner.log")
+    }
+
+    /// The place of the runner and its keeper.
+    pub fn runner_place(&self) -> PathBuf {
+        self.path.join("runner")
+    }
+
+    fn record_file(&self) -> PathBuf {
+        self.path.join("runner.json")
+    }
+
+    /// The runner that was started here last.
+    pub fn recorded(&self) -> Option<RecordedRunner> {
+        serde_json::from_slice(&fs::read(self.record_file()).ok()?).ok()
+    }
+
+    /// Says which runner lives here.
+    pub fn record(&self, runner: &RecordedRunner) -> io::Result<()> {
+        self.write_private("runner.json", serde_json::to_string(runner)?.as_bytes())
+    }
+
+    /// Keeps the token, for its owner's eyes only from the first byte on.
+    pub fn write_token(&self, token: &str) -> io::Result<()> {
+        self.write_private("token", format!("{token}\n").as_bytes())
+    }
+
+    fn write_private(&self, name: &str, content: &[u8]) -> io::Result<()> {
+        // Written aside and renamed, so that a reader never sees half of it.
+        let mut file = tempfile::Builder::new().prefix(".torc-").tempfile_in(&self.path)?;
+        file.write_all(content)?;
+        file.persist(self.path.join(name)).map(drop).map_err(|error| error.error)
+    }
+
+    /// Held while a runner is started, so that two people do not start two.
+    pub fn lock(&self) -> io::Result<Flock<File>> {
+        let path = self.path.join("start.lock");
+        let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
+        Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, errno)| errno.into())
+    }
+
+    /// The keeper that lives here, with the runner's jobs.
+    pub fn keeper(&self) -> Option<ProcessMark> {
+        torc_runner::keeper::living_in(&self.runner_place())
+    }
+
+    /// The names of what is worth collecting.
+    pub fn logs(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.path)? {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            if !STATE.contains(&name.as_str()) && !name.starts_with(".torc-") {
+                names.push(name);
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// Deletes the logs and says how many files they were. Results that nobody has got yet stay.
+    pub fn delete_logs(&self) -> io::Result<u64> {
+        let mut files = 0;
+        for name in self.logs()?.into_iter().filter(|name| name != UNDELIVERED) {
+            files += delete(&self.path.join(name))?;
+        }
+        Ok(files)
+    }
+}
+
+/// The life of a runner in a worker's folder, written down for whoever looks.
+#[derive(Debug)]
+pub struct Life {
+    folder: WorkerFolder,
+    record: RecordedRunner,
+}
+
+impl Life {
+    /// This process lives there from now on.
+    pub fn begin(folder: WorkerFolder) -> io::Result<Self> {
+        let record = RecordedRunner {
+            process: ProcessMark::own(),
+            host: host_name(),
+            start_time: now(),
+            end_time: None,
+            end_reason: None,
+        };
+        folder.record(&record)?;
+        Ok(Self { folder, record })
+    }
+
+    /// It leaves in order.
+    pub fn end(mut self, reason: &str) -> io::Result<()> {
+        self.record.end_time = Some(now());
+        self.record.end_reason = Some(reason.to_owned());
+        self.folder.record(&self.record)
+    }
+}
+
+fn now() -> String {
+    jiff::Timestamp::now().round(jiff::Unit::Second).unwrap_or_default().to_string()
+}
+
+/// Deletes a file or a folder without following links; how many files it was.
+fn delete(path: &Path) -> io::Result<u64> {
+    if !fs::symlink_metadata(path)?.is_dir() {
+        fs::remove_file(path)?;
+        return Ok(1);
+    }
+    let mut files = 0;
+    for entry in fs::read_dir(path)? {
+        files += delete(&entry?.path())?;
+    }
+    fs::remove_dir(path)?;
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn folder() -> (tempfile::TempDir, WorkerFolder) {
+        let root = tempfile::tempdir().unwrap();
+        let folder = WorkerFolder::new(root.path().to_owned());
+        (root, folder)
+    }
+
+    #[test]
+    fn every_worker_of_every_workflow_has_its_own() {
+        let worker = "a@n1:22".parse().unwrap();
+        let at = |output: &str| path(Path::new("/work"), Path::new(output), "sweep", &worker);
+        assert_eq!(at("torc_output"), Path::new("/work/torc_output/sweep_a@n1_22"));
+        assert_eq!(at("/logs"), Path::new("/logs/sweep_a@n1_22"));
+    }
+
+    // J04
+    #[test]
+    fn the_token_is_for_its_owner_only() {
+        let (_root, folder) = folder();
+        folder.write_token("secret").unwrap();
+        let mode = fs::metadata(folder.token_file()).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    // J04
+    #[test]
+    fn logs_are_deleted_and_nothing_else() {
+        let (_root, folder) = folder();
+        folder.write_token("secret").unwrap();
+        for name in ["runner", "job_stdio", "offline_journal"] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+            fs::write(folder.path().join(name).join("file"), "x").unwrap();
+        }
+        fs::write(folder.log_file(), "x").unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
+        fs::write(elsewhere.path().join("precious"), "x").unwrap();
+        std::os::unix::fs::symlink(elsewhere.path(), folder.path().join("job_stdio/link")).unwrap();
+        assert_eq!(folder.logs().unwrap(), ["job_stdio", "offline_journal", "runner.log"]);
+        assert_eq!(folder.delete_logs().unwrap(), 3);
+        assert_eq!(folder.logs().unwrap(), ["offline_journal"]);
+        assert!(folder.token_file().exists() && folder.path().join("runner/file").exists());
+        assert!(elsewhere.path().join("precious").exists());
+    }
+}

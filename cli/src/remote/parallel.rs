@@ -1,0 +1,63 @@
+//! The same for every worker, some of them at a time.
+
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+/// Does something with each item, at most so many at a time; `done` hears of each as it ends. Results are in the items' order.
+pub async fn for_each<T, R, F>(
+    items: Vec<T>,
+    at_once: usize,
+    work: impl Fn(T) -> F,
+    mut done: impl FnMut(usize, &R),
+) -> Vec<R>
+where
+    R: Send + 'static,
+    F: Future<Output = R> + Send + 'static,
+{
+    let places = Arc::new(Semaphore::new(at_once.max(1)));
+    let mut tasks = JoinSet::new();
+    for (index, item) in items.into_iter().enumerate() {
+        let (places, task) = (Arc::clone(&places), work(item));
+        tasks.spawn(async move {
+            let _place = places.acquire_owned().await;
+            (index, task.await)
+        });
+    }
+    let mut results = Vec::new();
+    while let Some(ended) = tasks.join_next().await {
+        // Only a task that panicked has no result.
+        let Ok((index, result)) = ended else { continue };
+        done(results.len() + 1, &result);
+        results.push((index, result));
+    }
+    results.sort_by_key(|(index, _)| *index);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn never_more_at_once_than_asked_and_results_in_order() {
+        let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let work = |item: usize| {
+            let (now, most) = (Arc::clone(&now), Arc::clone(&most));
+            async move {
+                most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                tokio::task::yield_now().await;
+                now.fetch_sub(1, Ordering::SeqCst);
+                item * 2
+            }
+        };
+        let mut heard = Vec::new();
+        let results = for_each((0..20).collect(), 3, work, |number, _| heard.push(number)).await;
+        assert_eq!(results, (0..20).map(|item| item * 2).collect::<Vec<_>>());
+        assert_eq!(heard, (1..=20).collect::<Vec<_>>());
+        assert!((1..=3).contains(&most.load(Ordering::SeqCst)));
+    }
+}

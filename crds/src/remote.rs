@@ -1,0 +1,241 @@
+//! Machines that run a workflow's jobs and are reached over SSH: how they are written, and what is kept of them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// A worker of a workflow, as the server keeps it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RemoteWorker {
+    /// `[user@]host[:port]`.
+    pub address: String,
+    /// The folder on that machine in which its runner was started last; absent until then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<String>,
+    /// When it was added; the server says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub creation_time: Option<String>,
+}
+
+/// `POST /v1/workflows/{workflow}/remote-workers`: workers to add. One that is there keeps its folder unless another is said.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RemoteWorkersRequest {
+    /// The workers.
+    pub workers: Vec<RemoteWorker>,
+}
+
+/// The address of a worker: `[user@]host[:port]`, an IPv6 address in brackets.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkerAddress {
+    /// Who logs in; absent: as ssh decides.
+    pub user: Option<String>,
+    /// A name, an alias of ssh's configuration, or an IP address.
+    pub host: String,
+    /// The port; absent: as ssh decides.
+    pub port: Option<u16>,
+}
+
+/// Why a text is no address of a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum AddressError {
+    /// Nothing is before the `@` or no host is named.
+    #[error("a part is empty: write [user@]host[:port]")]
+    Empty,
+    /// The port is no number from 1 to 65535.
+    #[error("the port must be a number from 1 to 65535")]
+    Port,
+    /// The text has a character that belongs into no address. ssh and the shells behind it would make something else of it.
+    #[error("'{0}' belongs into no address: write [user@]host[:port]")]
+    Character(char),
+    /// ssh would take it for an option.
+    #[error("it must not begin with '-'")]
+    Option,
+}
+
+impl FromStr for WorkerAddress {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        let (user, rest) = match text.rsplit_once('@') {
+            Some((user, rest)) => (Some(user), rest),
+            None => (None, text),
+        };
+        let (host, port) = split_port(rest)?;
+        for part in user.into_iter().chain([host]) {
+            if part.is_empty() {
+                return Err(AddressError::Empty);
+            }
+            if part.starts_with('-') {
+                return Err(AddressError::Option);
+            }
+        }
+        let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_');
+        let strange_user = user.and_then(|user| user.chars().find(|c| !is_plain(*c) && !matches!(c, '+' | '\\' | '$')));
+        let strange_host = host.chars().find(|c| !is_plain(*c) && !matches!(c, ':' | '%'));
+        if let Some(strange) = strange_user.or(strange_host) {
+            return Err(AddressError::Character(strange));
+        }
+        let port = port.map(|port| port.parse().ok().filter(|port| *port > 0).ok_or(AddressError::Port)).transpose()?;
+        Ok(Self { user: user.map(str::to_owned), host: host.to_owned(), port })
+    }
+}
+
+/// The host without brackets, and the port as it is written. Several colons without brackets are an IPv6 address.
+fn split_port(text: &str) -> Result<(&str, Option<&str>), AddressError> {
+    if let Some(inner) = text.strip_prefix('[') {
+        let (host, rest) = inner.split_once(']').ok_or(AddressError::Character('['))?;
+        return match rest.strip_prefix(':') {
+            Some(port) => Ok((host, Some(port))),
+            None if rest.is_empty() => Ok((host, None)),
+            None => Err(AddressError::Character(']')),
+        };
+    }
+    match text.split_once(':') {
+        Some((host, port)) if !port.contains(':') => Ok((host, Some(port))),
+        _ => Ok((text, None)),
+    }
+}
+
+impl fmt::Display for WorkerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(user) = &self.user {
+            write!(f, "{user}@")?;
+        }
+        let brackets = self.host.contains(':') && self.port.is_some();
+        if brackets { write!(f, "[{}]", self.host) } else { f.write_str(&self.host) }?;
+        self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
+    }
+}
+
+impl WorkerAddress {
+    /// What ssh is told to connect to; the port is an option of its own.
+    pub fn destination(&self) -> String {
+        self.user.as_ref().map_or_else(|| self.host.clone(), |user| format!("{user}@{}", self.host))
+    }
+
+    /// Whether the machine is the one that the command runs on, as far as its name tells.
+    pub fn is_this_machine(&self, host_name: &str) -> bool {
+        is_loopback_host(&self.host) || self.host == host_name
+    }
+
+    /// The address as a part of a file's name.
+    pub fn file_name(&self) -> String {
+        self.to_string()
+            .chars()
+            .map(|c| if c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | '@') { c } else { '_' })
+            .collect()
+    }
+}
+
+/// Whether a host is reached without leaving the machine.
+pub fn is_loopback_host(host: &str) -> bool {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    bare == "localhost" || bare.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// Workers of a text, one a line, and what is wrong with the others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WorkerList {
+    /// Each once, in the order of the text.
+    pub workers: Vec<WorkerAddress>,
+    /// Lines that repeat a worker: their numbers, and who it is.
+    pub repeated: Vec<(usize, WorkerAddress)>,
+    /// Lines that are no address: their numbers, what they say, and why not.
+    pub wrong: Vec<(usize, String, AddressError)>,
+}
+
+/// Reads a list of workers: one a line; `#` begins a comment, empty lines are left out.
+pub fn parse_workers(text: &str) -> WorkerList {
+    let mut list = WorkerList::default();
+    for (number, line) in (1..).zip(text.lines()) {
+        let entry = line.split('#').next().unwrap_or_default().trim();
+        if entry.is_empty() {
+            continue;
+        }
+        match entry.parse::<WorkerAddress>() {
+            Err(error) => list.wrong.push((number, entry.to_owned(), error)),
+            Ok(worker) if list.workers.contains(&worker) => list.repeated.push((number, worker)),
+            Ok(worker) => list.workers.push(worker),
+        }
+    }
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> Result<WorkerAddress, AddressError> {
+        text.parse()
+    }
+
+    #[test]
+    fn addresses_and_back() {
+        for (text, user, host, port) in [
+            ("node1", None, "node1", None),
+            ("alice@node1", Some("alice"), "node1", None),
+            ("alice@node1:2222", Some("alice"), "node1", Some(2222)),
+            ("10.0.0.7:22", None, "10.0.0.7", Some(22)),
+            ("[::1]:2222", None, "::1", Some(2222)),
+            ("fe80::1%eth0", None, "fe80::1%eth0", None),
+        ] {
+            let parsed = address(text).expect(text);
+            let expected = WorkerAddress { user: user.map(str::to_owned), host: host.to_owned(), port };
+            assert_eq!((parsed.to_string().as_str(), parsed), (text, expected));
+        }
+        assert_eq!(address("[::1]").expect("an address").to_string(), "::1");
+    }
+
+    #[test]
+    fn what_ssh_or_a_shell_would_misunderstand_is_refused() {
+        for (text, error) in [
+            ("", AddressError::Empty),
+            ("@node1", AddressError::Empty),
+            ("alice@", AddressError::Empty),
+            ("-oProxyCommand=x", AddressError::Option),
+            ("alice@-x", AddressError::Option),
+            ("-l@node1", AddressError::Option),
+            ("node1:0", AddressError::Port),
+            ("node1:ssh", AddressError::Port),
+            ("node1:65536", AddressError::Port),
+            ("node1:", AddressError::Port),
+            ("node 1", AddressError::Character(' ')),
+            ("a;b", AddressError::Character(';')),
+            ("x/y", AddressError::Character('/')),
+            ("[::1", AddressError::Character('[')),
+            ("[::1]x", AddressError::Character(']')),
+        ] {
+            assert_eq!(address(text), Err(error), "{text}");
+        }
+    }
+
+    // J04
+    #[test]
+    fn a_list_has_one_worker_a_line() {
+        let list = parse_workers("# two machines\nalice@a\n\n  b:2222  # fast\nalice@a\nno good\r\nb\n");
+        let names: Vec<String> = list.workers.iter().map(WorkerAddress::to_string).collect();
+        assert_eq!(names, ["alice@a", "b:2222", "b"]);
+        assert_eq!(list.repeated, [(5, address("alice@a").expect("an address"))]);
+        assert_eq!(list.wrong, [(6, "no good".to_owned(), AddressError::Character(' '))]);
+    }
+
+    #[test]
+    fn this_machine_and_others() {
+        for (text, here) in
+            [("localhost:22", true), ("a@127.0.0.2", true), ("[::1]:1", true), ("me", true), ("n", false)]
+        {
+            assert_eq!(address(text).expect("an address").is_this_machine("me"), here, "{text}");
+        }
+    }
+
+    #[test]
+    fn names_of_files() {
+        assert_eq!(address("a@[fe80::1%e]:22").expect("an address").file_name(), "a@_fe80__1_e__22");
+        assert_eq!(address("a@n1:22").expect("an address").destination(), "a@n1");
+    }
+}

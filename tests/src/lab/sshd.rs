@@ -1,0 +1,124 @@
+//! Machines reached over SSH: a private sshd on a port of the loopback address, with its own keys and its own environment.
+
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use super::call::binary;
+use super::{Call, Lab, MARK, until};
+
+/// A machine: its home and its PATH are its own, its processes belong to the lab.
+pub struct Machine {
+    daemon: Child,
+    port: u16,
+    /// Where a login begins.
+    pub home: PathBuf,
+}
+
+impl Machine {
+    /// Starts one with the `torc` under test in its PATH.
+    pub fn start(lab: &Lab, name: &str) -> Self {
+        let machine = Self::without_torc(lab, name);
+        std::os::unix::fs::symlink(binary(), machine.home.join("bin/torc")).expect("a link to torc");
+        machine
+    }
+
+    /// Starts one with a program in the place of `torc`.
+    pub fn with_program(lab: &Lab, name: &str, script: &str) -> Self {
+        let machine = Self::without_torc(lab, name);
+        let program = machine.home.join("bin/torc");
+        fs::write(&program, script).expect("a program");
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("a program that can be run");
+        machine
+    }
+
+    fn without_torc(lab: &Lab, name: &str) -> Self {
+        let home = lab.path(&format!("machines/{name}"));
+        fs::create_dir_all(home.join("bin")).expect("a home");
+        let key = client_key(lab);
+        run("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-f", &text(&home.join("host_key"))]);
+        let port = free_port();
+        let config = home.join("sshd_config");
+        fs::write(&config, configuration(lab, &home, &key, port)).expect("a configuration");
+        let log = fs::File::create(home.join("sshd.log")).expect("a log");
+        // As root sshd insists on this folder, which only the package's service makes.
+        let _ = fs::create_dir_all("/run/sshd");
+        let daemon = Command::new("/usr/sbin/sshd")
+            .args(["-D", "-e", "-f", &text(&config)])
+            .env(MARK, &lab.mark)
+            .stdin(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .expect("sshd starts: tests/run installs it");
+        let machine = Self { daemon, port, home };
+        until(
+            || TcpStream::connect(("127.0.0.1", port)).is_ok(),
+            || {
+                format!(
+                    "sshd does not answer:\n{}",
+                    fs::read_to_string(machine.home.join("sshd.log")).unwrap_or_default()
+                )
+            },
+        );
+        machine
+    }
+
+    /// How a list of workers names it.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let _ = self.daemon.kill();
+        let _ = self.daemon.wait();
+    }
+}
+
+/// A call that reaches the lab's machines.
+pub fn with_ssh(lab: &Lab, call: Call) -> Call {
+    let (key, known) = (client_key(lab), lab.text_path(".lab/known_hosts"));
+    let words = format!("ssh -F none -i {} -o IdentitiesOnly=yes -o UserKnownHostsFile={known}", key.display());
+    call.env("TORC_SSH", words)
+}
+
+/// A loopback port that nobody listens on.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    listener.local_addr().expect("its address").port()
+}
+
+/// The key of whoever logs in, made at its first use.
+fn client_key(lab: &Lab) -> PathBuf {
+    let key = lab.path(".lab/id_ed25519");
+    if !key.exists() {
+        run("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-f", &text(&key)]);
+    }
+    key
+}
+
+fn configuration(lab: &Lab, home: &Path, key: &Path, port: u16) -> String {
+    // Sessions get this environment and not that of the tests. The folder is the tests' own, whatever its parents' modes are.
+    let path = format!("{}:/usr/local/bin:/usr/bin:/bin", home.join("bin").display());
+    format!(
+        "ListenAddress 127.0.0.1:{port}\nHostKey {home}/host_key\nPidFile none\nUsePAM no\nStrictModes no\n\
+        AuthorizedKeysFile {key}.pub\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n\
+        PermitRootLogin prohibit-password\nMaxStartups 100\n\
+        SetEnv HOME={home} PATH={path} {MARK}={mark}\n",
+        home = home.display(),
+        key = key.display(),
+        mark = lab.mark,
+    )
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+fn run(program: &str, arguments: &[&str]) {
+    let status = Command::new(program).args(arguments).status().expect("a program that tests/run installs");
+    assert!(status.success(), "{program} {arguments:?}: {status}");
+}

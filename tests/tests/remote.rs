@@ -1,0 +1,342 @@
+//! Machines that are reached over SSH: real sshds on loopback ports, each with its own home.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use torc_tests::lab::sshd::{Machine, free_port, with_ssh};
+use torc_tests::lab::{Lab, Outcome, Running, eventually, kill, text, until};
+
+/// A server with its token, and the machines that work for it.
+struct Site {
+    lab: Lab,
+    server: Option<Running>,
+    machines: Vec<Machine>,
+}
+
+impl Site {
+    fn new(machines: usize) -> Self {
+        let lab = Lab::new();
+        let server = lab.start("server --bind 127.0.0.1:0 -o json");
+        eventually("the server says where it is", || serde_json::from_str::<Value>(&server.stdout()).ok());
+        let machines = (0..machines).map(|number| Machine::start(&lab, &format!("m{number}"))).collect();
+        Self { lab, server: Some(server), machines }
+    }
+
+    fn torc(&self, line: &str) -> Outcome {
+        with_ssh(&self.lab, self.lab.call(line)).run()
+    }
+
+    fn items(&self, line: &str) -> Vec<Value> {
+        let outcome = self.torc(&format!("{line} --output json")).exits(0);
+        outcome.json()["items"].as_array().unwrap().clone()
+    }
+
+    /// Writes the list of workers.
+    fn list_workers(&self) {
+        let lines: Vec<String> = self.machines.iter().map(Machine::address).collect();
+        self.lab.write("workers.txt", lines.join("\n"));
+    }
+
+    /// Every worker's state by its address.
+    fn states(&self) -> BTreeMap<String, String> {
+        let standings = self.items("remote status w");
+        standings.iter().map(|standing| (text(standing, "worker"), text(standing, "state"))).collect()
+    }
+
+    fn worker_folder(&self, machine: usize) -> PathBuf {
+        let name = self.machines[machine].address().replace(':', "_");
+        self.lab.path(&format!("torc_output/w_{name}"))
+    }
+
+    fn runner_pid(&self, machine: usize) -> i32 {
+        let record = fs::read(self.worker_folder(machine).join("runner.json")).unwrap();
+        let record: Value = serde_json::from_slice(&record).unwrap();
+        i32::try_from(record["pid"].as_i64().unwrap()).unwrap()
+    }
+
+    fn close(mut self) {
+        let server = self.server.take().unwrap();
+        server.signal(Signal::SIGTERM);
+        server.finish().exits(0);
+        self.machines.clear();
+        self.lab.expect_nothing_left();
+    }
+}
+
+/// Jobs that note where they ran, and wait for a sign.
+const GATED: &str = "
+name: w
+parameters: {i: '1:8'}
+jobs:
+  - name: 'j_{i}'
+    command: 'echo {i} $HOME >> ran; until test -e go; do sleep 0.05; done'
+    use_parameters: [i]
+";
+
+fn ran(lab: &Lab) -> Vec<(String, String)> {
+    let lines = lab.lines("ran");
+    lines.iter().filter_map(|line| line.split_once(' ')).map(|(job, home)| (job.to_owned(), home.to_owned())).collect()
+}
+
+// J04
+#[test]
+fn jobs_spread_over_the_machines_and_none_runs_twice() {
+    let site = Site::new(3);
+    site.list_workers();
+    site.lab.write("w.yaml", GATED);
+    let started = site.torc("remote run workers.txt w.yaml --num-cpus 2 --memory 1g --num-gpus 0").exits(0);
+    started.clone().says("workflow/w created: 8 jobs added");
+    for machine in &site.machines {
+        started.clone().says(&format!("{}: started", machine.address()));
+    }
+    // Two CPUs each: six of eight at once, so every machine has its share.
+    until(|| ran(&site.lab).len() == 6, || format!("{:?}", ran(&site.lab)));
+    let homes: BTreeSet<String> = ran(&site.lab).into_iter().map(|(_, home)| home).collect();
+    assert_eq!(homes.len(), 3, "{homes:?}");
+
+    // The server knows what they are, and the command names them by worker.
+    let runners = site.items("get runners");
+    assert_eq!(runners.len(), 3);
+    assert!(runners.iter().all(|runner| text(runner, "kind") == "remote"), "{runners:#?}");
+    site.torc("get runners").exits(0).says("remote");
+    let standings = site.items("remote status w");
+    assert_eq!(standings.len(), 3);
+    for standing in &standings {
+        assert_eq!((text(standing, "state"), &standing["running"]), ("running".to_owned(), &Value::from(2)));
+    }
+
+    // Again: nothing to start.
+    let again = site.torc("remote run workers.txt w").exits(0);
+    assert_eq!(again.stdout.matches("already running").count(), 3, "{}", again.stdout);
+    assert_eq!(site.items("get runners").len(), 3);
+
+    site.lab.write("go", "");
+    site.torc("wait workflow/w --for condition=Succeeded --timeout 1m").exits(0);
+    let mut jobs: Vec<String> = ran(&site.lab).into_iter().map(|(job, _)| job).collect();
+    jobs.sort();
+    assert_eq!(jobs, ["1", "2", "3", "4", "5", "6", "7", "8"]);
+    // The runners leave by themselves, and say why.
+    until(|| site.states().values().all(|state| state == "stopped"), || format!("{:?}", site.states()));
+    site.torc("remote status w").exits(0).says("everything it serves has settled");
+    site.close();
+}
+
+// J04
+#[test]
+fn a_dead_runner_is_noticed_and_started_again() {
+    let site = Site::new(2);
+    site.list_workers();
+    site.lab.write("w.yaml", GATED);
+    site.torc("remote run workers.txt w.yaml --num-cpus 4 --memory 1g --num-gpus 0").exits(0);
+    until(|| ran(&site.lab).len() == 8, || format!("{:?}", ran(&site.lab)));
+    let (dead, alive) = (site.machines[0].address(), site.machines[1].address());
+    kill(site.runner_pid(0));
+    until(|| site.states()[&dead] == "dead", || format!("{:?}", site.states()));
+    assert_eq!(site.states()[&alive], "running");
+    site.torc("remote status w").exits(0).says("`torc remote run` starts it again");
+
+    // No file: the server knows the workers. The keeper held the jobs, and its new runner takes them over.
+    let again = site.torc("remote run w --num-cpus 4 --memory 1g --num-gpus 0").exits(0);
+    again.clone().says(&format!("{dead}: started"));
+    again.says(&format!("{alive}: already running"));
+    assert_eq!(site.states()[&dead], "running");
+    site.lab.write("go", "");
+    site.torc("wait workflow/w --for condition=Succeeded --timeout 1m").exits(0);
+    assert_eq!(ran(&site.lab).len(), 8, "no job ran twice");
+    until(|| site.states().values().all(|state| state == "stopped"), || format!("{:?}", site.states()));
+    site.close();
+}
+
+// J04
+#[test]
+fn machines_that_cannot_be_used_are_told_and_the_others_go_on() {
+    let mut site = Site::new(1);
+    let script = "#!/bin/sh\ntest \"$1\" = --version && echo torc 0.0.1 && exit 0\necho unknown verb >&2\nexit 2\n";
+    let old = Machine::with_program(&site.lab, "old", script);
+    let bare = Machine::with_program(&site.lab, "bare", "");
+    fs::remove_file(bare.home.join("bin/torc")).unwrap();
+    site.list_workers();
+    let nobody = format!("127.0.0.1:{}", free_port());
+    let good = site.machines[0].address();
+    let workers = format!("# machines\n{good}\n{}  # old\n{}\n{nobody}\n{good}\n", old.address(), bare.address());
+    site.lab.write("workers.txt", workers);
+    site.lab.write("w.yaml", "name: w\njobs: [{name: a, command: 'echo a >> ran'}]\n");
+    let started = site.torc("remote run workers.txt w.yaml").exits(6);
+    for words in [
+        format!("workers.txt:6: {good} is there already"),
+        format!("{good}: started"),
+        format!("{}: torc there is version 0.0.1", old.address()),
+        "--skip-version-check".to_owned(),
+        format!("{}: there is no program `torc`", bare.address()),
+        "--remote-torc".to_owned(),
+        "Connection refused".to_owned(),
+        format!("see whether `ssh -p {} 127.0.0.1 true` works", nobody.split_once(':').unwrap().1),
+        "3 of 4 workers could not be started".to_owned(),
+    ] {
+        started.clone().says(&words);
+    }
+    site.torc("wait workflow/w --for condition=Succeeded --timeout 1m").exits(0);
+    assert_eq!(site.lab.lines("ran"), ["a"]);
+    let states = site.states();
+    assert_eq!(states[&nobody], "unreachable");
+    assert_eq!(states[&good], "stopped");
+    // Another program in the place of torc is found by its path.
+    let torc = site.machines[0].home.join("bin/torc");
+    let with_path = format!("remote run w --remote-torc {} -o json", torc.display());
+    site.torc(&with_path).exits(6).says("1 of 4 workers could not be started");
+    site.machines.extend([old, bare]);
+    site.close();
+}
+
+// J04
+#[test]
+fn a_runner_is_stopped_and_its_logs_are_brought_and_deleted() {
+    let site = Site::new(2);
+    site.list_workers();
+    let job = "trap 'echo asked; exit 3' TERM; echo begun >> ran; while true; do sleep 0.05; done";
+    site.lab.write(
+        "w.yaml",
+        format!(
+            "name: w\nparameters: {{i: '1:2'}}\njobs: [{{name: 'j_{{i}}', command: \"{job}\", use_parameters: [i]}}]\n"
+        ),
+    );
+    site.torc("remote run workers.txt w.yaml --num-cpus 1 --memory 1g --num-gpus 0").exits(0);
+    until(|| site.lab.lines("ran").len() == 2, || format!("{:?}", site.lab.lines("ran")));
+    let (first, second) = (site.machines[0].address(), site.machines[1].address());
+
+    site.torc("remote delete-logs w --yes").exits(7).says("its runner is at work");
+    site.torc(&format!("remote remove-worker w {first}")).exits(7).says("torc remote stop w");
+    // Only the one that is named; the other goes on.
+    site.torc(&format!("remote stop w {first}")).exits(0).says("stopped");
+    assert_eq!(site.states()[&first], "stopped");
+    assert_eq!(site.states()[&second], "running");
+    site.torc("remote stop w").exits(0).says("not running");
+    assert_eq!(site.states()[&second], "stopped");
+
+    site.torc("remote collect-logs w -o here").exits(0);
+    for address in [&first, &second] {
+        let folder = site.lab.path(&format!("here/{}", address.replace(':', "_")));
+        assert!(folder.join("runner.log").exists(), "{folder:?}");
+        let outputs: Vec<PathBuf> = files(&folder.join("job_stdio"));
+        assert!(outputs.iter().any(|path| fs::read_to_string(path).unwrap().contains("asked")), "{outputs:?}");
+        assert!(!folder.join("token").exists(), "the token stays where it is");
+    }
+    site.torc("remote delete-logs w").exits(7).says("--yes");
+    assert!(site.worker_folder(0).join("job_stdio").exists());
+    site.torc(&format!("remote collect-logs w {second} --output-dir there --delete")).exits(0);
+    assert!(!site.worker_folder(1).join("job_stdio").exists());
+    assert!(site.worker_folder(0).join("job_stdio").exists());
+    site.torc("remote delete-logs w --yes").exits(0);
+    assert!(!site.worker_folder(0).join("runner.log").exists());
+    site.torc(&format!("remote remove-worker w {first}")).exits(0).says("removed");
+    assert_eq!(site.items("remote list-workers w").len(), 1);
+    site.torc(&format!("remote remove-worker w {first}")).exits(5).says("has no worker");
+    site.close();
+}
+
+// J04
+#[test]
+fn force_ends_what_does_not_want_to() {
+    let site = Site::new(1);
+    site.list_workers();
+    let job = "trap '' TERM; echo begun >> ran; while true; do sleep 0.05; done";
+    let lead = "execution_config: {sigterm_lead_seconds: 3000}";
+    site.lab.write("w.yaml", format!("name: w\n{lead}\njobs: [{{name: a, command: \"{job}\"}}]\n"));
+    site.torc("remote run workers.txt w.yaml").exits(0);
+    until(|| site.lab.lines("ran").len() == 1, || "the job has not begun".to_owned());
+    site.torc("remote stop w --timeout 1s").exits(7).says("--force");
+    assert_eq!(site.states()[&site.machines[0].address()], "running");
+    site.torc("remote stop w --force").exits(0).says("stopped");
+    until(
+        || !site.lab.processes().iter().any(|process| process.command.contains("trap")),
+        || format!("{:#?}", site.lab.processes()),
+    );
+    site.close();
+}
+
+// J04
+#[test]
+fn nobody_else_sees_the_token() {
+    let site = Site::new(1);
+    site.list_workers();
+    site.lab.write("w.yaml", GATED);
+    let token = fs::read_to_string(site.lab.path(".torc/token")).unwrap().trim().to_owned();
+    // While ssh is at work, too: the command is watched from its start to its end.
+    let mut running = with_ssh(&site.lab, site.lab.call("remote run workers.txt w.yaml")).start();
+    let mut seen = Vec::new();
+    until(
+        || {
+            seen.extend(site.lab.processes().into_iter().map(|process| process.command));
+            running.has_ended()
+        },
+        || "the command does not end".to_owned(),
+    );
+    running.finish().exits(0);
+    until(|| !ran(&site.lab).is_empty(), || "no job has begun".to_owned());
+    seen.extend(site.lab.processes().into_iter().map(|process| process.command));
+    assert!(seen.iter().any(|command| command.contains("--worker-dir")), "{seen:#?}");
+    assert!(!seen.iter().any(|command| command.contains(&token)), "{seen:#?}");
+    let with_token: Vec<PathBuf> = files(site.lab.folder()).into_iter().filter(|path| contains(path, &token)).collect();
+    assert!(with_token.contains(&site.worker_folder(0).join("token")), "{with_token:?}");
+    for path in with_token {
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{}", path.display());
+    }
+    site.torc("remote stop w --force").exits(0);
+    site.close();
+}
+
+// J04
+#[test]
+fn lists_of_workers_and_servers_that_are_not_there() {
+    let site = Site::new(0);
+    site.lab.write("w.yaml", "name: w\njobs: [{name: a, command: 'true'}]\n");
+    site.torc("apply -f w.yaml --no-run").exits(0);
+    site.torc("remote add-workers w alice@n1 n2:2222 alice@n1").exits(0).says("alice@n1 is named more than once");
+    site.lab.write("more", "n3\nn 4\n-oProxyCommand=x\n");
+    site.torc("remote add-workers-from-file w more").exits(4).says("more:2: 'n 4'").says("must not begin with '-'");
+    site.lab.write("more", "n3 # new\nalice@n1\n");
+    site.torc("remote add-workers-from-file w more").exits(0).says("1 worker added, 3 in all").says("alice@n1 already");
+    let mut names: Vec<String> = site.items("remote list-workers w").iter().map(|item| text(item, "address")).collect();
+    names.sort();
+    assert_eq!(names, ["alice@n1", "n2:2222", "n3"]);
+    // Other machines cannot reach a loopback address of this one: nothing is tried.
+    site.torc("remote run w").exits(7).says("an address of this machine alone").says("--advertise http://");
+    site.torc("remote run more missing").exits(5).says("torc get workflows");
+    site.torc("remote run nofile w").exits(5).says("one worker a line");
+    // The server forgets them with their workflow.
+    site.torc("delete workflow/w --yes").exits(0);
+    site.torc("apply -f w.yaml --no-run").exits(0);
+    site.torc("remote list-workers w").exits(0).says("nothing found");
+    site.torc("remote status w").exits(5).says("torc remote run FILE w");
+    site.close();
+
+    let lab = Lab::new();
+    lab.write("w.yaml", "name: w\njobs: [{name: a, command: 'true'}]\n");
+    lab.write("workers.txt", "n1\n");
+    lab.torc("remote run workers.txt w.yaml").exits(6).says("torc server --bind").says("--advertise");
+    lab.expect_nothing_left();
+}
+
+/// Every file below a folder.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => found.extend(files(&path)),
+            Ok(kind) if kind.is_file() => found.push(path),
+            _ => {}
+        }
+    }
+    found
+}
+
+fn contains(path: &Path, words: &str) -> bool {
+    fs::read(path).is_ok_and(|content| String::from_utf8_lossy(&content).contains(words))
+}
