@@ -129,7 +129,7 @@ fn runner_args(command: &Command) -> Option<&RunnerArgs> {
         Command::Run(args) => Some(&args.runner),
         Command::Exec(args) => Some(&args.runner),
         Command::Runner(args) => Some(&args.runner),
-        Command::Remote(remote::RemoteArgs { command: remote::RemoteCommand::Run(args) }) => Some(&args.runner),
+        Command::Remote(remote::RemoteArgs { command: remote::RemoteCommand::Run(args), .. }) => Some(&args.runner),
         Command::Server(args) => Some(&args.runner),
         _ => None,
     }

@@ -24,6 +24,8 @@ use crate::remote::ssh::{Ssh, Trouble};
 /// once. `torc` has to be installed on every machine, and ssh has to log in without asking.
 #[derive(Debug, Args)]
 pub struct RemoteArgs {
+    #[command(flatten)]
+    pub ssh: SshArgs,
     #[command(subcommand)]
     pub command: RemoteCommand,
 }
@@ -110,8 +112,6 @@ pub struct ChosenArgs {
     /// Only these workers; all of the workflow's when absent.
     #[arg(value_name = "WORKER")]
     pub workers: Vec<String>,
-    #[command(flatten)]
-    pub ssh: SshArgs,
 }
 
 /// What `run` is told.
@@ -130,14 +130,9 @@ pub struct RunRemoteArgs {
     /// Make the workflow's folder on workers that do not have it.
     #[arg(long)]
     pub make_folder: bool,
-    /// Start runners of other versions, too.
-    #[arg(long)]
-    pub skip_version_check: bool,
     /// Runners leave when there has been nothing to do for so long, e.g. `10m`.
     #[arg(long, value_name = "TIME", value_parser = super::parse_duration)]
     pub idle_exit: Option<Duration>,
-    #[command(flatten)]
-    pub ssh: SshArgs,
     #[command(flatten)]
     pub runner: RunnerArgs,
 }
@@ -147,13 +142,13 @@ pub struct RunRemoteArgs {
 #[command(next_help_heading = "SSH")]
 pub struct SshArgs {
     /// Talk to so many workers at once.
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = parse_at_once)]
+    #[arg(long, global = true, value_name = "N", default_value_t = 10, value_parser = parse_at_once)]
     pub max_parallel_ssh: usize,
     /// An option for ssh as in its configuration, e.g. `ProxyJump=login1`; may be given several times.
-    #[arg(long = "ssh-option", value_name = "OPTION")]
+    #[arg(long = "ssh-option", global = true, value_name = "OPTION")]
     pub options: Vec<String>,
     /// The program `torc` on the workers.
-    #[arg(long, value_name = "PATH", default_value = "torc")]
+    #[arg(long, global = true, value_name = "PATH", default_value = "torc")]
     pub remote_torc: String,
 }
 
@@ -170,6 +165,7 @@ impl SshArgs {
 
 /// Runs the verb.
 pub async fn run(context: &Context, args: RemoteArgs) -> Result<ExitStatus, CommandError> {
+    let ssh = &args.ssh;
     match args.command {
         RemoteCommand::AddWorkers { workflow, workers } => workers::add(context, &workflow, &workers).await,
         RemoteCommand::AddWorkersFromFile { workflow, file } => workers::add_file(context, &workflow, &file).await,
@@ -177,13 +173,13 @@ pub async fn run(context: &Context, args: RemoteArgs) -> Result<ExitStatus, Comm
             workers::remove(context, &workflow, &worker, force).await
         }
         RemoteCommand::ListWorkers { workflow } => workers::list(context, &workflow).await,
-        RemoteCommand::Run(args) => run::run(context, &args).await,
-        RemoteCommand::Status(chosen) => look::status(context, &chosen).await,
-        RemoteCommand::Stop { chosen, force, timeout } => look::stop(context, &chosen, force, timeout).await,
+        RemoteCommand::Run(args) => run::run(context, ssh, &args).await,
+        RemoteCommand::Status(chosen) => look::status(context, ssh, &chosen).await,
+        RemoteCommand::Stop { chosen, force, timeout } => look::stop(context, ssh, &chosen, (force, timeout)).await,
         RemoteCommand::CollectLogs { chosen, output_dir, delete } => {
-            logs::collect(context, &chosen, &output_dir, delete).await
+            logs::collect(context, ssh, &chosen, (&output_dir, delete)).await
         }
-        RemoteCommand::DeleteLogs { chosen, yes } => logs::delete(context, &chosen, yes).await,
+        RemoteCommand::DeleteLogs { chosen, yes } => logs::delete(context, ssh, &chosen, yes).await,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Machines reached over SSH: a private sshd on a port of the loopback address, with its own keys and its own environment.
 
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -39,30 +39,17 @@ impl Machine {
         fs::create_dir_all(home.join("bin")).expect("a home");
         let key = client_key(lab);
         run("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-f", &text(&home.join("host_key"))]);
-        let port = free_port();
-        let config = home.join("sshd_config");
-        fs::write(&config, configuration(lab, &home, &key, port)).expect("a configuration");
-        let log = fs::File::create(home.join("sshd.log")).expect("a log");
         // As root sshd insists on this folder, which only the package's service makes.
         let _ = fs::create_dir_all("/run/sshd");
-        let daemon = Command::new("/usr/sbin/sshd")
-            .args(["-D", "-e", "-f", &text(&config)])
-            .env(MARK, &lab.mark)
-            .stdin(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .expect("sshd starts: tests/run installs it");
-        let machine = Self { daemon, port, home };
-        until(
-            || TcpStream::connect(("127.0.0.1", port)).is_ok(),
-            || {
-                format!(
-                    "sshd does not answer:\n{}",
-                    fs::read_to_string(machine.home.join("sshd.log")).unwrap_or_default()
-                )
-            },
-        );
-        machine
+        // Another test may take a free port between the look and the start.
+        for _ in 0..20 {
+            let port = free_port();
+            fs::write(home.join("sshd_config"), configuration(lab, &home, &key, port)).expect("a configuration");
+            if let Some(daemon) = listening(lab, &home) {
+                return Self { daemon, port, home };
+            }
+        }
+        panic!("sshd does not start:\n{}", fs::read_to_string(home.join("sshd.log")).unwrap_or_default());
     }
 
     /// How a list of workers names it.
@@ -78,6 +65,28 @@ impl Drop for Machine {
     }
 }
 
+/// Starts sshd; nothing if it ends instead of listening.
+fn listening(lab: &Lab, home: &Path) -> Option<Child> {
+    let log = home.join("sshd.log");
+    let mut daemon = Command::new("/usr/sbin/sshd")
+        .args(["-D", "-e", "-f", &text(&home.join("sshd_config"))])
+        .env(MARK, &lab.mark)
+        .stdin(Stdio::null())
+        .stderr(fs::File::create(&log).expect("a log"))
+        .spawn()
+        .expect("sshd starts: tests/run installs it");
+    let mut ended = false;
+    let said = || fs::read_to_string(&log).unwrap_or_default();
+    until(
+        || {
+            ended = daemon.try_wait().expect("a child of ours").is_some();
+            ended || said().contains("Server listening")
+        },
+        || format!("sshd neither listens nor ends:\n{}", said()),
+    );
+    (!ended).then_some(daemon)
+}
+
 /// A call that reaches the lab's machines.
 pub fn with_ssh(lab: &Lab, call: Call) -> Call {
     let (key, known) = (client_key(lab), lab.text_path(".lab/known_hosts"));
@@ -85,8 +94,8 @@ pub fn with_ssh(lab: &Lab, call: Call) -> Call {
     call.env("TORC_SSH", words)
 }
 
-/// A loopback port that nobody listens on.
-pub fn free_port() -> u16 {
+/// A loopback port that nobody listens on at the moment.
+fn free_port() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     listener.local_addr().expect("its address").port()
 }

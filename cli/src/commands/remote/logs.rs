@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::look::ask_all;
-use super::{Answer, ChosenArgs, Worker, chosen_workers, partly_failed};
+use super::{Answer, ChosenArgs, SshArgs, Worker, chosen_workers, partly_failed};
 use crate::client::Client;
 use crate::commands::Context;
 use crate::connection::with_client;
@@ -19,17 +19,17 @@ use crate::remote::ssh::{Ssh, Trouble};
 /// Brings the logs of every worker into a folder of its own.
 pub async fn collect(
     context: &Context,
+    ssh_args: &SshArgs,
     chosen: &ChosenArgs,
-    output_dir: &Path,
-    delete: bool,
+    (output_dir, delete): (&Path, bool),
 ) -> Result<ExitStatus, CommandError> {
     let into = context.folder.join(output_dir);
     with_client(&context.settings, &context.folder, async |client: &Client| {
         let workers: Vec<Worker> = started(chosen_workers(client, chosen).await?);
-        let (ssh, of) = (chosen.ssh.ssh(context), workers.len());
+        let (ssh, of) = (ssh_args.ssh(context), workers.len());
         let work = |worker: Worker| bring(ssh.clone(), worker.clone(), into.join(worker.address.file_name()));
         let answers: Vec<Answer<PathBuf>> =
-            parallel::for_each(workers, chosen.ssh.max_parallel_ssh, work, |number, (worker, answer)| {
+            parallel::for_each(workers, ssh_args.max_parallel_ssh, work, |number, (worker, answer)| {
                 let text = match answer {
                     Ok(folder) => format!("in {}", folder.display()),
                     Err(trouble) => trouble.reason.clone(),
@@ -42,7 +42,7 @@ pub async fn collect(
         let rows: Vec<LogsRow> = answers.iter().map(|(worker, answer)| row(worker, answer)).collect();
         let mut failed = troubles(answers);
         if delete {
-            failed.extend(troubles(delete_on(context, chosen, brought).await));
+            failed.extend(troubles(delete_on(context, ssh_args, brought).await));
         }
         context.output.list(&rows)?;
         conclude(&failed, of, "collected from")
@@ -130,14 +130,19 @@ fn unpack(mut archive: File, into: &Path) -> io::Result<()> {
 }
 
 /// Deletes the logs on the workers, after a question.
-pub async fn delete(context: &Context, chosen: &ChosenArgs, yes: bool) -> Result<ExitStatus, CommandError> {
+pub async fn delete(
+    context: &Context,
+    ssh: &SshArgs,
+    chosen: &ChosenArgs,
+    yes: bool,
+) -> Result<ExitStatus, CommandError> {
     with_client(&context.settings, &context.folder, async |client: &Client| {
         let workers = started(chosen_workers(client, chosen).await?);
         let of = workers.len();
         if !yes && !agreed(context, of)? {
             return Err(CommandError::new(ExitStatus::Refused, "nothing was deleted").hint("pass --yes to agree"));
         }
-        let answers = delete_on(context, chosen, workers).await;
+        let answers = delete_on(context, ssh, workers).await;
         let rows: Vec<LogsRow> = answers
             .iter()
             .map(|(worker, answer)| LogsRow {
@@ -154,8 +159,8 @@ pub async fn delete(context: &Context, chosen: &ChosenArgs, yes: bool) -> Result
 }
 
 /// How many files were deleted on each.
-async fn delete_on(context: &Context, chosen: &ChosenArgs, workers: Vec<Worker>) -> Vec<Answer<u64>> {
-    let answers = ask_all(context, chosen, workers, &|folder| Order::DeleteLogs { folder }, |_, _| {}).await;
+async fn delete_on(context: &Context, ssh: &SshArgs, workers: Vec<Worker>) -> Vec<Answer<u64>> {
+    let answers = ask_all(context, ssh, workers, &|folder| Order::DeleteLogs { folder }, |_, _| {}).await;
     answers
         .into_iter()
         .map(|(worker, answer)| {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::run::{accepted, row, said};
-use super::{Answer, ChosenArgs, Worker, chosen_workers, partly_failed};
+use super::{Answer, ChosenArgs, SshArgs, Worker, chosen_workers, partly_failed};
 use crate::client::Client;
 use crate::commands::Context;
 use crate::connection::with_client;
@@ -16,10 +16,10 @@ use crate::remote::ssh::Trouble;
 use crate::remote::standing::{Standing, judge};
 
 /// Says how the workers stand.
-pub async fn status(context: &Context, chosen: &ChosenArgs) -> Result<ExitStatus, CommandError> {
+pub async fn status(context: &Context, ssh: &SshArgs, chosen: &ChosenArgs) -> Result<ExitStatus, CommandError> {
     with_client(&context.settings, &context.folder, async |client: &Client| {
         let workers = chosen_workers(client, chosen).await?;
-        let answers = ask_all(context, chosen, workers, &|folder| Order::Look { folder }, |_, _| {}).await;
+        let answers = ask_all(context, ssh, workers, &|folder| Order::Look { folder }, |_, _| {}).await;
         // After the machines: what the server says is then no older than what they say.
         let runners = client.runners(true).await?;
         let standings: Vec<Standing> =
@@ -33,12 +33,12 @@ pub async fn status(context: &Context, chosen: &ChosenArgs) -> Result<ExitStatus
 /// Gives every worker that was ever started an order; `done` hears of each as it ends.
 pub async fn ask_all(
     context: &Context,
-    chosen: &ChosenArgs,
+    ssh_args: &SshArgs,
     workers: Vec<Worker>,
     order: &dyn Fn(PathBuf) -> Order,
     done: impl FnMut(usize, &Answer<Option<Report>>),
 ) -> Vec<Answer<Option<Report>>> {
-    let ssh = chosen.ssh.ssh(context);
+    let ssh = ssh_args.ssh(context);
     let work = |worker: Worker| {
         let order = worker.kept.folder.as_ref().map(|folder| order(PathBuf::from(folder)));
         let ssh = ssh.clone();
@@ -50,22 +50,22 @@ pub async fn ask_all(
             (worker, answer)
         }
     };
-    parallel::for_each(workers, chosen.ssh.max_parallel_ssh, work, done).await
+    parallel::for_each(workers, ssh_args.max_parallel_ssh, work, done).await
 }
 
 /// Ends the runners.
 pub async fn stop(
     context: &Context,
+    ssh: &SshArgs,
     chosen: &ChosenArgs,
-    force: bool,
-    timeout: Duration,
+    (force, timeout): (bool, Duration),
 ) -> Result<ExitStatus, CommandError> {
     let wait_seconds = timeout.as_secs();
     with_client(&context.settings, &context.folder, async |client: &Client| {
         let workers = chosen_workers(client, chosen).await?;
         let of = workers.len();
         let order = |folder| Order::Stop { folder, force, wait_seconds };
-        let answers = ask_all(context, chosen, workers, &order, |number, (worker, answer)| {
+        let answers = ask_all(context, ssh, workers, &order, |number, (worker, answer)| {
             let word = match answer {
                 Ok(report) => report.as_ref().map_or("never started", said),
                 Err(trouble) => trouble.reason.as_str(),

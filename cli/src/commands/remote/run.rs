@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use torc_api::api::Workflow;
 use torc_api::remote::{WorkerAddress, is_loopback_host};
 
-use super::{Answer, RunRemoteArgs, Worker, partly_failed, workers};
+use super::{Answer, RunRemoteArgs, SshArgs, Worker, partly_failed, workers};
 use crate::client::Client;
 use crate::commands::apply::{Purpose, line, submit};
 use crate::commands::{Context, run as run_verb};
@@ -20,7 +20,7 @@ use crate::remote::{folder, parallel};
 use crate::standalone::{Entry, enter};
 
 /// Runs the verb.
-pub async fn run(context: &Context, args: &RunRemoteArgs) -> Result<ExitStatus, CommandError> {
+pub async fn run(context: &Context, ssh: &SshArgs, args: &RunRemoteArgs) -> Result<ExitStatus, CommandError> {
     let (file, target) = match args.targets.as_slice() {
         [file, target] => (Some(Path::new(file)), target.as_str()),
         [target] => (None, target.as_str()),
@@ -53,7 +53,7 @@ pub async fn run(context: &Context, args: &RunRemoteArgs) -> Result<ExitStatus, 
     client.add_remote_workers(&id, kept.collect()).await?;
     let orders = planned.into_iter().map(|(address, folder, earlier)| {
         let order = StartOrder {
-            version: (!args.skip_version_check).then(|| VERSION.to_owned()),
+            version: (!args.runner.skip_version_check).then(|| VERSION.to_owned()),
             earlier_folder: earlier.map(PathBuf::from).filter(|earlier| *earlier != folder),
             folder,
             working_dir: PathBuf::from(&workflow.working_dir),
@@ -66,7 +66,7 @@ pub async fn run(context: &Context, args: &RunRemoteArgs) -> Result<ExitStatus, 
         (workers::kept(&address, None), order)
     });
     let orders = orders.map(|(kept, order)| Ok((Worker::new(kept)?, order))).collect::<Result<_, CommandError>>()?;
-    start_all(context, args, &workflow, orders).await
+    start_all(context, ssh, &workflow, orders).await
 }
 
 /// The server. The store of a folder has one only while somebody runs it; and who may reach it is not ours to decide.
@@ -158,7 +158,7 @@ fn arguments(args: &RunRemoteArgs) -> Vec<String> {
         match name {
             "output_dir" => {}
             "labels" => words.extend(text.split(',').map(|label| format!("--label={label}"))),
-            "persistent" => words.push("--persistent".to_owned()),
+            "persistent" | "skip_version_check" => words.push(format!("--{}", name.replace('_', "-"))),
             _ => words.push(format!("--{}={text}", name.replace('_', "-"))),
         }
     }
@@ -168,14 +168,14 @@ fn arguments(args: &RunRemoteArgs) -> Vec<String> {
 
 async fn start_all(
     context: &Context,
-    args: &RunRemoteArgs,
+    ssh_args: &SshArgs,
     workflow: &Workflow,
     orders: Vec<(Worker, StartOrder)>,
 ) -> Result<ExitStatus, CommandError> {
-    let (ssh, of) = (args.ssh.ssh(context), orders.len());
+    let (ssh, of) = (ssh_args.ssh(context), orders.len());
     let work = |(worker, order): (Worker, StartOrder)| start(ssh.clone(), worker, order);
     let answers: Vec<Answer<Report>> =
-        parallel::for_each(orders, args.ssh.max_parallel_ssh, work, |number, (worker, answer)| {
+        parallel::for_each(orders, ssh_args.max_parallel_ssh, work, |number, (worker, answer)| {
             let word = answer.as_ref().map_or_else(|trouble| trouble.reason.clone(), |report| said(report).to_owned());
             context.output.progress(&format!("[{number}/{of}] {}: {word}", worker.address));
         })
@@ -259,11 +259,11 @@ mod tests {
     fn flags_of_a_runner_are_passed_on_as_it_takes_them() {
         let args = typed(
             "torc remote run w.txt 1 --num-cpus 4 --memory 2g --label a --label b --output-dir out -p 2.5 \
-             --persistent --prefetch off --idle-exit 10m --time-limit 4h -j 3",
+             --persistent --skip-version-check --prefetch off --idle-exit 10m --time-limit 4h -j 3",
         );
         let words = arguments(&args);
         let expected = "--num-cpus=4 --memory=2g --max-parallel-jobs=3 --label=a --label=b --time-limit=4h \
-            --poll-interval=2.5 --persistent --prefetch=off --idle-exit=600s";
+            --poll-interval=2.5 --persistent --skip-version-check --prefetch=off --idle-exit=600s";
         assert_eq!(words.join(" "), expected);
         let line = ["torc", "runner", "1"].into_iter().map(str::to_owned).chain(words);
         assert!(Cli::try_parse_from(line).is_ok());
