@@ -192,7 +192,11 @@ fn machines_that_cannot_be_used_are_told_and_the_others_go_on() {
     let with_path = format!("remote run w --remote-torc {} -o json", torc.display());
     site.torc(&with_path).exits(6).says("1 of 4 workers could not be started");
     // There is nothing left to do, so all of them leave.
-    until(|| site.states().values().filter(|state| *state == "stopped").count() == 3, || format!("{:?}", site.states()));
+    let stopped = || {
+        let standings = site.items(&format!("remote status w --remote-torc {}", torc.display()));
+        standings.iter().filter(|standing| text(standing, "state") == "stopped").count()
+    };
+    until(|| stopped() == 3, || format!("{} have stopped", stopped()));
     site.machines.extend([old, bare]);
     site.close();
 }
