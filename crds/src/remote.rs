@@ -135,7 +135,7 @@ impl WorkerAddress {
 /// Whether a host is reached without leaving the machine.
 pub fn is_loopback_host(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
-    bare == "localhost" || bare.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+    bare == "localhost" || bare.parse::<core::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// Workers of a text, one a line, and what is wrong with the others.
