@@ -16,6 +16,7 @@ use torc_api::api::{
 };
 
 use torc_api::remote::{RemoteWorker, RemoteWorkersRequest};
+use torc_api::wire::{ReplayRequest, ReplayResponse, Replayed};
 use torc_runner::HttpLink;
 
 pub use error::ClientError;
@@ -136,6 +137,18 @@ impl Client {
     /// One workflow by name or number, with its document.
     pub async fn workflow(&self, workflow: &str) -> Result<Workflow, ClientError> {
         self.get(&["workflows", workflow], self.in_namespace()).await
+    }
+
+    /// Brings results that runners wrote down; what became of each.
+    pub async fn replay(
+        &self,
+        workflow: &str,
+        run: i32,
+        request: &ReplayRequest,
+    ) -> Result<Vec<Replayed>, ClientError> {
+        let path = ["workflows", workflow, "runs", &run.to_string(), "results"];
+        let response: ReplayResponse = self.post(&path, request).await?;
+        Ok(response.replayed)
     }
 
     /// Deletes a workflow.

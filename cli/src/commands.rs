@@ -18,6 +18,7 @@ pub mod logs;
 pub mod ping;
 pub mod plan;
 pub mod plot;
+pub mod reconcile;
 pub mod reference;
 pub mod remote;
 pub mod remote_agent;

@@ -6,14 +6,14 @@ use std::path::Path;
 use tokio_util::sync::CancellationToken;
 use torc_api::api::{ApplyRequest, Workflow};
 use torc_api::wire::RunnerScope;
-use torc_runner::{RunnerConfig, RunnerError, RunnerEvent, RunnerExit, ServerLink};
+use torc_runner::{LinkError, RunnerConfig, RunnerError, RunnerEvent, RunnerExit, ServerLink};
 
 use crate::client::{Client, ClientError};
 use crate::commands::apply::Purpose;
 use crate::commands::{Context, apply};
 use crate::documents::LoadedWorkflow;
 use crate::error::{CommandError, ExitStatus};
-use crate::follow::{self, Followed, LOCAL_PATIENCE, REMOTE_PATIENCE, follow, look, standing};
+use crate::follow::{self, Followed, LOCAL_PATIENCE, follow, look, standing};
 use crate::logging::{Author, open_runner_log};
 use crate::output::Items;
 use crate::place::Place;
@@ -119,6 +119,7 @@ async fn lead(
             let hint = "give it more (--num-cpus, --memory, --num-gpus), or start `torc server` here and `torc runner` where it fits";
             Err(CommandError::new(ExitStatus::WorkflowFailed, reason).hint(hint))
         }
+        Driven::Drained => Err(Driven::drained()),
         Driven::Interrupted => {
             conclude(context, client, &look(client, &ids).await?).await?;
             context.output.progress("stopped; the same command goes on where it was");
@@ -133,8 +134,19 @@ pub enum Driven {
     Settled(Vec<Workflow>),
     /// Jobs are ready, and nobody will ever take them.
     Starved(String),
+    /// The server stayed away, and the runner has done what can be done without it.
+    Drained,
     /// A person stopped it.
     Interrupted,
+}
+
+impl Driven {
+    /// What to say when the server stayed away.
+    pub fn drained() -> CommandError {
+        let message = "the server stayed out of reach: what ran has ended, and the results are in the journal";
+        CommandError::new(ExitStatus::Unreachable, message)
+            .hint("when the server is back, replay them with `torc workflows reconcile` and run this command again")
+    }
 }
 
 /// Runs until the workflows have settled, a person stops it, or `starved` says that it never will.
@@ -146,14 +158,15 @@ pub async fn drive(
     (interrupts, starved): (&mut Interrupts, impl Future<Output = Result<String, ClientError>>),
 ) -> Result<Driven, CommandError> {
     let outcome = tokio::select! {
-        followed = follow(client, ids, progress, REMOTE_PATIENCE) => match followed? {
+        // Whether to wait for a server that is away is the runner's decision.
+        followed = follow(client, ids, progress, std::time::Duration::MAX) => match followed? {
             Followed::Settled(workflows) => Driven::Settled(workflows),
             Followed::ServerGone => return Err(ClientError::Closed.into()),
         },
-        ended = runner.ended() => {
-            ended?;
-            Driven::Settled(look(client, ids).await?)
-        }
+        ended = runner.ended() => match ended? {
+            RunnerExit::Drained => return Ok(Driven::Drained),
+            _ => Driven::Settled(look(client, ids).await?),
+        },
         reason = starved => Driven::Starved(reason?),
         () = interrupts.next() => {
             progress.line("stopping: running jobs are asked to end; Ctrl-C again ends them at once");
@@ -162,7 +175,7 @@ pub async fn drive(
     };
     match outcome {
         Driven::Settled(_) => finish(client, ids, runner, interrupts).await?,
-        Driven::Starved(_) | Driven::Interrupted => runner.stop(interrupts).await?,
+        Driven::Starved(_) | Driven::Interrupted | Driven::Drained => runner.stop(interrupts).await?,
     }
     Ok(outcome)
 }
@@ -258,6 +271,12 @@ impl LocalRunner {
         self.ended = true;
         match result {
             Ok(Ok(exit)) => Ok(exit),
+            Ok(Err(RunnerError::Server(error @ LinkError::Unreachable(_)))) => {
+                let message = "the server stayed out of reach: the running jobs were ended";
+                Err(CommandError::new(ExitStatus::Unreachable, message)
+                    .because(error)
+                    .hint("with `[client.offline] enabled = true` they go on, and their results are kept"))
+            }
             Ok(Err(error)) => Err(CommandError::unexpected("the local runner failed", error)),
             Err(error) => Err(CommandError::unexpected("the local runner ended early", error)),
         }

@@ -38,9 +38,21 @@ pub struct RunnerArgs {
     /// Work with a server of another version.
     #[arg(long, hide_short_help = true)]
     pub skip_version_check: bool,
-    /// Seconds between two looks when nothing is waited for.
+    /// Seconds between two calls when nothing of the runner waits on the server.
     #[arg(short = 'p', long, value_name = "SECONDS", hide_short_help = true)]
     pub poll_interval: Option<f64>,
+    /// While jobs run and nothing else happens the wait between two calls doubles up to so many seconds.
+    #[arg(long, value_name = "SECONDS", hide_short_help = true)]
+    pub claim_backoff_max_secs: Option<f64>,
+    /// Calls wait on the server for news; `false` for proxies that cut long requests.
+    #[arg(long, value_name = "BOOL", hide_short_help = true)]
+    pub long_poll: Option<bool>,
+    /// When the server stays away let running jobs end and keep their results; `false`: end them and leave.
+    #[arg(long, value_name = "BOOL", hide_short_help = true)]
+    pub offline_drain: Option<bool>,
+    /// Seconds between two looks whether a server that stayed away is back.
+    #[arg(long, value_name = "SECONDS", hide_short_help = true)]
+    pub drain_ping_interval_secs: Option<f64>,
     /// Stay while there may be work to come, however long there is none.
     #[arg(long, hide_short_help = true)]
     pub persistent: bool,
@@ -87,6 +99,7 @@ impl RunnerArgs {
     /// What was typed, by the key of the setting.
     pub fn said(&self) -> Vec<(&'static str, String)> {
         let number = |value: Option<i64>| value.map(|number| number.to_string());
+        let seconds = |value: Option<f64>| value.map(|number| number.to_string());
         let small = |value: Option<i32>| value.map(|number| number.to_string());
         let gibibytes = |value: f64| ((value * f64::from(1 << 30)) as i64).to_string();
         let all = [
@@ -98,7 +111,11 @@ impl RunnerArgs {
             ("client.run.output_dir", self.output_dir.as_ref().map(|path| path.to_string_lossy().into_owned())),
             ("client.run.time_limit", self.time_limit.clone()),
             ("client.run.end_time", self.end_time.clone()),
-            ("client.run.poll_interval", self.poll_interval.map(|seconds| seconds.to_string())),
+            ("client.run.poll_interval", seconds(self.poll_interval)),
+            ("client.run.claim_backoff_max_secs", seconds(self.claim_backoff_max_secs)),
+            ("client.run.long_poll", self.long_poll.map(|flag| flag.to_string())),
+            ("client.offline.enabled", self.offline_drain.map(|flag| flag.to_string())),
+            ("client.offline.drain_ping_interval_secs", seconds(self.drain_ping_interval_secs)),
             ("client.run.persistent", self.persistent.then(|| "true".to_owned())),
             ("client.run.skip_version_check", self.skip_version_check.then(|| "true".to_owned())),
             ("client.run.prefetch", self.prefetch.map(|when| when.name().to_owned())),

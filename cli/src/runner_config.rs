@@ -29,6 +29,9 @@ pub async fn runner_config(run: &RunSettings, state_dir: &Path, folder: &Path) -
     config.max_parallel_jobs = run.max_parallel_jobs;
     config.labels.clone_from(&run.labels);
     config.poll_interval = run.poll_interval;
+    config.backoff_max = run.claim_backoff_max;
+    config.long_poll = run.long_poll;
+    config.offline = run.offline;
     config.persistent = run.persistent;
     config.prefetch = run.prefetch.clone();
     config.time_limit = run.time_left(Timestamp::now());

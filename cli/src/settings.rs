@@ -24,7 +24,7 @@ pub enum Origin {
     /// The command line.
     Flag,
     /// An environment variable.
-    Environment(&'static str),
+    Environment(String),
     /// A configuration file.
     File(PathBuf),
     /// Built in.
@@ -125,8 +125,10 @@ pub struct Surroundings<'a> {
 pub fn gather(flags: Layers, surroundings: &Surroundings<'_>) -> Result<(Layers, Vec<String>), CommandError> {
     let mut layers = flags;
     for key in KEYS {
-        if let Some(text) = (surroundings.variable)(key.variable).filter(|text| !text.is_empty()) {
-            layers.below(key.name, text, Origin::Environment(key.variable));
+        for variable in [key.variable.to_owned(), key.variable_by_section()] {
+            if let Some(text) = (surroundings.variable)(&variable).filter(|text| !text.is_empty()) {
+                layers.below(key.name, text, Origin::Environment(variable));
+            }
         }
     }
     let mut warnings = Vec::new();

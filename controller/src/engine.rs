@@ -10,11 +10,15 @@ use std::sync::Arc;
 use tokio::sync::{broadcast, mpsc, oneshot};
 use torc_api::api::{self, Affected, ApplyOutcome, ApplyRequest, ApplyResponse, Event, Page};
 use torc_api::remote::{RemoteWorker, WorkerAddress};
-use torc_api::wire::{RegisterRequest, RegisterResponse, SyncRequest, SyncResponse};
+use torc_api::wire::{
+    FinishedAttempt, JournalledResult, RegisterRequest, RegisterResponse, ReplayOutcome, Replayed, SyncRequest,
+    SyncResponse,
+};
 use torc_core::engine::{Apply, Recorder, Retry, State};
 use torc_core::expand::{Limits, expand};
 use torc_core::expanded::Expanded;
 use torc_core::ids::{JobId, Now, RunnerId, WorkflowId};
+use torc_core::rows::ResultRow;
 use torc_store::{EventQuery, JobQuery, ResultQuery, RunnerQuery, Store};
 
 use crate::metrics::Metrics;
@@ -222,6 +226,39 @@ impl Engine {
         let command = Command::Sync { runner: RunnerId(runner), request: Box::new(request), reply: sender };
         self.queue.send(command).await.map_err(|_| EngineError::stopped())?;
         receiver.await.map_err(|_| EngineError::stopped())?
+    }
+
+    /// Results that runners wrote down while the server was away; what became of each, in their order.
+    pub async fn replay(
+        &self,
+        reference: WorkflowRef<'_>,
+        run: i32,
+        results: Vec<JournalledResult>,
+    ) -> Result<Vec<Replayed>, EngineError> {
+        let id = self.find(reference).await?;
+        let mut replayed = Vec::with_capacity(results.len());
+        let mut fresh = Vec::new();
+        for result in results {
+            let known = self.is_written_down(id, &result).await?;
+            let key = result.finished.key;
+            replayed.push(known.then_some(Replayed { key, outcome: ReplayOutcome::AlreadyKnown, reason: None }));
+            fresh.extend((!known).then_some(result));
+        }
+        let answers = self.write(move |state, recorder, now| Ok(state.replay(id, run, &fresh, recorder, now)?)).await?;
+        let mut answers = answers.into_iter();
+        Ok(replayed.into_iter().filter_map(|known| known.or_else(|| answers.next())).collect())
+    }
+
+    /// Whether the store holds this result; the live state only knows a job's present attempt.
+    async fn is_written_down(&self, workflow: WorkflowId, result: &JournalledResult) -> Result<bool, EngineError> {
+        let FinishedAttempt { key, return_code, .. } = &result.finished;
+        if key.workflow != workflow.0 {
+            return Ok(false);
+        }
+        let (job, run) = (Some(JobId(key.job)), Some(key.run));
+        let query = ResultQuery { workflow: Some(workflow), job, run, ..ResultQuery::default() };
+        let same = |row: &ResultRow| row.attempt == key.attempt && row.return_code == *return_code;
+        Ok(self.store.results(&query).await?.items.iter().any(|view| same(&view.result)))
     }
 
     /// Runners; those that have left too, if asked for.

@@ -6,6 +6,7 @@ mod error;
 mod events;
 mod jobs;
 mod remote;
+mod replay;
 mod runners;
 mod system;
 mod watch;
@@ -40,6 +41,7 @@ pub(crate) fn app(engine: Engine, token: &str, stop: CancellationToken) -> Route
         .merge(workflows::router())
         .merge(jobs::router())
         .merge(data::router())
+        .merge(replay::router())
         .merge(events::router())
         .merge(remote::router())
         .merge(runners::router())

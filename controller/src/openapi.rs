@@ -196,6 +196,16 @@ fn job_operations(types: &mut SchemaGenerator, list: &mut Vec<Operation>) {
         ..types.operation("get", "/v1/workflows/{workflow}/results", "Attempts that ended")
     });
     list.push(Operation {
+        query: &[NAMESPACE],
+        request: types.of::<wire::ReplayRequest>(),
+        response: types.of::<wire::ReplayResponse>(),
+        ..types.operation(
+            "post",
+            "/v1/workflows/{workflow}/runs/{run}/results",
+            "Results that runners wrote down while the server was away; each counts once",
+        )
+    });
+    list.push(Operation {
         query: &[NAMESPACE, ("workflow", "a workflow"), ("after", "a sequence number"), LIMIT],
         response: types.of::<api::Page<api::Event>>(),
         ..types.operation("get", "/v1/events", "What happened, oldest first")

@@ -13,6 +13,7 @@ mod holdings;
 mod lease;
 mod profile;
 mod record;
+mod replay;
 mod reset;
 mod restore;
 mod runner;

@@ -12,11 +12,13 @@ use tokio_util::sync::CancellationToken;
 use torc_api::wire::{PROTOCOL, RegisterRequest};
 
 use self::keeper_link::{KeeperLink, Takeover};
+use self::scribe::Scribe;
 use crate::clock::{self, Moment};
 use crate::command::{self, ShellSetup};
 use crate::config::{RunnerConfig, RunnerError, RunnerExit};
 use crate::events::RunnerEvent;
 use crate::files::Hashes;
+use crate::journal::{self, Journal};
 use crate::link::ServerLink;
 use crate::monitor::{self, Sampler};
 use crate::protocol::{FromKeeper, ToKeeper};
@@ -25,6 +27,7 @@ use crate::state::{Effect, Event, Settings, State};
 
 mod keeper_link;
 mod looks;
+mod scribe;
 
 /// Runs jobs until there is a reason to leave. `stop` asks for an orderly end: running jobs get their time to end.
 pub async fn run<L: ServerLink>(
@@ -50,21 +53,29 @@ pub async fn run<L: ServerLink>(
     let recorder = Recorder::start(&config.output_dir, &host_name(), move |message| {
         let _ = troubles.send(Event::Trouble(message));
     });
+    let registration = registration(&config, &settings.output_dir);
+    let label = journal::label(&registration.host, config.slurm_job_id.as_deref(), &config.state_dir);
+    let journal = Journal::new(&config.output_dir, label);
+    let (scribe, recovered, problems) = Scribe::start(journal, sender.clone()).await;
     let mut brain = Brain {
         sampler,
         recorder,
-        registration: registration(&config, &settings.output_dir),
+        registration,
         state: State::new(settings, began),
         keeper,
         hashes: Arc::new(Hashes::default()),
+        scribe,
         link: Arc::new(link),
         sender,
         observer,
         exit: None,
     };
+    problems.into_iter().for_each(|message| brain.tell(RunnerEvent::Problem { message }));
+    recovered.into_iter().for_each(|event| brain.handle(event));
     brain.take_over(takeover);
     brain.handle(Event::Tick);
     let exit = brain.live(&config, events, stop, &environment).await?;
+    brain.scribe.finish().await;
     brain.keeper.leave().await;
     for message in brain.recorder.close().await {
         (brain.observer)(RunnerEvent::Problem { message });
@@ -78,6 +89,7 @@ struct Brain<L, O> {
     hashes: Arc<Hashes>,
     sampler: Sampler,
     recorder: Recorder,
+    scribe: Scribe,
     link: Arc<L>,
     registration: RegisterRequest,
     sender: UnboundedSender<Event>,
@@ -187,6 +199,8 @@ impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Brain<L, O> {
             }
             Effect::Sample(order) => self.sampler.order(order),
             Effect::Record(records) => self.recorder.record(records),
+            Effect::Journal(results) => self.scribe.write(results),
+            Effect::Unjournal(keys) => self.scribe.remove(keys),
             Effect::Check(key, check) => {
                 let (sender, hashes) = (self.sender.clone(), Arc::clone(&self.hashes));
                 tokio::task::spawn_blocking(move || {
@@ -243,6 +257,9 @@ pub fn settings(config: &RunnerConfig, shell: ShellSetup, began: Moment) -> Resu
         shell,
         report_interval: config.report_interval,
         poll_interval: config.poll_interval,
+        backoff_max: config.backoff_max,
+        long_poll: config.long_poll,
+        offline: config.offline,
         time: config.time_limit.map(|limit| (began, began.plus(limit))),
         exit_when_complete: config.exit_when_complete,
         idle_exit: config.idle_exit,

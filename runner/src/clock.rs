@@ -27,6 +27,12 @@ impl Moment {
     }
 }
 
+/// The time of day in milliseconds since 1970: for people and other hosts, never to measure with.
+pub fn wall_ms() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
 /// Now.
 pub fn now() -> Moment {
     let time = clock_gettime(ClockId::Boottime);

@@ -11,6 +11,7 @@ use torc_api::wire::{Resources, RunnerKind, RunnerScope};
 
 use crate::link::LinkError;
 use crate::mode::Allocation;
+use crate::state::OfflineSettings;
 
 /// Everything a runner is told at its start.
 #[derive(Clone, Debug)]
@@ -47,15 +48,21 @@ pub struct RunnerConfig {
     pub token_file: Option<PathBuf>,
     /// Reports wait at most this long for company while there is work to do.
     pub report_interval: Duration,
-    /// The longest pause between attempts to reach the server.
+    /// The first wait when nothing of ours waits on the server, and the longest between attempts to reach it.
     pub poll_interval: Duration,
+    /// The longest wait while jobs run and nothing else happens.
+    pub backoff_max: Duration,
+    /// Calls may wait on the server for news.
+    pub long_poll: bool,
+    /// What to do when the server stays away.
+    pub offline: OfflineSettings,
     /// Its time is over after this much.
     pub time_limit: Option<Duration>,
     /// It leaves when everything it serves has settled.
     pub exit_when_complete: bool,
-    /// It leaves when it has had nothing to do for so long.
-    pub idle_exit: Option<Duration>,
-    /// It stays as long as there is anything to come, however long it has been idle.
+    /// When it leaves because it has nothing to do.
+    pub idle_exit: IdleExit,
+    /// It stays although there is nothing to do, even without a server.
     pub persistent: bool,
     /// How far it leases ahead; what is set here wins over the workflow.
     pub prefetch: Prefetch,
@@ -85,16 +92,30 @@ impl RunnerConfig {
             api_url: None,
             token_file: None,
             report_interval: Duration::from_millis(100),
-            poll_interval: Duration::from_secs(10),
+            poll_interval: Duration::from_secs(5),
+            backoff_max: Duration::from_secs(300),
+            long_poll: true,
+            offline: OfflineSettings::default(),
             time_limit: None,
             exit_when_complete: true,
-            idle_exit: None,
+            idle_exit: IdleExit::Never,
             persistent: false,
             prefetch: Prefetch::default(),
             farewell: Duration::from_secs(15),
             stop_now: CancellationToken::new(),
         }
     }
+}
+
+/// When a runner leaves because it has nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdleExit {
+    /// Never.
+    Never,
+    /// After the time that the workflows it serves say.
+    AsTold,
+    /// After this time.
+    After(Duration),
 }
 
 /// Why a runner ended.
@@ -110,6 +131,8 @@ pub enum RunnerExit {
     Deadline,
     /// There was nothing to do for too long.
     Idle,
+    /// The server stayed away, and all that could be done without it is done.
+    Drained,
     /// The server sent it away.
     Dismissed,
 }

@@ -65,6 +65,27 @@ pub enum RunnerEvent {
     },
     /// The server is back.
     Reconnected,
+    /// The server stays away: nothing new is taken, running jobs go on, results are written to the journal.
+    Draining {
+        /// For how long it was called in vain.
+        after: Duration,
+        /// How many jobs run.
+        running: usize,
+    },
+    /// The server is back before everything was drained.
+    Resumed {
+        /// How many results it gets now.
+        results: usize,
+    },
+    /// The runner leaves without having been able to tell the server about results.
+    LeftResults {
+        /// How many are in the journal.
+        journalled: usize,
+        /// How many are not, and stay with the keeper for the next runner in the same place.
+        unwritten: usize,
+        /// What to type once the server is back.
+        hints: Vec<String>,
+    },
     /// The first work of a workflow has come.
     Serving {
         /// The workflow's number.
@@ -150,8 +171,21 @@ impl RunnerEvent {
                 "OOM violation detected:"
             ),
             Self::OomKill { key } => warn!(workflow_id = key.workflow, job_id = key.job, "Killing OOM job"),
-            Self::Unreachable { reason } => warn!("The server cannot be reached: {reason}"),
-            Self::Reconnected => info!("The server is back"),
+            Self::Unreachable { reason } => {
+                warn!("The server cannot be reached; jobs go on and calls are repeated: {reason}");
+            }
+            Self::Reconnected => warn!("The server is back"),
+            Self::Draining { after, running } => warn!(
+                running,
+                "The server has been out of reach for {}: draining offline. Running jobs go on, their results are \
+                 written to the offline journal, and nothing new is taken",
+                length(*after)
+            ),
+            Self::Resumed { results } => warn!(results, "The server is back: results are delivered, work goes on"),
+            Self::LeftResults { journalled, unwritten, hints } => {
+                log_left_results(*journalled, *unwritten);
+                hints.iter().for_each(|hint| warn!("When the server is back: {hint}"));
+            }
             Self::Terminating { workflow, count } => info!(workflow_id = workflow, count, "Jobs terminating"),
             Self::Signaled { key, signal } => {
                 info!(workflow_id = key.workflow, job_id = key.job, "Job {}", signal_name(*signal));
@@ -170,4 +204,24 @@ fn gigabytes(bytes: i64) -> String {
     #[expect(clippy::cast_precision_loss, reason = "two digits are shown")]
     let amount = bytes as f64 / f64::from(1 << 30);
     format!("{amount:.2}GB")
+}
+
+fn log_left_results(journalled: usize, unwritten: usize) {
+    match (journalled, unwritten) {
+        (0, 0) => warn!("Leaving without the server; no results wait for it"),
+        (_, 0) => warn!(journalled, "Leaving without the server; results are in the offline journal"),
+        _ => warn!(
+            journalled,
+            unwritten,
+            "Leaving without the server; what is not in the offline journal is delivered by the same command on this host"
+        ),
+    }
+}
+
+/// `20 min`, `90 s`.
+fn length(duration: Duration) -> String {
+    match duration.as_secs() {
+        seconds if seconds >= 60 && seconds % 60 == 0 => format!("{} min", seconds / 60),
+        seconds => format!("{seconds} s"),
+    }
 }

@@ -130,6 +130,11 @@ pub fn main(args: &KeeperArgs) -> Result<(), KeeperError> {
     left
 }
 
+/// Whether a keeper is at work in a place, or has left results there.
+pub fn has_left(dir: &Path) -> bool {
+    Card::read(dir).is_some_and(|card| card.is_alive()) || !place::left_results(dir).is_empty()
+}
+
 fn listen_to_signals() -> io::Result<Signals> {
     let pipe = |signals: &[i32]| {
         let (readable, writable) = UnixStream::pair()?;

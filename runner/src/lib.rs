@@ -10,6 +10,7 @@ pub mod config;
 pub mod detect;
 pub mod events;
 pub mod files;
+pub mod journal;
 pub mod keeper;
 pub mod link;
 pub mod mode;
@@ -24,8 +25,9 @@ pub mod state;
 mod brain;
 
 pub use brain::{run, settings};
-pub use config::{RunnerConfig, RunnerError, RunnerExit};
+pub use config::{IdleExit, RunnerConfig, RunnerError, RunnerExit};
 pub use events::RunnerEvent;
 pub use link::http::HttpLink;
 pub use link::{LinkError, ServerLink};
 pub use process::ProcessMark;
+pub use state::OfflineSettings;

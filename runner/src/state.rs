@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use torc_api::failure::Prefetch;
-use torc_api::wire::{AttemptKey, FileSeen, RegisterResponse, Resources, SyncRequest, SyncResponse};
+use torc_api::wire::{AttemptKey, FileSeen, JournalledResult, RegisterResponse, Resources, SyncRequest, SyncResponse};
 use torc_core::ledger::{Ledger, Strategy};
 
 use crate::clock::Moment;
 use crate::command::ShellSetup;
-use crate::config::RunnerExit;
+use crate::config::{IdleExit, RunnerExit};
 use crate::events::RunnerEvent;
 use crate::link::LinkError;
 use crate::mode::Allocation;
@@ -20,13 +20,16 @@ use crate::monitor::{SampleOrder, Samples};
 use crate::protocol::{Ended, HeldJob, StartOrder, Template, Termination};
 use crate::series::Record;
 
+mod backoff;
 mod contact;
 mod deadlines;
 mod ends;
+mod exits;
 mod job;
 mod kinds;
 mod leases;
 mod measures;
+mod offline;
 mod pace;
 mod start;
 mod want;
@@ -36,10 +39,13 @@ mod properties;
 #[cfg(test)]
 mod tests;
 
+use self::backoff::Backoff;
 use self::contact::Contact;
 use self::job::{Job, Report};
 use self::kinds::Kinds;
 use self::measures::Measures;
+use self::offline::Journal;
+pub use self::offline::OfflineSettings;
 use self::pace::Pace;
 
 /// What does not change while a runner lives.
@@ -65,15 +71,21 @@ pub struct Settings {
     pub shell: ShellSetup,
     /// Reports wait at most this long for company while there is work to do.
     pub report_interval: Duration,
-    /// The longest pause between attempts to reach the server.
+    /// The first wait when nothing of ours waits on the server, and the longest between attempts to reach it.
     pub poll_interval: Duration,
+    /// The longest wait while jobs run and nothing else happens.
+    pub backoff_max: Duration,
+    /// Calls may wait on the server for news.
+    pub long_poll: bool,
+    /// What to do when the server stays away.
+    pub offline: OfflineSettings,
     /// When its time began, and when it is over.
     pub time: Option<(Moment, Moment)>,
     /// It leaves when everything it serves has settled.
     pub exit_when_complete: bool,
-    /// It leaves when it has had nothing to do for so long.
-    pub idle_exit: Option<Duration>,
-    /// It stays as long as there is anything to come, however long it has been idle.
+    /// When it leaves because it has nothing to do.
+    pub idle_exit: IdleExit,
+    /// It stays although there is nothing to do, even without a server.
     pub persistent: bool,
     /// How far it leases ahead; what is set here wins over the workflow.
     pub prefetch: Prefetch,
@@ -112,6 +124,12 @@ pub enum Event {
     Sampled(Box<Samples>),
     /// Something is wrong that only people can change.
     Trouble(String),
+    /// Results are in the journal, on the disk.
+    Journalled(Vec<AttemptKey>),
+    /// They could not be written.
+    NotJournalled(String),
+    /// Results of earlier runners in this place that nobody has fetched, and how long ago each attempt ended.
+    Recovered(Vec<(JournalledResult, Duration)>),
     /// Somebody wants the runner to stop.
     Stop,
     /// Somebody does not want to wait for that.
@@ -156,6 +174,10 @@ pub enum Effect {
     Sample(SampleOrder),
     /// Keep these in a file.
     Record(Vec<Record>),
+    /// Write these down, and say when they are safe. Their time of day is not known here, only how long ago they ended.
+    Journal(Vec<JournalledResult>),
+    /// The server has these: they can leave the journal.
+    Unjournal(Vec<AttemptKey>),
     /// Look for what can be known after a job's end; if all its output files are there, delete these logs.
     Check(AttemptKey, Box<OutputCheck>),
     /// Tell whoever watches.
@@ -225,9 +247,12 @@ pub struct State {
     ends: BTreeSet<(Moment, AttemptKey)>,
     pace: Pace,
     measures: Measures,
+    backoff: Backoff,
     contact: Contact,
+    journal: Journal,
     phase: Phase,
     busy_at: Moment,
+    told_too_late: bool,
     wake_at: Option<Moment>,
 }
 
@@ -247,9 +272,12 @@ impl State {
             ends: BTreeSet::new(),
             pace: Pace::new(settings.prefetch.clone()),
             measures: Measures::new(settings.oom_kills),
+            backoff: Backoff::new(settings.poll_interval, settings.backoff_max),
             contact: Contact::default(),
+            journal: Journal::default(),
             phase: Phase::Serving,
             busy_at: now,
+            told_too_late: false,
             wake_at: None,
             settings,
         }
@@ -275,6 +303,9 @@ impl State {
             Event::Checked(key, findings) => self.checked(key, findings, now, &mut effects),
             Event::Sampled(samples) => self.sampled(&samples, now, &mut effects),
             Event::Trouble(message) => effects.push(Effect::Tell(RunnerEvent::Problem { message })),
+            Event::Journalled(keys) => self.journalled(keys, &mut effects),
+            Event::NotJournalled(reason) => self.not_journalled(reason, now, &mut effects),
+            Event::Recovered(results) => self.recovered(results, now),
             Event::Stop => self.end_with(Ok(RunnerExit::Stopped), now, &mut effects),
             Event::StopNow => {
                 self.end_with(Ok(RunnerExit::Stopped), now, &mut effects);
@@ -306,68 +337,17 @@ impl State {
     /// What follows from where things stand, whatever happened last.
     fn pulse(&mut self, now: Moment, effects: &mut Vec<Effect>) {
         self.wake_at = None;
+        self.mind_outage(now, effects);
         self.expire_leases(now, effects);
         self.end_in_time(now, effects);
         self.measure(now, effects);
         self.fill(now, effects);
         self.move_on(now, effects);
+        self.keep_journal(now, effects);
         self.keep_contact(now, effects);
     }
 
     fn wake(&mut self, at: Moment) {
         self.wake_at = Some(self.wake_at.map_or(at, |earlier| earlier.min(at)));
-    }
-
-    /// Goes to the next phase of life when its conditions are met.
-    fn move_on(&mut self, now: Moment, effects: &mut Vec<Effect>) {
-        if !self.jobs.is_empty() {
-            self.busy_at = now;
-        }
-        if self.phase == Phase::Serving {
-            self.consider_leaving(now, effects);
-        }
-        if let Phase::Ending(exit) = &self.phase
-            && self.jobs.is_empty()
-        {
-            let until = now.plus(self.settings.farewell);
-            let has_last_words = self.contact.is_registered() || !self.reports.is_empty();
-            match exit.clone() {
-                Ok(exit) if has_last_words => self.phase = Phase::Leaving(exit, until),
-                exit => self.go(exit, effects),
-            }
-        }
-        if let Phase::Leaving(exit, until) = self.phase {
-            if until <= now {
-                self.go(Ok(exit), effects);
-            } else {
-                self.wake(until);
-            }
-        }
-    }
-
-    fn consider_leaving(&mut self, now: Moment, effects: &mut Vec<Effect>) {
-        let holds_nothing = self.jobs.is_empty() && self.reports.is_empty() && self.returned.is_empty();
-        if let Some(exit) = self.contact.settled
-            && holds_nothing
-            && self.settings.exit_when_complete
-        {
-            self.end_with(Ok(exit), now, effects);
-        } else if let Some(limit) = self.settings.idle_exit
-            && holds_nothing
-            && !self.settings.persistent
-        {
-            let due = self.busy_at.plus(limit);
-            if due <= now {
-                self.end_with(Ok(RunnerExit::Idle), now, effects);
-            } else {
-                self.wake(due);
-            }
-        }
-    }
-
-    fn go(&mut self, exit: Result<RunnerExit, LinkError>, effects: &mut Vec<Effect>) {
-        self.phase = Phase::Gone;
-        self.sum_up_node(effects);
-        effects.push(Effect::Exit(exit));
     }
 }

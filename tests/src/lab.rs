@@ -1,8 +1,10 @@
 //! A folder in which a test lives, with everything that it starts. What is left of it at the end is ended and removed.
 
 mod call;
+mod disk;
 mod overlap;
 mod processes;
+mod server;
 pub mod slurm;
 pub mod sshd;
 mod wait;
@@ -16,8 +18,10 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 pub use call::{Call, Outcome, Running, binary};
+pub use disk::SmallDisk;
 pub use overlap::most_at_once;
 pub use processes::{Process, kill};
+pub use server::Server;
 pub use wait::{eventually, until};
 
 /// Marks every process of a lab: all descendants inherit it, keepers and jobs too.

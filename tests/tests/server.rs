@@ -6,62 +6,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use nix::sys::signal::Signal;
-use torc_tests::lab::{Call, Lab, Outcome, Running, eventually, until};
-
-/// A server of a lab, and how to talk to it.
-struct Server {
-    process: Option<Running>,
-    url: String,
-}
-
-impl Server {
-    /// Starts one and waits until it has said where it is.
-    fn start(lab: &Lab, bind: &str) -> Self {
-        let process = lab.start(&format!("server --bind {bind} --database data/lab.db -o json"));
-        let url = eventually("the server says where it is", || {
-            let said: serde_json::Value = serde_json::from_str(&process.stdout()).ok()?;
-            Some(said["url"].as_str()?.to_owned())
-        });
-        Self { process: Some(process), url }
-    }
-
-    fn address(&self) -> &str {
-        self.url.strip_prefix("http://").unwrap()
-    }
-
-    /// A call as a client of this server, from a folder without a store.
-    fn call(&self, lab: &Lab, line: &str) -> Call {
-        fs::create_dir_all(lab.path("client")).unwrap();
-        lab.call(line)
-            .folder(lab.path("client"))
-            .env("TORC_API_URL", &self.url)
-            .env("TORC_TOKEN_FILE", lab.path("data/lab.db.token"))
-    }
-
-    fn torc(&self, lab: &Lab, line: &str) -> Outcome {
-        self.call(lab, line).run()
-    }
-
-    fn items(&self, lab: &Lab, line: &str) -> Vec<serde_json::Value> {
-        let outcome = self.torc(lab, &format!("{line} -o json")).exits(0);
-        outcome.json()["items"].as_array().unwrap().clone()
-    }
-
-    fn state(&self, lab: &Lab, workflow: &str, job: &str) -> String {
-        let jobs = self.items(lab, &format!("get jobs {workflow} --job {job}"));
-        jobs[0]["status"].as_str().unwrap().to_owned()
-    }
-
-    fn kill(&mut self) {
-        self.process.take().unwrap().kill();
-    }
-
-    fn stop(mut self) {
-        let process = self.process.take().unwrap();
-        process.signal(Signal::SIGTERM);
-        process.finish().exits(0);
-    }
-}
+use torc_tests::lab::{Lab, Running, Server, until};
 
 const GATED: &str = "
 name: gated

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::process::Command;
 
-use torc_tests::lab::{Lab, until};
+use torc_tests::lab::{Lab, SmallDisk, until};
 
 const ONE: &str = "name: one\njobs: [{name: a, command: echo hello}]\n";
 const TWO: &str = "name: two\njobs: [{name: b, command: echo hello}]\n";
@@ -143,35 +143,10 @@ fn a_damaged_store_is_told_and_a_backup_brings_it_back() {
     assert_eq!(fs::read(lab.path(".torc/torc.db.before-restore-1")).unwrap(), bytes);
 }
 
-/// A small file system of its own, as a disk that can be full.
-struct SmallDisk {
-    path: std::path::PathBuf,
-}
-
-impl SmallDisk {
-    fn new(lab: &Lab, name: &str) -> Option<Self> {
-        let path = lab.path(name);
-        fs::create_dir(&path).unwrap();
-        let mounted = nix::unistd::geteuid().is_root()
-            && Command::new("mount")
-                .args(["-t", "tmpfs", "-o", "size=2m", "tmpfs"])
-                .arg(&path)
-                .status()
-                .is_ok_and(|status| status.success());
-        mounted.then_some(Self { path })
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        unmount(&self.path);
-    }
-}
-
 #[test]
 fn a_full_disk_loses_nothing() {
     let lab = Lab::new();
-    let Some(disk) = SmallDisk::new(&lab, "disk") else {
+    let Some(disk) = SmallDisk::new(&lab, "disk", "2m") else {
         return full_by_limit(&lab);
     };
     fs::write(disk.path.join("one.yaml"), ONE).unwrap();
@@ -216,7 +191,7 @@ fn full_by_limit(lab: &Lab) {
 #[test]
 fn a_disk_that_fills_while_jobs_run_loses_no_result() {
     let lab = Lab::new();
-    let Some(disk) = SmallDisk::new(&lab, "disk") else { return };
+    let Some(disk) = SmallDisk::new(&lab, "disk", "2m") else { return };
     let text = "
 name: w
 jobs:

@@ -101,6 +101,19 @@ fn sql_is_in_the_store_and_in_the_files_that_a_runner_writes() {
     }
 }
 
+/// A clock that is set, or that jumps, must not end a lease, a job or a runner.
+#[test]
+fn what_a_runner_decides_knows_no_time_of_day() {
+    for (name, text) in sources("runner/src") {
+        let measures = name.starts_with("runner/src/state") || name.starts_with("runner/src/keeper");
+        for word in ["SystemTime", "wall_ms"] {
+            assert!(!(measures && text.contains(word)), "{name} names {word}");
+        }
+    }
+    let clock = fs::read_to_string(root().join("runner/src/clock.rs")).unwrap();
+    assert!(clock.contains("ClockId::Boottime"), "the runner's clock goes on during suspend");
+}
+
 #[test]
 fn jobs_are_moved_by_one_function_only() {
     for folder in ["core/src", "controller/src", "store/src"] {

@@ -109,7 +109,11 @@ async fn run_for(context: &Context, client: &Client, wanted: Wanted) -> Result<E
         let never = std::future::pending();
         let driven = run_here::drive(client, &[id], runner, &mut progress, (&mut interrupts, never)).await;
         progress.finish();
-        let Driven::Settled(workflows) = driven? else { return Ok(ExitStatus::Interrupted) };
+        let workflows = match driven? {
+            Driven::Settled(workflows) => workflows,
+            Driven::Drained => return Err(Driven::drained()),
+            Driven::Starved(_) | Driven::Interrupted => return Ok(ExitStatus::Interrupted),
+        };
         let status = run_here::conclude(context, client, &workflows).await?;
         if outcome == ExitStatus::Success {
             outcome = status;

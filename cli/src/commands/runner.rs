@@ -11,7 +11,7 @@ use torc_api::api::Workflow;
 use torc_api::wire::{RunnerKind, RunnerScope};
 use torc_runner::detect::{self, Share};
 use torc_runner::mode::{Mode, effective};
-use torc_runner::{RunnerConfig, RunnerExit};
+use torc_runner::{IdleExit, RunnerConfig, RunnerExit};
 
 use super::Context;
 use crate::args::RunnerArgs;
@@ -36,6 +36,9 @@ pub struct RunnerVerbArgs {
     #[arg(value_name = "WORKFLOW")]
     pub workflow: Option<String>,
     /// Leave when there has been nothing to do for so long, e.g. `10m`.
+    ///
+    /// For a WORKFLOW this is `compute_node_wait_for_new_jobs_seconds` of its document (90) when absent; without one the runner
+    /// stays.
     #[arg(long, value_name = "TIME", value_parser = super::parse_duration)]
     pub idle_exit: Option<Duration>,
     /// Started by `torc remote run`: leave its session, and live in this folder.
@@ -84,22 +87,32 @@ pub async fn serve(
     workflow: Option<&str>,
     serving: Serving,
 ) -> Result<ExitStatus, CommandError> {
-    versions::check(client, context.settings.run.skip_version_check).await?;
-    let workflow = match workflow {
-        Some(name) => Some(client.workflow(bare_name(name)).await.map_err(explain_missing)?),
-        None => None,
+    let (found, away) = match find(context, client, workflow).await {
+        Ok(found) => (found, None),
+        Err(error) if error.kind == ExitStatus::Unreachable => (None, Some(error)),
+        Err(error) => return Err(error),
     };
-    let id = workflow.as_ref().map(|workflow| workflow.id.to_string());
+    let id = match &away {
+        None => found.as_ref().map(|workflow| workflow.id.to_string()),
+        Some(_) => workflow.map(str::to_owned),
+    };
     let (folder, _claim) = match &serving.worker {
         Some(worker) => claim_place(&worker.runner_place())?,
         None => claim_folder(&state_folder(&context.settings.run, &client.url(), id.as_deref()))?,
     };
+    if let Some(error) = away {
+        // A runner died here while the server was away: its jobs and their results need another one, server or not.
+        if !torc_runner::keeper::has_left(&context.folder.join(&folder)) {
+            return Err(error);
+        }
+        context.output.progress("the server cannot be reached: going on with what an earlier runner left here");
+    }
     let mut config = runner_config(&context.settings.run, &folder, &context.folder).await?;
+    config.exit_when_complete = id.is_some();
+    config.idle_exit = idle_exit(serving.idle_exit, workflow);
     config.scope = id.map_or(RunnerScope::All, RunnerScope::Workflow);
-    config.exit_when_complete = workflow.is_some();
-    config.idle_exit = serving.idle_exit;
     if let (Some(share), Some(around)) = (serving.share, detect::surroundings()) {
-        let share = if starts_directly(workflow.as_ref(), &config) { Share::OwnNode } else { share };
+        let share = if starts_directly(found.as_ref(), &config) { Share::OwnNode } else { share };
         share_allocation(&mut config, &context.settings.run, &around, share);
     }
     config.api_url = Some(client.url());
@@ -148,6 +161,24 @@ fn starts_directly(workflow: Option<&Workflow>, config: &RunnerConfig) -> bool {
     effective(&execution, config.allocation.is_some()) == Mode::Direct
 }
 
+/// The workflow that is to be served, once the server and its version are known.
+async fn find(context: &Context, client: &Client, workflow: Option<&str>) -> Result<Option<Workflow>, CommandError> {
+    versions::check(client, context.settings.run.skip_version_check).await?;
+    match workflow {
+        Some(name) => client.workflow(bare_name(name)).await.map(Some).map_err(explain_missing),
+        None => Ok(None),
+    }
+}
+
+/// One that serves a workflow stays as long as that says; one that serves everything stays.
+fn idle_exit(asked: Option<Duration>, workflow: Option<&str>) -> IdleExit {
+    match (asked, workflow) {
+        (Some(time), _) => IdleExit::After(time),
+        (None, Some(_)) => IdleExit::AsTold,
+        (None, None) => IdleExit::Never,
+    }
+}
+
 fn describe(exit: RunnerExit) -> &'static str {
     match exit {
         RunnerExit::Complete => "everything it serves has settled",
@@ -155,6 +186,7 @@ fn describe(exit: RunnerExit) -> &'static str {
         RunnerExit::Stopped => "stopped",
         RunnerExit::Deadline => "its time is over",
         RunnerExit::Idle => "there was nothing to do",
+        RunnerExit::Drained => "the server stayed away, and everything that ran has ended",
         RunnerExit::Dismissed => "the server sent it away",
     }
 }

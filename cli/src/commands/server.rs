@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::json;
 use torc_api::wire::RunnerScope;
-use torc_runner::RunnerExit;
+use torc_runner::{IdleExit, RunnerExit};
 
 use super::Context;
 use super::apply::place_here;
@@ -120,7 +120,7 @@ async fn serve(
         config.api_url = Some(owner.client().url());
         config.token_file = Some(place.token_file());
         config.exit_when_complete = false;
-        config.idle_exit = args.idle_exit;
+        config.idle_exit = args.idle_exit.map_or(IdleExit::Never, IdleExit::After);
         let mut runner = LocalRunner::start(config, owner.link(), Author::Owner);
         let ended = tokio::select! {
             ended = runner.ended() => ended?,

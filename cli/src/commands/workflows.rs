@@ -9,10 +9,11 @@ use super::control::CancelArgs;
 use super::delete::DeleteArgs;
 use super::describe::DescribeArgs;
 use super::get::GetArgs;
+use super::reconcile::ReconcileArgs;
 use super::restart::{InitArgs, ReinitArgs};
 use super::retry::RetryArgs;
 use super::status::StatusArgs;
-use super::{Context, control, delete, describe, get, restart, retry, status};
+use super::{Context, control, delete, describe, get, reconcile, restart, retry, status};
 use crate::client::Client;
 use crate::connection::{explain_missing, resolve_workflow, with_client};
 use crate::error::{CommandError, ExitStatus};
@@ -36,6 +37,7 @@ pub enum WorkflowsCommand {
     Reinit(ReinitArgs),
     ResetStatus(ResetStatusArgs),
     Export(ExportArgs),
+    Reconcile(ReconcileArgs),
 }
 
 /// List workflows, as `torc get workflows`.
@@ -91,6 +93,7 @@ pub async fn run(context: &Context, args: WorkflowsArgs) -> Result<ExitStatus, C
         WorkflowsCommand::Reinit(args) => restart::reinit(context, &args).await,
         WorkflowsCommand::ResetStatus(args) => retry::run(context, &reset(args)).await,
         WorkflowsCommand::Export(args) => export(context, &args).await,
+        WorkflowsCommand::Reconcile(args) => reconcile::run(context, &args).await,
     }
 }
 

@@ -12,6 +12,13 @@ pub struct Key {
     pub doc: &'static str,
 }
 
+impl Key {
+    /// The variable that Torc 1.0 would have had for it: `TORC_CLIENT__RUN__NUM_CPUS`.
+    pub fn variable_by_section(&self) -> String {
+        format!("TORC_{}", self.name.replace('.', "__").to_uppercase())
+    }
+}
+
 const fn key(name: &'static str, variable: &'static str, default: Option<&'static str>, doc: &'static str) -> Key {
     Key { name, variable, default, doc }
 }
@@ -52,7 +59,19 @@ pub const KEYS: &[Key] = &[
         "client.run.poll_interval",
         "TORC_RUN_POLL_INTERVAL",
         Some("5"),
-        "Seconds between two looks of the local runner when nothing is waited for.",
+        "Seconds between two calls of the runner when nothing of it waits on the server, and at most between two attempts to reach it.",
+    ),
+    key(
+        "client.run.claim_backoff_max_secs",
+        "TORC_RUN_CLAIM_BACKOFF_MAX_SECS",
+        Some("300"),
+        "While jobs run and nothing else happens the wait between two calls doubles up to so many seconds (and never exceeds a third of the lease).",
+    ),
+    key(
+        "client.run.long_poll",
+        "TORC_RUN_LONG_POLL",
+        Some("true"),
+        "Calls of the runner wait on the server for news; `false` for proxies that cut long requests.",
     ),
     key(
         "client.run.labels",
@@ -108,6 +127,24 @@ pub const KEYS: &[Key] = &[
         "TORC_RUN_LEASE_SECONDS",
         None,
         "How long this runner may be silent before its leases go to others (the workflow's when absent).",
+    ),
+    key(
+        "client.offline.enabled",
+        "TORC_CLIENT__OFFLINE__ENABLED",
+        Some("true"),
+        "When the server stays away, running jobs end and their results are kept in a journal; `false`: jobs are ended and the runner leaves.",
+    ),
+    key(
+        "client.offline.drain_ping_interval_secs",
+        "TORC_CLIENT__OFFLINE__DRAIN_PING_INTERVAL_SECS",
+        Some("120"),
+        "Seconds between two looks whether the server is back.",
+    ),
+    key(
+        "client.offline.wait_for_healthy_database_minutes",
+        "TORC_CLIENT__OFFLINE__WAIT_FOR_HEALTHY_DATABASE_MINUTES",
+        None,
+        "Minutes, fractions too, that calls are repeated before that; wins over `compute_node_wait_for_healthy_database_minutes` of the workflows (20 when nobody says).",
     ),
     key(
         "server.bind",

@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use torc_api::failure::Prefetch;
 use torc_api::quantity;
+use torc_runner::OfflineSettings;
 
 use super::{Layers, parse_count};
 use crate::error::CommandError;
@@ -29,8 +30,14 @@ pub struct RunSettings {
     pub time_limit: Option<Duration>,
     /// Its time is over then.
     pub end_time: Option<Timestamp>,
-    /// Time between two looks when nothing is waited for.
+    /// Time between two calls when nothing waits on the server.
     pub poll_interval: Duration,
+    /// What that doubles up to while jobs run and nothing else happens.
+    pub claim_backoff_max: Duration,
+    /// Calls wait on the server for news.
+    pub long_poll: bool,
+    /// What to do when the server stays away.
+    pub offline: OfflineSettings,
     /// It stays while there may be work to come.
     pub persistent: bool,
     /// It works with a server of another version.
@@ -64,6 +71,9 @@ pub fn resolve(layers: &Layers) -> Result<RunSettings, CommandError> {
         time_limit: layers.parsed("client.run.time_limit", parse_duration)?,
         end_time: layers.parsed("client.run.end_time", parse_time)?,
         poll_interval: layers.parsed("client.run.poll_interval", parse_seconds)?.unwrap_or_default(),
+        claim_backoff_max: layers.parsed("client.run.claim_backoff_max_secs", parse_seconds)?.unwrap_or_default(),
+        long_poll: layers.parsed("client.run.long_poll", parse_flag)?.unwrap_or(true),
+        offline: offline(layers)?,
         persistent: layers.parsed("client.run.persistent", parse_flag)?.unwrap_or(false),
         skip_version_check: layers.parsed("client.run.skip_version_check", parse_flag)?.unwrap_or(false),
         prefetch: Prefetch {
@@ -74,6 +84,16 @@ pub fn resolve(layers: &Layers) -> Result<RunSettings, CommandError> {
             lease_seconds: small("client.run.lease_seconds", 5)?,
             horizon_seconds: None,
         },
+    })
+}
+
+fn offline(layers: &Layers) -> Result<OfflineSettings, CommandError> {
+    let usual = OfflineSettings::default();
+    let ping_interval = layers.parsed("client.offline.drain_ping_interval_secs", parse_seconds)?;
+    Ok(OfflineSettings {
+        enabled: layers.parsed("client.offline.enabled", parse_flag)?.unwrap_or(usual.enabled),
+        ping_interval: ping_interval.unwrap_or(usual.ping_interval),
+        retry_window: layers.parsed("client.offline.wait_for_healthy_database_minutes", parse_minutes)?,
     })
 }
 
@@ -109,6 +129,13 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
         .filter(|seconds| *seconds > 0.0)
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
         .ok_or_else(|| "must be a number of seconds above 0".to_owned())
+}
+
+fn parse_minutes(text: &str) -> Result<Duration, String> {
+    let minutes = text.trim().parse::<f64>().ok().filter(|minutes| *minutes >= 0.0);
+    minutes
+        .and_then(|minutes| Duration::try_from_secs_f64(minutes * 60.0).ok())
+        .ok_or_else(|| "must be a number of minutes of at least 0".to_owned())
 }
 
 fn parse_flag(text: &str) -> Result<bool, String> {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use torc_runner::OfflineSettings;
+
 use super::*;
 
 struct World {
@@ -121,10 +123,64 @@ fn wrong_values_name_their_source() {
         ("client.run.memory", "lots"),
         ("client.run.poll_interval", "0"),
         ("client.run.max_parallel_jobs", "0"),
+        ("client.run.claim_backoff_max_secs", "-5"),
+        ("client.run.long_poll", "maybe"),
+        ("client.offline.enabled", "2"),
+        ("client.offline.drain_ping_interval_secs", "0"),
+        ("client.offline.wait_for_healthy_database_minutes", "-1"),
         ("server.max_jobs", "-1"),
     ] {
         let mut layers = Layers::default();
         layers.below(key, text.to_owned(), Origin::Flag);
         assert!(resolve(&layers, None).is_err(), "{key} = {text}");
     }
+}
+
+// J27, J31, J34, J35
+#[test]
+fn what_happens_when_the_server_stays_away_can_be_set() {
+    let mut world = World::new();
+    let settings = |world: &World, flags: Layers| resolve(&world.gather(flags).unwrap().0, None).unwrap().run;
+    let usual = settings(&world, Layers::default());
+    assert_eq!(usual.offline, OfflineSettings::default());
+    assert_eq!((usual.offline.enabled, usual.offline.ping_interval.as_secs()), (true, 120));
+    assert_eq!((usual.claim_backoff_max.as_secs(), usual.long_poll), (300, true));
+
+    let text = "[client.offline]\nenabled = false\ndrain_ping_interval_secs = 7\n\
+                wait_for_healthy_database_minutes = 0.5\n[client.run]\nclaim_backoff_max_secs = 60\nlong_poll = false\n";
+    world.file("project/torc.toml", text);
+    let run = settings(&world, Layers::default());
+    let offline = run.offline;
+    assert_eq!((offline.enabled, offline.ping_interval.as_secs()), (false, 7));
+    assert_eq!(offline.retry_window, Some(Duration::from_secs(30)));
+    assert_eq!((run.claim_backoff_max.as_secs(), run.long_poll), (60, false));
+
+    world.variables.insert("TORC_CLIENT__OFFLINE__ENABLED".to_owned(), "true".to_owned());
+    world.variables.insert("TORC_CLIENT__OFFLINE__DRAIN_PING_INTERVAL_SECS".to_owned(), "8".to_owned());
+    let offline = settings(&world, Layers::default()).offline;
+    assert_eq!((offline.enabled, offline.ping_interval.as_secs()), (true, 8), "the environment wins over files");
+
+    let typed = RunnerArgs {
+        offline_drain: Some(false),
+        drain_ping_interval_secs: Some(9.0),
+        claim_backoff_max_secs: Some(11.0),
+        long_poll: Some(true),
+        ..RunnerArgs::default()
+    };
+    let run = settings(&world, flags(&GlobalArgs::default(), Some(&typed)));
+    assert_eq!((run.offline.enabled, run.offline.ping_interval.as_secs()), (false, 9), "flags win over all");
+    assert_eq!((run.claim_backoff_max.as_secs(), run.long_poll), (11, true));
+}
+
+/// As Torc 1.0 spelled them.
+#[test]
+fn every_setting_has_a_variable_by_its_sections() {
+    let mut world = World::new();
+    world.variables.insert("TORC_CLIENT__RUN__NUM_CPUS".to_owned(), "3".to_owned());
+    let (layers, _) = world.gather(Layers::default()).unwrap();
+    let value = layers.get("client.run.num_cpus").unwrap();
+    assert_eq!((value.text.as_str(), value.origin.to_string().as_str()), ("3", "TORC_CLIENT__RUN__NUM_CPUS"));
+    world.variables.insert("TORC_RUN_NUM_CPUS".to_owned(), "4".to_owned());
+    let (layers, _) = world.gather(Layers::default()).unwrap();
+    assert_eq!(layers.get("client.run.num_cpus").unwrap().text, "4", "the short one wins");
 }

@@ -86,6 +86,10 @@ fn runner_flags(run: &RunSettings) -> Vec<(&'static str, OsString)> {
         ("--end-time", run.end_time.filter(|_| run.time_limit.is_none()).map(|end| end.to_string())),
         ("--prefetch", run.prefetch.enabled.map(|on| if on { "on" } else { "off" }.to_owned())),
         ("--poll-interval", Some(run.poll_interval.as_secs_f64().to_string())),
+        ("--claim-backoff-max-secs", Some(run.claim_backoff_max.as_secs_f64().to_string())),
+        ("--long-poll", Some(run.long_poll.to_string())),
+        ("--offline-drain", Some(run.offline.enabled.to_string())),
+        ("--drain-ping-interval-secs", Some(run.offline.ping_interval.as_secs_f64().to_string())),
     ];
     let mut flags: Vec<(&str, OsString)> =
         numbers.into_iter().filter_map(|(flag, number)| Some((flag, number?.to_string().into()))).collect();

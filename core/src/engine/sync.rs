@@ -90,7 +90,7 @@ impl State {
         }
         let mut response = SyncResponse { sequence: request.sequence, ..SyncResponse::default() };
         for finished in &request.finished {
-            if !self.accept_result(id, finished, recorder, now) {
+            if self.is_from_another_store(finished, now) || !self.accept_result(id, finished, recorder, now) {
                 response.refused.push(finished.key);
             }
         }

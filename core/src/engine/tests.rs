@@ -14,6 +14,7 @@ mod leases;
 mod model;
 mod plan;
 mod random;
+mod replay;
 mod reruns;
 mod results;
 mod silence;

@@ -6,10 +6,11 @@
 use std::time::Duration;
 
 use torc_api::wire::{
-    AttemptKey, FinishedAttempt, LEASE_SECONDS, LONG_POLL_SECONDS, RegisterResponse, RunningAttempt, SyncRequest,
+    AttemptKey, LEASE_SECONDS, LONG_POLL_SECONDS, RegisterResponse, RunnerTerms, RunningAttempt, SyncRequest,
     SyncResponse, Verdict,
 };
 
+use super::backoff::{Regime, bounded};
 use super::ends::milliseconds;
 use super::job::Stage;
 use super::{Effect, Phase, State};
@@ -29,6 +30,8 @@ const LISTEN_AFTER: Duration = Duration::from_millis(250);
 #[derive(Debug, Default)]
 pub(super) struct Contact {
     runner: Option<i64>,
+    /// The number it has, or had before the server forgot it.
+    pub last_runner: Option<i64>,
     registering: bool,
     pub(super) sequence: u64,
     acknowledged: u64,
@@ -38,11 +41,20 @@ pub(super) struct Contact {
     pub lease_until: Moment,
     news_since: Option<Moment>,
     failures: u32,
+    /// Since when calls fail, and why the last one did.
+    failing_since: Option<Moment>,
+    pub last_failure: String,
+    /// The server has been away for so long that it is not counted on.
+    draining: bool,
     retry_at: Moment,
     fruitless: u32,
     ask_at: Moment,
     sent_at: Moment,
-    heard_at: Moment,
+    pub heard_at: Moment,
+    /// How long to stay.
+    pub terms: RunnerTerms,
+    /// Something could still add work or nodes.
+    pub capacity_expected: bool,
     /// Everything that the runner serves has settled.
     pub settled: Option<RunnerExit>,
 }
@@ -74,8 +86,29 @@ impl Contact {
     }
 
     /// The last call failed.
-    pub fn is_offline(&self) -> bool {
+    pub fn is_failing(&self) -> bool {
         self.failures > 0
+    }
+
+    /// When the first of the calls that fail now failed.
+    pub fn failing_since(&self) -> Option<Moment> {
+        self.failing_since
+    }
+
+    /// The server is not counted on any more.
+    pub fn is_draining(&self) -> bool {
+        self.draining
+    }
+
+    /// Begins to drain; the server is called again at `ping_at`.
+    pub fn drain(&mut self, ping_at: Moment) {
+        self.draining = true;
+        self.retry_at = ping_at;
+    }
+
+    /// The server has answered at least once.
+    pub fn has_heard(&self) -> bool {
+        self.heard_at != Moment::default()
     }
 
     /// Leases were granted or taken over under a lease time that is known.
@@ -88,31 +121,37 @@ impl Contact {
         self.news_since.get_or_insert(now);
     }
 
-    fn failed(&mut self, now: Moment, longest: Duration) {
+    fn failed(&mut self, now: Moment, pause: Duration) {
         self.failures = self.failures.saturating_add(1);
-        self.retry_at = now.plus(pause(self.failures, longest));
+        self.failing_since.get_or_insert(now);
+        self.retry_at = now.plus(pause);
     }
 }
 
-/// Doubles with every failure.
-fn pause(failures: u32, longest: Duration) -> Duration {
-    FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1).min(16))).min(longest)
+/// Doubles with every time.
+fn pause(times: u32, longest: Duration) -> Duration {
+    FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(times.saturating_sub(1).min(16))).min(longest)
 }
 
 impl State {
     pub(super) fn registered(&mut self, response: &RegisterResponse, now: Moment, effects: &mut Vec<Effect>) {
         self.contact.registering = false;
         self.contact.runner = Some(response.runner);
+        self.contact.last_runner = self.contact.runner;
         self.contact.lease = Duration::from_millis(response.lease_ms.max(1_000));
         self.contact.lease_until = now.plus(self.contact.lease);
         self.contact.ask_at = now;
-        self.reachable(effects);
+        self.reachable(self.reports.len(), now, effects);
         self.contact.has_news(now);
         effects.push(Effect::Tell(RunnerEvent::Registered { runner: response.runner }));
     }
 
     pub(super) fn not_registered(&mut self, error: LinkError, now: Moment, effects: &mut Vec<Effect>) {
         self.contact.registering = false;
+        let error = match error {
+            LinkError::Unknown => LinkError::Unreachable("there is no such server at its address".to_owned()),
+            error => error,
+        };
         self.unreachable(error, now, effects);
     }
 
@@ -131,16 +170,24 @@ impl State {
 
     fn unreachable(&mut self, error: LinkError, now: Moment, effects: &mut Vec<Effect>) {
         match error {
-            // It forgot us: there is nothing to wait for, unless that happens again and again.
-            LinkError::Unknown if self.contact.failures == 0 => {}
-            LinkError::Unknown => self.contact.failed(now, self.settings.poll_interval),
+            // It forgot us: there is nothing to wait for.
+            LinkError::Unknown => self.contact.retry_at = now,
             LinkError::Unreachable(reason) => {
                 if self.contact.failures == 0 {
-                    effects.push(Effect::Tell(RunnerEvent::Unreachable { reason }));
+                    effects.push(Effect::Tell(RunnerEvent::Unreachable { reason: reason.clone() }));
                 }
-                self.contact.failed(now, self.settings.poll_interval);
+                self.contact.last_failure = reason;
+                self.contact.failed(now, self.pause_after_failure());
             }
             LinkError::Refused { .. } | LinkError::Unauthorized => self.refused(error, now, effects),
+        }
+    }
+
+    /// While it drains, the server is called now and then; before that more and more rarely.
+    fn pause_after_failure(&self) -> Duration {
+        match self.contact.draining {
+            true => self.settings.offline.ping_interval,
+            false => pause(self.contact.failures.saturating_add(1), self.settings.poll_interval),
         }
     }
 
@@ -156,8 +203,16 @@ impl State {
         }
     }
 
-    fn reachable(&mut self, effects: &mut Vec<Effect>) {
-        if std::mem::take(&mut self.contact.failures) > 0 {
+    /// The server has answered; so many results are delivered with that.
+    fn reachable(&mut self, results: usize, now: Moment, effects: &mut Vec<Effect>) {
+        if std::mem::take(&mut self.contact.failures) == 0 {
+            return;
+        }
+        self.contact.failing_since = None;
+        if std::mem::take(&mut self.contact.draining) {
+            self.contact.ask_at = now;
+            effects.push(Effect::Tell(RunnerEvent::Resumed { results }));
+        } else {
             effects.push(Effect::Tell(RunnerEvent::Reconnected));
         }
     }
@@ -170,7 +225,6 @@ impl State {
         let sync = self.contact.in_flight.remove(at);
         // Everything older was said again in this one, and answers to it would come too late.
         self.contact.in_flight.retain(|other| other.sequence > sync.sequence);
-        self.reachable(effects);
         self.contact.heard_at = now;
         if response.lease_ms > 0 {
             self.contact.lease = Duration::from_millis(response.lease_ms);
@@ -178,7 +232,10 @@ impl State {
         self.contact.lease_until = self.contact.lease_until.max(sync.sent.plus(self.contact.lease));
         self.settle_reports(&sync, effects);
         self.contact.acknowledged = response.sequence;
+        self.contact.terms = response.terms;
+        self.contact.capacity_expected = response.capacity_expected;
         self.pause_after(&sync, &response, now);
+        self.reachable(sync.reports.len(), now, effects);
         if sync.is_prompt() || !response.leases.is_empty() {
             self.pace.answered(now.since(sync.sent));
         }
@@ -190,6 +247,7 @@ impl State {
     }
 
     fn settle_reports(&mut self, sync: &InFlight, effects: &mut Vec<Effect>) {
+        self.forget_journalled(&sync.reports, effects);
         for key in &sync.reports {
             self.reports.remove(key);
         }
@@ -206,20 +264,28 @@ impl State {
         }
     }
 
-    /// Decides when the server may be asked for work again.
+    /// Decides when the server may be asked for work again. What waits there is answered as soon as there is news, so the
+    /// next call may follow at once; otherwise the back-off decides.
     fn pause_after(&mut self, sync: &InFlight, response: &SyncResponse, now: Moment) {
-        let all = u32::try_from(response.leases.len()).is_ok_and(|count| count >= sync.limit);
+        let all = sync.limit > 0 && u32::try_from(response.leases.len()).is_ok_and(|count| count >= sync.limit);
+        let can_wait = !sync.wait.is_zero();
         let waited = now.since(sync.sent) * 2 >= sync.wait;
-        self.contact.fruitless = match response.leases.is_empty() && !sync.is_prompt() && !waited {
-            true => self.contact.fruitless.saturating_add(1),
-            false => 0,
+        let has_news = !response.leases.is_empty() || sync.is_prompt();
+        let regime = match has_news {
+            true => Regime::Progress,
+            false if !self.active.is_empty() => Regime::Waiting,
+            false => Regime::Idle,
         };
+        self.contact.fruitless =
+            if can_wait && (has_news || waited) { 0 } else { self.contact.fruitless.saturating_add(1) };
         let pause = match self.contact.fruitless {
-            0 if all && sync.limit > 0 => Duration::ZERO,
+            _ if all => Duration::ZERO,
             0 => SHORT_PAUSE,
-            times => pause(times, self.settings.poll_interval),
+            times if can_wait => pause(times, self.backoff.wait_after(regime)),
+            _ => self.backoff.wait_after(regime),
         };
-        self.contact.ask_at = now.plus(pause);
+        let time_left = self.settings.time.map(|(_, end)| end.since(now));
+        self.contact.ask_at = now.plus(bounded(pause, self.lease_time(), time_left));
     }
 
     fn heed(&mut self, verdict: Verdict, was_leaving: bool, now: Moment, effects: &mut Vec<Effect>) {
@@ -246,7 +312,7 @@ impl State {
         if !may_talk || self.contact.registering {
             return;
         }
-        if self.contact.is_offline() && now < self.contact.retry_at {
+        if self.contact.is_failing() && now < self.contact.retry_at {
             self.wake(self.contact.retry_at);
             return;
         }
@@ -325,13 +391,9 @@ impl State {
             }
         }
         let complete = self.reports.iter().filter(|(key, _)| !self.jobs.contains_key(key));
-        request.finished = complete
-            .map(|(_, report)| FinishedAttempt {
-                ended_ms_ago: milliseconds(now.since(report.ended)),
-                ..report.finished.clone()
-            })
-            .collect();
-        if !request.leaving {
+        request.finished = complete.map(|(_, report)| report.told_at(now)).collect();
+        // A call that only asks whether the server is back wants an answer at once.
+        if !request.leaving && self.settings.long_poll && !self.contact.is_draining() {
             let third = milliseconds(self.lease_time() / 3);
             request.wait_ms = third.min(LONG_POLL_SECONDS * 1_000).min(request.remaining_ms.unwrap_or(u64::MAX));
         }

@@ -41,7 +41,7 @@ impl State {
             effects.push(Effect::Tell(RunnerEvent::Started { key, name: job.name.clone() }));
         }
         job.stage = Stage::Checking;
-        let report = Report { finished: finished(job, &ended), ended: ended.ended };
+        let report = Report::new(&job.name, finished(job, &ended), ended.ended);
         if !matches!(ended.outcome, Outcome::NotStarted { .. }) {
             self.pace.job_ended(ended.ended.since(ended.started));
         }
@@ -132,7 +132,8 @@ impl State {
             message: Some(format!("the input file {missing} does not exist")),
             ..FinishedAttempt::default()
         };
-        self.reports.insert(key, Report { finished, ended: now });
+        let report = Report::new(&job.name, finished, now);
+        self.reports.insert(key, report);
         self.close(key, now, effects);
     }
 
@@ -161,6 +162,7 @@ impl State {
         let (Some(job), Some(report)) = (self.jobs.remove(&key), self.reports.get(&key)) else { return };
         self.contact.has_news(now);
         effects.extend(measures::record_of(key, &job, report).map(|record| Effect::Record(vec![record])));
+        self.backoff.reset();
         effects.push(Effect::Tell(RunnerEvent::Finished {
             key,
             name: job.name,
@@ -195,11 +197,12 @@ impl State {
                 message: Some("the process that kept it was killed".to_owned()),
                 ..FinishedAttempt::default()
             };
+            let report = Report::new(&job.name, finished, now);
             self.deactivate(key);
             if let Some(place) = place {
                 self.ledger.release(place);
             }
-            self.reports.insert(key, Report { finished, ended: now });
+            self.reports.insert(key, report);
             self.close(key, now, effects);
         }
     }

@@ -1,6 +1,7 @@
 //! What a runner knows about one attempt.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use torc_api::state::Cause;
 use torc_api::wire::{FileSeen, FinishedAttempt};
@@ -96,6 +97,26 @@ impl Ending {
 /// An attempt that ended, until the server has it.
 #[derive(Clone, Debug)]
 pub(super) struct Report {
+    /// The job's name.
+    pub name: String,
     pub finished: FinishedAttempt,
     pub ended: Moment,
+    /// How much older it is: one that was read from a journal may be from before this machine started.
+    pub older: Duration,
+    pub kept: Kept,
+}
+
+impl Report {
+    pub fn new(name: &str, finished: FinishedAttempt, ended: Moment) -> Self {
+        Self { name: name.to_owned(), finished, ended, older: Duration::ZERO, kept: Kept::No }
+    }
+}
+
+/// Where a report is safe from the end of this process and its keeper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kept {
+    /// Nowhere yet.
+    No,
+    /// In the journal.
+    Journal,
 }

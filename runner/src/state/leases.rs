@@ -149,7 +149,7 @@ impl State {
     /// would know that it has started.
     fn may_start(&self, job: &Job, now: Moment) -> bool {
         let runtime = Duration::from_secs(u64::try_from(job.kind.terms().runtime_seconds).unwrap_or(0));
-        let lease_is_enough = !self.contact.is_offline() || now.plus(runtime) <= self.contact.lease_until;
+        let lease_is_enough = !self.contact.is_failing() || now.plus(runtime) <= self.contact.lease_until;
         job.inputs != Inputs::Awaited
             && lease_is_enough
             && now <= self.contact.lease_until
@@ -199,7 +199,7 @@ impl State {
     /// from job to job, so those with GPUs and steps are never among them.
     fn hand_ahead(&mut self, now: Moment, effects: &mut Vec<Effect>) {
         let depth = self.pace.hand_ahead() as usize;
-        if depth == 0 || self.contact.is_offline() {
+        if depth == 0 || self.contact.is_failing() {
             return;
         }
         while let Some(key) = self.queue.front().copied() {

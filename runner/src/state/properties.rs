@@ -139,7 +139,12 @@ impl World {
             }
             Effect::Look(key, look) => self.looking.push((key, look.files)),
             Effect::Check(key, _) => self.checking.push(key),
-            Effect::Terminate(_) | Effect::Sample(_) | Effect::Record(_) | Effect::Tell(_) => {}
+            Effect::Terminate(_)
+            | Effect::Sample(_)
+            | Effect::Record(_)
+            | Effect::Journal(_)
+            | Effect::Unjournal(_)
+            | Effect::Tell(_) => {}
         }
     }
 

@@ -6,9 +6,12 @@ use super::*;
 use crate::protocol::Outcome;
 
 mod deadlines;
+mod exits;
 mod files;
 mod measures;
+mod outages;
 mod steps;
+mod waits;
 
 pub(super) const SECOND: u64 = 1_000_000;
 
@@ -25,9 +28,12 @@ pub(super) fn settings(cpus: i64) -> Settings {
         shell: ShellSetup::default(),
         report_interval: Duration::from_millis(100),
         poll_interval: Duration::from_secs(10),
+        backoff_max: Duration::from_secs(300),
+        long_poll: true,
+        offline: OfflineSettings::default(),
         time: None,
         exit_when_complete: true,
-        idle_exit: None,
+        idle_exit: IdleExit::Never,
         persistent: false,
         prefetch: Prefetch::default(),
         farewell: Duration::from_secs(15),
@@ -249,9 +255,9 @@ fn an_answer_that_was_overtaken_is_thrown_away() {
     assert_eq!(desk.state.holds(), (0, 0));
 }
 
-// J26, J27, J28
+// J31
 #[test]
-fn back_off_doubles_and_is_reset() {
+fn calls_are_repeated_with_growing_pauses() {
     let mut desk = Desk::new(1);
     let mut pauses = Vec::new();
     for _ in 0..9 {
@@ -374,6 +380,7 @@ fn give_back_takes_only_what_has_not_started() {
     assert_eq!(desk.state.returned.iter().copied().collect::<Vec<_>>(), [key(2)]);
 }
 
+// J23
 #[test]
 fn stop_ends_in_order_and_leaves_with_a_last_word() {
     let mut desk = Desk::new(1);
@@ -448,30 +455,6 @@ fn leaves_when_everything_has_settled() {
         desk.answer([]);
         assert_eq!(desk.exit(), Some(Ok(exit)));
     }
-}
-
-// J25
-#[test]
-fn leaves_when_idle_for_too_long() {
-    let mut settings = settings(1);
-    settings.idle_exit = Some(Duration::from_secs(90));
-    let mut desk = Desk::with(settings);
-    desk.answer([1]);
-    desk.started(1).later(Duration::from_secs(200));
-    assert!(desk.exit().is_none());
-    desk.ended(1, 0).answer([]);
-    let before = desk.now;
-    for _ in 0..1_000 {
-        if !desk.has_sync() {
-            desk.until_due();
-        } else if desk.sync().leaving {
-            break;
-        } else {
-            desk.answer([]);
-        }
-    }
-    assert!(desk.sync().leaving, "{:?}", desk.state);
-    assert_eq!(desk.now.since(before), Duration::from_secs(90));
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! What a runner asks for.
 
+use std::time::Duration;
+
 use torc_api::wire::{Resources, Want};
 
 use super::{Phase, State};
@@ -8,7 +10,7 @@ use crate::clock::Moment;
 impl State {
     /// How much more work it could use; nothing while enough is waiting.
     pub(super) fn want(&self, now: Moment) -> Want {
-        if self.phase != Phase::Serving {
+        if self.phase != Phase::Serving || self.contact.is_draining() || self.is_too_late(now) {
             return Want::default();
         }
         let waiting = u32::try_from(self.queue.len() + self.kinds.handed()).unwrap_or(u32::MAX);
@@ -27,6 +29,12 @@ impl State {
         }
         let ahead = target.queued.saturating_sub(waiting);
         Want { free, ahead, limit: free_jobs.saturating_add(ahead).min(target.batch) }
+    }
+
+    /// By number of jobs nobody looks at how long they take, so near its end the runner takes none.
+    pub(super) fn is_too_late(&self, now: Moment) -> bool {
+        let least = Duration::from_secs(self.contact.terms.min_time_for_new_jobs_seconds);
+        self.settings.max_parallel_jobs.is_some() && self.settings.time.is_some_and(|(_, end)| end.since(now) < least)
     }
 
     /// What would be free once everything that waits has started.

@@ -1,0 +1,92 @@
+//! Results that runners wrote down while the server was away, brought by a person or by the next runner in the same place.
+
+use torc_api::wire::{AttemptKey, FinishedAttempt, JournalledResult, ReplayOutcome, Replayed};
+
+use super::attempt::ago;
+use super::record::Recorder;
+use super::workflow::Workflow;
+use super::{Refusal, State};
+use crate::ids::{JobId, Now, RunnerId, WorkflowId};
+
+/// Clocks of hosts may differ by so much.
+const SKEW_MS: i64 = 60_000;
+
+impl State {
+    /// Takes in results of one run of a workflow, by the rule for every result; says what became of each.
+    pub fn replay(
+        &mut self,
+        workflow: WorkflowId,
+        run: i32,
+        results: &[JournalledResult],
+        recorder: &mut Recorder,
+        now: Now,
+    ) -> Result<Vec<Replayed>, Refusal> {
+        self.workflow(workflow)?;
+        Ok(results.iter().map(|result| self.replay_one((workflow, run), result, recorder, now)).collect())
+    }
+
+    fn replay_one(
+        &mut self,
+        run: (WorkflowId, i32),
+        result: &JournalledResult,
+        recorder: &mut Recorder,
+        now: Now,
+    ) -> Replayed {
+        let key = result.finished.key;
+        let rejected = |reason| Replayed { key, outcome: ReplayOutcome::Rejected, reason: Some(reason) };
+        if let Some(reason) = self.misplaced(run, result) {
+            return rejected(reason);
+        }
+        let age = u64::try_from(now.wall_ms.saturating_sub(result.ended_ms)).unwrap_or(0);
+        let finished = FinishedAttempt { ended_ms_ago: age, ..result.finished.clone() };
+        let runner = result.runner.map(RunnerId).or_else(|| self.holder(&key)).unwrap_or_default();
+        let written = recorder.changes().results.len();
+        if !self.accept_result(runner, &finished, recorder, now) {
+            return rejected("a newer attempt has been started".to_owned());
+        }
+        let outcome = match recorder.changes().results.len() > written {
+            true => ReplayOutcome::Accepted,
+            false => ReplayOutcome::AlreadyKnown,
+        };
+        Replayed { key, outcome, reason: None }
+    }
+
+    /// Why a result cannot be one of this run, if so.
+    fn misplaced(&self, (id, run): (WorkflowId, i32), result: &JournalledResult) -> Option<String> {
+        let key = &result.finished.key;
+        if key.workflow != id.0 || key.run != run {
+            return Some(format!("it belongs to run {} of workflow {}", key.run, key.workflow));
+        }
+        let workflow = self.workflows.get(&id)?;
+        if key.run != workflow.row.run {
+            return Some(format!("run {} is superseded: the workflow is at run {}", key.run, workflow.row.run));
+        }
+        let Some(job) = workflow.ordinal(JobId(key.job)) else {
+            return Some(format!("the workflow has no job {}", key.job));
+        };
+        let name = workflow.name(job);
+        if !result.name.is_empty() && result.name != name {
+            return Some(format!("job {} is '{name}' here, not '{}'", key.job, result.name));
+        }
+        let foreign = workflow.is_younger_than(result.ended_ms);
+        foreign.then(|| "it ended before this workflow was created".to_owned())
+    }
+
+    /// Whether a report is about a workflow of an earlier store that had the same numbers.
+    pub(super) fn is_from_another_store(&self, finished: &FinishedAttempt, now: Now) -> bool {
+        let workflow = self.workflows.get(&WorkflowId(finished.key.workflow));
+        workflow.is_some_and(|workflow| workflow.is_younger_than(ago(now.wall_ms, finished.ended_ms_ago)))
+    }
+
+    fn holder(&self, key: &AttemptKey) -> Option<RunnerId> {
+        let workflow = self.workflows.get(&WorkflowId(key.workflow))?;
+        workflow.jobs[workflow.ordinal(JobId(key.job))? as usize].runner
+    }
+}
+
+impl Workflow {
+    /// Times that make no sense at all say nothing.
+    fn is_younger_than(&self, time_ms: i64) -> bool {
+        time_ms > 0 && time_ms < self.row.created_ms.saturating_sub(SKEW_MS)
+    }
+}

@@ -1,0 +1,263 @@
+//! The offline journal: results that the server could not be told, in SQLite files that anybody can look into.
+//!
+//! One file holds one run of one workflow, written by the runners of one place: `offline_results_wf<W>_r<R>_<label>.db` in the
+//! folder `offline_journal` of the outputs. A write has reached the disk when it returns. Files are on network file systems
+//! more often than not, so there is no write-ahead log, which would need shared memory.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteRow, SqliteSynchronous};
+use sqlx::{Connection, Row, SqliteConnection};
+use thiserror::Error;
+use torc_api::wire::{AttemptKey, JournalledResult};
+
+mod find;
+
+pub use find::{Found, find};
+
+/// The folder of journals, in that of the outputs.
+pub const FOLDER: &str = "offline_journal";
+/// What every journal's name begins with.
+const PREFIX: &str = "offline_results_";
+/// The version of the table.
+const VERSION: i64 = 1;
+/// How long somebody else who has the file is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+const TABLE: &str = "create table if not exists results (
+    workflow integer not null, job integer not null, run integer not null, attempt integer not null, epoch integer not null,
+    name text not null, ended_ms integer not null, runner integer, result text not null,
+    primary key (workflow, job, run, attempt, epoch)
+)";
+
+/// Why a journal could not be used.
+#[derive(Debug, Error)]
+pub enum JournalError {
+    /// The folder cannot be made.
+    #[error("cannot make the folder {}", path.display())]
+    MakeFolder {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The file cannot be written.
+    #[error("cannot write {}", path.display())]
+    Write {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: sqlx::Error,
+    },
+    /// The file cannot be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: sqlx::Error,
+    },
+    /// A later version has written it.
+    #[error("{} was written by a newer version of torc", .0.display())]
+    Newer(PathBuf),
+    /// A row makes no sense.
+    #[error("a result in {} cannot be understood", path.display())]
+    Garbled {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+/// The journals of one runner.
+#[derive(Debug)]
+pub struct Journal {
+    folder: PathBuf,
+    label: String,
+    open: HashMap<(i64, i32), SqliteConnection>,
+}
+
+impl Journal {
+    /// The journals with a label below a folder of outputs. Nothing is made before something is written.
+    pub fn new(output_dir: &Path, label: String) -> Self {
+        Self { folder: output_dir.join(FOLDER), label, open: HashMap::new() }
+    }
+
+    /// Writes results down. When it returns they are on the disk.
+    pub async fn write(&mut self, results: &[JournalledResult]) -> Result<(), JournalError> {
+        std::fs::create_dir_all(&self.folder)
+            .map_err(|source| JournalError::MakeFolder { path: self.folder.clone(), source })?;
+        let mut runs: BTreeMap<(i64, i32), Vec<&JournalledResult>> = BTreeMap::new();
+        for result in results {
+            runs.entry((result.finished.key.workflow, result.finished.key.run)).or_default().push(result);
+        }
+        for (run, results) in runs {
+            let path = self.path(run);
+            let mut file = match self.open.remove(&run) {
+                Some(file) => file,
+                None => open(&path, true).await.map_err(|source| JournalError::Write { path: path.clone(), source })?,
+            };
+            // A file that could not be written to is opened anew the next time.
+            insert(&mut file, &results).await.map_err(|source| JournalError::Write { path, source })?;
+            self.open.insert(run, file);
+        }
+        Ok(())
+    }
+
+    /// The server has these. A file with nothing left in it goes, and so does the folder.
+    pub async fn remove(&mut self, keys: &[AttemptKey]) -> Result<(), JournalError> {
+        let mut runs: BTreeMap<(i64, i32), Vec<&AttemptKey>> = BTreeMap::new();
+        for key in keys {
+            runs.entry((key.workflow, key.run)).or_default().push(key);
+        }
+        for (run, keys) in runs {
+            let path = self.path(run);
+            let failed = |source| JournalError::Write { path: path.clone(), source };
+            let mut file = match self.open.remove(&run) {
+                Some(file) => file,
+                None if path.exists() => open(&path, false).await.map_err(failed)?,
+                None => continue,
+            };
+            if delete(&mut file, &keys).await.map_err(failed)? > 0 {
+                self.open.insert(run, file);
+                continue;
+            }
+            file.close().await.map_err(failed)?;
+            let _ = std::fs::remove_file(&path);
+        }
+        let _ = std::fs::remove_dir(&self.folder);
+        Ok(())
+    }
+
+    /// What earlier runners with this label left, and what could not be read. Files that hold nothing go.
+    pub async fn left(&self) -> (Vec<JournalledResult>, Vec<JournalError>) {
+        let (mut results, mut problems) = (Vec::new(), Vec::new());
+        let entries = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let ours = |name: &str| name.starts_with(PREFIX) && name.ends_with(&format!("_{}.db", self.label));
+        for entry in entries.filter(|entry| entry.file_name().to_str().is_some_and(ours)) {
+            match read(&entry.path()).await {
+                // Its writer died before its first result.
+                Ok(found) if found.is_empty() => drop(std::fs::remove_file(entry.path())),
+                Ok(found) => results.extend(found),
+                Err(problem) => problems.push(problem),
+            }
+        }
+        let _ = std::fs::remove_dir(&self.folder);
+        (results, problems)
+    }
+
+    fn path(&self, (workflow, run): (i64, i32)) -> PathBuf {
+        self.folder.join(format!("{PREFIX}wf{workflow}_r{run}_{}.db", self.label))
+    }
+}
+
+/// What tells the journals of one place from all others in a shared folder: host, Slurm job, and the place itself. A runner finds
+/// those of its predecessor again by it.
+pub fn label(host: &str, slurm_job_id: Option<&str>, place: &Path) -> String {
+    let plain = |text: &str| -> String {
+        text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' || c == '-' { c } else { '-' }).collect()
+    };
+    let digest = Sha256::digest(place.as_os_str().as_encoded_bytes());
+    let hash: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    match slurm_job_id {
+        Some(id) => format!("h{}_sl{}_{hash}", plain(host), plain(id)),
+        None => format!("h{}_{hash}", plain(host)),
+    }
+}
+
+/// Every result in a file.
+pub async fn read(path: &Path) -> Result<Vec<JournalledResult>, JournalError> {
+    let failed = |source| JournalError::Read { path: path.to_owned(), source };
+    let mut file = open(path, false).await.map_err(failed)?;
+    let version: i64 = sqlx::query_scalar("pragma user_version").fetch_one(&mut file).await.map_err(failed)?;
+    if version > VERSION {
+        return Err(JournalError::Newer(path.to_owned()));
+    }
+    let query = "select name, ended_ms, runner, result from results order by workflow, job, run, attempt, epoch";
+    let rows = match version {
+        // The writer died before its first result.
+        0 => Vec::new(),
+        _ => sqlx::query(query).fetch_all(&mut file).await.map_err(failed)?,
+    };
+    // Nothing was changed, so there is nothing to lose.
+    let _ = file.close().await;
+    rows.iter().map(|row| result(path, row)).collect()
+}
+
+fn result(path: &Path, row: &SqliteRow) -> Result<JournalledResult, JournalError> {
+    let failed = |source| JournalError::Read { path: path.to_owned(), source };
+    let text: String = row.try_get("result").map_err(failed)?;
+    Ok(JournalledResult {
+        ended_ms: row.try_get("ended_ms").map_err(failed)?,
+        runner: row.try_get("runner").map_err(failed)?,
+        name: row.try_get("name").map_err(failed)?,
+        finished: serde_json::from_str(&text)
+            .map_err(|source| JournalError::Garbled { path: path.to_owned(), source })?,
+    })
+}
+
+async fn open(path: &Path, create: bool) -> sqlx::Result<SqliteConnection> {
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .create_if_missing(create)
+        .journal_mode(SqliteJournalMode::Delete)
+        .synchronous(SqliteSynchronous::Extra)
+        .busy_timeout(PATIENCE);
+    let mut file = SqliteConnection::connect_with(&options).await?;
+    if create {
+        sqlx::query(TABLE).execute(&mut file).await?;
+        sqlx::query("pragma user_version = 1").execute(&mut file).await?;
+    }
+    Ok(file)
+}
+
+async fn insert(file: &mut SqliteConnection, results: &[&JournalledResult]) -> sqlx::Result<()> {
+    let mut transaction = file.begin().await?;
+    for result in results {
+        let key = &result.finished.key;
+        let text = serde_json::to_string(&result.finished).map_err(|error| sqlx::Error::Encode(error.into()))?;
+        sqlx::query("insert or replace into results values (?, ?, ?, ?, ?, ?, ?, ?, ?)")
+            .bind(key.workflow)
+            .bind(key.job)
+            .bind(key.run)
+            .bind(key.attempt)
+            .bind(key.epoch)
+            .bind(&result.name)
+            .bind(result.ended_ms)
+            .bind(result.runner)
+            .bind(text)
+            .execute(&mut *transaction)
+            .await?;
+    }
+    transaction.commit().await
+}
+
+/// How many are left.
+async fn delete(file: &mut SqliteConnection, keys: &[&AttemptKey]) -> sqlx::Result<i64> {
+    let mut transaction = file.begin().await?;
+    for key in keys {
+        let statement = "delete from results where workflow = ? and job = ? and run = ? and attempt = ? and epoch = ?";
+        sqlx::query(statement)
+            .bind(key.workflow)
+            .bind(key.job)
+            .bind(key.run)
+            .bind(key.attempt)
+            .bind(key.epoch)
+            .execute(&mut *transaction)
+            .await?;
+    }
+    let left = sqlx::query_scalar("select count(*) from results").fetch_one(&mut *transaction).await?;
+    transaction.commit().await?;
+    Ok(left)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,121 @@
+//! How long to wait before the server is asked again, when nothing of ours waits there.
+//!
+//! The ramp keeps a fully loaded node from asking every few seconds for hours; whatever shows that things move resets it. While
+//! the server is away it plays no part: the ping has an interval of its own.
+
+use std::time::Duration;
+
+/// Without jobs nothing but the timer wakes the runner, and it should notice soon that everything has ended.
+const IDLE_AT_MOST: Duration = Duration::from_secs(30);
+
+/// What the time since the last call brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Regime {
+    /// A job of ours has ended, or new work came.
+    Progress,
+    /// Jobs run, and nothing else happened.
+    Waiting,
+    /// No job runs.
+    Idle,
+}
+
+/// The wait between two calls, which grows while nothing happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Backoff {
+    base: Duration,
+    most: Duration,
+    wait: Duration,
+}
+
+impl Backoff {
+    /// Begins at `base`; doubles up to `most`.
+    pub fn new(base: Duration, most: Duration) -> Self {
+        Self { base, most: most.max(base), wait: base }
+    }
+
+    /// Something moved: the ramp begins anew.
+    pub fn reset(&mut self) {
+        self.wait = self.base;
+    }
+
+    /// How long to wait after a call.
+    pub fn wait_after(&mut self, regime: Regime) -> Duration {
+        self.wait = match regime {
+            Regime::Waiting => self.wait.saturating_mul(2).min(self.most),
+            Regime::Progress | Regime::Idle => self.base,
+        };
+        if regime == Regime::Idle { self.base.min(IDLE_AT_MOST) } else { self.wait }
+    }
+}
+
+/// A wait never goes past the end of the runner's time, nor past a third of its lease.
+pub(super) fn bounded(wait: Duration, lease: Duration, time_left: Option<Duration>) -> Duration {
+    wait.min(lease / 3).min(time_left.unwrap_or(Duration::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Regime::{Idle, Progress, Waiting};
+    use super::*;
+
+    /// Base, most, what happens, the waits, and why.
+    type Case<'a> = (u64, u64, &'a [Regime], &'a [u64], &'a str);
+
+    fn waits(base: u64, most: u64, regimes: &[Regime]) -> Vec<u64> {
+        let mut backoff = Backoff::new(Duration::from_secs(base), Duration::from_secs(most));
+        regimes.iter().map(|regime| backoff.wait_after(*regime).as_secs()).collect()
+    }
+
+    // J26, J27, J28, J29
+    #[test]
+    fn regimes() {
+        let cases: [Case<'_>; 7] = [
+            (5, 300, &[Progress, Progress, Progress], &[5, 5, 5], "progress: the base"),
+            (5, 300, &[Waiting; 8], &[10, 20, 40, 80, 160, 300, 300, 300], "no progress: doubles up to the most"),
+            (5, 300, &[Waiting, Waiting, Progress, Waiting], &[10, 20, 5, 10], "progress begins the ramp anew"),
+            (5, 300, &[Waiting, Waiting, Idle, Waiting], &[10, 20, 5, 10], "so does having no jobs"),
+            (60, 300, &[Idle, Idle], &[30, 30], "without jobs at most 30 s"),
+            (7, 300, &[Idle, Idle], &[7, 7], "and never longer than the base"),
+            (600, 300, &[Progress, Waiting, Waiting], &[600, 600, 600], "a base above the most wins"),
+        ];
+        for (base, most, regimes, expected, why) in cases {
+            assert_eq!(waits(base, most, regimes), expected, "{why}");
+        }
+    }
+
+    // J26, J29
+    #[test]
+    fn five_thousand_jobs_of_five_days() {
+        let busy = waits(300, 3_600, &[Progress; 12]);
+        assert_eq!(busy.iter().sum::<u64>(), 3_600, "12 calls an hour in the busy phase");
+        assert_eq!(waits(300, 3_600, &[Progress, Idle]), [300, 30], "30 s after its last job has ended");
+        assert_eq!(waits(300, 3_600, &[Waiting; 5]), [600, 1_200, 2_400, 3_600, 3_600], "nothing ends for hours");
+    }
+
+    // J28
+    #[test]
+    fn a_child_that_exits_resets_it() {
+        let mut backoff = Backoff::new(Duration::from_secs(5), Duration::from_secs(300));
+        for _ in 0..10 {
+            backoff.wait_after(Waiting);
+        }
+        backoff.reset();
+        assert_eq!(backoff.wait_after(Waiting).as_secs(), 10);
+    }
+
+    /// Torc 1.0 could sleep for 300 s through the 90 s before the end of its allocation.
+    #[test]
+    fn no_wait_sleeps_through_a_deadline_or_a_lease() {
+        let seconds = Duration::from_secs;
+        let cases = [
+            (300, 120, None, 40, "a third of the lease"),
+            (300, 3_600, Some(90), 90, "the end of its time"),
+            (300, 3_600, Some(0), 0, "which is now"),
+            (300, 3_600, None, 300, "the wait itself"),
+            (5, 120, Some(400), 5, "the wait itself"),
+        ];
+        for (wait, lease, left, expected, why) in cases {
+            assert_eq!(bounded(seconds(wait), seconds(lease), left.map(seconds)), seconds(expected), "{why}");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! When a runner leaves: because everything has settled, there is nothing to do, its time is over, or all that could be done
+//! without the server is done.
+
+use std::time::Duration;
+
+use super::{Effect, IdleExit, Phase, State};
+use crate::clock::Moment;
+use crate::config::RunnerExit;
+use crate::events::RunnerEvent;
+use crate::link::LinkError;
+
+impl State {
+    /// Goes to the next phase of life when its conditions are met.
+    pub(super) fn move_on(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+        if !self.jobs.is_empty() {
+            self.busy_at = now;
+        }
+        if self.phase == Phase::Serving {
+            self.consider_leaving(now, effects);
+        }
+        if let Phase::Ending(exit) = &self.phase
+            && self.jobs.is_empty()
+        {
+            let until = now.plus(self.settings.farewell);
+            let has_last_words = self.contact.is_registered() || !self.reports.is_empty();
+            match exit.clone() {
+                Ok(exit) if has_last_words => self.phase = Phase::Leaving(exit, until),
+                exit => self.go(exit, effects),
+            }
+        }
+        if let Phase::Leaving(exit, until) = self.phase {
+            if self.is_drained() || until <= now && !self.reports.is_empty() {
+                self.leave_results(exit, effects);
+            } else if until <= now {
+                self.go(Ok(exit), effects);
+            } else {
+                self.wake(until);
+            }
+        }
+    }
+
+    fn consider_leaving(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+        if self.is_drained() && !self.settings.persistent {
+            self.leave_results(RunnerExit::Drained, effects);
+        } else if let Some(exit) = self.reason_to_leave(now, effects) {
+            self.end_with(Ok(exit), now, effects);
+        }
+    }
+
+    /// What the server's last answer and the time give reason for. Without the server there is no such reason.
+    fn reason_to_leave(&mut self, now: Moment, effects: &mut Vec<Effect>) -> Option<RunnerExit> {
+        let holds_nothing = self.jobs.is_empty() && self.reports.is_empty() && self.returned.is_empty();
+        let too_late = self.is_too_late(now);
+        if too_late && self.contact.has_heard() && !std::mem::replace(&mut self.told_too_late, true) {
+            effects.push(Effect::Tell(RunnerEvent::Problem { message: self.too_late() }));
+        }
+        if !holds_nothing || self.contact.is_failing() || !self.contact.has_heard() {
+            return None;
+        }
+        let stays = self.contact.terms.ignore_workflow_completion;
+        match self.contact.settled {
+            Some(RunnerExit::Complete) if stays => {}
+            Some(exit) if self.settings.exit_when_complete => return Some(exit),
+            _ => {}
+        }
+        if too_late {
+            return Some(RunnerExit::Deadline);
+        }
+        let due = self.busy_at.plus(self.idle_time()?);
+        if self.contact.capacity_expected || self.contact.heard_at < self.busy_at {
+            return None;
+        }
+        if due > now {
+            self.wake(due);
+            return None;
+        }
+        Some(RunnerExit::Idle)
+    }
+
+    /// How long it stays without anything to do; none for ever.
+    fn idle_time(&self) -> Option<Duration> {
+        match self.settings.idle_exit {
+            _ if self.settings.persistent => None,
+            IdleExit::Never => None,
+            IdleExit::AsTold => Some(Duration::from_secs(self.contact.terms.wait_for_new_jobs_seconds)),
+            IdleExit::After(time) => Some(time),
+        }
+    }
+
+    fn too_late(&self) -> String {
+        format!(
+            "less than {} s of its time are left: it takes no new jobs (compute_node_min_time_for_new_jobs_seconds)",
+            self.contact.terms.min_time_for_new_jobs_seconds
+        )
+    }
+
+    pub(super) fn go(&mut self, exit: Result<RunnerExit, LinkError>, effects: &mut Vec<Effect>) {
+        self.phase = Phase::Gone;
+        self.sum_up_node(effects);
+        effects.push(Effect::Exit(exit));
+    }
+}

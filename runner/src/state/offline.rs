@@ -1,0 +1,218 @@
+//! Life without the server. Calls are repeated for a while; then the runner drains: it takes nothing new, lets running jobs end,
+//! writes their results into its journal, and now and then asks whether the server is back.
+//!
+//! A result is safe in the journal before the keeper may forget it, and leaves the journal only when the server has it.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use torc_api::wire::{AttemptKey, FinishedAttempt, JournalledResult};
+
+use super::ends::milliseconds;
+use super::job::{Kept, Report};
+use super::{Effect, Phase, State};
+use crate::clock::Moment;
+use crate::config::RunnerExit;
+use crate::events::RunnerEvent;
+use crate::link::LinkError;
+
+/// Pause before a journal that could not be written is tried again.
+const WRITE_AGAIN: Duration = Duration::from_secs(5);
+
+/// What a runner does when the server stays away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OfflineSettings {
+    /// It drains; otherwise it ends its jobs and leaves.
+    pub enabled: bool,
+    /// While it drains, the server is called so often.
+    pub ping_interval: Duration,
+    /// How long calls are repeated before that, whatever the workflows say.
+    pub retry_window: Option<Duration>,
+}
+
+impl Default for OfflineSettings {
+    fn default() -> Self {
+        Self { enabled: true, ping_interval: Duration::from_secs(120), retry_window: None }
+    }
+}
+
+/// What is known about the journal.
+#[derive(Debug, Default)]
+pub(super) struct Journal {
+    /// A write has been asked for and not answered.
+    writing: bool,
+    write_at: Moment,
+    /// A person knows that it cannot be written.
+    told: bool,
+}
+
+impl State {
+    /// Begins to drain when the server has been away for too long.
+    pub(super) fn mind_outage(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+        let Some(since) = self.contact.failing_since() else { return };
+        if self.contact.is_draining() {
+            return;
+        }
+        let window = self.retry_window();
+        if now < since.plus(window) {
+            self.wake(since.plus(window));
+            return;
+        }
+        self.contact.drain(now.plus(self.settings.offline.ping_interval));
+        if !self.settings.offline.enabled {
+            self.end_with(Err(LinkError::Unreachable(self.contact.last_failure.clone())), now, effects);
+            return;
+        }
+        effects.push(Effect::Tell(RunnerEvent::Draining { after: window, running: self.active.len() }));
+    }
+
+    fn retry_window(&self) -> Duration {
+        let minutes = self.contact.terms.wait_for_healthy_database_minutes;
+        self.settings.offline.retry_window.unwrap_or_else(|| Duration::from_secs(minutes.saturating_mul(60)))
+    }
+
+    /// Results go to the journal: nobody knows when the server can have them.
+    fn keeps_journal(&self) -> bool {
+        let leaving = matches!(self.phase, Phase::Leaving(..)) && self.contact.is_failing();
+        self.settings.offline.enabled && self.phase != Phase::Gone && (self.contact.is_draining() || leaving)
+    }
+
+    /// Asks for results to be written down, one batch at a time.
+    pub(super) fn keep_journal(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+        if !self.keeps_journal() || self.journal.writing {
+            return;
+        }
+        let fresh = |key: &AttemptKey, report: &Report| report.kept == Kept::No && !self.jobs.contains_key(key);
+        let unwritten: Vec<AttemptKey> =
+            self.reports.iter().filter(|(key, report)| fresh(key, report)).map(|(key, _)| *key).collect();
+        if unwritten.is_empty() {
+            return;
+        }
+        if now < self.journal.write_at {
+            self.wake(self.journal.write_at);
+            return;
+        }
+        self.journal.writing = true;
+        let runner = self.contact.last_runner;
+        let results = unwritten.iter().filter_map(|key| self.reports.get(key)).map(|report| JournalledResult {
+            ended_ms: 0,
+            runner,
+            name: report.name.clone(),
+            finished: report.told_at(now),
+        });
+        effects.push(Effect::Journal(results.collect()));
+    }
+
+    /// These are on the disk, so the keeper need not hold them any longer.
+    pub(super) fn journalled(&mut self, keys: Vec<AttemptKey>, effects: &mut Vec<Effect>) {
+        self.journal = Journal::default();
+        let mut delivered = Vec::new();
+        for key in &keys {
+            match self.reports.get_mut(key) {
+                Some(report) => report.kept = Kept::Journal,
+                // The server was quicker.
+                None => delivered.push(*key),
+            }
+        }
+        effects.push(Effect::Acknowledge(keys));
+        if !delivered.is_empty() {
+            effects.push(Effect::Unjournal(delivered));
+        }
+    }
+
+    /// They could not be written: memory and the keeper hold them until that succeeds or the server has them.
+    pub(super) fn not_journalled(&mut self, reason: String, now: Moment, effects: &mut Vec<Effect>) {
+        self.journal.writing = false;
+        self.journal.write_at = now.plus(WRITE_AGAIN);
+        if !std::mem::replace(&mut self.journal.told, true) {
+            let message = format!("results cannot be written to the journal and are kept in memory: {reason}");
+            effects.push(Effect::Tell(RunnerEvent::Problem { message }));
+        }
+    }
+
+    /// Results that an earlier runner of this place wrote down and nobody has fetched.
+    pub(super) fn recovered(&mut self, results: Vec<(JournalledResult, Duration)>, now: Moment) {
+        for (result, age) in results {
+            let key = result.finished.key;
+            if let Some(report) = self.reports.get_mut(&key) {
+                report.kept = Kept::Journal;
+            } else if !self.jobs.contains_key(&key) {
+                let report = Report {
+                    name: result.name,
+                    finished: result.finished,
+                    ended: now,
+                    older: age,
+                    kept: Kept::Journal,
+                };
+                self.reports.insert(key, report);
+                self.contact.has_news(now);
+            }
+        }
+    }
+
+    /// The server has these: the journal need not.
+    pub(super) fn forget_journalled(&mut self, keys: &[AttemptKey], effects: &mut Vec<Effect>) {
+        let kept = |key: &&AttemptKey| self.reports.get(key).is_some_and(|report| report.kept == Kept::Journal);
+        let journalled: Vec<AttemptKey> = keys.iter().filter(kept).copied().collect();
+        if !journalled.is_empty() {
+            effects.push(Effect::Unjournal(journalled));
+        }
+    }
+
+    /// Everything that could be done without the server has been done.
+    pub(super) fn is_drained(&self) -> bool {
+        let safe = |(_, report): (&AttemptKey, &Report)| report.kept == Kept::Journal;
+        self.settings.offline.enabled
+            && self.contact.is_draining()
+            && self.jobs.is_empty()
+            && self.reports.iter().all(safe)
+    }
+
+    /// Leaves without the server having every result, and says what is to be typed when it is back. What is not in the journal
+    /// stays with the keeper for the next runner of this place.
+    pub(super) fn leave_results(&mut self, exit: RunnerExit, effects: &mut Vec<Effect>) {
+        let journalled = self.reports.iter().filter(|(_, report)| report.kept == Kept::Journal);
+        let runs: BTreeSet<(i64, i32)> = journalled.clone().map(|(key, _)| (key.workflow, key.run)).collect();
+        let journalled = journalled.count();
+        let hints = runs.iter().map(|(workflow, run)| reconcile(*workflow, *run, &self.settings.output_dir)).collect();
+        let unwritten = self.reports.len() - journalled;
+        effects.push(Effect::Tell(RunnerEvent::LeftResults { journalled, unwritten, hints }));
+        self.go(Ok(exit), effects);
+    }
+}
+
+impl Report {
+    /// The report, with its age.
+    pub fn told_at(&self, now: Moment) -> FinishedAttempt {
+        FinishedAttempt {
+            ended_ms_ago: milliseconds(now.since(self.ended).saturating_add(self.older)),
+            ..self.finished.clone()
+        }
+    }
+}
+
+/// What a person types once the server is back.
+fn reconcile(workflow: i64, run: i32, folder: &str) -> String {
+    let mut line = format!("torc workflows reconcile {workflow} {run} --base-dir ");
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_./-+:@%,=".contains(c);
+    if !folder.is_empty() && folder.chars().all(is_plain) {
+        line.push_str(folder);
+    } else {
+        // Writing to a text cannot fail.
+        let _ = write!(line, "'{}'", folder.replace('\'', r"'\''"));
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reconcile;
+
+    // J18
+    #[test]
+    fn the_hint_can_be_pasted() {
+        assert_eq!(reconcile(42, 1, "/scratch/run42"), "torc workflows reconcile 42 1 --base-dir /scratch/run42");
+        assert_eq!(reconcile(1, 2, "/my runs/it's"), r"torc workflows reconcile 1 2 --base-dir '/my runs/it'\''s'");
+    }
+}

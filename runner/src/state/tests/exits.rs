@@ -1,0 +1,156 @@
+//! When a runner leaves, and when it stays.
+
+use torc_api::wire::{RunnerTerms, Want};
+
+use super::*;
+
+fn terms() -> RunnerTerms {
+    RunnerTerms::default()
+}
+
+/// Answers with nothing new until the runner leaves or the time is over; when that was.
+fn idle_until_leaving(desk: &mut Desk, response: &SyncResponse, at_most: Duration) -> Option<Duration> {
+    let before = desk.now;
+    desk.respond(response.clone());
+    while desk.now.since(before) <= at_most {
+        if !desk.has_sync() {
+            desk.until_due();
+        } else if desk.sync().leaving {
+            return Some(desk.now.since(before));
+        } else {
+            desk.respond(response.clone());
+        }
+    }
+    None
+}
+
+fn seconds(seconds: u64) -> Option<Duration> {
+    Some(Duration::from_secs(seconds))
+}
+
+// J25
+#[test]
+fn leaves_when_idle_for_as_long_as_it_is_told() {
+    let told = |wait_for_new_jobs_seconds| RunnerTerms { wait_for_new_jobs_seconds, ..terms() };
+    let cases = [
+        (IdleExit::AsTold, terms(), false, seconds(90), "90 s unless the workflow says otherwise"),
+        (IdleExit::AsTold, told(7), false, seconds(7), "what the workflow says"),
+        (IdleExit::AsTold, told(0), false, seconds(0), "at once"),
+        (IdleExit::After(Duration::from_secs(33)), told(7), false, seconds(33), "what the command line says wins"),
+        (IdleExit::Never, told(7), false, None, "a foreground run waits for its workflow"),
+        (IdleExit::AsTold, told(7), true, None, "nor does one that is to stay"),
+    ];
+    for (idle_exit, terms, persistent, expected, why) in cases {
+        let mut desk = Desk::with(Settings { idle_exit, persistent, ..settings(1) });
+        desk.answer([1]);
+        desk.started(1).later(Duration::from_secs(39));
+        assert!(!desk.sync().leaving, "one that works is not idle");
+        desk.ended(1, 0);
+        let response = SyncResponse { terms, ..SyncResponse::default() };
+        assert_eq!(idle_until_leaving(&mut desk, &response, Duration::from_secs(400)), expected, "{why}");
+    }
+}
+
+// J25
+#[test]
+fn stays_while_something_could_add_work() {
+    let mut desk = Desk::with(Settings { idle_exit: IdleExit::AsTold, ..settings(1) });
+    let pending = SyncResponse { capacity_expected: true, ..SyncResponse::default() };
+    assert_eq!(idle_until_leaving(&mut desk, &pending, Duration::from_secs(600)), None);
+    // The time has passed already, so it leaves when there is nothing to hope for.
+    desk.respond(SyncResponse::default());
+    assert!(desk.sync().leaving);
+}
+
+#[test]
+fn idleness_is_not_counted_while_the_server_is_away() {
+    let mut desk = Desk::with(Settings { idle_exit: IdleExit::AsTold, ..settings(1) });
+    desk.answer([]);
+    let before = desk.now;
+    while desk.now.since(before) < Duration::from_secs(300) {
+        if desk.has_sync() {
+            desk.fail(LinkError::Unreachable("x".to_owned()));
+        } else {
+            desk.until_due();
+        }
+        assert!(desk.exit().is_none());
+    }
+}
+
+// J15
+#[test]
+fn completion_can_be_ignored_but_not_cancellation() {
+    let terms = RunnerTerms { ignore_workflow_completion: true, ..terms() };
+    let complete = SyncResponse { verdict: Verdict::Complete, terms, ..SyncResponse::default() };
+    let mut desk = Desk::new(1);
+    assert_eq!(idle_until_leaving(&mut desk, &complete, Duration::from_secs(600)), None);
+    let canceled = SyncResponse { verdict: Verdict::Canceled, ..complete.clone() };
+    assert_eq!(idle_until_leaving(&mut desk, &canceled, Duration::from_secs(600)), seconds(0));
+    desk.answer([]);
+    assert_eq!(desk.exit(), Some(Ok(RunnerExit::Canceled)));
+    let mut desk = Desk::with(Settings { idle_exit: IdleExit::AsTold, ..settings(1) });
+    assert_eq!(idle_until_leaving(&mut desk, &complete, Duration::from_secs(600)), seconds(90), "idle it still is");
+}
+
+// J20
+#[test]
+fn by_number_of_jobs_nothing_is_taken_near_the_end() {
+    let began = Moment(1_000 * SECOND);
+    let asks = |left: u64, max_parallel_jobs, terms: RunnerTerms| {
+        let time = Some((began, began.plus(Duration::from_secs(left))));
+        let mut desk = Desk::with(Settings { max_parallel_jobs, time, ..settings(4) });
+        desk.respond(SyncResponse { terms, ..SyncResponse::default() });
+        while !desk.has_sync() {
+            desk.until_due();
+        }
+        let late = desk.sync().leaving;
+        (desk.sync().want != Want::default(), late)
+    };
+    assert_eq!(asks(301, Some(2), terms()), (true, false));
+    assert_eq!(asks(299, Some(2), terms()), (false, true), "and with nothing held it leaves");
+    assert_eq!(asks(299, None, terms()), (true, false), "by resources the server looks at each job's runtime");
+    let short = RunnerTerms { min_time_for_new_jobs_seconds: 10, ..terms() };
+    assert_eq!(asks(299, Some(2), short), (true, false), "as the workflow says");
+}
+
+// J20
+#[test]
+fn too_late_for_new_jobs_it_finishes_what_it_holds_and_says_why() {
+    let began = Moment(1_000 * SECOND);
+    let time = Some((began, began.plus(Duration::from_secs(310))));
+    let mut desk = Desk::with(Settings { max_parallel_jobs: Some(1), time, ..settings(1) });
+    desk.answer([1]);
+    desk.started(1).later(Duration::from_secs(11));
+    let told = |effect: &Effect| matches!(effect, Effect::Tell(RunnerEvent::Problem { message }) if message.contains("less than 300 s"));
+    assert!(desk.effects.iter().any(told), "{:?}", desk.effects);
+    desk.answer([]).later(Duration::from_secs(1));
+    assert!(!desk.effects.iter().any(told), "once");
+    desk.ended(1, 0);
+    assert_eq!((desk.sync().finished.len(), desk.sync().want), (1, Want::default()));
+    desk.answer([]);
+    assert!(desk.sync().leaving);
+    desk.answer([]);
+    assert_eq!(desk.exit(), Some(Ok(RunnerExit::Deadline)));
+}
+
+// J24
+#[test]
+fn the_end_of_its_time_comes_with_and_without_a_server() {
+    for server in [true, false] {
+        let began = Moment(1_000 * SECOND);
+        let time = Some((began, began.plus(Duration::from_secs(600))));
+        let mut desk = Desk::with(Settings { time, ..settings(1) });
+        desk.answer([1]);
+        desk.started(1).later(Duration::from_millis(100));
+        desk.answer([]);
+        while desk.terminated().is_empty() {
+            match desk.has_sync() {
+                true if server => desk.answer([]),
+                true => desk.fail(LinkError::Unreachable("x".to_owned())),
+                false => desk.until_due(),
+            };
+        }
+        assert_eq!(desk.now.since(began), Duration::from_secs(600 - 60 - 30), "{server}");
+        assert_eq!(desk.terminated(), [(1, 15, 30_000)]);
+    }
+}
