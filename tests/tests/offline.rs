@@ -114,9 +114,11 @@ fn once_each(jobs: &[String]) -> Vec<String> {
 /// Fifty jobs on three runners, and no server.
 fn fifty_without_a_server() -> (Site, Vec<Running>, Vec<String>) {
     let mut site = Site::new();
-    let jobs = [names("early", 25), names("late", 25)].concat();
-    site.apply(&jobs, &format!("{AT_ONCE}\nprefetch: {{enabled: false}}"));
-    let runners: Vec<Running> = (0..3).map(|_| site.runner("w --num-cpus 17").start()).collect();
+    // One after the other, so that every runner has some of both.
+    let both = names("early", 25).into_iter().zip(names("late", 25));
+    let jobs: Vec<String> = both.flat_map(|(early, late)| [early, late]).collect();
+    site.apply(&jobs, AT_ONCE);
+    let runners: Vec<Running> = (0..3).map(|_| site.runner("w --num-cpus 17 --prefetch off").start()).collect();
     site.until_running(50);
     site.server.kill();
     for runner in &runners {

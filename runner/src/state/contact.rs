@@ -268,7 +268,7 @@ impl State {
     /// next call may follow at once; otherwise the back-off decides.
     fn pause_after(&mut self, sync: &InFlight, response: &SyncResponse, now: Moment) {
         let all = sync.limit > 0 && u32::try_from(response.leases.len()).is_ok_and(|count| count >= sync.limit);
-        let can_wait = !sync.wait.is_zero();
+        let can_wait = self.settings.long_poll;
         let waited = now.since(sync.sent) * 2 >= sync.wait;
         let has_news = !response.leases.is_empty() || sync.is_prompt();
         let regime = match has_news {
@@ -392,8 +392,9 @@ impl State {
         }
         let complete = self.reports.iter().filter(|(key, _)| !self.jobs.contains_key(key));
         request.finished = complete.map(|(_, report)| report.told_at(now)).collect();
-        // A call that only asks whether the server is back wants an answer at once.
-        if !request.leaving && self.settings.long_poll && !self.contact.is_draining() {
+        // The first call brings what the runner has to know, and one that asks whether the server is back only wants an answer.
+        let may_wait = self.settings.long_poll && self.contact.has_heard() && !self.contact.is_draining();
+        if may_wait && !request.leaving {
             let third = milliseconds(self.lease_time() / 3);
             request.wait_ms = third.min(LONG_POLL_SECONDS * 1_000).min(request.remaining_ms.unwrap_or(u64::MAX));
         }

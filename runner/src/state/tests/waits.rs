@@ -109,3 +109,15 @@ fn calls_that_should_have_waited_and_did_not_are_slowed_down() {
     }
     assert_eq!(pauses, [100, 200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600, 40_000, 40_000, 40_000]);
 }
+
+/// How long to stay and how far to lease ahead should not be known only when there is work.
+#[test]
+fn the_first_call_is_answered_at_once() {
+    let mut desk = Desk::new(1);
+    assert_eq!(desk.sync().wait_ms, 0);
+    desk.answer([]);
+    while !desk.has_sync() {
+        desk.until_due();
+    }
+    assert!(desk.sync().wait_ms >= 30_000);
+}
