@@ -197,6 +197,7 @@ fn the_next_starts_when_one_ends_without_a_word_with_the_server() {
     assert_eq!(sync.running.iter().map(|running| running.key).collect::<Vec<_>>(), [key(2)]);
 }
 
+// P09
 #[test]
 fn with_nothing_waiting_a_report_goes_at_once() {
     let mut desk = Desk::new(1);
@@ -207,6 +208,7 @@ fn with_nothing_waiting_a_report_goes_at_once() {
     assert_eq!(desk.sync().want.free.cpus, 1, "a report and a request travel together");
 }
 
+// P09
 #[test]
 fn results_are_repeated_until_answered_and_then_forgotten() {
     let mut desk = Desk::new(1);
