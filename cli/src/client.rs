@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use torc_api::api::{
     Affected, ApplyRequest, ApplyResponse, Event, GcRequest, GcResponse, Job, JobResult, Page, RetryRequest, Runner,
-    Version, Workflow,
+    Version, Workflow, WorkflowAction,
 };
 
 use torc_api::remote::{RemoteWorker, RemoteWorkersRequest};
@@ -155,6 +155,11 @@ impl Client {
     pub async fn delete_workflow(&self, workflow: &str) -> Result<(), ClientError> {
         let url = self.url_of(&["workflows", workflow], &self.in_namespace());
         self.send(self.request(Method::DELETE, url)).await.map(drop)
+    }
+
+    /// The actions of a workflow.
+    pub async fn actions(&self, workflow: &str) -> Result<Vec<WorkflowAction>, ClientError> {
+        self.pages(&["workflows", workflow, "actions"], self.in_namespace(), None).await
     }
 
     /// Cancels, suspends or resumes a workflow.

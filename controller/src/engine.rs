@@ -170,6 +170,12 @@ impl Engine {
         .await
     }
 
+    /// The actions of a workflow.
+    pub async fn actions(&self, reference: WorkflowRef<'_>) -> Result<Vec<api::WorkflowAction>, EngineError> {
+        let id = self.find(reference).await?;
+        self.read(move |state| Ok(state.actions(id)?)).await
+    }
+
     /// Nothing more starts, and what runs is ended.
     pub async fn cancel(&self, reference: WorkflowRef<'_>) -> Result<api::Workflow, EngineError> {
         let id = self.find(reference).await?;

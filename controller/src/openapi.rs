@@ -206,6 +206,11 @@ fn job_operations(types: &mut SchemaGenerator, list: &mut Vec<Operation>) {
         )
     });
     list.push(Operation {
+        query: &[NAMESPACE],
+        response: types.of::<api::Page<api::WorkflowAction>>(),
+        ..types.operation("get", "/v1/workflows/{workflow}/actions", "What the workflow's progress sets off")
+    });
+    list.push(Operation {
         query: &[NAMESPACE, ("workflow", "a workflow"), ("after", "a sequence number"), LIMIT],
         response: types.of::<api::Page<api::Event>>(),
         ..types.operation("get", "/v1/events", "What happened, oldest first")

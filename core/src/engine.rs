@@ -4,15 +4,19 @@
 //! only then gives out the answers. If the write fails, the whole state is dropped and read again: memory is a projection.
 //! Deliberately absent: I/O, SQL, the clock, waiting.
 
+mod actions;
 mod apply;
 mod attempt;
 mod data;
+mod errands;
 mod expire;
 mod files;
 mod holdings;
 mod lease;
 mod profile;
+mod rebalance;
 mod record;
+mod recovery;
 mod replay;
 mod reset;
 mod restore;
@@ -35,6 +39,7 @@ use torc_api::wire::RunnerScope;
 use crate::ids::{RunnerId, WorkflowId};
 use crate::rows::LastIds;
 
+pub use actions::PendingAllocation;
 pub use apply::{Apply, apply_changes};
 pub use data::{DataWritten, LARGEST_VALUE};
 pub use record::Recorder;

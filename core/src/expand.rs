@@ -174,10 +174,10 @@ pub fn expand_files(spec: &WorkflowSpec, limits: &Limits) -> Result<Vec<Expanded
     if problems.is_empty() { Ok(rows.files(&spec)) } else { Err(problems) }
 }
 
-/// The numbers of the jobs that set an action off, in order; empty when it does not choose jobs.
-pub fn jobs_of_action(action: &Action, expanded: &Expanded) -> Vec<u32> {
-    let names: Vec<String> = expanded.jobs.iter().map(|job| job.name.clone()).collect();
-    actions::chosen_jobs(action, &mut Names::new(&names).0)
+/// For each action the numbers of the jobs that set it off, in order; none when it does not choose jobs.
+pub fn jobs_of_actions(actions: &[Action], names: &[String]) -> Vec<Vec<u32>> {
+    let mut names = Names::new(names).0;
+    actions.iter().map(|action| actions::chosen_jobs(action, &mut names)).collect()
 }
 
 /// The families of all entries.

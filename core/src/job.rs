@@ -22,6 +22,8 @@ pub enum JobEvent {
     LeaseEnded,
     /// An attempt ended and this is the verdict.
     Ended(Ending),
+    /// Its recovery script has succeeded.
+    Recovered,
     /// A person cancelled it.
     Canceled,
     /// A person left it out.
@@ -46,6 +48,8 @@ pub enum Ending {
     Canceled,
     /// It is tried again.
     Retry,
+    /// Its recovery script runs before it is tried again.
+    Recover,
     /// A person has to decide.
     PendingFailed,
 }
@@ -73,6 +77,9 @@ pub fn next_state(state: JobState, event: JobEvent) -> Result<JobState, IllegalM
         (S::Leased, E::LeaseEnded) => S::Ready,
         // From `Ready` when the report of a lease that had run out arrives before anybody else started the job.
         (S::Ready | S::Leased | S::Running, E::Ended(ending)) => ended(ending),
+        (S::Recovering, E::Recovered) => S::Ready,
+        // Its script did not succeed, so the verdict on its attempt is final.
+        (S::Recovering, E::Ended(ending @ (Ending::Failed | Ending::Terminated))) => ended(ending),
         (S::Uninitialized | S::Blocked | S::Ready | S::Leased | S::PendingFailed | S::Recovering, E::Canceled) => {
             S::Canceled
         }
@@ -93,6 +100,7 @@ const fn ended(ending: Ending) -> JobState {
         Ending::Terminated => JobState::Terminated,
         Ending::Canceled => JobState::Canceled,
         Ending::Retry => JobState::Ready,
+        Ending::Recover => JobState::Recovering,
         Ending::PendingFailed => JobState::PendingFailed,
     }
 }
@@ -101,7 +109,7 @@ const fn ended(ending: Ending) -> JobState {
 mod tests {
     use super::*;
 
-    const EVENTS: [JobEvent; 16] = [
+    const EVENTS: [JobEvent; 18] = [
         JobEvent::Planned { unmet: 0 },
         JobEvent::Planned { unmet: 2 },
         JobEvent::DependenciesMet,
@@ -115,6 +123,8 @@ mod tests {
         JobEvent::Ended(Ending::Canceled),
         JobEvent::Ended(Ending::Retry),
         JobEvent::Ended(Ending::PendingFailed),
+        JobEvent::Ended(Ending::Recover),
+        JobEvent::Recovered,
         JobEvent::Canceled,
         JobEvent::Disabled,
         JobEvent::Reset { unmet: 1 },
@@ -148,18 +158,18 @@ mod tests {
         assert_eq!(
             table,
             [
-                "rb...........xdb uninitialized",
-                "..rx.........xdb blocked",
-                "....lR.cftxrpxdb ready",
-                ".....Rrcftxrpx.b leased",
-                ".......cftxrp..b running",
-                "...............b completed",
-                "...............b failed",
-                "...............b canceled",
-                "...............b terminated",
-                "...............b disabled",
-                ".............x.b pending_failed",
-                ".............x.b recovering",
+                "rb.............xdb uninitialized",
+                "..rx...........xdb blocked",
+                "....lR.cftxrpv.xdb ready",
+                ".....Rrcftxrpv.x.b leased",
+                ".......cftxrpv...b running",
+                ".................b completed",
+                ".................b failed",
+                ".................b canceled",
+                ".................b terminated",
+                ".................b disabled",
+                "...............x.b pending_failed",
+                "........ft....rx.b recovering",
             ]
         );
     }

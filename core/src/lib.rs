@@ -13,6 +13,7 @@ pub mod ledger;
 pub mod lineage;
 pub mod matching;
 pub mod planning;
+pub mod prefetch;
 pub mod ro_crate;
 pub mod rows;
 pub mod time;

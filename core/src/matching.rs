@@ -1,7 +1,7 @@
 //! Which ready jobs a runner gets: by priority, then the hardest to place first, then whatever fits beside them.
 
 use std::cmp::{Ordering, Reverse};
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::{BTreeSet, BinaryHeap, HashMap};
 
 use torc_api::wire::Want;
 
@@ -44,6 +44,44 @@ pub struct Candidate<'a> {
     pub class: &'a Class,
     /// The jobs.
     pub queue: &'a ReadyQueue,
+    /// How much of it, together with the other queues of its workflow.
+    pub allowance: Allowance,
+}
+
+/// How much of a workflow's work is given out in one answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowance {
+    /// In all.
+    pub batch: usize,
+    /// Beyond what fits what is free.
+    pub ahead: usize,
+}
+
+impl Default for Allowance {
+    fn default() -> Self {
+        Self { batch: usize::MAX, ahead: usize::MAX }
+    }
+}
+
+/// What has been chosen so far of workflows that limit it.
+#[derive(Default)]
+struct Taken(HashMap<WorkflowId, Allowance>);
+
+impl Taken {
+    /// Counts one more, unless that would be too much.
+    fn add(&mut self, candidate: &Candidate<'_>, is_ahead: bool) -> bool {
+        if candidate.allowance == Allowance::default() {
+            return true;
+        }
+        let taken = self.0.entry(candidate.workflow).or_insert(Allowance { batch: 0, ahead: 0 });
+        let most = candidate.allowance;
+        if taken.batch >= most.batch || is_ahead && taken.ahead >= most.ahead {
+            return false;
+        }
+        taken.batch += 1;
+        taken.ahead += usize::from(is_ahead);
+        true
+    }
 }
 
 /// A chosen job.
@@ -70,8 +108,9 @@ fn pack(place: &Place<'_>, want: &Want, candidates: &[&Candidate<'_>]) -> Vec<Ch
         candidates.iter().filter_map(|candidate| Head::new(candidate, place)).collect();
     let mut chosen = Vec::new();
     let limit = want.limit as usize;
+    let mut taken = Taken::default();
     if place.by_count {
-        take(&mut heads, &mut chosen, limit);
+        take(&mut heads, &mut chosen, limit, |candidate| taken.add(candidate, false));
         return chosen;
     }
     let mut free = want.free;
@@ -81,6 +120,9 @@ fn pack(place: &Place<'_>, want: &Want, candidates: &[&Candidate<'_>]) -> Vec<Ch
     {
         let demand = head.candidate.class.demand(&place.capacity);
         if fits(&free, &demand) {
+            if !taken.add(head.candidate, false) {
+                continue;
+            }
             free = minus(&free, &demand);
             chosen.push(head.choice());
             heads.extend(head.following());
@@ -90,14 +132,22 @@ fn pack(place: &Place<'_>, want: &Want, candidates: &[&Candidate<'_>]) -> Vec<Ch
     }
     heads.extend(too_big);
     let ahead = limit.min(chosen.len() + want.ahead as usize);
-    take(&mut heads, &mut chosen, ahead);
+    take(&mut heads, &mut chosen, ahead, |candidate| taken.add(candidate, true));
     chosen
 }
 
-fn take(heads: &mut BinaryHeap<Head<'_>>, chosen: &mut Vec<Choice>, limit: usize) {
+fn take(
+    heads: &mut BinaryHeap<Head<'_>>,
+    chosen: &mut Vec<Choice>,
+    limit: usize,
+    mut may: impl FnMut(&Candidate<'_>) -> bool,
+) {
     while chosen.len() < limit
         && let Some(head) = heads.pop()
     {
+        if !may(head.candidate) {
+            continue;
+        }
         chosen.push(head.choice());
         heads.extend(head.following());
     }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use torc_api::action::ActionState;
 use torc_api::execution::Stdio;
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::{Resources, RunnerKind, RunnerScope, Usage};
@@ -28,6 +29,14 @@ pub struct Changes {
     pub removed_jobs: Vec<JobId>,
     /// Jobs that moved; the last entry of a job wins.
     pub job_updates: Vec<JobUpdate>,
+    /// Actions that are new or changed, whole.
+    pub actions: Vec<ActionRow>,
+    /// Actions that are no longer part of their workflow.
+    pub removed_actions: Vec<JobId>,
+    /// Jobs that wait for a recovery script, new or changed, whole.
+    pub recoveries: Vec<RecoveryRow>,
+    /// Jobs that wait for theirs no longer.
+    pub ended_recoveries: Vec<JobId>,
     /// Attempts that ended.
     pub results: Vec<ResultRow>,
     /// Files as jobs that succeeded found or left them; the last entry of a job and path wins.
@@ -220,6 +229,70 @@ pub struct JobUpdate {
     pub started_ms: Option<i64>,
 }
 
+/// Work for a runner that is no job: an action's commands, or a recovery script. Who has it, and how often it was tried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Errand {
+    /// The run it belongs to.
+    pub run: i32,
+    /// Current attempt.
+    pub attempt: i32,
+    /// How often it has failed.
+    pub tries: i32,
+    /// Number of its latest lease; 0 before the first.
+    pub epoch: i64,
+    /// Who has it; for an action that has ended, who had it last.
+    pub runner: Option<RunnerId>,
+    /// When its runner started it.
+    pub started_ms: Option<i64>,
+}
+
+/// An action of a workflow, or its part for one worker.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ActionRow {
+    /// Its number, from the same sequence as those of jobs.
+    pub id: JobId,
+    /// Whose it is.
+    pub workflow: WorkflowId,
+    /// Which of the document's actions it is.
+    pub position: i32,
+    /// The worker that this is for. An action for every worker has a row of its own that is never carried out, and one for
+    /// each worker.
+    pub worker: Option<RunnerId>,
+    /// Where it stands. That it runs is told by its errand's start.
+    pub state: ActionState,
+    /// Who has it, and how often it was tried.
+    pub errand: Errand,
+    /// When its last attempt ended.
+    pub ended_ms: Option<i64>,
+    /// With which code.
+    pub return_code: Option<i32>,
+    /// A sentence about what happened.
+    pub message: Option<String>,
+    /// Where its output is.
+    pub stdout: Option<String>,
+    /// Where its error output is.
+    pub stderr: Option<String>,
+}
+
+/// A job whose attempt failed and that waits for its recovery script.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecoveryRow {
+    /// J.
+    pub job: JobId,
+    /// Whose it is.
+    pub workflow: WorkflowId,
+    /// What runs.
+    pub script: String,
+    /// The failed attempt's exit code.
+    pub return_code: i32,
+    /// Why it failed.
+    pub cause: Cause,
+    /// Who ran it: the script runs there, as long as that runner is there.
+    pub preferred: Option<RunnerId>,
+    /// Who has it, and how often it was lost.
+    pub errand: Errand,
+}
+
 /// An attempt that ended. Never overwritten.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResultRow {
@@ -403,6 +476,10 @@ pub struct Snapshot {
     pub runners: Vec<RunnerRow>,
     /// Leases that their jobs no longer go by.
     pub strays: Vec<StrayLease>,
+    /// Their actions, sorted by number.
+    pub actions: Vec<ActionRow>,
+    /// Jobs that wait for a recovery script, sorted by number.
+    pub recoveries: Vec<RecoveryRow>,
     /// For each job and cause: how many of its attempts in the current run ended so. Retry budgets count them.
     pub failures: Vec<(JobId, Cause, i32)>,
     /// The latest failed results of each workflow's current run, at most 20 each, oldest first.
@@ -416,7 +493,7 @@ pub struct Snapshot {
 pub struct LastIds {
     /// Workflows.
     pub workflow: i64,
-    /// Jobs.
+    /// Jobs and actions.
     pub job: i64,
     /// Profiles.
     pub profile: i64,

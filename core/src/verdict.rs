@@ -36,9 +36,11 @@ pub struct Policy<'a> {
 
 /// What happens to the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Verdict<'a> {
     /// It is tried again, with more of something.
     Retry(Increase),
+    /// It is tried again once this script has succeeded.
+    Recover(&'a str),
     /// A person decides.
     PendingFailed,
     /// It has failed for good.
@@ -55,12 +57,12 @@ pub struct Increase {
 }
 
 /// Decides about a failed attempt.
-pub fn decide(failure: Failure, policy: Policy<'_>) -> Verdict {
+pub fn decide<'a>(failure: Failure, policy: Policy<'a>) -> Verdict<'a> {
     if let Some(rule) = policy.handler.and_then(|handler| matching_rule(handler, failure))
-        && rule.recovery_script.is_none()
         && failure.count <= rule.max_retries.unwrap_or(HANDLER_RETRIES)
     {
-        return Verdict::Retry(Increase::default());
+        let script = rule.recovery_script.as_deref().filter(|script| !script.trim().is_empty());
+        return script.map_or(Verdict::Retry(Increase::default()), Verdict::Recover);
     }
     if let Some(verdict) = recover(failure, policy.recovery) {
         return verdict;
@@ -80,7 +82,7 @@ fn matching_rule(handler: &FailureHandler, failure: Failure) -> Option<&FailureR
         .or_else(|| handler.rules.iter().find(|rule| rule.match_all_exit_codes == Some(true)))
 }
 
-fn recover(failure: Failure, recovery: Option<&Recovery>) -> Option<Verdict> {
+fn recover<'a>(failure: Failure, recovery: Option<&Recovery>) -> Option<Verdict<'a>> {
     let policy = recovery.and_then(|recovery| recovery.policy);
     if policy == Some(RecoveryPolicy::Never) {
         return None;

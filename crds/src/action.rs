@@ -37,7 +37,7 @@ pub struct Action {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub max_parallel_jobs: Option<i32>,
-    /// Fire for every worker instead of once.
+    /// For the two worker triggers: run on every worker (true when absent), or on one alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub persistent: Option<bool>,
 }
@@ -60,6 +60,43 @@ pub enum TriggerType {
     OnWorkerComplete,
 }
 
+impl TriggerType {
+    /// The name in documents, tables and logs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::OnWorkflowStart => "on_workflow_start",
+            Self::OnWorkflowComplete => "on_workflow_complete",
+            Self::OnJobsReady => "on_jobs_ready",
+            Self::OnJobsComplete => "on_jobs_complete",
+            Self::OnWorkerStart => "on_worker_start",
+            Self::OnWorkerComplete => "on_worker_complete",
+        }
+    }
+
+    /// It waits for chosen jobs.
+    pub const fn is_of_jobs(self) -> bool {
+        matches!(self, Self::OnJobsReady | Self::OnJobsComplete)
+    }
+
+    /// It concerns one worker at a time.
+    pub const fn is_of_workers(self) -> bool {
+        matches!(self, Self::OnWorkerStart | Self::OnWorkerComplete)
+    }
+}
+
+impl std::fmt::Display for TriggerType {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl Action {
+    /// It is run once for every worker, and not once for the workflow.
+    pub fn is_for_every_worker(&self) -> bool {
+        self.trigger_type.is_of_workers() && self.persistent != Some(false)
+    }
+}
+
 /// What an action does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -68,4 +105,77 @@ pub enum ActionType {
     RunCommands,
     /// Submit allocations.
     ScheduleNodes,
+}
+
+impl ActionType {
+    /// The name in documents, tables and logs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::RunCommands => "run_commands",
+            Self::ScheduleNodes => "schedule_nodes",
+        }
+    }
+}
+
+impl std::fmt::Display for ActionType {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// Where an action stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ActionState {
+    /// Nothing has set it off yet.
+    #[default]
+    Waiting,
+    /// It was set off and is to be carried out.
+    Pending,
+    /// It is being carried out.
+    Running,
+    /// It has succeeded.
+    Executed,
+    /// It has failed as often as it may.
+    Failed,
+    /// It will not be carried out: the workflow was cancelled, or its worker left without it.
+    Skipped,
+}
+
+impl ActionState {
+    /// Every state.
+    pub const ALL: [Self; 6] =
+        [Self::Waiting, Self::Pending, Self::Running, Self::Executed, Self::Failed, Self::Skipped];
+
+    /// The name in documents, tables and logs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Pending => "pending",
+            Self::Running => "running",
+            Self::Executed => "executed",
+            Self::Failed => "failed",
+            Self::Skipped => "skipped",
+        }
+    }
+
+    /// It was set off and has not ended.
+    pub const fn is_open(self) -> bool {
+        matches!(self, Self::Pending | Self::Running)
+    }
+}
+
+impl std::fmt::Display for ActionState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl std::str::FromStr for ActionState {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|state| state.as_str() == text);
+        known.ok_or_else(|| format!("unknown state of an action '{text}'"))
+    }
 }

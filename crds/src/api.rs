@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::action::{ActionState, ActionType, TriggerType};
 use crate::document::WorkflowDocument;
 use crate::problem::Problem;
 use crate::state::{Cause, JobState};
@@ -275,6 +276,59 @@ pub struct JobResult {
     /// CPU on average, 100 for one core.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub average_cpu_percent: Option<f64>,
+}
+
+/// An action of a workflow, or its part for one worker.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkflowAction {
+    /// Its number: the N of its log names.
+    pub id: i64,
+    /// What sets it off.
+    pub trigger_type: TriggerType,
+    /// What it does.
+    pub action_type: ActionType,
+    /// Where it stands.
+    pub status: ActionState,
+    /// It is carried out once for every worker: this entry stands for those of the workers.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub every_worker: bool,
+    /// The worker that this part is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<i64>,
+    /// The run.
+    pub run_id: i32,
+    /// The attempt.
+    pub attempt: i32,
+    /// How often it has failed.
+    pub tries: i32,
+    /// The runner that has it, or had it last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runner: Option<i64>,
+    /// That runner's host, while it is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// When its latest attempt started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_time: Option<String>,
+    /// When its latest attempt ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_time: Option<String>,
+    /// Exit code of its latest attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub return_code: Option<i32>,
+    /// A sentence about what happened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// Where its output is; absent when there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdout: Option<String>,
+    /// Where its error output is; absent when there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stderr: Option<String>,
+    /// What runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub commands: Vec<String>,
 }
 
 /// A runner.

@@ -175,6 +175,12 @@ pub struct SyncRequest {
     /// How long it wants to be allowed to be silent; the workflows' wish when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_seconds: Option<u32>,
+    /// It takes no more work, but still holds some.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stopping: bool,
+    /// It holds nothing more, is about to leave in order, and asks for what is to be run at a worker's end.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub completing: bool,
     /// It is leaving: it takes no more work, and what it holds is in this message.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub leaving: bool,
@@ -356,6 +362,41 @@ pub struct Lease {
     pub command: String,
     /// Index into the answer's profiles.
     pub profile: u32,
+    /// What it is. Only a job takes resources; everything else starts at once, even on a full node.
+    #[serde(default, skip_serializing_if = "LeaseRole::is_job")]
+    pub role: LeaseRole,
+    /// Environment variables of this lease alone, over those of the profile.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+}
+
+/// What a lease is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LeaseRole {
+    /// An attempt of a job.
+    #[default]
+    Job,
+    /// The commands of an action; the key's job is the action's number.
+    Action,
+    /// The recovery script of a job whose attempt failed; the key is that attempt's, with an epoch of its own.
+    Recovery,
+}
+
+impl LeaseRole {
+    /// It is an attempt of a job.
+    pub const fn is_job(&self) -> bool {
+        matches!(self, Self::Job)
+    }
+
+    /// The name of a lease's log files, without extension: `job_wf1_j2_r1_a3`, `action_wf1_n7_r1_a1`.
+    pub fn log_name(self, key: &AttemptKey) -> String {
+        match self {
+            Self::Job => format!("job_{}", key.label()),
+            Self::Action => format!("action_wf{}_n{}_r{}_a{}", key.workflow, key.job, key.run, key.attempt),
+            Self::Recovery => format!("recovery_{}", key.label()),
+        }
+    }
 }
 
 /// What leases have in common.

@@ -40,6 +40,7 @@ fn jobs(count: i64) -> VecDeque<Lease> {
         name: format!("job{job}"),
         command: "true".to_owned(),
         profile: 0,
+        ..Lease::default()
     };
     (1..=count).map(lease).collect()
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use torc_api::execution::{MonitorPlan, StdioMode};
-use torc_api::wire::{AttemptKey, Resources};
+use torc_api::wire::{AttemptKey, LeaseRole, Resources};
 
 use crate::clock::Moment;
 
@@ -151,6 +151,9 @@ impl Terms {
 pub struct StartOrder {
     /// Which attempt.
     pub key: AttemptKey,
+    /// A job, or one of the things that take no resources; log files are named after it.
+    #[serde(skip_serializing_if = "LeaseRole::is_job")]
+    pub role: LeaseRole,
     /// The job's name.
     pub name: String,
     /// A [`Template`].
@@ -236,6 +239,9 @@ pub enum FromKeeper {
 pub struct HeldJob {
     /// Which attempt.
     pub key: AttemptKey,
+    /// A job, or one of the things that take no resources.
+    #[serde(skip_serializing_if = "LeaseRole::is_job")]
+    pub role: LeaseRole,
     /// The job's name.
     pub name: String,
     /// Since when.

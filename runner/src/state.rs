@@ -224,6 +224,9 @@ enum Phase {
     Serving,
     /// No new work; it leaves when nothing is held any more.
     Ending(Result<RunnerExit, LinkError>),
+    /// Nothing is held any more. What belongs to a worker's end is asked for and carried out; an answer is waited for until
+    /// this moment at most.
+    Completing(RunnerExit, Moment),
     /// The last reports are on their way, until this moment at most.
     Leaving(RunnerExit, Moment),
     Gone,
@@ -239,6 +242,8 @@ pub struct State {
     queue: VecDeque<AttemptKey>,
     /// Workflows that it has had work of.
     met: BTreeSet<i64>,
+    /// What takes no resources and has not started.
+    errands: VecDeque<AttemptKey>,
     /// Attempts that count as started.
     active: BTreeSet<AttemptKey>,
     reports: BTreeMap<AttemptKey, Report>,
@@ -251,6 +256,8 @@ pub struct State {
     contact: Contact,
     journal: Journal,
     phase: Phase,
+    /// What belongs to a worker's end is left out.
+    is_hurried: bool,
     busy_at: Moment,
     told_too_late: bool,
     wake_at: Option<Moment>,
@@ -266,6 +273,8 @@ impl State {
             jobs: BTreeMap::new(),
             queue: VecDeque::new(),
             met: BTreeSet::new(),
+            errands: VecDeque::new(),
+            is_hurried: false,
             active: BTreeSet::new(),
             reports: BTreeMap::new(),
             returned: BTreeSet::new(),
@@ -307,10 +316,7 @@ impl State {
             Event::NotJournalled(reason) => self.not_journalled(reason, now, &mut effects),
             Event::Recovered(results) => self.recovered(results, now),
             Event::Stop => self.end_with(Ok(RunnerExit::Stopped), now, &mut effects),
-            Event::StopNow => {
-                self.end_with(Ok(RunnerExit::Stopped), now, &mut effects);
-                self.kill_all(&mut effects);
-            }
+            Event::StopNow => self.hurry(now, &mut effects),
             Event::Tick => {}
         }
         self.pulse(now, &mut effects);
@@ -324,7 +330,7 @@ impl State {
 
     /// How many jobs run, and how many wait.
     pub fn holds(&self) -> (usize, usize) {
-        let waiting = self.queue.len() + self.kinds.handed();
+        let waiting = self.queue.len() + self.errands.len() + self.kinds.handed();
         (self.jobs.len().saturating_sub(waiting), waiting)
     }
 

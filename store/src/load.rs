@@ -1,5 +1,7 @@
 //! Reads everything live, once, at start. On the writer's connection, so nothing changes meanwhile.
 
+mod actions;
+
 use sqlx::SqliteConnection;
 use torc_api::state::Cause;
 use torc_core::ids::{JobId, ProfileId, RunnerId, WorkflowId};
@@ -24,6 +26,8 @@ pub(crate) async fn load(connection: &mut SqliteConnection) -> Result<Snapshot, 
         user_data: data::live_user_data(connection).await?,
         runners: runners(connection).await?,
         strays: strays(connection).await?,
+        actions: actions::actions(connection).await?,
+        recoveries: actions::recoveries(connection).await?,
         failures: failures(connection).await?,
         latest_failures: latest_failures(connection).await?,
         last: last_ids(connection).await?,

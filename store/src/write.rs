@@ -2,6 +2,7 @@
 //!
 //! The order matters: what goes away frees names before new rows take them, and whole rows come before moves.
 
+mod actions;
 mod data;
 
 use std::collections::HashSet;
@@ -43,6 +44,7 @@ pub(crate) async fn write(connection: &mut SqliteConnection, changes: &Changes) 
     forget_strays(connection, &changes.ended_strays).await?;
     let strays: Vec<&StrayLease> = changes.strays.iter().filter(|row| !gone.contains(&row.workflow)).collect();
     write_strays(connection, &strays).await?;
+    actions::write(connection, changes, &gone).await?;
     for runner in &changes.runners {
         write_runner(connection, runner).await?;
     }
@@ -63,6 +65,7 @@ async fn delete_workflow(connection: &mut SqliteConnection, workflow: WorkflowId
         .await?;
     sqlx::query!("delete from jobs where workflow = ?", id).execute(&mut *connection).await?;
     sqlx::query!("delete from profiles where workflow = ?", id).execute(&mut *connection).await?;
+    actions::delete_workflow(connection, workflow).await?;
     sqlx::query!("delete from results where workflow = ?", id).execute(&mut *connection).await?;
     sqlx::query!("delete from files where workflow = ?", id).execute(&mut *connection).await?;
     sqlx::query!("delete from user_data where workflow = ?", id).execute(&mut *connection).await?;
@@ -309,14 +312,17 @@ fn highest(changes: &Changes) -> LastIds {
     fn max(numbers: impl Iterator<Item = i64>) -> i64 {
         numbers.max().unwrap_or_default()
     }
+    let errands = changes.actions.iter().map(|row| row.errand).chain(changes.recoveries.iter().map(|row| row.errand));
     let epochs = changes.jobs.iter().map(|row| row.epoch).chain(changes.job_updates.iter().map(|row| row.epoch));
     let epochs = epochs.chain(changes.user_data.iter().map(|row| row.epoch));
     let epochs = epochs.chain(changes.strays.iter().map(|lease| lease.epoch));
+    let epochs = epochs.chain(errands.map(|errand| errand.epoch));
+    let (jobs, actions) = (changes.jobs.iter().map(|row| &row.id), changes.actions.iter().map(|row| &row.id));
     // One that was created in the same group has no row here.
     let deleted = changes.deleted_workflows.iter().copied();
     LastIds {
         workflow: max(changes.workflows.iter().map(|row| row.id).chain(deleted).map(|id| id.0)),
-        job: max(changes.jobs.iter().map(|row| row.id.0)),
+        job: max(jobs.chain(actions).chain(&changes.removed_actions).map(|id| id.0)),
         profile: max(changes.profiles.iter().map(|row| row.id.0)),
         runner: max(changes.runners.iter().map(|row| row.id.0)),
         event: max(changes.events.iter().map(|row| row.sequence)),

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use clap::Args;
 use serde_json::json;
-use torc_api::api::{Event, Job, JobResult, Workflow};
+use torc_api::action::ActionState;
+use torc_api::api::{Event, Job, JobResult, Workflow, WorkflowAction};
 
 use super::Context;
 use crate::client::{Client, ResultFilter};
@@ -55,7 +56,12 @@ async fn workflow(context: &Context, client: &Client, name: Option<&str>) -> Res
     let recent = client.last_sequence().await? - RECENT;
     let mut events = client.events(Some(workflow.id), Some(recent.max(0)), None).await?;
     let events = events.split_off(events.len().saturating_sub(EVENTS));
-    context.output.value(&workflow, || workflow_text(&workflow, &events))
+    let actions = client.actions(&name).await?;
+    let mut shown = json!(workflow);
+    if let Some(fields) = shown.as_object_mut().filter(|_| !actions.is_empty()) {
+        fields.insert("actions".to_owned(), json!(actions));
+    }
+    context.output.value(&shown, || workflow_text(&workflow, &actions, &events))
 }
 
 async fn job(context: &Context, client: &Client, workflow: Option<&str>, name: &str) -> Result<(), CommandError> {
@@ -70,7 +76,7 @@ fn field(text: &mut String, name: &str, value: impl std::fmt::Display) {
     let _ = writeln!(text, "{:<13}{value}", format!("{name}:"));
 }
 
-fn workflow_text(workflow: &Workflow, events: &[Event]) -> String {
+fn workflow_text(workflow: &Workflow, actions: &[WorkflowAction], events: &[Event]) -> String {
     let mut text = String::new();
     field(&mut text, "Name", &workflow.name);
     field(&mut text, "Number", workflow.id);
@@ -94,6 +100,7 @@ fn workflow_text(workflow: &Workflow, events: &[Event]) -> String {
             let _ = writeln!(text, "  {state:<15}{count}");
         }
     }
+    actions_text(&mut text, actions);
     if !workflow.status.conditions.is_empty() {
         text.push_str("Conditions:\n");
         for condition in &workflow.status.conditions {
@@ -115,6 +122,33 @@ fn workflow_text(workflow: &Workflow, events: &[Event]) -> String {
         }
     }
     text
+}
+
+/// The most actions that are shown; `torc get actions` has all.
+const ACTIONS: usize = 20;
+
+fn actions_text(text: &mut String, actions: &[WorkflowAction]) {
+    if actions.is_empty() {
+        return;
+    }
+    text.push_str("Actions:\n");
+    for action in actions.iter().take(ACTIONS) {
+        let worker = action.worker.map_or(String::new(), |worker| format!(", worker {worker}"));
+        let state = match action.status {
+            _ if action.every_worker => "on each worker".to_owned(),
+            ActionState::Failed => {
+                let code = action.return_code.map_or(String::new(), |code| format!(", exit code {code}"));
+                let log = action.stderr.as_ref().map_or(String::new(), |log| format!("; see {log}"));
+                format!("failed after {} tries{code}{log}", action.tries)
+            }
+            state => state.to_string(),
+        };
+        let _ =
+            writeln!(text, "  {:<5}{:<22}{:<16}{state}{worker}", action.id, action.trigger_type, action.action_type);
+    }
+    if actions.len() > ACTIONS {
+        let _ = writeln!(text, "  and {} more: torc get actions", actions.len() - ACTIONS);
+    }
 }
 
 fn job_text(job: &Job, results: &[JobResult]) -> String {
@@ -187,7 +221,7 @@ mod tests {
     #[test]
     fn a_workflow_shows_what_is_there() {
         let counts = JobCounts { total: 3, completed: 3, ..JobCounts::default() };
-        let text = workflow_text(&crate::follow::tests::workflow(counts, &["Finished", "Succeeded"]), &[]);
+        let text = workflow_text(&crate::follow::tests::workflow(counts, &["Finished", "Succeeded"]), &[], &[]);
         assert!(text.starts_with("Name:        w\nNumber:      1\n"), "{text}");
         assert!(text.contains("  completed      3\n") && !text.contains("failed"), "{text}");
         assert!(text.contains("  Finished          True     Because\n"), "{text}");

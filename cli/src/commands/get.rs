@@ -12,12 +12,12 @@ use crate::client::{Client, JobFilter, ResultFilter};
 use crate::connection::{Connection, bare_name, explain_missing, resolve_workflow};
 use crate::error::{CommandError, ExitStatus};
 
-/// List workflows, jobs, results, runners, events, files or user data.
+/// List workflows, jobs, results, actions, runners, events, files or user data.
 ///
 /// WORKFLOW may be left out where the store holds one.
 #[derive(Debug, Default, Args)]
 pub struct GetArgs {
-    /// workflows, jobs, results, runners, events, files or user-data; also `workflow/NAME`.
+    /// workflows, jobs, results, actions, runners, events, files or user-data; also `workflow/NAME`.
     #[arg(value_name = "RESOURCE")]
     pub resource: String,
     /// The workflow, by name or number.
@@ -64,6 +64,8 @@ enum Resource {
     Jobs,
     #[value(alias = "result")]
     Results,
+    #[value(alias = "action")]
+    Actions,
     #[value(alias = "runner")]
     Runners,
     #[value(aliases = ["event", "ev"])]
@@ -88,7 +90,7 @@ impl GetArgs {
         };
         let resource = Resource::from_str(kind, true).map_err(|_| {
             CommandError::usage(format!("there is no resource `{kind}`"))
-                .hint("workflows, jobs, results, runners, events, files and user-data can be listed")
+                .hint("workflows, jobs, results, actions, runners, events, files and user-data can be listed")
         })?;
         Ok((resource, name.or(self.workflow.as_deref().map(bare_name))))
     }
@@ -179,6 +181,13 @@ async fn list(
                 client.results(&workflow, &args.result_filter(), args.limit).await.map_err(explain_missing)?;
             seen.listing.print(&results)?;
             seen.results = results.iter().map(watch::result_key).collect();
+        }
+        Resource::Actions => {
+            let workflow = resolve_workflow(client, name).await?;
+            let mut actions = client.actions(&workflow).await.map_err(explain_missing)?;
+            actions.truncate(args.limit.unwrap_or(usize::MAX));
+            seen.listing.print(&actions)?;
+            seen.actions = actions.into_iter().map(|action| (action.id, action)).collect();
         }
         Resource::Runners => {
             let mut runners = client.runners(args.all).await?;

@@ -38,6 +38,7 @@ pub enum WorkflowsCommand {
     ResetStatus(ResetStatusArgs),
     Export(ExportArgs),
     Reconcile(ReconcileArgs),
+    ListActions(ListActionsArgs),
 }
 
 /// List workflows, as `torc get workflows`.
@@ -81,6 +82,14 @@ pub struct ExportArgs {
     pub workflow: Option<String>,
 }
 
+/// List the actions of a workflow, as `torc get actions`.
+#[derive(Debug, Args)]
+pub struct ListActionsArgs {
+    /// The workflow, by name or number; may be left out where the store holds one.
+    #[arg(value_name = "WORKFLOW")]
+    pub workflow: Option<String>,
+}
+
 /// Runs the group.
 pub async fn run(context: &Context, args: WorkflowsArgs) -> Result<ExitStatus, CommandError> {
     match args.command {
@@ -94,6 +103,7 @@ pub async fn run(context: &Context, args: WorkflowsArgs) -> Result<ExitStatus, C
         WorkflowsCommand::ResetStatus(args) => retry::run(context, &reset(args)).await,
         WorkflowsCommand::Export(args) => export(context, &args).await,
         WorkflowsCommand::Reconcile(args) => reconcile::run(context, &args).await,
+        WorkflowsCommand::ListActions(args) => get::run(context, &list_actions(args)).await,
     }
 }
 
@@ -103,6 +113,10 @@ fn list(args: ListArgs) -> GetArgs {
 
 fn one(args: OneArgs) -> DescribeArgs {
     DescribeArgs { resource: "workflow".to_owned(), name: args.workflow, workflow: None }
+}
+
+fn list_actions(args: ListActionsArgs) -> GetArgs {
+    GetArgs { resource: "actions".to_owned(), workflow: args.workflow, ..GetArgs::default() }
 }
 
 fn reset(args: ResetStatusArgs) -> RetryArgs {

@@ -2,7 +2,8 @@
 
 use jiff::Timestamp;
 use serde::Serialize;
-use torc_api::api::{Event, Job, JobResult, Runner, RunnerStatus, Workflow};
+use torc_api::action::ActionState;
+use torc_api::api::{Event, Job, JobResult, Runner, RunnerStatus, Workflow, WorkflowAction};
 use torc_api::state::JobState;
 use torc_api::wire::RunnerKind;
 
@@ -243,6 +244,48 @@ impl Tabular for Event {
             event_text(self).into(),
             self.sequence.into(),
             self.time.as_str().into(),
+        ]
+    }
+}
+
+impl Tabular for WorkflowAction {
+    const COLUMNS: &'static [Column] = &[
+        Column::always("NUMBER"),
+        Column::always("TRIGGER"),
+        Column::always("TYPE"),
+        Column::always("STATUS"),
+        Column::always("TRIES"),
+        Column::always("RUNNER"),
+        Column::always("ENDED"),
+        Column::wide("WORKER"),
+        Column::wide("RUN"),
+        Column::wide("CODE"),
+        Column::wide("COMMANDS"),
+    ];
+
+    fn cells(&self, now: Timestamp) -> Vec<TableCell> {
+        let number = |value: Option<i64>| TableCell::from(value.map_or(String::new(), |value| value.to_string()));
+        let paint = match self.status {
+            ActionState::Failed => Paint::Bad,
+            ActionState::Executed => Paint::Good,
+            _ => Paint::Plain,
+        };
+        let status = if self.every_worker { "each worker".to_owned() } else { self.status.to_string() };
+        vec![
+            self.id.into(),
+            self.trigger_type.as_str().into(),
+            self.action_type.as_str().into(),
+            TableCell::painted(status, paint),
+            i64::from(self.tries).into(),
+            match (&self.node, self.runner) {
+                (Some(node), Some(runner)) => format!("{runner} ({node})").into(),
+                (_, runner) => number(runner),
+            },
+            self.end_time.as_deref().map_or(String::new(), |time| human::age(time, now)).into(),
+            number(self.worker),
+            i64::from(self.run_id).into(),
+            number(self.return_code.map(i64::from)),
+            shortened(&self.commands.join("; ")).into(),
         ]
     }
 }

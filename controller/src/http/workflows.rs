@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::Deserialize;
-use torc_api::api::{Affected, ApplyRequest, ApplyResponse, Page, RetryRequest, Workflow};
+use torc_api::api::{Affected, ApplyRequest, ApplyResponse, Page, RetryRequest, Workflow, WorkflowAction};
 
 use super::error::{ApiError, ApiResult};
 use super::{App, Namespace};
@@ -16,6 +16,7 @@ pub(super) fn router() -> Router<App> {
     Router::new()
         .route("/v1/workflows", post(apply).get(list))
         .route("/v1/workflows/{workflow}", get(show).delete(remove))
+        .route("/v1/workflows/{workflow}/actions", get(actions))
         .route("/v1/workflows/{workflow}/cancel", post(cancel))
         .route("/v1/workflows/{workflow}/suspend", post(suspend))
         .route("/v1/workflows/{workflow}/resume", post(resume))
@@ -75,6 +76,14 @@ async fn remove(
 ) -> Result<StatusCode, ApiError> {
     app.engine.delete((namespace.name(), &workflow)).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+async fn actions(
+    State(app): State<App>,
+    Path(workflow): Path<String>,
+    Query(namespace): Query<Namespace>,
+) -> ApiResult<Page<WorkflowAction>> {
+    Ok(Json(Page::whole(app.engine.actions((namespace.name(), &workflow)).await?)))
 }
 
 async fn cancel(

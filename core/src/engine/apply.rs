@@ -108,6 +108,7 @@ impl State {
         let changes = recorder.changes();
         changes.profiles.extend(profiles);
         changes.jobs.extend(jobs);
+        workflow.create_actions(&mut self.last.job, recorder);
         self.workflows.insert(id, workflow);
         self.live.insert(id);
         if self.workflows.get(&id).is_some_and(Workflow::is_canceled) {
@@ -145,8 +146,9 @@ impl State {
         let mut workflow = Workflow::build(row, Arc::new(spec.clone()), all_profiles, &rows);
         workflow.inherit(&old);
         workflow.declare_data(apply.expanded, &mut self.last, recorder, now);
+        workflow.adopt_actions(Some(&old), &mut self.last.job, recorder);
         if let Some(run) = new_run {
-            workflow.begin_run(run);
+            workflow.begin_run(run, recorder);
             workflow.forget_ephemeral(&mut self.last, recorder, now);
         }
         recorder.changes().profiles.extend(new_profiles);
@@ -182,6 +184,9 @@ impl State {
     pub(super) fn drop_removed(&mut self, old: &Workflow, new: &Workflow, recorder: &mut Recorder) {
         for job in old.jobs.iter().filter(|job| new.ordinal(job.id).is_none()) {
             recorder.changes().removed_jobs.push(job.id);
+            if old.recoveries.get(job.id).is_some() {
+                recorder.recovery_ended(job.id);
+            }
             for lease in old.given_up.get(&job.id).into_iter().flatten() {
                 recorder.stray_gone(lease.epoch);
             }
@@ -440,6 +445,11 @@ impl Workflow {
                 for _ in 0..before.ending {
                     self.await_end(job);
                 }
+            }
+        }
+        for row in old.recoveries.iter() {
+            if self.ordinal(row.job).is_some() {
+                self.recoveries.insert(row.clone());
             }
         }
     }

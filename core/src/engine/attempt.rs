@@ -7,6 +7,7 @@ use torc_api::wire::{AttemptKey, FinishedAttempt};
 
 use super::State;
 use super::record::Recorder;
+use super::recovery::FailedAttempt;
 use super::workflow::Workflow;
 use crate::ids::{Now, ProfileId, RunnerId, WorkflowId};
 use crate::job::{Ending, JobEvent};
@@ -15,6 +16,9 @@ use crate::verdict::{Failure, Increase, Policy, Verdict, decide};
 
 /// The return code of an attempt that was lost.
 pub(super) const LOST_RETURN_CODE: i32 = -128;
+
+/// What is said of an attempt that a recovery script follows.
+const AWAITS_SCRIPT: &str = "the job is tried again if its recovery script succeeds";
 
 impl State {
     /// An attempt of a job that nobody else has taken over has ended.
@@ -30,7 +34,7 @@ impl State {
         let mut next_profile = self.last.profile;
         let Some(workflow) = self.workflows.get_mut(&workflow) else { return };
         let cause = cause_of(finished);
-        let (ending, increase) = workflow.judge(job, cause, finished.return_code);
+        let (ending, increase, script) = workflow.judge(job, cause, finished.return_code);
         workflow.record_result(job, finished, ending, runner, (recorder, now));
         if ending == Ending::Completed {
             workflow.record_files(job, finished, (recorder, now));
@@ -43,13 +47,18 @@ impl State {
         if retried {
             workflow.jobs[job as usize].next_attempt();
         }
+        if let (Some(script), Some(cause)) = (script, cause) {
+            let failed = FailedAttempt { finished, cause, runner };
+            workflow.begin_recovery(job, script, &failed, recorder);
+        }
         let event = match workflow.jobs[job as usize].ending {
             // Another lease of it is still being ended: the next attempt waits for that.
             1.. if retried => JobEvent::Reset { unmet: workflow.count_unmet(job) },
             _ => JobEvent::Ended(ending),
         };
+        let is_final = !matches!(ending, Ending::Retry | Ending::Recover | Ending::PendingFailed);
         // Every caller has checked that the job can end, so a refusal cannot happen; if it did, nothing would change.
-        if workflow.step(job, event, recorder).is_ok() && !retried && ending != Ending::PendingFailed {
+        if workflow.step(job, event, recorder).is_ok() && is_final {
             workflow.settle_dependents(job, recorder);
         }
         self.last.profile = next_profile;
@@ -99,14 +108,20 @@ pub(super) fn cause_of(finished: &FinishedAttempt) -> Option<Cause> {
 }
 
 impl Workflow {
-    fn judge(&mut self, job: u32, cause: Option<Cause>, return_code: i32) -> (Ending, Option<Increase>) {
-        let Some(cause) = cause else { return (Ending::Completed, None) };
+    /// What follows, what the next attempt gets more of, and the script that has to succeed before it.
+    fn judge(
+        &mut self,
+        job: u32,
+        cause: Option<Cause>,
+        return_code: i32,
+    ) -> (Ending, Option<Increase>, Option<String>) {
+        let Some(cause) = cause else { return (Ending::Completed, None, None) };
         if self.is_canceled() || cause == Cause::Canceled {
-            return (Ending::Canceled, None);
+            return (Ending::Canceled, None, None);
         }
         // The runner was asked to stop; that says nothing about the job.
         if cause == Cause::Stopped {
-            return (Ending::Retry, None);
+            return (Ending::Retry, None, None);
         }
         let id = self.jobs[job as usize].id;
         let count = self.failed_attempts.entry(id).or_default().entry(cause).or_default();
@@ -118,10 +133,11 @@ impl Workflow {
             use_pending_failed: self.spec.use_pending_failed == Some(true),
         };
         match decide(failure, policy) {
-            Verdict::Retry(increase) => (Ending::Retry, (increase != Increase::default()).then_some(increase)),
-            Verdict::PendingFailed => (Ending::PendingFailed, None),
-            Verdict::Settle if cause == Cause::Timeout => (Ending::Terminated, None),
-            Verdict::Settle => (Ending::Failed, None),
+            Verdict::Retry(increase) => (Ending::Retry, (increase != Increase::default()).then_some(increase), None),
+            Verdict::Recover(script) => (Ending::Recover, None, Some(script.to_owned())),
+            Verdict::PendingFailed => (Ending::PendingFailed, None, None),
+            Verdict::Settle if cause == Cause::Timeout => (Ending::Terminated, None, None),
+            Verdict::Settle => (Ending::Failed, None, None),
         }
     }
 
@@ -149,6 +165,9 @@ impl Workflow {
         let record = &self.jobs[job as usize];
         let (run, attempt) = (record.run, record.attempt);
         let mut row = self.result_row(job, (run, attempt), finished, (state, cause), runner, now);
+        if ending == Ending::Recover {
+            row.message.get_or_insert_with(|| AWAITS_SCRIPT.to_owned());
+        }
         if finished.key.attempt != attempt {
             let late = format!("started as attempt {}, given up, and turned up again", finished.key.attempt);
             row.message = Some(row.message.map_or(late.clone(), |message| format!("{message} ({late})")));

@@ -53,23 +53,25 @@ impl State {
             self.give_up(id, (workflow_id, job_id), why, Word::None, (recorder, now));
         }
         self.end_all_strays(id, "its runner fell silent before it had ended it", (recorder, now));
+        self.expire_errands(id, silence_ms, recorder, now);
         self.forget_if_empty(id, recorder, now);
     }
 
     /// A silent runner that holds nothing has left without a word.
     fn forget_if_empty(&mut self, id: RunnerId, recorder: &mut Recorder, now: Now) {
-        if self.runners.get(&id).is_some_and(|runner| runner.held.is_empty())
+        if self.runners.get(&id).is_some_and(|runner| runner.held.is_empty() && runner.errands.is_empty())
             && let Some(mut runner) = self.runners.remove(&id)
         {
             runner.row.ended_ms = Some(now.wall_ms);
             recorder.runner(&runner.row);
+            self.forget_worker(id, recorder);
         }
     }
 }
 
 impl Workflow {
     /// None means for ever.
-    fn orphan_after_ms(&self) -> Option<u64> {
+    pub(super) fn orphan_after_ms(&self) -> Option<u64> {
         match self.spec.orphan_after.as_deref() {
             None => Some(ORPHAN_AFTER_MS),
             Some("never") => None,

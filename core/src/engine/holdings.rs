@@ -20,6 +20,9 @@ use crate::rows::StrayLease;
 impl State {
     /// Takes in what a runner says it holds, gave back or no longer has.
     pub(super) fn take_in(&mut self, id: RunnerId, request: &SyncRequest, recorder: &mut Recorder, now: Now) {
+        if let Some(runner) = self.runners.get_mut(&id) {
+            runner.says_what_waits(request);
+        }
         for key in &request.returned {
             self.release(id, key, (recorder, now));
         }
@@ -30,6 +33,7 @@ impl State {
             self.confirm_queued(id, key, recorder);
         }
         self.reclaim_missing(id, request, recorder, now);
+        self.reclaim_errands(id, request, recorder, now);
         if request.leaving {
             self.retire(id, request, recorder, now);
         }
@@ -44,6 +48,9 @@ impl State {
         now: Now,
     ) -> bool {
         let key = &finished.key;
+        if let Some(accepted) = self.accept_errand(id, finished, (&mut *recorder, now)) {
+            return accepted;
+        }
         if let Some(lease) = self.take_stray(id, key) {
             self.end_stray(lease, Ok(finished), (recorder, now));
             return true;
@@ -59,7 +66,7 @@ impl State {
                 self.undo_loss((workflow_id, job), finished, recorder)
             }
             // The answer to an earlier report was lost: it is already written down.
-            _ if is_present && (state.is_complete() || state == JobState::PendingFailed) => return true,
+            _ if is_present && (state.is_complete() || awaits_more(state)) => return true,
             JobState::Ready | JobState::Leased | JobState::Running if is_present => true,
             _ => was_given_up && self.revive((workflow_id, job), key.epoch, recorder),
         };
@@ -99,6 +106,9 @@ impl State {
 
     /// The runner gives back what it has not started: the attempt's number stays good.
     fn release(&mut self, id: RunnerId, key: &AttemptKey, (recorder, now): (&mut Recorder, Now)) {
+        if self.release_errand(id, key, recorder) {
+            return;
+        }
         if let Some(lease) = self.take_stray(id, key) {
             return self.end_stray(StrayLease { started_ms: None, ..lease }, Err("it was given back"), (recorder, now));
         }
@@ -117,6 +127,9 @@ impl State {
 
     /// The runner runs it. What really runs wins over a promise that nobody has acted upon.
     fn confirm_running(&mut self, id: RunnerId, key: &AttemptKey, started_ms: i64, recorder: &mut Recorder, now: Now) {
+        if self.confirm_errand(id, key, Some(started_ms), recorder) {
+            return;
+        }
         let Some((workflow_id, job)) = self.locate(key) else { return };
         let Some(workflow) = self.workflows.get_mut(&workflow_id) else { return };
         let is_present = workflow.is_present(job, key);
@@ -147,6 +160,9 @@ impl State {
 
     /// The runner still has it waiting. A lease that ran out and was not given to anybody else is its own again.
     fn confirm_queued(&mut self, id: RunnerId, key: &AttemptKey, recorder: &mut Recorder) {
+        if self.confirm_errand(id, key, None, recorder) {
+            return;
+        }
         let Some((workflow_id, job)) = self.locate(key) else { return };
         let Some(workflow) = self.workflows.get_mut(&workflow_id) else { return };
         if workflow.jobs[job as usize].state != JobState::Ready || !workflow.is_present(job, key) {
@@ -254,7 +270,14 @@ impl State {
             let word = if queued.contains(&job.0) { Word::NotStarted } else { Word::None };
             self.give_up(id, (holding.workflow, job), "its runner left without it", word, (recorder, now));
         }
+        self.lose_errands(id, runner.errands.into_keys(), "its runner left without it", recorder, now);
+        self.forget_worker(id, recorder);
     }
+}
+
+/// The job's attempt has ended and is written down, and somebody or something decides what follows.
+fn awaits_more(state: JobState) -> bool {
+    matches!(state, JobState::PendingFailed | JobState::Recovering)
 }
 
 /// What a runner says about a lease that it does not have.

@@ -13,7 +13,8 @@ use super::runner::{Holding, Runner};
 use super::workflow::Workflow;
 use crate::ids::{Now, RunnerId, WorkflowId};
 use crate::job::JobEvent;
-use crate::matching::{Candidate, Choice, choose};
+use crate::matching::{Allowance, Candidate, Choice, choose};
+use crate::prefetch::together;
 
 /// No lease is shorter: the next sync would come too late.
 const SHORTEST_LEASE_SECONDS: u32 = 5;
@@ -30,7 +31,7 @@ impl State {
         let (recorder, now) = context;
         let Some(runner) = self.runners.get(&id) else { return };
         let scope = self.live_in_scope(&runner.row.scope);
-        let choices = choose(&runner.place(now), &want, &self.candidates(&scope));
+        let choices = choose(&runner.place(now), &want, &self.candidates(id, &scope));
         let mut profiles = HashMap::new();
         for Choice { workflow, job } in choices {
             self.grant_one(id, (workflow, job), response.sequence, recorder);
@@ -50,18 +51,23 @@ impl State {
                 name: workflow.name(job).to_owned(),
                 command: workflow.filled_command(job),
                 profile,
+                ..Lease::default()
             });
         }
     }
 
-    fn candidates(&self, scope: &[WorkflowId]) -> Vec<Candidate<'_>> {
+    /// Ready jobs of workflows that may give work to this runner: first the workflow starts, then the worker for it.
+    fn candidates(&self, id: RunnerId, scope: &[WorkflowId]) -> Vec<Candidate<'_>> {
+        let runner = self.runners.get(&id);
         scope
             .iter()
             .filter_map(|id| self.workflows.get(id))
             .filter(|workflow| !workflow.is_suspended() && !workflow.is_canceled())
+            .filter(|workflow| !workflow.is_starting() && !workflow.is_preparing(id))
             .flat_map(|workflow| {
+                let allowance = runner.map_or_else(Allowance::default, |runner| self.allowance(runner, workflow));
                 let queues = workflow.classes.iter().zip(&workflow.queues);
-                queues.map(|(class, queue)| Candidate { workflow: workflow.id(), class, queue })
+                queues.map(move |(class, queue)| Candidate { workflow: workflow.id(), class, queue, allowance })
             })
             .collect()
     }
@@ -102,11 +108,23 @@ impl State {
         own.unwrap_or_else(|| self.lease_ms(scope))
     }
 
-    /// How far to lease ahead, when exactly one workflow has a say.
+    /// How far to lease ahead, as the workflows say together; see [`together`].
     pub(super) fn prefetch(&self, scope: &[WorkflowId]) -> Option<Prefetch> {
-        let mut settings = self.prefetch_settings(scope);
-        let first = settings.next()?;
-        settings.next().is_none().then(|| first.clone())
+        let live = scope.iter().filter_map(|id| self.workflows.get(id));
+        together(live.map(|workflow| workflow.spec.prefetch.as_ref()))
+    }
+
+    /// How much of a workflow's work a runner may get in one answer, and beyond what it can start now.
+    fn allowance(&self, runner: &Runner, workflow: &Workflow) -> Allowance {
+        let Some(prefetch) = &workflow.spec.prefetch else { return Allowance::default() };
+        let number = |value: Option<i32>| value.map_or(usize::MAX, |value| value.unsigned_abs() as usize);
+        let waiting = || runner.waiting.iter().filter(|key| key.workflow == workflow.id().0).count();
+        let most_ahead = match (prefetch.enabled, prefetch.max_queued) {
+            (Some(false), _) => 0,
+            (_, None) => usize::MAX,
+            (_, most) => number(most).saturating_sub(waiting()),
+        };
+        Allowance { batch: number(prefetch.batch_size), ahead: most_ahead }
     }
 
     /// How long a runner stays: of what its unsettled workflows say, or all of them once all have settled, the most patient.
@@ -145,9 +163,14 @@ impl State {
         scope.iter().filter_map(|id| self.workflows.get(id)?.spec.prefetch.as_ref())
     }
 
+    /// Something may still come: see [`Workflow::expects_capacity`].
+    pub(super) fn expects_capacity(&self, scope: &[WorkflowId]) -> bool {
+        scope.iter().filter_map(|id| self.workflows.get(id)).any(Workflow::expects_capacity)
+    }
+
     /// What a runner should do next.
     pub(super) fn verdict(&self, scope: &RunnerScope) -> Verdict {
-        let is_open = |id: &WorkflowId| self.workflows.get(id).is_some_and(|workflow| !workflow.is_settled());
+        let is_open = |id: &WorkflowId| self.workflows.get(id).is_some_and(|workflow| !workflow.is_over());
         if self.in_scope(scope).next().is_none() || self.live_in_scope(scope).iter().any(is_open) {
             Verdict::Continue
         } else if self.in_scope(scope).all(Workflow::is_canceled) {

@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use torc_api::state::JobState;
 
 use crate::ids::{JobId, Now, WorkflowId};
-use crate::rows::{Changes, EventRow, JobRow, JobUpdate, ResultRow, RunnerRow, StrayLease, UserDataRow, WorkflowRow};
+use crate::rows::{
+    ActionRow, Changes, EventRow, JobRow, JobUpdate, RecoveryRow, ResultRow, RunnerRow, StrayLease, UserDataRow,
+    WorkflowRow,
+};
 
 /// What a group of commands changed.
 #[derive(Debug, Default)]
@@ -16,12 +19,17 @@ pub struct Recorder {
     workflows: HashMap<WorkflowId, usize>,
     /// By the lease's number; none for one that is over.
     strays: BTreeMap<i64, Option<StrayLease>>,
+    /// None for those that are gone.
+    actions: BTreeMap<JobId, Option<ActionRow>>,
+    /// None for those that have ended.
+    recoveries: BTreeMap<JobId, Option<RecoveryRow>>,
 }
 
 impl Recorder {
     /// The workflows that something was recorded of.
     pub(super) fn touched(&self) -> BTreeSet<WorkflowId> {
-        self.moves.keys().chain(self.workflows.keys()).copied().collect()
+        let actions = self.actions.values().flatten().map(|row| &row.workflow);
+        self.moves.keys().chain(self.workflows.keys()).chain(actions).copied().collect()
     }
 
     /// Moves of jobs become one event for each workflow.
@@ -45,6 +53,18 @@ impl Recorder {
             match stray {
                 Some(lease) => self.changes.strays.push(lease),
                 None => self.changes.ended_strays.push(epoch),
+            }
+        }
+        for (id, row) in self.actions {
+            match row {
+                Some(row) => self.changes.actions.push(row),
+                None => self.changes.removed_actions.push(id),
+            }
+        }
+        for (job, row) in self.recoveries {
+            match row {
+                Some(row) => self.changes.recoveries.push(row),
+                None => self.changes.ended_recoveries.push(job),
             }
         }
         for event in &mut self.changes.events {
@@ -101,6 +121,22 @@ impl Recorder {
         self.changes.runners.push(row.clone());
     }
 
+    pub(super) fn action(&mut self, row: &ActionRow) {
+        self.actions.insert(row.id, Some(row.clone()));
+    }
+
+    pub(super) fn action_removed(&mut self, id: JobId) {
+        self.actions.insert(id, None);
+    }
+
+    pub(super) fn recovery(&mut self, row: &RecoveryRow) {
+        self.recoveries.insert(row.job, Some(row.clone()));
+    }
+
+    pub(super) fn recovery_ended(&mut self, job: JobId) {
+        self.recoveries.insert(job, None);
+    }
+
     pub(super) fn result(&mut self, row: ResultRow) {
         self.changes.results.push(row);
     }
@@ -153,6 +189,8 @@ impl Recorder {
         self.changes.files.retain(|row| row.workflow != workflow);
         self.changes.user_data.retain(|row| row.workflow != workflow);
         self.changes.removed_user_data.retain(|(id, _)| *id != workflow);
+        self.actions.retain(|_, row| row.as_ref().is_none_or(|row| row.workflow != workflow));
+        self.recoveries.retain(|job, _| !jobs(*job));
         self.changes.deleted_workflows.push(workflow);
     }
 }

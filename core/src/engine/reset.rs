@@ -25,6 +25,7 @@ impl State {
             workflow.withdraw(*job, recorder);
         }
         workflow.plan(&affected, recorder);
+        workflow.rearm_actions(&affected, recorder);
         if !affected.is_empty() {
             // A workflow that had settled is set going again, and so is the clock that its summary shows.
             if workflow.row.completed_ms.take().is_some() {

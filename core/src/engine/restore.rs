@@ -9,7 +9,9 @@ use super::State;
 use super::runner::{EndingLease, Holding, Runner};
 use super::workflow::{Workflow, read_spec};
 use crate::ids::{JobId, Now, WorkflowId};
-use crate::rows::{JobRow, ProfileRow, ResultRow, Snapshot, StrayFate, StrayLease, UserDataRow};
+use crate::rows::{
+    ActionRow, JobRow, ProfileRow, RecoveryRow, ResultRow, Snapshot, StrayFate, StrayLease, UserDataRow,
+};
 
 /// A stored document cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +40,14 @@ impl State {
         for row in snapshot.user_data {
             data.entry(row.workflow).or_default().push(row);
         }
+        let mut actions: HashMap<WorkflowId, Vec<ActionRow>> = HashMap::new();
+        for action in snapshot.actions {
+            actions.entry(action.workflow).or_default().push(action);
+        }
+        let mut recoveries: HashMap<WorkflowId, Vec<RecoveryRow>> = HashMap::new();
+        for recovery in snapshot.recoveries {
+            recoveries.entry(recovery.workflow).or_default().push(recovery);
+        }
         for runner in snapshot.runners {
             state.runners.insert(runner.id, Runner::new(runner, now));
         }
@@ -48,9 +58,13 @@ impl State {
             let mut workflow = Workflow::build(row, spec, profiles.remove(&id).unwrap_or_default(), &rows);
             let data = data.remove(&id).unwrap_or_default();
             workflow.data = data.into_iter().map(|row| (row.name.clone(), row)).collect();
+            workflow.set_actions(actions.remove(&id).unwrap_or_default());
+            for row in recoveries.remove(&id).unwrap_or_default() {
+                workflow.recoveries.insert(row);
+            }
             state.adopt_holdings(&workflow);
             state.names.insert((workflow.row.namespace.clone(), workflow.row.name.clone()), id);
-            if !workflow.is_settled() {
+            if !workflow.is_over() {
                 state.live.insert(id);
             }
             state.workflows.insert(id, workflow);
@@ -67,6 +81,11 @@ impl State {
         for job in workflow.jobs.iter().filter(|job| job.state.is_held()) {
             if let Some(runner) = job.runner.and_then(|id| self.runners.get_mut(&id)) {
                 runner.held.insert(job.id, Holding { workflow: workflow.id(), granted_in: 0 });
+            }
+        }
+        for (errand, holder) in workflow.held_errands() {
+            if let Some(runner) = self.runners.get_mut(&holder) {
+                runner.errands.insert(errand, 0);
             }
         }
     }

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use torc_api::wire::{AttemptKey, SyncRequest, SyncResponse, Want};
 
+use super::errands::ErrandId;
 use crate::class::Place;
-use crate::ids::{JobId, Now, WorkflowId};
+use crate::ids::{JobId, Now, RunnerId, WorkflowId};
 use crate::rows::{RunnerRow, StrayLease};
 
 pub(super) struct Runner {
@@ -29,6 +30,12 @@ pub(super) struct Runner {
     pub ending: BTreeMap<i64, EndingLease>,
     /// What it was told to end or to give back and still has, with the message whose answer said so first.
     pub told: HashMap<AttemptKey, u64>,
+    /// What waited in it when it last spoke.
+    pub waiting: Vec<AttemptKey>,
+    /// What of that was asked back, and for whom.
+    pub asked_back: HashMap<JobId, RunnerId>,
+    /// Actions and recovery scripts that it has, and the message whose answer brought each.
+    pub errands: HashMap<ErrandId, u64>,
 }
 
 /// A lease of a runner.
@@ -61,6 +68,9 @@ impl Runner {
             held: HashMap::new(),
             ending: BTreeMap::new(),
             told: HashMap::new(),
+            errands: HashMap::new(),
+            waiting: Vec::new(),
+            asked_back: HashMap::new(),
         }
     }
 

@@ -405,6 +405,7 @@ impl Workflow {
         let profile = |entry: &ProfileEntry| ProfileRow { id: entry.id, workflow: self.id(), profile: entry.whole() };
         let mut new = Self::build(self.row.clone(), self.spec.clone(), self.profiles.iter().map(profile), &rows);
         new.inherit(self);
+        new.set_actions(self.actions.iter().map(|action| action.row.clone()).collect());
         new.enlarged = self.enlarged.clone();
         new
     }

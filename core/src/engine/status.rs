@@ -1,7 +1,10 @@
 //! What is, for people: counts, conditions with closed sets of reasons, runners.
 
+use std::collections::BTreeSet;
+
 use torc_api::api;
 use torc_api::status::{Condition, PlanSummary, WorkflowStatus};
+use torc_api::wire::RunnerScope;
 
 use super::record::Recorder;
 use super::workflow::Workflow;
@@ -16,16 +19,40 @@ impl State {
         let touched = recorder.touched();
         // Before what follows from them: who waits for the end of a workflow has then heard of its last job.
         recorder.announce_moves(now);
-        for id in touched {
+        for id in self.to_look_at(touched) {
             if let Some(workflow) = self.workflows.get_mut(&id) {
-                workflow.note_completion(&mut recorder, now);
+                workflow.trigger_actions(&mut recorder);
+            }
+            let is_held_back = self.is_held_back(id);
+            if let Some(workflow) = self.workflows.get_mut(&id) {
+                if !is_held_back {
+                    workflow.note_completion(&mut recorder, now);
+                }
                 workflow.refresh_conditions(&mut recorder, now);
-                if workflow.is_settled() {
+                if workflow.is_over() {
                     self.live.remove(&id);
                 }
             }
         }
         recorder.finish(&mut self.last.event)
+    }
+
+    /// What was touched, and what could have ended meanwhile because its last runner has left.
+    fn to_look_at(&self, mut touched: BTreeSet<WorkflowId>) -> BTreeSet<WorkflowId> {
+        let waits_for_actions = |workflow: &&Workflow| {
+            !workflow.actions.is_empty() && workflow.row.completed_ms.is_none() && workflow.is_settled()
+        };
+        let live = self.live.iter().filter_map(|id| self.workflows.get(id));
+        touched.extend(live.filter(waits_for_actions).map(Workflow::id));
+        touched
+    }
+
+    /// Its end is not noted yet, because it has set off commands that a runner can still run. Which session a runner of an earlier
+    /// process served is not known, so it may be this workflow's.
+    fn is_held_back(&self, id: WorkflowId) -> bool {
+        let serves = |scope: &RunnerScope| *scope == RunnerScope::Session || self.live_in_scope(scope).contains(&id);
+        self.workflows.get(&id).is_some_and(Workflow::has_open_commands)
+            && self.runners.values().any(|runner| !runner.silent && serves(&runner.row.scope))
     }
 
     /// A workflow as the API shows it, without its document.
@@ -81,7 +108,7 @@ impl State {
             capacity: runner.row.capacity,
             labels: runner.row.labels.clone(),
             workflow: match &runner.row.scope {
-                torc_api::wire::RunnerScope::Workflow(name) => Some(name.clone()),
+                RunnerScope::Workflow(name) => Some(name.clone()),
                 _ => None,
             },
             output_dir: runner.row.output_dir.clone(),
@@ -102,7 +129,9 @@ impl State {
 
     /// Nothing is left to do in any workflow of this session, or in any at all.
     pub fn is_idle(&self) -> bool {
-        self.live.iter().all(|id| self.workflows.get(id).is_none_or(Workflow::is_settled))
+        self.live
+            .iter()
+            .all(|id| self.workflows.get(id).is_none_or(|workflow| workflow.is_settled() && !self.is_held_back(*id)))
     }
 }
 
@@ -118,6 +147,11 @@ impl Workflow {
             outcome => ("WorkflowFailed", format!("{outcome}: {}", self.failure_message())),
         };
         recorder.event(now, Some(self.row.id), reason, message);
+    }
+
+    /// Its end was noted: everything has ended, and so has what that set off.
+    fn is_finished(&self) -> bool {
+        self.row.completed_ms.is_some()
     }
 
     fn outcome(&self) -> &'static str {
@@ -169,7 +203,7 @@ impl Workflow {
 
     /// Type, status, reason, message: all of them, always in this order. Messages hold nothing that changes on every pass.
     fn statements(&self) -> Vec<(&'static str, &'static str, &'static str, String)> {
-        let settled = self.is_settled();
+        let settled = self.is_finished();
         let suspended = self.is_suspended() && !settled;
         let stalled = self.is_stalled();
         let finished = match (settled, self.outcome()) {

@@ -64,6 +64,11 @@ impl State {
             successor.ending.insert(epoch, EndingLease { lease, granted_in: 0 });
             recorder.stray(lease);
         }
+        for errand in earlier.errands.keys() {
+            successor.errands.insert(*errand, 0);
+        }
+        let errands = earlier.errands.drain().map(|(errand, _)| errand).collect();
+        self.hand_over_errands(predecessor, errands, successor.row.id, recorder);
         earlier.row.ended_ms = Some(now.wall_ms);
         recorder.runner(&earlier.row);
     }
@@ -94,10 +99,12 @@ impl State {
                 response.refused.push(finished.key);
             }
         }
+        // What it gives back is for somebody else: it gets nothing ahead in return.
+        let gives_away = self.runners.get(&id).is_some_and(|runner| !runner.asked_back.is_empty());
         if newest {
             self.take_in(id, request, recorder, now);
         }
-        self.answer(id, request, newest, &mut response, (recorder, now));
+        self.answer(id, (request, gives_away), newest, &mut response, (recorder, now));
         let nothing_reported = request.finished.is_empty() && request.returned.is_empty();
         let nothing_to_say = newest && !self.is_worth_saying(id, request, &response);
         let may_wait = nothing_to_say && nothing_reported && !request.leaving;
@@ -117,7 +124,8 @@ impl State {
             return Some(SyncResponse { sequence: request.sequence, ..self.plain_response(id) });
         }
         let mut response = SyncResponse { sequence: request.sequence, ..SyncResponse::default() };
-        self.answer(id, request, true, &mut response, (recorder, now));
+        let gives_away = !runner.asked_back.is_empty();
+        self.answer(id, (request, gives_away), true, &mut response, (recorder, now));
         self.is_worth_saying(id, request, &response).then_some(response)
     }
 
@@ -144,6 +152,7 @@ impl State {
             lease_ms: self.lease_of(runner, &live),
             prefetch: self.prefetch(&live),
             terms: self.terms(scope),
+            capacity_expected: self.expects_capacity(&live),
             ..SyncResponse::default()
         }
     }
@@ -151,15 +160,24 @@ impl State {
     fn answer(
         &mut self,
         id: RunnerId,
-        request: &SyncRequest,
+        (request, gives_away): (&SyncRequest, bool),
         newest: bool,
         response: &mut SyncResponse,
         context: (&mut Recorder, Now),
     ) {
         if newest {
             self.add_orders(id, request, response);
+            if !request.leaving && (!request.stopping || request.completing) {
+                self.grant_errands(id, request, response, context.0, context.1);
+            }
             if !request.leaving && request.want != Want::default() {
-                self.grant(id, request.want, response, context);
+                let ahead = if gives_away { 0 } else { request.want.ahead };
+                let (want, now) = (Want { ahead, ..request.want }, context.1);
+                let before = response.leases.len();
+                self.grant(id, want, response, context);
+                if response.leases.len() == before && request.queued.is_empty() {
+                    self.ask_back_for(id, want, now);
+                }
             }
         }
         let plain = self.plain_response(id);
@@ -167,21 +185,32 @@ impl State {
         response.lease_ms = plain.lease_ms;
         response.prefetch = plain.prefetch;
         response.terms = plain.terms;
+        response.capacity_expected = plain.capacity_expected;
     }
 
     /// What the runner has and should not have: it ends what is not its own or was cancelled, and gives back what need not
     /// start now.
     fn add_orders(&self, id: RunnerId, request: &SyncRequest, response: &mut SyncResponse) {
         for key in request.running.iter().map(|running| &running.key) {
+            if let Some(own) = self.is_errand_of(id, key) {
+                response.cancel.extend((!own).then_some(*key));
+                continue;
+            }
             let unwanted = |(workflow, job): (&Workflow, u32)| workflow.is_to_be_ended(job);
             if self.held_by(id, key).is_none_or(unwanted) {
                 response.cancel.push(*key);
             }
         }
         for key in &request.queued {
+            if let Some(own) = self.is_errand_of(id, key) {
+                response.cancel.extend((!own).then_some(*key));
+                continue;
+            }
             match self.held_by(id, key) {
                 None => response.cancel.push(*key),
-                Some((workflow, _)) if workflow.is_suspended() => response.give_back.push(*key),
+                Some((workflow, _)) if workflow.is_suspended() || self.is_asked_back(id, key) => {
+                    response.give_back.push(*key);
+                }
                 Some(_) => {}
             }
         }

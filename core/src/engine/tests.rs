@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod actions;
 mod conditions;
 mod data;
 mod database;
@@ -14,6 +15,8 @@ mod leases;
 mod model;
 mod plan;
 mod random;
+mod rebalance;
+mod recovery;
 mod replay;
 mod reruns;
 mod results;

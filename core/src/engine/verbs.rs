@@ -79,7 +79,8 @@ impl State {
 
     /// Cancels every job that has not ended; running ones are ended by their runners.
     pub(super) fn cancel_jobs(&mut self, id: WorkflowId, recorder: &mut Recorder) -> i64 {
-        let Some(workflow) = self.workflows.get(&id) else { return 0 };
+        let Some(workflow) = self.workflows.get_mut(&id) else { return 0 };
+        workflow.cancel_actions(recorder);
         let mut affected = 0;
         for job in 0..workflow.jobs.len() as u32 {
             let Some(state) = self.workflows.get(&id).map(|workflow| workflow.jobs[job as usize].state) else {
@@ -107,7 +108,7 @@ impl State {
         let workflow = self.workflows.get_mut(&id).ok_or_else(|| Refusal::NoWorkflow(id.to_string()))?;
         workflow.row.canceled = false;
         if *which == Retry::All {
-            workflow.begin_run(workflow.row.run + 1);
+            workflow.begin_run(workflow.row.run + 1, recorder);
             workflow.forget_ephemeral(&mut self.last, recorder, now);
         }
         recorder.workflow(&workflow.row);
@@ -161,6 +162,9 @@ impl State {
             }
         }
         self.drop_strays(|lease| lease.workflow == id, recorder);
+        for runner in self.runners.values_mut() {
+            runner.errands.retain(|errand, _| errand.workflow != id);
+        }
         recorder.deleted(id, |job| workflow.ordinal(job).is_some());
         recorder.event(now, None, "WorkflowDeleted", format!("workflow '{}' was deleted", workflow.row.name));
         self.news += 1;

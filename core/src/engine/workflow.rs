@@ -10,8 +10,10 @@ use torc_api::status::{FailureSample, JobCounts};
 use torc_api::wire::AttemptKey;
 use torc_api::workflow::{StopPolicy, WorkflowSpec};
 
+use super::actions::Actions;
 use super::profile::ProfileEntry;
 use super::record::Recorder;
+use super::recovery::Recoveries;
 use crate::class::Class;
 use crate::ids::{JobId, ProfileId, RunnerId, WorkflowId};
 use crate::job::{IllegalMove, JobEvent, next_state};
@@ -48,6 +50,8 @@ pub(super) struct Workflow {
     pub given_up: HashMap<JobId, Vec<StrayLease>>,
     /// How many leases of its jobs are being ended.
     pub ending: u32,
+    pub actions: Actions,
+    pub recoveries: Recoveries,
 }
 
 /// What is kept of a job that may be one of a million.
@@ -70,6 +74,8 @@ pub(super) struct JobRecord {
     pub ending: u8,
     /// Its runner is silent: whether it still runs is not known.
     pub in_doubt: bool,
+    /// Its present attempt has been asked back for another runner.
+    pub moved: bool,
     name: Text,
     command: Text,
 }
@@ -79,6 +85,7 @@ impl JobRecord {
     pub fn next_attempt(&mut self) {
         self.attempt += 1;
         self.epoch = 0;
+        self.moved = false;
     }
 }
 
@@ -146,6 +153,8 @@ impl Workflow {
             enlarged: HashMap::new(),
             given_up: HashMap::new(),
             ending: 0,
+            actions: Actions::default(),
+            recoveries: Recoveries::default(),
         };
         let mut profile_index = HashMap::new();
         for profile in profiles {
@@ -191,6 +200,7 @@ impl Workflow {
             state: job.state,
             ending: 0,
             in_doubt: false,
+            moved: false,
             name,
             command,
         });
@@ -210,6 +220,7 @@ impl Workflow {
             self.parents.offsets.push(self.parents.targets.len() as u32);
         }
         self.connect_children();
+        self.renew_gates();
         (first..self.jobs.len() as u32).collect()
     }
 
@@ -306,6 +317,12 @@ impl Workflow {
         self.profiles[self.jobs[job as usize].profile as usize].whole()
     }
 
+    /// What decides where a job may run.
+    pub fn class_of(&self, job: u32) -> Option<&Class> {
+        let profile = self.profiles.get(self.jobs[job as usize].profile as usize)?;
+        self.classes.get_index(profile.class as usize)
+    }
+
     pub fn key(&self, job: u32) -> AttemptKey {
         let record = &self.jobs[job as usize];
         AttemptKey {
@@ -376,6 +393,10 @@ impl Workflow {
             record.unmet = unmet;
         }
         self.enqueue(job);
+        self.actions.job_moved(job, before, after);
+        if before == JobState::Recovering && self.recoveries.remove(self.jobs[job as usize].id).is_some() {
+            recorder.recovery_ended(self.jobs[job as usize].id);
+        }
         recorder.moved(self.row.id, self.update(job));
         Ok(after)
     }
@@ -438,11 +459,12 @@ impl Workflow {
     }
 
     /// Begins a new run; what was remembered of the one before is history.
-    pub fn begin_run(&mut self, run: i32) {
+    pub fn begin_run(&mut self, run: i32, recorder: &mut Recorder) {
         self.row.run = run;
         self.row.started_ms = None;
         self.row.completed_ms = None;
         self.failures.clear();
+        self.begin_run_of_actions(recorder);
     }
 
     /// Keeps a sample of an attempt that failed in this run. That a runner was stopped says nothing about the job.

@@ -392,7 +392,8 @@ fn actions_choose_jobs_by_name_and_expression() {
         }],
     });
     let expanded = expanded(document.clone());
-    assert_eq!(jobs_of_action(&spec(document).actions[0], &expanded), [0, 1, 3]);
+    let names: Vec<String> = expanded.jobs.iter().map(|job| job.name.clone()).collect();
+    assert_eq!(jobs_of_actions(&spec(document).actions, &names)[0], [0, 1, 3]);
 }
 
 #[test]

@@ -42,8 +42,10 @@ fn run(place: &Place<'_>, want: Want, jobs: &[(Class, i64, u32)]) -> Vec<u32> {
         });
         classes[index].1.insert(*priority, *job);
     }
-    let candidates: Vec<Candidate<'_>> =
-        classes.iter().map(|(class, queue)| Candidate { workflow: WorkflowId(1), class, queue }).collect();
+    let candidates: Vec<Candidate<'_>> = classes
+        .iter()
+        .map(|(class, queue)| Candidate { workflow: WorkflowId(1), class, queue, allowance: Allowance::default() })
+        .collect();
     choose(place, &want, &candidates).into_iter().map(|choice| choice.job).collect()
 }
 
@@ -107,7 +109,12 @@ fn the_older_workflow_is_served_first() {
     let class = class(1, 0, 1, 1);
     let mut queue = ReadyQueue::default();
     queue.insert(0, 7);
-    let candidates = [2, 1].map(|id| Candidate { workflow: WorkflowId(id), class: &class, queue: &queue });
+    let candidates = [2, 1].map(|id| Candidate {
+        workflow: WorkflowId(id),
+        class: &class,
+        queue: &queue,
+        allowance: Allowance::default(),
+    });
     let served: Vec<i64> =
         choose(&place(8), &want(8, 0, 9), &candidates).iter().map(|choice| choice.workflow.0).collect();
     assert_eq!(served, [1, 2]);
@@ -152,4 +159,20 @@ proptest! {
         let want = want((cpus - used).max(0), ahead, limit);
         prop_assert_eq!(run(&place(cpus), want, &jobs), search(cpus, want, &jobs));
     }
+}
+
+// P05
+#[test]
+fn each_workflow_limits_its_own_work() {
+    let mut queue = ReadyQueue::default();
+    (1..7).for_each(|job| queue.insert(0, job));
+    let class = class(1, 0, 1, 1);
+    let limits = [Allowance { batch: 3, ..Allowance::default() }, Allowance { ahead: 1, ..Allowance::default() }];
+    let candidates: Vec<Candidate<'_>> = (1..)
+        .zip(limits)
+        .map(|(id, allowance)| Candidate { workflow: WorkflowId(id), class: &class, queue: &queue, allowance })
+        .collect();
+    let chosen = choose(&place(4), &want(4, 20, 20), &candidates);
+    let of = |id: i64| chosen.iter().filter(|choice| choice.workflow == WorkflowId(id)).count();
+    assert_eq!((of(1), of(2)), (3, 2), "three in one answer; one that fits and one ahead");
 }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use torc_api::wire::AttemptKey;
+use torc_api::wire::{AttemptKey, LeaseRole};
 
 use super::logs::{self, Log, Scratches};
 use super::notes::{Note, Notes};
@@ -50,6 +50,7 @@ pub struct Jobs {
 
 struct Job {
     key: AttemptKey,
+    role: LeaseRole,
     name: String,
     devices: Vec<String>,
     nodes: Vec<String>,
@@ -120,6 +121,7 @@ impl Jobs {
             job.class = None;
             self.news.push(FromKeeper::Running(HeldJob {
                 key: job.key,
+                role: job.role,
                 name: job.name.clone(),
                 started: job.started,
                 pid: *pid,
@@ -256,7 +258,7 @@ impl Jobs {
             return;
         };
         let log_dir = Path::new(&prepared.template.log_dir);
-        let taken = self.scratches.take(log_dir, prepared.template.stdio, &order.key);
+        let taken = self.scratches.take(log_dir, prepared.template.stdio, &order.role.log_name(&order.key));
         let logs = match taken {
             Ok(logs) => logs,
             Err(error) => {
@@ -312,6 +314,7 @@ impl Jobs {
         self.news.push(FromKeeper::Started { key: order.key, at: started, pid });
         let job = Job {
             key: order.key,
+            role: order.role,
             name: order.name,
             devices: order.devices,
             nodes: order.nodes,

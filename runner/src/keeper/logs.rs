@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use torc_api::execution::StdioMode;
-use torc_api::wire::AttemptKey;
 
 use self::packing::Packing;
 use crate::packs;
@@ -77,13 +76,13 @@ fn streams(mode: StdioMode) -> &'static [Stream] {
 }
 
 /// A log's name in its folder.
-fn log_name(key: &AttemptKey, stream: Stream) -> String {
+fn log_name(name: &str, stream: Stream) -> String {
     let extension = match stream {
         Stream::Out => "o",
         Stream::Err => "e",
         Stream::Both => "log",
     };
-    format!("job_{}.{extension}", key.label())
+    format!("{name}.{extension}")
 }
 
 fn scratch_prefix(keeper: &str) -> String {
@@ -96,15 +95,16 @@ impl Scratches {
         Self { keeper: keeper.to_owned(), opened: 0, idle: HashMap::new(), packing: Packing::new(keeper) }
     }
 
-    /// Files for a job.
-    pub fn take(&mut self, dir: &Path, mode: StdioMode, key: &AttemptKey) -> io::Result<Vec<Log>> {
+    /// Files for a job whose logs have this name.
+    pub fn take(&mut self, dir: &Path, mode: StdioMode, name: &str) -> io::Result<Vec<Log>> {
         let mut logs = Vec::new();
         for stream in streams(mode) {
             let scratch = self.idle.get_mut(dir).and_then(Vec::pop).map_or_else(|| self.open(dir), Ok);
             match scratch {
                 Ok((path, file)) => {
-                    let name = dir.join(log_name(key, *stream));
-                    let packed_as = (mode == StdioMode::Packed).then(|| key.label());
+                    // Only jobs are packed: what else runs is rare, and its log is looked for by its name.
+                    let packed_as = name.strip_prefix("job_").filter(|_| mode == StdioMode::Packed).map(str::to_owned);
+                    let name = dir.join(log_name(name, *stream));
                     logs.push(Log { stream: *stream, path, name, file, packed_as });
                 }
                 Err(error) => {

@@ -70,13 +70,14 @@ struct InFlight {
     reports: Vec<AttemptKey>,
     returned: Vec<AttemptKey>,
     started: Vec<AttemptKey>,
+    completing: bool,
     leaving: bool,
 }
 
 impl InFlight {
     /// The server answers at once, so there is no use in overtaking it.
     fn is_prompt(&self) -> bool {
-        self.leaving || !self.reports.is_empty() || !self.returned.is_empty()
+        self.leaving || self.completing || !self.reports.is_empty() || !self.returned.is_empty()
     }
 }
 
@@ -198,7 +199,7 @@ impl State {
         self.end_with(Err(error.clone()), now, effects);
         match &mut self.phase {
             Phase::Ending(exit) => *exit = Err(error),
-            Phase::Leaving(..) => self.go(Err(error), effects),
+            Phase::Completing(..) | Phase::Leaving(..) => self.go(Err(error), effects),
             Phase::Serving | Phase::Gone => {}
         }
     }
@@ -242,7 +243,14 @@ impl State {
         self.pace.prefetch = self.settings.prefetch.over(&response.prefetch.unwrap_or_default());
         self.cancel(&response.cancel, now, effects);
         self.let_go(response.give_back, None, now, effects);
+        let brought_nothing = response.leases.is_empty();
         self.take_leases(response.leases, &response.profiles, now, effects);
+        if let Phase::Completing(exit, _) = self.phase
+            && sync.completing
+            && brought_nothing
+        {
+            self.phase = Phase::Leaving(exit, now.plus(self.settings.farewell));
+        }
         self.heed(response.verdict, sync.leaving, now, effects);
     }
 
@@ -307,7 +315,7 @@ impl State {
         let may_talk = match &self.phase {
             Phase::Gone => false,
             Phase::Ending(exit) => exit.is_ok(),
-            Phase::Serving | Phase::Leaving(..) => true,
+            Phase::Serving | Phase::Completing(..) | Phase::Leaving(..) => true,
         };
         if !may_talk || self.contact.registering {
             return;
@@ -334,7 +342,8 @@ impl State {
         if contact.in_flight.len() >= 2 || contact.in_flight.iter().any(InFlight::is_prompt) {
             return None;
         }
-        if matches!(self.phase, Phase::Leaving(..)) {
+        let is_completing = matches!(self.phase, Phase::Completing(..)) && self.jobs.is_empty();
+        if is_completing || matches!(self.phase, Phase::Leaving(..)) {
             return Some(now);
         }
         let has_reports = self.reports.keys().any(|key| !self.jobs.contains_key(key)) || !self.returned.is_empty();
@@ -361,6 +370,7 @@ impl State {
             reports: request.finished.iter().map(|finished| finished.key).collect(),
             returned: request.returned.clone(),
             started: request.running.iter().map(|running| running.key).collect(),
+            completing: request.completing,
             leaving: request.leaving,
         });
         effects.push(Effect::Sync(runner, Box::new(request)));
@@ -377,6 +387,8 @@ impl State {
             want: self.want(now),
             lease_seconds: self.settings.prefetch.lease_seconds.map(i32::unsigned_abs),
             remaining_ms: self.settings.time.map(|(_, end)| milliseconds(end.since(now))),
+            stopping: self.phase != Phase::Serving,
+            completing: matches!(self.phase, Phase::Completing(..)) && self.jobs.is_empty(),
             leaving: matches!(self.phase, Phase::Leaving(..)),
             ..SyncRequest::default()
         };
@@ -394,7 +406,7 @@ impl State {
         request.finished = complete.map(|(_, report)| report.told_at(now)).collect();
         // The first call brings what the runner has to know, and one that asks whether the server is back only wants an answer.
         let may_wait = self.settings.long_poll && self.contact.has_heard() && !self.contact.is_draining();
-        if may_wait && !request.leaving {
+        if may_wait && !request.leaving && !request.completing {
             let third = milliseconds(self.lease_time() / 3);
             request.wait_ms = third.min(LONG_POLL_SECONDS * 1_000).min(request.remaining_ms.unwrap_or(u64::MAX));
         }

@@ -67,6 +67,7 @@ impl State {
             self.wake(close);
         }
         if end <= now {
+            self.is_hurried = true;
             self.kill_all(effects);
         } else {
             self.wake(end);

@@ -42,7 +42,7 @@ impl State {
         }
         job.stage = Stage::Checking;
         let report = Report::new(&job.name, finished(job, &ended), ended.ended);
-        if !matches!(ended.outcome, Outcome::NotStarted { .. }) {
+        if job.role.is_job() && !matches!(ended.outcome, Outcome::NotStarted { .. }) {
             self.pace.job_ended(ended.ended.since(ended.started));
         }
         let terms = job.kind.terms();
@@ -77,6 +77,7 @@ impl State {
     fn adopt_ended(&mut self, ended: &mut Ended, now: Moment) {
         let held = HeldJob {
             key: ended.key,
+            role: torc_api::wire::LeaseRole::default(),
             name: ended.name.clone(),
             started: ended.started,
             pid: 0,
@@ -216,6 +217,18 @@ impl State {
         self.let_go(self.unstarted(), None, now, effects);
         let running: Vec<AttemptKey> = self.active.iter().copied().collect();
         self.terminate_all(&running, Ending::Stopped, now, effects);
+    }
+
+    /// There is no time for what belongs to the end, either.
+    pub(super) fn hurry(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+        self.end_with(Ok(RunnerExit::Stopped), now, effects);
+        self.is_hurried = true;
+        for key in &self.active {
+            if let Some(job) = self.jobs.get_mut(key) {
+                job.ending.get_or_insert((Ending::Stopped, now));
+            }
+        }
+        self.kill_all(effects);
     }
 
     /// No more patience with anything that runs.

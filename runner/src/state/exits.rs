@@ -23,10 +23,17 @@ impl State {
         {
             let until = now.plus(self.settings.farewell);
             let has_last_words = self.contact.is_registered() || !self.reports.is_empty();
+            let may_complete = self.contact.is_registered() && !self.contact.is_failing() && !self.is_hurried;
             match exit.clone() {
+                Ok(exit) if may_complete && exit != RunnerExit::Dismissed => {
+                    self.phase = Phase::Completing(exit, until);
+                }
                 Ok(exit) if has_last_words => self.phase = Phase::Leaving(exit, until),
                 exit => self.go(exit, effects),
             }
+        }
+        if let Phase::Completing(exit, until) = self.phase {
+            self.complete(exit, until, now);
         }
         if let Phase::Leaving(exit, until) = self.phase {
             if self.is_drained() || until <= now && !self.reports.is_empty() {
@@ -36,6 +43,20 @@ impl State {
             } else {
                 self.wake(until);
             }
+        }
+    }
+
+    /// What belongs to a worker's end is under way. Without the server, or in a hurry, it is left out.
+    fn complete(&mut self, exit: RunnerExit, until: Moment, now: Moment) {
+        let farewell = now.plus(self.settings.farewell);
+        if !self.jobs.is_empty() {
+            self.phase = Phase::Completing(exit, farewell);
+        } else if until <= now {
+            self.phase = Phase::Leaving(exit, until);
+        } else if self.contact.is_failing() || self.is_hurried {
+            self.phase = Phase::Leaving(exit, farewell);
+        } else {
+            self.wake(until);
         }
     }
 

@@ -1,10 +1,11 @@
 //! What a runner knows about one attempt.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use torc_api::state::Cause;
-use torc_api::wire::{FileSeen, FinishedAttempt};
+use torc_api::wire::{FileSeen, FinishedAttempt, LeaseRole};
 use torc_core::ledger::Reservation;
 
 use super::kinds::Kind;
@@ -14,8 +15,11 @@ use crate::clock::Moment;
 /// An attempt that the runner holds.
 #[derive(Debug)]
 pub(super) struct Job {
+    pub role: LeaseRole,
     pub name: String,
     pub command: String,
+    /// Variables of this one alone.
+    pub env: BTreeMap<String, String>,
     pub kind: Arc<Kind>,
     pub stage: Stage,
     /// Taken from the ledger; absent while it waits, and for one that is to follow another.

@@ -4,6 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use torc_api::execution::{ExecutionConfig, ExecutionMode};
 use torc_api::wire::{AttemptKey, Profile, Resources};
 use torc_core::ledger::Reach;
 use torc_slurm::srun::{self, Limits};
@@ -12,6 +13,13 @@ use super::{Settings, measures};
 use crate::command::{self, ShellSetup};
 use crate::mode::{self, Mode};
 use crate::protocol::{HeldJob, Template, Terms};
+
+/// The class of what takes no resources: nothing follows it in its place.
+const NO_CLASS: u32 = u32::MAX;
+/// What takes no resources also runs when a worker ends: it has to be quick to end when there is no more time.
+const ERRAND_LEAD_MS: u64 = 5_000;
+/// The same for the time between its end and the runner's.
+const ERRAND_HEADROOM_MS: u64 = 10_000;
 
 /// What jobs have in common.
 #[derive(Debug)]
@@ -90,12 +98,38 @@ impl Kinds {
         kind
     }
 
+    /// The kind of something that takes no resources. It may go on until shortly before the runner's time is over.
+    pub fn of_errand(&mut self, workflow: i64, profile: &Profile, settings: &Settings) -> Arc<Kind> {
+        let content = format!("errand {}", serde_json::to_string(profile).unwrap_or_default());
+        if let Some(kind) = self.known.get(&(workflow, content.clone())) {
+            return Arc::clone(kind);
+        }
+        self.templates += 1;
+        // It is never a step, whatever the jobs are: it takes nothing from the allocation.
+        let config = profile.execution_config.clone().unwrap_or_default();
+        let config = ExecutionConfig { mode: Some(ExecutionMode::Direct), ..config };
+        let mut template = template(workflow, &Profile { execution_config: Some(config), ..profile.clone() }, settings);
+        template.id = self.templates;
+        template.terms.resources = Resources::default();
+        template.terms.lead_ms = template.terms.lead_ms.min(ERRAND_LEAD_MS);
+        template.terms.headroom_ms = template.terms.headroom_ms.min(ERRAND_HEADROOM_MS);
+        let kind = Arc::new(Kind {
+            class: NO_CLASS,
+            step: None,
+            template: Arc::new(template),
+            invocation_script: None,
+            shell: settings.shell.with(&profile.env),
+        });
+        self.known.insert((workflow, content), Arc::clone(&kind));
+        kind
+    }
+
     /// The kind of a job that another brain started: it can be ended, not started.
     pub fn of_held(&mut self, held: &HeldJob) -> Arc<Kind> {
         let template =
             Template { working_dir: held.working_dir.clone(), terms: held.terms.clone(), ..Template::default() };
         Arc::new(Kind {
-            class: self.class(&held.terms),
+            class: if held.role.is_job() { self.class(&held.terms) } else { NO_CLASS },
             template: Arc::new(template),
             invocation_script: None,
             shell: ShellSetup::default(),

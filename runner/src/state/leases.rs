@@ -1,9 +1,11 @@
 //! From a lease to a start: the queue, what may start now, what is handed to the keeper in advance, what is given back.
 
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use torc_api::execution::ExecutionMode;
-use torc_api::wire::{AttemptKey, Lease, Profile};
+use torc_api::wire::{AttemptKey, Lease, LeaseRole, Profile};
 use torc_core::ledger::{Reach, Reservation};
 
 use super::job::{Ending, Inputs, Job, Stage};
@@ -31,23 +33,27 @@ impl State {
             if self.jobs.contains_key(&lease.key) || self.reports.contains_key(&lease.key) {
                 continue;
             }
-            if let Some(profile) = profiles.get(lease.profile as usize) {
+            let profile = profiles.get(lease.profile as usize).filter(|_| self.is_welcome(lease.role));
+            if let Some(profile) = profile {
                 self.meet(&lease.key, profile, effects);
             }
-            let kind = profiles
-                .get(lease.profile as usize)
-                .map(|profile| self.kinds.of(lease.key.workflow, profile, &self.settings))
-                .filter(|kind| self.phase == Phase::Serving && self.ledger.can_ever_fit(kind.resources()));
-            let Some(kind) = kind else {
+            let kind = profile.map(|profile| match lease.role.is_job() {
+                true => self.kinds.of(lease.key.workflow, profile, &self.settings),
+                false => self.kinds.of_errand(lease.key.workflow, profile, &self.settings),
+            });
+            let fits = |kind: &Arc<Kind>| !lease.role.is_job() || self.ledger.can_ever_fit(kind.resources());
+            let Some(kind) = kind.filter(fits) else {
                 self.give_back(lease.key, now);
                 continue;
             };
             self.returned.remove(&lease.key);
-            self.queue.push_back(lease.key);
+            self.line_for(lease.role).push_back(lease.key);
             let inputs = look_for_inputs(lease.key, &kind, effects);
             let job = Job {
+                role: lease.role,
                 name: lease.name,
                 command: lease.command,
+                env: lease.env,
                 kind,
                 stage: Stage::Queued,
                 reservation: None,
@@ -90,13 +96,15 @@ impl State {
     pub(super) fn adopted(&mut self, held: HeldJob, now: Moment) {
         let kind = self.kinds.of_held(&held);
         let nodes = self.node_numbers(&held.nodes);
-        let reservation = self.ledger.adopt(kind.resources(), &held.devices, &nodes);
+        let reservation = held.role.is_job().then(|| self.ledger.adopt(kind.resources(), &held.devices, &nodes));
         let job = Job {
+            role: held.role,
             name: held.name,
             command: String::new(),
+            env: BTreeMap::new(),
             kind,
             stage: Stage::Running,
-            reservation: Some(reservation),
+            reservation,
             since: held.started,
             // Whoever started it had the time to say so, and a job that has come so far is not given up lightly.
             start_known: true,
@@ -113,8 +121,39 @@ impl State {
         self.contact.has_news(now);
     }
 
+    /// Whether it still takes such work. At its end a runner takes what belongs to the end.
+    pub(super) fn is_welcome(&self, role: LeaseRole) -> bool {
+        match self.phase {
+            Phase::Serving => true,
+            Phase::Completing(..) => role == LeaseRole::Action,
+            _ => false,
+        }
+    }
+
+    /// Where such work waits for its start.
+    fn line_for(&mut self, role: LeaseRole) -> &mut VecDeque<AttemptKey> {
+        if role.is_job() { &mut self.queue } else { &mut self.errands }
+    }
+
+    /// What takes no resources starts at once, even on a full node.
+    fn start_errands(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+        for key in std::mem::take(&mut self.errands) {
+            let Some(job) = self.jobs.get_mut(&key) else { continue };
+            if !matches!(self.phase, Phase::Serving | Phase::Completing(..)) || now > self.contact.lease_until {
+                self.errands.push_back(key);
+            } else if self.settings.time.is_some_and(|(_, end)| end.minus(job.kind.terms().headroom()) <= now) {
+                self.drop_unstarted(key, now);
+            } else {
+                job.stage = Stage::Starting;
+                effects.extend(self.order(key, None, now));
+                self.activate(key);
+            }
+        }
+    }
+
     /// Starts what fits, and hands to the keeper what may follow.
     pub(super) fn fill(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+        self.start_errands(now, effects);
         if self.phase != Phase::Serving {
             return;
         }
@@ -240,12 +279,12 @@ impl State {
         job.pid = pid;
         self.measures.expect(&key, &job.kind.terms().monitor, now);
         effects.push(Effect::Tell(RunnerEvent::Started { key, name: job.name.clone() }));
-        let ending = job.ending;
+        let (ending, role) = (job.ending, job.role);
         self.contact.has_news(now);
         self.mind_time(key);
         if let Some((why, _)) = ending {
             self.terminate(key, why, now, effects);
-        } else if self.phase != Phase::Serving {
+        } else if !self.is_welcome(role) {
             self.terminate(key, Ending::Stopped, now, effects);
         }
     }
@@ -255,8 +294,9 @@ impl State {
         let Some(job) = self.jobs.get_mut(&key) else { return };
         let reservation = job.reservation.take();
         let was_started = job.stage.is_started();
-        let unwanted = job.stage == Stage::Recalled || self.phase != Phase::Serving;
+        let (role, recalled) = (job.role, job.stage == Stage::Recalled);
         job.stage = Stage::Queued;
+        let unwanted = recalled || !self.is_welcome(role);
         if was_started {
             self.deactivate(key);
         } else {
@@ -268,7 +308,7 @@ impl State {
         if unwanted {
             self.drop_unstarted(key, now);
         } else {
-            self.queue.push_front(key);
+            self.line_for(role).push_front(key);
         }
     }
 
@@ -289,7 +329,7 @@ impl State {
     /// Gives an unstarted lease back, unless the server has taken it already.
     fn drop_unstarted(&mut self, key: AttemptKey, now: Moment) {
         let Some(job) = self.jobs.remove(&key) else { return };
-        self.queue.retain(|queued| *queued != key);
+        self.line_for(job.role).retain(|queued| *queued != key);
         if job.ending.is_none_or(|(why, _)| why != Ending::LeaseLost) {
             self.give_back(key, now);
         }
@@ -332,7 +372,7 @@ impl State {
     /// Leases that have not started, in no particular order.
     pub(super) fn unstarted(&self) -> Vec<AttemptKey> {
         let handed = self.kinds.classes.iter().flat_map(|class| class.handed.iter());
-        self.queue.iter().chain(handed).copied().collect()
+        self.queue.iter().chain(&self.errands).chain(handed).copied().collect()
     }
 
     /// When the lease time runs out, unstarted leases are no longer ours, and neither are jobs whose start the server does not
@@ -341,7 +381,7 @@ impl State {
         let until = self.contact.lease_until;
         let secret = |key: &&AttemptKey| self.jobs.get(key).is_some_and(|job| !job.start_known && job.ending.is_none());
         let unknown: Vec<AttemptKey> = self.active.iter().filter(secret).copied().collect();
-        let waiting = !self.queue.is_empty() || self.kinds.handed() > 0;
+        let waiting = !self.queue.is_empty() || !self.errands.is_empty() || self.kinds.handed() > 0;
         if !waiting && unknown.is_empty() || !self.contact.has_leases() {
             return;
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use torc_api::wire::AttemptKey;
+use torc_api::wire::{AttemptKey, LeaseRole};
 use torc_core::ledger::Reservation;
 use torc_slurm::srun::{self, Step};
 
@@ -14,16 +14,20 @@ use crate::command;
 use crate::protocol::StartOrder;
 
 impl State {
-    /// The order for a job; one without a reservation follows another and takes over its place.
+    /// The order for a job; one without a reservation follows another and takes over its place. What takes no resources needs
+    /// neither.
     pub(super) fn order(&self, key: AttemptKey, reservation: Option<&Reservation>, now: Moment) -> Option<Effect> {
         let job = self.jobs.get(&key)?;
         let nodes = reservation.map(|taken| self.node_names(taken)).unwrap_or_default();
         let mut env = vec![
-            ("TORC_JOB_ID".to_owned(), key.job.to_string()),
-            ("TORC_JOB_NAME".to_owned(), job.name.clone()),
             ("TORC_RUN_ID".to_owned(), key.run.to_string()),
             ("TORC_ATTEMPT_ID".to_owned(), key.attempt.to_string()),
         ];
+        if job.role != LeaseRole::Action {
+            env.push(("TORC_JOB_ID".to_owned(), key.job.to_string()));
+            env.push(("TORC_JOB_NAME".to_owned(), job.name.clone()));
+        }
+        env.extend(job.env.clone());
         if !nodes.is_empty() {
             env.push(("TORC_NODELIST".to_owned(), nodes.join(",")));
         }
@@ -35,6 +39,7 @@ impl State {
         let minutes = self.step_minutes(job, now);
         let order = StartOrder {
             key,
+            role: job.role,
             name: job.name.clone(),
             template: job.kind.template.id,
             argv: self.argv(key, job, &nodes, minutes),
@@ -43,7 +48,7 @@ impl State {
             step_limit_ms: minutes.map(|minutes| milliseconds(Duration::from_secs(minutes * 60))),
             nodes,
             class: job.kind.class,
-            in_turn: reservation.is_none(),
+            in_turn: job.role.is_job() && reservation.is_none(),
             until: self.contact.lease_until,
         };
         Some(Effect::Start(Box::new(order), job.kind.template.clone()))

@@ -6,6 +6,7 @@ use super::*;
 use crate::protocol::Outcome;
 
 mod deadlines;
+mod errands;
 mod exits;
 mod files;
 mod measures;
@@ -54,7 +55,7 @@ pub(super) fn profile(cpus: i64) -> Profile {
 }
 
 pub(super) fn lease(job: i64) -> Lease {
-    Lease { key: key(job), name: format!("job{job}"), command: "true".to_owned(), profile: 0 }
+    Lease { key: key(job), name: format!("job{job}"), command: "true".to_owned(), ..Lease::default() }
 }
 
 /// A state with a clock that a test turns.
@@ -453,6 +454,8 @@ fn leaves_when_everything_has_settled() {
         desk.answer([1]);
         desk.started(1).ended(1, 0);
         desk.respond(SyncResponse { verdict, ..SyncResponse::default() });
+        assert!(desk.sync().completing && !desk.sync().leaving);
+        desk.answer([]);
         assert!(desk.sync().leaving);
         desk.answer([]);
         assert_eq!(desk.exit(), Some(Ok(exit)));

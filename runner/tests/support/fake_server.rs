@@ -61,7 +61,13 @@ impl FakeServer {
         books.profiles.push(profile);
         let key = AttemptKey { workflow: 7, job, run: 1, attempt: 1, epoch: job };
         let profile = u32::try_from(job - 1).unwrap_or(0);
-        books.ready.push_back(Lease { key, name: format!("job{job}"), command: command.to_owned(), profile });
+        books.ready.push_back(Lease {
+            key,
+            name: format!("job{job}"),
+            command: command.to_owned(),
+            profile,
+            ..Lease::default()
+        });
         key
     }
 }

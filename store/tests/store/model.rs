@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use torc_api::state::Cause;
 use torc_core::ids::{JobId, ProfileId, RunnerId, WorkflowId};
 use torc_core::rows::{
-    Changes, JobRow, LastIds, ProfileRow, ResultRow, RunnerRow, Snapshot, StrayLease, UserDataRow, WorkflowRow,
+    ActionRow, Changes, JobRow, LastIds, ProfileRow, RecoveryRow, ResultRow, RunnerRow, Snapshot, StrayLease,
+    UserDataRow, WorkflowRow,
 };
 use torc_store::FAILED_STATES;
 
@@ -21,6 +22,8 @@ pub struct Model {
     user_data: BTreeMap<(WorkflowId, String), UserDataRow>,
     runners: BTreeMap<RunnerId, RunnerRow>,
     strays: BTreeMap<i64, StrayLease>,
+    actions: BTreeMap<JobId, ActionRow>,
+    recoveries: BTreeMap<JobId, RecoveryRow>,
     last: LastIds,
 }
 
@@ -53,6 +56,10 @@ impl Model {
             let row = UserDataRow { written: loaded, ..row.clone() };
             self.user_data.insert((row.workflow, row.name.clone()), row);
         }
+        self.actions.extend(changes.actions.iter().map(|row| (row.id, row.clone())));
+        self.actions.retain(|id, _| !changes.removed_actions.contains(id));
+        self.recoveries.extend(changes.recoveries.iter().map(|row| (row.job, row.clone())));
+        self.recoveries.retain(|job, _| !changes.ended_recoveries.contains(job));
         for id in &changes.removed_jobs {
             self.jobs.remove(id);
         }
@@ -63,6 +70,8 @@ impl Model {
             self.results.retain(|_, row| row.workflow != *id);
             self.user_data.retain(|(workflow, _), _| workflow != id);
             self.strays.retain(|_, row| row.workflow != *id);
+            self.actions.retain(|_, row| row.workflow != *id);
+            self.recoveries.retain(|_, row| row.workflow != *id);
         }
     }
 
@@ -76,6 +85,10 @@ impl Model {
         changes.job_updates.iter().for_each(|row| last.epoch = last.epoch.max(row.epoch));
         changes.user_data.iter().for_each(|row| last.epoch = last.epoch.max(row.epoch));
         changes.strays.iter().for_each(|row| last.epoch = last.epoch.max(row.epoch));
+        changes.actions.iter().for_each(|row| last.job = last.job.max(row.id.0));
+        changes.removed_actions.iter().for_each(|id| last.job = last.job.max(id.0));
+        changes.actions.iter().for_each(|row| last.epoch = last.epoch.max(row.errand.epoch));
+        changes.recoveries.iter().for_each(|row| last.epoch = last.epoch.max(row.errand.epoch));
         changes.runners.iter().for_each(|row| last.runner = last.runner.max(row.id.0));
         changes.events.iter().for_each(|row| last.event = last.event.max(row.sequence));
     }
@@ -89,6 +102,8 @@ impl Model {
             user_data: self.user_data.values().cloned().collect(),
             runners: self.runners.values().filter(|row| row.ended_ms.is_none()).cloned().collect(),
             strays: self.strays.values().copied().collect(),
+            actions: self.actions.values().cloned().collect(),
+            recoveries: self.recoveries.values().cloned().collect(),
             failures: self.failures(),
             latest_failures: self.latest_failures(),
             last: self.last,

@@ -3,13 +3,14 @@
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
+use torc_api::action::ActionState;
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::{Resources, RunnerKind, RunnerScope, Usage};
 use torc_core::expanded::Requirements;
 use torc_core::ids::{JobId, ProfileId, RunnerId, WorkflowId};
 use torc_core::rows::{
-    Changes, EventRow, JobProfile, JobRow, JobUpdate, ProfileRow, ResultRow, RunnerRow, StrayFate, StrayLease,
-    UserDataRow, WorkflowRow,
+    ActionRow, Changes, Errand, EventRow, JobProfile, JobRow, JobUpdate, ProfileRow, RecoveryRow, ResultRow, RunnerRow,
+    StrayFate, StrayLease, UserDataRow, WorkflowRow,
 };
 use torc_store::{EventQuery, Store};
 
@@ -212,11 +213,55 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn errand()(numbers in any::<(i32, i32, i32)>(), epoch in 0..1_000_000i64, runner in any::<(Option<i64>, Option<i64>)>()) -> Errand {
+        Errand {
+            run: numbers.0,
+            attempt: numbers.1,
+            tries: numbers.2,
+            epoch,
+            runner: runner.0.map(RunnerId),
+            started_ms: runner.1,
+        }
+    }
+}
+
+prop_compose! {
+    fn action_row()(id in 1..30i64, position in any::<i32>(), worker in any::<Option<i64>>(), state in 0..5usize, errand in errand(),
+        numbers in any::<(Option<i64>, Option<i32>)>(), texts in vec(option::of(text()), 3),
+    ) -> ActionRow {
+        let states = [ActionState::Waiting, ActionState::Pending, ActionState::Executed, ActionState::Failed, ActionState::Skipped];
+        ActionRow {
+            id: JobId(id),
+            workflow: owner(id),
+            position,
+            worker: worker.map(RunnerId),
+            state: states[state],
+            errand,
+            ended_ms: numbers.0,
+            return_code: numbers.1,
+            message: texts[0].clone(),
+            stdout: texts[1].clone(),
+            stderr: texts[2].clone(),
+        }
+    }
+}
+
+prop_compose! {
+    fn recovery_row()(job in 1..30i64, script in text(), return_code in any::<i32>(), cause in prop::sample::select(CAUSES.to_vec()),
+        preferred in any::<Option<i64>>(), errand in errand(),
+    ) -> RecoveryRow {
+        let preferred = preferred.map(RunnerId);
+        RecoveryRow { job: JobId(job), workflow: owner(job), script, return_code, cause, preferred, errand }
+    }
+}
+
+prop_compose! {
     fn changes()(workflows in vec(workflow_row(), 0..4), deleted in option::weighted(0.1, 1..=WORKFLOWS), profiles in vec(profile_row(), 0..4),
         jobs in vec(job_row(), 0..30), removed in vec(1..30i64, 0..3), job_updates in vec(job_update(), 0..40),
         results in vec(result_row(), 0..60), runners in vec(runner_row(), 0..3), events in vec(event_row(), 0..3),
         (data, forgotten) in (vec((1..=WORKFLOWS, user_data_row()), 0..6), vec((1..=WORKFLOWS, "[a-c]"), 0..2)),
         (strays, ended) in (vec(stray_lease(), 0..5), vec(1..20i64, 0..5)),
+        actions in (vec(action_row(), 0..9), vec(1..30i64, 0..3)), recoveries in (vec(recovery_row(), 0..9), vec(1..30i64, 0..3)),
     ) -> Changes {
         let ended_strays = ended.into_iter().filter(|epoch| strays.iter().all(|lease| lease.epoch != *epoch)).collect();
         Changes {
@@ -226,6 +271,10 @@ prop_compose! {
             jobs,
             removed_jobs: removed.into_iter().map(JobId).collect(),
             job_updates,
+            actions: actions.0,
+            removed_actions: actions.1.into_iter().map(JobId).collect(),
+            recoveries: recoveries.0,
+            ended_recoveries: recoveries.1.into_iter().map(JobId).collect(),
             results,
             runners,
             strays,

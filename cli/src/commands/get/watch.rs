@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant, SystemTime};
 
-use torc_api::api::{Event, Job, JobResult, Runner, RunnerStatus, Workflow};
+use torc_api::api::{Event, Job, JobResult, Runner, RunnerStatus, Workflow, WorkflowAction};
 use torc_api::status::WorkflowStatus;
 
 use super::{GetArgs, Resource, workflow_id};
@@ -29,6 +29,8 @@ pub struct Seen {
     pub jobs: HashMap<i64, Job>,
     /// Results by job, run and attempt.
     pub results: HashSet<(i64, i32, i32)>,
+    /// Actions as they stood.
+    pub actions: HashMap<i64, WorkflowAction>,
     /// Runners and what was said of them.
     pub runners: HashMap<i64, (RunnerStatus, i64, i64)>,
     /// The last event.
@@ -43,6 +45,7 @@ impl Seen {
             workflows: HashMap::new(),
             jobs: HashMap::new(),
             results: HashSet::new(),
+            actions: HashMap::new(),
             runners: HashMap::new(),
             sequence: 0,
         }
@@ -176,7 +179,7 @@ impl Round<'_> {
     /// The workflow that is looked at; all where none is.
     async fn workflow_id(&self) -> Result<Option<i64>, CommandError> {
         match self.resource {
-            Resource::Jobs | Resource::Results => {
+            Resource::Jobs | Resource::Results | Resource::Actions => {
                 let name = resolve_workflow(self.client, self.name).await?;
                 workflow_id(self.client, Some(&name)).await
             }
@@ -222,6 +225,11 @@ impl Round<'_> {
                 results.retain(|result| seen.results.insert(result_key(result)));
                 seen.listing.print(&results)?;
             }
+            (Resource::Actions, Some(id)) => {
+                let mut actions = self.client.actions(&id.to_string()).await?;
+                actions.retain(|action| seen.actions.insert(action.id, action.clone()).as_ref() != Some(action));
+                seen.listing.print(&actions)?;
+            }
             (Resource::Runners, _) => {
                 let mut runners = self.client.runners(self.args.all).await?;
                 runners.retain(|runner| {
@@ -252,6 +260,7 @@ impl Round<'_> {
                 let moved = self.moved(&event, id, seen).await?;
                 seen.listing.print(&moved)
             }
+            (Resource::Actions, Some(_)) => self.catch_up(workflow, seen).await,
             _ => Ok(()),
         }
     }

@@ -6,8 +6,8 @@ use torc_api::state::{Cause, JobState};
 
 use crate::ids::{JobId, ProfileId, RunnerId, WorkflowId};
 use crate::rows::{
-    Changes, EventRow, FileRow, JobRow, JobUpdate, LastIds, ProfileRow, ResultRow, RunnerRow, Snapshot, StrayLease,
-    UserDataRow, WorkflowRow,
+    ActionRow, Changes, EventRow, FileRow, JobRow, JobUpdate, LastIds, ProfileRow, RecoveryRow, ResultRow, RunnerRow,
+    Snapshot, StrayLease, UserDataRow, WorkflowRow,
 };
 
 /// (job, run, attempt).
@@ -21,6 +21,8 @@ pub struct Database {
     pub jobs: BTreeMap<JobId, JobRow>,
     pub runners: BTreeMap<RunnerId, RunnerRow>,
     pub strays: BTreeMap<i64, StrayLease>,
+    pub actions: BTreeMap<JobId, ActionRow>,
+    pub recoveries: BTreeMap<JobId, RecoveryRow>,
     /// In the order in which they were written.
     pub results: Vec<ResultRow>,
     by_attempt: BTreeMap<ResultKey, usize>,
@@ -41,6 +43,8 @@ impl Database {
             self.files.retain(|_, row| row.workflow != *id);
             self.user_data.retain(|(workflow, _), _| workflow != id);
             self.strays.retain(|_, lease| lease.workflow != *id);
+            self.actions.retain(|_, row| row.workflow != *id);
+            self.recoveries.retain(|_, row| row.workflow != *id);
         }
         for row in &changes.workflows {
             self.workflows.insert(row.id, row.clone());
@@ -60,6 +64,10 @@ impl Database {
         for id in &changes.removed_jobs {
             self.jobs.remove(id);
         }
+        self.actions.extend(changes.actions.iter().map(|row| (row.id, row.clone())));
+        self.actions.retain(|id, _| !changes.removed_actions.contains(id));
+        self.recoveries.extend(changes.recoveries.iter().map(|row| (row.job, row.clone())));
+        self.recoveries.retain(|job, _| !changes.ended_recoveries.contains(job));
         for row in &changes.results {
             let known = self.by_attempt.insert((row.job, row.run, row.attempt), self.results.len());
             assert_eq!(known, None, "attempt {}/{}/{} has two results", row.job, row.run, row.attempt);
@@ -97,7 +105,11 @@ impl Database {
         raise(&mut last.workflow, &mut changes.deleted_workflows.iter().map(|id| id.0));
         raise(&mut last.profile, &mut changes.profiles.iter().map(|row| row.id.0));
         raise(&mut last.job, &mut changes.jobs.iter().map(|row| row.id.0));
+        raise(&mut last.job, &mut changes.actions.iter().map(|row| row.id.0));
+        raise(&mut last.job, &mut changes.removed_actions.iter().map(|id| id.0));
         raise(&mut last.epoch, &mut changes.jobs.iter().map(|row| row.epoch));
+        raise(&mut last.epoch, &mut changes.actions.iter().map(|row| row.errand.epoch));
+        raise(&mut last.epoch, &mut changes.recoveries.iter().map(|row| row.errand.epoch));
         raise(&mut last.epoch, &mut changes.job_updates.iter().map(|update| update.epoch));
         raise(&mut last.epoch, &mut changes.user_data.iter().map(|row| row.epoch));
         raise(&mut last.epoch, &mut changes.strays.iter().map(|lease| lease.epoch));
@@ -113,6 +125,8 @@ impl Database {
             user_data: self.user_data.values().map(without_states_of_loops).collect(),
             runners: self.runners.values().filter(|row| row.ended_ms.is_none()).cloned().collect(),
             strays: self.strays.values().copied().collect(),
+            actions: self.actions.values().cloned().collect(),
+            recoveries: self.recoveries.values().cloned().collect(),
             failures: self.failures(),
             latest_failures: self.latest_failures(),
             last: self.last,

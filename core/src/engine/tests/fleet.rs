@@ -2,8 +2,8 @@
 
 use torc_api::state::Cause;
 use torc_api::wire::{
-    AttemptKey, FinishedAttempt, LEASE_SECONDS, RegisterRequest, Resources, RunningAttempt, SyncRequest, SyncResponse,
-    Want,
+    AttemptKey, FinishedAttempt, LEASE_SECONDS, LeaseRole, RegisterRequest, Resources, RunningAttempt, SyncRequest,
+    SyncResponse, Want,
 };
 
 use super::world;
@@ -30,6 +30,7 @@ pub struct SimRunner {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Promise {
     pub key: AttemptKey,
+    pub role: LeaseRole,
     pub demand: Resources,
     pub started_ms: u64,
     /// It is being ended, which takes its time.
@@ -111,7 +112,8 @@ impl SimRunner {
         }
         for lease in &response.leases {
             let demand = response.profiles[lease.profile as usize].resources;
-            self.queued.push(Promise { key: lease.key, demand, started_ms: 0, canceled: false, was_cut_off: false });
+            let (key, role) = (lease.key, lease.role);
+            self.queued.push(Promise { key, role, demand, started_ms: 0, canceled: false, was_cut_off: false });
         }
     }
 

@@ -16,10 +16,12 @@ pub fn check_live(state: &State) {
         check_counts(workflow);
         check_queues(workflow);
         check_dependencies(workflow);
+        check_recoveries(workflow);
     }
     check_leases(state);
     let open = state.workflows.values().filter(|workflow| !workflow.is_settled());
     assert!(open.map(Workflow::id).all(|id| state.live.contains(&id)), "a workflow is forgotten");
+    check_errands(state);
 }
 
 fn check_counts(workflow: &Workflow) {
@@ -123,6 +125,22 @@ fn strays(state: &State) -> BTreeMap<i64, StrayLease> {
     given_up.chain(ending).map(|lease| (lease.epoch, lease)).collect()
 }
 
+/// Exactly the jobs that wait for a script have one.
+fn check_recoveries(workflow: &Workflow) {
+    let recovering: BTreeSet<JobId> =
+        workflow.jobs.iter().filter(|job| job.state == JobState::Recovering).map(|job| job.id).collect();
+    assert_eq!(workflow.recoveries.iter().map(|row| row.job).collect::<BTreeSet<_>>(), recovering);
+}
+
+/// A runner that has an errand knows of it.
+fn check_errands(state: &State) {
+    for workflow in state.workflows.values() {
+        for (errand, holder) in workflow.held_errands() {
+            assert!(state.runners[&holder].errands.contains_key(&errand), "{errand:?} of runner {holder}");
+        }
+    }
+}
+
 /// A state that was read again is the one that is live, but for what is not kept: who is silent, which answer brought a lease.
 pub fn check_same(live: &State, restored: &State) {
     assert_eq!(live.live, restored.live, "nothing that has settled is looked at");
@@ -135,6 +153,8 @@ pub fn check_same(live: &State, restored: &State) {
         assert_eq!(live.counts, restored.counts);
         assert_eq!(jobs(live), jobs(restored));
         assert_eq!(budgets(live), budgets(restored));
+        assert_eq!(live.actions.summary(), restored.actions.summary());
+        assert_eq!(live.recoveries.iter().collect::<Vec<_>>(), restored.recoveries.iter().collect::<Vec<_>>());
         let latest = |workflow: &Workflow| workflow.failures.iter().cloned().collect::<Vec<_>>();
         assert!(latest(restored).ends_with(&latest(live)), "{:?} after {:?}", latest(restored), latest(live));
     }

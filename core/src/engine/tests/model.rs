@@ -21,6 +21,10 @@ pub fn check_end(history: &History) {
     let spawned: Vec<_> = database.jobs.values().filter_map(spawner).collect();
     assert!(spawned.iter().all(|by| database.jobs.contains_key(by)), "what spawned a job is there");
     assert_eq!(database.jobs.len(), history.plan.jobs.len() + spawned.len());
+    for action in history.world.state.actions(history.world.workflow()).unwrap() {
+        let is_over = !action.status.is_open() || action.worker.is_some();
+        assert!(is_over, "nobody carries out {action:?}");
+    }
 }
 
 struct Model<'a> {
@@ -78,7 +82,15 @@ impl Model<'_> {
         }
         let alike = |other: &&ResultRow| other.job == row.id && other.run == row.run && other.cause == Some(cause);
         let count = database.results.iter().filter(alike).count();
-        assert!(count > self.budget(cause), "{name} was given up after {count} times {cause}");
+        if self.was_canceled(name) && history_handles(self.history, name) {
+            return JobState::Canceled;
+        }
+        if self.script_failed(name, row.attempt) {
+            return JobState::Failed;
+        }
+        let budget =
+            if cause == Cause::ExitCode && history_handles(self.history, name) { 2 } else { self.budget(cause) };
+        assert!(count > budget, "{name} was given up after {count} times {cause}");
         let spec = &self.history.plan.spec;
         let manual = spec.recovery.as_ref().and_then(|recovery| recovery.policy) == Some(RecoveryPolicy::Manual);
         match cause {
@@ -91,6 +103,14 @@ impl Model<'_> {
         }
     }
 
+    fn script_failed(&self, name: &str, attempt: i32) -> bool {
+        let events = &self.history.world.database.events;
+        let of_job = |message: &str| {
+            message.contains(&format!("job '{name}' ")) && message.ends_with(&format!("attempt {attempt}"))
+        };
+        events.iter().any(|event| event.reason == "RecoveryFailed" && of_job(&event.message))
+    }
+
     fn budget(&self, cause: Cause) -> usize {
         let policy = self.history.plan.spec.recovery.as_ref().and_then(|recovery| recovery.policy);
         match (cause, policy) {
@@ -101,4 +121,9 @@ impl Model<'_> {
             _ => 0,
         }
     }
+}
+
+/// The job has a handler with a recovery script for exit codes.
+fn history_handles(history: &History, name: &str) -> bool {
+    history.plan.job(name).is_some_and(|job| job.handler.is_some())
 }

@@ -1,9 +1,11 @@
 //! Random workflows, random histories: whatever happens, nothing is lost, doubled or stranded.
 
 use proptest::prelude::*;
-use torc_api::failure::{Recovery, RecoveryPolicy};
+use torc_api::action::{Action, TriggerType};
+use torc_api::failure::{FailureHandler, FailureRule, Recovery, RecoveryPolicy};
 use torc_api::workflow::WorkflowSpec;
 
+use super::actions::commands;
 use super::history::{History, Step, labels};
 use super::model::check_end;
 use super::plan::{Plan, PlannedJob, job, needs};
@@ -31,11 +33,37 @@ fn plans() -> impl Strategy<Value = Plan> {
                 recovery,
                 use_pending_failed: (pending && policy == 0).then_some(true),
                 orphan_after: (order & 1 << 21 != 0).then(|| "never".to_owned()),
+                actions: actions(order >> 22),
+                failure_handlers: vec![handler()],
                 ..WorkflowSpec::default()
             };
             Plan { jobs, spec, ..Plan::new([]) }
         },
     )
+}
+
+/// Some of all kinds of actions, or none.
+fn actions(how: u32) -> Vec<Action> {
+    use TriggerType::{
+        OnJobsComplete, OnJobsReady, OnWorkerComplete, OnWorkerStart, OnWorkflowComplete, OnWorkflowStart,
+    };
+    let all = [OnWorkflowStart, OnWorkerStart, OnJobsReady, OnJobsComplete, OnWorkflowComplete, OnWorkerComplete];
+    let chosen = |(bit, trigger): (usize, TriggerType)| {
+        let regexes = trigger.is_of_jobs().then(|| vec!["[02468]$".to_owned()]);
+        (how >> bit & 1 == 1).then(|| Action { job_name_regexes: regexes, ..commands(trigger, "x") })
+    };
+    all.into_iter().enumerate().filter_map(chosen).collect()
+}
+
+/// Exit code 1 is mended by a script, twice.
+fn handler() -> FailureHandler {
+    let rule = FailureRule {
+        exit_codes: vec![1],
+        recovery_script: Some("mend".to_owned()),
+        max_retries: Some(2),
+        ..FailureRule::default()
+    };
+    FailureHandler { name: "mend".to_owned(), rules: vec![rule] }
 }
 
 fn planned(index: usize, class: u32, flags: u32, priority: i64, parents: &[u16]) -> PlannedJob {
@@ -48,6 +76,7 @@ fn planned(index: usize, class: u32, flags: u32, priority: i64, parents: &[u16])
         needs: needs(1 + i64::from(class % 4), i64::from(class >> 2 & 1), 1 + i64::from(class >> 3 & 3)),
         labels: labels(class >> 5),
         cancel_on_failure: !flags.is_multiple_of(3),
+        handler: (flags >> 8).is_multiple_of(4).then(|| "mend".to_owned()),
         priority,
         ..job(&format!("j{index}"))
     }

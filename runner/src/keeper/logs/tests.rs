@@ -1,5 +1,7 @@
 use std::io::Write;
 
+use torc_api::wire::{AttemptKey, LeaseRole};
+
 use super::*;
 
 const KEY: AttemptKey = AttemptKey { workflow: 1, job: 2, run: 3, attempt: 4, epoch: 9 };
@@ -19,11 +21,11 @@ fn a_silent_job_leaves_nothing_and_its_scratch_is_used_again() {
     let logs = dir.path().join("deep/job_stdio");
     let mut scratches = Scratches::new("k");
     for _ in 0..3 {
-        let taken = scratches.take(&logs, StdioMode::Separate, &KEY).expect("taken");
+        let taken = scratches.take(&logs, StdioMode::Separate, &LeaseRole::Job.log_name(&KEY)).expect("taken");
         assert_eq!(scratches.finish(taken, true), Kept::default());
     }
     assert_eq!(names(&logs).len(), 2);
-    let taken = scratches.take(&logs, StdioMode::Separate, &KEY).expect("taken");
+    let taken = scratches.take(&logs, StdioMode::Separate, &LeaseRole::Job.log_name(&KEY)).expect("taken");
     assert_eq!(scratches.finish(taken, false), Kept::default());
     assert!(names(&logs).is_empty());
     scratches.remove();
@@ -41,7 +43,7 @@ fn output_gets_the_jobs_name() {
     for (mode, _, stdout, stderr) in cases {
         let dir = tempfile::tempdir().expect("a folder");
         let mut scratches = Scratches::new("k");
-        let mut taken = scratches.take(dir.path(), mode, &KEY).expect("taken");
+        let mut taken = scratches.take(dir.path(), mode, &LeaseRole::Job.log_name(&KEY)).expect("taken");
         for log in &mut taken {
             log.file.write_all(b"x").expect("written");
         }
@@ -57,7 +59,7 @@ fn output_gets_the_jobs_name() {
 fn a_promoted_log_that_stayed_empty_goes() {
     let dir = tempfile::tempdir().expect("a folder");
     let mut scratches = Scratches::new("k");
-    let mut taken = scratches.take(dir.path(), StdioMode::Separate, &KEY).expect("taken");
+    let mut taken = scratches.take(dir.path(), StdioMode::Separate, &LeaseRole::Job.log_name(&KEY)).expect("taken");
     for log in &mut taken {
         log.promote().expect("renamed");
     }
@@ -85,7 +87,9 @@ fn a_folder_that_cannot_be_made_is_an_error() {
     let dir = tempfile::tempdir().expect("a folder");
     fs::write(dir.path().join("file"), "").expect("written");
     let mut scratches = Scratches::new("k");
-    assert!(scratches.take(&dir.path().join("file/logs"), StdioMode::Separate, &KEY).is_err());
+    assert!(
+        scratches.take(&dir.path().join("file/logs"), StdioMode::Separate, &LeaseRole::Job.log_name(&KEY)).is_err()
+    );
 }
 
 #[test]
@@ -95,7 +99,7 @@ fn packed_outputs_share_a_file() {
     let mut references = Vec::new();
     for job in 0..5 {
         let key = AttemptKey { job, ..KEY };
-        let mut taken = scratches.take(dir.path(), StdioMode::Packed, &key).expect("taken");
+        let mut taken = scratches.take(dir.path(), StdioMode::Packed, &LeaseRole::Job.log_name(&key)).expect("taken");
         taken[0].file.write_all(format!("out {job}\n").as_bytes()).expect("written");
         if job == 3 {
             taken[1].file.write_all(b"err").expect("written");
@@ -122,7 +126,7 @@ fn packed_outputs_share_a_file() {
 fn a_large_output_stays_a_file() {
     let dir = tempfile::tempdir().expect("a folder");
     let mut scratches = Scratches::new("k");
-    let mut taken = scratches.take(dir.path(), StdioMode::Packed, &KEY).expect("taken");
+    let mut taken = scratches.take(dir.path(), StdioMode::Packed, &LeaseRole::Job.log_name(&KEY)).expect("taken");
     taken[0].file.write_all(&vec![b'x'; (1 << 20) + 1]).expect("written");
     let kept = scratches.finish(taken, true);
     scratches.remove();
@@ -136,7 +140,7 @@ fn a_pack_that_cannot_be_written_loses_no_output() {
     let mut scratches = Scratches::new("k");
     // The name of the pack is taken.
     fs::write(dir.path().join("packed_k_1.pack"), "").expect("written");
-    let mut taken = scratches.take(dir.path(), StdioMode::Packed, &KEY).expect("taken");
+    let mut taken = scratches.take(dir.path(), StdioMode::Packed, &LeaseRole::Job.log_name(&KEY)).expect("taken");
     taken[0].file.write_all(b"x").expect("written");
     let kept = scratches.finish(taken, true);
     assert_eq!(kept.stdout, Some(dir.path().join("job_wf1_j2_r3_a4.o")));

@@ -59,6 +59,8 @@ fn stays_while_something_could_add_work() {
     assert_eq!(idle_until_leaving(&mut desk, &pending, Duration::from_secs(600)), None);
     // The time has passed already, so it leaves when there is nothing to hope for.
     desk.respond(SyncResponse::default());
+    assert!(desk.sync().completing);
+    desk.answer([]);
     assert!(desk.sync().leaving);
 }
 
@@ -103,7 +105,7 @@ fn by_number_of_jobs_nothing_is_taken_near_the_end() {
         while !desk.has_sync() {
             desk.until_due();
         }
-        let late = desk.sync().leaving;
+        let late = desk.sync().completing;
         (desk.sync().want != Want::default(), late)
     };
     assert_eq!(asks(301, Some(2), terms()), (true, false));
@@ -127,6 +129,8 @@ fn too_late_for_new_jobs_it_finishes_what_it_holds_and_says_why() {
     assert!(!desk.effects.iter().any(told), "once");
     desk.ended(1, 0);
     assert_eq!((desk.sync().finished.len(), desk.sync().want), (1, Want::default()));
+    desk.answer([]);
+    assert!(desk.sync().completing);
     desk.answer([]);
     assert!(desk.sync().leaving);
     desk.answer([]);

@@ -1,10 +1,11 @@
 //! What must be true of every answer and of every result that counts.
 
 use torc_api::state::{Cause, JobState};
-use torc_api::wire::{AttemptKey, SyncRequest, SyncResponse};
+use torc_api::wire::{AttemptKey, LeaseRole, SyncRequest, SyncResponse};
 
 use super::History;
 use crate::class::{fits, minus};
+use crate::engine::tests::fleet::Promise;
 use crate::engine::tests::plan::{PlannedJob, job};
 use crate::engine::workflow::JobRecord;
 use crate::ids::{JobId, RunnerId, WorkflowId};
@@ -48,15 +49,23 @@ impl History {
     }
 
     /// An attempt's number is used for one start, and of a job's attempts two are alive only if a runner of them was cut off.
+    /// A script that was lost is run again for the same attempt.
     pub(super) fn check_start(&mut self, index: usize, key: &AttemptKey) {
+        let role = |promise: &&Promise| promise.key == *key;
+        let role = self.fleet[index].running.iter().find(role).map_or(LeaseRole::Job, |promise| promise.role);
+        if role == LeaseRole::Recovery {
+            return;
+        }
         let epoch = *self.started.entry((key.job, key.run, key.attempt)).or_insert(key.epoch);
         assert_eq!(epoch, key.epoch, "{key:?} is started a second time");
         let now = self.world.now.mono_ms;
-        if self.fleet[index].is_cut_off(now) {
+        // An action that is armed again may start while its runner still ends the attempt before: it runs at least once.
+        if self.fleet[index].is_cut_off(now) || !role.is_job() {
             return;
         }
         let others = self.fleet.iter().filter(|runner| !runner.is_cut_off(now)).flat_map(|runner| &runner.running);
-        let in_contact = others.filter(|promise| !promise.was_cut_off).map(|promise| promise.key);
+        let in_contact =
+            others.filter(|promise| !promise.was_cut_off && promise.role == role).map(|promise| promise.key);
         let alive: Vec<AttemptKey> = in_contact.filter(|other| other.job == key.job).collect();
         assert_eq!(alive, [*key], "two attempts of a job are alive");
     }
@@ -109,8 +118,10 @@ impl History {
         let introduction = &self.fleet[runner].introduction;
         let mut free = request.want.free;
         let mut ahead = 0;
-        assert!(response.leases.len() <= request.want.limit as usize);
-        for lease in &response.leases {
+        // What takes no resources comes on top.
+        let jobs = || response.leases.iter().filter(|lease| lease.role.is_job());
+        assert!(jobs().count() <= request.want.limit as usize);
+        for lease in jobs() {
             let planned = self.planned(&lease.name);
             assert_eq!(planned.labels.is_empty(), introduction.labels.is_empty());
             assert!(planned.labels.iter().all(|label| introduction.labels.contains(label)));

@@ -1,0 +1,115 @@
+//! What workers set off: their first look at a workflow, and their end.
+
+use torc_api::action::{ActionState, TriggerType};
+
+use super::arm::rearm;
+use super::{ActionRecord, new_row};
+use crate::engine::record::Recorder;
+use crate::engine::workflow::Workflow;
+use crate::ids::{JobId, RunnerId};
+use crate::rows::{ActionRow, RunnerRow};
+
+impl Workflow {
+    fn has_worker_actions(&self) -> bool {
+        self.spec.actions.iter().any(|action| action.trigger_type.is_of_workers())
+    }
+
+    /// A worker asks for work of this workflow. The first time, its actions are set up.
+    pub fn enter_worker(&mut self, worker: RunnerId, last_number: &mut i64, recorder: &mut Recorder) {
+        if !self.has_worker_actions() || !self.is_active() {
+            return;
+        }
+        let alone = |action: &ActionRecord| {
+            action.trigger() == TriggerType::OnWorkerStart
+                && action.row.worker.is_none()
+                && action.row.state == ActionState::Waiting
+        };
+        for id in self.actions.open_ids(alone) {
+            self.actions.change(id, recorder, |row| set_off(row, worker));
+        }
+        let positions: Vec<usize> = (0..self.spec.actions.len())
+            .filter(|position| self.spec.actions[*position].is_for_every_worker())
+            .filter(|position| !self.has_part(worker, *position))
+            .collect();
+        for position in positions {
+            *last_number += 1;
+            let mut row = new_row(self, JobId(*last_number), position);
+            row.worker = Some(worker);
+            if self.spec.actions[position].trigger_type == TriggerType::OnWorkerStart {
+                row.state = ActionState::Pending;
+            }
+            recorder.action(&row);
+            self.add_part(row);
+        }
+    }
+
+    fn has_part(&self, worker: RunnerId, position: usize) -> bool {
+        self.actions.workers.contains(&worker)
+            && self
+                .actions
+                .iter()
+                .any(|action| action.row.worker == Some(worker) && usize::try_from(action.row.position) == Ok(position))
+    }
+
+    /// Numbers rise, so that a new row is the last one.
+    fn add_part(&mut self, row: ActionRow) {
+        let Some(definition) = self.spec.actions.get(row.position as usize).cloned() else { return };
+        self.actions.workers.extend(row.worker);
+        self.actions.open.insert(self.actions.list.len() as u32);
+        self.actions.list.push(ActionRecord { row, definition, unmet: 0 });
+    }
+
+    /// A worker has nothing more to do and is about to leave.
+    pub fn complete_worker(&mut self, worker: &RunnerRow, recorder: &mut Recorder) {
+        let was_there = self.was_active_since(worker.started_ms);
+        let due = |action: &ActionRecord| {
+            let concerned = match action.row.worker {
+                Some(of) => of == worker.id,
+                None => was_there,
+            };
+            action.trigger() == TriggerType::OnWorkerComplete && action.row.state == ActionState::Waiting && concerned
+        };
+        for id in self.actions.open_ids(due) {
+            self.actions.change(id, recorder, |row| set_off(row, worker.id));
+        }
+    }
+
+    /// Something of it has run, and not all of it had ended by then.
+    fn was_active_since(&self, ms: i64) -> bool {
+        self.row.started_ms.is_some() && self.row.completed_ms.is_none_or(|completed| completed >= ms)
+    }
+
+    /// A worker has left. What it has not done it will not do; what only one worker does is left to another.
+    pub fn worker_left(&mut self, worker: RunnerId, recorder: &mut Recorder) {
+        if !self.actions.workers.contains(&worker) {
+            return;
+        }
+        for id in self.actions.open_ids(|action| action.row.worker == Some(worker)) {
+            let is_part = self.actions.find(id).is_some_and(|action| action.definition.is_for_every_worker());
+            self.actions.change(id, recorder, |row| match is_part {
+                false => rearm(row),
+                true => {
+                    row.state = ActionState::Skipped;
+                    row.errand.runner = None;
+                    row.errand.started_ms = None;
+                    row.message = Some("its worker left without it".to_owned());
+                }
+            });
+        }
+    }
+
+    /// A worker goes on in the place of another.
+    pub fn worker_succeeded(&mut self, earlier: RunnerId, worker: RunnerId, recorder: &mut Recorder) {
+        if !self.actions.workers.remove(&earlier) {
+            return;
+        }
+        for id in self.actions.ids(|action| action.row.worker == Some(earlier)) {
+            self.actions.change(id, recorder, |row| row.worker = Some(worker));
+        }
+    }
+}
+
+fn set_off(row: &mut ActionRow, worker: RunnerId) {
+    row.worker = Some(worker);
+    row.state = ActionState::Pending;
+}
