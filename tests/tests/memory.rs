@@ -114,7 +114,7 @@ resource_monitor:
   jobs: {enabled: true, granularity: time_series}
   compute_node: {enabled: true, granularity: time_series}
 jobs:
-  - {name: long, command: sleep 2.5}
+  - {name: long, command: sleep 5}
   - {name: short, command: exit 3}
 ",
     );
@@ -150,7 +150,7 @@ fn a_file_that_cannot_be_written_stops_no_job() {
         "w.yaml",
         "name: w
 resource_monitor: {granularity: time_series, sample_interval_seconds: 1, flush_interval_seconds: 1}
-jobs: [{name: a, command: sleep 3.5}]
+jobs: [{name: a, command: sleep 6}]
 ",
     );
     // A file where the folder should be.

@@ -139,7 +139,7 @@ fn the_log_tells_how_jobs_were_ended() {
     lab.write(
         "w.yaml",
         format!(
-            "name: w\nexecution_config: {{mode: direct, termination_signal: SIGINT, sigterm_lead_seconds: 1}}\n\
+            "name: w\nexecution_config: {{mode: direct, termination_signal: SIGINT, sigterm_lead_seconds: 5}}\n\
              jobs: [{{name: a, command: \"{stubborn}\"}}]\n"
         ),
     );
@@ -154,7 +154,7 @@ fn the_log_tells_how_jobs_were_ended() {
         at("INFO Job runner starting workflow_id=1 "),
         at("INFO Jobs terminating workflow_id=1 count=1"),
         at("INFO Job SIGINT workflow_id=1 job_id=1"),
-        at("INFO Waiting 1s for graceful termination before SIGKILL"),
+        at("INFO Waiting 5s for graceful termination before SIGKILL"),
         at("INFO Job SIGKILL workflow_id=1 job_id=1"),
     ];
     assert!(order.is_sorted(), "{log}");
@@ -168,14 +168,14 @@ fn a_time_limit_ends_jobs_as_terminated() {
     lab.write(
         "w.yaml",
         "name: w\n\
-         execution_config: {mode: direct, limit_resources: false, sigterm_lead_seconds: 1, sigkill_headroom_seconds: 1,\n  \
+         execution_config: {mode: direct, limit_resources: false, sigterm_lead_seconds: 5, sigkill_headroom_seconds: 1,\n  \
            timeout_exit_code: 77}\n\
          resource_requirements: [{name: small, num_cpus: 1, memory: 1m, runtime: PT1S}]\n\
          jobs:\n\
          - {name: obedient, command: \"trap 'exit 0' TERM; while true; do sleep 0.1; done\", resource_requirements: small}\n\
          - {name: stubborn, command: \"trap '' TERM; while true; do sleep 0.1; done\", resource_requirements: small}\n",
     );
-    lab.torc("apply -f w.yaml --num-cpus 2 --time-limit 6s").exits(3);
+    lab.torc("apply -f w.yaml --num-cpus 2 --time-limit 15s").exits(3);
     let states = lab.states("w");
     assert_eq!((states["obedient"].as_str(), states["stubborn"].as_str()), ("completed", "terminated"));
     let codes: Vec<i64> =

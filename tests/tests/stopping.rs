@@ -54,6 +54,22 @@ fn sigterm_stops_like_an_interrupt() {
     first.finish().exits(130);
     lab.expect_nothing_left();
     assert_eq!(lab.states("")["a"], "ready");
+    let second = lab.start("run gated --num-cpus 2");
+    started(&lab, 4);
+    second.signal(Signal::SIGTERM);
+    second.finish().exits(130);
+    lab.expect_nothing_left();
+    assert_eq!(lab.states("")["a"], "ready");
+}
+
+#[test]
+fn a_runner_is_listed_with_its_own_process() {
+    let lab = Lab::new();
+    let torc = gated(&lab);
+    let pids: Vec<i64> = lab.items("get runners").iter().map(|runner| runner["pid"].as_i64().unwrap()).collect();
+    assert_eq!(pids, [i64::from(torc.pid())]);
+    lab.write("go", "");
+    torc.finish().exits(0);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 mod actions;
 mod conditions;
+mod cost;
 mod data;
 mod database;
 mod edits;

@@ -181,6 +181,15 @@ fn a_job_that_reads_what_it_writes_does_not_wait_for_itself() {
 }
 
 #[test]
+fn an_expression_that_also_matches_its_own_job_makes_no_circle() {
+    let expanded = expanded(json!({"jobs": [
+        {"name": "part_{i}", "command": "x", "parameters": {"i": "1:2"}},
+        {"name": "part_all", "command": "x", "dependsOnRegexes": ["^part_"], "dependsOn": ["part_1"]},
+    ]}));
+    assert_eq!(edges(&expanded), own(&[("part_1", &[]), ("part_2", &[]), ("part_all", &["part_1", "part_2"])]));
+}
+
+#[test]
 fn every_mistake_is_reported_with_its_field() {
     let found = problems(json!({
         "resourceRequirements": [

@@ -131,6 +131,22 @@ mod tests {
     }
 
     #[test]
+    fn no_moment_leaves_a_killed_job_without_a_cause_that_more_would_help() {
+        let needs = needs(4, 8, 0, 1, 1);
+        for percent in 0..=120 {
+            for peak in [None, Some(1), Some(4), Some(7), Some(9)] {
+                let killed = evidence(&needs, 137, peak, HOUR * percent / 100);
+                let cause = diagnose(&killed);
+                assert!(
+                    matches!(cause, Cause::OutOfMemory | Cause::Timeout),
+                    "{cause} at {percent} % with {peak:?} GiB"
+                );
+                assert!(escalate(&killed, Factors::default()).is_some());
+            }
+        }
+    }
+
+    #[test]
     fn more_of_what_ran_out_for_this_job_alone() {
         let needs = needs(4, 8, 0, 1, 1);
         let next = |evidence: Evidence<'_>| escalate(&evidence, Factors::default());

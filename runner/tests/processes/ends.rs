@@ -131,12 +131,14 @@ fn time_is_over() {
         place.add_with(command, |profile| {
             let config = profile.execution_config.as_mut().expect("set");
             config.sigkill_headroom_seconds = Some(1);
+            config.sigterm_lead_seconds = Some(5);
         })
     };
     let obedient = short(&place, &format!("trap 'exit 0' TERM; {FOREVER}"));
     let stubborn = short(&place, &format!("trap '' TERM; {FOREVER}"));
     let mut config = place.config();
-    config.time_limit = Some(Duration::from_secs(4));
+    // Long enough for a loaded machine to start both and to let one of them end by itself.
+    config.time_limit = Some(Duration::from_secs(15));
     assert_eq!(place.run_with(config).expect("a runner that works"), RunnerExit::Deadline);
     let result = |key| (place.finished(key).return_code, place.finished(key).cause);
     assert_eq!(result(&obedient), (0, None));

@@ -51,6 +51,21 @@ fn after_it_promises_return_and_started_jobs_are_in_doubt() {
 }
 
 #[test]
+fn what_a_runner_was_promised_and_never_started_is_given_to_the_next_one() {
+    let mut world = World::with(&Plan::new([job("a")]));
+    let died = world.register(&runner("one"));
+    world.sync(died, &ask(1, 1));
+    let next = world.register(&runner("two"));
+    world.silence(LEASE_MS);
+    assert_eq!(world.sync(next, &ask(1, 1)).leases, [], "its lease may still be good");
+    world.silence(1);
+    let leases = world.sync(next, &ask(2, 1)).leases;
+    assert_eq!(leases.iter().map(|lease| lease.name.as_str()).collect::<Vec<_>>(), ["a"]);
+    let statuses: Vec<_> = world.state.runners().iter().map(|runner| runner.status).collect();
+    assert_eq!(statuses, [torc_api::api::RunnerStatus::Active], "nobody counts on the dead one");
+}
+
+#[test]
 fn coming_back_without_a_job_is_proof_that_it_is_gone() {
     let (mut world, id) = busy(None);
     world.silence(LEASE_MS + 1);
