@@ -172,6 +172,20 @@ fn the_reference_of_the_document_is_complete() {
     assert_eq!(missing, Vec::<String>::new(), "add these to docs/reference/document.md");
 }
 
+#[test]
+fn every_test_that_the_book_names_exists() {
+    let page = fs::read_to_string(root().join("docs/design/torc-1.0-defects.md")).unwrap();
+    let all: Vec<(String, String)> = ALL.iter().flat_map(|folder| sources(folder)).collect();
+    let named: Vec<(&str, &str)> = page.split('`').filter_map(|word| word.split_once(".rs::")).collect();
+    assert!(named.len() > 50, "the page names its tests as `file.rs::name`");
+    let exists = |(file, name): &(&str, &str)| {
+        let (file, function) = (format!("/{file}.rs"), format!("fn {name}("));
+        all.iter().any(|(path, text)| path.ends_with(&file) && text.contains(&function))
+    };
+    let missing: Vec<_> = named.into_iter().filter(|test| !exists(test)).collect();
+    assert_eq!(missing, Vec::<(&str, &str)>::new());
+}
+
 fn collect_fields(schema: &serde_json::Value, visit: &mut dyn FnMut(&str)) {
     match schema {
         serde_json::Value::Object(map) => {

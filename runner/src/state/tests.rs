@@ -174,6 +174,7 @@ fn ended(job: i64, outcome: Outcome, at: Moment) -> Ended {
     }
 }
 
+// P01, P02
 #[test]
 fn asks_for_what_fits_and_starts_it() {
     let mut desk = Desk::new(2);

@@ -114,6 +114,7 @@ fn budgets_count_each_cause_for_itself_and_survive_a_restart() {
     assert_eq!(lab.world.results_of("a").len(), 5);
 }
 
+// S20
 #[test]
 fn more_memory_or_time_goes_to_the_job_that_ran_out_and_to_no_other() {
     let recovery = Recovery { timeout: Some(Escalation { limit: Some(1), increase_percent: Some(200) }), ..auto() };

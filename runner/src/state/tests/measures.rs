@@ -91,6 +91,20 @@ fn a_job_with_too_much_memory_is_killed_at_once() {
     assert_eq!(desk.state.ledger.free().cpus, 1, "its place is free");
 }
 
+/// A call that takes minutes holds up neither the samples nor what follows from them.
+#[test]
+fn a_job_with_too_much_memory_is_killed_while_a_call_is_under_way_and_after_it_failed() {
+    let mut desk = running(measured());
+    desk.sample(50 * MIB, 0);
+    assert!(desk.state.contact_sequence() > 1, "a call is under way");
+    desk.sample(101 * MIB, 0);
+    assert_eq!(desk.terminated(), [(1, 9, 0)]);
+    let mut desk = running(measured());
+    desk.sample(50 * MIB, 0).fail(LinkError::Unreachable("x".to_owned()));
+    desk.sample(101 * MIB, 0);
+    assert_eq!(desk.terminated(), [(1, 9, 0)]);
+}
+
 // X02
 #[test]
 fn the_exit_code_is_the_documents() {
