@@ -168,7 +168,9 @@ fn every_worker_starts_for_itself_unless_one_is_enough() {
 fn it_counts_as_executed_when_it_has_succeeded_and_is_tried_three_times() {
     let mut lab = Lab::new(&Plan::new([job("a")]).with(with([commands(OnWorkflowStart, "x")])));
     let mut hand = lab.hire("one");
-    let mut lease = lab.ask(&mut hand).remove(0);
+    let mut leases = lab.ask(&mut hand);
+    assert_eq!(names(&leases), ["x"], "no job before it has ended");
+    let mut lease = leases.remove(0);
     let keys = |lease: &Lease| (lease.key.attempt, lease.role);
     assert_eq!(keys(&lease), (1, LeaseRole::Action));
     lab.say(&mut hand, SyncRequest { running: vec![running(lease.key)], ..say(1) });

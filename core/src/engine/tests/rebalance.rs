@@ -111,6 +111,7 @@ impl Hall {
     }
 }
 
+// P01
 #[test]
 fn an_idle_runner_gets_its_share_before_the_loaded_one_has_finished() {
     let mut hall = Hall::new(40, 100);
@@ -154,6 +155,41 @@ fn nothing_is_taken_from_who_would_be_idle_or_for_whom_it_does_not_fit() {
     hall.hands.push(without);
     hall.speak(1);
     assert_eq!(hall.moves, 0, "it has no GPU");
+}
+
+#[test]
+fn who_runs_nothing_yet_is_left_alone() {
+    let mut hall = Hall::new(4, 10);
+    let loaded = hall.hire(2);
+    let now = hall.world.now.mono_ms;
+    for _ in 0..2 {
+        let (id, request) = (hall.id(loaded), hall.hands[loaded].message(4, 4, now));
+        let response = hall.world.sync(id, &request);
+        hall.hands[loaded].take(&request, &response, now);
+    }
+    assert_eq!(hall.hands[loaded].queued.len(), 4, "it has everything, and has started none of it");
+    let idle = hall.hire(2);
+    hall.speak(idle);
+    assert!(hall.world.state.runners[&hall.id(loaded)].asked_back.is_empty());
+}
+
+#[test]
+fn a_lease_moves_once() {
+    let mut hall = Hall::new(12, 100);
+    let (first, second) = (hall.hire(1), 1);
+    hall.speak(first);
+    hall.speak(first);
+    assert_eq!(hall.hire(1), second);
+    for index in [second, first, second, second] {
+        hall.speak(index);
+    }
+    let waiting = hall.hands[second].queued.len();
+    assert!(waiting > 1, "more than it can start came to it");
+    while !hall.hands[first].running.is_empty() {
+        hall.finish(first);
+        hall.speak(first);
+    }
+    assert_eq!(hall.hands[second].queued.len(), waiting, "the first is idle now, but what has moved stays");
 }
 
 #[test]

@@ -126,12 +126,13 @@ fn a_script_that_fails_settles_the_job() {
 
 #[test]
 fn the_runner_of_the_attempt_is_preferred_and_others_take_over_when_it_is_gone() {
-    let (mut lab, one, script) = Lab::recovering(&plan(rule(vec![7], vec![])));
-    let two = lab.hire("two");
-    assert_eq!(lab.ask(two), []);
-    lab.say(one, SyncRequest { returned: vec![script.key], ..say(1) });
-    let answer = lab.ask(two);
-    assert_eq!(answer, [], "its runner is still there");
+    let mut lab = Lab::new(&plan(rule(vec![7], vec![])));
+    let (one, two) = (lab.hire("one"), lab.hire("two"));
+    let key = lab.ask(one).remove(0).key;
+    // It is about to stop and takes nothing more, so that the script waits.
+    let report = SyncRequest { finished: vec![failure(key, 7, Cause::ExitCode)], stopping: true, ..say(1) };
+    assert_eq!(lab.say(one, report).leases, []);
+    assert_eq!(lab.ask(two), [], "its runner is still there");
     let mut small = runner("small");
     small.capacity.gpus = 0;
     let small = lab.world.register(&small);
