@@ -25,6 +25,9 @@ pub(super) struct Pace {
     duration: Option<Duration>,
     round_trip: Option<Duration>,
     ended: u32,
+    /// How many jobs ran at once lately. What a node can run at once is known only from what it does run: four jobs with
+    /// a GPU each fill a node of 64 CPUs.
+    width: u32,
     /// What the workflow says about it.
     pub prefetch: Prefetch,
 }
@@ -46,10 +49,17 @@ impl Pace {
         Self { prefetch, ..Self::default() }
     }
 
+    /// So many jobs run now.
+    pub fn runs(&mut self, jobs: u32) {
+        self.width = self.width.max(jobs);
+    }
+
     /// A job has ended after this time. A longer job counts more: work that takes longer than expected is hoarded work.
     pub fn job_ended(&mut self, duration: Duration) {
         let duration = duration.max(SHORTEST);
         self.ended = self.ended.saturating_add(1);
+        // A wide stage of the past does not count for ever.
+        self.width -= self.width / 8;
         self.duration = Some(self.duration.map_or(duration, |average| {
             if duration > average { (average + duration) / 2 } else { (average * 7 + duration) / 8 }
         }));
@@ -68,8 +78,10 @@ impl Pace {
         }
     }
 
-    /// How much work to keep waiting when `slots` jobs run at once, the youngest of which has run for `youngest`.
-    pub fn target(&self, slots: u32, youngest: Duration) -> Target {
+    /// How much work to keep waiting, when the youngest job has run for `youngest`. Before anything has run that is nothing:
+    /// what the node can take is asked for as such.
+    pub fn target(&self, youngest: Duration) -> Target {
+        let slots = self.width;
         let say = |value: Option<i32>| value.map(i32::unsigned_abs);
         let horizon = match say(self.prefetch.horizon_seconds) {
             Some(seconds) => Duration::from_secs(seconds.into()),
@@ -103,9 +115,10 @@ fn ratio(whole: Duration, part: Duration) -> u32 {
 mod tests {
     use super::*;
 
-    fn observed(durations_ms: &[u64], round_trip_ms: u64) -> Pace {
+    fn observed(durations_ms: &[u64], round_trip_ms: u64, slots: u32) -> Pace {
         let mut pace = Pace::default();
         durations_ms.iter().for_each(|ms| pace.job_ended(Duration::from_millis(*ms)));
+        pace.runs(slots);
         pace.answered(Duration::from_millis(round_trip_ms));
         pace
     }
@@ -126,29 +139,50 @@ mod tests {
             (&[1, 1, 1, 8_000], 1, 2, 2, "a long one counts at once"),
         ];
         for (durations, round_trip, slots, queued, why) in cases {
-            assert_eq!(observed(durations, round_trip).target(slots, Duration::ZERO).queued, queued, "{why}");
+            assert_eq!(observed(durations, round_trip, slots).target(Duration::ZERO).queued, queued, "{why}");
         }
-        assert_eq!(observed(&many(1), 1).target(2, Duration::from_secs(40)).queued, 0, "what runs now is long");
+        assert_eq!(observed(&many(1), 1, 2).target(Duration::from_secs(40)).queued, 0, "what runs now is long");
+    }
+
+    // P06
+    #[test]
+    fn as_much_as_runs_at_once() {
+        let mut pace = Pace::default();
+        assert_eq!(
+            pace.target(Duration::ZERO).queued,
+            0,
+            "nothing has run: what fits is asked for, and nothing beyond"
+        );
+        pace.runs(4);
+        assert_eq!(pace.target(Duration::ZERO).queued, 4, "four GPUs are at work");
+        pace.runs(1);
+        assert_eq!(pace.target(Duration::ZERO).queued, 4, "three have just ended");
+        pace.runs(64);
+        for _ in 0..64 {
+            pace.job_ended(Duration::from_secs(5));
+            pace.runs(4);
+        }
+        assert!(pace.target(Duration::ZERO).queued < 10, "a wide stage is over: {:?}", pace.target(Duration::ZERO));
     }
 
     // P05
     #[test]
     fn settings_come_first() {
-        let mut pace = observed(&[1; 2_000], 1);
+        let mut pace = observed(&[1; 2_000], 1, 2);
         pace.prefetch =
             Prefetch { max_queued: Some(10), batch_size: Some(3), refill_threshold: Some(4), ..Prefetch::default() };
-        assert_eq!(pace.target(2, Duration::ZERO), Target { queued: 10, refill_below: 4, batch: 3 });
+        assert_eq!(pace.target(Duration::ZERO), Target { queued: 10, refill_below: 4, batch: 3 });
         pace.prefetch = Prefetch { horizon_seconds: Some(1), ..Prefetch::default() };
-        assert_eq!(pace.target(2, Duration::ZERO), Target { queued: 2_000, refill_below: 1_000, batch: u32::MAX });
+        assert_eq!(pace.target(Duration::ZERO), Target { queued: 2_000, refill_below: 1_000, batch: u32::MAX });
         pace.prefetch = Prefetch { enabled: Some(false), ..Prefetch::default() };
-        assert_eq!(pace.target(2, Duration::ZERO), Target { queued: 0, refill_below: 0, batch: u32::MAX });
+        assert_eq!(pace.target(Duration::ZERO), Target { queued: 0, refill_below: 0, batch: u32::MAX });
     }
 
     #[test]
     fn only_short_jobs_are_handed_in_advance() {
         let cases = [(0, 16), (1, 5), (5, 1), (40, 1), (60, 0), (5_000, 0)];
         for (ms, depth) in cases {
-            assert_eq!(observed(&[ms; 10], 1).hand_ahead(), depth, "{ms} ms");
+            assert_eq!(observed(&[ms; 10], 1, 1).hand_ahead(), depth, "{ms} ms");
         }
         assert_eq!(Pace::default().hand_ahead(), 0);
     }

@@ -21,9 +21,8 @@ impl State {
             if slots.is_some() { waiting } else { 0 },
         );
         let jobs = || self.active.iter().filter_map(|key| self.jobs.get(key)).filter(|job| job.role.is_job());
-        let running = u32::try_from(jobs().count()).unwrap_or(u32::MAX);
         let youngest = jobs().map(|job| now.since(job.since)).min();
-        let target = self.pace.target(running.saturating_add(free_jobs).max(1), youngest.unwrap_or_default());
+        let target = self.pace.target(youngest.unwrap_or_default());
         let starving = waiting == 0 && free_jobs > 0;
         if !starving && waiting >= target.refill_below {
             return Want::default();

@@ -189,10 +189,11 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn stray_lease()(epoch in 1..20i64, job in 1..30i64, run in 1..3i32, attempt in 1..4i32, runner in 1..5i64,
+    // A lease's number is that of one job.
+    fn stray_lease()(epoch in 1..20i64, run in 1..3i32, attempt in 1..4i32, runner in 1..5i64,
         started_ms in any::<Option<i64>>(), fate in prop::sample::select(vec![StrayFate::Ending, StrayFate::GivenUp]),
     ) -> StrayLease {
-        let (workflow, job, runner) = (owner(job), JobId(job), RunnerId(runner));
+        let (workflow, job, runner) = (owner(epoch), JobId(epoch), RunnerId(runner));
         StrayLease { epoch, workflow, job, run, attempt, runner, started_ms, fate }
     }
 }
