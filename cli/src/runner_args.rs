@@ -127,3 +127,29 @@ impl RunnerArgs {
         all.into_iter().filter_map(|(key, text)| Some((key, text?))).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // P05
+    #[test]
+    fn every_flag_about_leasing_ahead_is_a_setting() {
+        let args = RunnerArgs {
+            prefetch: Some(PrefetchWhen::Off),
+            prefetch_batch_size: Some(1),
+            prefetch_max_queued: Some(2),
+            prefetch_refill_threshold: Some(3),
+            lease_seconds: Some(60),
+            ..RunnerArgs::default()
+        };
+        let expected = [
+            ("client.run.prefetch", "off"),
+            ("client.run.prefetch_batch_size", "1"),
+            ("client.run.prefetch_max_queued", "2"),
+            ("client.run.prefetch_refill_threshold", "3"),
+            ("client.run.lease_seconds", "60"),
+        ];
+        assert_eq!(args.said(), expected.map(|(key, text)| (key, text.to_owned())));
+    }
+}

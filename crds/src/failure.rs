@@ -158,3 +158,24 @@ impl Prefetch {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // P05
+    #[test]
+    fn what_is_said_here_wins_field_by_field() {
+        let all = |value: i32| Prefetch {
+            enabled: Some(value > 0),
+            batch_size: Some(value),
+            max_queued: Some(value),
+            refill_threshold: Some(value),
+            lease_seconds: Some(value),
+            horizon_seconds: Some(value),
+        };
+        assert_eq!(all(0).over(&all(9)), all(0));
+        assert_eq!(Prefetch::default().over(&all(9)), all(9));
+        assert_eq!(all(9).over(&Prefetch::default()), all(9));
+    }
+}

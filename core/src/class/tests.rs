@@ -103,3 +103,26 @@ fn a_job_of_several_nodes_owns_them_whole() {
     assert!(fits(&left, &two));
     assert!(!fits(&minus(&left, &two), &class(1, 0, 1, 1).demand(&capacity)), "whole nodes leave nothing for others");
 }
+
+// J39, P07
+#[test]
+fn everything_that_is_demanded_must_be_free_and_is_taken_away() {
+    let free = Resources { cpus: 4, memory_bytes: 4, gpus: 4, nodes: 4 };
+    let changes: [fn(&mut Resources) -> &mut i64; 4] = [
+        |resources| &mut resources.cpus,
+        |resources| &mut resources.memory_bytes,
+        |resources| &mut resources.gpus,
+        |resources| &mut resources.nodes,
+    ];
+    for field in changes {
+        let mut demand = Resources::default();
+        *field(&mut demand) = 4;
+        assert!(fits(&free, &demand), "{demand:?}");
+        *field(&mut demand) = 5;
+        assert!(!fits(&free, &demand), "{demand:?}");
+        *field(&mut demand) = 3;
+        let mut left = free;
+        *field(&mut left) = 1;
+        assert_eq!(minus(&free, &demand), left);
+    }
+}

@@ -46,3 +46,41 @@ pub fn expand(written: &[ResourceRequirements], report: &mut Report) -> Vec<Requ
     }
     requirements
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // J07
+    #[test]
+    fn a_job_that_names_no_requirements_has_one_cpu_and_a_megabyte_for_a_minute() {
+        let expected = Requirements {
+            name: DEFAULT_REQUIREMENTS.to_owned(),
+            num_cpus: 1,
+            memory_bytes: 1_048_576,
+            num_gpus: 0,
+            num_nodes: 1,
+            runtime_seconds: 60,
+        };
+        assert_eq!(expand(&[], &mut Report::default()), [expected]);
+    }
+
+    #[test]
+    fn what_requirements_do_not_say() {
+        let written = ResourceRequirements {
+            name: "small".to_owned(),
+            num_cpus: 2,
+            memory: "3m".to_owned(),
+            ..ResourceRequirements::default()
+        };
+        let expected = Requirements {
+            name: "small".to_owned(),
+            num_cpus: 2,
+            memory_bytes: 3 << 20,
+            num_gpus: 0,
+            num_nodes: 1,
+            runtime_seconds: 3_600,
+        };
+        assert_eq!(expand(&[written], &mut Report::default())[1], expected);
+    }
+}

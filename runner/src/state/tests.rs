@@ -604,3 +604,22 @@ fn the_command_line_wins_over_the_workflow() {
     desk.started(1).later(Duration::from_millis(300));
     assert_eq!(desk.sync().want.limit, 0, "nothing ahead of what is free");
 }
+
+// P04, P05
+#[test]
+fn more_is_asked_for_below_the_threshold_and_before_the_queue_is_empty() {
+    let own = Prefetch {
+        horizon_seconds: Some(10),
+        max_queued: Some(3),
+        refill_threshold: Some(2),
+        batch_size: Some(1),
+        ..Prefetch::default()
+    };
+    let mut desk = Desk::with(Settings { prefetch: own, ..settings(1) });
+    desk.answer([1, 2, 3, 4]);
+    desk.started(1).ended(1, 0).started(2);
+    assert_eq!((desk.state.holds(), desk.state.want(desk.now).limit), ((1, 2), 0), "two wait, and two are enough");
+    desk.ended(2, 0).started(3);
+    let want = desk.state.want(desk.now);
+    assert_eq!((desk.state.holds(), want.ahead, want.limit), ((1, 1), 2, 1), "two are missing, and come one by one");
+}

@@ -12,6 +12,7 @@ pub const TESTS: &[(&str, fn())] = &[
     ("ends::grandchildren_do_not_stay", grandchildren_do_not_stay),
     ("ends::daemons_do_not_stay", daemons_do_not_stay),
     ("ends::cancel_reaches_the_whole_group", cancel_reaches_the_whole_group),
+    ("ends::every_process_of_the_group_is_asked", every_process_of_the_group_is_asked),
     ("ends::sigterm_can_be_ignored_for_a_while_only", sigterm_can_be_ignored_for_a_while_only),
     ("ends::stop_returns_what_waits_and_ends_what_runs", stop_returns_what_waits_and_ends_what_runs),
     ("ends::stop_now_does_not_wait", stop_now_does_not_wait),
@@ -61,6 +62,24 @@ fn cancel_reaches_the_whole_group() {
     });
     let finished = place.finished(&key);
     assert_eq!((finished.return_code, finished.cause), (143, Some(Cause::Canceled)));
+}
+
+// J23
+fn every_process_of_the_group_is_asked() {
+    let place = Place::new();
+    // The first process waits for the other one, which only ends when it is asked itself.
+    let other = "(trap 'echo asked > asked; exit 0' TERM; echo > ready; while true; do sleep 0.05; done)";
+    let key = place.add_with(&format!("trap : TERM; {other} & wait; wait; exit 9"), |profile| {
+        profile.execution_config.as_mut().expect("set").sigterm_lead_seconds = Some(30);
+    });
+    std::thread::scope(|scope| {
+        let runner = scope.spawn(|| place.run());
+        wait_until("the trap", || place.path("ready").exists());
+        place.server.change(|books| books.cancel.push(key));
+        runner.join().expect("no panic");
+    });
+    assert_eq!(place.read("asked"), "asked");
+    assert_eq!(place.finished(&key).return_code, 9);
 }
 
 fn sigterm_can_be_ignored_for_a_while_only() {

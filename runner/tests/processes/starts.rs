@@ -1,5 +1,7 @@
 //! How jobs start: code, environment, folder, devices, what cannot be started.
 
+use std::time::Duration;
+
 use torc_api::state::Cause;
 use torc_runner::RunnerExit;
 
@@ -12,6 +14,7 @@ pub const TESTS: &[(&str, fn())] = &[
     ("starts::what_cannot_be_started", what_cannot_be_started),
     ("starts::never_more_at_once_than_fit", never_more_at_once_than_fit),
     ("starts::many_short_jobs", many_short_jobs),
+    ("starts::an_end_is_noticed_without_looking", an_end_is_noticed_without_looking),
     ("starts::queue_strategy_ignores_requirements", queue_strategy_ignores_requirements),
 ];
 
@@ -121,6 +124,17 @@ fn many_short_jobs() {
     assert_eq!(place.logs(), Vec::<String>::new(), "silent jobs leave no file");
     let syncs = place.server.books().syncs;
     assert!(syncs < 150, "{syncs} syncs for 300 jobs");
+}
+
+// J05. Whoever looked every second would see each of them end after more than a second.
+fn an_end_is_noticed_without_looking() {
+    let place = Place::new();
+    let keys: Vec<_> = (0..8).map(|_| place.add_with("sleep 0.3", |profile| profile.resources.cpus = 4)).collect();
+    let mut config = place.config();
+    config.poll_interval = Duration::from_secs(3_600);
+    assert_eq!(place.run_with(config).expect("a runner that works"), RunnerExit::Complete);
+    let shortest = keys.iter().map(|key| place.finished(key).duration_ms).min();
+    assert!(shortest < Some(900), "{shortest:?} ms");
 }
 
 // J08

@@ -183,3 +183,62 @@ fn the_deadline_holds_without_limits() {
     desk.started(1);
     assert_eq!(until_terminated(&mut desk, began), Duration::from_secs(510));
 }
+
+// J24. Ninety seconds are the usual headroom and lead.
+#[test]
+fn no_work_is_taken_and_what_waits_goes_back_when_the_end_is_near() {
+    let short = ExecutionConfig {
+        sigkill_headroom_seconds: Some(2),
+        sigterm_lead_seconds: Some(1),
+        ..ExecutionConfig::default()
+    };
+    let mut desk = desk_for(600, short);
+    let began = desk.now;
+    desk.answer(1..=5);
+    assert_eq!(desk.starts(), [1, 2, 3, 4]);
+    (1..=4).for_each(|job| {
+        desk.started(job);
+    });
+    while desk.state.holds() == (4, 1) {
+        if desk.has_sync() {
+            desk.answer([]);
+        } else {
+            desk.until_due();
+        }
+    }
+    assert_eq!(desk.now.since(began), Duration::from_secs(510));
+    assert_eq!((desk.state.holds(), desk.state.want(desk.now).limit), ((4, 0), 0));
+    assert!(desk.state.returned.contains(&key(5)), "{:?}", desk.state.returned);
+    assert_eq!(desk.terminated(), [], "who has a shorter headroom and lead goes on");
+}
+
+// J24
+#[test]
+fn a_runner_without_work_leaves_when_its_end_is_near() {
+    let mut desk = desk_for(600, ExecutionConfig::default());
+    let began = desk.now;
+    desk.answer([]);
+    while !desk.effects.iter().any(|effect| matches!(effect, Effect::Sync(_, request) if request.leaving)) {
+        if desk.has_sync() {
+            desk.answer([]);
+        } else {
+            desk.until_due();
+        }
+    }
+    assert_eq!(desk.now.since(began), Duration::from_secs(510));
+    desk.answer([]);
+    assert_eq!(desk.exit(), Some(Ok(RunnerExit::Deadline)));
+}
+
+// X05
+#[test]
+fn whatever_is_left_at_the_end_is_killed() {
+    let mut desk = desk_for(600, ExecutionConfig::default());
+    let began = desk.now;
+    desk.answer([1]);
+    desk.started(1);
+    until_terminated(&mut desk, began);
+    desk.effects.clear();
+    until_terminated(&mut desk, began);
+    assert_eq!((desk.now.since(began), desk.terminated()), (Duration::from_secs(600), vec![(1, 9, 0)]));
+}

@@ -65,6 +65,61 @@ fn the_workflows_settings_reach_srun() {
     );
 }
 
+/// The first order, and what it has in common with others.
+fn order(desk: &Desk) -> (&StartOrder, &Template) {
+    let order = desk.effects.iter().find_map(|effect| match effect {
+        Effect::Start(order, template) => Some((&**order, &**template)),
+        _ => None,
+    });
+    order.unwrap_or_else(|| panic!("no start in {:?}", desk.effects))
+}
+
+// X04, X09. Inside a step Slurm says which devices are visible; what the allocation's own options would add is taken away.
+#[test]
+fn what_a_step_finds_in_its_environment() {
+    let direct = Some(ExecutionConfig { mode: Some(ExecutionMode::Direct), ..ExecutionConfig::default() });
+    let none = Some("none");
+    for (config, gpus, devices, gres) in
+        [(None, 1, None, None), (None, 0, None, none), (direct.clone(), 1, Some("5"), None), (direct, 0, None, None)]
+    {
+        let mut desk = Desk::with(Settings {
+            capacity: Resources { gpus: 1, ..settings(4).capacity },
+            devices: vec!["5".to_owned()],
+            allocation: allocation(&[]),
+            ..settings(4)
+        });
+        let in_step = config.is_none();
+        desk.profile.execution_config = config;
+        desk.profile.resources.gpus = gpus;
+        desk.answer([1]);
+        let (order, template) = order(&desk);
+        let value = |env: &[(String, String)], name: &str| env.iter().find(|(known, _)| known == name).cloned();
+        let seen = |env, name| value(env, name).map(|(_, value)| value);
+        assert_eq!(seen(&order.env, "CUDA_VISIBLE_DEVICES").as_deref(), devices, "in a step: {in_step}, {gpus}");
+        assert_eq!(seen(&template.env, "SLURM_STEP_GRES").as_deref(), gres, "in a step: {in_step}, {gpus}");
+        for name in ["SLURM_CPUS_PER_TASK", "SLURM_MEM_PER_NODE", "SLURM_GPUS_PER_NODE"] {
+            assert_eq!(template.unset.contains(&name.to_owned()), in_step, "{name} in a step: {in_step}");
+        }
+    }
+}
+
+// X11, X17. The early warning of a step is Slurm's; `srun` itself ends its step on SIGTERM.
+#[test]
+fn a_step_is_asked_to_end_by_sigterm_whatever_direct_jobs_get() {
+    let config = |mode| ExecutionConfig {
+        mode: Some(mode),
+        termination_signal: Some("SIGINT".to_owned()),
+        ..ExecutionConfig::default()
+    };
+    for (mode, signal) in [(ExecutionMode::Auto, 15), (ExecutionMode::Direct, 2)] {
+        let mut desk = desk();
+        desk.profile.execution_config = Some(config(mode));
+        desk.answer([1]);
+        desk.started(1).handle(Event::Stop);
+        assert_eq!(desk.terminated(), [(1, signal, 30_000)], "{mode:?}");
+    }
+}
+
 // X01
 #[test]
 fn direct_is_direct_also_in_an_allocation() {
@@ -77,6 +132,18 @@ fn direct_is_direct_also_in_an_allocation() {
         desk.answer([1]);
         assert_eq!(line(&desk), "true");
     }
+}
+
+// X01
+#[test]
+fn a_workflow_that_asks_for_steps_where_there_are_none_is_told_of() {
+    let mut desk = Desk::new(1);
+    desk.profile.execution_config =
+        Some(ExecutionConfig { mode: Some(ExecutionMode::Slurm), ..ExecutionConfig::default() });
+    desk.answer([1]);
+    assert_eq!(line(&desk), "true");
+    let told = |effect: &Effect| matches!(effect, Effect::Tell(RunnerEvent::Problem { message }) if message.contains("mode slurm"));
+    assert!(desk.effects.iter().any(told), "{:?}", desk.effects);
 }
 
 // J06
