@@ -348,7 +348,7 @@ impl State {
         self.end_in_time(now, effects);
         self.measure(now, effects);
         self.fill(now, effects);
-        self.pace.runs(u32::try_from(self.active.len()).unwrap_or(u32::MAX));
+        self.pace.runs(self.jobs_at_work());
         self.move_on(now, effects);
         self.keep_journal(now, effects);
         self.keep_contact(now, effects);

@@ -31,6 +31,12 @@ impl State {
         Want { free, ahead, limit: free_jobs.saturating_add(ahead).min(target.batch) }
     }
 
+    /// How many jobs run; what is done for a workflow or a worker beside them is none.
+    pub(super) fn jobs_at_work(&self) -> u32 {
+        let jobs = self.active.iter().filter_map(|key| self.jobs.get(key)).filter(|job| job.role.is_job());
+        u32::try_from(jobs.count()).unwrap_or(u32::MAX)
+    }
+
     /// By number of jobs nobody looks at how long they take, so near its end the runner takes none.
     pub(super) fn is_too_late(&self, now: Moment) -> bool {
         let least = Duration::from_secs(self.contact.terms.min_time_for_new_jobs_seconds);

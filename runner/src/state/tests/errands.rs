@@ -73,7 +73,7 @@ fn they_do_not_count_as_work_ahead() {
     desk.give([errand(7, LeaseRole::Action)]);
     desk.started(7).later(Duration::from_secs(50));
     let want = desk.state.want(desk.now);
-    assert_eq!((want.free.cpus, want.limit), (2, 4), "two to run now, two ahead: nothing is known of jobs");
+    assert_eq!((want.free.cpus, want.ahead, want.limit), (2, 0, 2), "no job has run: nothing is asked for ahead");
 }
 
 // J12
