@@ -112,6 +112,7 @@ impl RunnerArgs {
             ("client.run.time_limit", self.time_limit.clone()),
             ("client.run.end_time", self.end_time.clone()),
             ("client.run.poll_interval", seconds(self.poll_interval)),
+            ("client.slurm.poll_interval", seconds(self.poll_interval)),
             ("client.run.claim_backoff_max_secs", seconds(self.claim_backoff_max_secs)),
             ("client.run.long_poll", self.long_poll.map(|flag| flag.to_string())),
             ("client.offline.enabled", self.offline_drain.map(|flag| flag.to_string())),

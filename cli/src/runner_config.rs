@@ -48,6 +48,7 @@ pub fn share_allocation(config: &mut RunnerConfig, run: &RunSettings, around: &A
     let names = node_names(around, share);
     let nodes = i64::try_from(names.len().max(1)).unwrap_or(1);
     config.kind = RunnerKind::Slurm;
+    config.poll_interval = run.slurm_poll_interval;
     let gpus = run.num_gpus.or(around.gpus);
     config.gpu_devices = gpu_devices(gpus, detect::gpus());
     config.capacity = Resources {

@@ -300,7 +300,7 @@ pub struct WorkflowAction {
     pub run_id: i32,
     /// The attempt.
     pub attempt: i32,
-    /// How often it has failed.
+    /// How often it was tried to its end.
     pub tries: i32,
     /// The runner that has it, or had it last.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -4,6 +4,7 @@
 
 pub mod action;
 pub mod api;
+pub mod causes;
 pub mod cluster;
 pub mod data;
 pub mod document;

@@ -200,3 +200,13 @@ fn collect_fields(schema: &serde_json::Value, visit: &mut dyn FnMut(&str)) {
         _ => {}
     }
 }
+
+/// `cargo run -p torc`, the first thing that anybody types, must not ask which of two programs is meant.
+#[test]
+fn the_first_command_of_the_readme_knows_its_program() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    assert!(readme.contains("cargo run --release -p torc -- apply -f docs/examples/diamond.yaml"));
+    assert!(root().join("docs/examples/diamond.yaml").exists());
+    let manifest = fs::read_to_string(root().join("cli/Cargo.toml")).unwrap();
+    assert!(manifest.lines().any(|line| line == r#"default-run = "torc""#), "cli has several programs and no default");
+}

@@ -36,6 +36,10 @@ pub async fn run(context: &Context, args: &PlotArgs) -> Result<ExitStatus, Comma
     let picture = match args.what.as_slice() {
         _ if are_paths => of_files(&paths).await?,
         [] => of_workflow(context, None, args.run).await?,
+        [what] if what.contains('/') => {
+            return Err(CommandError::not_found(format!("there is neither a file nor a folder {what}"))
+                .hint("measurements are in `resource_utilization` of the output folder"));
+        }
         [workflow] => of_workflow(context, Some(workflow), args.run).await?,
         _ => return Err(CommandError::usage("name files and folders that exist, or one workflow")),
     };

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::{Value, json};
+use torc_api::causes::with_causes;
 use torc_api::wire::{AttemptKey, JournalledResult, ReplayOutcome, ReplayRequest, Replayed};
 use torc_runner::journal::{self, Found};
 
@@ -42,9 +43,10 @@ pub struct ReconcileArgs {
 /// Runs the verb.
 pub async fn run(context: &Context, args: &ReconcileArgs) -> Result<ExitStatus, CommandError> {
     let base = context.folder.join(&args.base_dir);
-    let base = base
-        .canonicalize()
-        .map_err(|error| CommandError::not_found(format!("could not look into {}", base.display())).because(error))?;
+    let base = base.canonicalize().map_err(|error| {
+        let what = CommandError::not_found(format!("could not look into {}", base.display())).because(error);
+        what.hint("--base-dir names the folder below which the runners wrote their output")
+    })?;
     let report = with_client(&context.settings, &context.folder, async |client: &Client| {
         let workflow = client.workflow(bare_name(&args.workflow)).await.map_err(explain_missing)?;
         let found = search(context.output, base.clone(), workflow.id, args.run).await?;
@@ -111,7 +113,7 @@ impl Report {
         for path in &self.journals {
             match journal::read(path).await {
                 Ok(found) => results.extend(found),
-                Err(error) => self.damaged.push((path.clone(), causes(&error))),
+                Err(error) => self.damaged.push((path.clone(), with_causes(&error))),
             }
         }
         self.names = results.iter().map(|result| (result.finished.key, result.name.clone())).collect();
@@ -206,16 +208,6 @@ impl Report {
 
 fn amount(count: usize, noun: &str) -> String {
     human::count(i64::try_from(count).unwrap_or(i64::MAX), noun)
-}
-
-fn causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }
 
 /// Lets something happen now and then.

@@ -179,8 +179,8 @@ mod tests {
     #[test]
     fn every_worker_of_every_workflow_has_its_own() {
         let worker = "a@n1:22".parse().unwrap();
-        let at = |output: &str| path(Path::new("/work"), Path::new(output), "sweep", &worker);
-        assert_eq!(at("torc_output"), Path::new("/work/torc_output/sweep_a@n1_22"));
+        let at = |output: &str| path(Path::new("/home/ada"), Path::new(output), "sweep", &worker);
+        assert_eq!(at("torc_output"), Path::new("/home/ada/torc_output/sweep_a@n1_22"));
         assert_eq!(at("/logs"), Path::new("/logs/sweep_a@n1_22"));
     }
 

@@ -62,6 +62,12 @@ pub const KEYS: &[Key] = &[
         "Seconds between two calls of the runner when nothing of it waits on the server, and at most between two attempts to reach it.",
     ),
     key(
+        "client.slurm.poll_interval",
+        "TORC_SLURM_POLL_INTERVAL",
+        Some("30"),
+        "The same for a runner in a Slurm allocation.",
+    ),
+    key(
         "client.run.claim_backoff_max_secs",
         "TORC_RUN_CLAIM_BACKOFF_MAX_SECS",
         Some("300"),

@@ -32,6 +32,8 @@ pub struct RunSettings {
     pub end_time: Option<Timestamp>,
     /// Time between two calls when nothing waits on the server.
     pub poll_interval: Duration,
+    /// The same for a runner in a Slurm allocation.
+    pub slurm_poll_interval: Duration,
     /// What that doubles up to while jobs run and nothing else happens.
     pub claim_backoff_max: Duration,
     /// Calls wait on the server for news.
@@ -71,6 +73,7 @@ pub fn resolve(layers: &Layers) -> Result<RunSettings, CommandError> {
         time_limit: layers.parsed("client.run.time_limit", parse_duration)?,
         end_time: layers.parsed("client.run.end_time", parse_time)?,
         poll_interval: layers.parsed("client.run.poll_interval", parse_seconds)?.unwrap_or_default(),
+        slurm_poll_interval: layers.parsed("client.slurm.poll_interval", parse_seconds)?.unwrap_or_default(),
         claim_backoff_max: layers.parsed("client.run.claim_backoff_max_secs", parse_seconds)?.unwrap_or_default(),
         long_poll: layers.parsed("client.run.long_poll", parse_flag)?.unwrap_or(true),
         offline: offline(layers)?,

@@ -68,6 +68,7 @@ fn keys_of_different_files_are_merged_and_know_their_origin() {
     assert_eq!(settings.url.as_deref(), Some("http://a:1"));
     assert_eq!(settings.format, Format::Yaml);
     assert_eq!(settings.run.poll_interval, Duration::from_secs(5));
+    assert_eq!(settings.run.slurm_poll_interval, Duration::from_secs(30), "in an allocation");
     assert_eq!(settings.server.bind, "127.0.0.1:7421");
 }
 

@@ -1,6 +1,7 @@
 //! Why the engine did not do what it was asked.
 
 use torc_api::api::ErrorBody;
+use torc_api::causes::with_causes;
 use torc_api::problem::Problem;
 use torc_core::engine::Refusal;
 use torc_store::StoreError;
@@ -54,7 +55,10 @@ impl EngineError {
     }
 
     pub(crate) fn no_data(name: &str) -> Self {
-        Self::new(ErrorKind::NotFound, "UserDataNotFound", format!("user data '{name}' does not exist"))
+        let message = format!("user data '{name}' does not exist");
+        let mut error = Self::new(ErrorKind::NotFound, "UserDataNotFound", message);
+        error.body.hint = Some("`torc get user-data <workflow>` lists what there is".to_owned());
+        error
     }
 
     /// A worker that is not there.
@@ -123,16 +127,4 @@ impl From<StoreError> for EngineError {
             _ => Self::unavailable(message),
         }
     }
-}
-
-/// An error with everything that led to it, for a body that has no chain.
-pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }

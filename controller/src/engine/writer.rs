@@ -11,6 +11,7 @@ use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use torc_api::api::Event;
+use torc_api::causes::with_causes;
 use torc_api::wire::{LONG_POLL_SECONDS, SyncRequest, SyncResponse};
 use torc_core::engine::{Recorder, Session, State};
 use torc_core::ids::{Now, RunnerId};
@@ -18,7 +19,7 @@ use torc_core::rows::Changes;
 use torc_store::Store;
 use tracing::{error, info, warn};
 
-use super::error::{EngineError, with_causes};
+use super::error::EngineError;
 use crate::metrics::Metrics;
 use crate::{clock, memory, views};
 

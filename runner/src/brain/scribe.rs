@@ -5,10 +5,11 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use torc_api::causes::with_causes;
 use torc_api::wire::{AttemptKey, JournalledResult};
 
 use crate::clock;
-use crate::journal::{Journal, JournalError};
+use crate::journal::Journal;
 use crate::state::Event;
 
 /// How long a leaving runner waits for the disk.
@@ -42,7 +43,7 @@ impl Scribe {
                 let _ = events.send(carry_out(&mut journal, order).await);
             }
         });
-        (Self { orders, task }, first, problems.iter().map(chain).collect())
+        (Self { orders, task }, first, problems.iter().map(|problem| with_causes(problem)).collect())
     }
 
     /// Writes results down; their age becomes a time of day.
@@ -72,22 +73,12 @@ async fn carry_out(journal: &mut Journal, order: Order) -> Event {
     match order {
         Order::Write(results) => match journal.write(&results).await {
             Ok(()) => Event::Journalled(results.iter().map(|result| result.finished.key).collect()),
-            Err(error) => Event::NotJournalled(chain(&error)),
+            Err(error) => Event::NotJournalled(with_causes(&error)),
         },
         // What stays is delivered again by the next runner of this place, and changes nothing.
         Order::Remove(keys) => match journal.remove(&keys).await {
             Ok(()) => Event::Tick,
-            Err(error) => Event::Trouble(chain(&error)),
+            Err(error) => Event::Trouble(with_causes(&error)),
         },
     }
-}
-
-fn chain(error: &JournalError) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use reqwest::{Client, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use torc_api::causes::with_causes;
 use torc_api::wire::{RegisterRequest, RegisterResponse, SyncRequest, SyncResponse};
 
 use super::{LinkError, ServerLink};
@@ -44,10 +45,10 @@ impl HttpLink {
         if let Some(token) = &self.token {
             request = request.bearer_auth(token);
         }
-        let response = request.send().await.map_err(|error| LinkError::Unreachable(chain(&error)))?;
+        let response = request.send().await.map_err(|error| LinkError::Unreachable(with_causes(&error)))?;
         let status = response.status();
         if status.is_success() {
-            return response.json().await.map_err(|error| LinkError::Unreachable(chain(&error)));
+            return response.json().await.map_err(|error| LinkError::Unreachable(with_causes(&error)));
         }
         let text = response.text().await.unwrap_or_default();
         Err(refusal(status, &text))
@@ -79,16 +80,6 @@ fn refusal(status: StatusCode, text: &str) -> LinkError {
         }
         _ => LinkError::Unreachable(message),
     }
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]

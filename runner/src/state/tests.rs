@@ -157,21 +157,7 @@ impl Desk {
 }
 
 fn ended(job: i64, outcome: Outcome, at: Moment) -> Ended {
-    Ended {
-        key: key(job),
-        name: format!("job{job}"),
-        started: at.minus(Duration::from_secs(1)),
-        ended: at,
-        outcome,
-        consumed: None,
-        orphaned: false,
-        stdout: None,
-        stderr: None,
-        step_limit_ms: None,
-        successor: None,
-        terms: None,
-        working_dir: String::new(),
-    }
+    Ended::of(key(job), &format!("job{job}"), (at.minus(Duration::from_secs(1)), at), outcome)
 }
 
 // P01, P02
@@ -183,6 +169,16 @@ fn asks_for_what_fits_and_starts_it() {
     desk.answer([1, 2, 3]);
     assert_eq!(desk.starts(), [1, 2]);
     assert_eq!(desk.state.holds(), (2, 1));
+}
+
+// J08
+#[test]
+fn by_number_every_job_that_waits_takes_a_slot() {
+    let mut desk = Desk::with(Settings { max_parallel_jobs: Some(4), ..settings(1) });
+    assert_eq!(desk.sync().want.limit, 4, "one CPU, and four at once all the same");
+    desk.answer([1]);
+    assert_eq!(desk.starts(), [1]);
+    assert_eq!(desk.state.want(desk.now).limit, 4, "three that start at once, and one ahead");
 }
 
 // P02, P03, J16

@@ -154,12 +154,17 @@ fn folder_for(
 fn arguments(args: &RunRemoteArgs) -> Vec<String> {
     let mut words = Vec::new();
     for (key, text) in args.runner.said() {
-        let name = key.trim_start_matches("client.run.");
-        match name {
-            "output_dir" => {}
-            "labels" => words.extend(text.split(',').map(|label| format!("--label={label}"))),
-            "persistent" | "skip_version_check" => words.push(format!("--{}", name.replace('_', "-"))),
-            _ => words.push(format!("--{}={text}", name.replace('_', "-"))),
+        match key {
+            // The folder has its own place in the order, and one flag sets both intervals.
+            "client.run.output_dir" | "client.slurm.poll_interval" => {}
+            "client.run.labels" => words.extend(text.split(',').map(|label| format!("--label={label}"))),
+            "client.run.persistent" => words.push("--persistent".to_owned()),
+            "client.run.skip_version_check" => words.push("--skip-version-check".to_owned()),
+            "client.offline.enabled" => words.push(format!("--offline-drain={text}")),
+            _ => {
+                let name = key.rsplit('.').next().unwrap_or(key);
+                words.push(format!("--{}={text}", name.replace('_', "-")));
+            }
         }
     }
     words.extend(args.idle_exit.map(|time| format!("--idle-exit={}s", time.as_secs())));
@@ -259,11 +264,12 @@ mod tests {
     fn flags_of_a_runner_are_passed_on_as_it_takes_them() {
         let args = typed(
             "torc remote run w.txt 1 --num-cpus 4 --memory 2g --label a --label b --output-dir out -p 2.5 \
-             --persistent --skip-version-check --prefetch off --idle-exit 10m --time-limit 4h -j 3",
+             --persistent --skip-version-check --prefetch off --idle-exit 10m --time-limit 4h -j 3 \
+             --offline-drain false --drain-ping-interval-secs 7",
         );
         let words = arguments(&args);
         let expected = "--num-cpus=4 --memory=2g --max-parallel-jobs=3 --label=a --label=b --time-limit=4h \
-            --poll-interval=2.5 --persistent --skip-version-check --prefetch=off --idle-exit=600s";
+            --poll-interval=2.5 --offline-drain=false --drain-ping-interval-secs=7 --persistent --skip-version-check --prefetch=off --idle-exit=600s";
         assert_eq!(words.join(" "), expected);
         let line = ["torc", "runner", "1"].into_iter().map(str::to_owned).chain(words);
         assert!(Cli::try_parse_from(line).is_ok());

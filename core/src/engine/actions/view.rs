@@ -52,7 +52,8 @@ impl State {
             worker: row.worker.map(|worker| worker.0),
             run_id: row.errand.run,
             attempt: row.errand.attempt,
-            tries: row.errand.tries,
+            // Only failures are counted against it; the one that succeeded was a try too.
+            tries: row.errand.tries + i32::from(row.state == ActionState::Executed),
             runner: row.errand.runner.map(|runner| runner.0),
             node: runner.map(|runner| runner.row.host.clone()),
             start_time: row.errand.started_ms.map(rfc3339),
