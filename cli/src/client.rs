@@ -16,6 +16,7 @@ use torc_api::api::{
 };
 
 use torc_api::remote::{RemoteWorker, RemoteWorkersRequest};
+use torc_api::slurm_stats::SlurmStats;
 use torc_api::wire::{ReplayRequest, ReplayResponse, Replayed};
 use torc_runner::HttpLink;
 
@@ -82,6 +83,17 @@ pub struct ResultFilter {
     pub return_code: Option<i32>,
     /// Only the latest of each job.
     pub latest: bool,
+}
+
+/// Which steps.
+#[derive(Clone, Debug, Default)]
+pub struct SlurmStatsFilter {
+    /// The job's name or number.
+    pub job: Option<String>,
+    /// The run.
+    pub run: Option<i32>,
+    /// The attempt.
+    pub attempt: Option<i32>,
 }
 
 type Query = Vec<(&'static str, String)>;
@@ -206,6 +218,16 @@ impl Client {
         add(&mut query, "returnCode", filter.return_code.as_ref());
         add(&mut query, "latest", filter.latest.then_some(&true));
         self.pages(&["workflows", workflow, "results"], query, limit).await
+    }
+
+    /// What Slurm's accounting said of a workflow's steps.
+    pub async fn slurm_stats(&self, workflow: &str, filter: &SlurmStatsFilter) -> Result<Vec<SlurmStats>, ClientError> {
+        let mut query = self.in_namespace();
+        add(&mut query, "workflow_id", Some(&workflow));
+        add(&mut query, "job_id", filter.job.as_ref());
+        add(&mut query, "run_id", filter.run.as_ref());
+        add(&mut query, "attempt_id", filter.attempt.as_ref());
+        self.pages(&["slurm_stats"], query, None).await
     }
 
     /// Events after a sequence number; `limit` is the most that are wanted.

@@ -30,6 +30,7 @@ pub mod ro_crate;
 pub mod run;
 pub mod runner;
 pub mod server;
+pub mod slurm;
 pub mod spawn;
 pub mod status;
 pub mod unpack;
@@ -184,6 +185,7 @@ async fn execute_async(context: &Context, command: Command) -> Result<ExitStatus
         Command::Jobs(args) => jobs::run(context, args).await,
         Command::Results(args) => results::run(context, args).await,
         Command::UserData(args) => user_data::run(context, args).await,
+        Command::Slurm(args) => slurm::run(context, args).await,
         Command::Spawn(args) => spawn::run(context, &args).await,
         Command::RoCrate(args) => ro_crate::run(context, args).await,
         Command::Server(args) => Box::pin(server::run(context, &args)).await,

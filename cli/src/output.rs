@@ -7,6 +7,7 @@ pub mod human;
 mod json;
 mod remote;
 mod rows;
+mod slurm_rows;
 mod table;
 mod yaml;
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use tokio::sync::{broadcast, mpsc, oneshot};
 use torc_api::api::{self, Affected, ApplyOutcome, ApplyRequest, ApplyResponse, Event, Page};
 use torc_api::remote::{RemoteWorker, WorkerAddress};
+use torc_api::slurm_stats::SlurmStats;
 use torc_api::wire::{
     FinishedAttempt, JournalledResult, RegisterRequest, RegisterResponse, ReplayOutcome, Replayed, SyncRequest,
     SyncResponse,
@@ -19,7 +20,7 @@ use torc_core::expand::{Limits, expand};
 use torc_core::expanded::Expanded;
 use torc_core::ids::{JobId, Now, RunnerId, WorkflowId};
 use torc_core::rows::ResultRow;
-use torc_store::{EventQuery, JobQuery, ResultQuery, RunnerQuery, Store};
+use torc_store::{EventQuery, JobQuery, ResultQuery, RunnerQuery, SlurmStatsQuery, Store};
 
 use crate::metrics::Metrics;
 use crate::views;
@@ -307,6 +308,16 @@ impl Engine {
         let page = self.store.results(query).await?;
         let items = page.items.into_iter().map(views::result).collect();
         Ok(Page { items, next: page.next })
+    }
+
+    /// What Slurm's accounting said of steps, a page at a time.
+    pub async fn slurm_stats(&self, query: &SlurmStatsQuery) -> Result<Page<SlurmStats>, EngineError> {
+        Ok(self.store.slurm_stats(query).await?)
+    }
+
+    /// Writes down what Slurm's accounting said of steps; what was said before is forgotten.
+    pub async fn record_slurm_stats(&self, stats: Vec<SlurmStats>) -> Result<(), EngineError> {
+        self.write(move |state, recorder, _| Ok(state.record_slurm_stats(&stats, recorder)?)).await
     }
 
     /// Names of workflows and hosts of runners, by number.

@@ -8,6 +8,7 @@ mod jobs;
 mod remote;
 mod replay;
 mod runners;
+mod slurm_stats;
 mod system;
 mod watch;
 mod workflows;
@@ -45,6 +46,7 @@ pub(crate) fn app(engine: Engine, token: &str, stop: CancellationToken) -> Route
         .merge(events::router())
         .merge(remote::router())
         .merge(runners::router())
+        .merge(slurm_stats::router())
         .merge(system::router())
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .layer(middleware::from_fn_with_state(app.clone(), auth::require_token));

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use torc_api::api;
 use torc_api::data;
 use torc_api::remote;
+use torc_api::slurm_stats;
 use torc_api::wire;
 
 /// The OpenAPI document.
@@ -203,6 +204,27 @@ fn job_operations(types: &mut SchemaGenerator, list: &mut Vec<Operation>) {
             "post",
             "/v1/workflows/{workflow}/runs/{run}/results",
             "Results that runners wrote down while the server was away; each counts once",
+        )
+    });
+    list.push(Operation {
+        query: &[
+            NAMESPACE,
+            ("workflow_id", "a workflow, by name or number"),
+            ("job_id", "a job, by number, or by name with its workflow"),
+            ("run_id", "a run"),
+            ("attempt_id", "an attempt"),
+            LIMIT,
+            CURSOR,
+        ],
+        response: types.of::<api::Page<slurm_stats::SlurmStats>>(),
+        ..types.operation("get", "/v1/slurm_stats", "What Slurm's accounting said of steps")
+    });
+    list.push(Operation {
+        request: types.of::<slurm_stats::SlurmStatsRequest>(),
+        ..types.operation(
+            "post",
+            "/v1/slurm_stats",
+            "Write down what Slurm's accounting said of steps, one or several; what was said before is forgotten",
         )
     });
     list.push(Operation {

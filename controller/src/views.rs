@@ -112,6 +112,7 @@ pub fn gone_runner(row: &RunnerRow) -> Runner {
             _ => None,
         },
         version: row.version.clone(),
+        slurm_job_id: row.slurm_job_id.clone(),
         output_dir: row.output_dir.clone(),
         queued: 0,
         running: 0,

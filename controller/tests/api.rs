@@ -307,3 +307,67 @@ async fn metrics_and_description_are_served() {
     assert!(document["paths"]["/v1/runners/{runner}/sync"]["post"].is_object());
     assert_eq!(document, torc_controller::openapi_document());
 }
+
+// S12, S13, S14, S16, S17
+#[tokio::test]
+async fn what_the_accounting_says_is_kept_once_for_each_attempt_and_merged_into_results() {
+    let lab = Lab::start().await;
+    lab.apply("w", json!([{ "name": "a", "command": "true" }, { "name": "b", "command": "true" }])).await;
+    let runner = lab.register().await;
+    let leased = lab.sync(runner, json!({ "sequence": 1, "want": want() })).await;
+    let usage =
+        json!({ "peakMemoryBytes": 100, "averageMemoryBytes": 90, "peakCpuPercent": 180.0, "averageCpuPercent": 7.0 });
+    let keys: Vec<Value> = leased["leases"].as_array().unwrap().iter().map(|lease| lease["key"].clone()).collect();
+    let finished =
+        |key: &Value| json!({ "key": key, "returnCode": 0, "durationMs": 10_000, "endedMsAgo": 0, "usage": usage });
+    // One comes with its result, the other later.
+    let mut first = finished(&keys[0]);
+    first["slurmStats"] =
+        json!({ "workflow": 1, "job": 1, "run": 1, "attempt": 1, "maxRssBytes": 500, "aveCpuSeconds": 5.0 });
+    let report = json!({ "sequence": 2, "acknowledged": 1, "finished": [first, finished(&keys[1])] });
+    lab.sync(runner, report).await;
+    let late = json!({ "workflow": 1, "job": 2, "run": 1, "attempt": 1, "slurmJobId": "77", "maxRssBytes": 0, "aveCpuSeconds": 0.0 });
+    let gone = json!({ "workflow": 9, "job": 2, "run": 1, "attempt": 1 });
+    lab.sync(runner, json!({ "sequence": 3, "acknowledged": 2, "slurmStats": [late, gone] })).await;
+
+    let (_, results) = lab.get("/v1/workflows/w/results").await;
+    let shown = |at: usize| {
+        let result = &results["items"][at];
+        let fields = ["peakMemoryBytes", "averageMemoryBytes", "peakCpuPercent", "averageCpuPercent"];
+        fields.map(|field| result[field].as_f64().unwrap())
+    };
+    assert_eq!(shown(0), [500.0, 90.0, 180.0, 50.0]);
+    assert_eq!(shown(1), [100.0, 90.0, 180.0, 7.0], "zeros are not taken");
+
+    // A person's word counts as well, and there is one row for each attempt.
+    let one = json!({ "workflow_id": 1, "job_id": 2, "run_id": 1, "attempt_id": 1, "slurm_job_id": "77", "max_rss_bytes": 700 });
+    assert_eq!(lab.post("/v1/slurm_stats", one).await.0, StatusCode::NO_CONTENT);
+    let (_, all) = lab.get("/v1/slurm_stats").await;
+    assert_eq!(all["items"].as_array().unwrap().len(), 2, "{all}");
+    let (_, results) = lab.get("/v1/workflows/w/results?job=b").await;
+    assert_eq!(results["items"][0]["peakMemoryBytes"], 700);
+    for (query, count) in [
+        ("workflow_id=1", 2),
+        ("workflow_id=w&job_id=b", 1),
+        ("job_id=2", 1),
+        ("workflow_id=1&run_id=1&attempt_id=1", 2),
+        ("workflow_id=1&run_id=2", 0),
+        ("workflow_id=1&attempt_id=2", 0),
+        ("workflow_id=1&limit=1", 1),
+    ] {
+        let (status, found) = lab.get(&format!("/v1/slurm_stats?{query}")).await;
+        assert_eq!((status, found["items"].as_array().unwrap().len()), (StatusCode::OK, count), "{query}: {found}");
+    }
+    for (body, status) in [
+        (json!({ "items": [{ "workflow": 1, "job": 1, "run": 1, "attempt": 0 }] }), StatusCode::UNPROCESSABLE_ENTITY),
+        (json!({ "items": [{ "workflow": 1, "job": 1, "run": 2, "attempt": 1 }] }), StatusCode::UNPROCESSABLE_ENTITY),
+        (json!({ "items": [{ "workflow": 1, "job": 7, "run": 1, "attempt": 1 }] }), StatusCode::NOT_FOUND),
+        (json!({ "items": [{ "workflow": 9, "job": 1, "run": 1, "attempt": 1 }] }), StatusCode::NOT_FOUND),
+    ] {
+        let (found, answer) = lab.post("/v1/slurm_stats", body).await;
+        assert_eq!(found, status, "{answer}");
+    }
+    assert_eq!(lab.get("/v1/slurm_stats?job_id=b").await.0, StatusCode::BAD_REQUEST);
+    let lab = lab.restart().await;
+    assert_eq!(lab.get("/v1/slurm_stats?workflow_id=1").await.1["items"].as_array().unwrap().len(), 2);
+}

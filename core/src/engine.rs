@@ -4,6 +4,7 @@
 //! only then gives out the answers. If the write fails, the whole state is dropped and read again: memory is a projection.
 //! Deliberately absent: I/O, SQL, the clock, waiting.
 
+mod accounting;
 mod actions;
 mod apply;
 mod attempt;

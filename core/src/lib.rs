@@ -1,5 +1,6 @@
 //! Torc's rules. Pure, synchronous, deterministic: `now` is an argument, randomness does not exist, nothing is read or written.
 
+pub mod accounting;
 pub mod class;
 pub mod engine;
 pub mod expand;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use torc_api::action::ActionState;
 use torc_api::execution::Stdio;
+use torc_api::slurm_stats::SlurmStats;
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::{Resources, RunnerKind, RunnerScope, Usage};
 
@@ -39,6 +40,8 @@ pub struct Changes {
     pub ended_recoveries: Vec<JobId>,
     /// Attempts that ended.
     pub results: Vec<ResultRow>,
+    /// What Slurm's accounting said of steps; the last entry of an attempt wins.
+    pub slurm_stats: Vec<SlurmStats>,
     /// Files as jobs that succeeded found or left them; the last entry of a job and path wins.
     pub files: Vec<FileRow>,
     /// Data that is new or changed, whole; the last entry of a name wins.

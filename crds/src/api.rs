@@ -353,6 +353,9 @@ pub struct Runner {
     /// The one workflow it serves; absent for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow: Option<String>,
+    /// The Slurm job it lives in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slurm_job_id: Option<String>,
     /// Where its job logs are.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub output_dir: String,

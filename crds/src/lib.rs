@@ -19,6 +19,7 @@ pub mod remote;
 pub mod resources;
 pub mod schema;
 pub mod slurm;
+pub mod slurm_stats;
 pub mod state;
 pub mod status;
 pub mod validate;

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::execution::{ExecutionConfig, ResourceMonitor, Stdio};
 use crate::failure::Prefetch;
+use crate::slurm_stats::SlurmStats;
 use crate::state::Cause;
 
 /// The version of these messages. A server speaks this one and the one before.
@@ -160,6 +161,9 @@ pub struct SyncRequest {
     /// Attempts that ended since the last answered message.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub finished: Vec<FinishedAttempt>,
+    /// What Slurm's accounting said of steps whose end was reported before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slurm_stats: Vec<SlurmStats>,
     /// Leases that the runner gives back unstarted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub returned: Vec<AttemptKey>,
@@ -238,6 +242,9 @@ pub struct FinishedAttempt {
     /// What it read, as found before its start, and what it wrote; only of an attempt that succeeded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileSeen>,
+    /// What Slurm's accounting said of it, if that is known already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slurm_stats: Option<Box<SlurmStats>>,
 }
 
 /// A file as a runner saw it.

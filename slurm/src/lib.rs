@@ -5,7 +5,6 @@
 
 pub mod allocation;
 pub mod amounts;
-pub mod backfill;
 pub mod call;
 pub mod exec;
 pub mod fields;
@@ -24,4 +23,5 @@ pub mod squeue;
 pub mod srun;
 pub mod sstat;
 pub mod state;
+pub mod step_end;
 pub mod trouble;

@@ -1,6 +1,10 @@
 //! `sacct`: what has become of jobs and steps, and what they used.
 
+use std::collections::HashMap;
+
 use torc_api::slurm::SlurmState;
+use torc_api::slurm_stats::SlurmStats;
+use torc_api::wire::AttemptKey;
 
 use crate::amounts::{cpu_seconds, memory_bytes};
 use crate::call::{Call, Tool};
@@ -83,8 +87,36 @@ pub struct StepAccount {
     pub ave_cpu_seconds: Option<f64>,
     /// Where it ran, as Slurm lists it.
     pub node_list: Option<String>,
-    /// What became of it.
+    /// What Slurm calls its end; nothing where it was not asked for.
+    pub state_text: String,
+    /// What that means.
     pub state: SlurmState,
+}
+
+impl StepAccount {
+    /// There are numbers: of memory, or of CPU.
+    pub fn has_numbers(&self) -> bool {
+        self.max_rss_bytes.is_some() || self.ave_cpu_seconds.is_some()
+    }
+
+    /// What is kept of it: the account of an attempt in an allocation.
+    pub fn stats(&self, key: AttemptKey, allocation: &str) -> SlurmStats {
+        SlurmStats {
+            workflow: key.workflow,
+            job: key.job,
+            run: key.run,
+            attempt: key.attempt,
+            slurm_job_id: Some(allocation.to_owned()),
+            step: Some(self.name.clone()),
+            max_rss_bytes: self.max_rss_bytes,
+            max_vm_size_bytes: self.max_vm_size_bytes,
+            max_disk_read_bytes: self.max_disk_read_bytes,
+            max_disk_write_bytes: self.max_disk_write_bytes,
+            ave_cpu_seconds: self.ave_cpu_seconds,
+            node_list: self.node_list.clone(),
+            state: said(&self.state_text).map(str::to_owned),
+        }
+    }
 }
 
 /// Asks for the steps of a job; for those with the given numbers if there are any, so that the thousandth question about an
@@ -97,42 +129,19 @@ pub fn steps(job: &str, numbers: &[u32]) -> Call {
     Call::new(Tool::Sacct, ["-j", &which, STEP_FIELDS, "-P", "-n"])
 }
 
-/// What is found about one step.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Lookup {
-    /// Nothing yet.
-    Absent,
-    /// That it exists, but not what it used. There may be more soon.
-    Partial(StepAccount),
-    /// Everything.
-    Complete(StepAccount),
-}
-
-impl Lookup {
-    /// What there is, when it is not worth while to ask again.
-    pub fn settle(self) -> Option<StepAccount> {
-        match self {
-            Self::Absent => None,
-            Self::Partial(account) | Self::Complete(account) => Some(account),
-        }
-    }
-}
-
-/// Looks for a step by its name. The name is compared here: what `sacct --name` compares depends on its version.
-pub fn find_step(text: &str, name: &str) -> Lookup {
-    // Of a requeued allocation's steps the last one counts.
-    let Some(account) = text.lines().filter_map(read_step).rfind(|account| account.name == name) else {
-        return Lookup::Absent;
-    };
-    if account.max_rss_bytes.is_some() || account.ave_cpu_seconds.is_some() {
-        return Lookup::Complete(account);
-    }
-    Lookup::Partial(account)
+/// The steps of an answer by their names. Names are compared here: what `sacct --name` compares depends on its version. Of a
+/// requeued allocation's steps the last one counts.
+pub fn read_steps(text: &str) -> HashMap<String, StepAccount> {
+    text.lines().filter_map(read_step).map(|account| (account.name.clone(), account)).collect()
 }
 
 fn read_step(line: &str) -> Option<StepAccount> {
     let fields: Vec<&str> = line.trim().split('|').collect();
-    let [name, rss, vm, read, written, cpu, nodes, state] = fields.as_slice() else { return None };
+    let (fields, state) = match fields.as_slice() {
+        [fields @ .., state] if fields.len() == 7 => (fields, *state),
+        fields => (fields, ""),
+    };
+    let [name, rss, vm, read, written, cpu, nodes] = fields else { return None };
     Some(StepAccount {
         name: (*name).to_owned(),
         max_rss_bytes: memory_bytes(rss),
@@ -141,6 +150,7 @@ fn read_step(line: &str) -> Option<StepAccount> {
         max_disk_write_bytes: memory_bytes(written),
         ave_cpu_seconds: cpu_seconds(cpu),
         node_list: said(nodes).map(str::to_owned),
+        state_text: state.to_owned(),
         state: meaning(state),
     })
 }
@@ -195,7 +205,7 @@ wf1_j5_r1_a1|200K|||||n2|COMPLETED
     // S10, S11
     #[test]
     fn a_step_is_found_by_its_name_with_its_six_fields() {
-        let Lookup::Complete(found) = find_step(STEPS, "wf1_j2_r1_a1") else { panic!("not found") };
+        let steps = read_steps(STEPS);
         let expected = StepAccount {
             name: "wf1_j2_r1_a1".to_owned(),
             max_rss_bytes: Some(1_684 << 10),
@@ -204,25 +214,43 @@ wf1_j5_r1_a1|200K|||||n2|COMPLETED
             max_disk_write_bytes: Some(2 << 20),
             ave_cpu_seconds: Some(90.0),
             node_list: Some("n1".to_owned()),
+            state_text: "COMPLETED".to_owned(),
             state: SlurmState::Completed,
         };
-        assert_eq!(found, expected);
-        let state = |name: &str| find_step(STEPS, name).settle().map(|account| account.state);
-        assert_eq!(state("wf1_j1_r1_a1"), Some(SlurmState::Timeout));
-        assert_eq!(state("wf1_j3_r1_a1"), Some(SlurmState::OutOfMemory));
-        assert!(matches!(find_step(STEPS, "wf1_j6_r1_a1"), Lookup::Complete(_)), "either of memory and CPU will do");
-        assert_eq!(find_step(STEPS, "wf1_j5_r1_a1").settle().unwrap().max_rss_bytes, Some(200 << 10));
+        assert_eq!(steps["wf1_j2_r1_a1"], expected);
+        assert_eq!(steps["wf1_j1_r1_a1"].state, SlurmState::Timeout);
+        assert_eq!(steps["wf1_j3_r1_a1"].state, SlurmState::OutOfMemory);
+        assert!(steps["wf1_j6_r1_a1"].has_numbers(), "either of memory and CPU will do");
+        assert_eq!(steps["wf1_j5_r1_a1"].max_rss_bytes, Some(200 << 10), "the last of a name counts");
+        assert!(!steps.contains_key("wf1_j2_r1_a"), "names are compared whole");
+        let cancelled = &steps["wf1_j4_r1_a1"];
+        assert_eq!((cancelled.state, cancelled.has_numbers()), (SlurmState::Cancelled, false));
+        assert_eq!(read_steps("").len(), 0);
     }
 
-    // S10, S19
+    // S11
     #[test]
-    fn what_is_not_there_yet_is_asked_for_again() {
-        assert_eq!(find_step(STEPS, "wf1_j2_r1_a"), Lookup::Absent);
-        assert_eq!(find_step("", "wf1_j2_r1_a1"), Lookup::Absent);
-        let Lookup::Partial(account) = find_step(STEPS, "wf1_j4_r1_a1") else { panic!("complete without numbers") };
-        assert_eq!((account.state, account.max_rss_bytes), (SlurmState::Cancelled, None));
-        assert_eq!(Lookup::Absent.settle(), None);
-        assert_eq!(Lookup::Partial(account.clone()).settle(), Some(account));
+    fn an_account_without_a_state_and_one_for_the_store() {
+        let steps = read_steps("wf1_j2_r3_a4|1M|2M|3M|4M|00:00:05|n[1-2]\n");
+        let account = &steps["wf1_j2_r3_a4"];
+        assert_eq!((account.state, account.max_rss_bytes), (SlurmState::Unknown, Some(1 << 20)));
+        let key = AttemptKey { workflow: 1, job: 2, run: 3, attempt: 4, epoch: 9 };
+        let expected = SlurmStats {
+            workflow: 1,
+            job: 2,
+            run: 3,
+            attempt: 4,
+            slurm_job_id: Some("77".to_owned()),
+            step: Some("wf1_j2_r3_a4".to_owned()),
+            max_rss_bytes: Some(1 << 20),
+            max_vm_size_bytes: Some(2 << 20),
+            max_disk_read_bytes: Some(3 << 20),
+            max_disk_write_bytes: Some(4 << 20),
+            ave_cpu_seconds: Some(5.0),
+            node_list: Some("n[1-2]".to_owned()),
+            state: None,
+        };
+        assert_eq!(account.stats(key, "77"), expected);
     }
 
     // S10

@@ -25,6 +25,9 @@ pub struct GcReport {
 pub(crate) async fn collect(connection: &mut SqliteConnection, before_ms: i64) -> Result<GcReport, Failure> {
     let (results, logs) = collect_results(connection, before_ms).await?;
     let log_files = unnamed(connection, logs).await?;
+    if results > 0 {
+        collect_slurm_stats(connection).await?;
+    }
     let events = sqlx::query!("delete from events where time_ms < ?", before_ms).execute(&mut *connection).await?;
     let runners = sqlx::query!(
         "delete from runners where ended_ms < ? and id not in (select runner from results where runner is not null)",
@@ -57,6 +60,21 @@ async fn collect_results(
     let count = u64::try_from(deleted.len()).unwrap_or(u64::MAX);
     let logs = deleted.into_iter().flat_map(|row| [row.stdout, row.stderr]).flatten().collect();
     Ok((count, logs))
+}
+
+/// What the accounting said of attempts whose results are forgotten. Of one that a later result supersedes and that has none of
+/// its own, nothing is shown any more; one that has no result yet may still get it.
+async fn collect_slurm_stats(connection: &mut SqliteConnection) -> Result<(), Failure> {
+    sqlx::query!(
+        "delete from slurm_stats as s
+        where not exists (select 1 from results r where r.workflow = s.workflow and r.job = s.job
+                and (r.run, r.attempt) = (s.run, s.attempt))
+            and exists (select 1 from results later where later.workflow = s.workflow and later.job = s.job
+                and (later.run, later.attempt) > (s.run, s.attempt))"
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
 }
 
 /// The files that no result names any more: attempts may share one.

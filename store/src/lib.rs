@@ -28,4 +28,5 @@ pub use query::events::{EventQuery, EventView};
 pub use query::jobs::{JobQuery, JobView};
 pub use query::results::{FAILED_STATES, ResultQuery, ResultView};
 pub use query::runners::RunnerQuery;
+pub use query::slurm_stats::SlurmStatsQuery;
 pub use store::Store;

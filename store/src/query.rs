@@ -7,6 +7,7 @@ pub mod events;
 pub mod jobs;
 pub mod results;
 pub mod runners;
+pub mod slurm_stats;
 
 use sqlx::{QueryBuilder, Sqlite};
 use torc_api::api::Page;

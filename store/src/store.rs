@@ -8,6 +8,7 @@ use sqlx::SqlitePool;
 use tokio::sync::{Mutex, MutexGuard};
 use torc_api::api::Page;
 use torc_api::remote::RemoteWorker;
+use torc_api::slurm_stats::SlurmStats;
 use torc_core::ids::{JobId, WorkflowId};
 use torc_core::rows::{Changes, FileRow, RunnerRow, Snapshot, UserDataRow};
 
@@ -20,6 +21,7 @@ use crate::query::events::{self, EventQuery, EventView};
 use crate::query::jobs::{self, JobQuery, JobView};
 use crate::query::results::{self, ResultQuery, ResultView};
 use crate::query::runners::{self, RunnerQuery};
+use crate::query::slurm_stats::{self, SlurmStatsQuery};
 use crate::{backup, load, remote, write};
 
 /// An open store. Clones are the same store.
@@ -94,6 +96,13 @@ impl Store {
         let mut reader = self.reader().await?;
         let connection = reader.connection().await.map_err(|failure| self.at(failure))?;
         results::list(connection, query).await.map_err(|failure| self.at(failure))
+    }
+
+    /// What Slurm's accounting said of steps.
+    pub async fn slurm_stats(&self, query: &SlurmStatsQuery) -> Result<Page<SlurmStats>, StoreError> {
+        let mut reader = self.reader().await?;
+        let connection = reader.connection().await.map_err(|failure| self.at(failure))?;
+        slurm_stats::list(connection, query).await.map_err(|failure| self.at(failure))
     }
 
     /// What happened.

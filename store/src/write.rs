@@ -36,6 +36,8 @@ pub(crate) async fn write(connection: &mut SqliteConnection, changes: &Changes) 
     move_jobs(connection, &changes.job_updates).await?;
     let results: Vec<&ResultRow> = changes.results.iter().filter(|row| !gone.contains(&row.workflow)).collect();
     write_results(connection, &results).await?;
+    let stats: Vec<_> = changes.slurm_stats.iter().filter(|row| !gone.contains(&WorkflowId(row.workflow))).collect();
+    data::write_slurm_stats(connection, &stats).await?;
     let files: Vec<_> = changes.files.iter().filter(|row| !gone.contains(&row.workflow)).collect();
     data::write_files(connection, &files).await?;
     let user_data: Vec<_> = changes.user_data.iter().filter(|row| !gone.contains(&row.workflow)).collect();
@@ -67,6 +69,7 @@ async fn delete_workflow(connection: &mut SqliteConnection, workflow: WorkflowId
     sqlx::query!("delete from profiles where workflow = ?", id).execute(&mut *connection).await?;
     actions::delete_workflow(connection, workflow).await?;
     sqlx::query!("delete from results where workflow = ?", id).execute(&mut *connection).await?;
+    sqlx::query!("delete from slurm_stats where workflow = ?", id).execute(&mut *connection).await?;
     sqlx::query!("delete from files where workflow = ?", id).execute(&mut *connection).await?;
     sqlx::query!("delete from user_data where workflow = ?", id).execute(&mut *connection).await?;
     sqlx::query!("delete from events where workflow = ?", id).execute(&mut *connection).await?;

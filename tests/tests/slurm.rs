@@ -9,11 +9,10 @@ use tempfile::TempDir;
 use torc_api::slurm::SlurmState;
 use torc_api::state::Cause;
 use torc_slurm::exec::Slurm;
-use torc_slurm::sacct::Lookup;
 use torc_slurm::script::{Marker, Request, Worker, environment_file, script};
 use torc_slurm::squeue::QueuedJob;
 use torc_slurm::trouble::Trouble;
-use torc_slurm::{backfill, partitions, sacct, sbatch, scontrol, sinfo, squeue, srun, sstat};
+use torc_slurm::{partitions, sacct, sbatch, scontrol, sinfo, squeue, srun, sstat, step_end};
 use torc_tests::lab::slurm::{SlurmLab, until_found};
 
 /// A folder from which allocations are submitted.
@@ -80,10 +79,8 @@ impl Desk {
     /// What the accounting says about a step, as soon as it is over.
     async fn account(&self, id: &str, name: &str) -> sacct::StepAccount {
         let look = || async {
-            match sacct::find_step(&self.slurm.ask(&sacct::steps(id, &[])).await.unwrap().text, name) {
-                Lookup::Complete(account) if account.state.is_over() => Some(account),
-                _ => None,
-            }
+            let mut steps = sacct::read_steps(&self.slurm.ask(&sacct::steps(id, &[])).await.unwrap().text);
+            steps.remove(name).filter(|account| account.has_numbers() && account.state.is_over())
         };
         until_found("the account of a step", look).await
     }
@@ -131,7 +128,7 @@ async fn partitions_are_detected() {
     }
 }
 
-// S07, S08, S10, S11, S12
+// S07, S08, S10, S11
 #[tokio::test]
 async fn a_finished_allocation_and_its_steps() {
     let desk = Desk::new();
@@ -166,8 +163,7 @@ async fn a_finished_allocation_and_its_steps() {
     assert!(account.ave_cpu_seconds >= Some(1.0), "{account:?}");
     let mut meter = sstat::Meter::default();
     meter.take(0, &sample);
-    let merged = backfill::merge(meter.usage(), &account, 4.0);
-    assert!(merged.peak_memory_bytes >= account.max_rss_bytes && merged.average_cpu_percent > Some(20.0), "{merged:?}");
+    assert!(meter.usage().peak_memory_bytes > Some(0), "{sample:?}");
     let asked_by_number = desk.slurm.ask(&sacct::steps(&id, &[idle])).await.unwrap().text;
     assert_eq!(asked_by_number.lines().count(), 1, "only what was asked for");
 }
@@ -199,7 +195,7 @@ async fn a_step_that_runs_out_of_memory() {
     desk.end_of(&id).await;
     let account = desk.account(&id, "wf3_j1_r1_a1").await;
     assert_eq!(account.state, SlurmState::OutOfMemory);
-    assert_eq!(backfill::cause(account.state, 1), Some(Cause::OutOfMemory), "{}", desk.output(&id));
+    assert_eq!(step_end::cause(account.state, 1), Some(Cause::OutOfMemory), "{}", desk.output(&id));
 }
 
 #[tokio::test]

@@ -48,6 +48,7 @@ impl State {
         now: Now,
     ) -> bool {
         let key = &finished.key;
+        self.take_slurm_stats(finished.slurm_stats.as_deref().map_or(&[], std::slice::from_ref), recorder);
         if let Some(accepted) = self.accept_errand(id, finished, (&mut *recorder, now)) {
             return accepted;
         }

@@ -186,6 +186,7 @@ impl Recorder {
         self.changes.jobs.retain(|row| row.workflow != workflow);
         self.changes.profiles.retain(|row| row.workflow != workflow);
         self.changes.results.retain(|row| row.workflow != workflow);
+        self.changes.slurm_stats.retain(|row| row.workflow != workflow.0);
         self.changes.files.retain(|row| row.workflow != workflow);
         self.changes.user_data.retain(|row| row.workflow != workflow);
         self.changes.removed_user_data.retain(|(id, _)| *id != workflow);

@@ -111,6 +111,7 @@ impl State {
                 RunnerScope::Workflow(name) => Some(name.clone()),
                 _ => None,
             },
+            slurm_job_id: runner.row.slurm_job_id.clone(),
             output_dir: runner.row.output_dir.clone(),
             version: runner.row.version.clone(),
             queued: runner.held.len() as i64 - running,

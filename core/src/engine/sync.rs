@@ -99,13 +99,15 @@ impl State {
                 response.refused.push(finished.key);
             }
         }
+        self.take_slurm_stats(&request.slurm_stats, recorder);
         // What it gives back is for somebody else: it gets nothing ahead in return.
         let gives_away = self.runners.get(&id).is_some_and(|runner| !runner.asked_back.is_empty());
         if newest {
             self.take_in(id, request, recorder, now);
         }
         self.answer(id, (request, gives_away), newest, &mut response, (recorder, now));
-        let nothing_reported = request.finished.is_empty() && request.returned.is_empty();
+        let nothing_reported =
+            request.finished.is_empty() && request.returned.is_empty() && request.slurm_stats.is_empty();
         let nothing_to_say = newest && !self.is_worth_saying(id, request, &response);
         let may_wait = nothing_to_say && nothing_reported && !request.leaving;
         Ok(SyncAnswer { response, may_wait })

@@ -325,6 +325,7 @@ fn finished(job: &Job, ended: &Ended) -> FinishedAttempt {
         usage: job.measured.usage(ended).filter(|_| !terms.in_step),
         message,
         files: Vec::new(),
+        slurm_stats: None,
     }
 }
 

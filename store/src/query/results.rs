@@ -2,7 +2,9 @@
 
 use sqlx::{FromRow, QueryBuilder, Sqlite, SqliteConnection};
 use torc_api::api::Page;
+use torc_api::slurm_stats::SlurmStats;
 use torc_api::state::JobState;
+use torc_core::accounting::complete;
 use torc_core::ids::{JobId, WorkflowId};
 use torc_core::rows::ResultRow;
 
@@ -39,7 +41,7 @@ pub struct ResultQuery {
 /// A result with the names that people know.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResultView {
-    /// The result.
+    /// The result. What was measured is completed by what Slurm's accounting said.
     pub result: ResultRow,
     /// The workflow's name.
     pub workflow_name: String,
@@ -56,31 +58,39 @@ struct ResultViewRecord {
     workflow_name: String,
     job_name: String,
     host: Option<String>,
+    max_rss_bytes: Option<i64>,
+    ave_cpu_seconds: Option<f64>,
+}
+
+impl TryFrom<ResultViewRecord> for ResultView {
+    type Error = Failure;
+
+    fn try_from(record: ResultViewRecord) -> Result<Self, Failure> {
+        let mut result: ResultRow = record.result.try_into()?;
+        let stats = SlurmStats {
+            max_rss_bytes: record.max_rss_bytes,
+            ave_cpu_seconds: record.ave_cpu_seconds,
+            ..SlurmStats::default()
+        };
+        result.usage = complete(result.usage, &stats, result.ended_ms.saturating_sub(result.started_ms));
+        Ok(Self { result, workflow_name: record.workflow_name, job_name: record.job_name, host: record.host })
+    }
 }
 
 /// Lists results.
 pub(crate) async fn list(connection: &mut SqliteConnection, query: &ResultQuery) -> Result<Page<ResultView>, Failure> {
     let mut sql = QueryBuilder::new(
-        "select r.*, w.name as workflow_name, j.name as job_name, n.host
+        "select r.*, w.name as workflow_name, j.name as job_name, n.host, s.max_rss_bytes, s.ave_cpu_seconds
         from results r join workflows w on w.id = r.workflow join jobs j on j.id = r.job
         left join runners n on n.id = r.runner
+        left join slurm_stats s on (s.workflow, s.job, s.run, s.attempt) = (r.workflow, r.job, r.run, r.attempt)
         where true",
     );
     push_filters(&mut sql, query)?;
     sql.push(" order by r.workflow, r.job, r.run, r.attempt");
     push_limit(&mut sql, query.limit);
     let records: Vec<ResultViewRecord> = sql.build_query_as().fetch_all(connection).await?;
-    let views: Result<Vec<ResultView>, Failure> = records
-        .into_iter()
-        .map(|record| {
-            Ok(ResultView {
-                result: record.result.try_into()?,
-                workflow_name: record.workflow_name,
-                job_name: record.job_name,
-                host: record.host,
-            })
-        })
-        .collect();
+    let views: Result<Vec<ResultView>, Failure> = records.into_iter().map(ResultView::try_from).collect();
     Ok(page(views?, query.limit, |view| {
         let row = &view.result;
         format!("{}.{}.{}.{}", row.workflow, row.job, row.run, row.attempt)

@@ -1,9 +1,10 @@
-//! Writes files as jobs saw them, and the values that jobs exchange.
+//! Writes files as jobs saw them, the values that jobs exchange, and what Slurm says of steps.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use sqlx::SqliteConnection;
+use torc_api::slurm_stats::SlurmStats;
 use torc_core::ids::WorkflowId;
 use torc_core::rows::{FileRow, UserDataRow};
 
@@ -27,6 +28,31 @@ pub(super) async fn write_files(connection: &mut SqliteConnection, rows: &[&File
     let write = INSERT.run(connection, &rows, |row, places| {
         places.add(row.workflow.0)?.add(row.job.0)?.add(row.path.as_str())?.add(row.run)?.add(row.attempt)?;
         places.add(row.size_bytes)?.add(row.modified_ms)?.add(row.sha256.as_deref())?.add(row.seen_ms).map(drop)
+    });
+    Ok(write.await?)
+}
+
+pub(super) async fn write_slurm_stats(connection: &mut SqliteConnection, rows: &[&SlurmStats]) -> Result<(), Failure> {
+    static INSERT: LazyLock<BulkStatement> = LazyLock::new(|| {
+        BulkStatement::new(
+            13,
+            "insert into slurm_stats (workflow, job, run, attempt, slurm_job_id, step, max_rss_bytes, max_vm_size_bytes,
+                max_disk_read_bytes, max_disk_write_bytes, ave_cpu_seconds, node_list, state)
+            select * from $rows where column1 is not null
+            on conflict (workflow, job, run, attempt) do update set
+                slurm_job_id = excluded.slurm_job_id, step = excluded.step, max_rss_bytes = excluded.max_rss_bytes,
+                max_vm_size_bytes = excluded.max_vm_size_bytes, max_disk_read_bytes = excluded.max_disk_read_bytes,
+                max_disk_write_bytes = excluded.max_disk_write_bytes, ave_cpu_seconds = excluded.ave_cpu_seconds,
+                node_list = excluded.node_list, state = excluded.state",
+        )
+    });
+    let rows: Vec<&SlurmStats> = last_of_each(rows, |row| row.key());
+    let write = INSERT.run(connection, &rows, |row, places| {
+        places.add(row.workflow)?.add(row.job)?.add(row.run)?.add(row.attempt)?;
+        places.add(row.slurm_job_id.as_deref())?.add(row.step.as_deref())?;
+        places.add(row.max_rss_bytes)?.add(row.max_vm_size_bytes)?;
+        places.add(row.max_disk_read_bytes)?.add(row.max_disk_write_bytes)?.add(row.ave_cpu_seconds)?;
+        places.add(row.node_list.as_deref())?.add(row.state.as_deref()).map(drop)
     });
     Ok(write.await?)
 }

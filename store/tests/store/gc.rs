@@ -1,8 +1,9 @@
 //! Only what is old and no longer counts is forgotten.
 
-use torc_core::ids::{JobId, RunnerId};
+use torc_api::slurm_stats::SlurmStats;
+use torc_core::ids::{JobId, RunnerId, WorkflowId};
 use torc_core::rows::{Changes, ResultRow, RunnerRow, WorkflowRow};
-use torc_store::{EventQuery, GcReport, ResultQuery, RunnerQuery, Store};
+use torc_store::{EventQuery, GcReport, ResultQuery, RunnerQuery, SlurmStatsQuery, Store};
 
 use crate::samples::{event, failure, job, new_store, profile, result, runner, workflow};
 
@@ -44,6 +45,21 @@ async fn contents(store: &Store) -> (Vec<(i64, i32)>, Vec<i64>, Vec<i64>) {
         events.items.iter().map(|view| view.event.sequence).collect(),
         runners.items.iter().map(|row| row.id.0).collect(),
     )
+}
+
+#[tokio::test]
+async fn what_the_accounting_said_goes_with_its_result() {
+    let (_folder, store) = filled().await;
+    let stats = |workflow, job, attempt| SlurmStats { workflow, job, run: 1, attempt, ..SlurmStats::default() };
+    // The last one has no result: it may still come.
+    let slurm_stats = vec![stats(1, 1, 1), stats(1, 1, 2), stats(2, 2, 1), stats(2, 2, 3)];
+    store.commit(&Changes { slurm_stats, ..Changes::default() }).await.unwrap();
+    store.gc(5_000, false).await.unwrap();
+    let left = store.slurm_stats(&SlurmStatsQuery::default()).await.unwrap().items;
+    assert_eq!(left, [stats(1, 1, 2), stats(2, 2, 1), stats(2, 2, 3)]);
+    let deleted = Changes { deleted_workflows: vec![WorkflowId(2)], ..Changes::default() };
+    store.commit(&deleted).await.unwrap();
+    assert_eq!(store.slurm_stats(&SlurmStatsQuery::default()).await.unwrap().items, [stats(1, 1, 2)]);
 }
 
 #[tokio::test]

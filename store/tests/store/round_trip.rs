@@ -282,6 +282,7 @@ prop_compose! {
             ended_strays,
             events,
             files: Vec::new(),
+            slurm_stats: Vec::new(),
             user_data: data.iter().map(|row| UserDataRow { workflow: WorkflowId(row.0), ..row.1.clone() }).collect(),
             removed_user_data: forgotten.into_iter().map(|(id, name)| (WorkflowId(id), name)).collect(),
         }

@@ -1,0 +1,54 @@
+//! Columns of what Slurm's accounting says.
+
+use jiff::Timestamp;
+
+use super::human;
+use super::table::{Column, Paint, TableCell, Tabular};
+use crate::commands::slurm::stats::StatsRow;
+
+impl Tabular for StatsRow {
+    const COLUMNS: &'static [Column] = &[
+        Column::always("JOB"),
+        Column::always("RUN"),
+        Column::always("ATTEMPT"),
+        Column::always("SLURM JOB"),
+        Column::always("STATE"),
+        Column::always("MAX RSS"),
+        Column::always("AVE CPU"),
+        Column::always("NODES"),
+        Column::wide("MAX VM"),
+        Column::wide("READ"),
+        Column::wide("WRITTEN"),
+        Column::wide("STEP"),
+    ];
+
+    fn cells(&self, _now: Timestamp) -> Vec<TableCell> {
+        let stats = &self.stats;
+        let bytes = |amount: Option<i64>| TableCell::from(amount.map_or(String::new(), human::bytes));
+        let text = |text: &Option<String>| TableCell::from(text.clone().unwrap_or_default());
+        vec![
+            self.job_name.as_str().into(),
+            stats.run.into(),
+            stats.attempt.into(),
+            text(&stats.slurm_job_id),
+            TableCell::painted(stats.state.clone().unwrap_or_default(), paint(stats.state.as_deref())),
+            bytes(stats.max_rss_bytes),
+            stats.ave_cpu_seconds.map_or(String::new(), |seconds| format!("{seconds:.1} s")).into(),
+            text(&stats.node_list),
+            bytes(stats.max_vm_size_bytes),
+            bytes(stats.max_disk_read_bytes),
+            bytes(stats.max_disk_write_bytes),
+            text(&stats.step),
+        ]
+    }
+}
+
+/// The colour of a state as Slurm names it.
+fn paint(state: Option<&str>) -> Paint {
+    match state.map(torc_slurm::state::meaning) {
+        None => Paint::Plain,
+        Some(torc_api::slurm::SlurmState::Completed) => Paint::Good,
+        Some(state) if state.is_over() => Paint::Bad,
+        Some(_) => Paint::Active,
+    }
+}

@@ -1,0 +1,98 @@
+//! What Slurm's accounting said of steps.
+
+use sqlx::{FromRow, QueryBuilder, SqliteConnection};
+use torc_api::api::Page;
+use torc_api::slurm_stats::SlurmStats;
+use torc_core::ids::{JobId, WorkflowId};
+
+use super::{page, parse_cursor, push_limit};
+use crate::error::Failure;
+use crate::records::small;
+
+/// Which of them, in the order of workflow, job, run and attempt.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SlurmStatsQuery {
+    /// Of this workflow.
+    pub workflow: Option<WorkflowId>,
+    /// Of this job.
+    pub job: Option<JobId>,
+    /// Of this run.
+    pub run: Option<i32>,
+    /// Of this attempt.
+    pub attempt: Option<i32>,
+    /// After the page that ended here.
+    pub cursor: Option<String>,
+    /// How many at most; 0 for 1,000.
+    pub limit: u32,
+}
+
+#[derive(FromRow)]
+struct SlurmStatsRecord {
+    workflow: i64,
+    job: i64,
+    run: i64,
+    attempt: i64,
+    slurm_job_id: Option<String>,
+    step: Option<String>,
+    max_rss_bytes: Option<i64>,
+    max_vm_size_bytes: Option<i64>,
+    max_disk_read_bytes: Option<i64>,
+    max_disk_write_bytes: Option<i64>,
+    ave_cpu_seconds: Option<f64>,
+    node_list: Option<String>,
+    state: Option<String>,
+}
+
+impl TryFrom<SlurmStatsRecord> for SlurmStats {
+    type Error = Failure;
+
+    fn try_from(record: SlurmStatsRecord) -> Result<Self, Failure> {
+        Ok(Self {
+            workflow: record.workflow,
+            job: record.job,
+            run: small("run", record.run)?,
+            attempt: small("attempt", record.attempt)?,
+            slurm_job_id: record.slurm_job_id,
+            step: record.step,
+            max_rss_bytes: record.max_rss_bytes,
+            max_vm_size_bytes: record.max_vm_size_bytes,
+            max_disk_read_bytes: record.max_disk_read_bytes,
+            max_disk_write_bytes: record.max_disk_write_bytes,
+            ave_cpu_seconds: record.ave_cpu_seconds,
+            node_list: record.node_list,
+            state: record.state,
+        })
+    }
+}
+
+/// Lists them.
+pub(crate) async fn list(
+    connection: &mut SqliteConnection,
+    query: &SlurmStatsQuery,
+) -> Result<Page<SlurmStats>, Failure> {
+    let mut sql = QueryBuilder::new("select * from slurm_stats where true");
+    if let Some(cursor) = &query.cursor {
+        let [workflow, job, run, attempt] = parse_cursor(cursor)?;
+        sql.push(" and (workflow, job, run, attempt) > (");
+        let mut key = sql.separated(", ");
+        key.push_bind(workflow).push_bind(job).push_bind(run).push_bind(attempt);
+        sql.push(")");
+    }
+    if let Some(workflow) = query.workflow {
+        sql.push(" and workflow = ").push_bind(workflow.0);
+    }
+    if let Some(job) = query.job {
+        sql.push(" and job = ").push_bind(job.0);
+    }
+    if let Some(run) = query.run {
+        sql.push(" and run = ").push_bind(run);
+    }
+    if let Some(attempt) = query.attempt {
+        sql.push(" and attempt = ").push_bind(attempt);
+    }
+    sql.push(" order by workflow, job, run, attempt");
+    push_limit(&mut sql, query.limit);
+    let records: Vec<SlurmStatsRecord> = sql.build_query_as().fetch_all(connection).await?;
+    let rows: Result<Vec<SlurmStats>, Failure> = records.into_iter().map(SlurmStats::try_from).collect();
+    Ok(page(rows?, query.limit, |row| format!("{}.{}.{}.{}", row.workflow, row.job, row.run, row.attempt)))
+}
