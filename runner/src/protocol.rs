@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use torc_api::execution::{MonitorPlan, StdioMode};
+use torc_api::state::Cause;
 use torc_api::wire::{AttemptKey, LeaseRole, Resources};
 
 use crate::clock::Moment;
@@ -186,10 +187,40 @@ pub struct StartOrder {
 pub struct Termination {
     /// Which attempt.
     pub key: AttemptKey,
+    /// Why; the first reason is kept with its result.
+    pub why: Ending,
     /// The signal that asks it to end.
     pub signal: i32,
     /// From that signal to SIGKILL; 0 is SIGKILL at once.
     pub lead_ms: u64,
+}
+
+/// Why a job is being ended, or why a lease is not wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Ending {
+    /// The runner stops, or nobody is there to decide about its jobs.
+    Stopped,
+    /// The server says so.
+    Canceled,
+    /// Time is over.
+    Timeout,
+    /// The lease ran out before the server knew of the start.
+    LeaseLost,
+    /// It had more memory than it may have.
+    OutOfMemory,
+}
+
+impl Ending {
+    /// What the attempt is reported with when it did not end well by itself.
+    pub fn cause(self) -> Cause {
+        match self {
+            Self::Stopped | Self::LeaseLost => Cause::Stopped,
+            Self::Canceled => Cause::Canceled,
+            Self::Timeout => Cause::Timeout,
+            Self::OutOfMemory => Cause::OutOfMemory,
+        }
+    }
 }
 
 /// From the keeper.
@@ -258,6 +289,9 @@ pub struct HeldJob {
     pub terms: Terms,
     /// Where its output files are looked for.
     pub working_dir: String,
+    /// Why and since when it is being ended, if it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ending: Option<(Ending, Moment)>,
 }
 
 /// A job that has ended.
@@ -278,9 +312,12 @@ pub struct Ended {
     /// What the operating system counted for its processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consumed: Option<Consumed>,
-    /// It was ended because no brain came back.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub orphaned: bool,
+    /// Why it had been asked to end, if it had been.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ending: Option<Ending>,
+    /// How long ago it ended, if that was before the machine started: its moments only tell how long it ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub age_ms: Option<u64>,
     /// Where its output is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdout: Option<String>,
@@ -311,7 +348,8 @@ impl Ended {
             ended,
             outcome,
             consumed: None,
-            orphaned: false,
+            ending: None,
+            age_ms: None,
             stdout: None,
             stderr: None,
             step_limit_ms: None,

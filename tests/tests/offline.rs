@@ -407,6 +407,12 @@ fn draining_can_be_switched_off() {
     assert_eq!(site.journals(), Vec::<PathBuf>::new());
     assert_eq!(site.ended(), 0);
     site.lab.expect_nothing_left();
+    // The next runner in the same place brings what became of it: it was stopped, which is nobody's failure.
+    site.server.start_again(&site.lab);
+    let gate = site.open("gate");
+    site.runner("w").run().exits(0);
+    assert_eq!(site.attempts(), ["gate_1 1 terminated", "gate_1 2 completed"]);
+    drop(gate);
 }
 
 // J23

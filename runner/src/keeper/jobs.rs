@@ -11,11 +11,14 @@ use torc_api::wire::{AttemptKey, LeaseRole};
 
 use super::logs::{self, Log, Scratches};
 use super::notes::{Note, Notes};
-use super::procfs::Children;
+use super::place::LeftResult;
+use super::procfs::{self, Children};
 use super::rusage::OwnPeak;
 use super::spawn::{Prepared, Programs, not_started};
-use crate::clock::{Moment, now as clock_now};
-use crate::protocol::{Consumed, Ended, FromKeeper, HeldJob, Outcome, StartOrder, Template, Termination, Terms};
+use crate::clock::{Moment, now as clock_now, wall_ms};
+use crate::protocol::{
+    Consumed, Ended, Ending, FromKeeper, HeldJob, Outcome, StartOrder, Template, Termination, Terms,
+};
 
 mod reap;
 
@@ -32,6 +35,8 @@ pub struct Jobs {
     processes: HashMap<AttemptKey, i32>,
     waiting: HashMap<u32, VecDeque<StartOrder>>,
     unacknowledged: BTreeMap<AttemptKey, Ended>,
+    /// When those of them ended that did so before the machine started, in milliseconds since 1970.
+    ended_earlier: HashMap<AttemptKey, i64>,
     /// First processes that have exited while something of their job may be left.
     ending: Vec<i32>,
     promotions: VecDeque<(Moment, i32, AttemptKey)>,
@@ -63,15 +68,16 @@ struct Job {
     exited: Option<(Moment, Outcome)>,
     consumed: Consumed,
     logs: Vec<Log>,
-    asked_to_end: bool,
+    ending: Option<(Ending, Moment)>,
     kill_at: Option<Moment>,
-    orphaned: bool,
     left_processes: bool,
 }
 
 impl Jobs {
     /// None run yet; `results` are those of an earlier keeper.
-    pub fn new(keeper: &str, notes: Notes, results: Vec<Ended>) -> Self {
+    pub fn new(keeper: &str, notes: Notes, results: Vec<LeftResult>) -> Self {
+        let earlier = results.iter().filter(|result| result.is_of_earlier_boot());
+        let ended_earlier = earlier.map(|result| (result.ended.key, result.ended_ms)).collect();
         Self {
             keeper: keeper.to_owned(),
             inherited: Vec::new(),
@@ -79,7 +85,8 @@ impl Jobs {
             running: HashMap::new(),
             processes: HashMap::new(),
             waiting: HashMap::new(),
-            unacknowledged: results.into_iter().map(|ended| (ended.key, ended)).collect(),
+            unacknowledged: results.into_iter().map(|result| (result.ended.key, result.ended)).collect(),
+            ended_earlier,
             ending: Vec::new(),
             promotions: VecDeque::new(),
             strays: HashMap::new(),
@@ -130,9 +137,15 @@ impl Jobs {
                 step_limit_ms: job.step_limit_ms,
                 terms: job.prepared.template.terms.clone(),
                 working_dir: job.prepared.template.working_dir.clone(),
+                ending: job.ending,
             }));
         }
-        self.news.extend(self.unacknowledged.values().cloned().map(FromKeeper::Ended));
+        let now = wall_ms();
+        for ended in self.unacknowledged.values() {
+            let ended_ms = self.ended_earlier.get(&ended.key);
+            let age_ms = ended_ms.map(|ended_ms| u64::try_from(now.saturating_sub(*ended_ms)).unwrap_or(0));
+            self.news.push(FromKeeper::Ended(Ended { age_ms, ..ended.clone() }));
+        }
         self.news.push(FromKeeper::Ready);
     }
 
@@ -184,6 +197,7 @@ impl Jobs {
     pub fn acknowledge(&mut self, keys: &[AttemptKey]) {
         for key in keys {
             self.unacknowledged.remove(key);
+            self.ended_earlier.remove(key);
         }
     }
 
@@ -195,20 +209,19 @@ impl Jobs {
         job.kill_at = Some(job.kill_at.map_or(kill_at, |earlier| earlier.min(kill_at)));
         if termination.lead_ms == 0 {
             signal_group(*pid, Signal::KILL);
-        } else if !job.asked_to_end {
+        } else if job.ending.is_none() {
             signal_group(*pid, Signal::from_named_raw(termination.signal).unwrap_or(Signal::TERM));
         }
-        job.asked_to_end = true;
+        job.ending.get_or_insert((termination.why, now));
     }
 
     /// Ends every job in order, because nobody is there to decide about it.
     pub fn terminate_all(&mut self, now: Moment) {
-        let terms = |job: &mut Job| {
-            job.orphaned = true;
+        let terms = |job: &Job| {
             let Terms { signal, lead_ms, .. } = job.prepared.template.terms;
-            Termination { key: job.key, signal, lead_ms }
+            Termination { key: job.key, why: Ending::Stopped, signal, lead_ms }
         };
-        let all: Vec<Termination> = self.running.values_mut().map(terms).collect();
+        let all: Vec<Termination> = self.running.values().map(terms).collect();
         for termination in all {
             self.terminate(&termination, now);
         }
@@ -326,9 +339,8 @@ impl Jobs {
             exited: None,
             consumed: Consumed::default(),
             logs,
-            asked_to_end: false,
+            ending: None,
             kill_at: None,
-            orphaned: false,
             left_processes: false,
         };
         self.running.insert(pid, job);
@@ -374,11 +386,19 @@ impl Jobs {
     }
 
     /// Ends for good: what nobody acknowledged is given back, files go.
-    pub fn close(mut self) -> Vec<Ended> {
+    pub fn close(mut self) -> Vec<LeftResult> {
         self.kill_strays();
         self.scratches.remove();
         self.notes.remove();
-        self.unacknowledged.into_values().collect()
+        let (now, now_ms) = (clock_now(), wall_ms());
+        let dated = |ended: Ended| match self.ended_earlier.get(&ended.key) {
+            Some(ended_ms) => LeftResult { boot_id: String::new(), ended_ms: *ended_ms, ended },
+            None => {
+                let age = i64::try_from(now.since(ended.ended).as_millis()).unwrap_or(i64::MAX);
+                LeftResult { boot_id: procfs::boot_id(), ended_ms: now_ms.saturating_sub(age), ended }
+            }
+        };
+        self.unacknowledged.into_values().map(dated).collect()
     }
 }
 

@@ -9,6 +9,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use super::procfs;
 use crate::process::ProcessMark;
 use crate::protocol::Ended;
 
@@ -108,8 +109,27 @@ fn results_path(dir: &Path) -> PathBuf {
     dir.join("keeper.results")
 }
 
+/// A result that nobody has taken, with the time of day at which it ended: its moments mean nothing once the machine has restarted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LeftResult {
+    /// Which start of the machine its moments are of.
+    pub boot_id: String,
+    /// When it ended, in milliseconds since 1970.
+    pub ended_ms: i64,
+    /// The result.
+    pub ended: Ended,
+}
+
+impl LeftResult {
+    /// It ended before the machine started.
+    pub fn is_of_earlier_boot(&self) -> bool {
+        self.boot_id != procfs::boot_id()
+    }
+}
+
 /// Leaves results for the next keeper, on the disk before this returns.
-pub fn leave_results(dir: &Path, results: &[Ended]) -> io::Result<()> {
+pub fn leave_results(dir: &Path, results: &[LeftResult]) -> io::Result<()> {
     if results.is_empty() {
         return match fs::remove_file(results_path(dir)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -126,7 +146,30 @@ pub fn leave_results(dir: &Path, results: &[Ended]) -> io::Result<()> {
 }
 
 /// Results that an earlier keeper left. They stay until they are replaced.
-pub fn left_results(dir: &Path) -> Vec<Ended> {
+pub fn left_results(dir: &Path) -> Vec<LeftResult> {
     let text = fs::read_to_string(results_path(dir)).unwrap_or_default();
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use torc_api::wire::AttemptKey;
+
+    use super::*;
+    use crate::clock::Moment;
+    use crate::protocol::Outcome;
+
+    #[test]
+    fn results_wait_with_the_time_of_day_and_know_their_start_of_the_machine() {
+        let dir = tempfile::tempdir().expect("a folder");
+        assert_eq!(left_results(dir.path()), []);
+        let ended = Ended::of(AttemptKey::default(), "a", (Moment(1), Moment(2)), Outcome::Exited(3));
+        let ours = LeftResult { boot_id: procfs::boot_id(), ended_ms: 1_000, ended };
+        let earlier = LeftResult { boot_id: "another".to_owned(), ..ours.clone() };
+        leave_results(dir.path(), &[ours.clone(), earlier.clone()]).expect("written");
+        assert_eq!(left_results(dir.path()), [ours.clone(), earlier.clone()]);
+        assert!(!ours.is_of_earlier_boot() && earlier.is_of_earlier_boot());
+        leave_results(dir.path(), &[]).expect("removed");
+        assert_eq!(left_results(dir.path()), []);
+    }
 }

@@ -117,6 +117,13 @@ impl Contact {
         self.lease_until != Moment::default()
     }
 
+    /// The runner introduces itself again, and has heard nothing yet.
+    pub fn come_anew(&mut self) {
+        self.runner = None;
+        self.in_flight.clear();
+        self.acknowledged = 0;
+    }
+
     /// There is something to report.
     pub fn has_news(&mut self, now: Moment) {
         self.news_since.get_or_insert(now);

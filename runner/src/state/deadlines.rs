@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use torc_api::wire::AttemptKey;
 
-use super::job::{Ending, Job};
+use super::job::Job;
 use super::{Effect, Phase, State};
 use crate::clock::Moment;
 use crate::config::RunnerExit;
-use crate::protocol::Terms;
+use crate::protocol::{Ending, Terms};
 
 /// When a job is asked to end, so that it is gone at `end`.
 fn signal_time(terms: &Terms, end: Moment) -> Moment {

@@ -8,13 +8,13 @@ use torc_api::state::Cause;
 use torc_api::wire::{AttemptKey, FileSeen, FinishedAttempt};
 
 use super::deadlines::kill_time;
-use super::job::{Ending, Inputs, Job, Report, Stage};
+use super::job::{Inputs, Job, Report, Stage};
 use super::{Effect, Findings, OutputCheck, Phase, State, measures};
 use crate::clock::Moment;
 use crate::config::RunnerExit;
 use crate::events::RunnerEvent;
 use crate::link::LinkError;
-use crate::protocol::{Ended, HeldJob, Outcome, Termination};
+use crate::protocol::{Ended, Ending, HeldJob, Outcome, Termination};
 
 /// The exit code of an attempt that nobody knows anything about.
 const LOST: i32 = -128;
@@ -41,7 +41,11 @@ impl State {
             effects.push(Effect::Tell(RunnerEvent::Started { key, name: job.name.clone() }));
         }
         job.stage = Stage::Checking;
-        let report = Report::new(&job.name, finished(job, &ended), ended.ended);
+        let age = ended.age_ms.map(Duration::from_millis);
+        let report = Report {
+            older: age.unwrap_or_default(),
+            ..Report::new(&job.name, finished(job, &ended), if age.is_some() { now } else { ended.ended })
+        };
         if job.role.is_job() && !matches!(ended.outcome, Outcome::NotStarted { .. }) {
             self.pace.job_ended(ended.ended.since(ended.started));
         }
@@ -55,7 +59,7 @@ impl State {
             files: terms.output_files.clone(),
             inputs,
             forgotten_inputs,
-            elapsed: now.since(ended.started),
+            elapsed: age.map_or(now.since(ended.started), |age| age + ended.ended.since(ended.started)),
             hash_large_files: terms.hash_large_files,
             delete: match job.kind.terms().delete_on_success {
                 true => [&ended.stdout, &ended.stderr].into_iter().flatten().cloned().collect(),
@@ -86,6 +90,7 @@ impl State {
             step_limit_ms: None,
             terms: ended.terms.take().map_or_else(Default::default, |terms| *terms),
             working_dir: ended.working_dir.clone(),
+            ending: None,
         };
         self.adopted(held, now);
     }
@@ -174,17 +179,7 @@ impl State {
 
     /// The keeper was killed, and its successor has ended what it left.
     pub(super) fn keeper_lost(&mut self, now: Moment, effects: &mut Vec<Effect>) {
-        let handed = self.kinds.classes.iter_mut().flat_map(|class| std::mem::take(&mut class.handed));
-        for key in handed.collect::<Vec<_>>().into_iter().rev() {
-            if let Some(job) = self.jobs.get_mut(&key) {
-                job.stage = Stage::Queued;
-                self.queue.push_front(key);
-            }
-        }
-        let recalled = self.jobs.iter().filter(|(_, job)| job.stage == Stage::Recalled).map(|(key, _)| *key);
-        for key in recalled.collect::<Vec<_>>() {
-            self.revoked(key, now);
-        }
+        self.doubt_handed();
         let running: Vec<AttemptKey> = self.active.iter().copied().collect();
         for key in running {
             let Some(job) = self.jobs.get_mut(&key).filter(|job| job.stage != Stage::Checking) else { continue };
@@ -205,6 +200,19 @@ impl State {
             }
             self.reports.insert(key, report);
             self.close(key, now, effects);
+        }
+    }
+
+    /// What the keeper was to start in turn may have been started, and nobody knows. Neither running it again under its number nor
+    /// giving it back would be right. So the runner comes to the server as its own successor in an empty place: what it does not
+    /// name then is given to somebody under the next number.
+    fn doubt_handed(&mut self) {
+        self.kinds.classes.iter_mut().for_each(|class| class.handed.clear());
+        let before = self.jobs.len();
+        self.jobs.retain(|_, job| !matches!(job.stage, Stage::Handed | Stage::Recalled));
+        if self.jobs.len() < before {
+            self.settings.keeper_found = false;
+            self.contact.come_anew();
         }
     }
 
@@ -233,7 +241,11 @@ impl State {
 
     /// No more patience with anything that runs.
     pub(super) fn kill_all(&mut self, effects: &mut Vec<Effect>) {
-        let kill = |key: &AttemptKey| Effect::Terminate(Termination { key: *key, signal: 9, lead_ms: 0 });
+        let kill = |key: &AttemptKey| {
+            let ending = self.jobs.get(key).and_then(|job| job.ending);
+            let why = ending.map_or(Ending::Stopped, |(why, _)| why);
+            Effect::Terminate(Termination { key: *key, why, signal: 9, lead_ms: 0 })
+        };
         effects.extend(self.active.iter().map(kill));
     }
 
@@ -267,7 +279,7 @@ impl State {
         let left = end.map(|end| kill_time(terms, end).since(now));
         let lead = left.map_or(terms.lead(), |left| left.min(terms.lead()));
         effects.push(Effect::Tell(RunnerEvent::Signaled { key, signal: terms.signal }));
-        effects.push(Effect::Terminate(Termination { key, signal: terms.signal, lead_ms: milliseconds(lead) }));
+        effects.push(Effect::Terminate(Termination { key, why, signal: terms.signal, lead_ms: milliseconds(lead) }));
         Some(lead)
     }
 
@@ -275,7 +287,7 @@ impl State {
     pub(super) fn kill(&mut self, key: AttemptKey, why: Ending, now: Moment, effects: &mut Vec<Effect>) {
         let Some(job) = self.jobs.get_mut(&key) else { return };
         job.ending.get_or_insert((why, now));
-        effects.push(Effect::Terminate(Termination { key, signal: 9, lead_ms: 0 }));
+        effects.push(Effect::Terminate(Termination { key, why, signal: 9, lead_ms: 0 }));
     }
 
     /// The server says that these are not to run.
@@ -294,7 +306,7 @@ impl State {
 fn finished(job: &Job, ended: &Ended) -> FinishedAttempt {
     // A job that had ended before it was asked to has ended by itself.
     let ending = job.ending.filter(|(_, since)| *since <= ended.ended).map(|(why, _)| why);
-    let ending = ending.or(ended.orphaned.then_some(Ending::Stopped));
+    let ending = ending.or(ended.ending);
     let terms = job.kind.terms();
     let mut return_code = ended.outcome.return_code();
     let (cause, message) = match (&ended.outcome, ending) {

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use torc_api::state::Cause;
 use torc_api::wire::{FileSeen, FinishedAttempt, LeaseRole};
 use torc_core::ledger::Reservation;
 
 use super::kinds::Kind;
 use super::measures::Measured;
 use crate::clock::Moment;
+use crate::protocol::Ending;
 
 /// An attempt that the runner holds.
 #[derive(Debug)]
@@ -71,33 +71,6 @@ impl Stage {
     }
 }
 
-/// Why a job is being ended, or why a lease is not wanted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
-    /// The runner stops.
-    Stopped,
-    /// The server says so.
-    Canceled,
-    /// Time is over.
-    Timeout,
-    /// The lease ran out before the server knew of the start.
-    LeaseLost,
-    /// It had more memory than it may have.
-    OutOfMemory,
-}
-
-impl Ending {
-    /// What the attempt is reported with when it did not end well by itself.
-    pub fn cause(self) -> Cause {
-        match self {
-            Self::Stopped | Self::LeaseLost => Cause::Stopped,
-            Self::Canceled => Cause::Canceled,
-            Self::Timeout => Cause::Timeout,
-            Self::OutOfMemory => Cause::OutOfMemory,
-        }
-    }
-}
-
 /// An attempt that ended, until the server has it.
 #[derive(Clone, Debug)]
 pub(super) struct Report {
@@ -105,7 +78,7 @@ pub(super) struct Report {
     pub name: String,
     pub finished: FinishedAttempt,
     pub ended: Moment,
-    /// How much older it is: one that was read from a journal may be from before this machine started.
+    /// How much older it is: one that was read from a file may be from before this machine started.
     pub older: Duration,
     pub kept: Kept,
 }

@@ -8,14 +8,14 @@ use torc_api::execution::ExecutionMode;
 use torc_api::wire::{AttemptKey, Lease, LeaseRole, Profile};
 use torc_core::ledger::{Reach, Reservation};
 
-use super::job::{Ending, Inputs, Job, Stage};
+use super::job::{Inputs, Job, Stage};
 use super::kinds::Kind;
 use super::measures::Measured;
 use super::{Effect, InputLook, Phase, State};
 use crate::clock::Moment;
 use crate::events::RunnerEvent;
 use crate::mode::{self, Mode};
-use crate::protocol::HeldJob;
+use crate::protocol::{Ending, HeldJob};
 
 /// A job that has waited for so long is not passed over any more by smaller ones.
 const PASSED_OVER_AT_MOST: Duration = Duration::from_secs(10);
@@ -108,7 +108,7 @@ impl State {
             since: held.started,
             // Whoever started it had the time to say so, and a job that has come so far is not given up lightly.
             start_known: true,
-            ending: None,
+            ending: held.ending,
             inputs: Inputs::Unknown,
             pid: held.pid,
             measured: Measured::default(),

@@ -8,12 +8,12 @@ use torc_api::state::Cause;
 use torc_api::wire::{AttemptKey, FinishedAttempt, Profile, Usage};
 
 use self::node::Node;
-use super::job::{Ending, Job, Report, Stage};
+use super::job::{Job, Report, Stage};
 use super::{Effect, State};
 use crate::clock::Moment;
 use crate::events::RunnerEvent;
 use crate::monitor::{JobSample, Probe, SampleOrder, Samples};
-use crate::protocol::{Ended, Terms};
+use crate::protocol::{Ended, Ending, Terms};
 use crate::series::{Fact, JobRow, Point, Record};
 
 mod node;

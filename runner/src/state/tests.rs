@@ -3,7 +3,7 @@ use torc_api::state::Cause;
 use torc_api::wire::{Lease, Profile, Verdict};
 
 use super::*;
-use crate::protocol::Outcome;
+use crate::protocol::{Ending, Outcome};
 
 mod deadlines;
 mod errands;
@@ -513,12 +513,72 @@ fn what_was_handed_is_revoked_when_the_runner_stops() {
 #[test]
 fn a_lost_keeper_loses_what_ran_and_nothing_else() {
     let mut desk = Desk::new(1);
-    desk.state.pace.job_ended(Duration::from_millis(4));
     desk.answer(1..=3);
     desk.started(1).handle(Event::KeeperLost);
     let report = &desk.state.reports[&key(1)].finished;
     assert_eq!((report.return_code, report.cause), (-128, Some(Cause::Lost)));
-    assert_eq!(desk.starts().first(), Some(&2));
+    assert_eq!(desk.starts().first(), Some(&2), "what waited here was not started by anybody");
+}
+
+/// The keeper may have started what it was to start in turn, and died before it could say so.
+#[test]
+fn what_a_lost_keeper_may_have_started_is_not_started_again_under_its_number() {
+    let mut desk = Desk::new(1);
+    desk.state.pace.job_ended(Duration::from_millis(4));
+    desk.answer(1..=3);
+    assert_eq!(desk.starts(), [1, 2, 3], "two of them in turn");
+    desk.started(1).handle(Event::KeeperLost);
+    assert_eq!(desk.starts(), [0; 0]);
+    assert!(desk.effects.iter().any(|effect| matches!(effect, Effect::Register)), "{:?}", desk.effects);
+    desk.handle(Event::Registered(RegisterResponse { runner: 6, version: String::new(), lease_ms: 120_000 }));
+    // It says nothing of them, and does not claim to know what was started: the server counts their numbers as used.
+    let sync = desk.sync();
+    assert_eq!((sync.acknowledged, sync.keeper_found), (0, false));
+    assert_eq!((sync.finished.len(), sync.running.len(), sync.queued.len(), sync.returned.len()), (1, 0, 0, 0));
+    assert_eq!(desk.state.ledger.free().cpus, 1);
+}
+
+/// A brain that ordered an end may be gone before it comes; the keeper knows why.
+#[test]
+fn the_reason_of_an_end_outlives_the_brain_that_ordered_it() {
+    let cases = [
+        (Some(Ending::Stopped), Outcome::Signaled(15), (143, Some(Cause::Stopped))),
+        (Some(Ending::Canceled), Outcome::Signaled(9), (137, Some(Cause::Canceled))),
+        (Some(Ending::Timeout), Outcome::Signaled(9), (152, Some(Cause::Timeout))),
+        (Some(Ending::OutOfMemory), Outcome::Signaled(9), (137, Some(Cause::OutOfMemory))),
+        (Some(Ending::Timeout), Outcome::Exited(0), (0, None)),
+        (None, Outcome::Signaled(15), (143, Some(Cause::ExitCode))),
+    ];
+    for (ending, outcome, expected) in cases {
+        let mut desk = Desk::new(1);
+        desk.handle(Event::Ended(Box::new(Ended { ending, ..ended(1, outcome.clone(), desk.now) })));
+        let finished = &desk.state.reports[&key(1)].finished;
+        assert_eq!((finished.return_code, finished.cause), expected, "{ending:?} {outcome:?}");
+        let mut desk = Desk::new(1);
+        let since = desk.now.minus(Duration::from_secs(5));
+        let held = HeldJob { key: key(2), ending: ending.map(|why| (why, since)), ..HeldJob::default() };
+        desk.handle(Event::Adopted(Box::new(held)));
+        desk.handle(Event::Ended(Box::new(ended(2, outcome.clone(), desk.now))));
+        let finished = &desk.state.reports[&key(2)].finished;
+        assert_eq!((finished.return_code, finished.cause), expected, "adopted: {ending:?} {outcome:?}");
+    }
+}
+
+#[test]
+fn a_result_from_before_the_machine_started_has_its_age() {
+    let mut desk = Desk::new(1);
+    let day = Duration::from_secs(86_400);
+    // Its moments are of another start of the machine: they lie in the future here.
+    let (started, over) = (Moment(5_000_000 * SECOND), Moment(5_000_030 * SECOND));
+    let mut result = Ended::of(key(1), "job1", (started, over), Outcome::Exited(0));
+    result.age_ms = Some(86_400_000);
+    desk.handle(Event::Ended(Box::new(result)));
+    let report = &desk.state.reports[&key(1)];
+    for later in [0, 7] {
+        let told = report.told_at(desk.now.plus(Duration::from_secs(later)));
+        assert_eq!(told.duration_ms, 30_000);
+        assert_eq!(Duration::from_millis(told.ended_ms_ago), day + Duration::from_secs(later));
+    }
 }
 
 #[test]

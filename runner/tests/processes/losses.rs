@@ -13,6 +13,8 @@ pub const TESTS: &[(&str, fn())] = &[
     ("losses::a_brain_is_killed_and_another_takes_over", a_brain_is_killed_and_another_takes_over),
     ("losses::a_second_brain_is_refused", a_second_brain_is_refused),
     ("losses::nobody_comes_back", nobody_comes_back),
+    ("losses::a_result_that_waited_for_a_restart_of_the_machine", a_result_that_waited_for_a_restart_of_the_machine),
+    ("losses::a_brain_dies_while_it_ends_a_job", a_brain_dies_while_it_ends_a_job),
     ("losses::both_are_killed", both_are_killed),
     ("losses::the_keeper_alone_is_killed", the_keeper_alone_is_killed),
     ("losses::the_server_is_away_for_a_while", the_server_is_away_for_a_while),
@@ -97,6 +99,48 @@ fn nobody_comes_back() {
     let finished = place.finished(&key(1));
     assert_eq!((finished.return_code, finished.cause), (4, Some(Cause::Stopped)));
     assert_eq!(place.keeper_files(), Vec::<String>::new());
+}
+
+/// The keeper left, and the machine was restarted a day later: the file of results is all that is left.
+fn a_result_that_waited_for_a_restart_of_the_machine() {
+    let place = Place::new();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock").as_millis();
+    let result = serde_json::json!({
+        "bootId": "of another start",
+        "endedMs": u64::try_from(now).expect("fits") - 86_400_000,
+        "ended": {
+            "key": key(1), "name": "job1", "started": 1_u64 << 50, "ended": (1_u64 << 50) + 3_000_000,
+            "outcome": {"exited": 0},
+        },
+    });
+    std::fs::create_dir_all(place.path("state")).expect("a folder");
+    std::fs::write(place.path("state/keeper.results"), format!("{result}\n")).expect("written");
+    place.run();
+    let finished = place.finished(&key(1));
+    assert_eq!((finished.return_code, finished.duration_ms), (0, 3_000));
+    let age = Duration::from_millis(finished.ended_ms_ago);
+    assert!(
+        age >= Duration::from_secs(86_400) && age < Duration::from_secs(86_400) + crate::place::DEADLINE,
+        "{age:?}"
+    );
+    assert_eq!(place.keeper_files(), Vec::<String>::new());
+}
+
+/// A brain has told its jobs to end and is killed before they have: the next one reports them as stopped.
+fn a_brain_dies_while_it_ends_a_job() {
+    let place = Place::new();
+    let only = place.add("trap 'echo > asked' TERM; echo > ready; while true; do sleep 0.02; done");
+    let stop = tokio_util::sync::CancellationToken::new();
+    let run = torc_runner::run(place.config(), place.server.clone(), stop.clone(), |_| {});
+    let runtime = crate::place::runtime();
+    let handle = runtime.spawn(run);
+    wait_until("the job", || place.path("ready").exists());
+    stop.cancel();
+    wait_until("the signal", || place.path("asked").exists());
+    handle.abort();
+    place.run();
+    let finished = place.finished(&only);
+    assert_eq!((finished.return_code, finished.cause), (137, Some(Cause::Stopped)));
 }
 
 fn both_are_killed() {

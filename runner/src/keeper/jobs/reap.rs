@@ -101,7 +101,8 @@ impl Jobs {
         };
         let mut ended = Ended::of(job.key, &job.name, (job.started, at), outcome);
         ended.consumed = Some(job.consumed);
-        ended.orphaned = job.orphaned;
+        // Whoever had exited before it was asked to has ended by itself.
+        ended.ending = job.ending.filter(|(_, since)| *since <= at).map(|(why, _)| why);
         ended.step_limit_ms = job.step_limit_ms;
         ended.stdout = kept.stdout.map(|path| path.to_string_lossy().into_owned());
         ended.stderr = kept.stderr.map(|path| path.to_string_lossy().into_owned());
