@@ -2,6 +2,7 @@
 
 mod data;
 mod error;
+mod slurm;
 mod watch;
 
 use std::time::Duration;

@@ -5,7 +5,7 @@ mod report;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use torc_api::document::{Document, WorkflowDocument};
+use torc_api::document::{Document, SlurmClusterDocument, WorkflowDocument};
 use torc_api::job::Job;
 use torc_api::load::{Format, LoadOptions, Loaded, Positions, load};
 use torc_api::problem::Problem;
@@ -15,6 +15,21 @@ use torc_core::expanded::Expanded;
 pub use report::Report;
 
 use crate::error::CommandError;
+
+/// What files hold.
+#[derive(Debug, Default)]
+pub struct Documents {
+    /// Workflows.
+    pub workflows: Vec<LoadedWorkflow>,
+    /// Slurm clusters.
+    pub clusters: Vec<SlurmClusterDocument>,
+}
+
+impl From<Vec<LoadedWorkflow>> for Documents {
+    fn from(workflows: Vec<LoadedWorkflow>) -> Self {
+        Self { workflows, clusters: Vec::new() }
+    }
+}
 
 /// A workflow as it was read.
 #[derive(Debug)]
@@ -126,7 +141,7 @@ pub fn read_valid(
     paths: &[PathBuf],
     namespace: Option<&str>,
     output: crate::output::Output,
-) -> Result<Vec<LoadedWorkflow>, CommandError> {
+) -> Result<Documents, CommandError> {
     let (workflows, mut report) = read(paths, namespace)?;
     if workflows.len() > 1 && !report.has_errors() {
         // The first must not be stored when the second is refused.
@@ -136,8 +151,9 @@ pub fn read_valid(
         }
     }
     report.tell_warnings(output);
+    let clusters = report.take_clusters();
     report.into_result()?;
-    Ok(workflows)
+    Ok(Documents { workflows, clusters })
 }
 
 /// Documents that were made and not read; problems name lines of the text as it would be printed.
@@ -177,13 +193,7 @@ fn take(
                 report.add(file, workflow.locate(problems));
                 workflows.push(workflow);
             }
-            Document::SlurmCluster(cluster) => {
-                let message = format!(
-                    "SlurmCluster `{}` is checked, but only a cluster's controller uses it",
-                    cluster.metadata.name
-                );
-                report.add(file, vec![Problem::warning("", message)]);
-            }
+            Document::SlurmCluster(cluster) => report.add_cluster(cluster),
         }
     }
     let mut flawed = Vec::new();

@@ -16,6 +16,8 @@ pub const JOB_ID: &str = "TORC_JOB_ID";
 pub const RUN_ID: &str = "TORC_RUN_ID";
 /// A job's attempt, set for jobs by runners.
 pub const ATTEMPT_ID: &str = "TORC_ATTEMPT_ID";
+/// The name of the allocation that a runner lives in, set by the batch script.
+pub const ALLOCATION: &str = "TORC_ALLOCATION";
 /// What is logged.
 pub const LOG: &str = "TORC_LOG";
 /// No colours.
@@ -40,8 +42,17 @@ pub const OTHERS: &[Variable] = &[
         name: LOG,
         doc: "What is logged to standard error, e.g. `info` or `torc_runner=debug` (`warn` when absent).",
     },
+    Variable {
+        name: ALLOCATION,
+        doc: "The allocation that a runner lives in, e.g. `torc-wf3-a12`; set in the allocations that Torc submits.",
+    },
     Variable { name: Tool::Srun.replacement_variable(), doc: "Stands in for `srun`, for tests." },
     Variable { name: Tool::Squeue.replacement_variable(), doc: "Stands in for `squeue`, for tests." },
+    Variable { name: Tool::Sbatch.replacement_variable(), doc: "Stands in for `sbatch`, for tests." },
+    Variable { name: Tool::Scancel.replacement_variable(), doc: "Stands in for `scancel`, for tests." },
+    Variable { name: Tool::Sacct.replacement_variable(), doc: "Stands in for `sacct`, for tests." },
+    Variable { name: Tool::Sinfo.replacement_variable(), doc: "Stands in for `sinfo`, for tests." },
+    Variable { name: Tool::Scontrol.replacement_variable(), doc: "Stands in for `scontrol`, for tests." },
     Variable { name: NO_COLOR, doc: "Set to anything: no colours." },
     Variable { name: XDG_CONFIG_HOME, doc: "Where the user's `torc/config.toml` is (`~/.config` when absent)." },
 ];

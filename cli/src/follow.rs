@@ -163,6 +163,7 @@ pub mod tests {
             working_dir: "/w".to_owned(),
             suspended: false,
             canceled: false,
+            slurm_cluster: None,
             enable_ro_crate: false,
             document: None,
             status: WorkflowStatus {

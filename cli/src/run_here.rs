@@ -11,7 +11,7 @@ use torc_runner::{LinkError, RunnerConfig, RunnerError, RunnerEvent, RunnerExit,
 use crate::client::{Client, ClientError};
 use crate::commands::apply::Purpose;
 use crate::commands::{Context, apply};
-use crate::documents::LoadedWorkflow;
+use crate::documents::Documents;
 use crate::error::{CommandError, ExitStatus};
 use crate::follow::{self, Followed, LOCAL_PATIENCE, follow, look, standing};
 use crate::logging::{Author, open_runner_log};
@@ -26,7 +26,7 @@ use crate::summary;
 /// What is to be run.
 pub enum Wanted {
     /// These documents.
-    Documents(Vec<LoadedWorkflow>),
+    Documents(Documents),
     /// Workflows of the store, by name or number.
     Stored(Vec<String>),
 }
@@ -200,7 +200,10 @@ async fn finish(
 async fn request(context: &Context, client: &Client, wanted: &Wanted) -> Result<Vec<i64>, CommandError> {
     match wanted {
         Wanted::Documents(documents) => {
-            let responses = apply::submit(context, client, documents, Purpose::Run).await?;
+            for line in apply::submit_clusters(client, &documents.clusters, Purpose::Run).await? {
+                context.output.progress(&line);
+            }
+            let responses = apply::submit(context, client, &documents.workflows, Purpose::Run).await?;
             for response in &responses {
                 context.output.progress(&apply::line(response, Purpose::Run));
             }

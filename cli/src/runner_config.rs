@@ -37,6 +37,7 @@ pub async fn runner_config(run: &RunSettings, state_dir: &Path, folder: &Path) -
     config.time_limit = run.time_left(Timestamp::now());
     if let Some(around) = detect::surroundings() {
         config.slurm_job_id = Some(around.job_id.clone());
+        config.allocation_name = std::env::var(crate::env::ALLOCATION).ok().filter(|name| !name.is_empty());
         config.allocation = detect::steps(&around, node_names(&around, Share::OwnNode));
         config.time_limit = [config.time_limit, time_left(&around).await].into_iter().flatten().min();
     }

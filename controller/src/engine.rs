@@ -2,6 +2,7 @@
 
 mod data;
 mod error;
+mod slurm;
 mod writer;
 
 use std::collections::{HashMap, HashSet};

@@ -8,6 +8,7 @@ mod jobs;
 mod remote;
 mod replay;
 mod runners;
+mod slurm;
 mod slurm_stats;
 mod system;
 mod watch;
@@ -47,6 +48,7 @@ pub(crate) fn app(engine: Engine, token: &str, stop: CancellationToken) -> Route
         .merge(remote::router())
         .merge(runners::router())
         .merge(slurm_stats::router())
+        .merge(slurm::router())
         .merge(system::router())
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .layer(middleware::from_fn_with_state(app.clone(), auth::require_token));

@@ -3,6 +3,7 @@
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
+use torc_api::allocation;
 use torc_api::api;
 use torc_api::data;
 use torc_api::remote;
@@ -82,6 +83,7 @@ fn operations(types: &mut SchemaGenerator) -> Vec<Operation> {
     data_operations(types, &mut list);
     remote_operations(types, &mut list);
     runner_operations(types, &mut list);
+    slurm_operations(types, &mut list);
     system_operations(types, &mut list);
     list
 }
@@ -330,6 +332,37 @@ fn runner_operations(types: &mut SchemaGenerator, list: &mut Vec<Operation>) {
         response: types.of::<wire::SyncResponse>(),
         ..types.operation("post", "/v1/runners/{runner}/sync", "A runner says what is and is told what should be")
     });
+}
+
+fn slurm_operations(types: &mut SchemaGenerator, list: &mut Vec<Operation>) {
+    const CLUSTERS: &str = "/v1/slurmclusters";
+    const CLUSTER: &str = "/v1/slurmclusters/{cluster}";
+    let mut types = Types(types);
+    list.push(Operation {
+        query: &[
+            NAMESPACE,
+            ("workflow", "only of this workflow, by name or number"),
+            ("live", "`true` for those that are not over"),
+            LIMIT,
+            CURSOR,
+        ],
+        response: types.of::<api::Page<allocation::Allocation>>(),
+        ..types.operation("get", "/v1/allocations", "Slurm allocations, those that are over too")
+    });
+    list.push(Operation {
+        request: types.of::<torc_api::document::SlurmClusterDocument>(),
+        response: types.of::<api::ClusterApplied>(),
+        ..types.operation("post", CLUSTERS, "Make a Slurm cluster match its document")
+    });
+    list.push(Operation {
+        response: types.of::<api::Page<api::SlurmCluster>>(),
+        ..types.operation("get", CLUSTERS, "Slurm clusters")
+    });
+    list.push(Operation {
+        response: types.of::<api::SlurmCluster>(),
+        ..types.operation("get", CLUSTER, "One Slurm cluster")
+    });
+    list.push(types.operation("delete", CLUSTER, "Forget a Slurm cluster that no allocation lives in"));
 }
 
 fn system_operations(types: &mut SchemaGenerator, list: &mut Vec<Operation>) {

@@ -6,6 +6,7 @@
 
 mod accounting;
 mod actions;
+mod allocations;
 mod apply;
 mod attempt;
 mod data;
@@ -32,15 +33,16 @@ mod workflow;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use torc_api::document::DEFAULT_NAMESPACE;
 use torc_api::wire::RunnerScope;
 
 use crate::ids::{RunnerId, WorkflowId};
-use crate::rows::LastIds;
+use crate::rows::{ClusterRow, LastIds};
 
 pub use actions::PendingAllocation;
+pub use allocations::{AllocationKey, FRUITLESS_LIMIT, Observation, Orphans, Outlook, allocation_view, slurm_name};
 pub use apply::{Apply, apply_changes};
 pub use data::{DataWritten, LARGEST_VALUE};
 pub use record::Recorder;
@@ -63,14 +65,26 @@ pub struct State {
     runners: BTreeMap<RunnerId, Runner>,
     /// What a foreground `torc apply` runs.
     session: Session,
+    /// Slurm clusters that somebody has described.
+    clusters: BTreeMap<String, ClusterRow>,
+    /// Slurm's numbers of allocations that are over: their runners are refused.
+    ended_slurm_jobs: HashSet<String>,
+    /// What tells this store from others.
+    identity: String,
     last: LastIds,
     /// Rises whenever there may be something new for a waiting runner.
     news: u64,
 }
 
-/// The workflows that were applied since a process owns the store. Not kept: the next owner has a session of its own.
+/// What the process that owns the store was asked to run. Not kept: the next owner has a session of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Session(BTreeSet<WorkflowId>);
+pub struct Session {
+    /// The workflows that were applied since.
+    workflows: BTreeSet<WorkflowId>,
+    /// It submits allocations: then the jobs of workflows that are for Slurm run there, and only where somebody asks for them by
+    /// their workflow's name.
+    serves_slurm: bool,
+}
 
 /// Why a command was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -108,6 +122,12 @@ pub enum Refusal {
     /// No such runner, or it has left.
     #[error("runner {0} is not registered")]
     NoRunner(RunnerId),
+    /// No such cluster.
+    #[error("SlurmCluster '{0}' does not exist")]
+    NoCluster(String),
+    /// The runner's allocation is over.
+    #[error("the allocation of the runner, Slurm job {0}, is over")]
+    AllocationEnded(String),
     /// The runner speaks another protocol.
     #[error("the runner speaks protocol {0}, this server speaks {wanted}", wanted = torc_api::wire::PROTOCOL)]
     Protocol(u32),
@@ -146,14 +166,28 @@ impl State {
 
     /// This state was read again in place of one that was dropped: what had been applied is still what this process runs.
     pub fn continue_session(&mut self, before: &Session) {
-        self.session.0.extend(before.0.iter().filter(|id| self.workflows.contains_key(id)));
+        self.session.workflows.extend(before.workflows.iter().filter(|id| self.workflows.contains_key(id)));
+        self.session.serves_slurm = before.serves_slurm;
+    }
+
+    /// This process submits allocations from now on.
+    pub fn serve_slurm(&mut self) {
+        self.session.serves_slurm = true;
+    }
+
+    /// Its jobs are left to Slurm.
+    fn is_left_to_slurm(&self, id: WorkflowId) -> bool {
+        self.session.serves_slurm && self.workflows.get(&id).is_some_and(Workflow::is_for_slurm)
     }
 
     /// The workflows that a runner with this scope serves and that have not settled.
     fn live_in_scope(&self, scope: &RunnerScope) -> Vec<WorkflowId> {
         match scope {
-            RunnerScope::All => self.live.iter().copied().collect(),
-            RunnerScope::Session => self.live.intersection(&self.session.0).copied().collect(),
+            RunnerScope::All => self.live.iter().copied().filter(|id| !self.is_left_to_slurm(*id)).collect(),
+            RunnerScope::Session => {
+                let ours = self.live.intersection(&self.session.workflows).copied();
+                ours.filter(|id| !self.is_left_to_slurm(*id)).collect()
+            }
             RunnerScope::Workflow(reference) => {
                 self.find_served(reference).filter(|id| self.live.contains(id)).into_iter().collect()
             }
@@ -163,8 +197,13 @@ impl State {
     /// Every workflow that a runner with this scope serves.
     fn in_scope<'a>(&'a self, scope: &RunnerScope) -> Box<dyn Iterator<Item = &'a Workflow> + 'a> {
         match scope {
-            RunnerScope::All => Box::new(self.workflows.values()),
-            RunnerScope::Session => Box::new(self.session.0.iter().filter_map(|id| self.workflows.get(id))),
+            RunnerScope::All => {
+                Box::new(self.workflows.values().filter(|workflow| !self.is_left_to_slurm(workflow.id())))
+            }
+            RunnerScope::Session => {
+                let ours = self.session.workflows.iter().filter(|id| !self.is_left_to_slurm(**id));
+                Box::new(ours.filter_map(|id| self.workflows.get(id)))
+            }
             RunnerScope::Workflow(reference) => {
                 Box::new(self.find_served(reference).and_then(|id| self.workflows.get(&id)).into_iter())
             }

@@ -33,6 +33,10 @@ id!(
     /// What jobs of a workflow have in common.
     ProfileId
 );
+id!(
+    /// A Slurm allocation of a store: the N of its name.
+    AllocationId
+);
 
 /// The two clocks a decision may need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,13 +7,14 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use torc_api::action::ActionState;
+use torc_api::allocation::{AllocationOrigin, AllocationStatus};
 use torc_api::execution::Stdio;
 use torc_api::slurm_stats::SlurmStats;
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::{Resources, RunnerKind, RunnerScope, Usage};
 
 use crate::expanded::Requirements;
-use crate::ids::{JobId, ProfileId, RunnerId, WorkflowId};
+use crate::ids::{AllocationId, JobId, ProfileId, RunnerId, WorkflowId};
 
 /// Everything that one group of commands changed.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -54,6 +55,12 @@ pub struct Changes {
     pub strays: Vec<StrayLease>,
     /// Numbers of leases that are no strays any more; never one of `strays`.
     pub ended_strays: Vec<i64>,
+    /// Slurm allocations that are new or changed, whole.
+    pub allocations: Vec<AllocationRow>,
+    /// Slurm clusters that are new or changed, whole.
+    pub clusters: Vec<ClusterRow>,
+    /// Slurm clusters that are gone.
+    pub removed_clusters: Vec<String>,
     /// What happened, in order.
     pub events: Vec<EventRow>,
 }
@@ -447,6 +454,91 @@ pub struct RunnerRow {
     pub ended_ms: Option<i64>,
 }
 
+/// A Slurm allocation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AllocationRow {
+    /// Its number.
+    pub id: AllocationId,
+    /// Whose it is.
+    pub workflow: WorkflowId,
+    /// The Slurm that it is submitted to.
+    pub cluster: String,
+    /// The document's scheduler that it is asked for with; none if it was sized by what jobs need.
+    pub scheduler: Option<String>,
+    /// What asked for it.
+    pub origin: AllocationOrigin,
+    /// The action that asked for it.
+    pub action: Option<JobId>,
+    /// Where it stands.
+    pub status: AllocationStatus,
+    /// Slurm's number, once it is known.
+    pub slurm_job_id: Option<String>,
+    /// What Slurm calls its state.
+    pub slurm_state: Option<String>,
+    /// Why it waits, as Slurm says.
+    pub slurm_reason: Option<String>,
+    /// The partition; none if that is left to the site.
+    pub partition: Option<String>,
+    /// The account; none if that is left to the site.
+    pub account: Option<String>,
+    /// Nodes.
+    pub nodes: i64,
+    /// CPUs of each node; 0 if that is left to the site.
+    pub cpus: i64,
+    /// Bytes of memory of each node; 0 if that is left to the site.
+    pub memory_bytes: i64,
+    /// GPUs of each node.
+    pub gpus: i64,
+    /// How long it lasts.
+    pub seconds: i64,
+    /// A runner on every node, not one for all.
+    pub one_worker_per_node: bool,
+    /// The queue strategy's depth.
+    pub max_parallel_jobs: Option<i32>,
+    /// Its nodes, as Slurm lists them.
+    pub node_list: Option<String>,
+    /// When it was decided upon.
+    pub created_ms: i64,
+    /// When `sbatch` was last called for it; none if it certainly was not.
+    pub called_ms: Option<i64>,
+    /// When Slurm accepted it.
+    pub submitted_ms: Option<i64>,
+    /// When it started.
+    pub started_ms: Option<i64>,
+    /// When it was over.
+    pub ended_ms: Option<i64>,
+    /// When it will start in Slurm's estimation.
+    pub estimated_start_ms: Option<i64>,
+    /// When its time is up.
+    pub expected_end_ms: Option<i64>,
+    /// When Slurm was last asked to cancel it.
+    pub canceled_ms: Option<i64>,
+    /// A runner in it has reported the end of a job.
+    pub has_reported: bool,
+    /// A sentence about what happened.
+    pub message: Option<String>,
+}
+
+impl AllocationRow {
+    /// By which people and documents know it.
+    pub fn name(&self) -> String {
+        torc_api::allocation::name(self.workflow.0, self.id.0)
+    }
+}
+
+/// A Slurm cluster and how to reach it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterRow {
+    /// Its name.
+    pub name: String,
+    /// The document as JSON.
+    pub document: String,
+    /// How often the document has changed.
+    pub generation: i64,
+    /// First apply.
+    pub created_ms: i64,
+}
+
 /// Something that happened.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EventRow {
@@ -487,6 +579,16 @@ pub struct Snapshot {
     pub failures: Vec<(JobId, Cause, i32)>,
     /// The latest failed results of each workflow's current run, at most 20 each, oldest first.
     pub latest_failures: Vec<ResultRow>,
+    /// Slurm allocations that are not over, sorted by number.
+    pub allocations: Vec<AllocationRow>,
+    /// For each workflow: how many of its allocations are over.
+    pub finished_allocations: Vec<(WorkflowId, i64)>,
+    /// Numbers in Slurm of allocations that are over.
+    pub ended_slurm_jobs: Vec<String>,
+    /// Slurm clusters.
+    pub clusters: Vec<ClusterRow>,
+    /// What tells this store from others.
+    pub identity: String,
     /// The highest numbers given out so far.
     pub last: LastIds,
 }
@@ -506,4 +608,6 @@ pub struct LastIds {
     pub event: i64,
     /// Leases.
     pub epoch: i64,
+    /// Slurm allocations.
+    pub allocation: i64,
 }

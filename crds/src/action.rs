@@ -91,6 +91,12 @@ impl std::fmt::Display for TriggerType {
 }
 
 impl Action {
+    /// It asks for Slurm allocations.
+    pub fn asks_slurm_for_nodes(&self) -> bool {
+        let type_ = self.scheduler_type.as_deref();
+        self.action_type == ActionType::ScheduleNodes && type_.is_none_or(|type_| type_ == "slurm")
+    }
+
     /// It is run once for every worker, and not once for the workflow.
     pub fn is_for_every_worker(&self) -> bool {
         self.trigger_type.is_of_workers() && self.persistent != Some(false)

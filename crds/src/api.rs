@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::action::{ActionState, ActionType, TriggerType};
+use crate::cluster::{SlurmClusterSpec, SlurmClusterStatus};
 use crate::document::WorkflowDocument;
 use crate::problem::Problem;
 use crate::state::{Cause, JobState};
@@ -139,6 +140,9 @@ pub struct Workflow {
     pub suspended: bool,
     /// Cancelled by `torc cancel` or the document.
     pub canceled: bool,
+    /// The SlurmCluster that its jobs run on, if they do not run on this machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slurm_cluster: Option<String>,
     /// The document asks for a record of its provenance.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub enable_ro_crate: bool,
@@ -512,4 +516,32 @@ pub struct Version {
     pub version: String,
     /// The runner protocol's version.
     pub protocol: u32,
+}
+
+/// A Slurm cluster and how to reach it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SlurmCluster {
+    /// Its name.
+    pub name: String,
+    /// How often the document has changed; 0 for the Slurm of this machine, which needs none.
+    pub generation: i64,
+    /// When it was first applied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub creation_time: Option<String>,
+    /// What the document says.
+    pub spec: SlurmClusterSpec,
+    /// What is known of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<SlurmClusterStatus>,
+}
+
+/// What applying a cluster's document did.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterApplied {
+    /// The cluster's name.
+    pub name: String,
+    /// What happened to it.
+    pub outcome: ApplyOutcome,
 }

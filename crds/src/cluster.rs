@@ -3,6 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// The cluster that nobody has to describe: the Slurm whose commands this machine has.
+pub const LOCAL: &str = "local";
+
 /// A Slurm cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[cfg_attr(feature = "kube", derive(kube::CustomResource))]

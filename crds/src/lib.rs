@@ -3,6 +3,7 @@
 //! Deliberately absent: I/O, the clock, async. Loading takes text, never a path.
 
 pub mod action;
+pub mod allocation;
 pub mod api;
 pub mod causes;
 pub mod cluster;

@@ -94,6 +94,9 @@ pub struct RegisterRequest {
     /// The Slurm job it lives in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slurm_job_id: Option<String>,
+    /// The name of the allocation it lives in, e.g. `torc-wf3-a12`, if it was told one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocation: Option<String>,
     /// Where its job logs are.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub output_dir: String,

@@ -291,6 +291,7 @@ fn registration(config: &RunnerConfig, output_dir: &str) -> RegisterRequest {
         scope: config.scope.clone(),
         scheduler: config.scheduler.clone(),
         slurm_job_id: config.slurm_job_id.clone(),
+        allocation: config.allocation_name.clone(),
         output_dir: output_dir.to_owned(),
     }
 }

@@ -32,6 +32,8 @@ pub struct RunnerConfig {
     pub scheduler: Option<String>,
     /// The Slurm job it lives in.
     pub slurm_job_id: Option<String>,
+    /// The name of the allocation it lives in, if whoever asked for it has said so.
+    pub allocation_name: Option<String>,
     /// How jobs become steps; absent where they cannot.
     pub allocation: Option<Allocation>,
     /// Job logs are in its folder `job_stdio`.
@@ -84,6 +86,7 @@ impl RunnerConfig {
             kind: RunnerKind::default(),
             scheduler: None,
             slurm_job_id: None,
+            allocation_name: None,
             allocation: None,
             output_dir,
             state_dir,

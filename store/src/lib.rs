@@ -24,6 +24,7 @@ pub use backup::{BackupInfo, verify};
 pub use error::StoreError;
 pub use gc::GcReport;
 pub use open::OpenOptions;
+pub use query::allocations::AllocationQuery;
 pub use query::events::{EventQuery, EventView};
 pub use query::jobs::{JobQuery, JobView};
 pub use query::results::{FAILED_STATES, ResultQuery, ResultView};

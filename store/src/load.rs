@@ -1,6 +1,7 @@
 //! Reads everything live, once, at start. On the writer's connection, so nothing changes meanwhile.
 
 mod actions;
+mod allocations;
 
 use sqlx::SqliteConnection;
 use torc_api::state::Cause;
@@ -30,6 +31,11 @@ pub(crate) async fn load(connection: &mut SqliteConnection) -> Result<Snapshot, 
         recoveries: actions::recoveries(connection).await?,
         failures: failures(connection).await?,
         latest_failures: latest_failures(connection).await?,
+        allocations: allocations::live(connection).await?,
+        finished_allocations: allocations::finished(connection).await?,
+        ended_slurm_jobs: allocations::ended_slurm_jobs(connection).await?,
+        clusters: allocations::clusters(connection).await?,
+        identity: allocations::identity(connection).await?,
         last: last_ids(connection).await?,
     })
 }
@@ -184,8 +190,9 @@ async fn latest_failures(connection: &mut SqliteConnection) -> Result<Vec<Result
 }
 
 async fn last_ids(connection: &mut SqliteConnection) -> Result<LastIds, Failure> {
-    let record =
-        sqlx::query!("select workflow, job, profile, runner, event, epoch from last_ids").fetch_one(connection).await?;
+    let record = sqlx::query!("select workflow, job, profile, runner, event, epoch, allocation from last_ids")
+        .fetch_one(connection)
+        .await?;
     Ok(LastIds {
         workflow: record.workflow,
         job: record.job,
@@ -193,5 +200,6 @@ async fn last_ids(connection: &mut SqliteConnection) -> Result<LastIds, Failure>
         runner: record.runner,
         event: record.event,
         epoch: record.epoch,
+        allocation: record.allocation,
     })
 }

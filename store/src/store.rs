@@ -10,12 +10,13 @@ use torc_api::api::Page;
 use torc_api::remote::RemoteWorker;
 use torc_api::slurm_stats::SlurmStats;
 use torc_core::ids::{JobId, WorkflowId};
-use torc_core::rows::{Changes, FileRow, RunnerRow, Snapshot, UserDataRow};
+use torc_core::rows::{AllocationRow, Changes, FileRow, RunnerRow, Snapshot, UserDataRow};
 
 use crate::connection::{self, Reader, Writer};
 use crate::error::{Failure, StoreError};
 use crate::gc::{self, GcReport};
 use crate::open::{self, OpenOptions};
+use crate::query::allocations::{self, AllocationQuery};
 use crate::query::data;
 use crate::query::events::{self, EventQuery, EventView};
 use crate::query::jobs::{self, JobQuery, JobView};
@@ -131,6 +132,13 @@ impl Store {
         let mut reader = self.reader().await?;
         let connection = reader.connection().await.map_err(|failure| self.at(failure))?;
         runners::list(connection, query).await.map_err(|failure| self.at(failure))
+    }
+
+    /// Slurm allocations.
+    pub async fn allocations(&self, query: &AllocationQuery) -> Result<Page<AllocationRow>, StoreError> {
+        let mut reader = self.reader().await?;
+        let connection = reader.connection().await.map_err(|failure| self.at(failure))?;
+        allocations::list(connection, query).await.map_err(|failure| self.at(failure))
     }
 
     /// The machines of a workflow that are reached over SSH.

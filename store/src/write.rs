@@ -3,6 +3,7 @@
 //! The order matters: what goes away frees names before new rows take them, and whole rows come before moves.
 
 mod actions;
+mod allocations;
 mod data;
 
 use std::collections::HashSet;
@@ -47,6 +48,7 @@ pub(crate) async fn write(connection: &mut SqliteConnection, changes: &Changes) 
     let strays: Vec<&StrayLease> = changes.strays.iter().filter(|row| !gone.contains(&row.workflow)).collect();
     write_strays(connection, &strays).await?;
     actions::write(connection, changes, &gone).await?;
+    allocations::write(connection, changes, &gone).await?;
     for runner in &changes.runners {
         write_runner(connection, runner).await?;
     }
@@ -68,6 +70,7 @@ async fn delete_workflow(connection: &mut SqliteConnection, workflow: WorkflowId
     sqlx::query!("delete from jobs where workflow = ?", id).execute(&mut *connection).await?;
     sqlx::query!("delete from profiles where workflow = ?", id).execute(&mut *connection).await?;
     actions::delete_workflow(connection, workflow).await?;
+    allocations::delete_workflow(connection, workflow).await?;
     sqlx::query!("delete from results where workflow = ?", id).execute(&mut *connection).await?;
     sqlx::query!("delete from slurm_stats where workflow = ?", id).execute(&mut *connection).await?;
     sqlx::query!("delete from files where workflow = ?", id).execute(&mut *connection).await?;
@@ -330,19 +333,21 @@ fn highest(changes: &Changes) -> LastIds {
         runner: max(changes.runners.iter().map(|row| row.id.0)),
         event: max(changes.events.iter().map(|row| row.sequence)),
         epoch: max(epochs),
+        allocation: max(changes.allocations.iter().map(|row| row.id.0)),
     }
 }
 
 async fn raise_last_ids(connection: &mut SqliteConnection, last: &LastIds) -> Result<(), Failure> {
     sqlx::query!(
         "update last_ids set workflow = max(workflow, ?), job = max(job, ?), profile = max(profile, ?),
-            runner = max(runner, ?), event = max(event, ?), epoch = max(epoch, ?)",
+            runner = max(runner, ?), event = max(event, ?), epoch = max(epoch, ?), allocation = max(allocation, ?)",
         last.workflow,
         last.job,
         last.profile,
         last.runner,
         last.event,
-        last.epoch
+        last.epoch,
+        last.allocation
     )
     .execute(&mut *connection)
     .await?;

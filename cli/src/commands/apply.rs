@@ -2,12 +2,13 @@
 
 use clap::Args;
 use torc_api::api::{ApplyOutcome, ApplyRequest, ApplyResponse, JobChanges};
+use torc_api::document::SlurmClusterDocument;
 
 use super::Context;
 use crate::args::{FileArgs, RunnerArgs};
 use crate::client::{Client, ClientError};
 use crate::connection::{Connection, remote};
-use crate::documents::{self, LoadedWorkflow, Report};
+use crate::documents::{self, Documents, LoadedWorkflow, Report};
 use crate::error::{CommandError, ExitStatus};
 use crate::follow::{Followed, REMOTE_PATIENCE, follow};
 use crate::output::{Items, human};
@@ -95,9 +96,9 @@ pub fn place_here(context: &Context) -> Result<Place, CommandError> {
 }
 
 /// A dry run must not make a store where there is none.
-async fn dry_run(context: &Context, documents: &[LoadedWorkflow]) -> Result<ExitStatus, CommandError> {
+async fn dry_run(context: &Context, documents: &Documents) -> Result<ExitStatus, CommandError> {
     if Place::find(&context.folder).is_none() {
-        return super::diff::all_new(context, documents);
+        return super::diff::all_new(context, &documents.workflows);
     }
     crate::connection::with_client(&context.settings, &context.folder, async |client: &Client| {
         hand_in(context, client, documents, Purpose::DryRun).await.map(|_| ExitStatus::Success)
@@ -108,7 +109,7 @@ async fn dry_run(context: &Context, documents: &[LoadedWorkflow]) -> Result<Exit
 async fn detach(
     context: &Context,
     place: &Place,
-    documents: &[LoadedWorkflow],
+    documents: &Documents,
     wait: bool,
 ) -> Result<ExitStatus, CommandError> {
     let (info, client) = match enter(place, context.settings.namespace.as_deref()).await? {
@@ -155,14 +156,41 @@ async fn follow_remote(
 async fn hand_in(
     context: &Context,
     client: &Client,
-    documents: &[LoadedWorkflow],
+    documents: &Documents,
     purpose: Purpose,
 ) -> Result<Vec<ApplyResponse>, CommandError> {
-    let responses = submit(context, client, documents, purpose).await?;
+    // A workflow may name a cluster of the same files.
+    for line in submit_clusters(client, &documents.clusters, purpose).await? {
+        context.output.progress(&line);
+    }
+    let responses = submit(context, client, &documents.workflows, purpose).await?;
     context.output.value(&Items { items: &responses }, || {
         responses.iter().map(|response| line(response, purpose) + "\n").collect()
     })?;
     Ok(responses)
+}
+
+/// Applies Slurm clusters; what that did, as kubectl says it.
+pub async fn submit_clusters(
+    client: &Client,
+    clusters: &[SlurmClusterDocument],
+    purpose: Purpose,
+) -> Result<Vec<String>, CommandError> {
+    let mut lines = Vec::new();
+    for document in clusters {
+        let name = &document.metadata.name;
+        let outcome = match purpose {
+            Purpose::Run | Purpose::Store => client.apply_cluster(document).await?.outcome,
+            Purpose::DryRun => match client.cluster(name).await {
+                Ok(known) if known.spec == document.spec => ApplyOutcome::Unchanged,
+                Ok(_) => ApplyOutcome::Configured,
+                Err(error) if error.is_not_found() => ApplyOutcome::Created,
+                Err(error) => return Err(error.into()),
+            },
+        };
+        lines.push(format!("slurmcluster/{name} {}{}", word(outcome), dry(purpose)));
+    }
+    Ok(lines)
 }
 
 /// Applies documents one after the other; problems are told with their places in the files.
@@ -205,13 +233,20 @@ fn located(workflow: &LoadedWorkflow, error: ClientError) -> CommandError {
 
 /// What an apply did, as kubectl says it.
 pub fn line(response: &ApplyResponse, purpose: Purpose) -> String {
-    let outcome = match response.outcome {
+    let (outcome, dry) = (word(response.outcome), dry(purpose));
+    format!("workflow/{} {outcome}{dry}{}", response.name, changes(&response.changes))
+}
+
+const fn word(outcome: ApplyOutcome) -> &'static str {
+    match outcome {
         ApplyOutcome::Created => "created",
         ApplyOutcome::Configured => "configured",
         ApplyOutcome::Unchanged => "unchanged",
-    };
-    let dry = if purpose == Purpose::DryRun { " (dry run)" } else { "" };
-    format!("workflow/{} {outcome}{dry}{}", response.name, changes(&response.changes))
+    }
+}
+
+const fn dry(purpose: Purpose) -> &'static str {
+    if matches!(purpose, Purpose::DryRun) { " (dry run)" } else { "" }
 }
 
 fn changes(changes: &JobChanges) -> String {

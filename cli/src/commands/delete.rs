@@ -11,12 +11,12 @@ use crate::connection::{bare_name, explain_missing, with_client};
 use crate::error::{CommandError, ExitStatus};
 use crate::output::Items;
 
-/// Delete workflows with their jobs, results and events.
+/// Delete workflows with their jobs, results and events, or SlurmClusters.
 ///
-/// Log files stay. On a terminal you are asked before anything that has not finished is deleted.
+/// Log files stay. Slurm allocations of a workflow are cancelled first. On a terminal you are asked before anything that has not finished is deleted.
 #[derive(Debug, Args)]
 pub struct DeleteArgs {
-    /// Workflows by name or number, e.g. `workflow/NAME`.
+    /// Workflows by name or number, e.g. `workflow/NAME`; also `slurmcluster/NAME`.
     #[arg(value_name = "WORKFLOW", required = true)]
     pub workflows: Vec<String>,
     /// Do not ask.
@@ -30,6 +30,9 @@ pub struct DeleteArgs {
 /// Runs the verb.
 pub async fn run(context: &Context, args: &DeleteArgs) -> Result<ExitStatus, CommandError> {
     with_client(&context.settings, &context.folder, async |client: &Client| {
+        if let Some((kind, names)) = clusters(&args.workflows) {
+            return delete_clusters(context, client, kind, &names, args.ignore_not_found).await;
+        }
         let mut deleted = Vec::new();
         for name in args.workflows.iter().map(|name| bare_name(name)).filter(|name| !is_kind(name)) {
             let workflow = match client.workflow(name).await {
@@ -48,6 +51,40 @@ pub async fn run(context: &Context, args: &DeleteArgs) -> Result<ExitStatus, Com
     })
     .await?;
     Ok(ExitStatus::Success)
+}
+
+/// The SlurmClusters that are meant, if any are: `slurmcluster/a slurmcluster/b`, or `slurmcluster a b`.
+fn clusters(words: &[String]) -> Option<(&str, Vec<&str>)> {
+    const KINDS: [&str; 3] = ["slurmcluster", "slurmclusters", "slc"];
+    let first = words.first()?;
+    if let Some(kind) = KINDS.into_iter().find(|kind| first == kind) {
+        return Some((kind, words.iter().skip(1).map(String::as_str).collect()));
+    }
+    let kind = KINDS.into_iter().find(|kind| first.strip_prefix(kind).is_some_and(|rest| rest.starts_with('/')))?;
+    let name = |word: &String| word.split_once('/').map_or(word.as_str(), |(_, name)| name).len();
+    Some((kind, words.iter().map(|word| &word[word.len() - name(word)..]).collect()))
+}
+
+async fn delete_clusters(
+    context: &Context,
+    client: &Client,
+    kind: &str,
+    names: &[&str],
+    ignore_not_found: bool,
+) -> Result<(), CommandError> {
+    if names.is_empty() {
+        return Err(CommandError::usage(format!("name the {kind}")));
+    }
+    let mut deleted = Vec::new();
+    for name in names {
+        match client.delete_cluster(name).await {
+            Ok(()) => deleted.push((*name).to_owned()),
+            Err(error) if error.is_not_found() && ignore_not_found => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let text = deleted.iter().map(|name| format!("slurmcluster/{name} deleted\n")).collect();
+    context.output.value(&Items { items: &deleted }, || text)
 }
 
 /// kubectl's spelling `delete workflow NAME` names the kind first.

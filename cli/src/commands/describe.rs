@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use clap::Args;
 use serde_json::json;
 use torc_api::action::ActionState;
-use torc_api::api::{Event, Job, JobResult, Workflow, WorkflowAction};
+use torc_api::api::{Event, Job, JobResult, SlurmCluster, Workflow, WorkflowAction};
 
 use super::Context;
 use crate::client::{Client, ResultFilter};
@@ -13,10 +13,10 @@ use crate::connection::{bare_name, explain_missing, resolve_workflow, with_clien
 use crate::error::{CommandError, ExitStatus};
 use crate::output::{event_text, human, status_word};
 
-/// Show one workflow or job in detail.
+/// Show one workflow, job or SlurmCluster in detail.
 #[derive(Debug, Args)]
 pub struct DescribeArgs {
-    /// `workflow` or `job`; also `workflow/NAME`.
+    /// `workflow`, `job` or `slurmcluster`; also `workflow/NAME`.
     #[arg(value_name = "RESOURCE")]
     pub resource: String,
     /// Its name or number; may be left out for the only workflow of a store.
@@ -44,7 +44,14 @@ pub async fn run(context: &Context, args: &DescribeArgs) -> Result<ExitStatus, C
             let name = name.ok_or_else(|| CommandError::usage("name the job"))?;
             job(context, client, args.workflow.as_deref(), name).await
         }
-        other => Err(CommandError::usage(format!("`{other}` cannot be described")).hint("workflow and job can")),
+        "slurmcluster" | "slurmclusters" | "slc" => {
+            let name = name.ok_or_else(|| CommandError::usage("name the SlurmCluster"))?;
+            cluster(context, client, name).await
+        }
+        other => {
+            let message = format!("`{other}` cannot be described");
+            Err(CommandError::usage(message).hint("workflow, job and slurmcluster can"))
+        }
     })
     .await?;
     Ok(ExitStatus::Success)
@@ -70,6 +77,48 @@ async fn job(context: &Context, client: &Client, workflow: Option<&str>, name: &
     let filter = ResultFilter { job: Some(job.id.to_string()), ..ResultFilter::default() };
     let results = client.results(&workflow, &filter, None).await?;
     context.output.value(&json!({ "job": job, "results": results }), || job_text(&job, &results))
+}
+
+async fn cluster(context: &Context, client: &Client, name: &str) -> Result<(), CommandError> {
+    let cluster = client.cluster(name).await?;
+    context.output.value(&cluster, || cluster_text(&cluster))
+}
+
+fn cluster_text(cluster: &SlurmCluster) -> String {
+    let mut text = String::new();
+    let spec = &cluster.spec;
+    field(&mut text, "Name", &cluster.name);
+    let commands =
+        if spec.command_prefix.is_empty() { "of this machine".to_owned() } else { spec.command_prefix.join(" ") };
+    field(&mut text, "Commands", commands);
+    if let Some(account) = &spec.default_account {
+        field(&mut text, "Account", account);
+    }
+    let status = cluster.status.as_ref();
+    if let Some(contact) = status.and_then(|status| status.last_contact_time.as_deref()) {
+        field(&mut text, "Contact", contact);
+    }
+    for condition in status.into_iter().flat_map(|status| &status.conditions) {
+        let more = if condition.message.is_empty() { String::new() } else { format!(": {}", condition.message) };
+        field(&mut text, &condition.type_, format!("{} ({}){more}", condition.status, condition.reason));
+    }
+    let detected = status.map_or(&[][..], |status| &status.partitions);
+    let (partitions, source) = match spec.partitions.as_slice() {
+        [] => (detected, "detected"),
+        written => (written, "as written down"),
+    };
+    field(&mut text, "Partitions", if partitions.is_empty() { "unknown so far" } else { source });
+    for partition in partitions {
+        let gpus = partition.gpus_per_node.map_or(String::new(), |gpus| format!(", {gpus} GPUs"));
+        let nodes = partition.nodes.map_or(String::new(), |nodes| format!(", up to {nodes} nodes"));
+        let shared = if partition.shared == Some(true) { ", shared" } else { "" };
+        let _ = writeln!(
+            text,
+            "  {}: {} CPUs, {} MiB{gpus} a node{nodes}, up to {}{shared}",
+            partition.name, partition.cpus_per_node, partition.memory_mb, partition.max_walltime
+        );
+    }
+    text
 }
 
 fn field(text: &mut String, name: &str, value: impl std::fmt::Display) {

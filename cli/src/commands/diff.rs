@@ -33,6 +33,7 @@ const LISTED: usize = 20;
 /// Runs the verb.
 pub async fn run(context: &Context, args: &DiffArgs) -> Result<ExitStatus, CommandError> {
     let documents = documents::read_valid(&args.files.files, context.settings.namespace.as_deref(), context.output)?;
+    let documents = documents.workflows;
     if context.settings.url.is_none() && Place::find(&context.folder).is_none() {
         return all_new(context, &documents).map(|_| ExitStatus::Different);
     }

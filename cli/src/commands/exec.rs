@@ -82,7 +82,7 @@ pub async fn run(context: &Context, args: &ExecArgs) -> Result<ExitStatus, Comma
     }
     let text = document_text(&document);
     let made = documents::made(&text, "<exec>", context.settings.namespace.as_deref(), context.output)?;
-    run::run_wanted(context, Wanted::Documents(made)).await
+    run::run_wanted(context, Wanted::Documents(made.into())).await
 }
 
 fn unique_name(now: jiff::civil::DateTime) -> String {

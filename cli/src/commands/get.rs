@@ -12,12 +12,12 @@ use crate::client::{Client, JobFilter, ResultFilter};
 use crate::connection::{Connection, bare_name, explain_missing, resolve_workflow};
 use crate::error::{CommandError, ExitStatus};
 
-/// List workflows, jobs, results, actions, runners, events, files or user data.
+/// List workflows, jobs, results, actions, runners, allocations, SlurmClusters, events, files or user data.
 ///
 /// WORKFLOW may be left out where the store holds one.
 #[derive(Debug, Default, Args)]
 pub struct GetArgs {
-    /// workflows, jobs, results, actions, runners, events, files or user-data; also `workflow/NAME`.
+    /// workflows, jobs, results, actions, runners, allocations, slurmclusters, events, files or user-data; also `workflow/NAME`.
     #[arg(value_name = "RESOURCE")]
     pub resource: String,
     /// The workflow, by name or number.
@@ -68,6 +68,10 @@ enum Resource {
     Actions,
     #[value(alias = "runner")]
     Runners,
+    #[value(aliases = ["allocation", "allocs", "alloc"])]
+    Allocations,
+    #[value(name = "slurmclusters", aliases = ["slurmcluster", "slc"])]
+    SlurmClusters,
     #[value(aliases = ["event", "ev"])]
     Events,
     #[value(alias = "file")]
@@ -90,7 +94,7 @@ impl GetArgs {
         };
         let resource = Resource::from_str(kind, true).map_err(|_| {
             CommandError::usage(format!("there is no resource `{kind}`"))
-                .hint("workflows, jobs, results, actions, runners, events, files and user-data can be listed")
+                .hint("workflows, jobs, results, actions, runners, allocations, slurmclusters, events, files and user-data can be listed")
         })?;
         Ok((resource, name.or(self.workflow.as_deref().map(bare_name))))
     }
@@ -119,8 +123,9 @@ impl GetArgs {
 /// Runs the verb.
 pub async fn run(context: &Context, args: &GetArgs) -> Result<ExitStatus, CommandError> {
     let (resource, name) = args.target()?;
-    if args.watch && matches!(resource, Resource::Files | Resource::UserData) {
-        return Err(CommandError::usage("files and user data cannot be watched").hint("leave --watch out"));
+    if args.watch && matches!(resource, Resource::Files | Resource::UserData | Resource::SlurmClusters) {
+        let message = "files, user data and SlurmClusters cannot be watched";
+        return Err(CommandError::usage(message).hint("leave --watch out"));
     }
     let mut seen = watch::Seen::new(context.output);
     let connection = Connection::open(&context.settings, &context.folder).await?;
@@ -194,6 +199,18 @@ async fn list(
             runners.truncate(args.limit.unwrap_or(usize::MAX));
             seen.listing.print(&runners)?;
             seen.runners = runners.iter().map(watch::runner_key).collect();
+        }
+        Resource::Allocations => {
+            let allocations = client.allocations(name, args.limit).await.map_err(explain_missing)?;
+            seen.listing.print(&allocations)?;
+            seen.allocations = allocations.into_iter().map(|allocation| (allocation.id, allocation)).collect();
+        }
+        Resource::SlurmClusters => {
+            let clusters = match name {
+                Some(name) => vec![client.cluster(name).await?],
+                None => client.clusters().await?,
+            };
+            seen.listing.print(&clusters)?;
         }
         Resource::Files => {
             let workflow = resolve_workflow(client, name).await?;

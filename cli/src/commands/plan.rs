@@ -50,7 +50,7 @@ struct PlannedJob {
 /// Runs the verb.
 pub fn run(context: &Context, args: &PlanArgs) -> Result<ExitStatus, CommandError> {
     let paths = if args.files.is_empty() { &args.paths } else { &args.files };
-    let workflows = documents::read_valid(paths, context.settings.namespace.as_deref(), context.output)?;
+    let workflows = documents::read_valid(paths, context.settings.namespace.as_deref(), context.output)?.workflows;
     let expanded = expand_all(&workflows, context.settings.server.max_jobs)?;
     let mut plans: Vec<Plan> = Vec::new();
     let mut text = String::new();

@@ -68,7 +68,7 @@ fn wanted(context: &Context, args: &RunArgs) -> Result<Wanted, CommandError> {
     let namespace = context.settings.namespace.as_deref();
     if args.skip_checks {
         let (documents, report) = documents::read(&files, namespace)?;
-        return report.into_result().map(|()| Wanted::Documents(documents));
+        return report.into_result().map(|()| Wanted::Documents(documents.into()));
     }
     documents::read_valid(&files, namespace, context.output).map(Wanted::Documents)
 }
@@ -84,7 +84,7 @@ async fn run_for(context: &Context, client: &Client, wanted: Wanted) -> Result<E
     let mut ids = Vec::new();
     match wanted {
         Wanted::Documents(documents) => {
-            for response in submit(context, client, &documents, Purpose::Run).await? {
+            for response in submit(context, client, &documents.workflows, Purpose::Run).await? {
                 context.output.progress(&line(&response, Purpose::Run));
                 ids.extend(response.id);
             }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
+use torc_api::document::SlurmClusterDocument;
 use torc_api::problem::{Problem, Severity};
 
 use crate::error::CommandError;
@@ -13,6 +14,7 @@ use crate::output::Output;
 pub struct Report {
     problems: Vec<(String, Problem)>,
     documents: usize,
+    clusters: Vec<SlurmClusterDocument>,
 }
 
 impl Report {
@@ -24,6 +26,16 @@ impl Report {
     /// A document was found, whatever its kind.
     pub fn count_document(&mut self) {
         self.documents += 1;
+    }
+
+    /// A Slurm cluster was found.
+    pub fn add_cluster(&mut self, cluster: SlurmClusterDocument) {
+        self.clusters.push(cluster);
+    }
+
+    /// The Slurm clusters that were found.
+    pub fn take_clusters(&mut self) -> Vec<SlurmClusterDocument> {
+        std::mem::take(&mut self.clusters)
     }
 
     /// Whether there was a document at all.

@@ -108,6 +108,12 @@ impl From<Refusal> for EngineError {
                 error
             }
             Refusal::NoRunner(_) => Self::new(ErrorKind::NotFound, "RunnerNotFound", message),
+            Refusal::NoCluster(_) => {
+                let mut error = Self::new(ErrorKind::NotFound, "ClusterNotFound", message);
+                error.body.hint = Some("`torc get slurmclusters` lists them".to_owned());
+                error
+            }
+            Refusal::AllocationEnded(_) => Self::new(ErrorKind::Conflict, "AllocationEnded", message),
             Refusal::Protocol(_) => {
                 let mut error = Self::new(ErrorKind::Conflict, "ProtocolMismatch", message);
                 error.body.hint = Some("install the same version of torc on both sides".to_owned());

@@ -59,7 +59,7 @@ impl State {
             }
         };
         if !apply.store_only {
-            self.session.0.insert(id);
+            self.session.workflows.insert(id);
         }
         self.news += 1;
         let (namespace, name) = (metadata.namespace().to_owned(), metadata.name.clone());
@@ -437,6 +437,7 @@ impl Workflow {
         self.failures = failures;
         self.failed_attempts = old.failed_attempts.clone();
         self.data = old.data.clone();
+        self.allocations = old.allocations.after_an_edit();
         let still_there = |(job, _): &(&JobId, _)| self.ordinal(**job).is_some();
         self.given_up = old.given_up.iter().filter(still_there).map(|(job, leases)| (*job, leases.clone())).collect();
         for job in 0..self.jobs.len() as u32 {

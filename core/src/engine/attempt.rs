@@ -70,7 +70,7 @@ impl State {
         &mut self,
         workflow: WorkflowId,
         job: u32,
-        message: &str,
+        (cause, message): (Cause, &str),
         context: (&mut Recorder, Now),
     ) {
         let Some(record) =
@@ -79,7 +79,7 @@ impl State {
             return;
         };
         let (key, record) = record;
-        let lost = lost_attempt(key, record.started_ms, message, context.1);
+        let lost = FinishedAttempt { cause: Some(cause), ..lost_attempt(key, record.started_ms, message, context.1) };
         let runner = record.runner;
         self.end_attempt(workflow, job, &lost, runner, context);
     }

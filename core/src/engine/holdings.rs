@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use torc_api::state::JobState;
+use torc_api::state::{Cause, JobState};
 use torc_api::wire::{AttemptKey, FinishedAttempt, SyncRequest};
 
 use super::State;
@@ -49,6 +49,7 @@ impl State {
     ) -> bool {
         let key = &finished.key;
         self.take_slurm_stats(finished.slurm_stats.as_deref().map_or(&[], std::slice::from_ref), recorder);
+        self.note_report(id, recorder);
         if let Some(accepted) = self.accept_errand(id, finished, (&mut *recorder, now)) {
             return accepted;
         }
@@ -246,7 +247,7 @@ impl State {
                     return;
                 }
             }
-            JobState::Running => self.lose_attempt(workflow_id, job, why, (recorder, now)),
+            JobState::Running => self.lose_attempt(workflow_id, job, (word.cause(), why), (recorder, now)),
             _ => return,
         }
         self.news += 1;
@@ -288,6 +289,18 @@ pub(super) enum Word {
     NotStarted,
     /// Nothing. Somebody may have started it: the next lease is of the next attempt, though no retry is used up by that.
     None,
+    /// It cannot say anything any more: the place that it lived in is gone, for this cause.
+    Gone(Cause),
+}
+
+impl Word {
+    /// Why an attempt of which no more is known is over.
+    const fn cause(self) -> Cause {
+        match self {
+            Self::Gone(cause) => cause,
+            Self::NotStarted | Self::None => Cause::Lost,
+        }
+    }
 }
 
 impl Workflow {

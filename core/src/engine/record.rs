@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use torc_api::state::JobState;
 
-use crate::ids::{JobId, Now, WorkflowId};
+use crate::ids::{AllocationId, JobId, Now, WorkflowId};
 use crate::rows::{
-    ActionRow, Changes, EventRow, JobRow, JobUpdate, RecoveryRow, ResultRow, RunnerRow, StrayLease, UserDataRow,
-    WorkflowRow,
+    ActionRow, AllocationRow, Changes, ClusterRow, EventRow, JobRow, JobUpdate, RecoveryRow, ResultRow, RunnerRow,
+    StrayLease, UserDataRow, WorkflowRow,
 };
 
 /// What a group of commands changed.
@@ -23,13 +23,15 @@ pub struct Recorder {
     actions: BTreeMap<JobId, Option<ActionRow>>,
     /// None for those that have ended.
     recoveries: BTreeMap<JobId, Option<RecoveryRow>>,
+    allocations: BTreeMap<AllocationId, AllocationRow>,
 }
 
 impl Recorder {
     /// The workflows that something was recorded of.
     pub(super) fn touched(&self) -> BTreeSet<WorkflowId> {
         let actions = self.actions.values().flatten().map(|row| &row.workflow);
-        self.moves.keys().chain(self.workflows.keys()).chain(actions).copied().collect()
+        let allocations = self.allocations.values().map(|row| &row.workflow);
+        self.moves.keys().chain(self.workflows.keys()).chain(actions).chain(allocations).copied().collect()
     }
 
     /// Moves of jobs become one event for each workflow.
@@ -67,6 +69,7 @@ impl Recorder {
                 None => self.changes.ended_recoveries.push(job),
             }
         }
+        self.changes.allocations.extend(self.allocations.into_values());
         for event in &mut self.changes.events {
             *last_event += 1;
             event.sequence = *last_event;
@@ -137,6 +140,21 @@ impl Recorder {
         self.recoveries.insert(job, None);
     }
 
+    pub(super) fn allocation(&mut self, row: &AllocationRow) {
+        self.allocations.insert(row.id, row.clone());
+    }
+
+    pub(super) fn cluster(&mut self, row: &ClusterRow) {
+        self.changes.removed_clusters.retain(|name| *name != row.name);
+        self.changes.clusters.retain(|known| known.name != row.name);
+        self.changes.clusters.push(row.clone());
+    }
+
+    pub(super) fn cluster_removed(&mut self, name: &str) {
+        self.changes.clusters.retain(|known| known.name != name);
+        self.changes.removed_clusters.push(name.to_owned());
+    }
+
     pub(super) fn result(&mut self, row: ResultRow) {
         self.changes.results.push(row);
     }
@@ -192,6 +210,7 @@ impl Recorder {
         self.changes.removed_user_data.retain(|(id, _)| *id != workflow);
         self.actions.retain(|_, row| row.as_ref().is_none_or(|row| row.workflow != workflow));
         self.recoveries.retain(|job, _| !jobs(*job));
+        self.allocations.retain(|_, row| row.workflow != workflow);
         self.changes.deleted_workflows.push(workflow);
     }
 }

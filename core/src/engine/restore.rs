@@ -10,7 +10,7 @@ use super::runner::{EndingLease, Holding, Runner};
 use super::workflow::{Workflow, read_spec};
 use crate::ids::{JobId, Now, WorkflowId};
 use crate::rows::{
-    ActionRow, JobRow, ProfileRow, RecoveryRow, ResultRow, Snapshot, StrayFate, StrayLease, UserDataRow,
+    ActionRow, AllocationRow, JobRow, ProfileRow, RecoveryRow, ResultRow, Snapshot, StrayFate, StrayLease, UserDataRow,
 };
 
 /// A stored document cannot be read.
@@ -27,7 +27,13 @@ pub struct UnreadableDocument {
 impl State {
     /// The live state of what was stored. Every runner gets its full lease time again.
     pub fn restore(snapshot: Snapshot, now: Now) -> Result<Self, UnreadableDocument> {
-        let mut state = Self { last: snapshot.last, ..Self::default() };
+        let mut state = Self {
+            last: snapshot.last,
+            identity: snapshot.identity,
+            ended_slurm_jobs: snapshot.ended_slurm_jobs.into_iter().collect(),
+            clusters: snapshot.clusters.into_iter().map(|row| (row.name.clone(), row)).collect(),
+            ..Self::default()
+        };
         let mut profiles: HashMap<WorkflowId, Vec<ProfileRow>> = HashMap::new();
         for profile in snapshot.profiles {
             profiles.entry(profile.workflow).or_default().push(profile);
@@ -72,6 +78,7 @@ impl State {
         for lease in snapshot.strays {
             state.restore_stray(lease);
         }
+        state.restore_allocations(snapshot.allocations, snapshot.finished_allocations);
         state.restore_failures(snapshot.failures, &snapshot.latest_failures);
         Ok(state)
     }
@@ -101,6 +108,25 @@ impl State {
             }
             // A runner that leaves takes what it was ending along, in the same commit.
             (StrayFate::Ending, None) => {}
+        }
+    }
+
+    /// Allocations, and who lives in them.
+    fn restore_allocations(&mut self, live: Vec<AllocationRow>, finished: Vec<(WorkflowId, i64)>) {
+        for (workflow, count) in finished {
+            if let Some(workflow) = self.workflows.get_mut(&workflow) {
+                workflow.allocations.finished = count;
+            }
+        }
+        for row in live {
+            let lives_here =
+                |runner: &&mut Runner| row.slurm_job_id.is_some() && runner.row.slurm_job_id == row.slurm_job_id;
+            for runner in self.runners.values_mut().filter(lives_here) {
+                runner.allocation = Some((row.workflow, row.id));
+            }
+            if let Some(workflow) = self.workflows.get_mut(&row.workflow) {
+                workflow.allocations.live.insert(row.id, row);
+            }
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use torc_api::wire::{AttemptKey, SyncRequest, SyncResponse, Want};
 
+use super::allocations::AllocationKey;
 use super::errands::ErrandId;
 use crate::class::Place;
 use crate::ids::{JobId, Now, RunnerId, WorkflowId};
@@ -34,6 +35,8 @@ pub(super) struct Runner {
     pub waiting: Vec<AttemptKey>,
     /// What of that was asked back, and for whom.
     pub asked_back: HashMap<JobId, RunnerId>,
+    /// The Slurm allocation that it lives in, if that is one of ours.
+    pub allocation: Option<AllocationKey>,
     /// Actions and recovery scripts that it has, and the message whose answer brought each.
     pub errands: HashMap<ErrandId, u64>,
 }
@@ -68,6 +71,7 @@ impl Runner {
             held: HashMap::new(),
             ending: BTreeMap::new(),
             told: HashMap::new(),
+            allocation: None,
             errands: HashMap::new(),
             waiting: Vec::new(),
             asked_back: HashMap::new(),

@@ -13,6 +13,9 @@ use crate::ids::{JobId, Now, RunnerId, WorkflowId};
 use crate::rows::Changes;
 use crate::time::rfc3339;
 
+/// The reason of a condition that is false.
+const NOT_STALLED: &str = "NotStalled";
+
 impl State {
     /// Ends a group of commands: completions are noted, conditions brought up to date, and everything to write is returned.
     pub fn finish(&mut self, mut recorder: Recorder, now: Now) -> Changes {
@@ -172,7 +175,7 @@ impl Workflow {
     }
 
     /// Writes the conditions down when one of them says something new.
-    fn refresh_conditions(&mut self, recorder: &mut Recorder, now: Now) {
+    pub(super) fn refresh_conditions(&mut self, recorder: &mut Recorder, now: Now) {
         let before: Vec<Condition> = serde_json::from_str(&self.row.conditions).unwrap_or_default();
         let after = self.conditions(&before, now);
         if after != before
@@ -206,7 +209,8 @@ impl Workflow {
     fn statements(&self) -> Vec<(&'static str, &'static str, &'static str, String)> {
         let settled = self.is_finished();
         let suspended = self.is_suspended() && !settled;
-        let stalled = self.is_stalled();
+        let stall = self.stall();
+        let stalled = stall.0 != NOT_STALLED;
         let finished = match (settled, self.outcome()) {
             (false, _) => ("Finished", "False", "Running", String::new()),
             (true, outcome) => ("Finished", "True", outcome, String::new()),
@@ -215,8 +219,9 @@ impl Workflow {
             (true, "Succeeded") => ("True", "Completed", format!("all {} jobs completed", self.counts.total)),
             (true, "Canceled") => ("False", "Canceled", self.failure_message()),
             (true, _) => ("False", "JobsFailed", self.failure_message()),
-            (false, _) if stalled => ("Unknown", "Stalled", "failed jobs wait for a decision".to_owned()),
+            (false, _) if stalled => ("Unknown", "Stalled", stall.1.clone()),
             (false, _) if suspended => ("Unknown", "Suspended", String::new()),
+            (false, _) if self.waits_for_allocation() => ("Unknown", "WaitingForAllocation", String::new()),
             (false, _) if self.row.started_ms.is_some() => ("Unknown", "Running", String::new()),
             (false, _) => ("Unknown", "Pending", String::new()),
         };
@@ -224,18 +229,22 @@ impl Workflow {
         vec![
             ("Accepted", "True", "Planned", format!("{} jobs", self.counts.total)),
             ("Suspended", yes_no(suspended), if suspended { "UserRequest" } else { "NotSuspended" }, String::new()),
-            ("Stalled", yes_no(stalled), if stalled { "PendingFailedJobs" } else { "NotStalled" }, String::new()),
+            self.allocations_ready(),
+            ("Stalled", yes_no(stalled), stall.0, stall.1),
             finished,
             ("Succeeded", succeeded.0, succeeded.1, succeeded.2),
         ]
     }
 
-    /// Only a person can bring it on: failed jobs wait for a decision, and nothing else can happen.
-    fn is_stalled(&self) -> bool {
+    /// Why only a person can bring it on, and a sentence about it.
+    fn stall(&self) -> (&'static str, String) {
         let counts = &self.counts;
-        counts.pending_failed > 0
-            && counts.ready + counts.leased + counts.running + counts.recovering == 0
-            && self.ending == 0
+        let is_still = counts.leased + counts.running + counts.recovering == 0 && self.ending == 0;
+        if counts.pending_failed > 0 && counts.ready == 0 && is_still {
+            return ("PendingFailedJobs", "failed jobs wait for a decision".to_owned());
+        }
+        let stuck = self.allocation_stall().filter(|_| is_still && counts.ready > 0 && !self.is_canceled());
+        stuck.unwrap_or((NOT_STALLED, String::new()))
     }
 
     fn summary(&self) -> api::Workflow {
@@ -249,6 +258,7 @@ impl Workflow {
             working_dir: self.row.working_dir.clone(),
             suspended: self.is_suspended(),
             canceled: self.is_canceled(),
+            slurm_cluster: self.cluster().map(str::to_owned),
             enable_ro_crate: self.spec.enable_ro_crate == Some(true),
             document: None,
             status: WorkflowStatus {
@@ -259,7 +269,7 @@ impl Workflow {
                 progress: Some(format!("{}/{}", self.counts.settled(), self.counts.total)),
                 plan: Some(PlanSummary { digest: self.row.digest.clone(), job_count: self.counts.total }),
                 jobs: self.counts,
-                allocations: None,
+                allocations: self.allocation_counts(),
                 failures: self.failures.iter().cloned().collect(),
                 conditions: serde_json::from_str(&self.row.conditions).unwrap_or_default(),
             },

@@ -29,12 +29,19 @@ impl State {
         if request.protocol != PROTOCOL {
             return Err(Refusal::Protocol(request.protocol));
         }
+        let (name, number) = (request.allocation.as_deref(), request.slurm_job_id.as_deref());
+        let allocation = self.enter_allocation(name, number, recorder, now)?;
         self.last.runner += 1;
         let id = RunnerId(self.last.runner);
-        let row = runner_row(id, request, now);
+        let mut row = runner_row(id, request, now);
+        if let Some((workflow, allocation)) = allocation {
+            let home = self.workflows.get(&workflow).and_then(|home| home.allocations.live.get(&allocation));
+            row.scheduler = row.scheduler.or_else(|| home.and_then(|home| home.scheduler.clone()));
+        }
         recorder.runner(&row);
         recorder.event(now, None, "RunnerRegistered", format!("runner {id} on {} has registered", row.host));
         let mut runner = Runner::new(row, now);
+        runner.allocation = allocation;
         for predecessor in self.in_place(&request.host, &request.place) {
             self.succeed(predecessor, &mut runner, recorder, now);
         }

@@ -58,7 +58,7 @@ impl State {
         recorder.workflow(&workflow.row);
         if let Some(canceled) = canceled {
             self.reset(id, canceled, recorder);
-            self.session.0.insert(id);
+            self.session.workflows.insert(id);
         }
         self.news += 1;
         Ok(())
@@ -113,7 +113,7 @@ impl State {
         }
         recorder.workflow(&workflow.row);
         let affected = self.reset(id, jobs, recorder).len();
-        self.session.0.insert(id);
+        self.session.workflows.insert(id);
         recorder.event(now, Some(id), "WorkflowRetried", format!("{affected} jobs run again"));
         Ok(affected as i64)
     }
@@ -154,7 +154,7 @@ impl State {
     pub fn delete(&mut self, id: WorkflowId, recorder: &mut Recorder, now: Now) -> Result<(), Refusal> {
         let workflow = self.workflows.remove(&id).ok_or_else(|| Refusal::NoWorkflow(id.to_string()))?;
         self.names.remove(&(workflow.row.namespace.clone(), workflow.row.name.clone()));
-        self.session.0.remove(&id);
+        self.session.workflows.remove(&id);
         self.live.remove(&id);
         for job in workflow.jobs.iter().filter(|job| job.state.is_held()) {
             if let Some(runner) = job.runner.and_then(|id| self.runners.get_mut(&id)) {

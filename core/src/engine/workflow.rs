@@ -11,6 +11,7 @@ use torc_api::wire::AttemptKey;
 use torc_api::workflow::{StopPolicy, WorkflowSpec};
 
 use super::actions::Actions;
+use super::allocations::Allocations;
 use super::profile::ProfileEntry;
 use super::record::Recorder;
 use super::recovery::Recoveries;
@@ -52,6 +53,7 @@ pub(super) struct Workflow {
     pub ending: u32,
     pub actions: Actions,
     pub recoveries: Recoveries,
+    pub allocations: Allocations,
 }
 
 /// What is kept of a job that may be one of a million.
@@ -155,6 +157,7 @@ impl Workflow {
             ending: 0,
             actions: Actions::default(),
             recoveries: Recoveries::default(),
+            allocations: Allocations::default(),
         };
         let mut profile_index = HashMap::new();
         for profile in profiles {

@@ -72,6 +72,7 @@ fn example() -> Value {
         working_dir: "/w".into(),
         suspended: false,
         canceled: false,
+        slurm_cluster: None,
         enable_ro_crate: true,
         document: None,
         status: WorkflowStatus { run_id: Some(2), ..WorkflowStatus::default() },

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use torc_core::rows::{Changes, Snapshot};
 use torc_store::{EventQuery, OpenOptions, ResultQuery, Store};
 
-use crate::samples::{event, job, new_store, options, profile, result, workflow};
+use crate::samples::{event, job, load, new_store, options, profile, result, workflow};
 
 /// Names the database of the child: without it the child's test does nothing.
 const DATABASE: &str = "TORC_STORE_CRASH_DATABASE";
@@ -76,7 +76,7 @@ async fn another_process_is_kept_out() {
     assert!(!refused.status.success());
     let said = format!("{}{}", String::from_utf8_lossy(&refused.stdout), String::from_utf8_lossy(&refused.stderr));
     assert!(said.contains("Locked"), "{said}");
-    assert_eq!(store.load().await.unwrap(), Snapshot::default());
+    assert_eq!(load(&store).await, Snapshot::default());
 }
 
 async fn check(folder: &TempDir, said: &[i64]) {

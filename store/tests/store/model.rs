@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use torc_api::state::Cause;
-use torc_core::ids::{JobId, ProfileId, RunnerId, WorkflowId};
+use torc_core::ids::{AllocationId, JobId, ProfileId, RunnerId, WorkflowId};
 use torc_core::rows::{
-    ActionRow, Changes, JobRow, LastIds, ProfileRow, RecoveryRow, ResultRow, RunnerRow, Snapshot, StrayLease,
-    UserDataRow, WorkflowRow,
+    ActionRow, AllocationRow, Changes, ClusterRow, JobRow, LastIds, ProfileRow, RecoveryRow, ResultRow, RunnerRow,
+    Snapshot, StrayLease, UserDataRow, WorkflowRow,
 };
 use torc_store::FAILED_STATES;
 
@@ -24,6 +24,8 @@ pub struct Model {
     strays: BTreeMap<i64, StrayLease>,
     actions: BTreeMap<JobId, ActionRow>,
     recoveries: BTreeMap<JobId, RecoveryRow>,
+    allocations: BTreeMap<AllocationId, AllocationRow>,
+    clusters: BTreeMap<String, ClusterRow>,
     last: LastIds,
 }
 
@@ -60,6 +62,9 @@ impl Model {
         self.actions.retain(|id, _| !changes.removed_actions.contains(id));
         self.recoveries.extend(changes.recoveries.iter().map(|row| (row.job, row.clone())));
         self.recoveries.retain(|job, _| !changes.ended_recoveries.contains(job));
+        self.allocations.extend(changes.allocations.iter().map(|row| (row.id, row.clone())));
+        self.clusters.extend(changes.clusters.iter().map(|row| (row.name.clone(), row.clone())));
+        self.clusters.retain(|name, _| !changes.removed_clusters.contains(name));
         for id in &changes.removed_jobs {
             self.jobs.remove(id);
         }
@@ -72,6 +77,7 @@ impl Model {
             self.strays.retain(|_, row| row.workflow != *id);
             self.actions.retain(|_, row| row.workflow != *id);
             self.recoveries.retain(|_, row| row.workflow != *id);
+            self.allocations.retain(|_, row| row.workflow != *id);
         }
     }
 
@@ -90,6 +96,7 @@ impl Model {
         changes.actions.iter().for_each(|row| last.epoch = last.epoch.max(row.errand.epoch));
         changes.recoveries.iter().for_each(|row| last.epoch = last.epoch.max(row.errand.epoch));
         changes.runners.iter().for_each(|row| last.runner = last.runner.max(row.id.0));
+        changes.allocations.iter().for_each(|row| last.allocation = last.allocation.max(row.id.0));
         changes.events.iter().for_each(|row| last.event = last.event.max(row.sequence));
     }
 
@@ -106,8 +113,25 @@ impl Model {
             recoveries: self.recoveries.values().cloned().collect(),
             failures: self.failures(),
             latest_failures: self.latest_failures(),
+            allocations: self.allocations.values().filter(|row| row.ended_ms.is_none()).cloned().collect(),
+            finished_allocations: self.finished_allocations(),
+            ended_slurm_jobs: self.ended_allocations().filter_map(|row| row.slurm_job_id.clone()).collect(),
+            clusters: self.clusters.values().cloned().collect(),
+            identity: String::new(),
             last: self.last,
         }
+    }
+
+    fn ended_allocations(&self) -> impl Iterator<Item = &AllocationRow> {
+        self.allocations.values().filter(|row| row.ended_ms.is_some())
+    }
+
+    fn finished_allocations(&self) -> Vec<(WorkflowId, i64)> {
+        let mut counts = BTreeMap::new();
+        for row in self.ended_allocations() {
+            *counts.entry(row.workflow).or_insert(0) += 1;
+        }
+        counts.into_iter().collect()
     }
 
     fn failures(&self) -> Vec<(JobId, Cause, i32)> {

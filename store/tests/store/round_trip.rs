@@ -4,18 +4,19 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use torc_api::action::ActionState;
+use torc_api::allocation::{AllocationOrigin, AllocationStatus};
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::{Resources, RunnerKind, RunnerScope, Usage};
 use torc_core::expanded::Requirements;
-use torc_core::ids::{JobId, ProfileId, RunnerId, WorkflowId};
+use torc_core::ids::{AllocationId, JobId, ProfileId, RunnerId, WorkflowId};
 use torc_core::rows::{
-    ActionRow, Changes, Errand, EventRow, JobProfile, JobRow, JobUpdate, ProfileRow, RecoveryRow, ResultRow, RunnerRow,
-    StrayFate, StrayLease, UserDataRow, WorkflowRow,
+    ActionRow, AllocationRow, Changes, ClusterRow, Errand, EventRow, JobProfile, JobRow, JobUpdate, ProfileRow,
+    RecoveryRow, ResultRow, RunnerRow, StrayFate, StrayLease, UserDataRow, WorkflowRow,
 };
 use torc_store::{EventQuery, Store};
 
 use crate::model::Model;
-use crate::samples::{job, new_store, options, profile, result, update, workflow};
+use crate::samples::{job, load, new_store, options, profile, result, update, workflow};
 
 const CAUSES: [Cause; 10] = [
     Cause::OutOfMemory,
@@ -257,12 +258,60 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn allocation_row()(id in 1..20i64, status in 0..4usize, origin in 0..4usize, texts in vec(option::of(text()), 8), cluster in text(),
+        numbers in vec(any::<i64>(), 7), times in vec(any::<Option<i64>>(), 8), flags in any::<(bool, bool)>(),
+        most in any::<Option<i32>>(),
+    ) -> AllocationRow {
+        let status = AllocationStatus::ALL[status];
+        AllocationRow {
+            id: AllocationId(id),
+            workflow: owner(id),
+            cluster,
+            scheduler: texts[0].clone(),
+            origin: AllocationOrigin::ALL[origin],
+            action: times[0].map(JobId),
+            status,
+            slurm_job_id: texts[1].clone(),
+            slurm_state: texts[2].clone(),
+            slurm_reason: texts[3].clone(),
+            partition: texts[4].clone(),
+            account: texts[5].clone(),
+            nodes: numbers[0],
+            cpus: numbers[1],
+            memory_bytes: numbers[2],
+            gpus: numbers[3],
+            seconds: numbers[4],
+            one_worker_per_node: flags.0,
+            max_parallel_jobs: most,
+            node_list: texts[6].clone(),
+            created_ms: numbers[5],
+            called_ms: times[1],
+            submitted_ms: times[2],
+            started_ms: times[3],
+            ended_ms: status.is_over().then_some(numbers[6]),
+            estimated_start_ms: times[4],
+            expected_end_ms: times[5],
+            canceled_ms: times[6],
+            has_reported: flags.1,
+            message: texts[7].clone(),
+        }
+    }
+}
+
+prop_compose! {
+    fn cluster_row()(name in "[a-d]", document in text(), generation in any::<i64>(), created_ms in any::<i64>()) -> ClusterRow {
+        ClusterRow { name, document, generation, created_ms }
+    }
+}
+
+prop_compose! {
     fn changes()(workflows in vec(workflow_row(), 0..4), deleted in option::weighted(0.1, 1..=WORKFLOWS), profiles in vec(profile_row(), 0..4),
         jobs in vec(job_row(), 0..30), removed in vec(1..30i64, 0..3), job_updates in vec(job_update(), 0..40),
         results in vec(result_row(), 0..60), runners in vec(runner_row(), 0..3), events in vec(event_row(), 0..3),
         (data, forgotten) in (vec((1..=WORKFLOWS, user_data_row()), 0..6), vec((1..=WORKFLOWS, "[a-c]"), 0..2)),
         (strays, ended) in (vec(stray_lease(), 0..5), vec(1..20i64, 0..5)),
         actions in (vec(action_row(), 0..9), vec(1..30i64, 0..3)), recoveries in (vec(recovery_row(), 0..9), vec(1..30i64, 0..3)),
+        slurm in (vec(allocation_row(), 0..9), vec(cluster_row(), 0..3), vec("[a-d]", 0..2)),
     ) -> Changes {
         let ended_strays = ended.into_iter().filter(|epoch| strays.iter().all(|lease| lease.epoch != *epoch)).collect();
         Changes {
@@ -281,6 +330,9 @@ prop_compose! {
             strays,
             ended_strays,
             events,
+            allocations: slurm.0,
+            clusters: slurm.1,
+            removed_clusters: slurm.2,
             files: Vec::new(),
             slurm_stats: Vec::new(),
             user_data: data.iter().map(|row| UserDataRow { workflow: WorkflowId(row.0), ..row.1.clone() }).collect(),
@@ -304,11 +356,11 @@ async fn check(groups: &[Changes]) {
     for group in groups {
         store.commit(group).await.unwrap();
         model.apply(group);
-        assert_eq!(store.load().await.unwrap(), model.snapshot());
+        assert_eq!(load(&store).await, model.snapshot());
     }
     store.close().await.unwrap();
     let store = Store::open(options(&folder)).await.unwrap();
-    assert_eq!(store.load().await.unwrap(), model.snapshot(), "after opening it again");
+    assert_eq!(load(&store).await, model.snapshot(), "after opening it again");
 }
 
 proptest! {
@@ -351,7 +403,7 @@ async fn every_size_of_a_group_is_written_whole() {
         };
         store.commit(&changes).await.unwrap();
         model.apply(&changes);
-        assert_eq!(store.load().await.unwrap(), model.snapshot(), "{size} rows");
+        assert_eq!(load(&store).await, model.snapshot(), "{size} rows");
     }
 }
 

@@ -4,7 +4,9 @@ use tempfile::TempDir;
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::{Resources, RunnerKind, RunnerScope, Usage};
 use torc_core::ids::{JobId, ProfileId, RunnerId, WorkflowId};
-use torc_core::rows::{EventRow, JobProfile, JobRow, JobUpdate, ProfileRow, ResultRow, RunnerRow, WorkflowRow};
+use torc_core::rows::{
+    EventRow, JobProfile, JobRow, JobUpdate, ProfileRow, ResultRow, RunnerRow, Snapshot, WorkflowRow,
+};
 use torc_store::{OpenOptions, Store};
 
 /// A new store and the folder that it lives in.
@@ -12,6 +14,13 @@ pub async fn new_store() -> (TempDir, Store) {
     let folder = TempDir::new().unwrap();
     let store = Store::open(options(&folder)).await.unwrap();
     (folder, store)
+}
+
+/// Everything that a store holds, but for what tells it from other stores.
+pub async fn load(store: &Store) -> Snapshot {
+    let snapshot = store.load().await.unwrap();
+    assert_eq!(snapshot.identity.len(), 8, "every store has a key of its own");
+    Snapshot { identity: String::new(), ..snapshot }
 }
 
 /// The number of migrations.

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant, SystemTime};
 
+use torc_api::allocation::Allocation;
 use torc_api::api::{Event, Job, JobResult, Runner, RunnerStatus, Workflow, WorkflowAction};
 use torc_api::status::WorkflowStatus;
 
@@ -31,6 +32,8 @@ pub struct Seen {
     pub results: HashSet<(i64, i32, i32)>,
     /// Actions as they stood.
     pub actions: HashMap<i64, WorkflowAction>,
+    /// Allocations as they stood.
+    pub allocations: HashMap<i64, Allocation>,
     /// Runners and what was said of them.
     pub runners: HashMap<i64, (RunnerStatus, i64, i64)>,
     /// The last event.
@@ -46,6 +49,7 @@ impl Seen {
             jobs: HashMap::new(),
             results: HashSet::new(),
             actions: HashMap::new(),
+            allocations: HashMap::new(),
             runners: HashMap::new(),
             sequence: 0,
         }
@@ -183,8 +187,8 @@ impl Round<'_> {
                 let name = resolve_workflow(self.client, self.name).await?;
                 workflow_id(self.client, Some(&name)).await
             }
-            Resource::Workflows | Resource::Events => workflow_id(self.client, self.name).await,
-            Resource::Runners | Resource::Files | Resource::UserData => Ok(None),
+            Resource::Workflows | Resource::Events | Resource::Allocations => workflow_id(self.client, self.name).await,
+            Resource::Runners | Resource::Files | Resource::UserData | Resource::SlurmClusters => Ok(None),
         }
     }
 
@@ -230,6 +234,12 @@ impl Round<'_> {
                 actions.retain(|action| seen.actions.insert(action.id, action.clone()).as_ref() != Some(action));
                 seen.listing.print(&actions)?;
             }
+            (Resource::Allocations, workflow) => {
+                let workflow = workflow.map(|id| id.to_string());
+                let mut allocations = self.client.allocations(workflow.as_deref(), self.args.limit).await?;
+                allocations.retain(|one| seen.allocations.insert(one.id, one.clone()).as_ref() != Some(one));
+                seen.listing.print(&allocations)?;
+            }
             (Resource::Runners, _) => {
                 let mut runners = self.client.runners(self.args.all).await?;
                 runners.retain(|runner| {
@@ -261,6 +271,7 @@ impl Round<'_> {
                 seen.listing.print(&moved)
             }
             (Resource::Actions, Some(_)) => self.catch_up(workflow, seen).await,
+            (Resource::Allocations, _) if event.jobs.is_empty() => self.catch_up(workflow, seen).await,
             _ => Ok(()),
         }
     }

@@ -90,7 +90,7 @@ async fn find_or_apply(context: &Context, client: &Client, target: &str) -> Resu
         return client.workflow(bare_name(target)).await.map_err(explain_missing);
     }
     let files = [PathBuf::from(target)];
-    let documents = documents::read_valid(&files, context.settings.namespace.as_deref(), context.output)?;
+    let documents = documents::read_valid(&files, context.settings.namespace.as_deref(), context.output)?.workflows;
     let [_] = documents.as_slice() else {
         return Err(CommandError::usage(format!("{target} holds several workflows: apply them and name one")));
     };

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use torc_api::state::{Cause, JobState};
 
-use crate::ids::{JobId, ProfileId, RunnerId, WorkflowId};
+use crate::ids::{AllocationId, JobId, ProfileId, RunnerId, WorkflowId};
 use crate::rows::{
-    ActionRow, Changes, EventRow, FileRow, JobRow, JobUpdate, LastIds, ProfileRow, RecoveryRow, ResultRow, RunnerRow,
-    Snapshot, StrayLease, UserDataRow, WorkflowRow,
+    ActionRow, AllocationRow, Changes, ClusterRow, EventRow, FileRow, JobRow, JobUpdate, LastIds, ProfileRow,
+    RecoveryRow, ResultRow, RunnerRow, Snapshot, StrayLease, UserDataRow, WorkflowRow,
 };
 
 /// (job, run, attempt).
@@ -23,6 +23,8 @@ pub struct Database {
     pub strays: BTreeMap<i64, StrayLease>,
     pub actions: BTreeMap<JobId, ActionRow>,
     pub recoveries: BTreeMap<JobId, RecoveryRow>,
+    pub allocations: BTreeMap<AllocationId, AllocationRow>,
+    pub clusters: BTreeMap<String, ClusterRow>,
     /// In the order in which they were written.
     pub results: Vec<ResultRow>,
     by_attempt: BTreeMap<ResultKey, usize>,
@@ -45,6 +47,7 @@ impl Database {
             self.strays.retain(|_, lease| lease.workflow != *id);
             self.actions.retain(|_, row| row.workflow != *id);
             self.recoveries.retain(|_, row| row.workflow != *id);
+            self.allocations.retain(|_, row| row.workflow != *id);
         }
         for row in &changes.workflows {
             self.workflows.insert(row.id, row.clone());
@@ -68,6 +71,9 @@ impl Database {
         self.actions.retain(|id, _| !changes.removed_actions.contains(id));
         self.recoveries.extend(changes.recoveries.iter().map(|row| (row.job, row.clone())));
         self.recoveries.retain(|job, _| !changes.ended_recoveries.contains(job));
+        self.allocations.extend(changes.allocations.iter().map(|row| (row.id, row.clone())));
+        self.clusters.extend(changes.clusters.iter().map(|row| (row.name.clone(), row.clone())));
+        self.clusters.retain(|name, _| !changes.removed_clusters.contains(name));
         for row in &changes.results {
             let known = self.by_attempt.insert((row.job, row.run, row.attempt), self.results.len());
             assert_eq!(known, None, "attempt {}/{}/{} has two results", row.job, row.run, row.attempt);
@@ -114,6 +120,7 @@ impl Database {
         raise(&mut last.epoch, &mut changes.user_data.iter().map(|row| row.epoch));
         raise(&mut last.epoch, &mut changes.strays.iter().map(|lease| lease.epoch));
         raise(&mut last.runner, &mut changes.runners.iter().map(|row| row.id.0));
+        raise(&mut last.allocation, &mut changes.allocations.iter().map(|row| row.id.0));
         raise(&mut last.event, &mut changes.events.iter().map(|event| event.sequence));
     }
 
@@ -129,6 +136,11 @@ impl Database {
             recoveries: self.recoveries.values().cloned().collect(),
             failures: self.failures(),
             latest_failures: self.latest_failures(),
+            allocations: self.allocations.values().filter(|row| row.ended_ms.is_none()).cloned().collect(),
+            finished_allocations: self.finished_allocations(),
+            ended_slurm_jobs: self.ended_allocations().filter_map(|row| row.slurm_job_id.clone()).collect(),
+            clusters: self.clusters.values().cloned().collect(),
+            identity: String::new(),
             last: self.last,
         }
     }
@@ -145,6 +157,18 @@ impl Database {
     /// The results of a job, oldest first.
     pub fn results_of(&self, job: JobId) -> Vec<&ResultRow> {
         self.results.iter().filter(|row| row.job == job).collect()
+    }
+
+    fn ended_allocations(&self) -> impl Iterator<Item = &AllocationRow> {
+        self.allocations.values().filter(|row| row.ended_ms.is_some())
+    }
+
+    fn finished_allocations(&self) -> Vec<(WorkflowId, i64)> {
+        let mut counts = BTreeMap::new();
+        for row in self.ended_allocations() {
+            *counts.entry(row.workflow).or_insert(0) += 1;
+        }
+        counts.into_iter().collect()
     }
 
     fn failures(&self) -> Vec<(JobId, Cause, i32)> {

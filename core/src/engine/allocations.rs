@@ -1,0 +1,355 @@
+//! Slurm allocations of workflows: what was asked for, what Slurm made of it, and when it is over.
+//!
+//! An allocation is written down before Slurm is asked for it. Its name is carried by what is submitted, so whoever finds one
+//! without a number in Slurm can find out what became of it. Talking with Slurm is the controller's business.
+
+mod clusters;
+mod observe;
+mod view;
+
+use std::collections::BTreeMap;
+
+use torc_api::allocation::AllocationStatus;
+use torc_api::quantity::format_duration;
+use torc_api::slurm::SlurmState;
+
+use super::record::Recorder;
+use super::runner::Runner;
+use super::workflow::Workflow;
+use super::{Refusal, State};
+use crate::ids::{AllocationId, JobId, Now, RunnerId, WorkflowId};
+use crate::rows::AllocationRow;
+
+pub use observe::{Observation, Orphans};
+pub use view::{allocation as allocation_view, slurm_name};
+
+/// Which allocation.
+pub type AllocationKey = (WorkflowId, AllocationId);
+
+/// The allocations of a workflow.
+#[derive(Debug, Default)]
+pub(super) struct Allocations {
+    /// Those that are not over.
+    pub live: BTreeMap<AllocationId, AllocationRow>,
+    /// How many are over.
+    pub finished: i64,
+    /// How many in a row have ended without a job having ended in them, through nobody else's need for their nodes.
+    pub fruitless: u32,
+    /// What the controller last made of the workflow's needs.
+    pub outlook: Outlook,
+}
+
+/// What the controller makes of the needs of a workflow. Not kept: it is worked out again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outlook {
+    /// How many allocations there should be.
+    pub desired: i64,
+    /// So many ready jobs wait for an allocation to end, because there may be no more at once.
+    pub held_back: i64,
+    /// Why no allocation can be asked for, for jobs that need one.
+    pub unplaced: Option<String>,
+    /// Slurm has not answered for so long that somebody should look: what it said instead.
+    pub unreachable: Option<String>,
+    /// What Slurm said when it refused the latest submission.
+    pub refused: Option<String>,
+}
+
+/// So many allocations may end in a row without a single job having ended in them.
+pub const FRUITLESS_LIMIT: u32 = 5;
+
+impl Allocations {
+    /// Those that wait, and those that have nodes.
+    pub fn counts(&self) -> (i64, i64) {
+        let of = |status| self.live.values().filter(|row| row.status == status).count() as i64;
+        (of(AllocationStatus::Pending), of(AllocationStatus::Active))
+    }
+
+    /// The same under an edited document: it may have been edited because they ended in vain.
+    pub fn after_an_edit(&self) -> Self {
+        let outlook = Outlook { desired: self.outlook.desired, ..Outlook::default() };
+        Self { live: self.live.clone(), finished: self.finished, fruitless: 0, outlook }
+    }
+
+    /// Ended in vain so often that another one is left to a person.
+    pub fn is_exhausted(&self) -> bool {
+        self.fruitless >= FRUITLESS_LIMIT
+    }
+}
+
+impl State {
+    /// Writes down allocations that are about to be asked for. Slurm may only be called once this is durable.
+    pub fn intend_allocations(
+        &mut self,
+        workflow: WorkflowId,
+        wanted: Vec<AllocationRow>,
+        recorder: &mut Recorder,
+        now: Now,
+    ) -> Result<Vec<AllocationRow>, Refusal> {
+        let mut last = self.last.allocation;
+        let home = self.workflow_mut(workflow)?;
+        let mut intended = Vec::new();
+        for template in wanted {
+            last += 1;
+            let row = AllocationRow {
+                id: AllocationId(last),
+                workflow,
+                status: AllocationStatus::Pending,
+                created_ms: now.wall_ms,
+                called_ms: Some(now.wall_ms),
+                ..template
+            };
+            recorder.allocation(&row);
+            home.allocations.live.insert(row.id, row.clone());
+            intended.push(row);
+        }
+        self.last.allocation = last;
+        Ok(intended)
+    }
+
+    /// Slurm is about to be asked again for one that it has not got. Nothing when it is not wanted any more.
+    pub fn call_allocation(&mut self, key: AllocationKey, recorder: &mut Recorder, now: Now) -> Option<AllocationRow> {
+        let row = self.live_allocation_mut(key)?;
+        if row.slurm_job_id.is_some() || row.canceled_ms.is_some() {
+            return None;
+        }
+        row.called_ms = Some(now.wall_ms);
+        recorder.allocation(row);
+        Some(row.clone())
+    }
+
+    /// Slurm has accepted an allocation, or it was found there. Says whether it is known here: one that is not is nobody's.
+    pub fn allocation_submitted(
+        &mut self,
+        key: AllocationKey,
+        slurm_job_id: &str,
+        recorder: &mut Recorder,
+        now: Now,
+    ) -> bool {
+        let Some(row) = self.live_allocation_mut(key) else { return false };
+        if let Some(known) = &row.slurm_job_id {
+            return known == slurm_job_id;
+        }
+        row.slurm_job_id = Some(slurm_job_id.to_owned());
+        row.submitted_ms = Some(now.wall_ms);
+        row.message = None;
+        recorder.allocation(row);
+        let message = format!("{} is Slurm job {slurm_job_id}{}", row.name(), described(row));
+        recorder.event(now, Some(key.0), "AllocationSubmitted", message);
+        let is_here = |runner: &&Runner| runner.row.slurm_job_id.as_deref() == Some(slurm_job_id);
+        let runners: Vec<RunnerId> = self.runners.values().filter(is_here).map(|runner| runner.row.id).collect();
+        for runner in &runners {
+            if let Some(runner) = self.runners.get_mut(runner) {
+                runner.allocation = Some(key);
+            }
+        }
+        if !runners.is_empty() {
+            self.allocation_started(key, now.wall_ms, recorder, now);
+        }
+        if let Some(workflow) = self.workflows.get_mut(&key.0) {
+            workflow.allocations.outlook.refused = None;
+            workflow.note_submissions(recorder, now);
+        }
+        true
+    }
+
+    /// Slurm said no, or nobody can tell whether it heard.
+    pub fn allocation_not_submitted(
+        &mut self,
+        key: AllocationKey,
+        sentence: &str,
+        perhaps_received: bool,
+        recorder: &mut Recorder,
+        now: Now,
+    ) {
+        let Some(row) = self.live_allocation_mut(key) else { return };
+        if !perhaps_received {
+            row.called_ms = None;
+        }
+        let is_news = row.message.as_deref() != Some(sentence);
+        row.message = Some(sentence.to_owned());
+        recorder.allocation(row);
+        let message = format!("{} was not submitted: {sentence}", row.name());
+        if is_news {
+            recorder.event(now, Some(key.0), "AllocationRefused", message);
+        }
+        if let Some(workflow) = self.workflows.get_mut(&key.0) {
+            workflow.allocations.outlook.refused = Some(sentence.to_owned());
+        }
+    }
+
+    /// Nobody needs these any more. Those that Slurm never heard of are over at once; the others are when Slurm says so.
+    /// Returns those that Slurm has to be asked to cancel.
+    pub fn cancel_allocations(
+        &mut self,
+        keys: &[AllocationKey],
+        recorder: &mut Recorder,
+        now: Now,
+    ) -> Vec<AllocationRow> {
+        let mut at_slurm = Vec::new();
+        for key in keys {
+            let Some(row) = self.live_allocation_mut(*key) else { continue };
+            row.canceled_ms = Some(now.wall_ms);
+            recorder.allocation(row);
+            let row = row.clone();
+            if row.slurm_job_id.is_some() {
+                at_slurm.push(row);
+            } else if row.called_ms.is_none() {
+                self.end_allocation(*key, None, now.wall_ms, recorder, now);
+            }
+        }
+        at_slurm
+    }
+
+    /// An allocation has nodes.
+    pub(super) fn allocation_started(
+        &mut self,
+        key: AllocationKey,
+        started_ms: i64,
+        recorder: &mut Recorder,
+        now: Now,
+    ) {
+        let Some(row) = self.live_allocation_mut(key).filter(|row| row.status == AllocationStatus::Pending) else {
+            return;
+        };
+        row.status = AllocationStatus::Active;
+        row.started_ms = Some(started_ms);
+        row.expected_end_ms.get_or_insert(started_ms.saturating_add(row.seconds.saturating_mul(1_000)));
+        row.estimated_start_ms = None;
+        row.slurm_reason = None;
+        recorder.allocation(row);
+        let message = format!("{} has started", row.name());
+        recorder.event(now, Some(key.0), "AllocationStarted", message);
+        self.news += 1;
+    }
+
+    /// An allocation is over.
+    pub(super) fn end_allocation(
+        &mut self,
+        key: AllocationKey,
+        state: Option<SlurmState>,
+        ended_ms: i64,
+        recorder: &mut Recorder,
+        now: Now,
+    ) {
+        let Some(workflow) = self.workflows.get_mut(&key.0) else { return };
+        let Some(mut row) = workflow.allocations.live.remove(&key.1) else { return };
+        let was_asked_to = row.canceled_ms.is_some();
+        let is_canceled = was_asked_to && state.is_none_or(|state| state == SlurmState::Cancelled);
+        row.status = if is_canceled { AllocationStatus::Canceled } else { AllocationStatus::Complete };
+        row.ended_ms = Some(ended_ms);
+        row.estimated_start_ms = None;
+        row.expected_end_ms = None;
+        workflow.allocations.finished += 1;
+        if row.has_reported {
+            workflow.allocations.fruitless = 0;
+        } else if !was_asked_to && state.is_none_or(is_fruitless) {
+            workflow.allocations.fruitless += 1;
+        }
+        let how = row.slurm_state.clone().or_else(|| state.map(|state| state.to_string()));
+        let message = match (how, row.slurm_job_id.as_deref()) {
+            (Some(how), Some(number)) => format!("{} (Slurm job {number}) is over: {how}", row.name()),
+            _ => format!("{} was not submitted and is not needed any more", row.name()),
+        };
+        recorder.allocation(&row);
+        recorder.event(now, Some(key.0), "AllocationEnded", message);
+        workflow.note_submissions(recorder, now);
+        self.ended_slurm_jobs.extend(row.slurm_job_id);
+        self.news += 1;
+    }
+
+    /// A runner has reported the end of a job: its allocation was not in vain.
+    pub(super) fn note_report(&mut self, id: RunnerId, recorder: &mut Recorder) {
+        let Some(key) = self.runners.get(&id).and_then(|runner| runner.allocation) else { return };
+        let Some(row) = self.live_allocation_mut(key).filter(|row| !row.has_reported) else { return };
+        row.has_reported = true;
+        recorder.allocation(row);
+    }
+
+    /// A runner introduces itself from within an allocation, by its name and Slurm's number. The one it lives in, if it is
+    /// one of ours; refused if that one is over.
+    pub(super) fn enter_allocation(
+        &mut self,
+        name: Option<&str>,
+        slurm_job_id: Option<&str>,
+        recorder: &mut Recorder,
+        now: Now,
+    ) -> Result<Option<AllocationKey>, Refusal> {
+        let Some(number) = slurm_job_id else { return Ok(None) };
+        let live = || self.workflows.values().flat_map(|workflow| workflow.allocations.live.values());
+        let same_number = |row: &&AllocationRow| row.slurm_job_id.as_deref() == Some(number);
+        let same_name = |row: &&AllocationRow| row.slurm_job_id.is_none() && name == Some(row.name().as_str());
+        let found = live().find(same_number).or_else(|| live().find(same_name)).map(|row| (row.workflow, row.id));
+        let Some(key) = found else {
+            return match self.ended_slurm_jobs.contains(number) {
+                true => Err(Refusal::AllocationEnded(number.to_owned())),
+                false => Ok(None),
+            };
+        };
+        // It was submitted, and whoever did so died before it could write that down.
+        self.allocation_submitted(key, number, recorder, now);
+        self.allocation_started(key, now.wall_ms, recorder, now);
+        Ok(Some(key))
+    }
+
+    /// What the controller makes of a workflow's needs.
+    pub fn note_outlook(&mut self, workflow: WorkflowId, outlook: Outlook, recorder: &mut Recorder, now: Now) {
+        let Some(workflow) = self.workflows.get_mut(&workflow) else { return };
+        if workflow.allocations.outlook != outlook {
+            workflow.allocations.outlook = outlook;
+            workflow.refresh_conditions(recorder, now);
+        }
+    }
+
+    pub(super) fn live_allocation_mut(&mut self, key: AllocationKey) -> Option<&mut AllocationRow> {
+        self.workflows.get_mut(&key.0)?.allocations.live.get_mut(&key.1)
+    }
+}
+
+/// Such an end, without a job having ended before it, says that the next one may be as useless.
+fn is_fruitless(state: SlurmState) -> bool {
+    !matches!(state, SlurmState::Preempted | SlurmState::NodeFailure | SlurmState::BootFailure)
+}
+
+fn described(row: &AllocationRow) -> String {
+    let nodes = if row.nodes == 1 { "1 node".to_owned() } else { format!("{} nodes", row.nodes) };
+    let partition = row.partition.as_deref().map_or(String::new(), |name| format!("partition {name}, "));
+    format!(" ({partition}{nodes}, {})", format_duration(row.seconds))
+}
+
+impl Workflow {
+    /// Actions count as executed once Slurm has everything that they asked for.
+    fn note_submissions(&mut self, recorder: &mut Recorder, now: Now) {
+        let open: Vec<JobId> = self
+            .actions
+            .open()
+            .filter(|action| !action.is_for_runners() && action.row.errand.started_ms.is_some())
+            .map(|action| action.row.id)
+            .collect();
+        for id in open {
+            let is_missing =
+                |row: &AllocationRow| row.action == Some(id) && row.slurm_job_id.is_none() && row.ended_ms.is_none();
+            if !self.allocations.live.values().any(is_missing) {
+                self.actions.change(id, recorder, |row| {
+                    row.state = torc_api::action::ActionState::Executed;
+                    row.ended_ms = Some(now.wall_ms);
+                    row.return_code = Some(0);
+                });
+            }
+        }
+    }
+
+    /// It runs in Slurm allocations: in those that an action asks for, or in those that its jobs need.
+    pub fn is_for_slurm(&self) -> bool {
+        self.spec.slurm_cluster.is_some() || self.has_schedule_nodes()
+    }
+
+    /// Its allocations are asked for by actions; then none is asked for by what its jobs need.
+    pub fn has_schedule_nodes(&self) -> bool {
+        self.spec.actions.iter().any(torc_api::action::Action::asks_slurm_for_nodes)
+    }
+
+    /// The Slurm that it runs on, if it does.
+    pub fn cluster(&self) -> Option<&str> {
+        self.is_for_slurm().then(|| self.spec.slurm_cluster.as_deref().unwrap_or(torc_api::cluster::LOCAL))
+    }
+}

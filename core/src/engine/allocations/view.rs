@@ -1,0 +1,127 @@
+//! Allocations as people see them.
+
+use torc_api::allocation::Allocation;
+use torc_api::status::AllocationCounts;
+
+use super::State;
+use crate::engine::workflow::Workflow;
+use crate::rows::AllocationRow;
+use crate::time::rfc3339;
+
+/// The name that an allocation has in Slurm. Other stores have workflows of the same number, so it says whose it is.
+pub fn slurm_name(row: &AllocationRow, store: &str) -> String {
+    format!("{}-{store}", row.name())
+}
+
+/// An allocation as the API shows it.
+pub fn allocation(row: &AllocationRow, workflow: &str) -> Allocation {
+    Allocation {
+        name: row.name(),
+        id: row.id.0,
+        workflow: workflow.to_owned(),
+        workflow_id: row.workflow.0,
+        scheduler: row.scheduler.clone(),
+        cluster: row.cluster.clone(),
+        slurm_job_id: row.slurm_job_id.clone(),
+        status: row.status,
+        slurm_state: row.slurm_state.clone(),
+        slurm_reason: row.slurm_reason.clone(),
+        nodes: row.nodes,
+        node_list: row.node_list.clone(),
+        partition: row.partition.clone(),
+        account: row.account.clone(),
+        origin: row.origin,
+        walltime_seconds: row.seconds,
+        creation_time: rfc3339(row.created_ms),
+        submit_time: row.submitted_ms.map(rfc3339),
+        start_time: row.started_ms.map(rfc3339),
+        end_time: row.ended_ms.map(rfc3339),
+        estimated_start_time: row.estimated_start_ms.map(rfc3339),
+        expected_end_time: row.expected_end_ms.map(rfc3339),
+        canceling: row.canceled_ms.is_some() && row.ended_ms.is_none(),
+        message: row.message.clone(),
+    }
+}
+
+impl State {
+    /// What tells this store from others.
+    pub fn identity(&self) -> &str {
+        &self.identity
+    }
+}
+
+/// Type, status, reason and message of a condition.
+type Statement = (&'static str, &'static str, &'static str, String);
+
+impl Workflow {
+    /// Whether there is capacity for the jobs that are ready, as far as that is a matter of Slurm.
+    pub fn allocations_ready(&self) -> Statement {
+        const TYPE: &str = "AllocationsReady";
+        let (pending, active) = self.allocations.counts();
+        let outlook = &self.allocations.outlook;
+        let is_needed = self.is_for_slurm() && self.counts.ready > 0 && !self.is_canceled();
+        if !is_needed {
+            let reason = if active > 0 { "Active" } else { "NotNeeded" };
+            return (TYPE, "True", reason, String::new());
+        }
+        if self.is_suspended() {
+            return (TYPE, "False", "Suspended", String::new());
+        }
+        if let Some(sentence) = &outlook.refused {
+            return (TYPE, "False", "SubmitFailed", sentence.clone());
+        }
+        match (active, pending) {
+            (0, 0) => (TYPE, "False", "WaitingForSlurm", outlook.unreachable.clone().unwrap_or_default()),
+            (0, _) => (TYPE, "False", "WaitingForSlurm", self.slurm_reasons()),
+            _ if outlook.held_back > 0 => {
+                let message = "there may be no more allocations at once (`maxAllocations`)".to_owned();
+                (TYPE, "False", "LimitReached", message)
+            }
+            _ => (TYPE, "True", "Active", String::new()),
+        }
+    }
+
+    /// Why its allocations wait, as Slurm says, each reason once.
+    fn slurm_reasons(&self) -> String {
+        let reasons = self.allocations.live.values().filter_map(|row| row.slurm_reason.as_deref());
+        let reasons: std::collections::BTreeSet<&str> = reasons.collect();
+        reasons.into_iter().collect::<Vec<&str>>().join(", ")
+    }
+
+    /// Jobs could start, and wait for Slurm.
+    pub fn waits_for_allocation(&self) -> bool {
+        let (_, active) = self.allocations.counts();
+        let counts = &self.counts;
+        self.is_for_slurm() && active == 0 && counts.ready > 0 && counts.leased + counts.running == 0
+    }
+
+    /// Why no allocation will come by itself, and a sentence about it.
+    pub fn allocation_stall(&self) -> Option<(&'static str, String)> {
+        let (pending, active) = self.allocations.counts();
+        if !self.is_for_slurm() || pending + active > 0 {
+            return None;
+        }
+        let outlook = &self.allocations.outlook;
+        if let Some(reason) = &outlook.unplaced {
+            return Some(("NoMatchingPartition", reason.clone()));
+        }
+        if self.allocations.is_exhausted() {
+            let message = "allocations end one after another without a job having ended in them; see `torc get allocations` \
+                           and the logs of their runners, then `torc retry` or `torc resume`";
+            return Some(("RecoveryExhausted", message.to_owned()));
+        }
+        outlook.unreachable.as_ref().map(|sentence| ("SlurmUnreachable", sentence.clone()))
+    }
+
+    /// How many allocations there should be and are; none for a workflow that has nothing to do with Slurm.
+    pub fn allocation_counts(&self) -> Option<AllocationCounts> {
+        let (pending, active) = self.allocations.counts();
+        let finished = self.allocations.finished;
+        (self.is_for_slurm() || pending + active + finished > 0).then(|| AllocationCounts {
+            desired: self.allocations.outlook.desired,
+            pending,
+            active,
+            finished,
+        })
+    }
+}

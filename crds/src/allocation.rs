@@ -1,0 +1,235 @@
+//! Slurm allocations as the HTTP API gives them out.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The name of an allocation: the marker by which it is found again in Slurm begins with it.
+pub fn name(workflow: i64, number: i64) -> String {
+    format!("torc-wf{workflow}-a{number}")
+}
+
+/// Where an allocation stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AllocationStatus {
+    /// It is to be submitted, or waits in Slurm's queue.
+    #[default]
+    Pending,
+    /// It has nodes.
+    Active,
+    /// It is over.
+    Complete,
+    /// It was not needed any more, and is over.
+    Canceled,
+}
+
+impl AllocationStatus {
+    /// Every status.
+    pub const ALL: [Self; 4] = [Self::Pending, Self::Active, Self::Complete, Self::Canceled];
+
+    /// The name in documents, tables and logs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Active => "active",
+            Self::Complete => "complete",
+            Self::Canceled => "canceled",
+        }
+    }
+
+    /// It is over.
+    pub const fn is_over(self) -> bool {
+        matches!(self, Self::Complete | Self::Canceled)
+    }
+}
+
+impl std::fmt::Display for AllocationStatus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl std::str::FromStr for AllocationStatus {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|status| status.as_str() == text);
+        known.ok_or_else(|| format!("unknown status of an allocation '{text}'"))
+    }
+}
+
+/// What an allocation was asked for by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AllocationOrigin {
+    /// By what the jobs need.
+    #[default]
+    Sizing,
+    /// By a `schedule_nodes` action of the document.
+    Action,
+    /// In place of one that was lost.
+    Recovery,
+    /// By a person.
+    Manual,
+}
+
+impl AllocationOrigin {
+    /// Every origin.
+    pub const ALL: [Self; 4] = [Self::Sizing, Self::Action, Self::Recovery, Self::Manual];
+
+    /// The name in documents, tables and logs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Sizing => "sizing",
+            Self::Action => "action",
+            Self::Recovery => "recovery",
+            Self::Manual => "manual",
+        }
+    }
+}
+
+impl std::fmt::Display for AllocationOrigin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl std::str::FromStr for AllocationOrigin {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|origin| origin.as_str() == text);
+        known.ok_or_else(|| format!("unknown origin of an allocation '{text}'"))
+    }
+}
+
+/// A Slurm allocation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Allocation {
+    /// Its name, e.g. `torc-wf3-a12`; Slurm knows it by a name that begins so.
+    pub name: String,
+    /// Its number: the 12 of its name.
+    pub id: i64,
+    /// The workflow's name.
+    pub workflow: String,
+    /// The workflow's number.
+    pub workflow_id: i64,
+    /// The document's scheduler that it was asked for with; absent when it was sized by what jobs need.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduler: Option<String>,
+    /// The SlurmCluster.
+    pub cluster: String,
+    /// Slurm's number; absent until Slurm has accepted it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slurm_job_id: Option<String>,
+    /// Where it stands.
+    pub status: AllocationStatus,
+    /// What Slurm calls its state, e.g. `PENDING`, `RUNNING`, `NODE_FAIL`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slurm_state: Option<String>,
+    /// Why it waits, as Slurm says, e.g. `Priority`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slurm_reason: Option<String>,
+    /// How many nodes.
+    pub nodes: i64,
+    /// Its nodes, as Slurm lists them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_list: Option<String>,
+    /// The partition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partition: Option<String>,
+    /// The account that is charged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
+    /// What asked for it.
+    pub origin: AllocationOrigin,
+    /// How long it may last.
+    pub walltime_seconds: i64,
+    /// When it was decided upon.
+    pub creation_time: String,
+    /// When Slurm accepted it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub submit_time: Option<String>,
+    /// When it started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_time: Option<String>,
+    /// When it was over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_time: Option<String>,
+    /// When it will start in Slurm's estimation, while it waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimated_start_time: Option<String>,
+    /// When its time is up, while it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_end_time: Option<String>,
+    /// It is being cancelled.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub canceling: bool,
+    /// A sentence about what happened, e.g. why Slurm refused it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+/// What was found to be over or lost, by asking Slurm about everything at once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct OrphanReport {
+    /// Allocations that Slurm says are over.
+    pub allocations: Vec<OrphanedAllocation>,
+    /// Allocations that Slurm has taken back and will start again.
+    pub requeued: Vec<String>,
+    /// Allocations of which nothing certain is known: they stay as they are.
+    pub in_doubt: Vec<String>,
+    /// Runners that went with them.
+    pub runners: Vec<i64>,
+    /// Jobs that were running there.
+    pub jobs: Vec<OrphanedJob>,
+}
+
+/// An allocation that Slurm says is over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OrphanedAllocation {
+    /// Its name.
+    pub name: String,
+    /// Slurm's number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slurm_job_id: Option<String>,
+    /// What it was taken for until now.
+    pub was: AllocationStatus,
+    /// How it ended.
+    pub slurm_state: crate::slurm::SlurmState,
+}
+
+/// A job whose attempt went with its allocation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OrphanedJob {
+    /// The workflow's name.
+    pub workflow: String,
+    /// The job's name.
+    pub job: String,
+    /// Why its attempt is over.
+    pub cause: crate::state::Cause,
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn words_are_the_same_everywhere() {
+        for status in AllocationStatus::ALL {
+            assert_eq!(serde_json::to_value(status).unwrap(), status.as_str());
+            assert_eq!(status.as_str().parse(), Ok(status));
+        }
+        for origin in AllocationOrigin::ALL {
+            assert_eq!(serde_json::to_value(origin).unwrap(), origin.as_str());
+            assert_eq!(origin.as_str().parse(), Ok(origin));
+        }
+        assert!("x".parse::<AllocationStatus>().is_err() && "x".parse::<AllocationOrigin>().is_err());
+        assert_eq!(name(3, 12), "torc-wf3-a12");
+    }
+}
