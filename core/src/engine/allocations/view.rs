@@ -117,7 +117,7 @@ impl Workflow {
     pub fn allocation_counts(&self) -> Option<AllocationCounts> {
         let (pending, active) = self.allocations.counts();
         let finished = self.allocations.finished;
-        (self.is_for_slurm() || pending + active + finished > 0).then(|| AllocationCounts {
+        (self.is_for_slurm() || pending + active + finished > 0).then_some(AllocationCounts {
             desired: self.allocations.outlook.desired,
             pending,
             active,
