@@ -39,7 +39,7 @@ pub async fn runner_config(run: &RunSettings, state_dir: &Path, folder: &Path) -
         config.slurm_job_id = Some(around.job_id.clone());
         config.allocation_name = std::env::var(crate::env::ALLOCATION).ok().filter(|name| !name.is_empty());
         config.allocation = detect::steps(&around, node_names(&around, Share::OwnNode));
-        config.time_limit = [config.time_limit, time_left(&around).await].into_iter().flatten().min();
+        config.allocation_time = time_left(&around).await;
     }
     Ok(config)
 }

@@ -11,6 +11,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 use torc_api::wire::{PROTOCOL, RegisterRequest};
 
+use self::inquirer::Inquirer;
 use self::keeper_link::{KeeperLink, Takeover};
 use self::scribe::Scribe;
 use crate::clock::{self, Moment};
@@ -25,6 +26,7 @@ use crate::protocol::{FromKeeper, ToKeeper};
 use crate::series::Recorder;
 use crate::state::{Effect, Event, Settings, State};
 
+mod inquirer;
 mod keeper_link;
 mod looks;
 mod scribe;
@@ -60,6 +62,7 @@ pub async fn run<L: ServerLink>(
     let mut brain = Brain {
         sampler,
         recorder,
+        inquirer: config.slurm_job_id.as_deref().map(Inquirer::new),
         registration,
         state: State::new(settings, began),
         keeper,
@@ -89,6 +92,7 @@ struct Brain<L, O> {
     hashes: Arc<Hashes>,
     sampler: Sampler,
     recorder: Recorder,
+    inquirer: Option<Inquirer>,
     scribe: Scribe,
     link: Arc<L>,
     registration: RegisterRequest,
@@ -198,6 +202,11 @@ impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Brain<L, O> {
                 tokio::spawn(looks::look_for(key, *look, Arc::clone(&self.hashes), self.sender.clone()));
             }
             Effect::Sample(order) => self.sampler.order(order),
+            Effect::Inquire(inquiry) => {
+                if let Some(inquirer) = &self.inquirer {
+                    inquirer.ask(inquiry, self.sender.clone());
+                }
+            }
             Effect::Record(records) => self.recorder.record(records),
             Effect::Journal(results) => self.scribe.write(results),
             Effect::Unjournal(keys) => self.scribe.remove(keys),
@@ -260,7 +269,12 @@ pub fn settings(config: &RunnerConfig, shell: ShellSetup, began: Moment) -> Resu
         backoff_max: config.backoff_max,
         long_poll: config.long_poll,
         offline: config.offline,
-        time: config.time_limit.map(|limit| (began, began.plus(limit))),
+        time: [config.time_limit, config.allocation_time]
+            .into_iter()
+            .flatten()
+            .min()
+            .map(|limit| (began, began.plus(limit))),
+        own_end: config.time_limit.map(|limit| began.plus(limit)),
         exit_when_complete: config.exit_when_complete,
         idle_exit: config.idle_exit,
         persistent: config.persistent,

@@ -60,6 +60,8 @@ pub struct RunnerConfig {
     pub offline: OfflineSettings,
     /// Its time is over after this much.
     pub time_limit: Option<Duration>,
+    /// So much is left of the allocation that it lives in; its end may move.
+    pub allocation_time: Option<Duration>,
     /// It leaves when everything it serves has settled.
     pub exit_when_complete: bool,
     /// When it leaves because it has nothing to do.
@@ -100,6 +102,7 @@ impl RunnerConfig {
             long_poll: true,
             offline: OfflineSettings::default(),
             time_limit: None,
+            allocation_time: None,
             exit_when_complete: true,
             idle_exit: IdleExit::Never,
             persistent: false,

@@ -205,6 +205,8 @@ pub enum Ending {
     Canceled,
     /// Time is over.
     Timeout,
+    /// The allocation goes to somebody more important.
+    Preempted,
     /// The lease ran out before the server knew of the start.
     LeaseLost,
     /// It had more memory than it may have.
@@ -218,6 +220,7 @@ impl Ending {
             Self::Stopped | Self::LeaseLost => Cause::Stopped,
             Self::Canceled => Cause::Canceled,
             Self::Timeout => Cause::Timeout,
+            Self::Preempted => Cause::Preempted,
             Self::OutOfMemory => Cause::OutOfMemory,
         }
     }

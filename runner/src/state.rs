@@ -14,12 +14,15 @@ use crate::clock::Moment;
 use crate::command::ShellSetup;
 use crate::config::{IdleExit, RunnerExit};
 use crate::events::RunnerEvent;
+use crate::inquiry::{Inquiry, SlurmAnswer};
 use crate::link::LinkError;
 use crate::mode::Allocation;
 use crate::monitor::{SampleOrder, Samples};
 use crate::protocol::{Ended, HeldJob, StartOrder, Template, Termination};
 use crate::series::Record;
 
+mod accounts;
+mod allocation;
 mod backoff;
 mod contact;
 mod deadlines;
@@ -32,6 +35,7 @@ mod measures;
 mod offline;
 mod pace;
 mod start;
+mod steps;
 mod want;
 
 #[cfg(test)]
@@ -39,6 +43,8 @@ mod properties;
 #[cfg(test)]
 mod tests;
 
+use self::accounts::Accounts;
+use self::allocation::AllocationWatch;
 use self::backoff::Backoff;
 use self::contact::Contact;
 use self::job::{Job, Report};
@@ -47,6 +53,7 @@ use self::measures::Measures;
 use self::offline::Journal;
 pub use self::offline::OfflineSettings;
 use self::pace::Pace;
+use self::steps::StepLooks;
 
 /// What does not change while a runner lives.
 #[derive(Clone, Debug)]
@@ -81,6 +88,8 @@ pub struct Settings {
     pub offline: OfflineSettings,
     /// When its time began, and when it is over.
     pub time: Option<(Moment, Moment)>,
+    /// When it has to be over whatever becomes of its allocation.
+    pub own_end: Option<Moment>,
     /// It leaves when everything it serves has settled.
     pub exit_when_complete: bool,
     /// When it leaves because it has nothing to do.
@@ -122,6 +131,8 @@ pub enum Event {
     Checked(AttemptKey, Findings),
     /// Samples were taken.
     Sampled(Box<Samples>),
+    /// Slurm has answered.
+    SlurmAnswered(Box<SlurmAnswer>),
     /// Something is wrong that only people can change.
     Trouble(String),
     /// Results are in the journal, on the disk.
@@ -172,6 +183,8 @@ pub enum Effect {
     Look(AttemptKey, Box<InputLook>),
     /// Measure what jobs and the node use.
     Sample(SampleOrder),
+    /// Ask Slurm.
+    Inquire(Inquiry),
     /// Keep these in a file.
     Record(Vec<Record>),
     /// Write these down, and say when they are safe. Their time of day is not known here, only how long ago they ended.
@@ -252,6 +265,9 @@ pub struct State {
     ends: BTreeSet<(Moment, AttemptKey)>,
     pace: Pace,
     measures: Measures,
+    steps: StepLooks,
+    accounts: Accounts,
+    allocation: AllocationWatch,
     backoff: Backoff,
     contact: Contact,
     journal: Journal,
@@ -281,6 +297,9 @@ impl State {
             ends: BTreeSet::new(),
             pace: Pace::new(settings.prefetch.clone()),
             measures: Measures::new(settings.oom_kills),
+            steps: StepLooks::default(),
+            accounts: Accounts::default(),
+            allocation: AllocationWatch::default(),
             backoff: Backoff::new(settings.poll_interval, settings.backoff_max),
             contact: Contact::default(),
             journal: Journal::default(),
@@ -311,6 +330,7 @@ impl State {
             Event::Looked(key, found) => self.looked(key, found, now, &mut effects),
             Event::Checked(key, findings) => self.checked(key, findings, now, &mut effects),
             Event::Sampled(samples) => self.sampled(&samples, now, &mut effects),
+            Event::SlurmAnswered(answer) => self.slurm_answered(*answer, now, &mut effects),
             Event::Trouble(message) => effects.push(Effect::Tell(RunnerEvent::Problem { message })),
             Event::Journalled(keys) => self.journalled(keys, &mut effects),
             Event::NotJournalled(reason) => self.not_journalled(reason, now, &mut effects),
@@ -340,13 +360,26 @@ impl State {
         self.contact.sequence
     }
 
+    fn slurm_answered(&mut self, answer: SlurmAnswer, now: Moment, effects: &mut Vec<Effect>) {
+        match answer {
+            SlurmAnswer::StepNumbers(numbers) => self.steps_numbered(&numbers, now),
+            SlurmAnswer::StepUsage(at, samples) => self.steps_measured(at, &samples, effects),
+            SlurmAnswer::Accounts(found, took) => self.accounted(found, took, now, effects),
+            SlurmAnswer::TimeLeft(left) => self.time_told(left, now, effects),
+            SlurmAnswer::Preemption(preempted) => self.preemption_told(preempted, now, effects),
+        }
+    }
+
     /// What follows from where things stand, whatever happened last.
     fn pulse(&mut self, now: Moment, effects: &mut Vec<Effect>) {
         self.wake_at = None;
         self.mind_outage(now, effects);
         self.expire_leases(now, effects);
+        self.watch_allocation(now, effects);
         self.end_in_time(now, effects);
         self.measure(now, effects);
+        self.look_at_steps(now, effects);
+        self.ask_accounting(now, effects);
         self.fill(now, effects);
         self.pace.runs(self.jobs_at_work());
         self.move_on(now, effects);

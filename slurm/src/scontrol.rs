@@ -24,6 +24,8 @@ pub struct JobDetail {
     pub end: Option<i64>,
     /// How long it may take.
     pub time_limit: Option<Limit>,
+    /// When Slurm decided to give its nodes to somebody else: seconds since 1970.
+    pub preempted: Option<i64>,
     /// Its nodes, as Slurm lists them.
     pub node_list: Option<String>,
 }
@@ -50,6 +52,7 @@ fn read_job(line: &str) -> Option<JobDetail> {
         start: text("StartTime").and_then(moment),
         end: text("EndTime").and_then(moment),
         time_limit: text("TimeLimit").and_then(limit),
+        preempted: text("PreemptTime").and_then(moment),
         node_list: text("NodeList").map(str::to_owned),
     })
 }
@@ -112,10 +115,10 @@ mod tests {
     fn jobs() {
         let text = "\
 JobId=15860000 JobName=ok UserId=root(0) JobState=RUNNING Reason=None Dependency=(null) Requeue=1 Restarts=2 ExitCode=0:0 \
-RunTime=00:00:04 TimeLimit=1-02:00:00 StartTime=2026-11-16T09:45:30 EndTime=2026-11-17T11:45:30 Deadline=N/A NodeList=n[1-4] \
+RunTime=00:00:04 TimeLimit=1-02:00:00 StartTime=2026-11-16T09:45:30 EndTime=2026-11-17T11:45:30 Deadline=N/A PreemptTime=2026-11-16T09:46:30 NodeList=n[1-4] \
 BatchHost=n1 Command=/tmp/my script.sh WorkDir=/tmp Power= 
 JobId=15860015 ArrayJobId=15860002 ArrayTaskId=1 JobName=array JobState=PENDING Reason=ReqNodeNotAvail,_UnavailableNodes:n4 \
-Restarts=0 TimeLimit=UNLIMITED StartTime=Unknown EndTime=Unknown NodeList= NumNodes=1
+Restarts=0 TimeLimit=UNLIMITED StartTime=Unknown EndTime=Unknown PreemptTime=None NodeList= NumNodes=1
 ";
         let jobs = read_jobs(text);
         assert_eq!(jobs.len(), 2);
@@ -124,6 +127,7 @@ Restarts=0 TimeLimit=UNLIMITED StartTime=Unknown EndTime=Unknown NodeList= NumNo
         assert_eq!((first.reason.as_deref(), first.node_list.as_deref()), (None, Some("n[1-4]")));
         assert_eq!((first.start, first.time_limit), (Some(1_794_822_330), Some(Limit::Seconds(93_600))));
         let second = &jobs[1];
+        assert_eq!((first.preempted, second.preempted), (Some(1_794_822_390), None));
         assert_eq!(second.reason.as_deref(), Some("ReqNodeNotAvail, UnavailableNodes:n4"));
         assert_eq!((second.start, second.end, second.time_limit), (None, None, Some(Limit::Unlimited)));
         assert_eq!(read_jobs("No jobs in the system\n"), []);

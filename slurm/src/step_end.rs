@@ -11,6 +11,8 @@ pub fn cause(state: SlurmState, return_code: i32) -> Option<Cause> {
         SlurmState::Timeout | SlurmState::Deadline if return_code != 0 => Some(Cause::Timeout),
         SlurmState::NodeFailure | SlurmState::BootFailure if return_code != 0 => Some(Cause::NodeFailure),
         SlurmState::Preempted if return_code != 0 => Some(Cause::Preempted),
+        // Somebody ended it who is not its runner.
+        SlurmState::Cancelled if return_code != 0 => Some(Cause::Lost),
         _ => None,
     }
 }
@@ -30,7 +32,8 @@ mod tests {
             (SlurmState::NodeFailure, 143, Some(Cause::NodeFailure)),
             (SlurmState::Preempted, 143, Some(Cause::Preempted)),
             (SlurmState::Failed, 3, None),
-            (SlurmState::Cancelled, 143, None),
+            (SlurmState::Cancelled, 143, Some(Cause::Lost)),
+            (SlurmState::Cancelled, 0, None),
             (SlurmState::Completed, 0, None),
             (SlurmState::Unknown, 1, None),
         ];

@@ -69,6 +69,7 @@ struct InFlight {
     limit: u32,
     reports: Vec<AttemptKey>,
     returned: Vec<AttemptKey>,
+    stats: Vec<AttemptKey>,
     started: Vec<AttemptKey>,
     completing: bool,
     leaving: bool,
@@ -77,7 +78,8 @@ struct InFlight {
 impl InFlight {
     /// The server answers at once, so there is no use in overtaking it.
     fn is_prompt(&self) -> bool {
-        self.leaving || self.completing || !self.reports.is_empty() || !self.returned.is_empty()
+        let reports = !self.reports.is_empty() || !self.returned.is_empty() || !self.stats.is_empty();
+        self.leaving || self.completing || reports
     }
 }
 
@@ -272,6 +274,9 @@ impl State {
         for key in &sync.returned {
             self.returned.remove(key);
         }
+        for key in &sync.stats {
+            self.accounts.news.remove(key);
+        }
         for key in &sync.started {
             if let Some(job) = self.jobs.get_mut(key) {
                 job.start_known = true;
@@ -376,6 +381,7 @@ impl State {
             limit: request.want.limit,
             reports: request.finished.iter().map(|finished| finished.key).collect(),
             returned: request.returned.clone(),
+            stats: self.accounts.news.keys().copied().collect(),
             started: request.running.iter().map(|running| running.key).collect(),
             completing: request.completing,
             leaving: request.leaving,
@@ -391,6 +397,7 @@ impl State {
             acknowledged: self.contact.acknowledged,
             keeper_found: self.settings.keeper_found,
             returned: self.returned.iter().copied().collect(),
+            slurm_stats: self.accounts.news.values().cloned().collect(),
             want: self.want(now),
             lease_seconds: self.settings.prefetch.lease_seconds.map(i32::unsigned_abs),
             remaining_ms: self.settings.time.map(|(_, end)| milliseconds(end.since(now))),

@@ -11,7 +11,7 @@ use super::job::Job;
 use super::{Effect, Phase, State};
 use crate::clock::Moment;
 use crate::config::RunnerExit;
-use crate::protocol::{Ending, Terms};
+use crate::protocol::Terms;
 
 /// When a job is asked to end, so that it is gone at `end`.
 fn signal_time(terms: &Terms, end: Moment) -> Moment {
@@ -56,7 +56,7 @@ impl State {
                 over.push(key);
             }
         }
-        self.terminate_all(&over, Ending::Timeout, now, effects);
+        self.terminate_all(&over, self.end_of_time(), now, effects);
         let Some((began, end)) = self.settings.time else { return };
         // The usual headroom and lead, but never more than half of a short life.
         let close = end.minus(Duration::from_secs(90).min(end.since(began) / 2));

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use torc_api::state::Cause;
-use torc_api::wire::{AttemptKey, FileSeen, FinishedAttempt};
+use torc_api::wire::{AttemptKey, FileSeen, FinishedAttempt, Usage};
 
+use super::accounts::ASKED_TO_END;
 use super::deadlines::kill_time;
 use super::job::{Inputs, Job, Report, Stage};
 use super::{Effect, Findings, OutputCheck, Phase, State, measures};
@@ -69,7 +70,16 @@ impl State {
         };
         let has_files = terms.has_files();
         let succeeded = report.finished.cause.is_none();
+        let is_step = terms.in_step && !matches!(ended.outcome, Outcome::NotStarted { .. });
+        // What was ended from here needs no explanation.
+        let is_unexplained = !succeeded && ending_of(job, &ended).is_none();
+        if is_unexplained && report.finished.return_code == ASKED_TO_END {
+            self.look_at_allocation(now);
+        }
         self.reports.insert(key, report);
+        if is_step && self.open_account(key, ended.ended, is_unexplained, now) {
+            return;
+        }
         if check.oom_kills || succeeded && (has_files || !check.delete.is_empty()) {
             effects.push(Effect::Check(key, Box::new(check)));
         } else {
@@ -164,16 +174,21 @@ impl State {
     }
 
     /// The report is complete: the job is only a result from now on.
-    fn close(&mut self, key: AttemptKey, now: Moment, effects: &mut Vec<Effect>) {
+    pub(super) fn close(&mut self, key: AttemptKey, now: Moment, effects: &mut Vec<Effect>) {
         let (Some(job), Some(report)) = (self.jobs.remove(&key), self.reports.get(&key)) else { return };
         self.contact.has_news(now);
-        effects.extend(measures::record_of(key, &job, report).map(|record| Effect::Record(vec![record])));
+        let record = measures::record_of(key, &job, report);
+        let finished = (report.finished.return_code, report.finished.cause);
+        if let Some(record) = record {
+            self.note_record(key, &record);
+            effects.push(Effect::Record(vec![record]));
+        }
         self.backoff.reset();
         effects.push(Effect::Tell(RunnerEvent::Finished {
             key,
             name: job.name,
-            return_code: report.finished.return_code,
-            cause: report.finished.cause,
+            return_code: finished.0,
+            cause: finished.1,
         }));
     }
 
@@ -221,6 +236,7 @@ impl State {
         if self.phase != Phase::Serving {
             return;
         }
+        self.give_up_accounts(exit == Ok(RunnerExit::Stopped), now, effects);
         self.phase = Phase::Ending(exit);
         self.let_go(self.unstarted(), None, now, effects);
         let running: Vec<AttemptKey> = self.active.iter().copied().collect();
@@ -302,11 +318,15 @@ impl State {
     }
 }
 
+/// Why it was ended from here; none for one that has ended by itself, or had before it was asked to.
+fn ending_of(job: &Job, ended: &Ended) -> Option<Ending> {
+    let ending = job.ending.filter(|(_, since)| *since <= ended.ended).map(|(why, _)| why);
+    ending.or(ended.ending)
+}
+
 /// What an attempt is reported with.
 fn finished(job: &Job, ended: &Ended) -> FinishedAttempt {
-    // A job that had ended before it was asked to has ended by itself.
-    let ending = job.ending.filter(|(_, since)| *since <= ended.ended).map(|(why, _)| why);
-    let ending = ending.or(ended.ending);
+    let ending = ending_of(job, ended);
     let terms = job.kind.terms();
     let mut return_code = ended.outcome.return_code();
     let (cause, message) = match (&ended.outcome, ending) {
@@ -334,7 +354,10 @@ fn finished(job: &Job, ended: &Ended) -> FinishedAttempt {
         ended_ms_ago: 0,
         stdout: ended.stdout.clone(),
         stderr: ended.stderr.clone(),
-        usage: job.measured.usage(ended).filter(|_| !terms.in_step),
+        usage: match terms.in_step {
+            true => Some(job.step.meter.usage()).filter(|usage| *usage != Usage::default()),
+            false => job.measured.usage(ended),
+        },
         message,
         files: Vec::new(),
         slurm_stats: None,

@@ -20,6 +20,7 @@ impl State {
         }
         if let Phase::Ending(exit) = &self.phase
             && self.jobs.is_empty()
+            && (self.accounts.are_settled() || *exit != Ok(RunnerExit::Deadline) || self.is_hurried)
         {
             let until = now.plus(self.settings.farewell);
             let has_last_words = self.contact.is_registered() || !self.reports.is_empty();
@@ -70,7 +71,9 @@ impl State {
 
     /// What the server's last answer and the time give reason for. Without the server there is no such reason.
     fn reason_to_leave(&mut self, now: Moment, effects: &mut Vec<Effect>) -> Option<RunnerExit> {
-        let holds_nothing = self.jobs.is_empty() && self.reports.is_empty() && self.returned.is_empty();
+        let reported = self.reports.is_empty() && self.returned.is_empty();
+        let accounted = self.accounts.are_settled() && self.accounts.news.is_empty();
+        let holds_nothing = self.jobs.is_empty() && reported && accounted;
         let too_late = self.is_too_late(now);
         if too_late && self.contact.has_heard() && !std::mem::replace(&mut self.told_too_late, true) {
             effects.push(Effect::Tell(RunnerEvent::Problem { message: self.too_late() }));

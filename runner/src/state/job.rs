@@ -9,6 +9,7 @@ use torc_core::ledger::Reservation;
 
 use super::kinds::Kind;
 use super::measures::Measured;
+use super::steps::StepLook;
 use crate::clock::Moment;
 use crate::protocol::Ending;
 
@@ -33,6 +34,8 @@ pub(super) struct Job {
     /// Its first process, once it has started.
     pub pid: i32,
     pub measured: Measured,
+    /// What Slurm has said of its step.
+    pub step: StepLook,
     /// GPUs it uses, once it has started.
     pub devices: Vec<String>,
 }

@@ -11,6 +11,7 @@ use torc_core::ledger::{Reach, Reservation};
 use super::job::{Inputs, Job, Stage};
 use super::kinds::Kind;
 use super::measures::Measured;
+use super::steps::StepLook;
 use super::{Effect, InputLook, Phase, State};
 use crate::clock::Moment;
 use crate::events::RunnerEvent;
@@ -63,6 +64,7 @@ impl State {
                 inputs,
                 pid: 0,
                 measured: Measured::default(),
+                step: StepLook::default(),
                 devices: Vec::new(),
             };
             self.jobs.insert(lease.key, job);
@@ -112,6 +114,7 @@ impl State {
             inputs: Inputs::Unknown,
             pid: held.pid,
             measured: Measured::default(),
+            step: StepLook::default(),
             devices: held.devices,
         };
         self.measures.expect(&held.key, &job.kind.terms().monitor, now);

@@ -174,7 +174,8 @@ impl State {
             order.probes.extend(self.probes(every));
             let node = self.measures.nodes.values().any(|node| node.plan.interval_seconds == every);
             order.node |= node;
-            if order.probes.len() == before && !node {
+            let steps = self.steps_are_due(every);
+            if order.probes.len() == before && !node && !steps {
                 self.measures.due.remove(&every);
             } else {
                 self.measures.due.insert(every, now.plus(seconds(every)));

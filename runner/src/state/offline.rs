@@ -166,6 +166,7 @@ impl State {
         self.settings.offline.enabled
             && self.contact.is_draining()
             && self.jobs.is_empty()
+            && self.accounts.are_settled()
             && self.reports.iter().all(safe)
     }
 

@@ -141,6 +141,7 @@ impl World {
             Effect::Check(key, _) => self.checking.push(key),
             Effect::Terminate(_)
             | Effect::Sample(_)
+            | Effect::Inquire(_)
             | Effect::Record(_)
             | Effect::Journal(_)
             | Effect::Unjournal(_)

@@ -33,6 +33,7 @@ pub(super) fn settings(cpus: i64) -> Settings {
         long_poll: true,
         offline: OfflineSettings::default(),
         time: None,
+        own_end: None,
         exit_when_complete: true,
         idle_exit: IdleExit::Never,
         persistent: false,

@@ -1,6 +1,9 @@
 //! Jobs that become steps of an allocation.
 
 use torc_api::execution::{ExecutionConfig, ExecutionMode};
+use torc_slurm::sacct::StepAccount;
+use torc_slurm::sstat::Sample;
+use torc_slurm::trouble::Trouble;
 
 use super::*;
 
@@ -226,4 +229,345 @@ fn at_the_very_end_srun_is_asked_to_end() {
     }
     assert_eq!(desk.now.since(began), Duration::from_secs(1_800 - 30));
     assert_eq!(desk.terminated(), [(1, 15, 15_000)]);
+}
+
+/// What Slurm was asked.
+fn inquiries(desk: &Desk) -> Vec<Inquiry> {
+    let asked = desk.effects.iter().filter_map(|effect| match effect {
+        Effect::Inquire(inquiry) => Some(inquiry.clone()),
+        _ => None,
+    });
+    asked.collect()
+}
+
+impl Desk {
+    fn slurm_says(&mut self, answer: SlurmAnswer) -> &mut Self {
+        self.handle(Event::SlurmAnswered(Box::new(answer)))
+    }
+
+    /// Lets time pass until Slurm is asked something, answering the server meanwhile; what it is asked.
+    fn until_asked(&mut self) -> Vec<Inquiry> {
+        for _ in 0..200 {
+            let asked = inquiries(self);
+            if !asked.is_empty() {
+                self.effects.clear();
+                return asked;
+            }
+            if self.has_sync() {
+                self.answer([]);
+            } else {
+                self.until_due();
+            }
+        }
+        panic!("Slurm is never asked");
+    }
+
+    /// Jobs that are reported in the next sync, with code and cause.
+    fn reported(&mut self) -> Vec<(i64, i32, Option<Cause>)> {
+        if !self.has_sync() {
+            self.later(Duration::from_millis(100));
+        }
+        let finished = self.sync().finished.iter();
+        finished.map(|finished| (finished.key.job, finished.return_code, finished.cause)).collect()
+    }
+}
+
+fn account(job: i64, state: &str, kibibytes: Option<i64>) -> (String, StepAccount) {
+    let name = key(job).label();
+    let memory = kibibytes.map_or(String::new(), |amount| format!("{amount}K"));
+    let steps = torc_slurm::sacct::read_steps(&format!("{name}|{memory}|||||n1|{state}\n"));
+    steps.into_iter().next().expect("one step")
+}
+
+fn accounts<const N: usize>(found: [(String, StepAccount); N]) -> SlurmAnswer {
+    SlurmAnswer::Accounts(Ok(found.into()), Duration::from_millis(20))
+}
+
+fn measured(desk: &mut Desk) {
+    desk.profile.resource_monitor = Some(torc_api::execution::ResourceMonitor {
+        enabled: Some(true),
+        sample_interval_seconds: Some(10),
+        ..Default::default()
+    });
+}
+
+/// What was asked about steps that run, and nothing else.
+fn looks(desk: &mut Desk) -> Vec<Inquiry> {
+    for _ in 0..100 {
+        let asked = desk.until_asked();
+        if asked != [Inquiry::TimeLeft] {
+            return asked;
+        }
+        desk.slurm_says(SlurmAnswer::TimeLeft(None));
+    }
+    panic!("nobody asks about steps");
+}
+
+// S07, S08
+#[test]
+fn one_question_finds_the_numbers_of_all_new_steps_and_one_measures_them() {
+    let mut desk = desk();
+    measured(&mut desk);
+    desk.answer([1, 2, 3]);
+    desk.started(1).started(2).started(3);
+    assert_eq!(looks(&mut desk), [Inquiry::StepNumbers]);
+    let named = |job: i64, number| (key(job).label(), number);
+    desk.slurm_says(SlurmAnswer::StepNumbers(vec![named(1, 0), named(2, 1)]));
+    let began = desk.now;
+    // The third is looked for five times in all, 200 ms apart, and is never measured.
+    for _ in 0..4 {
+        assert_eq!(looks(&mut desk), [Inquiry::StepNumbers]);
+        desk.slurm_says(SlurmAnswer::StepNumbers(vec![named(1, 0), named(2, 1)]));
+    }
+    assert_eq!(desk.now.since(began), Duration::from_millis(800));
+    assert_eq!(inquiries(&desk), [Inquiry::StepUsage(vec![0, 1])]);
+    let sample =
+        |step, cpu, mebibytes: i64| Sample { step, cpu_seconds: Some(cpu), memory_bytes: Some(mebibytes << 20) };
+    desk.effects.clear();
+    desk.slurm_says(SlurmAnswer::StepUsage(desk.now, vec![sample(0, 100.0, 50), sample(1, 1.0, 5)]));
+    assert_eq!(looks(&mut desk), [Inquiry::StepUsage(vec![0, 1])], "numbers are known from now on");
+    let later = desk.now.plus(Duration::from_secs(10));
+    desk.now = later;
+    desk.slurm_says(SlurmAnswer::StepUsage(later, vec![sample(0, 115.0, 40)]));
+    desk.ended(1, 0);
+    let usage = desk.state.reports[&key(1)].finished.usage.expect("measured");
+    assert_eq!(usage.peak_memory_bytes, Some(50 << 20));
+    let percent = usage.peak_cpu_percent.expect("two samples");
+    assert!((70.0..=150.0).contains(&percent), "{percent}: the difference, and not the average since the start");
+    desk.ended(3, 0);
+    assert_eq!(desk.state.reports[&key(3)].finished.usage, None);
+}
+
+// S09. A step that ends before it is measured costs no question.
+#[test]
+fn short_steps_are_not_asked_about_while_they_run() {
+    let mut desk = desk();
+    measured(&mut desk);
+    desk.answer([1]);
+    desk.started(1).ended(1, 0);
+    assert!(matches!(looks(&mut desk).as_slice(), [Inquiry::Accounts(_)]));
+}
+
+// S10, S11
+#[test]
+fn a_success_is_reported_at_once_and_its_account_follows() {
+    let mut desk = desk();
+    desk.answer([1, 2]);
+    desk.started(1).started(2);
+    for job in [1, 2] {
+        desk.ended(job, 0);
+        assert_eq!(desk.reported(), [(job, 0, None)]);
+        desk.answer([]);
+    }
+    assert_eq!(desk.until_asked(), [Inquiry::Accounts(Vec::new())], "one question about both");
+    desk.slurm_says(accounts([account(1, "COMPLETED", Some(10)), account(2, "RUNNING", None)]));
+    let asked_at = desk.now;
+    if !desk.has_sync() {
+        desk.later(Duration::from_millis(100));
+    }
+    let stats: Vec<(i64, Option<i64>)> =
+        desk.sync().slurm_stats.iter().map(|stats| (stats.job, stats.max_rss_bytes)).collect();
+    assert_eq!(stats, [(1, Some(10 << 10))]);
+    desk.answer([]);
+    assert_eq!(desk.until_asked(), [Inquiry::Accounts(Vec::new())], "the other is asked about again");
+    assert_eq!(desk.now.since(asked_at), Duration::from_secs(5));
+    assert_eq!(desk.state.accounts.news.len(), 0, "the server has the first");
+}
+
+// S10, S19
+#[test]
+fn after_six_tries_the_account_stays_empty_and_the_runner_may_leave() {
+    let mut desk = desk();
+    desk.answer([1]);
+    desk.started(1).ended(1, 0);
+    let complete = || SyncResponse { verdict: Verdict::Complete, ..SyncResponse::default() };
+    let mut asked = Vec::new();
+    while asked.len() < 6 {
+        if desk.has_sync() {
+            desk.respond(complete());
+            assert_eq!(desk.exit(), None, "it waits for the accounting");
+        } else if let Some(inquiry) = inquiries(&desk).pop() {
+            if inquiry == Inquiry::TimeLeft {
+                desk.slurm_says(SlurmAnswer::TimeLeft(None));
+                continue;
+            }
+            asked.push(desk.now);
+            let unheard = Trouble::NoAnswer { reason: "slow".to_owned(), perhaps_received: true };
+            desk.slurm_says(SlurmAnswer::Accounts(Err(unheard), Duration::ZERO));
+        } else {
+            desk.until_due();
+        }
+    }
+    assert!(asked.windows(2).all(|pair| pair[1].since(pair[0]) == Duration::from_secs(5)), "{asked:?}");
+    assert!(desk.state.accounts.are_settled());
+    let stats = desk.state.accounts.news.values().next().expect("a row without numbers");
+    assert_eq!((stats.slurm_job_id.as_deref(), stats.max_rss_bytes), (Some("77"), None));
+}
+
+// X10, X12, X16, S10
+#[test]
+fn a_failure_waits_for_the_accounting_which_knows_why() {
+    let cases = [
+        ("OUT_OF_MEMORY", 1, 137, Cause::OutOfMemory),
+        ("TIMEOUT", 143, 152, Cause::Timeout),
+        ("NODE_FAIL", 1, 1, Cause::NodeFailure),
+        ("PREEMPTED", 143, 143, Cause::Preempted),
+        ("CANCELLED by 0", 143, 143, Cause::Lost),
+        ("FAILED", 3, 3, Cause::ExitCode),
+        ("FAILED", 137, 137, Cause::ExitCode),
+    ];
+    for (state, code, reported, cause) in cases {
+        let mut desk = desk();
+        desk.answer([1]);
+        desk.started(1).ended(1, code);
+        assert!(matches!(looks(&mut desk).as_slice(), [Inquiry::Accounts(_)]), "{state}");
+        assert_eq!(desk.reported(), [], "{state}: not before the accounting has spoken");
+        desk.answer([]);
+        desk.slurm_says(accounts([account(1, state, Some(10))]));
+        assert_eq!(desk.reported(), [(1, reported, Some(cause))], "{state}");
+        let finished = &desk.sync().finished[0];
+        assert_eq!(finished.slurm_stats.as_ref().and_then(|stats| stats.max_rss_bytes), Some(10 << 10), "{state}");
+        assert_eq!(finished.message.is_some(), cause != Cause::ExitCode, "{state}");
+    }
+}
+
+// S10, S19
+#[test]
+fn a_state_without_numbers_is_enough_to_report_a_failure() {
+    let mut desk = desk();
+    desk.answer([1]);
+    desk.started(1).ended(1, 1);
+    looks(&mut desk);
+    desk.slurm_says(accounts([account(1, "OUT_OF_MEMORY", None)]));
+    assert_eq!(desk.reported(), [(1, 137, Some(Cause::OutOfMemory))]);
+    desk.answer([]);
+    looks(&mut desk);
+    desk.slurm_says(accounts([account(1, "OUT_OF_MEMORY", Some(7))]));
+    desk.later(Duration::from_millis(100));
+    assert_eq!(desk.sync().slurm_stats[0].max_rss_bytes, Some(7 << 10), "the numbers follow");
+}
+
+// S19
+#[test]
+fn without_an_accounting_nothing_waits_for_it() {
+    for trouble in [
+        Trouble::Missing { program: "sacct".to_owned() },
+        Trouble::Refused { sentence: "Slurm accounting storage is disabled".to_owned() },
+    ] {
+        let mut desk = desk();
+        desk.answer([1, 2]);
+        desk.started(1).started(2).ended(1, 137);
+        looks(&mut desk);
+        desk.slurm_says(SlurmAnswer::Accounts(Err(trouble), Duration::ZERO));
+        assert_eq!(desk.reported(), [(1, 137, Some(Cause::OutOfMemory))], "the code is all there is");
+        desk.answer([]);
+        desk.ended(2, 1);
+        assert_eq!(desk.reported(), [(2, 1, Some(Cause::ExitCode))], "nobody is asked again");
+    }
+}
+
+// S10. A listing of a large allocation takes its time: it is asked for rarely then.
+#[test]
+fn a_slow_accounting_is_asked_rarely() {
+    let mut desk = desk();
+    desk.answer([1, 2]);
+    desk.started(1).started(2).ended(1, 0);
+    looks(&mut desk);
+    let slow = SlurmAnswer::Accounts(Ok([account(1, "COMPLETED", Some(1))].into()), Duration::from_secs(3));
+    desk.slurm_says(slow);
+    let answered = desk.now;
+    desk.ended(2, 0);
+    looks(&mut desk);
+    assert_eq!(desk.now.since(answered), Duration::from_secs(30));
+}
+
+// J23. Slurm ends steps and the runner together; whose SIGTERM is first is a matter of luck.
+#[test]
+fn a_step_that_died_with_the_allocation_is_not_blamed() {
+    let mut desk = desk();
+    desk.answer([1, 2]);
+    desk.started(1).started(2).ended(1, 143);
+    desk.handle(Event::Stop);
+    assert_eq!(desk.terminated(), [(2, 15, 30_000)]);
+    assert_eq!(desk.reported(), [(1, 143, Some(Cause::Stopped))]);
+    desk.answer([]);
+    desk.ended(2, 143);
+    assert_eq!(desk.reported(), [(2, 143, Some(Cause::Stopped))], "it was ended from here: nobody is asked");
+}
+
+// X05, X10. The end is Slurm's to move.
+#[test]
+fn an_end_that_is_put_off_is_heard_of() {
+    let mut desk = desk();
+    let began = desk.now;
+    let off = torc_api::execution::ResourceMonitor { enabled: Some(false), ..Default::default() };
+    desk.profile.resource_monitor = Some(off);
+    desk.answer([1]);
+    desk.started(1);
+    assert_eq!(desk.until_asked(), [Inquiry::TimeLeft]);
+    assert_eq!(desk.now.since(began), Duration::from_secs(90), "a twentieth of half an hour");
+    desk.slurm_says(SlurmAnswer::TimeLeft(Some(Duration::from_secs(7_200))));
+    assert_eq!(desk.state.settings.time.map(|(_, end)| end.since(desk.now)), Some(Duration::from_secs(7_200)));
+    let asked = desk.now;
+    assert_eq!(desk.until_asked(), [Inquiry::TimeLeft]);
+    assert_eq!(desk.now.since(asked), Duration::from_secs(360));
+    desk.slurm_says(SlurmAnswer::TimeLeft(None));
+    assert_eq!(
+        desk.state.settings.time.map(|(_, end)| end.since(asked)),
+        Some(Duration::from_secs(7_200)),
+        "no answer"
+    );
+    // What a person has said counts as well.
+    let own = desk.now.plus(Duration::from_secs(60));
+    desk.state.settings.own_end = Some(own);
+    looks_time(&mut desk);
+    desk.slurm_says(SlurmAnswer::TimeLeft(Some(Duration::from_secs(7_200))));
+    assert_eq!(desk.state.settings.time.map(|(_, end)| end), Some(own));
+}
+
+fn looks_time(desk: &mut Desk) {
+    while desk.until_asked() != [Inquiry::TimeLeft] {}
+}
+
+// X05. Preemption with a time of grace brings the end nearer.
+#[test]
+fn a_preempted_allocation_ends_its_jobs_through_no_fault_of_theirs() {
+    for (preempted, cause) in [(Some(true), Cause::Preempted), (Some(false), Cause::Timeout), (None, Cause::Timeout)] {
+        let mut desk = desk();
+        desk.answer([1, 2]);
+        desk.started(1).started(2);
+        looks_time(&mut desk);
+        desk.slurm_says(SlurmAnswer::TimeLeft(Some(Duration::from_secs(300))));
+        assert_eq!(inquiries(&desk), [Inquiry::Preemption]);
+        desk.slurm_says(SlurmAnswer::Preemption(preempted));
+        assert_eq!(desk.state.want(desk.now).limit > 0, preempted != Some(true), "nothing new is begun");
+        let told = desk.now;
+        while desk.terminated().is_empty() {
+            if desk.has_sync() {
+                desk.answer([]);
+            } else if inquiries(&desk).is_empty() {
+                desk.until_due();
+            } else {
+                desk.slurm_says(SlurmAnswer::TimeLeft(None));
+            }
+        }
+        assert_eq!(desk.now.since(told), Duration::from_secs(270), "what runs has the time that is left");
+        desk.ended(1, 143);
+        assert_eq!(desk.state.reports[&key(1)].finished.cause, Some(cause), "{preempted:?}");
+    }
+}
+
+// X05. Slurm tells the steps at once, and the runner not at all.
+#[test]
+fn a_step_that_was_asked_to_end_by_slurm_leads_to_a_look_at_the_allocation() {
+    let mut desk = desk();
+    desk.answer([1]);
+    desk.started(1).ended(1, 143);
+    assert_eq!(inquiries(&desk), [Inquiry::TimeLeft]);
+    desk.slurm_says(SlurmAnswer::TimeLeft(Some(Duration::from_secs(60))));
+    assert_eq!(inquiries(&desk), [Inquiry::Preemption], "and not the accounting before that is known");
+    desk.slurm_says(SlurmAnswer::Preemption(Some(true)));
+    assert!(matches!(desk.until_asked().as_slice(), [Inquiry::Accounts(_)]));
+    desk.slurm_says(accounts([account(1, "FAILED", Some(1))]));
+    assert_eq!(desk.state.reports[&key(1)].finished.cause, Some(Cause::Preempted));
 }

@@ -1,0 +1,40 @@
+//! What a runner asks Slurm while its jobs are steps, and what Slurm answers.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use torc_slurm::sacct::StepAccount;
+use torc_slurm::sstat::Sample;
+use torc_slurm::trouble::Trouble;
+
+use crate::clock::Moment;
+
+/// A question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Inquiry {
+    /// Which number has each step? `sstat` knows numbers only.
+    StepNumbers,
+    /// What do these steps use?
+    StepUsage(Vec<u32>),
+    /// What does the accounting say of these steps; of all when there are none.
+    Accounts(Vec<u32>),
+    /// How much time has the allocation left?
+    TimeLeft,
+    /// Is the allocation being taken away for somebody else?
+    Preemption,
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SlurmAnswer {
+    /// Numbers of the steps that run, by name; none when Slurm did not answer.
+    StepNumbers(Vec<(String, u32)>),
+    /// What steps had used at a moment; those that have ended are left out.
+    StepUsage(Moment, Vec<Sample>),
+    /// What the accounting says, by the names of steps, and how long that took to find out.
+    Accounts(Result<HashMap<String, StepAccount>, Trouble>, Duration),
+    /// How much time is left; none when Slurm did not say.
+    TimeLeft(Option<Duration>),
+    /// Whether somebody else is more important; none when Slurm did not say.
+    Preemption(Option<bool>),
+}

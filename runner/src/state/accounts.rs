@@ -1,0 +1,255 @@
+//! What the accounting says of steps that have ended. It knows later than we do: a success is reported at once and its numbers
+//! follow; a failure waits, because only the accounting knows whether memory, time or a node was to blame.
+//!
+//! One question is about all steps that ended meanwhile. It is asked beside the loop, and no more often than it is cheap.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use torc_api::slurm::SlurmState;
+use torc_api::slurm_stats::SlurmStats;
+use torc_api::state::Cause;
+use torc_api::wire::AttemptKey;
+use torc_core::accounting::complete;
+use torc_slurm::sacct::StepAccount;
+use torc_slurm::step_end;
+use torc_slurm::trouble::Trouble;
+
+use super::job::Kept;
+use super::{Effect, State};
+use crate::clock::Moment;
+use crate::inquiry::Inquiry;
+use crate::protocol::Ending;
+use crate::series::{Fact, Record};
+
+/// So often a step is asked about.
+const TRIES: u32 = 6;
+/// So long after it was asked about in vain it is asked about again.
+const PAUSE: Duration = Duration::from_secs(5);
+/// A success waits so long for company: the accounting rarely knows of it at once.
+const COMPANY: Duration = Duration::from_secs(1);
+/// Between two questions there is at least so much time, and at least so many times what the last one took.
+const SLOWNESS: u32 = 10;
+/// So many steps are named in one question; for more, all of the allocation's are listed.
+const MOST_NAMED: usize = 1_000;
+/// A step that failed so shortly before the runner was told to stop was ended for the same reason.
+const SAME_BLOW: Duration = Duration::from_secs(10);
+
+/// The exit code of a job that SIGTERM has ended: 128 + 15.
+pub(super) const ASKED_TO_END: i32 = 143;
+
+/// The books on steps that have ended.
+#[derive(Debug, Default)]
+pub(super) struct Accounts {
+    /// Steps that the accounting has not told everything of.
+    open: BTreeMap<AttemptKey, Open>,
+    /// Those that it is being asked about.
+    asked: Option<Vec<AttemptKey>>,
+    ask_at: Moment,
+    /// There is no accounting here.
+    absent: bool,
+    /// What the server has not been told, and has a result of already.
+    pub news: BTreeMap<AttemptKey, SlurmStats>,
+}
+
+/// A step that has ended.
+#[derive(Debug)]
+struct Open {
+    number: Option<u32>,
+    tries: u32,
+    due: Moment,
+    ended: Moment,
+    /// Its report waits to know why it failed.
+    waits: bool,
+    /// What is kept of it in a file, to be completed.
+    record: Option<Record>,
+}
+
+impl Accounts {
+    /// Nothing is waited for.
+    pub fn are_settled(&self) -> bool {
+        self.open.is_empty()
+    }
+}
+
+impl State {
+    /// A step has ended. Whether its report has to wait for the accounting.
+    pub(super) fn open_account(&mut self, key: AttemptKey, ended: Moment, is_failure: bool, now: Moment) -> bool {
+        let Some(job) = self.jobs.get(&key).filter(|_| self.settings.allocation.is_some()) else { return false };
+        let waits = is_failure && !self.accounts.absent;
+        let open = Open {
+            number: job.step.number,
+            tries: 0,
+            due: if waits { now } else { now.plus(COMPANY) },
+            ended,
+            waits,
+            record: None,
+        };
+        self.accounts.open.insert(key, open);
+        waits
+    }
+
+    /// What is written to a file about a step is completed when the accounting has spoken.
+    pub(super) fn note_record(&mut self, key: AttemptKey, record: &Record) {
+        if let Some(open) = self.accounts.open.get_mut(&key) {
+            open.record = Some(record.clone());
+        }
+    }
+
+    /// Asks the accounting, if it is time for that.
+    pub(super) fn ask_accounting(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+        // Why steps were ended may be answered by what becomes of the allocation.
+        if self.accounts.asked.is_some() || self.allocation.is_asked() {
+            return;
+        }
+        if self.accounts.absent {
+            for key in self.accounts.open.keys().copied().collect::<Vec<_>>() {
+                self.settle_account(key, None, now, effects);
+            }
+            return;
+        }
+        let Some(due) = self.accounts.open.values().map(|open| open.due).min() else { return };
+        let due = due.max(self.accounts.ask_at);
+        if now < due {
+            self.wake(due);
+            return;
+        }
+        let asked: Vec<(AttemptKey, Option<u32>)> = self
+            .accounts
+            .open
+            .iter()
+            .filter(|(_, open)| open.due <= now)
+            .map(|(key, open)| (*key, open.number))
+            .collect();
+        let numbers: Option<Vec<u32>> = asked.iter().map(|(_, number)| *number).collect();
+        let numbers = numbers.filter(|numbers| numbers.len() <= MOST_NAMED).unwrap_or_default();
+        self.accounts.asked = Some(asked.into_iter().map(|(key, _)| key).collect());
+        effects.push(Effect::Inquire(Inquiry::Accounts(numbers)));
+    }
+
+    /// The accounting has answered, or has not.
+    pub(super) fn accounted(
+        &mut self,
+        answer: Result<HashMap<String, StepAccount>, Trouble>,
+        took: Duration,
+        now: Moment,
+        effects: &mut Vec<Effect>,
+    ) {
+        let asked = self.accounts.asked.take().unwrap_or_default();
+        self.accounts.ask_at = now.plus(PAUSE.max(took.saturating_mul(SLOWNESS)));
+        let mut found = match answer {
+            Ok(found) => found,
+            // It is not installed, or switched off: there is nothing to wait for.
+            Err(Trouble::Missing { .. }) => return self.accounts.absent = true,
+            Err(Trouble::Refused { sentence }) if sentence.contains("disabled") => return self.accounts.absent = true,
+            Err(_) => HashMap::new(),
+        };
+        for key in asked {
+            // Without a state, that it has ended is known all the same.
+            let has_ended = |account: &StepAccount| account.state.is_over() || account.state == SlurmState::Unknown;
+            let account = found.remove(&key.label()).filter(has_ended);
+            let Some(open) = self.accounts.open.get_mut(&key) else { continue };
+            open.tries += 1;
+            open.due = now.plus(PAUSE);
+            let is_last = open.tries >= TRIES;
+            let is_settled = is_last || account.as_ref().is_some_and(StepAccount::has_numbers);
+            if let Some(account) = account.as_ref().filter(|_| open.waits) {
+                // Why it failed is known; its numbers may follow.
+                open.waits = is_settled;
+                self.blame(key, account);
+                if !is_settled {
+                    self.close(key, now, effects);
+                }
+            }
+            if is_settled {
+                self.settle_account(key, account, now, effects);
+            }
+        }
+    }
+
+    /// What is known goes to the server, and the books are closed.
+    fn settle_account(
+        &mut self,
+        key: AttemptKey,
+        account: Option<StepAccount>,
+        now: Moment,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(open) = self.accounts.open.remove(&key) else { return };
+        let allocation = self.settings.allocation.as_ref().map_or("", |allocation| &allocation.job_id);
+        let unknown = || SlurmStats {
+            workflow: key.workflow,
+            job: key.job,
+            run: key.run,
+            attempt: key.attempt,
+            slurm_job_id: Some(allocation.to_owned()),
+            step: Some(key.label()),
+            ..SlurmStats::default()
+        };
+        let stats = account.map_or_else(unknown, |account| account.stats(key, allocation));
+        effects.extend(open.record.map(|record| Effect::Record(vec![completed(record, &stats)])));
+        if let Some(report) = self.reports.get_mut(&key) {
+            report.finished.slurm_stats = Some(Box::new(stats.clone()));
+            // What is in the journal without it is written again.
+            if report.kept == Kept::Journal {
+                report.kept = Kept::No;
+            }
+        }
+        if open.waits {
+            self.close(key, now, effects);
+        } else {
+            self.accounts.news.insert(key, stats);
+            self.contact.has_news(now);
+        }
+    }
+
+    /// Slurm's word counts for more than the exit code of `srun`.
+    fn blame(&mut self, key: AttemptKey, account: &StepAccount) {
+        let was_preempted = self.is_preempted();
+        let (Some(job), Some(report)) = (self.jobs.get(&key), self.reports.get_mut(&key)) else { return };
+        let finished = &mut report.finished;
+        if account.state == SlurmState::Unknown {
+            return;
+        }
+        let cause = match step_end::cause(account.state, finished.return_code) {
+            Some(Cause::Lost) | None if was_preempted && finished.return_code == ASKED_TO_END => Cause::Preempted,
+            cause => cause.unwrap_or(Cause::ExitCode),
+        };
+        finished.cause = Some(cause);
+        match cause {
+            Cause::OutOfMemory => finished.return_code = job.kind.terms().oom_exit_code,
+            Cause::Timeout => finished.return_code = job.kind.terms().timeout_exit_code,
+            _ => {}
+        }
+        if cause != Cause::ExitCode {
+            finished.message = Some(format!("Slurm says of its step: {}", account.state_text));
+        }
+    }
+
+    /// There is no time to wait for the accounting. What failed just now was ended together with the runner.
+    pub(super) fn give_up_accounts(&mut self, is_stopped: bool, now: Moment, effects: &mut Vec<Effect>) {
+        let waiting = self.accounts.open.iter_mut().filter(|(_, open)| open.waits);
+        let waiting: Vec<(AttemptKey, Moment)> = waiting.map(|(key, open)| (*key, open.ended)).collect();
+        for (key, ended) in waiting {
+            if let Some(open) = self.accounts.open.get_mut(&key) {
+                open.waits = false;
+            }
+            if let Some(report) = self.reports.get_mut(&key)
+                && is_stopped
+                && now.since(ended) <= SAME_BLOW
+            {
+                report.finished.cause = Some(Ending::Stopped.cause());
+            }
+            self.close(key, now, effects);
+        }
+    }
+}
+
+/// The record of a job, with what the accounting adds.
+fn completed(mut record: Record, stats: &SlurmStats) -> Record {
+    if let Fact::Job(row) = &mut record.fact {
+        let run_ms = i64::try_from(row.ended.since(row.started).as_millis()).unwrap_or(i64::MAX);
+        row.usage = complete(row.usage, stats, run_ms);
+    }
+    record
+}

@@ -1,0 +1,106 @@
+//! The end of the allocation, which is Slurm's to move: an administrator may put it off, and a more important job may bring it
+//! nearer.
+
+use std::time::Duration;
+
+use super::{Effect, Phase, State};
+use crate::clock::Moment;
+use crate::config::RunnerExit;
+use crate::inquiry::Inquiry;
+use crate::protocol::Ending;
+
+/// The end is asked for so often in the time that is left.
+const LOOKS: u32 = 20;
+/// It is not asked for more rarely.
+const LONGEST: Duration = Duration::from_secs(600);
+/// It is not asked for more often, whatever happens.
+const OFTEN: Duration = Duration::from_secs(5);
+/// Slurm counts whole seconds: a smaller difference is none.
+const SAME: Duration = Duration::from_secs(2);
+/// An end that comes nearer by more than this has a reason.
+const NEARER: Duration = Duration::from_secs(60);
+
+/// What is known of the allocation's end.
+#[derive(Debug, Default)]
+pub(super) struct AllocationWatch {
+    asked: bool,
+    asked_at: Moment,
+    ask_at: Option<Moment>,
+    /// Somebody else is given the nodes.
+    preempted: bool,
+}
+
+impl AllocationWatch {
+    /// Slurm was asked and has not answered.
+    pub fn is_asked(&self) -> bool {
+        self.asked
+    }
+}
+
+impl State {
+    /// The allocation is being taken away.
+    pub(super) fn is_preempted(&self) -> bool {
+        self.allocation.preempted
+    }
+
+    /// Why jobs are ended when time is over.
+    pub(super) fn end_of_time(&self) -> Ending {
+        if self.allocation.preempted { Ending::Preempted } else { Ending::Timeout }
+    }
+
+    /// Asks for the end now and then, more often when it is near.
+    pub(super) fn watch_allocation(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+        if self.settings.allocation.is_none() || self.allocation.asked {
+            return;
+        }
+        let left = self.settings.time.map(|(_, end)| end.since(now));
+        let pause =
+            left.map_or(LONGEST, |left| (left / LOOKS).clamp(self.settings.poll_interval.min(LONGEST), LONGEST));
+        let ask_at = *self.allocation.ask_at.get_or_insert_with(|| now.plus(pause));
+        if now < ask_at {
+            self.wake(ask_at);
+            return;
+        }
+        self.allocation.asked = true;
+        self.allocation.asked_at = now;
+        self.allocation.ask_at = None;
+        effects.push(Effect::Inquire(Inquiry::TimeLeft));
+    }
+
+    /// Something was ended that nobody here had ended: the allocation may be at its end.
+    pub(super) fn look_at_allocation(&mut self, now: Moment) {
+        self.allocation.ask_at = Some(now.max(self.allocation.asked_at.plus(OFTEN)));
+    }
+
+    /// Slurm has said how much time is left.
+    pub(super) fn time_told(&mut self, left: Option<Duration>, now: Moment, effects: &mut Vec<Effect>) {
+        self.allocation.asked = false;
+        let Some(left) = left else { return };
+        let end = self.settings.own_end.map_or(now.plus(left), |own| own.min(now.plus(left)));
+        let (began, known) = self.settings.time.unwrap_or((now, end));
+        if self.settings.time.is_some() && known.since(end) <= SAME && end.since(known) <= SAME {
+            return;
+        }
+        if known.since(end) > NEARER && !self.allocation.preempted {
+            self.allocation.asked = true;
+            effects.push(Effect::Inquire(Inquiry::Preemption));
+        }
+        self.settings.time = Some((began, end));
+        self.ends.clear();
+        for key in self.active.iter().copied().collect::<Vec<_>>() {
+            self.mind_time(key);
+        }
+    }
+
+    /// Slurm has said whether the nodes are for somebody else. Then nothing new is begun, and what runs has the time that is left.
+    pub(super) fn preemption_told(&mut self, preempted: Option<bool>, now: Moment, effects: &mut Vec<Effect>) {
+        self.allocation.asked = false;
+        if preempted != Some(true) || std::mem::replace(&mut self.allocation.preempted, true) {
+            return;
+        }
+        if self.phase == Phase::Serving {
+            self.phase = Phase::Ending(Ok(RunnerExit::Stopped));
+            self.let_go(self.unstarted(), None, now, effects);
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! What steps use while they run. Their processes may be on other nodes, so Slurm is asked: once for the numbers of all steps that
+//! have none yet, and then once for what they all use.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use torc_api::execution::Granularity;
+use torc_api::wire::AttemptKey;
+use torc_slurm::sstat::{Meter, Sample};
+
+use super::job::{Job, Stage};
+use super::{Effect, State};
+use crate::clock::Moment;
+use crate::inquiry::Inquiry;
+use crate::series::{Fact, Point, Record};
+
+/// A step whose number is not found so often is not measured.
+const TRIES: u32 = 5;
+/// Between two looks for the number of a step that has just started.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// What is to be asked about steps that run.
+#[derive(Debug, Default)]
+pub(super) struct StepLooks {
+    /// Steps that are to be measured now.
+    due: BTreeSet<AttemptKey>,
+    /// Slurm was asked and has not answered.
+    asked: bool,
+    /// Numbers are not looked for before.
+    ask_at: Moment,
+}
+
+/// What is known of a step that runs.
+#[derive(Clone, Debug, Default)]
+pub(super) struct StepLook {
+    /// Its number, which only Slurm knows.
+    pub number: Option<u32>,
+    tries: u32,
+    /// What its samples come to.
+    pub meter: Meter,
+}
+
+/// It runs as a step.
+fn is_running_step(job: &Job) -> bool {
+    job.stage == Stage::Running && job.kind.terms().in_step
+}
+
+impl State {
+    /// The steps that are measured at this interval are due. Whether there are any.
+    pub(super) fn steps_are_due(&mut self, every: u32) -> bool {
+        let running = self.active.iter().filter_map(|key| Some((*key, self.jobs.get(key)?)));
+        let steps = running.filter(|(_, job)| {
+            let monitor = job.kind.terms().monitor;
+            is_running_step(job) && monitor.jobs.is_some() && monitor.interval_seconds == every
+        });
+        let steps: Vec<AttemptKey> = steps.map(|(key, _)| key).collect();
+        self.steps.due.extend(&steps);
+        !steps.is_empty()
+    }
+
+    /// Asks for the numbers of steps that are due, and then for what they use.
+    pub(super) fn look_at_steps(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+        if self.steps.asked {
+            return;
+        }
+        let jobs = &self.jobs;
+        self.steps.due.retain(|key| jobs.get(key).is_some_and(is_running_step));
+        let due = || self.steps.due.iter().filter_map(|key| jobs.get(key));
+        if due().any(|job| job.step.number.is_none() && job.step.tries < TRIES) {
+            if now < self.steps.ask_at {
+                self.wake(self.steps.ask_at);
+                return;
+            }
+            self.steps.asked = true;
+            effects.push(Effect::Inquire(Inquiry::StepNumbers));
+            return;
+        }
+        let numbers: Vec<u32> = due().filter_map(|job| job.step.number).collect();
+        self.steps.due.clear();
+        if !numbers.is_empty() {
+            self.steps.asked = true;
+            effects.push(Effect::Inquire(Inquiry::StepUsage(numbers)));
+        }
+    }
+
+    /// Slurm has said which steps run.
+    pub(super) fn steps_numbered(&mut self, numbers: &[(String, u32)], now: Moment) {
+        self.steps.asked = false;
+        self.steps.ask_at = now.plus(PAUSE);
+        let numbers: BTreeMap<&str, u32> = numbers.iter().map(|(name, number)| (name.as_str(), *number)).collect();
+        for key in &self.active {
+            let Some(job) = self.jobs.get_mut(key).filter(|job| is_running_step(job)) else { continue };
+            match numbers.get(key.label().as_str()) {
+                Some(number) => job.step.number = Some(*number),
+                None if self.steps.due.contains(key) => job.step.tries += 1,
+                None => {}
+            }
+        }
+    }
+
+    /// Slurm has said what steps had used at a moment.
+    pub(super) fn steps_measured(&mut self, at: Moment, samples: &[Sample], effects: &mut Vec<Effect>) {
+        self.steps.asked = false;
+        let samples: BTreeMap<u32, &Sample> = samples.iter().map(|sample| (sample.step, sample)).collect();
+        let mut records = Vec::new();
+        for key in &self.active {
+            let Some(job) = self.jobs.get_mut(key).filter(|job| is_running_step(job)) else { continue };
+            let Some(sample) = job.step.number.and_then(|number| samples.get(&number)) else { continue };
+            let milliseconds = i64::try_from(at.0 / 1_000).unwrap_or(i64::MAX);
+            let Some(cpu_percent) = job.step.meter.take(milliseconds, sample) else { continue };
+            let plan = job.kind.terms().monitor;
+            if plan.jobs == Some(Granularity::TimeSeries) {
+                // Slurm counts tasks and not processes.
+                let point = Point { cpu_percent, memory_bytes: sample.memory_bytes.unwrap_or_default(), processes: 0 };
+                let fact = Fact::JobSample { key: *key, at, point };
+                records.push(Record { workflow: key.workflow, run: key.run, plan, fact });
+            }
+        }
+        if !records.is_empty() {
+            effects.push(Effect::Record(records));
+        }
+    }
+}
