@@ -12,6 +12,7 @@ pub mod diff;
 pub mod exec;
 pub mod gc;
 pub mod get;
+pub mod hpc;
 pub mod jobs;
 pub mod keeper;
 pub mod logs;
@@ -192,6 +193,7 @@ async fn execute_async(context: &Context, command: Command) -> Result<ExitStatus
         Command::Runner(args) => Box::pin(runner::run(context, &args)).await,
         Command::Remote(args) => Box::pin(remote::run(context, args)).await,
         Command::RemoteAgent(_) => remote_agent::run(context).await,
+        Command::Hpc(args) => hpc::run(context, args).await,
         Command::Gc(args) => gc::run(context, &args).await,
         Command::Backup(args) => backup::run(context, &args).await,
         Command::Restore(args) => restore::run(context, &args).await,

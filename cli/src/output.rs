@@ -8,6 +8,8 @@ pub mod human;
 mod json;
 mod remote;
 mod rows;
+mod schedulers;
+mod sites;
 mod slurm_rows;
 mod table;
 mod yaml;
@@ -20,6 +22,8 @@ use serde_json::{Value, json};
 
 pub use remote::{LogsRow, OrderRow};
 pub use rows::{SettingRow, event_text, status_word};
+pub use schedulers::{AllocationPlanRow, SchedulerRow, WayRow};
+pub use sites::{MatchRow, PartitionRow, ProfileRow};
 use table::{Tabular, Widths};
 
 use crate::error::CommandError;
@@ -93,6 +97,12 @@ impl Output {
             Format::Json => write_out(&json::pretty(value)?),
             Format::Yaml => write_out(&yaml::to_yaml(&json!(value))),
         }
+    }
+
+    /// A table as a part of a text for people.
+    pub fn table<T: Tabular>(&self, items: &[T]) -> String {
+        let wide = self.format == Format::Wide;
+        table::render(items, wide, jiff::Timestamp::now(), true, &mut Widths::new())
     }
 
     /// A sentence that only people need; programs see that the command has succeeded.

@@ -174,6 +174,14 @@ pub fn expand_files(spec: &WorkflowSpec, limits: &Limits) -> Result<Vec<Expanded
     if problems.is_empty() { Ok(rows.files(&spec)) } else { Err(problems) }
 }
 
+/// For each job the entry of the document that it is from.
+pub fn entries_of_jobs(spec: &WorkflowSpec, limits: &Limits) -> Result<Vec<u32>, Vec<Problem>> {
+    let spec = resolved(spec)?;
+    let mut problems = Vec::new();
+    let rows = Rows::of(&spec, limits, &mut problems);
+    if problems.is_empty() { Ok(entries(&rows.jobs)) } else { Err(problems) }
+}
+
 /// For each action the numbers of the jobs that set it off, in order; none when it does not choose jobs.
 pub fn jobs_of_actions(actions: &[Action], names: &[String]) -> Vec<Vec<u32>> {
     let mut names = Names::new(names).0;

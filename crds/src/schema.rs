@@ -223,7 +223,7 @@ fn size(schema: &Map<String, Value>, name: &str) -> Option<usize> {
 }
 
 /// `numCpus` as a bare file spells it: `num_cpus`.
-pub(crate) fn snake_case(name: &str) -> String {
+pub fn snake_case(name: &str) -> String {
     let mut snake = String::with_capacity(name.len() + 4);
     for letter in name.chars() {
         if letter.is_ascii_uppercase() {

@@ -1,5 +1,8 @@
-//! `torc slurm`: what Torc and Slurm know of each other. One subcommand a file.
+//! `torc slurm`: what Torc and Slurm know of each other, and allocations for jobs. One subcommand a file.
 
+mod generate;
+mod plan;
+mod plan_allocations;
 pub mod stats;
 
 use clap::{Args, Subcommand};
@@ -7,7 +10,7 @@ use clap::{Args, Subcommand};
 use super::Context;
 use crate::error::{CommandError, ExitStatus};
 
-/// Slurm: what its accounting says of a workflow's steps and allocations.
+/// Slurm: schedulers and allocations for the jobs of a workflow, and what its accounting says of them.
 #[derive(Debug, Args)]
 pub struct SlurmArgs {
     #[command(subcommand)]
@@ -17,12 +20,16 @@ pub struct SlurmArgs {
 /// What can be done with Slurm; each is described where its arguments are.
 #[derive(Debug, Subcommand)]
 pub enum SlurmCommand {
+    Generate(generate::GenerateArgs),
+    PlanAllocations(plan_allocations::PlanAllocationsArgs),
     Stats(stats::StatsArgs),
 }
 
 /// Runs the group.
 pub async fn run(context: &Context, args: SlurmArgs) -> Result<ExitStatus, CommandError> {
     match args.command {
+        SlurmCommand::Generate(args) => generate::run(context, &args).await,
+        SlurmCommand::PlanAllocations(args) => plan_allocations::run(context, &args).await,
         SlurmCommand::Stats(args) => stats::run(context, &args).await,
     }
 }

@@ -1,0 +1,85 @@
+//! `torc hpc match`: where a job fits.
+
+use clap::Args;
+use torc_api::quantity::{parse_memory, parse_walltime};
+use torc_core::expanded::Requirements;
+use torc_core::planning::partition::{Partition, choose};
+
+use super::SiteArgs;
+use crate::commands::Context;
+use crate::error::CommandError;
+use crate::output::MatchRow;
+use crate::sites::Site;
+
+/// Show in which partitions a job fits, and which one it would be given.
+#[derive(Debug, Args)]
+pub struct MatchArgs {
+    /// CPUs on a node.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(i64).range(1..))]
+    pub cpus: i64,
+    /// Memory on a node, e.g. `200g`.
+    #[arg(long, value_name = "SIZE", default_value = "1m", value_parser = memory)]
+    pub memory: i64,
+    /// How long, e.g. `4h` or `04:00:00`.
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = walltime)]
+    pub walltime: i64,
+    /// GPUs on a node.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
+    pub gpus: i64,
+    /// Nodes.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(i64).range(1..))]
+    pub nodes: i64,
+    #[command(flatten)]
+    pub site: SiteArgs,
+}
+
+fn memory(text: &str) -> Result<i64, String> {
+    parse_memory(text).map_err(|error| format!("{error}; {}", error.hint()))
+}
+
+fn walltime(text: &str) -> Result<i64, String> {
+    parse_walltime(text).map_err(|error| format!("{error}; {}", error.hint()))
+}
+
+pub(super) async fn run(context: &Context, args: &MatchArgs) -> Result<(), CommandError> {
+    let site = args.site.find().await?;
+    let needs = Requirements {
+        num_cpus: args.cpus,
+        memory_bytes: args.memory,
+        num_gpus: args.gpus,
+        num_nodes: args.nodes,
+        runtime_seconds: args.walltime,
+        ..Requirements::default()
+    };
+    let partitions = read_partitions(&site)?;
+    let chosen = choose(&needs, &partitions, None).map(|partition| partition.name.clone());
+    let rows: Vec<MatchRow> = partitions.iter().map(|partition| row(&needs, partition, chosen.as_ref().ok())).collect();
+    context.output.list(&rows)?;
+    if let Err(reason) = chosen {
+        return Err(CommandError::not_found(format!("no partition of {} is for it: {reason}", site.profile.name))
+            .hint("ask for less, or name a partition in the document's scheduler"));
+    }
+    Ok(())
+}
+
+/// The partitions with their texts read.
+pub fn read_partitions(site: &Site) -> Result<Vec<Partition>, CommandError> {
+    let read = |partition| {
+        Partition::try_from(partition).map_err(|error| {
+            CommandError::invalid(format!("a partition of the profile {} is wrong", site.profile.name)).because(error)
+        })
+    };
+    site.profile.partitions.iter().map(read).collect()
+}
+
+fn row(needs: &Requirements, partition: &Partition, chosen: Option<&String>) -> MatchRow {
+    let misfit = choose(needs, std::slice::from_ref(partition), Some(&partition.name)).err();
+    MatchRow {
+        partition: partition.name.clone(),
+        fits: misfit.is_none(),
+        chosen: chosen == Some(&partition.name),
+        reason: misfit
+            .map(|reason| reason.to_string())
+            .or_else(|| partition.on_request.then(|| "only used when it is named".to_owned())),
+    }
+}

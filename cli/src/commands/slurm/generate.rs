@@ -1,0 +1,175 @@
+//! `torc slurm generate`: schedulers and actions, written into a document.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::Serialize;
+use serde_json::json;
+use torc_api::document::Document;
+use torc_api::load::{Format, LoadOptions, LoadedDocument, load};
+use torc_api::workflow::WorkflowSpec;
+use torc_core::planning::document::{asks_for_nodes, write};
+
+use super::plan::{PlanArgs, Planned, plan};
+use crate::commands::Context;
+use crate::documents::read_text;
+use crate::error::{CommandError, ExitStatus};
+use crate::output::{SchedulerRow, document_text, human};
+use crate::rewrite::rewrite;
+
+/// Write Slurm schedulers, and actions that ask for their allocations, into a document.
+///
+/// Jobs are grouped by what they need and by whether they wait for others; each group gets a partition, a time limit and a number
+/// of allocations. The file keeps its format and its comments. A document that names a `slurmCluster` needs none of this: its
+/// allocations are sized while it runs.
+#[derive(Debug, Args)]
+pub struct GenerateArgs {
+    /// The document.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub plan: PlanArgs,
+    /// Only the schedulers, no actions.
+    #[arg(long)]
+    pub no_actions: bool,
+    /// Replace the schedulers and scheduling actions that the document has.
+    #[arg(long)]
+    pub overwrite: bool,
+    /// Only say what would be written.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Write to this file instead.
+    #[arg(long, value_name = "FILE")]
+    pub to: Option<PathBuf>,
+}
+
+/// What was done, for programs.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Done<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<&'a Path>,
+    workflow: &'a str,
+    profile: &'a str,
+    schedulers: Vec<SchedulerRow>,
+    actions: usize,
+    allocations: i64,
+    node_hours: f64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unplaced: Vec<UnplacedJob>,
+}
+
+#[derive(Serialize)]
+struct UnplacedJob {
+    job: String,
+    reason: String,
+}
+
+pub(super) async fn run(context: &Context, args: &GenerateArgs) -> Result<ExitStatus, CommandError> {
+    let planned = plan(context, &args.file, &args.plan).await?;
+    let spec = &planned.workflow.document.spec;
+    let has_some = !spec.slurm_schedulers.is_empty() || spec.actions.iter().any(asks_for_nodes);
+    if has_some && !args.overwrite {
+        return Err(CommandError::usage(format!("{} has Slurm schedulers or scheduling actions", args.file.display()))
+            .hint("--overwrite replaces them"));
+    }
+    if planned.plan.planned.is_empty() {
+        return Err(no_place(&planned));
+    }
+    let target = args.to.as_deref().unwrap_or(&args.file);
+    if !args.dry_run {
+        let text = written(&args.file, &planned, !args.no_actions, args.to.is_some())?;
+        replace(target, text.as_bytes())
+            .map_err(|error| CommandError::unexpected(format!("could not write {}", target.display()), error))?;
+    }
+    let done = Done {
+        file: (!args.dry_run).then_some(target),
+        workflow: planned.workflow.name(),
+        profile: &planned.site.profile.name,
+        schedulers: planned.plan.planned.iter().map(SchedulerRow::of).collect(),
+        actions: if args.no_actions { 0 } else { planned.plan.planned.len() },
+        allocations: planned.plan.planned.iter().map(|one| one.allocations).sum(),
+        node_hours: planned.plan.node_hours(),
+        unplaced: unplaced(&planned),
+    };
+    context.output.value(&done, || describe(context, &done))?;
+    Ok(ExitStatus::Success)
+}
+
+/// Writes a file whole: whoever reads it meanwhile sees the old one.
+fn replace(path: &Path, content: &[u8]) -> std::io::Result<()> {
+    use std::io::Write as _;
+    // A link stays a link to the same file.
+    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = tempfile::Builder::new().prefix(".torc-").tempfile_in(folder)?;
+    file.write_all(content)?;
+    let permissions = std::fs::metadata(&path).map(|known| known.permissions());
+    let permissions = permissions.unwrap_or_else(|_| std::os::unix::fs::PermissionsExt::from_mode(0o644));
+    file.as_file().set_permissions(permissions)?;
+    file.persist(&path)?;
+    Ok(())
+}
+
+fn unplaced(planned: &Planned) -> Vec<UnplacedJob> {
+    let name = |job: u32| planned.expanded.jobs.get(job as usize).map_or_else(String::new, |job| job.name.clone());
+    let describe = |one: &torc_core::planning::generate::Unplaced| UnplacedJob {
+        job: name(one.job),
+        reason: one.reason.to_string(),
+    };
+    planned.plan.unplaced.iter().map(describe).collect()
+}
+
+fn no_place(planned: &Planned) -> CommandError {
+    const SHOWN: usize = 5;
+    let jobs = unplaced(planned);
+    let lines = jobs.iter().take(SHOWN).map(|one| format!("  {}: {}", one.job, one.reason));
+    CommandError::invalid(format!("no job has a place on {}", planned.site.profile.name))
+        .lines(lines)
+        .hint("change what the jobs need, or take another cluster with --profile")
+}
+
+/// The text of the file with everything in it.
+fn written(path: &Path, planned: &Planned, with_actions: bool, elsewhere: bool) -> Result<String, CommandError> {
+    let bytes = read_text(path)?;
+    let format = Format::from_path(&path.to_string_lossy()).unwrap_or(Format::Yaml);
+    let text = String::from_utf8_lossy(&bytes);
+    let loaded = load(&bytes, Some(format), &LoadOptions::default());
+    let named = |found: &&LoadedDocument| matches!(&found.document, Document::Workflow(document) if document.metadata.name == planned.workflow.name());
+    let found = loaded.documents.iter().find(named);
+    // Tables that were embedded on the way are not written into the file.
+    let Some((found, Document::Workflow(raw))) = found.map(|found| (found, &found.document)) else {
+        return Err(CommandError::invalid(format!("{} changed while it was read", path.display())));
+    };
+    let wanted: WorkflowSpec = write(&raw.spec, &planned.expanded, &planned.entries, &planned.plan, with_actions);
+    if let Some(text) = rewrite(&text, format, found, &wanted) {
+        return Ok(text);
+    }
+    if elsewhere && loaded.documents.len() == 1 {
+        let document = torc_api::document::WorkflowDocument { spec: wanted, ..raw.clone() };
+        return Ok(document_text(&json!(Document::Workflow(document))));
+    }
+    Err(CommandError::invalid(format!("{} cannot be edited as it is laid out", path.display()))
+        .hint("--to NEW.yaml writes the whole document anew, without its comments"))
+}
+
+fn describe(context: &Context, done: &Done<'_>) -> String {
+    const SHOWN: usize = 5;
+    let mut text = context.output.table(&done.schedulers);
+    let allocations = human::count(done.allocations, "allocation");
+    text.push_str(&format!("\n{allocations} on {}, at most {:.1} node-hours\n", done.profile, done.node_hours));
+    for one in done.unplaced.iter().take(SHOWN) {
+        text.push_str(&format!("no scheduler for {}: {}\n", one.job, one.reason));
+    }
+    if done.unplaced.len() > SHOWN {
+        text.push_str(&format!("and for {} more jobs\n", done.unplaced.len() - SHOWN));
+    }
+    match done.file {
+        Some(file) => {
+            let what = if done.actions == 0 { "schedulers" } else { "schedulers and actions" };
+            text.push_str(&format!("{}: {what} written; `torc submit {}` starts it\n", file.display(), file.display()));
+        }
+        None => text.push_str("nothing was written\n"),
+    }
+    text
+}

@@ -1,0 +1,120 @@
+//! `torc slurm plan-allocations`: one allocation with many nodes or many with one, by what Slurm says about both.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::Args;
+use jiff::Timestamp;
+use torc_core::planning::compare::{Outlook, compare};
+use torc_core::planning::generate::Planned;
+use torc_slurm::exec::Slurm;
+use torc_slurm::retry::QUESTION;
+use torc_slurm::script::{Marker, Request, Worker, script};
+use torc_slurm::trouble::Trouble;
+use torc_slurm::{sbatch, sinfo, squeue};
+
+use super::plan::{PlanArgs, plan};
+use crate::commands::Context;
+use crate::error::{CommandError, ExitStatus};
+use crate::output::{AllocationPlanRow, WayRow};
+use crate::sites;
+
+/// Compare one allocation with many nodes to many with one node.
+///
+/// Asks Slurm which nodes are idle and when each way would start (`sbatch --test-only`); nothing is submitted.
+#[derive(Debug, Args)]
+pub struct PlanAllocationsArgs {
+    /// The document.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub plan: PlanArgs,
+}
+
+pub(super) async fn run(context: &Context, args: &PlanAllocationsArgs) -> Result<ExitStatus, CommandError> {
+    let planned = plan(context, &args.file, &args.plan).await?;
+    let slurm = sites::slurm(&args.plan.site.way.prefix());
+    let nodes = slurm.ask_again(&sinfo::nodes(), QUESTION).await.map_err(sites::trouble)?;
+    let nodes = sinfo::read_nodes(&nodes.text).map_err(sites::trouble)?;
+    let mut rows = Vec::new();
+    for one in &planned.plan.planned {
+        let partition = one.scheduler.partition.clone().unwrap_or_default();
+        let queue = slurm.ask_again(&squeue::jobs_of_partition(&partition), QUESTION).await;
+        let queued = squeue::read_jobs(queue).map_err(sites::trouble)?;
+        let idle = sinfo::idle(&nodes, &partition);
+        rows.push(row(&slurm, one, &partition, idle, queued.len()).await?);
+    }
+    context.output.list(&rows)?;
+    Ok(ExitStatus::Success)
+}
+
+async fn row(
+    slurm: &Slurm,
+    planned: &Planned,
+    partition: &str,
+    idle_nodes: i64,
+    queued: usize,
+) -> Result<AllocationPlanRow, CommandError> {
+    let each = planned.nodes_per_job.max(1);
+    let total = planned.allocations.saturating_mul(planned.scheduler.nodes.unwrap_or(1)).max(1);
+    let all = wait(slurm, planned, total).await?;
+    let one = wait(slurm, planned, each).await?;
+    let outlook = Outlook {
+        nodes: total / each,
+        seconds: planned.seconds,
+        idle_nodes: idle_nodes / each,
+        wait_for_all: all.seconds,
+        wait_for_one: one.seconds,
+    };
+    let both = compare(outlook);
+    let way = |way: torc_core::planning::compare::Way| WayRow {
+        allocations: way.allocations,
+        nodes: way.nodes * each,
+        start_seconds: way.first_start,
+        done_seconds: way.done,
+    };
+    Ok(AllocationPlanRow {
+        scheduler: planned.name.clone(),
+        partition: partition.to_owned(),
+        jobs: planned.jobs.len(),
+        nodes: total,
+        idle_nodes,
+        queued_jobs: queued,
+        walltime_seconds: planned.seconds,
+        together: both.together.map(way),
+        together_refused: all.refused,
+        apart: both.apart.map(way),
+        apart_refused: one.refused,
+        recommended: if both.prefer_apart { "apart" } else { "together" },
+    })
+}
+
+/// How long an allocation would wait, or why it would never start.
+#[derive(Default)]
+struct Wait {
+    seconds: Option<i64>,
+    refused: Option<String>,
+}
+
+async fn wait(slurm: &Slurm, planned: &Planned, nodes: i64) -> Result<Wait, CommandError> {
+    let mut request = Request::of_scheduler(&planned.scheduler, None);
+    request.nodes = nodes;
+    let worker = Worker {
+        command: &["true".to_owned()],
+        environment_file: "/dev/null",
+        one_per_node: false,
+        srun_mpi: None,
+        folder: "/",
+        output: "/dev/null",
+    };
+    let text = script(&request, &BTreeMap::new(), &Marker { own: "torc-plan", shared_name: None }, &worker)
+        .map_err(|error| CommandError::invalid("the scheduler cannot be written for sbatch").because(error))?;
+    match slurm.ask(&sbatch::test(&text)).await {
+        Ok(answer) => {
+            let start = sbatch::read_start(&answer);
+            Ok(Wait { seconds: start.map(|at| (at - Timestamp::now().as_second()).max(0)), refused: None })
+        }
+        Err(Trouble::Refused { sentence }) => Ok(Wait { seconds: None, refused: Some(sentence) }),
+        Err(other) => Err(sites::trouble(other)),
+    }
+}

@@ -1,0 +1,163 @@
+//! Columns of planned schedulers.
+
+use jiff::Timestamp;
+use serde::Serialize;
+use torc_core::planning::generate::Planned;
+
+use super::human;
+use super::table::{Column, Paint, TableCell, Tabular};
+
+/// A scheduler that is planned.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SchedulerRow {
+    /// Its name.
+    pub name: String,
+    /// The partition.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partition: Option<String>,
+    /// How many jobs it is for.
+    pub jobs: usize,
+    /// How many allocations.
+    pub allocations: i64,
+    /// Nodes of each.
+    pub nodes: i64,
+    /// How long each may last.
+    pub walltime_seconds: i64,
+    /// Its jobs wait for others, and its allocations for them.
+    pub deferred: bool,
+    /// What it costs if every allocation lasts as long as it may.
+    pub node_hours: f64,
+}
+
+impl SchedulerRow {
+    /// What a plan says.
+    pub fn of(planned: &Planned) -> Self {
+        Self {
+            name: planned.name.clone(),
+            partition: planned.scheduler.partition.clone(),
+            jobs: planned.jobs.len(),
+            allocations: planned.allocations,
+            nodes: planned.scheduler.nodes.unwrap_or(1),
+            walltime_seconds: planned.seconds,
+            deferred: planned.waits,
+            node_hours: planned.node_hours(),
+        }
+    }
+}
+
+impl Tabular for SchedulerRow {
+    const COLUMNS: &'static [Column] = &[
+        Column::always("SCHEDULER"),
+        Column::always("PARTITION"),
+        Column::always("JOBS"),
+        Column::always("ALLOCATIONS"),
+        Column::always("NODES"),
+        Column::always("WALLTIME"),
+        Column::always("WHEN"),
+        Column::always("NODE-HOURS"),
+    ];
+
+    fn cells(&self, _: Timestamp) -> Vec<TableCell> {
+        vec![
+            self.name.as_str().into(),
+            self.partition.clone().unwrap_or_default().into(),
+            self.jobs.into(),
+            self.allocations.into(),
+            self.nodes.into(),
+            human::duration(self.walltime_seconds).into(),
+            if self.deferred { "jobs ready" } else { "start" }.into(),
+            format!("{:.1}", self.node_hours).into(),
+        ]
+    }
+}
+
+/// A way to have nodes.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WayRow {
+    /// How many allocations.
+    pub allocations: i64,
+    /// Nodes of each.
+    pub nodes: i64,
+    /// When the first would start, from now.
+    pub start_seconds: i64,
+    /// When the last would be over, from now.
+    pub done_seconds: i64,
+}
+
+/// Both ways to have the nodes of a scheduler.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AllocationPlanRow {
+    /// The scheduler.
+    pub scheduler: String,
+    /// The partition.
+    pub partition: String,
+    /// How many jobs it is for.
+    pub jobs: usize,
+    /// How many nodes they need.
+    pub nodes: i64,
+    /// How many are idle.
+    pub idle_nodes: i64,
+    /// How many jobs wait or run in the partition.
+    pub queued_jobs: usize,
+    /// How long an allocation lasts.
+    pub walltime_seconds: i64,
+    /// One allocation with all nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub together: Option<WayRow>,
+    /// Why that would never start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub together_refused: Option<String>,
+    /// An allocation for each node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub apart: Option<WayRow>,
+    /// Why that would never start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub apart_refused: Option<String>,
+    /// Which is better.
+    pub recommended: &'static str,
+}
+
+impl Tabular for AllocationPlanRow {
+    const COLUMNS: &'static [Column] = &[
+        Column::always("SCHEDULER"),
+        Column::always("PARTITION"),
+        Column::always("JOBS"),
+        Column::always("NODES"),
+        Column::always("IDLE"),
+        Column::always("QUEUED"),
+        Column::always("TOGETHER"),
+        Column::always("APART"),
+        Column::always("BETTER"),
+    ];
+
+    fn cells(&self, _: Timestamp) -> Vec<TableCell> {
+        vec![
+            self.scheduler.as_str().into(),
+            self.partition.as_str().into(),
+            self.jobs.into(),
+            self.nodes.into(),
+            self.idle_nodes.into(),
+            self.queued_jobs.into(),
+            way(self.together, self.together_refused.as_deref()).into(),
+            way(self.apart, self.apart_refused.as_deref()).into(),
+            TableCell::painted(self.recommended, Paint::Good),
+        ]
+    }
+}
+
+fn way(way: Option<WayRow>, refused: Option<&str>) -> String {
+    match (way, refused) {
+        (Some(way), _) => format!(
+            "{}×{}: starts in {}, over in {}",
+            way.allocations,
+            way.nodes,
+            human::duration(way.start_seconds),
+            human::duration(way.done_seconds)
+        ),
+        (None, Some(sentence)) => format!("never: {sentence}"),
+        (None, None) => "unknown".to_owned(),
+    }
+}
