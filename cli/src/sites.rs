@@ -5,12 +5,15 @@ use std::path::{Path, PathBuf};
 use torc_api::cluster::Partition;
 use torc_slurm::exec::Slurm;
 use torc_slurm::profiles::{self, DETECTED, Here, Profile};
-use torc_slurm::retry::QUESTION;
+use torc_slurm::retry::{QUESTION, Schedule};
 use torc_slurm::trouble::Trouble;
 use torc_slurm::{partitions, scontrol, sinfo};
 
 use crate::env;
 use crate::error::{CommandError, ExitStatus};
+
+/// A person waits for the answer: one more try, and no more.
+pub const AT_ONCE: Schedule = Schedule { tries: 2, ..QUESTION };
 
 /// A cluster and who says so.
 #[derive(Clone, Debug, PartialEq)]
@@ -111,8 +114,8 @@ pub async fn detect(prefix: &[String]) -> Result<Site, CommandError> {
 }
 
 async fn ask_partitions(slurm: &Slurm) -> Result<Vec<Partition>, CommandError> {
-    let rules = slurm.ask_again(&scontrol::partitions(), QUESTION).await.map_err(trouble)?;
-    let nodes = slurm.ask_again(&sinfo::nodes(), QUESTION).await.map_err(trouble)?;
+    let rules = slurm.ask_again(&scontrol::partitions(), AT_ONCE).await.map_err(trouble)?;
+    let nodes = slurm.ask_again(&sinfo::nodes(), AT_ONCE).await.map_err(trouble)?;
     let nodes = sinfo::read_nodes(&nodes.text).map_err(trouble)?;
     Ok(partitions::detect(&scontrol::read_partitions(&rules.text), &nodes))
 }

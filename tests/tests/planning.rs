@@ -140,9 +140,9 @@ fn schedulers_are_written_into_the_document() {
     assert_eq!(lab.lines("w.yaml").join("\n") + "\n", STUDY, "a dry run writes nothing");
     let done = json(&lab, "slurm generate w.yaml --account a");
     assert_eq!(done["schedulers"], would["schedulers"]);
-    assert_eq!(names(&done, "schedulers", "name"), ["cpu_scheduler", "cpu_scheduler_deferred", "gpu_scheduler"]);
+    assert_eq!(names(&done, "schedulers", "name"), ["cpu_scheduler", "gpu_scheduler", "cpu_scheduler_deferred"]);
     assert_eq!(
-        done["schedulers"][1]["allocations"], 15,
+        done["schedulers"][2]["allocations"], 15,
         "two side by side, one after another does not fit three hours"
     );
     let lines = lab.lines("w.yaml");
@@ -180,7 +180,7 @@ fn one_big_allocation_or_many_small_ones() {
     let lab = lab();
     lab.write("w.yaml", STUDY);
     let rows = json(&lab, "slurm plan-allocations w.yaml --account a");
-    let deferred = &rows["items"][1];
+    let deferred = &rows["items"][2];
     assert_eq!((deferred["nodes"].as_i64(), deferred["idleNodes"].as_i64()), (Some(15), Some(10)));
     assert_eq!(
         (deferred["together"]["nodes"].as_i64(), deferred["apart"]["allocations"].as_i64()),

@@ -8,7 +8,6 @@ use jiff::Timestamp;
 use torc_core::planning::compare::{Outlook, compare};
 use torc_core::planning::generate::Planned;
 use torc_slurm::exec::Slurm;
-use torc_slurm::retry::QUESTION;
 use torc_slurm::script::{Marker, Request, Worker, script};
 use torc_slurm::trouble::Trouble;
 use torc_slurm::{sbatch, sinfo, squeue};
@@ -34,12 +33,12 @@ pub struct PlanAllocationsArgs {
 pub(super) async fn run(context: &Context, args: &PlanAllocationsArgs) -> Result<ExitStatus, CommandError> {
     let planned = plan(context, &args.file, &args.plan).await?;
     let slurm = sites::slurm(&args.plan.site.way.prefix());
-    let nodes = slurm.ask_again(&sinfo::nodes(), QUESTION).await.map_err(sites::trouble)?;
+    let nodes = slurm.ask_again(&sinfo::nodes(), sites::AT_ONCE).await.map_err(sites::trouble)?;
     let nodes = sinfo::read_nodes(&nodes.text).map_err(sites::trouble)?;
     let mut rows = Vec::new();
     for one in &planned.plan.planned {
         let partition = one.scheduler.partition.clone().unwrap_or_default();
-        let queue = slurm.ask_again(&squeue::jobs_of_partition(&partition), QUESTION).await;
+        let queue = slurm.ask_again(&squeue::jobs_of_partition(&partition), sites::AT_ONCE).await;
         let queued = squeue::read_jobs(queue).map_err(sites::trouble)?;
         let idle = sinfo::idle(&nodes, &partition);
         rows.push(row(&slurm, one, &partition, idle, queued.len()).await?);
