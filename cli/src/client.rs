@@ -16,6 +16,7 @@ use torc_api::api::{
     Version, Workflow, WorkflowAction,
 };
 
+use torc_api::explain::{JobExplanation, WorkflowExplanation};
 use torc_api::remote::{RemoteWorker, RemoteWorkersRequest};
 use torc_api::slurm_stats::SlurmStats;
 use torc_api::wire::{ReplayRequest, ReplayResponse, Replayed};
@@ -202,6 +203,16 @@ impl Client {
     /// One job by name or number.
     pub async fn job(&self, workflow: &str, job: &str) -> Result<Job, ClientError> {
         self.get(&["workflows", workflow, "jobs", job], self.in_namespace()).await
+    }
+
+    /// Why a job is where it is.
+    pub async fn explain_job(&self, workflow: &str, job: &str) -> Result<JobExplanation, ClientError> {
+        self.get(&["workflows", workflow, "jobs", job, "explain"], self.in_namespace()).await
+    }
+
+    /// Why a workflow is where it is.
+    pub async fn explain_workflow(&self, workflow: &str) -> Result<WorkflowExplanation, ClientError> {
+        self.get(&["workflows", workflow, "explain"], self.in_namespace()).await
     }
 
     /// Results of a workflow; `limit` is the most that are wanted.

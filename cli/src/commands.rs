@@ -10,6 +10,7 @@ pub mod delete;
 pub mod describe;
 pub mod diff;
 pub mod exec;
+pub mod explain;
 pub mod gc;
 pub mod get;
 pub mod hpc;
@@ -172,6 +173,7 @@ async fn execute_async(context: &Context, command: Command) -> Result<ExitStatus
         Command::Diff(args) => diff::run(context, &args).await,
         Command::Get(args) => get::run(context, &args).await,
         Command::Describe(args) => describe::run(context, &args).await,
+        Command::Explain(args) => explain::run(context, &args).await,
         Command::Logs(args) => logs::run(context, &args).await,
         Command::Plot(args) => plot::run(context, &args).await,
         Command::Wait(args) => wait::run(context, &args).await,

@@ -2,6 +2,7 @@
 
 mod data;
 mod error;
+mod explain;
 mod slurm;
 mod writer;
 

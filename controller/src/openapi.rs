@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use torc_api::allocation;
 use torc_api::api;
 use torc_api::data;
+use torc_api::explain;
 use torc_api::remote;
 use torc_api::slurm_stats;
 use torc_api::wire;
@@ -182,6 +183,16 @@ fn job_operations(types: &mut SchemaGenerator, list: &mut Vec<Operation>) {
             "/v1/workflows/{workflow}/jobs/{job}",
             "One job, by name or number, with its dependencies",
         )
+    });
+    list.push(Operation {
+        query: &[NAMESPACE],
+        response: types.of::<explain::JobExplanation>(),
+        ..types.operation("get", "/v1/workflows/{workflow}/jobs/{job}/explain", "Why a job is where it is")
+    });
+    list.push(Operation {
+        query: &[NAMESPACE],
+        response: types.of::<explain::WorkflowExplanation>(),
+        ..types.operation("get", "/v1/workflows/{workflow}/explain", "Why a workflow's jobs are where they are")
     });
     list.push(Operation {
         query: &[

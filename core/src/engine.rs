@@ -12,6 +12,7 @@ mod attempt;
 mod data;
 mod errands;
 mod expire;
+mod explain;
 mod files;
 mod holdings;
 mod lease;

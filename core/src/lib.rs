@@ -5,6 +5,7 @@ pub mod class;
 pub mod engine;
 pub mod expand;
 pub mod expanded;
+pub mod explain;
 pub mod files;
 pub mod graph;
 pub mod hash;

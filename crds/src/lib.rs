@@ -10,6 +10,7 @@ pub mod cluster;
 pub mod data;
 pub mod document;
 pub mod execution;
+pub mod explain;
 pub mod failure;
 pub mod job;
 pub mod load;

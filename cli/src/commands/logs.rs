@@ -2,6 +2,8 @@
 
 mod tail;
 
+pub use tail::last_lines_of;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

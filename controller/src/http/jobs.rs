@@ -7,6 +7,7 @@ use axum::{Json, Router};
 use serde::Deserialize;
 use torc_api::api::{Job, JobResult, Page};
 use torc_api::document::DEFAULT_NAMESPACE;
+use torc_api::explain::JobExplanation;
 use torc_api::state::JobState;
 use torc_store::{JobQuery, ResultQuery};
 
@@ -18,6 +19,7 @@ pub(super) fn router() -> Router<App> {
     Router::new()
         .route("/v1/workflows/{workflow}/jobs", get(list))
         .route("/v1/workflows/{workflow}/jobs/{job}", get(show))
+        .route("/v1/workflows/{workflow}/jobs/{job}/explain", get(explain))
         .route("/v1/workflows/{workflow}/results", get(results))
 }
 
@@ -55,6 +57,14 @@ async fn show(
     Query(namespace): Query<Namespace>,
 ) -> ApiResult<Job> {
     Ok(Json(app.engine.job((namespace.name(), &workflow), &job).await?))
+}
+
+async fn explain(
+    State(app): State<App>,
+    Path((workflow, job)): Path<(String, String)>,
+    Query(namespace): Query<Namespace>,
+) -> ApiResult<JobExplanation> {
+    Ok(Json(app.engine.explain_job((namespace.name(), &workflow), &job).await?))
 }
 
 #[derive(Deserialize)]

@@ -8,6 +8,8 @@ use axum::{Json, Router};
 use serde::Deserialize;
 use torc_api::api::{Affected, ApplyRequest, ApplyResponse, Page, RetryRequest, Workflow, WorkflowAction};
 
+use torc_api::explain::WorkflowExplanation;
+
 use super::error::{ApiError, ApiResult};
 use super::{App, Namespace};
 use crate::engine::EngineError;
@@ -17,6 +19,7 @@ pub(super) fn router() -> Router<App> {
         .route("/v1/workflows", post(apply).get(list))
         .route("/v1/workflows/{workflow}", get(show).delete(remove))
         .route("/v1/workflows/{workflow}/actions", get(actions))
+        .route("/v1/workflows/{workflow}/explain", get(explain))
         .route("/v1/workflows/{workflow}/cancel", post(cancel))
         .route("/v1/workflows/{workflow}/suspend", post(suspend))
         .route("/v1/workflows/{workflow}/resume", post(resume))
@@ -84,6 +87,14 @@ async fn actions(
     Query(namespace): Query<Namespace>,
 ) -> ApiResult<Page<WorkflowAction>> {
     Ok(Json(Page::whole(app.engine.actions((namespace.name(), &workflow)).await?)))
+}
+
+async fn explain(
+    State(app): State<App>,
+    Path(workflow): Path<String>,
+    Query(namespace): Query<Namespace>,
+) -> ApiResult<WorkflowExplanation> {
+    Ok(Json(app.engine.explain_workflow((namespace.name(), &workflow)).await?))
 }
 
 async fn cancel(

@@ -12,6 +12,8 @@ use crate::output::Output;
 
 /// How much is read at once.
 const CHUNK: usize = 64 * 1024;
+/// No more of a log is shown as its end.
+const LONGEST_TAIL: u64 = 64 << 10;
 
 /// Where each file was read to.
 pub struct Tail {
@@ -102,6 +104,26 @@ impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
         Self::Input(error)
     }
+}
+
+/// The last lines of a log; none where it cannot be read.
+pub fn last_lines_of(path: &str, lines: usize) -> Vec<String> {
+    let read = || -> std::io::Result<Vec<u8>> {
+        if let Some((pack, offset)) = packs::parse_reference(path) {
+            let bytes = packs::read(&pack, offset)?;
+            let start = last_lines(&mut Cursor::new(&bytes), lines)?;
+            return Ok(bytes.get(usize::try_from(start).unwrap_or(0)..).unwrap_or_default().to_vec());
+        }
+        let mut file = File::open(path)?;
+        let start = last_lines(&mut file, lines)?;
+        file.seek(SeekFrom::Start(start))?;
+        let mut bytes = Vec::new();
+        // A line may be endless.
+        file.take(LONGEST_TAIL).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    let bytes = read().unwrap_or_default();
+    String::from_utf8_lossy(&bytes).lines().map(str::to_owned).collect()
 }
 
 /// Where the last lines begin, found from the end so that a large file is not read whole.

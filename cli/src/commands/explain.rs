@@ -1,0 +1,129 @@
+//! `torc explain`: why a job or a workflow is where it is.
+
+use std::fmt::Write as _;
+
+use clap::Args;
+use torc_api::explain::{AttemptStory, JobExplanation, Reason, WorkflowExplanation};
+
+use super::Context;
+use super::logs::last_lines_of;
+use crate::client::Client;
+use crate::connection::{bare_name, explain_missing, resolve_workflow, with_client};
+use crate::error::{CommandError, ExitStatus};
+use crate::output::human;
+
+/// Say why a job is not running, why it ran again or why it failed, with the evidence.
+///
+/// `torc explain job/NAME -w WORKFLOW` for a job, `torc explain workflow/NAME` for all jobs of a workflow.
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// `job/NAME` or `workflow/NAME`; a bare name is a job's.
+    #[arg(value_name = "WHAT")]
+    pub what: String,
+    /// The workflow of a job; may be left out where the store holds one.
+    #[arg(short = 'w', long, value_name = "WORKFLOW")]
+    pub workflow: Option<String>,
+    /// So many lines of the error output of an attempt that failed.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub lines: usize,
+}
+
+/// Runs the verb.
+pub async fn run(context: &Context, args: &ExplainArgs) -> Result<ExitStatus, CommandError> {
+    let (kind, name) = match args.what.split_once('/') {
+        Some(("workflow" | "workflows" | "wf" | "twf", name)) => ("workflow", name),
+        Some(("job" | "jobs", name)) => ("job", name),
+        _ if args.what == "workflow" => ("workflow", ""),
+        _ => ("job", args.what.as_str()),
+    };
+    with_client(&context.settings, &context.folder, async |client: &Client| {
+        if kind == "workflow" {
+            let name = resolve_workflow(client, Some(name).filter(|name| !name.is_empty())).await?;
+            let explanation = client.explain_workflow(&name).await.map_err(explain_missing)?;
+            return context.output.value(&explanation, || workflow_text(&explanation));
+        }
+        let workflow = resolve_workflow(client, args.workflow.as_deref().map(bare_name)).await?;
+        let mut explanation = client.explain_job(&workflow, name).await.map_err(explain_missing)?;
+        for story in explanation.attempts.iter_mut().filter(|story| story.cause.is_some()) {
+            let path = story.stderr.as_deref();
+            story.stderr_tail = path.map_or_else(Vec::new, |path| last_lines_of(path, args.lines));
+        }
+        context.output.value(&explanation, || job_text(&explanation))
+    })
+    .await?;
+    Ok(ExitStatus::Success)
+}
+
+fn job_text(explanation: &JobExplanation) -> String {
+    let status = explanation.status.map_or("unknown", |status| status.as_str());
+    let mut text = format!("job/{} is {status} (attempt {})\n", explanation.job, explanation.attempt);
+    reasons(&mut text, &explanation.reasons);
+    if !explanation.raised.is_empty() {
+        let _ = writeln!(text, "  recovery has raised its {}", explanation.raised.join(", its "));
+    }
+    if !explanation.attempts.is_empty() {
+        text.push_str("\nattempts so far:\n");
+        for story in &explanation.attempts {
+            attempt(&mut text, story);
+        }
+    }
+    next(&mut text, &explanation.next);
+    text
+}
+
+fn attempt(text: &mut String, story: &AttemptStory) {
+    let node = story.node.as_deref().map_or(String::new(), |node| format!(" on {node}"));
+    let cause = story.diagnosis.map_or(String::new(), |cause| format!(", {cause}"));
+    let took = human::precise(story.duration_seconds);
+    let _ = writeln!(text, "  {}{node}: {}{cause} after {took}", story.attempt, story.status);
+    for sentence in &story.evidence {
+        let _ = writeln!(text, "     {sentence}");
+    }
+    if !story.stderr_tail.is_empty() {
+        text.push_str("     the end of its error output:\n");
+        for line in &story.stderr_tail {
+            let _ = writeln!(text, "       | {line}");
+        }
+    }
+    if let Some(then) = &story.then {
+        let _ = writeln!(text, "     → {then}");
+    }
+}
+
+fn workflow_text(explanation: &WorkflowExplanation) -> String {
+    let mut text = format!("workflow/{}: {} jobs have ended\n", explanation.workflow, explanation.progress);
+    for reason in &explanation.reasons {
+        let names: Vec<&str> = reason.jobs.iter().map(|standing| standing.job.as_str()).collect();
+        let more = reason.count.unwrap_or(0) - i64::try_from(names.len()).unwrap_or(0);
+        let mut example = names.join(", ");
+        if more > 0 && !names.is_empty() {
+            let _ = write!(example, " and {more} more");
+        }
+        let example = if example.is_empty() { String::new() } else { format!(" ({example})") };
+        match reason.count {
+            Some(count) => {
+                let _ = writeln!(text, "  {}: {}{example}", human::count(count, "job"), reason.message);
+            }
+            None => {
+                let _ = writeln!(text, "  {}{example}", reason.message);
+            }
+        }
+    }
+    next(&mut text, &explanation.next);
+    text
+}
+
+fn reasons(text: &mut String, reasons: &[Reason]) {
+    for reason in reasons {
+        let _ = writeln!(text, "  {}", reason.message);
+    }
+}
+
+fn next(text: &mut String, steps: &[String]) {
+    if !steps.is_empty() {
+        text.push_str("\nwhat to do:\n");
+    }
+    for step in steps {
+        let _ = writeln!(text, "  {step}");
+    }
+}

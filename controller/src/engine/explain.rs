@@ -1,0 +1,35 @@
+//! Why a job or a workflow is where it is: the live state and the attempts in the store, together.
+
+use torc_api::explain::{JobExplanation, WorkflowExplanation};
+use torc_core::explain::Attempt;
+use torc_store::{ResultQuery, ResultView};
+
+use super::{Engine, EngineError, WorkflowRef};
+
+/// Attempts that are told; the story of a job that was tried more often begins later.
+const ATTEMPTS: u32 = 1_000;
+
+impl Engine {
+    /// Why a job is where it is.
+    pub async fn explain_job(&self, reference: WorkflowRef<'_>, job: &str) -> Result<JobExplanation, EngineError> {
+        let id = self.find(reference).await?;
+        let number = self.job_id(id, job).await?;
+        let query = ResultQuery { workflow: Some(id), job: Some(number), limit: ATTEMPTS, ..ResultQuery::default() };
+        let mut results: Vec<ResultView> = self.store.results(&query).await?.items;
+        results.sort_by_key(|view| (view.result.run, view.result.attempt));
+        let now = crate::clock::now();
+        self.read(move |state| {
+            let attempts: Vec<Attempt<'_>> =
+                results.iter().map(|view| Attempt { result: &view.result, node: view.host.as_deref() }).collect();
+            Ok(state.explain_job(id, &number.0.to_string(), &attempts, now)?)
+        })
+        .await
+    }
+
+    /// Why a workflow is where it is.
+    pub async fn explain_workflow(&self, reference: WorkflowRef<'_>) -> Result<WorkflowExplanation, EngineError> {
+        let id = self.find(reference).await?;
+        let now = crate::clock::now();
+        self.read(move |state| Ok(state.explain_workflow(id, now)?)).await
+    }
+}

@@ -1,0 +1,287 @@
+//! Why a job is where it is, why it ran again, and why it failed. Pure: facts come in, sentences come out.
+
+mod attempts;
+mod waiting;
+
+use torc_api::explain::{JobStanding, Reason, ReasonKind};
+use torc_api::quantity::{format_duration, format_memory};
+use torc_api::state::{Cause, JobState};
+
+use crate::class::Class;
+use crate::expanded::Requirements;
+
+pub use attempts::{Attempt, stories};
+pub use waiting::{RunnerFacts, SlurmFacts, WaitingAllocation, why_ready};
+
+/// Jobs that a reason lists.
+const LISTED: usize = 20;
+
+/// What is known of a job.
+#[derive(Debug)]
+pub struct JobFacts<'a> {
+    /// Where it stands.
+    pub state: JobState,
+    /// What decides where it may run.
+    pub class: &'a Class,
+    /// Jobs that it depends on: name and where they stand.
+    pub parents: Vec<(&'a str, JobState)>,
+    /// How many of its leases are being ended.
+    pub ending: u8,
+    /// The host of its runner.
+    pub host: Option<&'a str>,
+    /// How long it has been running.
+    pub running_seconds: Option<i64>,
+    /// Its runner is silent.
+    pub in_doubt: bool,
+    /// Its recovery script: why it is run, and whether it runs.
+    pub script: Option<ScriptFacts>,
+    /// Why its last attempt failed.
+    pub last_failure: Option<(Cause, i32)>,
+}
+
+/// A recovery script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScriptFacts {
+    /// Why the attempt before it failed.
+    pub cause: Cause,
+    /// With which code.
+    pub return_code: i32,
+    /// It runs.
+    pub is_running: bool,
+}
+
+/// What is known of a workflow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkflowFacts<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// No jobs start.
+    pub is_suspended: bool,
+    /// Jobs are ended.
+    pub is_canceled: bool,
+    /// Its first commands have not ended.
+    pub is_starting: bool,
+}
+
+/// Why a job is where it is.
+pub fn why(
+    job: &JobFacts<'_>,
+    workflow: WorkflowFacts<'_>,
+    runners: &[RunnerFacts<'_>],
+    slurm: &SlurmFacts<'_>,
+) -> Vec<Reason> {
+    match job.state {
+        JobState::Running => vec![running(job)],
+        JobState::Leased => {
+            let host = job.host.unwrap_or("a runner");
+            vec![Reason::new(
+                ReasonKind::Promised,
+                format!("it was given to the runner on {host}, which starts it when there is room"),
+            )]
+        }
+        JobState::Blocked => blocked(job),
+        JobState::Ready => ready(job, workflow, runners, slurm),
+        JobState::Recovering => vec![recovering(job)],
+        JobState::PendingFailed => {
+            let message = format!("{}, and a person has to decide whether it is tried again", last_failure(job));
+            vec![Reason::new(ReasonKind::NeedsDecision, message)]
+        }
+        JobState::Failed | JobState::Terminated => vec![Reason::new(ReasonKind::Failed, last_failure(job))],
+        JobState::Canceled => vec![canceled(job, workflow)],
+        JobState::Disabled => vec![Reason::new(ReasonKind::Disabled, "it was left out")],
+        JobState::Completed => vec![Reason::new(ReasonKind::Completed, "it has succeeded")],
+        JobState::Uninitialized => vec![Reason::new(ReasonKind::NotStarted, "it is not part of a run yet")],
+    }
+}
+
+fn running(job: &JobFacts<'_>) -> Reason {
+    let host = job.host.unwrap_or("a runner");
+    if job.in_doubt {
+        let message = format!(
+            "its runner on {host} is silent, so nobody knows whether it still runs; if the runner comes back, its result counts"
+        );
+        return Reason::new(ReasonKind::RunnerSilent, message);
+    }
+    let since = job.running_seconds.map_or(String::new(), |seconds| format!(" for {}", format_duration(seconds)));
+    Reason::new(ReasonKind::Running, format!("it has been running on {host}{since}"))
+}
+
+fn blocked(job: &JobFacts<'_>) -> Vec<Reason> {
+    let mut reasons = Vec::new();
+    let open: Vec<(&str, JobState)> = job.parents.iter().copied().filter(|(_, state)| !state.is_complete()).collect();
+    if !open.is_empty() {
+        let message = match open.as_slice() {
+            [(name, state)] => format!("it waits for job {name}, which is {}", standing(*state)),
+            several => format!("it waits for {} jobs: {}", several.len(), named(several)),
+        };
+        reasons.push(Reason { jobs: standings(&open), ..Reason::new(ReasonKind::Dependency, message) });
+    }
+    if job.ending > 0 {
+        reasons.push(Reason::new(ReasonKind::AttemptEnding, "it waits until its earlier attempt has been ended"));
+    }
+    reasons
+}
+
+fn ready(
+    job: &JobFacts<'_>,
+    workflow: WorkflowFacts<'_>,
+    runners: &[RunnerFacts<'_>],
+    slurm: &SlurmFacts<'_>,
+) -> Vec<Reason> {
+    if workflow.is_suspended {
+        return vec![Reason::new(ReasonKind::Suspended, "its workflow is suspended: no jobs start")];
+    }
+    if workflow.is_starting && !runners.is_empty() {
+        return vec![Reason::new(ReasonKind::StartActions, "the workflow's on_workflow_start commands have not ended")];
+    }
+    why_ready(job.class, runners, slurm)
+}
+
+fn recovering(job: &JobFacts<'_>) -> Reason {
+    let message = match job.script {
+        Some(ScriptFacts { cause, return_code, is_running }) => {
+            let stands = if is_running { "runs" } else { "waits for a runner" };
+            format!(
+                "{}; its recovery script {stands}, and the job is tried again if that succeeds",
+                failure(cause, return_code)
+            )
+        }
+        None => "it waits to be tried again".to_owned(),
+    };
+    Reason::new(ReasonKind::RecoveryScript, message)
+}
+
+fn canceled(job: &JobFacts<'_>, workflow: WorkflowFacts<'_>) -> Reason {
+    let failed: Vec<(&str, JobState)> =
+        job.parents.iter().copied().filter(|(_, state)| state.is_complete() && *state != JobState::Completed).collect();
+    if !workflow.is_canceled && !failed.is_empty() {
+        let message = match failed.as_slice() {
+            [(name, state)] => format!("it depends on job {name}, which is {state}"),
+            several => format!("{} jobs that it depends on did not succeed: {}", several.len(), named(several)),
+        };
+        return Reason { jobs: standings(&failed), ..Reason::new(ReasonKind::DependencyFailed, message) };
+    }
+    Reason::new(ReasonKind::Canceled, "it was cancelled by a person or by the document")
+}
+
+fn last_failure(job: &JobFacts<'_>) -> String {
+    job.last_failure.map_or_else(|| "its last attempt failed".to_owned(), |(cause, code)| failure(cause, code))
+}
+
+/// A failure in words.
+pub fn failure(cause: Cause, return_code: i32) -> String {
+    let code = exit_code(return_code);
+    match cause {
+        Cause::OutOfMemory => format!("it ran out of memory ({code})"),
+        Cause::Timeout => format!("it ran out of time ({code})"),
+        Cause::NodeFailure => "its node failed".to_owned(),
+        Cause::Preempted => "its allocation was preempted".to_owned(),
+        Cause::Lost => "it was lost with its runner".to_owned(),
+        Cause::ExitCode => format!("it failed with {code}"),
+        Cause::Canceled => "it was cancelled".to_owned(),
+        Cause::StartFailed => format!("it could not be started ({code})"),
+        Cause::MissingOutput => "it succeeded, but an output file that it should have written is missing".to_owned(),
+        Cause::Stopped => "its runner was stopped".to_owned(),
+    }
+}
+
+fn exit_code(code: i32) -> String {
+    match code {
+        129..=192 if code != 152 => format!("exit code {code}, signal {}", code - 128),
+        _ => format!("exit code {code}"),
+    }
+}
+
+/// What can be done about a job.
+pub fn next_steps(workflow: &str, job: &str, reasons: &[Reason], cause: Option<Cause>, is_raised: bool) -> Vec<String> {
+    let Some(first) = reasons.first() else { return Vec::new() };
+    let again = format!("`torc retry {workflow} --job {job}` runs it again");
+    match first.reason {
+        ReasonKind::NoRunner => vec![format!("`torc run {workflow}` runs it on this machine")],
+        ReasonKind::Capacity => vec![
+            "ask for less in its resource requirements and apply the document again".to_owned(),
+            format!("or start a bigger runner: `torc runner {workflow}` on a machine that has it"),
+        ],
+        ReasonKind::Label => vec![format!("`torc runner {workflow} --label LABEL` starts a runner that has it")],
+        ReasonKind::TimeLeft => vec!["start a runner or ask for an allocation with more time".to_owned()],
+        ReasonKind::Suspended => vec![format!("`torc resume {workflow}` lets jobs start again")],
+        ReasonKind::Canceled => vec![format!("`torc resume {workflow}` or `torc retry {workflow}` runs it again")],
+        ReasonKind::DependencyFailed | ReasonKind::Dependency => {
+            let jobs = first.jobs.iter().filter(|standing| needs_explanation(standing.status));
+            jobs.take(3).map(|standing| format!("`torc explain job/{} -w {workflow}` says why", standing.job)).collect()
+        }
+        ReasonKind::NeedsDecision => {
+            vec![format!("`torc jobs retry {job} -w {workflow}` or `torc jobs fail {job} -w {workflow}` decides")]
+        }
+        ReasonKind::Failed => after_failure(workflow, again, cause, is_raised),
+        ReasonKind::AllocationRefused | ReasonKind::NoPartition => {
+            vec!["change the document's scheduler or requirements and apply it again".to_owned()]
+        }
+        ReasonKind::SlurmUnreachable => vec!["`scontrol ping` tells whether Slurm's controller is up".to_owned()],
+        ReasonKind::AllocationLimit => vec!["raise `maxAllocations` in the document".to_owned()],
+        ReasonKind::AllocationsFruitless => {
+            vec!["look at the allocation's own output in its output folder, then apply the document again".to_owned()]
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn needs_explanation(state: JobState) -> bool {
+    !matches!(state, JobState::Running | JobState::Leased | JobState::Completed)
+}
+
+fn after_failure(workflow: &str, again: String, cause: Option<Cause>, is_raised: bool) -> Vec<String> {
+    let more = if is_raised { " more" } else { "" };
+    match cause {
+        Some(Cause::OutOfMemory) => vec![format!(
+            "`torc recover {workflow}` runs it again with{more} memory; `recovery: {{policy: Auto}}` does so by itself"
+        )],
+        Some(Cause::Timeout) => vec![format!(
+            "`torc recover {workflow}` runs it again with{more} time; `recovery: {{policy: Auto}}` does so by itself"
+        )],
+        _ => vec![again],
+    }
+}
+
+/// Requirements that recovery has raised.
+pub fn raised(declared: &Requirements, now: &Requirements) -> Vec<String> {
+    let mut raised = Vec::new();
+    if declared.memory_bytes != now.memory_bytes {
+        let (from, to) = (format_memory(declared.memory_bytes), format_memory(now.memory_bytes));
+        raised.push(format!("memory from {from} to {to}"));
+    }
+    if declared.runtime_seconds != now.runtime_seconds {
+        let (from, to) = (format_duration(declared.runtime_seconds), format_duration(now.runtime_seconds));
+        raised.push(format!("runtime from {from} to {to}"));
+    }
+    if declared.num_cpus != now.num_cpus {
+        raised.push(format!("CPUs from {} to {}", declared.num_cpus, now.num_cpus));
+    }
+    raised
+}
+
+fn standing(state: JobState) -> &'static str {
+    match state {
+        JobState::PendingFailed => "waiting for a decision",
+        JobState::Recovering => "waiting to be tried again",
+        other => other.as_str(),
+    }
+}
+
+fn named(jobs: &[(&str, JobState)]) -> String {
+    const SHOWN: usize = 5;
+    let mut names: Vec<String> =
+        jobs.iter().take(SHOWN).map(|(name, state)| format!("{name} ({})", standing(*state))).collect();
+    if jobs.len() > SHOWN {
+        names.push(format!("and {} more", jobs.len() - SHOWN));
+    }
+    names.join(", ")
+}
+
+fn standings(jobs: &[(&str, JobState)]) -> Vec<JobStanding> {
+    let standing = |(name, status): &(&str, JobState)| JobStanding { job: (*name).to_owned(), status: *status };
+    jobs.iter().take(LISTED).map(standing).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+//! The story of a job's attempts: how each ended, what speaks for it, and why another one followed.
+
+use torc_api::explain::AttemptStory;
+use torc_api::quantity::{format_duration, format_memory};
+use torc_api::state::{Cause, JobState};
+
+use super::failure;
+use crate::expanded::Requirements;
+use crate::planning::diagnosis::{Evidence, diagnose};
+use crate::rows::ResultRow;
+use crate::time::rfc3339;
+
+/// An attempt that has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Attempt<'a> {
+    /// Its record.
+    pub result: &'a ResultRow,
+    /// The host it ran on.
+    pub node: Option<&'a str>,
+}
+
+/// Tells each attempt. `needs` is what the job asks for now; an earlier attempt may have asked for less.
+pub fn stories(attempts: &[Attempt<'_>], needs: &Requirements, is_over: bool) -> Vec<AttemptStory> {
+    let later = attempts.iter().skip(1).map(Some).chain(std::iter::once(None));
+    attempts.iter().zip(later).map(|(attempt, next)| story(attempt, next, needs, is_over)).collect()
+}
+
+fn story(attempt: &Attempt<'_>, next: Option<&Attempt<'_>>, needs: &Requirements, is_over: bool) -> AttemptStory {
+    let row = attempt.result;
+    let run_ms = (row.ended_ms - row.started_ms).max(0);
+    let peak = row.usage.peak_memory_bytes;
+    let evidence = Evidence {
+        needs,
+        cause: row.cause,
+        return_code: row.return_code,
+        peak_memory_bytes: peak,
+        peak_cpu_percent: row.usage.peak_cpu_percent,
+        run_seconds: run_ms / 1_000,
+    };
+    let diagnosis = row.cause.map(|_| diagnose(&evidence));
+    let is_followed = next.is_some() || !is_over;
+    AttemptStory {
+        run_id: row.run,
+        attempt: row.attempt,
+        status: row.state,
+        return_code: Some(row.return_code),
+        cause: row.cause,
+        diagnosis,
+        end_time: rfc3339(row.ended_ms),
+        duration_seconds: run_ms as f64 / 1_000.0,
+        node: attempt.node.map(str::to_owned),
+        peak_memory_bytes: peak,
+        evidence: sentences(row, diagnosis, needs, run_ms / 1_000),
+        stderr: row.stderr.clone(),
+        stderr_tail: Vec::new(),
+        then: is_followed.then(|| what_followed(row, next, diagnosis)).flatten(),
+    }
+}
+
+/// What is known of the end of an attempt.
+fn sentences(row: &ResultRow, diagnosis: Option<Cause>, needs: &Requirements, run_seconds: i64) -> Vec<String> {
+    let Some(cause) = diagnosis else { return Vec::new() };
+    let mut said = vec![failure(cause, row.return_code)];
+    if row.cause.is_some_and(|found| found != cause) {
+        said.push(format!(
+            "it was reported as {}, and what was measured speaks for {cause}",
+            row.cause.unwrap_or(cause)
+        ));
+    }
+    said.extend(row.message.clone());
+    if let Some(peak) = row.usage.peak_memory_bytes.filter(|peak| *peak > 0) {
+        let (peak, limit) = (format_memory(peak), format_memory(needs.memory_bytes));
+        said.push(format!("its peak memory was {peak}; it asks for {limit}"));
+    }
+    if cause == Cause::Timeout {
+        let (ran, asked) = (format_duration(run_seconds), format_duration(needs.runtime_seconds));
+        said.push(format!("it ran for {ran}; it asks for {asked}"));
+    }
+    said
+}
+
+/// Why there is another attempt after this one.
+fn what_followed(row: &ResultRow, next: Option<&Attempt<'_>>, diagnosis: Option<Cause>) -> Option<String> {
+    if let Some(next) = next
+        && next.result.run != row.run
+    {
+        return Some(format!("run {} was started", next.result.run));
+    }
+    let sentence = match diagnosis.or(row.cause) {
+        None if row.state == JobState::Completed => {
+            "it ran again because it, its inputs or a job before it were changed or run again"
+        }
+        Some(cause) if cause.is_loss() => "it was tried again: that was not its fault",
+        Some(Cause::Stopped) => "it was tried again: its runner had been stopped",
+        Some(Cause::OutOfMemory) => "it was tried again, with more memory if recovery or a person gave it that",
+        Some(Cause::Timeout) => "it was tried again, with more time if recovery or a person gave it that",
+        Some(Cause::Canceled) => "it was wanted again",
+        Some(_) => "it was tried again: a failure handler, the recovery policy or a person said so",
+        None => return None,
+    };
+    Some(sentence.to_owned())
+}

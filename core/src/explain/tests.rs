@@ -1,0 +1,226 @@
+#![allow(clippy::unwrap_used)]
+
+use torc_api::wire::{Resources, Usage};
+
+use super::*;
+use crate::class::Place;
+use crate::ids::{JobId, WorkflowId};
+use crate::rows::{JobProfile, ResultRow};
+
+const GIB: i64 = 1 << 30;
+
+fn class(cpus: i64, gib: i64, labels: &[&str]) -> Class {
+    Class::of(&JobProfile {
+        requirements: Requirements {
+            num_cpus: cpus,
+            memory_bytes: gib * GIB,
+            runtime_seconds: 3_600,
+            ..Requirements::default()
+        },
+        labels: labels.iter().map(|label| (*label).to_owned()).collect(),
+        ..JobProfile::default()
+    })
+}
+
+fn facts<'a>(state: JobState, class: &'a Class, parents: &[(&'a str, JobState)]) -> JobFacts<'a> {
+    JobFacts {
+        state,
+        class,
+        parents: parents.to_vec(),
+        ending: 0,
+        host: Some("n1"),
+        running_seconds: Some(90),
+        in_doubt: false,
+        script: None,
+        last_failure: None,
+    }
+}
+
+fn runner<'a>(cpus: i64, gib: i64, labels: &'a [String], left: Option<i64>) -> RunnerFacts<'a> {
+    let capacity = Resources { cpus, memory_bytes: gib * GIB, gpus: 0, nodes: 1 };
+    RunnerFacts {
+        host: "n1",
+        place: Place { capacity, labels, scheduler: None, remaining_seconds: left, by_count: false },
+        is_silent: false,
+    }
+}
+
+fn first(reasons: &[Reason]) -> (ReasonKind, &str) {
+    let reason = reasons.first().unwrap();
+    (reason.reason, reason.message.as_str())
+}
+
+fn of_ready(class: &Class, runners: &[RunnerFacts<'_>], slurm: &SlurmFacts<'_>) -> (ReasonKind, String) {
+    let facts = facts(JobState::Ready, class, &[]);
+    let reasons = why(&facts, WorkflowFacts::default(), runners, slurm);
+    let (kind, message) = first(&reasons);
+    (kind, message.to_owned())
+}
+
+#[test]
+fn a_blocked_job_names_what_it_waits_for() {
+    let class = class(1, 1, &[]);
+    let parents = [("a", JobState::Completed), ("b", JobState::Running)];
+    let reasons =
+        why(&facts(JobState::Blocked, &class, &parents), WorkflowFacts::default(), &[], &SlurmFacts::default());
+    assert_eq!(first(&reasons), (ReasonKind::Dependency, "it waits for job b, which is running"));
+    assert_eq!(reasons[0].jobs, [JobStanding { job: "b".to_owned(), status: JobState::Running }]);
+    let parents: Vec<(&str, JobState)> = ["a", "b", "c", "d", "e", "f"].map(|name| (name, JobState::Ready)).to_vec();
+    let reasons =
+        why(&facts(JobState::Blocked, &class, &parents), WorkflowFacts::default(), &[], &SlurmFacts::default());
+    assert!(reasons[0].message.ends_with("e (ready), and 1 more"), "{}", reasons[0].message);
+    let ending = JobFacts { ending: 1, ..facts(JobState::Blocked, &class, &[]) };
+    let reasons = why(&ending, WorkflowFacts::default(), &[], &SlurmFacts::default());
+    assert_eq!(first(&reasons).0, ReasonKind::AttemptEnding);
+}
+
+#[test]
+fn a_ready_job_says_what_no_runner_has() {
+    let (gpu, none) = ([String::from("gpu")], SlurmFacts::default());
+    let job = class(8, 16, &[]);
+    let cases = [
+        (vec![], ReasonKind::NoRunner, "no runner serves its workflow"),
+        (vec![runner(99, 99, &gpu, None)], ReasonKind::Label, "every runner of its workflow has labels"),
+        (
+            vec![runner(4, 64, &[], None), runner(2, 8, &[], None)],
+            ReasonKind::Capacity,
+            "the biggest, on n1, has 4 CPUs, 64g of memory",
+        ),
+        (
+            vec![runner(8, 16, &[], Some(1_200))],
+            ReasonKind::TimeLeft,
+            "it needs 1h, and no runner has so much time left (the most is 20m",
+        ),
+        (vec![runner(8, 16, &[], Some(3_500))], ReasonKind::Busy, "it waits for its turn"),
+        (
+            vec![RunnerFacts { is_silent: true, ..runner(8, 16, &[], None) }],
+            ReasonKind::NoRunner,
+            "the only runner of its workflow is silent",
+        ),
+    ];
+    for (runners, kind, words) in cases {
+        let (found, message) = of_ready(&job, &runners, &none);
+        assert_eq!(found, kind, "{message}");
+        assert!(message.contains(words), "{message}");
+    }
+    let (kind, message) = of_ready(&class(1, 1, &["gpu"]), &[runner(8, 16, &[], None)], &none);
+    assert_eq!((kind, message.as_str()), (ReasonKind::Label, "no runner has its label `gpu`"));
+}
+
+#[test]
+fn a_workflow_that_holds_its_jobs_back() {
+    let class = class(1, 1, &[]);
+    let big = [runner(8, 16, &[], None)];
+    let held = |workflow: WorkflowFacts<'_>| {
+        let reasons = why(&facts(JobState::Ready, &class, &[]), workflow, &big, &SlurmFacts::default());
+        first(&reasons).0
+    };
+    assert_eq!(held(WorkflowFacts { is_suspended: true, ..WorkflowFacts::default() }), ReasonKind::Suspended);
+    assert_eq!(held(WorkflowFacts { is_starting: true, ..WorkflowFacts::default() }), ReasonKind::StartActions);
+    assert_eq!(held(WorkflowFacts::default()), ReasonKind::Busy);
+}
+
+#[test]
+fn slurms_own_words_are_shown() {
+    let job = class(8, 16, &[]);
+    let waiting = WaitingAllocation {
+        name: "torc-wf1-a1".to_owned(),
+        slurm_job_id: Some("77".to_owned()),
+        reason: Some("Priority".to_owned()),
+        estimated_start: Some("2026-11-16T15:00:00Z".to_owned()),
+    };
+    let pending = SlurmFacts { is_used: true, pending: vec![waiting], ..SlurmFacts::default() };
+    let (kind, message) = of_ready(&job, &[], &pending);
+    assert_eq!(kind, ReasonKind::AllocationPending);
+    let said = "its allocation torc-wf1-a1, Slurm job 77, waits in Slurm's queue: reason Priority, expected to start at 2026-11-16T15:00:00Z";
+    assert_eq!(message, said);
+    let refused = SlurmFacts { refused: Some("Invalid account"), ..SlurmFacts::default() };
+    let (kind, message) = of_ready(&job, &[], &refused);
+    assert_eq!(
+        (kind, message.as_str()),
+        (ReasonKind::AllocationRefused, "Slurm refused an allocation for it: Invalid account")
+    );
+    let limit = SlurmFacts { held_back: 3, ..SlurmFacts::default() };
+    assert_eq!(of_ready(&job, &[], &limit).0, ReasonKind::AllocationLimit);
+    let silent = SlurmFacts { unreachable: Some("socket timed out"), ..SlurmFacts::default() };
+    assert_eq!(of_ready(&job, &[], &silent).0, ReasonKind::SlurmUnreachable);
+}
+
+#[test]
+fn ended_jobs_say_why() {
+    let class = class(1, 1, &[]);
+    let none = SlurmFacts::default();
+    let failed = JobFacts { last_failure: Some((Cause::OutOfMemory, 137)), ..facts(JobState::Failed, &class, &[]) };
+    let reasons = why(&failed, WorkflowFacts::default(), &[], &none);
+    assert_eq!(first(&reasons), (ReasonKind::Failed, "it ran out of memory (exit code 137, signal 9)"));
+    let next = next_steps("w", "j", &reasons, Some(Cause::OutOfMemory), false);
+    assert!(next[0].contains("torc recover w"), "{next:?}");
+    let canceled =
+        why(&facts(JobState::Canceled, &class, &[("a", JobState::Failed)]), WorkflowFacts::default(), &[], &none);
+    assert_eq!(first(&canceled), (ReasonKind::DependencyFailed, "it depends on job a, which is failed"));
+    let next = next_steps("w", "j", &canceled, None, false);
+    assert_eq!(next, ["`torc explain job/a -w w` says why"]);
+    let by_person = WorkflowFacts { is_canceled: true, ..WorkflowFacts::default() };
+    let canceled = why(&facts(JobState::Canceled, &class, &[("a", JobState::Failed)]), by_person, &[], &none);
+    assert_eq!(first(&canceled).0, ReasonKind::Canceled);
+    let script = ScriptFacts { cause: Cause::ExitCode, return_code: 3, is_running: false };
+    let recovering = JobFacts { script: Some(script), ..facts(JobState::Recovering, &class, &[]) };
+    let reasons = why(&recovering, WorkflowFacts::default(), &[], &none);
+    assert!(first(&reasons).1.starts_with("it failed with exit code 3; its recovery script waits"), "{reasons:?}");
+}
+
+#[test]
+fn a_running_job_whose_runner_is_silent_is_in_doubt() {
+    let class = class(1, 1, &[]);
+    let running = facts(JobState::Running, &class, &[]);
+    let reasons = why(&running, WorkflowFacts::default(), &[], &SlurmFacts::default());
+    assert_eq!(first(&reasons), (ReasonKind::Running, "it has been running on n1 for 1m30s"));
+    let silent = JobFacts { in_doubt: true, ..running };
+    let reasons = why(&silent, WorkflowFacts::default(), &[], &SlurmFacts::default());
+    assert_eq!(first(&reasons).0, ReasonKind::RunnerSilent);
+}
+
+fn result(attempt: i32, return_code: i32, cause: Option<Cause>, peak_gib: Option<i64>) -> ResultRow {
+    ResultRow {
+        workflow: WorkflowId(1),
+        job: JobId(1),
+        run: 1,
+        attempt,
+        state: if cause.is_none() { JobState::Completed } else { JobState::Failed },
+        return_code,
+        cause,
+        message: None,
+        started_ms: 0,
+        ended_ms: 60_000,
+        runner: None,
+        stdout: None,
+        stderr: None,
+        usage: Usage { peak_memory_bytes: peak_gib.map(|gib| gib * GIB), ..Usage::default() },
+    }
+}
+
+#[test]
+fn each_attempt_tells_how_it_ended_and_why_another_followed() {
+    let needs = Requirements { memory_bytes: GIB, ..Requirements::default() };
+    let rows = [
+        result(1, -128, Some(Cause::Lost), None),
+        result(2, 137, Some(Cause::ExitCode), Some(2)),
+        result(3, 0, None, None),
+    ];
+    let attempts: Vec<Attempt<'_>> = rows.iter().map(|result| Attempt { result, node: Some("n1") }).collect();
+    let told = stories(&attempts, &needs, true);
+    assert_eq!(told[0].then.as_deref(), Some("it was tried again: that was not its fault"));
+    assert_eq!(told[1].diagnosis, Some(Cause::OutOfMemory));
+    assert!(told[1].evidence.contains(&"its peak memory was 2g; it asks for 1g".to_owned()), "{:?}", told[1].evidence);
+    assert_eq!((told[2].then.as_ref(), told[2].evidence.len()), (None, 0));
+    let open = stories(&attempts[..1], &needs, false);
+    assert!(open[0].then.is_some(), "the next attempt has not ended");
+}
+
+#[test]
+fn what_recovery_has_raised() {
+    let declared = Requirements { memory_bytes: GIB, runtime_seconds: 60, ..Requirements::default() };
+    let now = Requirements { memory_bytes: 2 * GIB, runtime_seconds: 90, ..declared.clone() };
+    assert_eq!(raised(&declared, &now), ["memory from 1g to 2g", "runtime from 1m to 1m30s"]);
+    assert!(raised(&declared, &declared).is_empty());
+}

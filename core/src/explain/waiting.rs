@@ -1,0 +1,190 @@
+//! Why a ready job does not run: what it needs, compared with every runner and every allocation that there is.
+
+use torc_api::explain::{Reason, ReasonKind};
+use torc_api::quantity::{format_duration, format_memory};
+use torc_api::wire::Resources;
+
+use crate::class::{Class, Place, RUNTIME_GRACE_SECONDS};
+use crate::expanded::Requirements;
+
+/// A runner that serves the workflow.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunnerFacts<'a> {
+    /// Its host.
+    pub host: &'a str,
+    /// What it has.
+    pub place: Place<'a>,
+    /// It has not been heard of for as long as a lease lasts.
+    pub is_silent: bool,
+}
+
+/// What is known of Slurm.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SlurmFacts<'a> {
+    /// The workflow runs in allocations.
+    pub is_used: bool,
+    /// Allocations that have not started.
+    pub pending: Vec<WaitingAllocation>,
+    /// Why no allocation can be asked for.
+    pub unplaced: Option<&'a str>,
+    /// What Slurm said when it refused the latest submission.
+    pub refused: Option<&'a str>,
+    /// What was heard instead of an answer.
+    pub unreachable: Option<&'a str>,
+    /// So many ready jobs wait because there may be no more allocations at once.
+    pub held_back: i64,
+    /// Too many allocations have ended in vain.
+    pub is_exhausted: bool,
+}
+
+/// An allocation that has not started.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WaitingAllocation {
+    /// Its name.
+    pub name: String,
+    /// Slurm's number, once it has one.
+    pub slurm_job_id: Option<String>,
+    /// Why it waits, as Slurm says.
+    pub reason: Option<String>,
+    /// When it will start in Slurm's estimation, in RFC 3339.
+    pub estimated_start: Option<String>,
+}
+
+/// Why a ready job does not run.
+pub fn why_ready(class: &Class, runners: &[RunnerFacts<'_>], slurm: &SlurmFacts<'_>) -> Vec<Reason> {
+    let live: Vec<&RunnerFacts<'_>> = runners.iter().filter(|runner| !runner.is_silent).collect();
+    let could = |runner: &&&RunnerFacts<'_>| class.suits(&runner.place);
+    let able = live.iter().filter(could).count();
+    if able > 0 {
+        let runners = if able == 1 {
+            "the runner that could run it is".to_owned()
+        } else {
+            format!("all {able} runners that could run it are")
+        };
+        let message = format!("it waits for its turn: {runners} busy with jobs that come before it");
+        return vec![Reason::new(ReasonKind::Busy, message)];
+    }
+    let mut reasons = of_slurm(slurm);
+    reasons.extend(misfit(class, &live));
+    if reasons.is_empty() {
+        let silent = runners.len();
+        let message = match (silent, slurm.is_used) {
+            (0, true) => "no allocation of its workflow runs, and none has been asked for yet".to_owned(),
+            (0, false) => "no runner serves its workflow".to_owned(),
+            (1, _) => "the only runner of its workflow is silent".to_owned(),
+            (count, _) => format!("all {count} runners of its workflow are silent"),
+        };
+        reasons.push(Reason::new(ReasonKind::NoRunner, message));
+    }
+    reasons
+}
+
+fn of_slurm(slurm: &SlurmFacts<'_>) -> Vec<Reason> {
+    let mut reasons = Vec::new();
+    if let Some(sentence) = slurm.unreachable {
+        reasons.push(Reason::new(ReasonKind::SlurmUnreachable, format!("Slurm does not answer: {sentence}")));
+    }
+    if let Some(sentence) = slurm.refused {
+        reasons.push(Reason::new(
+            ReasonKind::AllocationRefused,
+            format!("Slurm refused an allocation for it: {sentence}"),
+        ));
+    }
+    if let Some(sentence) = slurm.unplaced {
+        reasons.push(Reason::new(ReasonKind::NoPartition, format!("no allocation can be asked for: {sentence}")));
+    }
+    if slurm.is_exhausted {
+        let message =
+            "allocations ended one after another without a job having ended in them, so no more are asked for";
+        reasons.push(Reason::new(ReasonKind::AllocationsFruitless, message));
+    }
+    let waiting: Vec<&WaitingAllocation> = slurm.pending.iter().filter(|one| one.slurm_job_id.is_some()).collect();
+    if let Some(first) = waiting.first() {
+        let allocations = waiting.iter().map(|one| one.name.clone()).collect();
+        reasons
+            .push(Reason { allocations, ..Reason::new(ReasonKind::AllocationPending, pending(first, waiting.len())) });
+    } else if slurm.held_back > 0 && reasons.is_empty() {
+        let message = "there are as many allocations as `maxAllocations` allows; it waits for one of them";
+        reasons.push(Reason::new(ReasonKind::AllocationLimit, message));
+    }
+    reasons
+}
+
+fn pending(first: &WaitingAllocation, count: usize) -> String {
+    let number = first.slurm_job_id.as_deref().unwrap_or_default();
+    let others = if count > 1 { format!(" (and {} more)", count - 1) } else { String::new() };
+    let why =
+        first.reason.as_ref().map_or_else(|| "it has not said why".to_owned(), |reason| format!("reason {reason}"));
+    let when = first.estimated_start.as_ref().map_or(String::new(), |time| format!(", expected to start at {time}"));
+    format!("its allocation {}, Slurm job {number}{others}, waits in Slurm's queue: {why}{when}", first.name)
+}
+
+/// What no runner has, of those that there are: labels first, then size, then time.
+fn misfit(class: &Class, runners: &[&RunnerFacts<'_>]) -> Option<Reason> {
+    if runners.is_empty() {
+        return None;
+    }
+    let labels_match = |runner: &&&RunnerFacts<'_>| {
+        class.labels.is_empty() == runner.place.labels.is_empty()
+            && class.labels.iter().all(|label| runner.place.labels.contains(label))
+    };
+    let labelled: Vec<&RunnerFacts<'_>> = runners.iter().filter(labels_match).copied().collect();
+    if labelled.is_empty() {
+        let message = match class.labels.as_slice() {
+            [] => "every runner of its workflow has labels, and those run only jobs with labels".to_owned(),
+            [label] => format!("no runner has its label `{label}`"),
+            several => format!("no runner has all of its labels ({})", several.join(", ")),
+        };
+        return Some(Reason::new(ReasonKind::Label, message));
+    }
+    let fits = |runner: &&&RunnerFacts<'_>| class.suits(&Place { remaining_seconds: None, ..runner.place.clone() });
+    let fitting: Vec<&RunnerFacts<'_>> = labelled.iter().filter(fits).copied().collect();
+    if fitting.is_empty() {
+        return Some(too_big(&class.requirements, &labelled));
+    }
+    let most = fitting.iter().filter_map(|runner| Some((runner.place.remaining_seconds?, runner.host))).max();
+    most.map(|(left, host)| {
+        let (needs, left) = (format_duration(class.requirements.runtime_seconds), format_duration(left));
+        let grace = format_duration(RUNTIME_GRACE_SECONDS);
+        let message = format!("it needs {needs}, and no runner has so much time left (the most is {left}, on {host}; {grace} less would do)");
+        Reason::new(ReasonKind::TimeLeft, message)
+    })
+}
+
+fn too_big(needs: &Requirements, runners: &[&RunnerFacts<'_>]) -> Reason {
+    let size = |runner: &&&RunnerFacts<'_>| {
+        let Resources { cpus, memory_bytes, gpus, nodes } = runner.place.capacity;
+        (nodes, gpus, cpus, memory_bytes)
+    };
+    let biggest = runners.iter().max_by_key(size);
+    let has = biggest.map_or_else(String::new, |runner| {
+        format!("; the biggest, on {}, has {}", runner.host, resources(&runner.place.capacity))
+    });
+    let message = format!("it needs {}, and no runner is big enough{has}", requirements(needs));
+    Reason::new(ReasonKind::Capacity, message)
+}
+
+fn requirements(needs: &Requirements) -> String {
+    listed(needs.num_nodes, needs.num_cpus, needs.memory_bytes, needs.num_gpus)
+}
+
+fn resources(capacity: &Resources) -> String {
+    let nodes = capacity.nodes.max(1);
+    listed(nodes, capacity.cpus / nodes, capacity.memory_bytes / nodes, capacity.gpus / nodes)
+}
+
+/// Nobody reads single bytes: whole gibibytes of much, whole mebibytes of less.
+fn rounded(bytes: i64) -> i64 {
+    let unit = if bytes >= 10 << 30 { 1 << 30 } else { 1 << 20 };
+    if bytes < unit { bytes } else { bytes / unit * unit }
+}
+
+fn listed(nodes: i64, cpus: i64, memory: i64, gpus: i64) -> String {
+    let many = |count: i64, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
+    let mut parts = vec![many(cpus, "CPU"), format!("{} of memory", format_memory(rounded(memory)))];
+    if gpus > 0 {
+        parts.push(many(gpus, "GPU"));
+    }
+    let all = parts.join(", ");
+    if nodes > 1 { format!("{} with {all} each", many(nodes, "node")) } else { all }
+}

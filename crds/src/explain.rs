@@ -1,0 +1,185 @@
+//! Why a job is where it is: what the HTTP API answers to that question.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::state::{Cause, JobState};
+
+/// Why a job is where it is, why it ran again, and why it failed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct JobExplanation {
+    /// The workflow's name.
+    pub workflow: String,
+    /// The job's name.
+    pub job: String,
+    /// Where it stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<JobState>,
+    /// The run.
+    pub run_id: i32,
+    /// The current attempt.
+    pub attempt: i32,
+    /// Why it is there; the first is the most important one.
+    pub reasons: Vec<Reason>,
+    /// What recovery has raised its requirements from and to, e.g. `memory from 1g to 1536m`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub raised: Vec<String>,
+    /// The attempts that have ended, the first one first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attempts: Vec<AttemptStory>,
+    /// What can be done about it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub next: Vec<String>,
+}
+
+/// Why a workflow is where it is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkflowExplanation {
+    /// The workflow's name.
+    pub workflow: String,
+    /// Ended jobs out of all jobs.
+    pub progress: String,
+    /// Why its jobs are where they are; the first is the most important one.
+    pub reasons: Vec<Reason>,
+    /// What can be done about it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub next: Vec<String>,
+}
+
+/// One reason.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Reason {
+    /// What kind of reason.
+    pub reason: ReasonKind,
+    /// A sentence for people.
+    pub message: String,
+    /// How many jobs it holds for, where several were asked about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<i64>,
+    /// Jobs that it is about, at most twenty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub jobs: Vec<JobStanding>,
+    /// Names of Slurm allocations that it is about.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allocations: Vec<String>,
+}
+
+impl Reason {
+    /// A reason of a kind.
+    pub fn new(reason: ReasonKind, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into(), count: None, jobs: Vec::new(), allocations: Vec::new() }
+    }
+}
+
+/// A job and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct JobStanding {
+    /// Its name.
+    pub job: String,
+    /// Where it stands.
+    pub status: JobState,
+}
+
+/// Kinds of reasons.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum ReasonKind {
+    /// It runs.
+    Running,
+    /// It was promised to a runner, which will start it.
+    Promised,
+    /// Its runner is silent, so nobody knows whether it runs.
+    RunnerSilent,
+    /// It waits for jobs that have not ended.
+    Dependency,
+    /// A job that it depends on did not succeed.
+    DependencyFailed,
+    /// No runner serves its workflow.
+    NoRunner,
+    /// No runner has the labels that it needs.
+    Label,
+    /// No runner is big enough.
+    Capacity,
+    /// No runner has enough time left.
+    TimeLeft,
+    /// Runners that could run it are busy.
+    Busy,
+    /// A Slurm allocation for it waits.
+    AllocationPending,
+    /// Slurm refused an allocation for it.
+    AllocationRefused,
+    /// No partition of the cluster is for it.
+    NoPartition,
+    /// Slurm does not answer.
+    SlurmUnreachable,
+    /// There may be no more allocations at once.
+    AllocationLimit,
+    /// Allocations have ended one after another without a job having ended in them.
+    AllocationsFruitless,
+    /// An earlier attempt of it is still being ended.
+    AttemptEnding,
+    /// Its recovery script has not succeeded yet.
+    RecoveryScript,
+    /// The workflow's first commands have not ended.
+    StartActions,
+    /// A person or the document has suspended the workflow.
+    Suspended,
+    /// A person or the document has cancelled it.
+    Canceled,
+    /// It was left out.
+    Disabled,
+    /// It failed, and a person has to decide.
+    NeedsDecision,
+    /// It failed for good.
+    Failed,
+    /// It has succeeded.
+    Completed,
+    /// It is not part of a run yet.
+    NotStarted,
+}
+
+/// An attempt that has ended, and what followed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AttemptStory {
+    /// The run.
+    pub run_id: i32,
+    /// The attempt.
+    pub attempt: i32,
+    /// How it ended.
+    pub status: JobState,
+    /// Exit code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub return_code: Option<i32>,
+    /// Why it did not succeed, as it was found out at the time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Cause>,
+    /// Why it did not succeed, as far as all that is known tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diagnosis: Option<Cause>,
+    /// When it ended.
+    pub end_time: String,
+    /// How long it ran.
+    pub duration_seconds: f64,
+    /// The host it ran on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// The most memory at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_memory_bytes: Option<i64>,
+    /// What speaks for the diagnosis, a sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evidence: Vec<String>,
+    /// Where its error output is; absent when there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stderr: Option<String>,
+    /// The end of its error output, where it can be read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stderr_tail: Vec<String>,
+    /// Why another attempt followed; absent for the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub then: Option<String>,
+}

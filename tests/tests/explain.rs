@@ -1,0 +1,79 @@
+//! `torc explain`: why a job is not running, why it ran again, why it failed.
+#![allow(clippy::unwrap_used)]
+
+use serde_json::Value;
+use torc_tests::lab::{Lab, text, until};
+
+fn explain(lab: &Lab, job: &str) -> Value {
+    lab.json(&format!("explain job/{job} -w w"))
+}
+
+fn reason(explanation: &Value) -> String {
+    text(&explanation["reasons"][0], "reason")
+}
+
+#[test]
+fn why_jobs_do_not_run() {
+    let lab = Lab::new();
+    lab.write(
+        "w.yaml",
+        "
+name: w
+resource_requirements:
+- {name: huge, num_cpus: 999, memory: 1g}
+jobs:
+- {name: bad, command: 'echo it broke >&2; exit 3'}
+- {name: after_bad, command: 'true', depends_on: [bad]}
+- {name: big, command: 'true', resource_requirements: huge}
+- {name: after_big, command: 'true', depends_on: [big]}
+- {name: labelled, command: 'true', labels: [special]}
+",
+    );
+    lab.torc("apply -f w.yaml --detach").exits(0);
+    until(|| lab.states("w")["after_bad"] == "canceled", || format!("{:?}", lab.states("w")));
+    let big = explain(&lab, "big");
+    assert_eq!(reason(&big), "Capacity");
+    assert!(text(&big["reasons"][0], "message").contains("the biggest"), "{big:#}");
+    assert_eq!(reason(&explain(&lab, "labelled")), "Label");
+    let waiting = explain(&lab, "after_big");
+    assert_eq!((reason(&waiting), text(&waiting["reasons"][0]["jobs"][0], "job")), ("Dependency".into(), "big".into()));
+    assert_eq!(reason(&explain(&lab, "after_bad")), "DependencyFailed");
+    let bad = explain(&lab, "bad");
+    assert_eq!((reason(&bad), bad["attempts"][0]["returnCode"].as_i64()), ("Failed".into(), Some(3)));
+    assert_eq!(bad["attempts"][0]["stderrTail"][0], "it broke");
+    lab.torc("explain job/bad").exits(0).says("| it broke").says("torc retry w --job bad");
+    lab.torc("explain workflow/w").exits(0).says("1 job: failed (bad)");
+    lab.torc("explain job/nobody").exits(5);
+    lab.torc("suspend w").exits(0);
+    assert_eq!(reason(&explain(&lab, "big")), "Suspended");
+}
+
+#[test]
+fn why_a_job_ran_again() {
+    let lab = Lab::new();
+    lab.write(
+        "w.yaml",
+        "
+name: w
+failure_handlers:
+- {name: h, rules: [{exit_codes: [7], max_retries: 2}]}
+jobs:
+- {name: a, command: 'echo x >> tries; [ $(wc -l < tries) -ge 2 ] || exit 7', failure_handler: h}
+",
+    );
+    lab.torc("apply -f w.yaml").exits(0);
+    let story = explain(&lab, "a");
+    assert_eq!((reason(&story), story["attempts"].as_array().unwrap().len()), ("Completed".into(), 2));
+    assert!(text(&story["attempts"][0], "then").contains("a failure handler"), "{story:#}");
+    assert_eq!(story["attempts"][1]["then"], Value::Null);
+    assert_eq!(lab.torc("explain job/a").exits(0).stdout.matches("→").count(), 1);
+}
+
+#[test]
+fn nobody_is_there_to_run_it() {
+    let lab = Lab::new();
+    lab.write("w.yaml", "name: w\njobs:\n- {name: a, command: 'true'}\n");
+    lab.torc("apply -f w.yaml --no-run").exits(0);
+    assert_eq!(reason(&explain(&lab, "a")), "NoRunner");
+    lab.torc("explain a").exits(0).says("torc run w");
+}
