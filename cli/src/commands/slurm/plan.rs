@@ -70,10 +70,12 @@ pub(super) struct Planned {
 /// Reads a document and plans for it.
 pub(super) async fn plan(context: &Context, path: &Path, args: &PlanArgs) -> Result<Planned, CommandError> {
     let paths = [PathBuf::from(path)];
-    let workflows = documents::read_valid(&paths, context.settings.namespace.as_deref(), context.output)?;
+    let workflows = documents::read_valid(&paths, context.settings.namespace.as_deref(), context.output)?.workflows;
     let expanded = crate::commands::plan::expand_all(&workflows, context.settings.server.max_jobs)?;
-    let (Some((workflow, expanded)), true) = (workflows.into_iter().zip(expanded).next(), paths.len() == 1) else {
-        return Err(CommandError::invalid(format!("{} holds no workflow", path.display())));
+    let mut found = workflows.into_iter().zip(expanded);
+    let (Some((workflow, expanded)), None) = (found.next(), found.next()) else {
+        let message = format!("{} must hold one workflow", path.display());
+        return Err(CommandError::invalid(message).hint("name a file with one workflow"));
     };
     let limits = Limits { max_jobs: context.settings.server.max_jobs, ..Limits::default() };
     let entries = entries_of_jobs(&workflow.document.spec, &limits).unwrap_or_default();
