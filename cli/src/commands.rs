@@ -67,7 +67,11 @@ pub struct Context {
 }
 
 /// Parses, runs, and turns the outcome into an exit code.
-pub fn main(arguments: Vec<OsString>) -> ExitCode {
+pub fn main(mut arguments: Vec<OsString>) -> ExitCode {
+    if arguments.get(1).is_some_and(|word| word == crate::SLURM_JOB_RUNNER) {
+        arguments.remove(1);
+        return crate::slurm_job_runner::main(arguments);
+    }
     let cli = match Cli::try_parse_from(exec::spelled_out(arguments)) {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),

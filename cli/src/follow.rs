@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use torc_api::api::Workflow;
+use torc_api::status::Condition;
 
 use crate::client::{Client, ClientError};
 use crate::error::ExitStatus;
@@ -62,10 +63,17 @@ pub fn standing(workflow: &Workflow) -> Standing {
     if workflow.suspended {
         return Standing::Suspended;
     }
-    if jobs.pending_failed > 0 && jobs.ready == 0 {
+    if jobs.pending_failed > 0 && jobs.ready == 0 || no_allocation_comes(workflow) {
         return Standing::NeedsPerson;
     }
     Standing::Active
+}
+
+/// Slurm has no place for its jobs, or what it gave was of no use. A Slurm that does not answer may do so any moment.
+fn no_allocation_comes(workflow: &Workflow) -> bool {
+    let stalled = |condition: &&Condition| condition.type_ == "Stalled" && condition.status == "True";
+    let stalled = workflow.status.conditions.iter().find(stalled);
+    stalled.is_some_and(|condition| ["NoMatchingPartition", "RecoveryExhausted"].contains(&condition.reason.as_str()))
 }
 
 /// Whether a condition of a workflow is true.
@@ -140,7 +148,7 @@ pub fn exit_status(workflows: &[Workflow]) -> ExitStatus {
 
 #[cfg(test)]
 pub mod tests {
-    use torc_api::status::{Condition, JobCounts, WorkflowStatus};
+    use torc_api::status::{JobCounts, WorkflowStatus};
 
     use super::*;
 

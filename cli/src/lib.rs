@@ -29,5 +29,8 @@ mod starving;
 mod summary;
 mod versions;
 
+/// The verb under which `torc` is the runner of a Slurm allocation, where the program for that is not beside it.
+const SLURM_JOB_RUNNER: &str = "slurm-job-runner";
+
 pub use commands::main;
 pub use slurm_job_runner::main as slurm_job_runner;

@@ -2,6 +2,7 @@
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{Read as _, Write as _};
+use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -100,6 +101,21 @@ impl Place {
     /// The place of the local runner and its keeper.
     pub fn runner_folder(&self) -> PathBuf {
         self.beside("runner")
+    }
+
+    /// Where the files are that runners in Slurm allocations read their secrets from: as others see the folder, too.
+    pub fn allocations_folder(&self) -> Result<PathBuf, CommandError> {
+        std::path::absolute(self.beside("allocations")).map_err(|error| self.unusable(error))
+    }
+
+    /// The address to listen on: of one that leaves the port open, the port of an owner that died. Its runners look for it there.
+    pub fn same_port(&self, bind: SocketAddr) -> SocketAddr {
+        let port = || {
+            let info = self.server_info().filter(|info| info.host == host_name())?;
+            info.url.rsplit(':').next()?.trim_end_matches('/').parse::<u16>().ok()
+        };
+        let wanted = port().map(|port| SocketAddr::new(bind.ip(), port)).filter(|_| bind.port() == 0);
+        wanted.filter(|address| std::net::TcpListener::bind(address).is_ok()).unwrap_or(bind)
     }
 
     fn server_file(&self) -> PathBuf {

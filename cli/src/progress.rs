@@ -9,7 +9,7 @@ use torc_api::api::Workflow;
 use torc_api::status::JobCounts;
 
 use crate::follow::has_condition;
-use crate::output::Output;
+use crate::output::{Output, human};
 
 /// Plain lines come at most so often.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -50,9 +50,9 @@ impl Progress {
         if let Some(bar) = &shown.bar {
             bar.set_length(u64::try_from(jobs.total).unwrap_or(0));
             bar.set_position(u64::try_from(jobs.settled()).unwrap_or(0));
-            bar.set_message(describe(jobs));
+            bar.set_message(told(workflow));
         } else {
-            let line = format!("{}: {}/{} done{}", workflow.name, jobs.settled(), jobs.total, suffix(jobs));
+            let line = format!("{}: {}/{} done{}", workflow.name, jobs.settled(), jobs.total, suffix(workflow));
             let due = shown.last.is_none_or(|last| last.elapsed() >= PAUSE);
             if due && line != shown.line {
                 self.output.progress(&line);
@@ -103,9 +103,30 @@ fn stall_text(workflow: &Workflow) -> String {
     format!("{}: stalled: {words}", workflow.name)
 }
 
-fn suffix(jobs: &JobCounts) -> String {
-    let text = describe(jobs);
+fn suffix(workflow: &Workflow) -> String {
+    let text = told(workflow);
     if text.is_empty() { text } else { format!(", {text}") }
+}
+
+/// What its jobs do, and what Slurm does for them.
+fn told(workflow: &Workflow) -> String {
+    let parts = [describe(&workflow.status.jobs), allocations(workflow)];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
+}
+
+/// Allocations, and why those that wait do.
+fn allocations(workflow: &Workflow) -> String {
+    let Some(counts) = workflow.status.allocations else { return String::new() };
+    let ready = workflow.status.conditions.iter().find(|condition| condition.type_ == "AllocationsReady");
+    let reason = ready.filter(|condition| condition.status == "False" && !condition.message.is_empty());
+    let reason = reason.map_or(String::new(), |condition| format!(" ({})", condition.message));
+    match (counts.active, counts.pending) {
+        (0, 0) if reason.is_empty() => String::new(),
+        (0, 0) => format!("no allocation{reason}"),
+        (0, pending) => format!("{} pending{reason}", human::count(pending, "allocation")),
+        (active, 0) => format!("{} active", human::count(active, "allocation")),
+        (active, pending) => format!("{} active, {pending} pending{reason}", human::count(active, "allocation")),
+    }
 }
 
 /// What moves and what went wrong, in words.
@@ -127,12 +148,30 @@ fn describe(jobs: &JobCounts) -> String {
 
 #[cfg(test)]
 mod tests {
+    use torc_api::status::{AllocationCounts, Condition};
+
     use super::*;
 
     #[test]
     fn words_for_counts() {
         let jobs = JobCounts { running: 2, failed: 1, terminated: 1, canceled: 3, ..JobCounts::default() };
         assert_eq!(describe(&jobs), "2 running, 2 failed, 3 canceled");
-        assert_eq!(suffix(&JobCounts::default()), "");
+        let mut workflow = crate::follow::tests::workflow(JobCounts::default(), &[]);
+        assert_eq!(suffix(&workflow), "");
+        let counts = |pending, active| AllocationCounts { pending, active, ..AllocationCounts::default() };
+        workflow.status.jobs.running = 2;
+        workflow.status.allocations = Some(counts(1, 2));
+        assert_eq!(suffix(&workflow), ", 2 running, 2 allocations active, 1 pending");
+        workflow.status.jobs.running = 0;
+        workflow.status.allocations = Some(counts(1, 0));
+        workflow.status.conditions = vec![Condition {
+            type_: "AllocationsReady".to_owned(),
+            status: "False".to_owned(),
+            reason: "WaitingForSlurm".to_owned(),
+            message: "Resources".to_owned(),
+            last_transition_time: String::new(),
+            observed_generation: None,
+        }];
+        assert_eq!(suffix(&workflow), ", 1 allocation pending (Resources)");
     }
 }

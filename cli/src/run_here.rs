@@ -2,10 +2,13 @@
 //! owner where it is not, and as its successor when the owner leaves.
 
 use std::path::Path;
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use torc_api::api::{ApplyRequest, Workflow};
 use torc_api::wire::RunnerScope;
+use torc_controller::SlurmHandle;
+use torc_core::ids::WorkflowId;
 use torc_runner::{LinkError, RunnerConfig, RunnerError, RunnerEvent, RunnerExit, ServerLink};
 
 use crate::client::{Client, ClientError};
@@ -15,7 +18,7 @@ use crate::documents::Documents;
 use crate::error::{CommandError, ExitStatus};
 use crate::follow::{self, Followed, LOCAL_PATIENCE, follow, look, standing};
 use crate::logging::{Author, open_runner_log};
-use crate::output::Items;
+use crate::output::{Items, human};
 use crate::place::Place;
 use crate::progress::Progress;
 use crate::runner_config::runner_config;
@@ -31,13 +34,28 @@ pub enum Wanted {
     Stored(Vec<String>),
 }
 
+/// Where the jobs run of workflows that are for Slurm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ground {
+    /// In allocations that are asked for.
+    Slurm,
+    /// On this machine, like all others.
+    Here,
+}
+
 /// Runs until everything wanted has settled; says how it went.
-pub async fn run(context: &Context, place: &Place, wanted: &Wanted) -> Result<ExitStatus, CommandError> {
+pub async fn run(
+    context: &Context,
+    place: &Place,
+    wanted: &Wanted,
+    ground: Ground,
+) -> Result<ExitStatus, CommandError> {
     let mut interrupts = Interrupts::listen()?;
     loop {
         match enter(place, context.settings.namespace.as_deref()).await? {
             Entry::Ours(lock) => {
-                let owner = Owner::start(place, lock, &context.settings, Announce::local(true)).await?;
+                let slurm = (ground == Ground::Slurm).then_some(RunnerScope::Session);
+                let owner = Owner::start(place, lock, &context.settings, Announce::local(true, slurm)).await?;
                 let result = lead(context, place, &owner, wanted, &mut interrupts).await;
                 owner.leave().await;
                 return result;
@@ -109,9 +127,11 @@ async fn lead(
     let mut progress = Progress::new(context.output);
     let capacity = config.capacity;
     let runner = LocalRunner::start(config, owner.link(), Author::Owner);
-    let starved = starving(client, &ids, capacity);
+    let here: Vec<i64> = workflows.iter().filter(|one| !is_elsewhere(one, owner)).map(|one| one.id).collect();
+    let starved = starving(client, &here, capacity);
     let outcome = drive(client, &ids, runner, &mut progress, (interrupts, starved)).await;
     progress.finish();
+    let_allocations_go(context, owner, outcome.as_ref().ok(), interrupts).await?;
     match outcome? {
         Driven::Settled(workflows) => conclude(context, client, &workflows).await,
         Driven::Starved(reason) => {
@@ -126,6 +146,56 @@ async fn lead(
             Ok(ExitStatus::Interrupted)
         }
     }
+}
+
+/// Its jobs run in allocations.
+fn is_elsewhere(workflow: &Workflow, owner: &Owner) -> bool {
+    workflow.slurm_cluster.is_some() && owner.slurm().is_some_and(SlurmHandle::has_loop)
+}
+
+/// How long allocations may take to go when everything has ended, and when a person has stopped it.
+const FAREWELL: Duration = Duration::from_secs(20);
+const STOPPING: Duration = Duration::from_secs(90);
+
+/// Nobody serves allocations once this process has left. Those of workflows that have ended leave by themselves; what a person has
+/// stopped is cancelled: its jobs are asked to end, and return to ready.
+async fn let_allocations_go(
+    context: &Context,
+    owner: &Owner,
+    outcome: Option<&Driven>,
+    interrupts: &mut Interrupts,
+) -> Result<(), CommandError> {
+    let Some(slurm) = owner.slurm().filter(|slurm| slurm.has_loop()) else { return Ok(()) };
+    let live = slurm.live_allocations().await.unwrap_or(0);
+    if live == 0 {
+        return Ok(());
+    }
+    let count = human::count(i64::try_from(live).unwrap_or(i64::MAX), "allocation");
+    let is_settled = matches!(outcome, Some(Driven::Settled(_)));
+    let going = async {
+        match outcome {
+            Some(Driven::Settled(workflows)) => {
+                for workflow in workflows {
+                    slurm.see_off(WorkflowId(workflow.id), FAREWELL).await?;
+                }
+                Ok(())
+            }
+            _ => slurm.wind_down(STOPPING).await,
+        }
+    };
+    if !is_settled {
+        context.output.progress(&format!("cancelling {count}; Ctrl-C again leaves at once"));
+    }
+    tokio::select! {
+        gone = going => gone.map_err(|error| CommandError::unexpected("allocations were not cancelled", error))?,
+        () = interrupts.next() => {}
+    }
+    let left = slurm.live_allocations().await.unwrap_or(0);
+    if left > 0 && !is_settled {
+        let count = human::count(i64::try_from(left).unwrap_or(i64::MAX), "allocation");
+        context.output.warning(&format!("{count} may still be there; `torc get allocations` and squeue tell"));
+    }
+    Ok(())
 }
 
 /// How a run ended.
@@ -157,20 +227,30 @@ pub async fn drive(
     progress: &mut Progress,
     (interrupts, starved): (&mut Interrupts, impl Future<Output = Result<String, ClientError>>),
 ) -> Result<Driven, CommandError> {
-    let outcome = tokio::select! {
-        // Whether to wait for a server that is away is the runner's decision.
-        followed = follow(client, ids, progress, std::time::Duration::MAX) => match followed? {
-            Followed::Settled(workflows) => Driven::Settled(workflows),
-            Followed::ServerGone => return Err(ClientError::Closed.into()),
-        },
-        ended = runner.ended() => match ended? {
-            RunnerExit::Drained => return Ok(Driven::Drained),
-            _ => Driven::Settled(look(client, ids).await?),
-        },
-        reason = starved => Driven::Starved(reason?),
-        () = interrupts.next() => {
-            progress.line("stopping: running jobs are asked to end; Ctrl-C again ends them at once");
-            Driven::Interrupted
+    let mut starved = std::pin::pin!(starved);
+    let outcome = loop {
+        tokio::select! {
+            // Whether to wait for a server that is away is the runner's decision.
+            followed = follow(client, ids, progress, Duration::MAX) => match followed? {
+                Followed::Settled(workflows) => break Driven::Settled(workflows),
+                Followed::ServerGone => return Err(ClientError::Closed.into()),
+            },
+            ended = runner.ended(), if !runner.ended => match ended? {
+                RunnerExit::Drained => return Ok(Driven::Drained),
+                _ => {
+                    let workflows = look(client, ids).await?;
+                    // What runs in allocations goes on without this machine's runner.
+                    let goes_on = |one: &Workflow| one.slurm_cluster.is_some() && standing(one).is_active();
+                    if !workflows.iter().any(goes_on) {
+                        break Driven::Settled(workflows);
+                    }
+                }
+            },
+            reason = &mut starved => break Driven::Starved(reason?),
+            () = interrupts.next() => {
+                progress.line("stopping: running jobs are asked to end; Ctrl-C again ends them at once");
+                break Driven::Interrupted;
+            }
         }
     };
     match outcome {

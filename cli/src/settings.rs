@@ -9,6 +9,7 @@ mod run;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 pub use files::config_files;
 pub use keys::KEYS;
@@ -109,6 +110,8 @@ pub struct ServerSettings {
     pub database: Option<String>,
     /// The most jobs of one workflow.
     pub max_jobs: usize,
+    /// Between two looks at Slurm while allocations live.
+    pub slurm_poll_interval: Duration,
 }
 
 /// The world that settings are read from, so that tests need neither a home nor an environment.
@@ -181,6 +184,7 @@ pub fn resolve(layers: &Layers, token: Option<String>) -> Result<Settings, Comma
             max_jobs: layers
                 .parsed("server.max_jobs", |text| parse_count(text, 1))?
                 .map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX)),
+            slurm_poll_interval: layers.parsed("server.slurm_poll_interval", run::parse_seconds)?.unwrap_or_default(),
         },
     })
 }

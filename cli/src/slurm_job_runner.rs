@@ -39,6 +39,9 @@ struct SlurmJobRunner {
     /// Wait so long before the first call, so that many runners do not come at once.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     startup_delay_seconds: u64,
+    /// One of so many runners that start together: wait a moment of its own before the first call.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    stagger_among: u64,
     /// How long a server that does not answer is waited for at the start.
     #[arg(long, value_name = "MINUTES", default_value_t = 20)]
     wait_for_healthy_database_minutes: u64,
@@ -82,11 +85,19 @@ pub fn main(mut arguments: Vec<OsString>) -> ExitCode {
 
 async fn run(context: &Context, args: &SlurmJobRunner) -> Result<ExitStatus, CommandError> {
     tokio::time::sleep(Duration::from_secs(args.startup_delay_seconds)).await;
+    tokio::time::sleep(torc_slurm::jitter::delay(args.stagger_among, &own_name())).await;
     let url = context.settings.url.clone().unwrap_or_default();
     let client = remote(&context.settings, &url, &context.folder)?;
     wait_for(&client, Duration::from_secs(args.wait_for_healthy_database_minutes.saturating_mul(60))).await?;
     let share = if args.is_subtask { Share::OwnNode } else { Share::AllNodes };
     serve(context, &client, Some(&args.workflow), Serving { share: Some(share), ..Serving::default() }).await
+}
+
+/// What tells this runner from others that start at the same moment.
+fn own_name() -> String {
+    let variable = |name: &str| std::env::var(name).unwrap_or_default();
+    let (host, process) = (crate::place::host_name(), std::process::id());
+    format!("{host}/{}/{}/{process}", variable("SLURM_JOB_ID"), variable("SLURM_NODEID"))
 }
 
 /// Waits until the server answers at all. What it answers is looked at afterwards.

@@ -6,9 +6,12 @@ mod background;
 mod link;
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use torc_controller::{Server, ServerConfig, StartError};
+use torc_api::wire::RunnerScope;
+use torc_controller::{Server, ServerConfig, SlurmConfig, SlurmHandle, StartError};
+use torc_slurm::call::Tool;
 use torc_store::StoreError;
 
 pub use background::start as start_background;
@@ -107,13 +110,15 @@ pub enum Announce {
         bind: SocketAddr,
         /// Whether it runs jobs itself.
         runner: bool,
+        /// Whose workflows it asks Slurm for allocations for; none if it leaves Slurm alone.
+        slurm: Option<RunnerScope>,
     },
 }
 
 impl Announce {
     /// On this machine only, at a free port.
-    pub const fn local(runner: bool) -> Self {
-        Self::Yes { bind: LOOPBACK, runner }
+    pub const fn local(runner: bool, slurm: Option<RunnerScope>) -> Self {
+        Self::Yes { bind: LOOPBACK, runner, slurm }
     }
 }
 
@@ -137,15 +142,16 @@ impl Owner {
         announce: Announce,
     ) -> Result<Self, CommandError> {
         let token = place.token()?;
-        let (bind, runner) = match announce {
-            Announce::No => (LOOPBACK, None),
-            Announce::Yes { bind, runner } => (bind, Some(runner)),
+        let (bind, runner, slurm) = match announce {
+            Announce::No => (LOOPBACK, None, None),
+            Announce::Yes { bind, runner, slurm } => (place.same_port(bind), Some(runner), slurm),
         };
         let config = ServerConfig {
             database: place.database.clone(),
             bind: Some(bind),
             token: token.clone(),
             max_jobs: settings.server.max_jobs,
+            slurm: Some(slurm_config(place, settings, slurm)?),
         };
         let server = Server::start(config).await.map_err(|error| could_not_start(place, error))?;
         let address = server.address().unwrap_or(bind);
@@ -174,6 +180,11 @@ impl Owner {
         EngineLink::new(self.server.engine())
     }
 
+    /// The way to Slurm.
+    pub fn slurm(&self) -> Option<&SlurmHandle> {
+        self.server.slurm()
+    }
+
     /// Where it listens.
     pub fn address(&self) -> Option<SocketAddr> {
         self.server.address()
@@ -186,6 +197,25 @@ impl Owner {
         }
         self.server.shutdown().await;
     }
+}
+
+/// How allocations are asked for: with the programs of this machine, for runners of this version.
+fn slurm_config(place: &Place, settings: &Settings, serves: Option<RunnerScope>) -> Result<SlurmConfig, CommandError> {
+    let program = std::env::current_exe()
+        .map_err(|error| CommandError::unexpected("could not find the path of this program", error))?;
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    let beside = program.with_file_name("torc-slurm-job-runner");
+    let runner =
+        if beside.is_file() { vec![text(&beside)] } else { vec![text(&program), crate::SLURM_JOB_RUNNER.to_owned()] };
+    let replaced = Tool::ALL.into_iter().map(Tool::replacement_variable);
+    Ok(SlurmConfig {
+        serves,
+        poll: settings.server.slurm_poll_interval,
+        runner,
+        folder: place.allocations_folder()?,
+        output_dir: settings.run.output_dir.clone(),
+        replaced: replaced.filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?))).collect(),
+    })
 }
 
 /// An address that can be connected to: a server that listens everywhere also listens here.

@@ -9,7 +9,7 @@ mod writer;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::sync::{Notify, broadcast, mpsc, oneshot};
 use torc_api::api::{self, Affected, ApplyOutcome, ApplyRequest, ApplyResponse, Event, Page};
 use torc_api::remote::{RemoteWorker, WorkerAddress};
 use torc_api::slurm_stats::SlurmStats;
@@ -42,6 +42,8 @@ pub struct Engine {
     store: Store,
     limits: Limits,
     metrics: Arc<Metrics>,
+    /// Told whenever something has changed, for the loop that talks with Slurm.
+    changed: Arc<Notify>,
 }
 
 /// Which jobs or results are asked for, beside the workflow.
@@ -58,9 +60,11 @@ impl Engine {
         let state = writer::load(&store).await?;
         let (queue, commands) = mpsc::channel(1_024);
         let (events, _) = broadcast::channel(WATCH_BACKLOG);
-        let writer = Writer::new(state, store.clone(), events.clone(), Arc::clone(&metrics), stop);
+        let changed = Arc::new(Notify::new());
+        let told = (events.clone(), Arc::clone(&changed));
+        let writer = Writer::new(state, store.clone(), told, Arc::clone(&metrics), stop);
         let task = tokio::spawn(writer.run(commands));
-        Ok((Self { queue, events, store, limits, metrics }, task))
+        Ok((Self { queue, events, store, limits, metrics, changed }, task))
     }
 
     /// Runs a command in the writer; the answer comes when what it changed is durable.

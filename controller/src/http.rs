@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use torc_api::document::DEFAULT_NAMESPACE;
 
 use crate::engine::Engine;
+use crate::slurm::SlurmHandle;
 
 /// The largest document or report.
 const BODY_LIMIT: usize = 256 << 20;
@@ -32,13 +33,14 @@ const BODY_LIMIT: usize = 256 << 20;
 #[derive(Clone)]
 struct App {
     engine: Engine,
+    slurm: Option<SlurmHandle>,
     token: Arc<str>,
     stop: CancellationToken,
 }
 
 /// The whole API.
-pub(crate) fn app(engine: Engine, token: &str, stop: CancellationToken) -> Router {
-    let app = App { engine, token: Arc::from(token), stop };
+pub(crate) fn app(engine: Engine, slurm: Option<SlurmHandle>, token: &str, stop: CancellationToken) -> Router {
+    let app = App { engine, slurm, token: Arc::from(token), stop };
     let guarded = Router::new()
         .merge(workflows::router())
         .merge(jobs::router())

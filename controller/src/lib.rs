@@ -4,13 +4,17 @@
 
 mod clock;
 mod engine;
+mod handover;
 mod http;
 mod memory;
 mod metrics;
 mod openapi;
 mod server;
+mod slurm;
 mod views;
 
 pub use engine::{Engine, EngineError};
+pub use handover::Handover;
 pub use openapi::document as openapi_document;
 pub use server::{Server, ServerConfig, StartError};
+pub use slurm::{SlurmConfig, SlurmHandle};

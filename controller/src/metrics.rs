@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use torc_api::api::Workflow;
 use torc_api::state::JobState;
+use torc_slurm::call::Tool;
 
 /// Counters of one server.
 #[derive(Debug, Default)]
@@ -17,6 +18,8 @@ pub struct Metrics {
     results: AtomicU64,
     commit_micros: AtomicU64,
     write_failures: AtomicU64,
+    /// Calls of Slurm's programs, in the order of [`Tool::ALL`].
+    slurm_calls: [AtomicU64; Tool::ALL.len()],
 }
 
 impl Metrics {
@@ -37,6 +40,13 @@ impl Metrics {
 
     pub(crate) fn write_failed(&self) {
         self.write_failures.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn slurm_call(&self, tool: Tool) {
+        let slot = Tool::ALL.iter().position(|known| *known == tool).and_then(|index| self.slurm_calls.get(index));
+        if let Some(count) = slot {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Everything, for a scraper.
@@ -62,6 +72,11 @@ impl Metrics {
             text,
             "# HELP torc_runners Runners that have not left.\n# TYPE torc_runners gauge\ntorc_runners {runners}"
         );
+        let help = "Calls of Slurm's programs.";
+        let _ = writeln!(text, "# HELP torc_slurm_calls_total {help}\n# TYPE torc_slurm_calls_total counter");
+        for (tool, calls) in Tool::ALL.iter().zip(&self.slurm_calls) {
+            let _ = writeln!(text, "torc_slurm_calls_total{{command=\"{}\"}} {}", tool.name(), count(calls));
+        }
         let _ = writeln!(text, "# HELP torc_jobs Jobs by state.\n# TYPE torc_jobs gauge");
         for state in JobState::ALL {
             let jobs: i64 = workflows.iter().map(|workflow| workflow.status.jobs.of(state)).sum();

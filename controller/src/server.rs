@@ -11,8 +11,10 @@ use torc_core::expand::Limits;
 use torc_store::{OpenOptions, Store, StoreError};
 
 use crate::engine::{Engine, EngineError, Stop};
+use crate::handover::Handover;
 use crate::http;
 use crate::metrics::Metrics;
+use crate::slurm::{SlurmConfig, SlurmHandle};
 
 /// What a server needs to know.
 #[derive(Clone, Debug)]
@@ -25,6 +27,8 @@ pub struct ServerConfig {
     pub token: String,
     /// Documents with more jobs are refused.
     pub max_jobs: usize,
+    /// How allocations are asked for; none for a server that has nothing to do with Slurm.
+    pub slurm: Option<SlurmConfig>,
 }
 
 /// Why a server did not start.
@@ -55,6 +59,8 @@ pub struct Server {
     stop: Stop,
     writer: JoinHandle<()>,
     http: Option<JoinHandle<std::io::Result<()>>>,
+    slurm: Option<SlurmHandle>,
+    slurm_loop: Option<JoinHandle<()>>,
 }
 
 impl Server {
@@ -68,22 +74,46 @@ impl Server {
         let stop = Stop::default();
         let started = Engine::start(store.clone(), limits, metrics, stop.clone()).await;
         let (engine, writer) = started.map_err(StartError::Load)?;
-        let mut server = Self { engine, store, address: None, stop, writer, http: None };
-        if let Some(address) = config.bind {
-            server.listen(address, &config.token).await?;
+        let mut server = Self { engine, store, address: None, stop, writer, http: None, slurm: None, slurm_loop: None };
+        let listener = match config.bind {
+            Some(address) => Some(server.bind(address).await?),
+            None => None,
+        };
+        if let Some(slurm) = config.slurm {
+            server.serve_slurm(slurm, &config.token).await?;
+        }
+        if let Some(listener) = listener {
+            server.listen(listener, &config.token);
         }
         Ok(server)
     }
 
-    async fn listen(&mut self, address: SocketAddr, token: &str) -> Result<(), StartError> {
+    /// Starts looking after allocations; their runners are told where this server answers.
+    async fn serve_slurm(&mut self, config: SlurmConfig, token: &str) -> Result<(), StartError> {
+        if config.serves.is_some() {
+            self.engine.serve_slurm().await.map_err(StartError::Load)?;
+        }
+        let url = self.address.map_or_else(String::new, |address| format!("http://{}", reachable(address)));
+        let handover = Handover { url, token: token.to_owned(), certificate_sha256: None };
+        let stop = self.stop.waiting.clone();
+        let (handle, task) = SlurmHandle::start(self.engine.clone(), config, handover, stop);
+        self.slurm = Some(handle);
+        self.slurm_loop = task;
+        Ok(())
+    }
+
+    async fn bind(&mut self, address: SocketAddr) -> Result<TcpListener, StartError> {
         let bind_error = |source| StartError::Bind { address, source };
         let listener = TcpListener::bind(address).await.map_err(bind_error)?;
         self.address = Some(listener.local_addr().map_err(bind_error)?);
+        Ok(listener)
+    }
+
+    fn listen(&mut self, listener: TcpListener, token: &str) {
         let stop = self.stop.waiting.clone();
-        let app = http::app(self.engine.clone(), token, stop.clone());
+        let app = http::app(self.engine.clone(), self.slurm.clone(), token, stop.clone());
         let serve = axum::serve(listener, app).with_graceful_shutdown(async move { stop.cancelled().await });
         self.http = Some(tokio::spawn(serve.into_future()));
-        Ok(())
     }
 
     /// Where it listens.
@@ -94,6 +124,11 @@ impl Server {
     /// Its engine, for use in this process.
     pub fn engine(&self) -> Engine {
         self.engine.clone()
+    }
+
+    /// The way to Slurm, if there is one.
+    pub fn slurm(&self) -> Option<&SlurmHandle> {
+        self.slurm.as_ref()
     }
 
     /// Ends once the writer has ended, which only a defect makes it do before `shutdown`.
@@ -109,10 +144,23 @@ impl Server {
             // Clients that keep their connection open are not waited for longer than this.
             let _ = tokio::time::timeout(Duration::from_secs(2), http).await;
         }
+        if let Some(slurm_loop) = self.slurm_loop {
+            // A call that hangs is not waited for: what it submits is found again by its name.
+            let _ = tokio::time::timeout(Duration::from_secs(2), slurm_loop).await;
+        }
         self.stop.queue.cancel();
         let _ = self.writer.await;
         if let Err(error) = self.store.close().await {
             tracing::warn!(%error, "the store was not closed cleanly");
         }
     }
+}
+
+/// An address that can be connected to: a server that listens everywhere also listens here.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let mut address = address;
+    if address.ip().is_unspecified() {
+        address.set_ip(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST));
+    }
+    address
 }

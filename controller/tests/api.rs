@@ -27,6 +27,7 @@ impl Lab {
             bind: Some("127.0.0.1:0".parse().unwrap()),
             token: TOKEN.to_owned(),
             max_jobs: 1_000,
+            slurm: None,
         };
         let server = Server::start(config).await.unwrap();
         Self { server, client: reqwest::Client::new(), folder }

@@ -23,6 +23,8 @@ pub enum Tool {
     Sinfo,
     /// Tells of everything, one at a time.
     Scontrol,
+    /// Not Slurm's: puts files where Slurm's programs are.
+    Shell,
 }
 
 impl Tool {
@@ -41,6 +43,7 @@ impl Tool {
             Self::Scancel => "scancel",
             Self::Sinfo => "sinfo",
             Self::Scontrol => "scontrol",
+            Self::Shell => "sh",
         }
     }
 
@@ -55,6 +58,7 @@ impl Tool {
             Self::Scancel => "TORC_FAKE_SCANCEL",
             Self::Sinfo => "TORC_FAKE_SINFO",
             Self::Scontrol => "TORC_FAKE_SCONTROL",
+            Self::Shell => "TORC_FAKE_SHELL",
         }
     }
 
@@ -116,7 +120,7 @@ impl Tool {
                 "SBATCH_WAIT",
                 "SLURM_CLUSTERS",
             ],
-            Self::Srun | Self::Sstat | Self::Scontrol => &[],
+            Self::Srun | Self::Sstat | Self::Scontrol | Self::Shell => &[],
         }
     }
 
@@ -124,7 +128,7 @@ impl Tool {
     /// would reach the job.
     const fn manners(self) -> &'static [(&'static str, &'static str)] {
         match self {
-            Self::Sbatch | Self::Srun => &[],
+            Self::Sbatch | Self::Srun | Self::Shell => &[],
             _ => &[("TZ", "UTC"), ("SLURM_TIME_FORMAT", "standard")],
         }
     }

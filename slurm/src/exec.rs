@@ -20,6 +20,9 @@ const LONGEST_ANSWER: u64 = 256 << 20;
 /// More than this of what a program complains about is dropped.
 const LONGEST_COMPLAINT: u64 = 64 << 10;
 
+/// How long a small file may take to be written.
+const FILE_PATIENCE: Duration = Duration::from_secs(60);
+
 /// A Slurm and the way to it.
 #[derive(Clone, Debug, Default)]
 pub struct Slurm {
@@ -91,6 +94,30 @@ impl Slurm {
                 _ => return Err(trouble),
             }
         }
+    }
+
+    /// Writes a file where Slurm's commands run; nobody but its owner can read it.
+    pub async fn put_file(&self, path: &str, content: &str) -> Result<(), Trouble> {
+        // It is complete or not there: a runner that starts meanwhile reads no half of it.
+        let script =
+            "umask 077 && mkdir -p -- \"$(dirname -- \"$1\")\" && cat >\"$1.new\" && mv -f -- \"$1.new\" \"$1\"";
+        self.run_shell(script, path, Some(content)).await
+    }
+
+    /// Makes a folder, with those above it, where Slurm's commands run.
+    pub async fn make_folder(&self, path: &str) -> Result<(), Trouble> {
+        self.run_shell("mkdir -p -- \"$1\"", path, None).await
+    }
+
+    /// Removes a file where Slurm's commands run.
+    pub async fn remove_file(&self, path: &str) -> Result<(), Trouble> {
+        self.run_shell("rm -f -- \"$1\"", path, None).await
+    }
+
+    async fn run_shell(&self, script: &str, path: &str, input: Option<&str>) -> Result<(), Trouble> {
+        let arguments = ["-c", script, "sh", path].map(str::to_owned).to_vec();
+        let call = Call { tool: Tool::Shell, arguments, input: input.map(str::to_owned), patience: FILE_PATIENCE };
+        self.ask(&call).await.map(drop)
     }
 
     fn spawn(&self, call: &Call, program: &str) -> Result<Child, Trouble> {

@@ -1,8 +1,11 @@
 //! `torc apply`: make the world match documents.
 
 use clap::Args;
+use torc_api::action::Action;
 use torc_api::api::{ApplyOutcome, ApplyRequest, ApplyResponse, JobChanges};
 use torc_api::document::SlurmClusterDocument;
+use torc_api::workflow::WorkflowSpec;
+use torc_slurm::call::Tool;
 
 use super::Context;
 use crate::args::{FileArgs, RunnerArgs};
@@ -14,7 +17,7 @@ use crate::follow::{Followed, REMOTE_PATIENCE, follow};
 use crate::output::{Items, human};
 use crate::place::{FOLDER, Place};
 use crate::progress::Progress;
-use crate::run_here::{self, Interrupts, Wanted};
+use crate::run_here::{self, Ground, Interrupts, Wanted};
 use crate::standalone::{Entry, enter, start_background};
 
 /// Make the world match documents, and run them here unless there is a server.
@@ -85,7 +88,28 @@ pub async fn run(context: &Context, args: &ApplyArgs) -> Result<ExitStatus, Comm
     if args.detach {
         return detach(context, &place, &documents, args.wait).await;
     }
-    run_here::run(context, &place, &Wanted::Documents(documents)).await
+    let ground = ground(context, &documents);
+    run_here::run(context, &place, &Wanted::Documents(documents), ground).await
+}
+
+/// Workflows for Slurm run on it where it is. A file for the Slurm of some machine also runs on one that has none: here.
+fn ground(context: &Context, documents: &Documents) -> Ground {
+    let asks_for_nodes = |spec: &WorkflowSpec| spec.actions.iter().any(Action::asks_slurm_for_nodes);
+    let specs = || documents.workflows.iter().map(|workflow| &workflow.document.spec);
+    let names_a_cluster = specs().any(|spec| spec.slurm_cluster.is_some());
+    let implied = specs().any(|spec| spec.slurm_cluster.is_none() && asks_for_nodes(spec));
+    if !implied || names_a_cluster || !documents.clusters.is_empty() || has_sbatch() {
+        return Ground::Slurm;
+    }
+    context.output.warning("there is no Slurm here (`sbatch` is not installed): jobs run on this machine");
+    Ground::Here
+}
+
+fn has_sbatch() -> bool {
+    let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
+    let path = variable("PATH").unwrap_or_default();
+    variable(Tool::Sbatch.replacement_variable()).is_some()
+        || std::env::split_paths(&path).any(|folder| folder.join(Tool::Sbatch.name()).is_file())
 }
 
 /// The store of this folder, made if there is none.

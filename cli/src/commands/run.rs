@@ -16,7 +16,7 @@ use crate::error::{CommandError, ExitStatus};
 use crate::logging::Author;
 use crate::place::Place;
 use crate::progress::Progress;
-use crate::run_here::{self, Driven, Interrupts, LocalRunner, Wanted};
+use crate::run_here::{self, Driven, Ground, Interrupts, LocalRunner, Wanted};
 use crate::runner_config::runner_config;
 use crate::versions;
 
@@ -51,7 +51,7 @@ pub async fn run_wanted(context: &Context, wanted: Wanted) -> Result<ExitStatus,
                     CommandError::not_found("there is no store here: no `.torc` folder in this folder or above")
                 })?,
             };
-            run_here::run(context, &place, &wanted).await
+            run_here::run(context, &place, &wanted, Ground::Here).await
         }
     }
 }

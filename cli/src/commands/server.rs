@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
+use torc_api::api::Workflow;
 use torc_api::wire::RunnerScope;
 use torc_runner::{IdleExit, RunnerExit};
 
@@ -12,6 +13,7 @@ use super::Context;
 use super::apply::place_here;
 use crate::args::RunnerArgs;
 use crate::error::{CommandError, ExitStatus};
+use crate::follow::standing;
 use crate::logging::Author;
 use crate::place::Place;
 use crate::run_here::{Interrupts, LocalRunner};
@@ -81,7 +83,8 @@ pub async fn run(context: &Context, args: &ServerArgs) -> Result<ExitStatus, Com
             return Err(CommandError::new(ExitStatus::Refused, message).hint(format!("it answers at {}", info.url)));
         }
     };
-    let announce = Announce::Yes { bind, runner: args.with_runner };
+    let slurm = Some(if args.background { RunnerScope::Session } else { RunnerScope::All });
+    let announce = Announce::Yes { bind, runner: args.with_runner, slurm };
     let owner = Owner::start(&place, lock, &context.settings, announce).await?;
     let result = serve(context, args, &place, &owner, &mut interrupts).await;
     owner.leave().await;
@@ -143,7 +146,13 @@ async fn is_busy(owner: &Owner) -> Result<bool, CommandError> {
     let runners = owner.client().runners(false).await?;
     let workflows = owner.client().workflows().await?;
     Ok(runners.iter().any(|runner| runner.running + runner.queued > 0)
-        || workflows.iter().any(|workflow| workflow.status.jobs.recovering > 0))
+        || workflows.iter().any(|workflow| workflow.status.jobs.recovering > 0 || is_on_slurm(workflow)))
+}
+
+/// Slurm has something to do for it, or will have.
+fn is_on_slurm(workflow: &Workflow) -> bool {
+    let counts = workflow.status.allocations.unwrap_or_default();
+    counts.pending + counts.active > 0 || workflow.slurm_cluster.is_some() && standing(workflow).is_active()
 }
 
 #[cfg(test)]

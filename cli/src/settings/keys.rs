@@ -164,5 +164,11 @@ pub const KEYS: &[Key] = &[
         None,
         "The database of `torc server`: a path or a `sqlite:` URL (`.torc/torc.db` when absent).",
     ),
+    key(
+        "server.slurm_poll_interval",
+        "TORC_SERVER_SLURM_POLL_INTERVAL",
+        Some("15"),
+        "Seconds between two looks at Slurm while allocations wait or run.",
+    ),
     key("server.max_jobs", "TORC_SERVER_MAX_JOBS", Some("1000000"), "The most jobs that one workflow may come to."),
 ];

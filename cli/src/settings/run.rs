@@ -125,7 +125,7 @@ fn parse_time(text: &str) -> Result<Timestamp, String> {
         .map_err(|error| format!("is no time such as 2026-11-16T12:00:00Z: {error}"))
 }
 
-fn parse_seconds(text: &str) -> Result<Duration, String> {
+pub fn parse_seconds(text: &str) -> Result<Duration, String> {
     text.trim()
         .parse::<f64>()
         .ok()

@@ -1,14 +1,22 @@
 //! Commands about Slurm's allocations and clusters, and questions about them.
 
-use torc_api::allocation::Allocation;
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+use torc_api::allocation::{Allocation, OrphanReport};
 use torc_api::api::{ClusterApplied, Page, SlurmCluster};
 use torc_api::document::{Document, SlurmClusterDocument};
-use torc_core::engine::allocation_view;
-use torc_core::rows::ClusterRow;
+use torc_api::wire::RunnerScope;
+use torc_core::engine::{AllocationKey, Observation, Outlook, allocation_view};
+use torc_core::ids::{JobId, WorkflowId};
+use torc_core::planning::course::Needs;
+use torc_core::rows::{AllocationRow, ClusterRow};
 use torc_core::time::rfc3339;
 use torc_store::AllocationQuery;
 
 use super::{Engine, EngineError, unwritable};
+use crate::clock;
+use crate::metrics::Metrics;
 
 impl Engine {
     /// Allocations, a page at a time.
@@ -45,6 +53,108 @@ impl Engine {
     pub async fn clusters(&self) -> Result<Vec<SlurmCluster>, EngineError> {
         let rows: Vec<ClusterRow> = self.read(|state| Ok(state.clusters().cloned().collect())).await?;
         rows.into_iter().map(cluster_view).collect()
+    }
+
+    /// From now on allocations are submitted by this process.
+    pub(crate) async fn serve_slurm(&self) -> Result<(), EngineError> {
+        self.write(|state, _, _| {
+            state.serve_slurm();
+            Ok(())
+        })
+        .await
+    }
+
+    /// Told whenever something has changed.
+    pub(crate) fn changed(&self) -> Arc<Notify> {
+        Arc::clone(&self.changed)
+    }
+
+    pub(crate) fn shared_metrics(&self) -> Arc<Metrics> {
+        Arc::clone(&self.metrics)
+    }
+
+    /// What tells this store from others.
+    pub(crate) async fn identity(&self) -> Result<String, EngineError> {
+        self.read(|state| Ok(state.identity().to_owned())).await
+    }
+
+    /// What workflows need of Slurm, and what they have.
+    pub(crate) async fn slurm_needs(&self, serves: Option<RunnerScope>) -> Result<Vec<Needs>, EngineError> {
+        self.read(move |state| Ok(state.slurm_needs(serves.as_ref(), clock::now()))).await
+    }
+
+    /// How many allocations of a workflow, or of all, are not over.
+    pub async fn live_allocations(&self, workflow: Option<WorkflowId>) -> Result<usize, EngineError> {
+        self.read(move |state| Ok(state.live_allocations(workflow))).await
+    }
+
+    /// Takes in what Slurm says, and what follows from it; a dry run only says what that would be.
+    pub(crate) async fn observe_allocations(
+        &self,
+        observations: Vec<Observation>,
+        workflow: Option<WorkflowId>,
+        dry_run: bool,
+    ) -> Result<OrphanReport, EngineError> {
+        if dry_run {
+            let find = move |state: &torc_core::engine::State| {
+                Ok(state.orphan_report(&state.find_orphans(&observations), workflow))
+            };
+            return self.read(find).await;
+        }
+        self.write(move |state, recorder, now| {
+            // Its words are those of before: afterwards what is over is not there any more.
+            let report = state.orphan_report(&state.find_orphans(&observations), workflow);
+            state.observe_allocations(&observations, recorder, now);
+            Ok(report)
+        })
+        .await
+    }
+
+    /// Writes down allocations that are about to be asked for, and what that means for the actions that ask for them.
+    pub(crate) async fn intend_allocations(
+        &self,
+        workflow: WorkflowId,
+        rows: Vec<AllocationRow>,
+        (begun, executed): (Vec<JobId>, Vec<JobId>),
+    ) -> Result<Vec<AllocationRow>, EngineError> {
+        self.write(move |state, recorder, now| {
+            state.begin_actions(workflow, (&begun, &executed), recorder, now);
+            Ok(state.intend_allocations(workflow, rows, recorder, now)?)
+        })
+        .await
+    }
+
+    pub(crate) async fn call_allocation(&self, key: AllocationKey) -> Result<Option<AllocationRow>, EngineError> {
+        self.write(move |state, recorder, now| Ok(state.call_allocation(key, recorder, now))).await
+    }
+
+    pub(crate) async fn allocation_submitted(&self, key: AllocationKey, number: String) -> Result<bool, EngineError> {
+        self.write(move |state, recorder, now| Ok(state.allocation_submitted(key, &number, recorder, now))).await
+    }
+
+    pub(crate) async fn allocation_not_submitted(
+        &self,
+        key: AllocationKey,
+        sentence: String,
+        perhaps_received: bool,
+    ) -> Result<(), EngineError> {
+        self.write(move |state, recorder, now| {
+            state.allocation_not_submitted(key, &sentence, perhaps_received, recorder, now);
+            Ok(())
+        })
+        .await
+    }
+
+    pub(crate) async fn cancel_allocations(&self, keys: Vec<AllocationKey>) -> Result<Vec<AllocationRow>, EngineError> {
+        self.write(move |state, recorder, now| Ok(state.cancel_allocations(&keys, recorder, now))).await
+    }
+
+    pub(crate) async fn note_outlook(&self, workflow: WorkflowId, outlook: Outlook) -> Result<(), EngineError> {
+        self.write(move |state, recorder, now| {
+            state.note_outlook(workflow, outlook, recorder, now);
+            Ok(())
+        })
+        .await
     }
 }
 

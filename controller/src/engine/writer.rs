@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::sync::{Notify, broadcast, mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use torc_api::api::Event;
@@ -52,6 +52,7 @@ pub(super) struct Writer {
     unavailable: Option<EngineError>,
     store: Store,
     events: broadcast::Sender<Arc<Vec<Event>>>,
+    changed: Arc<Notify>,
     metrics: Arc<Metrics>,
     waiting: Vec<Waiting>,
     /// What `State::news` was when the waiting runners were last looked at.
@@ -91,7 +92,7 @@ impl Writer {
     pub fn new(
         state: State,
         store: Store,
-        events: broadcast::Sender<Arc<Vec<Event>>>,
+        (events, changed): (broadcast::Sender<Arc<Vec<Event>>>, Arc<Notify>),
         metrics: Arc<Metrics>,
         stop: Stop,
     ) -> Self {
@@ -102,6 +103,7 @@ impl Writer {
             unavailable: None,
             store,
             events,
+            changed,
             metrics,
             waiting: Vec::new(),
             seen_news,
@@ -151,6 +153,9 @@ impl Writer {
         match self.write(&changes).await {
             Ok(()) => {
                 self.publish(&changes, &state);
+                if !changes.is_empty() {
+                    self.changed.notify_one();
+                }
                 self.state = Some(state);
                 for answer in answers {
                     answer(Ok(()));

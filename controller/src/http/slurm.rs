@@ -60,12 +60,19 @@ async fn apply(
 }
 
 async fn clusters(State(app): State<App>) -> ApiResult<Page<SlurmCluster>> {
-    Ok(Json(Page::whole(app.engine.clusters().await?)))
+    Ok(Json(Page::whole(all(&app).await?)))
 }
 
 async fn cluster(State(app): State<App>, Path(name): Path<String>) -> ApiResult<SlurmCluster> {
-    let found = app.engine.clusters().await?.into_iter().find(|cluster| cluster.name == name);
+    let found = all(&app).await?.into_iter().find(|cluster| cluster.name == name);
     Ok(Json(found.ok_or_else(|| EngineError::from(torc_core::engine::Refusal::NoCluster(name)))?))
+}
+
+async fn all(app: &App) -> Result<Vec<SlurmCluster>, EngineError> {
+    match &app.slurm {
+        Some(slurm) => slurm.clusters().await,
+        None => app.engine.clusters().await,
+    }
 }
 
 async fn remove(State(app): State<App>, Path(name): Path<String>) -> Result<StatusCode, ApiError> {

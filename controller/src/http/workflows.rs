@@ -13,6 +13,7 @@ use torc_api::explain::WorkflowExplanation;
 use super::error::{ApiError, ApiResult};
 use super::{App, Namespace};
 use crate::engine::EngineError;
+use crate::slurm::FAREWELL;
 
 pub(super) fn router() -> Router<App> {
     Router::new()
@@ -77,7 +78,16 @@ async fn remove(
     Path(workflow): Path<String>,
     Query(namespace): Query<Namespace>,
 ) -> Result<StatusCode, ApiError> {
-    app.engine.delete((namespace.name(), &workflow)).await?;
+    let reference = (namespace.name(), workflow.as_str());
+    if let Some(slurm) = &app.slurm {
+        let id = app.engine.find(reference).await?;
+        if app.engine.live_allocations(Some(id)).await? > 0 {
+            // Nobody would look after its allocations once it is forgotten.
+            app.engine.cancel(reference).await?;
+            slurm.see_off(id, FAREWELL).await?;
+        }
+    }
+    app.engine.delete(reference).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -102,7 +112,11 @@ async fn cancel(
     Path(workflow): Path<String>,
     Query(namespace): Query<Namespace>,
 ) -> ApiResult<Workflow> {
-    Ok(Json(app.engine.cancel((namespace.name(), &workflow)).await?))
+    let canceled = app.engine.cancel((namespace.name(), &workflow)).await?;
+    if let Some(slurm) = &app.slurm {
+        slurm.something_stopped().await?;
+    }
+    Ok(Json(canceled))
 }
 
 async fn suspend(

@@ -90,6 +90,11 @@ impl Actions {
         self.open.iter().map(|index| &self.list[*index as usize])
     }
 
+    /// Those that wait for a job, among others.
+    pub fn waiting_for(&self, job: u32) -> impl Iterator<Item = &ActionRecord> {
+        self.gates.get(&job).into_iter().flatten().filter_map(|index| self.list.get(*index as usize))
+    }
+
     fn index(&self, id: JobId) -> Option<usize> {
         self.list.binary_search_by_key(&id, |action| action.row.id).ok()
     }

@@ -4,6 +4,7 @@
 //! without a number in Slurm can find out what became of it. Talking with Slurm is the controller's business.
 
 mod clusters;
+mod needs;
 mod observe;
 mod view;
 

@@ -64,7 +64,7 @@ impl State {
         let was_given_up = record.run == key.run && workflow.was_given_up(job, key.epoch);
         let counts = match state {
             // All that is known against it is that it was lost.
-            JobState::Failed | JobState::PendingFailed if was_given_up => {
+            JobState::Failed | JobState::Terminated | JobState::PendingFailed if was_given_up => {
                 self.undo_loss((workflow_id, job), finished, recorder)
             }
             // The answer to an earlier report was lost: it is already written down.

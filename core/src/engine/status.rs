@@ -52,7 +52,7 @@ impl State {
 
     /// Its end is not noted yet, because it has set off commands that a runner can still run. Which session a runner of an earlier
     /// process served is not known, so it may be this workflow's.
-    fn is_held_back(&self, id: WorkflowId) -> bool {
+    pub(super) fn is_held_back(&self, id: WorkflowId) -> bool {
         let serves = |scope: &RunnerScope| *scope == RunnerScope::Session || self.live_in_scope(scope).contains(&id);
         self.workflows.get(&id).is_some_and(Workflow::has_open_commands)
             && self.runners.values().any(|runner| !runner.silent && serves(&runner.row.scope))

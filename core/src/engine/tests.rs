@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod actions;
+mod allocations;
 mod conditions;
 mod cost;
 mod data;

@@ -48,7 +48,12 @@ impl State {
         if let Some(said) = said {
             return Err(Refusal::Conflict(format!("the document says {said}; change it and apply it again")));
         }
+        let was_exhausted = std::mem::take(&mut workflow.allocations.fruitless) > 0;
         if !workflow.row.suspended && !workflow.row.canceled {
+            if was_exhausted {
+                workflow.refresh_conditions(recorder, now);
+                self.news += 1;
+            }
             return Ok(());
         }
         workflow.row.suspended = false;
@@ -107,6 +112,7 @@ impl State {
         }
         let workflow = self.workflows.get_mut(&id).ok_or_else(|| Refusal::NoWorkflow(id.to_string()))?;
         workflow.row.canceled = false;
+        workflow.allocations.fruitless = 0;
         if *which == Retry::All {
             workflow.begin_run(workflow.row.run + 1, recorder);
             workflow.forget_ephemeral(&mut self.last, recorder, now);

@@ -167,12 +167,26 @@ pub fn difference(
             }
         }
     }
-    // Jobs that will be ready some time are no reason to ask for an allocation, but one to keep it.
-    for demand in demands.iter().filter(|demand| demand.labels.is_empty()) {
-        take(&mut rooms, &order, demand.needs, demand.waiting);
-    }
-    release(existing, &rooms, limits, &mut result);
+    release(existing, &rooms_to_keep(demands, existing, &order), limits, &mut result);
     result
+}
+
+/// Who has a job for it. What waits in the queue already is given up less readily than it is asked for: jobs that could start now
+/// but for a free lane are a reason to keep it, and so are jobs that will be ready some time.
+fn rooms_to_keep(demands: &[Demand<'_>], existing: &[Existing], order: &[usize]) -> Vec<Room> {
+    let mut rooms: Vec<Room> = existing.iter().map(Room::of).map(|room| Room { then: None, ..room }).collect();
+    let placed: Vec<&Demand<'_>> = hardest_first(demands)
+        .into_iter()
+        .filter_map(|index| demands.get(index))
+        .filter(|demand| demand.labels.is_empty())
+        .collect();
+    for demand in &placed {
+        take(&mut rooms, order, demand.needs, demand.ready);
+    }
+    for demand in placed {
+        take(&mut rooms, order, demand.needs, demand.waiting);
+    }
+    rooms
 }
 
 /// Which pending allocations are not needed: those without a job for them, and the newest of those above the limit.

@@ -73,7 +73,7 @@ impl Workflow {
         match (active, pending) {
             (0, 0) => (TYPE, "False", "WaitingForSlurm", outlook.unreachable.clone().unwrap_or_default()),
             (0, _) => (TYPE, "False", "WaitingForSlurm", self.slurm_reasons()),
-            _ if outlook.held_back > 0 => {
+            (_, 0) if outlook.held_back > 0 => {
                 let message = "there may be no more allocations at once (`maxAllocations`)".to_owned();
                 (TYPE, "False", "LimitReached", message)
             }

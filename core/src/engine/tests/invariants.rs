@@ -107,7 +107,8 @@ fn check_strays(state: &State) {
         assert_eq!(workflow.ending, workflow.jobs.iter().map(|job| u32::from(job.ending)).sum::<u32>());
         for (job, leases) in &workflow.given_up {
             let record = &workflow.jobs[workflow.ordinal(*job).unwrap() as usize];
-            let open = [JobState::Ready, JobState::Leased, JobState::Failed, JobState::PendingFailed];
+            let open =
+                [JobState::Ready, JobState::Leased, JobState::Failed, JobState::Terminated, JobState::PendingFailed];
             assert!(!leases.is_empty() && (open.contains(&record.state) || record.ending > 0), "{}", record.state);
             for lease in leases {
                 assert_eq!((lease.run, lease.fate), (record.run, StrayFate::GivenUp));

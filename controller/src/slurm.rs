@@ -1,0 +1,173 @@
+//! The side of the controller that talks with Slurm: a level-triggered loop, one tick for all workflows.
+//!
+//! A tick asks the engine what workflows need and have, asks Slurm about what there is when that is due, and closes the
+//! difference. It decides nothing: that is `torc_core::planning`. "Slurm did not answer" never means "gone". An allocation is
+//! written down before `sbatch` is called, so that nobody asks for it twice, whoever dies when.
+
+mod clusters;
+mod poll;
+mod reconcile;
+mod submit;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Mutex, Notify};
+use tokio_util::sync::CancellationToken;
+use torc_api::allocation::OrphanReport;
+use torc_api::api::SlurmCluster;
+use torc_api::cluster::{LOCAL, SlurmClusterSpec};
+use torc_api::wire::RunnerScope;
+use torc_core::ids::WorkflowId;
+
+use crate::engine::{Engine, EngineError};
+pub use crate::handover::Handover;
+use reconcile::Desk;
+
+/// News of the engine are acted upon at most so often: a tick looks at all that came meanwhile.
+const PAUSE: Duration = Duration::from_millis(500);
+/// Slurm is looked at so many times as often while an allocation seems to be about to end.
+const HURRY: u32 = 3;
+/// Between two looks at allocations that are being waited for to go.
+const HASTE: Duration = Duration::from_secs(1);
+/// How long allocations of a workflow that is deleted are waited for.
+pub(crate) const FAREWELL: Duration = Duration::from_secs(60);
+
+/// How allocations are asked for.
+#[derive(Clone, Debug)]
+pub struct SlurmConfig {
+    /// Whose workflows get allocations; none for a process that only looks and cancels when it is told to.
+    pub serves: Option<RunnerScope>,
+    /// Between two looks at Slurm while allocations live.
+    pub poll: Duration,
+    /// The program that runs in an allocation, and its first words.
+    pub runner: Vec<String>,
+    /// Where the files are that runners read their secrets from.
+    pub folder: PathBuf,
+    /// Where job logs go, in the folder of the workflow.
+    pub output_dir: PathBuf,
+    /// Programs that stand in for Slurm's, by the names of the variables that say so.
+    pub replaced: BTreeMap<String, String>,
+}
+
+/// The way to the loop.
+#[derive(Clone)]
+pub struct SlurmHandle {
+    desk: Arc<Mutex<Desk>>,
+    engine: Engine,
+    wake: Arc<Notify>,
+    has_loop: bool,
+}
+
+impl SlurmHandle {
+    /// Starts the loop, if this process was asked to serve somebody.
+    pub(crate) fn start(
+        engine: Engine,
+        config: SlurmConfig,
+        handover: Handover,
+        stop: CancellationToken,
+    ) -> (Self, Option<tokio::task::JoinHandle<()>>) {
+        let has_loop = config.serves.is_some();
+        let wake = engine.changed();
+        let poll = config.poll;
+        let desk = Arc::new(Mutex::new(Desk::new(engine.clone(), config, handover)));
+        let handle = Self { desk: Arc::clone(&desk), engine, wake: Arc::clone(&wake), has_loop };
+        let task = has_loop.then(|| tokio::spawn(run(desk, wake, poll, stop)));
+        (handle, task)
+    }
+
+    /// One look at everything that Slurm knows of, now: what is over or lost, of one workflow or of all.
+    pub async fn find_orphans(&self, workflow: Option<WorkflowId>, dry_run: bool) -> Result<OrphanReport, EngineError> {
+        self.desk.lock().await.find_orphans(workflow, dry_run).await
+    }
+
+    /// Something was stopped: its allocations go. Where nobody ticks this is done here and now.
+    pub async fn something_stopped(&self) -> Result<(), EngineError> {
+        if self.has_loop {
+            self.wake.notify_one();
+            return Ok(());
+        }
+        if self.engine.live_allocations(None).await? > 0 {
+            self.desk.lock().await.tick(true).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether allocations are looked after without anybody asking for it.
+    pub fn has_loop(&self) -> bool {
+        self.has_loop
+    }
+
+    /// How many allocations are not over.
+    pub async fn live_allocations(&self) -> Result<usize, EngineError> {
+        self.engine.live_allocations(None).await
+    }
+
+    /// Waits until a workflow that has ended has no allocations any more, for a while.
+    pub async fn see_off(&self, workflow: WorkflowId, patience: Duration) -> Result<(), EngineError> {
+        self.until_gone(Some(workflow), patience).await
+    }
+
+    /// Cancels every allocation of the store and waits until they are gone, for a while. Nothing is submitted any more.
+    pub async fn wind_down(&self, patience: Duration) -> Result<(), EngineError> {
+        self.desk.lock().await.wind_down();
+        self.until_gone(None, patience).await
+    }
+
+    async fn until_gone(&self, workflow: Option<WorkflowId>, patience: Duration) -> Result<(), EngineError> {
+        let start = Instant::now();
+        while self.engine.live_allocations(workflow).await? > 0 && start.elapsed() < patience {
+            self.desk.lock().await.tick(true).await?;
+            if self.engine.live_allocations(workflow).await? > 0 {
+                tokio::time::sleep(HASTE).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Slurm clusters: those that somebody has described, and the one of this machine if it was spoken with.
+    pub async fn clusters(&self) -> Result<Vec<SlurmCluster>, EngineError> {
+        let mut clusters = self.engine.clusters().await?;
+        // A tick that waits for Slurm is not waited for: what is known of clusters can be asked again.
+        let Ok(desk) = self.desk.try_lock() else { return Ok(clusters) };
+        for cluster in &mut clusters {
+            cluster.status = desk.cluster_status(&cluster.name);
+        }
+        if !clusters.iter().any(|cluster| cluster.name == LOCAL)
+            && let Some(status) = desk.cluster_status(LOCAL)
+        {
+            let (name, spec) = (LOCAL.to_owned(), SlurmClusterSpec::default());
+            clusters.push(SlurmCluster { name, generation: 0, creation_time: None, spec, status: Some(status) });
+        }
+        clusters.sort_by(|left, right| left.name.cmp(&right.name));
+        Ok(clusters)
+    }
+}
+
+/// Ticks when the engine has news, and often enough to see what Slurm does.
+async fn run(desk: Arc<Mutex<Desk>>, wake: Arc<Notify>, poll: Duration, stop: CancellationToken) {
+    let mut looked: Option<Instant> = None;
+    let mut pause = poll;
+    loop {
+        let is_due = looked.is_none_or(|looked| looked.elapsed() >= pause);
+        match desk.lock().await.tick(is_due).await {
+            Ok(is_left) => pause = if is_left { poll / HURRY } else { poll },
+            Err(error) => tracing::warn!("Slurm was not looked after: {error}"),
+        }
+        if is_due {
+            looked = Some(Instant::now());
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(PAUSE) => {}
+        }
+        let rest = looked.map_or(Duration::ZERO, |looked| pause.saturating_sub(looked.elapsed()));
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = wake.notified() => {}
+            () = tokio::time::sleep(rest.max(PAUSE)) => {}
+        }
+    }
+}

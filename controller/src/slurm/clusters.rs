@@ -1,0 +1,169 @@
+//! The Slurms that are spoken with: how each is reached, what it has, and whether it answers.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use torc_api::cluster::{LOCAL, Partition as DetectedPartition, SlurmClusterSpec, SlurmClusterStatus};
+use torc_api::status::Condition;
+use torc_core::planning::partition::Partition;
+use torc_core::time::rfc3339;
+use torc_slurm::call::Call;
+use torc_slurm::exec::{Answer, Slurm};
+use torc_slurm::trouble::Trouble;
+use torc_slurm::{partitions, scontrol, sinfo};
+
+use crate::clock;
+use crate::metrics::Metrics;
+
+/// What was detected is looked at again after so long.
+const PARTITIONS_AGE: Duration = Duration::from_secs(600);
+/// A Slurm that has not answered for so long is told about.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// One Slurm.
+pub(super) struct Cluster {
+    pub spec: SlurmClusterSpec,
+    slurm: Slurm,
+    metrics: Arc<Metrics>,
+    detected: Option<(Vec<DetectedPartition>, Instant)>,
+    partitions: Vec<Partition>,
+    last_contact_ms: Option<i64>,
+    /// Since when it does not answer, and what was said instead.
+    silence: Option<(Instant, String)>,
+}
+
+impl Cluster {
+    fn new(spec: SlurmClusterSpec, replaced: &BTreeMap<String, String>, metrics: Arc<Metrics>) -> Self {
+        let slurm = Slurm::new(&spec.command_prefix).replaced_by(|name| replaced.get(name).cloned());
+        Self { spec, slurm, metrics, detected: None, partitions: Vec::new(), last_contact_ms: None, silence: None }
+    }
+
+    /// Makes a call and notes whether it was answered.
+    pub async fn ask(&mut self, call: &Call) -> Result<Answer, Trouble> {
+        self.metrics.slurm_call(call.tool);
+        let answer = self.slurm.ask(call).await;
+        match &answer {
+            Err(trouble @ (Trouble::NoAnswer { .. } | Trouble::Missing { .. })) => {
+                tracing::warn!("{trouble}");
+                let since = self.silence.take().map_or_else(Instant::now, |(since, _)| since);
+                self.silence = Some((since, trouble.to_string()));
+            }
+            Ok(_) | Err(Trouble::Refused { .. }) => {
+                self.silence = None;
+                self.last_contact_ms = Some(clock::now().wall_ms);
+            }
+        }
+        answer
+    }
+
+    /// Writes a file where Slurm's commands are, so that only its owner can read it.
+    pub async fn put(&self, path: &str, content: &str) -> Result<(), Trouble> {
+        self.slurm.put_file(path, content).await
+    }
+
+    /// Makes a folder there.
+    pub async fn make_folder(&self, path: &str) -> Result<(), Trouble> {
+        self.slurm.make_folder(path).await
+    }
+
+    /// Its partitions, as far as they are known without asking.
+    pub fn known_partitions(&self) -> Option<Vec<Partition>> {
+        let is_known = !self.spec.partitions.is_empty() || self.detected.is_some();
+        is_known.then(|| self.partitions.clone())
+    }
+
+    /// Removes a file there.
+    pub async fn remove(&self, path: &str) -> Result<(), Trouble> {
+        self.slurm.remove_file(path).await
+    }
+
+    /// Why nothing is heard of it, if that has been so for a while.
+    pub fn unreachable(&self) -> Option<String> {
+        let (since, sentence) = self.silence.as_ref()?;
+        (since.elapsed() >= SILENCE).then(|| sentence.clone())
+    }
+
+    /// Its partitions: as written down, or as detected. None while nobody knows.
+    pub async fn partitions(&mut self) -> Option<&[Partition]> {
+        let is_fresh = self.detected.as_ref().is_some_and(|(_, at)| at.elapsed() < PARTITIONS_AGE);
+        if self.spec.partitions.is_empty() && !is_fresh {
+            self.detect().await;
+        }
+        let written = &self.spec.partitions;
+        let known = if written.is_empty() { &self.detected.as_ref()?.0 } else { written };
+        if self.partitions.len() != known.len() {
+            self.partitions = known.iter().filter_map(|one| Partition::try_from(one).ok()).collect();
+        }
+        Some(&self.partitions)
+    }
+
+    /// Asks Slurm for its partitions. What was known stays when it does not answer.
+    async fn detect(&mut self) {
+        let rules = match self.ask(&scontrol::partitions()).await {
+            Ok(answer) => scontrol::read_partitions(&answer.text),
+            Err(_) => return,
+        };
+        let Ok(answer) = self.ask(&sinfo::nodes()).await else { return };
+        let Ok(nodes) = sinfo::read_nodes(&answer.text) else { return };
+        self.detected = Some((partitions::detect(&rules, &nodes), Instant::now()));
+        self.partitions.clear();
+    }
+
+    /// What is known of it, for people.
+    pub fn status(&self) -> SlurmClusterStatus {
+        let found = self.detected.as_ref().map(|(found, _)| found.clone()).unwrap_or_default();
+        let count = if self.spec.partitions.is_empty() { found.len() } else { self.spec.partitions.len() };
+        let (status, reason, message) = match (&self.silence, self.last_contact_ms) {
+            (Some((_, sentence)), _) => ("False", "Unreachable", sentence.clone()),
+            (None, Some(_)) => ("True", "Answered", String::new()),
+            (None, None) => ("Unknown", "NotAsked", String::new()),
+        };
+        SlurmClusterStatus {
+            last_contact_time: self.last_contact_ms.map(rfc3339),
+            partition_count: i64::try_from(count).ok(),
+            partitions: found,
+            conditions: vec![Condition {
+                type_: "Ready".to_owned(),
+                status: status.to_owned(),
+                reason: reason.to_owned(),
+                message,
+                last_transition_time: rfc3339(self.last_contact_ms.unwrap_or_default()),
+                observed_generation: None,
+            }],
+        }
+    }
+}
+
+/// All of them.
+pub(super) struct Clusters {
+    known: HashMap<String, Cluster>,
+    replaced: BTreeMap<String, String>,
+    metrics: Arc<Metrics>,
+}
+
+impl Clusters {
+    pub fn new(replaced: BTreeMap<String, String>, metrics: Arc<Metrics>) -> Self {
+        Self { known: HashMap::new(), replaced, metrics }
+    }
+
+    /// A cluster as it is described now; the Slurm of this machine needs no description.
+    pub fn get(&mut self, name: &str, described: Option<&SlurmClusterSpec>) -> Option<&mut Cluster> {
+        let spec = match described {
+            Some(spec) => spec.clone(),
+            None if name == LOCAL => SlurmClusterSpec::default(),
+            None => return None,
+        };
+        let is_current = self.known.get(name).is_some_and(|cluster| cluster.spec == spec);
+        if !is_current {
+            let cluster = Cluster::new(spec, &self.replaced, Arc::clone(&self.metrics));
+            self.known.insert(name.to_owned(), cluster);
+        }
+        self.known.get_mut(name)
+    }
+
+    /// What is known of a cluster that was spoken with.
+    pub fn status(&self, name: &str) -> Option<SlurmClusterStatus> {
+        self.known.get(name).map(Cluster::status)
+    }
+}

@@ -1,0 +1,187 @@
+//! What Slurm says about allocations: one `squeue` for all of a cluster, and `sacct` for what `squeue` has forgotten.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use torc_core::engine::{AllocationKey, Observation, slurm_name};
+use torc_core::ids::AllocationId;
+use torc_core::planning::adopt::{self, Fate, Intention, Sightings};
+use torc_core::planning::orphans::Sighting;
+use torc_core::rows::AllocationRow;
+use torc_core::time::rfc3339;
+use torc_slurm::sacct::{self, RecordedJob};
+use torc_slurm::squeue::{self, QueuedJob};
+use torc_slurm::trouble::Trouble;
+
+use super::clusters::Cluster;
+
+/// Since when Slurm has known nothing of allocations.
+pub(super) type Unseen = HashMap<AllocationId, Instant>;
+
+/// Looks at every allocation of a cluster that has a number.
+pub(super) async fn look(cluster: &mut Cluster, rows: &[AllocationRow], unseen: &mut Unseen) -> Vec<Observation> {
+    let numbered: Vec<(&AllocationRow, &str)> =
+        rows.iter().filter_map(|row| Some((row, row.slurm_job_id.as_deref()?))).collect();
+    if numbered.is_empty() {
+        return Vec::new();
+    }
+    let unanswered = || numbered.iter().map(|(row, _)| Observation::unanswered(key(row))).collect();
+    let call = squeue::jobs(numbered.iter().map(|(_, number)| *number));
+    let queued = match squeue::read_jobs(cluster.ask(&call).await) {
+        Ok(queued) => queued,
+        Err(_) => return unanswered(),
+    };
+    let in_queue = |number: &str| queued.iter().find(|job| job.id.to_string() == number);
+    let forgotten: Vec<&str> =
+        numbered.iter().map(|(_, number)| *number).filter(|number| in_queue(number).is_none()).collect();
+    let recorded = match forgotten.as_slice() {
+        [] => Some(Vec::new()),
+        ids => recorded(cluster, ids).await,
+    };
+    let observe = |(row, number): &(&AllocationRow, &str)| match (in_queue(number), &recorded) {
+        (Some(job), _) => {
+            unseen.remove(&row.id);
+            of_queued(row, job)
+        }
+        (None, None) => Observation::unanswered(key(row)),
+        (None, Some(records)) => {
+            let record = records.iter().find(|record| record.id.to_string() == *number);
+            let since = *unseen.entry(row.id).or_insert_with(Instant::now);
+            of_forgotten(row, record, i64::try_from(since.elapsed().as_millis()).unwrap_or(i64::MAX))
+        }
+    };
+    numbered.iter().map(observe).collect()
+}
+
+/// What the accounting has of jobs; nothing when it did not answer. A site without accounting has nothing to say.
+async fn recorded(cluster: &mut Cluster, ids: &[&str]) -> Option<Vec<RecordedJob>> {
+    match cluster.ask(&sacct::jobs(ids.iter().copied())).await {
+        Ok(answer) => sacct::read_jobs(&answer.text).ok(),
+        Err(Trouble::NoAnswer { .. }) => None,
+        Err(Trouble::Missing { .. } | Trouble::Refused { .. }) => Some(Vec::new()),
+    }
+}
+
+fn key(row: &AllocationRow) -> AllocationKey {
+    (row.workflow, row.id)
+}
+
+fn of_queued(row: &AllocationRow, job: &QueuedJob) -> Observation {
+    let ms = |seconds: Option<i64>| seconds.map(|seconds| seconds.saturating_mul(1_000));
+    Observation {
+        sighting: Sighting::Queued(job.state),
+        state_text: Some(job.state_text.clone()),
+        reason: job.reason.clone(),
+        start_ms: ms(job.start),
+        end_ms: ms(job.end),
+        node_list: job.node_list.clone(),
+        partition: job.partition.clone(),
+        ..Observation::unanswered(key(row))
+    }
+}
+
+fn of_forgotten(row: &AllocationRow, record: Option<&RecordedJob>, unseen_ms: i64) -> Observation {
+    let blank = Observation { unseen_ms, sighting: Sighting::Unseen, ..Observation::unanswered(key(row)) };
+    let Some(record) = record else { return blank };
+    Observation {
+        sighting: Sighting::Recorded(record.state),
+        state_text: Some(record.state_text.clone()),
+        end_ms: record.end.map(|seconds| seconds.saturating_mul(1_000)),
+        ..blank
+    }
+}
+
+/// What is to be done about an allocation whose number is not known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// It is there, under this number; the others are copies that nobody wants.
+    There(String, Vec<String>),
+    /// It is not there: it has to be asked for again.
+    Lost,
+    /// Nobody can say yet.
+    Unclear,
+}
+
+/// Looks for allocations that may have been submitted by somebody who died before it could write their numbers down.
+pub(super) async fn search(
+    cluster: &mut Cluster,
+    rows: &[AllocationRow],
+    name_of: &(dyn Fn(&AllocationRow) -> String + Sync),
+    identity: &str,
+    now_ms: i64,
+) -> Vec<(AllocationKey, Found)> {
+    let nameless: Vec<&AllocationRow> =
+        rows.iter().filter(|row| row.slurm_job_id.is_none() && row.called_ms.is_some()).collect();
+    if nameless.is_empty() {
+        return Vec::new();
+    }
+    let known: Vec<&str> = rows.iter().filter_map(|row| row.slurm_job_id.as_deref()).collect();
+    let sighted = sighted(cluster, &nameless, &known, (name_of, identity)).await;
+    let judge = |row: &&AllocationRow| {
+        let marker = row.name();
+        let called_ms_ago = row.called_ms.map(|called| now_ms - called);
+        let found: Option<Vec<(&str, &str)>> = sighted
+            .as_ref()
+            .map(|found| found.iter().map(|(marker, number)| (marker.as_str(), number.as_str())).collect());
+        let sightings = found.as_deref().map_or(Sightings::NoAnswer, Sightings::Found);
+        let fate = match adopt::decide(Intention { marker: &marker, called_ms_ago }, sightings) {
+            Fate::Adopt(number) => {
+                let copies = adopt::surplus(&marker, number, sightings);
+                Found::There(number.to_owned(), copies.into_iter().map(str::to_owned).collect())
+            }
+            Fate::Submit => Found::Lost,
+            Fate::Wait => Found::Unclear,
+        };
+        (key(row), fate)
+    };
+    nameless.iter().map(judge).collect()
+}
+
+/// Names of allocations and the numbers that Slurm has for them; nothing when it did not answer.
+async fn sighted(
+    cluster: &mut Cluster,
+    rows: &[&AllocationRow],
+    known: &[&str],
+    (name_of, identity): (&(dyn Fn(&AllocationRow) -> String + Sync), &str),
+) -> Option<Vec<(String, String)>> {
+    let names: Vec<String> = rows.iter().map(|row| name_of(row)).collect();
+    let queued = squeue::read_jobs(cluster.ask(&squeue::jobs_named(names.iter().map(String::as_str))).await).ok()?;
+    let mut found: Vec<(String, String)> = Vec::new();
+    let is_taken = |number: &str, found: &[(String, String)]| {
+        known.contains(&number) || found.iter().any(|(_, taken)| taken == number)
+    };
+    for (row, name) in rows.iter().zip(&names) {
+        let its_own = |job: &&QueuedJob| {
+            // Allocations that run one after another share a name, and only their comments differ.
+            job.name == *name && job.comment.as_deref().is_none_or(|comment| comment == slurm_name(row, identity))
+        };
+        for job in queued.iter().filter(its_own) {
+            let number = job.id.to_string();
+            if !is_taken(&number, &found) {
+                found.push((row.name(), number));
+            }
+        }
+    }
+    let missing: Vec<usize> =
+        (0..rows.len()).filter(|index| !found.iter().any(|(name, _)| *name == rows[*index].name())).collect();
+    if missing.is_empty() {
+        return Some(found);
+    }
+    let earliest = missing.iter().map(|index| rows[*index].created_ms).min().unwrap_or_default();
+    let since = rfc3339(earliest - 60_000);
+    let since = since.get(..19).unwrap_or_default();
+    let wanted = missing.iter().map(|index| names[*index].as_str());
+    let records = match cluster.ask(&sacct::jobs_named(wanted, since)).await {
+        Ok(answer) => sacct::read_jobs(&answer.text).ok()?,
+        Err(Trouble::NoAnswer { .. }) => return None,
+        Err(Trouble::Missing { .. } | Trouble::Refused { .. }) => Vec::new(),
+    };
+    for index in missing {
+        let number = |record: &RecordedJob| record.id.to_string();
+        let its_own = |record: &&RecordedJob| record.name == names[index] && !is_taken(&number(record), &found);
+        if let Some(record) = records.iter().find(its_own) {
+            found.push((rows[index].name(), number(record)));
+        }
+    }
+    Some(found)
+}

@@ -1,0 +1,352 @@
+//! One tick: what workflows need and have, what Slurm says, and the difference closed.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use torc_api::allocation::OrphanReport;
+use torc_api::cluster::{SlurmClusterSpec, SlurmClusterStatus};
+use torc_api::workflow::WorkflowSpec;
+use torc_core::engine::{AllocationKey, Observation};
+use torc_core::ids::WorkflowId;
+use torc_core::planning::course::{Course, Ground, Needs, course};
+use torc_core::rows::AllocationRow;
+use torc_slurm::sbatch;
+use torc_slurm::trouble::Trouble;
+
+use super::clusters::{Cluster, Clusters};
+use super::poll::{self, Found, Unseen};
+use super::submit::{self, slurm_job_name};
+use super::{Handover, SlurmConfig};
+use crate::clock;
+use crate::engine::{Engine, EngineError};
+
+/// The first pause after a refusal; each further one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_secs(10);
+/// No pause is longer.
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+
+/// Everything that a tick needs.
+pub(super) struct Desk {
+    engine: Engine,
+    config: SlurmConfig,
+    handover: Handover,
+    clusters: Clusters,
+    unseen: Unseen,
+    refusals: HashMap<WorkflowId, Refusals>,
+    /// Everything is to go.
+    is_winding_down: bool,
+}
+
+/// Slurm has refused what a workflow asked for.
+struct Refusals {
+    count: u32,
+    until: Instant,
+    /// In its own words.
+    sentence: String,
+    /// The document that it refused: another one is another question.
+    spec: Arc<WorkflowSpec>,
+}
+
+/// How long is waited after so many refusals in a row.
+fn pause_after(count: u32, first: Duration) -> Duration {
+    first.saturating_mul(1_u32.checked_shl(count.saturating_sub(1)).unwrap_or(u32::MAX)).min(LONGEST_PAUSE)
+}
+
+type Described = BTreeMap<String, SlurmClusterSpec>;
+
+impl Desk {
+    pub fn new(engine: Engine, config: SlurmConfig, handover: Handover) -> Self {
+        let clusters = Clusters::new(config.replaced.clone(), engine.shared_metrics());
+        Self {
+            engine,
+            config,
+            handover,
+            clusters,
+            unseen: Unseen::new(),
+            refusals: HashMap::new(),
+            is_winding_down: false,
+        }
+    }
+
+    /// From now on every allocation is to go.
+    pub fn wind_down(&mut self) {
+        self.is_winding_down = true;
+    }
+
+    pub fn cluster_status(&self, name: &str) -> Option<SlurmClusterStatus> {
+        self.clusters.status(name)
+    }
+
+    /// What Slurm says is taken in if that is due; then the difference between what should be and what is gets closed.
+    /// Says whether somebody seems to have gone, so that Slurm should be looked at soon.
+    pub async fn tick(&mut self, is_due: bool) -> Result<bool, EngineError> {
+        let mut needs = self.engine.slurm_needs(self.config.serves.clone()).await?;
+        if needs.is_empty() {
+            return Ok(false);
+        }
+        let described = self.described().await?;
+        if is_due && needs.iter().any(|one| !one.allocations.is_empty()) {
+            let observations = self.observe(&needs, &described).await;
+            self.engine.observe_allocations(observations, None, false).await?;
+            self.settle_doubts(&needs, &described).await?;
+            let after = self.engine.slurm_needs(self.config.serves.clone()).await?;
+            self.tidy_up(&needs, &after, &described).await;
+            needs = after;
+        }
+        let mut is_left = false;
+        for mut one in needs {
+            one.is_canceled |= self.is_winding_down;
+            self.reconcile(&one, &described).await?;
+            is_left |= one.allocations.iter().any(|one| one.is_left());
+        }
+        Ok(is_left)
+    }
+
+    /// One look at everything that Slurm knows of.
+    pub async fn find_orphans(
+        &mut self,
+        workflow: Option<WorkflowId>,
+        dry_run: bool,
+    ) -> Result<OrphanReport, EngineError> {
+        let needs = self.engine.slurm_needs(None).await?;
+        let described = self.described().await?;
+        let observations = self.observe(&needs, &described).await;
+        self.engine.observe_allocations(observations, workflow, dry_run).await
+    }
+
+    async fn described(&self) -> Result<Described, EngineError> {
+        Ok(self.engine.clusters().await?.into_iter().map(|cluster| (cluster.name, cluster.spec)).collect())
+    }
+
+    /// What Slurm says about every allocation, cluster by cluster. Of a cluster that nobody describes any more nothing is known.
+    async fn observe(&mut self, needs: &[Needs], described: &Described) -> Vec<Observation> {
+        let mut observations = Vec::new();
+        for (name, rows) in by_cluster(needs) {
+            match self.clusters.get(&name, described.get(&name)) {
+                Some(cluster) => observations.extend(poll::look(cluster, &rows, &mut self.unseen).await),
+                None => observations.extend(rows.iter().map(|row| Observation::unanswered((row.workflow, row.id)))),
+            }
+        }
+        self.unseen.retain(|id, _| observations.iter().any(|seen| seen.key.1 == *id));
+        observations
+    }
+
+    /// Nobody reads the files of allocations that are over any more.
+    async fn tidy_up(&mut self, before: &[Needs], after: &[Needs], described: &Described) {
+        let lives = |row: &AllocationRow| after.iter().flat_map(|one| &one.allocations).any(|one| one.row.id == row.id);
+        for needs in before {
+            for row in needs.allocations.iter().map(|one| &one.row).filter(|row| !lives(row)) {
+                let Some(cluster) = self.clusters.get(&row.cluster, described.get(&row.cluster)) else { continue };
+                let is_elsewhere = !cluster.spec.command_prefix.is_empty();
+                let path = submit::environment_path(&self.config, needs, row, is_elsewhere);
+                let Some(text) = path.to_str() else { continue };
+                if let Err(trouble) = cluster.remove(text).await {
+                    tracing::debug!("{text}: {trouble}");
+                }
+            }
+        }
+    }
+
+    /// Finds out what became of submissions that were cut short.
+    async fn settle_doubts(&mut self, needs: &[Needs], described: &Described) -> Result<(), EngineError> {
+        let identity = self.engine.identity().await?;
+        for (name, rows) in by_cluster(needs) {
+            let Some(cluster) = self.clusters.get(&name, described.get(&name)) else { continue };
+            let named = |row: &AllocationRow| {
+                let home = needs.iter().find(|one| one.workflow == row.workflow);
+                home.map_or_else(String::new, |home| slurm_job_name(row, home, &identity))
+            };
+            let found = poll::search(cluster, &rows, &named, &identity, clock::now().wall_ms).await;
+            for (key, found) in found {
+                match found {
+                    Found::There(number, copies) => {
+                        let is_ours = self.engine.allocation_submitted(key, number.clone()).await?;
+                        let unwanted = copies.into_iter().chain((!is_ours).then_some(number));
+                        let unwanted: Vec<String> = unwanted.collect();
+                        if let Some(cluster) =
+                            self.clusters.get(&name, described.get(&name)).filter(|_| !unwanted.is_empty())
+                        {
+                            cancel(cluster, &unwanted).await;
+                        }
+                    }
+                    Found::Lost => {
+                        let sentence = "nothing came of its submission; it is submitted again".to_owned();
+                        self.engine.allocation_not_submitted(key, sentence, false).await?;
+                    }
+                    Found::Unclear => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Closes the difference of one workflow.
+    async fn reconcile(&mut self, needs: &Needs, described: &Described) -> Result<(), EngineError> {
+        let name = needs.cluster.clone().unwrap_or_default();
+        let (mut plan, unreachable) = match self.clusters.get(&name, described.get(&name)) {
+            Some(cluster) => {
+                let account = cluster.spec.default_account.clone();
+                let wants_partitions =
+                    needs.is_served && !is_over(needs) && needs.kinds.iter().any(|kind| kind.ready > 0);
+                let partitions = if wants_partitions {
+                    cluster.partitions().await.map(<[_]>::to_vec)
+                } else {
+                    cluster.known_partitions()
+                };
+                let ground = Ground { partitions: partitions.as_deref(), account: account.as_deref() };
+                (course(needs, ground, clock::now().wall_ms), cluster.unreachable())
+            }
+            None => {
+                let mut plan = course(needs, Ground::default(), clock::now().wall_ms);
+                plan.outlook.refused = needs.cluster.as_ref().map(|name| format!("there is no SlurmCluster '{name}'"));
+                plan.intend.clear();
+                plan.begin.clear();
+                (plan, None)
+            }
+        };
+        plan.outlook.unreachable = unreachable;
+        if self.refusals.get(&needs.workflow).is_some_and(|refusals| !Arc::ptr_eq(&refusals.spec, &needs.spec)) {
+            self.refusals.remove(&needs.workflow);
+        }
+        if let Some(refusals) = self.refusals.get(&needs.workflow) {
+            plan.outlook.refused = Some(refusals.sentence.clone());
+        }
+        self.cancel(needs, &plan, described).await?;
+        self.ask_for(needs, plan, described).await
+    }
+
+    async fn cancel(&mut self, needs: &Needs, plan: &Course, described: &Described) -> Result<(), EngineError> {
+        if plan.cancel.is_empty() {
+            return Ok(());
+        }
+        let keys: Vec<AllocationKey> = plan.cancel.iter().map(|id| (needs.workflow, *id)).collect();
+        let rows = self.engine.cancel_allocations(keys).await?;
+        let mut by_cluster: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for row in rows {
+            by_cluster.entry(row.cluster).or_default().extend(row.slurm_job_id);
+        }
+        for (name, numbers) in by_cluster {
+            if let Some(cluster) = self.clusters.get(&name, described.get(&name)) {
+                cancel(cluster, &numbers).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Submits what is missing, and what Slurm has refused before, unless that was just now.
+    async fn ask_for(&mut self, needs: &Needs, plan: Course, described: &Described) -> Result<(), EngineError> {
+        let is_held_off = self.refusals.get(&needs.workflow).is_some_and(|refusals| Instant::now() < refusals.until);
+        let Course { intend, begin, executed, outlook, cancel } = plan;
+        let mut rows = Vec::new();
+        if !is_held_off && needs.is_served && !is_over(needs) {
+            for one in &needs.allocations {
+                let row = &one.row;
+                let is_unasked = row.slurm_job_id.is_none() && row.called_ms.is_none() && row.canceled_ms.is_none();
+                if is_unasked && !cancel.contains(&row.id) {
+                    rows.extend(self.engine.call_allocation((row.workflow, row.id)).await?);
+                }
+            }
+            if !intend.is_empty() || !executed.is_empty() {
+                rows.extend(self.engine.intend_allocations(needs.workflow, intend, (begin, executed)).await?);
+            }
+        }
+        self.engine.note_outlook(needs.workflow, outlook).await?;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        // What was just written down counts, too, when runners are told how many they are.
+        let needs = self
+            .engine
+            .slurm_needs(self.config.serves.clone())
+            .await?
+            .into_iter()
+            .find(|one| one.workflow == needs.workflow);
+        let Some(needs) = needs else { return Ok(()) };
+        let mut refused: Option<String> = None;
+        for row in rows {
+            let key = (row.workflow, row.id);
+            match &refused {
+                // Slurm would say the same of the others: they are asked for together, later.
+                Some(sentence) => self.engine.allocation_not_submitted(key, sentence.clone(), false).await?,
+                None => refused = self.submit(&needs, &row, described).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Submits one; what Slurm said if nothing came of it.
+    async fn submit(
+        &mut self,
+        needs: &Needs,
+        row: &AllocationRow,
+        described: &Described,
+    ) -> Result<Option<String>, EngineError> {
+        let key = (row.workflow, row.id);
+        let identity = self.engine.identity().await?;
+        let Some(cluster) = self.clusters.get(&row.cluster, described.get(&row.cluster)) else {
+            let sentence = format!("there is no SlurmCluster '{}'", row.cluster);
+            self.engine.allocation_not_submitted(key, sentence.clone(), false).await?;
+            return Ok(Some(sentence));
+        };
+        let answer = submit::submit(cluster, &self.config, &self.handover, (needs, row), &identity).await;
+        match answer {
+            Ok(number) => {
+                self.refusals.remove(&needs.workflow);
+                if !self.engine.allocation_submitted(key, number.clone()).await?
+                    && let Some(cluster) = self.clusters.get(&row.cluster, described.get(&row.cluster))
+                {
+                    // Its workflow was deleted meanwhile.
+                    cancel(cluster, &[number]).await;
+                }
+                Ok(None)
+            }
+            Err(trouble) => {
+                let perhaps_received = matches!(trouble, Trouble::NoAnswer { perhaps_received: true, .. });
+                let sentence = trouble.to_string();
+                self.engine.allocation_not_submitted(key, sentence.clone(), perhaps_received).await?;
+                let count = self.refusals.remove(&needs.workflow).map_or(1, |refusals| refusals.count + 1);
+                let until = Instant::now() + pause_after(count, self.config.poll.min(FIRST_PAUSE));
+                let spec = Arc::clone(&needs.spec);
+                self.refusals.insert(needs.workflow, Refusals { count, until, sentence: sentence.clone(), spec });
+                Ok(Some(sentence))
+            }
+        }
+    }
+}
+
+/// Asks Slurm to cancel jobs. What is still there later is asked for again.
+async fn cancel(cluster: &mut Cluster, numbers: &[String]) {
+    let answer = cluster.ask(&sbatch::cancel(numbers.iter().map(String::as_str))).await;
+    if let Err(trouble) = sbatch::read_cancelled(answer) {
+        tracing::warn!("cancelling Slurm jobs {}: {trouble}", numbers.join(", "));
+    }
+}
+
+/// Nothing more will be to do for it.
+fn is_over(needs: &Needs) -> bool {
+    needs.is_canceled || needs.finished_ms.is_some()
+}
+
+/// The live allocations of each cluster.
+fn by_cluster(needs: &[Needs]) -> BTreeMap<String, Vec<AllocationRow>> {
+    let mut rows: BTreeMap<String, Vec<AllocationRow>> = BTreeMap::new();
+    for one in needs.iter().flat_map(|one| &one.allocations) {
+        rows.entry(one.row.cluster.clone()).or_default().push(one.row.clone());
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_are_answered_with_patience() {
+        let seconds = |count| pause_after(count, FIRST_PAUSE).as_secs();
+        assert_eq!(
+            [seconds(1), seconds(2), seconds(3), seconds(5), seconds(6), seconds(99)],
+            [10, 20, 40, 160, 300, 300]
+        );
+    }
+}

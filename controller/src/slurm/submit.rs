@@ -1,0 +1,142 @@
+//! Asking Slurm for an allocation: its batch script, the file that its runner reads, and the call.
+
+use std::path::{Path, PathBuf};
+
+use torc_api::resources::SlurmScheduler;
+use torc_core::engine::slurm_name;
+use torc_core::planning::course::{Needs, scheduler};
+use torc_core::rows::AllocationRow;
+use torc_slurm::sbatch;
+use torc_slurm::script::{Marker, Request, Worker, environment_file, script};
+use torc_slurm::trouble::Trouble;
+
+use super::clusters::Cluster;
+use super::{Handover, SlurmConfig};
+
+/// The name of the Slurm job that an allocation is. Those that run one after another share one.
+pub(super) fn slurm_job_name(row: &AllocationRow, needs: &Needs, identity: &str) -> String {
+    match serialized(row, needs) {
+        Some(name) => format!("torc-wf{}-sched-{name}-{identity}", row.workflow),
+        None => slurm_name(row, identity),
+    }
+}
+
+fn serialized<'a>(row: &AllocationRow, needs: &'a Needs) -> Option<&'a str> {
+    let scheduler = definition(row, needs).filter(|scheduler| scheduler.serialize_allocations == Some(true))?;
+    scheduler.name.as_deref()
+}
+
+fn definition<'a>(row: &AllocationRow, needs: &'a Needs) -> Option<&'a SlurmScheduler> {
+    scheduler(&needs.spec, row.scheduler.as_deref()?)
+}
+
+/// Where the files of allocations are: with the store, or where Slurm's commands are if those are elsewhere.
+pub(super) fn environment_path(
+    config: &SlurmConfig,
+    needs: &Needs,
+    row: &AllocationRow,
+    is_elsewhere: bool,
+) -> PathBuf {
+    let folder = match is_elsewhere {
+        true => Path::new(&needs.working_dir).join(".torc-allocations"),
+        false => config.folder.clone(),
+    };
+    folder.join(format!("{}.env", row.name()))
+}
+
+/// Submits an allocation; its number in Slurm.
+pub(super) async fn submit(
+    cluster: &mut Cluster,
+    config: &SlurmConfig,
+    handover: &Handover,
+    (needs, row): (&Needs, &AllocationRow),
+    identity: &str,
+) -> Result<String, Trouble> {
+    let refused = |sentence: String| Trouble::Refused { sentence };
+    let is_elsewhere = !cluster.spec.command_prefix.is_empty();
+    let path = environment_path(config, needs, row, is_elsewhere);
+    let path = path.to_str().ok_or_else(|| refused(format!("the path {} is not UTF-8", path.display())))?.to_owned();
+    let variables = environment_file(&handover.variables(&row.name())).map_err(|error| refused(error.to_string()))?;
+    let output = Path::new(&needs.working_dir).join(&config.output_dir);
+    let output = output.to_str().ok_or_else(|| refused("the output folder is not named in UTF-8".to_owned()))?;
+    cluster.put(&path, &variables).await?;
+    // Slurm writes what the script says into it, and does not make it.
+    cluster.make_folder(output).await?;
+    let text = text(config, handover, (needs, row), identity, (&path, output)).map_err(refused)?;
+    let answer = cluster.ask(&sbatch::submit(&text)).await?;
+    Ok(sbatch::read_number(&answer)?.to_string())
+}
+
+/// The batch script.
+fn text(
+    config: &SlurmConfig,
+    handover: &Handover,
+    (needs, row): (&Needs, &AllocationRow),
+    identity: &str,
+    (environment_file, output): (&str, &str),
+) -> Result<String, String> {
+    let own = slurm_name(row, identity);
+    let shared = serialized(row, needs).map(|_| slurm_job_name(row, needs, identity));
+    let marker = Marker { own: &own, shared_name: shared.as_deref() };
+    let command = command(config, handover, (needs, row), output);
+    let log = format!("{output}/slurm_output_wf{}_sl%j.o", row.workflow);
+    let execution = needs.spec.execution_config.as_ref();
+    let worker = Worker {
+        command: &command,
+        environment_file,
+        one_per_node: row.one_worker_per_node,
+        srun_mpi: execution.and_then(|execution| execution.srun_mpi.as_deref()),
+        folder: &needs.working_dir,
+        output: &log,
+    };
+    let gres = (row.gpus > 0).then(|| format!("gpu:{}", row.gpus));
+    let request = request(row, needs, gres.as_deref())?;
+    script(&request, &needs.spec.slurm_defaults, &marker, &worker).map_err(|error| error.to_string())
+}
+
+/// What is asked for: as the scheduler of the document says, or what jobs need.
+fn request<'a>(row: &'a AllocationRow, needs: &'a Needs, gres: Option<&'a str>) -> Result<Request<'a>, String> {
+    if let Some(name) = &row.scheduler {
+        let scheduler =
+            definition(row, needs).ok_or_else(|| format!("there is no Slurm scheduler '{name}' any more"))?;
+        return Ok(Request::of_scheduler(scheduler, row.account.as_deref()));
+    }
+    Ok(Request {
+        account: row.account.as_deref(),
+        partition: row.partition.as_deref(),
+        gres,
+        memory: (row.memory_bytes > 0).then(|| format!("{}M", row.memory_bytes >> 20)),
+        nodes: row.nodes,
+        tasks_per_node: Some(1),
+        cpus_per_task: (row.cpus > 0).then_some(row.cpus),
+        seconds: row.seconds,
+        ..Request::default()
+    })
+}
+
+/// The runner and its arguments. None of them is a secret.
+fn command(
+    config: &SlurmConfig,
+    handover: &Handover,
+    (needs, row): (&Needs, &AllocationRow),
+    output: &str,
+) -> Vec<String> {
+    let mut words = config.runner.clone();
+    words.extend([handover.url.clone(), needs.workflow.to_string(), output.to_owned()]);
+    if row.one_worker_per_node {
+        words.push("--is-subtask".to_owned());
+    }
+    if let Some(most) = row.max_parallel_jobs {
+        words.extend(["--max-parallel-jobs".to_owned(), most.to_string()]);
+    }
+    let is_staggered = needs.spec.execution_config.as_ref().is_none_or(|config| config.staggered_start != Some(false));
+    let runners = needs.allocations.iter().map(|one| &one.row).filter(|one| one.scheduler == row.scheduler);
+    let runners: i64 = runners.map(|one| if one.one_worker_per_node { one.nodes } else { 1 }).sum();
+    if is_staggered && runners > 1 {
+        words.extend(["--stagger-among".to_owned(), runners.to_string()]);
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests;

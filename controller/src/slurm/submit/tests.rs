@@ -1,0 +1,144 @@
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use torc_api::execution::ExecutionConfig;
+use torc_api::workflow::WorkflowSpec;
+use torc_core::ids::{AllocationId, WorkflowId};
+use torc_core::planning::course::LiveAllocation;
+use torc_core::planning::sizing::Stage;
+
+use super::*;
+
+fn config() -> SlurmConfig {
+    SlurmConfig {
+        serves: None,
+        poll: Duration::from_secs(1),
+        runner: vec!["/opt/torc-slurm-job-runner".to_owned()],
+        folder: PathBuf::from("/home/ada/.torc/allocations"),
+        output_dir: PathBuf::from("torc_output"),
+        replaced: BTreeMap::new(),
+    }
+}
+
+fn handover() -> Handover {
+    Handover { url: "http://login1:7421".to_owned(), token: "s3cret".to_owned(), certificate_sha256: None }
+}
+
+fn row(id: i64) -> AllocationRow {
+    AllocationRow {
+        id: AllocationId(id),
+        workflow: WorkflowId(3),
+        partition: Some("gpu".to_owned()),
+        account: Some("proj".to_owned()),
+        nodes: 1,
+        cpus: 32,
+        memory_bytes: 64 << 30,
+        gpus: 4,
+        seconds: 5_400,
+        ..AllocationRow::default()
+    }
+}
+
+fn needs(spec: WorkflowSpec, rows: &[AllocationRow]) -> Needs {
+    let live = |row: &AllocationRow| LiveAllocation { row: row.clone(), stage: Stage::Pending, runners: 0 };
+    Needs {
+        workflow: WorkflowId(3),
+        name: "w".to_owned(),
+        working_dir: "/scratch/ada".to_owned(),
+        cluster: Some("local".to_owned()),
+        spec: Arc::new(spec),
+        is_served: true,
+        is_canceled: false,
+        finished_ms: None,
+        is_suspended: false,
+        is_exhausted: false,
+        kinds: Vec::new(),
+        open_jobs: 0,
+        allocations: rows.iter().map(live).collect(),
+        actions: Vec::new(),
+        asked: BTreeMap::new(),
+    }
+}
+
+fn script_of(needs: &Needs, row: &AllocationRow) -> String {
+    let files = ("/home/ada/.torc/allocations/x.env", "/scratch/ada/torc_output");
+    text(&config(), &handover(), (needs, row), "0a1b2c3d", files).unwrap()
+}
+
+#[test]
+fn a_script_for_what_jobs_need() {
+    let row = row(12);
+    let text = script_of(&needs(WorkflowSpec::default(), std::slice::from_ref(&row)), &row);
+    for line in [
+        "#SBATCH --job-name=torc-wf3-a12-0a1b2c3d",
+        "#SBATCH --comment=torc-wf3-a12-0a1b2c3d",
+        "#SBATCH --partition=gpu",
+        "#SBATCH --account=proj",
+        "#SBATCH --gres=gpu:4",
+        "#SBATCH --mem=65536M",
+        "#SBATCH --cpus-per-task=32",
+        "#SBATCH --ntasks-per-node=1",
+        "#SBATCH --output=/scratch/ada/torc_output/slurm_output_wf3_sl%j.o",
+        "#SBATCH --chdir=/scratch/ada",
+        "exec /opt/torc-slurm-job-runner http://login1:7421 3 /scratch/ada/torc_output",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+    }
+    assert!(!text.contains("s3cret"), "{text}");
+}
+
+#[test]
+fn a_script_for_a_scheduler_of_the_document() {
+    let scheduler = SlurmScheduler {
+        name: Some("chain".to_owned()),
+        account: "own".to_owned(),
+        walltime: Some("04:00:00".to_owned()),
+        nodes: Some(2),
+        extra: Some("--reservation=r".to_owned()),
+        serialize_allocations: Some(true),
+        ..SlurmScheduler::default()
+    };
+    let spec = WorkflowSpec { slurm_schedulers: vec![scheduler], ..WorkflowSpec::default() };
+    let of = |id: i64| AllocationRow {
+        scheduler: Some("chain".to_owned()),
+        one_worker_per_node: true,
+        max_parallel_jobs: Some(5),
+        nodes: 2,
+        ..row(id)
+    };
+    let rows = [of(1), of(2)];
+    let needs = needs(spec, &rows);
+    let text = script_of(&needs, &rows[0]);
+    for words in [
+        "--job-name=torc-wf3-sched-chain-0a1b2c3d",
+        "--comment=torc-wf3-a1-0a1b2c3d",
+        "--dependency=singleton",
+        "--time=0-04:00:00",
+        "--reservation=r",
+        "--is-subtask --max-parallel-jobs 5 --stagger-among 4",
+        "srun --ntasks-per-node=1",
+    ] {
+        assert!(text.contains(words), "{words} is not in\n{text}");
+    }
+    let plain = WorkflowSpec {
+        execution_config: Some(ExecutionConfig { staggered_start: Some(false), ..ExecutionConfig::default() }),
+        ..WorkflowSpec::clone(&needs.spec)
+    };
+    let needs = Needs { spec: Arc::new(plain), ..needs };
+    assert!(!script_of(&needs, &rows[0]).contains("--stagger-among"), "the document does not want it");
+    let gone = Needs { spec: Arc::new(WorkflowSpec::default()), ..needs };
+    let files = ("/f", "/o");
+    let refused = super::text(&config(), &handover(), (&gone, &rows[0]), "x", files).unwrap_err();
+    assert_eq!(refused, "there is no Slurm scheduler 'chain' any more");
+}
+
+#[test]
+fn secrets_are_with_the_store_or_where_slurm_is() {
+    let needs = needs(WorkflowSpec::default(), &[]);
+    let path = |is_elsewhere| environment_path(&config(), &needs, &row(12), is_elsewhere);
+    assert_eq!(path(false), PathBuf::from("/home/ada/.torc/allocations/torc-wf3-a12.env"));
+    assert_eq!(path(true), PathBuf::from("/scratch/ada/.torc-allocations/torc-wf3-a12.env"));
+}

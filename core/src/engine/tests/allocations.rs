@@ -1,0 +1,384 @@
+//! Slurm allocations: written down before they are asked for, watched, and over when Slurm says so.
+
+use torc_api::action::{Action, ActionState, ActionType, TriggerType};
+use torc_api::allocation::{AllocationOrigin, AllocationStatus};
+use torc_api::resources::SlurmScheduler;
+use torc_api::slurm::SlurmState;
+use torc_api::state::{Cause, JobState};
+use torc_api::wire::{RegisterRequest, RunnerKind, RunnerScope};
+
+use super::plan::{Plan, job};
+use super::world::{World, ask, runner, running, say, success};
+use crate::engine::{AllocationKey, FRUITLESS_LIMIT, Observation, Refusal};
+use crate::ids::RunnerId;
+use crate::planning::orphans::Sighting;
+use crate::rows::AllocationRow;
+
+const MINUTE: u64 = 60_000;
+
+fn for_slurm() -> Plan {
+    Plan::new([job("a"), job("b")]).with(|spec| spec.slurm_cluster = Some("local".to_owned()))
+}
+
+fn template() -> AllocationRow {
+    AllocationRow {
+        cluster: "local".to_owned(),
+        nodes: 1,
+        cpus: 8,
+        memory_bytes: 64 << 30,
+        seconds: 3_600,
+        ..AllocationRow::default()
+    }
+}
+
+impl World {
+    fn intend(&mut self, count: usize) -> Vec<AllocationKey> {
+        let (id, rows) = (self.workflow(), vec![template(); count]);
+        let rows = self.run(|state, recorder, now| state.intend_allocations(id, rows, recorder, now).unwrap());
+        rows.iter().map(|row| (row.workflow, row.id)).collect()
+    }
+
+    fn submitted(&mut self, key: AllocationKey, number: &str) -> bool {
+        self.run(|state, recorder, now| state.allocation_submitted(key, number, recorder, now))
+    }
+
+    /// An allocation that Slurm knows under a number.
+    fn allocation(&mut self, number: &str) -> AllocationKey {
+        let key = self.intend(1)[0];
+        assert!(self.submitted(key, number));
+        key
+    }
+
+    fn row(&self, key: AllocationKey) -> &AllocationRow {
+        &self.database.allocations[&key.1]
+    }
+
+    fn see(&mut self, key: AllocationKey, sighting: Sighting) {
+        let text = match sighting {
+            Sighting::Queued(state) | Sighting::Recorded(state) => Some(state.to_string().to_uppercase()),
+            _ => None,
+        };
+        let seen = Observation { sighting, state_text: text, ..Observation::unanswered(key) };
+        self.run(|state, recorder, now| state.observe_allocations(&[seen], recorder, now));
+    }
+
+    fn runner_in(&mut self, host: &str, number: &str) -> RunnerId {
+        self.register(&in_slurm(host, number))
+    }
+}
+
+fn in_slurm(host: &str, number: &str) -> RegisterRequest {
+    RegisterRequest {
+        kind: RunnerKind::Slurm,
+        slurm_job_id: Some(number.to_owned()),
+        scope: RunnerScope::Workflow("w".to_owned()),
+        ..runner(host)
+    }
+}
+
+#[test]
+fn an_allocation_is_durable_before_slurm_is_asked() {
+    let mut world = World::with(&for_slurm());
+    let key = world.intend(1)[0];
+    let row = world.row(key).clone();
+    assert_eq!((row.name().as_str(), row.status), ("torc-wf1-a1", AllocationStatus::Pending));
+    assert!(row.called_ms.is_some() && row.slurm_job_id.is_none());
+    world.restart();
+    assert_eq!(world.state.slurm_needs(None, world.now)[0].allocations[0].row, row);
+    assert!(world.submitted(key, "17"));
+    assert!(world.submitted(key, "17"), "to say so twice changes nothing");
+    assert!(!world.submitted(key, "18"), "another one is a copy");
+    assert_eq!(world.row(key).slurm_job_id.as_deref(), Some("17"));
+    assert_eq!(world.reasons().iter().filter(|reason| **reason == "AllocationSubmitted").count(), 1);
+}
+
+#[test]
+fn numbers_are_never_used_again() {
+    let mut world = World::with(&for_slurm());
+    let first = world.intend(1)[0];
+    world.run(|state, recorder, now| {
+        state.allocation_not_submitted(first, "no", false, recorder, now);
+        state.cancel_allocations(&[first], recorder, now);
+    });
+    assert_eq!(world.row(first).status, AllocationStatus::Canceled, "Slurm never heard of it");
+    world.restart();
+    assert_eq!(world.intend(1)[0].1.0, 2);
+}
+
+#[test]
+fn a_refusal_is_told_once_and_tried_again_under_the_same_name() {
+    let mut world = World::with(&for_slurm());
+    let key = world.intend(1)[0];
+    for _ in 0..2 {
+        world.run(|state, recorder, now| {
+            state.allocation_not_submitted(key, "Invalid account", false, recorder, now);
+        });
+    }
+    assert_eq!(world.row(key).called_ms, None, "it was certainly not submitted");
+    assert_eq!(world.reasons().iter().filter(|reason| **reason == "AllocationRefused").count(), 1);
+    let condition = |world: &World| {
+        let status = world.state.workflow_summary(world.workflow()).unwrap().status;
+        let found = status.conditions.iter().find(|condition| condition.type_ == "AllocationsReady").unwrap();
+        (found.reason.clone(), found.message.clone())
+    };
+    assert_eq!(condition(&world), ("SubmitFailed".to_owned(), "Invalid account".to_owned()));
+    let again = world.run(|state, recorder, now| state.call_allocation(key, recorder, now)).unwrap();
+    assert_eq!(again.id, key.1);
+    world.submitted(key, "5");
+    assert_eq!(condition(&world).0, "WaitingForSlurm");
+    let twice = world.run(|state, recorder, now| state.call_allocation(key, recorder, now));
+    assert_eq!(twice, None, "what Slurm has is not asked for again");
+}
+
+#[test]
+fn a_runner_makes_its_allocation_active_and_names_one_that_nobody_wrote_the_number_of() {
+    let mut world = World::with(&for_slurm());
+    let key = world.allocation("7");
+    world.runner_in("n1", "7");
+    assert_eq!(world.row(key).status, AllocationStatus::Active);
+    let other = world.intend(1)[0];
+    let named = RegisterRequest { allocation: Some("torc-wf1-a2".to_owned()), ..in_slurm("n2", "8") };
+    world.register(&named);
+    let row = world.row(other);
+    assert_eq!((row.slurm_job_id.as_deref(), row.status), (Some("8"), AllocationStatus::Active));
+    assert!(world.reasons().contains(&"AllocationStarted"));
+    // Somebody's own allocation is none of ours.
+    world.runner_in("n3", "99");
+    assert_eq!(world.database.allocations.len(), 2);
+}
+
+// R01
+#[test]
+fn jobs_are_lost_with_their_allocation_and_its_runner_is_refused() {
+    for (state, cause, recovers) in [
+        (SlurmState::NodeFailure, Cause::NodeFailure, true),
+        (SlurmState::Preempted, Cause::Preempted, true),
+        (SlurmState::Cancelled, Cause::Lost, true),
+        (SlurmState::Timeout, Cause::Timeout, false),
+    ] {
+        let mut world = World::with(&for_slurm());
+        let key = world.allocation("7");
+        let id = world.runner_in("n1", "7");
+        let answer = world.sync(id, &ask(1, 1));
+        let mut say = say(2);
+        say.running = vec![running(answer.leases[0].key)];
+        world.sync(id, &say);
+        world.see(key, Sighting::Recorded(state));
+        let row = world.row(key);
+        assert_eq!((row.status, row.ended_ms), (AllocationStatus::Complete, Some(world.now.wall_ms)), "{state}");
+        let result = world.results_of("a")[0];
+        assert_eq!((result.cause, result.return_code), (Some(cause), -128), "{state}");
+        let expected = if recovers { JobState::Ready } else { JobState::Terminated };
+        assert_eq!(world.state_of("a"), expected, "{state}");
+        assert_eq!(world.try_sync(id, &ask(3, 1)).unwrap_err(), Refusal::NoRunner(id));
+        let refused =
+            world.run(|state, recorder, now| state.register(&in_slurm("n1", "7"), recorder, now).unwrap_err());
+        assert_eq!(refused, Refusal::AllocationEnded("7".to_owned()));
+        world.restart();
+        let refused =
+            world.run(|state, recorder, now| state.register(&in_slurm("n1", "7"), recorder, now).unwrap_err());
+        assert_eq!(refused, Refusal::AllocationEnded("7".to_owned()), "also after a restart");
+    }
+}
+
+// R02
+#[test]
+fn a_pending_allocation_that_is_gone_is_over() {
+    let mut world = World::with(&for_slurm());
+    let key = world.allocation("7");
+    world.see(key, Sighting::Queued(SlurmState::Pending));
+    assert_eq!(world.row(key).status, AllocationStatus::Pending);
+    world.see(key, Sighting::Recorded(SlurmState::Cancelled));
+    assert_eq!(world.row(key).status, AllocationStatus::Complete);
+    assert_eq!(world.state.live_allocations(None), 0);
+    let counts = world.state.workflow_summary(world.workflow()).unwrap().status.allocations.unwrap();
+    assert_eq!((counts.pending, counts.active, counts.finished), (0, 0, 1));
+}
+
+// R03
+#[test]
+fn a_dry_look_changes_nothing_and_names_everything() {
+    let mut world = World::with(&for_slurm());
+    let key = world.allocation("7");
+    let id = world.runner_in("n1", "7");
+    let answer = world.sync(id, &ask(1, 1));
+    let mut say = say(2);
+    say.running = vec![running(answer.leases[0].key)];
+    world.sync(id, &say);
+    let before = world.database.clone();
+    let gone = Observation { sighting: Sighting::Recorded(SlurmState::NodeFailure), ..Observation::unanswered(key) };
+    let report = world.state.orphan_report(&world.state.find_orphans(&[gone]), None);
+    assert_eq!(
+        (report.allocations[0].name.as_str(), report.allocations[0].was),
+        ("torc-wf1-a1", AllocationStatus::Active)
+    );
+    assert_eq!((report.jobs[0].job.as_str(), report.jobs[0].cause), ("a", Cause::NodeFailure));
+    assert_eq!(report.runners, [id.0]);
+    assert_eq!(
+        (before.results.len(), before.events.len()),
+        (world.database.results.len(), world.database.events.len())
+    );
+    assert_eq!(world.state_of("a"), JobState::Running);
+}
+
+#[test]
+fn no_answer_changes_nothing() {
+    let mut world = World::with(&for_slurm());
+    let key = world.allocation("7");
+    world.runner_in("n1", "7");
+    for _ in 0..10 {
+        world.pass(MINUTE);
+        world.see(key, Sighting::NoAnswer);
+    }
+    assert_eq!(world.row(key).status, AllocationStatus::Active);
+}
+
+#[test]
+fn a_requeued_allocation_waits_again_and_its_next_runner_is_welcome() {
+    let mut world = World::with(&for_slurm());
+    let key = world.allocation("7");
+    let id = world.runner_in("n1", "7");
+    let answer = world.sync(id, &ask(1, 1));
+    let mut say = say(2);
+    say.running = vec![running(answer.leases[0].key)];
+    world.sync(id, &say);
+    world.see(key, Sighting::Queued(SlurmState::Pending));
+    assert_eq!(world.row(key).status, AllocationStatus::Pending);
+    assert_eq!(world.results_of("a")[0].cause, Some(Cause::Preempted));
+    world.runner_in("n2", "7");
+    assert_eq!(world.row(key).status, AllocationStatus::Active);
+}
+
+#[test]
+fn an_allocation_that_started_again_unseen_loses_what_ran_before_and_keeps_who_came_since() {
+    let mut world = World::with(&for_slurm());
+    let key = world.allocation("7");
+    let old = world.runner_in("n1", "7");
+    let answer = world.sync(old, &ask(1, 1));
+    let mut message = say(2);
+    message.running = vec![running(answer.leases[0].key)];
+    world.sync(old, &message);
+    world.pass(10 * MINUTE);
+    let restarted_ms = world.now.wall_ms;
+    world.pass(5_000);
+    let new = world.runner_in("n2", "7");
+    let seen = Observation {
+        sighting: Sighting::Queued(SlurmState::Running),
+        start_ms: Some(restarted_ms),
+        ..Observation::unanswered(key)
+    };
+    world.run(|state, recorder, now| state.observe_allocations(std::slice::from_ref(&seen), recorder, now));
+    assert_eq!(world.results_of("a")[0].cause, Some(Cause::Preempted));
+    assert!(world.try_sync(old, &ask(3, 1)).is_err());
+    assert!(world.try_sync(new, &ask(1, 1)).is_ok());
+    world.run(|state, recorder, now| state.observe_allocations(&[seen], recorder, now));
+    assert!(world.try_sync(new, &ask(2, 1)).is_ok(), "the same start is no news");
+}
+
+#[test]
+fn a_cancelled_allocation_is_cancelled_when_slurm_says_so() {
+    let mut world = World::with(&for_slurm());
+    let key = world.allocation("7");
+    let asked = world.run(|state, recorder, now| state.cancel_allocations(&[key], recorder, now));
+    assert_eq!(asked[0].slurm_job_id.as_deref(), Some("7"));
+    assert_eq!(world.row(key).status, AllocationStatus::Pending, "it is there until it is gone");
+    world.see(key, Sighting::Recorded(SlurmState::Cancelled));
+    assert_eq!(world.row(key).status, AllocationStatus::Canceled);
+}
+
+#[test]
+fn allocations_in_vain_are_counted_and_work_forgives_them() {
+    let mut world = World::with(&for_slurm());
+    let end = |world: &mut World, number: u32, state| {
+        let key = world.allocation(&number.to_string());
+        world.see(key, Sighting::Recorded(state));
+    };
+    for number in 1..FRUITLESS_LIMIT {
+        end(&mut world, number, SlurmState::Failed);
+    }
+    let exhausted = |world: &World| world.state.slurm_needs(None, world.now)[0].is_exhausted;
+    end(&mut world, 50, SlurmState::Preempted);
+    assert!(!exhausted(&world), "that somebody else needed the nodes says nothing");
+    end(&mut world, 51, SlurmState::Failed);
+    assert!(exhausted(&world));
+    let status = world.state.workflow_summary(world.workflow()).unwrap().status;
+    let stalled = status.conditions.iter().find(|condition| condition.type_ == "Stalled").unwrap();
+    assert_eq!((stalled.status.as_str(), stalled.reason.as_str()), ("True", "RecoveryExhausted"));
+    // One in which a job ended was not in vain.
+    let key = world.allocation("60");
+    let id = world.runner_in("n1", "60");
+    let lease = world.sync(id, &ask(1, 1)).leases[0].key;
+    let mut message = say(2);
+    message.finished = vec![success(lease)];
+    world.sync(id, &message);
+    world.see(key, Sighting::Recorded(SlurmState::Failed));
+    assert!(!exhausted(&world));
+}
+
+#[test]
+fn runners_of_this_machine_leave_workflows_for_slurm_alone_unless_they_are_asked_for_by_name() {
+    let mut world = World::with(&for_slurm());
+    world.state.serve_slurm();
+    let everything = world.register(&runner("here"));
+    assert!(world.sync(everything, &ask(1, 8)).leases.is_empty());
+    let by_name = RegisterRequest { scope: RunnerScope::Workflow("w".to_owned()), ..runner("there") };
+    let by_name = world.register(&by_name);
+    assert_eq!(world.sync(by_name, &ask(1, 8)).leases.len(), 2);
+    // A process that does not serve Slurm runs them like all others.
+    let mut world = World::with(&for_slurm());
+    let here = world.register(&runner("here"));
+    assert_eq!(world.sync(here, &ask(1, 8)).leases.len(), 2);
+}
+
+fn with_action(count: i64) -> Plan {
+    let action = Action {
+        trigger_type: TriggerType::OnWorkflowStart,
+        action_type: ActionType::ScheduleNodes,
+        scheduler: Some("s".to_owned()),
+        scheduler_type: Some("slurm".to_owned()),
+        num_allocations: Some(count),
+        jobs: None,
+        job_name_regexes: None,
+        commands: None,
+        start_one_worker_per_node: None,
+        max_parallel_jobs: None,
+        persistent: None,
+    };
+    let scheduler = SlurmScheduler { name: Some("s".to_owned()), account: "x".to_owned(), ..SlurmScheduler::default() };
+    Plan::new([job("a")]).with(|spec| {
+        spec.actions = vec![action];
+        spec.slurm_schedulers = vec![scheduler];
+    })
+}
+
+#[test]
+fn an_action_is_executed_when_slurm_has_all_that_it_asked_for() {
+    let mut world = World::with(&with_action(2));
+    let id = world.workflow();
+    let wanted = world.state.slurm_needs(Some(&RunnerScope::All), world.now)[0].actions[0].clone();
+    assert!(!wanted.is_begun);
+    let row = AllocationRow {
+        action: Some(wanted.action),
+        origin: AllocationOrigin::Action,
+        scheduler: Some("s".to_owned()),
+        ..template()
+    };
+    let rows = world.run(|state, recorder, now| {
+        state.begin_actions(id, (&[wanted.action], &[]), recorder, now);
+        state.intend_allocations(id, vec![row.clone(), row], recorder, now).unwrap()
+    });
+    let state = |world: &World| world.state.actions(id).unwrap()[0].status;
+    assert_eq!(state(&world), ActionState::Running);
+    assert!(world.state.slurm_needs(Some(&RunnerScope::All), world.now)[0].actions[0].is_begun);
+    world.submitted((id, rows[0].id), "1");
+    world.run(|state, recorder, now| {
+        state.allocation_not_submitted((id, rows[1].id), "no", false, recorder, now);
+    });
+    assert_eq!(state(&world), ActionState::Running, "one of two is not both");
+    world.restart();
+    assert_eq!(state(&world), ActionState::Running);
+    world.submitted((id, rows[1].id), "2");
+    assert_eq!(state(&world), ActionState::Executed);
+    let needs = &world.state.slurm_needs(Some(&RunnerScope::All), world.now)[0];
+    assert_eq!((needs.actions.len(), needs.asked["s"].0), (0, 2));
+}

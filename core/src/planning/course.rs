@@ -1,0 +1,381 @@
+//! What is to be done about the allocations of one workflow: asked for, or cancelled.
+//!
+//! Every rule compares what should be with what is, so the same question can be asked at any time, and again after a crash.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use torc_api::action::Action;
+use torc_api::allocation::{AllocationOrigin, AllocationStatus};
+use torc_api::failure::RecoveryPolicy;
+use torc_api::quantity::{parse_memory, parse_walltime};
+use torc_api::resources::SlurmScheduler;
+use torc_api::workflow::WorkflowSpec;
+
+use super::fit::Walltime;
+use super::partition::Partition;
+use super::sizing::{self, Difference, Existing, Limits, Shape, Stage};
+use crate::engine::Outlook;
+use crate::expanded::Requirements;
+use crate::ids::{AllocationId, JobId, WorkflowId};
+use crate::rows::AllocationRow;
+
+/// The most allocations at once, unless the document says otherwise.
+const MAX_ALLOCATIONS: i64 = 4;
+/// How long an allocation lasts whose scheduler does not say.
+const WALLTIME_SECONDS: i64 = 3_600;
+/// So long after the end of a workflow its runners have left.
+const FAREWELL_MS: i64 = 120_000;
+/// Slurm is asked again to cancel what is still there after so long.
+const CANCEL_AGAIN_MS: i64 = 30_000;
+
+/// What a workflow needs of Slurm, and what it has.
+#[derive(Clone, Debug)]
+pub struct Needs {
+    /// Which workflow.
+    pub workflow: WorkflowId,
+    /// Its name.
+    pub name: String,
+    /// The folder its jobs run in.
+    pub working_dir: String,
+    /// The Slurm that it runs on; none if it has only allocations left from when it did.
+    pub cluster: Option<String>,
+    /// The document.
+    pub spec: Arc<WorkflowSpec>,
+    /// New allocations may be asked for: whoever asks was told to run it.
+    pub is_served: bool,
+    /// It was cancelled: nothing will be to do.
+    pub is_canceled: bool,
+    /// When its end was noted: nothing will be to do.
+    pub finished_ms: Option<i64>,
+    /// Nothing new starts.
+    pub is_suspended: bool,
+    /// Allocations have ended in vain too often.
+    pub is_exhausted: bool,
+    /// Jobs that have not started, by kind.
+    pub kinds: Vec<Kind>,
+    /// Jobs that may need a runner yet: all that have not ended and do not run.
+    pub open_jobs: i64,
+    /// Its allocations that are not over.
+    pub allocations: Vec<LiveAllocation>,
+    /// Actions that ask for nodes and were set off.
+    pub actions: Vec<NodesWanted>,
+    /// How many allocations its executed actions have asked for, by scheduler, and the first such action.
+    pub asked: BTreeMap<String, (i64, Action)>,
+}
+
+/// Jobs of one kind that have not started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// What each needs.
+    pub needs: Requirements,
+    /// Labels that a runner must have.
+    pub labels: Vec<String>,
+    /// The document's scheduler that they belong to.
+    pub scheduler: Option<String>,
+    /// So many could start now.
+    pub ready: i64,
+    /// So many wait for other jobs, or for an action that brings nodes for them.
+    pub waiting: i64,
+}
+
+/// An allocation that is not over, and what it is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveAllocation {
+    /// Its row.
+    pub row: AllocationRow,
+    /// What it is doing.
+    pub stage: Stage,
+    /// How many runners live in it.
+    pub runners: usize,
+}
+
+impl LiveAllocation {
+    /// It has nodes and had a runner, but none is there any more: it is about to end, or has ended.
+    pub fn is_left(&self) -> bool {
+        self.row.status == AllocationStatus::Active && self.runners == 0 && self.row.has_reported
+    }
+}
+
+/// An action that asks for nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodesWanted {
+    /// Its number.
+    pub action: JobId,
+    /// What it says.
+    pub definition: Action,
+    /// What it asks for is written down.
+    pub is_begun: bool,
+}
+
+/// What is known of the cluster.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ground<'a> {
+    /// Its partitions; none while they are not known.
+    pub partitions: Option<&'a [Partition]>,
+    /// The account that is charged unless a scheduler names another.
+    pub account: Option<&'a str>,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Course {
+    /// Allocations to ask for, without their numbers.
+    pub intend: Vec<AllocationRow>,
+    /// Actions whose allocations are among these.
+    pub begin: Vec<JobId>,
+    /// Actions that ask for nothing that is not there.
+    pub executed: Vec<JobId>,
+    /// Allocations that nobody needs.
+    pub cancel: Vec<AllocationId>,
+    /// What to tell people.
+    pub outlook: Outlook,
+}
+
+/// Decides.
+pub fn course(needs: &Needs, ground: Ground<'_>, now_ms: i64) -> Course {
+    let mut course = Course::default();
+    let live: Vec<&LiveAllocation> = needs.allocations.iter().collect();
+    if needs.is_canceled || needs.cluster.is_none() {
+        course.cancel = due(&live, |_| true, now_ms);
+        return course;
+    }
+    if let Some(finished_ms) = needs.finished_ms {
+        // Runners leave by themselves, and have things to do before.
+        let stays = needs.spec.compute_node_ignore_workflow_completion == Some(true);
+        let may_leave = now_ms - finished_ms < FAREWELL_MS || stays;
+        course.cancel = due(&live, |one| one.stage == Stage::Pending || one.runners == 0 || !may_leave, now_ms);
+        return course;
+    }
+    if !needs.is_served {
+        course.outlook.desired = live.len() as i64;
+        return course;
+    }
+    if !needs.is_suspended {
+        for wanted in &needs.actions {
+            carry_out(wanted, needs, ground, &mut course);
+        }
+    }
+    if needs.spec.actions.iter().any(Action::asks_slurm_for_nodes) {
+        replace_lost(needs, ground, &mut course);
+        // What was asked for in so many words is only given up when no job is left that could use it.
+        let is_useless = |one: &LiveAllocation| one.stage == Stage::Pending && needs.open_jobs == 0;
+        course.cancel = due(&live, is_useless, now_ms);
+    } else if let Some(partitions) = ground.partitions {
+        size(needs, partitions, ground.account, now_ms, &mut course);
+    }
+    course.outlook.desired = live.len() as i64 - course.cancel.len() as i64 + course.intend.len() as i64;
+    course
+}
+
+/// Those to cancel now: Slurm is not asked again and again.
+fn due(live: &[&LiveAllocation], unwanted: impl Fn(&LiveAllocation) -> bool, now_ms: i64) -> Vec<AllocationId> {
+    let is_due = |row: &AllocationRow| row.canceled_ms.is_none_or(|asked| now_ms - asked >= CANCEL_AGAIN_MS);
+    live.iter().filter(|one| is_due(&one.row) && unwanted(one)).map(|one| one.row.id).collect()
+}
+
+/// Asks for what an action wants, less what it has got already.
+fn carry_out(wanted: &NodesWanted, needs: &Needs, ground: Ground<'_>, course: &mut Course) {
+    if wanted.is_begun {
+        return;
+    }
+    let name = wanted.definition.scheduler.as_deref().unwrap_or_default();
+    let Some(scheduler) = scheduler(&needs.spec, name) else {
+        course.outlook.refused = Some(format!("there is no Slurm scheduler '{name}'"));
+        return;
+    };
+    let is_its_own = |one: &&LiveAllocation| one.row.action == Some(wanted.action) && one.row.canceled_ms.is_none();
+    let there = needs.allocations.iter().filter(is_its_own).count() as i64;
+    let missing = wanted.definition.num_allocations.unwrap_or(1) - there;
+    if missing <= 0 {
+        course.executed.push(wanted.action);
+        return;
+    }
+    let row = AllocationRow {
+        origin: AllocationOrigin::Action,
+        action: Some(wanted.action),
+        ..of_scheduler(needs, scheduler, &wanted.definition, ground)
+    };
+    course.intend.extend(std::iter::repeat_n(row, usize::try_from(missing).unwrap_or(0)));
+    course.begin.push(wanted.action);
+}
+
+/// Brings back allocations that are over while jobs are ready that no other one could take: never more than actions asked for.
+fn replace_lost(needs: &Needs, ground: Ground<'_>, course: &mut Course) {
+    let policy = needs.spec.recovery.as_ref().and_then(|recovery| recovery.policy);
+    let is_allowed = !matches!(policy, Some(RecoveryPolicy::Never | RecoveryPolicy::Manual));
+    let Some(partitions) = ground.partitions.filter(|_| is_allowed && !needs.is_suspended && !needs.is_exhausted)
+    else {
+        return;
+    };
+    let existing: Vec<Existing> = needs.allocations.iter().map(|one| existing(one, partitions)).collect();
+    let mut names: Vec<Option<&str>> = needs.kinds.iter().map(|kind| kind.scheduler.as_deref()).collect();
+    names.sort_unstable();
+    names.dedup();
+    for name in names {
+        let kinds = needs.kinds.iter().filter(|kind| kind.scheduler.as_deref() == name);
+        let demands: Vec<sizing::Demand<'_>> = kinds.map(demand).collect();
+        let places: Vec<Partition> = needs
+            .asked
+            .keys()
+            .filter(|asked| name.is_none_or(|name| name == asked.as_str()))
+            .filter_map(|asked| Some(place_of(scheduler(&needs.spec, asked)?, partitions)))
+            .collect();
+        let limits = limits(i64::MAX, needs);
+        for shape in sizing::difference(&demands, &existing, &places, limits).submit {
+            let Some((asked, action)) = needs.asked.get(&shape.partition) else { continue };
+            let is_of_it = |row: &AllocationRow| row.scheduler.as_deref() == Some(shape.partition.as_str());
+            let live = needs.allocations.iter().filter(|one| is_of_it(&one.row)).count();
+            let coming = course.intend.iter().filter(|row| is_of_it(row)).count();
+            let Some(scheduler) = scheduler(&needs.spec, &shape.partition) else { continue };
+            if ((live + coming) as i64) < *asked {
+                let row = of_scheduler(needs, scheduler, action, ground);
+                course.intend.push(AllocationRow { origin: AllocationOrigin::Recovery, ..row });
+            }
+        }
+    }
+}
+
+/// As many allocations as the jobs need.
+fn size(needs: &Needs, partitions: &[Partition], account: Option<&str>, now_ms: i64, course: &mut Course) {
+    let demands: Vec<sizing::Demand<'_>> = needs.kinds.iter().map(demand).collect();
+    // What is being cancelled is no room for anybody, but still counts.
+    let (leaving, staying): (Vec<_>, Vec<_>) = needs.allocations.iter().partition(|one| one.row.canceled_ms.is_some());
+    let known: Vec<Existing> = staying.iter().map(|one| existing(one, partitions)).collect();
+    let most = needs.spec.max_allocations.map_or(MAX_ALLOCATIONS, i64::from);
+    let limits = Limits {
+        suspended: needs.is_suspended || needs.is_exhausted,
+        ..limits((most - leaving.len() as i64).max(0), needs)
+    };
+    let Difference { submit, cancel, unplaced, held_back, .. } =
+        sizing::difference(&demands, &known, partitions, limits);
+    let template = |shape: Shape| AllocationRow {
+        cluster: needs.cluster.clone().unwrap_or_default(),
+        origin: AllocationOrigin::Sizing,
+        partition: Some(shape.partition),
+        account: account.map(str::to_owned),
+        nodes: shape.nodes,
+        cpus: shape.cpus,
+        memory_bytes: shape.memory_bytes,
+        gpus: shape.gpus,
+        seconds: shape.seconds,
+        ..AllocationRow::default()
+    };
+    course.intend.extend(submit.into_iter().map(template));
+    let again = leaving.into_iter().filter(|one| one.stage == Stage::Pending).collect::<Vec<_>>();
+    let is_named = |one: &LiveAllocation| cancel.contains(&one.row.name());
+    course.cancel = due(&staying, is_named, now_ms);
+    course.cancel.extend(due(&again, |_| true, now_ms));
+    course.outlook.held_back = held_back;
+    let ready_and_unplaced =
+        unplaced.iter().find(|(index, _)| needs.kinds.get(*index).is_some_and(|kind| kind.ready > 0));
+    course.outlook.unplaced = ready_and_unplaced.and_then(|(index, reason)| {
+        Some(format!("jobs that need '{}': {reason}", needs.kinds.get(*index)?.needs.name))
+    });
+}
+
+fn limits(max_allocations: i64, needs: &Needs) -> Limits {
+    Limits { max_allocations, walltime: Walltime::FromJobs, suspended: needs.is_suspended, finished: false }
+}
+
+fn demand(kind: &Kind) -> sizing::Demand<'_> {
+    sizing::Demand { needs: &kind.needs, labels: &kind.labels, ready: kind.ready, waiting: kind.waiting }
+}
+
+/// What an allocation has; what is left to the site is what its partition has.
+fn existing(one: &LiveAllocation, partitions: &[Partition]) -> Existing {
+    let row = &one.row;
+    let site = node_of(row.partition.as_deref(), partitions);
+    let or_site = |amount: i64, site: i64| if amount > 0 { amount } else { site };
+    let shape = Shape {
+        partition: row.partition.clone().unwrap_or_default(),
+        nodes: row.nodes.max(1),
+        cpus: or_site(row.cpus, site.cpus),
+        memory_bytes: or_site(row.memory_bytes, site.memory_bytes),
+        gpus: row.gpus,
+        seconds: row.seconds,
+    };
+    let stage = match one.stage {
+        // Its runner has not come yet, and what it will have is what a node has.
+        Stage::Running { seconds_left, free, busy_seconds } if free.cpus == 0 && free.nodes > 0 && row.cpus == 0 => {
+            let all = |amount: i64| amount.saturating_mul(shape.nodes);
+            let (cpus, memory_bytes, gpus) = (all(shape.cpus), all(shape.memory_bytes), all(shape.gpus));
+            let free = torc_api::wire::Resources { cpus, memory_bytes, gpus, nodes: free.nodes };
+            Stage::Running { seconds_left, free, busy_seconds }
+        }
+        stage => stage,
+    };
+    Existing { marker: row.name(), shape, stage }
+}
+
+/// A node of the partition, or the largest there is if none was named.
+fn node_of(name: Option<&str>, partitions: &[Partition]) -> Partition {
+    let named = name.and_then(|name| partitions.iter().find(|partition| partition.name == name));
+    let largest = || partitions.iter().max_by_key(|partition| (partition.cpus, partition.memory_bytes));
+    named.or_else(largest).cloned().unwrap_or_default()
+}
+
+/// A scheduler as a place that jobs fit in or not.
+fn place_of(scheduler: &SlurmScheduler, partitions: &[Partition]) -> Partition {
+    let node = node_of(scheduler.partition.as_deref(), partitions);
+    Partition {
+        name: scheduler.name.clone().unwrap_or_default(),
+        memory_bytes: memory_of(scheduler).filter(|bytes| *bytes > 0).unwrap_or(node.memory_bytes),
+        gpus: gpus_of(scheduler),
+        seconds: seconds_of(scheduler),
+        nodes: Some(scheduler.nodes.unwrap_or(1)),
+        is_shared: false,
+        on_request: false,
+        ..node
+    }
+}
+
+/// An allocation of a scheduler.
+fn of_scheduler(needs: &Needs, scheduler: &SlurmScheduler, action: &Action, ground: Ground<'_>) -> AllocationRow {
+    let account = Some(scheduler.account.as_str()).filter(|account| !account.is_empty()).or(ground.account);
+    AllocationRow {
+        cluster: needs.cluster.clone().unwrap_or_default(),
+        scheduler: scheduler.name.clone(),
+        status: AllocationStatus::Pending,
+        partition: scheduler.partition.clone(),
+        account: account.map(str::to_owned),
+        nodes: scheduler.nodes.unwrap_or(1),
+        memory_bytes: memory_of(scheduler).unwrap_or(0),
+        gpus: gpus_of(scheduler),
+        seconds: seconds_of(scheduler),
+        one_worker_per_node: action.start_one_worker_per_node == Some(true),
+        max_parallel_jobs: action.max_parallel_jobs,
+        ..AllocationRow::default()
+    }
+}
+
+/// A scheduler of the document, by name.
+pub fn scheduler<'a>(spec: &'a WorkflowSpec, name: &str) -> Option<&'a SlurmScheduler> {
+    spec.slurm_schedulers.iter().find(|scheduler| scheduler.name.as_deref() == Some(name))
+}
+
+fn seconds_of(scheduler: &SlurmScheduler) -> i64 {
+    scheduler.walltime.as_deref().and_then(|text| parse_walltime(text).ok()).unwrap_or(WALLTIME_SECONDS)
+}
+
+/// Bytes; a bare number is in Slurm's own unit.
+fn memory_of(scheduler: &SlurmScheduler) -> Option<i64> {
+    let text = scheduler.mem.as_deref()?.trim();
+    match text.parse::<i64>() {
+        Ok(mebibytes) => Some(mebibytes.saturating_mul(1 << 20)),
+        Err(_) => parse_memory(text).ok(),
+    }
+}
+
+/// The GPUs of `gpu:4`, `gpu:h100:4` or `gpu`.
+fn gpus_of(scheduler: &SlurmScheduler) -> i64 {
+    let of_one = |part: &str| {
+        let mut words = part.trim().split(':');
+        let is_gpu = words.next() == Some("gpu");
+        is_gpu.then(|| words.next_back().and_then(|count| count.parse().ok()).unwrap_or(1))
+    };
+    scheduler.gres.as_deref().map_or(0, |gres| gres.split(',').filter_map(of_one).sum())
+}
+
+#[cfg(test)]
+mod tests;

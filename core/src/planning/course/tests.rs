@@ -1,0 +1,283 @@
+#![allow(clippy::unwrap_used)]
+
+use torc_api::action::{ActionType, TriggerType};
+use torc_api::failure::Recovery;
+use torc_api::wire::Resources;
+
+use super::super::partition::tests::{GIB, needs as requirements, partition};
+use super::*;
+
+const NOW: i64 = 10_000_000;
+
+fn site() -> Vec<Partition> {
+    vec![partition("p", 8, 32, 0, 48), partition("g", 8, 32, 4, 48)]
+}
+
+fn kind(ready: i64, waiting: i64) -> Kind {
+    Kind { needs: requirements(8, 1, 0, 1, 1), labels: Vec::new(), scheduler: None, ready, waiting }
+}
+
+fn needs(kinds: Vec<Kind>) -> Needs {
+    let open_jobs = kinds.iter().map(|kind| kind.ready + kind.waiting).sum();
+    Needs {
+        workflow: WorkflowId(1),
+        name: "w".to_owned(),
+        working_dir: "/w".to_owned(),
+        cluster: Some("local".to_owned()),
+        spec: Arc::new(WorkflowSpec { slurm_cluster: Some("local".to_owned()), ..WorkflowSpec::default() }),
+        is_served: true,
+        is_canceled: false,
+        finished_ms: None,
+        is_suspended: false,
+        is_exhausted: false,
+        kinds,
+        open_jobs,
+        allocations: Vec::new(),
+        actions: Vec::new(),
+        asked: BTreeMap::new(),
+    }
+}
+
+fn live(id: i64, stage: Stage, runners: usize) -> LiveAllocation {
+    let row = AllocationRow {
+        id: AllocationId(id),
+        workflow: WorkflowId(1),
+        cluster: "local".to_owned(),
+        partition: Some("p".to_owned()),
+        slurm_job_id: Some(id.to_string()),
+        nodes: 1,
+        cpus: 8,
+        memory_bytes: 32 * GIB,
+        seconds: 5_400,
+        ..AllocationRow::default()
+    };
+    LiveAllocation { row, stage, runners }
+}
+
+fn full(seconds_left: i64) -> Stage {
+    Stage::Running { seconds_left, free: Resources::default(), busy_seconds: seconds_left }
+}
+
+fn decide(needs: &Needs) -> Course {
+    course(needs, Ground { partitions: Some(&site()), account: Some("acct") }, NOW)
+}
+
+fn ids(cancel: &[AllocationId]) -> Vec<i64> {
+    cancel.iter().map(|id| id.0).collect()
+}
+
+#[test]
+fn what_jobs_need_is_asked_for_and_charged_to_the_clusters_account() {
+    let plan = decide(&needs(vec![kind(2, 5)]));
+    assert_eq!(plan.intend.len(), 2, "jobs that wait are no reason to ask");
+    let row = &plan.intend[0];
+    assert_eq!((row.partition.as_deref(), row.account.as_deref(), row.cpus), (Some("p"), Some("acct"), 8));
+    assert_eq!((row.origin, row.scheduler.as_deref(), row.seconds), (AllocationOrigin::Sizing, None, 5_400));
+    assert_eq!(plan.outlook.desired, 2);
+    let many = Needs { is_exhausted: false, ..needs(vec![kind(9, 0)]) };
+    assert_eq!(
+        (decide(&many).intend.len(), decide(&many).outlook.held_back),
+        (4, 5),
+        "four at once unless said otherwise"
+    );
+    let more = Needs {
+        spec: Arc::new(WorkflowSpec {
+            max_allocations: Some(6),
+            slurm_cluster: Some("local".to_owned()),
+            ..WorkflowSpec::default()
+        }),
+        ..many
+    };
+    assert_eq!(decide(&more).intend.len(), 6);
+}
+
+#[test]
+fn nothing_is_asked_for_in_vain() {
+    let cases = [
+        ("suspended", Needs { is_suspended: true, ..needs(vec![kind(2, 0)]) }),
+        ("exhausted", Needs { is_exhausted: true, ..needs(vec![kind(2, 0)]) }),
+        ("somebody else's", Needs { is_served: false, ..needs(vec![kind(2, 0)]) }),
+        ("cancelled", Needs { is_canceled: true, ..needs(vec![kind(2, 0)]) }),
+        ("finished", Needs { finished_ms: Some(NOW), ..needs(vec![kind(2, 0)]) }),
+        ("no jobs", needs(vec![])),
+    ];
+    for (why, needs) in cases {
+        assert_eq!(decide(&needs).intend, [], "{why}");
+    }
+    let unknown = course(&needs(vec![kind(2, 0)]), Ground::default(), NOW);
+    assert_eq!(unknown.intend, [], "partitions are not known yet");
+}
+
+#[test]
+fn jobs_that_fit_nowhere_are_told_about_when_they_are_ready() {
+    let huge = Kind { needs: requirements(99, 1, 0, 1, 1), ..kind(1, 0) };
+    let said = decide(&needs(vec![huge.clone()])).outlook.unplaced.unwrap();
+    assert!(said.contains("99 CPUs on a node are more than any partition has (8)"), "{said}");
+    let later = Kind { ready: 0, waiting: 1, ..huge };
+    assert_eq!(decide(&needs(vec![later])).outlook.unplaced, None, "there is time");
+}
+
+#[test]
+fn what_nobody_needs_goes_and_what_is_going_is_no_room() {
+    let waiting = |id| live(id, Stage::Pending, 0);
+    let idle = Needs { allocations: vec![waiting(1), waiting(2)], ..needs(vec![kind(1, 0)]) };
+    assert_eq!(ids(&decide(&idle).cancel), [2], "one job needs one");
+    let mut leaving = waiting(1);
+    leaving.row.canceled_ms = Some(NOW - 1_000);
+    let going = Needs { allocations: vec![leaving.clone()], ..needs(vec![kind(1, 0)]) };
+    let plan = decide(&going);
+    assert_eq!((plan.intend.len(), plan.cancel.len()), (1, 0), "it is being cancelled already");
+    leaving.row.canceled_ms = Some(NOW - CANCEL_AGAIN_MS);
+    let stuck = Needs { allocations: vec![leaving], ..needs(vec![]) };
+    assert_eq!(ids(&decide(&stuck).cancel), [1], "Slurm did not hear");
+}
+
+#[test]
+fn after_the_end_pending_ones_go_at_once_and_runners_leave_by_themselves() {
+    let allocations = vec![live(1, Stage::Pending, 0), live(2, full(900), 1), live(3, full(900), 0)];
+    let finished = |ago: i64| Needs { finished_ms: Some(NOW - ago), allocations: allocations.clone(), ..needs(vec![]) };
+    assert_eq!(ids(&decide(&finished(0)).cancel), [1, 3]);
+    assert_eq!(ids(&decide(&finished(FAREWELL_MS)).cancel), [1, 2, 3]);
+    let stays = WorkflowSpec { compute_node_ignore_workflow_completion: Some(true), ..WorkflowSpec::default() };
+    let stays = Needs { spec: Arc::new(stays), ..finished(FAREWELL_MS) };
+    assert_eq!(ids(&decide(&stays).cancel), [1, 3], "its runners were asked to stay");
+    let canceled = Needs { is_canceled: true, ..finished(0) };
+    assert_eq!(ids(&decide(&canceled).cancel), [1, 2, 3]);
+    let elsewhere = Needs { cluster: None, finished_ms: None, ..finished(0) };
+    assert_eq!(ids(&decide(&elsewhere).cancel), [1, 2, 3], "the document is not for Slurm any more");
+}
+
+fn action(scheduler: &str, count: i64) -> Action {
+    Action {
+        trigger_type: TriggerType::OnWorkflowStart,
+        action_type: ActionType::ScheduleNodes,
+        scheduler: Some(scheduler.to_owned()),
+        scheduler_type: None,
+        num_allocations: Some(count),
+        start_one_worker_per_node: Some(true),
+        max_parallel_jobs: Some(7),
+        jobs: None,
+        job_name_regexes: None,
+        commands: None,
+        persistent: None,
+    }
+}
+
+fn scheduled(kinds: Vec<Kind>) -> Needs {
+    let named = |name: &str| SlurmScheduler {
+        name: Some(name.to_owned()),
+        account: "own".to_owned(),
+        partition: Some("p".to_owned()),
+        walltime: Some("02:00:00".to_owned()),
+        mem: Some("2000".to_owned()),
+        gres: Some("gpu:a100:2,lustre:1".to_owned()),
+        nodes: Some(2),
+        ..SlurmScheduler::default()
+    };
+    let spec = WorkflowSpec {
+        actions: vec![action("s", 2)],
+        slurm_schedulers: vec![named("s"), named("t")],
+        ..WorkflowSpec::default()
+    };
+    Needs { spec: Arc::new(spec), ..needs(kinds) }
+}
+
+fn wanted(is_begun: bool) -> NodesWanted {
+    NodesWanted { action: JobId(9), definition: action("s", 2), is_begun }
+}
+
+#[test]
+fn an_action_gets_what_it_asks_for_less_what_it_has() {
+    let ready = Needs { actions: vec![wanted(false)], ..scheduled(vec![kind(50, 0)]) };
+    let plan = decide(&ready);
+    assert_eq!((plan.intend.len(), plan.begin.clone()), (2, vec![JobId(9)]), "no more, however many jobs there are");
+    let row = &plan.intend[0];
+    assert_eq!((row.scheduler.as_deref(), row.account.as_deref(), row.nodes), (Some("s"), Some("own"), 2));
+    assert_eq!((row.seconds, row.memory_bytes, row.gpus), (7_200, 2_000 << 20, 2));
+    assert_eq!((row.action, row.origin), (Some(JobId(9)), AllocationOrigin::Action));
+    assert!(row.one_worker_per_node && row.max_parallel_jobs == Some(7));
+    let mut own = live(1, Stage::Pending, 0);
+    own.row.action = Some(JobId(9));
+    own.row.scheduler = Some("s".to_owned());
+    let again = |count: usize| {
+        let allocations = (0..count).map(|_| own.clone()).collect();
+        decide(&Needs { allocations, ..ready.clone() })
+    };
+    assert_eq!(again(1).intend.len(), 1);
+    assert_eq!((again(2).intend.len(), again(2).executed), (0, vec![JobId(9)]));
+    let begun = Needs { actions: vec![wanted(true)], ..ready.clone() };
+    assert_eq!(decide(&begun).intend, [], "it is written down already");
+    let suspended = Needs { is_suspended: true, ..ready.clone() };
+    assert_eq!(decide(&suspended).intend, []);
+    let unknown = NodesWanted { definition: action("x", 1), ..wanted(false) };
+    let unknown = decide(&Needs { actions: vec![unknown], ..ready });
+    assert_eq!(
+        (unknown.intend.len(), unknown.outlook.refused.as_deref()),
+        (0, Some("there is no Slurm scheduler 'x'"))
+    );
+}
+
+#[test]
+fn allocations_that_are_over_are_brought_back_while_jobs_are_ready_but_never_more_than_were_asked_for() {
+    let asked = BTreeMap::from([("s".to_owned(), (2, action("s", 2)))]);
+    let lost = Needs { asked: asked.clone(), ..scheduled(vec![kind(9, 0)]) };
+    let plan = decide(&lost);
+    assert_eq!(plan.intend.len(), 2);
+    assert_eq!((plan.intend[0].origin, plan.intend[0].scheduler.as_deref()), (AllocationOrigin::Recovery, Some("s")));
+    let one = decide(&Needs { asked: asked.clone(), ..scheduled(vec![kind(1, 0)]) });
+    assert_eq!(one.intend.len(), 1, "one job needs one");
+    let mut running = live(1, full(7_000), 1);
+    running.row.scheduler = Some("s".to_owned());
+    let half = Needs { allocations: vec![running], ..lost.clone() };
+    assert_eq!(decide(&half).intend.len(), 1);
+    let mut pending = live(1, Stage::Pending, 0);
+    pending.row.scheduler = Some("s".to_owned());
+    let enough = Needs { allocations: vec![pending], asked: asked.clone(), ..scheduled(vec![kind(1, 0)]) };
+    assert_eq!(decide(&enough).intend, [], "the job has room in one that waits");
+    let with_policy = |policy| {
+        let mut spec = WorkflowSpec::clone(&lost.spec);
+        spec.recovery = Some(Recovery { policy: Some(policy), ..Recovery::default() });
+        decide(&Needs { spec: Arc::new(spec), ..lost.clone() }).intend.len()
+    };
+    assert_eq!(with_policy(RecoveryPolicy::Auto), 2);
+    assert_eq!((with_policy(RecoveryPolicy::Never), with_policy(RecoveryPolicy::Manual)), (0, 0));
+    for needs in [
+        Needs { is_exhausted: true, ..lost.clone() },
+        Needs { is_suspended: true, ..lost.clone() },
+        Needs { asked: BTreeMap::new(), ..lost.clone() },
+        Needs { kinds: vec![kind(0, 9)], ..lost.clone() },
+    ] {
+        assert_eq!(decide(&needs).intend, []);
+    }
+}
+
+#[test]
+fn a_job_with_a_scheduler_brings_that_one_back() {
+    let both = BTreeMap::from([("s".to_owned(), (2, action("s", 2))), ("t".to_owned(), (2, action("t", 2)))]);
+    let of_t = Kind { scheduler: Some("t".to_owned()), ..kind(1, 0) };
+    let plan = decide(&Needs { asked: both, ..scheduled(vec![of_t]) });
+    assert_eq!(plan.intend.iter().map(|row| row.scheduler.as_deref().unwrap()).collect::<Vec<_>>(), ["t"]);
+}
+
+#[test]
+fn pending_allocations_of_actions_go_when_no_job_is_left_for_them() {
+    let allocations = vec![live(1, Stage::Pending, 0), live(2, full(900), 1)];
+    let busy = Needs { allocations: allocations.clone(), open_jobs: 1, ..scheduled(vec![]) };
+    assert_eq!(ids(&decide(&busy).cancel), Vec::<i64>::new());
+    let done = Needs { open_jobs: 0, ..busy };
+    assert_eq!(ids(&decide(&done).cancel), [1], "what runs is not cut short");
+}
+
+#[test]
+fn the_same_question_after_the_answer_has_an_empty_answer() {
+    let before = needs(vec![kind(3, 0)]);
+    let asked = decide(&before).intend;
+    let place = |(id, row): (i64, AllocationRow)| LiveAllocation {
+        row: AllocationRow { id: AllocationId(id), workflow: WorkflowId(1), ..row },
+        stage: Stage::Pending,
+        runners: 0,
+    };
+    let after = Needs { allocations: (1..).zip(asked).map(place).collect(), ..before };
+    let plan = decide(&after);
+    assert_eq!((plan.intend.len(), plan.cancel.len(), plan.outlook.desired), (0, 0, 3));
+}
