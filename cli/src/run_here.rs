@@ -273,7 +273,7 @@ async fn finish(
         runner.abandon();
         return Ok(());
     }
-    runner.stop(interrupts).await
+    runner.settle(interrupts).await
 }
 
 /// Applies what is wanted; the numbers of the workflows.
@@ -330,6 +330,9 @@ async fn write_provenance(context: &Context, client: &Client, workflows: &[Workf
     Ok(())
 }
 
+/// So long the accounting is waited for when everything else is done: six tries, five seconds apart.
+const ACCOUNTING_PATIENCE: std::time::Duration = std::time::Duration::from_secs(45);
+
 /// A runner in this process.
 pub struct LocalRunner {
     task: tokio::task::JoinHandle<Result<RunnerExit, RunnerError>>,
@@ -363,6 +366,18 @@ impl LocalRunner {
             Ok(Err(error)) => Err(CommandError::unexpected("the local runner failed", error)),
             Err(error) => Err(CommandError::unexpected("the local runner ended early", error)),
         }
+    }
+
+    /// Lets it end by itself where something may still come: the accounting of an allocation knows of steps later than we do.
+    async fn settle(mut self, interrupts: &mut Interrupts) -> Result<(), CommandError> {
+        if !self.ended && torc_runner::detect::surroundings().is_some() {
+            tokio::select! {
+                ended = self.ended() => drop(ended?),
+                () = interrupts.next() => {}
+                () = tokio::time::sleep(ACCOUNTING_PATIENCE) => {}
+            }
+        }
+        self.stop(interrupts).await
     }
 
     /// Ends it in order; at once when a person asks again.

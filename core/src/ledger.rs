@@ -130,7 +130,9 @@ impl Ledger {
             let count = usize::try_from(need.nodes).ok()?;
             let whole = |at: &usize| self.nodes[*at].free == self.node;
             let chosen: Vec<usize> = (0..self.nodes.len()).filter(whole).take(count).collect();
-            return (chosen.len() == count).then_some(chosen);
+            // Its command runs where the runner lives.
+            let is_here = reach == Reach::Anywhere || chosen.first() == Some(&0);
+            return (chosen.len() == count && is_here).then_some(chosen);
         }
         let within = if reach == Reach::Here { 1 } else { self.nodes.len() };
         self.nodes.iter().take(within).position(|node| covers(&node.free, need)).map(|node| vec![node])

@@ -113,6 +113,13 @@ pub enum RunnerEvent {
         /// With this signal.
         signal: i32,
     },
+    /// A step was warned of its end.
+    Warned {
+        /// Which attempt.
+        key: AttemptKey,
+        /// By this signal.
+        signal: String,
+    },
     /// Jobs that were asked to end have time for it.
     Waiting {
         /// So much at most.
@@ -189,6 +196,9 @@ impl RunnerEvent {
             Self::Terminating { workflow, count } => info!(workflow_id = workflow, count, "Jobs terminating"),
             Self::Signaled { key, signal } => {
                 info!(workflow_id = key.workflow, job_id = key.job, "Job {}", signal_name(*signal));
+            }
+            Self::Warned { key, signal } => {
+                info!(workflow_id = key.workflow, job_id = key.job, signal, "Job is warned of its end");
             }
             Self::Waiting { lead } => {
                 info!("Waiting {}s for graceful termination before SIGKILL", lead.as_secs_f64().ceil());

@@ -20,6 +20,13 @@ pub enum Inquiry {
     Accounts(Vec<u32>),
     /// How much time has the allocation left?
     TimeLeft,
+    /// Send a signal to the processes of a step.
+    Signal {
+        /// The step's number.
+        step: u32,
+        /// The signal's name.
+        signal: String,
+    },
     /// Is the allocation being taken away for somebody else?
     Preemption,
 }
@@ -35,6 +42,8 @@ pub enum SlurmAnswer {
     Accounts(Result<HashMap<String, StepAccount>, Trouble>, Duration),
     /// How much time is left; none when Slurm did not say.
     TimeLeft(Option<Duration>),
+    /// A signal was sent, or why it could not be.
+    Signal(Option<String>),
     /// Whether somebody else is more important; none when Slurm did not say.
     Preemption(Option<bool>),
 }

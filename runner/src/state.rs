@@ -37,6 +37,7 @@ mod pace;
 mod start;
 mod steps;
 mod want;
+mod warnings;
 
 #[cfg(test)]
 mod properties;
@@ -54,6 +55,7 @@ use self::offline::Journal;
 pub use self::offline::OfflineSettings;
 use self::pace::Pace;
 use self::steps::StepLooks;
+use self::warnings::Warnings;
 
 /// What does not change while a runner lives.
 #[derive(Clone, Debug)]
@@ -266,6 +268,7 @@ pub struct State {
     pace: Pace,
     measures: Measures,
     steps: StepLooks,
+    warnings: Warnings,
     accounts: Accounts,
     allocation: AllocationWatch,
     backoff: Backoff,
@@ -298,6 +301,7 @@ impl State {
             pace: Pace::new(settings.prefetch.clone()),
             measures: Measures::new(settings.oom_kills),
             steps: StepLooks::default(),
+            warnings: Warnings::default(),
             accounts: Accounts::default(),
             allocation: AllocationWatch::default(),
             backoff: Backoff::new(settings.poll_interval, settings.backoff_max),
@@ -367,6 +371,9 @@ impl State {
             SlurmAnswer::Accounts(found, took) => self.accounted(found, took, now, effects),
             SlurmAnswer::TimeLeft(left) => self.time_told(left, now, effects),
             SlurmAnswer::Preemption(preempted) => self.preemption_told(preempted, now, effects),
+            SlurmAnswer::Signal(trouble) => {
+                effects.extend(trouble.map(|message| Effect::Tell(RunnerEvent::Problem { message })));
+            }
         }
     }
 
@@ -378,6 +385,7 @@ impl State {
         self.watch_allocation(now, effects);
         self.end_in_time(now, effects);
         self.measure(now, effects);
+        self.warn_steps(now, effects);
         self.look_at_steps(now, effects);
         self.ask_accounting(now, effects);
         self.fill(now, effects);

@@ -12,6 +12,7 @@ pub mod jitter;
 pub mod job_id;
 pub mod partitions;
 pub mod profiles;
+pub mod records;
 pub mod retry;
 pub mod sacct;
 pub mod sbatch;

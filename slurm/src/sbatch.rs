@@ -33,6 +33,11 @@ pub fn read_start(answer: &Answer) -> Option<i64> {
     moment(text.split(" to start at ").nth(1)?.split_whitespace().next()?)
 }
 
+/// Sends a signal to the processes of a step, e.g. `12345.7`.
+pub fn signal(step: &str, signal: &str) -> Call {
+    Call::new(Tool::Scancel, ["--signal", signal, step])
+}
+
 /// Cancels jobs.
 pub fn cancel<'a>(ids: impl IntoIterator<Item = &'a str>) -> Call {
     Call::new(Tool::Scancel, ids)

@@ -264,3 +264,77 @@ fn the_token_is_no_argument_and_a_subtask_has_its_own_node() {
     let calls = lab.lines("slurm/calls");
     assert!(calls.len() == 1 && calls[0].contains(" --nodelist=n2 bash -c true"), "{calls:?}");
 }
+
+/// Writes a program that stands in for one of Slurm's: it notes its arguments and runs a few lines of shell.
+fn fake(lab: &Lab, name: &str, lines: &str) {
+    let script = format!("#!/bin/bash\ncd \"$(dirname \"$0\")\"\necho \"$*\" >> {name}.calls\n{lines}\n");
+    lab.write(&format!("slurm/{name}"), script);
+    fs::set_permissions(lab.path(&format!("slurm/{name}")), fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// A call in an allocation with all of Slurm's programs replaced.
+fn among_fakes(lab: &Lab, line: &str) -> Call {
+    let programs = ["srun", "squeue", "sstat", "sacct"];
+    programs.into_iter().fold(in_allocation(lab, line), |call, name| {
+        call.env(&format!("TORC_FAKE_{}", name.to_uppercase()), lab.path(&format!("slurm/{name}")))
+    })
+}
+
+// S07, S08, S09, S10, S11, S12, S13, S15, S21
+#[test]
+fn what_slurm_says_of_a_step_is_asked_for_together_and_merged() {
+    let lab = Lab::new();
+    fake_srun(&lab);
+    fake(&lab, "squeue", "echo '4711.batch|batch'; echo '4711.7|wf1_j1_r1_a1'");
+    let sstat = "n=$(wc -l < sstat.calls)\necho \"4711.7|00:00:$(printf %02d $n)|$((n * 1024))K\"\n\
+                 echo 'sstat: error: StepId=4711.9 not found running.' >&2";
+    fake(&lab, "sstat", sstat);
+    // As the accounting of some sites prints it: without a state.
+    fake(&lab, "sacct", "echo 'wf1_j1_r1_a1|2G|3G|1M|2M|00:00:01|n1'");
+    let monitor = "resource_monitor: {enabled: true, granularity: time_series, sample_interval_seconds: 1}";
+    lab.write("w.yaml", format!("name: w\n{monitor}\njobs: [{{name: a, command: 'sleep 4.5'}}]\n"));
+    among_fakes(&lab, "apply -f w.yaml -v -v").run().exits(0);
+    assert_eq!(lab.lines("slurm/squeue.calls"), ["--steps -h -o %i|%j -j 4711"], "one look finds the number");
+    let samples = lab.lines("slurm/sstat.calls");
+    assert!(samples.len() >= 2, "{samples:?}");
+    assert!(samples.iter().all(|call| call == "-j 4711.7 --format=JobID,AveCPU,MaxRSS -P -n"), "{samples:?}");
+    let format = "--format=JobName,MaxRSS,MaxVMSize,MaxDiskRead,MaxDiskWrite,AveCPU,NodeList,State";
+    assert_eq!(
+        lab.lines("slurm/sacct.calls"),
+        [format!("-j 4711.7 {format} -P -n")],
+        "and only that step is asked about"
+    );
+    let result = &lab.items("get results w")[0];
+    assert_eq!(result["peakMemoryBytes"], 2_i64 << 30, "the larger: {result:#}");
+    assert!(result["averageMemoryBytes"].as_i64() < Some(1 << 30), "only seen, never accounted for: {result:#}");
+    let average = 100.0 / result["durationSeconds"].as_f64().unwrap();
+    assert!((result["averageCpuPercent"].as_f64().unwrap() - average).abs() < 1.0, "{result:#}");
+    assert!(result["peakCpuPercent"].as_f64() > result["averageCpuPercent"].as_f64(), "{result:#}");
+    let stats = &lab.items("slurm stats w")[0];
+    assert_eq!((&stats["maxDiskReadBytes"], &stats["maxDiskWriteBytes"]), (&(1 << 20).into(), &(2 << 20).into()));
+    assert_eq!((&stats["maxVmSizeBytes"], &stats["nodeList"]), (&(3_i64 << 30).into(), &"n1".into()));
+    let log = runner_log(&lab);
+    let about_steps: Vec<&str> = log.lines().filter(|line| line.contains("not found running")).collect();
+    assert!(!about_steps.is_empty() && about_steps.iter().all(|line| line.contains("DEBUG")), "{about_steps:?}");
+}
+
+// X12, X16, S10, S19, S20. An accounting that does not answer at first, as slurmdbd does when it is restarted.
+#[test]
+fn a_failure_waits_for_an_accounting_that_is_ill() {
+    let lab = Lab::new();
+    fake_srun(&lab);
+    fake(&lab, "squeue", "exit 1");
+    fake(&lab, "sstat", "exit 1");
+    let sacct = "if [ $(wc -l < sacct.calls) = 1 ]; then\n\
+                 echo 'sacct: error: Problem talking to the database: Connection refused' >&2; exit 1; fi\n\
+                 echo 'wf1_j1_r1_a1|1K|||||n1|OUT_OF_MEMORY'; echo 'wf1_j2_r1_a1|1K|||||n1|TIMEOUT'";
+    fake(&lab, "sacct", sacct);
+    lab.write("w.yaml", "name: w\njobs: [{name: a, command: 'exit 1'}, {name: b, command: 'exit 15'}]\n");
+    among_fakes(&lab, "apply -f w.yaml").run().exits(3);
+    let results = lab.items("get results w");
+    let end =
+        |at: usize| (results[at]["returnCode"].clone(), results[at]["cause"].clone(), results[at]["status"].clone());
+    assert_eq!(end(0), (137.into(), "OutOfMemory".into(), "failed".into()));
+    assert_eq!(end(1), (152.into(), "Timeout".into(), "terminated".into()));
+    assert_eq!(lab.lines("slurm/sacct.calls").len(), 2, "one question for both, once more after five seconds");
+}

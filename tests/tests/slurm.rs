@@ -15,6 +15,9 @@ use torc_slurm::trouble::Trouble;
 use torc_slurm::{partitions, sacct, sbatch, scontrol, sinfo, squeue, srun, sstat, step_end};
 use torc_tests::lab::slurm::{SlurmLab, until_found};
 
+#[path = "slurm/steps.rs"]
+mod steps;
+
 /// A folder from which allocations are submitted.
 struct Desk {
     slurm: Slurm,

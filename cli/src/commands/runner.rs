@@ -9,6 +9,7 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use torc_api::api::Workflow;
 use torc_api::wire::{RunnerKind, RunnerScope};
+use torc_api::workflow::WorkflowSpec;
 use torc_runner::detect::{self, Share};
 use torc_runner::mode::{Mode, effective};
 use torc_runner::{IdleExit, RunnerConfig, RunnerExit};
@@ -154,11 +155,17 @@ fn conclude(context: &Context, ended: Option<RunnerExit>) -> ExitStatus {
     if exit == RunnerExit::Dismissed { ExitStatus::Refused } else { ExitStatus::Success }
 }
 
-/// A runner that starts a workflow's jobs itself starts them on its own node, and must not count what the others have.
+/// A runner that starts a workflow's jobs itself starts them on its own node, and must not count what the others have; unless there
+/// are jobs of several nodes, which start the rest of themselves.
 fn starts_directly(workflow: Option<&Workflow>, config: &RunnerConfig) -> bool {
-    let document = workflow.and_then(|workflow| workflow.document.as_ref());
-    let execution = document.and_then(|document| document.spec.execution_config.clone()).unwrap_or_default();
-    effective(&execution, config.allocation.is_some()) == Mode::Direct
+    let spec = workflow.and_then(|workflow| workflow.document.as_ref()).map(|document| &document.spec);
+    let execution = spec.and_then(|spec| spec.execution_config.clone()).unwrap_or_default();
+    let spreads = |spec: &WorkflowSpec| {
+        let wide = spec.resource_requirements.iter().filter(|needs| needs.num_nodes.unwrap_or(1) > 1);
+        let mut wide = wide.map(|needs| needs.name.as_str());
+        wide.any(|name| spec.jobs.iter().any(|job| job.resource_requirements.as_deref() == Some(name)))
+    };
+    effective(&execution, config.allocation.is_some()) == Mode::Direct && !spec.is_some_and(spreads)
 }
 
 /// The workflow that is to be served, once the server and its version are known.

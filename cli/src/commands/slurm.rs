@@ -1,9 +1,13 @@
 //! `torc slurm`: what Torc and Slurm know of each other, and allocations for jobs. One subcommand a file.
 
+pub mod allocations;
 mod generate;
+pub mod parse_logs;
 mod plan;
 mod plan_allocations;
+pub mod sacct;
 pub mod stats;
+pub mod usage;
 
 use clap::{Args, Subcommand};
 
@@ -23,6 +27,9 @@ pub enum SlurmCommand {
     Generate(generate::GenerateArgs),
     PlanAllocations(plan_allocations::PlanAllocationsArgs),
     Stats(stats::StatsArgs),
+    Sacct(sacct::SacctArgs),
+    Usage(usage::UsageArgs),
+    ParseLogs(parse_logs::ParseLogsArgs),
 }
 
 /// Runs the group.
@@ -31,5 +38,8 @@ pub async fn run(context: &Context, args: SlurmArgs) -> Result<ExitStatus, Comma
         SlurmCommand::Generate(args) => generate::run(context, &args).await,
         SlurmCommand::PlanAllocations(args) => plan_allocations::run(context, &args).await,
         SlurmCommand::Stats(args) => stats::run(context, &args).await,
+        SlurmCommand::Sacct(args) => sacct::run(context, &args).await,
+        SlurmCommand::Usage(args) => usage::run(context, &args).await,
+        SlurmCommand::ParseLogs(args) => parse_logs::run(context, &args).await,
     }
 }

@@ -4,6 +4,8 @@ use jiff::Timestamp;
 
 use super::human;
 use super::table::{Column, Paint, TableCell, Tabular};
+use crate::commands::slurm::parse_logs::LogFinding;
+use crate::commands::slurm::sacct::SacctRow;
 use crate::commands::slurm::stats::StatsRow;
 
 impl Tabular for StatsRow {
@@ -39,6 +41,62 @@ impl Tabular for StatsRow {
             bytes(stats.max_disk_read_bytes),
             bytes(stats.max_disk_write_bytes),
             text(&stats.step),
+        ]
+    }
+}
+
+impl Tabular for SacctRow {
+    const COLUMNS: &'static [Column] = &[
+        Column::always("SLURM JOB"),
+        Column::always("NAME"),
+        Column::always("STATE"),
+        Column::always("EXIT"),
+        Column::always("ELAPSED"),
+        Column::always("NODES"),
+        Column::always("CPUS"),
+        Column::always("USED CPU"),
+        Column::always("MAX RSS"),
+        Column::always("NODE LIST"),
+        Column::wide("START"),
+        Column::wide("END"),
+    ];
+
+    fn cells(&self, _now: Timestamp) -> Vec<TableCell> {
+        let text = |text: &Option<String>| TableCell::from(text.clone().unwrap_or_default());
+        vec![
+            self.slurm_job_id.as_str().into(),
+            self.name.as_str().into(),
+            TableCell::painted(self.state.as_str(), paint(Some(&self.state))),
+            self.exit_code.as_str().into(),
+            format!("{} s", self.elapsed_seconds).into(),
+            self.nodes.into(),
+            self.cpus.into(),
+            self.used_cpu_seconds.map_or(String::new(), |seconds| format!("{seconds:.1} s")).into(),
+            self.max_rss_bytes.map_or(String::new(), human::bytes).into(),
+            text(&self.node_list),
+            text(&self.start_time),
+            text(&self.end_time),
+        ]
+    }
+}
+
+impl Tabular for LogFinding {
+    const COLUMNS: &'static [Column] = &[
+        Column::always("KIND"),
+        Column::always("JOB"),
+        Column::always("TEXT"),
+        Column::wide("FILE"),
+        Column::wide("LINE"),
+    ];
+
+    fn cells(&self, _now: Timestamp) -> Vec<TableCell> {
+        let colour = if self.kind.is_error() { Paint::Bad } else { Paint::Active };
+        vec![
+            TableCell::painted(self.kind.name(), colour),
+            self.job.clone().unwrap_or_default().into(),
+            self.text.as_str().into(),
+            self.file.as_str().into(),
+            self.line.into(),
         ]
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 use torc_slurm::call::Call;
 use torc_slurm::exec::Slurm;
-use torc_slurm::{allocation, sacct, scontrol, squeue, sstat};
+use torc_slurm::{allocation, sacct, sbatch, scontrol, squeue, sstat};
 use tracing::debug;
 
 use crate::clock;
@@ -52,6 +52,13 @@ impl Inquirer {
                 let text = self.text(&allocation::ask_time_left(&self.job_id)).await;
                 let seconds = text.and_then(|text| allocation::time_left(&text));
                 SlurmAnswer::TimeLeft(seconds.map(Duration::from_secs))
+            }
+            Inquiry::Signal { step, signal } => {
+                let call = sbatch::signal(&format!("{}.{step}", self.job_id), &signal);
+                let sent = sbatch::read_cancelled(self.slurm.ask(&call).await);
+                SlurmAnswer::Signal(
+                    sent.err().map(|trouble| format!("a step could not be warned of its end: {trouble}")),
+                )
             }
             Inquiry::Preemption => {
                 let text = self.text(&scontrol::job(&self.job_id)).await;

@@ -11,6 +11,7 @@ use torc_api::slurm_stats::SlurmStats;
 use torc_api::state::Cause;
 use torc_api::wire::AttemptKey;
 use torc_core::accounting::complete;
+use torc_slurm::retry::ACCOUNTING;
 use torc_slurm::sacct::StepAccount;
 use torc_slurm::step_end;
 use torc_slurm::trouble::Trouble;
@@ -22,10 +23,6 @@ use crate::inquiry::Inquiry;
 use crate::protocol::Ending;
 use crate::series::{Fact, Record};
 
-/// So often a step is asked about.
-const TRIES: u32 = 6;
-/// So long after it was asked about in vain it is asked about again.
-const PAUSE: Duration = Duration::from_secs(5);
 /// A success waits so long for company: the accounting rarely knows of it at once.
 const COMPANY: Duration = Duration::from_secs(1);
 /// Between two questions there is at least so much time, and at least so many times what the last one took.
@@ -136,12 +133,10 @@ impl State {
         effects: &mut Vec<Effect>,
     ) {
         let asked = self.accounts.asked.take().unwrap_or_default();
-        self.accounts.ask_at = now.plus(PAUSE.max(took.saturating_mul(SLOWNESS)));
+        self.accounts.ask_at = now.plus(ACCOUNTING.pause.max(took.saturating_mul(SLOWNESS)));
         let mut found = match answer {
             Ok(found) => found,
-            // It is not installed, or switched off: there is nothing to wait for.
-            Err(Trouble::Missing { .. }) => return self.accounts.absent = true,
-            Err(Trouble::Refused { sentence }) if sentence.contains("disabled") => return self.accounts.absent = true,
+            Err(trouble) if is_absence(&trouble) => return self.accounts.absent = true,
             Err(_) => HashMap::new(),
         };
         for key in asked {
@@ -150,8 +145,8 @@ impl State {
             let account = found.remove(&key.label()).filter(has_ended);
             let Some(open) = self.accounts.open.get_mut(&key) else { continue };
             open.tries += 1;
-            open.due = now.plus(PAUSE);
-            let is_last = open.tries >= TRIES;
+            open.due = now.plus(ACCOUNTING.pause);
+            let is_last = open.tries >= ACCOUNTING.tries;
             let is_settled = is_last || account.as_ref().is_some_and(StepAccount::has_numbers);
             if let Some(account) = account.as_ref().filter(|_| open.waits) {
                 // Why it failed is known; its numbers may follow.
@@ -242,6 +237,15 @@ impl State {
             }
             self.close(key, now, effects);
         }
+    }
+}
+
+/// It is not installed, not set up, or switched off: there is nothing to wait for.
+fn is_absence(trouble: &Trouble) -> bool {
+    match trouble {
+        Trouble::Missing { .. } => true,
+        Trouble::Refused { sentence } => sentence.contains("disabled"),
+        Trouble::NoAnswer { reason, .. } => reason.contains("configuration source"),
     }
 }
 

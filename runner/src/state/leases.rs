@@ -223,6 +223,7 @@ impl State {
         job.stage = Stage::Starting;
         if let Some(Effect::Start(order, _)) = &order {
             job.devices.clone_from(&order.devices);
+            job.step.limit = order.step_limit_ms.map(Duration::from_millis);
         }
         effects.extend(order);
         self.activate(key);
@@ -285,6 +286,7 @@ impl State {
         let (ending, role) = (job.ending, job.role);
         self.contact.has_news(now);
         self.mind_time(key);
+        self.mind_warning(key);
         if let Some((why, _)) = ending {
             self.terminate(key, why, now, effects);
         } else if !self.is_welcome(role) {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use torc_api::execution::Granularity;
 use torc_api::wire::AttemptKey;
+use torc_slurm::retry::STEP_NUMBER;
 use torc_slurm::sstat::{Meter, Sample};
 
 use super::job::{Job, Stage};
@@ -13,11 +14,6 @@ use super::{Effect, State};
 use crate::clock::Moment;
 use crate::inquiry::Inquiry;
 use crate::series::{Fact, Point, Record};
-
-/// A step whose number is not found so often is not measured.
-const TRIES: u32 = 5;
-/// Between two looks for the number of a step that has just started.
-const PAUSE: Duration = Duration::from_millis(200);
 
 /// What is to be asked about steps that run.
 #[derive(Debug, Default)]
@@ -35,9 +31,12 @@ pub(super) struct StepLooks {
 pub(super) struct StepLook {
     /// Its number, which only Slurm knows.
     pub number: Option<u32>,
+    /// How often its number was looked for in vain; a step without one is not measured.
     tries: u32,
     /// What its samples come to.
     pub meter: Meter,
+    /// How long it may take.
+    pub limit: Option<Duration>,
 }
 
 /// It runs as a step.
@@ -58,6 +57,15 @@ impl State {
         !steps.is_empty()
     }
 
+    /// A step's number is wanted. Whether it may still be found.
+    pub(super) fn expect_number(&mut self, key: AttemptKey) -> bool {
+        let may_be_found = self.jobs.get(&key).is_some_and(|job| job.step.tries < STEP_NUMBER.tries);
+        if may_be_found {
+            self.steps.due.insert(key);
+        }
+        may_be_found
+    }
+
     /// Asks for the numbers of steps that are due, and then for what they use.
     pub(super) fn look_at_steps(&mut self, now: Moment, effects: &mut Vec<Effect>) {
         if self.steps.asked {
@@ -66,7 +74,7 @@ impl State {
         let jobs = &self.jobs;
         self.steps.due.retain(|key| jobs.get(key).is_some_and(is_running_step));
         let due = || self.steps.due.iter().filter_map(|key| jobs.get(key));
-        if due().any(|job| job.step.number.is_none() && job.step.tries < TRIES) {
+        if due().any(|job| job.step.number.is_none() && job.step.tries < STEP_NUMBER.tries) {
             if now < self.steps.ask_at {
                 self.wake(self.steps.ask_at);
                 return;
@@ -86,7 +94,7 @@ impl State {
     /// Slurm has said which steps run.
     pub(super) fn steps_numbered(&mut self, numbers: &[(String, u32)], now: Moment) {
         self.steps.asked = false;
-        self.steps.ask_at = now.plus(PAUSE);
+        self.steps.ask_at = now.plus(STEP_NUMBER.pause);
         let numbers: BTreeMap<&str, u32> = numbers.iter().map(|(name, number)| (name.as_str(), *number)).collect();
         for key in &self.active {
             let Some(job) = self.jobs.get_mut(key).filter(|job| is_running_step(job)) else { continue };

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -54,10 +54,15 @@ impl SlurmLab {
         vec!["env".to_owned(), format!("SLURM_CONF={}", self.conf().display())]
     }
 
+    /// A command of Slurm's that may come too late.
+    pub fn attempt(&self, program: &str, arguments: &[&str]) -> Output {
+        let output = Command::new(program).args(arguments).env("SLURM_CONF", self.conf()).env("TZ", "UTC").output();
+        output.expect("a program of Slurm's")
+    }
+
     /// A command of Slurm's, as a person would give it; its output.
     pub fn command(&self, program: &str, arguments: &[&str]) -> String {
-        let output = Command::new(program).args(arguments).env("SLURM_CONF", self.conf()).env("TZ", "UTC").output();
-        let output = output.expect("a program of Slurm's");
+        let output = self.attempt(program, arguments);
         assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).into_owned()
     }

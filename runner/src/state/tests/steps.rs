@@ -453,6 +453,7 @@ fn without_an_accounting_nothing_waits_for_it() {
     for trouble in [
         Trouble::Missing { program: "sacct".to_owned() },
         Trouble::Refused { sentence: "Slurm accounting storage is disabled".to_owned() },
+        Trouble::NoAnswer { reason: "Could not establish a configuration source".to_owned(), perhaps_received: false },
     ] {
         let mut desk = desk();
         desk.answer([1, 2]);
@@ -570,4 +571,40 @@ fn a_step_that_was_asked_to_end_by_slurm_leads_to_a_look_at_the_allocation() {
     assert!(matches!(desk.until_asked().as_slice(), [Inquiry::Accounts(_)]));
     desk.slurm_says(accounts([account(1, "FAILED", Some(1))]));
     assert_eq!(desk.state.reports[&key(1)].finished.cause, Some(Cause::Preempted));
+}
+
+// X11, S06
+#[test]
+fn a_step_is_warned_in_time_once_its_number_is_known() {
+    let mut desk = desk();
+    desk.profile.execution_config =
+        Some(ExecutionConfig { srun_termination_signal: Some("TERM@120".to_owned()), ..ExecutionConfig::default() });
+    let off = torc_api::execution::ResourceMonitor { enabled: Some(false), ..Default::default() };
+    desk.profile.resource_monitor = Some(off);
+    desk.answer([1, 2]);
+    desk.started(1).started(2);
+    let began = desk.now;
+    desk.ended(2, 0);
+    let asked = loop {
+        match desk.until_asked().as_slice() {
+            [Inquiry::TimeLeft] => desk.slurm_says(SlurmAnswer::TimeLeft(None)),
+            [Inquiry::Accounts(_)] => desk.slurm_says(accounts([account(2, "COMPLETED", Some(1))])),
+            other => break other.to_vec(),
+        };
+    };
+    assert_eq!(asked, [Inquiry::StepNumbers]);
+    assert_eq!(desk.now.since(began), Duration::from_secs(29 * 60 - 120), "--time=29");
+    desk.slurm_says(SlurmAnswer::StepNumbers(vec![(key(1).label(), 4)]));
+    let signal = Inquiry::Signal { step: 4, signal: "TERM".to_owned() };
+    assert!(inquiries(&desk).contains(&signal), "{:?}", desk.effects);
+    desk.effects.clear();
+    desk.slurm_says(SlurmAnswer::StepUsage(desk.now, Vec::new()));
+    for _ in 0..20 {
+        if desk.has_sync() {
+            desk.answer([]);
+        } else {
+            desk.until_due();
+        }
+        assert!(!inquiries(&desk).contains(&signal), "once");
+    }
 }

@@ -1,0 +1,119 @@
+//! `torc slurm parse-logs`: what went wrong, as far as Slurm's logs and those of runners and jobs tell.
+
+mod patterns;
+
+use std::fs;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::Serialize;
+
+use self::patterns::{Kind, findings};
+use super::allocations::{SlurmJobs, of_workflow};
+use crate::client::Client;
+use crate::commands::Context;
+use crate::connection::with_client;
+use crate::error::{CommandError, ExitStatus};
+use crate::output::Listing;
+
+/// Look through the logs of a workflow's allocations, runners and jobs for what is known to go wrong.
+///
+/// Found are, among others, memory and time limits, failed nodes, preemption, full disks, missing programs, and crashes.
+#[derive(Debug, Args)]
+pub struct ParseLogsArgs {
+    /// The workflow, by name or number; may be left out where the store holds one.
+    #[arg(value_name = "WORKFLOW")]
+    pub workflow: Option<String>,
+    /// Look into this folder as well.
+    #[arg(long, value_name = "FOLDER")]
+    pub output_dir: Option<PathBuf>,
+    /// Only errors, no warnings.
+    #[arg(long)]
+    pub errors_only: bool,
+}
+
+/// A line that tells of something.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LogFinding {
+    /// What it tells of.
+    pub kind: Kind,
+    /// `error` or `warning`.
+    pub severity: &'static str,
+    /// The step's or the job's label in the name of the file, e.g. `wf1_j2_r1_a1`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
+    /// The file.
+    pub file: String,
+    /// The line's number.
+    pub line: usize,
+    /// The line.
+    pub text: String,
+}
+
+/// More than this of a file's end is not read: what ended it is there.
+const LONGEST: u64 = 8 << 20;
+
+/// Runs the verb.
+pub async fn run(context: &Context, args: &ParseLogsArgs) -> Result<ExitStatus, CommandError> {
+    let jobs = with_client(&context.settings, &context.folder, async |client: &Client| {
+        of_workflow(client, args.workflow.as_deref()).await
+    })
+    .await?;
+    let mut folders: Vec<PathBuf> = jobs.output_dirs.iter().map(PathBuf::from).collect();
+    folders.extend(args.output_dir.iter().map(|folder| context.folder.join(folder)));
+    folders.sort();
+    folders.dedup();
+    let mut found = Vec::new();
+    for folder in &folders {
+        for file in log_files(folder, &jobs) {
+            found.extend(read_file(&file));
+        }
+    }
+    found.retain(|finding| !args.errors_only || finding.severity == "error");
+    Listing::new(context.output).print(&found)?;
+    Ok(ExitStatus::Success)
+}
+
+/// Logs of the folder that may be the workflow's, sorted: of its Slurm jobs, of their runners, and of its jobs.
+fn log_files(folder: &Path, jobs: &SlurmJobs) -> Vec<PathBuf> {
+    let of_allocation = |name: &str| {
+        let is_log = [".out", ".err", ".o", ".e", ".log", ".txt"].iter().any(|end| name.ends_with(end));
+        let named = |id: &String| name.split(|c: char| !c.is_ascii_digit()).any(|part| part == id);
+        (is_log || name.starts_with("slurm")) && jobs.ids.iter().any(named)
+    };
+    let list = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let outside = list(folder).filter(|path| path.is_file() && of_allocation(&name(path)));
+    let prefix = format!("job_wf{}_", jobs.number);
+    let inside = list(&folder.join("job_stdio")).filter(|path| name(path).starts_with(&prefix));
+    let mut files: Vec<PathBuf> = outside.chain(inside).collect();
+    files.sort();
+    files
+}
+
+fn read_file(path: &Path) -> Vec<LogFinding> {
+    let text = read_end(path).unwrap_or_default();
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let job = name.strip_prefix("job_").and_then(|rest| rest.split('.').next()).map(str::to_owned);
+    let found = findings(&text).into_iter().map(|(kind, line, text)| LogFinding {
+        kind,
+        severity: if kind.is_error() { "error" } else { "warning" },
+        job: job.clone(),
+        file: path.display().to_string(),
+        line,
+        text,
+    });
+    found.collect()
+}
+
+/// The end of a file, as text.
+fn read_end(path: &Path) -> std::io::Result<String> {
+    let mut file = fs::File::open(path)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(LONGEST)))?;
+    let mut bytes = Vec::new();
+    file.take(LONGEST).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}

@@ -1,0 +1,116 @@
+//! `torc slurm sacct`: what Slurm's accounting has about the allocations of a workflow and their steps.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use jiff::Timestamp;
+use serde::Serialize;
+use torc_slurm::records::Record;
+
+use super::allocations::{ask_accounting, of_workflow};
+use crate::client::Client;
+use crate::commands::Context;
+use crate::connection::with_client;
+use crate::error::{CommandError, ExitStatus};
+use crate::output::Listing;
+
+/// What Slurm's accounting has about a workflow's allocations and their steps, asked now.
+#[derive(Debug, Args)]
+pub struct SacctArgs {
+    /// The workflow, by name or number; may be left out where the store holds one.
+    #[arg(value_name = "WORKFLOW")]
+    pub workflow: Option<String>,
+    /// Also write the list as JSON to `sacct_<workflow>.json` in the output folder.
+    #[arg(long)]
+    pub save_json: bool,
+    /// The folder that --save-json writes to (`torc_output`).
+    #[arg(long, value_name = "FOLDER")]
+    pub output_dir: Option<PathBuf>,
+}
+
+/// A line of the list.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SacctRow {
+    /// Slurm's number, e.g. `12345` or `12345.7`.
+    pub slurm_job_id: String,
+    /// The allocation's or the step's name.
+    pub name: String,
+    /// What Slurm calls its state.
+    pub state: String,
+    /// The code it ended with and the signal, as Slurm writes them.
+    pub exit_code: String,
+    /// When it started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_time: Option<String>,
+    /// When it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end_time: Option<String>,
+    /// How long it has taken.
+    pub elapsed_seconds: i64,
+    /// How many nodes.
+    pub nodes: i64,
+    /// How many CPUs it had.
+    pub cpus: i64,
+    /// CPU time that it had.
+    pub cpu_seconds: i64,
+    /// CPU time that it used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub used_cpu_seconds: Option<f64>,
+    /// The most memory of a task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_rss_bytes: Option<i64>,
+    /// Its nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_list: Option<String>,
+}
+
+impl From<Record> for SacctRow {
+    fn from(record: Record) -> Self {
+        let time = |seconds: i64| Timestamp::from_second(seconds).ok().map(|time| time.to_string());
+        Self {
+            slurm_job_id: record.id,
+            name: record.name,
+            state: record.state_text,
+            exit_code: record.exit_code,
+            start_time: record.start.and_then(time),
+            end_time: record.end.and_then(time),
+            elapsed_seconds: record.elapsed_seconds,
+            nodes: record.nodes,
+            cpus: record.cpus,
+            cpu_seconds: record.cpu_seconds,
+            used_cpu_seconds: record.used_cpu_seconds,
+            max_rss_bytes: record.max_rss_bytes,
+            node_list: record.node_list,
+        }
+    }
+}
+
+/// Runs the verb.
+pub async fn run(context: &Context, args: &SacctArgs) -> Result<ExitStatus, CommandError> {
+    let jobs = with_client(&context.settings, &context.folder, async |client: &Client| {
+        of_workflow(client, args.workflow.as_deref()).await
+    })
+    .await?;
+    let rows: Vec<SacctRow> = ask_accounting(&jobs).await?.into_iter().map(SacctRow::from).collect();
+    if args.save_json {
+        let folder = args.output_dir.clone().unwrap_or_else(|| context.settings.run.output_dir.clone());
+        let path = context.folder.join(folder).join(format!("sacct_{}.json", jobs.workflow));
+        save(&path, &rows)?;
+        context.output.progress(&format!("written to {}", path.display()));
+    }
+    Listing::new(context.output).print(&rows)?;
+    Ok(ExitStatus::Success)
+}
+
+fn save(path: &Path, rows: &[SacctRow]) -> Result<(), CommandError> {
+    let failed = |error: std::io::Error| {
+        CommandError::new(ExitStatus::Unexpected, format!("cannot write {}", path.display())).because(error)
+    };
+    let text = serde_json::to_string_pretty(&serde_json::json!({ "items": rows }))
+        .map_err(|error| failed(std::io::Error::other(error)))?;
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).map_err(failed)?;
+    }
+    std::fs::write(path, text + "\n").map_err(failed)
+}

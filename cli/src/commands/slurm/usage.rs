@@ -1,0 +1,102 @@
+//! `torc slurm usage`: what a workflow has cost in Slurm.
+
+use clap::Args;
+use serde::Serialize;
+use torc_slurm::records::Record;
+
+use super::allocations::{ask_accounting, of_workflow};
+use crate::client::Client;
+use crate::commands::Context;
+use crate::connection::with_client;
+use crate::error::{CommandError, ExitStatus};
+use crate::output::human;
+
+/// How much node and CPU time a workflow has taken in Slurm, and how much of it was used.
+#[derive(Debug, Args)]
+pub struct UsageArgs {
+    /// The workflow, by name or number; may be left out where the store holds one.
+    #[arg(value_name = "WORKFLOW")]
+    pub workflow: Option<String>,
+}
+
+/// What allocations come to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Usage {
+    /// The workflow's name.
+    pub workflow: String,
+    /// How many allocations have started.
+    pub allocations: usize,
+    /// Those of them that have not ended.
+    pub running: usize,
+    /// Nodes times seconds.
+    pub node_seconds: i64,
+    /// CPUs times seconds: what the allocations had.
+    pub cpu_seconds: i64,
+    /// CPU time that was used.
+    pub used_cpu_seconds: f64,
+}
+
+/// Adds up allocations. Steps are parts of them and count for nothing more.
+pub fn add_up(workflow: &str, records: &[Record]) -> Usage {
+    let mut usage = Usage { workflow: workflow.to_owned(), ..Usage::default() };
+    for record in records.iter().filter(|record| record.is_allocation() && record.start.is_some()) {
+        usage.allocations += 1;
+        usage.running += usize::from(!record.state.is_over());
+        usage.node_seconds += record.elapsed_seconds.saturating_mul(record.nodes);
+        usage.cpu_seconds += record.cpu_seconds;
+        usage.used_cpu_seconds += record.used_cpu_seconds.unwrap_or_default();
+    }
+    usage
+}
+
+/// Runs the verb.
+pub async fn run(context: &Context, args: &UsageArgs) -> Result<ExitStatus, CommandError> {
+    let jobs = with_client(&context.settings, &context.folder, async |client: &Client| {
+        of_workflow(client, args.workflow.as_deref()).await
+    })
+    .await?;
+    let usage = add_up(&jobs.workflow, &ask_accounting(&jobs).await?);
+    context.output.value(&usage, || text(&usage))?;
+    Ok(ExitStatus::Success)
+}
+
+fn text(usage: &Usage) -> String {
+    let hours = |seconds: f64| format!("{:.2} h", seconds / 3_600.0);
+    let allocations = human::count(i64::try_from(usage.allocations).unwrap_or(i64::MAX), "allocation");
+    let running = if usage.running == 0 { String::new() } else { format!(" ({} running)", usage.running) };
+    #[expect(clippy::cast_precision_loss, reason = "two digits are shown")]
+    let (nodes, cpus) = (usage.node_seconds as f64, usage.cpu_seconds as f64);
+    let share =
+        if cpus > 0.0 { format!(", {:.0} % of it", usage.used_cpu_seconds / cpus * 100.0) } else { String::new() };
+    format!(
+        "workflow {}: {allocations}{running}\nnode time  {}\nCPU time   {}\nused       {}{share}\n",
+        usage.workflow,
+        hours(nodes),
+        hours(cpus),
+        hours(usage.used_cpu_seconds),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn allocations_are_added_up_and_steps_are_not() {
+        let text = "\
+1|COMPLETED|0:0|2026-11-16T13:00:00|2026-11-16T14:00:00|3600|2|8|28800|02:00:00||n[1-2]|a
+1.0|COMPLETED|0:0|2026-11-16T13:00:00|2026-11-16T14:00:00|3600|1|4|14400|02:00:00|1M|n1|wf1_j1_r1_a1
+2|RUNNING|0:0|2026-11-16T13:00:00|Unknown|1800|1|4|7200|00:00:00||n1|b
+3|CANCELLED by 0|0:0|None|2026-11-16T14:00:00|0|4|0|0|00:00:00||None assigned|c
+";
+        let usage = add_up("w", &torc_slurm::records::read(text).expect("readable"));
+        assert_eq!((usage.allocations, usage.running), (2, 1), "one never started");
+        assert_eq!((usage.node_seconds, usage.cpu_seconds), (9_000, 36_000));
+        assert!((usage.used_cpu_seconds - 7_200.0).abs() < 1e-9);
+        assert_eq!(
+            super::text(&usage),
+            "workflow w: 2 allocations (1 running)\nnode time  2.50 h\nCPU time   10.00 h\nused       2.00 h, 20 % of it\n"
+        );
+    }
+}

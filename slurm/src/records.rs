@@ -1,0 +1,126 @@
+//! What the accounting keeps of allocations and their steps, for people: `sacct` with everything that a bill or a search for a
+//! fault needs.
+
+use torc_api::slurm::SlurmState;
+
+use crate::amounts::{cpu_seconds, memory_bytes};
+use crate::call::{Call, Tool};
+use crate::fields::{moment, said};
+use crate::state::meaning;
+use crate::trouble::Trouble;
+
+const FIELDS: &str =
+    "--format=JobID,State,ExitCode,Start,End,ElapsedRaw,NNodes,AllocCPUS,CPUTimeRAW,TotalCPU,MaxRSS,NodeList,JobName";
+
+/// An allocation, or a step of one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    /// Slurm's number, e.g. `12345` or `12345.7`.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// What Slurm calls its state.
+    pub state_text: String,
+    /// What that means.
+    pub state: SlurmState,
+    /// The code it ended with and the signal, as Slurm writes them: `1:0`.
+    pub exit_code: String,
+    /// When it started: seconds since 1970.
+    pub start: Option<i64>,
+    /// When it ended: seconds since 1970.
+    pub end: Option<i64>,
+    /// How long it has taken.
+    pub elapsed_seconds: i64,
+    /// How many nodes.
+    pub nodes: i64,
+    /// How many CPUs it had.
+    pub cpus: i64,
+    /// CPU time that it had: CPUs times seconds.
+    pub cpu_seconds: i64,
+    /// CPU time that it used.
+    pub used_cpu_seconds: Option<f64>,
+    /// The most memory of a task; of steps only.
+    pub max_rss_bytes: Option<i64>,
+    /// Its nodes, as Slurm lists them.
+    pub node_list: Option<String>,
+}
+
+impl Record {
+    /// It is an allocation, not a step of one.
+    pub fn is_allocation(&self) -> bool {
+        !self.id.contains('.')
+    }
+}
+
+/// Asks for everything about allocations and their steps; of one that was requeued about every time that it ran.
+pub fn ask<'a>(ids: impl IntoIterator<Item = &'a str>) -> Call {
+    let ids = ids.into_iter().collect::<Vec<&str>>().join(",");
+    Call::new(Tool::Sacct, ["-a", "-D", "-P", "-n", FIELDS, "-j"]).arg(ids)
+}
+
+/// The records of an answer; one with a line that cannot be read is none.
+pub fn read(text: &str) -> Result<Vec<Record>, Trouble> {
+    let lines = text.lines().filter(|line| !line.trim().is_empty());
+    lines.map(|line| read_line(line).ok_or_else(|| Trouble::unreadable(Tool::Sacct, line))).collect()
+}
+
+fn read_line(line: &str) -> Option<Record> {
+    let fields: Vec<&str> = line.splitn(13, '|').collect();
+    let [id, state, exit, start, end, elapsed, nodes, cpus, cpu, used, memory, node_list, name] = fields.as_slice()
+    else {
+        return None;
+    };
+    let number = |text: &str| text.trim().parse::<i64>().unwrap_or(0);
+    Some(Record {
+        id: (*id).to_owned(),
+        name: (*name).to_owned(),
+        state_text: (*state).to_owned(),
+        state: meaning(state),
+        exit_code: (*exit).to_owned(),
+        start: moment(start),
+        end: moment(end),
+        elapsed_seconds: number(elapsed),
+        nodes: number(nodes),
+        cpus: number(cpus),
+        cpu_seconds: number(cpu),
+        used_cpu_seconds: cpu_seconds(used),
+        max_rss_bytes: memory_bytes(memory),
+        node_list: said(node_list).map(str::to_owned),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    // As Slurm 22.05 prints them.
+    const TEXT: &str = "\
+26180000|COMPLETED|0:0|2026-11-16T13:35:23|2026-11-16T13:35:36|13|4|8|104|00:02.519||n[1-4]|run.sh
+26180000.batch|COMPLETED|0:0|2026-11-16T13:35:23|2026-11-16T13:35:36|13|1|2|26|00:00.211|98120K|n1|batch
+26180000.10|OUT_OF_MEMORY|0:125|2026-11-16T13:35:24|2026-11-16T13:35:25|1|1|1|1|00:00.109|3104K|n3|wf1_j10_r1_a1
+26180001|RUNNING|0:0|2026-11-16T13:36:00|Unknown|5|1|2|10|00:00:00||n1|a|b
+";
+
+    #[test]
+    fn allocations_and_their_steps() {
+        let records = read(TEXT).unwrap();
+        let first = &records[0];
+        assert_eq!((first.id.as_str(), first.nodes, first.cpus, first.cpu_seconds), ("26180000", 4, 8, 104));
+        assert_eq!((first.elapsed_seconds, first.used_cpu_seconds), (13, Some(2.519)));
+        let allocations: Vec<bool> = records.iter().map(Record::is_allocation).collect();
+        assert_eq!(allocations, [true, false, false, true]);
+        assert_eq!((records[2].state, records[2].exit_code.as_str()), (SlurmState::OutOfMemory, "0:125"));
+        assert_eq!(records[2].max_rss_bytes, Some(3_104 << 10));
+        assert_eq!((records[3].name.as_str(), records[3].end), ("a|b", None));
+        assert_eq!(read("\n"), Ok(Vec::new()));
+        assert!(read("7|COMPLETED\n").is_err(), "half a line is no answer");
+    }
+
+    #[test]
+    fn the_question() {
+        let call = ask(["1", "2"]);
+        assert_eq!(call.arguments.last().unwrap(), "1,2");
+        assert!(call.arguments.contains(&"-D".to_owned()), "a requeued allocation has cost more than once");
+    }
+}
