@@ -33,6 +33,12 @@ pub struct GlobalArgs {
     /// The file with the server's token.
     #[arg(long, global = true, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    /// Trust servers that the certificates of this file vouch for, and no others.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub ca_cert: Option<PathBuf>,
+    /// Trust the server whose certificate has this fingerprint, and no other.
+    #[arg(long, global = true, value_name = "HEX")]
+    pub certificate_sha256: Option<String>,
     /// How results are printed.
     #[arg(short = 'o', long = "output", global = true, value_enum, value_name = "FORMAT")]
     pub format: Option<Format>,
@@ -77,6 +83,7 @@ pub enum Command {
     Runner(commands::runner::RunnerVerbArgs),
     Remote(commands::remote::RemoteArgs),
     Hpc(commands::hpc::HpcArgs),
+    Token(commands::token::TokenArgs),
     Ping(commands::ping::PingArgs),
     Gc(commands::gc::GcArgs),
     Backup(commands::backup::BackupArgs),
@@ -160,6 +167,14 @@ mod tests {
             "torc exec -c true -C list --param i=1:3 --link zip -j 2 --dry-run",
             "torc exec -- echo -n a",
             "torc server --bind 127.0.0.1:0 --database sqlite:x.db",
+            "torc server --bind 0.0.0.0:7421 --tls-cert c.pem --tls-key k.pem --advertise login1 --token-key-file k",
+            "torc server --bind 0.0.0.0:7421 --insecure-http",
+            "torc apply -f a.yaml --bind 0.0.0.0:0 --advertise https://login1:7421 --detach",
+            "torc run a.yaml --bind 0.0.0.0:0 --advertise login1",
+            "torc get audit -o json",
+            "torc token create --scope runner --workflow diamond --expires 24h",
+            "torc token create --scope owner --user ada",
+            "torc token show file",
             "torc runner diamond --num-cpus 4",
             "torc run 1 --max-parallel-jobs 10 --num-cpus 4 --memory-gb 16 --num-gpus 0 -p 5.0 --time-limit 4h --label gpu",
             "torc run 1 --end-time 2026-11-16T12:00:00Z --output-dir results --persistent --skip-checks",

@@ -3,6 +3,7 @@
 mod data;
 mod error;
 mod slurm;
+mod trust;
 mod watch;
 
 use std::time::Duration;
@@ -12,21 +13,25 @@ use reqwest::{Method, Response, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use torc_api::api::{
-    Affected, ApplyRequest, ApplyResponse, Event, GcRequest, GcResponse, Job, JobResult, Page, RetryRequest, Runner,
-    Version, Workflow, WorkflowAction,
+    Affected, ApplyRequest, ApplyResponse, AuditEntry, Event, GcRequest, GcResponse, Job, JobResult, Page,
+    RetryRequest, Runner, Version, Workflow, WorkflowAction,
 };
 
 use torc_api::explain::{JobExplanation, WorkflowExplanation};
-use torc_api::remote::{RemoteWorker, RemoteWorkersRequest};
+use torc_api::remote::{RemoteWorker, RemoteWorkersRequest, is_loopback_host};
 use torc_api::slurm_stats::SlurmStats;
+use torc_api::token::{Credential, TokenRequest, TokenResponse};
 use torc_api::wire::{ReplayRequest, ReplayResponse, Replayed};
 use torc_runner::HttpLink;
 
 pub use error::ClientError;
+pub use trust::Trust;
 pub use watch::{Watch, WatchMessage};
 
 /// The most items of one page.
 const PAGE: usize = 5_000;
+/// Connections that are not used for so long are let go, before servers close them.
+const IDLE_CONNECTION: Duration = Duration::from_secs(60);
 
 /// A connection to a server.
 #[derive(Clone, Debug)]
@@ -34,6 +39,7 @@ pub struct Client {
     http: reqwest::Client,
     base: Url,
     token: Option<String>,
+    trust: Trust,
     namespace: Option<String>,
     user: Option<HeaderValue>,
 }
@@ -101,16 +107,39 @@ pub struct SlurmStatsFilter {
 type Query = Vec<(&'static str, String)>;
 
 impl Client {
-    /// A client of the server at a URL.
+    /// A client of the server at a URL, which is trusted as its token says.
     pub fn new(url: &str, token: Option<String>, namespace: Option<String>) -> Result<Self, ClientError> {
-        let base =
-            Url::parse(url).map_err(|error| ClientError::Url { url: url.to_owned(), reason: error.to_string() })?;
+        Self::trusting(url, token, &Trust::System, namespace)
+    }
+
+    /// A client of the server at a URL. A certificate that is pinned by the token wins over other trust.
+    pub fn trusting(
+        url: &str,
+        token: Option<String>,
+        trust: &Trust,
+        namespace: Option<String>,
+    ) -> Result<Self, ClientError> {
+        let wrong = |reason: String| ClientError::Url { url: url.to_owned(), reason };
+        let base = Url::parse(url).map_err(|error| wrong(error.to_string()))?;
+        let credential = token.map(|word| Credential::parse(&word)).transpose();
+        let credential =
+            credential.map_err(|error| ClientError::Trust { reason: format!("what the token pins {error}") })?;
+        let pin = credential.as_ref().and_then(|credential| credential.certificate);
+        let secure = base.scheme() == "https";
+        if pin.is_some() && !secure && !base.host_str().is_some_and(is_loopback_host) {
+            // Nobody who listens in is to get a token that is for one certificate only.
+            return Err(wrong("the token is for a server with TLS: write https://".to_owned()));
+        }
+        let trust = pin.map_or_else(|| trust.clone(), Trust::Certificate);
+        let token = credential.map(|credential| credential.token);
         let http = reqwest::Client::builder()
+            .tls_backend_preconfigured(Trust::client_config(secure.then_some(&trust))?)
             .connect_timeout(Duration::from_secs(10))
+            .pool_idle_timeout(IDLE_CONNECTION)
             .user_agent(concat!("torc/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(|source| ClientError::Build { source })?;
-        Ok(Self { http, base, token, namespace, user: user_name() })
+        Ok(Self { http, base, token, trust, namespace, user: user_name() })
     }
 
     /// The server's address.
@@ -118,9 +147,19 @@ impl Client {
         self.base.as_str().trim_end_matches('/').to_owned()
     }
 
-    /// The token, for those who are to reach the same server.
-    pub fn token(&self) -> Option<&str> {
-        self.token.as_deref()
+    /// Whom it trusts.
+    pub fn trust(&self) -> &Trust {
+        &self.trust
+    }
+
+    /// Makes a token that allows less than this client's.
+    pub async fn create_token(&self, request: &TokenRequest) -> Result<TokenResponse, ClientError> {
+        self.post(&["tokens"], request).await
+    }
+
+    /// Who did what, oldest first.
+    pub async fn audit(&self) -> Result<Vec<AuditEntry>, ClientError> {
+        self.pages(&["audit"], Vec::new(), None).await
     }
 
     /// The way of a runner to the same server.
@@ -405,7 +444,7 @@ impl Client {
     }
 
     async fn send(&self, request: reqwest::RequestBuilder) -> Result<Response, ClientError> {
-        let response = request.send().await.map_err(|source| ClientError::Unreachable { url: self.url(), source })?;
+        let response = request.send().await.map_err(|source| ClientError::unanswered(self.url(), source))?;
         if response.status().is_success() {
             return Ok(response);
         }

@@ -35,6 +35,7 @@ pub mod server;
 pub mod slurm;
 pub mod spawn;
 pub mod status;
+pub mod token;
 pub mod unpack;
 pub mod user_data;
 pub mod validate;
@@ -48,11 +49,10 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 use crate::args::{Cli, Command, GlobalArgs, RunnerArgs};
-use crate::env;
 use crate::error::{CommandError, ExitStatus};
 use crate::logging;
 use crate::output::{Format, Output};
-use crate::settings::{self, Layers, Settings, Surroundings};
+use crate::settings::{self, Handed, Layers, Settings, Surroundings};
 
 /// What every verb works with.
 pub struct Context {
@@ -82,8 +82,11 @@ pub fn main(mut arguments: Vec<OsString>) -> ExitCode {
         command => command,
     };
     let mut flags = settings::flags(&cli.global, runner_args(&command));
-    if let Command::Server(args) = &command {
-        args.add_flags(&mut flags);
+    match &command {
+        Command::Server(args) => args.add_flags(&mut flags),
+        Command::Apply(args) => args.listen.add_flags("client.run.bind", &mut flags),
+        Command::Run(args) => args.listen.add_flags("client.run.bind", &mut flags),
+        _ => {}
     }
     start(&cli.global, flags, |context| execute(context, command))
 }
@@ -123,7 +126,7 @@ fn prepare(flags: Layers) -> Result<Context, CommandError> {
     let variable = |name: &str| std::env::var(name).ok();
     let surroundings = Surroundings { variable: &variable, folder: &folder, system: Path::new("/etc") };
     let (layers, warnings) = settings::gather(flags, &surroundings)?;
-    let settings = settings::resolve(&layers, variable(env::TOKEN).filter(|token| !token.is_empty()))?;
+    let settings = settings::resolve(&layers, Handed::from(&variable))?;
     let output = Output::new(settings.format);
     for warning in warnings {
         output.warning(&warning);
@@ -187,6 +190,7 @@ async fn execute_async(context: &Context, command: Command) -> Result<ExitStatus
         Command::Retry(args) => retry::run(context, &args).await,
         Command::Delete(args) => delete::run(context, &args).await,
         Command::Status(args) => status::run(context, &args).await,
+        Command::Token(args) => token::run(context, &args).await,
         Command::Ping(args) => ping::run(context, &args).await,
         Command::Workflows(args) => workflows::run(context, args).await,
         Command::Jobs(args) => jobs::run(context, args).await,

@@ -2,16 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::client::{Client, ClientError};
+use torc_api::token::Credential;
+
+use crate::client::{Client, ClientError, Trust};
 use crate::error::{CommandError, ExitStatus};
-use crate::place::Place;
+use crate::place::{Place, ServerInfo};
 use crate::settings::Settings;
 use crate::standalone::{Announce, Entry, Owner, enter};
 
 /// A way to a store.
 pub enum Connection {
     /// Somebody else's process; it goes on when we leave.
-    Served(Client),
+    Served(Box<Client>),
     /// The store itself, for the time of this command.
     Ours(Box<Owner>),
 }
@@ -20,11 +22,11 @@ impl Connection {
     /// Finds the store and opens a way to it.
     pub async fn open(settings: &Settings, folder: &Path) -> Result<Self, CommandError> {
         if let Some(url) = &settings.url {
-            return Ok(Self::Served(remote(settings, url, folder)?));
+            return Ok(Self::Served(Box::new(remote(settings, url, folder)?)));
         }
         let place = Place::find(folder).ok_or_else(no_store)?;
         match enter(&place, settings.namespace.as_deref()).await? {
-            Entry::Theirs(_, client) => Ok(Self::Served(*client)),
+            Entry::Theirs(_, client) => Ok(Self::Served(client)),
             Entry::Ours(lock) => Ok(Self::Ours(Box::new(Owner::start(&place, lock, settings, Announce::No).await?))),
         }
     }
@@ -64,15 +66,26 @@ pub async fn with_client<T>(
 
 /// The client of a server that was named.
 pub fn remote(settings: &Settings, url: &str, folder: &Path) -> Result<Client, CommandError> {
+    let here = known_server(settings, url, folder);
     let token = match (&settings.token, &settings.token_file) {
         (Some(token), _) => Some(token.clone()),
         (None, Some(path)) => Some(read_token(path)?),
-        (None, None) => token_of_this_folder(url, folder),
+        (None, None) => here.as_ref().and_then(|info| read_token(&info.token_file).ok()),
     };
-    Ok(Client::new(url, token, settings.namespace.clone())?)
+    // What was said wins over what the token pins, and that over what is known here.
+    let said = settings.certificate_sha256.is_some() || settings.ca_cert.is_some();
+    let token = if said { token.map(|word| Credential::token_of(&word).to_owned()) } else { token };
+    let trust = match (settings.certificate_sha256, &settings.ca_cert, here) {
+        (Some(fingerprint), ..) => Trust::Certificate(fingerprint),
+        (None, Some(path), _) => Trust::Authority(path.clone()),
+        (None, None, Some(info)) => info.trust(),
+        (None, None, None) => Trust::System,
+    };
+    Ok(Client::trusting(url, token, &trust, settings.namespace.clone())?)
 }
 
-fn read_token(path: &Path) -> Result<String, CommandError> {
+/// The word in a token file.
+pub fn read_token(path: &Path) -> Result<String, CommandError> {
     match std::fs::read_to_string(path) {
         Ok(token) => Ok(token.trim().to_owned()),
         Err(error) => {
@@ -86,19 +99,18 @@ fn read_token(path: &Path) -> Result<String, CommandError> {
     }
 }
 
-/// A server that was named may be the one that owns the store of this folder.
-fn token_of_this_folder(url: &str, folder: &Path) -> Option<String> {
-    read_token(&token_file_of_this_folder(url, folder)?).ok()
+/// The owner of a store that was named by its address: that of the job that this process belongs to, or of this folder.
+fn known_server(settings: &Settings, url: &str, folder: &Path) -> Option<ServerInfo> {
+    let answers_there = |info: &ServerInfo| info.url == url || info.local_url.as_deref() == Some(url);
+    let of_job = settings.server_file.as_deref().and_then(ServerInfo::read).filter(answers_there);
+    of_job.or_else(|| Place::find(folder)?.server_info().filter(answers_there))
 }
 
-fn token_file_of_this_folder(url: &str, folder: &Path) -> Option<PathBuf> {
-    Some(Place::find(folder)?.server_info().filter(|info| info.url == url)?.token_file)
-}
-
-/// Where the token of a server that was named is, for jobs that want to talk to it; none when only a variable has it.
-pub fn token_file(settings: &Settings, url: &str, folder: &Path) -> Option<PathBuf> {
-    let named = settings.token_file.as_ref().map(|path| folder.join(path));
-    named.or_else(|| token_file_of_this_folder(url, folder))
+/// Where it is written who owns the store of a server that was named, for jobs that outlive the owner.
+pub fn server_file(url: &str, folder: &Path) -> Option<PathBuf> {
+    let place = Place::find(folder)?;
+    let info = place.server_info()?;
+    (info.url == url || info.local_url.as_deref() == Some(url)).then(|| place.server_file())
 }
 
 fn no_store() -> CommandError {

@@ -8,6 +8,8 @@ pub const API_URL: &str = "TORC_API_URL";
 pub const TOKEN: &str = "TORC_TOKEN";
 /// The file that holds the token.
 pub const TOKEN_FILE: &str = "TORC_TOKEN_FILE";
+/// The file that says where the owner of a store answers, set for jobs by runners.
+pub const SERVER_FILE: &str = "TORC_SERVER_FILE";
 /// The workflow of a job, set for jobs by runners.
 pub const WORKFLOW_ID: &str = "TORC_WORKFLOW_ID";
 /// A job's number, set for jobs by runners.
@@ -38,6 +40,10 @@ pub struct Variable {
 /// Variables besides those of the settings table.
 pub const OTHERS: &[Variable] = &[
     Variable { name: TOKEN, doc: "The token itself; it wins over every token file." },
+    Variable {
+        name: SERVER_FILE,
+        doc: "Set for jobs: the file that says where the owner of their store answers at present.",
+    },
     Variable {
         name: LOG,
         doc: "What is logged to standard error, e.g. `info` or `torc_runner=debug` (`warn` when absent).",

@@ -1,6 +1,5 @@
 //! Verbs that jobs call while they run: whose job it is, and the way to its server, which may have changed since it started.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::client::Client;
@@ -8,7 +7,7 @@ use crate::commands::Context;
 use crate::connection::with_client;
 use crate::env;
 use crate::error::{CommandError, ExitStatus};
-use crate::place::Place;
+use crate::place::ServerInfo;
 use crate::settings::Settings;
 
 /// How long a job waits for a server that is away: a store may change hands while its jobs run.
@@ -66,8 +65,8 @@ pub async fn with_server<T>(
 
 /// The settings with the address of the store's present owner, where its files can be seen.
 fn present(settings: &Settings) -> Settings {
-    let owner = settings.token_file.as_deref().and_then(|path| Place::of_token_file(Path::new(path))?.server_info());
-    let url = owner.map(|owner| owner.url).or_else(|| settings.url.clone());
+    let owner = settings.server_file.as_deref().and_then(ServerInfo::read);
+    let url = owner.map(|owner| owner.url_from_here().to_owned()).or_else(|| settings.url.clone());
     Settings { url, ..settings.clone() }
 }
 

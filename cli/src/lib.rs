@@ -11,6 +11,8 @@ mod env;
 mod error;
 mod follow;
 mod inside_job;
+mod listen_args;
+mod listening;
 mod logging;
 mod output;
 mod place;

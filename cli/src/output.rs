@@ -3,6 +3,7 @@
 //! Results go to standard output; progress, warnings and errors to standard error.
 
 mod allocation_rows;
+mod audit_rows;
 mod data_rows;
 pub mod human;
 mod json;

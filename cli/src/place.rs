@@ -9,6 +9,11 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 
+use torc_api::token::{Credential, Fingerprint};
+use torc_controller::tls::{self, TlsFiles};
+use torc_core::trust::TokenKey;
+
+use crate::client::Trust;
 use crate::error::{CommandError, ExitStatus};
 
 /// The folder of a store that was not given a place of its own.
@@ -42,6 +47,47 @@ pub struct ServerInfo {
     /// Whether it runs jobs itself.
     #[serde(default)]
     pub runner: bool,
+    /// Where it answers on its own host, where that is shorter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub local_url: Option<String>,
+    /// The certificate that it has made for itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_sha256: Option<Fingerprint>,
+    /// The file of the certificate that it was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_file: Option<PathBuf>,
+}
+
+impl ServerInfo {
+    /// What a file says of a store's owner.
+    pub fn read(path: &Path) -> Option<Self> {
+        serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+    }
+
+    /// Where it answers whoever asks from this host.
+    pub fn url_from_here(&self) -> &str {
+        self.local_url.as_deref().filter(|_| self.host == host_name()).unwrap_or(&self.url)
+    }
+
+    /// Whom to trust there.
+    pub fn trust(&self) -> Trust {
+        match (&self.certificate_sha256, &self.certificate_file) {
+            (Some(fingerprint), _) => Trust::Certificate(*fingerprint),
+            (None, Some(file)) if file.exists() => Trust::SameAs(file.clone()),
+            _ => Trust::System,
+        }
+    }
+}
+
+/// What the token file says of the server's certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pin {
+    /// What it said before: a server that speaks plain HTTP on this machine has no part in it.
+    Keep,
+    /// Nothing: others vouch for the certificate.
+    Nothing,
+    /// The server has made this one for itself.
+    Certificate(Fingerprint),
 }
 
 /// The right to use a store; given back when dropped.
@@ -77,17 +123,6 @@ impl Place {
         Ok(Self { folder: folder.to_owned(), prefix, database })
     }
 
-    /// The store that a token belongs to, if it is beside one.
-    pub fn of_token_file(path: &Path) -> Option<Self> {
-        let folder = path.parent()?.to_owned();
-        let prefix = path.file_name()?.to_str()?.strip_suffix("token")?;
-        let database = match prefix.strip_suffix('.') {
-            None => folder.join(DATABASE),
-            Some(name) => folder.join(name),
-        };
-        Some(Self { folder, database, prefix: prefix.to_owned() })
-    }
-
     /// Where the token is.
     pub fn token_file(&self) -> PathBuf {
         self.beside("token")
@@ -112,13 +147,14 @@ impl Place {
     pub fn same_port(&self, bind: SocketAddr) -> SocketAddr {
         let port = || {
             let info = self.server_info().filter(|info| info.host == host_name())?;
-            info.url.rsplit(':').next()?.trim_end_matches('/').parse::<u16>().ok()
+            info.url_from_here().rsplit(':').next()?.trim_end_matches('/').parse::<u16>().ok()
         };
         let wanted = port().map(|port| SocketAddr::new(bind.ip(), port)).filter(|_| bind.port() == 0);
         wanted.filter(|address| std::net::TcpListener::bind(address).is_ok()).unwrap_or(bind)
     }
 
-    fn server_file(&self) -> PathBuf {
+    /// Says who owns the store at present.
+    pub fn server_file(&self) -> PathBuf {
         self.beside("server.json")
     }
 
@@ -150,7 +186,7 @@ impl Place {
 
     /// Who owns the store, as far as it says so.
     pub fn server_info(&self) -> Option<ServerInfo> {
-        serde_json::from_slice(&std::fs::read(self.server_file()).ok()?).ok()
+        ServerInfo::read(&self.server_file())
     }
 
     /// Says who owns the store.
@@ -165,17 +201,50 @@ impl Place {
         let _ = std::fs::remove_file(self.server_file());
     }
 
-    /// The store's token, made on the first use.
-    pub fn token(&self) -> Result<String, CommandError> {
-        let path = self.token_file();
+    /// The administrator's token, made on the first use, and what its file says of certificates brought up to date.
+    pub fn token(&self, pin: Pin) -> Result<String, CommandError> {
+        let (path, word) = (self.token_file(), self.secret("token")?);
+        let token = Credential::token_of(&word).to_owned();
+        let wanted = match pin {
+            Pin::Keep => word.clone(),
+            Pin::Nothing => token.clone(),
+            Pin::Certificate(pin) => Credential { token: token.clone(), certificate: Some(pin) }.to_string(),
+        };
+        if wanted != word {
+            self.write_private(&path, format!("{wanted}\n").as_bytes()).map_err(|error| self.unusable(error))?;
+        }
+        Ok(token)
+    }
+
+    /// The key that signs tokens, made on the first use.
+    pub fn token_key(&self) -> Result<TokenKey, CommandError> {
+        key_of(self.secret("token-key")?.as_bytes(), &self.beside("token-key"))
+    }
+
+    /// A secret of this store, made on the first use.
+    fn secret(&self, name: &str) -> Result<String, CommandError> {
+        let path = self.beside(name);
         match std::fs::read_to_string(&path) {
-            Ok(token) if !token.trim().is_empty() => return Ok(token.trim().to_owned()),
+            Ok(secret) if !secret.trim().is_empty() => return Ok(secret.trim().to_owned()),
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(self.unusable(error)),
             _ => {}
         }
-        let token = random_token().map_err(|error| CommandError::unexpected("could not make a token", error))?;
-        self.write_private(&path, format!("{token}\n").as_bytes()).map_err(|error| self.unusable(error))?;
-        Ok(token)
+        let secret = random_secret().map_err(|error| CommandError::unexpected("could not make a secret", error))?;
+        self.write_private(&path, format!("{secret}\n").as_bytes()).map_err(|error| self.unusable(error))?;
+        Ok(secret)
+    }
+
+    /// The certificate that the server makes for itself, for these names; made on the first use and kept, because others have
+    /// pinned it.
+    pub fn own_certificate(&self, names: Vec<String>) -> Result<TlsFiles, CommandError> {
+        let files = TlsFiles { certificate: self.beside("tls.crt"), key: self.beside("tls.key") };
+        if !files.certificate.exists() || !files.key.exists() {
+            let failed = |error| CommandError::unexpected("could not make a certificate", error);
+            let (certificate, key) = tls::make_certificate(names).map_err(failed)?;
+            self.write_private(&files.key, key.as_bytes()).map_err(|error| self.unusable(error))?;
+            self.write_private(&files.certificate, certificate.as_bytes()).map_err(|error| self.unusable(error))?;
+        }
+        Ok(files)
     }
 
     /// Whether locks of other hosts may go unseen here.
@@ -209,7 +278,20 @@ impl Place {
     }
 }
 
-fn random_token() -> std::io::Result<String> {
+/// A key in a file.
+pub fn read_key(path: &Path) -> Result<TokenKey, CommandError> {
+    let unreadable = |error| {
+        let message = format!("could not read the key {}", path.display());
+        CommandError::new(ExitStatus::InvalidInput, message).because(error)
+    };
+    key_of(std::fs::read(path).map_err(unreadable)?.trim_ascii(), path)
+}
+
+fn key_of(bytes: &[u8], path: &Path) -> Result<TokenKey, CommandError> {
+    TokenKey::new(bytes).map_err(|error| CommandError::invalid(format!("{}: {error}", path.display())))
+}
+
+fn random_secret() -> std::io::Result<String> {
     let mut bytes = [0; 32];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
@@ -250,7 +332,6 @@ mod tests {
         ] {
             let place = at(text).unwrap();
             assert_eq!((place.database.to_str().unwrap(), place.token_file().to_str().unwrap()), (database, token));
-            assert_eq!(Place::of_token_file(&place.token_file()), Some(place));
         }
         for wrong in ["postgres://h/db", "/"] {
             assert_eq!(at(wrong).unwrap_err().kind, ExitStatus::InvalidInput, "{wrong}");
@@ -262,11 +343,43 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let place = Place::in_folder(root.path().join(".torc"));
         place.create_folder().unwrap();
-        let token = place.token().unwrap();
+        let token = place.token(Pin::Keep).unwrap();
         assert_eq!(token.len(), 64);
-        assert_eq!(place.token().unwrap(), token);
-        let mode = std::fs::metadata(place.token_file()).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
+        assert_eq!(place.token(Pin::Keep).unwrap(), token);
+        let read = || std::fs::read_to_string(place.token_file()).unwrap().trim().to_owned();
+        assert_eq!(read(), token);
+        // A certificate of its own stays in the file, for those who get a copy, until there is another.
+        let own = Pin::Certificate(Fingerprint([3; 32]));
+        let pinned = format!("{token}~{}", Fingerprint([3; 32]));
+        for (pin, expected) in [(own, &pinned), (Pin::Keep, &pinned), (Pin::Nothing, &token), (Pin::Keep, &token)] {
+            assert_eq!(place.token(pin).unwrap(), token);
+            assert_eq!(read(), *expected, "{pin:?}");
+        }
+        place.token_key().unwrap();
+        place.own_certificate(vec!["h".to_owned()]).unwrap();
+        for name in ["token", "token-key", "tls.key", "tls.crt"] {
+            let mode = std::fs::metadata(place.beside(name)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_certificate_that_was_made_stays() {
+        let root = tempfile::tempdir().unwrap();
+        let place = Place::in_folder(root.path().to_owned());
+        let print = || tls::fingerprint_of(&place.own_certificate(vec!["h".to_owned()]).unwrap().certificate).unwrap();
+        assert_eq!(print(), print());
+    }
+
+    #[test]
+    fn keys_that_are_given_are_checked() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("key");
+        assert_eq!(read_key(&path).err().map(|error| error.kind), Some(ExitStatus::InvalidInput));
+        std::fs::write(&path, "short\n").unwrap();
+        assert_eq!(read_key(&path).err().map(|error| error.kind), Some(ExitStatus::InvalidInput));
+        std::fs::write(&path, "x".repeat(32)).unwrap();
+        assert!(read_key(&path).is_ok());
     }
 
     #[test]
@@ -290,6 +403,9 @@ mod tests {
             token_file: place.token_file(),
             start_time: "2026-01-01T00:00:00Z".to_owned(),
             runner: true,
+            local_url: None,
+            certificate_sha256: Some(Fingerprint([1; 32])),
+            certificate_file: None,
         };
         assert_eq!(place.server_info(), None);
         place.write_server_info(&info).unwrap();

@@ -17,9 +17,11 @@ use crate::commands::{Context, apply};
 use crate::documents::Documents;
 use crate::error::{CommandError, ExitStatus};
 use crate::follow::{self, Followed, LOCAL_PATIENCE, follow, look, standing};
+use crate::listen_args::resolve;
+use crate::listening::{Listening, Reach};
 use crate::logging::{Author, open_runner_log};
 use crate::output::{Items, human};
-use crate::place::Place;
+use crate::place::{Lock, Place};
 use crate::progress::Progress;
 use crate::runner_config::runner_config;
 use crate::standalone::{Announce, Entry, Owner, enter};
@@ -51,11 +53,24 @@ pub async fn run(
     ground: Ground,
 ) -> Result<ExitStatus, CommandError> {
     let mut interrupts = Interrupts::listen()?;
+    let mut reach = match wanted {
+        Wanted::Documents(documents) => Some(apply::reach(documents)),
+        Wanted::Stored(_) => None,
+    };
     loop {
         match enter(place, context.settings.namespace.as_deref()).await? {
             Entry::Ours(lock) => {
+                let Some(reach) = reach else {
+                    reach = Some(stored_reach(context, place, lock, wanted).await?);
+                    continue;
+                };
+                let listening = Listening::embedded(&context.settings.server, reach, resolve)?;
+                if listening.is_exposed() {
+                    context.output.warning("requests and tokens are not encrypted: see --insecure-http");
+                }
                 let slurm = (ground == Ground::Slurm).then_some(RunnerScope::Session);
-                let owner = Owner::start(place, lock, &context.settings, Announce::local(true, slurm)).await?;
+                let announce = Announce::Yes { listening, runner: true, slurm };
+                let owner = Owner::start(place, lock, &context.settings, announce).await?;
                 let result = lead(context, place, &owner, wanted, &mut interrupts).await;
                 owner.leave().await;
                 return result;
@@ -72,6 +87,24 @@ pub async fn run(
             }
         }
     }
+}
+
+/// Who has to reach the server of stored workflows. Their documents tell, and to read them the store has to be opened first.
+async fn stored_reach(context: &Context, place: &Place, lock: Lock, wanted: &Wanted) -> Result<Reach, CommandError> {
+    let Wanted::Stored(names) = wanted else { return Ok(Reach::Here) };
+    if context.settings.server.embedded_bind.is_some() {
+        // It was said where to listen.
+        return Ok(Reach::Here);
+    }
+    let owner = Owner::start(place, lock, &context.settings, Announce::No).await?;
+    let mut specs = Vec::new();
+    for name in names {
+        // One that does not exist is reported when it is to be run.
+        let workflow = owner.client().workflow(name).await.ok();
+        specs.extend(workflow.and_then(|workflow| workflow.document).map(|document| document.spec));
+    }
+    owner.leave().await;
+    Ok(Reach::of(&specs))
 }
 
 /// Applies to a server that runs nothing itself, and returns at once.
@@ -123,7 +156,7 @@ async fn lead(
     let mut config = runner_config(&context.settings.run, &place.runner_folder(), &context.folder).await?;
     config.scope = RunnerScope::Session;
     config.api_url = Some(client.url());
-    config.token_file = Some(place.token_file());
+    config.server_file = Some(place.server_file());
     let mut progress = Progress::new(context.output);
     let capacity = config.capacity;
     let runner = LocalRunner::start(config, owner.link(), Author::Owner);
@@ -362,6 +395,12 @@ impl LocalRunner {
                 Err(CommandError::new(ExitStatus::Unreachable, message)
                     .because(error)
                     .hint("with `[client.offline] enabled = true` they go on, and their results are kept"))
+            }
+            Ok(Err(RunnerError::Server(error))) => {
+                let message = "the server does not accept this runner";
+                Err(CommandError::new(ExitStatus::Refused, message).because(error).hint(
+                    "`torc token show` says what the token is for; a runner for all workflows needs the administrator's",
+                ))
             }
             Ok(Err(error)) => Err(CommandError::unexpected("the local runner failed", error)),
             Err(error) => Err(CommandError::unexpected("the local runner ended early", error)),

@@ -15,6 +15,9 @@ pub use files::config_files;
 pub use keys::KEYS;
 pub use run::RunSettings;
 
+use torc_api::token::{Fingerprint, NoFingerprint};
+use torc_controller::tls::TlsFiles;
+
 use crate::args::{GlobalArgs, RunnerArgs};
 use crate::error::CommandError;
 use crate::output::Format;
@@ -89,6 +92,12 @@ pub struct Settings {
     pub token: Option<String>,
     /// The file with the token.
     pub token_file: Option<PathBuf>,
+    /// The file that says where the owner of this job's store answers.
+    pub server_file: Option<PathBuf>,
+    /// The only certificate that the server may have.
+    pub certificate_sha256: Option<Fingerprint>,
+    /// The file of those who vouch for servers.
+    pub ca_cert: Option<PathBuf>,
     /// How results are printed.
     pub format: Format,
     /// The namespace; absent: `default`.
@@ -102,16 +111,47 @@ pub struct Settings {
 }
 
 /// How a server is started.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerSettings {
     /// Host and port.
     pub bind: String,
+    /// The same for the server inside `torc apply` and `torc run`, where that was said.
+    pub embedded_bind: Option<String>,
+    /// How others reach it: a URL, a host, or a host with a port.
+    pub advertise: Option<String>,
+    /// The certificate to use.
+    pub certificate: Option<TlsFiles>,
+    /// TLS also where only this machine listens.
+    pub tls: bool,
+    /// No TLS, wherever it listens.
+    pub insecure_http: bool,
+    /// The key that signs tokens; absent: one beside the database.
+    pub token_key_file: Option<PathBuf>,
+    /// The most connections at once.
+    pub max_connections: usize,
     /// The database; absent: that of the `.torc` folder.
     pub database: Option<String>,
     /// The most jobs of one workflow.
     pub max_jobs: usize,
     /// Between two looks at Slurm while allocations live.
     pub slurm_poll_interval: Duration,
+}
+
+/// What is handed over by variables and stands in no file.
+#[derive(Clone, Debug, Default)]
+pub struct Handed {
+    /// The token itself.
+    pub token: Option<String>,
+    /// The file that says where the owner of this job's store answers.
+    pub server_file: Option<PathBuf>,
+}
+
+impl Handed {
+    /// What the environment holds.
+    pub fn from(variable: &dyn Fn(&str) -> Option<String>) -> Self {
+        let said = |name: &str| variable(name).filter(|text| !text.is_empty());
+        Self { token: said(crate::env::TOKEN), server_file: said(crate::env::SERVER_FILE).map(PathBuf::from) }
+    }
 }
 
 /// The world that settings are read from, so that tests need neither a home nor an environment.
@@ -157,6 +197,8 @@ pub fn flags(global: &GlobalArgs, runner: Option<&RunnerArgs>) -> Layers {
     let path = |path: &PathBuf| path.to_string_lossy().into_owned();
     said("client.url", global.url.clone());
     said("client.token_file", global.token_file.as_ref().map(path));
+    said("client.ca_cert", global.ca_cert.as_ref().map(path));
+    said("client.certificate_sha256", global.certificate_sha256.clone());
     said("client.format", global.format.map(|format| format.name().to_owned()));
     said("client.namespace", global.namespace.clone());
     if let Some(runner) = runner {
@@ -168,25 +210,52 @@ pub fn flags(global: &GlobalArgs, runner: Option<&RunnerArgs>) -> Layers {
 }
 
 /// Gives what was said its types.
-pub fn resolve(layers: &Layers, token: Option<String>) -> Result<Settings, CommandError> {
+pub fn resolve(layers: &Layers, handed: Handed) -> Result<Settings, CommandError> {
     let text = |key: &str| layers.get(key).map(|value| value.text.clone());
     Ok(Settings {
         url: layers.parsed("client.url", parse_url)?,
-        token,
+        token: handed.token,
+        server_file: handed.server_file,
         token_file: text("client.token_file").map(PathBuf::from),
+        certificate_sha256: layers.parsed("client.certificate_sha256", parse_fingerprint)?,
+        ca_cert: text("client.ca_cert").map(PathBuf::from),
         format: layers.parsed("client.format", Format::from_name)?.unwrap_or_default(),
         namespace: text("client.namespace"),
         ssh: text("client.ssh").unwrap_or_default(),
         run: run::resolve(layers)?,
-        server: ServerSettings {
-            bind: text("server.bind").unwrap_or_default(),
-            database: text("server.database"),
-            max_jobs: layers
-                .parsed("server.max_jobs", |text| parse_count(text, 1))?
-                .map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX)),
-            slurm_poll_interval: layers.parsed("server.slurm_poll_interval", run::parse_seconds)?.unwrap_or_default(),
-        },
+        server: resolve_server(layers)?,
     })
+}
+
+fn resolve_server(layers: &Layers) -> Result<ServerSettings, CommandError> {
+    let text = |key: &str| layers.get(key).map(|value| value.text.clone());
+    let number = |key: &str| {
+        let number = layers.parsed(key, |text| parse_count(text, 1))?;
+        Ok::<_, CommandError>(number.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX)))
+    };
+    let certificate = match (text("server.tls_cert"), text("server.tls_key")) {
+        (Some(certificate), Some(key)) => Some(TlsFiles { certificate: certificate.into(), key: key.into() }),
+        (None, None) => None,
+        (Some(_), None) => return Err(CommandError::usage("a certificate needs its key: say --tls-key, too")),
+        (None, Some(_)) => return Err(CommandError::usage("a key needs its certificate: say --tls-cert, too")),
+    };
+    Ok(ServerSettings {
+        bind: text("server.bind").unwrap_or_default(),
+        embedded_bind: text("client.run.bind"),
+        advertise: text("server.advertise"),
+        certificate,
+        tls: layers.parsed("server.tls", run::parse_flag)?.unwrap_or_default(),
+        insecure_http: layers.parsed("server.insecure_http", run::parse_flag)?.unwrap_or_default(),
+        token_key_file: text("server.token_key_file").map(PathBuf::from),
+        max_connections: number("server.max_connections")?,
+        database: text("server.database"),
+        max_jobs: number("server.max_jobs")?,
+        slurm_poll_interval: layers.parsed("server.slurm_poll_interval", run::parse_seconds)?.unwrap_or_default(),
+    })
+}
+
+fn parse_fingerprint(text: &str) -> Result<Fingerprint, String> {
+    text.parse().map_err(|error: NoFingerprint| error.to_string())
 }
 
 fn parse_url(text: &str) -> Result<String, String> {

@@ -5,11 +5,13 @@
 mod background;
 mod link;
 
-use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use torc_api::token::{Credential, Fingerprint};
 use torc_api::wire::RunnerScope;
+use torc_controller::tls::{TlsFiles, fingerprint_of};
 use torc_controller::{Server, ServerConfig, SlurmConfig, SlurmHandle, StartError};
 use torc_slurm::call::Tool;
 use torc_store::StoreError;
@@ -19,7 +21,8 @@ pub use link::EngineLink;
 
 use crate::client::Client;
 use crate::error::{CommandError, ExitStatus};
-use crate::place::{Lock, Place, ServerInfo, host_name};
+use crate::listening::{Listening, Protection};
+use crate::place::{Lock, Pin, Place, ServerInfo, host_name, read_key};
 use crate::settings::Settings;
 
 /// How long somebody who has the lock and does not answer is waited for.
@@ -67,8 +70,11 @@ pub async fn enter(place: &Place, namespace: Option<&str>) -> Result<Entry, Comm
 }
 
 async fn reach(info: &ServerInfo, namespace: Option<&str>) -> Option<Client> {
-    let token = std::fs::read_to_string(&info.token_file).ok()?;
-    let client = Client::new(&info.url, Some(token.trim().to_owned()), namespace.map(str::to_owned)).ok()?;
+    let word = std::fs::read_to_string(&info.token_file).ok()?;
+    // Who is there now says which certificate it has: the file's may be that of an earlier owner.
+    let token = Credential::token_of(word.trim()).to_owned();
+    let url = info.url_from_here();
+    let client = Client::trusting(url, Some(token), &info.trust(), namespace.map(str::to_owned)).ok()?;
     client.version().await.is_ok().then_some(client)
 }
 
@@ -106,8 +112,8 @@ pub enum Announce {
     No,
     /// Others attach.
     Yes {
-        /// Where to listen.
-        bind: SocketAddr,
+        /// Where to listen, and how.
+        listening: Listening,
         /// Whether it runs jobs itself.
         runner: bool,
         /// Whose workflows it asks Slurm for allocations for; none if it leaves Slurm alone.
@@ -115,20 +121,13 @@ pub enum Announce {
     },
 }
 
-impl Announce {
-    /// On this machine only, at a free port.
-    pub const fn local(runner: bool, slurm: Option<RunnerScope>) -> Self {
-        Self::Yes { bind: LOOPBACK, runner, slurm }
-    }
-}
-
-const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
-
 /// A store that is ours, with its engine running.
 pub struct Owner {
     place: Place,
     server: Server,
     client: Client,
+    url: String,
+    certificate: Option<Fingerprint>,
     announced: bool,
     _lock: Lock,
 }
@@ -141,33 +140,66 @@ impl Owner {
         settings: &Settings,
         announce: Announce,
     ) -> Result<Self, CommandError> {
-        let token = place.token()?;
-        let (bind, runner, slurm) = match announce {
-            Announce::No => (LOOPBACK, None, None),
-            Announce::Yes { bind, runner, slurm } => (place.same_port(bind), Some(runner), slurm),
+        let (listening, runner, slurm) = match announce {
+            Announce::No => (Listening::here(), None, None),
+            Announce::Yes { mut listening, runner, slurm } => {
+                listening.bind = place.same_port(listening.bind);
+                (listening, Some(runner), slurm)
+            }
+        };
+        let certificate = Certificate::of(place, &listening)?;
+        let token = place.token(match (certificate.pin, &certificate.given) {
+            (Some(fingerprint), _) => Pin::Certificate(fingerprint),
+            (None, Some(_)) => Pin::Nothing,
+            (None, None) => Pin::Keep,
+        })?;
+        let token_key = match &settings.server.token_key_file {
+            Some(path) => read_key(path)?,
+            None => place.token_key()?,
         };
         let config = ServerConfig {
             database: place.database.clone(),
-            bind: Some(bind),
+            bind: Some(listening.bind),
             token: token.clone(),
+            token_key,
+            tls: certificate.files,
+            pin: certificate.pin,
+            max_connections: settings.server.max_connections,
+            advertise: {
+                let listening = listening.clone();
+                Arc::new(move |bound| listening.url(bound, &host_name()))
+            },
             max_jobs: settings.server.max_jobs,
             slurm: Some(slurm_config(place, settings, slurm)?),
         };
         let server = Server::start(config).await.map_err(|error| could_not_start(place, error))?;
-        let address = server.address().unwrap_or(bind);
-        let url = format!("http://{}", reachable(address));
-        let client = Client::new(&url, Some(token), settings.namespace.clone())?;
-        if let Some(runner) = runner {
-            place.write_server_info(&ServerInfo {
-                host: host_name(),
-                pid: std::process::id(),
-                url,
-                token_file: place.token_file(),
-                start_time: jiff::Timestamp::now().round(jiff::Unit::Second).unwrap_or_default().to_string(),
-                runner,
-            })?;
+        let address = server.address().unwrap_or(listening.bind);
+        let local_url = listening.local_url(address);
+        let url = server.url().to_owned();
+        let info = ServerInfo {
+            host: host_name(),
+            pid: std::process::id(),
+            url: url.clone(),
+            token_file: place.token_file(),
+            start_time: jiff::Timestamp::now().round(jiff::Unit::Second).unwrap_or_default().to_string(),
+            runner: runner.unwrap_or_default(),
+            local_url: (local_url != url).then(|| local_url.clone()),
+            certificate_sha256: certificate.pin,
+            certificate_file: certificate.given,
+        };
+        let client = Client::trusting(&local_url, Some(token), &info.trust(), settings.namespace.clone())?;
+        if runner.is_some() {
+            place.write_server_info(&info)?;
         }
-        Ok(Self { place: place.clone(), server, client, announced: runner.is_some(), _lock: lock })
+        Ok(Self {
+            place: place.clone(),
+            server,
+            client,
+            url,
+            certificate: certificate.pin,
+            announced: runner.is_some(),
+            _lock: lock,
+        })
     }
 
     /// The way to the engine over HTTP.
@@ -185,9 +217,14 @@ impl Owner {
         self.server.slurm()
     }
 
-    /// Where it listens.
-    pub fn address(&self) -> Option<SocketAddr> {
-        self.server.address()
+    /// How others reach it.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The certificate that it has made for itself.
+    pub fn certificate(&self) -> Option<Fingerprint> {
+        self.certificate
     }
 
     /// Ends the engine and gives the store back.
@@ -218,13 +255,32 @@ fn slurm_config(place: &Place, settings: &Settings, serves: Option<RunnerScope>)
     })
 }
 
-/// An address that can be connected to: a server that listens everywhere also listens here.
-fn reachable(address: SocketAddr) -> SocketAddr {
-    let mut address = address;
-    if address.ip().is_unspecified() {
-        address.set_ip(LOOPBACK.ip());
+/// The certificate that a server shows.
+struct Certificate {
+    files: Option<TlsFiles>,
+    /// Its fingerprint, where only the server vouches for it.
+    pin: Option<Fingerprint>,
+    /// Its file, where it was given.
+    given: Option<PathBuf>,
+}
+
+impl Certificate {
+    fn of(place: &Place, listening: &Listening) -> Result<Self, CommandError> {
+        match &listening.protection {
+            Protection::Plain => Ok(Self { files: None, pin: None, given: None }),
+            Protection::Given(files) => {
+                let given = std::path::absolute(&files.certificate).ok();
+                Ok(Self { files: Some(files.clone()), pin: None, given })
+            }
+            Protection::Own => {
+                let names = [host_name(), "localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
+                let files = place.own_certificate(names.into())?;
+                let unusable = |error| could_not_start(place, StartError::Tls(error));
+                let pin = fingerprint_of(&files.certificate).map_err(unusable)?;
+                Ok(Self { files: Some(files), pin: Some(pin), given: None })
+            }
+        }
     }
-    address
 }
 
 fn could_not_start(place: &Place, error: StartError) -> CommandError {
@@ -232,6 +288,10 @@ fn could_not_start(place: &Place, error: StartError) -> CommandError {
         StartError::Bind { .. } => {
             (ExitStatus::Refused, Some("name another address with --bind; port 0 takes a free one"))
         }
+        StartError::Tls(_) => (
+            ExitStatus::InvalidInput,
+            Some("name a certificate and its key in PEM with --tls-cert and --tls-key, or neither for one of its own"),
+        ),
         StartError::Store(StoreError::NewerSchema { .. }) => {
             (ExitStatus::InvalidInput, Some("it was written by a newer version: install that one; nothing was changed"))
         }
@@ -270,6 +330,9 @@ mod tests {
             token_file: place.token_file(),
             start_time: "2026-01-01T00:00:00Z".to_owned(),
             runner: true,
+            local_url: None,
+            certificate_sha256: None,
+            certificate_file: None,
         }
     }
 
@@ -293,9 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_can_be_reached() {
-        assert_eq!(reachable("0.0.0.0:80".parse().unwrap()), "127.0.0.1:80".parse().unwrap());
-        assert_eq!(reachable("10.0.0.1:80".parse().unwrap()), "10.0.0.1:80".parse().unwrap());
+    fn addresses_of_this_machine_alone() {
         assert!(
             is_loopback("http://127.0.0.1:80") && is_loopback("http://[::1]:80") && !is_loopback("http://node1:80")
         );

@@ -3,6 +3,7 @@
 mod data;
 mod error;
 mod explain;
+mod rights;
 mod slurm;
 mod writer;
 
@@ -13,6 +14,7 @@ use tokio::sync::{Notify, broadcast, mpsc, oneshot};
 use torc_api::api::{self, Affected, ApplyOutcome, ApplyRequest, ApplyResponse, Event, Page};
 use torc_api::remote::{RemoteWorker, WorkerAddress};
 use torc_api::slurm_stats::SlurmStats;
+use torc_api::token::Grant;
 use torc_api::wire::{
     FinishedAttempt, JournalledResult, RegisterRequest, RegisterResponse, ReplayOutcome, Replayed, SyncRequest,
     SyncResponse,
@@ -24,8 +26,9 @@ use torc_core::ids::{JobId, Now, RunnerId, WorkflowId};
 use torc_core::rows::ResultRow;
 use torc_store::{EventQuery, JobQuery, ResultQuery, RunnerQuery, SlurmStatsQuery, Store};
 
+use crate::issuer::Issuer;
 use crate::metrics::Metrics;
-use crate::views;
+use crate::{audit, views};
 
 pub use error::{EngineError, ErrorKind};
 pub(crate) use writer::Stop;
@@ -56,13 +59,14 @@ impl Engine {
         limits: Limits,
         metrics: Arc<Metrics>,
         stop: Stop,
+        issuer: Issuer,
     ) -> Result<(Self, tokio::task::JoinHandle<()>), EngineError> {
         let state = writer::load(&store).await?;
         let (queue, commands) = mpsc::channel(1_024);
         let (events, _) = broadcast::channel(WATCH_BACKLOG);
         let changed = Arc::new(Notify::new());
         let told = (events.clone(), Arc::clone(&changed));
-        let writer = Writer::new(state, store.clone(), told, Arc::clone(&metrics), stop);
+        let writer = Writer::new(state, store.clone(), told, Arc::clone(&metrics), stop, issuer);
         let task = tokio::spawn(writer.run(commands));
         Ok((Self { queue, events, store, limits, metrics, changed }, task))
     }
@@ -73,8 +77,15 @@ impl Engine {
         command: impl FnOnce(&mut State, &mut Recorder, Now) -> Result<T, EngineError> + Send + 'static,
     ) -> Result<T, EngineError> {
         let (sender, receiver) = oneshot::channel();
+        let deed = audit::present();
         let run: Write = Box::new(move |context| {
-            let value = context.and_then(|(state, recorder, now)| command(state, recorder, now));
+            let value = context.and_then(|(state, recorder, now)| {
+                let value = command(state, recorder, now);
+                if let Some(row) = deed.and_then(|deed| deed.row(value.as_ref().err(), now)) {
+                    recorder.audit(row);
+                }
+                value
+            });
             deliver(sender, value)
         });
         self.queue.send(Command::Write(run)).await.map_err(|_| EngineError::stopped())?;
@@ -93,13 +104,18 @@ impl Engine {
     }
 
     /// Makes the world match a document, or says what that would change.
-    pub async fn apply(&self, request: ApplyRequest, owner: &str) -> Result<ApplyResponse, EngineError> {
+    pub async fn apply(&self, request: ApplyRequest, owner: &str, grant: &Grant) -> Result<ApplyResponse, EngineError> {
         let (request, expanded) = self.expand(request).await?;
-        let owner = owner.to_owned();
+        let metadata = &request.document.metadata;
+        audit::speaks_of(format!("workflows/{}", metadata.name));
+        let key = (metadata.namespace().to_owned(), metadata.name.clone());
+        let (owner, grant) = (owner.to_owned(), grant.clone());
         if request.dry_run {
+            self.read(move |state| Ok(state.may_apply(&grant, &key.0, &key.1)?)).await?;
             return self.preview(request, expanded).await;
         }
         self.write(move |state, recorder, now| {
+            state.may_apply(&grant, &key.0, &key.1)?;
             let apply = Apply {
                 document: &request.document,
                 expanded: &expanded,
@@ -229,14 +245,22 @@ impl Engine {
     }
 
     /// A runner introduces itself.
-    pub async fn register(&self, request: RegisterRequest) -> Result<RegisterResponse, EngineError> {
-        self.write(move |state, recorder, now| Ok(state.register(&request, recorder, now)?)).await
+    pub async fn register(&self, request: RegisterRequest, grant: Grant) -> Result<RegisterResponse, EngineError> {
+        audit::speaks_of(format!("runners on {}", request.host));
+        self.write(move |state, recorder, now| {
+            if !state.may_serve(&grant, &request.scope) {
+                let message = "the token allows no runner for that: name the workflow that it is for";
+                return Err(EngineError::forbidden(message.to_owned()));
+            }
+            Ok(state.register(&request, recorder, now)?)
+        })
+        .await
     }
 
     /// A runner says what is; the answer may wait until there is something to say.
-    pub async fn sync(&self, runner: i64, request: SyncRequest) -> Result<SyncResponse, EngineError> {
+    pub async fn sync(&self, runner: i64, request: SyncRequest, grant: Grant) -> Result<SyncResponse, EngineError> {
         let (sender, receiver) = oneshot::channel();
-        let command = Command::Sync { runner: RunnerId(runner), request: Box::new(request), reply: sender };
+        let command = Command::Sync { runner: RunnerId(runner), request: Box::new(request), grant, reply: sender };
         self.queue.send(command).await.map_err(|_| EngineError::stopped())?;
         receiver.await.map_err(|_| EngineError::stopped())?
     }
@@ -360,6 +384,9 @@ impl Engine {
     pub async fn gc(&self, request: &api::GcRequest) -> Result<api::GcResponse, EngineError> {
         let before_ms = crate::clock::now().wall_ms - request.older_than_seconds.saturating_mul(1_000);
         let report = self.store.gc(before_ms, request.dry_run).await?;
+        if !request.dry_run {
+            self.note_deed().await?;
+        }
         Ok(views::gc(report))
     }
 
@@ -381,6 +408,7 @@ impl Engine {
         }
         let id = self.find(reference).await?;
         self.store.add_remote_workers(id, workers, crate::clock::now().wall_ms).await?;
+        self.note_deed().await?;
         Ok(self.store.remote_workers(id).await?)
     }
 
@@ -388,11 +416,13 @@ impl Engine {
     pub async fn remove_remote_worker(&self, reference: WorkflowRef<'_>, address: &str) -> Result<(), EngineError> {
         let id = self.find(reference).await?;
         let was_there = self.store.remove_remote_worker(id, address).await?;
+        self.note_deed().await?;
         if was_there { Ok(()) } else { Err(EngineError::no_worker(address)) }
     }
 
     /// Writes a copy of the store.
     pub async fn backup(&self, to: &std::path::Path) -> Result<(), EngineError> {
+        self.note_deed().await?;
         Ok(self.store.backup(to).await?)
     }
 

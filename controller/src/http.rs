@@ -1,9 +1,10 @@
-//! The HTTP API: a router for each resource, one error type, one check of the token.
+//! The HTTP API: a router for each resource, one error type, one check of who may call what.
 
-mod auth;
+mod access;
 mod data;
 mod error;
 mod events;
+mod identity;
 mod jobs;
 mod remote;
 mod replay;
@@ -11,10 +12,11 @@ mod runners;
 mod slurm;
 mod slurm_stats;
 mod system;
+mod tokens;
 mod watch;
 mod workflows;
 
-use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -22,25 +24,35 @@ use axum::middleware;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 use torc_api::document::DEFAULT_NAMESPACE;
+use tower_http::timeout::RequestBodyTimeoutLayer;
 
 use crate::engine::Engine;
 use crate::slurm::SlurmHandle;
 
+pub(crate) use identity::{Caller, Identities};
+
 /// The largest document or report.
 const BODY_LIMIT: usize = 256 << 20;
+/// How long a client may pause within a document or report.
+const BODY_PAUSE: Duration = Duration::from_secs(30);
 
 /// What every handler may use.
 #[derive(Clone)]
 struct App {
     engine: Engine,
     slurm: Option<SlurmHandle>,
-    token: Arc<str>,
+    identities: Identities,
     stop: CancellationToken,
 }
 
 /// The whole API.
-pub(crate) fn app(engine: Engine, slurm: Option<SlurmHandle>, token: &str, stop: CancellationToken) -> Router {
-    let app = App { engine, slurm, token: Arc::from(token), stop };
+pub(crate) fn app(
+    engine: Engine,
+    slurm: Option<SlurmHandle>,
+    identities: Identities,
+    stop: CancellationToken,
+) -> Router {
+    let app = App { engine, slurm, identities, stop };
     let guarded = Router::new()
         .merge(workflows::router())
         .merge(jobs::router())
@@ -52,8 +64,10 @@ pub(crate) fn app(engine: Engine, slurm: Option<SlurmHandle>, token: &str, stop:
         .merge(slurm_stats::router())
         .merge(slurm::router())
         .merge(system::router())
+        .merge(tokens::router())
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
-        .layer(middleware::from_fn_with_state(app.clone(), auth::require_token));
+        .layer(RequestBodyTimeoutLayer::new(BODY_PAUSE))
+        .layer(middleware::from_fn_with_state(app.clone(), access::guard));
     Router::new().merge(guarded).merge(system::health()).fallback(error::no_such_route).with_state(app)
 }
 

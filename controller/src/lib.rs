@@ -2,15 +2,19 @@
 //!
 //! Decisions are in `torc-core`, SQL is in `torc-store`; here they meet. Deliberately absent: starting processes, printing.
 
+mod audit;
 mod clock;
 mod engine;
 mod handover;
 mod http;
+mod issuer;
+mod listener;
 mod memory;
 mod metrics;
 mod openapi;
 mod server;
 mod slurm;
+pub mod tls;
 mod views;
 
 pub use engine::{Engine, EngineError};

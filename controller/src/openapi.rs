@@ -9,6 +9,7 @@ use torc_api::data;
 use torc_api::explain;
 use torc_api::remote;
 use torc_api::slurm_stats;
+use torc_api::token;
 use torc_api::wire;
 
 /// The OpenAPI document.
@@ -386,6 +387,16 @@ fn system_operations(types: &mut SchemaGenerator, list: &mut Vec<Operation>) {
         request: types.of::<api::GcRequest>(),
         response: types.of::<api::GcResponse>(),
         ..types.operation("post", "/v1/gc", "Forget superseded results and old events")
+    });
+    list.push(Operation {
+        request: types.of::<token::TokenRequest>(),
+        response: types.of::<token::TokenResponse>(),
+        ..types.operation("post", "/v1/tokens", "Make a token that allows less than the one that asks")
+    });
+    list.push(Operation {
+        query: &[LIMIT, CURSOR],
+        response: types.of::<api::Page<api::AuditEntry>>(),
+        ..types.operation("get", "/v1/audit", "Who did what, or was refused, oldest first")
     });
     list.push(Operation {
         request: types.of::<api::BackupRequest>(),

@@ -5,31 +5,51 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nix::sys::resource::{Resource, getrlimit};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+use torc_api::token::Fingerprint;
 use torc_core::expand::Limits;
+use torc_core::trust::TokenKey;
 use torc_store::{OpenOptions, Store, StoreError};
 
 use crate::engine::{Engine, EngineError, Stop};
-use crate::handover::Handover;
-use crate::http;
+use crate::handover::Handovers;
+use crate::http::{self, Identities};
+use crate::issuer::Issuer;
+use crate::listener::{Listener, connection_limit};
 use crate::metrics::Metrics;
 use crate::slurm::{SlurmConfig, SlurmHandle};
+use crate::tls::{Certificates, TlsError, TlsFiles};
 
 /// What a server needs to know.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ServerConfig {
     /// The store's file.
     pub database: PathBuf,
     /// Where to listen; none for a server that only this process uses.
     pub bind: Option<SocketAddr>,
-    /// The secret that every request but those about health must bring.
+    /// The administrator's token.
     pub token: String,
+    /// The key that signs tokens which allow less.
+    pub token_key: TokenKey,
+    /// The certificate, for a server that speaks TLS.
+    pub tls: Option<TlsFiles>,
+    /// Passed on with tokens: the certificate's fingerprint, where nobody but this server vouches for it.
+    pub pin: Option<Fingerprint>,
+    /// The most connections at once.
+    pub max_connections: usize,
+    /// How others reach what listens at an address.
+    pub advertise: Advertise,
     /// Documents with more jobs are refused.
     pub max_jobs: usize,
     /// How allocations are asked for; none for a server that has nothing to do with Slurm.
     pub slurm: Option<SlurmConfig>,
 }
+
+/// How others reach what listens at an address, which is known only when it does.
+pub type Advertise = Arc<dyn Fn(SocketAddr) -> String + Send + Sync>;
 
 /// Why a server did not start.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +69,9 @@ pub enum StartError {
         #[source]
         source: std::io::Error,
     },
+    /// The certificate cannot be used.
+    #[error("the certificate cannot be used")]
+    Tls(#[source] TlsError),
 }
 
 /// A running server.
@@ -58,7 +81,8 @@ pub struct Server {
     address: Option<SocketAddr>,
     stop: Stop,
     writer: JoinHandle<()>,
-    http: Option<JoinHandle<std::io::Result<()>>>,
+    http: Option<JoinHandle<()>>,
+    handovers: Handovers,
     slurm: Option<SlurmHandle>,
     slurm_loop: Option<JoinHandle<()>>,
 }
@@ -72,53 +96,68 @@ impl Server {
         let limits = Limits { max_jobs: config.max_jobs, ..Limits::default() };
         let metrics = Arc::new(Metrics::default());
         let stop = Stop::default();
-        let started = Engine::start(store.clone(), limits, metrics, stop.clone()).await;
+        let issuer = Issuer::new(config.token_key, config.pin);
+        let started = Engine::start(store.clone(), limits, metrics, stop.clone(), issuer.clone()).await;
         let (engine, writer) = started.map_err(StartError::Load)?;
-        let mut server = Self { engine, store, address: None, stop, writer, http: None, slurm: None, slurm_loop: None };
         let listener = match config.bind {
-            Some(address) => Some(server.bind(address).await?),
+            Some(address) => Some(bind(address).await?),
             None => None,
         };
+        let address = listener.as_ref().and_then(|socket| socket.local_addr().ok());
+        let url = address.map_or_else(String::new, |bound| (config.advertise)(bound));
+        let handovers = Handovers::new(url, issuer.clone());
+        let mut server =
+            Self { engine, store, address, stop, writer, http: None, handovers, slurm: None, slurm_loop: None };
         if let Some(slurm) = config.slurm {
-            server.serve_slurm(slurm, &config.token).await?;
+            server.serve_slurm(slurm).await?;
         }
-        if let Some(listener) = listener {
-            server.listen(listener, &config.token);
+        if let Some(socket) = listener {
+            let certificates = config.tls.map(Certificates::read).transpose().map_err(StartError::Tls)?;
+            let identities = Identities::new(config.token, issuer);
+            server.listen(socket, identities, certificates, config.max_connections)?;
         }
         Ok(server)
     }
 
     /// Starts looking after allocations; their runners are told where this server answers.
-    async fn serve_slurm(&mut self, config: SlurmConfig, token: &str) -> Result<(), StartError> {
+    async fn serve_slurm(&mut self, config: SlurmConfig) -> Result<(), StartError> {
         if config.serves.is_some() {
             self.engine.serve_slurm().await.map_err(StartError::Load)?;
         }
-        let url = self.address.map_or_else(String::new, |address| format!("http://{}", reachable(address)));
-        let handover = Handover { url, token: token.to_owned(), certificate_sha256: None };
         let stop = self.stop.waiting.clone();
-        let (handle, task) = SlurmHandle::start(self.engine.clone(), config, handover, stop);
+        let (handle, task) = SlurmHandle::start(self.engine.clone(), config, self.handovers.clone(), stop);
         self.slurm = Some(handle);
         self.slurm_loop = task;
         Ok(())
     }
 
-    async fn bind(&mut self, address: SocketAddr) -> Result<TcpListener, StartError> {
-        let bind_error = |source| StartError::Bind { address, source };
-        let listener = TcpListener::bind(address).await.map_err(bind_error)?;
-        self.address = Some(listener.local_addr().map_err(bind_error)?);
-        Ok(listener)
-    }
-
-    fn listen(&mut self, listener: TcpListener, token: &str) {
+    fn listen(
+        &mut self,
+        socket: TcpListener,
+        identities: Identities,
+        certificates: Option<Arc<Certificates>>,
+        max_connections: usize,
+    ) -> Result<(), StartError> {
         let stop = self.stop.waiting.clone();
-        let app = http::app(self.engine.clone(), self.slurm.clone(), token, stop.clone());
-        let serve = axum::serve(listener, app).with_graceful_shutdown(async move { stop.cancelled().await });
-        self.http = Some(tokio::spawn(serve.into_future()));
+        let app = http::app(self.engine.clone(), self.slurm.clone(), identities, stop.clone());
+        let tls = certificates.as_ref().map(Certificates::server_config).transpose().map_err(StartError::Tls)?;
+        if let Some(certificates) = certificates {
+            tokio::spawn(certificates.follow(stop.clone()));
+        }
+        let limit = connection_limit(max_connections, open_files());
+        let listener = Listener::new(socket, tls.map(TlsAcceptor::from), app, limit);
+        self.http = Some(tokio::spawn(listener.serve(stop)));
+        Ok(())
     }
 
     /// Where it listens.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
+    }
+
+    /// How others reach it; empty for a server that does not listen.
+    pub fn url(&self) -> &str {
+        self.handovers.url()
     }
 
     /// Its engine, for use in this process.
@@ -156,11 +195,11 @@ impl Server {
     }
 }
 
-/// An address that can be connected to: a server that listens everywhere also listens here.
-fn reachable(address: SocketAddr) -> SocketAddr {
-    let mut address = address;
-    if address.ip().is_unspecified() {
-        address.set_ip(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST));
-    }
-    address
+async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
+    TcpListener::bind(address).await.map_err(|source| StartError::Bind { address, source })
+}
+
+/// How many files this process may have open.
+fn open_files() -> u64 {
+    getrlimit(Resource::RLIMIT_NOFILE).map_or(1_024, |(soft, _)| soft)
 }

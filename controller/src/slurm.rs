@@ -23,7 +23,7 @@ use torc_api::wire::RunnerScope;
 use torc_core::ids::WorkflowId;
 
 use crate::engine::{Engine, EngineError};
-pub use crate::handover::Handover;
+use crate::handover::Handovers;
 use reconcile::Desk;
 
 /// News of the engine are acted upon at most so often: a tick looks at all that came meanwhile.
@@ -66,13 +66,13 @@ impl SlurmHandle {
     pub(crate) fn start(
         engine: Engine,
         config: SlurmConfig,
-        handover: Handover,
+        handovers: Handovers,
         stop: CancellationToken,
     ) -> (Self, Option<tokio::task::JoinHandle<()>>) {
         let has_loop = config.serves.is_some();
         let wake = engine.changed();
         let poll = config.poll;
-        let desk = Arc::new(Mutex::new(Desk::new(engine.clone(), config, handover)));
+        let desk = Arc::new(Mutex::new(Desk::new(engine.clone(), config, handovers)));
         let handle = Self { desk: Arc::clone(&desk), engine, wake: Arc::clone(&wake), has_loop };
         let task = has_loop.then(|| tokio::spawn(run(desk, wake, poll, stop)));
         (handle, task)

@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 
-use torc_api::api::{self, Event, GcResponse, JobResources, JobResult, JobTransition, Runner, RunnerStatus};
+use torc_api::api::{
+    self, AuditEntry, Event, GcResponse, JobResources, JobResult, JobTransition, Runner, RunnerStatus,
+};
 use torc_api::wire::RunnerScope;
 use torc_core::engine::{JobDetail, State};
 use torc_core::expanded::Requirements;
-use torc_core::rows::{EventRow, RunnerRow};
+use torc_core::rows::{AuditRow, EventRow, RunnerRow};
 use torc_core::time::rfc3339;
 use torc_store::{EventView, GcReport, JobView, ResultView};
 
@@ -160,6 +162,12 @@ fn plain_event(row: &EventRow, workflow: Option<String>) -> Event {
         message: row.message.clone(),
         jobs: Vec::new(),
     }
+}
+
+/// A deed with its number.
+pub fn audit_entry((sequence, row): (i64, AuditRow)) -> AuditEntry {
+    let AuditRow { time_ms, who, scope, verb, object, outcome } = row;
+    AuditEntry { sequence, time: rfc3339(time_ms), who, scope, verb, object, outcome }
 }
 
 pub fn gc(report: GcReport) -> GcResponse {

@@ -1,12 +1,14 @@
 //! The HTTP API over a real socket and a real store, with a runner that is simulated message by message.
 #![allow(clippy::unwrap_used)]
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use torc_controller::{Server, ServerConfig};
+use torc_controller::{Server, ServerConfig, tls};
+use torc_core::trust::TokenKey;
 
 const TOKEN: &str = "a-secret-for-this-test";
 
@@ -26,10 +28,16 @@ impl Lab {
             database: folder.path().join("torc.db"),
             bind: Some("127.0.0.1:0".parse().unwrap()),
             token: TOKEN.to_owned(),
+            token_key: TokenKey::new(&[7; 32]).unwrap(),
+            tls: None,
+            pin: None,
+            max_connections: 100,
+            advertise: Arc::new(|bound| format!("http://{bound}")),
             max_jobs: 1_000,
             slurm: None,
         };
         let server = Server::start(config).await.unwrap();
+        tls::install_cryptography();
         Self { server, client: reqwest::Client::new(), folder }
     }
 

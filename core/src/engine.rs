@@ -23,6 +23,7 @@ mod recovery;
 mod replay;
 mod reset;
 mod restore;
+mod rights;
 mod runner;
 mod spawn;
 mod status;
@@ -135,6 +136,9 @@ pub enum Refusal {
     /// A command that does not fit the workflow's state.
     #[error("{0}")]
     Conflict(String),
+    /// The token does not allow it.
+    #[error("{0}")]
+    Forbidden(String),
 }
 
 impl State {

@@ -19,4 +19,5 @@ pub mod prefetch;
 pub mod ro_crate;
 pub mod rows;
 pub mod time;
+pub mod trust;
 pub mod verdict;

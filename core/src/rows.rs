@@ -63,6 +63,8 @@ pub struct Changes {
     pub removed_clusters: Vec<String>,
     /// What happened, in order.
     pub events: Vec<EventRow>,
+    /// Who did it, in order.
+    pub audit: Vec<AuditRow>,
 }
 
 impl Changes {
@@ -554,6 +556,23 @@ pub struct EventRow {
     pub message: String,
     /// Jobs that moved: (job, attempt, state).
     pub jobs: Vec<(JobId, i32, JobState)>,
+}
+
+/// Somebody did something, or was refused. Never changed, never removed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AuditRow {
+    /// When.
+    pub time_ms: i64,
+    /// Who.
+    pub who: String,
+    /// The scope of their token.
+    pub scope: String,
+    /// What they did.
+    pub verb: String,
+    /// To what.
+    pub object: String,
+    /// What came of it: `ok`, or the code of the error.
+    pub outcome: String,
 }
 
 /// Everything live that is stored, as read at start.

@@ -63,6 +63,26 @@ pub struct ApplyResponse {
     pub changes: JobChanges,
 }
 
+/// Somebody did something, or was refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AuditEntry {
+    /// Rises.
+    pub sequence: i64,
+    /// When.
+    pub time: String,
+    /// Who.
+    pub who: String,
+    /// What their token allows: `admin`, `owner`, `runner` or `metrics`.
+    pub scope: String,
+    /// What they did.
+    pub verb: String,
+    /// To what.
+    pub object: String,
+    /// What came of it: `ok`, or the code of the error.
+    pub outcome: String,
+}
+
 /// What an apply did to a workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

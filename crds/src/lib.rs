@@ -24,6 +24,7 @@ pub mod slurm;
 pub mod slurm_stats;
 pub mod state;
 pub mod status;
+pub mod token;
 pub mod validate;
 pub mod wire;
 pub mod workflow;

@@ -295,6 +295,9 @@ pub struct SyncResponse {
     /// What the leases have in common; a lease names its profile by index.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub profiles: Vec<Profile>,
+    /// What jobs of the leases' workflows show to the server: one for each workflow, for them and for nobody else.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub job_tokens: Vec<JobToken>,
     /// Attempts that the runner must end and not report as failed: cancelled, or no longer its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cancel: Vec<AttemptKey>,
@@ -318,6 +321,16 @@ pub struct SyncResponse {
     /// Something is pending that could still add work or nodes: being idle is no reason to leave.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub capacity_expected: bool,
+}
+
+/// What the jobs of a workflow show to the server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct JobToken {
+    /// The workflow's number.
+    pub workflow: i64,
+    /// The token.
+    pub token: String,
 }
 
 /// How long a runner stays. Where it serves several workflows the most patient one decides, field by field.

@@ -25,6 +25,7 @@ use crate::monitor::{self, Sampler};
 use crate::protocol::{FromKeeper, ToKeeper};
 use crate::series::Recorder;
 use crate::state::{Effect, Event, Settings, State};
+use crate::tokens::{self, Tokens};
 
 mod inquirer;
 mod keeper_link;
@@ -67,6 +68,7 @@ pub async fn run<L: ServerLink>(
         state: State::new(settings, began),
         keeper,
         hashes: Arc::new(Hashes::default()),
+        tokens: Arc::new(Tokens::new(&config.state_dir)),
         scribe,
         link: Arc::new(link),
         sender,
@@ -90,6 +92,7 @@ struct Brain<L, O> {
     state: State,
     keeper: KeeperLink,
     hashes: Arc<Hashes>,
+    tokens: Arc<Tokens>,
     sampler: Sampler,
     recorder: Recorder,
     inquirer: Option<Inquirer>,
@@ -182,10 +185,16 @@ impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Brain<L, O> {
             Effect::Register => self.register(),
             Effect::Sync(runner, request) => {
                 let (link, sender) = (Arc::clone(&self.link), self.sender.clone());
+                let tokens = Arc::clone(&self.tokens);
                 tokio::spawn(async move {
                     let event = match link.sync(runner, &request).await {
                         Ok(mut response) => {
                             response.sequence = request.sequence;
+                            // Before any of the jobs that they are for can start.
+                            if let Err(error) = tokens.keep(std::mem::take(&mut response.job_tokens)) {
+                                let message = format!("a token for jobs could not be kept: {error}");
+                                let _ = sender.send(Event::Trouble(message));
+                            }
                             Event::Answered(Box::new(response))
                         }
                         Err(error) => Event::NotAnswered(request.sequence, error),
@@ -253,16 +262,18 @@ fn prepare(path: &Path) -> Result<PathBuf, RunnerError> {
 
 /// What of a configuration decides.
 pub fn settings(config: &RunnerConfig, shell: ShellSetup, began: Moment) -> Result<Settings, RunnerError> {
-    let output_dir = config.output_dir.to_str().ok_or_else(|| RunnerError::NotUtf8(config.output_dir.clone()))?;
+    let utf8 = |path: &Path| path.to_str().map(str::to_owned).ok_or_else(|| RunnerError::NotUtf8(path.to_path_buf()));
+    let (output_dir, token_dir) = (utf8(&config.output_dir)?, utf8(&config.state_dir.join(tokens::FOLDER))?);
     Ok(Settings {
         keeper_found: false,
         capacity: config.capacity,
         allocation: config.allocation.clone(),
         devices: config.gpu_devices.clone(),
         max_parallel_jobs: config.max_parallel_jobs,
-        output_dir: output_dir.to_owned(),
+        output_dir,
         api_url: config.api_url.clone(),
-        token_file: config.token_file.as_ref().and_then(|path| path.to_str()).map(str::to_owned),
+        server_file: config.server_file.as_ref().and_then(|path| path.to_str()).map(str::to_owned),
+        token_dir,
         shell,
         report_interval: config.report_interval,
         poll_interval: config.poll_interval,

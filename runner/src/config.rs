@@ -46,8 +46,9 @@ pub struct RunnerConfig {
     pub orphan_grace: Duration,
     /// What jobs see as `TORC_API_URL`.
     pub api_url: Option<String>,
-    /// What jobs see as `TORC_TOKEN_FILE`: with both they can talk to the server. The token itself is never told.
-    pub token_file: Option<PathBuf>,
+    /// What jobs see as `TORC_SERVER_FILE`: it says where the owner of the store answers at present, which may change while they
+    /// run.
+    pub server_file: Option<PathBuf>,
     /// Reports wait at most this long for company while there is work to do.
     pub report_interval: Duration,
     /// The first wait when nothing of ours waits on the server, and the longest between attempts to reach it.
@@ -95,7 +96,7 @@ impl RunnerConfig {
             keeper_command,
             orphan_grace: Duration::from_secs(60),
             api_url: None,
-            token_file: None,
+            server_file: None,
             report_interval: Duration::from_millis(100),
             poll_interval: Duration::from_secs(5),
             backoff_max: Duration::from_secs(300),

@@ -22,6 +22,7 @@ pub mod process;
 pub mod protocol;
 pub mod series;
 pub mod state;
+mod tokens;
 
 mod brain;
 

@@ -74,8 +74,10 @@ pub struct Settings {
     pub output_dir: String,
     /// What jobs see as `TORC_API_URL`.
     pub api_url: Option<String>,
-    /// What jobs see as `TORC_TOKEN_FILE`.
-    pub token_file: Option<String>,
+    /// What jobs see as `TORC_SERVER_FILE`.
+    pub server_file: Option<String>,
+    /// Where the files are that jobs see as `TORC_TOKEN_FILE`, one for each workflow.
+    pub token_dir: String,
     /// What bash finds in the environment that jobs inherit.
     pub shell: ShellSetup,
     /// Reports wait at most this long for company while there is work to do.

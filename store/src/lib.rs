@@ -25,6 +25,7 @@ pub use error::StoreError;
 pub use gc::GcReport;
 pub use open::OpenOptions;
 pub use query::allocations::AllocationQuery;
+pub use query::audit::AuditQuery;
 pub use query::events::{EventQuery, EventView};
 pub use query::jobs::{JobQuery, JobView};
 pub use query::results::{FAILED_STATES, ResultQuery, ResultView};

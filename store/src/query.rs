@@ -3,6 +3,7 @@
 //! A cursor is the key of the last row of a page, so rows that appear meanwhile neither shift nor repeat anything.
 
 pub mod allocations;
+pub mod audit;
 pub mod data;
 pub mod events;
 pub mod jobs;

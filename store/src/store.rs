@@ -10,13 +10,14 @@ use torc_api::api::Page;
 use torc_api::remote::RemoteWorker;
 use torc_api::slurm_stats::SlurmStats;
 use torc_core::ids::{JobId, WorkflowId};
-use torc_core::rows::{AllocationRow, Changes, FileRow, RunnerRow, Snapshot, UserDataRow};
+use torc_core::rows::{AllocationRow, AuditRow, Changes, FileRow, RunnerRow, Snapshot, UserDataRow};
 
 use crate::connection::{self, Reader, Writer};
 use crate::error::{Failure, StoreError};
 use crate::gc::{self, GcReport};
 use crate::open::{self, OpenOptions};
 use crate::query::allocations::{self, AllocationQuery};
+use crate::query::audit::{self, AuditQuery};
 use crate::query::data;
 use crate::query::events::{self, EventQuery, EventView};
 use crate::query::jobs::{self, JobQuery, JobView};
@@ -111,6 +112,13 @@ impl Store {
         let mut reader = self.reader().await?;
         let connection = reader.connection().await.map_err(|failure| self.at(failure))?;
         events::list(connection, query).await.map_err(|failure| self.at(failure))
+    }
+
+    /// Who did what, each with its number.
+    pub async fn audit(&self, query: &AuditQuery) -> Result<Page<(i64, AuditRow)>, StoreError> {
+        let mut reader = self.reader().await?;
+        let connection = reader.connection().await.map_err(|failure| self.at(failure))?;
+        audit::list(connection, query).await.map_err(|failure| self.at(failure))
     }
 
     /// Files as the jobs from one number to another saw them.

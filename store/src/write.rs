@@ -12,7 +12,8 @@ use std::sync::LazyLock;
 use sqlx::SqliteConnection;
 use torc_core::ids::{JobId, WorkflowId};
 use torc_core::rows::{
-    Changes, EventRow, JobRow, JobUpdate, LastIds, ProfileRow, ResultRow, RunnerRow, StrayFate, StrayLease, WorkflowRow,
+    AuditRow, Changes, EventRow, JobRow, JobUpdate, LastIds, ProfileRow, ResultRow, RunnerRow, StrayFate, StrayLease,
+    WorkflowRow,
 };
 
 use crate::bulk::BulkStatement;
@@ -53,6 +54,9 @@ pub(crate) async fn write(connection: &mut SqliteConnection, changes: &Changes) 
         write_runner(connection, runner).await?;
     }
     write_events(connection, &changes.events).await?;
+    for row in &changes.audit {
+        write_audit(connection, row).await?;
+    }
     raise_last_ids(connection, &highest(changes)).await
 }
 
@@ -311,6 +315,21 @@ async fn write_events(connection: &mut SqliteConnection, rows: &[EventRow]) -> R
         places.add(row.reason.as_str())?.add(row.message.as_str())?.add(pack_moves(&row.jobs)).map(drop)
     });
     Ok(write.await?)
+}
+
+async fn write_audit(connection: &mut SqliteConnection, row: &AuditRow) -> Result<(), Failure> {
+    sqlx::query!(
+        "insert into audit (time_ms, who, scope, verb, object, outcome) values (?, ?, ?, ?, ?, ?)",
+        row.time_ms,
+        row.who,
+        row.scope,
+        row.verb,
+        row.object,
+        row.outcome
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
 }
 
 /// The highest number of each kind among the changes; 0 where there is none.

@@ -288,12 +288,15 @@ fn nobody_else_sees_the_token() {
     until(|| !ran(&site.lab).is_empty(), || "no job has begun".to_owned());
     seen.extend(site.lab.processes().into_iter().map(|process| process.command));
     assert!(seen.iter().any(|command| command.contains("--worker-dir")), "{seen:#?}");
-    assert!(!seen.iter().any(|command| command.contains(&token)), "{seen:#?}");
-    let with_token: Vec<PathBuf> = files(site.lab.folder()).into_iter().filter(|path| contains(path, &token)).collect();
-    assert!(with_token.contains(&site.worker_folder(0).join("token")), "{with_token:?}");
-    for path in with_token {
-        let mode = fs::metadata(&path).unwrap().permissions().mode();
-        assert_eq!(mode & 0o077, 0, "{}", path.display());
+    let given = fs::read_to_string(site.worker_folder(0).join("token")).unwrap().trim().to_owned();
+    assert!(given.starts_with("torc1."), "a worker gets a token of its workflow, not the administrator's");
+    for token in [&token, &given] {
+        assert!(!seen.iter().any(|command| command.contains(token)), "{seen:#?}");
+        let with_token: Vec<PathBuf> =
+            files(site.lab.folder()).into_iter().filter(|path| contains(path, token)).collect();
+        assert_eq!(with_token.len(), 1, "{with_token:?}");
+        let mode = fs::metadata(&with_token[0]).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{with_token:?}");
     }
     site.torc("remote stop w --force").exits(0);
     site.close();
@@ -314,7 +317,7 @@ fn lists_of_workers_and_servers_that_are_not_there() {
     names.sort();
     assert_eq!(names, ["alice@n1", "n2:2222", "n3"]);
     // Other machines cannot reach a loopback address of this one: nothing is tried.
-    site.torc("remote run w").exits(7).says("an address of this machine alone").says("--advertise http://");
+    site.torc("remote run w").exits(7).says("an address of this machine alone").says("--advertise https://");
     site.torc("remote run more missing").exits(5).says("torc get workflows");
     site.torc("remote run nofile w").exits(5).says("one worker a line");
     // The server forgets them with their workflow.

@@ -2,6 +2,7 @@
 
 use torc_api::api::ErrorBody;
 
+use super::trust::Distrust;
 use crate::error::{CommandError, ExitStatus};
 
 /// A request that was not answered as hoped.
@@ -21,6 +22,20 @@ pub enum ClientError {
         /// Why.
         #[source]
         source: reqwest::Error,
+    },
+    /// It cannot be decided whom to trust.
+    #[error("could not decide which server to trust: {reason}")]
+    Trust {
+        /// Why not.
+        reason: String,
+    },
+    /// Somebody answers who is not to be told the token.
+    #[error("the server at {url} is not trusted: {}", distrust.reason)]
+    Untrusted {
+        /// The address.
+        url: String,
+        /// Why, and what to do.
+        distrust: Distrust,
     },
     /// No answer.
     #[error("could not reach the server at {url}")]
@@ -79,6 +94,14 @@ impl ClientError {
         Self::Answer { status, body: Box::new(body) }
     }
 
+    /// A request that had no answer.
+    pub fn unanswered(url: String, source: reqwest::Error) -> Self {
+        match Distrust::of(&source) {
+            Some(distrust) => Self::Untrusted { url, distrust },
+            None => Self::Unreachable { url, source },
+        }
+    }
+
     /// Nobody is there, as opposed to somebody who says no.
     pub fn is_unreachable(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::CutOff { .. } | Self::Closed)
@@ -92,7 +115,8 @@ impl ClientError {
     fn kind(&self) -> ExitStatus {
         match self {
             Self::Unreachable { .. } | Self::CutOff { .. } | Self::Closed => ExitStatus::Unreachable,
-            Self::Url { .. } => ExitStatus::InvalidInput,
+            Self::Url { .. } | Self::Trust { .. } => ExitStatus::InvalidInput,
+            Self::Untrusted { .. } => ExitStatus::Refused,
             Self::Deleted { .. } => ExitStatus::NotFound,
             Self::Build { .. } | Self::Decode { .. } => ExitStatus::Unexpected,
             Self::Answer { status, .. } => match status {
@@ -139,6 +163,8 @@ impl From<ClientError> for CommandError {
             }
             ClientError::Build { source } | ClientError::CutOff { source } => command = command.because(source),
             ClientError::Decode { source } => command = command.because(source),
+            ClientError::Untrusted { distrust, .. } => command = command.hint(distrust.advice),
+            ClientError::Trust { .. } => command = command.hint("see --ca-cert, --certificate-sha256 and --token-file"),
             ClientError::Url { .. } | ClientError::Closed | ClientError::Deleted { .. } => {}
         }
         command

@@ -14,6 +14,8 @@ use crate::connection::{Connection, remote};
 use crate::documents::{self, Documents, LoadedWorkflow, Report};
 use crate::error::{CommandError, ExitStatus};
 use crate::follow::{Followed, REMOTE_PATIENCE, follow};
+use crate::listen_args::ListenArgs;
+use crate::listening::Reach;
 use crate::output::{Items, human};
 use crate::place::{FOLDER, Place};
 use crate::progress::Progress;
@@ -40,6 +42,8 @@ pub struct ApplyArgs {
     /// Only say what would change.
     #[arg(long)]
     pub dry_run: bool,
+    #[command(flatten)]
+    pub listen: ListenArgs,
     #[command(flatten)]
     pub runner: RunnerArgs,
 }
@@ -130,6 +134,11 @@ async fn dry_run(context: &Context, documents: &Documents) -> Result<ExitStatus,
     .await
 }
 
+/// Who has to reach the server of these documents.
+pub fn reach(documents: &Documents) -> Reach {
+    Reach::of(documents.workflows.iter().map(|workflow| &workflow.document.spec))
+}
+
 async fn detach(
     context: &Context,
     place: &Place,
@@ -140,7 +149,7 @@ async fn detach(
         Entry::Theirs(info, client) => (*info, *client),
         Entry::Ours(lock) => {
             drop(lock);
-            start_background(place, &context.settings).await?
+            start_background(place, &context.settings, reach(documents)).await?
         }
     };
     let responses = hand_in(context, &client, documents, Purpose::Run).await?;

@@ -12,12 +12,12 @@ use crate::client::{Client, JobFilter, ResultFilter};
 use crate::connection::{Connection, bare_name, explain_missing, resolve_workflow};
 use crate::error::{CommandError, ExitStatus};
 
-/// List workflows, jobs, results, actions, runners, allocations, SlurmClusters, events, files or user data.
+/// List workflows, jobs, results, actions, runners, allocations, SlurmClusters, events, files, user data, or who did what.
 ///
 /// WORKFLOW may be left out where the store holds one.
 #[derive(Debug, Default, Args)]
 pub struct GetArgs {
-    /// workflows, jobs, results, actions, runners, allocations, slurmclusters, events, files or user-data; also `workflow/NAME`.
+    /// workflows, jobs, results, actions, runners, allocations, slurmclusters, events, files, user-data or audit; also `workflow/NAME`.
     #[arg(value_name = "RESOURCE")]
     pub resource: String,
     /// The workflow, by name or number.
@@ -78,6 +78,7 @@ enum Resource {
     Files,
     #[value(aliases = ["userdata", "user_data"])]
     UserData,
+    Audit,
 }
 
 /// A state on the command line.
@@ -94,7 +95,7 @@ impl GetArgs {
         };
         let resource = Resource::from_str(kind, true).map_err(|_| {
             CommandError::usage(format!("there is no resource `{kind}`"))
-                .hint("workflows, jobs, results, actions, runners, allocations, slurmclusters, events, files and user-data can be listed")
+                .hint("workflows, jobs, results, actions, runners, allocations, slurmclusters, events, files, user-data and audit can be listed")
         })?;
         Ok((resource, name.or(self.workflow.as_deref().map(bare_name))))
     }
@@ -123,8 +124,9 @@ impl GetArgs {
 /// Runs the verb.
 pub async fn run(context: &Context, args: &GetArgs) -> Result<ExitStatus, CommandError> {
     let (resource, name) = args.target()?;
-    if args.watch && matches!(resource, Resource::Files | Resource::UserData | Resource::SlurmClusters) {
-        let message = "files, user data and SlurmClusters cannot be watched";
+    let unwatched = [Resource::Files, Resource::UserData, Resource::SlurmClusters, Resource::Audit];
+    if args.watch && unwatched.contains(&resource) {
+        let message = "files, user data, SlurmClusters and the audit cannot be watched";
         return Err(CommandError::usage(message).hint("leave --watch out"));
     }
     let mut seen = watch::Seen::new(context.output);
@@ -224,6 +226,11 @@ async fn list(
             data.truncate(args.limit.unwrap_or(usize::MAX));
             seen.listing.print(&data)?;
         }
+        Resource::Audit => {
+            let mut deeds = client.audit().await?;
+            deeds.truncate(args.limit.unwrap_or(usize::MAX));
+            seen.listing.print(&deeds)?;
+        }
         Resource::Events => {
             let workflow = workflow_id(client, name).await?;
             let events = client.events(workflow, None, args.limit).await?;
@@ -270,6 +277,7 @@ mod tests {
             ("events", Resource::Events, None),
             ("files a", Resource::Files, Some("a")),
             ("user-data a", Resource::UserData, Some("a")),
+            ("audit", Resource::Audit, None),
         ] {
             assert_eq!(get(line).target().expect(line), (resource, name), "{line}");
         }

@@ -10,9 +10,10 @@ use super::Context;
 use super::apply::{Purpose, line, place_here, submit};
 use crate::args::RunnerArgs;
 use crate::client::Client;
-use crate::connection::{bare_name, explain_missing, remote, token_file};
+use crate::connection::{bare_name, explain_missing, remote, server_file};
 use crate::documents;
 use crate::error::{CommandError, ExitStatus};
+use crate::listen_args::ListenArgs;
 use crate::logging::Author;
 use crate::place::Place;
 use crate::progress::Progress;
@@ -31,6 +32,8 @@ pub struct RunArgs {
     /// Do not print warnings about files.
     #[arg(long)]
     pub skip_checks: bool,
+    #[command(flatten)]
+    pub listen: ListenArgs,
     #[command(flatten)]
     pub runner: RunnerArgs,
 }
@@ -102,7 +105,7 @@ async fn run_for(context: &Context, client: &Client, wanted: Wanted) -> Result<E
         let mut config = runner_config(&context.settings.run, &folder, &context.folder).await?;
         config.scope = RunnerScope::Workflow(id.to_string());
         config.api_url = Some(client.url());
-        config.token_file = token_file(&context.settings, &client.url(), &context.folder);
+        config.server_file = server_file(&client.url(), &context.folder);
         let mut progress = Progress::new(context.output);
         let runner = LocalRunner::start(config, client.runner_link(), Author::OneOfMany);
         // Somebody else's runner may take what does not fit here.

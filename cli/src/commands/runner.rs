@@ -17,7 +17,7 @@ use torc_runner::{IdleExit, RunnerConfig, RunnerExit};
 use super::Context;
 use crate::args::RunnerArgs;
 use crate::client::Client;
-use crate::connection::{bare_name, explain_missing, remote, token_file};
+use crate::connection::{bare_name, explain_missing, remote, server_file};
 use crate::error::{CommandError, ExitStatus};
 use crate::logging::Author;
 use crate::place::{Place, host_name};
@@ -117,7 +117,7 @@ pub async fn serve(
         share_allocation(&mut config, &context.settings.run, &around, share);
     }
     config.api_url = Some(client.url());
-    config.token_file = token_file(&context.settings, &client.url(), &context.folder);
+    config.server_file = server_file(&client.url(), &context.folder);
     let mut interrupts = Interrupts::listen()?;
     let Some(worker) = serving.worker else {
         return drive(context, config, client, &mut interrupts).await.map(|ended| conclude(context, ended));

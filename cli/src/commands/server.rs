@@ -1,6 +1,6 @@
 //! `torc server`: serve a store over HTTP.
 
-use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -14,6 +14,8 @@ use super::apply::place_here;
 use crate::args::RunnerArgs;
 use crate::error::{CommandError, ExitStatus};
 use crate::follow::standing;
+use crate::listen_args::{ListenArgs, resolve};
+use crate::listening::Listening;
 use crate::logging::Author;
 use crate::place::Place;
 use crate::run_here::{Interrupts, LocalRunner};
@@ -27,9 +29,11 @@ use crate::standalone::{Announce, Entry, Owner, enter};
 /// Clients and runners need both: `--url` and `--token-file`.
 #[derive(Debug, Args)]
 pub struct ServerArgs {
-    /// Where to listen; port 0 takes a free one.
-    #[arg(long, value_name = "HOST:PORT")]
-    pub bind: Option<String>,
+    #[command(flatten)]
+    pub listen: ListenArgs,
+    /// The key that signs tokens, at least 32 bytes; without it the server makes its own beside the database.
+    #[arg(long, value_name = "FILE")]
+    pub token_key_file: Option<PathBuf>,
     /// The database: a path or a `sqlite:` URL.
     #[arg(long, value_name = "PATH_OR_URL")]
     pub database: Option<String>,
@@ -57,9 +61,10 @@ impl ServerArgs {
                 layers.below(key, text, Origin::Flag);
             }
         };
-        said("server.bind", self.bind.clone());
+        said("server.token_key_file", self.token_key_file.as_ref().map(|path| path.to_string_lossy().into_owned()));
         said("server.database", self.database.clone());
         said("server.max_jobs", self.max_jobs.map(|number| number.to_string()));
+        self.listen.add_flags("server.bind", layers);
     }
 }
 
@@ -75,7 +80,8 @@ pub async fn run(context: &Context, args: &ServerArgs) -> Result<ExitStatus, Com
         None => place_here(context)?,
     };
     place.create_folder()?;
-    let bind = address(&context.settings.server.bind)?;
+    let said = &context.settings.server;
+    let listening = Listening::decide(said, None, &said.bind, resolve)?;
     let lock = match enter(&place, None).await? {
         Entry::Ours(lock) => lock,
         Entry::Theirs(info, _) => {
@@ -84,16 +90,16 @@ pub async fn run(context: &Context, args: &ServerArgs) -> Result<ExitStatus, Com
         }
     };
     let slurm = Some(if args.background { RunnerScope::Session } else { RunnerScope::All });
-    let announce = Announce::Yes { bind, runner: args.with_runner, slurm };
+    if listening.is_exposed() {
+        context.output.warning(
+            "requests and tokens are not encrypted: only a proxy that speaks TLS may be reachable from other machines",
+        );
+    }
+    let announce = Announce::Yes { listening, runner: args.with_runner, slurm };
     let owner = Owner::start(&place, lock, &context.settings, announce).await?;
     let result = serve(context, args, &place, &owner, &mut interrupts).await;
     owner.leave().await;
     result
-}
-
-fn address(bind: &str) -> Result<SocketAddr, CommandError> {
-    let wrong = || CommandError::invalid(format!("'{bind}' is no address to listen on: write HOST:PORT"));
-    bind.to_socket_addrs().map_err(|error| wrong().because(error))?.next().ok_or_else(wrong)
 }
 
 async fn serve(
@@ -103,16 +109,17 @@ async fn serve(
     owner: &Owner,
     interrupts: &mut Interrupts,
 ) -> Result<ExitStatus, CommandError> {
-    let url = owner.address().map_or_else(String::new, |address| format!("http://{address}"));
-    let value = json!({ "url": url, "database": place.database, "tokenFile": place.token_file() });
-    context.output.value(&value, || {
-        format!("serving {} at {url}\ntoken file: {}\n", place.database.display(), place.token_file().display())
-    })?;
-    if owner.address().is_some_and(|address| !address.ip().is_loopback()) {
-        context
-            .output
-            .warning("requests and the token are not encrypted: use it on a network that you trust, or behind a proxy");
+    let url = owner.url();
+    let certificate = owner.certificate().map(|fingerprint| fingerprint.to_string());
+    let mut value = json!({ "url": url, "database": place.database, "tokenFile": place.token_file() });
+    if let Some(certificate) = &certificate {
+        value["certificateSha256"] = json!(certificate);
     }
+    context.output.value(&value, || {
+        let certificate = certificate.map_or_else(String::new, |pin| format!("certificate: sha256 {pin}\n"));
+        let (database, token_file) = (place.database.display(), place.token_file());
+        format!("serving {database} at {url}\ntoken file: {}\n{certificate}", token_file.display())
+    })?;
     if !args.with_runner {
         interrupts.next().await;
         return Ok(ExitStatus::Success);
@@ -121,7 +128,7 @@ async fn serve(
         let mut config = runner_config(&context.settings.run, &place.runner_folder(), &context.folder).await?;
         config.scope = if args.background { RunnerScope::Session } else { RunnerScope::All };
         config.api_url = Some(owner.client().url());
-        config.token_file = Some(place.token_file());
+        config.server_file = Some(place.server_file());
         config.exit_when_complete = false;
         config.idle_exit = args.idle_exit.map_or(IdleExit::Never, IdleExit::After);
         let mut runner = LocalRunner::start(config, owner.link(), Author::Owner);
@@ -153,15 +160,4 @@ async fn is_busy(owner: &Owner) -> Result<bool, CommandError> {
 fn is_on_slurm(workflow: &Workflow) -> bool {
     let counts = workflow.status.allocations.unwrap_or_default();
     counts.pending + counts.active > 0 || workflow.slurm_cluster.is_some() && standing(workflow).is_active()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses() {
-        assert_eq!(address("127.0.0.1:80").expect("an address").to_string(), "127.0.0.1:80");
-        assert_eq!(address("80").expect_err("no port").kind, ExitStatus::InvalidInput);
-    }
 }

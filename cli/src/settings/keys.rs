@@ -32,6 +32,18 @@ pub const KEYS: &[Key] = &[
         "The server to talk to, e.g. `http://127.0.0.1:7421`; without it the store of the `.torc` folder here or above.",
     ),
     key("client.token_file", crate::env::TOKEN_FILE, None, "The file that holds the server's token."),
+    key(
+        "client.ca_cert",
+        "TORC_CA_CERT",
+        None,
+        "A file with certificates in PEM: servers that they vouch for are trusted, and no others (the machine's own when absent).",
+    ),
+    key(
+        "client.certificate_sha256",
+        "TORC_CERTIFICATE_SHA256",
+        None,
+        "The fingerprint of the only certificate that the server may have; a token file of a server with its own certificate holds it, too.",
+    ),
     key("client.format", "TORC_FORMAT", Some("table"), "How results are printed: `table`, `wide`, `json` or `yaml`."),
     key("client.namespace", "TORC_NAMESPACE", None, "The namespace of the workflows (`default` when absent)."),
     key(
@@ -158,6 +170,44 @@ pub const KEYS: &[Key] = &[
         Some("127.0.0.1:7421"),
         "Where `torc server` listens; port 0 takes a free one.",
     ),
+    key(
+        "client.run.bind",
+        "TORC_RUN_BIND",
+        None,
+        "Where the server inside `torc apply` and `torc run` listens (`127.0.0.1:0`; `0.0.0.0:0` for documents that need Slurm).",
+    ),
+    key(
+        "server.advertise",
+        "TORC_SERVER_ADVERTISE",
+        None,
+        "How others reach a server: a URL, a host, or a host with a port (this machine's name when absent).",
+    ),
+    key(
+        "server.tls",
+        "TORC_SERVER_TLS",
+        Some("false"),
+        "TLS also where only this machine listens; beyond it TLS is always on.",
+    ),
+    key(
+        "server.tls_cert",
+        "TORC_SERVER_TLS_CERT",
+        None,
+        "The server's certificate in PEM (one of its own when absent).",
+    ),
+    key("server.tls_key", "TORC_SERVER_TLS_KEY", None, "Its private key in PEM."),
+    key(
+        "server.insecure_http",
+        "TORC_SERVER_INSECURE_HTTP",
+        Some("false"),
+        "Plain HTTP beyond this machine, for a proxy in front that speaks TLS.",
+    ),
+    key(
+        "server.token_key_file",
+        "TORC_SERVER_TOKEN_KEY_FILE",
+        None,
+        "The key that signs tokens, at least 32 bytes (one of its own beside the database when absent).",
+    ),
+    key("server.max_connections", "TORC_SERVER_MAX_CONNECTIONS", Some("4096"), "The most connections at once."),
     key(
         "server.database",
         "TORC_SERVER_DATABASE",

@@ -141,7 +141,7 @@ fn parse_minutes(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "must be a number of minutes of at least 0".to_owned())
 }
 
-fn parse_flag(text: &str) -> Result<bool, String> {
+pub(super) fn parse_flag(text: &str) -> Result<bool, String> {
     match text.trim() {
         "true" | "1" => Ok(true),
         "false" | "0" => Ok(false),

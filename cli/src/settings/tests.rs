@@ -64,7 +64,7 @@ fn keys_of_different_files_are_merged_and_know_their_origin() {
     assert_eq!(warnings, Vec::<String>::new());
     assert_eq!(layers.get("client.url").unwrap().origin, Origin::File(user));
     assert_eq!(layers.get("client.format").unwrap().origin, Origin::File(project));
-    let settings = resolve(&layers, None).unwrap();
+    let settings = resolve(&layers, Handed::default()).unwrap();
     assert_eq!(settings.url.as_deref(), Some("http://a:1"));
     assert_eq!(settings.format, Format::Yaml);
     assert_eq!(settings.run.poll_interval, Duration::from_secs(5));
@@ -79,7 +79,7 @@ fn the_users_folder_follows_xdg() {
     let folder = world.root.path().join("xdg");
     world.variables.insert("XDG_CONFIG_HOME".to_owned(), folder.to_str().unwrap().to_owned());
     let (layers, _) = world.gather(Layers::default()).unwrap();
-    assert_eq!(resolve(&layers, None).unwrap().server.max_jobs, 7);
+    assert_eq!(resolve(&layers, Handed::default()).unwrap().server.max_jobs, 7);
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn wrong_values_name_their_source() {
     let world = World::new();
     let path = world.file("project/torc.toml", "[client.run]\nnum_cpus = \"many\"\n");
     let (layers, _) = world.gather(Layers::default()).unwrap();
-    let error = resolve(&layers, None).unwrap_err();
+    let error = resolve(&layers, Handed::default()).unwrap_err();
     let expected = format!(
         "setting `client.run.num_cpus` is wrong: 'many' must be a whole number of at least 1 (from {})",
         path.display()
@@ -133,7 +133,7 @@ fn wrong_values_name_their_source() {
     ] {
         let mut layers = Layers::default();
         layers.below(key, text.to_owned(), Origin::Flag);
-        assert!(resolve(&layers, None).is_err(), "{key} = {text}");
+        assert!(resolve(&layers, Handed::default()).is_err(), "{key} = {text}");
     }
 }
 
@@ -141,7 +141,8 @@ fn wrong_values_name_their_source() {
 #[test]
 fn what_happens_when_the_server_stays_away_can_be_set() {
     let mut world = World::new();
-    let settings = |world: &World, flags: Layers| resolve(&world.gather(flags).unwrap().0, None).unwrap().run;
+    let settings =
+        |world: &World, flags: Layers| resolve(&world.gather(flags).unwrap().0, Handed::default()).unwrap().run;
     let usual = settings(&world, Layers::default());
     assert_eq!(usual.offline, OfflineSettings::default());
     assert_eq!((usual.offline.enabled, usual.offline.ping_interval.as_secs()), (true, 120));

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use super::reach;
 use crate::client::Client;
 use crate::error::CommandError;
+use crate::listening::Reach;
 use crate::place::{Place, ServerInfo};
-use crate::settings::{RunSettings, Settings};
+use crate::settings::{RunSettings, ServerSettings, Settings};
 
 /// How long a server may take until it answers.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -18,11 +19,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const IDLE_SECONDS: u64 = 30;
 
 /// Starts a server in the background and waits until it answers.
-pub async fn start(place: &Place, settings: &Settings) -> Result<(ServerInfo, Client), CommandError> {
+pub async fn start(place: &Place, settings: &Settings, who: Reach) -> Result<(ServerInfo, Client), CommandError> {
     let failed = |error: std::io::Error| CommandError::unexpected("could not start a server in the background", error);
     let log = OpenOptions::new().create(true).append(true).mode(0o600).open(place.log_file()).map_err(failed)?;
     let mut child = Command::new(std::env::current_exe().map_err(failed)?)
-        .args(arguments(place, settings))
+        .args(arguments(place, settings, who))
         .stdin(Stdio::null())
         .stdout(log.try_clone().map_err(failed)?)
         .stderr(log)
@@ -53,19 +54,37 @@ fn silent(place: &Place, reason: &str) -> CommandError {
     .hint(format!("see {}", place.log_file().display()))
 }
 
-fn arguments(place: &Place, settings: &Settings) -> Vec<OsString> {
-    let mut arguments: Vec<OsString> =
-        ["server", "--background", "--with-runner", "--bind", "127.0.0.1:0"].map(Into::into).into();
+fn arguments(place: &Place, settings: &Settings, reach: Reach) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = ["server", "--background", "--with-runner"].map(Into::into).into();
     let mut add = |flag: &str, value: OsString| arguments.extend([flag.into(), value]);
     add("--database", place.database.clone().into_os_string());
+    for (flag, value) in listen_flags(&settings.server, reach) {
+        add(flag, value);
+    }
     add("--idle-exit", format!("{IDLE_SECONDS}s").into());
     for (flag, value) in runner_flags(&settings.run) {
         add(flag, value);
     }
-    if settings.run.persistent {
-        arguments.push("--persistent".into());
-    }
+    let switches = [
+        ("--persistent", settings.run.persistent),
+        ("--tls", settings.server.tls),
+        ("--insecure-http", settings.server.insecure_http),
+    ];
+    arguments.extend(switches.into_iter().filter(|(_, on)| *on).map(|(flag, _)| flag.into()));
     arguments
+}
+
+/// Where it listens, as flags with their values.
+fn listen_flags(server: &ServerSettings, reach: Reach) -> Vec<(&'static str, OsString)> {
+    let bind = server.embedded_bind.clone().unwrap_or_else(|| reach.default_bind().to_owned());
+    let mut flags: Vec<(&str, OsString)> = vec![("--bind", bind.into())];
+    flags.extend(server.advertise.as_ref().map(|advertise| ("--advertise", advertise.into())));
+    if let Some(files) = &server.certificate {
+        flags.push(("--tls-cert", files.certificate.clone().into_os_string()));
+        flags.push(("--tls-key", files.key.clone().into_os_string()));
+    }
+    flags.extend(server.token_key_file.as_ref().map(|path| ("--token-key-file", path.into())));
+    flags
 }
 
 /// Every setting of a runner as a flag with its value.

@@ -1,5 +1,6 @@
 //! A runner in the same process reaches the engine without HTTP.
 
+use torc_api::token::Grant;
 use torc_api::wire::{RegisterRequest, RegisterResponse, SyncRequest, SyncResponse};
 use torc_controller::{Engine, EngineError};
 use torc_runner::{LinkError, ServerLink};
@@ -18,11 +19,11 @@ impl EngineLink {
 
 impl ServerLink for EngineLink {
     async fn register(&self, request: &RegisterRequest) -> Result<RegisterResponse, LinkError> {
-        self.engine.register(request.clone()).await.map_err(translate)
+        self.engine.register(request.clone(), Grant::Admin).await.map_err(translate)
     }
 
     async fn sync(&self, runner: i64, request: &SyncRequest) -> Result<SyncResponse, LinkError> {
-        self.engine.sync(runner, request.clone()).await.map_err(translate)
+        self.engine.sync(runner, request.clone(), Grant::Admin).await.map_err(translate)
     }
 }
 

@@ -27,6 +27,8 @@ pub enum ErrorKind {
     NotFound,
     /// It does not fit the present state.
     Conflict,
+    /// The token does not allow it.
+    Forbidden,
     /// Not now: the store cannot be written to.
     Unavailable,
     /// A defect of ours.
@@ -67,6 +69,15 @@ impl EngineError {
         let mut error = Self::new(ErrorKind::NotFound, "WorkerNotFound", message);
         error.body.hint = Some("`torc remote list-workers` lists those that it has".to_owned());
         error
+    }
+
+    pub(crate) fn forbidden(message: String) -> Self {
+        Self::new(ErrorKind::Forbidden, "Forbidden", message)
+    }
+
+    /// A runner of somebody else, or attempts of somebody else's workflow.
+    pub(crate) fn not_theirs() -> Self {
+        Self::forbidden("the token does not allow to speak for this runner".to_owned())
     }
 
     pub(crate) fn internal(message: String) -> Self {
@@ -120,6 +131,7 @@ impl From<Refusal> for EngineError {
                 error
             }
             Refusal::Conflict(_) => Self::new(ErrorKind::Conflict, "Conflict", message),
+            Refusal::Forbidden(_) => Self::forbidden(message),
         }
     }
 }

@@ -15,8 +15,8 @@ use torc_core::time::rfc3339;
 use torc_store::AllocationQuery;
 
 use super::{Engine, EngineError, unwritable};
-use crate::clock;
 use crate::metrics::Metrics;
+use crate::{audit, clock};
 
 impl Engine {
     /// Allocations, a page at a time.
@@ -36,6 +36,7 @@ impl Engine {
             return Err(EngineError::invalid(problems));
         }
         let name = document.metadata.name.clone();
+        audit::speaks_of(format!("slurmclusters/{name}"));
         let apply = move |state: &mut torc_core::engine::State, recorder: &mut _, now| {
             state.apply_cluster(&document, recorder, now).map_err(unwritable)
         };

@@ -4,6 +4,7 @@
 //! If the write fails nothing is acknowledged, memory is dropped and read again. While the store cannot be written to, every
 //! command is refused with the reason, and the store is probed now and then.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,14 +13,16 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use torc_api::api::Event;
 use torc_api::causes::with_causes;
-use torc_api::wire::{LONG_POLL_SECONDS, SyncRequest, SyncResponse};
+use torc_api::token::Grant;
+use torc_api::wire::{JobToken, LONG_POLL_SECONDS, SyncRequest, SyncResponse};
 use torc_core::engine::{Recorder, Session, State};
-use torc_core::ids::{Now, RunnerId};
+use torc_core::ids::{Now, RunnerId, WorkflowId};
 use torc_core::rows::Changes;
 use torc_store::Store;
 use tracing::{error, info, warn};
 
 use super::error::EngineError;
+use crate::issuer::Issuer;
 use crate::metrics::Metrics;
 use crate::{clock, memory, views};
 
@@ -40,7 +43,7 @@ type SyncReply = oneshot::Sender<Result<SyncResponse, EngineError>>;
 pub(super) enum Command {
     Read(Read),
     Write(Write),
-    Sync { runner: RunnerId, request: Box<SyncRequest>, reply: SyncReply },
+    Sync { runner: RunnerId, request: Box<SyncRequest>, grant: Grant, reply: SyncReply },
 }
 
 pub(super) struct Writer {
@@ -58,6 +61,7 @@ pub(super) struct Writer {
     /// What `State::news` was when the waiting runners were last looked at.
     seen_news: u64,
     stop: Stop,
+    issuer: Issuer,
 }
 
 /// The two steps of a shutdown.
@@ -95,6 +99,7 @@ impl Writer {
         (events, changed): (broadcast::Sender<Arc<Vec<Event>>>, Arc<Notify>),
         metrics: Arc<Metrics>,
         stop: Stop,
+        issuer: Issuer,
     ) -> Self {
         let seen_news = state.news();
         Self {
@@ -108,6 +113,7 @@ impl Writer {
             waiting: Vec::new(),
             seen_news,
             stop,
+            issuer,
         }
     }
 
@@ -173,7 +179,10 @@ impl Writer {
         match command {
             Command::Read(read) => Some(read(Ok(state))),
             Command::Write(write) => Some(write(Ok((state, recorder, now)))),
-            Command::Sync { runner, request, reply } => {
+            Command::Sync { runner, request, grant, reply } => {
+                if !state.may_sync(&grant, runner, &request) {
+                    return Some(reply_with(reply, Err(EngineError::not_theirs())));
+                }
                 self.metrics.sync(request.finished.len());
                 match state.sync(runner, &request, recorder, now) {
                     Ok(answer) if answer.may_wait && request.wait_ms > 0 => {
@@ -181,11 +190,19 @@ impl Writer {
                         self.waiting.push(Waiting { runner, request, until, reply });
                         None
                     }
-                    Ok(answer) => Some(reply_with(reply, Ok(answer.response))),
+                    Ok(answer) => Some(reply_with(reply, Ok(self.with_tokens(answer.response)))),
                     Err(refusal) => Some(reply_with(reply, Err(refusal.into()))),
                 }
             }
         }
+    }
+
+    /// Adds what the jobs of new leases need to talk to the server.
+    fn with_tokens(&self, mut response: SyncResponse) -> SyncResponse {
+        let workflows: BTreeSet<i64> = response.leases.iter().map(|lease| lease.key.workflow).collect();
+        let token = |workflow| JobToken { workflow, token: self.issuer.for_jobs(WorkflowId(workflow)) };
+        response.job_tokens = workflows.into_iter().map(token).collect();
+        response
     }
 
     /// Answers waiting runners for whom there is news, whose time is over, or who have sent a newer message.
@@ -202,7 +219,7 @@ impl Writer {
             match response.or_else(over) {
                 Some(mut response) => {
                     response.sequence = waiting.request.sequence;
-                    answers.push(reply_with(waiting.reply, Ok(response)));
+                    answers.push(reply_with(waiting.reply, Ok(self.with_tokens(response))));
                 }
                 None => self.waiting.push(waiting),
             }

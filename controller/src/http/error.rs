@@ -5,6 +5,7 @@ use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use torc_api::api::ErrorBody;
+use torc_core::trust::TokenError;
 
 use crate::engine::{EngineError, ErrorKind};
 
@@ -32,6 +33,7 @@ impl From<EngineError> for ApiError {
             ErrorKind::BadRequest => StatusCode::BAD_REQUEST,
             ErrorKind::NotFound => StatusCode::NOT_FOUND,
             ErrorKind::Conflict => StatusCode::CONFLICT,
+            ErrorKind::Forbidden => StatusCode::FORBIDDEN,
             ErrorKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             ErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         };
@@ -56,17 +58,20 @@ macro_rules! from_rejection {
 
 from_rejection!(JsonRejection, PathRejection, QueryRejection);
 
-pub(super) fn unauthorized() -> ApiError {
-    let body = ErrorBody {
-        code: "Unauthorized".to_owned(),
-        message: "this request needs a valid token".to_owned(),
-        hint: Some(
-            "pass --token-file or set TORC_TOKEN_FILE to the file that the server printed at its start".to_owned(),
-        ),
-        ..ErrorBody::default()
+/// Nobody knows who asks. `reason` says what is wrong with the token, if there was one.
+pub(super) fn unauthorized(reason: Option<TokenError>) -> ApiError {
+    let (message, hint) = match reason {
+        Some(error @ TokenError::Expired) => (format!("the token is not accepted: {error}"), RENEW),
+        Some(error) => (format!("the token is not accepted: {error}"), NAME_TOKEN),
+        None => ("this request needs a valid token".to_owned(), NAME_TOKEN),
     };
+    let body =
+        ErrorBody { code: "Unauthorized".to_owned(), message, hint: Some(hint.to_owned()), ..ErrorBody::default() };
     ApiError { status: StatusCode::UNAUTHORIZED, body: Box::new(body) }
 }
+
+const NAME_TOKEN: &str = "pass --token-file or set TORC_TOKEN_FILE to the file that the server printed at its start";
+const RENEW: &str = "`torc token create` makes another one";
 
 pub(super) async fn no_such_route(uri: Uri) -> ApiError {
     let body = ErrorBody {

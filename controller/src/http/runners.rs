@@ -3,13 +3,13 @@
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, Query, State};
 use axum::routing::{get, post};
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use serde::Deserialize;
 use torc_api::api::{Page, Runner};
 use torc_api::wire::{RegisterRequest, RegisterResponse, SyncRequest, SyncResponse};
 
-use super::App;
 use super::error::ApiResult;
+use super::{App, Caller};
 
 pub(super) fn router() -> Router<App> {
     Router::new().route("/v1/runners", get(list).post(register)).route("/v1/runners/{runner}/sync", post(sync))
@@ -21,23 +21,29 @@ struct RunnersQuery {
     all: bool,
 }
 
-async fn list(State(app): State<App>, Query(query): Query<RunnersQuery>) -> ApiResult<Page<Runner>> {
-    Ok(Json(Page::whole(app.engine.runners(query.all).await?)))
+async fn list(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Query(query): Query<RunnersQuery>,
+) -> ApiResult<Page<Runner>> {
+    Ok(Json(Page::whole(app.engine.runners_of(&caller.grant, query.all).await?)))
 }
 
 async fn register(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     request: Result<Json<RegisterRequest>, JsonRejection>,
 ) -> ApiResult<RegisterResponse> {
     let Json(request) = request?;
-    Ok(Json(app.engine.register(request).await?))
+    Ok(Json(app.engine.register(request, caller.grant).await?))
 }
 
 async fn sync(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Path(runner): Path<i64>,
     request: Result<Json<SyncRequest>, JsonRejection>,
 ) -> ApiResult<SyncResponse> {
     let Json(request) = request?;
-    Ok(Json(app.engine.sync(runner, request).await?))
+    Ok(Json(app.engine.sync(runner, request, caller.grant).await?))
 }

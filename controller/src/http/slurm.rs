@@ -4,15 +4,17 @@ use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::routing::{get, post};
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use serde::Deserialize;
 use torc_api::allocation::Allocation;
 use torc_api::api::{ClusterApplied, Page, SlurmCluster};
 use torc_api::document::SlurmClusterDocument;
+use torc_core::ids::WorkflowId;
 use torc_store::AllocationQuery;
 
-use super::App;
+use super::access::one_of_theirs;
 use super::error::{ApiError, ApiResult};
+use super::{App, Caller};
 use crate::engine::EngineError;
 
 pub(super) fn router() -> Router<App> {
@@ -34,12 +36,13 @@ struct AllocationsQuery {
 
 async fn list(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     query: Result<Query<AllocationsQuery>, QueryRejection>,
 ) -> ApiResult<Page<Allocation>> {
     let Query(query) = query?;
     let namespace = query.namespace.as_deref().unwrap_or(torc_api::document::DEFAULT_NAMESPACE);
     let workflow = match &query.workflow {
-        Some(workflow) => Some(app.engine.find((namespace, workflow)).await?),
+        Some(workflow) => Some(one_of_theirs(&app, &caller, (namespace, workflow)).await?),
         None => None,
     };
     let query = AllocationQuery {
@@ -48,7 +51,11 @@ async fn list(
         cursor: query.cursor,
         limit: query.limit.unwrap_or_default(),
     };
-    Ok(Json(app.engine.allocations(&query).await?))
+    let mut page = app.engine.allocations(&query).await?;
+    if let Some(theirs) = app.engine.theirs(&caller.grant).await? {
+        page.items.retain(|allocation| theirs.contains(&WorkflowId(allocation.workflow_id)));
+    }
+    Ok(Json(page))
 }
 
 async fn apply(

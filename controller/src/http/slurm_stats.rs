@@ -4,16 +4,17 @@ use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::routing::get;
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use serde::Deserialize;
 use torc_api::api::Page;
 use torc_api::document::DEFAULT_NAMESPACE;
 use torc_api::slurm_stats::{SlurmStats, SlurmStatsRequest};
-use torc_core::ids::JobId;
+use torc_core::ids::{JobId, WorkflowId};
 use torc_store::SlurmStatsQuery;
 
-use super::App;
+use super::access::{one_of_theirs, require_theirs};
 use super::error::{ApiError, ApiResult};
+use super::{App, Caller};
 use crate::engine::EngineError;
 
 pub(super) fn router() -> Router<App> {
@@ -31,11 +32,15 @@ struct StatsQuery {
     cursor: Option<String>,
 }
 
-async fn list(State(app): State<App>, query: Result<Query<StatsQuery>, QueryRejection>) -> ApiResult<Page<SlurmStats>> {
+async fn list(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    query: Result<Query<StatsQuery>, QueryRejection>,
+) -> ApiResult<Page<SlurmStats>> {
     let Query(query) = query?;
     let namespace = query.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
     let workflow = match &query.workflow_id {
-        Some(workflow) => Some(app.engine.find((namespace, workflow)).await?),
+        Some(workflow) => Some(one_of_theirs(&app, &caller, (namespace, workflow)).await?),
         None => None,
     };
     let job = match (&query.job_id, workflow) {
@@ -51,7 +56,11 @@ async fn list(State(app): State<App>, query: Result<Query<StatsQuery>, QueryReje
         cursor: query.cursor,
         limit: query.limit.unwrap_or_default(),
     };
-    Ok(Json(app.engine.slurm_stats(&query).await?))
+    let mut page = app.engine.slurm_stats(&query).await?;
+    if let Some(theirs) = app.engine.theirs(&caller.grant).await? {
+        page.items.retain(|stats| theirs.contains(&WorkflowId(stats.workflow)));
+    }
+    Ok(Json(page))
 }
 
 /// Numbers of jobs are the same in all workflows; names are not.
@@ -62,9 +71,13 @@ fn number(job: &str) -> Result<JobId, EngineError> {
 
 async fn record(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     request: Result<Json<SlurmStatsRequest>, JsonRejection>,
 ) -> Result<StatusCode, ApiError> {
     let Json(request) = request?;
-    app.engine.record_slurm_stats(request.into_items()).await?;
+    let stats = request.into_items();
+    let workflows: Vec<WorkflowId> = stats.iter().map(|stats| WorkflowId(stats.workflow)).collect();
+    require_theirs(&app, &caller, &workflows).await?;
+    app.engine.record_slurm_stats(stats).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -1,9 +1,11 @@
 //! `/v1/watch`: events as they are committed, resumable by sequence number, and the status whenever it changes.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::extract::{Query, State};
 use axum::http::HeaderMap;
 use axum::response::Sse;
@@ -12,12 +14,13 @@ use futures::stream::Stream;
 use tokio::sync::{broadcast, mpsc};
 use tokio::time::Instant;
 use torc_api::api::{Event, Workflow};
+use torc_api::token::Grant;
 use torc_core::ids::WorkflowId;
 use torc_store::EventQuery;
 
-use super::App;
 use super::error::ApiError;
-use super::events::EventsQuery;
+use super::events::{EventsQuery, concerns};
+use super::{App, Caller};
 use crate::engine::{Engine, EngineError};
 
 /// A status is sent at most this often.
@@ -27,15 +30,18 @@ const BUFFER: usize = 64;
 
 pub(super) async fn watch(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     headers: HeaderMap,
     Query(query): Query<EventsQuery>,
 ) -> Result<Sse<impl Stream<Item = Result<SseEvent, Infallible>>>, ApiError> {
     let resumed = headers.get("last-event-id").and_then(|value| value.to_str().ok()?.parse().ok());
-    let workflow = query.workflow(&app).await?;
+    let workflow = query.workflow(&app, &caller).await?;
     let (sender, receiver) = mpsc::channel(BUFFER);
     let watch = Watch {
         engine: app.engine.clone(),
         workflow,
+        theirs: app.engine.theirs(&caller.grant).await?,
+        grant: caller.grant,
         last: resumed.or(query.after).unwrap_or_default(),
         last_status: None,
         sender,
@@ -58,6 +64,10 @@ pub(super) async fn watch(
 struct Watch {
     engine: Engine,
     workflow: Option<WorkflowId>,
+    /// What the client may see.
+    grant: Grant,
+    /// The workflows that come to that at present; nothing when it is all of them.
+    theirs: Option<BTreeSet<WorkflowId>>,
     /// The last event that was sent.
     last: i64,
     last_status: Option<String>,
@@ -98,6 +108,7 @@ impl Watch {
     async fn forward(&mut self, received: Result<Arc<Vec<Event>>, broadcast::error::RecvError>) -> Result<(), Ended> {
         match received {
             Ok(events) => {
+                self.theirs = self.engine.theirs(&self.grant).await?;
                 for event in events.iter() {
                     self.send_event(event).await?;
                 }
@@ -122,7 +133,8 @@ impl Watch {
     }
 
     async fn send_event(&mut self, event: &Event) -> Result<(), Ended> {
-        let wanted = self.workflow.is_none_or(|workflow| event.workflow_id == Some(workflow.0));
+        let wanted = self.workflow.is_none_or(|workflow| event.workflow_id == Some(workflow.0))
+            && self.theirs.as_ref().is_none_or(|theirs| concerns(theirs, event));
         if event.sequence <= self.last || !wanted {
             return Ok(());
         }
@@ -135,7 +147,12 @@ impl Watch {
     async fn send_status(&mut self) -> Result<(), Ended> {
         let workflows: Vec<Workflow> = match self.workflow {
             Some(id) => vec![self.engine.summary(id).await?],
-            None => self.engine.workflows(None).await?,
+            None => {
+                let mut all = self.engine.workflows(None).await?;
+                let theirs = self.engine.theirs(&self.grant).await?;
+                all.retain(|one| theirs.as_ref().is_none_or(|theirs| theirs.contains(&WorkflowId(one.id))));
+                all
+            }
         };
         let mut lines = Vec::with_capacity(workflows.len());
         for workflow in &workflows {

@@ -2,16 +2,17 @@
 
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use axum::routing::{get, post};
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use serde::Deserialize;
 use torc_api::api::{Affected, ApplyRequest, ApplyResponse, Page, RetryRequest, Workflow, WorkflowAction};
+use torc_core::ids::WorkflowId;
 
 use torc_api::explain::WorkflowExplanation;
 
 use super::error::{ApiError, ApiResult};
-use super::{App, Namespace};
+use super::{App, Caller, Namespace};
 use crate::engine::EngineError;
 use crate::slurm::FAREWELL;
 
@@ -27,18 +28,13 @@ pub(super) fn router() -> Router<App> {
         .route("/v1/workflows/{workflow}/retry", post(retry))
 }
 
-/// Who says so. Everybody with the token is trusted to say who they are.
-fn user(headers: &HeaderMap) -> &str {
-    headers.get("x-torc-user").and_then(|value| value.to_str().ok()).unwrap_or("unknown")
-}
-
 async fn apply(
     State(app): State<App>,
-    headers: HeaderMap,
+    Extension(caller): Extension<Caller>,
     request: Result<Json<ApplyRequest>, JsonRejection>,
 ) -> ApiResult<ApplyResponse> {
     let Json(request) = request?;
-    Ok(Json(app.engine.apply(request, user(&headers)).await?))
+    Ok(Json(app.engine.apply(request, &caller.name, &caller.grant).await?))
 }
 
 #[derive(Deserialize)]
@@ -48,7 +44,11 @@ struct ListQuery {
     cursor: Option<String>,
 }
 
-async fn list(State(app): State<App>, query: Result<Query<ListQuery>, QueryRejection>) -> ApiResult<Page<Workflow>> {
+async fn list(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    query: Result<Query<ListQuery>, QueryRejection>,
+) -> ApiResult<Page<Workflow>> {
     let Query(query) = query?;
     let after = match &query.cursor {
         None => 0,
@@ -58,6 +58,9 @@ async fn list(State(app): State<App>, query: Result<Query<ListQuery>, QueryRejec
     };
     let mut workflows = app.engine.workflows(query.namespace.as_deref()).await?;
     workflows.retain(|workflow| workflow.id > after);
+    if let Some(theirs) = app.engine.theirs(&caller.grant).await? {
+        workflows.retain(|workflow| theirs.contains(&WorkflowId(workflow.id)));
+    }
     let limit = query.limit.unwrap_or(usize::MAX).max(1);
     let more = workflows.len() > limit;
     workflows.truncate(limit);

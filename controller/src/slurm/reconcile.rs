@@ -14,12 +14,13 @@ use torc_core::rows::AllocationRow;
 use torc_slurm::sbatch;
 use torc_slurm::trouble::Trouble;
 
+use super::SlurmConfig;
 use super::clusters::{Cluster, Clusters};
 use super::poll::{self, Found, Unseen};
 use super::submit::{self, slurm_job_name};
-use super::{Handover, SlurmConfig};
 use crate::clock;
 use crate::engine::{Engine, EngineError};
+use crate::handover::Handovers;
 
 /// The first pause after a refusal; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
@@ -30,7 +31,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 pub(super) struct Desk {
     engine: Engine,
     config: SlurmConfig,
-    handover: Handover,
+    handovers: Handovers,
     clusters: Clusters,
     unseen: Unseen,
     refusals: HashMap<WorkflowId, Refusals>,
@@ -56,12 +57,12 @@ fn pause_after(count: u32, first: Duration) -> Duration {
 type Described = BTreeMap<String, SlurmClusterSpec>;
 
 impl Desk {
-    pub fn new(engine: Engine, config: SlurmConfig, handover: Handover) -> Self {
+    pub fn new(engine: Engine, config: SlurmConfig, handovers: Handovers) -> Self {
         let clusters = Clusters::new(config.replaced.clone(), engine.shared_metrics());
         Self {
             engine,
             config,
-            handover,
+            handovers,
             clusters,
             unseen: Unseen::new(),
             refusals: HashMap::new(),
@@ -289,7 +290,9 @@ impl Desk {
             self.engine.allocation_not_submitted(key, sentence.clone(), false).await?;
             return Ok(Some(sentence));
         };
-        let answer = submit::submit(cluster, &self.config, &self.handover, (needs, row), &identity).await;
+        let walltime = Duration::from_secs(u64::try_from(row.seconds).unwrap_or_default());
+        let handover = self.handovers.to_allocation(row.workflow, walltime, clock::now().wall_ms / 1_000);
+        let answer = submit::submit(cluster, &self.config, &handover, (needs, row), &identity).await;
         match answer {
             Ok(number) => {
                 self.refusals.remove(&needs.workflow);

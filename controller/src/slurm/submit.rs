@@ -10,8 +10,9 @@ use torc_slurm::sbatch;
 use torc_slurm::script::{Marker, Request, Worker, environment_file, script};
 use torc_slurm::trouble::Trouble;
 
+use super::SlurmConfig;
 use super::clusters::Cluster;
-use super::{Handover, SlurmConfig};
+use crate::handover::Handover;
 
 /// The name of the Slurm job that an allocation is. Those that run one after another share one.
 pub(super) fn slurm_job_name(row: &AllocationRow, needs: &Needs, identity: &str) -> String {

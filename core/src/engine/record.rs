@@ -6,8 +6,8 @@ use torc_api::state::JobState;
 
 use crate::ids::{AllocationId, JobId, Now, WorkflowId};
 use crate::rows::{
-    ActionRow, AllocationRow, Changes, ClusterRow, EventRow, JobRow, JobUpdate, RecoveryRow, ResultRow, RunnerRow,
-    StrayLease, UserDataRow, WorkflowRow,
+    ActionRow, AllocationRow, AuditRow, Changes, ClusterRow, EventRow, JobRow, JobUpdate, RecoveryRow, ResultRow,
+    RunnerRow, StrayLease, UserDataRow, WorkflowRow,
 };
 
 /// What a group of commands changed.
@@ -187,6 +187,11 @@ impl Recorder {
             message,
             ..EventRow::default()
         });
+    }
+
+    /// Somebody did something, or was refused.
+    pub fn audit(&mut self, row: AuditRow) {
+        self.changes.audit.push(row);
     }
 
     pub(super) fn changes(&mut self) -> &mut Changes {

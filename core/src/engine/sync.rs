@@ -42,7 +42,7 @@ impl State {
         recorder.event(now, None, "RunnerRegistered", format!("runner {id} on {} has registered", row.host));
         let mut runner = Runner::new(row, now);
         runner.allocation = allocation;
-        for predecessor in self.in_place(&request.host, &request.place) {
+        for predecessor in self.in_place(request) {
             self.succeed(predecessor, &mut runner, recorder, now);
         }
         let lease_ms = self.lease_ms(&self.live_in_scope(&request.scope));
@@ -50,8 +50,12 @@ impl State {
         Ok(RegisterResponse { runner: id.0, version: env!("CARGO_PKG_VERSION").to_owned(), lease_ms })
     }
 
-    fn in_place(&self, host: &str, place: &str) -> Vec<RunnerId> {
-        let same = |runner: &Runner| !place.is_empty() && runner.row.place == place && runner.row.host == host;
+    fn in_place(&self, request: &RegisterRequest) -> Vec<RunnerId> {
+        let RegisterRequest { host, place, scope, .. } = request;
+        let same = |runner: &Runner| {
+            let row = &runner.row;
+            !place.is_empty() && row.place == *place && row.host == *host && self.may_succeed(scope, &row.scope)
+        };
         self.runners.iter().filter(|(_, runner)| same(runner)).map(|(id, _)| *id).collect()
     }
 

@@ -22,6 +22,7 @@ mod recovery;
 mod replay;
 mod reruns;
 mod results;
+mod rights;
 mod silence;
 mod spawn;
 mod strays;

@@ -72,7 +72,7 @@ fn refusal(status: StatusCode, text: &str) -> LinkError {
     let message = if body.message.is_empty() { status.to_string() } else { body.message };
     match status {
         StatusCode::NOT_FOUND => LinkError::Unknown,
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => LinkError::Unauthorized,
+        StatusCode::UNAUTHORIZED => LinkError::Unauthorized,
         StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => LinkError::Unreachable(message),
         _ if status.is_client_error() => {
             let code = if body.code.is_empty() { status.as_u16().to_string() } else { body.code };
@@ -94,7 +94,7 @@ mod tests {
         let cases = [
             (404, r#"{"code":"notFound","message":"no runner 3"}"#, LinkError::Unknown),
             (401, "", LinkError::Unauthorized),
-            (403, "", LinkError::Unauthorized),
+            (403, r#"{"code":"Forbidden","message":"not yours"}"#, refused("Forbidden", "not yours")),
             (422, r#"{"code":"invalid","message":"bad protocol"}"#, refused("invalid", "bad protocol")),
             (400, "garbage", refused("400", "400 Bad Request")),
             (503, r#"{"message":"the disk is full"}"#, unreachable("the disk is full")),

@@ -13,6 +13,7 @@ use super::{Settings, measures};
 use crate::command::{self, ShellSetup};
 use crate::mode::{self, Mode};
 use crate::protocol::{HeldJob, Template, Terms};
+use crate::tokens;
 
 /// The class of what takes no resources: nothing follows it in its place.
 const NO_CLASS: u32 = u32::MAX;
@@ -172,8 +173,11 @@ fn step_kind(profile: &Profile) -> StepKind {
 fn template(workflow: i64, profile: &Profile, settings: &Settings) -> Template {
     // Ours come last and win: they say whose process it is.
     let mut env: Vec<(String, String)> = profile.env.clone().into_iter().collect();
-    env.extend(settings.token_file.iter().map(|path| ("TORC_TOKEN_FILE".to_owned(), path.clone())));
-    env.extend(settings.api_url.iter().map(|url| ("TORC_API_URL".to_owned(), url.clone())));
+    if let Some(url) = &settings.api_url {
+        env.push(("TORC_API_URL".to_owned(), url.clone()));
+        env.push(("TORC_TOKEN_FILE".to_owned(), tokens::path(&settings.token_dir, workflow)));
+    }
+    env.extend(settings.server_file.iter().map(|path| ("TORC_SERVER_FILE".to_owned(), path.clone())));
     env.extend([
         ("TORC_WORKFLOW_ID".to_owned(), workflow.to_string()),
         ("TORC_OUTPUT_DIR".to_owned(), settings.output_dir.clone()),
@@ -186,7 +190,11 @@ fn template(workflow: i64, profile: &Profile, settings: &Settings) -> Template {
     if in_step && profile.resources.gpus == 0 {
         env.push((srun::NO_GPUS.0.to_owned(), srun::NO_GPUS.1.to_owned()));
     }
-    let unset = if in_step { srun::INHERITED_OPTIONS.map(str::to_owned).into() } else { Vec::new() };
+    // A token that the runner itself was handed is not for jobs: theirs is in a file.
+    let mut unset = vec!["TORC_TOKEN".to_owned()];
+    if in_step {
+        unset.extend(srun::INHERITED_OPTIONS.map(str::to_owned));
+    }
     // The signal for steps is `srun`'s own: it ends the step at once. The early warning is Slurm's.
     let signal = config.termination_signal.as_deref().filter(|_| !in_step);
     let milliseconds = |seconds: Option<i64>, default: u64| {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod atomicity;
+mod audit;
 mod backup;
 mod crash;
 mod gc;

@@ -333,6 +333,7 @@ prop_compose! {
             allocations: slurm.0,
             clusters: slurm.1,
             removed_clusters: slurm.2,
+            audit: Vec::new(),
             files: Vec::new(),
             slurm_stats: Vec::new(),
             user_data: data.iter().map(|row| UserDataRow { workflow: WorkflowId(row.0), ..row.1.clone() }).collect(),

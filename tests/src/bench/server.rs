@@ -31,6 +31,8 @@ impl Server {
             .with_context(|| format!("cannot start {}", torc.display()))?;
         let url = read_url(&mut child)?;
         let token = std::fs::read_to_string(&token_file)?.trim().to_owned();
+        // It fails only when one is installed.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let server = Self { child, url, token, client: reqwest::Client::new() };
         server.wait_until_ready().await?;
         Ok(server)

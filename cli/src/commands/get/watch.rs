@@ -188,7 +188,9 @@ impl Round<'_> {
                 workflow_id(self.client, Some(&name)).await
             }
             Resource::Workflows | Resource::Events | Resource::Allocations => workflow_id(self.client, self.name).await,
-            Resource::Runners | Resource::Files | Resource::UserData | Resource::SlurmClusters => Ok(None),
+            Resource::Runners | Resource::Files | Resource::UserData | Resource::SlurmClusters | Resource::Audit => {
+                Ok(None)
+            }
         }
     }
 

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use torc_api::api::Workflow;
 use torc_api::remote::{WorkerAddress, is_loopback_host};
+use torc_api::token::{Credential, Scope, TokenRequest};
 
 use super::{Answer, RunRemoteArgs, SshArgs, Worker, partly_failed, workers};
-use crate::client::Client;
+use crate::client::{Client, Trust};
 use crate::commands::apply::{Purpose, line, submit};
 use crate::commands::{Context, run as run_verb};
 use crate::connection::{bare_name, explain_missing, remote};
@@ -19,6 +20,9 @@ use crate::remote::ssh::{Ssh, Trouble, VERSION};
 use crate::remote::{folder, parallel};
 use crate::standalone::{Entry, enter};
 
+/// A worker that was started is asked to stop long before this is over.
+const WORKER_TOKEN_SECONDS: i64 = 90 * 24 * 3_600;
+
 /// Runs the verb.
 pub async fn run(context: &Context, ssh: &SshArgs, args: &RunRemoteArgs) -> Result<ExitStatus, CommandError> {
     let (file, target) = match args.targets.as_slice() {
@@ -27,14 +31,14 @@ pub async fn run(context: &Context, ssh: &SshArgs, args: &RunRemoteArgs) -> Resu
         _ => return Err(CommandError::usage("name a file with workers and a workflow")),
     };
     let from_file = file.map(|file| workers::read(context, file)).transpose()?;
-    let client = served(context).await?;
+    let (client, address) = served(context).await?;
     let workflow = find_or_apply(context, &client, target).await?;
     let id = workflow.id.to_string();
     let addresses = match from_file {
         Some(addresses) => addresses,
         None => stored(&client, &workflow).await?,
     };
-    let url = reachable_url(args, &client, &addresses)?;
+    let url = reachable_url(args, &address, &addresses)?;
     let known = client.remote_workers(&id).await?;
     let folders = |address: &WorkerAddress| {
         let earlier = known.iter().find(|worker| worker.address == address.to_string());
@@ -51,6 +55,7 @@ pub async fn run(context: &Context, ssh: &SshArgs, args: &RunRemoteArgs) -> Resu
         .collect();
     let kept = planned.iter().map(|(address, folder, _)| workers::kept(address, Some(folder.display().to_string())));
     client.add_remote_workers(&id, kept.collect()).await?;
+    let token = worker_token(&client, &workflow).await?;
     let orders = planned.into_iter().map(|(address, folder, earlier)| {
         let order = StartOrder {
             version: (!args.runner.skip_version_check).then(|| VERSION.to_owned()),
@@ -60,7 +65,7 @@ pub async fn run(context: &Context, ssh: &SshArgs, args: &RunRemoteArgs) -> Resu
             make_folder: args.make_folder,
             workflow: workflow.id,
             url: url.clone(),
-            token: client.token().map(str::to_owned),
+            token: Some(token.clone()),
             arguments: arguments(args),
         };
         (workers::kept(&address, None), order)
@@ -69,19 +74,37 @@ pub async fn run(context: &Context, ssh: &SshArgs, args: &RunRemoteArgs) -> Resu
     start_all(context, ssh, &workflow, orders).await
 }
 
-/// The server. The store of a folder has one only while somebody runs it; and who may reach it is not ours to decide.
-async fn served(context: &Context) -> Result<Client, CommandError> {
+/// What the workers show to the server: good for this workflow and nothing else.
+async fn worker_token(client: &Client, workflow: &Workflow) -> Result<String, CommandError> {
+    let request = TokenRequest {
+        scope: Scope::Runner,
+        workflow: Some(workflow.id.to_string()),
+        namespace: None,
+        user: None,
+        expires_seconds: Some(WORKER_TOKEN_SECONDS),
+    };
+    let made = client.create_token(&request).await?;
+    let mut credential = Credential { token: Credential::token_of(&made.token).to_owned(), certificate: None };
+    // The workers trust the certificate that we trust, if it is one.
+    if let Trust::Certificate(fingerprint) = client.trust() {
+        credential.certificate = Some(*fingerprint);
+    }
+    Ok(credential.to_string())
+}
+
+/// The server, and how others reach it. The store of a folder has one only while somebody runs it; and who may reach it is not ours to decide.
+async fn served(context: &Context) -> Result<(Client, String), CommandError> {
     if let Some(url) = &context.settings.url {
-        return remote(&context.settings, url, &context.folder);
+        return Ok((remote(&context.settings, url, &context.folder)?, url.clone()));
     }
     if let Some(place) = Place::find(&context.folder)
-        && let Entry::Theirs(_, client) = enter(&place, context.settings.namespace.as_deref()).await?
+        && let Entry::Theirs(info, client) = enter(&place, context.settings.namespace.as_deref()).await?
     {
-        return Ok(*client);
+        return Ok((*client, info.url));
     }
     Err(CommandError::new(ExitStatus::Unreachable, "no server is running for this folder, and the workers need one")
         .hint("in another terminal, here: torc server --bind 0.0.0.0:7421 (127.0.0.1 if all workers are this machine)")
-        .hint(format!("then this command again, with --advertise http://{}:7421", host_name())))
+        .hint("then this command again"))
 }
 
 /// The workflow that is meant: one of the server's, or that of a file, which is applied.
@@ -112,12 +135,12 @@ async fn stored(client: &Client, workflow: &Workflow) -> Result<Vec<WorkerAddres
 }
 
 /// The server's address for the workers. Another machine cannot reach a loopback address of this one.
-fn reachable_url(args: &RunRemoteArgs, client: &Client, workers: &[WorkerAddress]) -> Result<String, CommandError> {
-    let url = args.advertise.clone().unwrap_or_else(|| client.url()).trim_end_matches('/').to_owned();
+fn reachable_url(args: &RunRemoteArgs, address: &str, workers: &[WorkerAddress]) -> Result<String, CommandError> {
+    let url = args.advertise.as_deref().unwrap_or(address).trim_end_matches('/').to_owned();
     let host = reqwest::Url::parse(&url).ok().and_then(|url| url.host_str().map(str::to_owned));
     let Some(host) = host else {
         return Err(CommandError::usage(format!(
-            "--advertise: '{url}' is no address such as http://{}:7421",
+            "--advertise: '{url}' is no address such as https://{}:7421",
             host_name()
         )));
     };
@@ -126,8 +149,8 @@ fn reachable_url(args: &RunRemoteArgs, client: &Client, workers: &[WorkerAddress
         Some(worker) if is_loopback_host(&host) && args.advertise.is_none() => {
             let message = format!("{worker} cannot reach the server: {url} is an address of this machine alone");
             Err(CommandError::new(ExitStatus::Refused, message)
-                .hint("let the server listen to others: torc server --bind 0.0.0.0:7421, on a network that you trust")
-                .hint(format!("and say how the workers reach it: --advertise http://{name}:7421")))
+                .hint("let the server listen to others: torc server --bind 0.0.0.0:7421 (it speaks TLS there)")
+                .hint(format!("and say how the workers reach it: --advertise https://{name}:7421")))
         }
         _ => Ok(url),
     }
@@ -278,15 +301,14 @@ mod tests {
     #[test]
     fn another_machine_needs_an_address_that_it_can_reach() {
         let workers = |text: &str| vec![text.parse().expect("an address")];
-        let local = Client::new("http://127.0.0.1:7421", None, None).expect("a client");
-        let wide = Client::new("http://n0:7421/", None, None).expect("a client");
+        let (local, wide) = ("http://127.0.0.1:7421", "https://n0:7421/");
         let plain = typed("torc remote run w.txt 1");
-        assert_eq!(reachable_url(&plain, &local, &workers("n1")).expect_err("refused").kind, ExitStatus::Refused);
-        assert_eq!(reachable_url(&plain, &local, &workers("localhost:22")).expect("here"), "http://127.0.0.1:7421");
-        assert_eq!(reachable_url(&plain, &wide, &workers("n1")).expect("wide"), "http://n0:7421");
+        assert_eq!(reachable_url(&plain, local, &workers("n1")).expect_err("refused").kind, ExitStatus::Refused);
+        assert_eq!(reachable_url(&plain, local, &workers("localhost:22")).expect("here"), "http://127.0.0.1:7421");
+        assert_eq!(reachable_url(&plain, wide, &workers("n1")).expect("wide"), "https://n0:7421");
         let said = typed("torc remote run w.txt 1 --advertise http://n0:1/");
-        assert_eq!(reachable_url(&said, &local, &workers("n1")).expect("said"), "http://n0:1");
+        assert_eq!(reachable_url(&said, local, &workers("n1")).expect("said"), "http://n0:1");
         let wrong = typed("torc remote run w.txt 1 --advertise n0");
-        assert_eq!(reachable_url(&wrong, &local, &workers("n1")).expect_err("no URL").kind, ExitStatus::Usage);
+        assert_eq!(reachable_url(&wrong, local, &workers("n1")).expect_err("no URL").kind, ExitStatus::Usage);
     }
 }

@@ -1,0 +1,241 @@
+//! Where a server listens, whether it speaks TLS there, and how others reach it: decided once, by one function.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use torc_api::action::ActionType;
+use torc_api::workflow::WorkflowSpec;
+use torc_controller::tls::TlsFiles;
+
+use crate::error::CommandError;
+use crate::settings::ServerSettings;
+
+/// Who has to reach it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// This machine.
+    Here,
+    /// Runners on other machines.
+    Elsewhere,
+}
+
+impl Reach {
+    /// Runners in Slurm allocations are on other machines.
+    pub fn of<'a>(documents: impl IntoIterator<Item = &'a WorkflowSpec>) -> Self {
+        let needs_slurm = |spec: &WorkflowSpec| {
+            spec.slurm_cluster.is_some()
+                || spec.actions.iter().any(|action| action.action_type == ActionType::ScheduleNodes)
+        };
+        if documents.into_iter().any(needs_slurm) { Self::Elsewhere } else { Self::Here }
+    }
+
+    /// Where to listen when nothing was said.
+    pub const fn default_bind(self) -> &'static str {
+        match self {
+            Self::Here => "127.0.0.1:0",
+            Self::Elsewhere => "0.0.0.0:0",
+        }
+    }
+}
+
+/// How connections are protected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Protection {
+    /// Not at all.
+    Plain,
+    /// By the certificate of these files.
+    Given(TlsFiles),
+    /// By a certificate that the server makes for itself.
+    Own,
+}
+
+impl Protection {
+    const fn scheme(&self) -> &'static str {
+        match self {
+            Self::Plain => "http",
+            Self::Given(_) | Self::Own => "https",
+        }
+    }
+}
+
+/// What was decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listening {
+    /// Where to listen; port 0 takes a free one.
+    pub bind: SocketAddr,
+    /// How.
+    pub protection: Protection,
+    /// What others are told, where a person has said so.
+    advertise: Option<String>,
+}
+
+impl Listening {
+    /// On this machine only, at a free port.
+    pub const fn here() -> Self {
+        let bind = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+        Self { bind, protection: Protection::Plain, advertise: None }
+    }
+
+    /// Decides. `bind` is what was said about the address, `otherwise` what goes when nothing was; names are looked up by
+    /// `resolve`.
+    pub fn decide(
+        said: &ServerSettings,
+        bind: Option<&str>,
+        otherwise: &str,
+        resolve: impl Fn(&str) -> Result<SocketAddr, CommandError>,
+    ) -> Result<Self, CommandError> {
+        let bind = resolve(bind.unwrap_or(otherwise))?;
+        let protection = match (&said.certificate, said.insecure_http, said.tls) {
+            (Some(_), true, _) | (None, true, true) => {
+                let message = "plain HTTP was asked for, and TLS too";
+                return Err(CommandError::usage(message).hint("leave out --insecure-http, or the rest"));
+            }
+            (Some(files), false, _) => Protection::Given(files.clone()),
+            (None, true, false) => Protection::Plain,
+            (None, false, true) => Protection::Own,
+            (None, false, false) if bind.ip().is_loopback() => Protection::Plain,
+            (None, false, false) => Protection::Own,
+        };
+        Ok(Self { bind, protection, advertise: said.advertise.clone() })
+    }
+
+    /// The server of one command in this folder, which others in the folder attach to, and runners elsewhere if there are any.
+    pub fn embedded(
+        said: &ServerSettings,
+        reach: Reach,
+        resolve: impl Fn(&str) -> Result<SocketAddr, CommandError>,
+    ) -> Result<Self, CommandError> {
+        Self::decide(said, said.embedded_bind.as_deref(), reach.default_bind(), resolve)
+    }
+
+    /// What others are told, once the address is known.
+    pub fn url(&self, bound: SocketAddr, host_name: &str) -> String {
+        let scheme = self.protection.scheme();
+        match self.advertise.as_deref() {
+            Some(url) if url.contains("://") => url.trim_end_matches('/').to_owned(),
+            Some(host) if has_port(host) => format!("{scheme}://{host}"),
+            Some(host) => format!("{scheme}://{host}:{}", bound.port()),
+            None if bound.ip().is_unspecified() => format!("{scheme}://{host_name}:{}", bound.port()),
+            None => format!("{scheme}://{bound}"),
+        }
+    }
+
+    /// The way to it on this machine: what listens everywhere also listens here.
+    pub fn local_url(&self, bound: SocketAddr) -> String {
+        let mut address = bound;
+        if address.ip().is_unspecified() {
+            address.set_ip(if address.is_ipv4() {
+                Ipv4Addr::LOCALHOST.into()
+            } else {
+                std::net::Ipv6Addr::LOCALHOST.into()
+            });
+        }
+        format!("{}://{address}", self.protection.scheme())
+    }
+
+    /// Whether others than this machine can listen in.
+    pub fn is_exposed(&self) -> bool {
+        self.protection == Protection::Plain && !self.bind.ip().is_loopback()
+    }
+}
+
+/// `host:1`, `[::1]:1`; not `host`, `[::1]`.
+fn has_port(host: &str) -> bool {
+    host.rsplit_once(':').is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|c| c.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn said() -> ServerSettings {
+        ServerSettings { max_jobs: 1, max_connections: 1, ..ServerSettings::default() }
+    }
+
+    fn files() -> TlsFiles {
+        TlsFiles { certificate: "c".into(), key: "k".into() }
+    }
+
+    fn parse(text: &str) -> Result<SocketAddr, CommandError> {
+        text.parse().map_err(|_| CommandError::usage("no address"))
+    }
+
+    #[test]
+    fn addresses_and_schemes() {
+        let tls = || ServerSettings { tls: true, ..said() };
+        let given = || ServerSettings { certificate: Some(files()), ..said() };
+        let open = || ServerSettings { insecure_http: true, ..said() };
+        let name = |name: &str| ServerSettings { advertise: Some(name.to_owned()), ..said() };
+        let bind = |bind: &str| ServerSettings { embedded_bind: Some(bind.to_owned()), ..said() };
+        use Reach::{Elsewhere, Here};
+        for (said, reach, bound, protection, url, local) in [
+            (said(), Here, "127.0.0.1", Protection::Plain, "http://127.0.0.1:9", "http://127.0.0.1:9"),
+            (said(), Elsewhere, "0.0.0.0", Protection::Own, "https://login1:9", "https://127.0.0.1:9"),
+            (tls(), Here, "127.0.0.1", Protection::Own, "https://127.0.0.1:9", "https://127.0.0.1:9"),
+            (given(), Here, "127.0.0.1", Protection::Given(files()), "https://127.0.0.1:9", "https://127.0.0.1:9"),
+            (given(), Elsewhere, "0.0.0.0", Protection::Given(files()), "https://login1:9", "https://127.0.0.1:9"),
+            (open(), Elsewhere, "0.0.0.0", Protection::Plain, "http://login1:9", "http://127.0.0.1:9"),
+            (name("ib0"), Elsewhere, "0.0.0.0", Protection::Own, "https://ib0:9", "https://127.0.0.1:9"),
+            (name("ib0:80"), Elsewhere, "0.0.0.0", Protection::Own, "https://ib0:80", "https://127.0.0.1:9"),
+            (name("[::1]"), Here, "127.0.0.1", Protection::Plain, "http://[::1]:9", "http://127.0.0.1:9"),
+            (name("https://p/x/"), Here, "127.0.0.1", Protection::Plain, "https://p/x", "http://127.0.0.1:9"),
+            (bind("10.0.0.7:0"), Here, "10.0.0.7", Protection::Own, "https://10.0.0.7:9", "https://10.0.0.7:9"),
+            (
+                bind("127.0.0.2:0"),
+                Elsewhere,
+                "127.0.0.2",
+                Protection::Plain,
+                "http://127.0.0.2:9",
+                "http://127.0.0.2:9",
+            ),
+            (bind("[::]:0"), Here, "::", Protection::Own, "https://login1:9", "https://[::1]:9"),
+        ] {
+            let decided = Listening::embedded(&said, reach, parse).unwrap();
+            assert_eq!(decided.bind, SocketAddr::new(bound.parse().unwrap(), 0), "{said:?}");
+            assert_eq!(decided.protection, protection, "{said:?}");
+            let at = SocketAddr::new(bound.parse().unwrap(), 9);
+            assert_eq!((decided.url(at, "login1").as_str(), decided.local_url(at).as_str()), (url, local), "{said:?}");
+        }
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_refused() {
+        for wrong in [
+            ServerSettings { certificate: Some(files()), insecure_http: true, ..said() },
+            ServerSettings { tls: true, insecure_http: true, ..said() },
+        ] {
+            assert!(Listening::decide(&wrong, None, "127.0.0.1:0", parse).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn only_plain_http_beyond_this_machine_is_exposed() {
+        let open = ServerSettings { insecure_http: true, ..said() };
+        for (said, bind, exposed) in [
+            (open.clone(), "0.0.0.0:0", true),
+            (open, "127.0.0.1:0", false),
+            (said(), "0.0.0.0:0", false),
+            (said(), "127.0.0.1:0", false),
+        ] {
+            assert_eq!(Listening::decide(&said, Some(bind), "", parse).unwrap().is_exposed(), exposed, "{bind}");
+        }
+    }
+
+    #[test]
+    fn documents_that_need_slurm_are_served_to_others() {
+        let action = |kind: &str| {
+            let text = format!(r#"{{"triggerType": "on_workflow_start", "actionType": "{kind}"}}"#);
+            WorkflowSpec { actions: vec![serde_json::from_str(&text).unwrap()], ..WorkflowSpec::default() }
+        };
+        let cluster = WorkflowSpec { slurm_cluster: Some("c".to_owned()), ..WorkflowSpec::default() };
+        for (spec, reach) in [
+            (WorkflowSpec::default(), Reach::Here),
+            (action("run_commands"), Reach::Here),
+            (action("schedule_nodes"), Reach::Elsewhere),
+            (cluster, Reach::Elsewhere),
+        ] {
+            assert_eq!(Reach::of([&WorkflowSpec::default(), &spec]), reach);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Whose is what, and who did what.
+
+use std::collections::BTreeSet;
+
+use torc_api::api::{AuditEntry, Page, Runner};
+use torc_api::token::Grant;
+use torc_api::wire::RunnerScope;
+use torc_core::ids::WorkflowId;
+use torc_store::AuditQuery;
+
+use super::{Engine, EngineError, WorkflowRef};
+use crate::views;
+
+impl Engine {
+    /// Whether a workflow is one that the bearer deals with.
+    pub(crate) async fn is_theirs(
+        &self,
+        (namespace, reference): WorkflowRef<'_>,
+        grant: &Grant,
+    ) -> Result<bool, EngineError> {
+        let (namespace, reference, grant) = (namespace.to_owned(), reference.to_owned(), grant.clone());
+        self.read(move |state| Ok(state.is_theirs(&grant, state.find(&namespace, &reference)?))).await
+    }
+
+    /// The workflows that the bearer deals with; nothing when it is all of them.
+    pub(crate) async fn theirs(&self, grant: &Grant) -> Result<Option<BTreeSet<WorkflowId>>, EngineError> {
+        if *grant == Grant::Admin {
+            return Ok(None);
+        }
+        let grant = grant.clone();
+        self.read(move |state| Ok(state.theirs(&grant))).await
+    }
+
+    /// The runners that the bearer may see: those that serve one of their workflows and nothing else.
+    pub(crate) async fn runners_of(&self, grant: &Grant, all: bool) -> Result<Vec<Runner>, EngineError> {
+        let runners = self.runners(all).await?;
+        if *grant == Grant::Admin {
+            return Ok(runners);
+        }
+        let grant = grant.clone();
+        self.read(move |state| {
+            let scope = |runner: &Runner| runner.workflow.clone().map(RunnerScope::Workflow);
+            let theirs = |runner: &Runner| scope(runner).is_some_and(|scope| state.may_serve(&grant, &scope));
+            Ok(runners.into_iter().filter(theirs).collect())
+        })
+        .await
+    }
+
+    /// Refuses the present deed, and writes that down.
+    pub(crate) async fn refuse(&self, error: EngineError) -> EngineError {
+        let refusal = error.clone();
+        match self.write(move |_, _, _| Err::<(), _>(refusal)).await {
+            Ok(()) => error,
+            Err(error) => error,
+        }
+    }
+
+    /// Writes down a deed that the engine's own state has no part in.
+    pub(crate) async fn note_deed(&self) -> Result<(), EngineError> {
+        // Every command of a deed that is to be written down is; this one does nothing else.
+        self.write(|_, _, _| Ok(())).await
+    }
+
+    /// Who did what, newest last; of one person, or of all.
+    pub(crate) async fn audit(&self, query: &AuditQuery) -> Result<Page<AuditEntry>, EngineError> {
+        let page = self.store.audit(query).await?;
+        Ok(Page { items: page.items.into_iter().map(views::audit_entry).collect(), next: page.next })
+    }
+}

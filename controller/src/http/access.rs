@@ -1,0 +1,260 @@
+//! Who may call what: one table for all routes, and the check in front of every handler.
+
+use axum::extract::{MatchedPath, Query, RawPathParams, Request, State};
+use axum::http::Method;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use torc_api::token::Grant;
+use torc_core::ids::WorkflowId;
+
+use super::error::{ApiError, unauthorized};
+use super::identity::Caller;
+use super::{App, Namespace};
+use crate::audit::{self, Deed};
+use crate::engine::EngineError;
+
+/// What a route needs. An administrator may call all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Needs {
+    /// Any token.
+    Token,
+    /// Somebody who deals with workflows. The handler leaves out, or refuses, what is not theirs.
+    Part,
+    /// The workflow of the path is one that they deal with, as its owner or as one of its runners and jobs.
+    Workflow,
+    /// They own the workflow of the path.
+    Owned,
+    /// Somebody who may own workflows.
+    Owner,
+    /// Somebody who measures.
+    Metrics,
+    /// An administrator.
+    Admin,
+}
+
+use Needs::{Admin, Metrics, Owned, Owner, Part, Token, Workflow};
+
+/// Method, path, what it needs, and what it is called in the audit. A route that is not here is the administrator's.
+const RULES: &[(&str, &str, Needs, &str)] = &[
+    ("GET", "/metrics", Metrics, "read"),
+    ("GET", "/v1/version", Token, "read"),
+    ("GET", "/v1/openapi.json", Token, "read"),
+    ("POST", "/v1/gc", Admin, "gc"),
+    ("POST", "/v1/backup", Admin, "backup"),
+    ("GET", "/v1/audit", Owner, "read"),
+    ("POST", "/v1/tokens", Owner, "create token"),
+    ("GET", "/v1/events", Part, "read"),
+    ("GET", "/v1/watch", Part, "read"),
+    ("GET", "/v1/runners", Part, "read"),
+    ("POST", "/v1/runners", Part, "register"),
+    ("POST", "/v1/runners/{runner}/sync", Part, "sync"),
+    ("GET", "/v1/allocations", Part, "read"),
+    // What a cluster's document puts before Slurm's commands is run by the server.
+    ("POST", "/v1/slurmclusters", Admin, "apply cluster"),
+    ("GET", "/v1/slurmclusters", Part, "read"),
+    ("GET", "/v1/slurmclusters/{cluster}", Part, "read"),
+    ("DELETE", "/v1/slurmclusters/{cluster}", Admin, "delete cluster"),
+    ("GET", "/v1/slurm_stats", Part, "read"),
+    ("POST", "/v1/slurm_stats", Part, "record slurm stats"),
+    ("GET", "/v1/workflows", Part, "read"),
+    ("POST", "/v1/workflows", Owner, "apply"),
+    ("GET", "/v1/workflows/{workflow}", Workflow, "read"),
+    ("DELETE", "/v1/workflows/{workflow}", Owned, "delete"),
+    ("GET", "/v1/workflows/{workflow}/actions", Workflow, "read"),
+    ("POST", "/v1/workflows/{workflow}/cancel", Owned, "cancel"),
+    ("POST", "/v1/workflows/{workflow}/suspend", Owned, "suspend"),
+    ("POST", "/v1/workflows/{workflow}/resume", Owned, "resume"),
+    ("POST", "/v1/workflows/{workflow}/retry", Owned, "retry"),
+    ("GET", "/v1/workflows/{workflow}/explain", Workflow, "read"),
+    ("GET", "/v1/workflows/{workflow}/jobs/{job}/explain", Workflow, "read"),
+    ("GET", "/v1/workflows/{workflow}/files", Workflow, "read"),
+    ("GET", "/v1/workflows/{workflow}/file-uses", Workflow, "read"),
+    ("GET", "/v1/workflows/{workflow}/jobs", Workflow, "read"),
+    ("GET", "/v1/workflows/{workflow}/jobs/{job}", Workflow, "read"),
+    ("POST", "/v1/workflows/{workflow}/jobs/{job}/spawn", Workflow, "spawn"),
+    ("GET", "/v1/workflows/{workflow}/results", Workflow, "read"),
+    ("POST", "/v1/workflows/{workflow}/runs/{run}/results", Workflow, "replay"),
+    ("GET", "/v1/workflows/{workflow}/ro-crate", Workflow, "read"),
+    ("GET", "/v1/workflows/{workflow}/staleness", Workflow, "read"),
+    ("GET", "/v1/workflows/{workflow}/user-data", Workflow, "read"),
+    ("GET", "/v1/workflows/{workflow}/user-data/{name}", Workflow, "read"),
+    ("PUT", "/v1/workflows/{workflow}/user-data/{name}", Workflow, "write data"),
+    ("DELETE", "/v1/workflows/{workflow}/user-data/{name}", Workflow, "take back data"),
+    ("GET", "/v1/workflows/{workflow}/remote-workers", Owned, "read"),
+    ("POST", "/v1/workflows/{workflow}/remote-workers", Owned, "add workers"),
+    ("DELETE", "/v1/workflows/{workflow}/remote-workers/{worker}", Owned, "remove worker"),
+];
+
+/// What a route needs, and what it is called.
+fn rule(method: &Method, path: &str) -> (Needs, &'static str) {
+    let method = if method == Method::HEAD { "GET" } else { method.as_str() };
+    let found = RULES.iter().find(|(of, at, ..)| *of == method && *at == path);
+    found.map_or((Admin, "unknown"), |(_, _, needs, verb)| (*needs, verb))
+}
+
+/// What becomes of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// It goes on.
+    Allowed,
+    /// It goes on if the workflow of the path is theirs.
+    IfTheirs,
+    /// It ends here.
+    Refused,
+}
+
+fn judge(needs: Needs, grant: &Grant) -> Verdict {
+    let allowed = |is: bool| if is { Verdict::Allowed } else { Verdict::Refused };
+    let owner = matches!(grant, Grant::Owner { .. });
+    let runner = matches!(grant, Grant::Runner { .. });
+    match needs {
+        _ if *grant == Grant::Admin => Verdict::Allowed,
+        Token => Verdict::Allowed,
+        Part => allowed(owner || runner),
+        Workflow if owner || runner => Verdict::IfTheirs,
+        Owned if owner => Verdict::IfTheirs,
+        Owner => allowed(owner),
+        Metrics => allowed(*grant == Grant::Metrics),
+        Workflow | Owned | Admin => Verdict::Refused,
+    }
+}
+
+/// Stands in front of every handler that needs a token.
+pub(super) async fn guard(
+    State(app): State<App>,
+    path: MatchedPath,
+    params: RawPathParams,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let now_seconds = crate::clock::now().wall_ms / 1_000;
+    let caller = match app.identities.identify(request.headers(), now_seconds) {
+        Ok(caller) => caller,
+        Err(reason) => return unauthorized(reason).into_response(),
+    };
+    // A query that cannot be read is refused by the handler, which reads the same.
+    let namespace = Query::<Namespace>::try_from_uri(request.uri()).map(|query| query.0).unwrap_or_default();
+    let (needs, verb) = rule(request.method(), path.as_str());
+    let deed = Deed::new(&caller, verb, object(request.uri().path()));
+    let workflow = params.iter().find(|(name, _)| *name == "workflow").map(|(_, value)| value.to_owned());
+    audit::during(deed, async {
+        if let Err(refusal) = admit(&app, &caller, needs, namespace.name(), workflow).await {
+            return refusal.into_response();
+        }
+        request.extensions_mut().insert(caller);
+        next.run(request).await
+    })
+    .await
+}
+
+async fn admit(
+    app: &App,
+    caller: &Caller,
+    needs: Needs,
+    namespace: &str,
+    workflow: Option<String>,
+) -> Result<(), ApiError> {
+    let reference = workflow.unwrap_or_default();
+    let theirs = match judge(needs, &caller.grant) {
+        Verdict::Allowed => return Ok(()),
+        Verdict::Refused => false,
+        Verdict::IfTheirs => app.engine.is_theirs((namespace, &reference), &caller.grant).await?,
+    };
+    if theirs {
+        return Ok(());
+    }
+    Err(app.engine.refuse(EngineError::forbidden(refusal(&caller.grant))).await.into())
+}
+
+/// The number of a workflow that is named outside of the path, which must be one that the caller deals with.
+pub(super) async fn one_of_theirs(
+    app: &App,
+    caller: &Caller,
+    (namespace, workflow): (&str, &str),
+) -> Result<WorkflowId, EngineError> {
+    let id = app.engine.find((namespace, workflow)).await?;
+    require_theirs(app, caller, &[id]).await?;
+    Ok(id)
+}
+
+/// Refuses a caller who does not deal with all of these workflows.
+pub(super) async fn require_theirs(app: &App, caller: &Caller, workflows: &[WorkflowId]) -> Result<(), EngineError> {
+    let theirs = app.engine.theirs(&caller.grant).await?;
+    if theirs.is_none_or(|theirs| workflows.iter().all(|id| theirs.contains(id))) {
+        return Ok(());
+    }
+    Err(app.engine.refuse(EngineError::forbidden(refusal(&caller.grant))).await)
+}
+
+/// Says what a token is good for.
+fn refusal(grant: &Grant) -> String {
+    match grant {
+        Grant::Admin => "this cannot be done".to_owned(),
+        Grant::Owner { user } => format!("the token is for the workflows of {user}, and for nothing else"),
+        Grant::Runner { workflow } => {
+            format!("the token is for the runners and jobs of workflow {workflow}, and for nothing else")
+        }
+        Grant::Metrics => "the token is for metrics, and for nothing else".to_owned(),
+    }
+}
+
+/// What a path speaks of, for the audit.
+fn object(path: &str) -> String {
+    path.strip_prefix("/v1/").unwrap_or(path).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_route_of_the_description_has_a_rule() {
+        let document = crate::openapi::document();
+        let paths = document["paths"].as_object().expect("paths");
+        let mut missing = Vec::new();
+        for (path, methods) in paths {
+            for method in methods.as_object().expect("methods").keys() {
+                let method = method.to_uppercase();
+                if !RULES.iter().any(|(of, at, ..)| *of == method && at == path) {
+                    missing.push(format!("{method} {path}"));
+                }
+            }
+        }
+        assert_eq!(missing, Vec::<String>::new(), "say in RULES what they need");
+    }
+
+    #[test]
+    fn what_each_scope_may_call() {
+        let owner = Grant::Owner { user: "ada".to_owned() };
+        let runner = Grant::Runner { workflow: 1 };
+        use Verdict::{Allowed, IfTheirs, Refused};
+        for (needs, as_owner, as_runner, as_metrics) in [
+            (Token, Allowed, Allowed, Allowed),
+            (Part, Allowed, Allowed, Refused),
+            (Workflow, IfTheirs, IfTheirs, Refused),
+            (Owned, IfTheirs, Refused, Refused),
+            (Owner, Allowed, Refused, Refused),
+            (Metrics, Refused, Refused, Allowed),
+            (Admin, Refused, Refused, Refused),
+        ] {
+            assert_eq!(judge(needs, &Grant::Admin), Allowed, "{needs:?}");
+            assert_eq!(judge(needs, &owner), as_owner, "{needs:?}");
+            assert_eq!(judge(needs, &runner), as_runner, "{needs:?}");
+            assert_eq!(judge(needs, &Grant::Metrics), as_metrics, "{needs:?}");
+        }
+    }
+
+    #[test]
+    fn a_route_that_nobody_wrote_down_is_the_administrators() {
+        assert_eq!(rule(&Method::PATCH, "/v1/workflows"), (Admin, "unknown"));
+        assert_eq!(rule(&Method::HEAD, "/v1/version"), (Token, "read"));
+    }
+
+    #[test]
+    fn a_workflow_is_in_the_path_of_what_needs_one() {
+        for (method, path, needs, _) in RULES {
+            let names_one = path.contains("{workflow}");
+            assert_eq!(names_one, matches!(needs, Workflow | Owned), "{method} {path}");
+        }
+    }
+}

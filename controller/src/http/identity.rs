@@ -1,0 +1,111 @@
+//! Who is this? The one place that knows how a bearer becomes a caller.
+
+use std::sync::Arc;
+
+use axum::http::HeaderMap;
+use axum::http::header::AUTHORIZATION;
+use torc_api::token::{Credential, Grant};
+use torc_core::trust::{self, TokenError};
+
+use crate::issuer::Issuer;
+
+/// Somebody whose token was accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Caller {
+    /// What they may do.
+    pub grant: Grant,
+    /// Who they are, for people.
+    pub name: String,
+}
+
+/// Everybody who is known here. Another way to be known, such as a Kubernetes service account, is another arm of `identify`.
+#[derive(Clone)]
+pub(crate) struct Identities {
+    admin: Arc<str>,
+    pub issuer: Issuer,
+}
+
+impl Identities {
+    pub fn new(admin: String, issuer: Issuer) -> Self {
+        Self { admin: Arc::from(admin), issuer }
+    }
+
+    /// Who sent a request; `None` says nothing about a token that was not even there or is nobody's.
+    pub fn identify(&self, headers: &HeaderMap, now_seconds: i64) -> Result<Caller, Option<TokenError>> {
+        let bearer = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+        // The fingerprint that may follow a token is the client's business.
+        let token = Credential::token_of(bearer.ok_or(None)?.trim());
+        if trust::same(token.as_bytes(), self.admin.as_bytes()) {
+            return Ok(Caller { grant: Grant::Admin, name: claimed_name(headers) });
+        }
+        if !trust::is_signed(token) {
+            return Err(None);
+        }
+        let statement = self.issuer.verify(token, now_seconds).map_err(Some)?;
+        let name = match &statement.grant {
+            Grant::Admin => claimed_name(headers),
+            Grant::Owner { user } => user.clone(),
+            Grant::Runner { workflow } => format!("runner of workflow {workflow}"),
+            Grant::Metrics => "metrics".to_owned(),
+        };
+        Ok(Caller { grant: statement.grant, name })
+    }
+}
+
+/// An administrator is trusted to say on whose behalf it acts.
+fn claimed_name(headers: &HeaderMap) -> String {
+    headers.get("x-torc-user").and_then(|value| value.to_str().ok()).unwrap_or("unknown").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use torc_api::token::{Fingerprint, Statement};
+    use torc_core::trust::TokenKey;
+
+    use super::*;
+
+    fn identities() -> Identities {
+        let issuer = Issuer::new(TokenKey::new(&[1; 32]).unwrap(), Some(Fingerprint([2; 32])));
+        Identities::new("secret".to_owned(), issuer)
+    }
+
+    fn headers(authorization: &str, user: Option<&str>) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(AUTHORIZATION, authorization.parse().unwrap());
+        user.map(|user| headers.insert("x-torc-user", user.parse().unwrap()));
+        headers
+    }
+
+    #[test]
+    fn bearers_become_callers() {
+        let identities = identities();
+        let issue =
+            |grant| identities.issuer.issue(&Statement { grant, issuer: "i".to_owned(), issued: 0, expires: Some(10) });
+        let owner = Grant::Owner { user: "ada".to_owned() };
+        for (word, user, grant, name) in [
+            ("secret".to_owned(), Some("bob"), Grant::Admin, "bob"),
+            (format!("secret~{}", Fingerprint([9; 32])), None, Grant::Admin, "unknown"),
+            (issue(owner.clone()), Some("bob"), owner, "ada"),
+            (issue(Grant::Runner { workflow: 3 }), None, Grant::Runner { workflow: 3 }, "runner of workflow 3"),
+        ] {
+            let caller = identities.identify(&headers(&format!("Bearer {word}"), user), 9).unwrap();
+            assert_eq!(caller, Caller { grant, name: name.to_owned() });
+        }
+    }
+
+    #[test]
+    fn everybody_else_is_nobody() {
+        let identities = identities();
+        assert_eq!(identities.identify(&HeaderMap::new(), 0), Err(None));
+        for wrong in ["secret", "Basic secret", "Bearer ", "Bearer secre", "Bearer secrets", "Bearer ~"] {
+            assert_eq!(identities.identify(&headers(wrong, None), 0), Err(None), "{wrong}");
+        }
+        let statement = Statement { grant: Grant::Admin, issuer: "i".to_owned(), issued: 0, expires: Some(10) };
+        let late = identities.issuer.issue(&statement);
+        assert_eq!(identities.identify(&headers(&format!("Bearer {late}"), None), 10), Err(Some(TokenError::Expired)));
+        let foreign = TokenKey::new(&[3; 32]).unwrap().sign(&statement);
+        assert_eq!(identities.identify(&headers(&format!("Bearer {foreign}"), None), 0), Err(Some(TokenError::Forged)));
+    }
+}

@@ -1,0 +1,103 @@
+//! `/v1/tokens`: tokens that allow less; `/v1/audit`: who did what.
+
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{Query, State};
+use axum::routing::{get, post};
+use axum::{Extension, Json, Router};
+use serde::Deserialize;
+use torc_api::api::{AuditEntry, Page};
+use torc_api::document::DEFAULT_NAMESPACE;
+use torc_api::token::{Grant, Scope, Statement, TokenRequest, TokenResponse};
+use torc_store::AuditQuery;
+
+use super::error::ApiResult;
+use super::{App, Caller};
+use crate::audit;
+use crate::engine::EngineError;
+
+pub(super) fn router() -> Router<App> {
+    Router::new().route("/v1/tokens", post(create)).route("/v1/audit", get(list))
+}
+
+async fn create(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    request: Result<Json<TokenRequest>, JsonRejection>,
+) -> ApiResult<TokenResponse> {
+    let Json(request) = request?;
+    let issued = crate::clock::now().wall_ms / 1_000;
+    let grant = granted(&app, &caller, &request).await?;
+    audit::speaks_of(format!("tokens/{}", described(&grant)));
+    let expires = match request.expires_seconds {
+        Some(seconds) if seconds <= 0 => {
+            return Err(EngineError::bad_request("`expiresSeconds` must be positive").into());
+        }
+        seconds => seconds.map(|seconds| issued.saturating_add(seconds)),
+    };
+    let statement = Statement { grant, issuer: caller.name, issued, expires };
+    app.engine.note_deed().await?;
+    Ok(Json(TokenResponse { token: app.identities.issuer.issue(&statement), statement }))
+}
+
+/// What the token will allow: never more than its maker may do.
+async fn granted(app: &App, caller: &Caller, request: &TokenRequest) -> Result<Grant, EngineError> {
+    let refused = |what: &str| Err(EngineError::forbidden(format!("only an administrator may make {what}")));
+    let is_admin = caller.grant == Grant::Admin;
+    match (request.scope, &request.workflow, &request.user) {
+        (Scope::Runner, Some(workflow), None) => {
+            let namespace = request.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
+            if !app.engine.is_theirs((namespace, workflow), &caller.grant).await? {
+                let error = EngineError::forbidden(format!("workflow '{workflow}' is not yours"));
+                return Err(app.engine.refuse(error).await);
+            }
+            Ok(Grant::Runner { workflow: app.engine.find((namespace, workflow)).await?.0 })
+        }
+        (Scope::Owner, None, Some(user)) if is_admin || caller.grant == (Grant::Owner { user: user.clone() }) => {
+            Ok(Grant::Owner { user: user.clone() })
+        }
+        (Scope::Admin, None, None) if is_admin => Ok(Grant::Admin),
+        (Scope::Metrics, None, None) if is_admin => Ok(Grant::Metrics),
+        (Scope::Owner, None, Some(_)) => refused("a token for another user"),
+        (Scope::Admin | Scope::Metrics, None, None) => refused("such a token"),
+        (Scope::Runner, ..) => {
+            Err(EngineError::bad_request("a `runner` token is for one workflow: name it, and nothing else"))
+        }
+        (Scope::Owner, ..) => {
+            Err(EngineError::bad_request("an `owner` token is for one user: name it, and nothing else"))
+        }
+        (scope, ..) => {
+            Err(EngineError::bad_request(format!("an `{}` token is for no workflow and no user", scope.name())))
+        }
+    }
+}
+
+fn described(grant: &Grant) -> String {
+    match grant {
+        Grant::Admin | Grant::Metrics => grant.scope().name().to_owned(),
+        Grant::Owner { user } => format!("owner {user}"),
+        Grant::Runner { workflow } => format!("runner of workflow {workflow}"),
+    }
+}
+
+#[derive(Deserialize)]
+struct AuditListQuery {
+    limit: Option<u32>,
+    cursor: Option<String>,
+}
+
+/// Administrators see everything; others what they did themselves.
+async fn list(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    query: Result<Query<AuditListQuery>, QueryRejection>,
+) -> ApiResult<Page<AuditEntry>> {
+    let Query(query) = query?;
+    let after = match &query.cursor {
+        None => 0,
+        Some(cursor) => {
+            cursor.parse().map_err(|_| EngineError::bad_request(format!("'{cursor}' is not a cursor of this list")))?
+        }
+    };
+    let who = (caller.grant != Grant::Admin).then_some(caller.name);
+    Ok(Json(app.engine.audit(&AuditQuery { who, after, limit: query.limit.unwrap_or_default() }).await?))
+}

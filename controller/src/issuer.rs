@@ -1,0 +1,42 @@
+//! Makes tokens: the key that signs them, and the certificate that they name.
+
+use std::sync::Arc;
+
+use torc_api::token::{Credential, Fingerprint, Grant, Statement};
+use torc_core::ids::WorkflowId;
+use torc_core::trust::{TokenError, TokenKey};
+
+/// Signs tokens and knows its own again.
+#[derive(Clone)]
+pub(crate) struct Issuer {
+    key: Arc<TokenKey>,
+    pin: Option<Fingerprint>,
+}
+
+impl Issuer {
+    pub fn new(key: TokenKey, pin: Option<Fingerprint>) -> Self {
+        Self { key: Arc::new(key), pin }
+    }
+
+    /// A token that says so, with the certificate that it is for.
+    pub fn issue(&self, statement: &Statement) -> String {
+        Credential { token: self.key.sign(statement), certificate: self.pin }.to_string()
+    }
+
+    /// What a token of ours says.
+    pub fn verify(&self, token: &str, now_seconds: i64) -> Result<Statement, TokenError> {
+        self.key.verify(token, now_seconds)
+    }
+
+    /// The fingerprint that goes with its tokens.
+    pub fn pin(&self) -> Option<Fingerprint> {
+        self.pin
+    }
+
+    /// The token of a workflow's jobs. It is the same every time, so that a runner keeps one file for all of them, and good for as
+    /// long as there is the workflow: its number is never used again.
+    pub fn for_jobs(&self, workflow: WorkflowId) -> String {
+        let grant = Grant::Runner { workflow: workflow.0 };
+        self.issue(&Statement { grant, issuer: "server".to_owned(), issued: 0, expires: None })
+    }
+}

@@ -1,0 +1,162 @@
+//! Connections: how many, for how long, in TLS or not. A server that many people reach must survive those that never finish
+//! what they began.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use torc_api::api::ErrorBody;
+
+/// What a client may take to say hello in TLS.
+const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+/// What a client may take for the headers of a request. It also ends connections on which nothing is asked for so long; our
+/// own clients let go of theirs earlier.
+const HEADER_TIME: Duration = Duration::from_secs(120);
+/// What is read at most of a request that is not going to be answered.
+const UNHEARD_BYTES: u64 = 1 << 20;
+/// How long to pause when no more connections can be accepted, e.g. because the process has too many files open.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Files that a process needs besides connections: the database, logs, the keeper.
+const OTHER_FILES: u64 = 64;
+
+/// How many connections a process may have, given what was wished for and how many files it may open.
+pub(crate) fn connection_limit(wished: usize, open_files: u64) -> usize {
+    let possible = usize::try_from(open_files.saturating_sub(OTHER_FILES)).unwrap_or(usize::MAX);
+    wished.min(possible.max(1)).min(Semaphore::MAX_PERMITS)
+}
+
+/// Answers what comes in on a socket.
+pub(crate) struct Listener {
+    socket: TcpListener,
+    tls: Option<TlsAcceptor>,
+    app: Router,
+    connections: Arc<Semaphore>,
+    open: GracefulShutdown,
+}
+
+impl Listener {
+    pub fn new(socket: TcpListener, tls: Option<TlsAcceptor>, app: Router, limit: usize) -> Self {
+        let connections = Arc::new(Semaphore::new(limit));
+        Self { socket, tls, app, connections, open: GracefulShutdown::new() }
+    }
+
+    /// Serves until it is told to stop, and then until what is under way has been answered.
+    pub async fn serve(self, stop: CancellationToken) {
+        while let Some((stream, permit)) = stop.run_until_cancelled(self.accept()).await {
+            // Small answers are not held back for larger ones. Fails only for a connection that is gone.
+            let _ = stream.set_nodelay(true);
+            let (app, watcher) = (self.app.clone(), self.open.watcher());
+            let tls = self.tls.clone();
+            tokio::spawn(async move {
+                match tls {
+                    None => answer(stream, app, watcher).await,
+                    Some(tls) => {
+                        if let Some(stream) = shake_hands(stream, tls).await {
+                            answer(stream, app, watcher).await;
+                        }
+                    }
+                }
+                drop(permit);
+            });
+        }
+        self.open.shutdown().await;
+    }
+
+    /// The next connection, once there is room for it.
+    async fn accept(&self) -> (TcpStream, Option<OwnedSemaphorePermit>) {
+        // Nobody closes the semaphore.
+        let permit = Arc::clone(&self.connections).acquire_owned().await.ok();
+        loop {
+            match self.socket.accept().await {
+                Ok((stream, _)) => return (stream, permit),
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+}
+
+async fn answer(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    app: Router,
+    watcher: hyper_util::server::graceful::Watcher,
+) {
+    let mut protocol = http1::Builder::new();
+    protocol.timer(TokioTimer::new()).header_read_timeout(HEADER_TIME);
+    let connection = protocol.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app));
+    // What goes wrong on a connection is its client's to notice.
+    if let Err(error) = watcher.watch(connection).await {
+        tracing::debug!(%error, "a connection ended early");
+    }
+}
+
+type Secured = tokio_rustls::server::TlsStream<TcpStream>;
+
+/// Begins TLS. Somebody who speaks plain HTTP is told so in plain HTTP, because nothing else would reach them.
+async fn shake_hands(mut stream: TcpStream, tls: TlsAcceptor) -> Option<Secured> {
+    let greeting = async move {
+        let mut first = [0];
+        if stream.peek(&mut first).await? == 1 && first[0].is_ascii_alphabetic() {
+            stream.write_all(speaks_tls().as_bytes()).await?;
+            stream.shutdown().await?;
+            // What was asked has to be read: otherwise the answer is lost with it.
+            tokio::io::copy(&mut stream.take(UNHEARD_BYTES), &mut tokio::io::sink()).await?;
+            return Ok(None);
+        }
+        tls.accept(stream).await.map(Some)
+    };
+    let shaken: Result<io::Result<Option<Secured>>, _> = tokio::time::timeout(HANDSHAKE_TIME, greeting).await;
+    match shaken {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "a client did not agree on TLS");
+            None
+        }
+        Err(_) => None,
+    }
+}
+
+/// The answer to plain HTTP.
+fn speaks_tls() -> String {
+    let body = ErrorBody {
+        code: "TlsRequired".to_owned(),
+        message: "this server speaks https, and was spoken to in http".to_owned(),
+        hint: Some("write https:// in its URL".to_owned()),
+        ..ErrorBody::default()
+    };
+    let json = serde_json::to_string(&body).unwrap_or_default();
+    format!(
+        "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{json}",
+        json.len()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_leave_files_for_the_rest() {
+        for (wished, files, expected) in [
+            (1_000, 1_024, 960),
+            (100, 1_024, 100),
+            (10_000, 1 << 20, 10_000),
+            (10, 10, 1),
+            (usize::MAX, u64::MAX, Semaphore::MAX_PERMITS),
+        ] {
+            assert_eq!(connection_limit(wished, files), expected, "{wished} {files}");
+        }
+    }
+}

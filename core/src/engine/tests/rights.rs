@@ -1,0 +1,109 @@
+//! Whose is what: a table of who may deal with which workflow, runner and attempt.
+
+use torc_api::token::Grant;
+use torc_api::wire::{AttemptKey, RegisterRequest, RunnerScope, SyncRequest};
+
+use super::plan::{Plan, job};
+use super::world::{World, ask, runner, running, say, success};
+use crate::engine::Refusal;
+use crate::ids::WorkflowId;
+
+fn owner(user: &str) -> Grant {
+    Grant::Owner { user: user.to_owned() }
+}
+
+/// Ada's workflow `w` with one job.
+fn world() -> (World, WorkflowId) {
+    let world = World::with(&Plan::new([job("a")]));
+    let id = world.workflow();
+    (world, id)
+}
+
+fn scoped(host: &str, workflow: &str) -> RegisterRequest {
+    RegisterRequest { scope: RunnerScope::Workflow(workflow.to_owned()), ..runner(host) }
+}
+
+#[test]
+fn a_workflow_is_its_owners_its_runners_and_the_administrators() {
+    let (world, id) = world();
+    for (grant, theirs) in [
+        (Grant::Admin, true),
+        (owner("ada"), true),
+        (owner("bob"), false),
+        (Grant::Runner { workflow: id.0 }, true),
+        (Grant::Runner { workflow: id.0 + 1 }, false),
+        (Grant::Metrics, false),
+    ] {
+        assert_eq!(world.state.is_theirs(&grant, id), theirs, "{grant:?}");
+        let listed = world.state.theirs(&grant).is_none_or(|list| list.contains(&id));
+        assert_eq!(listed, theirs, "{grant:?}");
+        let applied = world.state.may_apply(&grant, "default", "w");
+        assert_eq!(applied.is_ok(), theirs, "{grant:?}");
+        assert_eq!(world.state.may_apply(&grant, "default", "new"), Ok(()), "a name that nobody has");
+    }
+    let refusal = Refusal::Forbidden("workflow 'w' belongs to ada".to_owned());
+    assert_eq!(world.state.may_apply(&owner("bob"), "default", "w"), Err(refusal));
+}
+
+#[test]
+fn only_an_administrators_runner_serves_more_than_one_workflow() {
+    let (world, id) = world();
+    let of = |reference: &str| RunnerScope::Workflow(reference.to_owned());
+    let number = id.0.to_string();
+    for (grant, scope, may) in [
+        (Grant::Admin, RunnerScope::All, true),
+        (Grant::Admin, RunnerScope::Session, true),
+        (owner("ada"), RunnerScope::All, false),
+        (owner("ada"), RunnerScope::Session, false),
+        (owner("ada"), of("w"), true),
+        (owner("ada"), of(&number), true),
+        (owner("bob"), of("w"), false),
+        (Grant::Runner { workflow: id.0 }, of("default/w"), true),
+        (Grant::Runner { workflow: id.0 }, RunnerScope::All, false),
+        (Grant::Runner { workflow: id.0 }, of("nobody"), false),
+        (Grant::Runner { workflow: 9 }, of("w"), false),
+        (Grant::Metrics, of("w"), false),
+    ] {
+        assert_eq!(world.state.may_serve(&grant, &scope), may, "{grant:?} {scope:?}");
+    }
+}
+
+#[test]
+fn a_token_speaks_for_runners_and_attempts_of_its_workflow_alone() {
+    let (mut world, id) = world();
+    let everything = world.register(&runner("h1"));
+    let own = world.register(&scoped("h2", "w"));
+    let grant = Grant::Runner { workflow: id.0 };
+    let may = |world: &World, runner, request: &SyncRequest| world.state.may_sync(&grant, runner, request);
+    assert!(may(&world, own, &ask(1, 1)));
+    assert!(!may(&world, everything, &ask(1, 1)), "that one serves others, too");
+    assert!(world.state.may_sync(&Grant::Admin, everything, &ask(1, 1)));
+    assert!(!world.state.may_sync(&owner("bob"), own, &ask(1, 1)));
+    let foreign = AttemptKey { workflow: id.0 + 1, ..AttemptKey::default() };
+    let mine = AttemptKey { workflow: id.0, ..AttemptKey::default() };
+    for (key, allowed) in [(mine, true), (foreign, false)] {
+        for request in [
+            SyncRequest { queued: vec![key], ..say(1) },
+            SyncRequest { returned: vec![key], ..say(1) },
+            SyncRequest { running: vec![running(key)], ..say(1) },
+            SyncRequest { finished: vec![success(key)], ..say(1) },
+        ] {
+            assert_eq!(may(&world, own, &request), allowed, "{request:?}");
+        }
+    }
+}
+
+#[test]
+fn a_runner_of_one_workflow_takes_over_nothing_of_others() {
+    let (mut world, _) = world();
+    world.apply(&Plan { name: "v".to_owned(), ..Plan::new([job("b")]) });
+    let first = world.register(&scoped("h", "w"));
+    let leases = world.sync(first, &ask(1, 1)).leases;
+    assert_eq!(leases.len(), 1);
+    // The same place, another workflow: whoever says so may only be pretending.
+    let pretender = world.register(&scoped("h", "v"));
+    assert_eq!(world.job("a").runner, Some(first));
+    let successor = world.register(&scoped("h", "default/w"));
+    assert_eq!(world.job("a").runner, Some(successor));
+    assert_ne!(pretender, successor);
+}

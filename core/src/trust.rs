@@ -1,0 +1,164 @@
+//! Tokens that allow less than everything: statements, signed with a key that only the server has.
+//!
+//! A token is `torc1.STATEMENT.SIGNATURE`: the statement as JSON, and HMAC-SHA-256 over everything before it, both in base64
+//! for URLs. Whoever has a token can read what it says, and cannot change it. Nothing is kept of a token that was made: another
+//! key ends all of them.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::Sha256;
+use torc_api::token::Statement;
+
+/// Begins every signed token, so that it is told from the administrator's, and from another version's.
+const PREFIX: &str = "torc1.";
+/// A shorter key could be guessed.
+const KEY_BYTES: usize = 32;
+
+/// The key that signs tokens.
+#[derive(Clone)]
+pub struct TokenKey(Vec<u8>);
+
+/// A key that is too short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a key for tokens has at least {KEY_BYTES} bytes")]
+pub struct ShortKey;
+
+/// Why a token is worth nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TokenError {
+    /// It is no token of ours.
+    #[error("it is no token")]
+    Malformed,
+    /// Its signature is not that of this key.
+    #[error("it was not signed by this server, or its key has changed")]
+    Forged,
+    /// Its time is over.
+    #[error("it has expired")]
+    Expired,
+}
+
+impl TokenKey {
+    /// A key of bytes that nobody else knows.
+    pub fn new(bytes: &[u8]) -> Result<Self, ShortKey> {
+        if bytes.len() < KEY_BYTES { Err(ShortKey) } else { Ok(Self(bytes.to_owned())) }
+    }
+
+    /// A token that says so.
+    pub fn sign(&self, statement: &Statement) -> String {
+        // A statement is a map with text as keys: it can always be written.
+        let json = serde_json::to_vec(statement).unwrap_or_default();
+        let signed = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(json));
+        let signature = URL_SAFE_NO_PAD.encode(self.mac(&signed).finalize().into_bytes());
+        format!("{signed}.{signature}")
+    }
+
+    /// What a token says, if it is ours and its time is not over.
+    pub fn verify(&self, token: &str, now_seconds: i64) -> Result<Statement, TokenError> {
+        let (signed, signature) = token.rsplit_once('.').ok_or(TokenError::Malformed)?;
+        let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| TokenError::Malformed)?;
+        // Compares in constant time.
+        self.mac(signed).verify_slice(&signature).map_err(|_| TokenError::Forged)?;
+        let statement = read(token)?;
+        match statement.expires {
+            Some(end) if end <= now_seconds => Err(TokenError::Expired),
+            _ => Ok(statement),
+        }
+    }
+
+    fn mac(&self, signed: &str) -> Hmac<Sha256> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).unwrap_or_else(|_| unreachable!("any length is a key"));
+        mac.update(signed.as_bytes());
+        mac
+    }
+}
+
+/// What a token says. Whether it is true only its server knows.
+pub fn read(token: &str) -> Result<Statement, TokenError> {
+    let (json, _) = token.strip_prefix(PREFIX).and_then(|rest| rest.split_once('.')).ok_or(TokenError::Malformed)?;
+    let json = URL_SAFE_NO_PAD.decode(json).map_err(|_| TokenError::Malformed)?;
+    serde_json::from_slice(&json).map_err(|_| TokenError::Malformed)
+}
+
+/// Whether a word is a signed token, as opposed to the administrator's.
+pub fn is_signed(token: &str) -> bool {
+    token.starts_with(PREFIX)
+}
+
+/// Compares without telling by its duration how much of a guess was right.
+pub fn same(given: &[u8], wanted: &[u8]) -> bool {
+    let different = given.iter().zip(wanted).fold(0u8, |sum, (a, b)| sum | (a ^ b));
+    given.len() == wanted.len() && !wanted.is_empty() && different == 0
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use proptest::prelude::*;
+    use torc_api::token::Grant;
+
+    use super::*;
+
+    fn key(byte: u8) -> TokenKey {
+        TokenKey::new(&[byte; KEY_BYTES]).unwrap()
+    }
+
+    fn statement(expires: Option<i64>) -> Statement {
+        Statement { grant: Grant::Runner { workflow: 3 }, issuer: "ada".to_owned(), issued: 100, expires }
+    }
+
+    #[test]
+    fn a_token_says_what_was_signed_until_its_time_is_over() {
+        let token = key(1).sign(&statement(Some(200)));
+        for (now, expected) in [(0, true), (199, true), (200, false), (i64::MAX, false)] {
+            let wanted = if expected { Ok(statement(Some(200))) } else { Err(TokenError::Expired) };
+            assert_eq!(key(1).verify(&token, now), wanted, "at {now}");
+        }
+        assert_eq!(key(1).verify(&key(1).sign(&statement(None)), i64::MAX), Ok(statement(None)));
+        assert_eq!(read(&token), Ok(statement(Some(200))));
+        assert!(is_signed(&token) && !is_signed("0123abcd"));
+    }
+
+    #[test]
+    fn another_key_a_changed_statement_and_nonsense_are_refused() {
+        let token = key(1).sign(&statement(None));
+        assert_eq!(key(2).verify(&token, 0), Err(TokenError::Forged));
+        let (_, signature) = token.rsplit_once('.').unwrap();
+        let wider = Statement { grant: Grant::Admin, ..statement(None) };
+        let body = URL_SAFE_NO_PAD.encode(serde_json::to_vec(&wider).unwrap());
+        assert_eq!(key(1).verify(&format!("{PREFIX}{body}.{signature}"), 0), Err(TokenError::Forged));
+        assert_eq!(key(1).verify(&format!("{PREFIX}{body}."), 0), Err(TokenError::Forged));
+        for nonsense in ["", "torc1", "torc1.", "abcd", "torc1..", "torc1.%.%", "torc1.e30.é"] {
+            assert!(key(1).verify(nonsense, 0).is_err(), "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn keys_that_could_be_guessed_are_refused() {
+        assert_eq!(TokenKey::new(&[0; KEY_BYTES - 1]).err(), Some(ShortKey));
+    }
+
+    #[test]
+    fn words_are_the_same_or_not() {
+        for (given, wanted, expected) in
+            [("abc", "abc", true), ("abc", "abd", false), ("ab", "abc", false), ("abcd", "abc", false), ("", "", false)]
+        {
+            assert_eq!(same(given.as_bytes(), wanted.as_bytes()), expected, "{given} {wanted}");
+        }
+    }
+
+    proptest! {
+        /// No single changed byte leaves a token valid.
+        #[test]
+        fn tampering_is_noticed(at in 0usize..200, byte in 33u8..127) {
+            let token = key(1).sign(&statement(Some(200)));
+            let mut bytes = token.clone().into_bytes();
+            let at = at % bytes.len();
+            prop_assume!(bytes[at] != byte);
+            bytes[at] = byte;
+            let changed = String::from_utf8(bytes).unwrap();
+            prop_assert!(key(1).verify(&changed, 0).is_err(), "{}", changed);
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! Tokens and certificates as people pass them on: what a token allows, and the certificate that goes with it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What the bearer of a token may do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "scope", rename_all = "lowercase")]
+pub enum Grant {
+    /// Everything.
+    Admin,
+    /// Whatever concerns the workflows of one user.
+    Owner {
+        /// The user.
+        user: String,
+    },
+    /// What the runners and the jobs of one workflow need.
+    Runner {
+        /// The workflow's number.
+        workflow: i64,
+    },
+    /// Reading metrics, and nothing else.
+    Metrics,
+}
+
+impl Grant {
+    /// Its scope in one word.
+    pub const fn scope(&self) -> Scope {
+        match self {
+            Self::Admin => Scope::Admin,
+            Self::Owner { .. } => Scope::Owner,
+            Self::Runner { .. } => Scope::Runner,
+            Self::Metrics => Scope::Metrics,
+        }
+    }
+}
+
+/// A scope in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    /// Everything.
+    Admin,
+    /// A user's workflows.
+    Owner,
+    /// One workflow, as far as runners and jobs need it.
+    Runner,
+    /// Reading metrics.
+    Metrics,
+}
+
+impl Scope {
+    /// As it is written.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Admin => "admin",
+            Self::Owner => "owner",
+            Self::Runner => "runner",
+            Self::Metrics => "metrics",
+        }
+    }
+}
+
+/// What a signed token states.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Statement {
+    /// What its bearer may do.
+    #[serde(flatten)]
+    pub grant: Grant,
+    /// Who had it made.
+    pub issuer: String,
+    /// When it was made, in seconds since 1970.
+    pub issued: i64,
+    /// From then on it is worth nothing, in seconds since 1970; absent when only the key ends it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<i64>,
+}
+
+/// `POST /v1/tokens`: make a token that allows less than the one that asks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TokenRequest {
+    /// What it is for.
+    pub scope: Scope,
+    /// The workflow of a `runner` token, by name or number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workflow: Option<String>,
+    /// The workflow's namespace; `default` when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// The user of an `owner` token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// How long it is good for; for ever when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_seconds: Option<i64>,
+}
+
+/// A token that was made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TokenResponse {
+    /// The token, with the fingerprint of the server's own certificate where it has made one.
+    pub token: String,
+    /// What it states.
+    pub statement: Statement,
+}
+
+/// The SHA-256 of a certificate.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Fingerprint(pub [u8; 32]);
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Something that is no fingerprint.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("is no SHA-256 fingerprint: it has 64 hexadecimal digits")]
+pub struct NoFingerprint;
+
+impl FromStr for Fingerprint {
+    type Err = NoFingerprint;
+
+    /// Digits as we write them, or in pairs with colons as `openssl x509 -fingerprint` does.
+    fn from_str(text: &str) -> Result<Self, NoFingerprint> {
+        let text = text.trim();
+        let digits: Vec<u8> = text.strip_prefix("sha256:").unwrap_or(text).bytes().filter(|c| *c != b':').collect();
+        let mut bytes = [0; 32];
+        if digits.len() != 64 {
+            return Err(NoFingerprint);
+        }
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            let digit = |c: u8| char::from(c).to_digit(16).ok_or(NoFingerprint);
+            *byte = u8::try_from(digit(pair[0])? * 16 + digit(pair[1])?).map_err(|_| NoFingerprint)?;
+        }
+        Ok(Self(bytes))
+    }
+}
+
+impl Serialize for Fingerprint {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Fingerprint {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(|error| serde::de::Error::custom(format!("'{text}' {error}")))
+    }
+}
+
+/// A token as it is passed on: one word, `TOKEN` or `TOKEN~FINGERPRINT` where the server has made its certificate itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Credential {
+    /// What goes to the server.
+    pub token: String,
+    /// The only certificate that it may go to.
+    pub certificate: Option<Fingerprint>,
+}
+
+impl Credential {
+    /// Takes a word apart. What follows the mark and is no fingerprint is no pin, and no part of the token either.
+    pub fn parse(word: &str) -> Result<Self, NoFingerprint> {
+        let word = word.trim();
+        match word.split_once(MARK) {
+            None => Ok(Self { token: word.to_owned(), certificate: None }),
+            Some((token, pin)) => Ok(Self { token: token.to_owned(), certificate: Some(pin.parse()?) }),
+        }
+    }
+
+    /// The token in a word, whatever follows it.
+    pub fn token_of(word: &str) -> &str {
+        word.split_once(MARK).map_or(word, |(token, _)| token)
+    }
+}
+
+impl fmt::Display for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.token)?;
+        match self.certificate {
+            Some(pin) => write!(f, "{MARK}{pin}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Stands between a token and a fingerprint; allowed in the header that carries tokens, and in none of ours.
+const MARK: char = '~';
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn fingerprints_in_every_usual_spelling() {
+        let plain = "00ff10abcdef0123456789abcdef0123456789abcdef0123456789abcdef0123";
+        let fingerprint: Fingerprint = plain.parse().unwrap();
+        assert_eq!(fingerprint.to_string(), plain);
+        let pairs: Vec<&str> = (0..32).map(|at| &plain[2 * at..2 * at + 2]).collect();
+        for same in [pairs.join(":").to_uppercase(), format!("sha256:{plain}"), format!(" {plain}\n")] {
+            assert_eq!(same.parse(), Ok(fingerprint), "{same}");
+        }
+        for wrong in ["", "ff", &plain[1..], &plain.replace('f', "g"), &format!("{plain}00"), &"é".repeat(32)] {
+            assert_eq!(wrong.parse::<Fingerprint>(), Err(NoFingerprint), "{wrong}");
+        }
+        let json = serde_json::to_string(&fingerprint).unwrap();
+        assert_eq!(serde_json::from_str::<Fingerprint>(&json).unwrap(), fingerprint);
+    }
+
+    #[test]
+    fn a_token_and_its_certificate_are_one_word() {
+        let pin = Fingerprint([7; 32]);
+        for credential in [
+            Credential { token: "abc".to_owned(), certificate: None },
+            Credential { token: "torc1.a-b_.c".to_owned(), certificate: Some(pin) },
+        ] {
+            let word = credential.to_string();
+            assert!(!word.contains(char::is_whitespace));
+            assert_eq!(Credential::parse(&format!("{word}\n")).unwrap(), credential);
+            assert_eq!(Credential::token_of(&word), credential.token);
+        }
+        assert_eq!(Credential::parse("abc~1234"), Err(NoFingerprint));
+    }
+
+    #[test]
+    fn a_grant_is_written_with_its_scope() {
+        let json = serde_json::to_value(Grant::Runner { workflow: 3 }).unwrap();
+        assert_eq!(json, serde_json::json!({ "scope": "runner", "workflow": 3 }));
+        for grant in
+            [Grant::Admin, Grant::Owner { user: "ada".to_owned() }, Grant::Runner { workflow: 1 }, Grant::Metrics]
+        {
+            let json = serde_json::to_value(&grant).unwrap();
+            assert_eq!(json["scope"], grant.scope().name());
+            assert_eq!(serde_json::from_value::<Grant>(json).unwrap(), grant);
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! What jobs show to the server: a token for each workflow, in a file that only its owner can read. The runner's own token is
+//! never told.
+
+use std::collections::HashMap;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use torc_api::wire::JobToken;
+
+/// The folder of the files, in the runner's own.
+pub const FOLDER: &str = "tokens";
+
+/// The file of a workflow's token.
+pub fn path(folder: &str, workflow: i64) -> String {
+    format!("{folder}/wf{workflow}")
+}
+
+/// The tokens that are in their files.
+pub struct Tokens {
+    folder: PathBuf,
+    kept: Mutex<HashMap<i64, String>>,
+}
+
+impl Tokens {
+    /// In the folder of a runner.
+    pub fn new(state_dir: &Path) -> Self {
+        Self { folder: state_dir.join(FOLDER), kept: Mutex::default() }
+    }
+
+    /// Writes down what is new.
+    pub fn keep(&self, tokens: Vec<JobToken>) -> io::Result<()> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        for JobToken { workflow, token } in tokens {
+            if kept.get(&workflow) != Some(&token) {
+                self.write(workflow, &token)?;
+                kept.insert(workflow, token);
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, workflow: i64, token: &str) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        let name = path(&self.folder.to_string_lossy(), workflow);
+        let aside = format!("{name}.new");
+        // Never opened to others, not even for a moment, and never seen by half.
+        let _ = fs::remove_file(&aside);
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&aside)?;
+        writeln!(file, "{token}")?;
+        fs::rename(aside, name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_file_for_each_workflow_that_only_its_owner_reads() {
+        let folder = tempfile::tempdir().unwrap();
+        let tokens = Tokens::new(folder.path());
+        let token = |workflow, text: &str| JobToken { workflow, token: text.to_owned() };
+        tokens.keep(vec![token(1, "a"), token(2, "b")]).unwrap();
+        tokens.keep(vec![token(1, "c")]).unwrap();
+        for (name, content) in [("wf1", "c\n"), ("wf2", "b\n")] {
+            let file = folder.path().join(FOLDER).join(name);
+            assert_eq!(fs::read_to_string(&file).unwrap(), content);
+            assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        assert_eq!(fs::metadata(folder.path().join(FOLDER)).unwrap().permissions().mode() & 0o777, 0o700);
+        // What is there already is not written again.
+        fs::remove_file(folder.path().join("tokens/wf1")).unwrap();
+        tokens.keep(vec![token(1, "c")]).unwrap();
+        assert!(!folder.path().join("tokens/wf1").exists());
+    }
+}

@@ -1,0 +1,57 @@
+//! Who did what: in order, a page at a time, and never changed.
+
+use torc_core::rows::{AuditRow, Changes, EventRow};
+use torc_store::AuditQuery;
+
+use crate::samples::new_store;
+
+fn deed(who: &str, verb: &str) -> AuditRow {
+    AuditRow {
+        time_ms: 1,
+        who: who.to_owned(),
+        scope: "admin".to_owned(),
+        verb: verb.to_owned(),
+        object: "workflows/w".to_owned(),
+        outcome: "ok".to_owned(),
+    }
+}
+
+#[tokio::test]
+async fn deeds_come_back_in_their_order_a_page_at_a_time() {
+    let (_folder, store) = new_store().await;
+    let rows: Vec<AuditRow> =
+        (0..5).map(|number| deed(if number % 2 == 0 { "ada" } else { "bob" }, &format!("verb {number}"))).collect();
+    store.commit(&Changes { audit: rows.clone(), ..Changes::default() }).await.unwrap();
+    let first = store.audit(&AuditQuery { limit: 3, ..AuditQuery::default() }).await.unwrap();
+    assert_eq!(first.items.iter().map(|(_, row)| row.clone()).collect::<Vec<_>>(), rows[..3]);
+    let after = first.next.unwrap().parse().unwrap();
+    let rest = store.audit(&AuditQuery { after, ..AuditQuery::default() }).await.unwrap();
+    assert_eq!((rest.items.len(), rest.next), (2, None));
+    let of_bob = AuditQuery { who: Some("bob".to_owned()), ..AuditQuery::default() };
+    assert_eq!(store.audit(&of_bob).await.unwrap().items.len(), 2);
+}
+
+#[tokio::test]
+async fn a_deed_is_written_with_what_it_changed_or_not_at_all() {
+    let (_folder, store) = new_store().await;
+    let event = EventRow { sequence: 1, reason: "r".to_owned(), ..EventRow::default() };
+    let both = Changes { events: vec![event], audit: vec![deed("ada", "apply")], ..Changes::default() };
+    store.commit(&both).await.unwrap();
+    store.commit(&both).await.expect_err("the event is there already");
+    assert_eq!(store.audit(&AuditQuery::default()).await.unwrap().items.len(), 1);
+}
+
+#[tokio::test]
+async fn nobody_changes_the_audit() {
+    let (folder, store) = new_store().await;
+    store.commit(&Changes { audit: vec![deed("ada", "apply")], ..Changes::default() }).await.unwrap();
+    store.close().await.unwrap();
+    let mut path = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+    let path = path.find(|path| path.extension().is_some_and(|extension| extension == "db")).unwrap();
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
+    let mut connection = sqlx::ConnectOptions::connect(&options).await.unwrap();
+    for statement in ["update audit set who = 'bob'", "delete from audit"] {
+        let error = sqlx::query(statement).execute(&mut connection).await.unwrap_err();
+        assert!(error.to_string().contains("never changed"), "{error}");
+    }
+}
