@@ -364,7 +364,7 @@ async fn write_provenance(context: &Context, client: &Client, workflows: &[Workf
 }
 
 /// So long the accounting is waited for when everything else is done: six tries, five seconds apart.
-const ACCOUNTING_PATIENCE: std::time::Duration = std::time::Duration::from_secs(45);
+const ACCOUNTING_PATIENCE: Duration = Duration::from_secs(45);
 
 /// A runner in this process.
 pub struct LocalRunner {

@@ -113,6 +113,8 @@ pub enum RunnerEvent {
         /// With this signal.
         signal: i32,
     },
+    /// The allocation goes to somebody more important.
+    Preempted,
     /// A step was warned of its end.
     Warned {
         /// Which attempt.
@@ -197,6 +199,9 @@ impl RunnerEvent {
             Self::Signaled { key, signal } => {
                 info!(workflow_id = key.workflow, job_id = key.job, "Job {}", signal_name(*signal));
             }
+            Self::Preempted => warn!(
+                "The allocation is being preempted: running jobs have the time that is left, and nothing new is taken"
+            ),
             Self::Warned { key, signal } => {
                 info!(workflow_id = key.workflow, job_id = key.job, signal, "Job is warned of its end");
             }

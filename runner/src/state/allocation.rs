@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use super::{Effect, Phase, State};
+use super::{Effect, State};
 use crate::clock::Moment;
-use crate::config::RunnerExit;
+use crate::events::RunnerEvent;
 use crate::inquiry::Inquiry;
 use crate::protocol::Ending;
 
@@ -26,6 +26,8 @@ pub(super) struct AllocationWatch {
     asked: bool,
     asked_at: Moment,
     ask_at: Option<Moment>,
+    /// It looks as if the nodes went to somebody else; that is asked at this moment.
+    suspected_at: Option<Moment>,
     /// Somebody else is given the nodes.
     preempted: bool,
 }
@@ -43,6 +45,11 @@ impl State {
         self.allocation.preempted
     }
 
+    /// Why jobs are ended when the runner is told to stop.
+    pub(super) fn end_by_order(&self) -> Ending {
+        if self.allocation.preempted { Ending::Preempted } else { Ending::Stopped }
+    }
+
     /// Why jobs are ended when time is over.
     pub(super) fn end_of_time(&self) -> Ending {
         if self.allocation.preempted { Ending::Preempted } else { Ending::Timeout }
@@ -51,6 +58,17 @@ impl State {
     /// Asks for the end now and then, more often when it is near.
     pub(super) fn watch_allocation(&mut self, now: Moment, effects: &mut Vec<Effect>) {
         if self.settings.allocation.is_none() || self.allocation.asked {
+            return;
+        }
+        if let Some(at) = self.allocation.suspected_at {
+            if now < at {
+                self.wake(at);
+                return;
+            }
+            self.allocation.asked = true;
+            self.allocation.asked_at = now;
+            self.allocation.suspected_at = None;
+            effects.push(Effect::Inquire(Inquiry::Preemption));
             return;
         }
         let left = self.settings.time.map(|(_, end)| end.since(now));
@@ -67,9 +85,11 @@ impl State {
         effects.push(Effect::Inquire(Inquiry::TimeLeft));
     }
 
-    /// Something was ended that nobody here had ended: the allocation may be at its end.
-    pub(super) fn look_at_allocation(&mut self, now: Moment) {
-        self.allocation.ask_at = Some(now.max(self.allocation.asked_at.plus(OFTEN)));
+    /// A step was asked to end by somebody else. A preempted allocation's steps are told so, and its runner is not.
+    pub(super) fn suspect_preemption(&mut self, now: Moment) {
+        if !self.allocation.preempted {
+            self.allocation.suspected_at = Some(now.max(self.allocation.asked_at.plus(OFTEN)));
+        }
     }
 
     /// Slurm has said how much time is left.
@@ -92,15 +112,14 @@ impl State {
         }
     }
 
-    /// Slurm has said whether the nodes are for somebody else. Then nothing new is begun, and what runs has the time that is left.
+    /// Slurm has said whether the nodes are for somebody else. Then nothing new is begun, what runs has the time that is left, and
+    /// the runner leaves when it has ended.
     pub(super) fn preemption_told(&mut self, preempted: Option<bool>, now: Moment, effects: &mut Vec<Effect>) {
         self.allocation.asked = false;
         if preempted != Some(true) || std::mem::replace(&mut self.allocation.preempted, true) {
             return;
         }
-        if self.phase == Phase::Serving {
-            self.phase = Phase::Ending(Ok(RunnerExit::Stopped));
-            self.let_go(self.unstarted(), None, now, effects);
-        }
+        effects.push(Effect::Tell(RunnerEvent::Preempted));
+        self.let_go(self.unstarted(), None, now, effects);
     }
 }

@@ -74,7 +74,7 @@ impl State {
         // What was ended from here needs no explanation.
         let is_unexplained = !succeeded && ending_of(job, &ended).is_none();
         if is_unexplained && report.finished.return_code == ASKED_TO_END {
-            self.look_at_allocation(now);
+            self.suspect_preemption(now);
         }
         self.reports.insert(key, report);
         if is_step && self.open_account(key, ended.ended, is_unexplained, now) {
@@ -240,7 +240,7 @@ impl State {
         self.phase = Phase::Ending(exit);
         self.let_go(self.unstarted(), None, now, effects);
         let running: Vec<AttemptKey> = self.active.iter().copied().collect();
-        self.terminate_all(&running, Ending::Stopped, now, effects);
+        self.terminate_all(&running, self.end_by_order(), now, effects);
     }
 
     /// There is no time for what belongs to the end, either.

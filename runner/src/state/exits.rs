@@ -64,6 +64,8 @@ impl State {
     fn consider_leaving(&mut self, now: Moment, effects: &mut Vec<Effect>) {
         if self.is_drained() && !self.settings.persistent {
             self.leave_results(RunnerExit::Drained, effects);
+        } else if self.is_preempted() && self.jobs.is_empty() {
+            self.end_with(Ok(RunnerExit::Stopped), now, effects);
         } else if let Some(exit) = self.reason_to_leave(now, effects) {
             self.end_with(Ok(exit), now, effects);
         }

@@ -10,7 +10,8 @@ use crate::clock::Moment;
 impl State {
     /// How much more work it could use; nothing while enough is waiting.
     pub(super) fn want(&self, now: Moment) -> Want {
-        if self.phase != Phase::Serving || self.contact.is_draining() || self.is_too_late(now) {
+        let is_open = self.phase == Phase::Serving && !self.is_preempted();
+        if !is_open || self.contact.is_draining() || self.is_too_late(now) {
             return Want::default();
         }
         let waiting = u32::try_from(self.queue.len() + self.kinds.handed()).unwrap_or(u32::MAX);

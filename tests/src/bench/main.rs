@@ -7,6 +7,7 @@ mod nodes;
 mod report;
 mod server;
 mod simulate;
+mod slurm;
 mod trues;
 
 use std::path::PathBuf;
@@ -31,6 +32,12 @@ struct Args {
     /// How long the chain is.
     #[arg(long, default_value_t = 1_000)]
     chain: usize,
+    /// How many steps run on a real Slurm; none are run unless --only names `slurm-steps`.
+    #[arg(long, default_value_t = 500)]
+    steps: usize,
+    /// How many jobs the shape `slurm-direct` has.
+    #[arg(long, default_value_t = 10_000)]
+    jobs: usize,
     /// Write the figures here, as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -58,6 +65,14 @@ async fn main() -> Result<()> {
     }
     if wanted("nodes") {
         nodes::measure(&args.torc, &mut report).await?;
+    }
+    // A Slurm is more than every machine has: these are measured when they are asked for.
+    let asked_for = |name: &str| !args.only.is_empty() && name.contains(&args.only);
+    if asked_for("slurm-steps") {
+        slurm::measure_steps(&args.torc, args.steps, &mut report).await?;
+    }
+    if asked_for("slurm-direct") {
+        slurm::measure_direct(&args.torc, args.jobs, &mut report).await?;
     }
     report.print();
     if let Some(path) = &args.json {

@@ -69,6 +69,11 @@ impl Server {
         Ok(serde_json::from_slice(&body)?)
     }
 
+    pub async fn get(&self, path: &str) -> Result<Value> {
+        let request = self.client.get(format!("{}{path}", self.url)).bearer_auth(&self.token);
+        Ok(serde_json::from_slice(&request.send().await?.error_for_status()?.bytes().await?)?)
+    }
+
     /// Like `post`, with types: a simulated runner should cost as little as possible.
     pub async fn call<Q: serde::Serialize, A: serde::de::DeserializeOwned>(&self, path: &str, body: &Q) -> Result<A> {
         let request = self.client.post(format!("{}{path}", self.url)).bearer_auth(&self.token).json(body);

@@ -18,15 +18,21 @@ impl SlurmLab {
     /// The Slurm of this test binary.
     pub fn shared() -> &'static Self {
         static LAB: OnceLock<SlurmLab> = OnceLock::new();
-        LAB.get_or_init(Self::start)
+        LAB.get_or_init(|| Self::with_cpus(4))
     }
 
-    fn start() -> Self {
+    /// Another one, with so many CPUs on each node. It goes when this process does.
+    pub fn with_cpus(cpus: usize) -> Self {
         // Not a folder that removes itself: statics are never dropped. The lab's guard removes it.
         let folder = tempfile::Builder::new().prefix("torc-slurm-").tempdir().expect("a folder for Slurm").keep();
         let lab = Self { folder };
         let owner = std::process::id().to_string();
-        let output = lab.tool("up").env("LAB_OWNER", owner).output().expect("the lab's script");
+        let output = lab
+            .tool("up")
+            .env("LAB_OWNER", owner)
+            .env("LAB_CPUS", cpus.to_string())
+            .output()
+            .expect("the lab's script");
         assert!(output.status.success(), "no Slurm: {}", String::from_utf8_lossy(&output.stderr));
         lab
     }

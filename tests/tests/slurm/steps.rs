@@ -167,7 +167,7 @@ jobs:
     assert!(usage["nodeSeconds"].as_i64() > Some(0) && usage["allocations"] == 1, "{usage:#}");
     let found = slurm("slurm parse-logs w");
     let found = found["items"].as_array().unwrap();
-    assert!(found.iter().any(|line| line["kind"] == "OutOfMemory" && line["job"] == "wf1_j8_r1_a1"), "{found:#?}");
+    assert!(found.iter().any(|line| line["kind"] == "OutOfMemory" && line["job"] == "hog"), "{found:#?}");
 }
 
 // X10, X11, X16, S05, S06, S10, S20. Slurm knows no limit below a minute and looks at limits every half minute.

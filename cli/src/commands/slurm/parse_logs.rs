@@ -2,6 +2,7 @@
 
 mod patterns;
 
+use std::collections::HashMap;
 use std::fs;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -11,9 +12,9 @@ use serde::Serialize;
 
 use self::patterns::{Kind, findings};
 use super::allocations::{SlurmJobs, of_workflow};
-use crate::client::Client;
+use crate::client::{Client, JobFilter};
 use crate::commands::Context;
-use crate::connection::with_client;
+use crate::connection::{explain_missing, with_client};
 use crate::error::{CommandError, ExitStatus};
 use crate::output::Listing;
 
@@ -41,9 +42,12 @@ pub struct LogFinding {
     pub kind: Kind,
     /// `error` or `warning`.
     pub severity: &'static str,
-    /// The step's or the job's label in the name of the file, e.g. `wf1_j2_r1_a1`.
+    /// The job's name, where the file is its log.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
+    /// The attempt in the name of the file, e.g. `wf1_j2_r1_a1`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
     /// The file.
     pub file: String,
     /// The line's number.
@@ -57,8 +61,11 @@ const LONGEST: u64 = 8 << 20;
 
 /// Runs the verb.
 pub async fn run(context: &Context, args: &ParseLogsArgs) -> Result<ExitStatus, CommandError> {
-    let jobs = with_client(&context.settings, &context.folder, async |client: &Client| {
-        of_workflow(client, args.workflow.as_deref()).await
+    let (jobs, names) = with_client(&context.settings, &context.folder, async |client: &Client| {
+        let jobs = of_workflow(client, args.workflow.as_deref()).await?;
+        let list = client.jobs(&jobs.number.to_string(), &JobFilter::default(), None).await.map_err(explain_missing)?;
+        let names: HashMap<i64, String> = list.into_iter().map(|job| (job.id, job.name)).collect();
+        Ok((jobs, names))
     })
     .await?;
     let mut folders: Vec<PathBuf> = jobs.output_dirs.iter().map(PathBuf::from).collect();
@@ -68,7 +75,7 @@ pub async fn run(context: &Context, args: &ParseLogsArgs) -> Result<ExitStatus, 
     let mut found = Vec::new();
     for folder in &folders {
         for file in log_files(folder, &jobs) {
-            found.extend(read_file(&file));
+            found.extend(read_file(&file, &names));
         }
     }
     found.retain(|finding| !args.errors_only || finding.severity == "error");
@@ -93,19 +100,26 @@ fn log_files(folder: &Path, jobs: &SlurmJobs) -> Vec<PathBuf> {
     files
 }
 
-fn read_file(path: &Path) -> Vec<LogFinding> {
+fn read_file(path: &Path, names: &HashMap<i64, String>) -> Vec<LogFinding> {
     let text = read_end(path).unwrap_or_default();
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let job = name.strip_prefix("job_").and_then(|rest| rest.split('.').next()).map(str::to_owned);
+    let step = name.strip_prefix("job_").and_then(|rest| rest.split('.').next()).map(str::to_owned);
+    let job = step.as_deref().and_then(job_number).and_then(|number| names.get(&number).cloned());
     let found = findings(&text).into_iter().map(|(kind, line, text)| LogFinding {
         kind,
         severity: if kind.is_error() { "error" } else { "warning" },
         job: job.clone(),
+        step: step.clone(),
         file: path.display().to_string(),
         line,
         text,
     });
     found.collect()
+}
+
+/// The 7 of `wf42_j7_r1_a1`.
+fn job_number(label: &str) -> Option<i64> {
+    label.split('_').find_map(|part| part.strip_prefix('j')?.parse().ok())
 }
 
 /// The end of a file, as text.

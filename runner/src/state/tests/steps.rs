@@ -295,10 +295,11 @@ fn measured(desk: &mut Desk) {
 fn looks(desk: &mut Desk) -> Vec<Inquiry> {
     for _ in 0..100 {
         let asked = desk.until_asked();
-        if asked != [Inquiry::TimeLeft] {
-            return asked;
-        }
-        desk.slurm_says(SlurmAnswer::TimeLeft(None));
+        match asked.as_slice() {
+            [Inquiry::TimeLeft] => desk.slurm_says(SlurmAnswer::TimeLeft(None)),
+            [Inquiry::Preemption] => desk.slurm_says(SlurmAnswer::Preemption(None)),
+            _ => return asked,
+        };
     }
     panic!("nobody asks about steps");
 }
@@ -562,15 +563,19 @@ fn a_preempted_allocation_ends_its_jobs_through_no_fault_of_theirs() {
 #[test]
 fn a_step_that_was_asked_to_end_by_slurm_leads_to_a_look_at_the_allocation() {
     let mut desk = desk();
-    desk.answer([1]);
-    desk.started(1).ended(1, 143);
-    assert_eq!(inquiries(&desk), [Inquiry::TimeLeft]);
-    desk.slurm_says(SlurmAnswer::TimeLeft(Some(Duration::from_secs(60))));
+    desk.answer([1, 2, 3]);
+    desk.started(1).started(2).started(3).ended(1, 143);
     assert_eq!(inquiries(&desk), [Inquiry::Preemption], "and not the accounting before that is known");
     desk.slurm_says(SlurmAnswer::Preemption(Some(true)));
-    assert!(matches!(desk.until_asked().as_slice(), [Inquiry::Accounts(_)]));
-    desk.slurm_says(accounts([account(1, "FAILED", Some(1))]));
+    assert_eq!(desk.state.want(desk.now).limit, 0, "nothing new is begun");
+    assert!(matches!(inquiries(&desk).as_slice(), [Inquiry::Accounts(_)]), "{:?}", desk.effects);
+    desk.slurm_says(accounts([account(1, "CANCELLED by 0", Some(1))]));
     assert_eq!(desk.state.reports[&key(1)].finished.cause, Some(Cause::Preempted));
+    // At the end of its time of grace the runner is told to stop.
+    desk.handle(Event::Stop);
+    assert_eq!(desk.terminated().iter().map(|(job, ..)| *job).collect::<Vec<_>>(), [2, 3]);
+    desk.ended(2, 143);
+    assert_eq!(desk.state.reports[&key(2)].finished.cause, Some(Cause::Preempted));
 }
 
 // X11, S06
