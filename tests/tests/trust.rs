@@ -247,7 +247,7 @@ fn each_scope_gets_its_own_and_nothing_else() {
     for wanted in [
         "ada owner apply workflows/one ok",
         "ada owner apply workflows/two Forbidden",
-        "ada owner delete workflows/two Forbidden",
+        "ada owner cancel workflows/two/cancel Forbidden",
         "ada owner gc gc Forbidden",
         "ada owner suspend workflows/one/suspend ok",
         "runner of workflow 1 runner cancel workflows/one/cancel Forbidden",

@@ -104,7 +104,7 @@ async fn served(context: &Context) -> Result<(Client, String), CommandError> {
     }
     Err(CommandError::new(ExitStatus::Unreachable, "no server is running for this folder, and the workers need one")
         .hint("in another terminal, here: torc server --bind 0.0.0.0:7421 (127.0.0.1 if all workers are this machine)")
-        .hint("then this command again"))
+        .hint("then this command again, with --advertise URL where this machine's name does not lead there"))
 }
 
 /// The workflow that is meant: one of the server's, or that of a file, which is applied.
