@@ -52,8 +52,10 @@ pub fn share_allocation(config: &mut RunnerConfig, run: &RunSettings, around: &A
     config.poll_interval = run.slurm_poll_interval;
     let gpus = run.num_gpus.or(around.gpus);
     config.gpu_devices = gpu_devices(gpus, detect::gpus());
+    // All nodes are counted alike, so those of a runner that has several count as the smallest does.
+    let cpus = if nodes > 1 { around.cpus.min(around.least_cpus.or(around.cpus)) } else { around.cpus };
     config.capacity = Resources {
-        cpus: run.num_cpus.or(around.cpus).unwrap_or_else(detect::cpus).saturating_mul(nodes),
+        cpus: run.num_cpus.or(cpus).unwrap_or_else(detect::cpus).saturating_mul(nodes),
         memory_bytes: run.memory_bytes.or(around.memory_bytes).unwrap_or_else(detect::memory).saturating_mul(nodes),
         gpus: i64::try_from(config.gpu_devices.len()).unwrap_or(i64::MAX).saturating_mul(nodes),
         nodes,

@@ -13,6 +13,8 @@ pub struct Allocation {
     pub node: Option<String>,
     /// CPUs on this node.
     pub cpus: Option<i64>,
+    /// CPUs on the node that has the fewest: nodes of one allocation may differ.
+    pub least_cpus: Option<i64>,
     /// Bytes of memory on this node.
     pub memory_bytes: Option<i64>,
     /// GPUs on this node, by number.
@@ -36,10 +38,17 @@ pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Option<All
         nodes: list.map(|list| node_names(&list)).unwrap_or_default(),
         node: text("SLURMD_NODENAME"),
         cpus,
+        least_cpus: text("SLURM_JOB_CPUS_PER_NODE").and_then(|list| least(&list)),
         memory_bytes: number("SLURM_MEM_PER_NODE").or_else(per_cpu).map(|mebibytes| mebibytes.saturating_mul(1 << 20)),
         gpus,
         end_time: number("SLURM_JOB_END_TIME"),
     })
+}
+
+/// The smallest number of a list such as `72(x2),36`.
+fn least(list: &str) -> Option<i64> {
+    let numbers = list.split(',').map(|part| part.split('(').next().unwrap_or_default().trim().parse::<i64>().ok());
+    numbers.collect::<Option<Vec<i64>>>()?.into_iter().min()
 }
 
 /// Devices in a list such as `0-2,5`.
@@ -154,6 +163,7 @@ mod tests {
             ("SLURM_JOB_NODELIST", "n[1-2]"),
             ("SLURMD_NODENAME", "n1"),
             ("SLURM_CPUS_ON_NODE", "4"),
+            ("SLURM_JOB_CPUS_PER_NODE", "4(x3),2,8(x2)"),
             ("SLURM_MEM_PER_NODE", "4000"),
             ("SLURM_GPUS_ON_NODE", "2"),
             ("SLURM_JOB_END_TIME", "1800000000"),
@@ -163,6 +173,7 @@ mod tests {
             nodes: vec!["n1".to_owned(), "n2".to_owned()],
             node: Some("n1".to_owned()),
             cpus: Some(4),
+            least_cpus: Some(2),
             memory_bytes: Some(4_000 << 20),
             gpus: Some(2),
             end_time: Some(1_800_000_000),

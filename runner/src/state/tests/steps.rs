@@ -613,3 +613,40 @@ fn a_step_is_warned_in_time_once_its_number_is_known() {
         assert!(!inquiries(&desk).contains(&signal), "once");
     }
 }
+
+// J33, S10
+#[test]
+fn offline_the_account_of_a_step_is_in_the_journal_with_its_result() {
+    let journalled = |desk: &Desk| -> Vec<Option<i64>> {
+        let written = desk.effects.iter().filter_map(|effect| match effect {
+            Effect::Journal(results) => Some(results.clone()),
+            _ => None,
+        });
+        let stats = written.flatten().map(|result| result.finished.slurm_stats.and_then(|stats| stats.max_rss_bytes));
+        stats.collect()
+    };
+    let mut desk = desk();
+    desk.state.settings.offline.retry_window = Some(Duration::ZERO);
+    desk.answer([1]);
+    desk.started(1).later(Duration::from_millis(100));
+    desk.fail(LinkError::Unreachable("connection refused".to_owned()));
+    assert!(desk.state.contact.is_draining());
+    desk.ended(1, 0);
+    assert_eq!(journalled(&desk), [None], "at once");
+    desk.handle(Event::Journalled(vec![key(1)]));
+    assert_eq!(desk.exit(), None, "the accounting has not spoken");
+    for _ in 0..50 {
+        if inquiries(&desk).iter().any(|inquiry| matches!(inquiry, Inquiry::Accounts(_))) {
+            break;
+        }
+        if desk.has_sync() {
+            desk.fail(LinkError::Unreachable("connection refused".to_owned()));
+        } else {
+            desk.until_due();
+        }
+    }
+    desk.slurm_says(accounts([account(1, "COMPLETED", Some(3))]));
+    assert_eq!(journalled(&desk), [Some(3 << 10)], "and again with what it said");
+    desk.handle(Event::Journalled(vec![key(1)]));
+    assert_eq!(desk.exit(), Some(Ok(RunnerExit::Drained)));
+}
