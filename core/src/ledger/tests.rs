@@ -121,6 +121,13 @@ fn a_runner_that_starts_processes_itself_uses_its_own_node_only() {
     let here = ledger.reserve(&amounts(3, 1, 0), Reach::Here).expect("fits");
     assert_eq!((here.nodes(), ledger.reserve(&amounts(3, 1, 0), Reach::Here)), (vec![0], None));
     assert_eq!(take(&mut ledger, &amounts(3, 1, 0)).expect("elsewhere").nodes(), [1]);
+    // One that starts the rest of itself begins on the first node, and owns it.
+    let wide = Resources { nodes: 2, ..amounts(1, 1, 0) };
+    let mut ledger = three_nodes();
+    let here = ledger.reserve(&amounts(1, 1, 0), Reach::Here).expect("fits");
+    assert_eq!(ledger.reserve(&wide, Reach::Here), None, "two nodes are free, but not the first");
+    ledger.release(here);
+    assert_eq!(ledger.reserve(&wide, Reach::Here).expect("fits").nodes(), [0, 1]);
 }
 
 proptest! {
