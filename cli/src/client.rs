@@ -2,6 +2,7 @@
 
 mod data;
 mod error;
+mod recovery;
 mod slurm;
 mod trust;
 mod watch;

@@ -5,6 +5,7 @@ pub mod backup;
 pub mod completions;
 pub mod config;
 pub mod control;
+pub mod correct_resources;
 pub mod crd;
 pub mod delete;
 pub mod describe;
@@ -21,6 +22,7 @@ pub mod ping;
 pub mod plan;
 pub mod plot;
 pub mod reconcile;
+pub mod recover;
 pub mod reference;
 pub mod remote;
 pub mod remote_agent;
@@ -35,11 +37,14 @@ pub mod server;
 pub mod slurm;
 pub mod spawn;
 pub mod status;
+pub mod submit;
+pub mod sync_status;
 pub mod token;
 pub mod unpack;
 pub mod user_data;
 pub mod validate;
 pub mod wait;
+pub mod watch;
 pub mod workflows;
 
 use std::ffi::OsString;
@@ -84,6 +89,7 @@ pub fn main(mut arguments: Vec<OsString>) -> ExitCode {
     let mut flags = settings::flags(&cli.global, runner_args(&command));
     match &command {
         Command::Server(args) => args.add_flags(&mut flags),
+        Command::Submit(args) => args.listen.add_flags("client.run.bind", &mut flags),
         Command::Apply(args) => args.listen.add_flags("client.run.bind", &mut flags),
         Command::Run(args) => args.listen.add_flags("client.run.bind", &mut flags),
         _ => {}
@@ -184,6 +190,9 @@ async fn execute_async(context: &Context, command: Command) -> Result<ExitStatus
         Command::Logs(args) => logs::run(context, &args).await,
         Command::Plot(args) => plot::run(context, &args).await,
         Command::Wait(args) => wait::run(context, &args).await,
+        Command::Submit(args) => submit::run(context, &args).await,
+        Command::Recover(args) => recover::run(context, &args).await,
+        Command::Watch(args) => watch::run(context, &args).await,
         Command::Cancel(args) => control::cancel(context, &args).await,
         Command::Suspend(args) => control::suspend(context, &args).await,
         Command::Resume(args) => control::resume(context, &args).await,

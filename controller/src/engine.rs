@@ -3,6 +3,7 @@
 mod data;
 mod error;
 mod explain;
+mod recovery;
 mod rights;
 mod slurm;
 mod writer;

@@ -6,6 +6,7 @@ mod error;
 mod events;
 mod identity;
 mod jobs;
+mod recovery;
 mod remote;
 mod replay;
 mod runners;
@@ -63,6 +64,7 @@ pub(crate) fn app(
         .merge(runners::router())
         .merge(slurm_stats::router())
         .merge(slurm::router())
+        .merge(recovery::router())
         .merge(system::router())
         .merge(tokens::router())
         .layer(DefaultBodyLimit::max(BODY_LIMIT))

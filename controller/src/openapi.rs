@@ -7,6 +7,7 @@ use torc_api::allocation;
 use torc_api::api;
 use torc_api::data;
 use torc_api::explain;
+use torc_api::recovery;
 use torc_api::remote;
 use torc_api::slurm_stats;
 use torc_api::token;
@@ -84,6 +85,7 @@ fn operations(types: &mut SchemaGenerator) -> Vec<Operation> {
     job_operations(types, &mut list);
     data_operations(types, &mut list);
     remote_operations(types, &mut list);
+    recovery_operations(types, &mut list);
     runner_operations(types, &mut list);
     slurm_operations(types, &mut list);
     system_operations(types, &mut list);
@@ -324,6 +326,68 @@ fn data_operations(types: &mut SchemaGenerator, list: &mut Vec<Operation>) {
         query: ONE,
         response: types.of::<std::collections::BTreeMap<String, Value>>(),
         ..types.operation("get", "/v1/workflows/{workflow}/ro-crate", "Provenance as an RO-Crate, in JSON-LD")
+    });
+}
+
+fn recovery_operations(types: &mut SchemaGenerator, list: &mut Vec<Operation>) {
+    let mut types = Types(types);
+    const ONE: &[(&str, &str)] = &[NAMESPACE];
+    list.push(Operation {
+        query: ONE,
+        request: types.of::<recovery::SyncStatusRequest>(),
+        response: types.of::<allocation::OrphanReport>(),
+        ..types.operation(
+            "post",
+            "/v1/workflows/{workflow}/sync-status",
+            "Find what was lost with allocations and runners",
+        )
+    });
+    list.push(Operation {
+        query: ONE,
+        request: types.of::<recovery::RecoverRequest>(),
+        response: types.of::<recovery::RecoverReport>(),
+        ..types.operation("post", "/v1/workflows/{workflow}/recover", "Try failed jobs again, each with what it lacked")
+    });
+    list.push(Operation {
+        query: ONE,
+        request: types.of::<recovery::RegenerateRequest>(),
+        response: types.of::<recovery::RegenerateReport>(),
+        ..types.operation("post", "/v1/workflows/{workflow}/regenerate", "Plan schedulers and allocations anew")
+    });
+    list.push(Operation {
+        query: ONE,
+        request: types.of::<recovery::CorrectResourcesRequest>(),
+        response: types.of::<recovery::CorrectResourcesReport>(),
+        ..types.operation(
+            "post",
+            "/v1/workflows/{workflow}/correct-resources",
+            "Correct requirements by what was observed",
+        )
+    });
+    list.push(Operation {
+        query: ONE,
+        request: types.of::<recovery::ClassifyRequest>(),
+        response: types.of::<api::Affected>(),
+        ..types.operation(
+            "post",
+            "/v1/workflows/{workflow}/classify",
+            "Decide about failed jobs that wait for a person",
+        )
+    });
+    list.push(Operation {
+        query: ONE,
+        request: types.of::<recovery::ScheduleNodesRequest>(),
+        response: types.of::<recovery::NodesScheduled>(),
+        ..types.operation("post", "/v1/workflows/{workflow}/schedule-nodes", "Ask Slurm for allocations of a scheduler")
+    });
+    list.push(Operation {
+        query: ONE,
+        response: types.of::<api::Workflow>(),
+        ..types.operation(
+            "post",
+            "/v1/workflows/{workflow}/submit",
+            "Have a stored workflow run by the owner of the store",
+        )
     });
 }
 

@@ -40,7 +40,7 @@ impl Class {
         Self {
             requirements: profile.requirements.clone(),
             labels: profile.labels.clone(),
-            scheduler: profile.scheduler.clone(),
+            scheduler: profile.recovery_scheduler.clone().or_else(|| profile.scheduler.clone()),
         }
     }
 

@@ -19,7 +19,9 @@ mod lease;
 mod profile;
 mod rebalance;
 mod record;
+mod recover;
 mod recovery;
+mod regenerate;
 mod replay;
 mod reset;
 mod restore;
@@ -48,6 +50,8 @@ pub use allocations::{AllocationKey, FRUITLESS_LIMIT, Observation, Orphans, Outl
 pub use apply::{Apply, apply_changes};
 pub use data::{DataWritten, LARGEST_VALUE};
 pub use record::Recorder;
+pub use recover::LatestResults;
+pub use regenerate::Regenerate;
 pub use restore::UnreadableDocument;
 pub use spawn::{LINEAGE_VARIABLE, MAX_ITERATIONS, Spawn};
 pub use sync::SyncAnswer;

@@ -198,6 +198,9 @@ pub fn next_steps(workflow: &str, job: &str, reasons: &[Reason], cause: Option<C
     let again = format!("`torc retry {workflow} --job {job}` runs it again");
     match first.reason {
         ReasonKind::NoRunner => vec![format!("`torc run {workflow}` runs it on this machine")],
+        ReasonKind::NoAllocation => vec![format!(
+            "`torc submit {workflow}` asks Slurm for its allocations; `torc slurm regenerate {workflow} --submit` plans them anew"
+        )],
         ReasonKind::Capacity => vec![
             "ask for less in its resource requirements and apply the document again".to_owned(),
             format!("or start a bigger runner: `torc runner {workflow}` on a machine that has it"),

@@ -80,6 +80,8 @@ pub fn next_state(state: JobState, event: JobEvent) -> Result<JobState, IllegalM
         (S::Recovering, E::Recovered) => S::Ready,
         // Its script did not succeed, so the verdict on its attempt is final.
         (S::Recovering, E::Ended(ending @ (Ending::Failed | Ending::Terminated))) => ended(ending),
+        // A person has decided that it has failed for good.
+        (S::PendingFailed, E::Ended(ending @ (Ending::Failed | Ending::Terminated))) => ended(ending),
         (S::Uninitialized | S::Blocked | S::Ready | S::Leased | S::PendingFailed | S::Recovering, E::Canceled) => {
             S::Canceled
         }
@@ -168,7 +170,7 @@ mod tests {
                 ".................b canceled",
                 ".................b terminated",
                 ".................b disabled",
-                "...............x.b pending_failed",
+                "........ft.....x.b pending_failed",
                 "........ft....rx.b recovering",
             ]
         );

@@ -14,4 +14,5 @@ pub mod generate;
 pub mod groups;
 pub mod orphans;
 pub mod partition;
+pub mod recovery;
 pub mod sizing;

@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use torc_api::action::ActionState;
+use torc_api::action::{Action, ActionState};
 use torc_api::allocation::{AllocationOrigin, AllocationStatus};
 use torc_api::execution::Stdio;
+use torc_api::resources::SlurmScheduler;
 use torc_api::slurm_stats::SlurmStats;
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::{Resources, RunnerKind, RunnerScope, Usage};
@@ -107,6 +108,28 @@ pub struct WorkflowRow {
     pub completed_ms: Option<i64>,
     /// Conditions as JSON, with the times of their last change.
     pub conditions: String,
+    /// Schedulers that recovery has made, as JSON; empty if there are none.
+    pub recovery_schedulers: String,
+}
+
+/// A scheduler that recovery has made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Regenerated {
+    /// The scheduler.
+    pub scheduler: SlurmScheduler,
+    /// How its allocations are asked for.
+    pub action: Action,
+    /// How many a person has asked for; those of jobs that wait are asked for by an action.
+    pub asked: i64,
+}
+
+impl Regenerated {
+    /// What a person has asked for, by the scheduler's name.
+    pub fn asked(&self) -> Option<(String, (i64, Action))> {
+        let name = self.scheduler.name.clone().filter(|_| self.asked > 0)?;
+        Some((name, (self.asked, self.action.clone())))
+    }
 }
 
 /// What jobs have in common, stored once.
@@ -135,6 +158,9 @@ pub struct JobProfile {
     /// The Slurm scheduler they belong to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<String>,
+    /// The one that recovery has made for them, in place of that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recovery_scheduler: Option<String>,
     /// Environment.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
@@ -182,10 +208,8 @@ pub struct Spawned {
 impl JobProfile {
     /// Whether this is what a document says, but for what recovery has raised.
     pub fn is_as_declared(&self, document: &JobProfile) -> bool {
-        match &self.declared {
-            None => self == document,
-            Some(declared) => Self { requirements: (**declared).clone(), declared: None, ..self.clone() } == *document,
-        }
+        let requirements = self.declared.as_deref().unwrap_or(&self.requirements).clone();
+        Self { requirements, declared: None, recovery_scheduler: None, ..self.clone() } == *document
     }
 }
 
@@ -267,6 +291,8 @@ pub struct ActionRow {
     pub workflow: WorkflowId,
     /// Which of the document's actions it is.
     pub position: i32,
+    /// What it says, as JSON, if recovery has made it and it is in no document.
+    pub definition: Option<String>,
     /// The worker that this is for. An action for every worker has a row of its own that is never carried out, and one for
     /// each worker.
     pub worker: Option<RunnerId>,

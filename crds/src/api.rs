@@ -317,6 +317,15 @@ pub struct WorkflowAction {
     /// It is carried out once for every worker: this entry stands for those of the workers.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub every_worker: bool,
+    /// Recovery has made it; it goes when jobs are put back to the start.
+    #[serde(default)]
+    pub is_recovery: bool,
+    /// For `schedule_nodes`: the scheduler's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduler: Option<String>,
+    /// For `schedule_nodes`: how many allocations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub num_allocations: Option<i64>,
     /// The worker that this part is for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<i64>,

@@ -99,6 +99,8 @@ pub enum ReasonKind {
     DependencyFailed,
     /// No runner serves its workflow.
     NoRunner,
+    /// No Slurm allocation of its workflow runs or waits.
+    NoAllocation,
     /// No runner has the labels that it needs.
     Label,
     /// No runner is big enough.

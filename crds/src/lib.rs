@@ -17,6 +17,7 @@ pub mod load;
 pub mod parameters;
 pub mod problem;
 pub mod quantity;
+pub mod recovery;
 pub mod remote;
 pub mod resources;
 pub mod schema;

@@ -43,7 +43,7 @@ pub(crate) async fn load(connection: &mut SqliteConnection) -> Result<Snapshot, 
 async fn workflows(connection: &mut SqliteConnection) -> Result<Vec<WorkflowRow>, Failure> {
     sqlx::query!(
         "select id, namespace, name, owner, document, w.generation, digest, working_dir, run, suspended, canceled,
-            created_ms, started_ms, completed_ms, conditions
+            created_ms, started_ms, completed_ms, conditions, recovery_schedulers
         from workflows w join documents d on d.workflow = w.id order by id"
     )
     .fetch_all(connection)
@@ -66,6 +66,7 @@ async fn workflows(connection: &mut SqliteConnection) -> Result<Vec<WorkflowRow>
             started_ms: record.started_ms,
             completed_ms: record.completed_ms,
             conditions: record.conditions,
+            recovery_schedulers: record.recovery_schedulers,
         })
     })
     .collect()

@@ -91,13 +91,14 @@ async fn write_workflow(connection: &mut SqliteConnection, row: &WorkflowRow) ->
     let id = row.id.0;
     sqlx::query!(
         "insert into workflows (id, namespace, name, owner, generation, digest, working_dir, run, suspended, canceled,
-            created_ms, started_ms, completed_ms, conditions)
-        values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+            created_ms, started_ms, completed_ms, conditions, recovery_schedulers)
+        values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
         on conflict (id) do update set
             namespace = excluded.namespace, name = excluded.name, owner = excluded.owner, generation = excluded.generation,
             digest = excluded.digest, working_dir = excluded.working_dir, run = excluded.run,
             suspended = excluded.suspended, canceled = excluded.canceled, created_ms = excluded.created_ms,
-            started_ms = excluded.started_ms, completed_ms = excluded.completed_ms, conditions = excluded.conditions",
+            started_ms = excluded.started_ms, completed_ms = excluded.completed_ms, conditions = excluded.conditions,
+            recovery_schedulers = excluded.recovery_schedulers",
         id,
         row.namespace,
         row.name,
@@ -111,7 +112,8 @@ async fn write_workflow(connection: &mut SqliteConnection, row: &WorkflowRow) ->
         row.created_ms,
         row.started_ms,
         row.completed_ms,
-        row.conditions
+        row.conditions,
+        row.recovery_schedulers
     )
     .execute(&mut *connection)
     .await?;

@@ -1,6 +1,9 @@
 //! `torc jobs`: the verbs on jobs, grouped as Torc 1.0 grouped them. Each is a spelling of a verb that has its own file.
 
+mod decide;
+
 use clap::{Args, Subcommand};
+use torc_api::recovery::FailureClass;
 use torc_api::state::JobState;
 
 use super::describe::DescribeArgs;
@@ -8,7 +11,7 @@ use super::get::{GetArgs, parse_state};
 use super::{Context, describe, get};
 use crate::error::{CommandError, ExitStatus};
 
-/// Jobs: list and show them, as in Torc 1.0.
+/// Jobs: list and show them, and decide about those that wait for that.
 #[derive(Debug, Args)]
 pub struct JobsArgs {
     #[command(subcommand)]
@@ -20,6 +23,8 @@ pub struct JobsArgs {
 pub enum JobsCommand {
     List(JobListArgs),
     Get(JobArgs),
+    Retry(decide::RetryArgs),
+    Fail(decide::FailArgs),
 }
 
 /// List jobs, as `torc get jobs`.
@@ -58,6 +63,8 @@ pub async fn run(context: &Context, args: JobsArgs) -> Result<ExitStatus, Comman
     match args.command {
         JobsCommand::List(args) => get::run(context, &list(args)).await,
         JobsCommand::Get(args) => describe::run(context, &one(args)).await,
+        JobsCommand::Retry(args) => decide::run(context, &args.jobs, FailureClass::Retry).await,
+        JobsCommand::Fail(args) => decide::run(context, &args.jobs, FailureClass::Fail).await,
     }
 }
 

@@ -5,7 +5,9 @@ mod generate;
 pub mod parse_logs;
 mod plan;
 mod plan_allocations;
+pub mod regenerate;
 pub mod sacct;
+pub mod schedule_nodes;
 pub mod stats;
 pub mod usage;
 
@@ -26,6 +28,8 @@ pub struct SlurmArgs {
 pub enum SlurmCommand {
     Generate(generate::GenerateArgs),
     PlanAllocations(plan_allocations::PlanAllocationsArgs),
+    Regenerate(regenerate::RegenerateArgs),
+    ScheduleNodes(schedule_nodes::ScheduleNodesArgs),
     Stats(stats::StatsArgs),
     Sacct(sacct::SacctArgs),
     Usage(usage::UsageArgs),
@@ -37,6 +41,8 @@ pub async fn run(context: &Context, args: SlurmArgs) -> Result<ExitStatus, Comma
     match args.command {
         SlurmCommand::Generate(args) => generate::run(context, &args).await,
         SlurmCommand::PlanAllocations(args) => plan_allocations::run(context, &args).await,
+        SlurmCommand::Regenerate(args) => regenerate::run(context, &args).await,
+        SlurmCommand::ScheduleNodes(args) => schedule_nodes::run(context, &args).await,
         SlurmCommand::Stats(args) => stats::run(context, &args).await,
         SlurmCommand::Sacct(args) => sacct::run(context, &args).await,
         SlurmCommand::Usage(args) => usage::run(context, &args).await,

@@ -6,6 +6,7 @@ use serde_json::json;
 use torc_api::document::Document;
 
 use super::control::CancelArgs;
+use super::correct_resources::CorrectResourcesArgs;
 use super::delete::DeleteArgs;
 use super::describe::DescribeArgs;
 use super::get::GetArgs;
@@ -13,7 +14,10 @@ use super::reconcile::ReconcileArgs;
 use super::restart::{InitArgs, ReinitArgs};
 use super::retry::RetryArgs;
 use super::status::StatusArgs;
-use super::{Context, control, delete, describe, get, reconcile, restart, retry, status};
+use super::sync_status::SyncStatusArgs;
+use super::{
+    Context, control, correct_resources, delete, describe, get, reconcile, restart, retry, status, sync_status,
+};
 use crate::client::Client;
 use crate::connection::{explain_missing, resolve_workflow, with_client};
 use crate::error::{CommandError, ExitStatus};
@@ -39,6 +43,8 @@ pub enum WorkflowsCommand {
     Export(ExportArgs),
     Reconcile(ReconcileArgs),
     ListActions(ListActionsArgs),
+    SyncStatus(SyncStatusArgs),
+    CorrectResources(CorrectResourcesArgs),
 }
 
 /// List workflows, as `torc get workflows`.
@@ -103,6 +109,8 @@ pub async fn run(context: &Context, args: WorkflowsArgs) -> Result<ExitStatus, C
         WorkflowsCommand::ResetStatus(args) => retry::run(context, &reset(args)).await,
         WorkflowsCommand::Export(args) => export(context, &args).await,
         WorkflowsCommand::Reconcile(args) => reconcile::run(context, &args).await,
+        WorkflowsCommand::SyncStatus(args) => sync_status::run(context, &args).await,
+        WorkflowsCommand::CorrectResources(args) => correct_resources::run(context, &args).await,
         WorkflowsCommand::ListActions(args) => get::run(context, &list_actions(args)).await,
     }
 }

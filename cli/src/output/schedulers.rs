@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use serde::Serialize;
+use torc_api::recovery::RecoveryScheduler;
 use torc_core::planning::generate::Planned;
 
 use super::human;
@@ -42,6 +43,22 @@ impl SchedulerRow {
             walltime_seconds: planned.seconds,
             deferred: planned.waits,
             node_hours: planned.node_hours(),
+        }
+    }
+}
+
+impl SchedulerRow {
+    /// What recovery planned.
+    pub fn of_recovery(planned: &RecoveryScheduler) -> Self {
+        Self {
+            name: planned.name.clone(),
+            partition: planned.partition.clone(),
+            jobs: usize::try_from(planned.jobs).unwrap_or(0),
+            allocations: planned.allocations,
+            nodes: planned.nodes,
+            walltime_seconds: planned.walltime_seconds,
+            deferred: planned.deferred,
+            node_hours: planned.node_hours,
         }
     }
 }

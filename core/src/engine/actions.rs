@@ -7,7 +7,7 @@ mod arm;
 mod view;
 mod worker;
 
-pub(super) use arm::next_attempt;
+pub(super) use arm::{next_attempt, rearm};
 pub use view::PendingAllocation;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -19,6 +19,9 @@ use super::record::Recorder;
 use super::workflow::Workflow;
 use crate::ids::{JobId, RunnerId};
 use crate::rows::{ActionRow, Errand};
+
+/// What actions of the document say of themselves whose allocations were planned anew.
+pub(super) const SUPERSEDED: &str = "superseded by `torc slurm regenerate`";
 
 /// The actions of a workflow.
 #[derive(Default)]
@@ -57,6 +60,16 @@ impl ActionRecord {
 
     fn is_open(&self) -> bool {
         !self.is_template() && matches!(self.row.state, ActionState::Waiting | ActionState::Pending)
+    }
+
+    /// What it asks for was planned anew: it asks for nothing any more.
+    pub fn is_superseded(&self) -> bool {
+        self.row.message.as_deref() == Some(SUPERSEDED)
+    }
+
+    /// Recovery has made it: it is in no document.
+    pub fn is_recovery(&self) -> bool {
+        self.row.definition.is_some()
     }
 
     /// Where it stands, for people.
@@ -146,6 +159,9 @@ impl Actions {
     }
 }
 
+/// Where actions are that the document does not have.
+const RECOVERY_POSITION: i32 = -1;
+
 /// A new action, not set off by anything yet.
 fn new_row(workflow: &Workflow, id: JobId, position: usize) -> ActionRow {
     ActionRow {
@@ -157,15 +173,20 @@ fn new_row(workflow: &Workflow, id: JobId, position: usize) -> ActionRow {
     }
 }
 
+/// A new action that recovery has made.
+pub(super) fn recovery_row(workflow: &Workflow, id: JobId, action: &Action) -> ActionRow {
+    let definition = serde_json::to_string(action).ok();
+    ActionRow { position: RECOVERY_POSITION, definition, ..new_row(workflow, id, 0) }
+}
+
 impl Workflow {
     /// Takes over the rows of the workflow's actions, sorted by number. What the document no longer has is left out.
     pub fn set_actions(&mut self, rows: Vec<ActionRow>) {
-        let spec = std::sync::Arc::clone(&self.spec);
-        let definition = |row: &ActionRow| spec.actions.get(usize::try_from(row.position).ok()?).cloned();
-        let list: Vec<ActionRecord> = rows
-            .into_iter()
-            .filter_map(|row| Some(ActionRecord { definition: definition(&row)?, row, unmet: 0 }))
-            .collect();
+        let record = |row: ActionRow| {
+            let definition = self.definition_of(row.position, row.definition.as_deref())?;
+            Some(ActionRecord { definition, row, unmet: 0 })
+        };
+        let list: Vec<ActionRecord> = rows.into_iter().filter_map(record).collect();
         let mut actions = Actions { list, ..Actions::default() };
         actions.workers = actions.list.iter().filter_map(|action| action.row.worker).collect();
         actions.open =
@@ -184,17 +205,18 @@ impl Workflow {
 
     /// Works out which jobs actions wait for. One that chooses none waits for all.
     fn set_gates(&mut self) {
-        if !self.spec.actions.iter().any(|action| action.trigger_type.is_of_jobs()) {
+        if !self.actions.iter().any(|action| action.trigger().is_of_jobs()) {
             return;
         }
         let names: Vec<String> = (0..self.jobs.len() as u32).map(|job| self.name(job).to_owned()).collect();
-        let chosen = crate::expand::jobs_of_actions(&self.spec.actions, &names);
+        let definitions: Vec<Action> = self.actions.iter().map(|action| action.definition.clone()).collect();
+        let chosen = crate::expand::jobs_of_actions(&definitions, &names);
         let all: Vec<u32> = (0..self.jobs.len() as u32).collect();
         for (index, action) in (0u32..).zip(&mut self.actions.list) {
             if !action.trigger().is_of_jobs() {
                 continue;
             }
-            let jobs = chosen.get(action.row.position as usize).filter(|jobs| !jobs.is_empty()).unwrap_or(&all);
+            let jobs = chosen.get(index as usize).filter(|jobs| !jobs.is_empty()).unwrap_or(&all);
             for job in jobs {
                 self.actions.gates.entry(*job).or_default().push(index);
                 action.unmet += u32::from(!is_met(action.trigger(), self.jobs[*job as usize].state));

@@ -346,7 +346,7 @@ impl Workflow {
 
     /// Its allocations are asked for by actions; then none is asked for by what its jobs need.
     pub fn has_schedule_nodes(&self) -> bool {
-        self.spec.actions.iter().any(torc_api::action::Action::asks_slurm_for_nodes)
+        !self.regenerated.is_empty() || self.spec.actions.iter().any(torc_api::action::Action::asks_slurm_for_nodes)
     }
 
     /// The Slurm that it runs on, if it does.

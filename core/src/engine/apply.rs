@@ -402,6 +402,7 @@ pub(super) fn profile_of(expanded: &Expanded, job: &ExpandedJob) -> JobProfile {
         declared: None,
         labels: job.labels.clone(),
         scheduler: job.scheduler.clone(),
+        recovery_scheduler: None,
         env: job.env.clone(),
         invocation_script: job.invocation_script.clone(),
         stdio: job.stdio.clone(),

@@ -18,6 +18,7 @@ mod model;
 mod plan;
 mod random;
 mod rebalance;
+mod recover;
 mod recovery;
 mod replay;
 mod reruns;

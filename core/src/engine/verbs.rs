@@ -179,7 +179,7 @@ impl State {
 }
 
 impl super::workflow::Workflow {
-    fn find_all(&self, references: &[String]) -> Result<BTreeSet<u32>, Refusal> {
+    pub(super) fn find_all(&self, references: &[String]) -> Result<BTreeSet<u32>, Refusal> {
         let by_name = self.by_name();
         let find = |reference: &String| {
             let named = by_name.get(reference.as_str()).copied();

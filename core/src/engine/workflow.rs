@@ -19,7 +19,7 @@ use crate::class::Class;
 use crate::ids::{JobId, ProfileId, RunnerId, WorkflowId};
 use crate::job::{IllegalMove, JobEvent, next_state};
 use crate::matching::ReadyQueue;
-use crate::rows::{JobProfile, JobRow, JobUpdate, ProfileRow, StrayLease, UserDataRow, WorkflowRow};
+use crate::rows::{JobProfile, JobRow, JobUpdate, ProfileRow, Regenerated, StrayLease, UserDataRow, WorkflowRow};
 use crate::verdict::Increase;
 
 /// How many failures a status shows.
@@ -52,6 +52,10 @@ pub(super) struct Workflow {
     /// How many leases of its jobs are being ended.
     pub ending: u32,
     pub actions: Actions,
+    /// Schedulers that recovery has made.
+    pub regenerated: Vec<Regenerated>,
+    /// The document with them, as far as Slurm is concerned.
+    pub spec_with_regenerated: Option<Arc<WorkflowSpec>>,
     pub recoveries: Recoveries,
     pub allocations: Allocations,
 }
@@ -156,9 +160,12 @@ impl Workflow {
             given_up: HashMap::new(),
             ending: 0,
             actions: Actions::default(),
+            regenerated: Vec::new(),
+            spec_with_regenerated: None,
             recoveries: Recoveries::default(),
             allocations: Allocations::default(),
         };
+        workflow.take_in_regenerated();
         let mut profile_index = HashMap::new();
         for profile in profiles {
             profile_index.insert(profile.id, workflow.add_profile(profile.id, profile.profile));

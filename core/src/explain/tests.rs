@@ -140,6 +140,8 @@ fn slurms_own_words_are_shown() {
         (kind, message.as_str()),
         (ReasonKind::AllocationRefused, "Slurm refused an allocation for it: Invalid account")
     );
+    let none = SlurmFacts { is_used: true, ..SlurmFacts::default() };
+    assert_eq!(of_ready(&job, &[], &none).0, ReasonKind::NoAllocation);
     let limit = SlurmFacts { held_back: 3, ..SlurmFacts::default() };
     assert_eq!(of_ready(&job, &[], &limit).0, ReasonKind::AllocationLimit);
     let silent = SlurmFacts { unreachable: Some("socket timed out"), ..SlurmFacts::default() };

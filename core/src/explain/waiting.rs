@@ -74,7 +74,8 @@ pub fn why_ready(class: &Class, runners: &[RunnerFacts<'_>], slurm: &SlurmFacts<
             (1, _) => "the only runner of its workflow is silent".to_owned(),
             (count, _) => format!("all {count} runners of its workflow are silent"),
         };
-        reasons.push(Reason::new(ReasonKind::NoRunner, message));
+        let kind = if silent == 0 && slurm.is_used { ReasonKind::NoAllocation } else { ReasonKind::NoRunner };
+        reasons.push(Reason::new(kind, message));
     }
     reasons
 }

@@ -42,6 +42,8 @@ pub struct Needs {
     pub cluster: Option<String>,
     /// The document.
     pub spec: Arc<WorkflowSpec>,
+    /// Its allocations are asked for by actions or by a person; then none is asked for by what its jobs need.
+    pub is_asked_for: bool,
     /// New allocations may be asked for: whoever asks was told to run it.
     pub is_served: bool,
     /// It was cancelled: nothing will be to do.
@@ -156,7 +158,7 @@ pub fn course(needs: &Needs, ground: Ground<'_>, now_ms: i64) -> Course {
             carry_out(wanted, needs, ground, &mut course);
         }
     }
-    if needs.spec.actions.iter().any(Action::asks_slurm_for_nodes) {
+    if needs.is_asked_for {
         replace_lost(needs, ground, &mut course);
         // What was asked for in so many words is only given up when no job is left that could use it.
         let is_useless = |one: &LiveAllocation| one.stage == Stage::Pending && needs.open_jobs == 0;
@@ -194,7 +196,7 @@ fn carry_out(wanted: &NodesWanted, needs: &Needs, ground: Ground<'_>, course: &m
     let row = AllocationRow {
         origin: AllocationOrigin::Action,
         action: Some(wanted.action),
-        ..of_scheduler(needs, scheduler, &wanted.definition, ground)
+        ..for_workflow(needs, scheduler, &wanted.definition, ground)
     };
     course.intend.extend(std::iter::repeat_n(row, usize::try_from(missing).unwrap_or(0)));
     course.begin.push(wanted.action);
@@ -229,7 +231,7 @@ fn replace_lost(needs: &Needs, ground: Ground<'_>, course: &mut Course) {
             let coming = course.intend.iter().filter(|row| is_of_it(row)).count();
             let Some(scheduler) = scheduler(&needs.spec, &shape.partition) else { continue };
             if ((live + coming) as i64) < *asked {
-                let row = of_scheduler(needs, scheduler, action, ground);
+                let row = for_workflow(needs, scheduler, action, ground);
                 course.intend.push(AllocationRow { origin: AllocationOrigin::Recovery, ..row });
             }
         }
@@ -330,11 +332,17 @@ fn place_of(scheduler: &SlurmScheduler, partitions: &[Partition]) -> Partition {
     }
 }
 
-/// An allocation of a scheduler.
-fn of_scheduler(needs: &Needs, scheduler: &SlurmScheduler, action: &Action, ground: Ground<'_>) -> AllocationRow {
-    let account = Some(scheduler.account.as_str()).filter(|account| !account.is_empty()).or(ground.account);
+/// An allocation of a scheduler, for a workflow on a cluster.
+fn for_workflow(needs: &Needs, scheduler: &SlurmScheduler, action: &Action, ground: Ground<'_>) -> AllocationRow {
+    let row = of_scheduler(scheduler, action);
+    let account = row.account.or_else(|| ground.account.map(str::to_owned));
+    AllocationRow { cluster: needs.cluster.clone().unwrap_or_default(), account, ..row }
+}
+
+/// An allocation of a scheduler, as an action asks for it.
+pub fn of_scheduler(scheduler: &SlurmScheduler, action: &Action) -> AllocationRow {
+    let account = Some(scheduler.account.as_str()).filter(|account| !account.is_empty());
     AllocationRow {
-        cluster: needs.cluster.clone().unwrap_or_default(),
         scheduler: scheduler.name.clone(),
         status: AllocationStatus::Pending,
         partition: scheduler.partition.clone(),

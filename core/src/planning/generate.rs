@@ -23,8 +23,12 @@ pub struct Settings<'a> {
     pub by_requirements: bool,
     /// How long allocations are.
     pub walltime: Walltime,
+    /// So long, whatever the jobs need.
+    pub seconds: Option<i64>,
     /// One allocation with many nodes, not many with one.
     pub single_allocation: bool,
+    /// Jobs that wait are never put to those that do not.
+    pub keep_apart: bool,
     /// What names of schedulers get so that they differ from older ones, e.g. `regen_20261116T094530`.
     pub stamp: Option<&'a str>,
 }
@@ -130,7 +134,9 @@ pub fn plan<'a>(jobs: &[PendingJob<'a>], partitions: &'a [Partition], settings: 
             }
         }
     }
-    merge(&mut lots, settings);
+    if !settings.keep_apart {
+        merge(&mut lots, settings);
+    }
     plan.planned = lots.iter().map(|lot| lot.planned(settings)).collect();
     plan.unplaced.sort_by_key(|unplaced| unplaced.job);
     plan
@@ -175,7 +181,7 @@ fn extract<T>(list: &mut Vec<T>, is_meant: impl Fn(&T) -> bool) -> Vec<T> {
 impl Lot<'_> {
     fn seconds(&self, settings: Settings<'_>) -> i64 {
         let longest = self.groups.iter().map(|group| group.requirements.runtime_seconds).max().unwrap_or(0);
-        walltime(longest, self.partition, settings.walltime)
+        settings.seconds.unwrap_or_else(|| walltime(longest, self.partition, settings.walltime))
     }
 
     fn count(&self, settings: Settings<'_>) -> i64 {

@@ -11,7 +11,7 @@ use crate::records::{cause, small};
 pub(super) async fn actions(connection: &mut SqliteConnection) -> Result<Vec<ActionRow>, Failure> {
     sqlx::query!(
         "select id, workflow, position, worker, state, run, attempt, tries, epoch, runner, started_ms, ended_ms, return_code,
-            message, stdout, stderr
+            message, stdout, stderr, definition
         from actions order by id"
     )
     .fetch_all(connection)
@@ -22,6 +22,7 @@ pub(super) async fn actions(connection: &mut SqliteConnection) -> Result<Vec<Act
             id: JobId(record.id),
             workflow: WorkflowId(record.workflow),
             position: small("position", record.position)?,
+            definition: record.definition,
             worker: record.worker.map(RunnerId),
             state: record.state.parse().map_err(Failure::Damage)?,
             errand: Errand {

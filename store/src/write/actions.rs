@@ -35,9 +35,9 @@ pub(super) async fn delete_workflow(connection: &mut SqliteConnection, workflow:
 async fn write_actions(connection: &mut SqliteConnection, rows: &[&ActionRow]) -> Result<(), Failure> {
     static INSERT: LazyLock<BulkStatement> = LazyLock::new(|| {
         BulkStatement::new(
-            16,
+            17,
             "insert or replace into actions (id, workflow, position, worker, state, run, attempt, tries, epoch, runner,
-                started_ms, ended_ms, return_code, message, stdout, stderr)
+                started_ms, ended_ms, return_code, message, stdout, stderr, definition)
             select * from $rows where column1 is not null",
         )
     });
@@ -48,7 +48,7 @@ async fn write_actions(connection: &mut SqliteConnection, rows: &[&ActionRow]) -
         places.add(errand.run)?.add(errand.attempt)?.add(errand.tries)?.add(errand.epoch)?;
         places.add(errand.runner.map(|runner| runner.0))?.add(errand.started_ms)?;
         places.add(row.ended_ms)?.add(row.return_code)?.add(row.message.as_deref())?;
-        places.add(row.stdout.as_deref())?.add(row.stderr.as_deref()).map(drop)
+        places.add(row.stdout.as_deref())?.add(row.stderr.as_deref())?.add(row.definition.as_deref()).map(drop)
     });
     Ok(write.await?)
 }

@@ -66,6 +66,7 @@ prop_compose! {
             started_ms: times.1,
             completed_ms: times.2,
             conditions: "[]".to_owned(),
+            recovery_schedulers: if flags.0 { "[{}]".to_owned() } else { String::new() },
         }
     }
 }
@@ -229,13 +230,14 @@ prop_compose! {
 
 prop_compose! {
     fn action_row()(id in 1..30i64, position in any::<i32>(), worker in any::<Option<i64>>(), state in 0..5usize, errand in errand(),
-        numbers in any::<(Option<i64>, Option<i32>)>(), texts in vec(option::of(text()), 3),
+        numbers in any::<(Option<i64>, Option<i32>)>(), texts in vec(option::of(text()), 4),
     ) -> ActionRow {
         let states = [ActionState::Waiting, ActionState::Pending, ActionState::Executed, ActionState::Failed, ActionState::Skipped];
         ActionRow {
             id: JobId(id),
             workflow: owner(id),
             position,
+            definition: texts[3].clone(),
             worker: worker.map(RunnerId),
             state: states[state],
             errand,

@@ -96,6 +96,8 @@ pub(super) async fn plan(context: &Context, path: &Path, args: &PlanArgs) -> Res
             WalltimeStrategy::MaxPartitionTime => Walltime::FromPartition,
         },
         single_allocation: args.single_allocation,
+        seconds: None,
+        keep_apart: false,
         stamp: None,
     };
     let plan = generate::plan(&groups::pending(&expanded, |_| true), &partitions, settings);

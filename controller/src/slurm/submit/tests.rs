@@ -50,6 +50,7 @@ fn needs(spec: WorkflowSpec, rows: &[AllocationRow]) -> Needs {
         working_dir: "/scratch/ada".to_owned(),
         cluster: Some("local".to_owned()),
         spec: Arc::new(spec),
+        is_asked_for: true,
         is_served: true,
         is_canceled: false,
         finished_ms: None,

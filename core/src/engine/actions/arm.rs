@@ -28,7 +28,7 @@ impl Workflow {
             match (old, same) {
                 (Some(old), Some(at)) => {
                     taken.insert(at);
-                    let kept = old.actions.iter().filter(|record| record.row.position == at);
+                    let kept = old.actions.iter().filter(|record| record.row.position == at && !record.is_recovery());
                     rows.extend(kept.map(|record| ActionRow { position: position as i32, ..record.row.clone() }));
                 }
                 _ => {
@@ -37,6 +37,12 @@ impl Workflow {
                 }
             }
         }
+        rows.extend(
+            old.into_iter()
+                .flat_map(|old| old.actions.iter())
+                .filter(|one| one.is_recovery())
+                .map(|one| one.row.clone()),
+        );
         rows.sort_by_key(|row| row.id);
         rows.iter().for_each(|row| recorder.action(row));
         let kept: BTreeSet<JobId> = rows.iter().map(|row| row.id).collect();
@@ -78,7 +84,8 @@ impl Workflow {
         let run = self.row.run;
         let mut rows = Vec::new();
         for record in std::mem::take(&mut self.actions).list {
-            if record.row.worker.is_some() && record.definition.is_for_every_worker() {
+            let is_part = record.row.worker.is_some() && record.definition.is_for_every_worker();
+            if is_part || record.is_recovery() {
                 recorder.action_removed(record.row.id);
                 continue;
             }
@@ -97,7 +104,7 @@ impl Workflow {
 }
 
 /// It waits again. The attempts so far are history, and one that a runner still has is no longer current.
-pub(super) fn rearm(row: &mut ActionRow) {
+pub(in crate::engine) fn rearm(row: &mut ActionRow) {
     row.state = ActionState::Waiting;
     row.worker = None;
     next_attempt(&mut row.errand);

@@ -1,7 +1,6 @@
 //! What workflows need of Slurm, and what they have: everything that the controller decides upon, in one look.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use torc_api::action::{Action, ActionState};
 use torc_api::allocation::AllocationStatus;
@@ -17,7 +16,7 @@ use crate::engine::workflow::Workflow;
 use crate::ids::{JobId, Now, WorkflowId};
 use crate::planning::course::{Kind, LiveAllocation, Needs, NodesWanted};
 use crate::planning::sizing::Stage;
-use crate::rows::AllocationRow;
+use crate::rows::{AllocationRow, Regenerated};
 
 /// An allocation whose runner has not come after so long has none.
 const START_UP_MS: i64 = 180_000;
@@ -73,7 +72,8 @@ impl State {
             name: workflow.row.name.clone(),
             working_dir: workflow.row.working_dir.clone(),
             cluster: workflow.cluster().map(str::to_owned),
-            spec: Arc::clone(&workflow.spec),
+            spec: workflow.slurm_spec(),
+            is_asked_for: workflow.has_schedule_nodes(),
             is_served,
             is_canceled: workflow.is_canceled(),
             finished_ms: workflow.row.completed_ms.filter(|_| is_finished),
@@ -199,11 +199,14 @@ impl Workflow {
         let mut asked: BTreeMap<String, (i64, Action)> = BTreeMap::new();
         for action in self.actions.iter() {
             let definition = &action.definition;
-            let is_done = definition.asks_slurm_for_nodes() && action.row.state == ActionState::Executed;
+            let is_done = definition.asks_slurm_for_nodes()
+                && action.row.state == ActionState::Executed
+                && !action.is_superseded();
             let Some(name) = definition.scheduler.as_ref().filter(|_| is_done) else { continue };
             let count = definition.num_allocations.unwrap_or(1);
             asked.entry(name.clone()).or_insert_with(|| (0, definition.clone())).0 += count;
         }
+        asked.extend(self.regenerated.iter().filter_map(Regenerated::asked));
         asked
     }
 }

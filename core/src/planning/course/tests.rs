@@ -25,6 +25,7 @@ fn needs(kinds: Vec<Kind>) -> Needs {
         working_dir: "/w".to_owned(),
         cluster: Some("local".to_owned()),
         spec: Arc::new(WorkflowSpec { slurm_cluster: Some("local".to_owned()), ..WorkflowSpec::default() }),
+        is_asked_for: false,
         is_served: true,
         is_canceled: false,
         finished_ms: None,
@@ -179,7 +180,7 @@ fn scheduled(kinds: Vec<Kind>) -> Needs {
         slurm_schedulers: vec![named("s"), named("t")],
         ..WorkflowSpec::default()
     };
-    Needs { spec: Arc::new(spec), ..needs(kinds) }
+    Needs { spec: Arc::new(spec), is_asked_for: true, ..needs(kinds) }
 }
 
 fn wanted(is_begun: bool) -> NodesWanted {

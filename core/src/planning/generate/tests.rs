@@ -13,7 +13,9 @@ const SETTINGS: Settings<'static> = Settings {
     partition: None,
     by_requirements: false,
     walltime: Walltime::FromJobs,
+    seconds: None,
     single_allocation: false,
+    keep_apart: false,
     stamp: None,
 };
 

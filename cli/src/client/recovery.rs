@@ -1,0 +1,67 @@
+//! Routes of recovery.
+
+use torc_api::allocation::{Allocation, OrphanReport};
+use torc_api::api::{Affected, Workflow};
+use torc_api::recovery::{
+    ClassifyRequest, CorrectResourcesReport, CorrectResourcesRequest, NodesScheduled, RecoverReport, RecoverRequest,
+    RegenerateReport, RegenerateRequest, ScheduleNodesRequest, SyncStatusRequest,
+};
+
+use super::{Client, ClientError};
+
+impl Client {
+    /// Finds what was lost with allocations and runners.
+    pub async fn sync_status(&self, workflow: &str, dry_run: bool) -> Result<OrphanReport, ClientError> {
+        self.post(&["workflows", workflow, "sync-status"], &SyncStatusRequest { dry_run }).await
+    }
+
+    /// Tries failed jobs again, each with what it lacked.
+    pub async fn recover(&self, workflow: &str, request: &RecoverRequest) -> Result<RecoverReport, ClientError> {
+        self.post(&["workflows", workflow, "recover"], request).await
+    }
+
+    /// Plans schedulers and allocations anew.
+    pub async fn regenerate(
+        &self,
+        workflow: &str,
+        request: &RegenerateRequest,
+    ) -> Result<RegenerateReport, ClientError> {
+        self.post(&["workflows", workflow, "regenerate"], request).await
+    }
+
+    /// Corrects requirements by what was observed.
+    pub async fn correct_resources(
+        &self,
+        workflow: &str,
+        request: &CorrectResourcesRequest,
+    ) -> Result<CorrectResourcesReport, ClientError> {
+        self.post(&["workflows", workflow, "correct-resources"], request).await
+    }
+
+    /// Decides about failed jobs that wait for a person.
+    pub async fn classify(&self, workflow: &str, request: &ClassifyRequest) -> Result<Affected, ClientError> {
+        self.post(&["workflows", workflow, "classify"], request).await
+    }
+
+    /// Asks Slurm for allocations of a scheduler.
+    pub async fn schedule_nodes(
+        &self,
+        workflow: &str,
+        request: &ScheduleNodesRequest,
+    ) -> Result<NodesScheduled, ClientError> {
+        self.post(&["workflows", workflow, "schedule-nodes"], request).await
+    }
+
+    /// Has a stored workflow run by the owner of the store.
+    pub async fn submit(&self, workflow: &str) -> Result<Workflow, ClientError> {
+        self.post(&["workflows", workflow, "submit"], &serde_json::json!({})).await
+    }
+
+    /// Allocations of a workflow that are not over.
+    pub async fn live_allocations(&self, workflow: &str) -> Result<Vec<Allocation>, ClientError> {
+        let mut query = self.in_namespace();
+        query.push(("workflow", workflow.to_owned()));
+        query.push(("live", "true".to_owned()));
+        self.pages(&["allocations"], query, None).await
+    }
+}

@@ -1,0 +1,58 @@
+//! `torc workflows correct-resources`: requirements that fit what was observed.
+
+use std::fmt::Write as _;
+
+use clap::Args;
+use torc_api::recovery::{CorrectResourcesReport, CorrectResourcesRequest};
+
+use super::Context;
+use crate::client::Client;
+use crate::connection::{explain_missing, resolve_workflow, with_client};
+use crate::error::{CommandError, ExitStatus};
+use crate::output::human;
+
+/// Correct requirements by what was observed of their jobs.
+///
+/// A fifth more than the highest peak where a job came to its limit; less only where every job succeeded and was measured, and where
+/// it saves 1 GiB, 5 % of a CPU or half an hour. The next attempts have it; the document stays as it is.
+#[derive(Debug, Args)]
+pub struct CorrectResourcesArgs {
+    /// The workflow, by name or number; may be left out where the store holds one.
+    #[arg(value_name = "WORKFLOW")]
+    pub workflow: Option<String>,
+    /// Only say what would be changed.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Never ask for less.
+    #[arg(long)]
+    pub no_downsize: bool,
+    /// Only these jobs, by name or number.
+    #[arg(long, value_delimiter = ',', value_name = "JOBS")]
+    pub job_ids: Vec<String>,
+}
+
+/// Runs the verb.
+pub async fn run(context: &Context, args: &CorrectResourcesArgs) -> Result<ExitStatus, CommandError> {
+    with_client(&context.settings, &context.folder, async |client: &Client| {
+        let name = resolve_workflow(client, args.workflow.as_deref()).await?;
+        let (dry_run, no_downsize, jobs) = (args.dry_run, args.no_downsize, args.job_ids.clone());
+        let request = CorrectResourcesRequest { dry_run, no_downsize, jobs };
+        let report = client.correct_resources(&name, &request).await.map_err(explain_missing)?;
+        context.output.value(&report, || describe(&name, &report))
+    })
+    .await?;
+    Ok(ExitStatus::Success)
+}
+
+fn describe(workflow: &str, report: &CorrectResourcesReport) -> String {
+    if report.corrections.is_empty() {
+        return format!("workflow/{workflow}: the requirements fit what was observed\n");
+    }
+    let mut text = String::new();
+    for one in &report.corrections {
+        let jobs = human::count(one.jobs, "job");
+        let _ = writeln!(text, "{} ({jobs}, {} observed): {}", one.requirements, one.observed, one.changes.join(", "));
+    }
+    text.push_str(if report.dry_run { "nothing was changed\n" } else { "the next attempts have it\n" });
+    text
+}

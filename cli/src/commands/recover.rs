@@ -1,0 +1,212 @@
+//! `torc recover`: try failed jobs again, each with what it lacked, and bring their allocations back.
+
+use std::fmt::Write as _;
+use std::process::Command;
+
+use clap::Args;
+use serde::Serialize;
+use torc_api::allocation::OrphanReport;
+use torc_api::api::Workflow;
+use torc_api::recovery::{RecoverReport, RecoverRequest, RecoveryDecision, RegenerateReport, RegenerateRequest};
+
+use super::Context;
+use super::slurm::regenerate::{self, ReplanArgs};
+use crate::client::Client;
+use crate::connection::{Connection, explain_missing, resolve_workflow};
+use crate::env;
+use crate::error::{CommandError, ExitStatus};
+use crate::output::human;
+
+/// Try failed jobs again, each with what it lacked.
+///
+/// First finds out what was lost. Then each failed job is judged by itself: one that ran out of memory or time gets more of it, one
+/// that was lost is tried again, and one that failed by itself stays failed unless --retry-unknown or --recovery-hook is given.
+/// A workflow with Slurm schedulers gets new allocations; one whose allocations follow from its jobs needs none of that.
+/// `recovery: {policy: Auto}` in the document does the same without anybody asking.
+#[derive(Debug, Args)]
+pub struct RecoverArgs {
+    /// The workflow, by name or number; may be left out where the store holds one.
+    #[arg(value_name = "WORKFLOW")]
+    pub workflow: Option<String>,
+    #[command(flatten)]
+    pub remedy: RemedyArgs,
+    /// Only say what would be done.
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// What is done about failed jobs.
+#[derive(Clone, Debug, Args)]
+pub struct RemedyArgs {
+    /// How much more memory a job gets that ran out of it.
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.5, value_parser = factor)]
+    pub memory_multiplier: f64,
+    /// How much more time a job gets that ran out of it.
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.5, value_parser = factor)]
+    pub runtime_multiplier: f64,
+    /// Jobs that failed by themselves are tried again too.
+    #[arg(long)]
+    pub retry_unknown: bool,
+    /// A command that is run, if jobs failed by themselves, before they are tried again; TORC_WORKFLOW_ID names the workflow.
+    #[arg(long, value_name = "COMMAND")]
+    pub recovery_hook: Option<String>,
+    #[command(flatten)]
+    pub plan: ReplanArgs,
+}
+
+fn factor(text: &str) -> Result<f64, String> {
+    let factor: f64 = text.parse().map_err(|_| "must be a number, e.g. 1.5".to_owned())?;
+    if (1.0..=100.0).contains(&factor) { Ok(factor) } else { Err("must be between 1 and 100".to_owned()) }
+}
+
+impl RemedyArgs {
+    fn request(&self, dry_run: bool) -> RecoverRequest {
+        #[expect(clippy::cast_possible_truncation, reason = "it is between 100 and 10,000")]
+        let percent = |factor: f64| Some((factor * 100.0).round() as i32);
+        RecoverRequest {
+            dry_run,
+            memory_percent: percent(self.memory_multiplier),
+            runtime_percent: percent(self.runtime_multiplier),
+            retry_unknown: self.retry_unknown || self.recovery_hook.is_some(),
+        }
+    }
+}
+
+/// Everything that was done, for programs.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Recovered {
+    /// What was found to be lost.
+    pub orphans: OrphanReport,
+    /// What was done about failed jobs.
+    #[serde(flatten)]
+    pub jobs: RecoverReport,
+    /// Allocations that were planned anew.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub regenerated: Option<RegenerateReport>,
+}
+
+/// Runs the verb.
+pub async fn run(context: &Context, args: &RecoverArgs) -> Result<ExitStatus, CommandError> {
+    let connection = Connection::open(&context.settings, &context.folder).await?;
+    let served = connection.is_served();
+    let result = recover_and_tell(context, args, connection.client(), served).await;
+    connection.close().await;
+    result
+}
+
+async fn recover_and_tell(
+    context: &Context,
+    args: &RecoverArgs,
+    client: &Client,
+    served: bool,
+) -> Result<ExitStatus, CommandError> {
+    let name = resolve_workflow(client, args.workflow.as_deref()).await?;
+    let workflow = client.workflow(&name).await.map_err(explain_missing)?;
+    let recovered = recover(context, client, &workflow, &args.remedy, args.dry_run).await?;
+    context.output.value(&recovered, || describe(context, &workflow.name, &recovered, served))?;
+    Ok(ExitStatus::Success)
+}
+
+/// One recovery: what was lost first, then what failed, then allocations.
+pub async fn recover(
+    context: &Context,
+    client: &Client,
+    workflow: &Workflow,
+    remedy: &RemedyArgs,
+    dry_run: bool,
+) -> Result<Recovered, CommandError> {
+    let name = workflow.id.to_string();
+    let orphans = client.sync_status(&name, dry_run).await?;
+    let mut jobs = client.recover(&name, &remedy.request(true)).await.map_err(explain_missing)?;
+    if dry_run {
+        let regenerated = match needs_allocations(workflow, jobs.again) {
+            true => Some(plan_anew(client, workflow, remedy, &jobs, true).await?),
+            false => None,
+        };
+        return Ok(Recovered { orphans, jobs, regenerated });
+    }
+    if let Some(hook) = remedy.recovery_hook.as_deref().filter(|_| has_unknown(&jobs)) {
+        run_hook(context, hook, workflow)?;
+    }
+    jobs = client.recover(&name, &remedy.request(false)).await?;
+    let pending = client.workflow(&name).await?.status.jobs;
+    let is_needed = needs_allocations(workflow, jobs.again + pending.ready + pending.blocked);
+    let regenerated = if is_needed { Some(plan_anew(client, workflow, remedy, &jobs, false).await?) } else { None };
+    if regenerated.is_none() && jobs.again > 0 {
+        client.submit(&name).await?;
+    }
+    Ok(Recovered { orphans, jobs, regenerated })
+}
+
+/// Its allocations are asked for by actions, so somebody has to ask for new ones.
+fn needs_allocations(workflow: &Workflow, jobs: i64) -> bool {
+    let spec = workflow.document.as_ref().map(|document| &document.spec);
+    let asks = spec.is_some_and(|spec| spec.actions.iter().any(torc_api::action::Action::asks_slurm_for_nodes));
+    jobs > 0 && asks
+}
+
+async fn plan_anew(
+    client: &Client,
+    workflow: &Workflow,
+    remedy: &RemedyArgs,
+    jobs: &RecoverReport,
+    dry_run: bool,
+) -> Result<RegenerateReport, CommandError> {
+    let retried = jobs.jobs.iter().filter(|one| one.decision == RecoveryDecision::Retry);
+    let include_jobs = if dry_run { retried.map(|one| one.job.clone()).collect() } else { Vec::new() };
+    let request =
+        RegenerateRequest { dry_run, submit: true, include_jobs, ..remedy.plan.request(client, workflow).await? };
+    client.regenerate(&workflow.id.to_string(), &request).await.map_err(explain_missing)
+}
+
+fn has_unknown(report: &RecoverReport) -> bool {
+    use torc_api::state::Cause;
+    report.jobs.iter().any(|one| matches!(one.cause, Cause::ExitCode | Cause::StartFailed | Cause::MissingOutput))
+}
+
+/// A person's own remedy. Its output is shown, and what it says with its exit code counts.
+fn run_hook(context: &Context, hook: &str, workflow: &Workflow) -> Result<(), CommandError> {
+    context.output.progress(&format!("recovery hook: {hook}"));
+    let status = Command::new("bash")
+        .args(["-c", hook])
+        .current_dir(&context.folder)
+        .env(env::WORKFLOW_ID, workflow.id.to_string())
+        .env("TORC_WORKFLOW_NAME", &workflow.name)
+        .stdout(std::io::stderr())
+        .status()
+        .map_err(|error| CommandError::unexpected("could not run the recovery hook", error))?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(CommandError::new(ExitStatus::WorkflowFailed, format!("the recovery hook ended with {status}"))
+        .hint("no job was tried again; mend the hook or what it found, and call `torc recover` again"))
+}
+
+/// What was done, for people.
+pub fn describe(context: &Context, workflow: &str, recovered: &Recovered, served: bool) -> String {
+    let mut text = String::new();
+    if !recovered.orphans.allocations.is_empty() || !recovered.orphans.jobs.is_empty() {
+        text.push_str(&super::sync_status::describe(workflow, &recovered.orphans, recovered.jobs.dry_run));
+    }
+    let report = &recovered.jobs;
+    for one in &report.jobs {
+        let what = match (one.decision, one.raised.as_slice()) {
+            (RecoveryDecision::Leave, _) => "stays failed (--retry-unknown tries it again)".to_owned(),
+            (RecoveryDecision::Retry, []) => "tried again".to_owned(),
+            (RecoveryDecision::Retry, raised) => format!("tried again with {}", raised.join(", ")),
+        };
+        let _ = writeln!(text, "{}: {} ({}) → {what}", one.job, one.cause, human::exit_code(one.return_code));
+    }
+    let _ = match (report.dry_run, report.again) {
+        (_, 0) if report.jobs.is_empty() => writeln!(text, "workflow/{workflow}: no job has failed"),
+        (true, again) => writeln!(text, "workflow/{workflow}: {} would run again", human::count(again, "job")),
+        (false, again) => writeln!(text, "workflow/{workflow}: {} run again", human::count(again, "job")),
+    };
+    if let Some(regenerated) = &recovered.regenerated {
+        text.push_str(&regenerate::describe(context, workflow, regenerated, served));
+    } else if report.again > 0 && !report.dry_run && !served {
+        let _ = writeln!(text, "start with: torc run {workflow}");
+    }
+    text
+}

@@ -1,0 +1,143 @@
+//! `torc slurm regenerate`: schedulers and allocations for jobs whose allocations are gone.
+
+use clap::Args;
+use torc_api::api::Workflow;
+use torc_api::cluster::{LOCAL, Partition};
+use torc_api::recovery::{RegenerateReport, RegenerateRequest};
+
+use crate::client::Client;
+use crate::commands::Context;
+use crate::commands::hpc::SiteArgs;
+use crate::connection::{Connection, explain_missing, resolve_workflow};
+use crate::error::{CommandError, ExitStatus};
+use crate::output::{SchedulerRow, human};
+use crate::sites;
+
+/// Plan schedulers and allocations anew for the jobs that are still to run.
+///
+/// For a workflow whose allocations are gone. The document's own scheduling actions are marked executed, so that nothing is asked
+/// for twice. Jobs that wait for others get their allocations when they are ready. Putting jobs back to the start undoes it.
+#[derive(Debug, Args)]
+pub struct RegenerateArgs {
+    /// The workflow, by name or number; may be left out where the store holds one.
+    #[arg(value_name = "WORKFLOW")]
+    pub workflow: Option<String>,
+    #[command(flatten)]
+    pub plan: ReplanArgs,
+    /// Ask Slurm for the allocations of jobs that wait for nothing.
+    #[arg(long)]
+    pub submit: bool,
+    /// Only say what would be done.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Also these jobs, by name or number, wherever they stand.
+    #[arg(long, value_delimiter = ',', value_name = "JOBS")]
+    pub include_job_ids: Vec<String>,
+}
+
+/// How allocations are planned anew.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ReplanArgs {
+    /// The account that is charged (that of the document's schedulers when absent).
+    #[arg(long)]
+    pub account: Option<String>,
+    #[command(flatten)]
+    pub site: SiteArgs,
+    /// Use this partition for everything.
+    #[arg(long)]
+    pub partition: Option<String>,
+    /// How long allocations are, e.g. `4h` or `04:00:00`.
+    #[arg(long, value_name = "TIME")]
+    pub walltime: Option<String>,
+    /// One allocation with all nodes, and not one for each node.
+    #[arg(long)]
+    pub single_allocation: bool,
+}
+
+impl ReplanArgs {
+    /// What is asked of the store's owner. Slurm is looked at from here.
+    pub async fn request(&self, client: &Client, workflow: &Workflow) -> Result<RegenerateRequest, CommandError> {
+        Ok(RegenerateRequest {
+            account: self.account.clone(),
+            partition: self.partition.clone(),
+            walltime: self.walltime.clone(),
+            single_allocation: self.single_allocation,
+            partitions: self.partitions(client, workflow).await?,
+            ..RegenerateRequest::default()
+        })
+    }
+
+    /// Partitions of the profile that was named, of the workflow's cluster, or of the cluster that one is on.
+    async fn partitions(&self, client: &Client, workflow: &Workflow) -> Result<Vec<Partition>, CommandError> {
+        let name = workflow.slurm_cluster.as_deref().filter(|name| *name != LOCAL);
+        if let (None, Some(name)) = (&self.site.profile, name) {
+            let clusters = client.clusters().await?;
+            if let Some(cluster) = clusters.into_iter().find(|cluster| cluster.name == name) {
+                if !cluster.spec.partitions.is_empty() {
+                    return Ok(cluster.spec.partitions);
+                }
+                return Ok(sites::detect(&cluster.spec.command_prefix).await?.profile.partitions);
+            }
+        }
+        Ok(self.site.find().await?.profile.partitions)
+    }
+}
+
+/// Runs the verb.
+pub async fn run(context: &Context, args: &RegenerateArgs) -> Result<ExitStatus, CommandError> {
+    let connection = Connection::open(&context.settings, &context.folder).await?;
+    let served = connection.is_served();
+    let result = regenerate(context, args, connection.client(), served).await;
+    connection.close().await;
+    result
+}
+
+async fn regenerate(
+    context: &Context,
+    args: &RegenerateArgs,
+    client: &Client,
+    served: bool,
+) -> Result<ExitStatus, CommandError> {
+    let name = resolve_workflow(client, args.workflow.as_deref()).await?;
+    let workflow = client.workflow(&name).await.map_err(explain_missing)?;
+    let request = RegenerateRequest {
+        dry_run: args.dry_run,
+        submit: args.submit,
+        include_jobs: args.include_job_ids.clone(),
+        ..args.plan.request(client, &workflow).await?
+    };
+    let report = client.regenerate(&name, &request).await.map_err(explain_missing)?;
+    context.output.value(&report, || describe(context, &workflow.name, &report, served))?;
+    Ok(ExitStatus::Success)
+}
+
+/// What was planned, for people.
+pub fn describe(context: &Context, workflow: &str, report: &RegenerateReport, served: bool) -> String {
+    if report.pending_jobs == 0 {
+        return format!("workflow/{workflow}: no job is still to run; nothing was done\n");
+    }
+    let rows: Vec<SchedulerRow> = report.schedulers.iter().map(SchedulerRow::of_recovery).collect();
+    let mut text = context.output.table(&rows);
+    if report.superseded_actions > 0 {
+        let actions = human::count(report.superseded_actions, "action");
+        text.push_str(&format!("{actions} of the document will ask for nothing any more\n"));
+    }
+    for one in report.unplaced.iter().take(5) {
+        text.push_str(&format!("no scheduler for {}: {}\n", one.job, one.reason));
+    }
+    let deferred = rows.iter().filter(|row| row.deferred).count();
+    if deferred > 0 {
+        text.push_str("allocations of deferred schedulers are asked for when their jobs are ready\n");
+    }
+    match (report.dry_run, report.allocations.as_slice()) {
+        (true, _) => text.push_str("nothing was changed\n"),
+        (false, []) => text.push_str(&format!(
+            "nothing was submitted: `torc slurm schedule-nodes {workflow} --scheduler NAME` asks for allocations\n"
+        )),
+        (false, names) => text.push_str(&format!("asked for {}\n", names.join(", "))),
+    }
+    if !report.dry_run && !served {
+        text.push_str(&format!("nobody serves this store: `torc submit {workflow}` does\n"));
+    }
+    text
+}

@@ -1,0 +1,62 @@
+//! `torc slurm schedule-nodes`: allocations of a scheduler, because a person asks for them.
+
+use clap::Args;
+use torc_api::recovery::ScheduleNodesRequest;
+
+use crate::client::Client;
+use crate::commands::Context;
+use crate::connection::{Connection, explain_missing, resolve_workflow};
+use crate::error::{CommandError, ExitStatus};
+
+/// Ask Slurm for allocations of a scheduler of a workflow.
+#[derive(Debug, Args)]
+pub struct ScheduleNodesArgs {
+    /// The workflow, by name or number; may be left out where the store holds one.
+    #[arg(value_name = "WORKFLOW")]
+    pub workflow: Option<String>,
+    /// The scheduler; may be left out where there is one.
+    #[arg(long, value_name = "NAME")]
+    pub scheduler: Option<String>,
+    /// How many allocations.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(i64).range(1..=1000))]
+    pub num_allocations: i64,
+    /// A runner on every node instead of one for the allocation.
+    #[arg(long)]
+    pub start_one_worker_per_node: bool,
+    /// Run so many jobs at once, whatever they need.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
+    pub max_parallel_jobs: Option<i32>,
+}
+
+/// Runs the verb.
+pub async fn run(context: &Context, args: &ScheduleNodesArgs) -> Result<ExitStatus, CommandError> {
+    let connection = Connection::open(&context.settings, &context.folder).await?;
+    let served = connection.is_served();
+    let result = schedule(context, args, connection.client(), served).await;
+    connection.close().await;
+    result
+}
+
+async fn schedule(
+    context: &Context,
+    args: &ScheduleNodesArgs,
+    client: &Client,
+    served: bool,
+) -> Result<ExitStatus, CommandError> {
+    let name = resolve_workflow(client, args.workflow.as_deref()).await?;
+    let request = ScheduleNodesRequest {
+        scheduler: args.scheduler.clone(),
+        num_allocations: Some(args.num_allocations),
+        start_one_worker_per_node: args.start_one_worker_per_node,
+        max_parallel_jobs: args.max_parallel_jobs,
+    };
+    let scheduled = client.schedule_nodes(&name, &request).await.map_err(explain_missing)?;
+    context.output.value(&scheduled, || {
+        let mut text = format!("asked for {}\n", scheduled.allocations.join(", "));
+        if !served {
+            text.push_str(&format!("nobody serves this store: `torc submit {name}` does\n"));
+        }
+        text
+    })?;
+    Ok(ExitStatus::Success)
+}

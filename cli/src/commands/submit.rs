@@ -1,0 +1,100 @@
+//! `torc submit`: put a workflow on Slurm and leave it to a server.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use torc_api::action::Action;
+use torc_api::api::Workflow;
+use torc_api::workflow::WorkflowSpec;
+
+use super::apply::{ApplyArgs, place_here};
+use super::run::is_file;
+use super::{Context, apply};
+use crate::args::{FileArgs, RunnerArgs};
+use crate::client::Client;
+use crate::connection::{bare_name, explain_missing, remote};
+use crate::documents;
+use crate::error::{CommandError, ExitStatus};
+use crate::listen_args::ListenArgs;
+use crate::listening::Reach;
+use crate::standalone::{Entry, enter, start_background};
+
+/// Put a workflow on Slurm: its allocations are asked for, and a server is left in the background unless there is one.
+///
+/// A file is applied first. It must ask for allocations: with actions, which `torc slurm generate` writes, or by naming a
+/// `slurmCluster`.
+#[derive(Debug, Args)]
+pub struct SubmitArgs {
+    /// A file, or a stored workflow by name or number.
+    #[arg(value_name = "FILE|WORKFLOW")]
+    pub target: String,
+    /// Follow the workflow to its end.
+    #[arg(long)]
+    pub wait: bool,
+    #[command(flatten)]
+    pub listen: ListenArgs,
+}
+
+/// Runs the verb.
+pub async fn run(context: &Context, args: &SubmitArgs) -> Result<ExitStatus, CommandError> {
+    if is_file(&args.target) {
+        return file(context, args).await;
+    }
+    let name = bare_name(&args.target);
+    if let Some(url) = &context.settings.url {
+        let client = remote(&context.settings, url, &context.folder)?;
+        return stored(context, &client, name).await;
+    }
+    let place = place_here(context)?;
+    let client = match enter(&place, context.settings.namespace.as_deref()).await? {
+        Entry::Theirs(_, client) => *client,
+        Entry::Ours(lock) => {
+            drop(lock);
+            start_background(&place, &context.settings, Reach::Elsewhere).await?.1
+        }
+    };
+    stored(context, &client, name).await
+}
+
+async fn file(context: &Context, args: &SubmitArgs) -> Result<ExitStatus, CommandError> {
+    let files = vec![PathBuf::from(&args.target)];
+    if args.target != "-" {
+        let found = documents::read_valid(&files, context.settings.namespace.as_deref(), context.output)?;
+        for workflow in &found.workflows {
+            check(workflow.name(), &workflow.document.spec, &args.target)?;
+        }
+    }
+    let apply = ApplyArgs {
+        files: FileArgs { files },
+        detach: context.settings.url.is_none(),
+        no_run: false,
+        wait: args.wait,
+        dry_run: false,
+        listen: args.listen.clone(),
+        runner: RunnerArgs::default(),
+    };
+    Box::pin(apply::run(context, &apply)).await
+}
+
+async fn stored(context: &Context, client: &Client, name: &str) -> Result<ExitStatus, CommandError> {
+    let workflow = client.workflow(name).await.map_err(explain_missing)?;
+    if let Some(document) = &workflow.document
+        && workflow.slurm_cluster.is_none()
+    {
+        check(&workflow.name, &document.spec, "FILE")?;
+    }
+    let workflow: Workflow = client.submit(&workflow.id.to_string()).await?;
+    context.output.value(&workflow, || {
+        format!("workflow/{} submitted; `torc get allocations {0}` shows what Slurm makes of it\n", workflow.name)
+    })?;
+    Ok(ExitStatus::Success)
+}
+
+fn check(name: &str, spec: &WorkflowSpec, file: &str) -> Result<(), CommandError> {
+    if spec.slurm_cluster.is_some() || spec.actions.iter().any(Action::asks_slurm_for_nodes) {
+        return Ok(());
+    }
+    Err(CommandError::invalid(format!("workflow `{name}` asks for no allocations"))
+        .hint(format!("`torc slurm generate {file} --account ACCOUNT` writes schedulers and actions into it"))
+        .hint("or name a cluster in it: `slurmCluster: local` is the Slurm of this machine"))
+}

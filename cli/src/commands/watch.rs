@@ -1,0 +1,182 @@
+//! `torc watch`: look after a workflow until it has ended, and recover it if that is wanted.
+
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use torc_api::allocation::AllocationStatus;
+use torc_api::api::Workflow;
+use torc_api::recovery::RegenerateRequest;
+
+use super::recover::{self, RemedyArgs};
+use super::{Context, parse_duration};
+use crate::client::Client;
+use crate::connection::{Connection, explain_missing, resolve_workflow};
+use crate::error::{CommandError, ExitStatus};
+use crate::follow::{Standing, standing};
+use crate::output::{human, status_word};
+use crate::run_here::Interrupts;
+
+/// Look after a workflow until it has ended; with --recover, try what failed again.
+///
+/// A server does all this by itself under the document's `recovery`; this is for those who would rather keep a terminal open.
+#[derive(Debug, Args)]
+pub struct WatchArgs {
+    /// The workflow, by name or number; may be left out where the store holds one.
+    #[arg(value_name = "WORKFLOW")]
+    pub workflow: Option<String>,
+    /// Between two looks.
+    #[arg(short = 'p', long, value_name = "TIME", default_value = "60s", value_parser = parse_interval)]
+    pub poll_interval: Duration,
+    /// Recover the workflow when it has ended with failed jobs.
+    #[arg(short = 'r', long)]
+    pub recover: bool,
+    /// At most so many recoveries (no limit when absent).
+    #[arg(short = 'm', long, value_name = "N", requires = "recover")]
+    pub max_retries: Option<u32>,
+    /// Ask for new allocations when jobs are ready and none is left.
+    #[arg(long)]
+    pub auto_schedule: bool,
+    #[command(flatten)]
+    pub remedy: RemedyArgs,
+}
+
+/// A number alone is in seconds, as in Torc 1.0.
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    match text.parse::<u64>() {
+        Ok(seconds) => Ok(Duration::from_secs(seconds.max(1))),
+        Err(_) => parse_duration(text).map(|interval| interval.max(Duration::from_secs(1))),
+    }
+}
+
+/// So many looks in a row without a live allocation, before what was lost is looked for.
+const LOOKS: u32 = 3;
+/// Between two times at which allocations are asked for.
+const COOL_DOWN: Duration = Duration::from_secs(60);
+
+/// Runs the verb.
+pub async fn run(context: &Context, args: &WatchArgs) -> Result<ExitStatus, CommandError> {
+    let mut interrupts = Interrupts::listen()?;
+    let mut watch = Watch::default();
+    loop {
+        // The store is opened anew for each look: nobody is kept from running meanwhile.
+        let connection = Connection::open(&context.settings, &context.folder).await?;
+        let looked = look(context, args, connection.client(), &mut watch).await;
+        connection.close().await;
+        if let Some(status) = looked? {
+            return Ok(status);
+        }
+        tokio::select! {
+            () = tokio::time::sleep(args.poll_interval) => {}
+            () = interrupts.next() => return Ok(ExitStatus::Interrupted),
+        }
+    }
+}
+
+/// What is remembered from look to look.
+#[derive(Default)]
+struct Watch {
+    said: String,
+    without_allocation: u32,
+    recoveries: u32,
+    scheduled: Option<Instant>,
+}
+
+/// One look; how it ends, if it does.
+async fn look(
+    context: &Context,
+    args: &WatchArgs,
+    client: &Client,
+    watch: &mut Watch,
+) -> Result<Option<ExitStatus>, CommandError> {
+    let name = resolve_workflow(client, args.workflow.as_deref()).await?;
+    let mut workflow = client.workflow(&name).await.map_err(explain_missing)?;
+    let id = workflow.id.to_string();
+    say(context, watch, &workflow);
+    // Every allocation is looked at: a live one hides no dead one.
+    let live = client.live_allocations(&id).await?;
+    let is_alive = live.iter().any(|one| one.status != AllocationStatus::Pending || one.slurm_job_id.is_some());
+    watch.without_allocation = if is_alive { 0 } else { watch.without_allocation + 1 };
+    if !is_alive && (watch.without_allocation >= LOOKS || workflow.status.jobs.running > 0) {
+        let found = client.sync_status(&id, false).await?;
+        if !found.jobs.is_empty() || !found.allocations.is_empty() {
+            context.output.progress(super::sync_status::describe(&workflow.name, &found, false).trim_end());
+            workflow = client.workflow(&id).await?;
+        }
+    }
+    match standing(&workflow) {
+        Standing::Active | Standing::Suspended => {
+            if args.auto_schedule && !is_alive && workflow.status.jobs.ready > 0 {
+                schedule(context, args, client, &workflow, watch).await?;
+            }
+            Ok(None)
+        }
+        Standing::Succeeded => Ok(Some(ExitStatus::Success)),
+        Standing::Failed | Standing::NeedsPerson => after_failure(context, args, client, &workflow, watch).await,
+        Standing::Canceled => Ok(Some(ExitStatus::WorkflowFailed)),
+    }
+}
+
+fn say(context: &Context, watch: &mut Watch, workflow: &Workflow) {
+    let jobs = &workflow.status.jobs;
+    let allocations = workflow.status.allocations.unwrap_or_default();
+    let line = format!(
+        "{}: {}, {}/{} done, {} running, {} failed; {} pending, {} active",
+        workflow.name,
+        status_word(workflow),
+        jobs.settled(),
+        jobs.total,
+        jobs.running,
+        jobs.failed + jobs.terminated,
+        human::count(allocations.pending, "allocation"),
+        allocations.active,
+    );
+    if watch.said != line {
+        context.output.progress(&line);
+        watch.said = line;
+    }
+}
+
+async fn after_failure(
+    context: &Context,
+    args: &WatchArgs,
+    client: &Client,
+    workflow: &Workflow,
+    watch: &mut Watch,
+) -> Result<Option<ExitStatus>, CommandError> {
+    let is_spent = args.max_retries.is_some_and(|most| watch.recoveries >= most);
+    if !args.recover || is_spent {
+        if is_spent && args.recover {
+            context.output.progress(&format!("{}: recovered as often as it may be", workflow.name));
+        }
+        return Ok(Some(ExitStatus::WorkflowFailed));
+    }
+    let recovered = recover::recover(context, client, workflow, &args.remedy, false).await?;
+    watch.recoveries += 1;
+    context.output.progress(recover::describe(context, &workflow.name, &recovered, true).trim_end());
+    if recovered.jobs.again == 0 {
+        return Ok(Some(ExitStatus::WorkflowFailed));
+    }
+    Ok(None)
+}
+
+async fn schedule(
+    context: &Context,
+    args: &WatchArgs,
+    client: &Client,
+    workflow: &Workflow,
+    watch: &mut Watch,
+) -> Result<(), CommandError> {
+    let is_cool = watch.scheduled.is_none_or(|last| last.elapsed() >= COOL_DOWN);
+    let spec = workflow.document.as_ref().map(|document| &document.spec);
+    let sizes_itself = spec.is_some_and(|spec| {
+        spec.slurm_cluster.is_some() && !spec.actions.iter().any(torc_api::action::Action::asks_slurm_for_nodes)
+    });
+    if !is_cool || sizes_itself {
+        return Ok(());
+    }
+    watch.scheduled = Some(Instant::now());
+    let request = RegenerateRequest { submit: true, ..args.remedy.plan.request(client, workflow).await? };
+    let report = client.regenerate(&workflow.id.to_string(), &request).await?;
+    context.output.progress(&format!("{}: asked for {}", workflow.name, report.allocations.join(", ")));
+    Ok(())
+}

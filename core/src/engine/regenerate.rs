@@ -1,0 +1,419 @@
+//! Schedulers and allocations for jobs whose allocations are gone: what `slurm regenerate` adds to a workflow.
+//!
+//! Nothing of it is in the document. It lives until jobs are put back to the start: then the document's own actions count again.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use torc_api::action::{Action, ActionState, ActionType, TriggerType};
+use torc_api::allocation::AllocationOrigin;
+use torc_api::cluster::LOCAL;
+use torc_api::recovery::{RecoveryScheduler, RegenerateReport, RegenerateRequest, ScheduleNodesRequest, UnplacedJob};
+use torc_api::resources::SlurmScheduler;
+use torc_api::state::JobState;
+use torc_api::workflow::WorkflowSpec;
+
+use super::actions::{ActionRecord, SUPERSEDED, recovery_row};
+use super::record::Recorder;
+use super::workflow::Workflow;
+use super::{Refusal, State};
+use crate::ids::{JobId, Now, ProfileId, WorkflowId};
+use crate::planning::course;
+use crate::planning::fit::Walltime;
+use crate::planning::generate::{Plan, Planned, Settings, plan};
+use crate::planning::groups::PendingJob;
+use crate::planning::partition::Partition;
+use crate::rows::{AllocationRow, ProfileRow, Regenerated};
+
+/// What is planned, and with what.
+#[derive(Clone, Copy, Debug)]
+pub struct Regenerate<'a> {
+    /// What a person asked for.
+    pub request: &'a RegenerateRequest,
+    /// The account that is charged.
+    pub account: &'a str,
+    /// How long allocations are, where that was said.
+    pub seconds: Option<i64>,
+    /// The cluster's partitions.
+    pub partitions: &'a [Partition],
+    /// What names of schedulers get so that they differ from older ones.
+    pub stamp: &'a str,
+}
+
+impl State {
+    /// What would be planned. Changes nothing.
+    pub fn regenerate_preview(&self, id: WorkflowId, wanted: Regenerate<'_>) -> Result<RegenerateReport, Refusal> {
+        let workflow = self.workflow(id)?;
+        workflow.may_be_regenerated()?;
+        let (plan, pending) = workflow.plan_anew(wanted)?;
+        let superseded = if pending == 0 { 0 } else { workflow.own_scheduling_actions(true).len() };
+        Ok(RegenerateReport { dry_run: true, ..workflow.report(&plan, pending, superseded) })
+    }
+
+    /// Plans schedulers for the jobs that are still to run, and asks for the allocations of those that wait for nothing if that is
+    /// wanted. Nothing pending, nothing done.
+    pub fn regenerate(
+        &mut self,
+        id: WorkflowId,
+        wanted: Regenerate<'_>,
+        recorder: &mut Recorder,
+        now: Now,
+    ) -> Result<RegenerateReport, Refusal> {
+        let (mut last_profile, mut last_number) = (self.last.profile, self.last.job);
+        let workflow = self.workflow_mut(id)?;
+        workflow.may_be_regenerated()?;
+        let (plan, pending) = workflow.plan_anew(wanted)?;
+        if pending == 0 {
+            return Ok(RegenerateReport::default());
+        }
+        let superseded = workflow.supersede_actions(recorder, now);
+        workflow.drop_recovery_actions(recorder);
+        let is_asked = |planned: &Planned| wanted.request.submit && !planned.waits;
+        let regenerated = |planned: &Planned| Regenerated {
+            action: planned.action(|_| ""),
+            scheduler: planned.scheduler.clone(),
+            asked: if is_asked(planned) { planned.allocations } else { 0 },
+        };
+        workflow.set_regenerated(plan.planned.iter().map(regenerated).collect(), recorder);
+        workflow.point_jobs_to(&plan, &mut last_profile, recorder);
+        workflow.add_recovery_actions(&plan, &mut last_number, recorder);
+        let mut report = workflow.report(&plan, pending, superseded);
+        self.last.profile = last_profile;
+        self.last.job = last_number;
+        if wanted.request.submit {
+            report.allocations = self.ask_for_planned(id, &plan, recorder, now)?;
+        }
+        let message = format!("{} schedulers were planned for {pending} jobs", report.schedulers.len());
+        recorder.event(now, Some(id), "AllocationsRegenerated", message);
+        self.news += 1;
+        Ok(report)
+    }
+
+    /// The account that the document's first scheduler names.
+    pub fn account_of(&self, id: WorkflowId) -> Result<Option<String>, Refusal> {
+        let schedulers = &self.workflow(id)?.spec.slurm_schedulers;
+        Ok(schedulers.first().map(|scheduler| scheduler.account.clone()).filter(|account| !account.is_empty()))
+    }
+
+    /// Whoever owns the store runs this workflow from now on.
+    pub fn serve(&mut self, id: WorkflowId) -> Result<(), Refusal> {
+        self.workflow(id)?;
+        self.session.workflows.insert(id);
+        self.news += 1;
+        Ok(())
+    }
+
+    /// A person asks for allocations of a scheduler. Their names.
+    pub fn schedule_nodes(
+        &mut self,
+        id: WorkflowId,
+        request: &ScheduleNodesRequest,
+        recorder: &mut Recorder,
+        now: Now,
+    ) -> Result<Vec<String>, Refusal> {
+        let workflow = self.workflow(id)?;
+        if workflow.is_settled() {
+            return Err(Refusal::Conflict(format!("workflow '{}' has nothing left to run", workflow.row.name)));
+        }
+        let name = workflow.chosen_scheduler(request.scheduler.as_deref())?;
+        let action = Action {
+            trigger_type: TriggerType::OnWorkflowStart,
+            action_type: ActionType::ScheduleNodes,
+            jobs: None,
+            job_name_regexes: None,
+            commands: None,
+            scheduler: Some(name.clone()),
+            scheduler_type: None,
+            num_allocations: request.num_allocations,
+            start_one_worker_per_node: Some(request.start_one_worker_per_node),
+            max_parallel_jobs: request.max_parallel_jobs,
+            persistent: None,
+        };
+        let count = request.num_allocations.unwrap_or(1).max(1);
+        self.ask_for_nodes(id, (&name, count), &action, AllocationOrigin::Manual, (recorder, now))
+    }
+
+    /// Writes down allocations of a scheduler; whoever speaks with Slurm submits them.
+    fn ask_for_nodes(
+        &mut self,
+        id: WorkflowId,
+        (name, count): (&str, i64),
+        action: &Action,
+        origin: AllocationOrigin,
+        (recorder, now): (&mut Recorder, Now),
+    ) -> Result<Vec<String>, Refusal> {
+        let workflow = self.workflow(id)?;
+        let scheduler = workflow.scheduler(name).ok_or_else(|| workflow.no_scheduler(name))?;
+        let cluster = workflow.spec.slurm_cluster.clone().unwrap_or_else(|| LOCAL.to_owned());
+        let scheduler = scheduler.clone();
+        let row = AllocationRow { cluster, origin, ..course::of_scheduler(&scheduler, action) };
+        let rows = self.intend_allocations(id, vec![row; usize::try_from(count).unwrap_or(0)], recorder, now)?;
+        for row in &rows {
+            // The next tick asks for it.
+            if let Some(row) = self.live_allocation_mut((id, row.id)) {
+                row.called_ms = None;
+                recorder.allocation(row);
+            }
+        }
+        self.session.workflows.insert(id);
+        Ok(rows.iter().map(AllocationRow::name).collect())
+    }
+
+    /// Writes down the allocations of jobs that wait for nothing; whoever speaks with Slurm submits them.
+    fn ask_for_planned(
+        &mut self,
+        id: WorkflowId,
+        plan: &Plan,
+        recorder: &mut Recorder,
+        now: Now,
+    ) -> Result<Vec<String>, Refusal> {
+        let mut names = Vec::new();
+        for planned in plan.planned.iter().filter(|planned| !planned.waits) {
+            let action = planned.action(|_| "");
+            let count = planned.allocations;
+            names.extend(self.ask_for_nodes(
+                id,
+                (&planned.name, count),
+                &action,
+                AllocationOrigin::Recovery,
+                (recorder, now),
+            )?);
+        }
+        Ok(names)
+    }
+}
+
+impl Workflow {
+    /// Its own plan of allocations may be replaced.
+    fn may_be_regenerated(&self) -> Result<(), Refusal> {
+        if self.is_canceled() {
+            let message = format!("workflow '{}' was cancelled; `torc resume` takes that back", self.row.name);
+            return Err(Refusal::Conflict(message));
+        }
+        if self.spec.slurm_cluster.is_some() && !self.has_schedule_nodes() {
+            let message = format!(
+                "the allocations of workflow '{}' follow from what its jobs need; there is nothing to plan for a person",
+                self.row.name
+            );
+            return Err(Refusal::Conflict(message));
+        }
+        Ok(())
+    }
+
+    /// A plan for all jobs that are still to run, and how many these are.
+    fn plan_anew(&self, wanted: Regenerate<'_>) -> Result<(Plan, usize), Refusal> {
+        let included = self.find_all(&wanted.request.include_jobs)?;
+        let is_pending = |job: u32| {
+            let state = self.jobs[job as usize].state;
+            matches!(state, JobState::Uninitialized | JobState::Blocked | JobState::Ready) || included.contains(&job)
+        };
+        let open = |parent: &u32| !self.jobs[*parent as usize].state.is_complete() || is_pending(*parent);
+        let describe = |job: u32| {
+            let profile = self.profile(job);
+            PendingJob {
+                index: job,
+                name: self.name(job),
+                requirements: &profile.requirements,
+                labels: &profile.labels,
+                waits: self.parents(job).iter().any(open),
+            }
+        };
+        let jobs: Vec<PendingJob<'_>> =
+            (0..self.jobs.len() as u32).filter(|job| is_pending(*job)).map(describe).collect();
+        let settings = Settings {
+            account: wanted.account,
+            partition: wanted.request.partition.as_deref(),
+            by_requirements: true,
+            walltime: Walltime::FromJobs,
+            seconds: wanted.seconds,
+            single_allocation: wanted.request.single_allocation,
+            keep_apart: true,
+            stamp: Some(wanted.stamp),
+        };
+        let count = jobs.len();
+        Ok((plan(&jobs, wanted.partitions, settings), count))
+    }
+
+    fn report(&self, plan: &Plan, pending: usize, superseded: usize) -> RegenerateReport {
+        let scheduler = |planned: &Planned| RecoveryScheduler {
+            name: planned.name.clone(),
+            partition: planned.scheduler.partition.clone(),
+            jobs: planned.jobs.len() as i64,
+            allocations: planned.allocations,
+            nodes: planned.scheduler.nodes.unwrap_or(1),
+            walltime_seconds: planned.seconds,
+            deferred: planned.waits,
+            node_hours: planned.node_hours(),
+        };
+        let unplaced = plan
+            .unplaced
+            .iter()
+            .map(|one| UnplacedJob { job: self.name(one.job).to_owned(), reason: one.reason.to_string() });
+        RegenerateReport {
+            dry_run: false,
+            pending_jobs: pending as i64,
+            superseded_actions: superseded as i64,
+            schedulers: plan.planned.iter().map(scheduler).collect(),
+            allocations: Vec::new(),
+            unplaced: unplaced.collect(),
+        }
+    }
+
+    /// The document's actions that ask for nodes; those that could still do so, if that is asked.
+    fn own_scheduling_actions(&self, only_open: bool) -> Vec<JobId> {
+        let is_meant = |action: &ActionRecord| {
+            let is_open = !matches!(action.row.state, ActionState::Executed | ActionState::Failed);
+            !action.is_recovery() && action.definition.asks_slurm_for_nodes() && (is_open || !only_open)
+        };
+        self.actions.iter().filter(|action| is_meant(action)).map(|action| action.row.id).collect()
+    }
+
+    /// The document's actions ask for nothing any more: what they would ask for is planned anew.
+    fn supersede_actions(&mut self, recorder: &mut Recorder, now: Now) -> usize {
+        let open = self.own_scheduling_actions(true);
+        for id in self.own_scheduling_actions(false) {
+            self.actions.change(id, recorder, |row| {
+                row.state = ActionState::Executed;
+                row.message = Some(SUPERSEDED.to_owned());
+                row.ended_ms.get_or_insert(now.wall_ms);
+            });
+        }
+        open.len()
+    }
+
+    /// Jobs belong to the schedulers that were made for them, and to no other.
+    fn point_jobs_to(&mut self, plan: &Plan, last_profile: &mut i64, recorder: &mut Recorder) {
+        let mut made = HashMap::new();
+        for planned in &plan.planned {
+            for job in &planned.jobs {
+                self.reschedule(*job, Some(&planned.name), (&mut made, last_profile), recorder);
+            }
+        }
+    }
+
+    fn reschedule(
+        &mut self,
+        job: u32,
+        scheduler: Option<&str>,
+        (made, last_profile): (&mut HashMap<(u32, Option<String>), u32>, &mut i64),
+        recorder: &mut Recorder,
+    ) {
+        let present = self.jobs[job as usize].profile;
+        let key = (present, scheduler.map(str::to_owned));
+        let index = match made.get(&key) {
+            Some(index) => *index,
+            None => {
+                let mut profile = self.whole_profile(job);
+                profile.recovery_scheduler.clone_from(&key.1);
+                *last_profile += 1;
+                let id = ProfileId(*last_profile);
+                recorder.changes().profiles.push(ProfileRow { id, workflow: self.row.id, profile: profile.clone() });
+                let index = self.add_profile(id, profile);
+                made.insert(key, index);
+                index
+            }
+        };
+        self.set_profile(job, index);
+        recorder.job(self.job_row(job));
+    }
+
+    /// Groups whose jobs wait get an action that asks for their allocations when they are ready; the others get none.
+    fn add_recovery_actions(&mut self, plan: &Plan, last_number: &mut i64, recorder: &mut Recorder) {
+        let mut rows: Vec<_> = self.actions.iter().map(|action| action.row.clone()).collect();
+        for planned in &plan.planned {
+            let Some(action) = planned.recovery_action(|job| self.name(job)) else { continue };
+            *last_number += 1;
+            let row = recovery_row(self, JobId(*last_number), &action);
+            recorder.action(&row);
+            rows.push(row);
+        }
+        self.set_actions(rows);
+    }
+
+    fn drop_recovery_actions(&mut self, recorder: &mut Recorder) {
+        let (gone, kept): (Vec<_>, Vec<_>) =
+            self.actions.iter().map(|action| action.row.clone()).partition(|row| row.definition.is_some());
+        if gone.is_empty() {
+            return;
+        }
+        gone.iter().for_each(|row| recorder.action_removed(row.id));
+        self.set_actions(kept);
+    }
+
+    fn set_regenerated(&mut self, regenerated: Vec<Regenerated>, recorder: &mut Recorder) {
+        self.row.recovery_schedulers = if regenerated.is_empty() {
+            String::new()
+        } else {
+            serde_json::to_string(&regenerated).unwrap_or_default()
+        };
+        self.take_in_regenerated();
+        recorder.workflow(&self.row);
+    }
+
+    /// Reads what its row says that recovery has made.
+    pub(super) fn take_in_regenerated(&mut self) {
+        self.regenerated = serde_json::from_str(&self.row.recovery_schedulers).unwrap_or_default();
+        self.spec_with_regenerated = (!self.regenerated.is_empty()).then(|| {
+            let mut spec = WorkflowSpec { jobs: Vec::new(), ..(*self.spec).clone() };
+            spec.slurm_schedulers.extend(self.regenerated.iter().map(|one| one.scheduler.clone()));
+            Arc::new(spec)
+        });
+    }
+
+    /// The document as far as Slurm is concerned, with the schedulers that recovery has made.
+    pub(super) fn slurm_spec(&self) -> Arc<WorkflowSpec> {
+        Arc::clone(self.spec_with_regenerated.as_ref().unwrap_or(&self.spec))
+    }
+
+    /// Jobs are put back to the start: what recovery made goes, and the document's actions that ask for nodes wait again.
+    pub(super) fn forget_regenerated(&mut self, last_profile: &mut i64, recorder: &mut Recorder) {
+        for id in self.own_scheduling_actions(false) {
+            if self.actions.find(id).is_some_and(ActionRecord::is_superseded) {
+                self.actions.change(id, recorder, super::actions::rearm);
+            }
+        }
+        if self.regenerated.is_empty() {
+            return;
+        }
+        self.drop_recovery_actions(recorder);
+        self.set_regenerated(Vec::new(), recorder);
+        let pointing: BTreeSet<u32> =
+            (0..self.jobs.len() as u32).filter(|job| self.profile(*job).recovery_scheduler.is_some()).collect();
+        let mut made = HashMap::new();
+        for job in pointing {
+            self.reschedule(job, None, (&mut made, last_profile), recorder);
+        }
+    }
+
+    fn schedulers(&self) -> impl Iterator<Item = &SlurmScheduler> {
+        self.regenerated.iter().map(|one| &one.scheduler).chain(&self.spec.slurm_schedulers)
+    }
+
+    /// A scheduler of the document, or one that recovery made.
+    pub fn scheduler(&self, name: &str) -> Option<&SlurmScheduler> {
+        self.schedulers().find(|scheduler| scheduler.name.as_deref() == Some(name))
+    }
+
+    fn chosen_scheduler(&self, name: Option<&str>) -> Result<String, Refusal> {
+        let known: Vec<&str> = self.schedulers().filter_map(|one| one.name.as_deref()).collect();
+        match (name, known.as_slice()) {
+            (Some(name), _) if known.contains(&name) => Ok(name.to_owned()),
+            (Some(name), _) => Err(self.no_scheduler(name)),
+            (None, [only]) => Ok((*only).to_owned()),
+            (None, []) => Err(Refusal::Conflict(format!("workflow '{}' has no Slurm scheduler", self.row.name))),
+            (None, several) => Err(Refusal::Conflict(format!("which scheduler? There are {}", several.join(", ")))),
+        }
+    }
+
+    fn no_scheduler(&self, name: &str) -> Refusal {
+        Refusal::Conflict(format!("workflow '{}' has no Slurm scheduler '{name}'", self.row.name))
+    }
+
+    /// What an action says, of the document or of recovery.
+    pub(super) fn definition_of(&self, position: i32, definition: Option<&str>) -> Option<Action> {
+        match definition {
+            Some(text) => serde_json::from_str(text).ok(),
+            None => self.spec.actions.get(usize::try_from(position).ok()?).cloned(),
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! What people ask for when jobs have failed or allocations are gone.
+
+use torc_api::action::{Action, ActionState, ActionType, TriggerType};
+use torc_api::allocation::AllocationOrigin;
+use torc_api::failure::{Recovery, RecoveryPolicy};
+use torc_api::recovery::{FailureClass, RecoveryDecision, RegenerateReport, RegenerateRequest, ScheduleNodesRequest};
+use torc_api::resources::SlurmScheduler;
+use torc_api::state::{Cause, JobState};
+
+use super::plan::{Plan, job, needs};
+use super::world::{World, ask, failure, runner, success};
+use crate::engine::{LatestResults, Refusal, Regenerate, Retry};
+use crate::planning::partition::Partition;
+use crate::planning::recovery::Options;
+use torc_api::wire::SyncRequest;
+
+const GIB: i64 = 1 << 30;
+
+fn scheduling(trigger_type: TriggerType, jobs: Option<Vec<String>>) -> Action {
+    Action {
+        trigger_type,
+        action_type: ActionType::ScheduleNodes,
+        jobs,
+        job_name_regexes: None,
+        commands: None,
+        scheduler: Some("s".to_owned()),
+        scheduler_type: Some("slurm".to_owned()),
+        num_allocations: Some(2),
+        start_one_worker_per_node: None,
+        max_parallel_jobs: None,
+        persistent: None,
+    }
+}
+
+/// `a` and `b` wait for nothing, `c` for `a`; `d` needs something else. An action asks for nodes at the start.
+fn plan() -> Plan {
+    let jobs = [
+        job("a").needs(needs(1, 0, 1)),
+        job("b").needs(needs(1, 0, 1)),
+        job("c").needs(needs(1, 0, 1)).after(&["a"]),
+        job("d").needs(needs(2, 0, 1)),
+    ];
+    Plan::new(jobs).with(|spec| {
+        spec.slurm_schedulers =
+            vec![SlurmScheduler { name: Some("s".to_owned()), account: "x".to_owned(), ..SlurmScheduler::default() }];
+        spec.actions = vec![scheduling(TriggerType::OnWorkflowStart, None)];
+    })
+}
+
+fn partitions() -> Vec<Partition> {
+    vec![Partition { name: "p".to_owned(), cpus: 4, memory_bytes: 8 * GIB, seconds: 86_400, ..Partition::default() }]
+}
+
+impl World {
+    fn regenerate(&mut self, request: &RegenerateRequest) -> RegenerateReport {
+        let (id, partitions) = (self.workflow(), partitions());
+        let wanted = Regenerate { request, account: "x", seconds: None, partitions: &partitions, stamp: "regen_1" };
+        self.run(|state, recorder, now| state.regenerate(id, wanted, recorder, now).unwrap())
+    }
+
+    fn action_states(&self) -> Vec<(bool, ActionState)> {
+        let actions = self.state.actions(self.workflow()).unwrap();
+        actions.iter().map(|action| (action.is_recovery, action.status)).collect()
+    }
+
+    fn latest(&self) -> LatestResults {
+        let rows = self.database.results.iter();
+        rows.map(|row| (row.job, row.clone())).collect()
+    }
+
+    fn scheduler_of(&self, name: &str) -> Option<String> {
+        let job = self.job(name);
+        let profile = &self.database.profiles[&job.profile].profile;
+        profile.recovery_scheduler.clone()
+    }
+
+    /// Runs everything that is ready; each ends as is said.
+    fn run_all(&mut self, host: &str, end: impl Fn(&str) -> Option<(i32, Cause)>) {
+        let id = self.register(&runner(host));
+        let leases = self.sync(id, &ask(1, 8)).leases;
+        let finished = leases.iter().map(|lease| match end(&lease.name) {
+            None => success(lease.key),
+            Some((code, cause)) => failure(lease.key, code, cause),
+        });
+        let finished = finished.collect();
+        self.sync(id, &SyncRequest { sequence: 2, acknowledged: 1, finished, leaving: true, ..SyncRequest::default() });
+    }
+}
+
+// R08, R09, R10, R11, R12, R13
+#[test]
+fn allocations_are_planned_anew() {
+    let mut world = World::with(&plan());
+    let report = world.regenerate(&RegenerateRequest::default());
+    let shown: Vec<(&str, i64, bool)> =
+        report.schedulers.iter().map(|one| (one.name.as_str(), one.jobs, one.deferred)).collect();
+    let [first, second, third] = shown.as_slice() else { panic!("{shown:?}") };
+    assert_eq!((first.1, second.1, third.1), (2, 1, 1));
+    assert!(shown.iter().filter(|one| one.2).all(|one| one.0.ends_with("_deferred") && one.1 == 1));
+    assert_eq!(shown.iter().filter(|one| one.2).count(), 1);
+    assert_eq!((report.pending_jobs, report.superseded_actions), (4, 1));
+    assert!(report.schedulers.iter().all(|one| one.name.contains("regen_1") && one.allocations == 1));
+    let both = [(false, ActionState::Executed), (true, ActionState::Waiting)];
+    assert_eq!(world.action_states(), both, "the document's asks for nothing any more; only jobs that wait get one");
+    let names: Vec<Option<String>> = ["a", "b", "c", "d"].map(|name| world.scheduler_of(name)).to_vec();
+    assert!(names.iter().all(Option::is_some) && names[0] == names[1] && names[0] != names[2] && names[0] != names[3]);
+    assert_eq!(names[2].as_deref(), shown.iter().find(|one| one.2).map(|one| one.0));
+    assert_eq!(world.state.live_allocations(None), 0, "nobody said that anything is to be submitted");
+}
+
+// R11
+#[test]
+fn a_recovery_action_fires_when_its_jobs_are_ready() {
+    let mut world = World::with(&plan());
+    world.regenerate(&RegenerateRequest::default());
+    world.run_all("n1", |_| None);
+    assert_eq!(world.state_of("c"), JobState::Ready);
+    assert_eq!(world.action_states()[1], (true, ActionState::Pending));
+}
+
+// R14
+#[test]
+fn what_waits_for_nothing_is_submitted_if_that_is_wanted() {
+    let mut world = World::with(&plan());
+    let report = world.regenerate(&RegenerateRequest { submit: true, ..RegenerateRequest::default() });
+    assert_eq!(report.allocations.len(), 2, "one for a and b, one for d, none for c");
+    assert_eq!(world.state.live_allocations(None), 2);
+    let rows: Vec<_> = world.database.allocations.values().collect();
+    assert!(rows.iter().all(|row| row.origin == AllocationOrigin::Recovery && row.called_ms.is_none()));
+    let needs = world.state.slurm_needs(Some(&torc_api::wire::RunnerScope::All), world.now);
+    assert_eq!(needs[0].asked.len(), 2, "lost ones are brought back, those of the superseded action are not");
+    assert!(needs[0].is_asked_for && needs[0].spec.slurm_schedulers.len() == 4);
+}
+
+// R07
+#[test]
+fn nothing_pending_nothing_done() {
+    let mut world = World::with(&plan());
+    world.run_all("n1", |_| None);
+    world.run_all("n2", |_| None);
+    let before = world.action_states();
+    let report = world.regenerate(&RegenerateRequest { submit: true, ..RegenerateRequest::default() });
+    assert_eq!(report, RegenerateReport::default());
+    assert_eq!(world.action_states(), before);
+}
+
+#[test]
+fn a_preview_changes_nothing() {
+    let world = World::with(&plan());
+    let (request, partitions) = (RegenerateRequest { submit: true, ..RegenerateRequest::default() }, partitions());
+    let wanted =
+        Regenerate { request: &request, account: "x", seconds: Some(7_200), partitions: &partitions, stamp: "regen_1" };
+    let report = world.state.regenerate_preview(world.workflow(), wanted).unwrap();
+    assert!(report.dry_run && report.schedulers.len() == 3 && report.superseded_actions == 1);
+    assert!(report.schedulers.iter().all(|one| one.walltime_seconds == 7_200));
+    assert_eq!(world.action_states(), [(false, ActionState::Pending)]);
+    assert_eq!((world.scheduler_of("a"), world.state.live_allocations(None)), (None, 0));
+}
+
+// R15
+#[test]
+fn putting_jobs_back_to_the_start_undoes_it() {
+    for retry in [Retry::Failed, Retry::All] {
+        let mut world = World::with(&plan());
+        world.regenerate(&RegenerateRequest::default());
+        world.run_all("n1", |name| (name == "b").then_some((1, Cause::ExitCode)));
+        let id = world.workflow();
+        world.run(|state, recorder, now| state.retry(id, &retry, recorder, now)).unwrap();
+        let states = world.action_states();
+        assert_eq!(states.len(), 1, "recovery actions are gone after {retry:?}");
+        assert!(matches!(states[0], (false, ActionState::Waiting | ActionState::Pending)), "{states:?}");
+        assert_eq!(world.scheduler_of("b"), None);
+        assert_eq!(world.database.workflows[&id].recovery_schedulers, "");
+    }
+}
+
+#[test]
+fn a_workflow_that_sizes_itself_needs_no_plan() {
+    let sized = Plan::new([job("a")]).with(|spec| spec.slurm_cluster = Some("local".to_owned()));
+    let world = World::with(&sized);
+    let (request, partitions) = (RegenerateRequest::default(), partitions());
+    let wanted = Regenerate { request: &request, account: "", seconds: None, partitions: &partitions, stamp: "s" };
+    let refused = world.state.regenerate_preview(world.workflow(), wanted);
+    assert!(matches!(refused, Err(Refusal::Conflict(_))), "{refused:?}");
+}
+
+#[test]
+fn a_person_asks_for_allocations() {
+    let mut world = World::with(&plan());
+    let id = world.workflow();
+    let request = ScheduleNodesRequest { num_allocations: Some(2), ..ScheduleNodesRequest::default() };
+    let names = world.run(|state, recorder, now| state.schedule_nodes(id, &request, recorder, now)).unwrap();
+    assert_eq!(names, ["torc-wf1-a1", "torc-wf1-a2"]);
+    assert!(world.database.allocations.values().all(|row| row.origin == AllocationOrigin::Manual));
+    let unknown = ScheduleNodesRequest { scheduler: Some("t".to_owned()), ..request };
+    let refused = world.run(|state, recorder, now| state.schedule_nodes(id, &unknown, recorder, now));
+    assert!(matches!(refused, Err(Refusal::Conflict(_))));
+}
+
+// R04
+#[test]
+fn each_failed_job_gets_what_it_lacked_and_no_other_does() {
+    let mut world = World::with(&plan());
+    world.run_all("n1", |name| match name {
+        "a" => Some((137, Cause::OutOfMemory)),
+        "b" => Some((1, Cause::ExitCode)),
+        "d" => Some((152, Cause::Timeout)),
+        _ => None,
+    });
+    assert_eq!(
+        world.states(&["a", "b", "c", "d"]),
+        [JobState::Failed, JobState::Failed, JobState::Canceled, JobState::Terminated]
+    );
+    let (id, latest) = (world.workflow(), world.latest());
+    let preview = world.state.recover_preview(id, &latest, Options::default()).unwrap();
+    assert_eq!((preview.again, world.state_of("a")), (3, JobState::Failed), "a, what waits for it, and d");
+    let report =
+        world.run(|state, recorder, now| state.recover(id, &latest, Options::default(), recorder, now)).unwrap();
+    assert_eq!(report.jobs, preview.jobs);
+    let decisions: Vec<RecoveryDecision> = report.jobs.iter().map(|one| one.decision).collect();
+    assert_eq!(decisions, [RecoveryDecision::Retry, RecoveryDecision::Leave, RecoveryDecision::Retry]);
+    assert_eq!(
+        world.states(&["a", "b", "c", "d"]),
+        [JobState::Ready, JobState::Failed, JobState::Blocked, JobState::Ready]
+    );
+    let memory =
+        |world: &World, name: &str| world.database.profiles[&world.job(name).profile].profile.requirements.memory_bytes;
+    assert_eq!((memory(&world, "a"), memory(&world, "b"), memory(&world, "c")), (GIB * 3 / 2, GIB, GIB));
+    assert!(report.jobs[2].raised[0].starts_with("runtime from"));
+}
+
+// R04
+#[test]
+fn recovery_waits_for_what_runs() {
+    let mut world = World::with(&plan());
+    let id = world.register(&runner("n1"));
+    world.sync(id, &ask(1, 1));
+    let refused = world.state.recover_preview(world.workflow(), &LatestResults::new(), Options::default());
+    assert!(matches!(refused, Err(Refusal::Conflict(message)) if message.contains("running")));
+}
+
+#[test]
+fn a_person_decides_about_jobs_that_wait_for_that() {
+    let manual = Plan::new([job("a"), job("b"), job("c").after(&["b"])])
+        .with(|spec| spec.recovery = Some(Recovery { policy: Some(RecoveryPolicy::Manual), ..Recovery::default() }));
+    let mut world = World::with(&manual);
+    world.run_all("n1", |_| Some((1, Cause::ExitCode)));
+    assert_eq!(world.states(&["a", "b", "c"]), [JobState::PendingFailed, JobState::PendingFailed, JobState::Blocked]);
+    let id = world.workflow();
+    let decide = |world: &mut World, name: &str, class| {
+        world.run(|state, recorder, now| state.classify(id, &[name.to_owned()], class, recorder, now))
+    };
+    assert_eq!(decide(&mut world, "a", FailureClass::Retry), Ok(1));
+    assert_eq!(decide(&mut world, "b", FailureClass::Fail), Ok(1));
+    assert_eq!(world.states(&["a", "b", "c"]), [JobState::Ready, JobState::Failed, JobState::Canceled]);
+    assert!(matches!(decide(&mut world, "b", FailureClass::Fail), Err(Refusal::Conflict(_))));
+}
+
+#[test]
+fn requirements_are_corrected_by_what_was_observed() {
+    let mut world = World::with(&plan());
+    world.run_all("n1", |_| None);
+    let mut latest = world.latest();
+    for row in latest.values_mut() {
+        row.usage.peak_memory_bytes = Some(2 * GIB);
+    }
+    let id = world.workflow();
+    let preview = world.state.correction_preview(id, &[], (&latest, true)).unwrap();
+    assert!(preview.dry_run && preview.corrections.iter().all(|one| one.changes[0].starts_with("memory from 1g")));
+    let report =
+        world.run(|state, recorder, now| state.correct_resources(id, &[], (&latest, true), recorder, now)).unwrap();
+    assert_eq!(report.corrections, preview.corrections);
+    assert!(!report.corrections.is_empty());
+    let again = world.state.correction_preview(id, &[], (&latest, true)).unwrap();
+    assert_eq!(again.corrections, [], "the same again changes nothing");
+}

@@ -1,0 +1,240 @@
+//! Requests to find out what was lost, to recover, to plan allocations anew, and to correct requirements.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::cluster::Partition;
+use crate::state::Cause;
+
+/// Look for what was lost.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SyncStatusRequest {
+    /// Only say what was found.
+    pub dry_run: bool,
+}
+
+/// Try failed jobs again, each with what it lacked.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RecoverRequest {
+    /// Only say what would be done.
+    pub dry_run: bool,
+    /// The new memory of a job that ran out of it, in percent of what it used or had (150 when absent).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 100, max = 10_000))]
+    pub memory_percent: Option<i32>,
+    /// The new time of a job that ran out of it, in percent of what it had (150 when absent).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 100, max = 10_000))]
+    pub runtime_percent: Option<i32>,
+    /// Jobs that failed by themselves are tried again too.
+    pub retry_unknown: bool,
+}
+
+/// What was done about failed jobs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RecoverReport {
+    /// Nothing was changed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
+    /// Jobs that had failed, and what was done about each.
+    pub jobs: Vec<RecoveredJob>,
+    /// How many jobs run again, those that depend on them included.
+    pub again: i64,
+}
+
+/// A job that had failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RecoveredJob {
+    /// Its name.
+    pub job: String,
+    /// The attempt that failed.
+    pub attempt: i32,
+    /// With which code.
+    pub return_code: i32,
+    /// Why, as far as all that is known tells.
+    pub cause: Cause,
+    /// What is done.
+    pub decision: RecoveryDecision,
+    /// What it has more of, e.g. `memory from 1g to 1536m`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub raised: Vec<String>,
+}
+
+/// What is done about a failed job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum RecoveryDecision {
+    /// It is tried again.
+    Retry,
+    /// It stays failed.
+    Leave,
+}
+
+/// Plan schedulers and allocations for the jobs that are still to run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RegenerateRequest {
+    /// Only say what would be done.
+    pub dry_run: bool,
+    /// Ask Slurm for the allocations of jobs that wait for nothing.
+    pub submit: bool,
+    /// The account that is charged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
+    /// Use this partition for everything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partition: Option<String>,
+    /// How long allocations are; worked out from the jobs when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub walltime: Option<String>,
+    /// One allocation with all nodes, and not one for each node.
+    pub single_allocation: bool,
+    /// A scheduler for each set of requirements, not for each partition.
+    pub by_requirements: bool,
+    /// Also these jobs, by name or number, wherever they stand.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub include_jobs: Vec<String>,
+    /// The cluster's partitions.
+    pub partitions: Vec<Partition>,
+}
+
+/// Schedulers and allocations that were planned.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RegenerateReport {
+    /// Nothing was changed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
+    /// How many jobs are still to run.
+    pub pending_jobs: i64,
+    /// How many actions of the document were marked executed, so that they ask for nothing twice.
+    pub superseded_actions: i64,
+    /// Schedulers.
+    pub schedulers: Vec<RecoveryScheduler>,
+    /// Allocations that Slurm is asked for now.
+    pub allocations: Vec<String>,
+    /// Jobs without a place, with the reason.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unplaced: Vec<UnplacedJob>,
+}
+
+/// A scheduler that recovery made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RecoveryScheduler {
+    /// Its name; `_deferred` at the end says that its jobs wait for others.
+    pub name: String,
+    /// The partition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partition: Option<String>,
+    /// How many jobs it is for.
+    pub jobs: i64,
+    /// How many allocations.
+    pub allocations: i64,
+    /// Nodes of each.
+    pub nodes: i64,
+    /// How long each may last.
+    pub walltime_seconds: i64,
+    /// Its allocations are asked for when its jobs are ready.
+    pub deferred: bool,
+    /// What it costs if every allocation lasts as long as it may.
+    pub node_hours: f64,
+}
+
+/// A job that no partition is for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UnplacedJob {
+    /// Its name.
+    pub job: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// Compare requirements with what was observed, and correct them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CorrectResourcesRequest {
+    /// Only say what would be changed.
+    pub dry_run: bool,
+    /// Never ask for less.
+    pub no_downsize: bool,
+    /// Only these jobs, by name or number.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub jobs: Vec<String>,
+}
+
+/// Requirements that were corrected.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CorrectResourcesReport {
+    /// Nothing was changed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
+    /// Requirements that do not fit what was observed.
+    pub corrections: Vec<Correction>,
+}
+
+/// A set of requirements and what it should be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Correction {
+    /// The requirements' name.
+    pub requirements: String,
+    /// How many jobs have them.
+    pub jobs: i64,
+    /// How many of these were observed.
+    pub observed: i64,
+    /// What changes, e.g. `memory from 1g to 2g`.
+    pub changes: Vec<String>,
+}
+
+/// What a person says about a failed job that waits for a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum FailureClass {
+    /// It is tried again.
+    Retry,
+    /// It has failed for good.
+    Fail,
+}
+
+/// Decide about failed jobs that wait for a person.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClassifyRequest {
+    /// The jobs, by name or number; all that wait when empty.
+    #[serde(default)]
+    pub jobs: Vec<String>,
+    /// What becomes of them.
+    pub class: FailureClass,
+}
+
+/// Ask Slurm for allocations of a scheduler.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ScheduleNodesRequest {
+    /// A scheduler of the document; may be left out where it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheduler: Option<String>,
+    /// How many allocations (1 when absent).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub num_allocations: Option<i64>,
+    /// A runner on every node instead of one for the allocation.
+    pub start_one_worker_per_node: bool,
+    /// Run the queue strategy with this depth.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub max_parallel_jobs: Option<i32>,
+}
+
+/// Allocations that Slurm is asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodesScheduled {
+    /// Their names.
+    pub allocations: Vec<String>,
+}
