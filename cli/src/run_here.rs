@@ -5,7 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
-use torc_api::api::{ApplyRequest, Workflow};
+use torc_api::action::{ActionState, ActionType};
+use torc_api::api::{ApplyRequest, Workflow, WorkflowAction};
 use torc_api::wire::RunnerScope;
 use torc_controller::SlurmHandle;
 use torc_core::ids::WorkflowId;
@@ -150,7 +151,8 @@ async fn lead(
     let client = owner.client();
     let ids = request(context, client, wanted).await?;
     let workflows = look(client, &ids).await?;
-    if workflows.iter().all(|workflow| !standing(workflow).is_active()) {
+    let settled = workflows.iter().all(|workflow| !standing(workflow).is_active());
+    if settled && !owes_commands(client, &workflows).await? {
         return conclude(context, client, &workflows).await;
     }
     let mut config = runner_config(&context.settings.run, &place.runner_folder(), &context.folder).await?;
@@ -162,7 +164,10 @@ async fn lead(
     let runner = LocalRunner::start(config, owner.link(), Author::Owner);
     let here: Vec<i64> = workflows.iter().filter(|one| !is_elsewhere(one, owner)).map(|one| one.id).collect();
     let starved = starving(client, &here, capacity);
-    let outcome = drive(client, &ids, runner, &mut progress, (interrupts, starved)).await;
+    let outcome = match settled {
+        true => make_up(client, &ids, runner, &mut progress, interrupts).await,
+        false => drive(client, &ids, runner, &mut progress, (interrupts, starved)).await,
+    };
     progress.finish();
     let_allocations_go(context, owner, outcome.as_ref().ok(), interrupts).await?;
     match outcome? {
@@ -229,6 +234,43 @@ async fn let_allocations_go(
         context.output.warning(&format!("{count} may still be there; `torc get allocations` and squeue tell"));
     }
     Ok(())
+}
+
+/// Whether an end has set off commands that nobody has run to theirs, e.g. because a person stopped it.
+async fn owes_commands(client: &Client, workflows: &[Workflow]) -> Result<bool, CommandError> {
+    for workflow in workflows {
+        let actions = client.actions(&workflow.id.to_string()).await?;
+        let is_owed = |action: &WorkflowAction| {
+            matches!(action.status, ActionState::Pending | ActionState::Running)
+                && action.action_type == ActionType::RunCommands
+                && action.worker.is_none()
+                && !action.every_worker
+        };
+        if actions.iter().any(is_owed) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Runs what workflows that have settled still owe: the runner leaves by itself when that is done.
+async fn make_up(
+    client: &Client,
+    ids: &[i64],
+    mut runner: LocalRunner,
+    progress: &mut Progress,
+    interrupts: &mut Interrupts,
+) -> Result<Driven, CommandError> {
+    tokio::select! {
+        ended = runner.ended() => {
+            ended?;
+            return Ok(Driven::Settled(look(client, ids).await?));
+        }
+        () = interrupts.next() => {}
+    }
+    progress.line("stopping: running commands are asked to end; Ctrl-C again ends them at once");
+    runner.stop(interrupts).await?;
+    Ok(Driven::Interrupted)
 }
 
 /// How a run ended.
@@ -343,7 +385,8 @@ async fn request(context: &Context, client: &Client, wanted: &Wanted) -> Result<
 pub async fn conclude(context: &Context, client: &Client, workflows: &[Workflow]) -> Result<ExitStatus, CommandError> {
     let mut text = String::new();
     for workflow in workflows {
-        text.push_str(&summary::text(workflow, &summary::failures(client, workflow).await?));
+        let actions = summary::failed_actions(client, workflow).await?;
+        text.push_str(&summary::text(workflow, &summary::failures(client, workflow).await?, &actions));
     }
     context.output.value(&Items { items: workflows }, || text)?;
     write_provenance(context, client, workflows).await?;

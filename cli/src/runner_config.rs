@@ -98,7 +98,84 @@ async fn time_left(around: &Allocation) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use torc_api::failure::Prefetch;
+    use torc_runner::OfflineSettings;
+
     use super::*;
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    /// Settings of which each says something that nobody would guess.
+    fn said() -> RunSettings {
+        RunSettings {
+            num_cpus: Some(3),
+            memory_bytes: Some(5 << 20),
+            num_gpus: Some(2),
+            max_parallel_jobs: Some(7),
+            labels: vec!["fast".to_owned()],
+            output_dir: "results".into(),
+            time_limit: Some(seconds(1_100)),
+            end_time: None,
+            poll_interval: seconds(13),
+            slurm_poll_interval: seconds(17),
+            claim_backoff_max: seconds(19),
+            long_poll: false,
+            offline: OfflineSettings { enabled: false, ping_interval: seconds(23), retry_window: Some(seconds(29)) },
+            persistent: true,
+            skip_version_check: false,
+            prefetch: Prefetch {
+                enabled: Some(true),
+                batch_size: Some(31),
+                max_queued: Some(37),
+                refill_threshold: Some(41),
+                lease_seconds: Some(43),
+                horizon_seconds: None,
+            },
+        }
+    }
+
+    // J01, J08, J26, J27, J35, P05
+    #[tokio::test]
+    async fn every_setting_reaches_the_runner() {
+        let said = said();
+        let config = runner_config(&said, Path::new("place"), Path::new("/folder")).await.expect("a configuration");
+        assert_eq!(config.capacity, Resources { cpus: 3, memory_bytes: 5 << 20, gpus: 2, nodes: 1 });
+        assert_eq!(config.gpu_devices.len(), 2);
+        assert_eq!((config.max_parallel_jobs, &config.labels), (Some(7), &said.labels));
+        assert_eq!((config.output_dir, config.state_dir), ("/folder/results".into(), "/folder/place".into()));
+        assert_eq!(config.time_limit, said.time_limit);
+        assert_eq!((config.poll_interval, config.backoff_max), (seconds(13), seconds(19)));
+        assert_eq!((config.long_poll, config.persistent), (false, true));
+        assert_eq!((config.offline, config.prefetch), (said.offline, said.prefetch));
+    }
+
+    // J02
+    #[tokio::test]
+    async fn in_an_allocation_the_runner_has_what_slurm_gives_unless_somebody_says_otherwise() {
+        let around = Allocation {
+            job_id: "4711".to_owned(),
+            nodes: vec!["n1".to_owned(), "n2".to_owned()],
+            node: Some("n2".to_owned()),
+            cpus: Some(6),
+            memory_bytes: Some(9 << 30),
+            gpus: Some(1),
+            end_time: None,
+        };
+        let nothing = RunSettings { slurm_poll_interval: seconds(17), ..RunSettings::default() };
+        let (place, folder) = (Path::new("place"), Path::new("/folder"));
+        for (run, share, cpus, memory_bytes, gpus, nodes) in [
+            (&nothing, Share::OwnNode, 6, 9 << 30, 1, 1),
+            (&nothing, Share::AllNodes, 12, 18 << 30, 2, 2),
+            (&said(), Share::AllNodes, 6, 10 << 20, 4, 2),
+        ] {
+            let mut config = runner_config(run, place, folder).await.expect("a configuration");
+            share_allocation(&mut config, run, &around, share);
+            assert_eq!(config.capacity, Resources { cpus, memory_bytes, gpus, nodes }, "{share:?}");
+            assert_eq!((config.kind, config.poll_interval), (RunnerKind::Slurm, seconds(17)));
+        }
+    }
 
     #[test]
     fn devices_are_cut_and_filled() {

@@ -3,7 +3,8 @@
 
 use std::fmt::Write as _;
 
-use torc_api::api::{JobResult, Workflow};
+use torc_api::action::ActionState;
+use torc_api::api::{JobResult, Workflow, WorkflowAction};
 
 use crate::client::{Client, ClientError, ResultFilter};
 use crate::follow::{Standing, standing};
@@ -22,8 +23,15 @@ pub async fn failures(client: &Client, workflow: &Workflow) -> Result<Vec<JobRes
     client.results(&workflow.id.to_string(), &filter, Some(LISTED + 1)).await
 }
 
+/// Actions of a workflow that were given up.
+pub async fn failed_actions(client: &Client, workflow: &Workflow) -> Result<Vec<WorkflowAction>, ClientError> {
+    let mut actions = client.actions(&workflow.id.to_string()).await?;
+    actions.retain(|action| action.status == ActionState::Failed);
+    Ok(actions)
+}
+
 /// The summary of one workflow as text.
-pub fn text(workflow: &Workflow, failures: &[JobResult]) -> String {
+pub fn text(workflow: &Workflow, failures: &[JobResult], failed_actions: &[WorkflowAction]) -> String {
     let mut text = headline(workflow);
     for failure in failures.iter().take(LISTED) {
         let code = failure.return_code.map_or(String::new(), |code| format!(", {}", human::exit_code(code)));
@@ -40,8 +48,24 @@ pub fn text(workflow: &Workflow, failures: &[JobResult]) -> String {
     if failures.len() > LISTED {
         let _ = writeln!(text, "  and more: torc get results {} --failed --latest", workflow.name);
     }
+    actions_text(&mut text, workflow, failed_actions);
     text.push_str(&advice(workflow));
     text
+}
+
+/// A workflow's outcome is that of its jobs, so nothing else would tell that its commands have failed.
+fn actions_text(text: &mut String, workflow: &Workflow, failed: &[WorkflowAction]) {
+    for action in failed.iter().take(LISTED) {
+        let code = action.return_code.map_or(String::new(), |code| format!(", {}", human::exit_code(code)));
+        let WorkflowAction { id, trigger_type, tries, .. } = action;
+        let _ = writeln!(text, "  action {id} ({trigger_type}) failed after {tries} tries{code}");
+        if let Some(log) = action.stderr.as_ref().or(action.stdout.as_ref()) {
+            let _ = writeln!(text, "    log: {log}");
+        }
+    }
+    if !failed.is_empty() {
+        let _ = writeln!(text, "    more: torc get actions {}", workflow.name);
+    }
 }
 
 fn headline(workflow: &Workflow) -> String {
@@ -135,7 +159,7 @@ mod tests {
     }
 
     fn plain(workflow: &Workflow, failures: &[JobResult]) -> String {
-        anstream::adapter::strip_str(&text(workflow, failures)).to_string()
+        anstream::adapter::strip_str(&text(workflow, failures, &[])).to_string()
     }
 
     #[test]

@@ -12,7 +12,7 @@ use torc_api::execution::Stdio;
 use torc_api::resources::SlurmScheduler;
 use torc_api::slurm_stats::SlurmStats;
 use torc_api::state::{Cause, JobState};
-use torc_api::wire::{Resources, RunnerKind, RunnerScope, Usage};
+use torc_api::wire::{LeaseRole, Resources, RunnerKind, RunnerScope, Usage};
 
 use crate::expanded::Requirements;
 use crate::ids::{AllocationId, JobId, ProfileId, RunnerId, WorkflowId};
@@ -436,6 +436,8 @@ pub struct StrayLease {
     pub started_ms: Option<i64>,
     /// What becomes of it.
     pub fate: StrayFate,
+    /// What it is a lease of. The number of an action stands where a job's does otherwise.
+    pub role: LeaseRole,
 }
 
 /// What becomes of a stray lease.

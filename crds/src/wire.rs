@@ -4,6 +4,7 @@
 //! What a runner says it holds is the truth. A sequence number orders the messages of one registration.
 
 use std::collections::BTreeMap;
+use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -412,6 +413,15 @@ impl LeaseRole {
         matches!(self, Self::Job)
     }
 
+    /// Its name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Job => "job",
+            Self::Action => "action",
+            Self::Recovery => "recovery",
+        }
+    }
+
     /// The name of a lease's log files, without extension: `job_wf1_j2_r1_a3`, `action_wf1_n7_r1_a1`.
     pub fn log_name(self, key: &AttemptKey) -> String {
         match self {
@@ -419,6 +429,15 @@ impl LeaseRole {
             Self::Action => format!("action_wf{}_n{}_r{}_a{}", key.workflow, key.job, key.run, key.attempt),
             Self::Recovery => format!("recovery_{}", key.label()),
         }
+    }
+}
+
+impl FromStr for LeaseRole {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let known = [Self::Job, Self::Action, Self::Recovery].into_iter().find(|role| role.as_str() == name);
+        known.ok_or_else(|| format!("'{name}' is no kind of lease"))
     }
 }
 

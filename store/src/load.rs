@@ -130,7 +130,8 @@ async fn runners(connection: &mut SqliteConnection) -> Result<Vec<RunnerRow>, Fa
 
 async fn strays(connection: &mut SqliteConnection) -> Result<Vec<StrayLease>, Failure> {
     sqlx::query!(
-        "select epoch, workflow, job, run, attempt, runner, started_ms, given_up from stray_leases order by epoch"
+        "select epoch, workflow, job, run, attempt, runner, started_ms, given_up, role from stray_leases
+        order by epoch"
     )
     .fetch_all(connection)
     .await?
@@ -145,6 +146,7 @@ async fn strays(connection: &mut SqliteConnection) -> Result<Vec<StrayLease>, Fa
             runner: RunnerId(record.runner),
             started_ms: record.started_ms,
             fate: if record.given_up == 0 { StrayFate::Ending } else { StrayFate::GivenUp },
+            role: record.role.parse().map_err(Failure::Damage)?,
         })
     })
     .collect()

@@ -254,17 +254,19 @@ async fn forget_strays(connection: &mut SqliteConnection, epochs: &[i64]) -> Res
 async fn write_strays(connection: &mut SqliteConnection, rows: &[&StrayLease]) -> Result<(), Failure> {
     static INSERT: LazyLock<BulkStatement> = LazyLock::new(|| {
         BulkStatement::new(
-            8,
-            "insert into stray_leases (epoch, workflow, job, run, attempt, runner, started_ms, given_up)
+            9,
+            "insert into stray_leases (epoch, workflow, job, run, attempt, runner, started_ms, given_up, role)
             select * from $rows where column1 is not null
             on conflict (epoch) do update set
                 workflow = excluded.workflow, job = excluded.job, run = excluded.run, attempt = excluded.attempt,
-                runner = excluded.runner, started_ms = excluded.started_ms, given_up = excluded.given_up",
+                runner = excluded.runner, started_ms = excluded.started_ms, given_up = excluded.given_up,
+                role = excluded.role",
         )
     });
     let write = INSERT.run(connection, rows, |row, places| {
         places.add(row.epoch)?.add(row.workflow.0)?.add(row.job.0)?.add(row.run)?.add(row.attempt)?;
-        places.add(row.runner.0)?.add(row.started_ms)?.add(row.fate == StrayFate::GivenUp).map(drop)
+        places.add(row.runner.0)?.add(row.started_ms)?.add(row.fate == StrayFate::GivenUp)?;
+        places.add(row.role.as_str()).map(drop)
     });
     Ok(write.await?)
 }

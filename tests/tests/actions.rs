@@ -1,6 +1,7 @@
 //! Actions, recovery scripts, and work that moves to idle runners, with real processes.
 #![allow(clippy::unwrap_used)]
 
+use nix::sys::signal::Signal;
 use serde_json::Value;
 use torc_tests::lab::{Lab, Running, eventually};
 
@@ -59,7 +60,10 @@ actions:
 ",
     );
     // The workflow goes on: its outcome is that of its jobs.
-    lab.torc("apply -f w.yaml").exits(0);
+    lab.torc("apply -f w.yaml")
+        .exits(0)
+        .says("action 2 (on_workflow_start) failed after 3 tries, exit code 1")
+        .says("torc get actions w");
     assert_eq!(lab.lines("ran"), ["try", "try", "try", "a"]);
     let action = actions(&lab).remove(0);
     assert_eq!((&action["status"], &action["tries"]), (&"failed".into(), &3.into()));
@@ -91,6 +95,33 @@ actions:
     lab.torc("apply -f w.yaml").exits(0);
     assert!(lab.lines("ran").len() >= 2, "at least once: {:?}", lab.lines("ran"));
     assert_eq!(actions(&lab)[0]["status"], "executed");
+}
+
+// J15
+#[test]
+fn last_commands_that_a_person_stopped_are_run_by_the_next_apply() {
+    let lab = Lab::new();
+    lab.write(
+        "w.yaml",
+        "
+name: w
+jobs: [{name: a, command: echo a >> ran}]
+actions:
+  - {trigger_type: on_workflow_complete, action_type: run_commands, commands: ['echo begun >> ran; test -e go || exec sleep 600']}
+",
+    );
+    let apply = lab.start("apply -f w.yaml");
+    eventually("the last commands run", || (lab.lines("ran").len() == 2).then_some(()));
+    apply.signal(Signal::SIGINT);
+    apply.finish().exits(130);
+    assert_eq!(actions(&lab)[0]["status"], "pending");
+    lab.write("go", "");
+    lab.torc("apply -f w.yaml").exits(0);
+    assert_eq!(lab.lines("ran"), ["a", "begun", "begun"], "the job has not run again");
+    assert_eq!(actions(&lab)[0]["status"], "executed");
+    lab.torc("apply -f w.yaml").exits(0);
+    assert_eq!(lab.lines("ran").len(), 3, "and nothing is left to be made up for");
+    lab.expect_nothing_left();
 }
 
 #[test]

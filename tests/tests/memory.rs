@@ -33,7 +33,8 @@ fn result(lab: &Lab, workflow: &str, attempt: i64) -> Value {
 #[test]
 fn a_job_over_its_memory_is_killed_and_told_in_the_log() {
     let lab = Lab::new();
-    lab.write("w.yaml", document("w", "40m", "execution_config: {mode: direct, oom_exit_code: 138}"));
+    let document = document("w", "40m", "execution_config: {mode: direct, oom_exit_code: 138}");
+    lab.write("w.yaml", document.replace("(head", "echo $$ > pid; (head"));
     let outcome = lab.torc("apply -f w.yaml").exits(3);
     let result = result(&lab, "w", 1);
     assert_eq!((&result["status"], &result["returnCode"]), (&json!("failed"), &json!(138)));
@@ -42,7 +43,7 @@ fn a_job_over_its_memory_is_killed_and_told_in_the_log() {
     let line = outcome.stderr.lines().find(|line| line.contains("OOM violation detected:")).unwrap();
     let fields: Vec<&str> = line.split_once("detected: ").unwrap().1.split(' ').collect();
     assert_eq!(fields[..2], ["workflow_id=1", "job_id=1"], "{line}");
-    assert!(fields[2].strip_prefix("pid=").unwrap().parse::<u32>().is_ok(), "{line}");
+    assert_eq!(fields[2], format!("pid={}", lab.lines("pid")[0]), "{line}");
     assert!(fields[3].starts_with("memory=0.0") && fields[3].ends_with("GB") && fields[4] == "limit=0.04GB", "{line}");
     assert!(line.contains("WARN"), "{line}");
     let kill = outcome.stderr.lines().find(|line| line.contains("Killing OOM job workflow_id=1 job_id=1")).unwrap();

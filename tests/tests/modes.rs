@@ -2,11 +2,13 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::sys::signal::Signal;
-use torc_tests::lab::{Call, Lab, Running, eventually, until};
+use torc_tests::lab::{Call, Lab, Running, Server, eventually, until};
 
 const STEPS: &str = "
 name: steps
@@ -235,6 +237,7 @@ fn the_runner_of_an_allocation_reads_everything_from_slurm() {
         (&"slurm".into(), &8.into(), &4.into(), &2.into()),
         "{runner:#}"
     );
+    assert_eq!(runner["capacity"]["memoryBytes"], 4_u64 << 30, "{runner:#}");
     let logs: Vec<_> = fs::read_dir(lab.path("out")).unwrap().flatten().map(|entry| entry.file_name()).collect();
     let is_log = |name: &std::ffi::OsString| name.to_string_lossy().starts_with("job_runner_wf1_sl4711_n");
     assert!(logs.iter().any(is_log), "{logs:?}");
@@ -337,4 +340,63 @@ fn a_failure_waits_for_an_accounting_that_is_ill() {
     assert_eq!(end(0), (137.into(), "OutOfMemory".into(), "failed".into()));
     assert_eq!(end(1), (152.into(), "Timeout".into(), "terminated".into()));
     assert_eq!(lab.lines("slurm/sacct.calls").len(), 2, "one question for both, once more after five seconds");
+}
+
+// J02
+#[test]
+fn the_runner_of_an_allocation_waits_for_its_server() {
+    let lab = Lab::new();
+    fake_srun(&lab);
+    let mut server = Server::start(&lab, "127.0.0.1:0");
+    lab.write("client/w.yaml", "name: w\njobs: [{name: a, command: 'true'}]\n");
+    server.torc(&lab, "apply -f w.yaml").exits(0);
+    server.kill();
+    let runner = |minutes: u32| {
+        let line = format!("{} w out --wait-for-healthy-database-minutes {minutes}", server.url);
+        lab.call_program("torc-slurm-job-runner", &line)
+            .env("TORC_TOKEN_FILE", lab.path("data/lab.db.token"))
+            .env("TORC_FAKE_SRUN", lab.path("slurm/srun"))
+            .env("SLURM_JOB_ID", "9")
+            .env("SLURM_CPUS_ON_NODE", "1")
+            .env("SLURM_JOB_END_TIME", "4000000000")
+    };
+    runner(0).run().exits(6);
+    let waiting = runner(1).start();
+    waiting.says("the server does not answer, waiting for it");
+    server.start_again(&lab);
+    waiting.finish().exits(0);
+    assert_eq!(server.items(&lab, "get results w").len(), 1);
+}
+
+/// Answers every request as a server of another release does; where it is.
+fn stranger() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut request = [0; 4_096];
+            let _ = stream.read(&mut request);
+            let body = r#"{"version": "9.9.9", "protocol": 1}"#;
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length:";
+            let _ = write!(stream, "{head} {}\r\n\r\n{body}", body.len());
+        }
+    });
+    url
+}
+
+// J10
+#[test]
+fn a_server_of_another_release_is_refused_before_any_work() {
+    let lab = Lab::new();
+    let url = stranger();
+    let runner = |flags: &str| lab.call(&format!("runner w --url {url} {flags}")).env("TORC_TOKEN", "x").run();
+    runner("").exits(7).says("the server is version 9.9.9, this runner is").says("--skip-version-check");
+    runner("--skip-version-check").says("going on with a server of version 9.9.9");
+    lab.call_program("torc-slurm-job-runner", &format!("{url} w out"))
+        .env("TORC_TOKEN", "x")
+        .env("SLURM_JOB_ID", "9")
+        .run()
+        .exits(7)
+        .says("the server is version 9.9.9, this runner is");
 }

@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 use serde_json::Value;
 use torc_tests::lab::sshd::{Machine, with_ssh};
 use torc_tests::lab::{Lab, Outcome, Running, eventually, kill, text, until};
@@ -99,6 +100,12 @@ fn jobs_spread_over_the_machines_and_none_runs_twice() {
     until(|| ran(&site.lab).len() == 6, || format!("{:?}", ran(&site.lab)));
     let homes: BTreeSet<String> = ran(&site.lab).into_iter().map(|(_, home)| home).collect();
     assert_eq!(homes.len(), 3, "{homes:?}");
+
+    // They are in sessions of their own: a login that ends does not end them.
+    for machine in 0..3 {
+        let runner = Pid::from_raw(site.runner_pid(machine));
+        assert_eq!(nix::unistd::getsid(Some(runner)).unwrap(), runner);
+    }
 
     // The server knows what they are, and the command names them by worker.
     let runners = site.items("get runners");
@@ -244,6 +251,21 @@ fn a_runner_is_stopped_and_its_logs_are_brought_and_deleted() {
     site.torc(&format!("remote remove-worker w {first}")).exits(0).says("removed");
     assert_eq!(site.items("remote list-workers w").len(), 1);
     site.torc(&format!("remote remove-worker w {first}")).exits(5).says("has no worker");
+    site.close();
+}
+
+// J04
+#[test]
+fn the_jobs_of_a_killed_runner_are_stopped_too() {
+    let site = Site::new(1);
+    site.list_workers();
+    site.lab.write("w.yaml", GATED);
+    site.torc("remote run workers.txt w.yaml --num-cpus 1 --memory 1g --num-gpus 0").exits(0);
+    until(|| ran(&site.lab).len() == 1, || format!("{:?}", ran(&site.lab)));
+    kill(site.runner_pid(0));
+    site.torc("remote stop w").exits(0).says("stopped");
+    let jobs = || site.lab.processes().into_iter().filter(|process| process.command.contains("until test -e go"));
+    assert_eq!(jobs().count(), 0, "its keeper has ended them, and nobody waited for its minute");
     site.close();
 }
 

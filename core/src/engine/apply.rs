@@ -194,7 +194,7 @@ impl State {
                 runner.held.remove(&job.id);
             }
         }
-        self.drop_strays(|lease| lease.workflow == new.id() && new.ordinal(lease.job).is_none(), recorder);
+        self.drop_strays(|lease| lease.workflow == new.id() && !new.has_what_waits_for(lease), recorder);
     }
 }
 
@@ -449,6 +449,7 @@ impl Workflow {
                 }
             }
         }
+        self.ending_actions.clone_from(&old.ending_actions);
         for row in old.recoveries.iter() {
             if self.ordinal(row.job).is_some() {
                 self.recoveries.insert(row.clone());

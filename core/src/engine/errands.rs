@@ -11,6 +11,7 @@ use super::State;
 use super::actions::{ActionRecord, next_attempt};
 use super::attempt::{LOST_RETURN_CODE, ago};
 use super::record::Recorder;
+use super::runner::HeldErrand;
 use super::workflow::Workflow;
 use crate::ids::{JobId, Now, RunnerId, WorkflowId};
 use crate::rows::Errand;
@@ -49,20 +50,27 @@ impl Workflow {
     }
 
     /// Errands that runners have.
-    pub fn held_errands(&self) -> Vec<(ErrandId, RunnerId)> {
-        let id = |number, role| ErrandId { workflow: self.id(), number, role };
-        let actions = self.actions.open().filter_map(|action| {
-            let holder = action.row.errand.runner.filter(|_| action.row.state == ActionState::Pending)?;
-            Some((id(action.row.id, LeaseRole::Action), holder))
-        });
-        let recoveries =
-            self.recoveries.iter().filter_map(|row| Some((id(row.job, LeaseRole::Recovery), row.errand.runner?)));
+    pub fn held_errands(&self) -> Vec<(ErrandId, RunnerId, AttemptKey)> {
+        let held = |number, role, errand: &Errand| {
+            let id = ErrandId { workflow: self.id(), number, role };
+            Some((id, errand.runner?, self.errand_key(number, errand)))
+        };
+        let pending = self.actions.open().filter(|action| action.row.state == ActionState::Pending);
+        let actions = pending.filter_map(|action| held(action.row.id, LeaseRole::Action, &action.row.errand));
+        let recoveries = self.recoveries.iter().filter_map(|row| held(row.job, LeaseRole::Recovery, &row.errand));
         actions.chain(recoveries).collect()
+    }
+
+    /// Whether a runner's lease of an errand is still the one that counts.
+    pub(super) fn is_present_errand(&self, id: ErrandId, key: &AttemptKey) -> bool {
+        self.errand(id.number, id.role).is_some_and(|errand| self.errand_key(id.number, errand) == *key)
     }
 
     /// Whether a runner may have an action now. First the workflow starts, then the worker, then comes everything else.
     fn may_run(&self, action: &ActionRecord, runner: RunnerId, completing: bool) -> bool {
-        let free = action.row.state == ActionState::Pending && action.row.errand.runner.is_none();
+        let free = action.row.state == ActionState::Pending
+            && action.row.errand.runner.is_none()
+            && !self.ending_actions.contains_key(&action.row.id);
         let own = action.row.worker.is_none_or(|worker| worker == runner);
         let its_turn = match action.trigger() {
             TriggerType::OnWorkflowStart => !completing,
@@ -191,9 +199,11 @@ impl State {
             let epoch = self.last.epoch;
             let Some(workflow) = self.workflows.get(&workflow_id) else { return };
             let Some(action) = workflow.actions.find(number) else { continue };
-            response.leases.push(workflow.action_lease(action, epoch, profile));
+            let lease = workflow.action_lease(action, epoch, profile);
+            let held = HeldErrand { key: lease.key, granted_in: response.sequence };
+            response.leases.push(lease);
             let errand = ErrandId { workflow: workflow_id, number, role: LeaseRole::Action };
-            self.promise_errand(id, errand, epoch, response.sequence, recorder);
+            self.promise_errand(id, errand, held, recorder);
         }
     }
 
@@ -222,22 +232,23 @@ impl State {
             let profile = response.profiles.len() as u32;
             let Some(lease) = workflow.recovery_lease(job, epoch, profile) else { continue };
             response.profiles.push(workflow.errand_profile(workflow.profile(ordinal).env.clone()));
+            let held = HeldErrand { key: lease.key, granted_in: response.sequence };
             response.leases.push(lease);
             let errand = ErrandId { workflow: workflow_id, number: job, role: LeaseRole::Recovery };
-            self.promise_errand(id, errand, epoch, response.sequence, recorder);
+            self.promise_errand(id, errand, held, recorder);
         }
     }
 
-    fn promise_errand(&mut self, id: RunnerId, errand: ErrandId, epoch: i64, granted_in: u64, recorder: &mut Recorder) {
+    fn promise_errand(&mut self, id: RunnerId, errand: ErrandId, held: HeldErrand, recorder: &mut Recorder) {
         if let Some(workflow) = self.workflows.get_mut(&errand.workflow) {
-            workflow.change_errand(errand, recorder, |held| {
-                held.epoch = epoch;
-                held.runner = Some(id);
-                held.started_ms = None;
+            workflow.change_errand(errand, recorder, |promised| {
+                promised.epoch = held.key.epoch;
+                promised.runner = Some(id);
+                promised.started_ms = None;
             });
         }
         if let Some(runner) = self.runners.get_mut(&id) {
-            runner.errands.insert(errand, granted_in);
+            runner.errands.insert(errand, held);
         }
     }
 
@@ -332,7 +343,7 @@ impl State {
             workflow.change_errand(id, recorder, |errand| *errand = now_known);
         }
         if let Some(runner) = self.runners.get_mut(&runner) {
-            runner.errands.entry(id).or_default();
+            runner.errands.entry(id).or_insert(HeldErrand { key: *key, granted_in: 0 });
         }
         true
     }
@@ -374,8 +385,8 @@ impl State {
         let named: HashSet<ErrandId> =
             request.queued.iter().chain(running).filter_map(|key| Some(self.current_errand(key)?.0)).collect();
         let is_gone =
-            |errand: &ErrandId, granted_in: u64| granted_in <= request.acknowledged && !named.contains(errand);
-        let gone = runner.errands.iter().filter(|(errand, granted_in)| is_gone(errand, **granted_in));
+            |errand: &ErrandId, held: &HeldErrand| held.granted_in <= request.acknowledged && !named.contains(errand);
+        let gone = runner.errands.iter().filter(|(errand, held)| is_gone(errand, held));
         let mut gone: Vec<ErrandId> = gone.map(|(errand, _)| *errand).collect();
         gone.sort_unstable();
         for errand in gone {

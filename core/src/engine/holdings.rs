@@ -50,12 +50,12 @@ impl State {
         let key = &finished.key;
         self.take_slurm_stats(finished.slurm_stats.as_deref().map_or(&[], std::slice::from_ref), recorder);
         self.note_report(id, recorder);
-        if let Some(accepted) = self.accept_errand(id, finished, (&mut *recorder, now)) {
-            return accepted;
-        }
         if let Some(lease) = self.take_stray(id, key) {
             self.end_stray(lease, Ok(finished), (recorder, now));
             return true;
+        }
+        if let Some(accepted) = self.accept_errand(id, finished, (&mut *recorder, now)) {
+            return accepted;
         }
         let Some((workflow_id, job)) = self.locate(key) else { return self.refuse(finished, recorder, now) };
         let Some(workflow) = self.workflows.get(&workflow_id) else { return false };
@@ -108,11 +108,11 @@ impl State {
 
     /// The runner gives back what it has not started: the attempt's number stays good.
     fn release(&mut self, id: RunnerId, key: &AttemptKey, (recorder, now): (&mut Recorder, Now)) {
-        if self.release_errand(id, key, recorder) {
-            return;
-        }
         if let Some(lease) = self.take_stray(id, key) {
             return self.end_stray(StrayLease { started_ms: None, ..lease }, Err("it was given back"), (recorder, now));
+        }
+        if self.release_errand(id, key, recorder) {
+            return;
         }
         let Some((workflow_id, job)) = self.held_by(id, key).map(|(workflow, job)| (workflow.id(), job)) else {
             return;

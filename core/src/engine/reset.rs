@@ -36,6 +36,7 @@ impl State {
             }
             recorder.workflow(&workflow.row);
         }
+        self.take_actions_away(id, recorder);
         self.news += 1;
         affected
     }

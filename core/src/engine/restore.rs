@@ -6,7 +6,7 @@ use torc_api::state::Cause;
 use torc_api::status::FailureSample;
 
 use super::State;
-use super::runner::{EndingLease, Holding, Runner};
+use super::runner::{EndingLease, HeldErrand, Holding, Runner};
 use super::workflow::{Workflow, read_spec};
 use crate::ids::{JobId, Now, WorkflowId};
 use crate::rows::{
@@ -90,21 +90,23 @@ impl State {
                 runner.held.insert(job.id, Holding { workflow: workflow.id(), granted_in: 0 });
             }
         }
-        for (errand, holder) in workflow.held_errands() {
+        for (errand, holder, key) in workflow.held_errands() {
             if let Some(runner) = self.runners.get_mut(&holder) {
-                runner.errands.insert(errand, 0);
+                runner.errands.insert(errand, HeldErrand { key, granted_in: 0 });
             }
         }
     }
 
     fn restore_stray(&mut self, lease: StrayLease) {
         let Some(workflow) = self.workflows.get_mut(&lease.workflow) else { return };
-        let Some(job) = workflow.ordinal(lease.job) else { return };
+        if !workflow.has_what_waits_for(&lease) {
+            return;
+        }
         match (lease.fate, self.runners.get_mut(&lease.runner)) {
             (StrayFate::GivenUp, _) => workflow.given_up.entry(lease.job).or_default().push(lease),
             (StrayFate::Ending, Some(runner)) => {
                 runner.ending.insert(lease.epoch, EndingLease { lease, granted_in: 0 });
-                workflow.await_end(job);
+                workflow.await_end_of(&lease);
             }
             // A runner that leaves takes what it was ending along, in the same commit.
             (StrayFate::Ending, None) => {}

@@ -37,14 +37,22 @@ pub(super) struct Runner {
     pub asked_back: HashMap<JobId, RunnerId>,
     /// The Slurm allocation that it lives in, if that is one of ours.
     pub allocation: Option<AllocationKey>,
-    /// Actions and recovery scripts that it has, and the message whose answer brought each.
-    pub errands: HashMap<ErrandId, u64>,
+    /// Actions and recovery scripts that it has.
+    pub errands: HashMap<ErrandId, HeldErrand>,
 }
 
 /// A lease of a runner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Holding {
     pub workflow: WorkflowId,
+    /// The message whose answer brought it.
+    pub granted_in: u64,
+}
+
+/// An action or a recovery script of a runner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct HeldErrand {
+    pub key: AttemptKey,
     /// The message whose answer brought it.
     pub granted_in: u64,
 }

@@ -3,25 +3,30 @@
 //! One that was taken away, by an edit, a retry or a cancellation, is *ending*: its runner is told to end it in every answer,
 //! and nothing newer of its job starts before it has. One that was *given up* is waited for by nobody, because its runner
 //! is silent or knows nothing of it. If it turns up all the same it counts, as long as nothing newer has started.
+//!
+//! Actions and recovery scripts are taken away in the same manner: an action that is set off again waits for the end of its
+//! earlier commands, and a job that runs anew for the end of its script.
 
 use std::collections::BTreeSet;
 
 use torc_api::state::{Cause, JobState};
-use torc_api::wire::{AttemptKey, FinishedAttempt};
+use torc_api::wire::{AttemptKey, FinishedAttempt, LeaseRole};
 
 use super::State;
 use super::attempt::{cause_of, lost_attempt};
+use super::errands::ErrandId;
 use super::record::Recorder;
-use super::runner::EndingLease;
+use super::runner::{EndingLease, HeldErrand, Runner};
 use super::workflow::Workflow;
-use crate::ids::{Now, RunnerId, WorkflowId};
+use crate::ids::{JobId, Now, RunnerId, WorkflowId};
 use crate::job::JobEvent;
 use crate::rows::{StrayFate, StrayLease};
 
 impl State {
-    /// Takes a job's lease from its runner, which may have started it. Until it has ended, the job waits for it as for
-    /// a job that it depends on.
+    /// Takes a job's lease from its runner, which may have started it, and its recovery script likewise. Until that has ended,
+    /// the job waits for it as for a job that it depends on.
     pub(super) fn take_away(&mut self, workflow_id: WorkflowId, job: u32, recorder: &mut Recorder) {
+        self.take_recovery_away(workflow_id, job, recorder);
         let Some(workflow) = self.workflows.get_mut(&workflow_id) else { return };
         let Some(lease) = workflow.present_lease(job, StrayFate::Ending) else { return };
         let Some(runner) = self.runners.get_mut(&lease.runner) else { return };
@@ -29,6 +34,53 @@ impl State {
         runner.ending.insert(lease.epoch, EndingLease { lease, granted_in });
         workflow.await_end(job);
         recorder.stray(lease);
+    }
+
+    /// Takes the recovery script of a job from its runner: the job runs anew without it.
+    fn take_recovery_away(&mut self, id: WorkflowId, job: u32, recorder: &mut Recorder) {
+        let Some(workflow) = self.workflows.get(&id) else { return };
+        let number = workflow.jobs[job as usize].id;
+        let Some(holder) = workflow.recoveries.get(number).and_then(|row| row.errand.runner) else { return };
+        self.take_errand_away(holder, ErrandId { workflow: id, number, role: LeaseRole::Recovery }, recorder);
+    }
+
+    /// Takes those actions from their runners that were set back meanwhile.
+    pub(super) fn take_actions_away(&mut self, id: WorkflowId, recorder: &mut Recorder) {
+        let Some(workflow) = self.workflows.get(&id) else { return };
+        let is_set_back = |errand: &ErrandId, held: &HeldErrand| {
+            errand.workflow == id && errand.role == LeaseRole::Action && !workflow.is_present_errand(*errand, &held.key)
+        };
+        let of_runner = |(runner, of): (&RunnerId, &Runner)| -> Vec<(RunnerId, ErrandId)> {
+            let set_back = of.errands.iter().filter(|(errand, held)| is_set_back(errand, held));
+            set_back.map(|(errand, _)| (*runner, *errand)).collect()
+        };
+        let mut set_back: Vec<(RunnerId, ErrandId)> = self.runners.iter().flat_map(of_runner).collect();
+        set_back.sort_unstable();
+        for (runner, errand) in set_back {
+            self.take_errand_away(runner, errand, recorder);
+        }
+    }
+
+    fn take_errand_away(&mut self, holder: RunnerId, errand: ErrandId, recorder: &mut Recorder) {
+        let Some(workflow) = self.workflows.get_mut(&errand.workflow) else { return };
+        let Some(runner) = self.runners.get_mut(&holder) else { return };
+        let Some(HeldErrand { key, granted_in }) = runner.errands.remove(&errand) else { return };
+        let lease = StrayLease {
+            epoch: key.epoch,
+            workflow: errand.workflow,
+            job: errand.number,
+            run: key.run,
+            attempt: key.attempt,
+            runner: holder,
+            started_ms: None,
+            fate: StrayFate::Ending,
+            role: errand.role,
+        };
+        if workflow.has_what_waits_for(&lease) {
+            runner.ending.insert(lease.epoch, EndingLease { lease, granted_in });
+            workflow.await_end_of(&lease);
+            recorder.stray(lease);
+        }
     }
 
     /// A lease that was being ended is over. With a report, or when it had started, that is written down: as cancelled,
@@ -40,8 +92,15 @@ impl State {
         (recorder, now): (&mut Recorder, Now),
     ) {
         recorder.stray_gone(lease.epoch);
+        self.news += 1;
         let Some(workflow) = self.workflows.get_mut(&lease.workflow) else { return };
+        if lease.role == LeaseRole::Action {
+            return workflow.end_awaited_action(lease.job);
+        }
         let Some(job) = workflow.ordinal(lease.job) else { return };
+        if lease.role == LeaseRole::Recovery {
+            return workflow.end_awaited(job, recorder);
+        }
         let finished = match report {
             Ok(finished) => Some(finished.clone()),
             Err(why) => lease.started_ms.map(|started| lost_attempt(AttemptKey::default(), Some(started), why, now)),
@@ -54,7 +113,6 @@ impl State {
             recorder.result(workflow.result_row(job, attempt, &finished, outcome, runner, now));
         }
         workflow.end_awaited(job, recorder);
-        self.news += 1;
     }
 
     /// The end of a lease that was being ended, if it is one.
@@ -145,7 +203,34 @@ impl Workflow {
             runner: record.runner?,
             started_ms: record.started_ms,
             fate,
+            role: LeaseRole::Job,
         })
+    }
+
+    /// What would wait for the end of this lease is still there.
+    pub(super) fn has_what_waits_for(&self, lease: &StrayLease) -> bool {
+        match lease.role {
+            LeaseRole::Action => self.actions.find(lease.job).is_some(),
+            LeaseRole::Job | LeaseRole::Recovery => self.ordinal(lease.job).is_some(),
+        }
+    }
+
+    /// One more lease has to end, before what it is a lease of goes on.
+    pub(super) fn await_end_of(&mut self, lease: &StrayLease) {
+        if lease.role == LeaseRole::Action {
+            *self.ending_actions.entry(lease.job).or_default() += 1;
+        } else if let Some(job) = self.ordinal(lease.job) {
+            self.await_end(job);
+        }
+    }
+
+    fn end_awaited_action(&mut self, action: JobId) {
+        if let Some(count) = self.ending_actions.get_mut(&action) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.ending_actions.remove(&action);
+            }
+        }
     }
 
     /// One more lease of the job has to end before it is ready.

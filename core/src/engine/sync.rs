@@ -3,7 +3,7 @@
 use torc_api::wire::{PROTOCOL, RegisterRequest, RegisterResponse, SyncRequest, SyncResponse, Want};
 
 use super::record::Recorder;
-use super::runner::{EndingLease, Holding, Runner};
+use super::runner::{EndingLease, HeldErrand, Holding, Runner};
 use super::workflow::Workflow;
 use super::{Refusal, State};
 use crate::ids::{Now, RunnerId};
@@ -75,8 +75,8 @@ impl State {
             successor.ending.insert(epoch, EndingLease { lease, granted_in: 0 });
             recorder.stray(lease);
         }
-        for errand in earlier.errands.keys() {
-            successor.errands.insert(*errand, 0);
+        for (errand, held) in &earlier.errands {
+            successor.errands.insert(*errand, HeldErrand { granted_in: 0, ..*held });
         }
         let errands = earlier.errands.drain().map(|(errand, _)| errand).collect();
         self.hand_over_errands(predecessor, errands, successor.row.id, recorder);

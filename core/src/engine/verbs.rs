@@ -91,7 +91,7 @@ impl State {
             let Some(state) = self.workflows.get(&id).map(|workflow| workflow.jobs[job as usize].state) else {
                 continue;
             };
-            if state == JobState::Leased {
+            if matches!(state, JobState::Leased | JobState::Recovering) {
                 self.take_away(id, job, recorder);
             }
             let Some(workflow) = self.workflows.get_mut(&id) else { continue };
@@ -100,6 +100,7 @@ impl State {
                 workflow.forget_given_up(job, recorder);
             }
         }
+        self.take_actions_away(id, recorder);
         self.news += 1;
         affected
     }

@@ -51,6 +51,8 @@ pub(super) struct Workflow {
     pub given_up: HashMap<JobId, Vec<StrayLease>>,
     /// How many leases of its jobs are being ended.
     pub ending: u32,
+    /// How many leases of actions are being ended, by the action's number.
+    pub ending_actions: BTreeMap<JobId, u32>,
     pub actions: Actions,
     /// Schedulers that recovery has made.
     pub regenerated: Vec<Regenerated>,
@@ -159,6 +161,7 @@ impl Workflow {
             enlarged: HashMap::new(),
             given_up: HashMap::new(),
             ending: 0,
+            ending_actions: BTreeMap::new(),
             actions: Actions::default(),
             regenerated: Vec::new(),
             spec_with_regenerated: None,

@@ -21,6 +21,8 @@ use crate::protocol::{
 };
 
 mod reap;
+#[cfg(test)]
+mod tests;
 
 /// A job that runs for so long gets its log file, whether it has said something or not.
 const LOG_AFTER: Duration = Duration::from_secs(1);
@@ -207,9 +209,8 @@ impl Jobs {
         let Some(job) = self.running.get_mut(pid) else { return };
         let kill_at = now.plus(Duration::from_millis(termination.lead_ms));
         job.kill_at = Some(job.kill_at.map_or(kill_at, |earlier| earlier.min(kill_at)));
-        if termination.lead_ms == 0 {
-            signal_group(*pid, Signal::KILL);
-        } else if job.ending.is_none() {
+        // Without a lead SIGKILL is due at once.
+        if termination.lead_ms > 0 && job.ending.is_none() {
             signal_group(*pid, Signal::from_named_raw(termination.signal).unwrap_or(Signal::TERM));
         }
         job.ending.get_or_insert((termination.why, now));
@@ -271,7 +272,11 @@ impl Jobs {
             return;
         };
         let log_dir = Path::new(&prepared.template.log_dir);
-        let taken = self.scratches.take(log_dir, prepared.template.stdio, &order.role.log_name(&order.key));
+        let mut name = order.role.log_name(&order.key);
+        if !order.role.is_job() {
+            name = logs::unused_name(log_dir, &name);
+        }
+        let taken = self.scratches.take(log_dir, prepared.template.stdio, &name);
         let logs = match taken {
             Ok(logs) => logs,
             Err(error) => {

@@ -85,6 +85,15 @@ fn log_name(name: &str, stream: Stream) -> String {
     format!("{name}.{extension}")
 }
 
+/// A name under which nothing was logged before: the script of a lost runner is run again under the number of the same attempt.
+pub fn unused_name(dir: &Path, name: &str) -> String {
+    let is_used = |name: &str| {
+        [Stream::Out, Stream::Err, Stream::Both].into_iter().any(|stream| dir.join(log_name(name, stream)).exists())
+    };
+    let numbered = (2..).map(|number| format!("{name}_{number}"));
+    std::iter::once(name.to_owned()).chain(numbered).find(|name| !is_used(name)).unwrap_or_default()
+}
+
 fn scratch_prefix(keeper: &str) -> String {
     format!(".torc_scratch_{keeper}_")
 }

@@ -183,7 +183,6 @@ impl State {
             self.note_record(key, &record);
             effects.push(Effect::Record(vec![record]));
         }
-        self.backoff.reset();
         effects.push(Effect::Tell(RunnerEvent::Finished {
             key,
             name: job.name,

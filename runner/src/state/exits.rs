@@ -24,9 +24,8 @@ impl State {
         {
             let until = now.plus(self.settings.farewell);
             let has_last_words = self.contact.is_registered() || !self.reports.is_empty();
-            let may_complete = self.contact.is_registered() && !self.contact.is_failing() && !self.is_hurried;
             match exit.clone() {
-                Ok(exit) if may_complete && exit != RunnerExit::Dismissed => {
+                Ok(exit) if self.contact.is_registered() && exit != RunnerExit::Dismissed => {
                     self.phase = Phase::Completing(exit, until);
                 }
                 Ok(exit) if has_last_words => self.phase = Phase::Leaving(exit, until),

@@ -210,6 +210,16 @@ fn with_nothing_waiting_a_report_goes_at_once() {
 
 // P09
 #[test]
+fn reports_of_several_jobs_travel_together() {
+    let mut desk = Desk::new(2);
+    desk.answer(1..=6);
+    desk.started(1).started(2).ended(1, 0).ended(2, 0);
+    desk.later(Duration::from_millis(100));
+    assert_eq!(desk.sync().finished.len(), 2);
+}
+
+// P09
+#[test]
 fn results_are_repeated_until_answered_and_then_forgotten() {
     let mut desk = Desk::new(1);
     desk.answer([1]);

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use torc_api::action::ActionState;
 use torc_api::allocation::{AllocationOrigin, AllocationStatus};
 use torc_api::state::{Cause, JobState};
-use torc_api::wire::{Resources, RunnerKind, RunnerScope, Usage};
+use torc_api::wire::{LeaseRole, Resources, RunnerKind, RunnerScope, Usage};
 use torc_core::expanded::Requirements;
 use torc_core::ids::{AllocationId, JobId, ProfileId, RunnerId, WorkflowId};
 use torc_core::rows::{
@@ -194,9 +194,10 @@ prop_compose! {
     // A lease's number is that of one job.
     fn stray_lease()(epoch in 1..20i64, run in 1..3i32, attempt in 1..4i32, runner in 1..5i64,
         started_ms in any::<Option<i64>>(), fate in prop::sample::select(vec![StrayFate::Ending, StrayFate::GivenUp]),
+        role in prop::sample::select(vec![LeaseRole::Job, LeaseRole::Action, LeaseRole::Recovery]),
     ) -> StrayLease {
         let (workflow, job, runner) = (owner(epoch), JobId(epoch), RunnerId(runner));
-        StrayLease { epoch, workflow, job, run, attempt, runner, started_ms, fate }
+        StrayLease { epoch, workflow, job, run, attempt, runner, started_ms, fate, role }
     }
 }
 

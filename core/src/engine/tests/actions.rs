@@ -461,3 +461,32 @@ fn nothing_of_a_suspended_workflow_starts_and_a_deleted_one_is_forgotten() {
     let answer = lab.say(&mut hand, SyncRequest { running: vec![running(lease.key)], ..say(1) });
     assert_eq!(answer.cancel, [lease.key]);
 }
+
+/// Commands that are set off again while the earlier ones are still being ended would run beside them.
+#[test]
+fn an_action_that_is_set_off_again_waits_for_the_end_of_its_earlier_commands() {
+    let mut lab = Lab::new(&Plan::new([job("a")]).with(with([commands(OnWorkflowComplete, "end")])));
+    let mut hand = lab.hire("one");
+    let a = lab.ask(&mut hand).remove(0);
+    let end = lab.end(&mut hand, &a).leases.remove(0);
+    lab.say(&mut hand, SyncRequest { running: vec![running(end.key)], ..say(1) });
+    let id = lab.world.workflow();
+    let again = Retry::Jobs(vec!["a".to_owned()]);
+    lab.world.run(|state, recorder, now| state.retry(id, &again, recorder, now)).unwrap();
+    let mut other = lab.hire("two");
+    let a = lab.ask(&mut other).remove(0);
+    assert_eq!(names(&lab.end(&mut other, &a).leases), [""; 0], "its end has set the action off again");
+    assert_eq!(lab.states(), [Pending]);
+    for _ in 0..2 {
+        let answer = lab.say(&mut hand, SyncRequest { running: vec![running(end.key)], ..ask(1, 8) });
+        assert_eq!((answer.cancel, answer.leases.len()), (vec![end.key], 0));
+        assert_eq!(lab.ask(&mut other), []);
+        lab.world.restart();
+    }
+    let answer = lab.fail(&mut hand, &end, Cause::Canceled);
+    assert_eq!((names(&answer.leases), answer.refused.len()), (vec!["end"], 0));
+    assert_eq!(answer.leases[0].key.attempt, 2);
+    lab.end(&mut hand, &answer.leases[0]);
+    assert_eq!(lab.states(), [Executed]);
+    assert!(lab.world.database.strays.is_empty());
+}

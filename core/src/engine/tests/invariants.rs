@@ -104,6 +104,7 @@ fn check_strays(state: &State) {
     for workflow in state.workflows.values() {
         let of_jobs = workflow.jobs.iter().filter(|job| job.ending > 0).map(|job| (job.id, u32::from(job.ending)));
         counted.extend(of_jobs);
+        counted.extend(&workflow.ending_actions);
         assert_eq!(workflow.ending, workflow.jobs.iter().map(|job| u32::from(job.ending)).sum::<u32>());
         for (job, leases) in &workflow.given_up {
             let record = &workflow.jobs[workflow.ordinal(*job).unwrap() as usize];
@@ -136,7 +137,7 @@ fn check_recoveries(workflow: &Workflow) {
 /// A runner that has an errand knows of it.
 fn check_errands(state: &State) {
     for workflow in state.workflows.values() {
-        for (errand, holder) in workflow.held_errands() {
+        for (errand, holder, _) in workflow.held_errands() {
             assert!(state.runners[&holder].errands.contains_key(&errand), "{errand:?} of runner {holder}");
         }
     }

@@ -190,9 +190,9 @@ fn people_and_edits_end_the_wait() {
                 let which = Retry::Jobs(vec!["a".to_owned()]);
                 drop(world.run(|s, r, now| s.retry(s.find("default", "w").unwrap(), &which, r, now)));
             },
-            JobState::Ready,
+            JobState::Blocked,
         ),
-        ("edit", |world, plan| drop(world.apply(&plan.clone().edit("a", |job| job.version += 1))), JobState::Ready),
+        ("edit", |world, plan| drop(world.apply(&plan.clone().edit("a", |job| job.version += 1))), JobState::Blocked),
         (
             "edit of another",
             |world, plan| drop(world.apply(&plan.clone().edit("b", |job| job.version += 1))),
@@ -206,7 +206,7 @@ fn people_and_edits_end_the_wait() {
         let answer = lab.say(id, SyncRequest { running: vec![running(script.key)], ..say(1) });
         let ended = if state == JobState::Recovering { vec![] } else { vec![script.key] };
         assert_eq!(answer.cancel, ended, "{what}");
-        if state == JobState::Ready {
+        if state == JobState::Blocked {
             assert_eq!(lab.world.job("a").attempt, 2, "the failed attempt has a result");
         }
     }
@@ -240,4 +240,57 @@ fn only_as_many_scripts_at_once_as_jobs() {
         ..say(1)
     };
     assert_eq!(lab.say(id, done).leases.len(), 1);
+}
+
+/// A person retries, or edits, while the script runs: what it mends must not be used before it has ended.
+#[test]
+fn a_job_that_runs_anew_waits_until_its_script_has_ended() {
+    let again = |lab: &mut Lab, edited: bool| {
+        let id = lab.world.workflow();
+        match edited {
+            true => drop(lab.world.apply(&plan(rule(vec![7], vec![])).edit("a", |job| job.version += 1))),
+            false => {
+                let jobs = Retry::Jobs(vec!["a".to_owned()]);
+                lab.world.run(|state, recorder, now| state.retry(id, &jobs, recorder, now)).unwrap();
+            }
+        }
+    };
+    for edited in [false, true] {
+        let (mut lab, id, script) = Lab::recovering(&plan(rule(vec![7], vec![])));
+        lab.say(id, SyncRequest { running: vec![running(script.key)], ..say(1) });
+        let other = lab.hire("two");
+        again(&mut lab, edited);
+        assert_eq!(lab.world.state_of("a"), JobState::Blocked);
+        for _ in 0..2 {
+            assert_eq!(lab.ask(other), [], "nobody starts it");
+            let answer = lab.say(id, SyncRequest { running: vec![running(script.key)], ..ask(1, 8) });
+            assert_eq!((answer.cancel, answer.leases.len()), (vec![script.key], 0), "told in every answer");
+            lab.world.restart();
+        }
+        let next = lab.fail(id, script.key, 143, Cause::Canceled).remove(0);
+        assert_eq!((next.name.as_str(), next.key.attempt, next.role), ("a", 2, LeaseRole::Job));
+        assert_eq!(lab.world.results_of("a").len(), 1, "a script has no result");
+        assert!(lab.world.database.strays.is_empty());
+    }
+}
+
+/// The runner that has the script may also leave, fall silent, or not have it any more.
+#[test]
+fn a_script_that_nobody_has_any_more_is_not_waited_for() {
+    for how in ["left", "gave back", "has it no more", "silent"] {
+        let (mut lab, id, script) = Lab::recovering(&plan(rule(vec![7], vec![])));
+        let workflow = lab.world.workflow();
+        lab.world.run(|state, recorder, now| state.cancel(workflow, recorder, now)).unwrap();
+        assert_eq!(lab.world.state_of("a"), JobState::Canceled);
+        lab.world.run(|state, recorder, now| state.resume(workflow, recorder, now)).unwrap();
+        assert_eq!(lab.world.state_of("a"), JobState::Blocked, "{how}");
+        match how {
+            "left" => drop(lab.say(id, SyncRequest { leaving: true, ..say(1) })),
+            "gave back" => drop(lab.say(id, SyncRequest { returned: vec![script.key], ..say(1) })),
+            "silent" => lab.world.silence(200_000),
+            _ => drop(lab.say(id, say(1))),
+        }
+        assert_eq!(lab.world.state_of("a"), JobState::Ready, "{how}");
+        assert!(lab.world.database.strays.is_empty(), "{how}");
+    }
 }

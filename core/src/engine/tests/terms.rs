@@ -1,6 +1,7 @@
 //! How long runners stay: what the workflows that they serve say.
 
-use torc_api::wire::{RunnerScope, RunnerTerms, SyncRequest};
+use torc_api::failure::Prefetch;
+use torc_api::wire::{Resources, RunnerScope, RunnerTerms, SyncRequest, Want};
 use torc_api::workflow::WorkflowSpec;
 
 use super::plan::{Plan, job};
@@ -66,4 +67,29 @@ fn what_has_settled_has_no_say_unless_everything_has() {
     assert!(world.sync(id, &ended).terms.ignore_workflow_completion, "now it counts");
     world.apply(&plan("second", patient));
     assert_eq!(terms(&mut world, id, 3).wait_for_healthy_database_minutes, 0);
+}
+
+/// How many jobs a runner with one free CPU gets that would lease eight ahead, and what it is told about leasing ahead.
+fn granted(prefetch: Option<Prefetch>) -> (usize, Option<Prefetch>) {
+    let jobs = (0..20).map(|number| job(&format!("j{number}")));
+    let mut world = World::with(&Plan::new(jobs).with(|spec| spec.prefetch = prefetch));
+    let id = world.register(&runner("one"));
+    let free = Resources { cpus: 1, ..runner("").capacity };
+    let answer = world.sync(id, &SyncRequest { want: Want { free, ahead: 8, limit: 9 }, ..say(1) });
+    (answer.leases.len(), answer.prefetch)
+}
+
+// P05
+#[test]
+fn a_workflow_says_how_far_ahead_of_it_is_leased() {
+    assert_eq!(granted(None), (9, None));
+    let cases = [
+        (Prefetch { batch_size: Some(3), ..Prefetch::default() }, 3),
+        (Prefetch { max_queued: Some(2), ..Prefetch::default() }, 3),
+        (Prefetch { enabled: Some(false), ..Prefetch::default() }, 1),
+        (Prefetch { refill_threshold: Some(1), ..Prefetch::default() }, 9),
+    ];
+    for (prefetch, count) in cases {
+        assert_eq!(granted(Some(prefetch.clone())), (count, Some(prefetch)));
+    }
 }

@@ -146,3 +146,14 @@ fn a_pack_that_cannot_be_written_loses_no_output() {
     assert_eq!(kept.stdout, Some(dir.path().join("job_wf1_j2_r3_a4.o")));
     assert!(kept.problem.expect("told").contains("cannot pack"));
 }
+
+#[test]
+fn a_script_that_runs_again_does_not_write_over_its_log() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let name = LeaseRole::Recovery.log_name(&KEY);
+    assert_eq!(unused_name(dir.path(), &name), name);
+    fs::write(dir.path().join(format!("{name}.e")), "first").expect("written");
+    assert_eq!(unused_name(dir.path(), &name), format!("{name}_2"));
+    fs::write(dir.path().join(format!("{name}_2.log")), "second").expect("written");
+    assert_eq!(unused_name(dir.path(), &name), format!("{name}_3"));
+}

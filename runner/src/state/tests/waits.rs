@@ -58,6 +58,19 @@ fn while_jobs_run_and_nothing_happens_the_wait_doubles() {
     assert_eq!(wait(&mut desk, 3_600), 5, "progress");
 }
 
+// J28
+#[test]
+fn new_work_lets_the_ramp_begin_anew() {
+    let mut desk = without_long_polls(5, 300);
+    busy(&mut desk, 3_600);
+    assert_eq!([(); 3].map(|()| wait(&mut desk, 3_600)), [10, 20, 40]);
+    desk.answer([2]).started(2);
+    while !desk.has_sync() {
+        desk.until_due();
+    }
+    assert_eq!(wait(&mut desk, 3_600), 10);
+}
+
 // J29
 #[test]
 fn without_jobs_it_looks_at_least_every_thirty_seconds() {
