@@ -63,17 +63,19 @@ pub fn standing(workflow: &Workflow) -> Standing {
     if workflow.suspended {
         return Standing::Suspended;
     }
-    if jobs.pending_failed > 0 && jobs.ready == 0 || no_allocation_comes(workflow) {
+    if jobs.pending_failed > 0 && jobs.ready == 0 || stuck_on_slurm(workflow).is_some() {
         return Standing::NeedsPerson;
     }
     Standing::Active
 }
 
-/// Slurm has no place for its jobs, or what it gave was of no use. A Slurm that does not answer may do so any moment.
-fn no_allocation_comes(workflow: &Workflow) -> bool {
+/// Why no allocation comes by itself: Slurm has no place for its jobs, or what it gave was of no use. One that does not answer may
+/// do so any moment.
+pub fn stuck_on_slurm(workflow: &Workflow) -> Option<&str> {
     let stalled = |condition: &&Condition| condition.type_ == "Stalled" && condition.status == "True";
-    let stalled = workflow.status.conditions.iter().find(stalled);
-    stalled.is_some_and(|condition| ["NoMatchingPartition", "RecoveryExhausted"].contains(&condition.reason.as_str()))
+    let stalled = workflow.status.conditions.iter().find(stalled)?;
+    let is_final = ["NoMatchingPartition", "RecoveryExhausted"].contains(&stalled.reason.as_str());
+    is_final.then_some(stalled.message.as_str())
 }
 
 /// Whether a condition of a workflow is true.

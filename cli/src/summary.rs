@@ -7,7 +7,7 @@ use torc_api::action::ActionState;
 use torc_api::api::{JobResult, Workflow, WorkflowAction};
 
 use crate::client::{Client, ClientError, ResultFilter};
-use crate::follow::{Standing, standing};
+use crate::follow::{Standing, standing, stuck_on_slurm};
 use crate::output::{human, status_word};
 
 /// Failures that are listed one by one.
@@ -96,6 +96,7 @@ fn headline(workflow: &Workflow) -> String {
         parts.push(format!("in {}", human::precise(seconds)));
     }
     let word = match standing(workflow) {
+        Standing::NeedsPerson if stuck_on_slurm(workflow).is_some() => "gets no allocation".to_owned(),
         Standing::NeedsPerson => "waits for a decision".to_owned(),
         _ => status_word(workflow).to_lowercase(),
     };
@@ -108,9 +109,12 @@ fn advice(workflow: &Workflow) -> String {
         Standing::Failed => format!("  run the failed jobs again: torc retry {name}\n"),
         Standing::Canceled => format!("  go on with it: torc resume {name}\n"),
         Standing::Suspended => format!("  it is suspended; go on with: torc resume {name}\n"),
-        Standing::NeedsPerson => {
-            format!("  failed jobs wait for a decision: torc retry {name}, or torc cancel {name}\n")
-        }
+        Standing::NeedsPerson => match stuck_on_slurm(workflow) {
+            Some(message) => {
+                format!("  {message}\n  change the document and apply it again, or try again: torc resume {name}\n")
+            }
+            None => format!("  failed jobs wait for a decision: torc retry {name}, or torc cancel {name}\n"),
+        },
         Standing::Active | Standing::Succeeded => String::new(),
     }
 }

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// Slurm takes its time: it looks at time limits every half minute, and this machine may be busy.
-const DEADLINE: Duration = Duration::from_secs(180);
+const DEADLINE: Duration = Duration::from_secs(300);
 
 /// A Slurm with four nodes; `tests/slurm-lab` says what it has.
 pub struct SlurmLab {
@@ -71,6 +71,18 @@ impl SlurmLab {
         let output = self.attempt(program, arguments);
         assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+}
+
+/// Looks again and again until there is something, with the patience that Slurm needs.
+pub fn patiently<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(start.elapsed() < DEADLINE, "waited {DEADLINE:?} for {what}");
+        std::thread::sleep(Duration::from_millis(200));
     }
 }
 
