@@ -8,6 +8,7 @@ use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
+use torc_api::token::Credential;
 use torc_tests::lab::slurm::{SlurmLab, patiently};
 use torc_tests::lab::{Call, Lab, Outcome, Running};
 
@@ -509,7 +510,8 @@ impl Desk {
     /// What the server counts.
     fn metrics(&self) -> String {
         let info: Value = serde_json::from_str(&self.lab.lines(".torc/server.json").join("\n")).unwrap();
-        let token = self.lab.lines(".torc/token")[0].clone();
+        let word = self.lab.lines(".torc/token")[0].clone();
+        let token = Credential::token_of(&word);
         let url = format!("{}/metrics", info["url"].as_str().unwrap());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {

@@ -195,7 +195,7 @@ fn a_pending_allocation_that_is_gone_is_over() {
     assert_eq!((counts.pending, counts.active, counts.finished), (0, 0, 1));
 }
 
-// R03
+// R01, R02
 #[test]
 fn a_dry_look_changes_nothing_and_names_everything() {
     let mut world = World::with(&for_slurm());
