@@ -159,6 +159,7 @@ mod tests {
             nodes: vec!["n1".to_owned(), "n2".to_owned()],
             node: Some("n2".to_owned()),
             cpus: Some(6),
+            least_cpus: Some(6),
             memory_bytes: Some(9 << 30),
             gpus: Some(1),
             end_time: None,

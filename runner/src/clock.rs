@@ -33,6 +33,17 @@ pub fn wall_ms() -> i64 {
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
+/// The time of day of a moment: for what is kept until the machine has restarted, when moments mean nothing any more.
+pub fn date_ms(moment: Moment) -> i64 {
+    let age = i64::try_from(now().since(moment).as_millis()).unwrap_or(i64::MAX);
+    wall_ms().saturating_sub(age)
+}
+
+/// How long ago such a time of day was, in milliseconds.
+pub fn ms_since(date_ms: i64) -> u64 {
+    u64::try_from(wall_ms().saturating_sub(date_ms)).unwrap_or(0)
+}
+
 /// Now.
 pub fn now() -> Moment {
     let time = clock_gettime(ClockId::Boottime);

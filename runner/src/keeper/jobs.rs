@@ -15,7 +15,7 @@ use super::place::LeftResult;
 use super::procfs::{self, Children};
 use super::rusage::OwnPeak;
 use super::spawn::{Prepared, Programs, not_started};
-use crate::clock::{Moment, now as clock_now, wall_ms};
+use crate::clock::{Moment, date_ms, ms_since, now as clock_now};
 use crate::protocol::{
     Consumed, Ended, Ending, FromKeeper, HeldJob, Outcome, StartOrder, Template, Termination, Terms,
 };
@@ -142,10 +142,8 @@ impl Jobs {
                 ending: job.ending,
             }));
         }
-        let now = wall_ms();
         for ended in self.unacknowledged.values() {
-            let ended_ms = self.ended_earlier.get(&ended.key);
-            let age_ms = ended_ms.map(|ended_ms| u64::try_from(now.saturating_sub(*ended_ms)).unwrap_or(0));
+            let age_ms = self.ended_earlier.get(&ended.key).map(|ended_ms| ms_since(*ended_ms));
             self.news.push(FromKeeper::Ended(Ended { age_ms, ..ended.clone() }));
         }
         self.news.push(FromKeeper::Ready);
@@ -395,13 +393,9 @@ impl Jobs {
         self.kill_strays();
         self.scratches.remove();
         self.notes.remove();
-        let (now, now_ms) = (clock_now(), wall_ms());
         let dated = |ended: Ended| match self.ended_earlier.get(&ended.key) {
             Some(ended_ms) => LeftResult { boot_id: String::new(), ended_ms: *ended_ms, ended },
-            None => {
-                let age = i64::try_from(now.since(ended.ended).as_millis()).unwrap_or(i64::MAX);
-                LeftResult { boot_id: procfs::boot_id(), ended_ms: now_ms.saturating_sub(age), ended }
-            }
+            None => LeftResult { boot_id: procfs::boot_id(), ended_ms: date_ms(ended.ended), ended },
         };
         self.unacknowledged.into_values().map(dated).collect()
     }
