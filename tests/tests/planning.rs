@@ -158,6 +158,21 @@ fn schedulers_are_written_into_the_document() {
 }
 
 #[test]
+fn a_plan_shows_allocations_and_what_they_cost() {
+    let lab = lab();
+    lab.write("w.yaml", STUDY);
+    assert_eq!(json(&lab, "plan w.yaml")["allocations"], Value::Null);
+    json(&lab, "slurm generate w.yaml --account a");
+    let written = json(&lab, "plan w.yaml");
+    assert_eq!((written["allocations"].as_array().unwrap().len(), written["nodeHours"].as_f64()), (3, Some(49.5)));
+    call(&lab, "hpc generate --name here --to cluster.yaml").run().exits(0);
+    lab.write("d.yaml", STUDY.replace("name: study\n", "name: study\nslurm_cluster: here\n"));
+    let sized = call(&lab, "plan d.yaml cluster.yaml -o json").run().exits(0).json();
+    assert_eq!(sized["nodeHours"].as_f64(), Some(49.5));
+    call(&lab, "plan d.yaml cluster.yaml").run().exits(0).says("49.5 node-hours");
+}
+
+#[test]
 fn every_format_stays_what_it_is() {
     let lab = lab();
     lab.write("w.json5", "{// mine\nname: 'w', jobs: [{name: 'a', command: 'x'}]}");

@@ -1,5 +1,6 @@
 //! `torc plan`: the jobs that a document comes to.
 
+mod allocations;
 mod stages;
 
 use std::path::PathBuf;
@@ -13,7 +14,7 @@ use torc_core::expanded::{Expanded, ExpandedJob};
 use super::Context;
 use crate::documents::{self, LoadedWorkflow, Report};
 use crate::error::{CommandError, ExitStatus};
-use crate::output::Items;
+use crate::output::{Items, SchedulerRow, human};
 
 /// Show the jobs that a document comes to.
 ///
@@ -34,6 +35,10 @@ pub struct PlanArgs {
 struct Plan {
     workflow: String,
     jobs: Vec<PlannedJob>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    allocations: Vec<SchedulerRow>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node_hours: Option<f64>,
 }
 
 #[derive(Debug, PartialEq, Serialize)]
@@ -50,13 +55,16 @@ struct PlannedJob {
 /// Runs the verb.
 pub fn run(context: &Context, args: &PlanArgs) -> Result<ExitStatus, CommandError> {
     let paths = if args.files.is_empty() { &args.paths } else { &args.files };
-    let workflows = documents::read_valid(paths, context.settings.namespace.as_deref(), context.output)?.workflows;
+    let read = documents::read_valid(paths, context.settings.namespace.as_deref(), context.output)?;
+    let (workflows, clusters) = (read.workflows, read.clusters);
     let expanded = expand_all(&workflows, context.settings.server.max_jobs)?;
     let mut plans: Vec<Plan> = Vec::new();
     let mut text = String::new();
     for (workflow, expanded) in workflows.iter().zip(&expanded) {
         text.push_str(&stages::draw(workflow.name(), expanded));
-        plans.push(plan(workflow, expanded));
+        let allocations = allocations::of(&workflow.document.spec, expanded, &clusters);
+        text.push_str(&cost(context, &allocations));
+        plans.push(Plan { node_hours: node_hours(&allocations), allocations, ..plan(workflow, expanded) });
     }
     if let [only] = plans.as_slice() {
         context.output.value(only, || text)?;
@@ -64,6 +72,17 @@ pub fn run(context: &Context, args: &PlanArgs) -> Result<ExitStatus, CommandErro
         context.output.value(&Items { items: &plans }, || text)?;
     }
     Ok(ExitStatus::Success)
+}
+
+/// What allocations cost if they last as long as they may; none if there are none.
+fn node_hours(allocations: &[SchedulerRow]) -> Option<f64> {
+    (!allocations.is_empty()).then(|| allocations.iter().map(|one| one.node_hours).sum())
+}
+
+fn cost(context: &Context, allocations: &[SchedulerRow]) -> String {
+    let Some(hours) = node_hours(allocations) else { return String::new() };
+    let count = human::count(allocations.iter().map(|one| one.allocations).sum(), "allocation");
+    format!("\n{}{count}, at most {hours:.1} node-hours\n", context.output.table(allocations))
 }
 
 /// Expands every workflow, or tells everything that is wrong.
@@ -82,7 +101,8 @@ pub fn expand_all(workflows: &[LoadedWorkflow], max_jobs: usize) -> Result<Vec<E
 
 fn plan(workflow: &LoadedWorkflow, expanded: &Expanded) -> Plan {
     let shown = workflow.document.spec.display_name.as_deref().unwrap_or(workflow.name());
-    Plan { workflow: shown.to_owned(), jobs: expanded.jobs.iter().map(|job| planned(job, expanded)).collect() }
+    let jobs = expanded.jobs.iter().map(|job| planned(job, expanded)).collect();
+    Plan { workflow: shown.to_owned(), jobs, allocations: Vec::new(), node_hours: None }
 }
 
 fn planned(job: &ExpandedJob, expanded: &Expanded) -> PlannedJob {

@@ -1,7 +1,7 @@
 //! `torc workflows init` and `torc workflows reinit`: a start from the beginning, and one that keeps what is still good.
 
 use clap::Args;
-use torc_api::api::Workflow;
+use torc_api::api::{RetryRequest, Workflow};
 
 use super::Context;
 use super::retry::{RetryArgs, retry};
@@ -76,6 +76,11 @@ async fn check_and_restart(
     let workflow = client.workflow(&name).await.map_err(explain_missing)?;
     look(context, client, &workflow, force).await?;
     if again.all && is_untouched(&workflow) {
+        if !again.dry_run {
+            // What recovery has planned for it belongs to the past all the same.
+            let nothing = RetryRequest { jobs: Vec::new(), all: false, changed: true, dry_run: false };
+            client.retry(&workflow.id.to_string(), &nothing).await?;
+        }
         context.output.value(&workflow, || untouched(&workflow, served))?;
         return Ok(ExitStatus::Success);
     }

@@ -9,10 +9,11 @@ use super::human;
 use super::table::{Column, Paint, TableCell, Tabular};
 
 /// A scheduler that is planned.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SchedulerRow {
-    /// Its name.
+    /// Its name; empty where allocations are sized by what jobs need.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// The partition.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -80,6 +80,7 @@ impl State {
         let mut report = workflow.report(&plan, pending, superseded);
         self.last.profile = last_profile;
         self.last.job = last_number;
+        self.drop_unsubmitted(id, recorder, now);
         if wanted.request.submit {
             report.allocations = self.ask_for_planned(id, &plan, recorder, now)?;
         }
@@ -87,6 +88,23 @@ impl State {
         recorder.event(now, Some(id), "AllocationsRegenerated", message);
         self.news += 1;
         Ok(report)
+    }
+
+    /// Jobs are put back to the start: what recovery has made goes, and the document's own actions count again.
+    pub(super) fn undo_regeneration(&mut self, id: WorkflowId, recorder: &mut Recorder) {
+        let mut last_profile = self.last.profile;
+        if let Some(workflow) = self.workflows.get_mut(&id) {
+            workflow.forget_regenerated(&mut last_profile, recorder);
+        }
+        self.last.profile = last_profile;
+    }
+
+    /// What an earlier plan asked for and Slurm never heard of is not asked for any more.
+    fn drop_unsubmitted(&mut self, id: WorkflowId, recorder: &mut Recorder, now: Now) {
+        let Some(workflow) = self.workflows.get(&id) else { return };
+        let is_unheard = |row: &&AllocationRow| row.slurm_job_id.is_none() && row.called_ms.is_none();
+        let keys: Vec<_> = workflow.allocations.live.values().filter(is_unheard).map(|row| (id, row.id)).collect();
+        self.cancel_allocations(&keys, recorder, now);
     }
 
     /// The account that the document's first scheduler names.

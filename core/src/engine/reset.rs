@@ -20,10 +20,8 @@ impl State {
         for job in &affected {
             self.take_away(id, *job, recorder);
         }
-        let mut last_profile = self.last.profile;
+        self.undo_regeneration(id, recorder);
         let Some(workflow) = self.workflows.get_mut(&id) else { return BTreeSet::new() };
-        workflow.forget_regenerated(&mut last_profile, recorder);
-        self.last.profile = last_profile;
         for job in &affected {
             workflow.withdraw(*job, recorder);
         }

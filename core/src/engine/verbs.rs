@@ -109,6 +109,7 @@ impl State {
     pub fn retry(&mut self, id: WorkflowId, which: &Retry, recorder: &mut Recorder, now: Now) -> Result<i64, Refusal> {
         let jobs = self.chosen(id, which)?;
         if matches!(which, Retry::Changed(_)) && jobs.is_empty() {
+            self.undo_regeneration(id, recorder);
             return Ok(0);
         }
         let workflow = self.workflows.get_mut(&id).ok_or_else(|| Refusal::NoWorkflow(id.to_string()))?;

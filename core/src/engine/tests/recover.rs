@@ -157,6 +157,28 @@ fn a_preview_changes_nothing() {
     assert_eq!((world.scheduler_of("a"), world.state.live_allocations(None)), (None, 0));
 }
 
+// R08
+#[test]
+fn asking_twice_before_slurm_heard_of_it_asks_once() {
+    let mut world = World::with(&plan());
+    let request = RegenerateRequest { submit: true, ..RegenerateRequest::default() };
+    world.regenerate(&request);
+    world.regenerate(&request);
+    assert_eq!(world.state.live_allocations(None), 2);
+}
+
+// R15
+#[test]
+fn a_reinitialization_that_finds_nothing_changed_undoes_it_too() {
+    let mut world = World::with(&plan());
+    world.regenerate(&RegenerateRequest::default());
+    let id = world.workflow();
+    let again = world.run(|state, recorder, now| state.retry(id, &Retry::Changed(Vec::new()), recorder, now));
+    assert_eq!(again, Ok(0));
+    assert_eq!(world.action_states(), [(false, ActionState::Pending)]);
+    assert_eq!(world.scheduler_of("a"), None);
+}
+
 // R15
 #[test]
 fn putting_jobs_back_to_the_start_undoes_it() {

@@ -1,0 +1,52 @@
+//! The allocations that a document comes to, and what they would cost.
+
+use torc_api::action::Action;
+use torc_api::document::SlurmClusterDocument;
+use torc_api::quantity::parse_walltime;
+use torc_api::workflow::WorkflowSpec;
+use torc_core::expanded::Expanded;
+use torc_core::planning::fit::node_hours;
+use torc_core::planning::generate::{Settings, plan};
+use torc_core::planning::groups::pending;
+use torc_core::planning::partition::Partition;
+
+use crate::output::SchedulerRow;
+
+/// How long an allocation lasts whose scheduler does not say.
+const WALLTIME_SECONDS: i64 = 3_600;
+
+/// What its actions ask for; or what its jobs need on a cluster that is described beside it.
+pub fn of(spec: &WorkflowSpec, expanded: &Expanded, clusters: &[SlurmClusterDocument]) -> Vec<SchedulerRow> {
+    let actions: Vec<&Action> = spec.actions.iter().filter(|action| action.asks_slurm_for_nodes()).collect();
+    if !actions.is_empty() {
+        return actions.into_iter().filter_map(|action| asked_for(action, spec, expanded)).collect();
+    }
+    let cluster = clusters.iter().find(|cluster| spec.slurm_cluster.as_ref() == Some(&cluster.metadata.name));
+    let partitions: Vec<Partition> = cluster
+        .into_iter()
+        .flat_map(|cluster| &cluster.spec.partitions)
+        .filter_map(|one| one.try_into().ok())
+        .collect();
+    if partitions.is_empty() {
+        return Vec::new();
+    }
+    let planned = plan(&pending(expanded, |_| true), &partitions, Settings::default()).planned;
+    planned.iter().map(|one| SchedulerRow { name: String::new(), ..SchedulerRow::of(one) }).collect()
+}
+
+fn asked_for(action: &Action, spec: &WorkflowSpec, expanded: &Expanded) -> Option<SchedulerRow> {
+    let name = action.scheduler.clone()?;
+    let scheduler = spec.slurm_schedulers.iter().find(|one| one.name.as_ref() == Some(&name))?;
+    let (allocations, nodes) = (action.num_allocations.unwrap_or(1), scheduler.nodes.unwrap_or(1));
+    let seconds = scheduler.walltime.as_deref().and_then(|text| parse_walltime(text).ok()).unwrap_or(WALLTIME_SECONDS);
+    Some(SchedulerRow {
+        partition: scheduler.partition.clone(),
+        jobs: expanded.jobs.iter().filter(|job| job.scheduler.as_ref() == Some(&name)).count(),
+        allocations,
+        nodes,
+        walltime_seconds: seconds,
+        deferred: action.trigger_type.is_of_jobs(),
+        node_hours: node_hours(allocations, nodes, seconds),
+        name,
+    })
+}
