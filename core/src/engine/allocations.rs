@@ -213,6 +213,8 @@ impl State {
             return;
         };
         row.status = AllocationStatus::Active;
+        // Slurm's times are whole seconds, and its clock is not ours: nothing starts before it is submitted.
+        let started_ms = started_ms.max(row.submitted_ms.unwrap_or(started_ms));
         row.started_ms = Some(started_ms);
         row.expected_end_ms.get_or_insert(started_ms.saturating_add(row.seconds.saturating_mul(1_000)));
         row.estimated_start_ms = None;
@@ -237,7 +239,7 @@ impl State {
         let was_asked_to = row.canceled_ms.is_some();
         let is_canceled = was_asked_to && state.is_none_or(|state| state == SlurmState::Cancelled);
         row.status = if is_canceled { AllocationStatus::Canceled } else { AllocationStatus::Complete };
-        row.ended_ms = Some(ended_ms);
+        row.ended_ms = Some(ended_ms.max(row.started_ms.unwrap_or(ended_ms)));
         row.estimated_start_ms = None;
         row.expected_end_ms = None;
         workflow.allocations.finished += 1;
