@@ -191,6 +191,8 @@ impl Workflow {
         actions.workers = actions.list.iter().filter_map(|action| action.row.worker).collect();
         actions.open =
             (0..).zip(&actions.list).filter(|(_, action)| action.is_open()).map(|(index, _)| index).collect();
+        // Nobody waits for the end of what is no longer there.
+        self.ending_actions.retain(|id, _| actions.list.iter().any(|action| action.row.id == *id));
         self.actions = actions;
         self.set_gates();
     }

@@ -144,6 +144,15 @@ impl State {
         }
     }
 
+    /// A new run has let go of what some leases were of.
+    pub(super) fn drop_forgotten_strays(&mut self, id: WorkflowId, recorder: &mut Recorder) {
+        let Some(workflow) = self.workflows.get(&id) else { return };
+        let leases = self.runners.values().flat_map(|runner| runner.ending.values().map(|ending| ending.lease));
+        let forgotten = |lease: &StrayLease| lease.workflow == id && !workflow.has_what_waits_for(lease);
+        let forgotten: BTreeSet<i64> = leases.filter(forgotten).map(|lease| lease.epoch).collect();
+        self.drop_strays(|lease| forgotten.contains(&lease.epoch), recorder);
+    }
+
     /// A lease that was given up turns up again. It counts if nothing newer has started; a newer promise is taken back then.
     /// Its number may be taken, by the record of its loss or by that promise: the job then goes on under the next free one.
     pub(super) fn revive(

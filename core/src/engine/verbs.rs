@@ -120,6 +120,7 @@ impl State {
             workflow.forget_ephemeral(&mut self.last, recorder, now);
         }
         recorder.workflow(&workflow.row);
+        self.drop_forgotten_strays(id, recorder);
         let affected = self.reset(id, jobs, recorder).len();
         self.session.workflows.insert(id);
         recorder.event(now, Some(id), "WorkflowRetried", format!("{affected} jobs run again"));

@@ -46,7 +46,6 @@ impl Workflow {
         rows.sort_by_key(|row| row.id);
         rows.iter().for_each(|row| recorder.action(row));
         let kept: BTreeSet<JobId> = rows.iter().map(|row| row.id).collect();
-        self.ending_actions.retain(|id, _| kept.contains(id));
         for record in old.into_iter().flat_map(|old| old.actions.iter()) {
             if !kept.contains(&record.row.id) {
                 recorder.action_removed(record.row.id);
