@@ -192,7 +192,7 @@ fn is_elsewhere(workflow: &Workflow, owner: &Owner) -> bool {
 }
 
 /// How long allocations may take to go when everything has ended, and when a person has stopped it.
-const FAREWELL: Duration = Duration::from_secs(20);
+const FAREWELL: Duration = Duration::from_secs(60);
 const STOPPING: Duration = Duration::from_secs(90);
 
 /// Nobody serves allocations once this process has left. Those of workflows that have ended leave by themselves; what a person has

@@ -60,6 +60,8 @@ struct Open {
     waits: bool,
     /// What is kept of it in a file, to be completed.
     record: Option<Record>,
+    /// The accounting knows of its end, but has no numbers of it yet.
+    told: Option<StepAccount>,
 }
 
 impl Accounts {
@@ -81,6 +83,7 @@ impl State {
             ended,
             waits,
             record: None,
+            told: None,
         };
         self.accounts.open.insert(key, open);
         waits
@@ -158,7 +161,19 @@ impl State {
             }
             if is_settled {
                 self.settle_account(key, account, now, effects);
+            } else if let Some(open) = self.accounts.open.get_mut(&key) {
+                open.told = account;
             }
+        }
+    }
+
+    /// There is nothing more to do here. A step so short that nobody measured it will never have numbers: an allocation is not
+    /// kept for them.
+    pub(super) fn settle_told_accounts(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+        let is_told = |(key, open): (&AttemptKey, &Open)| Some((*key, open.told.clone()?));
+        let told: Vec<(AttemptKey, StepAccount)> = self.accounts.open.iter().filter_map(is_told).collect();
+        for (key, account) in told {
+            self.settle_account(key, Some(account), now, effects);
         }
     }
 

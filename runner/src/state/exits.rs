@@ -73,6 +73,9 @@ impl State {
     /// What the server's last answer and the time give reason for. Without the server there is no such reason.
     fn reason_to_leave(&mut self, now: Moment, effects: &mut Vec<Effect>) -> Option<RunnerExit> {
         let reported = self.reports.is_empty() && self.returned.is_empty();
+        if reported && self.jobs.is_empty() && self.contact.settled.is_some() {
+            self.settle_told_accounts(now, effects);
+        }
         let accounted = self.accounts.are_settled() && self.accounts.news.is_empty();
         let holds_nothing = self.jobs.is_empty() && reported && accounted;
         let too_late = self.is_too_late(now);

@@ -405,6 +405,27 @@ fn after_six_tries_the_account_stays_empty_and_the_runner_may_leave() {
     assert_eq!((stats.slurm_job_id.as_deref(), stats.max_rss_bytes), (Some("77"), None));
 }
 
+// S19
+#[test]
+fn numbers_that_will_not_come_keep_no_allocation() {
+    let mut desk = desk();
+    desk.answer([1]);
+    desk.started(1).ended(1, 0);
+    let complete = || SyncResponse { verdict: Verdict::Complete, ..SyncResponse::default() };
+    desk.respond(complete());
+    assert!(matches!(looks(&mut desk).as_slice(), [Inquiry::Accounts(_)]));
+    assert!(!desk.state.accounts.are_settled(), "it waits for a word of the accounting");
+    desk.slurm_says(accounts([account(1, "COMPLETED", None)]));
+    while !desk.has_sync() {
+        desk.until_due();
+    }
+    assert!(!desk.state.accounts.are_settled(), "there may be more to do, so numbers are waited for");
+    desk.respond(complete());
+    assert!(desk.state.accounts.are_settled(), "its word is enough");
+    let stats = desk.state.accounts.news.values().next().expect("a row without numbers");
+    assert_eq!((stats.state.as_deref(), stats.max_rss_bytes), (Some("COMPLETED"), None));
+}
+
 // X10, X12, X16, S10
 #[test]
 fn a_failure_waits_for_the_accounting_which_knows_why() {
