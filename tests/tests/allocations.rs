@@ -83,7 +83,8 @@ impl Desk {
     fn recorded(&self, arguments: &[&str]) -> String {
         patiently("a record of the accounting", || {
             let text = self.slurm.command("sacct", &[&["-X", "-n", "-P"], arguments].concat());
-            (!text.trim().is_empty()).then_some(text)
+            // Until it knows the name, it says "allocation".
+            (!text.trim().is_empty() && !text.starts_with("allocation")).then_some(text)
         })
     }
 
