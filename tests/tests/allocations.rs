@@ -488,7 +488,6 @@ fn a_node_that_dies_takes_nothing_with_it_that_does_not_come_back() {
 }
 
 #[test]
-#[ignore = "a slurmctld that was restarted takes minutes to let go of a step, and it is not understood yet"]
 fn a_slurm_that_does_not_answer_takes_nothing_away() {
     let _alone = alone();
     let desk = Desk::new();
