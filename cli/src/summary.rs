@@ -159,6 +159,9 @@ mod tests {
             average_memory_bytes: None,
             peak_cpu_percent: None,
             average_cpu_percent: None,
+            peak_gpu_percent: None,
+            average_gpu_percent: None,
+            peak_gpu_memory_bytes: None,
         }
     }
 

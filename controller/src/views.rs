@@ -96,6 +96,9 @@ pub fn result(view: ResultView) -> JobResult {
         average_memory_bytes: result.usage.average_memory_bytes,
         peak_cpu_percent: result.usage.peak_cpu_percent,
         average_cpu_percent: result.usage.average_cpu_percent,
+        peak_gpu_percent: result.usage.peak_gpu_percent,
+        average_gpu_percent: result.usage.average_gpu_percent,
+        peak_gpu_memory_bytes: result.usage.peak_gpu_memory_bytes,
     }
 }
 

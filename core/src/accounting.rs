@@ -19,6 +19,7 @@ pub fn complete(seen: Usage, stats: &SlurmStats, run_ms: i64) -> Usage {
         // The accounting has no peak, but its average is better than nothing.
         peak_cpu_percent: seen.peak_cpu_percent.filter(|percent| *percent > 0.0).or(average).or(seen.peak_cpu_percent),
         average_cpu_percent: average.or(seen.average_cpu_percent),
+        ..seen
     }
 }
 
@@ -36,6 +37,7 @@ mod tests {
             average_memory_bytes: average_memory,
             peak_cpu_percent: cpu,
             average_cpu_percent: average_cpu,
+            ..Usage::default()
         }
     }
 

@@ -300,6 +300,15 @@ pub struct JobResult {
     /// CPU on average, 100 for one core.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub average_cpu_percent: Option<f64>,
+    /// The busiest that its GPUs were, 100 for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_gpu_percent: Option<f64>,
+    /// How busy its GPUs were on average, 100 for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub average_gpu_percent: Option<f64>,
+    /// The most memory in use on its GPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_gpu_memory_bytes: Option<i64>,
 }
 
 /// An action of a workflow, or its part for one worker.

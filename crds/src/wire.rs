@@ -282,6 +282,15 @@ pub struct Usage {
     /// CPU on average, 100 for one core.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub average_cpu_percent: Option<f64>,
+    /// The busiest that its GPUs were, 100 for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_gpu_percent: Option<f64>,
+    /// How busy its GPUs were on average, 100 for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub average_gpu_percent: Option<f64>,
+    /// The most memory in use on its GPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_gpu_memory_bytes: Option<i64>,
 }
 
 /// The answer to a sync: what should be. An answer means that everything in the request is durable.

@@ -8,6 +8,7 @@ use std::path::Path;
 use torc_slurm::allocation;
 use torc_slurm::call::Tool;
 
+use crate::gpus::Gpus;
 use crate::mode::Allocation;
 
 /// CPUs that this process may use: affinity and cgroup quotas count.
@@ -24,9 +25,11 @@ pub fn memory() -> i64 {
     limits.fold(total, i64::min)
 }
 
-/// GPUs that this process may use, by the name that `CUDA_VISIBLE_DEVICES` takes.
+/// GPUs that this process may use, by the name that `CUDA_VISIBLE_DEVICES` takes: those of the environment, else those that the
+/// driver counts, else those that have a file.
 pub fn gpus() -> Vec<String> {
-    visible_devices(|name| std::env::var(name).ok()).unwrap_or_else(|| {
+    let counted = || Gpus::open().map(|gpus| (0..gpus.count()).map(|number| number.to_string()).collect());
+    visible_devices(|name| std::env::var(name).ok()).or_else(counted).unwrap_or_else(|| {
         let names = fs::read_dir(Path::new("/dev"));
         let names = names.into_iter().flatten().flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
         device_files(names)

@@ -10,6 +10,7 @@ pub mod config;
 pub mod detect;
 pub mod events;
 pub mod files;
+pub mod gpus;
 pub mod inquiry;
 pub mod journal;
 pub mod keeper;

@@ -10,6 +10,7 @@ use torc_api::wire::AttemptKey;
 
 use crate::clock::{self, Moment};
 use crate::detect;
+use crate::gpus::{GpuSample, Gpus};
 use crate::keeper::procfs;
 use crate::keeper::spawn::KEEPER_VARIABLE;
 use tree::Process;
@@ -24,6 +25,8 @@ pub struct SampleOrder {
     pub probes: Vec<Probe>,
     /// The node as a whole.
     pub node: bool,
+    /// Its GPUs.
+    pub gpus: bool,
 }
 
 /// A job to measure.
@@ -46,6 +49,8 @@ pub struct Samples {
     pub jobs: Vec<(AttemptKey, JobSample)>,
     /// Of the node, if that was asked for.
     pub node: Option<NodeSample>,
+    /// Of its GPUs, if that was asked for and they can be measured.
+    pub gpus: Vec<GpuSample>,
 }
 
 /// What a node has used since it started, and what it uses at a moment.
@@ -93,16 +98,20 @@ impl Sampler {
 }
 
 fn work(orders: &Receiver<SampleOrder>, tell: impl Fn(Samples)) {
+    // Opened when it is wanted first: most machines have no GPU, and most runners of a machine with some are given none.
+    let mut gpus = None;
     while let Ok(order) = orders.recv() {
-        tell(take(&order));
+        let measure = |gpus: &Option<Gpus>| gpus.as_ref().map(Gpus::samples).unwrap_or_default();
+        let measured = if order.gpus { measure(gpus.get_or_insert_with(Gpus::open)) } else { Vec::new() };
+        tell(Samples { gpus: measured, ..take(&order) });
     }
 }
 
-/// Measures now.
+/// Measures all but GPUs now.
 fn take(order: &SampleOrder) -> Samples {
     let node = order.node.then(node::read).flatten();
     if order.probes.is_empty() {
-        return Samples { at: clock::now(), jobs: Vec::new(), node };
+        return Samples { at: clock::now(), node, ..Samples::default() };
     }
     let processes: Vec<Process> = procfs::processes().into_iter().filter_map(Process::read).collect();
     let at = clock::now();
@@ -114,7 +123,7 @@ fn take(order: &SampleOrder) -> Samples {
     }
     let there = order.probes.iter().zip(members).filter(|(_, members)| !members.is_empty());
     let jobs = there.map(|(probe, members)| (probe.key, measure(&members, probe.limit_bytes))).collect();
-    Samples { at, jobs, node }
+    Samples { at, jobs, node, ..Samples::default() }
 }
 
 fn measure(members: &[&Process], limit: Option<i64>) -> JobSample {
@@ -171,7 +180,7 @@ mod tests {
         let key = AttemptKey { job: 3, ..AttemptKey::default() };
         let gone = AttemptKey { job: 4, ..AttemptKey::default() };
         let probe = |key, pid| Probe { key, pid, limit_bytes: None };
-        let samples = take(&SampleOrder { probes: vec![probe(key, pid), probe(gone, i32::MAX)], node: true });
+        let samples = take(&SampleOrder { probes: vec![probe(key, pid), probe(gone, i32::MAX)], node: true, gpus: false });
         let [(measured, sample)] = samples.jobs.as_slice() else { panic!("{samples:?}") };
         assert_eq!(*measured, key);
         assert!(samples.node.is_some_and(|node| node.memory_bytes < node.total_memory_bytes));

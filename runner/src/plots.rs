@@ -10,7 +10,7 @@ use serde_json::json;
 use thiserror::Error;
 use torc_api::api::JobResult;
 
-use crate::series::{self, JobRow, Series, SeriesError};
+use crate::series::{self, JobRow, NodePoint, Series, SeriesError};
 
 mod lanes;
 mod page;
@@ -100,6 +100,15 @@ pub struct Job {
     /// CPU on average.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub average_cpu: Option<f64>,
+    /// The busiest that its GPUs were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peak_gpu: Option<f64>,
+    /// How busy its GPUs were on average.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub average_gpu: Option<f64>,
+    /// The most memory in use on its GPUs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peak_gpu_memory: Option<i64>,
     /// CPUs it had asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<i64>,
@@ -109,6 +118,9 @@ pub struct Job {
     /// Seconds since 1970, CPU in percent, bytes of memory.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub curve: Vec<(i64, f64, i64)>,
+    /// Seconds since 1970, how busy its GPUs were.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gpu_curve: Vec<(i64, f64)>,
 }
 
 /// A node that was measured.
@@ -121,6 +133,12 @@ pub struct Node {
     pub total_memory: i64,
     /// Seconds since 1970, CPU in percent of all its cores, bytes of memory.
     pub curve: Vec<(i64, Option<f64>, Option<i64>)>,
+    /// Memory of the runner's GPUs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total_gpu_memory: Option<i64>,
+    /// Seconds since 1970, how busy its GPUs were in percent of all of them, bytes of their memory.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gpu_curve: Vec<(i64, f64, i64)>,
 }
 
 /// Reads every file of measurements at these places, and makes pages of them in a folder.
@@ -142,13 +160,17 @@ impl Picture {
         let Series { host, jobs, mut samples, node, .. } = series;
         for row in jobs {
             let curve = samples.remove(&(row.key.job, row.key.attempt)).unwrap_or_default();
+            let gpu_curve = curve.iter().filter_map(|(at, point)| Some((*at, point.gpu_percent?))).collect();
             let curve = curve.into_iter().map(|(at, point)| (at, point.cpu_percent, point.memory_bytes)).collect();
-            self.jobs.push(Job { curve, ..job(row, &host) });
+            self.jobs.push(Job { curve, gpu_curve, ..job(row, &host) });
         }
         if !node.is_empty() {
             let total_memory = node.iter().filter_map(|(_, point)| point.total_memory_bytes).max().unwrap_or_default();
+            let total_gpu_memory = node.iter().filter_map(|(_, point)| point.total_gpu_memory_bytes).max();
+            let gpus = |(at, point): &(i64, NodePoint)| Some((*at, point.gpu_percent?, point.gpu_memory_bytes?));
+            let gpu_curve = node.iter().filter_map(gpus).collect();
             let curve = node.into_iter().map(|(at, point)| (at, point.cpu_percent, point.memory_bytes)).collect();
-            self.nodes.push(Node { name: host, total_memory, curve });
+            self.nodes.push(Node { name: host, total_memory, curve, total_gpu_memory, gpu_curve });
         }
     }
 
@@ -183,15 +205,18 @@ impl Picture {
         let each = (POINTS_IN_ALL / curves).clamp(POINTS_EACH.0, POINTS_EACH.1);
         for job in &mut self.jobs {
             thin::keep_peaks(&mut job.curve, each, |point| point.2);
+            thin::keep_peaks(&mut job.gpu_curve, each, |point| tenths(point.1));
         }
         for node in &mut self.nodes {
             thin::keep_peaks(&mut node.curve, POINTS_EACH.1, |point| point.2);
+            thin::keep_peaks(&mut node.gpu_curve, POINTS_EACH.1, |point| tenths(point.1));
         }
     }
 
     /// The pages by name. Curves are only on the page that draws them.
     fn pages(&self) -> Vec<(&'static str, String)> {
-        let without: Vec<Job> = self.jobs.iter().map(|job| Job { curve: Vec::new(), ..job.clone() }).collect();
+        let without = |job: &Job| Job { curve: Vec::new(), gpu_curve: Vec::new(), ..job.clone() };
+        let without: Vec<Job> = self.jobs.iter().map(without).collect();
         let title = &self.title;
         vec![
             ("index.html", page::render("summary", title, &json!({ "jobs": without }))),
@@ -200,6 +225,12 @@ impl Picture {
             ("nodes.html", page::render("nodes", title, &json!({ "nodes": self.nodes }))),
         ]
     }
+}
+
+/// A number of percent that can be compared.
+#[expect(clippy::cast_possible_truncation, reason = "percents are small")]
+fn tenths(percent: f64) -> i64 {
+    (percent * 10.0) as i64
 }
 
 fn job(row: JobRow<i64>, host: &str) -> Job {
@@ -218,9 +249,13 @@ fn job(row: JobRow<i64>, host: &str) -> Job {
         average_memory: row.usage.average_memory_bytes,
         peak_cpu: row.usage.peak_cpu_percent,
         average_cpu: row.usage.average_cpu_percent,
+        peak_gpu: row.usage.peak_gpu_percent,
+        average_gpu: row.usage.average_gpu_percent,
+        peak_gpu_memory: row.usage.peak_gpu_memory_bytes,
         cpus: Some(row.resources.cpus),
         memory_limit: row.memory_limit_bytes,
         curve: Vec::new(),
+        gpu_curve: Vec::new(),
     }
 }
 
@@ -240,6 +275,9 @@ fn of_result(result: &JobResult) -> Option<Job> {
         average_memory: result.average_memory_bytes,
         peak_cpu: result.peak_cpu_percent,
         average_cpu: result.average_cpu_percent,
+        peak_gpu: result.peak_gpu_percent,
+        average_gpu: result.average_gpu_percent,
+        peak_gpu_memory: result.peak_gpu_memory_bytes,
         ..Job::default()
     })
 }

@@ -72,6 +72,10 @@ pub struct Point {
     pub memory_bytes: i64,
     /// How many they were.
     pub processes: u32,
+    /// How busy its GPUs were, 100 for one.
+    pub gpu_percent: Option<f64>,
+    /// Memory in use on its GPUs.
+    pub gpu_memory_bytes: Option<i64>,
 }
 
 /// What a node used at a moment; what was not to be measured is absent.
@@ -83,6 +87,12 @@ pub struct NodePoint {
     pub memory_bytes: Option<i64>,
     /// Memory it has.
     pub total_memory_bytes: Option<i64>,
+    /// How busy the runner's GPUs were, 100 for all of them.
+    pub gpu_percent: Option<f64>,
+    /// Memory in use on them.
+    pub gpu_memory_bytes: Option<i64>,
+    /// Memory they have.
+    pub total_gpu_memory_bytes: Option<i64>,
 }
 
 /// Peaks and averages of a node.
@@ -98,6 +108,12 @@ pub struct NodeSummary {
     pub peak_memory_bytes: Option<i64>,
     /// Memory on average.
     pub average_memory_bytes: Option<i64>,
+    /// The busiest that its GPUs were.
+    pub peak_gpu_percent: Option<f64>,
+    /// How busy they were on average.
+    pub average_gpu_percent: Option<f64>,
+    /// The most memory in use on them.
+    pub peak_gpu_memory_bytes: Option<i64>,
 }
 
 /// An attempt that ended. Times are moments of this machine in a runner, and milliseconds since 1970 in a file.

@@ -106,6 +106,7 @@ impl Meter {
             average_memory_bytes: self.memory.get().map(|bytes| bytes as i64),
             peak_cpu_percent: (self.cpu.count > 0).then_some(self.peak_cpu_percent),
             average_cpu_percent: self.cpu.get(),
+            ..torc_api::wire::Usage::default()
         }
     }
 }

@@ -172,7 +172,8 @@ async fn latest_failures(connection: &mut SqliteConnection) -> Result<Vec<Result
         ResultRecord,
         r#"select workflow as "workflow!", job as "job!", run as "run!", attempt as "attempt!", state as "state!",
             return_code as "return_code!", cause, message, started_ms as "started_ms!", ended_ms as "ended_ms!", runner,
-            stdout, stderr, peak_memory_bytes, average_memory_bytes, peak_cpu_percent, average_cpu_percent
+            stdout, stderr, peak_memory_bytes, average_memory_bytes, peak_cpu_percent, average_cpu_percent,
+            peak_gpu_percent, average_gpu_percent, peak_gpu_memory_bytes
         from (
             select r.*, row_number() over (partition by r.workflow order by r.ended_ms desc, r.job desc, r.attempt desc) as age
             from results r

@@ -120,6 +120,9 @@ pub(crate) struct ResultRecord {
     pub average_memory_bytes: Option<i64>,
     pub peak_cpu_percent: Option<f64>,
     pub average_cpu_percent: Option<f64>,
+    pub peak_gpu_percent: Option<f64>,
+    pub average_gpu_percent: Option<f64>,
+    pub peak_gpu_memory_bytes: Option<i64>,
 }
 
 impl TryFrom<ResultRecord> for ResultRow {
@@ -145,6 +148,9 @@ impl TryFrom<ResultRecord> for ResultRow {
                 average_memory_bytes: record.average_memory_bytes,
                 peak_cpu_percent: record.peak_cpu_percent,
                 average_cpu_percent: record.average_cpu_percent,
+                peak_gpu_percent: record.peak_gpu_percent,
+                average_gpu_percent: record.average_gpu_percent,
+                peak_gpu_memory_bytes: record.peak_gpu_memory_bytes,
             },
         })
     }

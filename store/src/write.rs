@@ -226,9 +226,10 @@ fn last_of_each(updates: &[JobUpdate]) -> Vec<JobUpdate> {
 async fn write_results(connection: &mut SqliteConnection, rows: &[&ResultRow]) -> Result<(), Failure> {
     static INSERT: LazyLock<BulkStatement> = LazyLock::new(|| {
         BulkStatement::new(
-            17,
+            20,
             "insert into results (workflow, job, run, attempt, state, return_code, cause, message, started_ms, ended_ms,
-                runner, stdout, stderr, peak_memory_bytes, average_memory_bytes, peak_cpu_percent, average_cpu_percent)
+                runner, stdout, stderr, peak_memory_bytes, average_memory_bytes, peak_cpu_percent, average_cpu_percent,
+                peak_gpu_percent, average_gpu_percent, peak_gpu_memory_bytes)
             select * from $rows where column1 is not null
             on conflict (workflow, job, run, attempt) do nothing",
         )
@@ -240,7 +241,9 @@ async fn write_results(connection: &mut SqliteConnection, rows: &[&ResultRow]) -
         places.add(row.started_ms)?.add(row.ended_ms)?.add(row.runner.map(|runner| runner.0))?;
         places.add(row.stdout.as_deref())?.add(row.stderr.as_deref())?;
         places.add(row.usage.peak_memory_bytes)?.add(row.usage.average_memory_bytes)?;
-        places.add(row.usage.peak_cpu_percent)?.add(row.usage.average_cpu_percent).map(drop)
+        places.add(row.usage.peak_cpu_percent)?.add(row.usage.average_cpu_percent)?;
+        places.add(row.usage.peak_gpu_percent)?.add(row.usage.average_gpu_percent)?;
+        places.add(row.usage.peak_gpu_memory_bytes).map(drop)
     });
     Ok(write.await?)
 }

@@ -5,6 +5,7 @@ mod disk;
 mod overlap;
 mod processes;
 mod server;
+mod shim;
 pub mod slurm;
 pub mod sshd;
 mod wait;

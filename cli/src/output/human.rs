@@ -75,7 +75,9 @@ pub fn usage(result: &JobResult) -> Option<String> {
     };
     let memory = pair(result.peak_memory_bytes.map(bytes), result.average_memory_bytes.map(bytes), " memory");
     let cpu = pair(result.peak_cpu_percent.map(percent), result.average_cpu_percent.map(percent), " CPU");
-    let parts: Vec<String> = [memory, cpu].into_iter().flatten().collect();
+    let gpu = pair(result.peak_gpu_percent.map(percent), result.average_gpu_percent.map(percent), " GPU");
+    let gpu_memory = pair(result.peak_gpu_memory_bytes.map(bytes), None, " GPU memory");
+    let parts: Vec<String> = [memory, cpu, gpu, gpu_memory].into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 

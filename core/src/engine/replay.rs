@@ -2,7 +2,6 @@
 
 use torc_api::wire::{AttemptKey, FinishedAttempt, JournalledResult, ReplayOutcome, Replayed};
 
-use super::attempt::ago;
 use super::record::Recorder;
 use super::workflow::Workflow;
 use super::{Refusal, State};
@@ -72,10 +71,12 @@ impl State {
         foreign.then(|| "it ended before this workflow was created".to_owned())
     }
 
-    /// Whether a report is about a workflow of an earlier store that had the same numbers.
+    /// Whether a report is about a workflow of an earlier store that had the same numbers: it ended before this one was created.
     pub(super) fn is_from_another_store(&self, finished: &FinishedAttempt, now: Now) -> bool {
-        let workflow = self.workflows.get(&WorkflowId(finished.key.workflow));
-        workflow.is_some_and(|workflow| workflow.is_younger_than(ago(now.wall_ms, finished.ended_ms_ago)))
+        let Some(workflow) = self.workflows.get(&WorkflowId(finished.key.workflow)) else { return false };
+        // A clock that was set back to before the creation says nothing about anybody's age.
+        let age_ms = u64::try_from(now.wall_ms.saturating_sub(workflow.row.created_ms)).ok();
+        age_ms.is_some_and(|age_ms| finished.ended_ms_ago > age_ms.saturating_add(SKEW_MS.unsigned_abs()))
     }
 
     fn holder(&self, key: &AttemptKey) -> Option<RunnerId> {

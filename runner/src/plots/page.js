@@ -119,6 +119,9 @@ function summary() {
     ["Duration", job => job.end - job.start, lasts], ["CPU", job => job.averageCpu, percent], ["Peak CPU", job => job.peakCpu, percent],
     ["Memory", job => job.averageMemory, bytes], ["Peak memory", job => job.peakMemory, bytes], ["Of limit", share, percent],
     ["Code", job => job.code, String]];
+  if (jobs.some(job => job.averageGpu !== undefined)) {
+    columns.push(["GPU", job => job.averageGpu, percent], ["Peak GPU", job => job.peakGpu, percent], ["GPU memory", job => job.peakGpuMemory, bytes]);
+  }
   let shown = 100, sorted = 7, down = true;
   const search = el("input", { type: "search", placeholder: "Find a job, a node, a cause", oninput: () => { shown = 100; draw(); } });
   const tally = el("span", { class: "note" });
@@ -168,11 +171,12 @@ function jobs() {
       el("h3", { title: label(job) }, label(job)),
       el("p", job.cause === undefined ? {} : { class: "bad" }, `${outcome(job)} · ${lasts(job.end - job.start)} · ${bytes(job.peakMemory)} · ${percent(job.averageCpu)} CPU · ${job.node}`),
       curve(job.curve.map(point => [point[0], point[2]]), { kind: "memory", unit: bytes, limit: job.memoryLimit, span: [job.start / 1000, job.end / 1000] }),
-      curve(job.curve.map(point => [point[0], point[1]]), { kind: "cpu", unit: percent, height: 84, top: 100, span: [job.start / 1000, job.end / 1000] }))));
+      curve(job.curve.map(point => [point[0], point[1]]), { kind: "cpu", unit: percent, height: 84, top: 100, span: [job.start / 1000, job.end / 1000] }),
+      ...(job.gpuCurve ? [curve(job.gpuCurve, { kind: "gpu", unit: percent, height: 84, top: 100, span: [job.start / 1000, job.end / 1000] })] : []))));
     count.textContent = found.length.toLocaleString() + " jobs with samples";
     more.hidden = found.length <= shown;
   }
-  main.append(el("div", { class: "tools" }, search, el("label", { class: "note" }, "by ", order), count, key("memory", "memory"), key("cpu", "CPU")), grid, el("p", {}, more));
+  main.append(el("div", { class: "tools" }, search, el("label", { class: "note" }, "by ", order), count, key("memory", "memory"), key("cpu", "CPU"), ...(all.some(job => job.gpuCurve) ? [key("gpu", "GPU")] : [])), grid, el("p", {}, more));
   draw();
 }
 function key(color, name) { return el("span", { class: "key" }, el("i", { style: `background:var(--${color})` }), name); }
@@ -185,7 +189,10 @@ function nodes() {
   for (const node of data.nodes) {
     main.append(el("h2", {}, node.name), el("div", { class: "plot" },
       el("p", {}, "CPU, of all cores"), curve(node.curve.map(point => [point[0], point[1]]), { kind: "cpu", unit: percent, top: 100, width: 1280, height: 220 }),
-      el("p", {}, "Memory in use, of " + bytes(node.totalMemory)), curve(node.curve.map(point => [point[0], point[2]]), { kind: "memory", unit: bytes, top: node.totalMemory, width: 1280, height: 220 })));
+      el("p", {}, "Memory in use, of " + bytes(node.totalMemory)), curve(node.curve.map(point => [point[0], point[2]]), { kind: "memory", unit: bytes, top: node.totalMemory, width: 1280, height: 220 }),
+      ...(node.gpuCurve ? [
+        el("p", {}, "GPUs, of all that the runner has"), curve(node.gpuCurve.map(point => [point[0], point[1]]), { kind: "gpu", unit: percent, top: 100, width: 1280, height: 220 }),
+        el("p", {}, "Memory of the GPUs in use, of " + bytes(node.totalGpuMemory)), curve(node.gpuCurve.map(point => [point[0], point[2]]), { kind: "gpu", unit: bytes, top: node.totalGpuMemory, width: 1280, height: 220 })] : [])));
   }
 }
 

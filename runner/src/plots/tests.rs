@@ -19,14 +19,14 @@ fn row(job: i64, name: &str) -> JobRow<i64> {
 }
 
 fn series(jobs: i64, points: i64) -> Series {
-    let point = |at: i64| (at, Point { cpu_percent: 50.0, memory_bytes: at, processes: 1 });
+    let point = |at: i64| (at, Point { cpu_percent: 50.0, memory_bytes: at, processes: 1, ..Point::default() });
     Series {
         workflow: 1,
         run: 1,
         host: "node".to_owned(),
         jobs: (1..=jobs).map(|number| row(number, &format!("job</script>{number}"))).collect(),
         samples: (1..=jobs).map(|number| ((number, 1), (0..points).map(point).collect())).collect::<BTreeMap<_, _>>(),
-        node: vec![(1, NodePoint { cpu_percent: None, memory_bytes: Some(5), total_memory_bytes: Some(9) })],
+        node: vec![(1, NodePoint { memory_bytes: Some(5), total_memory_bytes: Some(9), ..NodePoint::default() })],
         node_summary: None,
     }
 }
@@ -101,6 +101,9 @@ fn results_fill_in_what_no_file_knows() {
         average_memory_bytes: None,
         peak_cpu_percent: None,
         average_cpu_percent: None,
+        peak_gpu_percent: None,
+        average_gpu_percent: None,
+        peak_gpu_memory_bytes: None,
     };
     let mut picture = Picture::default();
     picture.add(series(1, 0));

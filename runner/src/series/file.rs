@@ -21,6 +21,7 @@ const TABLES: &str = "
 create table if not exists job_resource_samples (
     job_id integer not null, attempt_id integer not null, timestamp integer not null,
     cpu_percent real not null, memory_bytes integer not null, num_processes integer not null,
+    gpu_percent real, gpu_memory_bytes integer,
     primary key (job_id, attempt_id, timestamp)
 );
 create table if not exists job_metadata (
@@ -29,14 +30,17 @@ create table if not exists job_metadata (
     return_code integer not null, cause text, num_cpus integer not null, memory_bytes integer not null,
     memory_limit_bytes integer, gpus text not null,
     peak_memory_bytes integer, avg_memory_bytes integer, peak_cpu_percent real, avg_cpu_percent real,
+    peak_gpu_percent real, avg_gpu_percent real, peak_gpu_memory_bytes integer,
     primary key (job_id, attempt_id)
 );
 create table if not exists system_resource_samples (
-    timestamp integer primary key, cpu_percent real, memory_bytes integer, total_memory_bytes integer
+    timestamp integer primary key, cpu_percent real, memory_bytes integer, total_memory_bytes integer,
+    gpu_percent real, gpu_memory_bytes integer, total_gpu_memory_bytes integer
 );
 create table if not exists system_resource_summary (
     hostname text primary key, sample_count integer not null, peak_cpu_percent real, avg_cpu_percent real,
-    peak_memory_bytes integer, avg_memory_bytes integer
+    peak_memory_bytes integer, avg_memory_bytes integer,
+    peak_gpu_percent real, avg_gpu_percent real, peak_gpu_memory_bytes integer
 );
 ";
 
@@ -111,16 +115,19 @@ async fn add(
     for fact in facts {
         let query = match fact {
             Fact::JobSample { key, at, point } => {
-                sqlx::query("insert or replace into job_resource_samples values (?, ?, ?, ?, ?, ?)")
+                sqlx::query("insert or replace into job_resource_samples values (?, ?, ?, ?, ?, ?, ?, ?)")
                     .bind(key.job)
                     .bind(key.attempt)
                     .bind(wall_ms(*at) / 1_000)
                     .bind(point.cpu_percent)
                     .bind(point.memory_bytes)
                     .bind(point.processes)
+                    .bind(point.gpu_percent)
+                    .bind(point.gpu_memory_bytes)
             }
             Fact::Job(job) => sqlx::query(
-                "insert or replace into job_metadata values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "insert or replace into job_metadata
+                    values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             )
             .bind(job.key.job)
             .bind(job.key.attempt)
@@ -138,22 +145,31 @@ async fn add(
             .bind(job.usage.peak_memory_bytes)
             .bind(job.usage.average_memory_bytes)
             .bind(job.usage.peak_cpu_percent)
-            .bind(job.usage.average_cpu_percent),
+            .bind(job.usage.average_cpu_percent)
+            .bind(job.usage.peak_gpu_percent)
+            .bind(job.usage.average_gpu_percent)
+            .bind(job.usage.peak_gpu_memory_bytes),
             Fact::NodeSample { at, point } => {
-                sqlx::query("insert or replace into system_resource_samples values (?, ?, ?, ?)")
+                sqlx::query("insert or replace into system_resource_samples values (?, ?, ?, ?, ?, ?, ?)")
                     .bind(wall_ms(*at) / 1_000)
                     .bind(point.cpu_percent)
                     .bind(point.memory_bytes)
                     .bind(point.total_memory_bytes)
+                    .bind(point.gpu_percent)
+                    .bind(point.gpu_memory_bytes)
+                    .bind(point.total_gpu_memory_bytes)
             }
             Fact::Node(summary) => {
-                sqlx::query("insert or replace into system_resource_summary values (?, ?, ?, ?, ?, ?)")
+                sqlx::query("insert or replace into system_resource_summary values (?, ?, ?, ?, ?, ?, ?, ?, ?)")
                     .bind(host)
                     .bind(summary.samples)
                     .bind(summary.peak_cpu_percent)
                     .bind(summary.average_cpu_percent)
                     .bind(summary.peak_memory_bytes)
                     .bind(summary.average_memory_bytes)
+                    .bind(summary.peak_gpu_percent)
+                    .bind(summary.average_gpu_percent)
+                    .bind(summary.peak_gpu_memory_bytes)
             }
         };
         query.execute(&mut *transaction).await?;
@@ -206,6 +222,8 @@ async fn contents(file: &mut SqliteConnection) -> sqlx::Result<Series> {
             cpu_percent: row.try_get("cpu_percent")?,
             memory_bytes: row.try_get("memory_bytes")?,
             processes: row.try_get("num_processes")?,
+            gpu_percent: row.try_get("gpu_percent")?,
+            gpu_memory_bytes: row.try_get("gpu_memory_bytes")?,
         };
         let attempt = (row.try_get("job_id")?, row.try_get("attempt_id")?);
         samples.entry(attempt).or_default().push((row.try_get("timestamp")?, point));
@@ -217,6 +235,9 @@ async fn contents(file: &mut SqliteConnection) -> sqlx::Result<Series> {
             cpu_percent: row.try_get("cpu_percent")?,
             memory_bytes: row.try_get("memory_bytes")?,
             total_memory_bytes: row.try_get("total_memory_bytes")?,
+            gpu_percent: row.try_get("gpu_percent")?,
+            gpu_memory_bytes: row.try_get("gpu_memory_bytes")?,
+            total_gpu_memory_bytes: row.try_get("total_gpu_memory_bytes")?,
         };
         series.node.push((row.try_get("timestamp")?, point));
     }
@@ -232,6 +253,9 @@ fn node_summary(row: &SqliteRow) -> sqlx::Result<NodeSummary> {
         average_cpu_percent: row.try_get("avg_cpu_percent")?,
         peak_memory_bytes: row.try_get("peak_memory_bytes")?,
         average_memory_bytes: row.try_get("avg_memory_bytes")?,
+        peak_gpu_percent: row.try_get("peak_gpu_percent")?,
+        average_gpu_percent: row.try_get("avg_gpu_percent")?,
+        peak_gpu_memory_bytes: row.try_get("peak_gpu_memory_bytes")?,
     })
 }
 
@@ -257,6 +281,9 @@ fn job_row(row: &SqliteRow) -> sqlx::Result<JobRow<i64>> {
             average_memory_bytes: row.try_get("avg_memory_bytes")?,
             peak_cpu_percent: row.try_get("peak_cpu_percent")?,
             average_cpu_percent: row.try_get("avg_cpu_percent")?,
+            peak_gpu_percent: row.try_get("peak_gpu_percent")?,
+            average_gpu_percent: row.try_get("avg_gpu_percent")?,
+            peak_gpu_memory_bytes: row.try_get("peak_gpu_memory_bytes")?,
         },
         resources: Resources {
             cpus: row.try_get("num_cpus")?,
@@ -301,9 +328,29 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("below/resource_metrics_wf1_hnode_r2_p3.db");
         let key = AttemptKey { workflow: 1, job: 5, run: 2, attempt: 3, epoch: 0 };
-        let point = Point { cpu_percent: 12.5, memory_bytes: 7, processes: 2 };
-        let node = NodePoint { cpu_percent: Some(3.0), memory_bytes: None, total_memory_bytes: Some(9) };
-        let summary = NodeSummary { samples: 4, peak_cpu_percent: Some(5.0), ..NodeSummary::default() };
+        let point = Point {
+            cpu_percent: 12.5,
+            memory_bytes: 7,
+            processes: 2,
+            gpu_percent: Some(170.0),
+            gpu_memory_bytes: Some(11),
+        };
+        let node = NodePoint {
+            cpu_percent: Some(3.0),
+            memory_bytes: None,
+            total_memory_bytes: Some(9),
+            gpu_percent: Some(4.0),
+            gpu_memory_bytes: Some(12),
+            total_gpu_memory_bytes: Some(13),
+        };
+        let summary = NodeSummary {
+            samples: 4,
+            peak_cpu_percent: Some(5.0),
+            peak_gpu_percent: Some(6.0),
+            average_gpu_percent: Some(7.0),
+            peak_gpu_memory_bytes: Some(8),
+            ..NodeSummary::default()
+        };
         let row = JobRow {
             key,
             name: "a".to_owned(),
@@ -311,7 +358,13 @@ mod tests {
             ended: Moment(3_500_000),
             return_code: 137,
             cause: Some(Cause::OutOfMemory),
-            usage: Usage { peak_memory_bytes: Some(8), ..Usage::default() },
+            usage: Usage {
+                peak_memory_bytes: Some(8),
+                peak_gpu_percent: Some(99.0),
+                average_gpu_percent: Some(98.0),
+                peak_gpu_memory_bytes: Some(97),
+                ..Usage::default()
+            },
             resources: Resources { cpus: 2, memory_bytes: 6, gpus: 2, nodes: 1 },
             memory_limit_bytes: Some(6),
             devices: vec!["0".to_owned(), "GPU-1".to_owned()],

@@ -8,15 +8,18 @@ use torc_api::state::Cause;
 use torc_api::wire::{AttemptKey, FinishedAttempt, Profile, Usage};
 
 use self::node::Node;
+use self::spread::{Spread, as_float, as_whole};
 use super::job::{Job, Report, Stage};
 use super::{Effect, State};
 use crate::clock::Moment;
 use crate::events::RunnerEvent;
+use crate::gpus::{self, GpuLoad};
 use crate::monitor::{JobSample, Probe, SampleOrder, Samples};
 use crate::protocol::{Ended, Ending, Terms};
 use crate::series::{Fact, JobRow, Point, Record};
 
 mod node;
+mod spread;
 
 /// SIGKILL, as a shell says it.
 const KILLED: i32 = 128 + 9;
@@ -69,6 +72,8 @@ pub(super) struct Measured {
     peak_memory_bytes: i64,
     memory_sum: i128,
     peak_cpu_percent: f64,
+    gpu: Spread,
+    gpu_memory: Spread,
     /// When the latest sample was taken, and the CPU time up to then.
     latest: Option<(Moment, u64)>,
     /// The memory that was too much.
@@ -76,8 +81,8 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    /// Takes in a sample of a job that runs since `started`.
-    fn add(&mut self, sample: &JobSample, started: Moment, at: Moment) -> Point {
+    /// Takes in a sample of a job that runs since `started`, and of its GPUs.
+    fn add(&mut self, sample: &JobSample, gpus: Option<GpuLoad>, started: Moment, at: Moment) -> Point {
         self.samples += 1;
         self.peak_memory_bytes = self.peak_memory_bytes.max(sample.memory_bytes);
         self.memory_sum += i128::from(sample.memory_bytes);
@@ -85,7 +90,17 @@ impl Measured {
         let cpu_percent = percent(sample.cpu_us.saturating_sub(before), at.since(since)).unwrap_or_default();
         self.peak_cpu_percent = self.peak_cpu_percent.max(cpu_percent);
         self.latest = Some((at, sample.cpu_us));
-        Point { cpu_percent, memory_bytes: sample.memory_bytes, processes: sample.processes }
+        if let Some(load) = gpus {
+            self.gpu.add(load.percent.into());
+            self.gpu_memory.add(as_float(load.memory_bytes));
+        }
+        Point {
+            cpu_percent,
+            memory_bytes: sample.memory_bytes,
+            processes: sample.processes,
+            gpu_percent: gpus.map(|load| load.percent.into()),
+            gpu_memory_bytes: gpus.map(|load| load.memory_bytes),
+        }
     }
 
     /// Peaks and averages. The operating system's own counts are exact for CPU and cover the time between samples; the memory of
@@ -101,6 +116,9 @@ impl Measured {
             average_memory_bytes: average_memory.and_then(|bytes| i64::try_from(bytes).ok()),
             peak_cpu_percent: average_cpu.map(|average| average.max(self.peak_cpu_percent)),
             average_cpu_percent: average_cpu,
+            peak_gpu_percent: self.gpu.peak(),
+            average_gpu_percent: self.gpu.average(),
+            peak_gpu_memory_bytes: self.gpu_memory.peak().map(as_whole),
         })
     }
 
@@ -183,6 +201,7 @@ impl State {
         }
         if (order.node || !order.probes.is_empty()) && !self.measures.busy {
             self.measures.busy = true;
+            order.gpus = !self.settings.devices.is_empty();
             effects.push(Effect::Sample(order));
         }
         if let Some(next) = self.measures.due.values().min().copied() {
@@ -207,11 +226,13 @@ impl State {
         self.measures.busy = false;
         let mut records = Vec::new();
         if let Some(sample) = &samples.node {
-            records.extend(self.measures.nodes.iter_mut().filter_map(|(of, node)| node.add(*of, sample, samples.at)));
+            let gpus = gpus::load(&self.settings.devices, &samples.gpus);
+            let nodes = self.measures.nodes.iter_mut();
+            records.extend(nodes.filter_map(|(of, node)| node.add(*of, sample, gpus, samples.at)));
         }
         for (key, sample) in &samples.jobs {
             let Some(job) = self.jobs.get_mut(key).filter(|job| job.stage == Stage::Running) else { continue };
-            let point = job.measured.add(sample, job.since, samples.at);
+            let point = job.measured.add(sample, gpus::load(&job.devices, &samples.gpus), job.since, samples.at);
             let plan = job.kind.terms().monitor;
             if plan.jobs == Some(Granularity::TimeSeries) {
                 let fact = Fact::JobSample { key: *key, at: samples.at, point };

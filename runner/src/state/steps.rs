@@ -119,7 +119,8 @@ impl State {
             let plan = job.kind.terms().monitor;
             if plan.jobs == Some(Granularity::TimeSeries) {
                 // Slurm counts tasks and not processes.
-                let point = Point { cpu_percent, memory_bytes: sample.memory_bytes.unwrap_or_default(), processes: 0 };
+                let memory_bytes = sample.memory_bytes.unwrap_or_default();
+                let point = Point { cpu_percent, memory_bytes, ..Point::default() };
                 let fact = Fact::JobSample { key: *key, at, point };
                 records.push(Record { workflow: key.workflow, run: key.run, plan, fact });
             }

@@ -111,12 +111,17 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn usage()(memory in any::<(Option<i64>, Option<i64>)>(), peak in option::of(0.0..1e6f64), average in option::of(0.0..1e6f64)) -> Usage {
+    fn usage()(memory in any::<(Option<i64>, Option<i64>)>(), cpu in (option::of(0.0..1e6f64), option::of(0.0..1e6f64)),
+        gpu in (option::of(0.0..1e6f64), option::of(0.0..1e6f64), any::<Option<i64>>()),
+    ) -> Usage {
         Usage {
             peak_memory_bytes: memory.0,
             average_memory_bytes: memory.1,
-            peak_cpu_percent: peak,
-            average_cpu_percent: average,
+            peak_cpu_percent: cpu.0,
+            average_cpu_percent: cpu.1,
+            peak_gpu_percent: gpu.0,
+            average_gpu_percent: gpu.1,
+            peak_gpu_memory_bytes: gpu.2,
         }
     }
 }

@@ -58,6 +58,9 @@ fn result(run_id: i32, attempt: i32) -> JobResult {
         average_memory_bytes: None,
         peak_cpu_percent: None,
         average_cpu_percent: None,
+        peak_gpu_percent: None,
+        average_gpu_percent: None,
+        peak_gpu_memory_bytes: None,
     }
 }
 

@@ -41,7 +41,7 @@ impl Desk {
         self.later(Duration::from_secs(1));
         assert_eq!(self.ordered().len(), 1, "{:?}", self.effects);
         let jobs = vec![(key(1), JobSample { memory_bytes, cpu_us, processes: 1 })];
-        self.handle(Event::Sampled(Box::new(Samples { at: self.now, jobs, node: None })))
+        self.handle(Event::Sampled(Box::new(Samples { at: self.now, jobs, ..Samples::default() })))
     }
 
     fn finish(&mut self, outcome: Outcome, consumed: Option<Consumed>) -> &mut Self {
@@ -171,7 +171,7 @@ fn samples_are_taken_at_the_interval_and_only_while_jobs_run() {
     assert_eq!(desk.ordered().len(), 0);
     desk.later(Duration::from_millis(1));
     let probe = crate::monitor::Probe { key: key(1), pid: 100, limit_bytes: Some(100 * MIB) };
-    assert_eq!(desk.ordered(), [&SampleOrder { probes: vec![probe], node: false }]);
+    assert_eq!(desk.ordered(), [&SampleOrder { probes: vec![probe], ..SampleOrder::default() }]);
     desk.later(Duration::from_secs(10));
     assert_eq!(desk.ordered().len(), 0, "the answer is still being waited for");
     let now = desk.now;
@@ -192,7 +192,7 @@ fn a_taken_over_job_is_measured_and_limited_too() {
     desk.handle(Event::Adopted(Box::new(held))).later(Duration::from_secs(10));
     assert_eq!(desk.ordered()[0].probes[0].pid, 7);
     let jobs = vec![(key(1), JobSample { memory_bytes: 2 * MIB, cpu_us: 0, processes: 1 })];
-    desk.handle(Event::Sampled(Box::new(Samples { at: desk.now, jobs, node: None })));
+    desk.handle(Event::Sampled(Box::new(Samples { at: desk.now, jobs, ..Samples::default() })));
     assert_eq!(desk.terminated(), [(1, 9, 0)]);
 }
 
@@ -257,7 +257,7 @@ fn samples_are_kept_where_the_workflow_wants_them() {
     profile.resource_monitor.as_mut().expect("set").granularity = Some(Granularity::TimeSeries);
     let mut desk = running(profile);
     desk.sample(5 * MIB, 250_000);
-    let point = Point { cpu_percent: 25.0, memory_bytes: 5 * MIB, processes: 1 };
+    let point = Point { cpu_percent: 25.0, memory_bytes: 5 * MIB, processes: 1, ..Point::default() };
     assert_eq!(desk.recorded(), [Fact::JobSample { key: key(1), at: desk.now, point }]);
     desk.finish(Outcome::Exited(3), Some(Consumed::default()));
     let recorded = desk.recorded();
@@ -288,9 +288,9 @@ fn a_node_is_measured_for_those_who_want_it() {
         let mut desk = running(profile);
         let sample = |desk: &mut Desk, busy_ticks, all_ticks, memory_bytes| {
             desk.later(Duration::from_secs(1));
-            assert_eq!(desk.ordered(), [&SampleOrder { probes: Vec::new(), node: true }]);
+            assert_eq!(desk.ordered(), [&SampleOrder { node: true, ..SampleOrder::default() }]);
             let node = NodeSample { busy_ticks, all_ticks, memory_bytes, total_memory_bytes: 90 };
-            desk.handle(Event::Sampled(Box::new(Samples { at: desk.now, jobs: Vec::new(), node: Some(node) })));
+            desk.handle(Event::Sampled(Box::new(Samples { at: desk.now, node: Some(node), ..Samples::default() })));
             let recorded = desk.recorded();
             let [Fact::NodeSample { point, .. }] = recorded.as_slice() else { panic!("{recorded:?}") };
             *point
@@ -299,6 +299,7 @@ fn a_node_is_measured_for_those_who_want_it() {
             cpu_percent: cpu_percent.filter(|_| cpu),
             memory_bytes: Some(memory_bytes),
             total_memory_bytes: Some(90),
+            ..NodePoint::default()
         };
         assert_eq!(sample(&mut desk, 100, 1_000, 50), point(None, 50), "nothing to compare with yet");
         assert_eq!(sample(&mut desk, 150, 1_200, 70), point(Some(25.0), 70));

@@ -1,0 +1,125 @@
+//! GPUs as NVIDIA's management library sees them. A machine without that library has none here, and that is no error.
+
+use std::ffi::OsStr;
+
+use nvml_wrapper::Nvml;
+use nvml_wrapper::error::NvmlError;
+
+/// The library as drivers install it; the name without a number comes with their development files only.
+const LIBRARY: &str = "libnvidia-ml.so.1";
+
+/// What a GPU does at a moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GpuSample {
+    /// Its number.
+    pub index: u32,
+    /// Its name that no other GPU has.
+    pub uuid: String,
+    /// Percent of the time just now in which it was busy.
+    pub busy_percent: u32,
+    /// Its memory in use.
+    pub memory_bytes: i64,
+    /// Its memory.
+    pub total_memory_bytes: i64,
+}
+
+/// What some GPUs do together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GpuLoad {
+    /// 100 for one GPU that is busy all the time.
+    pub percent: u32,
+    /// Memory in use.
+    pub memory_bytes: i64,
+    /// Memory they have.
+    pub total_memory_bytes: i64,
+    /// How many they are.
+    pub count: u32,
+}
+
+impl GpuSample {
+    /// Devices are named by number or by the beginning of their own name.
+    fn is_called(&self, name: &str) -> bool {
+        name.parse() == Ok(self.index) || name.starts_with("GPU-") && self.uuid.starts_with(name)
+    }
+}
+
+/// What these devices do together; absent if nothing is known of any.
+pub fn load(devices: &[String], samples: &[GpuSample]) -> Option<GpuLoad> {
+    let is_one = |sample: &&GpuSample| devices.iter().any(|name| sample.is_called(name));
+    let sum = samples.iter().filter(is_one).fold(GpuLoad::default(), |sum, sample| GpuLoad {
+        percent: sum.percent + sample.busy_percent,
+        memory_bytes: sum.memory_bytes + sample.memory_bytes,
+        total_memory_bytes: sum.total_memory_bytes + sample.total_memory_bytes,
+        count: sum.count + 1,
+    });
+    (sum.count > 0).then_some(sum)
+}
+
+/// The library, opened.
+pub struct Gpus {
+    library: Nvml,
+}
+
+impl Gpus {
+    /// Opens the library; absent where there is none or it finds no driver.
+    pub fn open() -> Option<Self> {
+        // A program without a loader of its own cannot load a library that needs one.
+        if cfg!(target_feature = "crt-static") {
+            return None;
+        }
+        let library = Nvml::builder().lib_path(OsStr::new(LIBRARY)).init().ok()?;
+        Some(Self { library })
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u32 {
+        self.library.device_count().unwrap_or_default()
+    }
+
+    /// What they do now. One that does not answer is left out.
+    pub fn samples(&self) -> Vec<GpuSample> {
+        (0..self.count()).filter_map(|index| self.sample(index).ok()).collect()
+    }
+
+    fn sample(&self, index: u32) -> Result<GpuSample, NvmlError> {
+        let device = self.library.device_by_index(index)?;
+        let memory = device.memory_info()?;
+        let bytes = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+        Ok(GpuSample {
+            index,
+            uuid: device.uuid()?,
+            busy_percent: device.utilization_rates()?.gpu,
+            memory_bytes: bytes(memory.used),
+            total_memory_bytes: bytes(memory.total),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(index: u32, busy_percent: u32) -> GpuSample {
+        GpuSample { index, uuid: format!("GPU-{index}a7f"), busy_percent, memory_bytes: 3, total_memory_bytes: 8 }
+    }
+
+    #[test]
+    fn the_load_of_devices_is_their_sum() {
+        let samples = [sample(0, 90), sample(1, 20), sample(11, 7)];
+        let of = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            load(&names, &samples)
+        };
+        let sum = |percent, count| {
+            let (memory_bytes, total_memory_bytes) = (3 * i64::from(count), 8 * i64::from(count));
+            Some(GpuLoad { percent, memory_bytes, total_memory_bytes, count })
+        };
+        assert_eq!(of(&["0", "1"]), sum(110, 2));
+        assert_eq!(of(&["1"]), sum(20, 1));
+        assert_eq!(of(&["GPU-1"]), sum(27, 2), "a beginning names all that begin so");
+        assert_eq!(of(&["GPU-0a"]), sum(90, 1));
+        assert_eq!(of(&["1", "GPU-1a7f"]), sum(20, 1), "a device counts once");
+        assert_eq!(of(&["7", "MIG-1", ""]), None);
+        assert_eq!(of(&[]), None);
+    }
+}
