@@ -180,7 +180,8 @@ mod tests {
         let key = AttemptKey { job: 3, ..AttemptKey::default() };
         let gone = AttemptKey { job: 4, ..AttemptKey::default() };
         let probe = |key, pid| Probe { key, pid, limit_bytes: None };
-        let samples = take(&SampleOrder { probes: vec![probe(key, pid), probe(gone, i32::MAX)], node: true, gpus: false });
+        let samples =
+            take(&SampleOrder { probes: vec![probe(key, pid), probe(gone, i32::MAX)], node: true, gpus: false });
         let [(measured, sample)] = samples.jobs.as_slice() else { panic!("{samples:?}") };
         assert_eq!(*measured, key);
         assert!(samples.node.is_some_and(|node| node.memory_bytes < node.total_memory_bytes));

@@ -11,6 +11,7 @@ use torc_api::workflow::{RerunPolicy, WorkflowSpec};
 
 use super::State;
 use super::record::Recorder;
+use super::status::counted;
 use super::workflow::Workflow;
 use crate::expanded::{Expanded, ExpandedJob};
 use crate::hash::{digest, job_hash};
@@ -101,7 +102,7 @@ impl State {
         let mut draft = Draft::new(&row, apply.expanded, &mut self.last, HashMap::new());
         let jobs = draft.rows(None);
         recorder.workflow(&row);
-        recorder.event(now, Some(id), "WorkflowCreated", format!("created with {} jobs", jobs.len()));
+        recorder.event(now, Some(id), "WorkflowCreated", format!("created with {}", counted(jobs.len() as i64)));
         let profiles = draft.profiles;
         let mut workflow = Workflow::build(row, Arc::new(spec.clone()), profiles.clone(), &jobs);
         workflow.declare_data(apply.expanded, &mut self.last, recorder, now);

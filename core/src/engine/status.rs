@@ -139,6 +139,14 @@ impl State {
     }
 }
 
+/// So many jobs, in words.
+pub(super) fn counted(jobs: i64) -> String {
+    match jobs {
+        1 => "1 job".to_owned(),
+        jobs => format!("{jobs} jobs"),
+    }
+}
+
 impl Workflow {
     pub(super) fn note_completion(&mut self, recorder: &mut Recorder, now: Now) {
         if !self.is_settled() || self.row.completed_ms.is_some() {
@@ -147,7 +155,7 @@ impl Workflow {
         self.row.completed_ms = Some(now.wall_ms);
         recorder.workflow(&self.row);
         let (reason, message) = match self.outcome() {
-            "Succeeded" => ("WorkflowFinished", format!("all {} jobs completed", self.counts.total)),
+            "Succeeded" => ("WorkflowFinished", format!("{} completed", counted(self.counts.total))),
             outcome => ("WorkflowFailed", format!("{outcome}: {}", self.failure_message())),
         };
         recorder.event(now, Some(self.row.id), reason, message);
@@ -216,7 +224,7 @@ impl Workflow {
             (true, outcome) => ("Finished", "True", outcome, String::new()),
         };
         let succeeded = match (settled, self.outcome()) {
-            (true, "Succeeded") => ("True", "Completed", format!("all {} jobs completed", self.counts.total)),
+            (true, "Succeeded") => ("True", "Completed", format!("{} completed", counted(self.counts.total))),
             (true, "Canceled") => ("False", "Canceled", self.failure_message()),
             (true, _) => ("False", "JobsFailed", self.failure_message()),
             (false, _) if stalled => ("Unknown", "Stalled", stall.1.clone()),
@@ -227,7 +235,7 @@ impl Workflow {
         };
         let yes_no = |yes: bool| if yes { "True" } else { "False" };
         vec![
-            ("Accepted", "True", "Planned", format!("{} jobs", self.counts.total)),
+            ("Accepted", "True", "Planned", counted(self.counts.total)),
             ("Suspended", yes_no(suspended), if suspended { "UserRequest" } else { "NotSuspended" }, String::new()),
             self.allocations_ready(),
             ("Stalled", yes_no(stalled), stall.0, stall.1),
