@@ -2,6 +2,7 @@
 
 use torc_api::wire::{AttemptKey, FinishedAttempt, JournalledResult, ReplayOutcome, Replayed};
 
+use super::attempt::ago;
 use super::record::Recorder;
 use super::workflow::Workflow;
 use super::{Refusal, State};
@@ -74,9 +75,9 @@ impl State {
     /// Whether a report is about a workflow of an earlier store that had the same numbers: it ended before this one was created.
     pub(super) fn is_from_another_store(&self, finished: &FinishedAttempt, now: Now) -> bool {
         let Some(workflow) = self.workflows.get(&WorkflowId(finished.key.workflow)) else { return false };
+        let ended_ms = ago(now.wall_ms, finished.ended_ms_ago);
         // A clock that was set back to before the creation says nothing about anybody's age.
-        let age_ms = u64::try_from(now.wall_ms.saturating_sub(workflow.row.created_ms)).ok();
-        age_ms.is_some_and(|age_ms| finished.ended_ms_ago > age_ms.saturating_add(SKEW_MS.unsigned_abs()))
+        workflow.row.created_ms <= now.wall_ms && workflow.is_younger_than(ended_ms)
     }
 
     fn holder(&self, key: &AttemptKey) -> Option<RunnerId> {
