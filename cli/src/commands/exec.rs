@@ -13,6 +13,9 @@ use crate::error::{CommandError, ExitStatus};
 use crate::output::document_text;
 use crate::run_here::Wanted;
 use crate::summary::quoted;
+use keeping::KeepingArgs;
+
+mod keeping;
 
 /// Make a workflow from commands and run it here.
 ///
@@ -39,6 +42,8 @@ pub struct ExecArgs {
     /// Only print the document; `torc apply -f` takes it.
     #[arg(long)]
     pub dry_run: bool,
+    #[command(flatten, next_help_heading = "What is kept")]
+    pub keeping: KeepingArgs,
     #[command(flatten)]
     pub runner: RunnerArgs,
     /// One command and its arguments, as they are.
@@ -75,7 +80,10 @@ fn parse_parameter(text: &str) -> Result<(String, String), String> {
 pub async fn run(context: &Context, args: &ExecArgs) -> Result<ExitStatus, CommandError> {
     let commands = commands(args)?;
     let name = args.name.clone().unwrap_or_else(|| unique_name(jiff::Zoned::now().datetime()));
-    let document = document(&name, &commands, &args.parameters, args.link);
+    let mut document = document(&name, &commands, &args.parameters, args.link);
+    if let Some(keys) = document.as_object_mut() {
+        keys.extend(args.keeping.keys());
+    }
     if args.dry_run {
         context.output.document(&document)?;
         return Ok(ExitStatus::Success);
