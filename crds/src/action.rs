@@ -19,12 +19,15 @@ pub struct Action {
     pub job_name_regexes: Option<Vec<String>>,
     /// For `run_commands`: what runs on the runner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1_000), inner(length(min = 1, max = 131_072)))]
     pub commands: Option<Vec<String>>,
     /// For `schedule_nodes`: the scheduler's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1_024))]
     pub scheduler: Option<String>,
     /// For `schedule_nodes`: `slurm`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
     pub scheduler_type: Option<String>,
     /// For `schedule_nodes`: how many allocations (1 when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]

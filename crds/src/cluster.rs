@@ -28,12 +28,14 @@ pub const LOCAL: &str = "local";
 pub struct SlurmClusterSpec {
     /// Words put before every Slurm command, e.g. `[ssh, login1]`; empty means the commands of this machine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100), inner(length(max = 1_024)))]
     pub command_prefix: Vec<String>,
     /// The account that is charged unless a scheduler names another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_account: Option<String>,
     /// A Secret with `id_ed25519` and `known_hosts` for a prefix that uses ssh.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
     pub secret_name: Option<String>,
     /// Partitions; detected from `sinfo` and `scontrol` when absent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -46,6 +48,7 @@ pub struct SlurmClusterSpec {
 #[serde(rename_all = "camelCase")]
 pub struct Partition {
     /// The partition's name.
+    #[schemars(length(min = 1, max = 253))]
     pub name: String,
     /// CPUs of a node.
     #[schemars(range(min = 1))]
@@ -54,9 +57,11 @@ pub struct Partition {
     #[schemars(range(min = 1))]
     pub memory_mb: i64,
     /// The longest time limit.
+    #[schemars(length(max = 64))]
     pub max_walltime: String,
     /// GPUs of a node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
     pub gpus_per_node: Option<i64>,
     /// The GPUs' type as Slurm names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -85,8 +90,9 @@ pub struct SlurmClusterStatus {
     pub partition_count: Option<i64>,
     /// Partitions as detected.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 1_000))]
     pub partitions: Vec<Partition>,
-    /// Ready.
+    /// Whether Slurm can be reached: Ready.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<crate::status::Condition>,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use crate::cluster::SlurmClusterSpec;
@@ -61,7 +61,13 @@ pub struct Metadata {
     pub labels: BTreeMap<String, String>,
     /// Annotations of the object.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "annotations")]
     pub annotations: BTreeMap<String, String>,
+}
+
+/// Any text; `validate` looks at their size together.
+fn annotations(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "object", "additionalProperties": { "type": "string", "maxLength": 1_048_576 } })
 }
 
 impl Metadata {

@@ -28,6 +28,7 @@ pub struct ExecutionConfig {
     pub limit_resources: Option<bool>,
     /// Direct mode: the signal that asks a job to end (SIGTERM when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
     pub termination_signal: Option<String>,
     /// Direct mode: seconds between that signal and SIGKILL (30 when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -38,12 +39,14 @@ pub struct ExecutionConfig {
     pub oom_exit_code: Option<i32>,
     /// Slurm mode: what srun is given as `--signal`, e.g. `TERM@120`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
     pub srun_termination_signal: Option<String>,
     /// Slurm mode: let srun bind CPUs (false when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enable_cpu_bind: Option<bool>,
     /// Direct mode with a worker per node: what the worker launch gives srun as `--mpi`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
     pub srun_mpi: Option<String>,
     /// End a job when it exceeds its declared runtime (false when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -10,9 +10,10 @@ use crate::state::Cause;
 #[serde(rename_all = "camelCase")]
 pub struct FailureHandler {
     /// What jobs refer to.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = 1_024))]
     pub name: String,
     /// Tried in order: first those that list the exit code or cause, then those that match everything.
+    #[schemars(length(max = 32))]
     pub rules: Vec<FailureRule>,
 }
 
@@ -22,15 +23,18 @@ pub struct FailureHandler {
 pub struct FailureRule {
     /// Exit codes this rule is for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256))]
     pub exit_codes: Vec<i32>,
     /// Causes this rule is for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
     pub causes: Vec<Cause>,
     /// The rule is for every failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub match_all_exit_codes: Option<bool>,
     /// Runs before the job is tried again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 131_072))]
     pub recovery_script: Option<String>,
     /// Retries after the first attempt (3 when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -14,16 +14,18 @@ use crate::parameters::Parameterization;
 #[serde(rename_all = "camelCase")]
 pub struct Job {
     /// Unique after expansion.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = 1_024))]
     pub name: String,
     /// What to run, through `bash -c` unless it consists of plain words.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = 131_072))]
     pub command: String,
     /// One line: a prefix of the command. Several lines: a script that runs before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 131_072))]
     pub invocation_script: Option<String>,
     /// Environment variables, merged over the workflow's.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "crate::parameters::environment")]
     pub env: BTreeMap<String, String>,
     /// The name of an entry of `resourceRequirements`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -73,6 +75,7 @@ pub struct Job {
     pub priority: Option<i64>,
     /// Only runners that have all of these labels run this job.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100))]
     pub labels: Vec<String>,
     /// Where output goes, for this job alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -94,10 +97,10 @@ pub struct Job {
 #[serde(rename_all = "camelCase")]
 pub struct File {
     /// Unique after expansion.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = 1_024))]
     pub name: String,
     /// Where it is, relative to the working folder.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = 4_096))]
     pub path: String,
     /// A stable identifier for the RO-Crate record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -116,6 +119,7 @@ pub struct File {
 pub struct UserData {
     /// Unique after expansion.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1_024))]
     pub name: Option<String>,
     /// The value; absent until a job writes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

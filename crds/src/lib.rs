@@ -5,9 +5,12 @@
 pub mod action;
 pub mod allocation;
 pub mod api;
+pub mod bounds;
 pub mod causes;
 pub mod cluster;
 pub mod data;
+#[cfg(feature = "kube")]
+pub mod definition;
 pub mod document;
 pub mod execution;
 pub mod explain;
@@ -20,6 +23,7 @@ pub mod quantity;
 pub mod recovery;
 pub mod remote;
 pub mod resources;
+pub mod rules;
 pub mod schema;
 pub mod slurm;
 pub mod slurm_stats;

@@ -66,6 +66,11 @@ pub fn free_form_map(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// Environment variables: a value may be as long as the kernel lets it be.
+pub fn environment(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "object", "additionalProperties": { "type": "string", "maxLength": 131_072 } })
+}
+
 fn free_form_rows(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",

@@ -11,12 +11,13 @@ pub const DEFAULT_REQUIREMENTS: &str = "default";
 #[serde(rename_all = "camelCase")]
 pub struct ResourceRequirements {
     /// What jobs refer to; `default` is reserved.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = 1_024))]
     pub name: String,
     /// CPUs on each node.
     #[schemars(range(min = 1))]
     pub num_cpus: i64,
     /// Memory on each node: `200g`, `200Gi`, `512MB`; always powers of 1024.
+    #[schemars(length(max = 64))]
     pub memory: String,
     /// GPUs on each node (0 when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -28,6 +29,7 @@ pub struct ResourceRequirements {
     pub num_nodes: Option<i64>,
     /// How long the job may take: `PT4H`, `4h30m`, `1-02:00:00` (one hour when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
     pub runtime: Option<String>,
 }
 
@@ -37,6 +39,7 @@ pub struct ResourceRequirements {
 pub struct SlurmScheduler {
     /// What jobs and actions refer to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1_024))]
     pub name: Option<String>,
     /// The account that is charged.
     pub account: String,
@@ -51,9 +54,11 @@ pub struct SlurmScheduler {
     pub gres: Option<String>,
     /// Memory per node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
     pub mem: Option<String>,
     /// Temporary disk space per node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
     pub tmp: Option<String>,
     /// Nodes of one allocation (1 when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -65,6 +70,7 @@ pub struct SlurmScheduler {
     pub ntasks_per_node: Option<i64>,
     /// Time limit (one hour when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
     pub walltime: Option<String>,
     /// Further sbatch options as they are; they come last and so win.
     #[serde(default, skip_serializing_if = "Option::is_none")]

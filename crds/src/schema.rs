@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
+use crate::bounds::{self, type_of};
 use crate::document::{SlurmClusterDocument, WorkflowDocument};
 
 /// The JSON schema of `kind: Workflow`, complete in itself.
@@ -24,7 +25,9 @@ pub fn cluster_json_schema() -> Value {
 
 fn json_schema<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
-    settings.into_generator().into_root_schema_for::<T>().to_value()
+    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    bounds::complete(&mut schema);
+    schema
 }
 
 /// What a value may look like.
@@ -44,8 +47,8 @@ pub(crate) enum Shape {
     OneOf(Vec<String>),
     /// A list with at most so many items.
     List { items: Box<Shape>, most: usize },
-    /// Keys of the author's choice.
-    Map(Box<Shape>),
+    /// Keys of the author's choice, at most so many.
+    Map { values: Box<Shape>, most: usize },
     /// Keys that are ours.
     Record(Box<Record>),
 }
@@ -158,7 +161,7 @@ fn compile(schema: &Value) -> Shape {
     if let Some(words) = words(schema) {
         return Shape::OneOf(words);
     }
-    match type_of(schema) {
+    match type_of(schema).as_deref() {
         Some("boolean") => Shape::Bool,
         Some("integer") => integer(schema),
         Some("number") => Shape::Number,
@@ -177,7 +180,8 @@ fn compile(schema: &Value) -> Shape {
 
 fn object(schema: &Map<String, Value>) -> Shape {
     if let Some(values) = schema.get("additionalProperties") {
-        return Shape::Map(Box::new(compile(values)));
+        let most = size(schema, "maxProperties").unwrap_or(usize::MAX);
+        return Shape::Map { values: Box::new(compile(values)), most };
     }
     let required: Vec<&str> =
         schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
@@ -204,14 +208,6 @@ fn words(schema: &Map<String, Value>) -> Option<Vec<String>> {
     }
     let variants = schema.get("oneOf").and_then(Value::as_array)?;
     variants.iter().map(|variant| variant.get("const").and_then(owned)).collect()
-}
-
-fn type_of(schema: &Map<String, Value>) -> Option<&str> {
-    match schema.get("type")? {
-        Value::String(name) => Some(name),
-        Value::Array(names) => names.iter().filter_map(Value::as_str).find(|name| *name != "null"),
-        _ => None,
-    }
 }
 
 fn is_null(schema: &Value) -> bool {
@@ -272,11 +268,14 @@ mod tests {
         let spec = record(WORKFLOW.shape_of("spec"));
         let job = record(item(spec.shape_of("jobs")));
         let cases = [
-            (job.shape_of("name"), Shape::Text { least: 1, most: usize::MAX }),
+            (job.shape_of("name"), Shape::Text { least: 1, most: 1_024 }),
             (job.shape_of("priority"), Shape::Integer { least: 0, most: 1_000_000_000 }),
             (job.shape_of("tasksPerNode"), Shape::Integer { least: 1, most: i64::from(i32::MAX) }),
-            (job.shape_of("env"), Shape::Map(Box::new(Shape::Text { least: 0, most: usize::MAX }))),
-            (job.shape_of("parameters"), Shape::Map(Box::new(Shape::Any))),
+            (
+                job.shape_of("env"),
+                Shape::Map { values: Box::new(Shape::Text { least: 0, most: 131_072 }), most: 10_000 },
+            ),
+            (job.shape_of("parameters"), Shape::Map { values: Box::new(Shape::Any), most: 10_000 }),
             (job.shape_of("parameterMode"), Shape::OneOf(vec!["product".to_owned(), "zip".to_owned()])),
             (job.shape_of("useParametersFile"), Shape::Bool),
             (record(item(spec.shape_of("files"))).shape_of("stMtime"), Shape::Number),

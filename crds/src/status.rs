@@ -33,6 +33,12 @@ pub struct WorkflowStatus {
     /// Slurm allocations by state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocations: Option<AllocationCounts>,
+    /// How far recovery has come, while it is under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<RecoveryProgress>,
+    /// Where the server that runs this workflow can be reached.
+    #[serde(default, rename = "apiURL", skip_serializing_if = "Option::is_none")]
+    pub api_url: Option<String>,
     /// The latest failures, at most 20.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20))]
@@ -51,6 +57,18 @@ pub struct PlanSummary {
     pub digest: String,
     /// How many jobs there are.
     pub job_count: i64,
+}
+
+/// How far recovery has come.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RecoveryProgress {
+    /// How often jobs of this run have been tried again.
+    pub round: i32,
+    /// What is being done, in a sentence.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 1_024))]
+    pub message: String,
 }
 
 /// Jobs by state.
@@ -156,8 +174,9 @@ pub struct FailureSample {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// Accepted, AllocationsReady, Recovering, Stalled, Suspended, Finished or Succeeded.
+    /// Accepted, AllocationsReady, Recovering, Stalled, Suspended, Finished or Succeeded; Ready for a Slurm cluster.
     #[serde(rename = "type")]
+    #[schemars(length(min = 1, max = 316))]
     pub type_: String,
     /// True, False or Unknown.
     pub status: String,
@@ -165,6 +184,7 @@ pub struct Condition {
     pub reason: String,
     /// A sentence for people.
     #[serde(default)]
+    #[schemars(length(max = 32_768))]
     pub message: String,
     /// When `status` last changed.
     pub last_transition_time: String,

@@ -1,4 +1,4 @@
-//! The rules of one document that a schema cannot express and that need no expansion.
+//! The rules of one document that need no expansion: those of `rules`, which an API server knows too, and what CEL cannot express.
 //!
 //! Deliberately absent: what depends on the expanded jobs (names after expansion, dependencies, cycles, regular
 //! expressions); that is the planner's. Texts with a `{` are templates: they are checked after expansion, not here.
@@ -6,11 +6,10 @@
 use crate::document::{Document, SlurmClusterDocument, WorkflowDocument};
 use crate::load::suggest::nearest;
 use crate::problem::{Problem, Severity};
+use crate::rules;
 
 mod actions;
 mod cluster;
-mod execution;
-mod failures;
 mod files;
 mod jobs;
 mod metadata;
@@ -22,7 +21,7 @@ mod resources;
 
 /// Everything that is wrong or odd, in no order, without places.
 pub fn validate(document: &Document) -> Vec<Problem> {
-    findings(document).into_iter().map(|finding| finding.in_dialect(false)).collect()
+    findings(document).into_iter().map(Finding::into_problem).collect()
 }
 
 /// A problem, and whether Torc 1.0 took no offence at it.
@@ -33,6 +32,14 @@ pub(crate) struct Finding {
 }
 
 impl Finding {
+    pub fn new(problem: Problem, tolerated: bool) -> Self {
+        Self { problem, tolerated }
+    }
+
+    pub fn into_problem(self) -> Problem {
+        self.in_dialect(false)
+    }
+
     /// In a bare file, what Torc 1.0 accepted is at most a warning.
     pub fn in_dialect(self, bare: bool) -> Problem {
         match self.tolerated && bare {
@@ -43,7 +50,7 @@ impl Finding {
 }
 
 pub(crate) fn findings(document: &Document) -> Vec<Finding> {
-    let mut found = Findings::default();
+    let mut found = Findings { list: rules::created(document), suggestions: 0 };
     match document {
         Document::Workflow(workflow) => check_workflow(workflow, &mut found),
         Document::SlurmCluster(cluster) => check_cluster(cluster, &mut found),
@@ -59,9 +66,7 @@ fn check_workflow(WorkflowDocument { metadata, spec, .. }: &WorkflowDocument, fo
     parameters::check(spec, found);
     files::check(spec, found);
     resources::check(spec, found);
-    failures::check(spec, found);
     actions::check(spec, found);
-    execution::check(spec, found);
     policies::check(spec, found);
 }
 
@@ -74,7 +79,6 @@ fn check_cluster(SlurmClusterDocument { metadata, spec, .. }: &SlurmClusterDocum
 const MOST_SUGGESTIONS: usize = 100;
 
 /// What has been found so far.
-#[derive(Default)]
 struct Findings {
     list: Vec<Finding>,
     suggestions: usize,

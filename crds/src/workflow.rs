@@ -27,6 +27,7 @@ use crate::resources::{ResourceRequirements, SlurmScheduler};
         shortname = "twf",
         shortname = "wf",
         category = "torc",
+        scale(spec_replicas_path = ".spec.maxAllocations", status_replicas_path = ".status.allocations.active"),
         selectable = ".spec.project",
         selectable = ".spec.slurmCluster",
         printcolumn = r#"{"name":"Status","type":"string","jsonPath":".status.conditions[?(@.type==\"Succeeded\")].reason"}"#,
@@ -47,19 +48,23 @@ use crate::resources::{ResourceRequirements, SlurmScheduler};
 pub struct WorkflowSpec {
     /// The name as its author wrote it, where `metadata.name` had to be simplified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1_024))]
     pub display_name: Option<String>,
     /// The person the workflow belongs to; the authenticated user wins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 256))]
     pub user: Option<String>,
     /// What this workflow is for, in the author's words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 65_536))]
     pub description: Option<String>,
     /// A label that groups workflows of one project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 256))]
     pub project: Option<String>,
     /// Anything the author wants to keep with the workflow; Torc never reads it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true), schema_with = "crate::parameters::free_form_map")]
+    #[schemars(schema_with = "crate::parameters::free_form_map")]
     pub metadata: Option<BTreeMap<String, Value>>,
     /// A pool of parameters that jobs, files and user data pick from with `useParameters`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -77,6 +82,7 @@ pub struct WorkflowSpec {
     pub variables: BTreeMap<String, Value>,
     /// Environment variables of every job.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "crate::parameters::environment")]
     pub env: BTreeMap<String, String>,
     /// The commands to run.
     #[serde(default)]
@@ -92,7 +98,7 @@ pub struct WorkflowSpec {
     pub user_data: Vec<UserData>,
     /// Named sets of resources that jobs refer to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 10_000))]
+    #[schemars(length(max = 4_000))]
     pub resource_requirements: Vec<ResourceRequirements>,
     /// What to do when a job fails, by exit code or cause.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -150,16 +156,18 @@ pub struct WorkflowSpec {
 
     /// No new leases and no new allocations; running jobs go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = false))]
     pub suspend: Option<bool>,
     /// How to stop: Cancel ends jobs and allocations, Drain lets running jobs end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_policy: Option<StopPolicy>,
     /// Raise it to run the workflow again; `rerunPolicy` says what is reset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1), extend("default" = 1))]
     pub run_id: Option<i32>,
     /// What a higher `runId` runs again (Incomplete when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "Incomplete"))]
     pub rerun_policy: Option<RerunPolicy>,
     /// What happens to jobs that were lost or ran out of memory or time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -169,13 +177,15 @@ pub struct WorkflowSpec {
     pub prefetch: Option<Prefetch>,
     /// How long a started job of a silent runner is waited for before it is given up (`1h` when absent; `never` is allowed).
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
     pub orphan_after: Option<String>,
     /// The SlurmCluster that runs this workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
     pub slurm_cluster: Option<String>,
     /// The most allocations that may exist at once (4 when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0), extend("default" = 4))]
     pub max_allocations: Option<i32>,
     /// Parameter tables that live in ConfigMaps.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -191,6 +201,7 @@ pub struct WorkflowSpec {
     pub ttl_seconds_after_finished: Option<i32>,
     /// Names another controller that looks after this object; Torc then leaves it alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
     pub managed_by: Option<String>,
 }
 
@@ -232,9 +243,12 @@ pub struct DynamicJobs {
 #[serde(rename_all = "camelCase")]
 pub struct Source {
     /// The name that `parametersFile` refers to.
+    #[schemars(length(min = 1, max = 253))]
     pub name: String,
     /// The ConfigMap, in the workflow's namespace.
+    #[schemars(length(min = 1, max = 253))]
     pub config_map_name: String,
     /// The key inside the ConfigMap.
+    #[schemars(length(min = 1, max = 253))]
     pub key: String,
 }

@@ -1,7 +1,6 @@
 //! `torc crd print`: custom resource definitions for Kubernetes.
 
 use clap::{Args, Subcommand};
-use kube::CustomResourceExt as _;
 
 use super::Context;
 use crate::error::{CommandError, ExitStatus};
@@ -22,15 +21,11 @@ enum CrdCommand {
 /// Runs the verb.
 pub fn run(context: &Context, args: &CrdArgs) -> Result<ExitStatus, CommandError> {
     let CrdCommand::Print = args.command;
-    for (index, definition) in
-        [torc_api::cluster::SlurmCluster::crd(), torc_api::workflow::Workflow::crd()].iter().enumerate()
-    {
-        let value = serde_json::to_value(definition)
-            .map_err(|error| CommandError::unexpected("could not write the definition", error))?;
+    for (index, definition) in torc_api::definition::definitions().iter().enumerate() {
         if index > 0 {
             context.output.note("---")?;
         }
-        context.output.document(&value)?;
+        context.output.document(definition)?;
     }
     Ok(ExitStatus::Success)
 }

@@ -280,6 +280,7 @@ impl Workflow {
                 allocations: self.allocation_counts(),
                 failures: self.failures.iter().cloned().collect(),
                 conditions: serde_json::from_str(&self.row.conditions).unwrap_or_default(),
+                ..WorkflowStatus::default()
             },
         }
     }

@@ -68,7 +68,7 @@ impl Checker {
         let place = node.place;
         let usable = match (shape, &mut node.kind) {
             (Shape::Any, _) | (Shape::Bool, Kind::Bool(_)) | (Shape::Number, Kind::Number(_)) => true,
-            (Shape::Integer { least, most }, Kind::Number(number)) => match number.as_i64() {
+            (Shape::Integer { least, most }, Kind::Number(number)) => match whole(number) {
                 Some(value) => return self.in_range(value, *least, *most, place, path),
                 None => false,
             },
@@ -81,8 +81,8 @@ impl Checker {
                 self.list(nodes, items, *most, place, path);
                 true
             }
-            (Shape::Map(values), Kind::Map(entries)) => {
-                self.map(entries, values, path);
+            (Shape::Map { values, most }, Kind::Map(entries)) => {
+                self.map(entries, values, *most, place, path);
                 true
             }
             (Shape::Record(record), Kind::Map(entries)) => {
@@ -110,7 +110,11 @@ impl Checker {
         }
     }
 
-    fn map(&mut self, entries: &mut Vec<Entry>, values: &Shape, path: &Path<'_>) {
+    fn map(&mut self, entries: &mut Vec<Entry>, values: &Shape, most: usize, place: Place, path: &Path<'_>) {
+        if entries.len() > most {
+            let message = format!("at most {most} keys are allowed, found {}", entries.len());
+            self.report(Problem::error(path.to_string(), message), place);
+        }
         if *values == Shape::Any {
             return;
         }
@@ -269,6 +273,18 @@ impl Checker {
     }
 }
 
+/// An integer, also one that is written as `2.0`: what kubectl sends to an API server is the same.
+fn whole(number: &mut Number) -> Option<i64> {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    if let Some(float) = number.as_f64().filter(|float| number.is_f64() && float.fract() == 0.0 && float.abs() < EXACT)
+    {
+        #[allow(clippy::cast_possible_truncation, reason = "it is exact")]
+        let value = float as i64;
+        *number = Number::from(value);
+    }
+    number.as_i64()
+}
+
 /// Metadata was JSON in a text once, and Torc 1.0's manual still says so.
 fn unfold_json(node: &mut Node) {
     let parsed = node.as_text().and_then(|text| json::parse(text, &LoadOptions::default()).ok());
@@ -293,7 +309,7 @@ fn wanted(shape: &Shape) -> String {
         Shape::Text { .. } => "a text".to_owned(),
         Shape::OneOf(words) => format!("one of {}", words.join(", ")),
         Shape::List { .. } => "a list".to_owned(),
-        Shape::Map(_) | Shape::Record(_) => "a mapping".to_owned(),
+        Shape::Map { .. } | Shape::Record(_) => "a mapping".to_owned(),
     }
 }
 
@@ -329,7 +345,7 @@ fn placeholder(shape: &Shape) -> Node {
         Shape::Text { .. } => Kind::Text(String::new()),
         Shape::OneOf(words) => Kind::Text(words.first().cloned().unwrap_or_default()),
         Shape::List { .. } => Kind::List(Vec::new()),
-        Shape::Map(_) => Kind::Map(Vec::new()),
+        Shape::Map { .. } => Kind::Map(Vec::new()),
         Shape::Record(record) => {
             let entry = |name| Entry::new(name, Place::default(), placeholder(record.shape_of(name)));
             Kind::Map(record.required().map(entry).collect())

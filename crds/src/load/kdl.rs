@@ -91,7 +91,7 @@ impl Reader<'_> {
                 return;
             }
             Shape::Record(inner) => self.item(node, inner),
-            Shape::Map(_) => self.free_map(node),
+            Shape::Map { .. } => self.free_map(node),
             Shape::Any => self.embedded_json(node),
             _ => node.arguments.into_iter().next().unwrap_or(Node::new(place, Kind::Null)),
         };

@@ -11,9 +11,4 @@ pub(super) fn check(spec: &SlurmClusterSpec, found: &mut Findings) {
     for (index, partition) in spec.partitions.iter().enumerate() {
         quantity(&partition.max_walltime, parse_walltime, || format!("spec.partitions[{index}].maxWalltime"), found);
     }
-    for (index, word) in spec.command_prefix.iter().enumerate() {
-        if word.trim().is_empty() {
-            found.error(format!("spec.commandPrefix[{index}]"), "must not be empty");
-        }
-    }
 }

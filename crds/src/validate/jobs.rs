@@ -37,12 +37,6 @@ fn environment(field: &str, env: &BTreeMap<String, String>, found: &mut Findings
 }
 
 fn labels(index: usize, job: &Job, found: &mut Findings) {
-    if job.scheduler.is_some() {
-        found.add(
-            Problem::error(format!("spec.jobs[{index}].labels"), "labels and a scheduler exclude each other")
-                .hint("a job of a scheduler runs in that scheduler's allocations"),
-        );
-    }
     for (at, label) in job.labels.iter().enumerate() {
         let wrong = if label.trim().is_empty() {
             "a label must not be empty"

@@ -1,10 +1,14 @@
-//! Names of documents, by the rules of Kubernetes, with or without Kubernetes.
+//! Names, labels and annotations of documents, by the rules of Kubernetes, with or without Kubernetes.
 
 use super::Findings;
 use crate::document::Metadata;
-use crate::load::LONGEST_NAME;
 use crate::problem::Problem;
 
+/// The longest prefix of a key, a DNS name.
+const LONGEST_PREFIX: usize = 253;
+/// The most bytes of all annotations of an object.
+const MOST_ANNOTATIONS: usize = 256 << 10;
+const KEY_HINT: &str = "use at most 63 letters, digits, '-', '_' and '.', after a domain and a '/' if you like";
 /// A namespace is a DNS label.
 const LONGEST_NAMESPACE: usize = 63;
 
@@ -16,8 +20,6 @@ pub(super) fn check(metadata: &Metadata, found: &mut Findings) {
             Problem::error("metadata.name", format!("'{name}' is not a name"))
                 .hint("use lower-case letters, digits, '-' and '.', and begin and end with a letter or digit"),
         );
-    } else if name.len() > LONGEST_NAME {
-        found.error("metadata.name", format!("must have at most {LONGEST_NAME} characters, not {}", name.len()));
     }
     if let Some(namespace) = &metadata.namespace
         && (!is_label(namespace) || namespace.len() > LONGEST_NAMESPACE)
@@ -27,6 +29,54 @@ pub(super) fn check(metadata: &Metadata, found: &mut Findings) {
                 .hint("use at most 63 lower-case letters, digits and '-'"),
         );
     }
+    labels(metadata, found);
+    annotations(metadata, found);
+}
+
+fn labels(metadata: &Metadata, found: &mut Findings) {
+    for (key, value) in &metadata.labels {
+        let field = format!("metadata.labels.{key}");
+        if !is_qualified(key) {
+            found.add(Problem::error(field.as_str(), format!("'{key}' is not the key of a label")).hint(KEY_HINT));
+        }
+        if !value.is_empty() && !is_short_word(value) {
+            found.add(
+                Problem::error(field, format!("'{value}' is not the value of a label"))
+                    .hint("use at most 63 letters, digits, '-', '_' and '.'; an annotation may hold any text"),
+            );
+        }
+    }
+}
+
+fn annotations(metadata: &Metadata, found: &mut Findings) {
+    for key in metadata.annotations.keys().filter(|key| !is_qualified(&key.to_ascii_lowercase())) {
+        let field = format!("metadata.annotations.{key}");
+        found.add(Problem::error(field, format!("'{key}' is not the key of an annotation")).hint(KEY_HINT));
+    }
+    let size: usize = metadata.annotations.iter().map(|(key, value)| key.len() + value.len()).sum();
+    if size > MOST_ANNOTATIONS {
+        let message = format!("all annotations together must have at most {MOST_ANNOTATIONS} bytes, not {size}");
+        found.error("metadata.annotations", message);
+    }
+}
+
+/// `name` or `example.org/name`.
+fn is_qualified(key: &str) -> bool {
+    match key.split_once('/') {
+        Some((prefix, name)) => {
+            prefix.len() <= LONGEST_PREFIX && prefix.split('.').all(is_label) && is_short_word(name)
+        }
+        None => is_short_word(key),
+    }
+}
+
+fn is_short_word(text: &str) -> bool {
+    let at_the_ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    bytes.len() <= LONGEST_NAMESPACE
+        && at_the_ends(bytes.first())
+        && at_the_ends(bytes.last())
+        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
 }
 
 /// RFC 1123, as Kubernetes reads it.

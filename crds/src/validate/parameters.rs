@@ -63,9 +63,6 @@ fn exclusive(entry: &Parameterization, field: &impl Fn(&str) -> String, found: &
         if inline {
             found.error(field("parametersFile"), EXCLUDES);
         }
-        if shared {
-            found.error(field("parametersFile"), "its own parameters file and the workflow's exclude each other");
-        }
     } else if shared && inline {
         found.error(field("useParametersFile"), EXCLUDES);
     }

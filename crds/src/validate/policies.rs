@@ -1,4 +1,4 @@
-//! How a workflow is looked after: orphans, prefetch, dynamic jobs.
+//! How a workflow is looked after: orphans.
 
 use super::Findings;
 use super::resources::quantity;
@@ -16,15 +16,5 @@ pub(super) fn check(spec: &WorkflowSpec, found: &mut Findings) {
         if parse_duration(after) == Ok(0) {
             found.add(Problem::error(field(), "must be longer than nothing").hint("write a duration or `never`"));
         }
-    }
-    if let Some(prefetch) = &spec.prefetch
-        && let (Some(threshold), Some(most)) = (prefetch.refill_threshold, prefetch.max_queued)
-        && threshold > most
-    {
-        let message = format!("must not be more than the {most} jobs that may wait");
-        found.error("spec.prefetch.refillThreshold", message);
-    }
-    if let Some(cluster) = spec.slurm_cluster.as_deref().filter(|name| name.trim().is_empty()) {
-        found.error("spec.slurmCluster", format!("'{cluster}' is not a name"));
     }
 }

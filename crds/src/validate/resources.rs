@@ -5,7 +5,6 @@ use serde_json::Value;
 use super::{Findings, is_template};
 use crate::problem::Problem;
 use crate::quantity::{QuantityError, parse_duration, parse_memory, parse_walltime};
-use crate::resources::DEFAULT_REQUIREMENTS;
 use crate::workflow::WorkflowSpec;
 
 /// What Torc itself gives sbatch.
@@ -14,12 +13,6 @@ const OURS: [&str; 8] = ["partition", "nodes", "walltime", "time", "mem", "gres"
 pub(super) fn check(spec: &WorkflowSpec, found: &mut Findings) {
     for (index, entry) in spec.resource_requirements.iter().enumerate() {
         let field = |name: &str| format!("spec.resourceRequirements[{index}].{name}");
-        if entry.name == DEFAULT_REQUIREMENTS {
-            found.add(
-                Problem::error(field("name"), format!("'{DEFAULT_REQUIREMENTS}' is reserved"))
-                    .hint("jobs that name no resource requirements have it"),
-            );
-        }
         quantity(&entry.memory, parse_memory, || field("memory"), found);
         if let Some(runtime) = &entry.runtime {
             quantity(runtime, parse_duration, || field("runtime"), found);

@@ -256,7 +256,7 @@ fn failure_handlers_and_actions() {
         ("failureHandlers: [{name: 'f', rules: [{}]}]", "failureHandlers[0].rules[0]: the rule never applies"),
         (
             "failureHandlers: [{name: 'f', rules: [{exitCodes: [1, 0]}]}]",
-            "failureHandlers[0].rules[0].exitCodes[1]: exit code 0 is a success and never handled",
+            "failureHandlers[0].rules[0].exitCodes: exit code 0 is a success and never handled",
         ),
         (
             "failureHandlers: [{name: 'f', rules: [{exitCodes: [1], maxRetries: -1}]}]",
@@ -334,7 +334,7 @@ fn policies() {
         ("orphanAfter: 'PT0S'", "orphanAfter: must be longer than nothing"),
         (
             "prefetch: {maxQueued: 10, refillThreshold: 11}",
-            "prefetch.refillThreshold: must not be more than the 10 jobs that may wait",
+            "prefetch.refillThreshold: must not be more than `maxQueued`, the jobs that may wait",
         ),
         ("dynamicJobs: {maxIterations: 0}", "dynamicJobs.maxIterations: must be at least 1, not 0"),
         ("runId: 0", "runId: must be at least 1, not 0"),
@@ -375,9 +375,33 @@ fn names_of_documents() {
     }
     assert_eq!(
         check(&format!("{{name: '{}'}}", "a".repeat(53))),
-        ["metadata.name: must have at most 52 characters, not 53"]
+        ["metadata.name: `metadata.name` must have at most 52 characters"]
     );
     assert_eq!(check("{name: 'a', namespace: 'b.c'}"), ["metadata.namespace: 'b.c' is not a namespace"]);
+    let key = format!("{}/b", "a".repeat(253));
+    for labels in ["a: 'b'", "'a.org/b_C': ''", "'a': 'B.c-1'", &format!("'{key}': 'x'")] {
+        assert_eq!(check(&format!("{{name: 'a', labels: {{{labels}}}}}")), Vec::<String>::new(), "{labels}");
+    }
+    for key in ["a b", "a/b/c", "/a", "A/b", "-a", &"a".repeat(64), &format!("{}/b", "a".repeat(254))] {
+        let expected = [format!("metadata.labels.{key}: '{key}' is not the key of a label")];
+        assert_eq!(check(&format!("{{name: 'a', labels: {{'{key}': 'x'}}}}")), expected);
+    }
+    for value in ["a b", "-a", "a/b", &"a".repeat(64)] {
+        let expected = [format!("metadata.labels.k: '{value}' is not the value of a label")];
+        assert_eq!(check(&format!("{{name: 'a', labels: {{k: '{value}'}}}}")), expected);
+    }
+    assert_eq!(check("{name: 'a', annotations: {'a/b': 'any text at all'}}"), Vec::<String>::new());
+    // Upper and lower case make no difference in keys of annotations.
+    assert_eq!(check("{name: 'a', annotations: {'A.org/b': 'x'}}"), Vec::<String>::new());
+    assert_eq!(
+        check("{name: 'a', annotations: {'a b': 'x'}}"),
+        ["metadata.annotations.a b: 'a b' is not the key of an annotation"]
+    );
+    let long = "x".repeat(256 << 10);
+    assert_eq!(
+        check(&format!("{{name: 'a', annotations: {{k: '{long}'}}}}")),
+        ["metadata.annotations: all annotations together must have at most 262144 bytes, not 262145"]
+    );
 }
 
 #[test]

@@ -1,0 +1,60 @@
+//! Limits for every value of a schema: an API server wants to know how long a text, a list or a map can be, and how large a
+//! number. What a type says of itself stays; what it does not say is filled in here, for documents and custom resources alike.
+
+use serde_json::{Map, Value};
+
+/// The longest text that nothing else is said of: a path of Linux.
+const LONGEST_TEXT: u64 = 4_096;
+/// The most entries of a list that nothing else is said of: as many as there can be jobs.
+const MOST_ITEMS: u64 = 200_000;
+/// The most keys of the author's choice.
+const MOST_KEYS: u64 = 10_000;
+/// The largest number: no time, memory or count comes near, and every program reads it exactly.
+const LARGEST: i64 = 1_000_000_000_000_000;
+
+/// Gives every value its limits.
+pub fn complete(schema: &mut Value) {
+    let Some(object) = schema.as_object_mut() else { return };
+    match type_of(object).as_deref() {
+        Some("string") if !object.contains_key("enum") && !object.contains_key("const") => {
+            limit(object, "maxLength", LONGEST_TEXT);
+        }
+        Some("integer") => integer(object),
+        Some("array") => {
+            limit(object, "maxItems", MOST_ITEMS);
+            object.entry("x-kubernetes-list-type").or_insert_with(|| "atomic".into());
+        }
+        Some("object") if object.contains_key("additionalProperties") => limit(object, "maxProperties", MOST_KEYS),
+        _ => {}
+    }
+    for (key, value) in object.iter_mut() {
+        match (key.as_str(), value) {
+            ("properties", Value::Object(fields)) => fields.values_mut().for_each(complete),
+            ("items" | "additionalProperties", schema) => complete(schema),
+            ("anyOf" | "oneOf" | "allOf", Value::Array(variants)) => variants.iter_mut().for_each(complete),
+            _ => {}
+        }
+    }
+}
+
+fn limit(object: &mut Map<String, Value>, name: &str, most: u64) {
+    object.entry(name).or_insert_with(|| most.into());
+}
+
+fn integer(object: &mut Map<String, Value>) {
+    let (least, most) = match object.get("format").and_then(Value::as_str) {
+        Some("int32") => (i64::from(i32::MIN), i64::from(i32::MAX)),
+        _ => (-LARGEST, LARGEST),
+    };
+    object.entry("minimum").or_insert_with(|| least.into());
+    object.entry("maximum").or_insert_with(|| most.into());
+}
+
+/// The type beside null.
+pub(crate) fn type_of(schema: &Map<String, Value>) -> Option<String> {
+    match schema.get("type")? {
+        Value::String(name) => Some(name.clone()),
+        Value::Array(names) => names.iter().filter_map(Value::as_str).find(|name| *name != "null").map(str::to_owned),
+        _ => None,
+    }
+}

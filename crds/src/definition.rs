@@ -1,0 +1,82 @@
+//! The custom resource definitions: what the types say, with limits for every value and the rules of `rules`.
+
+use kube::CustomResourceExt as _;
+use serde_json::{Value, json};
+
+use crate::bounds;
+use crate::cluster::SlurmCluster;
+use crate::rules::{CLUSTER, Rule, WORKFLOW};
+use crate::workflow::Workflow;
+
+/// The annotation that tells which Torc a definition comes from.
+pub const VERSION_ANNOTATION: &str = "torc.dev/version";
+
+const SCHEMA: &str = "/spec/versions/0/schema/openAPIV3Schema";
+
+/// Every definition, as an API server takes it.
+pub fn definitions() -> Vec<Value> {
+    vec![
+        definition(&SlurmCluster::crd(), "A Slurm cluster and how to reach it.", CLUSTER),
+        definition(&Workflow::crd(), "What should have run, and what has become of it.", WORKFLOW),
+    ]
+}
+
+fn definition(derived: &impl serde::Serialize, description: &str, rules: &[Rule]) -> Value {
+    // The types of the derivation have only texts for keys: they always become JSON.
+    let mut definition = serde_json::to_value(derived).unwrap_or_default();
+    definition["metadata"]["annotations"] = json!({ VERSION_ANNOTATION: env!("CARGO_PKG_VERSION") });
+    if let Some(schema) = definition.pointer_mut(SCHEMA) {
+        tidy(schema);
+        bounds::complete(schema);
+        schema["description"] = description.into();
+        for rule in rules {
+            place(schema, rule.place, rule);
+        }
+    }
+    definition
+}
+
+/// Nothing may be null, and whole numbers are written as such.
+fn tidy(schema: &mut Value) {
+    match schema {
+        Value::Object(object) => {
+            object.remove("nullable");
+            if object.get("title").is_some_and(Value::is_string) {
+                object.remove("title");
+            }
+            object.values_mut().for_each(tidy);
+        }
+        Value::Array(list) => list.iter_mut().for_each(tidy),
+        Value::Number(number) => {
+            if let Some(whole) = number.as_f64().and_then(whole) {
+                *schema = whole.into();
+            }
+        }
+        _ => {}
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "only numbers that are exact in both")]
+fn whole(number: f64) -> Option<i64> {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    (number.fract() == 0.0 && number.abs() < EXACT).then_some(number as i64)
+}
+
+/// Adds a rule to the schema of its place.
+fn place(schema: &mut Value, place_: &str, rule: &Rule) {
+    let mut at = schema;
+    for step in place_.split('.').filter(|step| !step.is_empty()) {
+        let (field, items) = step.strip_suffix("[]").map_or((step, false), |field| (field, true));
+        at = &mut at["properties"][field];
+        if items {
+            at = &mut at["items"];
+        }
+    }
+    match at["x-kubernetes-validations"].as_array_mut() {
+        Some(rules) => rules.push(rule.to_json()),
+        None => at["x-kubernetes-validations"] = json!([rule.to_json()]),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! The part of a document that rules look at, as JSON.
+//!
+//! Of the entries of long lists only the fields that rules name are taken. Most have none of them, and cost nothing.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::action::Action;
+use crate::document::{Document, SlurmClusterDocument, WorkflowDocument};
+use crate::execution::ExecutionConfig;
+use crate::failure::{FailureHandler, Prefetch};
+use crate::job::Job;
+use crate::parameters::Parameterization;
+use crate::resources::ResourceRequirements;
+use crate::workflow::WorkflowSpec;
+
+/// What an API server fills in where a document says nothing.
+const FIRST_RUN: i32 = 1;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SpecView<'d> {
+    jobs: Vec<Option<EntryView<'d>>>,
+    files: Vec<Option<EntryView<'d>>>,
+    user_data: Vec<Option<EntryView<'d>>>,
+    resource_requirements: &'d [ResourceRequirements],
+    failure_handlers: &'d [FailureHandler],
+    actions: &'d [Action],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    execution_config: Option<&'d ExecutionConfig>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prefetch: Option<&'d Prefetch>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slurm_cluster: Option<&'d str>,
+}
+
+/// A job, a file or a value.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct EntryView<'d> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scheduler: Option<&'d str>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    labels: &'d [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parameters_file: Option<&'d str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    use_parameters_file: Option<bool>,
+}
+
+/// What the rules see of a document.
+pub(super) fn of(document: &Document) -> Value {
+    let (name, spec) = match document {
+        Document::Workflow(WorkflowDocument { metadata, spec, .. }) => {
+            (&metadata.name, serde_json::to_value(workflow(spec)))
+        }
+        Document::SlurmCluster(SlurmClusterDocument { metadata, spec, .. }) => {
+            (&metadata.name, serde_json::to_value(spec))
+        }
+    };
+    // Types of ours that have only texts for keys always become JSON.
+    json!({ "metadata": { "name": name }, "spec": spec.unwrap_or_default() })
+}
+
+/// What the rules that compare two workflows see of one.
+pub(super) fn of_settings(document: &WorkflowDocument) -> Value {
+    let WorkflowSpec { run_id, stop_policy, managed_by, .. } = &document.spec;
+    let settings = WorkflowSpec {
+        run_id: Some(run_id.unwrap_or(FIRST_RUN)),
+        stop_policy: *stop_policy,
+        managed_by: managed_by.clone(),
+        ..WorkflowSpec::default()
+    };
+    serde_json::to_value(settings).unwrap_or_default()
+}
+
+fn workflow(spec: &WorkflowSpec) -> SpecView<'_> {
+    SpecView {
+        jobs: spec.jobs.iter().map(job).collect(),
+        files: spec.files.iter().map(|file| entry(&file.parameterization)).collect(),
+        user_data: spec.user_data.iter().map(|data| entry(&data.parameterization)).collect(),
+        resource_requirements: &spec.resource_requirements,
+        failure_handlers: &spec.failure_handlers,
+        actions: &spec.actions,
+        execution_config: spec.execution_config.as_ref(),
+        prefetch: spec.prefetch.as_ref(),
+        slurm_cluster: spec.slurm_cluster.as_deref(),
+    }
+}
+
+fn job(job: &Job) -> Option<EntryView<'_>> {
+    match (job.scheduler.as_deref(), job.labels.as_slice()) {
+        (None, []) => entry(&job.parameterization),
+        (scheduler, labels) => {
+            let Parameterization { parameters_file, use_parameters_file, .. } = &job.parameterization;
+            let parameters_file = parameters_file.as_deref();
+            Some(EntryView { scheduler, labels, parameters_file, use_parameters_file: *use_parameters_file })
+        }
+    }
+}
+
+fn entry(parameterization: &Parameterization) -> Option<EntryView<'_>> {
+    let Parameterization { parameters_file, use_parameters_file, .. } = parameterization;
+    let parameters_file = Some(parameters_file.as_deref()?);
+    Some(EntryView { scheduler: None, labels: &[], parameters_file, use_parameters_file: *use_parameters_file })
+}
