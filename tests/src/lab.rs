@@ -2,6 +2,7 @@
 
 mod call;
 mod disk;
+pub mod kube;
 mod overlap;
 mod processes;
 mod server;

@@ -60,6 +60,60 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{ include "torc.scheme" . }}://{{ include "torc.fullname" . }}.{{ .Release.Namespace }}.svc:{{ .Values.service.port }}
 {{- end -}}
 
+{{/* What this release makes for itself once: the token and the certificate. An upgrade takes what is there. Made in one place, so that all
+templates of one rendering see the same; without access to the cluster (`helm template`) they are new each time: name your own then. */}}
+{{- define "torc.generate" -}}
+{{- if not (hasKey .Values "generated") -}}
+{{- $made := dict -}}
+{{- $service := include "torc.fullname" . -}}
+{{- $token := (lookup "v1" "Secret" .Release.Namespace (include "torc.tokenSecret" .)).data | default dict -}}
+{{- range $key := list "token" "metrics" -}}
+{{- $_ := set $made $key (get $token $key | default (empty $.Values.token.secretName | ternary (randAlphaNum 48 | b64enc) "")) -}}
+{{- end -}}
+{{- if ne .Values.tls.mode "off" -}}
+{{- $tls := (lookup "v1" "Secret" .Release.Namespace (include "torc.tlsSecret" .)).data | default dict -}}
+{{- $ca := get $tls .Values.tls.caKey -}}
+{{- if hasKey $tls "tls.key" -}}
+{{- $_ := set $made "tls" (dict "ca.crt" $ca "tls.crt" (get $tls "tls.crt") "tls.key" (get $tls "tls.key")) -}}
+{{- else if eq .Values.tls.mode "generated" -}}
+{{- $names := list $service (printf "%s.%s" $service .Release.Namespace) (printf "%s.%s.svc" $service .Release.Namespace) (printf "%s.%s.svc.cluster.local" $service .Release.Namespace) "localhost" -}}
+{{- with .Values.service.advertiseUrl -}}
+{{- $names = append $names (regexReplaceAll ":[0-9]+$" (urlParse .).host "") -}}
+{{- end -}}
+{{- $authority := genCA (printf "%s-ca" $service) 3650 -}}
+{{- $certificate := genSignedCert $service (list "127.0.0.1") $names 3650 $authority -}}
+{{- $_ := set $made "tls" (dict "ca.crt" (b64enc $authority.Cert) "tls.crt" (b64enc $certificate.Cert) "tls.key" (b64enc $certificate.Key)) -}}
+{{- end -}}
+{{- end -}}
+{{- $_ := set .Values "generated" $made -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Which Secrets the Pods were started with: a changed one starts them anew. */}}
+{{- define "torc.checksum" -}}
+{{- include "torc.generate" . -}}
+{{- toJson .Values.generated | sha256sum -}}
+{{- end -}}
+
+{{/* The authority's certificate, in base64; empty when it is not known at this time. */}}
+{{- define "torc.authority" -}}
+{{- include "torc.generate" . -}}
+{{- get (get .Values.generated "tls" | default dict) "ca.crt" -}}
+{{- end -}}
+
+{{/* Whether service accounts are known by their tokens: that takes a right of the whole cluster. */}}
+{{- define "torc.tokenReview" -}}
+{{- if and .Values.tokenReview.enabled .Values.rbac.clusterWide }}true{{ end -}}
+{{- end -}}
+
+{{- define "torc.poolReplicas" -}}
+{{- if .autoscale -}}
+{{- .autoscale.max -}}
+{{- else -}}
+{{- hasKey . "replicas" | ternary .replicas 1 -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "torc.poolName" -}}
 {{- printf "%s-%s" (include "torc.fullname" .root) .pool.name | trunc 52 | trimSuffix "-" -}}
 {{- end -}}
