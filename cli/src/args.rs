@@ -94,6 +94,7 @@ pub enum Command {
     Crd(commands::crd::CrdArgs),
     Config(commands::config::ConfigArgs),
     Completions(commands::completions::CompletionsArgs),
+    CopyProgram(commands::copy_program::CopyProgramArgs),
     #[command(hide = true)]
     Keeper(commands::keeper::KeeperVerbArgs),
     #[command(hide = true)]

@@ -7,6 +7,7 @@ mod slurm;
 mod trust;
 mod watch;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use reqwest::header::HeaderValue;
@@ -23,7 +24,7 @@ use torc_api::remote::{RemoteWorker, RemoteWorkersRequest, is_loopback_host};
 use torc_api::slurm_stats::SlurmStats;
 use torc_api::token::{Credential, TokenRequest, TokenResponse};
 use torc_api::wire::{ReplayRequest, ReplayResponse, Replayed};
-use torc_runner::HttpLink;
+use torc_runner::{Bearer, HttpLink};
 
 pub use error::ClientError;
 pub use trust::Trust;
@@ -40,6 +41,7 @@ pub struct Client {
     http: reqwest::Client,
     base: Url,
     token: Option<String>,
+    token_file: Option<PathBuf>,
     trust: Trust,
     namespace: Option<String>,
     user: Option<HeaderValue>,
@@ -140,7 +142,13 @@ impl Client {
             .user_agent(concat!("torc/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(|source| ClientError::Build { source })?;
-        Ok(Self { http, base, token, trust, namespace, user: user_name() })
+        Ok(Self { http, base, token, token_file: None, trust, namespace, user: user_name() })
+    }
+
+    /// The token may be replaced in this file while a runner uses it.
+    #[must_use]
+    pub fn with_token_file(self, token_file: Option<PathBuf>) -> Self {
+        Self { token_file, ..self }
     }
 
     /// The server's address.
@@ -165,7 +173,8 @@ impl Client {
 
     /// The way of a runner to the same server.
     pub fn runner_link(&self) -> HttpLink {
-        HttpLink::new(self.http.clone(), &self.url(), self.token.clone())
+        let bearer = Bearer::new(self.token.clone(), self.token_file.clone());
+        HttpLink::new(self.http.clone(), &self.url(), bearer)
     }
 
     /// The server's version, which shows that it answers and accepts the token.

@@ -5,6 +5,7 @@ pub mod backup;
 pub mod completions;
 pub mod config;
 pub mod control;
+pub mod copy_program;
 pub mod correct_resources;
 pub mod crd;
 pub mod delete;
@@ -159,6 +160,7 @@ fn execute(context: &Context, command: Command) -> Result<ExitStatus, CommandErr
         Command::Crd(args) => crd::run(context, &args),
         Command::Config(args) => config::run(context, &args),
         Command::Completions(args) => completions::run(context, &args),
+        Command::CopyProgram(args) => copy_program::run(context, &args),
         Command::Reference(args) => reference::run(context, &args),
         Command::Unpack(args) => unpack::run(context, &args),
         Command::Keeper(_) => Ok(ExitStatus::Success),
@@ -222,6 +224,7 @@ async fn execute_async(context: &Context, command: Command) -> Result<ExitStatus
         | Command::Crd(_)
         | Command::Config(_)
         | Command::Completions(_)
+        | Command::CopyProgram(_)
         | Command::Reference(_)
         | Command::Unpack(_)
         | Command::Keeper(_) => Ok(ExitStatus::Success),

@@ -81,7 +81,8 @@ pub fn remote(settings: &Settings, url: &str, folder: &Path) -> Result<Client, C
         (None, None, Some(info)) => info.trust(),
         (None, None, None) => Trust::System,
     };
-    Ok(Client::trusting(url, token, &trust, settings.namespace.clone())?)
+    let token_file = settings.token_file.clone().filter(|_| settings.token.is_none());
+    Ok(Client::trusting(url, token, &trust, settings.namespace.clone())?.with_token_file(token_file))
 }
 
 /// The word in a token file.

@@ -20,6 +20,8 @@ pub const RUN_ID: &str = "TORC_RUN_ID";
 pub const ATTEMPT_ID: &str = "TORC_ATTEMPT_ID";
 /// The name of the allocation that a runner lives in, set by the batch script.
 pub const ALLOCATION: &str = "TORC_ALLOCATION";
+/// What kind of place a runner lives in, set by the chart.
+pub const RUNNER_KIND: &str = "TORC_RUNNER_KIND";
 /// What is logged.
 pub const LOG: &str = "TORC_LOG";
 /// No colours.
@@ -51,6 +53,10 @@ pub const OTHERS: &[Variable] = &[
     Variable {
         name: ALLOCATION,
         doc: "The allocation that a runner lives in, e.g. `torc-wf3-a12`; set in the allocations that Torc submits.",
+    },
+    Variable {
+        name: RUNNER_KIND,
+        doc: "What kind of place a runner lives in: `local` (when absent) or `pod`; set in the Pods of the Helm chart.",
     },
     Variable { name: Tool::Srun.replacement_variable(), doc: "Stands in for `srun`, for tests." },
     Variable { name: Tool::Squeue.replacement_variable(), doc: "Stands in for `squeue`, for tests." },

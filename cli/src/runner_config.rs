@@ -26,6 +26,8 @@ pub async fn runner_config(run: &RunSettings, state_dir: &Path, folder: &Path) -
         gpus: i64::try_from(config.gpu_devices.len()).unwrap_or(i64::MAX),
         nodes: 1,
     };
+    folder.clone_into(&mut config.working_dir);
+    config.kind = kind(std::env::var(crate::env::RUNNER_KIND).ok().as_deref())?;
     config.max_parallel_jobs = run.max_parallel_jobs;
     config.labels.clone_from(&run.labels);
     config.poll_interval = run.poll_interval;
@@ -42,6 +44,18 @@ pub async fn runner_config(run: &RunSettings, state_dir: &Path, folder: &Path) -
         config.allocation_time = time_left(&around).await;
     }
     Ok(config)
+}
+
+/// What kind of place the runner lives in, as whoever started it says.
+fn kind(word: Option<&str>) -> Result<RunnerKind, CommandError> {
+    match word.filter(|word| !word.is_empty()) {
+        None | Some("local") => Ok(RunnerKind::Local),
+        Some("pod") => Ok(RunnerKind::Pod),
+        Some(other) => {
+            let variable = crate::env::RUNNER_KIND;
+            Err(CommandError::invalid(format!("{variable} is '{other}': it must be `local` or `pod`")))
+        }
+    }
 }
 
 /// Makes it the runner of an allocation, or of one node of it: what it has is what Slurm says.
@@ -176,6 +190,16 @@ mod tests {
             assert_eq!(config.capacity, Resources { cpus, memory_bytes, gpus, nodes }, "{share:?}");
             assert_eq!((config.kind, config.poll_interval), (RunnerKind::Slurm, seconds(17)));
         }
+    }
+
+    #[test]
+    fn a_pod_is_a_place_of_its_own_kind() {
+        for (word, expected) in
+            [(None, RunnerKind::Local), (Some(""), RunnerKind::Local), (Some("pod"), RunnerKind::Pod)]
+        {
+            assert_eq!(kind(word).expect("a kind"), expected);
+        }
+        assert!(kind(Some("slurm")).is_err());
     }
 
     #[test]

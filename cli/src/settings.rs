@@ -125,6 +125,10 @@ pub struct ServerSettings {
     pub tls: bool,
     /// No TLS, wherever it listens.
     pub insecure_http: bool,
+    /// The file with the administrators' token; absent: one beside the database.
+    pub admin_token_file: Option<PathBuf>,
+    /// The file with a token that reads metrics.
+    pub metrics_token_file: Option<PathBuf>,
     /// The key that signs tokens; absent: one beside the database.
     pub token_key_file: Option<PathBuf>,
     /// The most connections at once.
@@ -246,6 +250,8 @@ fn resolve_server(layers: &Layers) -> Result<ServerSettings, CommandError> {
         certificate,
         tls: layers.parsed("server.tls", run::parse_flag)?.unwrap_or_default(),
         insecure_http: layers.parsed("server.insecure_http", run::parse_flag)?.unwrap_or_default(),
+        admin_token_file: text("server.admin_token_file").map(PathBuf::from),
+        metrics_token_file: text("server.metrics_token_file").map(PathBuf::from),
         token_key_file: text("server.token_key_file").map(PathBuf::from),
         max_connections: number("server.max_connections")?,
         database: text("server.database"),

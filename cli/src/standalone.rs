@@ -20,6 +20,7 @@ pub use background::start as start_background;
 pub use link::EngineLink;
 
 use crate::client::Client;
+use crate::connection::read_token;
 use crate::error::{CommandError, ExitStatus};
 use crate::listening::{Listening, Protection};
 use crate::place::{Lock, Pin, Place, ServerInfo, host_name, read_key};
@@ -127,6 +128,7 @@ pub struct Owner {
     server: Server,
     client: Client,
     url: String,
+    token_file: PathBuf,
     certificate: Option<Fingerprint>,
     announced: bool,
     _lock: Lock,
@@ -148,11 +150,11 @@ impl Owner {
             }
         };
         let certificate = Certificate::of(place, &listening)?;
-        let token = place.token(match (certificate.pin, &certificate.given) {
-            (Some(fingerprint), _) => Pin::Certificate(fingerprint),
-            (None, Some(_)) => Pin::Nothing,
-            (None, None) => Pin::Keep,
-        })?;
+        let (token, token_file) = match &settings.server.admin_token_file {
+            Some(path) => (given_token(path)?, path.clone()),
+            None => (place.token(certificate.pinned())?, place.token_file()),
+        };
+        let metrics_token = settings.server.metrics_token_file.as_deref().map(given_token).transpose()?;
         let token_key = match &settings.server.token_key_file {
             Some(path) => read_key(path)?,
             None => place.token_key()?,
@@ -161,6 +163,7 @@ impl Owner {
             database: place.database.clone(),
             bind: Some(listening.bind),
             token: token.clone(),
+            metrics_token,
             token_key,
             tls: certificate.files,
             pin: certificate.pin,
@@ -180,7 +183,7 @@ impl Owner {
             host: host_name(),
             pid: std::process::id(),
             url: url.clone(),
-            token_file: place.token_file(),
+            token_file: token_file.clone(),
             start_time: jiff::Timestamp::now().round(jiff::Unit::Second).unwrap_or_default().to_string(),
             runner: runner.unwrap_or_default(),
             local_url: (local_url != url).then(|| local_url.clone()),
@@ -196,10 +199,16 @@ impl Owner {
             server,
             client,
             url,
+            token_file,
             certificate: certificate.pin,
             announced: runner.is_some(),
             _lock: lock,
         })
+    }
+
+    /// Where the administrators' token is.
+    pub fn token_file(&self) -> &Path {
+        &self.token_file
     }
 
     /// The way to the engine over HTTP.
@@ -281,6 +290,25 @@ impl Certificate {
             }
         }
     }
+
+    /// What the token file says of it.
+    fn pinned(&self) -> Pin {
+        match (self.pin, &self.given) {
+            (Some(fingerprint), _) => Pin::Certificate(fingerprint),
+            (None, Some(_)) => Pin::Nothing,
+            (None, None) => Pin::Keep,
+        }
+    }
+}
+
+/// A token that somebody else has made; a short one could be guessed.
+fn given_token(path: &Path) -> Result<String, CommandError> {
+    let word = read_token(path)?;
+    if word.len() < 16 {
+        let message = format!("the token in {} is too short: at least 16 characters", path.display());
+        return Err(CommandError::invalid(message).hint("`openssl rand -hex 32` makes a good one"));
+    }
+    Ok(word)
 }
 
 fn could_not_start(place: &Place, error: StartError) -> CommandError {

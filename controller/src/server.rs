@@ -32,6 +32,8 @@ pub struct ServerConfig {
     pub bind: Option<SocketAddr>,
     /// The administrator's token.
     pub token: String,
+    /// A token that reads metrics, and nothing else.
+    pub metrics_token: Option<String>,
     /// The key that signs tokens which allow less.
     pub token_key: TokenKey,
     /// The certificate, for a server that speaks TLS.
@@ -113,7 +115,7 @@ impl Server {
         }
         if let Some(socket) = listener {
             let certificates = config.tls.map(Certificates::read).transpose().map_err(StartError::Tls)?;
-            let identities = Identities::new(config.token, issuer);
+            let identities = Identities::new(config.token, issuer).with_metrics(config.metrics_token);
             server.listen(socket, identities, certificates, config.max_connections)?;
         }
         Ok(server)

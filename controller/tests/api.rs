@@ -28,6 +28,7 @@ impl Lab {
             database: folder.path().join("torc.db"),
             bind: Some("127.0.0.1:0".parse().unwrap()),
             token: TOKEN.to_owned(),
+            metrics_token: None,
             token_key: TokenKey::new(&[7; 32]).unwrap(),
             tls: None,
             pin: None,

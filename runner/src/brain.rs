@@ -270,6 +270,7 @@ pub fn settings(config: &RunnerConfig, shell: ShellSetup, began: Moment) -> Resu
         allocation: config.allocation.clone(),
         devices: config.gpu_devices.clone(),
         max_parallel_jobs: config.max_parallel_jobs,
+        working_dir: utf8(&config.working_dir)?,
         output_dir,
         api_url: config.api_url.clone(),
         server_file: config.server_file.as_ref().and_then(|path| path.to_str()).map(str::to_owned),

@@ -36,6 +36,8 @@ pub struct RunnerConfig {
     pub allocation_name: Option<String>,
     /// How jobs become steps; absent where they cannot.
     pub allocation: Option<Allocation>,
+    /// Where jobs run whose workflow names no folder, as one that came as a custom resource.
+    pub working_dir: PathBuf,
     /// Job logs are in its folder `job_stdio`.
     pub output_dir: PathBuf,
     /// The place: a folder of this machine's runner alone. A keeper that is found there is taken over.
@@ -91,6 +93,7 @@ impl RunnerConfig {
             slurm_job_id: None,
             allocation_name: None,
             allocation: None,
+            working_dir: PathBuf::from("/"),
             output_dir,
             state_dir,
             keeper_command,

@@ -30,7 +30,7 @@ mod brain;
 pub use brain::{run, settings};
 pub use config::{IdleExit, RunnerConfig, RunnerError, RunnerExit};
 pub use events::RunnerEvent;
-pub use link::http::HttpLink;
+pub use link::http::{Bearer, HttpLink};
 pub use link::{LinkError, ServerLink};
 pub use process::ProcessMark;
 pub use state::OfflineSettings;

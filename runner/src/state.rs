@@ -70,6 +70,8 @@ pub struct Settings {
     pub devices: Vec<String>,
     /// The queue strategy: this many jobs at once.
     pub max_parallel_jobs: Option<u32>,
+    /// Where jobs run whose workflow names no folder.
+    pub working_dir: String,
     /// Where outputs go: what jobs see, and the folder of logs in it.
     pub output_dir: String,
     /// What jobs see as `TORC_API_URL`.

@@ -2,9 +2,16 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 use torc_tests::lab::kube::helm;
+
+/// What each switch comes to: rendered once, for Helm makes new keys each time, which takes a while.
+fn switches() -> &'static [(&'static [&'static str], Vec<Value>)] {
+    static RENDERED: OnceLock<Vec<(&[&str], Vec<Value>)>> = OnceLock::new();
+    RENDERED.get_or_init(|| SWITCHES.iter().map(|values| (*values, render(values))).collect())
+}
 
 /// Helm's arguments for some values.
 fn arguments<'a>(verb: &'a [&'a str], values: &'a [&'a str]) -> Vec<&'a str> {
@@ -106,9 +113,7 @@ fn pod(object: &Value) -> Option<&Value> {
 
 #[test]
 fn the_chart_is_in_order() {
-    let output = helm(&["lint", "--strict", "charts/torc"]);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-    for values in SWITCHES {
+    for values in [&[], EVERYTHING] {
         let output = helm(&arguments(&["lint", "--strict", "charts/torc"], values));
         assert!(output.status.success(), "{values:?}: {}", String::from_utf8_lossy(&output.stdout));
     }
@@ -116,10 +121,10 @@ fn the_chart_is_in_order() {
 
 #[test]
 fn no_switch_leaves_a_null_or_an_object_without_labels() {
-    for values in SWITCHES {
-        for object in render(values) {
+    for (values, objects) in switches() {
+        for object in objects {
             let mut found = Vec::new();
-            nulls(&object, object["kind"].as_str().unwrap_or("?"), &mut found);
+            nulls(object, object["kind"].as_str().unwrap_or("?"), &mut found);
             assert_eq!(found, Vec::<String>::new(), "{values:?}");
             let labels = &object["metadata"]["labels"];
             for key in ["name", "instance", "version", "managed-by"] {
@@ -132,8 +137,7 @@ fn no_switch_leaves_a_null_or_an_object_without_labels() {
 
 #[test]
 fn every_container_may_do_nothing_beyond_its_own_files() {
-    for values in SWITCHES {
-        let objects = render(values);
+    for (_, objects) in switches() {
         let pods: Vec<&Value> = objects.iter().filter_map(pod).collect();
         assert!(pods.len() >= 2, "a server and a test");
         for pod in pods {

@@ -31,6 +31,12 @@ use crate::standalone::{Announce, Entry, Owner, enter};
 pub struct ServerArgs {
     #[command(flatten)]
     pub listen: ListenArgs,
+    /// The administrators' token; without it the server makes one beside the database.
+    #[arg(long, value_name = "FILE")]
+    pub admin_token_file: Option<PathBuf>,
+    /// A token that reads metrics and nothing else.
+    #[arg(long, value_name = "FILE")]
+    pub metrics_token_file: Option<PathBuf>,
     /// The key that signs tokens, at least 32 bytes; without it the server makes its own beside the database.
     #[arg(long, value_name = "FILE")]
     pub token_key_file: Option<PathBuf>,
@@ -61,7 +67,10 @@ impl ServerArgs {
                 layers.below(key, text, Origin::Flag);
             }
         };
-        said("server.token_key_file", self.token_key_file.as_ref().map(|path| path.to_string_lossy().into_owned()));
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.to_string_lossy().into_owned());
+        said("server.admin_token_file", path(&self.admin_token_file));
+        said("server.metrics_token_file", path(&self.metrics_token_file));
+        said("server.token_key_file", path(&self.token_key_file));
         said("server.database", self.database.clone());
         said("server.max_jobs", self.max_jobs.map(|number| number.to_string()));
         self.listen.add_flags("server.bind", layers);
@@ -111,13 +120,14 @@ async fn serve(
 ) -> Result<ExitStatus, CommandError> {
     let url = owner.url();
     let certificate = owner.certificate().map(|fingerprint| fingerprint.to_string());
-    let mut value = json!({ "url": url, "database": place.database, "tokenFile": place.token_file() });
+    let token_file = owner.token_file();
+    let mut value = json!({ "url": url, "database": place.database, "tokenFile": token_file });
     if let Some(certificate) = &certificate {
         value["certificateSha256"] = json!(certificate);
     }
     context.output.value(&value, || {
         let certificate = certificate.map_or_else(String::new, |pin| format!("certificate: sha256 {pin}\n"));
-        let (database, token_file) = (place.database.display(), place.token_file());
+        let database = place.database.display();
         format!("serving {database} at {url}\ntoken file: {}\n{certificate}", token_file.display())
     })?;
     if !args.with_runner {

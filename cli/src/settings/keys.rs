@@ -202,6 +202,18 @@ pub const KEYS: &[Key] = &[
         "Plain HTTP beyond this machine, for a proxy in front that speaks TLS.",
     ),
     key(
+        "server.admin_token_file",
+        "TORC_SERVER_ADMIN_TOKEN_FILE",
+        None,
+        "A file with the administrators' token (one that the server makes beside the database when absent).",
+    ),
+    key(
+        "server.metrics_token_file",
+        "TORC_SERVER_METRICS_TOKEN_FILE",
+        None,
+        "A file with a token that reads metrics and nothing else.",
+    ),
+    key(
         "server.token_key_file",
         "TORC_SERVER_TOKEN_KEY_FILE",
         None,

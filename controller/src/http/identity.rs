@@ -22,12 +22,19 @@ pub(crate) struct Caller {
 #[derive(Clone)]
 pub(crate) struct Identities {
     admin: Arc<str>,
+    /// A word that reads metrics and nothing else.
+    metrics: Option<Arc<str>>,
     pub issuer: Issuer,
 }
 
 impl Identities {
     pub fn new(admin: String, issuer: Issuer) -> Self {
-        Self { admin: Arc::from(admin), issuer }
+        Self { admin: Arc::from(admin), metrics: None, issuer }
+    }
+
+    /// Whoever has this word reads metrics.
+    pub fn with_metrics(self, word: Option<String>) -> Self {
+        Self { metrics: word.map(Arc::from), ..self }
     }
 
     /// Who sent a request; `None` says nothing about a token that was not even there or is nobody's.
@@ -37,6 +44,9 @@ impl Identities {
         let token = Credential::token_of(bearer.ok_or(None)?.trim());
         if trust::same(token.as_bytes(), self.admin.as_bytes()) {
             return Ok(Caller { grant: Grant::Admin, name: claimed_name(headers) });
+        }
+        if self.metrics.as_ref().is_some_and(|word| trust::same(token.as_bytes(), word.as_bytes())) {
+            return Ok(Caller { grant: Grant::Metrics, name: "metrics".to_owned() });
         }
         if !trust::is_signed(token) {
             return Err(None);
@@ -68,7 +78,7 @@ mod tests {
 
     fn identities() -> Identities {
         let issuer = Issuer::new(TokenKey::new(&[1; 32]).unwrap(), Some(Fingerprint([2; 32])));
-        Identities::new("secret".to_owned(), issuer)
+        Identities::new("secret".to_owned(), issuer).with_metrics(Some("figures".to_owned()))
     }
 
     fn headers(authorization: &str, user: Option<&str>) -> HeaderMap {
@@ -87,6 +97,7 @@ mod tests {
         for (word, user, grant, name) in [
             ("secret".to_owned(), Some("bob"), Grant::Admin, "bob"),
             (format!("secret~{}", Fingerprint([9; 32])), None, Grant::Admin, "unknown"),
+            ("figures".to_owned(), Some("bob"), Grant::Metrics, "metrics"),
             (issue(owner.clone()), Some("bob"), owner, "ada"),
             (issue(Grant::Runner { workflow: 3 }), None, Grant::Runner { workflow: 3 }, "runner of workflow 3"),
         ] {

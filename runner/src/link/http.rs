@@ -1,11 +1,14 @@
 //! The way to a server over HTTP.
 
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use reqwest::{Client, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use torc_api::causes::with_causes;
+use torc_api::token::Credential;
 use torc_api::wire::{RegisterRequest, RegisterResponse, SyncRequest, SyncResponse};
 
 use super::{LinkError, ServerLink};
@@ -18,7 +21,39 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct HttpLink {
     client: Client,
     base: String,
-    token: Option<String>,
+    bearer: Bearer,
+}
+
+/// The token of a runner. One that is in a file may be replaced there while the runner lives, as Kubernetes does with those of service
+/// accounts: one that is not accepted any more is read again. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct Bearer {
+    token: Arc<Mutex<Option<String>>>,
+    file: Option<PathBuf>,
+}
+
+impl Bearer {
+    /// A token, and the file that it was read from.
+    pub fn new(token: Option<String>, file: Option<PathBuf>) -> Self {
+        Self { token: Arc::new(Mutex::new(token)), file }
+    }
+
+    fn token(&self) -> Option<String> {
+        self.token.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Reads the file again; whether there is another token in it.
+    fn renew(&self) -> bool {
+        let read = |path: &Path| std::fs::read_to_string(path).ok();
+        let Some(text) = self.file.as_deref().and_then(read) else { return false };
+        let new = Credential::token_of(text.trim()).to_owned();
+        let mut token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
+        let another = !new.is_empty() && token.as_ref() != Some(&new);
+        if another {
+            *token = Some(new);
+        }
+        another
+    }
 }
 
 /// The body of an error, as far as it is understood.
@@ -31,8 +66,8 @@ struct ErrorBody {
 
 impl HttpLink {
     /// A link to `base`, e.g. `http://127.0.0.1:8080`.
-    pub fn new(client: Client, base: &str, token: Option<String>) -> Self {
-        Self { client, base: base.trim_end_matches('/').to_owned(), token }
+    pub fn new(client: Client, base: &str, bearer: Bearer) -> Self {
+        Self { client, base: base.trim_end_matches('/').to_owned(), bearer }
     }
 
     async fn post<Q: Serialize + Sync, A: DeserializeOwned>(
@@ -41,8 +76,20 @@ impl HttpLink {
         body: &Q,
         timeout: Duration,
     ) -> Result<A, LinkError> {
+        match self.post_once(&path, body, timeout).await {
+            Err(LinkError::Unauthorized) if self.bearer.renew() => self.post_once(&path, body, timeout).await,
+            answer => answer,
+        }
+    }
+
+    async fn post_once<Q: Serialize + Sync, A: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &Q,
+        timeout: Duration,
+    ) -> Result<A, LinkError> {
         let mut request = self.client.post(format!("{}{path}", self.base)).timeout(timeout).json(body);
-        if let Some(token) = &self.token {
+        if let Some(token) = self.bearer.token() {
             request = request.bearer_auth(token);
         }
         let response = request.send().await.map_err(|error| LinkError::Unreachable(with_causes(&error)))?;
@@ -85,6 +132,25 @@ fn refusal(status: StatusCode, text: &str) -> LinkError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_replaced_token_is_found_in_its_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("token");
+        std::fs::write(&path, "old\n").expect("written");
+        let bearer = Bearer::new(Some("old".to_owned()), Some(path.clone()));
+        assert!(!bearer.renew(), "nothing has changed");
+        std::fs::write(&path, format!("new~{}\n", "ab".repeat(32))).expect("written");
+        assert!(bearer.clone().renew());
+        assert_eq!(bearer.token().as_deref(), Some("new"));
+        for nothing in ["", "\n"] {
+            std::fs::write(&path, nothing).expect("written");
+            assert!(!bearer.renew(), "a file that is being written is no reason to forget");
+        }
+        std::fs::remove_file(&path).expect("removed");
+        assert!(!bearer.renew());
+        assert!(!Bearer::new(Some("old".to_owned()), None).renew());
+    }
 
     #[test]
     fn statuses_mean() {

@@ -171,6 +171,7 @@ fn step_kind(profile: &Profile) -> StepKind {
 }
 
 fn template(workflow: i64, profile: &Profile, settings: &Settings) -> Template {
+    let working_dir = if profile.working_dir.is_empty() { &settings.working_dir } else { &profile.working_dir };
     // Ours come last and win: they say whose process it is.
     let mut env: Vec<(String, String)> = profile.env.clone().into_iter().collect();
     if let Some(url) = &settings.api_url {
@@ -181,7 +182,7 @@ fn template(workflow: i64, profile: &Profile, settings: &Settings) -> Template {
     env.extend([
         ("TORC_WORKFLOW_ID".to_owned(), workflow.to_string()),
         ("TORC_OUTPUT_DIR".to_owned(), settings.output_dir.clone()),
-        ("TORC_WORKFLOW_SUBMISSION_DIR".to_owned(), profile.working_dir.clone()),
+        ("TORC_WORKFLOW_SUBMISSION_DIR".to_owned(), working_dir.to_owned()),
     ]);
     let config = profile.execution_config.clone().unwrap_or_default();
     let stdio = profile.stdio.clone().or(config.stdio.clone()).unwrap_or_default();
@@ -202,7 +203,7 @@ fn template(workflow: i64, profile: &Profile, settings: &Settings) -> Template {
     };
     Template {
         id: 0,
-        working_dir: profile.working_dir.clone(),
+        working_dir: working_dir.to_owned(),
         env,
         unset,
         log_dir: format!("{}/job_stdio", settings.output_dir),

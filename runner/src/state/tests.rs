@@ -23,6 +23,7 @@ pub(super) fn settings(cpus: i64) -> Settings {
         devices: Vec::new(),
         allocation: None,
         max_parallel_jobs: None,
+        working_dir: "/here".to_owned(),
         output_dir: "/out".to_owned(),
         api_url: None,
         server_file: None,

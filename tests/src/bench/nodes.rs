@@ -16,7 +16,7 @@ use torc_runner::clock::{self, Moment};
 use torc_runner::command::ShellSetup;
 use torc_runner::protocol::{Ended, Outcome, StartOrder};
 use torc_runner::state::{Effect, Event, Findings, Settings, State};
-use torc_runner::{HttpLink, RunnerConfig, ServerLink, settings};
+use torc_runner::{Bearer, HttpLink, RunnerConfig, ServerLink, settings};
 
 use crate::report::{Bar, Report};
 use crate::server::Server;
@@ -88,7 +88,8 @@ async fn watch(torc: &Path, nodes: usize, ahead: bool) -> Result<Seen> {
     let until = Instant::now() + WATCHED;
     let mut running = Vec::new();
     for number in 0..nodes {
-        let link = HttpLink::new(server.client(), &server.url, Some(server.token().to_owned()));
+        let bearer = Bearer::new(Some(server.token().to_owned()), None);
+        let link = HttpLink::new(server.client(), &server.url, bearer);
         running.push(tokio::spawn(Node::new(link, number)?.live(until)));
     }
     let (mut starts, mut calls, mut gaps_ms) = (0, 0, Vec::new());

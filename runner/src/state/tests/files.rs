@@ -48,6 +48,15 @@ fn a_job_starts_when_what_it_reads_was_found() {
 }
 
 #[test]
+fn a_workflow_without_a_folder_runs_where_the_runner_is() {
+    let mut desk = reader();
+    desk.profile.working_dir = String::new();
+    desk.answer([1]);
+    let folders: Vec<_> = looks(&desk).into_iter().map(|(_, look)| look.working_dir).collect();
+    assert_eq!(folders, [std::path::PathBuf::from("/here")]);
+}
+
+#[test]
 fn a_job_without_its_input_fails_before_it_starts() {
     let mut desk = reader();
     desk.answer([1]);
