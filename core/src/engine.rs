@@ -20,6 +20,7 @@ mod profile;
 mod rebalance;
 mod record;
 mod recover;
+mod recovering;
 mod recovery;
 mod regenerate;
 mod replay;
@@ -75,6 +76,9 @@ pub struct State {
     clusters: BTreeMap<String, ClusterRow>,
     /// Slurm's numbers of allocations that are over: their runners are refused.
     ended_slurm_jobs: HashSet<String>,
+    /// Runners that went with a start of their allocation, which has another one: Slurm's number, host and process. Not kept: one that
+    /// comes back to the next owner of the store is dismissed again.
+    dismissed: HashSet<(String, String, i64)>,
     /// What tells this store from others.
     identity: String,
     last: LastIds,

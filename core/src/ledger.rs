@@ -44,6 +44,8 @@ struct Node {
     free: Resources,
     /// Sorted by position, highest last, so that the lowest device is given out first.
     free_devices: Vec<usize>,
+    /// Nothing new is put on one that is not.
+    in_service: bool,
 }
 
 /// Part of a runner, taken. Give it back with [`Ledger::release`].
@@ -77,7 +79,8 @@ impl Ledger {
             Strategy::Resources => u32::MAX,
         };
         let free_devices: Vec<usize> = (0..devices.len()).rev().collect();
-        let nodes = (0..count).map(|_| Node { free: node, free_devices: free_devices.clone() }).collect();
+        let nodes =
+            (0..count).map(|_| Node { free: node, free_devices: free_devices.clone(), in_service: true }).collect();
         Self { strategy, node, nodes, free_slots, devices }
     }
 
@@ -86,14 +89,37 @@ impl Ledger {
         total(self.nodes.iter().map(|_| self.node))
     }
 
-    /// What is not taken; its nodes are those of which nothing is.
+    /// What is not taken of nodes that are in service; its nodes are those of which nothing is.
     pub fn free(&self) -> Resources {
-        total(self.nodes.iter().map(|node| Resources { nodes: i64::from(node.free == self.node), ..node.free }))
+        total(
+            self.nodes
+                .iter()
+                .filter(|node| node.in_service)
+                .map(|node| Resources { nodes: i64::from(node.free == self.node), ..node.free }),
+        )
+    }
+
+    /// How many nodes there are.
+    pub fn nodes(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// From now on something new may be put on a node, or may not. What is there stays.
+    pub fn set_in_service(&mut self, node: usize, in_service: bool) {
+        if let Some(node) = self.nodes.get_mut(node) {
+            node.in_service = in_service;
+        }
+    }
+
+    /// Something new may be put on a node.
+    pub fn is_in_service(&self, node: usize) -> bool {
+        self.nodes.get(node).is_some_and(|node| node.in_service)
     }
 
     /// How many more jobs may start when jobs are counted by their number; absent when they are not.
     pub fn free_slots(&self) -> Option<u32> {
         match self.strategy {
+            Strategy::Slots(_) if !self.nodes.iter().any(|node| node.in_service) => Some(0),
             Strategy::Slots(_) => Some(self.free_slots),
             Strategy::Resources => None,
         }
@@ -114,8 +140,8 @@ impl Ledger {
         if !self.can_ever_fit(need) {
             return None;
         }
-        if let Strategy::Slots(_) = self.strategy {
-            self.free_slots = self.free_slots.checked_sub(1)?;
+        if let Some(slots) = self.free_slots() {
+            self.free_slots = slots.checked_sub(1)?;
             return Some(Reservation { slots: 1, pieces: Vec::new() });
         }
         let chosen = self.choose(need, reach)?;
@@ -128,14 +154,15 @@ impl Ledger {
     fn choose(&self, need: &Resources, reach: Reach) -> Option<Vec<usize>> {
         if need.nodes > 1 {
             let count = usize::try_from(need.nodes).ok()?;
-            let whole = |at: &usize| self.nodes[*at].free == self.node;
+            let whole = |at: &usize| self.nodes[*at].in_service && self.nodes[*at].free == self.node;
             let chosen: Vec<usize> = (0..self.nodes.len()).filter(whole).take(count).collect();
             // Its command runs where the runner lives.
             let is_here = reach == Reach::Anywhere || chosen.first() == Some(&0);
             return (chosen.len() == count && is_here).then_some(chosen);
         }
         let within = if reach == Reach::Here { 1 } else { self.nodes.len() };
-        self.nodes.iter().take(within).position(|node| covers(&node.free, need)).map(|node| vec![node])
+        let has_room = |node: &Node| node.in_service && covers(&node.free, need);
+        self.nodes.iter().take(within).position(has_room).map(|node| vec![node])
     }
 
     fn take(&mut self, at: usize, amounts: &Resources) -> Piece {

@@ -130,7 +130,7 @@ pub enum Cause {
     StartFailed,
     /// It ended with exit code 0 but a declared output file is missing.
     MissingOutput,
-    /// Its runner was stopped while it ran.
+    /// Its runner was stopped while it ran, or Slurm did not start its step.
     Stopped,
 }
 

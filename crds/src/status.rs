@@ -63,7 +63,7 @@ pub struct PlanSummary {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RecoveryProgress {
-    /// How often jobs of this run have been tried again.
+    /// How often the job that was tried again most often has been.
     pub round: i32,
     /// What is being done, in a sentence.
     #[serde(default, skip_serializing_if = "String::is_empty")]

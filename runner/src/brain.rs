@@ -10,6 +10,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 use torc_api::wire::{PROTOCOL, RegisterRequest};
+use torc_slurm::step_end;
 
 use self::inquirer::Inquirer;
 use self::keeper_link::{KeeperLink, Takeover};
@@ -223,6 +224,13 @@ impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Brain<L, O> {
                 let (sender, hashes) = (self.sender.clone(), Arc::clone(&self.hashes));
                 tokio::task::spawn_blocking(move || {
                     let _ = sender.send(Event::Checked(key, looks::check(&check, &hashes)));
+                });
+            }
+            Effect::ReadSrun(key, log) => {
+                let sender = self.sender.clone();
+                tokio::task::spawn_blocking(move || {
+                    let said = looks::end_of(Path::new(&log)).unwrap_or_default();
+                    let _ = sender.send(Event::SrunSaid(key, step_end::never_asked_for(&said)));
                 });
             }
             Effect::Tell(event) => self.tell(event),

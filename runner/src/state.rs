@@ -32,6 +32,7 @@ mod job;
 mod kinds;
 mod leases;
 mod measures;
+mod nodes;
 mod offline;
 mod pace;
 mod start;
@@ -51,6 +52,7 @@ use self::contact::Contact;
 use self::job::{Job, Report};
 use self::kinds::Kinds;
 use self::measures::Measures;
+use self::nodes::NodeTroubles;
 use self::offline::Journal;
 pub use self::offline::OfflineSettings;
 use self::pace::Pace;
@@ -137,6 +139,8 @@ pub enum Event {
     Checked(AttemptKey, Findings),
     /// Samples were taken.
     Sampled(Box<Samples>),
+    /// What `srun` wrote about a step that failed, if its controller did not answer.
+    SrunSaid(AttemptKey, Option<String>),
     /// Slurm has answered.
     SlurmAnswered(Box<SlurmAnswer>),
     /// Something is wrong that only people can change.
@@ -189,6 +193,8 @@ pub enum Effect {
     Look(AttemptKey, Box<InputLook>),
     /// Measure what jobs and the node use.
     Sample(SampleOrder),
+    /// Look for what `srun` wrote into this log about a step that failed.
+    ReadSrun(AttemptKey, String),
     /// Ask Slurm.
     Inquire(Inquiry),
     /// Keep these in a file.
@@ -275,6 +281,7 @@ pub struct State {
     warnings: Warnings,
     accounts: Accounts,
     allocation: AllocationWatch,
+    node_troubles: NodeTroubles,
     backoff: Backoff,
     contact: Contact,
     journal: Journal,
@@ -308,6 +315,7 @@ impl State {
             warnings: Warnings::default(),
             accounts: Accounts::default(),
             allocation: AllocationWatch::default(),
+            node_troubles: NodeTroubles::default(),
             backoff: Backoff::new(settings.poll_interval, settings.backoff_max),
             contact: Contact::default(),
             journal: Journal::default(),
@@ -338,6 +346,7 @@ impl State {
             Event::Looked(key, found) => self.looked(key, found, now, &mut effects),
             Event::Checked(key, findings) => self.checked(key, findings, now, &mut effects),
             Event::Sampled(samples) => self.sampled(&samples, now, &mut effects),
+            Event::SrunSaid(key, silence) => self.srun_said(key, silence),
             Event::SlurmAnswered(answer) => self.slurm_answered(*answer, now, &mut effects),
             Event::Trouble(message) => effects.push(Effect::Tell(RunnerEvent::Problem { message })),
             Event::Journalled(keys) => self.journalled(keys, &mut effects),
@@ -392,6 +401,7 @@ impl State {
         self.warn_steps(now, effects);
         self.look_at_steps(now, effects);
         self.ask_accounting(now, effects);
+        self.mind_nodes(now);
         self.fill(now, effects);
         self.pace.runs(self.jobs_at_work());
         self.move_on(now, effects);

@@ -43,6 +43,12 @@ pub fn jobs<'a>(ids: impl IntoIterator<Item = &'a str>) -> Call {
     Call::new(Tool::Sacct, ["-X", "-a", "-P", "-n", JOB_FIELDS, "-j"]).arg(ids)
 }
 
+/// Asks for every start of jobs, the latest last.
+pub fn all_starts<'a>(ids: impl IntoIterator<Item = &'a str>) -> Call {
+    let ids = ids.into_iter().collect::<Vec<&str>>().join(",");
+    Call::new(Tool::Sacct, ["-X", "-D", "-a", "-P", "-n", JOB_FIELDS, "-j"]).arg(ids)
+}
+
 /// Asks for the jobs with these names that existed at or after a moment, e.g. `2026-11-16T09:45:30` (UTC).
 pub fn jobs_named<'a>(names: impl IntoIterator<Item = &'a str>, since: &str) -> Call {
     let names = names.into_iter().collect::<Vec<&str>>().join(",");

@@ -3,6 +3,13 @@
 use torc_api::slurm::SlurmState;
 use torc_api::state::Cause;
 
+use crate::sacct::StepAccount;
+use crate::trouble::{End, Trouble, judge};
+
+const SIGINT: i32 = 2;
+const SIGKILL: i32 = 9;
+const SIGTERM: i32 = 15;
+
 /// Why a step failed, where its state says more than its exit code: out of memory whatever the code, out of time unless it
 /// ended well all the same.
 pub fn cause(state: SlurmState, return_code: i32) -> Option<Cause> {
@@ -15,6 +22,23 @@ pub fn cause(state: SlurmState, return_code: i32) -> Option<Cause> {
         SlurmState::Cancelled if return_code != 0 => Some(Cause::Lost),
         _ => None,
     }
+}
+
+/// Slurm made the step, and nothing of it was ever started: its end is neither the job's nor anybody's who could have sent it a
+/// signal, and nothing was measured. So it is where the daemon of its node is dead; `srun` ends with a code of its own (233).
+pub fn never_began(account: &StepAccount, return_code: i32) -> bool {
+    let is_signal = [SIGTERM, SIGKILL, SIGINT].map(|signal| 128 + signal).contains(&return_code);
+    account.state == SlurmState::Cancelled && !account.has_numbers() && return_code != 0 && !is_signal
+}
+
+/// What `srun` said when it could not even ask for a step, because Slurm's controller did not answer. What else it may say, about
+/// a step that cannot be had, is the job's own.
+pub fn never_asked_for(stderr: &str) -> Option<String> {
+    let complaints = stderr.lines().filter(|line| line.starts_with("srun: error: Unable to "));
+    complaints.rev().find_map(|line| match judge("srun", End::Code(1), "", line, false) {
+        Some(Trouble::NoAnswer { reason, .. }) => Some(reason),
+        _ => None,
+    })
 }
 
 #[cfg(test)]
@@ -39,6 +63,46 @@ mod tests {
         ];
         for (state, code, expected) in cases {
             assert_eq!(cause(state, code), expected, "{state} {code}");
+        }
+    }
+
+    #[test]
+    fn a_step_that_nobody_ended_and_nobody_measured_never_began() {
+        let account = |state: SlurmState, max_rss_bytes| StepAccount {
+            name: "wf1_j1_r1_a1".to_owned(),
+            max_rss_bytes,
+            max_vm_size_bytes: None,
+            max_disk_read_bytes: None,
+            max_disk_write_bytes: None,
+            ave_cpu_seconds: None,
+            node_list: None,
+            state_text: state.to_string(),
+            state,
+        };
+        let cancelled = account(SlurmState::Cancelled, None);
+        // A dead slurmd, seen on Slurm 22.05: `srun` ends with 233, the accounting has CANCELLED, 0:105 and no numbers.
+        assert!(never_began(&cancelled, 233));
+        for code in [0, 130, 137, 143] {
+            assert!(!never_began(&cancelled, code), "{code}");
+        }
+        assert!(!never_began(&account(SlurmState::Cancelled, Some(1)), 233), "it had memory");
+        assert!(!never_began(&account(SlurmState::Failed, None), 233), "a job may end with 233, too");
+    }
+
+    // Said by Slurm 22.05 without its controller, and by one that has it.
+    #[test]
+    fn only_a_controller_that_does_not_answer_excuses_a_step_that_was_never_made() {
+        let away = "srun: error: Unable to confirm allocation for job 15: Unable to contact slurm controller (connect failure)\n\
+                    srun: Check SLURM_JOB_ID environment variable. Expired or invalid job 15\n";
+        let reason = "Unable to confirm allocation for job 15: Unable to contact slurm controller (connect failure)";
+        assert_eq!(never_asked_for(away).as_deref(), Some(reason));
+        for own in [
+            "",
+            "Traceback (most recent call last): connection refused\n",
+            "srun: error: Unable to create step for job 15: Memory required by task is not available\n",
+            "srun: error: n1: task 0: Exited with exit code 1\n",
+        ] {
+            assert_eq!(never_asked_for(own), None, "{own}");
         }
     }
 }

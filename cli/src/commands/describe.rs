@@ -149,6 +149,13 @@ fn workflow_text(workflow: &Workflow, actions: &[WorkflowAction], events: &[Even
             let _ = writeln!(text, "  {state:<15}{count}");
         }
     }
+    if let Some(counts) = &workflow.status.allocations {
+        let counted = format!("{} active, {} pending, {} over", counts.active, counts.pending, counts.finished);
+        field(&mut text, "Allocations", counted);
+    }
+    if let Some(recovery) = &workflow.status.recovery {
+        field(&mut text, "Recovery", format!("round {}: {}", recovery.round, recovery.message));
+    }
     actions_text(&mut text, actions);
     if !workflow.status.conditions.is_empty() {
         text.push_str("Conditions:\n");

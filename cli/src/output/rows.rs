@@ -9,7 +9,7 @@ use torc_api::wire::RunnerKind;
 
 use super::human;
 use super::table::{Column, Paint, TableCell, Tabular};
-use crate::follow::{Standing, standing};
+use crate::follow::{Standing, has_condition, standing};
 
 impl Tabular for Workflow {
     const COLUMNS: &'static [Column] = &[
@@ -18,6 +18,7 @@ impl Tabular for Workflow {
         Column::always("PROGRESS"),
         Column::always("RUNNING"),
         Column::always("FAILED"),
+        Column::always("ALLOCS"),
         Column::always("AGE"),
         Column::wide("ID"),
         Column::wide("NAMESPACE"),
@@ -36,6 +37,7 @@ impl Tabular for Workflow {
             format!("{}/{}", jobs.settled(), jobs.total).into(),
             jobs.running.into(),
             TableCell::painted(jobs.failed.to_string(), if jobs.failed > 0 { Paint::Bad } else { Paint::Plain }),
+            allocations(self).into(),
             human::age(&self.creation_time, now).into(),
             self.id.into(),
             self.namespace.as_str().into(),
@@ -48,6 +50,12 @@ impl Tabular for Workflow {
     }
 }
 
+/// How many allocations it has that run; nothing for a workflow that has nothing to do with Slurm.
+fn allocations(workflow: &Workflow) -> String {
+    let counts = workflow.status.allocations.as_ref();
+    counts.map_or_else(String::new, |counts| counts.active.to_string())
+}
+
 /// How a workflow stands, in one word.
 pub fn status_word(workflow: &Workflow) -> &'static str {
     match standing(workflow) {
@@ -56,6 +64,7 @@ pub fn status_word(workflow: &Workflow) -> &'static str {
         Standing::Canceled => "Canceled",
         Standing::NeedsPerson => "NeedsDecision",
         Standing::Suspended => "Suspended",
+        Standing::Active if has_condition(workflow, "Recovering") => "Recovering",
         Standing::Active if workflow.status.jobs.running > 0 => "Running",
         Standing::Active => "Waiting",
     }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
+use torc_api::slurm::SlurmState;
 use torc_core::engine::{AllocationKey, Observation, slurm_name};
 use torc_core::ids::AllocationId;
 use torc_core::planning::adopt::{self, Fate, Intention, Sightings};
@@ -50,7 +51,29 @@ pub(super) async fn look(cluster: &mut Cluster, rows: &[AllocationRow], unseen: 
             of_forgotten(row, record, i64::try_from(since.elapsed().as_millis()).unwrap_or(i64::MAX))
         }
     };
-    numbered.iter().map(observe).collect()
+    let mut seen: Vec<Observation> = numbered.iter().map(observe).collect();
+    ask_about_former_ends(cluster, &numbered, &mut seen).await;
+    seen
+}
+
+/// Of those that Slurm has requeued the accounting knows why. Without an answer the reason stays unknown.
+async fn ask_about_former_ends(cluster: &mut Cluster, rows: &[(&AllocationRow, &str)], seen: &mut [Observation]) {
+    let mut requeued: Vec<(&str, &mut Observation)> = rows
+        .iter()
+        .zip(seen)
+        .filter(|((row, _), seen)| seen.is_requeued(row))
+        .map(|((_, number), seen)| (*number, seen))
+        .collect();
+    if requeued.is_empty() {
+        return;
+    }
+    let call = sacct::all_starts(requeued.iter().map(|(number, _)| *number));
+    let Ok(records) = cluster.ask(&call).await.and_then(|answer| sacct::read_jobs(&answer.text)) else { return };
+    for (number, seen) in &mut requeued {
+        let of_it = records.iter().filter(|record| record.id.to_string() == *number);
+        seen.former_end =
+            of_it.map(|record| record.state).rfind(|state| !state.has_nodes() && *state != SlurmState::Pending);
+    }
 }
 
 /// What the accounting has of jobs; nothing when it did not answer. A site without accounting has nothing to say.

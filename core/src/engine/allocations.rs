@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use torc_api::allocation::AllocationStatus;
 use torc_api::quantity::format_duration;
 use torc_api::slurm::SlurmState;
+use torc_api::wire::RegisterRequest;
 
 use super::record::Recorder;
 use super::runner::Runner;
@@ -256,6 +257,7 @@ impl State {
         recorder.allocation(&row);
         recorder.event(now, Some(key.0), "AllocationEnded", message);
         workflow.note_submissions(recorder, now);
+        self.dismissed.retain(|(number, ..)| row.slurm_job_id.as_ref() != Some(number));
         self.ended_slurm_jobs.extend(row.slurm_job_id);
         self.news += 1;
     }
@@ -272,12 +274,16 @@ impl State {
     /// one of ours; refused if that one is over.
     pub(super) fn enter_allocation(
         &mut self,
-        name: Option<&str>,
-        slurm_job_id: Option<&str>,
+        request: &RegisterRequest,
         recorder: &mut Recorder,
         now: Now,
     ) -> Result<Option<AllocationKey>, Refusal> {
-        let Some(number) = slurm_job_id else { return Ok(None) };
+        let name = request.allocation.as_deref();
+        let Some(number) = request.slurm_job_id.as_deref() else { return Ok(None) };
+        let itself = (number.to_owned(), request.host.clone(), i64::from(request.pid));
+        if self.dismissed.contains(&itself) {
+            return Err(Refusal::AllocationEnded(number.to_owned()));
+        }
         let live = || self.workflows.values().flat_map(|workflow| workflow.allocations.live.values());
         let same_number = |row: &&AllocationRow| row.slurm_job_id.as_deref() == Some(number);
         let same_name = |row: &&AllocationRow| row.slurm_job_id.is_none() && name == Some(row.name().as_str());

@@ -438,6 +438,7 @@ impl Workflow {
         let failures = old.failures.iter().filter(still_there).cloned().collect();
         self.failures = failures;
         self.failed_attempts = old.failed_attempts.clone();
+        self.mind_all_recoveries();
         self.data = old.data.clone();
         self.allocations = old.allocations.after_an_edit();
         let still_there = |(job, _): &(&JobId, _)| self.ordinal(**job).is_some();

@@ -189,6 +189,11 @@ impl Recorder {
         });
     }
 
+    /// This was told already.
+    pub(super) fn has_event(&self, workflow: WorkflowId, reason: &str) -> bool {
+        self.changes.events.iter().any(|event| event.workflow == Some(workflow) && event.reason == reason)
+    }
+
     /// Somebody did something, or was refused.
     pub fn audit(&mut self, row: AuditRow) {
         self.changes.audit.push(row);

@@ -71,7 +71,7 @@ impl State {
         if affected > 0 {
             self.session.workflows.insert(id);
             let message = format!("{count} failed jobs are tried again, {affected} jobs in all");
-            recorder.event(now, Some(id), "RecoveryStarted", message);
+            recorder.event(now, Some(id), super::status::RECOVERY_STARTED, message);
         }
         let jobs = judged.into_iter().map(|one| one.report).collect();
         Ok(RecoverReport { dry_run: false, jobs, again: affected as i64 })

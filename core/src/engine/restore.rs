@@ -141,6 +141,7 @@ impl State {
         for workflow in self.workflows.values_mut() {
             let failed = workflow.jobs.iter().filter_map(|job| Some((job.id, of_jobs.remove(&job.id)?)));
             workflow.failed_attempts = failed.collect();
+            workflow.mind_all_recoveries();
         }
         for result in latest {
             let Some(workflow) = self.workflows.get_mut(&result.workflow) else { continue };

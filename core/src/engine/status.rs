@@ -15,6 +15,8 @@ use crate::time::rfc3339;
 
 /// The reason of a condition that is false.
 const NOT_STALLED: &str = "NotStalled";
+/// What is said when the first job is tried again because it was lost or ran out of something.
+pub(super) const RECOVERY_STARTED: &str = "RecoveryStarted";
 
 impl State {
     /// Ends a group of commands: completions are noted, conditions brought up to date, and everything to write is returned.
@@ -186,6 +188,9 @@ impl Workflow {
     pub(super) fn refresh_conditions(&mut self, recorder: &mut Recorder, now: Now) {
         let before: Vec<Condition> = serde_json::from_str(&self.row.conditions).unwrap_or_default();
         let after = self.conditions(&before, now);
+        if begins("Recovering", &before, &after) && !recorder.has_event(self.row.id, RECOVERY_STARTED) {
+            recorder.event(now, Some(self.row.id), RECOVERY_STARTED, self.recovering.sentence());
+        }
         if after != before
             && let Ok(text) = serde_json::to_string(&after)
         {
@@ -219,6 +224,9 @@ impl Workflow {
         let suspended = self.is_suspended() && !settled;
         let stall = self.stall();
         let stalled = stall.0 != NOT_STALLED;
+        // What was cancelled is only waited for.
+        let recovers = self.recovering.reason().filter(|_| !self.is_canceled());
+        let sentence = if recovers.is_some() { self.recovering.sentence() } else { String::new() };
         let finished = match (settled, self.outcome()) {
             (false, _) => ("Finished", "False", "Running", String::new()),
             (true, outcome) => ("Finished", "True", outcome, String::new()),
@@ -229,6 +237,7 @@ impl Workflow {
             (true, _) => ("False", "JobsFailed", self.failure_message()),
             (false, _) if stalled => ("Unknown", "Stalled", stall.1.clone()),
             (false, _) if suspended => ("Unknown", "Suspended", String::new()),
+            (false, _) if recovers.is_some() => ("Unknown", "Recovering", sentence.clone()),
             (false, _) if self.waits_for_allocation() => ("Unknown", "WaitingForAllocation", String::new()),
             (false, _) if self.row.started_ms.is_some() => ("Unknown", "Running", String::new()),
             (false, _) => ("Unknown", "Pending", String::new()),
@@ -238,6 +247,7 @@ impl Workflow {
             ("Accepted", "True", "Planned", counted(self.counts.total)),
             ("Suspended", yes_no(suspended), if suspended { "UserRequest" } else { "NotSuspended" }, String::new()),
             self.allocations_ready(),
+            ("Recovering", yes_no(recovers.is_some()), recovers.unwrap_or("NotRecovering"), sentence),
             ("Stalled", yes_no(stalled), stall.0, stall.1),
             finished,
             ("Succeeded", succeeded.0, succeeded.1, succeeded.2),
@@ -279,9 +289,16 @@ impl Workflow {
                 jobs: self.counts,
                 allocations: self.allocation_counts(),
                 failures: self.failures.iter().cloned().collect(),
+                recovery: self.recovering.status().filter(|_| !self.is_canceled()),
                 conditions: serde_json::from_str(&self.row.conditions).unwrap_or_default(),
                 ..WorkflowStatus::default()
             },
         }
     }
+}
+
+/// Whether a condition is true that was not.
+fn begins(type_: &str, before: &[Condition], after: &[Condition]) -> bool {
+    let holds = |all: &[Condition]| all.iter().any(|one| one.type_ == type_ && one.status == "True");
+    holds(after) && !holds(before)
 }

@@ -29,8 +29,7 @@ impl State {
         if request.protocol != PROTOCOL {
             return Err(Refusal::Protocol(request.protocol));
         }
-        let (name, number) = (request.allocation.as_deref(), request.slurm_job_id.as_deref());
-        let allocation = self.enter_allocation(name, number, recorder, now)?;
+        let allocation = self.enter_allocation(request, recorder, now)?;
         self.last.runner += 1;
         let id = RunnerId(self.last.runner);
         let mut row = runner_row(id, request, now);

@@ -14,6 +14,7 @@ use super::actions::Actions;
 use super::allocations::Allocations;
 use super::profile::ProfileEntry;
 use super::record::Recorder;
+use super::recovering::Recovering;
 use super::recovery::Recoveries;
 use crate::class::Class;
 use crate::ids::{JobId, ProfileId, RunnerId, WorkflowId};
@@ -43,6 +44,8 @@ pub(super) struct Workflow {
     pub failures: VecDeque<FailureSample>,
     /// How many attempts of a job in this run ended with a cause; only jobs that failed are in here.
     pub failed_attempts: HashMap<JobId, BTreeMap<Cause, i32>>,
+    /// Those of them that are being tried again.
+    pub recovering: Recovering,
     /// Values that jobs exchange; of the states of loops only the names.
     pub data: BTreeMap<String, UserDataRow>,
     /// Profiles that recovery has made: jobs that ran out of the same alike share one.
@@ -157,6 +160,7 @@ impl Workflow {
             counts: JobCounts::default(),
             failures: VecDeque::new(),
             failed_attempts: HashMap::new(),
+            recovering: Recovering::default(),
             data: BTreeMap::new(),
             enlarged: HashMap::new(),
             given_up: HashMap::new(),
@@ -407,6 +411,7 @@ impl Workflow {
         }
         self.enqueue(job);
         self.actions.job_moved(job, before, after);
+        self.mind_recovery(job);
         if before == JobState::Recovering && self.recoveries.remove(self.jobs[job as usize].id).is_some() {
             recorder.recovery_ended(self.jobs[job as usize].id);
         }

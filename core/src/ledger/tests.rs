@@ -167,3 +167,26 @@ proptest! {
         prop_assert_eq!(ledger.free_slots(), slots);
     }
 }
+
+#[test]
+fn nothing_new_is_put_on_a_node_that_is_out_of_service() {
+    let two = Resources { nodes: 2, ..amounts(4, 100, 0) };
+    let mut ledger = Ledger::new(Strategy::Resources, two, devices(0));
+    let there = take(&mut ledger, &amounts(1, 10, 0)).expect("fits");
+    ledger.set_in_service(0, false);
+    assert_eq!((ledger.free().cpus, ledger.free().nodes), (2, 1));
+    let other = take(&mut ledger, &amounts(2, 10, 0)).expect("the other node is there");
+    assert_eq!(other.nodes(), [1]);
+    assert!(take(&mut ledger, &amounts(1, 1, 0)).is_none());
+    assert!(ledger.reserve(&amounts(1, 1, 0), Reach::Here).is_none());
+    ledger.release(there);
+    ledger.release(other);
+    assert!(take(&mut ledger, &Resources { nodes: 2, ..amounts(1, 1, 0) }).is_none(), "a whole pair is not there");
+    ledger.set_in_service(0, true);
+    assert_eq!(ledger.free(), ledger.capacity());
+    let mut slots = Ledger::new(Strategy::Slots(3), amounts(1, 1, 0), devices(0));
+    slots.set_in_service(0, false);
+    assert_eq!((slots.free_slots(), take(&mut slots, &amounts(1, 1, 0)).is_some()), (Some(0), false));
+    slots.set_in_service(0, true);
+    assert_eq!(slots.free_slots(), Some(3));
+}

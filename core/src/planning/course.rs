@@ -227,7 +227,7 @@ fn replace_lost(needs: &Needs, ground: Ground<'_>, course: &mut Course) {
         for shape in sizing::difference(&demands, &existing, &places, limits).submit {
             let Some((asked, action)) = needs.asked.get(&shape.partition) else { continue };
             let is_of_it = |row: &AllocationRow| row.scheduler.as_deref() == Some(shape.partition.as_str());
-            let live = needs.allocations.iter().filter(|one| is_of_it(&one.row)).count();
+            let live = needs.allocations.iter().filter(|one| is_of_it(&one.row) && !one.is_left()).count();
             let coming = course.intend.iter().filter(|row| is_of_it(row)).count();
             let Some(scheduler) = scheduler(&needs.spec, &shape.partition) else { continue };
             if ((live + coming) as i64) < *asked {
@@ -241,8 +241,10 @@ fn replace_lost(needs: &Needs, ground: Ground<'_>, course: &mut Course) {
 /// As many allocations as the jobs need.
 fn size(needs: &Needs, partitions: &[Partition], account: Option<&str>, now_ms: i64, course: &mut Course) {
     let demands: Vec<sizing::Demand<'_>> = needs.kinds.iter().map(demand).collect();
-    // What is being cancelled is no room for anybody, but still counts.
-    let (leaving, staying): (Vec<_>, Vec<_>) = needs.allocations.iter().partition(|one| one.row.canceled_ms.is_some());
+    // What is being cancelled is no room for anybody, but still counts; what its runners have left does not. Where a node's daemon
+    // is dead, Slurm takes minutes to notice that.
+    let present = needs.allocations.iter().filter(|one| !one.is_left());
+    let (leaving, staying): (Vec<_>, Vec<_>) = present.partition(|one| one.row.canceled_ms.is_some());
     let known: Vec<Existing> = staying.iter().map(|one| existing(one, partitions)).collect();
     let most = needs.spec.max_allocations.map_or(MAX_ALLOCATIONS, i64::from);
     let limits = Limits {

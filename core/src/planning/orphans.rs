@@ -21,8 +21,10 @@ pub struct Allocation {
     pub sighting: Sighting,
     /// How long Slurm has known nothing of it.
     pub unseen_ms: i64,
-    /// How often it has come back since its jobs started, as far as Slurm says.
+    /// It has come back since its jobs started, as far as Slurm says.
     pub has_restarted: bool,
+    /// How its earlier start ended, if it was requeued and the accounting says so.
+    pub former_end: Option<SlurmState>,
 }
 
 /// What Slurm says about an allocation.
@@ -124,6 +126,12 @@ enum Judgement {
     Over(SlurmState),
 }
 
+/// Why Slurm has requeued an allocation: its node was lost, or somebody else got it.
+fn requeued_for(allocation: &Allocation) -> Cause {
+    let end = allocation.former_end.and_then(SlurmState::cause_of_its_jobs);
+    end.filter(|cause| *cause == Cause::NodeFailure).unwrap_or(Cause::Preempted)
+}
+
 fn judge(allocation: &Allocation) -> Judgement {
     match allocation.sighting {
         Sighting::NoAnswer | Sighting::Queued(SlurmState::Unknown) | Sighting::Recorded(SlurmState::Unknown) => {
@@ -133,12 +141,12 @@ fn judge(allocation: &Allocation) -> Judgement {
         Sighting::Queued(state) if state.has_nodes() => {
             // It runs, but not as it did: what ran in it before is gone.
             if allocation.is_active && allocation.has_restarted {
-                return Judgement::ComesBack(Cause::Preempted);
+                return Judgement::ComesBack(requeued_for(allocation));
             }
             Judgement::Lives
         }
         // It waits although it had started: it was requeued, whatever Slurm calls it.
-        Sighting::Queued(_) if allocation.is_active => Judgement::ComesBack(Cause::Preempted),
+        Sighting::Queued(_) if allocation.is_active => Judgement::ComesBack(requeued_for(allocation)),
         Sighting::Queued(_) => Judgement::Lives,
         Sighting::Recorded(state) if state.is_over() => Judgement::Over(state),
         // Not in the queue, and recorded as if it were: the record is late, or the job is one that Slurm has lost.
@@ -154,7 +162,7 @@ mod tests {
     use super::*;
 
     fn allocation(id: i64, is_active: bool, sighting: Sighting) -> Allocation {
-        Allocation { id, is_active, sighting, unseen_ms: 0, has_restarted: false }
+        Allocation { id, is_active, sighting, unseen_ms: 0, has_restarted: false, former_end: None }
     }
 
     fn runner(id: i64, allocation: Option<i64>) -> Runner {

@@ -1,6 +1,7 @@
 //! Looks at the files of jobs, beside the loop.
 
 use std::fs;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -15,6 +16,19 @@ use crate::state::{Event, Findings, InputLook, OutputCheck};
 /// A file that another node has just written may show up late on a shared file system.
 const PATIENCE: [Duration; 4] =
     [Duration::from_millis(50), Duration::from_millis(200), Duration::from_millis(750), Duration::from_secs(2)];
+
+/// So much of a log's end is looked at.
+const TAIL: u64 = 8 << 10;
+
+/// The end of a log.
+pub(super) fn end_of(log: &Path) -> std::io::Result<String> {
+    let mut file = fs::File::open(log)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
+    let mut end = Vec::new();
+    file.take(TAIL).read_to_end(&mut end)?;
+    Ok(String::from_utf8_lossy(&end).into_owned())
+}
 
 /// Looks for the files that a job reads. Their hashes are worked out while it runs: nobody waits for them.
 pub(super) async fn look_for(key: AttemptKey, wanted: InputLook, hashes: Arc<Hashes>, sender: UnboundedSender<Event>) {

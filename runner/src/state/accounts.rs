@@ -146,15 +146,22 @@ impl State {
             // Without a state, that it has ended is known all the same.
             let has_ended = |account: &StepAccount| account.state.is_over() || account.state == SlurmState::Unknown;
             let account = found.remove(&key.label()).filter(has_ended);
+            if account.is_none() && self.was_never_asked_for(key) {
+                self.controller_is_away(key, now, effects);
+                self.settle_account(key, None, now, effects);
+                continue;
+            }
             let Some(open) = self.accounts.open.get_mut(&key) else { continue };
             open.tries += 1;
             open.due = now.plus(ACCOUNTING.pause);
             let is_last = open.tries >= ACCOUNTING.tries;
-            let is_settled = is_last || account.as_ref().is_some_and(StepAccount::has_numbers);
+            let code = self.reports.get(&key).map_or(0, |report| report.finished.return_code);
+            let has_all = |account: &StepAccount| account.has_numbers() || step_end::never_began(account, code);
+            let is_settled = is_last || account.as_ref().is_some_and(has_all);
             if let Some(account) = account.as_ref().filter(|_| open.waits) {
                 // Why it failed is known; its numbers may follow.
                 open.waits = is_settled;
-                self.blame(key, account);
+                self.blame(key, account, now, effects);
                 if !is_settled {
                     self.close(key, now, effects);
                 }
@@ -214,11 +221,22 @@ impl State {
     }
 
     /// Slurm's word counts for more than the exit code of `srun`.
-    fn blame(&mut self, key: AttemptKey, account: &StepAccount) {
+    fn blame(&mut self, key: AttemptKey, account: &StepAccount, now: Moment, effects: &mut Vec<Effect>) {
+        let code = self.reports.get(&key).map_or(0, |report| report.finished.return_code);
+        if step_end::never_began(account, code) {
+            self.node_fails(key, now, effects);
+        } else if account.state != SlurmState::Unknown {
+            self.step_begun(key);
+        }
         let was_preempted = self.is_preempted();
         let (Some(job), Some(report)) = (self.jobs.get(&key), self.reports.get_mut(&key)) else { return };
         let finished = &mut report.finished;
         if account.state == SlurmState::Unknown {
+            return;
+        }
+        if step_end::never_began(account, code) {
+            finished.cause = Some(Cause::Stopped);
+            finished.message = Some(format!("Slurm did not start its step: srun ended with {code}"));
             return;
         }
         let cause = match step_end::cause(account.state, finished.return_code) {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use torc_api::state::Cause;
 use torc_api::wire::{AttemptKey, FileSeen, FinishedAttempt, Usage};
+use torc_core::ledger::Reservation;
 
 use super::accounts::ASKED_TO_END;
 use super::deadlines::kill_time;
@@ -21,6 +22,8 @@ use crate::protocol::{Ended, Ending, HeldJob, Outcome, Termination};
 const LOST: i32 = -128;
 /// The exit code of an attempt that was not begun, as a shell says it.
 const NOT_STARTED: i32 = 126;
+/// The exit code of an `srun` that has a complaint.
+const SRUN_FAILED: i32 = 1;
 /// The exit code of a step that Slurm killed: 128 + SIGKILL.
 const KILLED: i32 = 137;
 
@@ -34,6 +37,9 @@ impl State {
             self.adopt_ended(&mut ended, now);
         }
         let key = ended.key;
+        if let Some(job) = self.jobs.get_mut(&key) {
+            job.step.nodes = job.reservation.as_ref().map(Reservation::nodes).unwrap_or_default();
+        }
         self.give_place_to(ended.successor, key);
         self.deactivate(key);
         self.forget_handed(key);
@@ -69,6 +75,8 @@ impl State {
             oom_kills: measures::may_be_out_of_memory(&report.finished),
         };
         let has_files = terms.has_files();
+        let srun_log =
+            ended.stderr.as_ref().or(ended.stdout.as_ref()).filter(|_| report.finished.return_code == SRUN_FAILED);
         let succeeded = report.finished.cause.is_none();
         let is_step = terms.in_step && !matches!(ended.outcome, Outcome::NotStarted { .. });
         // What was ended from here needs no explanation.
@@ -77,7 +85,11 @@ impl State {
             self.suspect_preemption(now);
         }
         self.reports.insert(key, report);
+        if is_step && succeeded {
+            self.step_begun(key);
+        }
         if is_step && self.open_account(key, ended.ended, is_unexplained, now) {
+            effects.extend(srun_log.map(|log| Effect::ReadSrun(key, log.clone())));
             return;
         }
         if check.oom_kills || succeeded && (has_files || !check.delete.is_empty()) {

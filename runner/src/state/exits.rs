@@ -12,7 +12,7 @@ use crate::link::LinkError;
 impl State {
     /// Goes to the next phase of life when its conditions are met.
     pub(super) fn move_on(&mut self, now: Moment, effects: &mut Vec<Effect>) {
-        if !self.jobs.is_empty() {
+        if !self.jobs.is_empty() || self.awaits_node() {
             self.busy_at = now;
         }
         if self.phase == Phase::Serving {
@@ -63,7 +63,7 @@ impl State {
     fn consider_leaving(&mut self, now: Moment, effects: &mut Vec<Effect>) {
         if self.is_drained() && !self.settings.persistent {
             self.leave_results(RunnerExit::Drained, effects);
-        } else if self.is_preempted() && self.jobs.is_empty() {
+        } else if (self.is_preempted() || self.has_lost_its_nodes()) && self.jobs.is_empty() {
             self.end_with(Ok(RunnerExit::Stopped), now, effects);
         } else if let Some(exit) = self.reason_to_leave(now, effects) {
             self.end_with(Ok(exit), now, effects);

@@ -127,7 +127,7 @@ impl State {
     /// Whether it still takes such work. At its end a runner takes what belongs to the end.
     pub(super) fn is_welcome(&self, role: LeaseRole) -> bool {
         match self.phase {
-            Phase::Serving => !(self.is_preempted() && role.is_job()),
+            Phase::Serving => !(role.is_job() && (self.is_preempted() || !self.has_node())),
             Phase::Completing(..) => role == LeaseRole::Action,
             _ => false,
         }

@@ -142,6 +142,7 @@ impl World {
             Effect::Terminate(_)
             | Effect::Sample(_)
             | Effect::Inquire(_)
+            | Effect::ReadSrun(..)
             | Effect::Record(_)
             | Effect::Journal(_)
             | Effect::Unjournal(_)

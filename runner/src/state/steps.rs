@@ -37,6 +37,10 @@ pub(super) struct StepLook {
     pub meter: Meter,
     /// How long it may take.
     pub limit: Option<Duration>,
+    /// Why `srun` could not even ask for it.
+    pub never_asked_for: Option<String>,
+    /// The nodes that it was put on, once it has ended.
+    pub nodes: Vec<usize>,
 }
 
 /// It runs as a step.

@@ -10,7 +10,7 @@ use crate::clock::Moment;
 impl State {
     /// How much more work it could use; nothing while enough is waiting.
     pub(super) fn want(&self, now: Moment) -> Want {
-        let is_open = self.phase == Phase::Serving && !self.is_preempted();
+        let is_open = self.phase == Phase::Serving && !self.is_preempted() && self.has_node();
         if !is_open || self.contact.is_draining() || self.is_too_late(now) {
             return Want::default();
         }

@@ -35,6 +35,8 @@ pub struct Observation {
     pub node_list: Option<String>,
     /// Its partition.
     pub partition: Option<String>,
+    /// How its earlier start ended, if it was requeued.
+    pub former_end: Option<SlurmState>,
 }
 
 impl Observation {
@@ -50,6 +52,7 @@ impl Observation {
             end_ms: None,
             node_list: None,
             partition: None,
+            former_end: None,
         }
     }
 }
@@ -204,6 +207,10 @@ impl State {
         let Some(mut runner) = self.runners.remove(&id) else { return };
         let mut held: Vec<_> = runner.held.drain().map(|(job, holding)| (job, holding.workflow)).collect();
         held.sort_unstable();
+        // Should it be alive all the same, on a node that Slurm has given up, it is not to come back as somebody else.
+        if let Some(number) = &runner.row.slurm_job_id {
+            self.dismissed.insert((number.clone(), runner.row.host.clone(), runner.row.pid));
+        }
         runner.row.ended_ms = Some(now.wall_ms);
         recorder.runner(&runner.row);
         recorder.event(now, None, "RunnerLeft", format!("runner {id} on {} went with its allocation", runner.row.host));
@@ -258,6 +265,15 @@ fn judged(row: &AllocationRow, seen: &Observation) -> Allocation {
         sighting: seen.sighting,
         unseen_ms: seen.unseen_ms,
         has_restarted: has_restarted(row, seen),
+        former_end: seen.former_end,
+    }
+}
+
+impl Observation {
+    /// It was requeued, as far as is known here: it waits although it had started, or it has started again.
+    pub fn is_requeued(&self, row: &AllocationRow) -> bool {
+        let waits = matches!(self.sighting, Sighting::Queued(SlurmState::Pending | SlurmState::ComingBack));
+        row.status == AllocationStatus::Active && waits || has_restarted(row, self)
     }
 }
 

@@ -5,7 +5,7 @@ use torc_api::allocation::{AllocationOrigin, AllocationStatus};
 use torc_api::resources::SlurmScheduler;
 use torc_api::slurm::SlurmState;
 use torc_api::state::{Cause, JobState};
-use torc_api::wire::{RegisterRequest, RunnerKind, RunnerScope};
+use torc_api::wire::{RegisterRequest, RunnerKind, RunnerScope, SyncRequest};
 
 use super::plan::{Plan, job};
 use super::world::{World, ask, runner, running, say, success};
@@ -245,8 +245,31 @@ fn a_requeued_allocation_waits_again_and_its_next_runner_is_welcome() {
     world.see(key, Sighting::Queued(SlurmState::Pending));
     assert_eq!(world.row(key).status, AllocationStatus::Pending);
     assert_eq!(world.results_of("a")[0].cause, Some(Cause::Preempted));
+    // The runner is alive on a node that Slurm has given up, and is not let in again: what it was given would be lost, too.
+    let itself = in_slurm("n1", "7");
+    let refused = world.run(|state, recorder, now| state.register(&itself, recorder, now));
+    assert_eq!(refused, Err(Refusal::AllocationEnded("7".to_owned())));
+    assert_eq!(world.row(key).status, AllocationStatus::Pending);
     world.runner_in("n2", "7");
     assert_eq!(world.row(key).status, AllocationStatus::Active);
+}
+
+#[test]
+fn an_allocation_that_was_requeued_for_a_dead_node_says_so() {
+    let mut world = World::with(&for_slurm());
+    let key = world.allocation("7");
+    let id = world.runner_in("n1", "7");
+    let answer = world.sync(id, &ask(1, 1));
+    world.sync(id, &SyncRequest { running: vec![running(answer.leases[0].key)], ..say(2) });
+    let seen = Observation {
+        sighting: Sighting::Queued(SlurmState::Pending),
+        former_end: Some(SlurmState::NodeFailure),
+        ..Observation::unanswered(key)
+    };
+    assert!(seen.is_requeued(world.row(key)));
+    world.run(|state, recorder, now| state.observe_allocations(std::slice::from_ref(&seen), recorder, now));
+    assert_eq!(world.results_of("a")[0].cause, Some(Cause::NodeFailure));
+    assert!(!seen.is_requeued(world.row(key)), "it is known to wait");
 }
 
 #[test]

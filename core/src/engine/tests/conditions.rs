@@ -1,5 +1,6 @@
 //! What a status says, and since when.
 
+use torc_api::failure::RecoveryPolicy;
 use torc_api::state::Cause;
 use torc_api::status::Condition;
 use torc_api::wire::SyncRequest;
@@ -116,4 +117,50 @@ fn a_status_that_says_nothing_new_is_not_written() {
     world.state.sync(id, &request, &mut recorder, world.now).unwrap();
     let changes = world.state.finish(recorder, world.now);
     assert!(changes.workflows.is_empty(), "{:?} was {before:?}", changes.workflows);
+}
+
+#[test]
+fn a_workflow_that_tries_again_what_was_lost_or_ran_out_is_recovering_until_that_has_ended() {
+    let auto = torc_api::failure::Recovery { policy: Some(RecoveryPolicy::Auto), ..Default::default() };
+    let mut world = World::with(&Plan::new([job("a"), job("b")]).with(|spec| spec.recovery = Some(auto.clone())));
+    let id = world.register(&runner("one"));
+    world.sync(id, &ask(1, 2));
+    let recovery = |world: &World| world.state.workflow_summary(world.workflow()).unwrap().status.recovery;
+    assert_eq!(recovery(&world), None);
+    let failed = vec![failure(world.key("a"), 137, Cause::OutOfMemory), failure(world.key("b"), -128, Cause::Lost)];
+    world.sync(id, &SyncRequest { finished: failed, ..say(2) });
+    let expected = ["Accepted=True/Planned", "Recovering=True/OutOfMemory", "Succeeded=Unknown/Recovering"];
+    assert_eq!(summary(&world), expected);
+    let said = recovery(&world).unwrap();
+    assert_eq!((said.round, said.message.as_str()), (1, "2 jobs are tried again: 1 after OutOfMemory, 1 after Lost"));
+    assert_eq!(world.reasons().iter().filter(|reason| **reason == "RecoveryStarted").count(), 1);
+    let begun = since(&world, "Recovering");
+    world.pass(1_000);
+    world.sync(id, &ask(3, 2));
+    world.sync(
+        id,
+        &SyncRequest { finished: vec![success(world.key("a"))], running: vec![running(world.key("b"))], ..say(4) },
+    );
+    assert_eq!(summary(&world)[1], "Recovering=True/Lost");
+    assert_eq!(since(&world, "Recovering"), begun, "it is the same recovery");
+    world.sync(id, &SyncRequest { finished: vec![failure(world.key("b"), -128, Cause::Lost)], ..say(5) });
+    assert_eq!(recovery(&world).map(|recovery| recovery.round), Some(2));
+    world.sync(id, &ask(6, 1));
+    world.sync(id, &SyncRequest { finished: vec![success(world.key("b"))], ..say(7) });
+    assert_eq!(summary(&world), ["Accepted=True/Planned", "Finished=True/Succeeded", "Succeeded=True/Completed"]);
+    assert_eq!(recovery(&world), None);
+}
+
+#[test]
+fn what_fails_for_good_or_is_cancelled_is_not_recovered() {
+    let mut world = World::with(&Plan::new([job("a"), job("b")]));
+    let id = world.register(&runner("one"));
+    world.sync(id, &ask(1, 2));
+    world.sync(id, &SyncRequest { finished: vec![failure(world.key("a"), 137, Cause::OutOfMemory)], ..say(2) });
+    assert_eq!(summary(&world)[1], "Succeeded=Unknown/Running");
+    world.sync(id, &SyncRequest { finished: vec![failure(world.key("b"), -128, Cause::NodeFailure)], ..say(3) });
+    assert_eq!(summary(&world)[1], "Recovering=True/NodeFailure");
+    let workflow = world.workflow();
+    world.run(|state, recorder, now| state.cancel(workflow, recorder, now)).unwrap();
+    assert_eq!(summary(&world), ["Accepted=True/Planned", "Finished=True/Canceled", "Succeeded=False/Canceled"]);
 }

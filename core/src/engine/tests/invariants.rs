@@ -155,6 +155,7 @@ pub fn check_same(live: &State, restored: &State) {
         assert_eq!(live.counts, restored.counts);
         assert_eq!(jobs(live), jobs(restored));
         assert_eq!(budgets(live), budgets(restored));
+        assert_eq!(live.recovering, restored.recovering);
         assert_eq!(live.actions.summary(), restored.actions.summary());
         assert_eq!(live.recoveries.iter().collect::<Vec<_>>(), restored.recoveries.iter().collect::<Vec<_>>());
         let latest = |workflow: &Workflow| workflow.failures.iter().cloned().collect::<Vec<_>>();

@@ -282,3 +282,16 @@ fn the_same_question_after_the_answer_has_an_empty_answer() {
     let plan = decide(&after);
     assert_eq!((plan.intend.len(), plan.cancel.len(), plan.outlook.desired), (0, 0, 3));
 }
+
+#[test]
+fn an_allocation_that_its_runners_have_left_is_in_nobodys_way() {
+    let mut left = live(1, Stage::Running { seconds_left: 0, free: Resources::default(), busy_seconds: 0 }, 0);
+    left.row.status = AllocationStatus::Active;
+    left.row.has_reported = true;
+    let spec = WorkflowSpec { max_allocations: Some(1), ..WorkflowSpec::default() };
+    let wanted = Needs { spec: Arc::new(spec), allocations: vec![left.clone()], ..needs(vec![kind(1, 0)]) };
+    assert_eq!(decide(&wanted).intend.len(), 1, "Slurm has not noticed yet that it is of no use");
+    left.runners = 1;
+    let occupied = Needs { allocations: vec![left], ..wanted };
+    assert_eq!(decide(&occupied).intend.len(), 0);
+}

@@ -7,6 +7,8 @@ use torc_slurm::trouble::Trouble;
 
 use super::*;
 
+mod nodes;
+
 fn allocation(nodes: &[&str]) -> Option<Allocation> {
     Some(Allocation {
         job_id: "77".to_owned(),

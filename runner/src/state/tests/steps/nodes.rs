@@ -1,0 +1,204 @@
+//! Steps that Slurm does not start: the node rests and is given up at last, and no job is blamed.
+
+use std::collections::BTreeMap;
+
+use torc_api::wire::FinishedAttempt;
+
+use super::*;
+
+/// A runner in an allocation, a server that gives out one job after another, and a Slurm whose accounting says what it was told to.
+struct Scene {
+    desk: Desk,
+    /// The next job that the server gives out, if it is asked.
+    next: i64,
+    /// What the accounting knows of steps.
+    known: BTreeMap<i64, (&'static str, Option<i64>)>,
+    started: Vec<i64>,
+    lines: Vec<String>,
+    told: Vec<String>,
+    reported: Vec<(i64, i32, Option<Cause>, Option<String>)>,
+    returned: Vec<i64>,
+    is_leaving: bool,
+    awaited: usize,
+}
+
+impl Scene {
+    fn new(desk: Desk) -> Self {
+        let (known, told, lines) = (BTreeMap::new(), Vec::new(), Vec::new());
+        let (started, reported, returned) = (Vec::new(), Vec::new(), Vec::new());
+        Self { desk, next: 1, known, started, lines, told, reported, returned, is_leaving: false, awaited: 0 }
+    }
+
+    fn handle(&mut self, event: Event) {
+        self.desk.handle(event);
+        for effect in std::mem::take(&mut self.desk.effects) {
+            match effect {
+                Effect::Start(order, _) => {
+                    self.started.push(order.key.job);
+                    self.lines.push(order.argv.join(" "));
+                    self.handle(Event::Started(order.key, self.desk.now, 100));
+                }
+                Effect::Inquire(inquiry) => self.slurm_answers(&inquiry),
+                Effect::Tell(RunnerEvent::Problem { message }) => self.told.push(message),
+                Effect::Sync(_, request) => self.server_answers(&request),
+                _ => {}
+            }
+        }
+    }
+
+    fn slurm_answers(&mut self, inquiry: &Inquiry) {
+        let answer = match inquiry {
+            Inquiry::Accounts(_) => {
+                let found = self.known.iter().map(|(job, (state, memory))| account(*job, state, *memory)).collect();
+                SlurmAnswer::Accounts(Ok(found), Duration::from_millis(20))
+            }
+            Inquiry::Preemption => SlurmAnswer::Preemption(None),
+            _ => SlurmAnswer::TimeLeft(None),
+        };
+        self.handle(Event::SlurmAnswered(Box::new(answer)));
+    }
+
+    /// The server has one job at a time.
+    fn server_answers(&mut self, request: &SyncRequest) {
+        let line = |one: &FinishedAttempt| (one.key.job, one.return_code, one.cause, one.message.clone());
+        self.reported.extend(request.finished.iter().map(line));
+        self.returned.extend(request.returned.iter().map(|key| key.job));
+        self.is_leaving |= request.stopping;
+        let is_open = request.want.limit > 0 && request.running.is_empty() && request.queued.is_empty();
+        let leases = if is_open { vec![lease(self.next)] } else { Vec::new() };
+        self.next += i64::from(is_open);
+        let profiles = vec![self.desk.profile.clone()];
+        let response =
+            SyncResponse { sequence: request.sequence, leases, profiles, lease_ms: 120_000, ..SyncResponse::default() };
+        // An answer takes its time, or the two would never stop talking.
+        self.desk.now = self.desk.now.plus(Duration::from_millis(50));
+        self.handle(Event::Answered(Box::new(response)));
+    }
+
+    fn pass(&mut self, seconds: u64) {
+        let until = self.desk.now.plus(Duration::from_secs(seconds));
+        while self.desk.now < until {
+            let due = self.desk.state.wake_at().map_or(until, |due| due.min(until));
+            self.desk.now = due.max(self.desk.now.plus(Duration::from_millis(1)));
+            self.handle(Event::Tick);
+        }
+    }
+
+    /// Waits until the next job has been started; which one.
+    fn until_started(&mut self) -> i64 {
+        let next = self.awaited;
+        self.awaited += 1;
+        for _ in 0..120 {
+            if let Some(job) = self.started.get(next) {
+                return *job;
+            }
+            self.pass(1);
+        }
+        panic!("nothing is started; told {:?}", self.told);
+    }
+
+    fn end(&mut self, job: i64, code: i32) {
+        let failed = Ended { stderr: Some("err".to_owned()), ..ended(job, Outcome::Exited(code), self.desk.now) };
+        self.handle(Event::Ended(Box::new(failed)));
+    }
+
+    /// A step that a node with a dead daemon was to start.
+    fn not_started(&mut self, job: i64) {
+        self.known.insert(job, ("CANCELLED", None));
+        self.pass(11);
+        self.end(job, 233);
+        self.pass(1);
+    }
+}
+
+/// An allocation of one node.
+fn on_one_node() -> Scene {
+    Scene::new(Desk::with(Settings { allocation: allocation(&["n1"]), ..settings(4) }))
+}
+
+#[test]
+fn a_step_that_was_not_started_is_no_failure_of_its_job_and_its_node_rests() {
+    let mut scene = Scene::new(desk());
+    assert_eq!(scene.until_started(), 1);
+    assert!(scene.lines[0].contains("--nodelist=n1"), "{:?}", scene.lines);
+    scene.not_started(1);
+    let message = Some("Slurm did not start its step: srun ended with 233".to_owned());
+    assert_eq!(scene.reported, [(1, 233, Some(Cause::Stopped), message)]);
+    assert_eq!(scene.told, ["Slurm does not start steps on n1: it gets none for 10 s"]);
+    let second = scene.lines.get(1).expect("the other node is used at once");
+    assert!(second.contains("--nodelist=n2"), "{second}");
+}
+
+#[test]
+fn a_node_is_tried_again_and_given_up_and_then_the_runner_leaves() {
+    let mut scene = on_one_node();
+    for (job, rest) in [(1, 10), (2, 30)] {
+        assert_eq!(scene.until_started(), job);
+        scene.not_started(job);
+        assert_eq!(scene.told.pop(), Some(format!("Slurm does not start steps on n1: it gets none for {rest} s")));
+        scene.pass(rest - 5);
+        assert_eq!(scene.started.len(), usize::try_from(job).unwrap_or(0), "it rests");
+        assert!(!scene.is_leaving);
+    }
+    assert_eq!(scene.until_started(), 3);
+    scene.not_started(3);
+    assert_eq!(scene.told, ["Slurm does not start steps on n1: it gets no more"]);
+    scene.pass(5);
+    assert!(scene.is_leaving, "it is of no use");
+    assert_eq!((scene.started.len(), scene.reported.len()), (3, 3));
+}
+
+#[test]
+fn a_step_that_starts_makes_up_for_those_that_did_not() {
+    let mut scene = on_one_node();
+    for job in [1, 3, 5, 7] {
+        assert_eq!(scene.until_started(), job);
+        scene.not_started(job);
+        assert_eq!(scene.told.pop().as_deref(), Some("Slurm does not start steps on n1: it gets none for 10 s"));
+        assert_eq!(scene.until_started(), job + 1);
+        scene.known.insert(job + 1, ("COMPLETED", Some(10)));
+        scene.end(job + 1, 0);
+    }
+}
+
+#[test]
+fn a_step_that_ran_and_failed_is_the_jobs_own() {
+    for (code, state, memory) in [(233, "FAILED", Some(10)), (143, "CANCELLED", None), (3, "FAILED", None)] {
+        let mut scene = on_one_node();
+        scene.until_started();
+        scene.known.insert(1, (state, memory));
+        scene.end(1, code);
+        scene.pass(1);
+        assert_eq!(scene.told, Vec::<String>::new(), "{code} {state}");
+        assert_ne!(scene.reported[0].2, Some(Cause::Stopped), "{code} {state}");
+    }
+}
+
+#[test]
+fn without_slurms_controller_jobs_are_not_blamed_and_nodes_not_given_up() {
+    let mut scene = on_one_node();
+    for job in 1..=5 {
+        assert_eq!(scene.until_started(), job);
+        scene.pass(9);
+        scene.end(job, 1);
+        scene.handle(Event::SrunSaid(key(job), Some("Unable to contact slurm controller".to_owned())));
+        scene.pass(6);
+        assert_eq!(scene.told.pop().as_deref(), Some("Slurm does not start steps on n1: it gets none for 10 s"));
+        let message = Some("Slurm did not start its step: Unable to contact slurm controller".to_owned());
+        assert_eq!(scene.reported.pop(), Some((job, 1, Some(Cause::Stopped), message)));
+    }
+}
+
+#[test]
+fn a_step_that_somebody_has_seen_was_asked_for_whatever_its_log_says() {
+    // The job has a complaint of its own, or its log speaks of a step within its step.
+    for (silence, seen) in [(None, None), (Some("Unable to contact"), Some(("FAILED", None)))] {
+        let mut scene = on_one_node();
+        scene.until_started();
+        scene.known.extend(seen.map(|seen| (1, seen)));
+        scene.end(1, 1);
+        scene.handle(Event::SrunSaid(key(1), silence.map(str::to_owned)));
+        scene.pass(60);
+        assert_eq!(scene.reported, [(1, 1, Some(Cause::ExitCode), None)], "{silence:?}");
+    }
+}
