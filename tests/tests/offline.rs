@@ -331,7 +331,7 @@ fn a_runner_that_was_frozen_past_its_lease_doubles_nothing() {
     frozen.signal(Signal::SIGSTOP);
     let gates = (site.open("first"), site.open("second"));
     until(|| held("ready") == 1, || "its promise did not return to the pool".to_owned());
-    let other = site.runner("w --num-cpus 1 --idle-exit 1s").run();
+    let other = site.runner("w --num-cpus 1 --idle-exit 5s").run();
     assert_eq!(other.code, Some(0), "{other:?}");
     assert_eq!(site.attempts(), ["second_1 2 completed"], "what had not started was done by somebody else");
     frozen.signal(Signal::SIGCONT);
