@@ -56,6 +56,7 @@ fn every_mode_has_its_files() {
     }
 }
 
+// J22
 #[test]
 fn logs_of_what_succeeded_go_when_asked_for() {
     let lab = Lab::new();

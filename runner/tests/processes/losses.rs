@@ -79,6 +79,7 @@ fn a_second_brain_is_refused() {
     assert!(brain.wait().expect("collected").success());
 }
 
+// J23
 fn nobody_comes_back() {
     let place = Place::new();
     place.add("trap 'exit 4' TERM; echo $$ > pid; while true; do sleep 0.2; done");
