@@ -70,8 +70,8 @@ pub async fn run(
                     context.output.warning("requests and tokens are not encrypted: see --insecure-http");
                 }
                 let slurm = (ground == Ground::Slurm).then_some(RunnerScope::Session);
-                let announce = Announce::Yes { listening, runner: true, slurm };
-                let owner = Owner::start(place, lock, &context.settings, announce).await?;
+                let announce = Announce::Yes { listening, runner: true, slurm, kubernetes: None };
+                let owner = Owner::start(place, Some(lock), &context.settings, announce).await?;
                 let result = lead(context, place, &owner, wanted, &mut interrupts).await;
                 owner.leave().await;
                 return result;
@@ -97,7 +97,7 @@ async fn stored_reach(context: &Context, place: &Place, lock: Lock, wanted: &Wan
         // It was said where to listen.
         return Ok(Reach::Here);
     }
-    let owner = Owner::start(place, lock, &context.settings, Announce::No).await?;
+    let owner = Owner::start(place, Some(lock), &context.settings, Announce::No).await?;
     let mut specs = Vec::new();
     for name in names {
         // One that does not exist is reported when it is to be run.

@@ -5,6 +5,7 @@
 
 mod files;
 mod keys;
+mod kubernetes;
 mod run;
 
 use std::collections::BTreeMap;
@@ -16,6 +17,7 @@ pub use keys::KEYS;
 pub use run::RunSettings;
 
 use torc_api::token::{Fingerprint, NoFingerprint};
+use torc_controller::KubernetesConfig;
 use torc_controller::tls::TlsFiles;
 
 use crate::args::{GlobalArgs, RunnerArgs};
@@ -139,6 +141,8 @@ pub struct ServerSettings {
     pub max_jobs: usize,
     /// Between two looks at Slurm while allocations live.
     pub slurm_poll_interval: Duration,
+    /// How custom resources are looked after, where that is asked for.
+    pub kubernetes: KubernetesConfig,
 }
 
 /// What is handed over by variables and stands in no file.
@@ -257,6 +261,7 @@ fn resolve_server(layers: &Layers) -> Result<ServerSettings, CommandError> {
         database: text("server.database"),
         max_jobs: number("server.max_jobs")?,
         slurm_poll_interval: layers.parsed("server.slurm_poll_interval", run::parse_seconds)?.unwrap_or_default(),
+        kubernetes: kubernetes::resolve(layers)?,
     })
 }
 

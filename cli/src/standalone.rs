@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use torc_api::token::{Credential, Fingerprint};
 use torc_api::wire::RunnerScope;
 use torc_controller::tls::{TlsFiles, fingerprint_of};
-use torc_controller::{Server, ServerConfig, SlurmConfig, SlurmHandle, StartError};
+use torc_controller::{KubernetesConfig, Server, ServerConfig, SlurmConfig, SlurmHandle, StartError};
 use torc_slurm::call::Tool;
 use torc_store::StoreError;
 
@@ -119,6 +119,8 @@ pub enum Announce {
         runner: bool,
         /// Whose workflows it asks Slurm for allocations for; none if it leaves Slurm alone.
         slurm: Option<RunnerScope>,
+        /// How it looks after custom resources, if it does.
+        kubernetes: Option<KubernetesConfig>,
     },
 }
 
@@ -131,22 +133,23 @@ pub struct Owner {
     token_file: PathBuf,
     certificate: Option<Fingerprint>,
     announced: bool,
-    _lock: Lock,
+    /// None where something else decides who owns the store.
+    _lock: Option<Lock>,
 }
 
 impl Owner {
     /// Starts the engine of a store.
     pub async fn start(
         place: &Place,
-        lock: Lock,
+        lock: Option<Lock>,
         settings: &Settings,
         announce: Announce,
     ) -> Result<Self, CommandError> {
-        let (listening, runner, slurm) = match announce {
-            Announce::No => (Listening::here(), None, None),
-            Announce::Yes { mut listening, runner, slurm } => {
+        let (listening, runner, slurm, kubernetes) = match announce {
+            Announce::No => (Listening::here(), None, None, None),
+            Announce::Yes { mut listening, runner, slurm, kubernetes } => {
                 listening.bind = place.same_port(listening.bind);
-                (listening, Some(runner), slurm)
+                (listening, Some(runner), slurm, kubernetes)
             }
         };
         let certificate = Certificate::of(place, &listening)?;
@@ -174,6 +177,7 @@ impl Owner {
             },
             max_jobs: settings.server.max_jobs,
             slurm: Some(slurm_config(place, settings, slurm)?),
+            kubernetes,
         };
         let server = Server::start(config).await.map_err(|error| could_not_start(place, error))?;
         let address = server.address().unwrap_or(listening.bind);
@@ -236,6 +240,11 @@ impl Owner {
         self.certificate
     }
 
+    /// Ends once somebody else owns the store.
+    pub async fn superseded(&self) {
+        self.server.superseded().await;
+    }
+
     /// Ends the engine and gives the store back.
     pub async fn leave(self) {
         if self.announced {
@@ -260,6 +269,7 @@ fn slurm_config(place: &Place, settings: &Settings, serves: Option<RunnerScope>)
         runner,
         folder: place.allocations_folder()?,
         output_dir: settings.run.output_dir.clone(),
+        ssh_secrets: settings.server.kubernetes.ssh_secrets.clone(),
         replaced: replaced.filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?))).collect(),
     })
 }
@@ -329,7 +339,11 @@ fn could_not_start(place: &Place, error: StartError) -> CommandError {
         StartError::Store(StoreError::ReadOnly { .. }) => {
             (ExitStatus::Refused, Some("the file and its folder must be writable"))
         }
-        StartError::Store(StoreError::Locked { .. }) => (ExitStatus::Refused, None),
+        StartError::Store(StoreError::Locked { .. } | StoreError::Superseded { .. }) => (ExitStatus::Refused, None),
+        StartError::Cluster(_) => (
+            ExitStatus::InvalidInput,
+            Some("set KUBECONFIG to a file that leads to a cluster, or run it in a Pod with a service account"),
+        ),
         StartError::Store(StoreError::DiskFull { .. } | StoreError::DatabaseIo { .. }) => (
             ExitStatus::Unreachable,
             Some("the disk may be full, or a quota used up: make room and try again; nothing was lost"),

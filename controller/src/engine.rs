@@ -6,6 +6,7 @@ mod explain;
 mod recovery;
 mod rights;
 mod slurm;
+mod touched;
 mod writer;
 
 use std::collections::{HashMap, HashSet};
@@ -32,6 +33,7 @@ use crate::metrics::Metrics;
 use crate::{audit, views};
 
 pub use error::{EngineError, ErrorKind};
+pub(crate) use touched::Touched;
 pub(crate) use writer::Stop;
 use writer::{Answer, Command, Read, Write, Writer};
 
@@ -48,6 +50,7 @@ pub struct Engine {
     metrics: Arc<Metrics>,
     /// Told whenever something has changed, for the loop that talks with Slurm.
     changed: Arc<Notify>,
+    touched: Touched,
 }
 
 /// Which jobs or results are asked for, beside the workflow.
@@ -66,10 +69,11 @@ impl Engine {
         let (queue, commands) = mpsc::channel(1_024);
         let (events, _) = broadcast::channel(WATCH_BACKLOG);
         let changed = Arc::new(Notify::new());
-        let told = (events.clone(), Arc::clone(&changed));
+        let touched = Touched::default();
+        let told = (events.clone(), Arc::clone(&changed), touched.clone());
         let writer = Writer::new(state, store.clone(), told, Arc::clone(&metrics), stop, issuer);
         let task = tokio::spawn(writer.run(commands));
-        Ok((Self { queue, events, store, limits, metrics, changed }, task))
+        Ok((Self { queue, events, store, limits, metrics, changed, touched }, task))
     }
 
     /// Runs a command in the writer; the answer comes when what it changed is durable.
@@ -368,6 +372,22 @@ impl Engine {
     /// Events as they are committed.
     pub fn subscribe(&self) -> broadcast::Receiver<Arc<Vec<Event>>> {
         self.events.subscribe()
+    }
+
+    /// Workflows that have changed, from now on.
+    pub(crate) fn touched(&self) -> Touched {
+        self.touched.begin();
+        self.touched.clone()
+    }
+
+    /// The last event that was told to Kubernetes.
+    pub(crate) async fn told(&self) -> Result<i64, EngineError> {
+        Ok(self.store.told().await?)
+    }
+
+    /// Everything up to this event was told to Kubernetes.
+    pub(crate) async fn note_told(&self, sequence: i64) -> Result<(), EngineError> {
+        Ok(self.store.note_told(sequence).await?)
     }
 
     /// Nothing is left to do in any workflow.

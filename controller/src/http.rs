@@ -2,6 +2,7 @@
 
 mod access;
 mod data;
+mod door;
 mod error;
 mod events;
 mod identity;
@@ -28,8 +29,10 @@ use torc_api::document::DEFAULT_NAMESPACE;
 use tower_http::timeout::RequestBodyTimeoutLayer;
 
 use crate::engine::Engine;
+use crate::kubernetes::Readiness;
 use crate::slurm::SlurmHandle;
 
+pub(crate) use door::Door;
 pub(crate) use identity::{Caller, Identities};
 
 /// The largest document or report.
@@ -43,6 +46,7 @@ struct App {
     engine: Engine,
     slurm: Option<SlurmHandle>,
     identities: Identities,
+    readiness: Readiness,
     stop: CancellationToken,
 }
 
@@ -51,9 +55,10 @@ pub(crate) fn app(
     engine: Engine,
     slurm: Option<SlurmHandle>,
     identities: Identities,
+    readiness: Readiness,
     stop: CancellationToken,
 ) -> Router {
-    let app = App { engine, slurm, identities, stop };
+    let app = App { engine, slurm, identities, readiness, stop };
     let guarded = Router::new()
         .merge(workflows::router())
         .merge(jobs::router())

@@ -8,6 +8,7 @@ mod engine;
 mod handover;
 mod http;
 mod issuer;
+mod kubernetes;
 mod listener;
 mod memory;
 mod metrics;
@@ -19,6 +20,7 @@ mod views;
 
 pub use engine::{Engine, EngineError};
 pub use handover::Handover;
+pub use kubernetes::{KubernetesConfig, NoCluster, Pool};
 pub use openapi::document as openapi_document;
 pub use server::{Server, ServerConfig, StartError};
 pub use slurm::{SlurmConfig, SlurmHandle};

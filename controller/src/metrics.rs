@@ -18,6 +18,8 @@ pub struct Metrics {
     results: AtomicU64,
     commit_micros: AtomicU64,
     write_failures: AtomicU64,
+    /// Statuses of custom resources.
+    statuses: AtomicU64,
     /// Calls of Slurm's programs, in the order of [`Tool::ALL`].
     slurm_calls: [AtomicU64; Tool::ALL.len()],
 }
@@ -40,6 +42,10 @@ impl Metrics {
 
     pub(crate) fn write_failed(&self) {
         self.write_failures.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn status_written(&self) {
+        self.statuses.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn slurm_call(&self, tool: Tool) {
@@ -68,6 +74,11 @@ impl Metrics {
         counter("torc_syncs_total", "Messages of runners.", count(&self.syncs).to_string());
         counter("torc_reports_total", "Attempts reported as ended.", count(&self.reported).to_string());
         counter("torc_results_total", "Results written.", count(&self.results).to_string());
+        counter(
+            "torc_kubernetes_status_writes_total",
+            "Statuses of custom resources written.",
+            count(&self.statuses).to_string(),
+        );
         let _ = writeln!(
             text,
             "# HELP torc_runners Runners that have not left.\n# TYPE torc_runners gauge\ntorc_runners {runners}"

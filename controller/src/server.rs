@@ -1,14 +1,18 @@
 //! A server: a store, its engine and the HTTP API.
 
+mod in_cluster;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use nix::sys::resource::{Resource, getrlimit};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
 use torc_api::token::Fingerprint;
 use torc_core::expand::Limits;
 use torc_core::trust::TokenKey;
@@ -19,7 +23,7 @@ use crate::handover::Handovers;
 use crate::http::{self, Identities};
 use crate::issuer::Issuer;
 use crate::listener::{Listener, connection_limit};
-use crate::metrics::Metrics;
+use crate::kubernetes::{KubernetesConfig, NoCluster, Office, Readiness};
 use crate::slurm::{SlurmConfig, SlurmHandle};
 use crate::tls::{Certificates, TlsError, TlsFiles};
 
@@ -48,6 +52,8 @@ pub struct ServerConfig {
     pub max_jobs: usize,
     /// How allocations are asked for; none for a server that has nothing to do with Slurm.
     pub slurm: Option<SlurmConfig>,
+    /// How custom resources are looked after; none for a server that has nothing to do with Kubernetes.
+    pub kubernetes: Option<KubernetesConfig>,
 }
 
 /// How others reach what listens at an address, which is known only when it does.
@@ -74,6 +80,9 @@ pub enum StartError {
     /// The certificate cannot be used.
     #[error("the certificate cannot be used")]
     Tls(#[source] TlsError),
+    /// There is no Kubernetes.
+    #[error("custom resources cannot be looked after")]
+    Cluster(#[source] NoCluster),
 }
 
 /// A running server.
@@ -87,69 +96,79 @@ pub struct Server {
     handovers: Handovers,
     slurm: Option<SlurmHandle>,
     slurm_loop: Option<JoinHandle<()>>,
+    /// Those that look after custom resources.
+    watchers: Vec<JoinHandle<()>>,
+    /// Holds the lease, and gives it back when it is told to.
+    tenure: Option<(JoinHandle<()>, CancellationToken)>,
 }
 
 impl Server {
-    /// Opens the store, reads it, and listens.
+    /// Opens the store, reads it, and listens. In a cluster this takes until this server leads.
     pub async fn start(config: ServerConfig) -> Result<Self, StartError> {
-        let store = Store::open(OpenOptions { path: config.database, create: true, exclusive: None })
-            .await
-            .map_err(StartError::Store)?;
-        let limits = Limits { max_jobs: config.max_jobs, ..Limits::default() };
-        let metrics = Arc::new(Metrics::default());
-        let stop = Stop::default();
-        let issuer = Issuer::new(config.token_key, config.pin);
-        let started = Engine::start(store.clone(), limits, metrics, stop.clone(), issuer.clone()).await;
-        let (engine, writer) = started.map_err(StartError::Load)?;
-        let listener = match config.bind {
-            Some(address) => Some(bind(address).await?),
-            None => None,
-        };
-        let address = listener.as_ref().and_then(|socket| socket.local_addr().ok());
-        let url = address.map_or_else(String::new, |bound| (config.advertise)(bound));
-        let handovers = Handovers::new(url, issuer.clone());
-        let mut server =
-            Self { engine, store, address, stop, writer, http: None, handovers, slurm: None, slurm_loop: None };
-        if let Some(slurm) = config.slurm {
-            server.serve_slurm(slurm).await?;
+        if config.kubernetes.is_some() {
+            return in_cluster::start(config).await;
         }
-        if let Some(socket) = listener {
-            let certificates = config.tls.map(Certificates::read).transpose().map_err(StartError::Tls)?;
-            let identities = Identities::new(config.token, issuer).with_metrics(config.metrics_token);
-            server.listen(socket, identities, certificates, config.max_connections)?;
+        let stop = Stop::default();
+        let options = OpenOptions { path: config.database.clone(), create: true, ..OpenOptions::default() };
+        let store = Store::open(options).await.map_err(StartError::Store)?;
+        let opened = Engine::start(store.clone(), limits(&config), Arc::default(), stop.clone(), issuer(&config)).await;
+        let opened = opened.map_err(StartError::Load)?;
+        let socket = bind(config.bind).await?;
+        let address = socket.as_ref().and_then(|socket| socket.local_addr().ok());
+        let mut server = Self::assemble(&config, store, opened, address, &Office::permanent(), stop).await?;
+        if let Some(socket) = socket {
+            let identities = Identities::new(config.token.clone(), issuer(&config)).with_metrics(config.metrics_token.clone());
+            let app = server.app(identities, Readiness::default());
+            server.http = Some(listen(socket, app, &config, &server.stop.waiting)?);
+        }
+        Ok(server)
+    }
+
+    /// Everything but the listener.
+    async fn assemble(
+        config: &ServerConfig,
+        store: Store,
+        (engine, writer): (Engine, JoinHandle<()>),
+        address: Option<SocketAddr>,
+        office: &Office,
+        stop: Stop,
+    ) -> Result<Self, StartError> {
+        let url = address.map_or_else(String::new, |bound| (config.advertise)(bound));
+        let handovers = Handovers::new(url, issuer(config));
+        let mut server = Self {
+            engine,
+            store,
+            address,
+            stop,
+            writer,
+            http: None,
+            handovers,
+            slurm: None,
+            slurm_loop: None,
+            watchers: Vec::new(),
+            tenure: None,
+        };
+        if let Some(slurm) = config.slurm.clone() {
+            server.serve_slurm(slurm, office).await?;
         }
         Ok(server)
     }
 
     /// Starts looking after allocations; their runners are told where this server answers.
-    async fn serve_slurm(&mut self, config: SlurmConfig) -> Result<(), StartError> {
+    async fn serve_slurm(&mut self, config: SlurmConfig, office: &Office) -> Result<(), StartError> {
         if config.serves.is_some() {
             self.engine.serve_slurm().await.map_err(StartError::Load)?;
         }
         let stop = self.stop.waiting.clone();
-        let (handle, task) = SlurmHandle::start(self.engine.clone(), config, self.handovers.clone(), stop);
+        let (handle, task) =
+            SlurmHandle::start(self.engine.clone(), config, self.handovers.clone(), office.clone(), stop);
         self.slurm = Some(handle);
         self.slurm_loop = task;
         Ok(())
     }
 
-    fn listen(
-        &mut self,
-        socket: TcpListener,
-        identities: Identities,
-        certificates: Option<Arc<Certificates>>,
-        max_connections: usize,
-    ) -> Result<(), StartError> {
-        let stop = self.stop.waiting.clone();
-        let app = http::app(self.engine.clone(), self.slurm.clone(), identities, stop.clone());
-        let tls = certificates.as_ref().map(Certificates::server_config).transpose().map_err(StartError::Tls)?;
-        if let Some(certificates) = certificates {
-            tokio::spawn(certificates.follow(stop.clone()));
-        }
-        let limit = connection_limit(max_connections, open_files());
-        let listener = Listener::new(socket, tls.map(TlsAcceptor::from), app, limit);
-        self.http = Some(tokio::spawn(listener.serve(stop)));
-        Ok(())
+    fn app(&self, identities: Identities, readiness: Readiness) -> Router {
+        http::app(self.engine.clone(), self.slurm.clone(), identities, readiness, self.stop.waiting.clone())
     }
 
     /// Where it listens.
@@ -178,9 +197,18 @@ impl Server {
         let _ = (&mut self.writer).await;
     }
 
+    /// Ends once somebody else owns the store: this process must not go on.
+    pub async fn superseded(&self) {
+        self.stop.superseded.cancelled().await;
+    }
+
     /// Stops listening, lets what is under way end, and closes the store.
     pub async fn shutdown(self) {
         self.stop.waiting.cancel();
+        for watcher in self.watchers {
+            // What it was about to write is worked out again by the next one.
+            let _ = tokio::time::timeout(Duration::from_secs(2), watcher).await;
+        }
         if let Some(http) = self.http {
             // Clients that keep their connection open are not waited for longer than this.
             let _ = tokio::time::timeout(Duration::from_secs(2), http).await;
@@ -194,11 +222,41 @@ impl Server {
         if let Err(error) = self.store.close().await {
             tracing::warn!(%error, "the store was not closed cleanly");
         }
+        if let Some((tenure, release)) = self.tenure {
+            release.cancel();
+            let _ = tokio::time::timeout(Duration::from_secs(5), tenure).await;
+        }
     }
 }
 
-async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
-    TcpListener::bind(address).await.map_err(|source| StartError::Bind { address, source })
+fn limits(config: &ServerConfig) -> Limits {
+    Limits { max_jobs: config.max_jobs, ..Limits::default() }
+}
+
+fn issuer(config: &ServerConfig) -> Issuer {
+    Issuer::new(config.token_key.clone(), config.pin)
+}
+
+async fn bind(address: Option<SocketAddr>) -> Result<Option<TcpListener>, StartError> {
+    let Some(address) = address else { return Ok(None) };
+    TcpListener::bind(address).await.map(Some).map_err(|source| StartError::Bind { address, source })
+}
+
+/// Answers what comes in on a socket, until `stop`.
+fn listen(
+    socket: TcpListener,
+    app: Router,
+    config: &ServerConfig,
+    stop: &CancellationToken,
+) -> Result<JoinHandle<()>, StartError> {
+    let certificates = config.tls.clone().map(Certificates::read).transpose().map_err(StartError::Tls)?;
+    let tls = certificates.as_ref().map(Certificates::server_config).transpose().map_err(StartError::Tls)?;
+    if let Some(certificates) = certificates {
+        tokio::spawn(certificates.follow(stop.clone()));
+    }
+    let limit = connection_limit(config.max_connections, open_files());
+    let listener = Listener::new(socket, tls.map(TlsAcceptor::from), app, limit);
+    Ok(tokio::spawn(listener.serve(stop.clone())))
 }
 
 /// How many files this process may have open.

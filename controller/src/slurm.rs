@@ -5,6 +5,7 @@
 //! written down before `sbatch` is called, so that nobody asks for it twice, whoever dies when.
 
 mod clusters;
+mod login;
 mod poll;
 mod reconcile;
 mod submit;
@@ -24,6 +25,7 @@ use torc_core::ids::WorkflowId;
 
 use crate::engine::{Engine, EngineError};
 use crate::handover::Handovers;
+use crate::kubernetes::Office;
 use reconcile::Desk;
 
 /// News of the engine are acted upon at most so often: a tick looks at all that came meanwhile.
@@ -48,6 +50,8 @@ pub struct SlurmConfig {
     pub folder: PathBuf,
     /// Where job logs go, in the folder of the workflow.
     pub output_dir: PathBuf,
+    /// The folder with a folder for each Secret that has keys for ssh.
+    pub ssh_secrets: Option<PathBuf>,
     /// Programs that stand in for Slurm's, by the names of the variables that say so.
     pub replaced: BTreeMap<String, String>,
 }
@@ -67,12 +71,13 @@ impl SlurmHandle {
         engine: Engine,
         config: SlurmConfig,
         handovers: Handovers,
+        office: Office,
         stop: CancellationToken,
     ) -> (Self, Option<tokio::task::JoinHandle<()>>) {
         let has_loop = config.serves.is_some();
         let wake = engine.changed();
         let poll = config.poll;
-        let desk = Arc::new(Mutex::new(Desk::new(engine.clone(), config, handovers)));
+        let desk = Arc::new(Mutex::new(Desk::new(engine.clone(), config, handovers, office)));
         let handle = Self { desk: Arc::clone(&desk), engine, wake: Arc::clone(&wake), has_loop };
         let task = has_loop.then(|| tokio::spawn(run(desk, wake, poll, stop)));
         (handle, task)
@@ -125,6 +130,11 @@ impl SlurmHandle {
             }
         }
         Ok(())
+    }
+
+    /// Asks a cluster what it has, so that there is something to say of it.
+    pub(crate) async fn greet(&self, name: &str) -> Result<(), EngineError> {
+        self.desk.lock().await.greet(name).await
     }
 
     /// Slurm clusters: those that somebody has described, and the one of this machine if it was spoken with.

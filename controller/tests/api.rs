@@ -36,6 +36,7 @@ impl Lab {
             advertise: Arc::new(|bound| format!("http://{bound}")),
             max_jobs: 1_000,
             slurm: None,
+            kubernetes: None,
         };
         let server = Server::start(config).await.unwrap();
         tls::install_cryptography();

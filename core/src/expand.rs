@@ -32,7 +32,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde_json::Value;
 use torc_api::action::Action;
 use torc_api::parameters::Parameterization;
-use torc_api::problem::Problem;
+use torc_api::problem::{Problem, ProblemKind};
 use torc_api::workflow::WorkflowSpec;
 
 pub use embed::embed;
@@ -162,7 +162,7 @@ fn report_knots(expanded: &Expanded, entries: &[u32], report: &mut Report) {
             message.push_str(&format!(" (and so do {more} more groups of jobs of the same entries)"));
         }
         let field = kind.first().map_or_else(|| "spec.jobs".to_owned(), |entry| format!("spec.jobs[{entry}]"));
-        report.add_another(Problem::error(field, message));
+        report.add_another(Problem::error(field, message).kind(ProblemKind::Cycle));
     }
 }
 
@@ -290,7 +290,8 @@ fn families<'a>(
         }
     }
     if rows > most {
-        report.add(Problem::error(format!("spec.{list}"), format!("{rows} after expansion, but {most} is the limit")));
+        let message = format!("{rows} after expansion, but {most} is the limit");
+        report.add(Problem::error(format!("spec.{list}"), message).kind(ProblemKind::TooLarge));
     }
     families
 }
@@ -338,12 +339,13 @@ fn report_duplicates(list: &str, names: &[String], families: &[Family], same: &[
             continue;
         };
         let field = format!("spec.{list}[{second}].name");
-        report.add(if first == second {
+        let problem = if first == second {
             Problem::error(field, format!("`{name}` is the name of several rows of the same family"))
                 .hint("use every parameter in the name; to wait for a whole family, use a regular expression instead")
         } else {
             Problem::error(field, format!("`{name}` is a name that spec.{list}[{first}] has too"))
-        });
+        };
+        report.add(problem.kind(ProblemKind::Duplicate));
     }
 }
 

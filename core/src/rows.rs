@@ -100,6 +100,8 @@ pub struct WorkflowRow {
     pub suspended: bool,
     /// Cancelled by a verb, whatever the document says.
     pub canceled: bool,
+    /// Cancelled because it ran for longer than it may.
+    pub expired: bool,
     /// First apply.
     pub created_ms: i64,
     /// First start of this run.

@@ -18,6 +18,29 @@ pub struct Problem {
     /// Where in the text, when the text is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<Position>,
+    /// What kind of mistake it is, where that is worth a word of its own.
+    #[serde(default, skip_serializing_if = "ProblemKind::is_plain")]
+    pub kind: ProblemKind,
+}
+
+/// Kinds of mistakes that a status names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum ProblemKind {
+    /// None of the others.
+    #[default]
+    Plain,
+    /// Two have the same name.
+    Duplicate,
+    /// Jobs wait for each other.
+    Cycle,
+    /// It comes to more than is allowed.
+    TooLarge,
+}
+
+impl ProblemKind {
+    fn is_plain(&self) -> bool {
+        *self == Self::Plain
+    }
 }
 
 /// A place in a text, counted from 1.
@@ -41,7 +64,8 @@ pub enum Severity {
 impl Problem {
     /// A problem that makes the document unusable.
     pub fn error(field: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { severity: Severity::Error, field: field.into(), message: message.into(), hint: None, position: None }
+        let (field, message) = (field.into(), message.into());
+        Self { severity: Severity::Error, field, message, hint: None, position: None, kind: ProblemKind::Plain }
     }
 
     /// Something odd that does no harm.
@@ -53,6 +77,13 @@ impl Problem {
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
+        self
+    }
+
+    /// Says what kind of mistake it is.
+    #[must_use]
+    pub fn kind(mut self, kind: ProblemKind) -> Self {
+        self.kind = kind;
         self
     }
 

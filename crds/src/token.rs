@@ -22,6 +22,8 @@ pub enum Grant {
         /// The workflow's number.
         workflow: i64,
     },
+    /// What the runners and the jobs of every workflow need: for a pool of runners.
+    Pool,
     /// Reading metrics, and nothing else.
     Metrics,
 }
@@ -33,6 +35,7 @@ impl Grant {
             Self::Admin => Scope::Admin,
             Self::Owner { .. } => Scope::Owner,
             Self::Runner { .. } => Scope::Runner,
+            Self::Pool => Scope::Pool,
             Self::Metrics => Scope::Metrics,
         }
     }
@@ -48,6 +51,8 @@ pub enum Scope {
     Owner,
     /// One workflow, as far as runners and jobs need it.
     Runner,
+    /// Every workflow, as far as runners and jobs need it.
+    Pool,
     /// Reading metrics.
     Metrics,
 }
@@ -59,6 +64,7 @@ impl Scope {
             Self::Admin => "admin",
             Self::Owner => "owner",
             Self::Runner => "runner",
+            Self::Pool => "pool",
             Self::Metrics => "metrics",
         }
     }

@@ -205,6 +205,16 @@ pub struct WorkflowSpec {
     pub managed_by: Option<String>,
 }
 
+/// `managedBy` of a workflow that Torc itself looks after; the same as none.
+pub const MANAGER: &str = "torc.dev/torc";
+
+impl WorkflowSpec {
+    /// Another controller looks after it.
+    pub fn is_managed_by_other(&self) -> bool {
+        self.managed_by.as_deref().is_some_and(|manager| manager != MANAGER)
+    }
+}
+
 /// How a running workflow is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum StopPolicy {

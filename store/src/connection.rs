@@ -10,6 +10,7 @@ use sqlx::{ConnectOptions, Connection, Sqlite, SqliteConnection, SqlitePool};
 use tokio::sync::MutexGuard;
 
 use crate::error::Failure;
+use crate::leadership;
 
 /// How long a statement waits for a lock that another connection holds for a moment.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -48,12 +49,19 @@ pub(crate) struct Writer {
     is_unfinished: bool,
     /// Held as long as the store is open: one process owns it.
     lock: Option<std::fs::File>,
+    /// The number under which this server leads, where several could write.
+    epoch: Option<i64>,
 }
 
 impl Writer {
-    /// Takes over an open connection and the lock of its file.
-    pub(crate) fn new(connection: SqliteConnection, lock: std::fs::File) -> Self {
-        Self { connection: Some(connection), is_unfinished: false, lock: Some(lock) }
+    /// Takes over an open connection and the lock of its file, if a lock decides who may write.
+    pub(crate) fn new(connection: SqliteConnection, lock: Option<std::fs::File>) -> Self {
+        Self { connection: Some(connection), is_unfinished: false, lock, epoch: None }
+    }
+
+    /// From now on every transaction is refused once another number counts.
+    pub(crate) fn leads_under(&mut self, epoch: i64) {
+        self.epoch = Some(epoch);
     }
 
     /// The connection, with nothing left over from a caller that went away.
@@ -72,6 +80,9 @@ impl Writer {
         self.is_unfinished = true;
         let connection = self.connection.as_mut().ok_or(Failure::Closed)?;
         sqlx::query("begin immediate").execute(&mut *connection).await?;
+        if let Some(epoch) = self.epoch {
+            leadership::check(connection, epoch).await?;
+        }
         Ok(connection)
     }
 

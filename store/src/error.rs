@@ -73,6 +73,14 @@ pub enum StoreError {
         /// Which one.
         path: PathBuf,
     },
+    /// Another server leads by now.
+    #[error("another server leads: its number is {by}, ours is {epoch}")]
+    Superseded {
+        /// Under which number this one led.
+        epoch: i64,
+        /// The number that counts.
+        by: i64,
+    },
     /// Rows that break a rule of the schema.
     #[error("the changes break a rule of the database {}", path.display())]
     Constraint {
@@ -181,6 +189,8 @@ pub(crate) enum Failure {
     Cursor(String),
     /// The store was closed before.
     Closed,
+    /// Another server leads by now.
+    Superseded { epoch: i64, by: i64 },
 }
 
 impl From<sqlx::Error> for Failure {
@@ -197,6 +207,7 @@ impl Failure {
             Self::Damage(what) => StoreError::Corrupt { path: path.to_owned(), what },
             Self::Cursor(cursor) => StoreError::InvalidCursor { cursor },
             Self::Closed => StoreError::Closed { path: path.to_owned() },
+            Self::Superseded { epoch, by } => StoreError::Superseded { epoch, by },
         }
     }
 }

@@ -42,7 +42,7 @@ pub(crate) async fn load(connection: &mut SqliteConnection) -> Result<Snapshot, 
 
 async fn workflows(connection: &mut SqliteConnection) -> Result<Vec<WorkflowRow>, Failure> {
     sqlx::query!(
-        "select id, namespace, name, owner, document, w.generation, digest, working_dir, run, suspended, canceled,
+        "select id, namespace, name, owner, document, w.generation, digest, working_dir, run, suspended, canceled, expired,
             created_ms, started_ms, completed_ms, conditions, recovery_schedulers
         from workflows w join documents d on d.workflow = w.id order by id"
     )
@@ -62,6 +62,7 @@ async fn workflows(connection: &mut SqliteConnection) -> Result<Vec<WorkflowRow>
             run: small("run", record.run)?,
             suspended: record.suspended != 0,
             canceled: record.canceled != 0,
+            expired: record.expired != 0,
             created_ms: record.created_ms,
             started_ms: record.started_ms,
             completed_ms: record.completed_ms,

@@ -11,6 +11,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions, SqliteConnection};
 use crate::connection::{self, Writer};
 use crate::error::{Failure, StoreError};
 use crate::filesystem::has_shared_memory;
+use crate::leadership::{self, Leader};
 
 /// Every change of the schema so far; `pragma user_version` of a file counts those it has.
 pub(crate) static MIGRATIONS: Migrator = sqlx::migrate!("../migrations/sqlite");
@@ -26,6 +27,9 @@ pub struct OpenOptions {
     pub create: bool,
     /// Keep the file to one connection, which needs no shared memory; absent: if the file system has none.
     pub exclusive: Option<bool>,
+    /// Write only as long as nobody leads under a higher number. Then that decides who may write, and no lock does: a leader that is
+    /// frozen would hold it for ever.
+    pub leader: Option<Leader>,
 }
 
 impl OpenOptions {
@@ -33,7 +37,7 @@ impl OpenOptions {
     pub fn new(path_or_url: &str) -> Self {
         let path =
             path_or_url.strip_prefix("sqlite:").map_or(path_or_url, |rest| rest.strip_prefix("//").unwrap_or(rest));
-        Self { path: PathBuf::from(path), create: false, exclusive: None }
+        Self { path: PathBuf::from(path), ..Self::default() }
     }
 
     /// Create the file if it is absent.
@@ -59,13 +63,21 @@ pub(crate) async fn open(options: &OpenOptions) -> Result<Opened, StoreError> {
     if !options.create && !path.exists() {
         return Err(StoreError::NotFound { path: path.clone() });
     }
-    let lock = take_lock(path)?;
+    let lock = if options.leader.is_none() { Some(take_lock(path)?) } else { None };
     create_file(path)?;
     let is_exclusive = options.exclusive.unwrap_or_else(|| !has_shared_memory(path));
     let mut connection =
         connection::options(path, is_exclusive).connect().await.map_err(|error| StoreError::from_sqlx(path, error))?;
     prepare(&mut connection, path).await?;
-    Ok(Opened { writer: Writer::new(connection, lock), is_exclusive })
+    let mut writer = Writer::new(connection, lock);
+    if let Some(leader) = &options.leader {
+        let at = |failure: Failure| failure.at(path);
+        let begun = writer.begin().await.map_err(at)?;
+        let taken = leadership::take_office(begun, leader).await;
+        writer.end(taken).await.map_err(at)?;
+        writer.leads_under(leader.epoch);
+    }
+    Ok(Opened { writer, is_exclusive })
 }
 
 /// A lock of its own beside the file: SQLite's locks come and go with each transaction, and opening the database file a second

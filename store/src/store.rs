@@ -24,7 +24,7 @@ use crate::query::jobs::{self, JobQuery, JobView};
 use crate::query::results::{self, ResultQuery, ResultView};
 use crate::query::runners::{self, RunnerQuery};
 use crate::query::slurm_stats::{self, SlurmStatsQuery};
-use crate::{backup, load, remote, write};
+use crate::{backup, leadership, load, remote, write};
 
 /// An open store. Clones are the same store.
 #[derive(Clone, Debug)]
@@ -194,6 +194,21 @@ impl Store {
         let mut reader = self.reader().await?;
         let connection = reader.connection().await.map_err(|failure| self.at(failure))?;
         backup::backup(connection, &self.inner.path, to).await
+    }
+
+    /// The last event that was told to Kubernetes.
+    pub async fn told(&self) -> Result<i64, StoreError> {
+        let mut reader = self.reader().await?;
+        let connection = reader.connection().await.map_err(|failure| self.at(failure))?;
+        leadership::told(connection).await.map_err(|failure| self.at(failure))
+    }
+
+    /// Everything up to this event was told to Kubernetes.
+    pub async fn note_told(&self, sequence: i64) -> Result<(), StoreError> {
+        let mut writer = self.writer().await;
+        let connection = writer.begin().await.map_err(|failure| self.at(failure))?;
+        let noted = leadership::note_told(connection, sequence).await;
+        writer.end(noted).await.map_err(|failure| self.at(failure))
     }
 
     /// Closes the store for all its clones and lets other processes have it.

@@ -90,13 +90,13 @@ async fn delete_workflow(connection: &mut SqliteConnection, workflow: WorkflowId
 async fn write_workflow(connection: &mut SqliteConnection, row: &WorkflowRow) -> Result<(), Failure> {
     let id = row.id.0;
     sqlx::query!(
-        "insert into workflows (id, namespace, name, owner, generation, digest, working_dir, run, suspended, canceled,
+        "insert into workflows (id, namespace, name, owner, generation, digest, working_dir, run, suspended, canceled, expired,
             created_ms, started_ms, completed_ms, conditions, recovery_schedulers)
-        values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
         on conflict (id) do update set
             namespace = excluded.namespace, name = excluded.name, owner = excluded.owner, generation = excluded.generation,
             digest = excluded.digest, working_dir = excluded.working_dir, run = excluded.run,
-            suspended = excluded.suspended, canceled = excluded.canceled, created_ms = excluded.created_ms,
+            suspended = excluded.suspended, canceled = excluded.canceled, expired = excluded.expired, created_ms = excluded.created_ms,
             started_ms = excluded.started_ms, completed_ms = excluded.completed_ms, conditions = excluded.conditions,
             recovery_schedulers = excluded.recovery_schedulers",
         id,
@@ -109,6 +109,7 @@ async fn write_workflow(connection: &mut SqliteConnection, row: &WorkflowRow) ->
         row.run,
         row.suspended,
         row.canceled,
+        row.expired,
         row.created_ms,
         row.started_ms,
         row.completed_ms,

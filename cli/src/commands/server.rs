@@ -40,6 +40,9 @@ pub struct ServerArgs {
     /// The key that signs tokens, at least 32 bytes; without it the server makes its own beside the database.
     #[arg(long, value_name = "FILE")]
     pub token_key_file: Option<PathBuf>,
+    /// Look after the custom resources of a Kubernetes cluster: that of KUBECONFIG, or the one that this runs in.
+    #[arg(long, conflicts_with_all = ["with_runner", "background"])]
+    pub kubernetes: bool,
     /// The database: a path or a `sqlite:` URL.
     #[arg(long, value_name = "PATH_OR_URL")]
     pub database: Option<String>,
@@ -91,9 +94,17 @@ pub async fn run(context: &Context, args: &ServerArgs) -> Result<ExitStatus, Com
     place.create_folder()?;
     let said = &context.settings.server;
     let listening = Listening::decide(said, None, &said.bind, resolve)?;
-    let lock = match enter(&place, None).await? {
-        Entry::Ours(lock) => lock,
-        Entry::Theirs(info, _) => {
+    let kubernetes = args.kubernetes.then(|| said.kubernetes.clone());
+    // Where a lease decides who writes, no lock does: a frozen leader would hold it for ever.
+    let has_lease = kubernetes.as_ref().is_some_and(|config| config.lease.is_some());
+    let lock = match has_lease {
+        true => None,
+        false => Some(enter(&place, None).await?),
+    };
+    let lock = match lock {
+        None => None,
+        Some(Entry::Ours(lock)) => Some(lock),
+        Some(Entry::Theirs(info, _)) => {
             let message = format!("the store is in use by process {} on {}", info.pid, info.host);
             return Err(CommandError::new(ExitStatus::Refused, message).hint(format!("it answers at {}", info.url)));
         }
@@ -104,8 +115,12 @@ pub async fn run(context: &Context, args: &ServerArgs) -> Result<ExitStatus, Com
             "requests and tokens are not encrypted: only a proxy that speaks TLS may be reachable from other machines",
         );
     }
-    let announce = Announce::Yes { listening, runner: args.with_runner, slurm };
-    let owner = Owner::start(&place, lock, &context.settings, announce).await?;
+    let announce = Announce::Yes { listening, runner: args.with_runner, slurm, kubernetes };
+    let owner = tokio::select! {
+        owner = Owner::start(&place, lock, &context.settings, announce) => owner?,
+        // Whoever stands by can be told to leave.
+        () = interrupts.next() => return Ok(ExitStatus::Success),
+    };
     let result = serve(context, args, &place, &owner, &mut interrupts).await;
     owner.leave().await;
     result
@@ -131,8 +146,13 @@ async fn serve(
         format!("serving {database} at {url}\ntoken file: {}\n{certificate}", token_file.display())
     })?;
     if !args.with_runner {
-        interrupts.next().await;
-        return Ok(ExitStatus::Success);
+        return tokio::select! {
+            () = interrupts.next() => Ok(ExitStatus::Success),
+            () = owner.superseded() => {
+                let message = "another server leads by now, and has the store";
+                Err(CommandError::new(ExitStatus::Refused, message).hint("start it again: it stands by until it is needed"))
+            }
+        };
     }
     loop {
         let mut config = runner_config(&context.settings.run, &place.runner_folder(), &context.folder).await?;

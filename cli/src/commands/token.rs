@@ -57,6 +57,8 @@ pub enum ScopeArg {
     Owner,
     /// The runners and jobs of one workflow.
     Runner,
+    /// The runners and jobs of every workflow.
+    Pool,
     /// Reading metrics.
     Metrics,
 }
@@ -67,6 +69,7 @@ impl ScopeArg {
             Self::Admin => Scope::Admin,
             Self::Owner => Scope::Owner,
             Self::Runner => Scope::Runner,
+            Self::Pool => Scope::Pool,
             Self::Metrics => Scope::Metrics,
         }
     }
@@ -145,6 +148,7 @@ fn lines(statement: Option<&Statement>, certificate: Option<&str>) -> String {
         None | Some(Grant::Admin) => "everything (admin)".to_owned(),
         Some(Grant::Owner { user }) => format!("the workflows of {user} (owner)"),
         Some(Grant::Runner { workflow }) => format!("runners and jobs of workflow {workflow} (runner)"),
+        Some(Grant::Pool) => "the runners and jobs of every workflow (pool)".to_owned(),
         Some(Grant::Metrics) => "reading metrics (metrics)".to_owned(),
     };
     let mut text = format!("allows:      {allows}\n");

@@ -88,6 +88,11 @@ impl EngineError {
         Self::new(ErrorKind::Unavailable, "Stopped", "the server is shutting down".to_owned())
     }
 
+    /// The server waits for something before it can be asked.
+    pub(crate) fn not_ready(message: String) -> Self {
+        Self::new(ErrorKind::Unavailable, "NotReady", message)
+    }
+
     pub(crate) fn unavailable(message: String) -> Self {
         let mut error = Self::new(ErrorKind::Unavailable, "StoreUnavailable", message);
         error.body.hint = Some("nothing was lost; the server tries again by itself".to_owned());

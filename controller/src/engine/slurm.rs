@@ -7,7 +7,7 @@ use torc_api::allocation::{Allocation, OrphanReport};
 use torc_api::api::{ClusterApplied, Page, SlurmCluster};
 use torc_api::document::{Document, SlurmClusterDocument};
 use torc_api::wire::RunnerScope;
-use torc_core::engine::{AllocationKey, Observation, Outlook, allocation_view};
+use torc_core::engine::{Demand, AllocationKey, Observation, Outlook, allocation_view};
 use torc_core::ids::{JobId, WorkflowId};
 use torc_core::planning::course::Needs;
 use torc_core::rows::{AllocationRow, ClusterRow};
@@ -82,6 +82,11 @@ impl Engine {
     /// What workflows need of Slurm, and what they have.
     pub(crate) async fn slurm_needs(&self, serves: Option<RunnerScope>) -> Result<Vec<Needs>, EngineError> {
         self.read(move |state| Ok(state.slurm_needs(serves.as_ref(), clock::now()))).await
+    }
+
+    /// What runners outside of Slurm could run.
+    pub(crate) async fn demands(&self) -> Result<Vec<Demand>, EngineError> {
+        self.read(|state| Ok(state.demands())).await
     }
 
     /// How many allocations of a workflow, or of all, are not over.

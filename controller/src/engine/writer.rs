@@ -22,6 +22,7 @@ use torc_store::Store;
 use tracing::{error, info, warn};
 
 use super::error::EngineError;
+use super::touched::Touched;
 use crate::issuer::Issuer;
 use crate::metrics::Metrics;
 use crate::{clock, memory, views};
@@ -56,6 +57,7 @@ pub(super) struct Writer {
     store: Store,
     events: broadcast::Sender<Arc<Vec<Event>>>,
     changed: Arc<Notify>,
+    touched: Touched,
     metrics: Arc<Metrics>,
     waiting: Vec<Waiting>,
     /// What `State::news` was when the waiting runners were last looked at.
@@ -71,6 +73,8 @@ pub(crate) struct Stop {
     pub waiting: CancellationToken,
     /// What is in the queue is done, then the writer ends.
     pub queue: CancellationToken,
+    /// Somebody else owns the store by now: this process has to end.
+    pub superseded: CancellationToken,
 }
 
 /// A runner that waits for work.
@@ -96,7 +100,7 @@ impl Writer {
     pub fn new(
         state: State,
         store: Store,
-        (events, changed): (broadcast::Sender<Arc<Vec<Event>>>, Arc<Notify>),
+        (events, changed, touched): (broadcast::Sender<Arc<Vec<Event>>>, Arc<Notify>, Touched),
         metrics: Arc<Metrics>,
         stop: Stop,
         issuer: Issuer,
@@ -109,6 +113,7 @@ impl Writer {
             store,
             events,
             changed,
+            touched,
             metrics,
             waiting: Vec::new(),
             seen_news,
@@ -161,6 +166,7 @@ impl Writer {
                 self.publish(&changes, &state);
                 if !changes.is_empty() {
                     self.changed.notify_one();
+                    self.touched.note(&changes);
                 }
                 self.state = Some(state);
                 for answer in answers {
@@ -256,6 +262,11 @@ impl Writer {
             let _ = waiting.reply.send(Err(reason.clone()));
         }
         self.metrics.write_failed();
+        if matches!(error, torc_store::StoreError::Superseded { .. }) {
+            // Whatever this process knows is of the past: it must not even answer questions any more.
+            self.unavailable = Some(reason);
+            return self.stop.superseded.cancel();
+        }
         // What is durable can still be read, with luck; writing waits until a probe has succeeded.
         self.session = failed.session().clone();
         self.state = self.reload().await.ok();

@@ -113,7 +113,7 @@ enum Verdict {
 fn judge(needs: Needs, grant: &Grant) -> Verdict {
     let allowed = |is: bool| if is { Verdict::Allowed } else { Verdict::Refused };
     let owner = matches!(grant, Grant::Owner { .. });
-    let runner = matches!(grant, Grant::Runner { .. });
+    let runner = matches!(grant, Grant::Runner { .. } | Grant::Pool);
     match needs {
         _ if *grant == Grant::Admin => Verdict::Allowed,
         Token => Verdict::Allowed,
@@ -135,7 +135,7 @@ pub(super) async fn guard(
     next: Next,
 ) -> Response {
     let now_seconds = crate::clock::now().wall_ms / 1_000;
-    let caller = match app.identities.identify(request.headers(), now_seconds) {
+    let caller = match app.identities.identify(request.headers(), now_seconds).await {
         Ok(caller) => caller,
         Err(reason) => return unauthorized(reason).into_response(),
     };
@@ -201,6 +201,7 @@ fn refusal(grant: &Grant) -> String {
         Grant::Runner { workflow } => {
             format!("the token is for the runners and jobs of workflow {workflow}, and for nothing else")
         }
+        Grant::Pool => "the token is for runners and jobs, and for nothing else".to_owned(),
         Grant::Metrics => "the token is for metrics, and for nothing else".to_owned(),
     }
 }
@@ -247,6 +248,7 @@ mod tests {
             assert_eq!(judge(needs, &Grant::Admin), Allowed, "{needs:?}");
             assert_eq!(judge(needs, &owner), as_owner, "{needs:?}");
             assert_eq!(judge(needs, &runner), as_runner, "{needs:?}");
+            assert_eq!(judge(needs, &Grant::Pool), as_runner, "{needs:?}");
             assert_eq!(judge(needs, &Grant::Metrics), as_metrics, "{needs:?}");
         }
     }

@@ -8,6 +8,7 @@ use torc_api::token::{Credential, Grant};
 use torc_core::trust::{self, TokenError};
 
 use crate::issuer::Issuer;
+use crate::kubernetes::Reviews;
 
 /// Somebody whose token was accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,18 +19,20 @@ pub(crate) struct Caller {
     pub name: String,
 }
 
-/// Everybody who is known here. Another way to be known, such as a Kubernetes service account, is another arm of `identify`.
+/// Everybody who is known here. Another way to be known is another arm of `identify`.
 #[derive(Clone)]
 pub(crate) struct Identities {
     admin: Arc<str>,
     /// A word that reads metrics and nothing else.
     metrics: Option<Arc<str>>,
     pub issuer: Issuer,
+    /// Knows Kubernetes' service accounts.
+    reviews: Option<Reviews>,
 }
 
 impl Identities {
     pub fn new(admin: String, issuer: Issuer) -> Self {
-        Self { admin: Arc::from(admin), metrics: None, issuer }
+        Self { admin: Arc::from(admin), metrics: None, issuer, reviews: None }
     }
 
     /// Whoever has this word reads metrics.
@@ -37,8 +40,13 @@ impl Identities {
         Self { metrics: word.map(Arc::from), ..self }
     }
 
+    /// Service accounts are known, too.
+    pub fn with_reviews(self, reviews: Option<Reviews>) -> Self {
+        Self { reviews, ..self }
+    }
+
     /// Who sent a request; `None` says nothing about a token that was not even there or is nobody's.
-    pub fn identify(&self, headers: &HeaderMap, now_seconds: i64) -> Result<Caller, Option<TokenError>> {
+    pub async fn identify(&self, headers: &HeaderMap, now_seconds: i64) -> Result<Caller, Option<TokenError>> {
         let bearer = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
         // The fingerprint that may follow a token is the client's business.
         let token = Credential::token_of(bearer.ok_or(None)?.trim());
@@ -49,13 +57,15 @@ impl Identities {
             return Ok(Caller { grant: Grant::Metrics, name: "metrics".to_owned() });
         }
         if !trust::is_signed(token) {
-            return Err(None);
+            let Some(reviews) = &self.reviews else { return Err(None) };
+            return reviews.caller(token).await.ok_or(None);
         }
         let statement = self.issuer.verify(token, now_seconds).map_err(Some)?;
         let name = match &statement.grant {
             Grant::Admin => claimed_name(headers),
             Grant::Owner { user } => user.clone(),
             Grant::Runner { workflow } => format!("runner of workflow {workflow}"),
+            Grant::Pool => "runner of a pool".to_owned(),
             Grant::Metrics => "metrics".to_owned(),
         };
         Ok(Caller { grant: statement.grant, name })
@@ -88,8 +98,8 @@ mod tests {
         headers
     }
 
-    #[test]
-    fn bearers_become_callers() {
+    #[tokio::test]
+    async fn bearers_become_callers() {
         let identities = identities();
         let issue =
             |grant| identities.issuer.issue(&Statement { grant, issuer: "i".to_owned(), issued: 0, expires: Some(10) });
@@ -101,22 +111,24 @@ mod tests {
             (issue(owner.clone()), Some("bob"), owner, "ada"),
             (issue(Grant::Runner { workflow: 3 }), None, Grant::Runner { workflow: 3 }, "runner of workflow 3"),
         ] {
-            let caller = identities.identify(&headers(&format!("Bearer {word}"), user), 9).unwrap();
+            let caller = identities.identify(&headers(&format!("Bearer {word}"), user), 9).await.unwrap();
             assert_eq!(caller, Caller { grant, name: name.to_owned() });
         }
     }
 
-    #[test]
-    fn everybody_else_is_nobody() {
+    #[tokio::test]
+    async fn everybody_else_is_nobody() {
         let identities = identities();
-        assert_eq!(identities.identify(&HeaderMap::new(), 0), Err(None));
+        assert_eq!(identities.identify(&HeaderMap::new(), 0).await, Err(None));
         for wrong in ["secret", "Basic secret", "Bearer ", "Bearer secre", "Bearer secrets", "Bearer ~"] {
-            assert_eq!(identities.identify(&headers(wrong, None), 0), Err(None), "{wrong}");
+            assert_eq!(identities.identify(&headers(wrong, None), 0).await, Err(None), "{wrong}");
         }
         let statement = Statement { grant: Grant::Admin, issuer: "i".to_owned(), issued: 0, expires: Some(10) };
         let late = identities.issuer.issue(&statement);
-        assert_eq!(identities.identify(&headers(&format!("Bearer {late}"), None), 10), Err(Some(TokenError::Expired)));
+        let said = headers(&format!("Bearer {late}"), None);
+        assert_eq!(identities.identify(&said, 10).await, Err(Some(TokenError::Expired)));
         let foreign = TokenKey::new(&[3; 32]).unwrap().sign(&statement);
-        assert_eq!(identities.identify(&headers(&format!("Bearer {foreign}"), None), 0), Err(Some(TokenError::Forged)));
+        let said = headers(&format!("Bearer {foreign}"), None);
+        assert_eq!(identities.identify(&said, 0).await, Err(Some(TokenError::Forged)));
     }
 }

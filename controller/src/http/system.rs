@@ -29,10 +29,13 @@ pub(super) fn router() -> Router<App> {
         .route("/v1/backup", post(backup))
 }
 
-/// Ready means that the engine answers.
+/// Ready means that the engine answers and that nothing is being waited for.
 async fn ready(State(app): State<App>) -> Result<&'static str, ApiError> {
     app.engine.is_idle().await?;
-    Ok("ok")
+    match app.readiness.complaint() {
+        None => Ok("ok"),
+        Some(complaint) => Err(EngineError::not_ready(complaint).into()),
+    }
 }
 
 async fn metrics(State(app): State<App>) -> Result<impl IntoResponse, ApiError> {

@@ -57,8 +57,9 @@ async fn granted(app: &App, caller: &Caller, request: &TokenRequest) -> Result<G
         }
         (Scope::Admin, None, None) if is_admin => Ok(Grant::Admin),
         (Scope::Metrics, None, None) if is_admin => Ok(Grant::Metrics),
+        (Scope::Pool, None, None) if is_admin => Ok(Grant::Pool),
         (Scope::Owner, None, Some(_)) => refused("a token for another user"),
-        (Scope::Admin | Scope::Metrics, None, None) => refused("such a token"),
+        (Scope::Admin | Scope::Metrics | Scope::Pool, None, None) => refused("such a token"),
         (Scope::Runner, ..) => {
             Err(EngineError::bad_request("a `runner` token is for one workflow: name it, and nothing else"))
         }
@@ -73,7 +74,7 @@ async fn granted(app: &App, caller: &Caller, request: &TokenRequest) -> Result<G
 
 fn described(grant: &Grant) -> String {
     match grant {
-        Grant::Admin | Grant::Metrics => grant.scope().name().to_owned(),
+        Grant::Admin | Grant::Metrics | Grant::Pool => grant.scope().name().to_owned(),
         Grant::Owner { user } => format!("owner {user}"),
         Grant::Runner { workflow } => format!("runner of workflow {workflow}"),
     }

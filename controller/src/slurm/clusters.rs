@@ -1,6 +1,7 @@
 //! The Slurms that are spoken with: how each is reached, what it has, and whether it answers.
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,7 @@ use torc_slurm::exec::{Answer, Slurm};
 use torc_slurm::trouble::Trouble;
 use torc_slurm::{partitions, scontrol, sinfo};
 
+use super::login::prefix;
 use crate::clock;
 use crate::metrics::Metrics;
 
@@ -34,8 +36,14 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    fn new(spec: SlurmClusterSpec, replaced: &BTreeMap<String, String>, metrics: Arc<Metrics>) -> Self {
-        let slurm = Slurm::new(&spec.command_prefix).replaced_by(|name| replaced.get(name).cloned());
+    fn new(
+        spec: SlurmClusterSpec,
+        replaced: &BTreeMap<String, String>,
+        ssh_secrets: Option<&Path>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let prefix = prefix(&spec.command_prefix, spec.secret_name.as_deref(), ssh_secrets);
+        let slurm = Slurm::new(&prefix).replaced_by(|name| replaced.get(name).cloned());
         Self { spec, slurm, metrics, detected: None, partitions: Vec::new(), last_contact_ms: None, silence: None }
     }
 
@@ -99,7 +107,7 @@ impl Cluster {
     }
 
     /// Asks Slurm for its partitions. What was known stays when it does not answer.
-    async fn detect(&mut self) {
+    pub async fn detect(&mut self) {
         let rules = match self.ask(&scontrol::partitions()).await {
             Ok(answer) => scontrol::read_partitions(&answer.text),
             Err(_) => return,
@@ -139,12 +147,17 @@ impl Cluster {
 pub(super) struct Clusters {
     known: HashMap<String, Cluster>,
     replaced: BTreeMap<String, String>,
+    ssh_secrets: Option<PathBuf>,
     metrics: Arc<Metrics>,
 }
 
 impl Clusters {
-    pub fn new(replaced: BTreeMap<String, String>, metrics: Arc<Metrics>) -> Self {
-        Self { known: HashMap::new(), replaced, metrics }
+    pub fn new(
+        replaced: BTreeMap<String, String>,
+        ssh_secrets: Option<PathBuf>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        Self { known: HashMap::new(), replaced, ssh_secrets, metrics }
     }
 
     /// A cluster as it is described now; the Slurm of this machine needs no description.
@@ -156,7 +169,8 @@ impl Clusters {
         };
         let is_current = self.known.get(name).is_some_and(|cluster| cluster.spec == spec);
         if !is_current {
-            let cluster = Cluster::new(spec, &self.replaced, Arc::clone(&self.metrics));
+            let secrets = self.ssh_secrets.as_deref();
+            let cluster = Cluster::new(spec, &self.replaced, secrets, Arc::clone(&self.metrics));
             self.known.insert(name.to_owned(), cluster);
         }
         self.known.get_mut(name)

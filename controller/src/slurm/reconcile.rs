@@ -21,6 +21,7 @@ use super::submit::{self, slurm_job_name};
 use crate::clock;
 use crate::engine::{Engine, EngineError};
 use crate::handover::Handovers;
+use crate::kubernetes::Office;
 
 /// The first pause after a refusal; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
@@ -32,6 +33,8 @@ pub(super) struct Desk {
     engine: Engine,
     config: SlurmConfig,
     handovers: Handovers,
+    /// Whether anybody else could be talking with Slurm about the same.
+    office: Office,
     clusters: Clusters,
     unseen: Unseen,
     refusals: HashMap<WorkflowId, Refusals>,
@@ -57,12 +60,13 @@ fn pause_after(count: u32, first: Duration) -> Duration {
 type Described = BTreeMap<String, SlurmClusterSpec>;
 
 impl Desk {
-    pub fn new(engine: Engine, config: SlurmConfig, handovers: Handovers) -> Self {
-        let clusters = Clusters::new(config.replaced.clone(), engine.shared_metrics());
+    pub fn new(engine: Engine, config: SlurmConfig, handovers: Handovers, office: Office) -> Self {
+        let clusters = Clusters::new(config.replaced.clone(), config.ssh_secrets.clone(), engine.shared_metrics());
         Self {
             engine,
             config,
             handovers,
+            office,
             clusters,
             unseen: Unseen::new(),
             refusals: HashMap::new(),
@@ -75,6 +79,15 @@ impl Desk {
         self.is_winding_down = true;
     }
 
+    /// Asks a cluster for its partitions.
+    pub async fn greet(&mut self, name: &str) -> Result<(), EngineError> {
+        let described = self.described().await?;
+        if let Some(cluster) = self.clusters.get(name, described.get(name)) {
+            cluster.detect().await;
+        }
+        Ok(())
+    }
+
     pub fn cluster_status(&self, name: &str) -> Option<SlurmClusterStatus> {
         self.clusters.status(name)
     }
@@ -83,7 +96,7 @@ impl Desk {
     /// Says whether somebody seems to have gone, so that Slurm should be looked at soon.
     pub async fn tick(&mut self, is_due: bool) -> Result<bool, EngineError> {
         let mut needs = self.engine.slurm_needs(self.config.serves.clone()).await?;
-        if needs.is_empty() {
+        if needs.is_empty() || !self.office.is_held() {
             return Ok(false);
         }
         let described = self.described().await?;
@@ -290,6 +303,11 @@ impl Desk {
             self.engine.allocation_not_submitted(key, sentence.clone(), false).await?;
             return Ok(Some(sentence));
         };
+        if !self.office.is_held() {
+            let sentence = "this server may not be the one that leads".to_owned();
+            self.engine.allocation_not_submitted(key, sentence.clone(), false).await?;
+            return Ok(Some(sentence));
+        }
         let walltime = Duration::from_secs(u64::try_from(row.seconds).unwrap_or_default());
         let handover = self.handovers.to_allocation(row.workflow, walltime, clock::now().wall_ms / 1_000);
         let answer = submit::submit(cluster, &self.config, &handover, (needs, row), &identity).await;

@@ -1,4 +1,5 @@
-//! What the passing of time does: silent runners lose their promises, and after long enough their started jobs.
+//! What the passing of time does: workflows run out of theirs, silent runners lose their promises, and after long enough their
+//! started jobs.
 
 use torc_api::state::JobState;
 
@@ -12,8 +13,9 @@ use crate::ids::{JobId, Now, RunnerId, WorkflowId};
 const ORPHAN_AFTER_MS: u64 = 3_600_000;
 
 impl State {
-    /// Looks at every runner's silence. Cheap when nobody is silent.
+    /// Looks at every deadline and at every runner's silence. Cheap when nothing is due.
     pub fn expire(&mut self, recorder: &mut Recorder, now: Now) {
+        self.end_overdue(recorder, now);
         let silent: Vec<RunnerId> = self
             .runners
             .iter()

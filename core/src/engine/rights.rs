@@ -18,7 +18,7 @@ impl State {
     /// Whether a workflow is one that the bearer deals with.
     pub fn is_theirs(&self, grant: &Grant, id: WorkflowId) -> bool {
         match grant {
-            Grant::Admin => true,
+            Grant::Admin | Grant::Pool => true,
             Grant::Owner { user } => self.owner(id) == Some(user),
             Grant::Runner { workflow } => *workflow == id.0,
             Grant::Metrics => false,
@@ -28,12 +28,13 @@ impl State {
     /// The workflows that the bearer deals with; nothing when it is all of them.
     pub fn theirs(&self, grant: &Grant) -> Option<BTreeSet<WorkflowId>> {
         let all = || self.workflows.keys().copied();
-        (*grant != Grant::Admin).then(|| all().filter(|id| self.is_theirs(grant, *id)).collect())
+        (!is_for_all(grant)).then(|| all().filter(|id| self.is_theirs(grant, *id)).collect())
     }
 
     /// Whether the bearer may apply a document of this name: a new one, or their own.
     pub fn may_apply(&self, grant: &Grant, namespace: &str, name: &str) -> Result<(), Refusal> {
         match self.names.get(&(namespace.to_owned(), name.to_owned())) {
+            _ if *grant == Grant::Pool => Err(Refusal::Forbidden("runners apply no documents".to_owned())),
             Some(id) if !self.is_theirs(grant, *id) => {
                 let owner = self.owner(*id).unwrap_or_default();
                 Err(Refusal::Forbidden(format!("workflow '{name}' belongs to {owner}")))
@@ -42,16 +43,16 @@ impl State {
         }
     }
 
-    /// Whether the bearer may bring a runner with this scope. Only an administrator's serves what others own.
+    /// Whether the bearer may bring a runner with this scope. Only an administrator's and a pool's serve what others own.
     pub fn may_serve(&self, grant: &Grant, scope: &RunnerScope) -> bool {
-        *grant == Grant::Admin || self.only_served(scope).is_some_and(|id| self.is_theirs(grant, id))
+        is_for_all(grant) || self.only_served(scope).is_some_and(|id| self.is_theirs(grant, id))
     }
 
     /// Whether the bearer may speak for a runner, and about everything that it speaks of. A runner that is not there is another
     /// matter.
     pub fn may_sync(&self, grant: &Grant, runner: RunnerId, request: &SyncRequest) -> bool {
         let serves = |runner: &Runner| self.may_serve(grant, &runner.row.scope);
-        *grant == Grant::Admin
+        is_for_all(grant)
             || (self.runners.get(&runner).is_none_or(serves)
                 && workflows(request).all(|id| self.is_theirs(grant, WorkflowId(id))))
     }
@@ -70,6 +71,11 @@ impl State {
             RunnerScope::All | RunnerScope::Session => None,
         }
     }
+}
+
+/// It concerns every workflow.
+fn is_for_all(grant: &Grant) -> bool {
+    matches!(grant, Grant::Admin | Grant::Pool)
 }
 
 /// The workflow of everything that a message speaks of.

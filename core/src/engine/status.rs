@@ -170,7 +170,9 @@ impl Workflow {
 
     fn outcome(&self) -> &'static str {
         let counts = &self.counts;
-        if self.is_canceled() {
+        if self.row.expired {
+            "DeadlineExceeded"
+        } else if self.is_canceled() {
             "Canceled"
         } else if counts.failed + counts.terminated + counts.canceled > 0 {
             "Failed"
@@ -234,6 +236,7 @@ impl Workflow {
         let succeeded = match (settled, self.outcome()) {
             (true, "Succeeded") => ("True", "Completed", format!("{} completed", counted(self.counts.total))),
             (true, "Canceled") => ("False", "Canceled", self.failure_message()),
+            (true, "DeadlineExceeded") => ("False", "DeadlineExceeded", self.deadline_message()),
             (true, _) => ("False", "JobsFailed", self.failure_message()),
             (false, _) if stalled => ("Unknown", "Stalled", stall.1.clone()),
             (false, _) if suspended => ("Unknown", "Suspended", String::new()),
@@ -243,9 +246,14 @@ impl Workflow {
             (false, _) => ("Unknown", "Pending", String::new()),
         };
         let yes_no = |yes: bool| if yes { "True" } else { "False" };
+        let suspension = match suspended {
+            true if self.is_managed_by_other() => "ManagedByOther",
+            true => "UserRequest",
+            false => "NotSuspended",
+        };
         vec![
             ("Accepted", "True", "Planned", counted(self.counts.total)),
-            ("Suspended", yes_no(suspended), if suspended { "UserRequest" } else { "NotSuspended" }, String::new()),
+            ("Suspended", yes_no(suspended), suspension, String::new()),
             self.allocations_ready(),
             ("Recovering", yes_no(recovers.is_some()), recovers.unwrap_or("NotRecovering"), sentence),
             ("Stalled", yes_no(stalled), stall.0, stall.1),

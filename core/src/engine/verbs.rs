@@ -43,6 +43,7 @@ impl State {
             (_, Some(StopPolicy::Cancel)) => Some("`stopPolicy: Cancel`"),
             (_, Some(StopPolicy::Drain)) => Some("`stopPolicy: Drain`"),
             (Some(true), _) => Some("`suspend: true`"),
+            _ if workflow.is_managed_by_other() => Some("`managedBy`"),
             _ => None,
         };
         if let Some(said) = said {
@@ -60,6 +61,7 @@ impl State {
         recorder.event(now, Some(id), "WorkflowResumed", "jobs start again".to_owned());
         let canceled = workflow.row.canceled.then(|| workflow.canceled_jobs());
         workflow.row.canceled = false;
+        workflow.row.expired = false;
         recorder.workflow(&workflow.row);
         if let Some(canceled) = canceled {
             self.reset(id, canceled, recorder);
@@ -114,6 +116,7 @@ impl State {
         }
         let workflow = self.workflows.get_mut(&id).ok_or_else(|| Refusal::NoWorkflow(id.to_string()))?;
         workflow.row.canceled = false;
+        workflow.row.expired = false;
         workflow.allocations.fruitless = 0;
         if *which == Retry::All {
             workflow.begin_run(workflow.row.run + 1, recorder);

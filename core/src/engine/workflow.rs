@@ -367,7 +367,15 @@ impl Workflow {
     }
 
     pub fn is_suspended(&self) -> bool {
-        self.row.suspended || self.spec.suspend == Some(true) || self.spec.stop_policy == Some(StopPolicy::Drain)
+        self.row.suspended
+            || self.spec.suspend == Some(true)
+            || self.spec.stop_policy == Some(StopPolicy::Drain)
+            || self.is_managed_by_other()
+    }
+
+    /// Another controller looks after it.
+    pub fn is_managed_by_other(&self) -> bool {
+        self.spec.is_managed_by_other()
     }
 
     pub fn is_canceled(&self) -> bool {
@@ -481,6 +489,9 @@ impl Workflow {
         self.row.run = run;
         self.row.started_ms = None;
         self.row.completed_ms = None;
+        // Whoever asks for a new run wants it to run.
+        self.row.canceled = false;
+        self.row.expired = false;
         self.failures.clear();
         self.begin_run_of_actions(recorder);
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use torc_api::job::Job;
-use torc_api::problem::Problem;
+use torc_api::problem::{Problem, ProblemKind};
 use torc_api::workflow::WorkflowSpec;
 
 use crate::expanded::{ExpandedFile, ExpandedJob, ExpandedUserData, Requirements};
@@ -70,7 +70,8 @@ pub fn expand(
 
 /// A document whose dependencies do not fit into memory.
 pub fn too_many_edges(most: usize) -> Problem {
-    Problem::error("spec.jobs", format!("more than {most} dependencies, which is the limit"))
+    let message = format!("more than {most} dependencies, which is the limit");
+    Problem::error("spec.jobs", message).kind(ProblemKind::TooLarge)
         .hint("put a job between the two stages: it waits for all of the first, and all of the second wait for it")
 }
 

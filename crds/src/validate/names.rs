@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::{Findings, is_template};
 use crate::parameters::Parameterization;
-use crate::problem::Problem;
+use crate::problem::{Problem, ProblemKind};
 use crate::workflow::WorkflowSpec;
 
 pub(super) fn check(spec: &WorkflowSpec, found: &mut Findings) {
@@ -43,7 +43,8 @@ pub(super) fn once<'n>(list: &str, names: impl Iterator<Item = Option<&'n str>>,
                 if earlier != index {
                     found.add(
                         Problem::error(format!("{list}[{index}].name"), format!("the name '{name}' is used twice"))
-                            .hint(format!("entry {earlier} of the list has it too")),
+                            .hint(format!("entry {earlier} of the list has it too"))
+                            .kind(ProblemKind::Duplicate),
                     );
                 }
             }

@@ -62,6 +62,7 @@ prop_compose! {
             run,
             suspended: flags.0,
             canceled: flags.1,
+            expired: flags.1,
             created_ms: times.0,
             started_ms: times.1,
             completed_ms: times.2,

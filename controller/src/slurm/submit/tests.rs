@@ -14,6 +14,7 @@ use super::*;
 
 fn config() -> SlurmConfig {
     SlurmConfig {
+        ssh_secrets: None,
         serves: None,
         poll: Duration::from_secs(1),
         runner: vec!["/opt/torc-slurm-job-runner".to_owned()],

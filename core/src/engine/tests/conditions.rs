@@ -163,4 +163,50 @@ fn what_fails_for_good_or_is_cancelled_is_not_recovered() {
     let workflow = world.workflow();
     world.run(|state, recorder, now| state.cancel(workflow, recorder, now)).unwrap();
     assert_eq!(summary(&world), ["Accepted=True/Planned", "Finished=True/Canceled", "Succeeded=False/Canceled"]);
+fn a_workflow_is_stopped_at_its_deadline() {
+    let plan = Plan::new([job("a"), job("b").after(&["a"])]).with(|spec| spec.active_deadline_seconds = Some(60));
+    let mut world = World::with(&plan);
+    let id = world.register(&runner("one"));
+    world.silence(100_000);
+    assert_eq!(summary(&world), ["Accepted=True/Planned", "Succeeded=Unknown/Pending"], "what waits is not running");
+    world.sync(id, &ask(1, 1));
+    let a = world.key("a");
+    world.sync(id, &SyncRequest { running: vec![running(a)], ..say(2) });
+    world.silence(59_000);
+    assert_eq!(world.sync(id, &SyncRequest { running: vec![running(a)], ..say(3) }).cancel, []);
+    world.silence(1_100);
+    assert_eq!(world.sync(id, &SyncRequest { running: vec![running(a)], ..say(4) }).cancel, [a]);
+    world.sync(id, &SyncRequest { finished: vec![failure(a, 143, Cause::Canceled)], ..say(5) });
+    let over = ["Accepted=True/Planned", "Finished=True/DeadlineExceeded", "Succeeded=False/DeadlineExceeded"];
+    assert_eq!(summary(&world), over);
+    assert!(world.reasons().contains(&"DeadlineExceeded"));
+    world.restart();
+    world.silence(100_000);
+    assert_eq!(summary(&world), over);
+    // Tried again, it has its whole time again.
+    let workflow = world.workflow();
+    world.run(|state, recorder, now| state.retry(workflow, &crate::engine::Retry::Failed, recorder, now)).unwrap();
+    world.silence(5_000);
+    assert_eq!(summary(&world), ["Accepted=True/Planned", "Succeeded=Unknown/Pending"]);
+}
+
+#[test]
+fn what_another_controller_looks_after_is_left_alone() {
+    for (manager, is_ours) in [(None, true), (Some("torc.dev/torc"), true), (Some("example.com/other"), false)] {
+        let plan = Plan::new([job("a")]).with(|spec| spec.managed_by = manager.map(str::to_owned));
+        let mut world = World::with(&plan);
+        let id = world.register(&runner("one"));
+        assert_eq!(world.sync(id, &ask(1, 1)).leases.len(), usize::from(is_ours), "{manager:?}");
+        assert_eq!(summary(&world).contains(&"Suspended=True/ManagedByOther".to_owned()), !is_ours, "{manager:?}");
+    }
+}
+
+#[test]
+fn a_new_run_goes_on_after_a_cancellation() {
+    let mut world = World::with(&Plan::new([job("a")]));
+    let workflow = world.workflow();
+    world.run(|state, recorder, now| state.cancel(workflow, recorder, now)).unwrap();
+    assert!(summary(&world).contains(&"Finished=True/Canceled".to_owned()));
+    world.apply(&Plan::new([job("a")]).with(|spec| spec.run_id = Some(2)));
+    assert_eq!(summary(&world), ["Accepted=True/Planned", "Succeeded=Unknown/Pending"]);
 }

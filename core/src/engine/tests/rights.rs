@@ -32,6 +32,7 @@ fn a_workflow_is_its_owners_its_runners_and_the_administrators() {
         (owner("bob"), false),
         (Grant::Runner { workflow: id.0 }, true),
         (Grant::Runner { workflow: id.0 + 1 }, false),
+        (Grant::Pool, true),
         (Grant::Metrics, false),
     ] {
         assert_eq!(world.state.is_theirs(&grant, id), theirs, "{grant:?}");
@@ -62,6 +63,8 @@ fn only_an_administrators_runner_serves_more_than_one_workflow() {
         (Grant::Runner { workflow: id.0 }, RunnerScope::All, false),
         (Grant::Runner { workflow: id.0 }, of("nobody"), false),
         (Grant::Runner { workflow: 9 }, of("w"), false),
+        (Grant::Pool, of("w"), true),
+        (Grant::Pool, RunnerScope::All, true),
         (Grant::Metrics, of("w"), false),
     ] {
         assert_eq!(world.state.may_serve(&grant, &scope), may, "{grant:?} {scope:?}");

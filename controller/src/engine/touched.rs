@@ -1,0 +1,70 @@
+//! Which workflows have changed, for whoever tells others about them. However much changes, each is in here once.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::Notify;
+use torc_core::ids::WorkflowId;
+use torc_core::rows::Changes;
+
+/// Workflows that have changed. Clones are the same; kept only once somebody has asked for it.
+#[derive(Clone, Default)]
+pub(crate) struct Touched {
+    ids: Arc<Mutex<Option<BTreeSet<WorkflowId>>>>,
+    news: Arc<Notify>,
+}
+
+impl Touched {
+    /// From now on changes are kept.
+    pub fn begin(&self) {
+        self.lock().get_or_insert_default();
+    }
+
+    /// What a group has changed.
+    pub(super) fn note(&self, changes: &Changes) {
+        let mut ids = self.lock();
+        let Some(ids) = ids.as_mut() else { return };
+        ids.extend(changes.workflows.iter().map(|row| row.id));
+        ids.extend(changes.events.iter().filter_map(|event| event.workflow));
+        ids.extend(changes.allocations.iter().map(|row| row.workflow));
+        if !ids.is_empty() {
+            self.news.notify_one();
+        }
+    }
+
+    /// Waits until something has changed.
+    pub async fn some(&self) {
+        self.news.notified().await;
+    }
+
+    /// What has changed since the last time.
+    pub fn take(&self) -> BTreeSet<WorkflowId> {
+        self.lock().as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<BTreeSet<WorkflowId>>> {
+        self.ids.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use torc_core::rows::EventRow;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn each_workflow_is_told_once() {
+        let event = |id| EventRow { workflow: Some(WorkflowId(id)), ..EventRow::default() };
+        let changes = Changes { events: vec![event(1), event(2), event(1)], ..Changes::default() };
+        let touched = Touched::default();
+        touched.note(&changes);
+        assert!(touched.take().is_empty(), "nobody has asked for it");
+        touched.begin();
+        touched.note(&changes);
+        touched.note(&changes);
+        touched.some().await;
+        assert_eq!(touched.take(), BTreeSet::from([WorkflowId(1), WorkflowId(2)]));
+        assert!(touched.take().is_empty());
+    }
+}

@@ -1,0 +1,46 @@
+//! How long an object is left alone after something went wrong with it. Pure.
+
+use std::time::Duration;
+
+/// No pause is shorter: a wrong sum must never become a hot loop.
+pub(super) const SHORTEST: Duration = Duration::from_secs(1);
+/// No pause is longer.
+const LONGEST: Duration = Duration::from_secs(300);
+/// Everything is looked at again after so long, whatever happens.
+pub(super) const LEISURE: Duration = Duration::from_secs(300);
+
+/// After so many failures in a row.
+pub(super) fn after(failures: u32) -> Duration {
+    SHORTEST.saturating_mul(1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX)).min(LONGEST)
+}
+
+/// When to look again: the earliest that anybody asks for, but never at once.
+pub(super) fn soonest(wishes: impl IntoIterator<Item = Option<Duration>>) -> Duration {
+    wishes.into_iter().flatten().min().unwrap_or(LEISURE).clamp(SHORTEST, LEISURE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_and_have_an_end() {
+        for (failures, seconds) in [(0, 1), (1, 1), (2, 2), (3, 4), (9, 256), (10, 300), (1_000, 300)] {
+            assert_eq!(after(failures), Duration::from_secs(seconds), "{failures}");
+        }
+    }
+
+    #[test]
+    fn nobody_is_looked_at_again_at_once_or_never() {
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        for (wishes, expected) in [
+            (vec![], 300),
+            (vec![None], 300),
+            (vec![seconds(0)], 1),
+            (vec![None, seconds(7), seconds(3)], 3),
+            (vec![seconds(100_000)], 300),
+        ] {
+            assert_eq!(soonest(wishes.clone()), Duration::from_secs(expected), "{wishes:?}");
+        }
+    }
+}

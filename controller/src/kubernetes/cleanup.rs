@@ -1,0 +1,143 @@
+//! The end of an object: its allocations are cancelled and seen to be gone, its jobs are ended, and only then it may go.
+
+use std::time::Duration;
+
+use kube::{Resource as _, ResourceExt as _};
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::json;
+use torc_api::workflow::Workflow;
+
+use super::desk::{Desk, Guarded, Object};
+use super::events::{self, Kind, Tale};
+use super::lifetime::leaves_archive;
+use super::reconcile::{Trouble, seconds, write_status};
+use super::FINALIZER;
+use crate::clock;
+
+/// Between two looks at what is still there.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// What is still there after so long is told about.
+const NOTICE: Duration = Duration::from_secs(30);
+
+/// What to do about an object that is being deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Look again soon.
+    Wait,
+    /// It may go.
+    Release,
+    /// It may go, although not everything is gone: somebody has waited for long enough.
+    GiveUp,
+}
+
+/// Decides. `left` is how much is still there: allocations, and jobs that run. Pure.
+fn step(left: usize, waited: Duration, patience: Duration) -> Step {
+    match left {
+        0 => Step::Release,
+        _ if waited < patience => Step::Wait,
+        _ => Step::GiveUp,
+    }
+}
+
+/// One look at an object that is being deleted; when to look again.
+pub(super) async fn clean_up(
+    found: &Guarded,
+    workflow: Option<&Workflow>,
+    object: &Object,
+    desk: &Desk,
+) -> Result<Option<Duration>, Trouble> {
+    let Some(place) = found.finalizers().iter().position(|finalizer| finalizer == FINALIZER) else {
+        desk.forget(object);
+        return Ok(None);
+    };
+    let Some(summary) = desk.summary(object).await? else {
+        return release(desk, object, place).await;
+    };
+    let reference = (object.namespace.as_str(), object.name.as_str());
+    let deleted = deleted_at(found);
+    let completed = summary.status.completion_time.as_deref().and_then(seconds);
+    let ttl = workflow.and_then(|workflow| workflow.spec.ttl_seconds_after_finished);
+    let is_kept = leaves_archive(ttl, completed, deleted);
+    desk.engine.cancel(reference).await?;
+    if let Some(slurm) = &desk.slurm {
+        slurm.something_stopped().await?;
+    }
+    let id = torc_core::ids::WorkflowId(summary.id);
+    let allocations = desk.engine.live_allocations(Some(id)).await?;
+    let jobs = desk.engine.summary(id).await?.status.jobs;
+    let left = allocations + usize::try_from(jobs.running + jobs.leased).unwrap_or_default();
+    let waited = Duration::from_secs((clock::now().wall_ms / 1_000 - deleted).max(0).unsigned_abs());
+    match step(left, waited, desk.config.cleanup_patience) {
+        Step::Wait => {
+            let generation = found.meta().generation.unwrap_or_default();
+            let stored = workflow.and_then(|workflow| workflow.status.as_ref());
+            let lingers = (waited > NOTICE).then(|| format!("it is being deleted, and waits for {allocations} allocations"));
+            write_status(desk, object, generation, stored, lingers).await?;
+            return Ok(Some(PAUSE));
+        }
+        Step::Release => {}
+        Step::GiveUp => {
+            let note = format!(
+                "{allocations} allocations and {} jobs may still be there after {} s: look for Slurm jobs named \
+                 torc-wf{}-*",
+                jobs.running + jobs.leased,
+                waited.as_secs(),
+                summary.id
+            );
+            tracing::warn!(namespace = object.namespace, name = object.name, "{note}");
+            let tale = Tale { reason: "CleanupGivenUp", kind: Kind::Warning, note: &note, key: "cleanup".to_owned() };
+            events::tell(&desk.client, &desk.config.identity, object, &tale).await?;
+        }
+    }
+    if !is_kept {
+        desk.engine.delete(reference).await?;
+    }
+    release(desk, object, place).await
+}
+
+/// Lets the object go. The test keeps this from removing what somebody else has put in the same place.
+async fn release(desk: &Desk, object: &Object, place: usize) -> Result<Option<Duration>, Trouble> {
+    let api: Api<Workflow> = Api::namespaced(desk.client.clone(), &object.namespace);
+    let path = format!("/metadata/finalizers/{place}");
+    let patch = json!([
+        {"op": "test", "path": path, "value": FINALIZER},
+        {"op": "test", "path": "/metadata/uid", "value": object.uid},
+        {"op": "remove", "path": path},
+    ]);
+    let patch: Patch<()> = match serde_json::from_value(patch) {
+        Ok(patch) => Patch::Json(patch),
+        Err(_) => return Ok(Some(PAUSE)),
+    };
+    match api.patch_metadata(&object.name, &PatchParams::default(), &patch).await {
+        Ok(_) => {}
+        Err(kube::Error::Api(status)) if status.code == 404 => {}
+        Err(error) => return Err(error.into()),
+    }
+    desk.forget(object);
+    Ok(None)
+}
+
+/// When somebody asked for the end of an object.
+fn deleted_at(found: &Guarded) -> i64 {
+    found.meta().deletion_timestamp.as_ref().map_or(0, |time| time.0.as_second())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_goes_when_nothing_is_left_or_patience_is() {
+        let seconds = Duration::from_secs;
+        for (left, waited, expected) in [
+            (0, 0, Step::Release),
+            (0, 1_000, Step::Release),
+            (1, 0, Step::Wait),
+            (1, 599, Step::Wait),
+            (1, 600, Step::GiveUp),
+        ] {
+            assert_eq!(step(left, seconds(waited), seconds(600)), expected, "{left} after {waited} s");
+        }
+    }
+}

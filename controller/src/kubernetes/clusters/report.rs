@@ -1,0 +1,78 @@
+//! What the status of a Slurm cluster says, and when it is worth writing. Pure.
+
+use std::time::Duration;
+
+use torc_api::cluster::SlurmClusterStatus;
+use torc_api::status::Condition;
+
+/// That Slurm has answered again is written at most so often.
+const CONTACT: Duration = Duration::from_secs(60);
+
+/// The status: what is known of the cluster, with times that move only when a value does.
+pub(super) fn report(
+    found: SlurmClusterStatus,
+    before: Option<&SlurmClusterStatus>,
+    generation: i64,
+    now: &str,
+) -> SlurmClusterStatus {
+    let conditions = found.conditions.into_iter().map(|condition| {
+        let known = before.and_then(|before| before.conditions.iter().find(|one| one.type_ == condition.type_));
+        let since = known.filter(|known| known.status == condition.status);
+        let last_transition_time = since.map_or_else(|| now.to_owned(), |since| since.last_transition_time.clone());
+        Condition { last_transition_time, observed_generation: Some(generation), ..condition }
+    });
+    SlurmClusterStatus { conditions: conditions.collect(), ..found }
+}
+
+/// Whether to write it. `age` is how long ago this process wrote the last one.
+pub(super) fn is_due(before: Option<&SlurmClusterStatus>, after: &SlurmClusterStatus, age: Option<Duration>) -> bool {
+    let Some(before) = before else { return true };
+    let besides = |status: &SlurmClusterStatus| SlurmClusterStatus { last_contact_time: None, ..status.clone() };
+    besides(before) != besides(after) || (before != after && age.is_none_or(|age| age >= CONTACT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(ready: &str, contact: &str) -> SlurmClusterStatus {
+        SlurmClusterStatus {
+            last_contact_time: Some(contact.to_owned()),
+            conditions: vec![Condition {
+                type_: "Ready".to_owned(),
+                status: ready.to_owned(),
+                reason: "Answered".to_owned(),
+                message: String::new(),
+                last_transition_time: "then".to_owned(),
+                observed_generation: Some(2),
+            }],
+            ..SlurmClusterStatus::default()
+        }
+    }
+
+    #[test]
+    fn times_move_with_values() {
+        let before = status("True", "1");
+        let since = |found: SlurmClusterStatus, before: Option<&SlurmClusterStatus>| {
+            report(found, before, 3, "now").conditions[0].clone()
+        };
+        assert_eq!(since(status("True", "2"), Some(&before)).last_transition_time, "then");
+        assert_eq!(since(status("False", "2"), Some(&before)).last_transition_time, "now");
+        assert_eq!(since(status("True", "2"), None).observed_generation, Some(3));
+    }
+
+    #[test]
+    fn contact_alone_is_written_once_a_minute() {
+        let before = status("True", "1");
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        for (after, age, expected) in [
+            (status("True", "1"), seconds(600), false),
+            (status("True", "2"), seconds(59), false),
+            (status("True", "2"), seconds(60), true),
+            (status("False", "1"), seconds(0), true),
+        ] {
+            assert_eq!(is_due(Some(&before), &after, age), expected, "{after:?}");
+        }
+        assert!(is_due(None, &before, None));
+    }
+}

@@ -1,0 +1,110 @@
+//! Whether the API server knows everything that this version writes: an older definition would drop new fields without a word.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::CustomResourceExt as _;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+use torc_api::cluster::SlurmCluster;
+use torc_api::workflow::Workflow;
+
+use super::desk::Desk;
+
+/// Between two looks while something is missing.
+const PAUSE: Duration = Duration::from_secs(10);
+/// The description that an API server gives of our group.
+const DESCRIPTION: &str = "/openapi/v3/apis/torc.dev/v1alpha1";
+/// So many fields are named.
+const NAMED: usize = 5;
+
+/// Compares until everything is there, or `stop`.
+pub(super) async fn run(desk: Arc<Desk>, stop: CancellationToken) {
+    loop {
+        match complaint(&desk).await {
+            None => return desk.readiness.has("definitions"),
+            Some(complaint) => {
+                tracing::warn!("custom resource definitions: {complaint}");
+                desk.readiness.lacks("definitions", complaint);
+            }
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(PAUSE) => {}
+        }
+    }
+}
+
+async fn complaint(desk: &Desk) -> Option<String> {
+    let request = match axum::http::Request::get(DESCRIPTION).body(Vec::new()) {
+        Ok(request) => request,
+        Err(error) => return Some(error.to_string()),
+    };
+    let text = match desk.client.request_text(request).await {
+        Ok(text) => text,
+        Err(error) => return Some(format!("the API server does not describe them ({error}); `torc crd install` helps")),
+    };
+    let Ok(served) = serde_json::from_str::<Value>(&text) else {
+        return Some("the API server's description cannot be read".to_owned());
+    };
+    let mut missing = Vec::new();
+    for (kind, definition) in [("Workflow", Workflow::crd()), ("SlurmCluster", SlurmCluster::crd())] {
+        let ours = serde_json::to_value(definition).unwrap_or_default();
+        let schema = &ours["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        let theirs = &served["components"]["schemas"][format!("dev.torc.v1alpha1.{kind}")];
+        missing_fields(kind, schema, theirs, &mut missing);
+    }
+    (!missing.is_empty()).then(|| {
+        let more = missing.len().saturating_sub(NAMED);
+        let named = missing.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+        let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+        format!("the API server does not know {named}{rest}: it has an older version, and `torc crd install` brings this one")
+    })
+}
+
+/// Fields that one schema has and the other has not. Pure.
+fn missing_fields(path: &str, ours: &Value, theirs: &Value, missing: &mut Vec<String>) {
+    if theirs.is_null() {
+        missing.push(path.to_owned());
+        return;
+    }
+    for (name, field) in ours["properties"].as_object().into_iter().flatten() {
+        // Every object has these, and each server describes them in its own way.
+        if !(path.contains('.') || !matches!(name.as_str(), "metadata" | "apiVersion" | "kind")) {
+            continue;
+        }
+        missing_fields(&format!("{path}.{name}"), field, &theirs["properties"][name], missing);
+    }
+    if ours["items"].is_object() {
+        missing_fields(&format!("{path}[]"), &ours["items"], &theirs["items"], missing);
+    }
+    if ours["additionalProperties"].is_object() {
+        missing_fields(&format!("{path}{{}}"), &ours["additionalProperties"], &theirs["additionalProperties"], missing);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn missing(ours: &Value, theirs: &Value) -> Vec<String> {
+        let mut missing = Vec::new();
+        missing_fields("Workflow", ours, theirs, &mut missing);
+        missing
+    }
+
+    #[test]
+    fn an_older_definition_is_noticed() {
+        let schema = |fields: Value| json!({"properties": {"metadata": {}, "spec": {"properties": fields}}});
+        let item = |fields: Value| json!({"items": {"properties": fields}});
+        let ours = schema(json!({"suspend": {}, "jobs": item(json!({"name": {}, "command": {}}))}));
+        assert_eq!(missing(&ours, &ours), Vec::<String>::new());
+        let newer = schema(json!({"suspend": {}, "further": {}, "jobs": item(json!({"name": {}, "command": {}}))}));
+        assert_eq!(missing(&ours, &newer), Vec::<String>::new(), "a newer one does no harm");
+        let older = schema(json!({"jobs": item(json!({"name": {}}))}));
+        assert_eq!(missing(&ours, &older), ["Workflow.spec.jobs[].command", "Workflow.spec.suspend"]);
+        assert_eq!(missing(&ours, &Value::Null), ["Workflow"]);
+    }
+}

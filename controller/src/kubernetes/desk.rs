@@ -1,0 +1,170 @@
+//! What everything that looks after objects shares, and what is remembered of each.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use kube::Client;
+use kube::core::DeserializeGuard;
+use kube::runtime::reflector::{ObjectRef, Store};
+use torc_api::api;
+use torc_api::cluster::SlurmCluster;
+use torc_api::status::WorkflowStatus;
+use torc_api::workflow::Workflow;
+use torc_core::ids::WorkflowId;
+
+use super::{KubernetesConfig, UID};
+use super::leader::Office;
+use super::readiness::Readiness;
+use super::rejection::Rejection;
+use crate::engine::{Engine, EngineError, ErrorKind};
+use crate::slurm::SlurmHandle;
+
+/// An object as it comes from the API server. One that cannot be read must not hide the others.
+pub(super) type Guarded = DeserializeGuard<Workflow>;
+
+/// Which object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Object {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+}
+
+/// Shared by all.
+pub(super) struct Desk {
+    pub engine: Engine,
+    pub slurm: Option<SlurmHandle>,
+    pub client: Client,
+    pub office: Office,
+    pub config: KubernetesConfig,
+    pub readiness: Readiness,
+    /// Where the server answers.
+    pub api_url: String,
+    /// Objects as they were last seen, a list for each watched namespace.
+    pub workflows: Vec<Store<Guarded>>,
+    /// Slurm clusters as they were last seen.
+    pub clusters: Store<DeserializeGuard<SlurmCluster>>,
+    memories: Mutex<HashMap<String, Memory>>,
+}
+
+/// What is remembered of an object, by its uid.
+#[derive(Clone, Debug)]
+pub(super) struct Memory {
+    /// The engine's workflow, once it is known.
+    pub workflow: Option<WorkflowId>,
+    /// What was accepted last.
+    pub accepted: Option<Accepted>,
+    /// Why a generation was refused.
+    pub rejected: Option<(i64, Rejection)>,
+    /// The status that was written last.
+    pub written: Option<WorkflowStatus>,
+    /// When that was; at first when the object was first seen, for another server may have written just before.
+    pub written_at: Instant,
+    /// How often something has gone wrong in a row.
+    pub failures: u32,
+}
+
+/// A generation that the engine has accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Accepted {
+    pub generation: i64,
+    /// Versions of the ConfigMaps that its tables come from.
+    pub sources: Vec<String>,
+}
+
+impl Memory {
+    fn new(written: Option<WorkflowStatus>) -> Self {
+        Self { workflow: None, accepted: None, rejected: None, written, written_at: Instant::now(), failures: 0 }
+    }
+
+    pub fn since_written(&self) -> Duration {
+        self.written_at.elapsed()
+    }
+}
+
+impl Desk {
+    #[allow(clippy::too_many_arguments, reason = "each is a thing of its own")]
+    pub fn new(
+        engine: Engine,
+        slurm: Option<SlurmHandle>,
+        client: Client,
+        office: Office,
+        config: KubernetesConfig,
+        readiness: Readiness,
+        api_url: String,
+        workflows: Vec<Store<Guarded>>,
+        clusters: Store<DeserializeGuard<SlurmCluster>>,
+    ) -> Self {
+        let memories = Mutex::default();
+        Self { engine, slurm, client, office, config, readiness, api_url, workflows, clusters, memories }
+    }
+
+    /// What is remembered of an object; `status` is what it says itself, for one that was not seen before.
+    pub fn recall(&self, object: &Object, status: Option<&WorkflowStatus>) -> Memory {
+        self.lock().entry(object.uid.clone()).or_insert_with(|| Memory::new(status.cloned())).clone()
+    }
+
+    /// Changes what is remembered.
+    pub fn remember(&self, object: &Object, change: impl FnOnce(&mut Memory)) {
+        change(self.lock().entry(object.uid.clone()).or_insert_with(|| Memory::new(None)));
+    }
+
+    /// The object is gone.
+    pub fn forget(&self, object: &Object) {
+        self.lock().remove(&object.uid);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Memory>> {
+        self.memories.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All objects have been listed.
+    pub fn knows_all(&self) -> bool {
+        self.readiness.has_listed()
+    }
+
+    /// The object of a name, if there is one.
+    pub fn find(&self, namespace: &str, name: &str) -> Option<Object> {
+        let key = ObjectRef::<Guarded>::new(name).within(namespace);
+        let found = self.workflows.iter().find_map(|store| store.get(&key))?;
+        object(&found)
+    }
+
+    /// The engine's workflow of an object, without its document; none of an earlier object of the same name.
+    pub async fn summary(&self, object: &Object) -> Result<Option<api::Workflow>, EngineError> {
+        if let Some(id) = self.recall(object, None).workflow {
+            return found(self.engine.summary(id).await);
+        }
+        let Some(stored) = found(self.engine.workflow((&object.namespace, &object.name)).await)? else {
+            return Ok(None);
+        };
+        let uid = stored.document.as_ref().and_then(|document| document.metadata.annotations.get(UID));
+        if uid != Some(&object.uid) {
+            return Ok(None);
+        }
+        self.remember(object, |memory| memory.workflow = Some(WorkflowId(stored.id)));
+        Ok(Some(stored))
+    }
+
+    /// The object of one of the engine's workflows.
+    pub async fn object_of(&self, workflow: i64) -> Option<Object> {
+        let summary = self.engine.summary(WorkflowId(workflow)).await.ok()?;
+        self.find(&summary.namespace, &summary.name)
+    }
+}
+
+fn found<T>(answer: Result<T, EngineError>) -> Result<Option<T>, EngineError> {
+    match answer {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Which one it is. Whatever an API server keeps has all three.
+pub(super) fn object(found: &Guarded) -> Option<Object> {
+    let metadata = kube::Resource::meta(found);
+    let (namespace, name) = (metadata.namespace.clone()?, metadata.name.clone()?);
+    Some(Object { namespace, name, uid: metadata.uid.clone()? })
+}

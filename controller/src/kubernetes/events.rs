@@ -1,0 +1,188 @@
+//! What happened, as Kubernetes Events: `kubectl describe` shows them.
+//!
+//! An Event is named after the engine's number of what happened, so whoever tells it again finds that it was told.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::Event as KubernetesEvent;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use k8s_openapi::jiff::Timestamp;
+use kube::Client;
+use kube::api::{Api, PostParams};
+use tokio_util::sync::CancellationToken;
+use torc_api::API_VERSION;
+use torc_api::api::Event;
+use torc_store::EventQuery;
+
+use super::desk::{Desk, Object};
+use super::status::cut;
+
+/// The longest note that an API server takes.
+const MOST_NOTE: usize = 1_024;
+/// Between two looks.
+const PAUSE: Duration = Duration::from_secs(1);
+/// So many events are read at a time.
+const PAGE: u32 = 500;
+
+/// Whether something is as it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Normal,
+    Warning,
+}
+
+/// What is told of what happens in the engine: the reason that people know, and whether they should worry. Pure.
+fn told_as(reason: &str) -> Option<(&'static str, Kind)> {
+    Some(match reason {
+        "WorkflowCreated" | "WorkflowConfigured" => ("PlanAccepted", Kind::Normal),
+        "AllocationSubmitted" => ("AllocationSubmitted", Kind::Normal),
+        "AllocationStarted" => ("AllocationStarted", Kind::Normal),
+        "AllocationEnded" => ("AllocationEnded", Kind::Normal),
+        "OrphansReclaimed" => ("OrphansReclaimed", Kind::Warning),
+        "RecoveryStarted" => ("RecoveryStarted", Kind::Normal),
+        "RecoveryExhausted" => ("RecoveryExhausted", Kind::Warning),
+        "WorkflowFinished" => ("WorkflowFinished", Kind::Normal),
+        "WorkflowFailed" => ("WorkflowFailed", Kind::Warning),
+        _ => return None,
+    })
+}
+
+/// Something to tell of an object.
+pub(super) struct Tale<'a> {
+    pub reason: &'a str,
+    pub kind: Kind,
+    pub note: &'a str,
+    /// Unlike that of everything else that is told of the object.
+    pub key: String,
+}
+
+/// Tells it, unless it was told before.
+pub(super) async fn tell(client: &Client, instance: &str, object: &Object, tale: &Tale<'_>) -> kube::Result<()> {
+    let events: Api<KubernetesEvent> = Api::namespaced(client.clone(), &object.namespace);
+    let event = event(instance, object, tale);
+    match events.create(&PostParams::default(), &event).await {
+        Ok(_) => Ok(()),
+        // It was told before; or the namespace goes, and takes everything with it.
+        Err(kube::Error::Api(status)) if status.code == 409 || status.is_forbidden() => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+fn event(instance: &str, object: &Object, tale: &Tale<'_>) -> KubernetesEvent {
+    let of_object = object.uid.split('-').next().unwrap_or_default();
+    KubernetesEvent {
+        metadata: ObjectMeta {
+            name: Some(format!("{}.{of_object}.{}", object.name, tale.key)),
+            namespace: Some(object.namespace.clone()),
+            ..ObjectMeta::default()
+        },
+        action: Some("Reconcile".to_owned()),
+        event_time: Some(MicroTime(Timestamp::now())),
+        note: Some(cut(tale.note, MOST_NOTE)),
+        reason: Some(tale.reason.to_owned()),
+        regarding: Some(ObjectReference {
+            api_version: Some(API_VERSION.to_owned()),
+            kind: Some("Workflow".to_owned()),
+            name: Some(object.name.clone()),
+            namespace: Some(object.namespace.clone()),
+            uid: Some(object.uid.clone()),
+            ..ObjectReference::default()
+        }),
+        reporting_controller: Some(super::FIELD_MANAGER.to_owned()),
+        reporting_instance: Some(cut(instance, 128)),
+        type_: Some(match tale.kind {
+            Kind::Normal => "Normal".to_owned(),
+            Kind::Warning => "Warning".to_owned(),
+        }),
+        ..KubernetesEvent::default()
+    }
+}
+
+/// Tells what happens in the engine, until `stop`.
+pub(super) async fn run(desk: std::sync::Arc<Desk>, stop: CancellationToken) {
+    loop {
+        if let Err(error) = tell_news(&desk).await {
+            tracing::warn!("events were not told: {error}");
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(PAUSE) => {}
+        }
+    }
+}
+
+/// Everything that happened since the last time.
+async fn tell_news(desk: &Desk) -> Result<(), String> {
+    let mut told = desk.engine.told().await.map_err(|error| error.to_string())?;
+    loop {
+        let query = EventQuery { workflow: None, after: told, limit: PAGE };
+        let page = desk.engine.events(&query).await.map_err(|error| error.to_string())?;
+        let Some(last) = page.items.last().map(|event| event.sequence) else { return Ok(()) };
+        for event in &page.items {
+            if !tell_one(desk, event).await? {
+                return note(desk, event.sequence - 1, told).await;
+            }
+        }
+        note(desk, last, told).await?;
+        told = last;
+    }
+}
+
+async fn note(desk: &Desk, sequence: i64, before: i64) -> Result<(), String> {
+    if sequence <= before {
+        return Ok(());
+    }
+    desk.engine.note_told(sequence).await.map_err(|error| error.to_string())
+}
+
+/// False if it is too early: whose it is will be known once the object has been looked at.
+async fn tell_one(desk: &Desk, event: &Event) -> Result<bool, String> {
+    let (Some((reason, kind)), Some(workflow)) = (told_as(&event.reason), event.workflow_id) else { return Ok(true) };
+    let Some(object) = desk.object_of(workflow).await else { return Ok(desk.knows_all()) };
+    if !desk.office.is_held() {
+        return Ok(false);
+    }
+    let tale = Tale { reason, kind, note: &event.message, key: format!("{:x}", event.sequence) };
+    tell(&desk.client, &desk.config.identity, &object, &tale).await.map_err(|error| error.to_string())?;
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_event_that_is_promised_has_a_source() {
+        let mut told: Vec<&str> = [
+            "WorkflowCreated",
+            "WorkflowConfigured",
+            "AllocationSubmitted",
+            "AllocationStarted",
+            "AllocationEnded",
+            "OrphansReclaimed",
+            "RecoveryStarted",
+            "RecoveryExhausted",
+            "WorkflowFinished",
+            "WorkflowFailed",
+        ]
+        .iter()
+        .filter_map(|reason| Some(told_as(reason)?.0))
+        .collect();
+        told.dedup();
+        assert_eq!(told.len(), 9, "{told:?}");
+        assert_eq!(told_as("JobsChanged"), None, "rows are not Events");
+    }
+
+    #[test]
+    fn what_is_told_twice_has_the_same_name() {
+        let object = Object { namespace: "lab".to_owned(), name: "sweep".to_owned(), uid: "1a2b-3c".to_owned() };
+        let tale = |key: &str| Tale { reason: "PlanAccepted", kind: Kind::Normal, note: "n", key: key.to_owned() };
+        let name = |key: &str| event("pod", &object, &tale(key)).metadata.name;
+        assert_eq!(name("ff"), Some("sweep.1a2b.ff".to_owned()));
+        assert_ne!(name("ff"), name("100"));
+        let long = "x".repeat(5_000);
+        let note = event("pod", &object, &Tale { note: &long, ..tale("1") }).note;
+        assert!(note.is_some_and(|note| note.len() <= MOST_NOTE));
+    }
+}

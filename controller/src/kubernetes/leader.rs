@@ -1,0 +1,191 @@
+//! Who leads: one of several servers, by a Lease.
+//!
+//! The lease says who should; the store decides (`torc_store::Leader`): its number rises with every change, and whoever has a
+//! lower one cannot write. So a leader that cannot reach the API server goes on serving its runners. What it does *not* do then is
+//! anything that the store cannot take back: before it talks with Slurm or Kubernetes it asks its own clock whether the lease could
+//! be somebody else's by now.
+
+mod office;
+mod term;
+
+use std::path::Path;
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Api, PostParams};
+use tokio_util::sync::CancellationToken;
+use torc_store::Leader;
+
+use crate::clock;
+
+pub(crate) use office::Office;
+use term::{LEASE_SECONDS, RETRY, Record, Step, step};
+
+/// A call that takes longer has failed.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// A candidate, and later the leader.
+pub(crate) struct Candidate {
+    leases: Api<Lease>,
+    name: String,
+    /// Unlike that of any other process, also an earlier one of the same name.
+    identity: String,
+    /// The lease as it was when it last changed, and when that was seen by our own clock.
+    seen: Option<(Lease, u64)>,
+}
+
+impl Candidate {
+    /// `client` must not repeat calls by itself: a late renewal is worse than none.
+    pub fn new(client: kube::Client, namespace: &str, name: &str, who: &str) -> Self {
+        let identity = format!("{who}_{:08x}", rand::random::<u32>());
+        Self { leases: Api::namespaced(client, namespace), name: name.to_owned(), identity, seen: None }
+    }
+
+    /// Waits until this process leads. The number is higher than any that the store has seen; the time is that of our own clock
+    /// when the lease was asked for.
+    pub async fn win(&mut self, database: &Path, standing_by: impl Fn(&str)) -> (Leader, u64) {
+        let mut told = String::new();
+        loop {
+            let asked = clock::now().mono_ms;
+            match self.attempt(database).await {
+                Ok(Some(epoch)) => return (Leader { epoch, holder: self.identity.clone() }, asked),
+                Ok(None) => {
+                    let holder = self.record().map_or_else(String::new, |record| record.holder);
+                    standing_by(&holder);
+                    if holder != told {
+                        tracing::info!("standing by: {holder} leads");
+                        told = holder;
+                    }
+                }
+                Err(error) => {
+                    standing_by("");
+                    tracing::warn!("the lease cannot be had: {error}");
+                }
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+    }
+
+    /// One attempt to lead; the number if it succeeded.
+    async fn attempt(&mut self, database: &Path) -> Result<Option<i64>, String> {
+        self.look().await?;
+        let age = self.seen.as_ref().map_or(0, |(_, at)| clock::now().mono_ms.saturating_sub(*at));
+        let record = self.record();
+        match step(record.as_ref(), &self.identity, age) {
+            Step::Wait => Ok(None),
+            Step::Take | Step::Renew => {
+                let last = torc_store::last_epoch(database).await.map_err(|error| error.to_string())?;
+                let epoch = record.map_or(0, |record| record.transitions).max(last) + 1;
+                Ok(self.write(Some(epoch)).await?.then_some(epoch))
+            }
+        }
+    }
+
+    /// Reads the lease; notes when it last changed.
+    async fn look(&mut self) -> Result<(), String> {
+        let found = timely(self.leases.get_opt(&self.name)).await?;
+        let known = self.seen.as_ref().and_then(|(lease, _)| lease.metadata.resource_version.clone());
+        match found {
+            Some(lease) if lease.metadata.resource_version != known => {
+                self.seen = Some((lease, clock::now().mono_ms));
+            }
+            Some(_) => {}
+            None => self.seen = None,
+        }
+        Ok(())
+    }
+
+    fn record(&self) -> Option<Record> {
+        let spec = self.seen.as_ref()?.0.spec.clone().unwrap_or_default();
+        Some(Record {
+            holder: spec.holder_identity.unwrap_or_default(),
+            transitions: spec.lease_transitions.map_or(0, i64::from),
+            seconds: spec.lease_duration_seconds.unwrap_or(LEASE_SECONDS),
+        })
+    }
+
+    /// Writes the lease as ours, with a new number or the same; false if somebody else was faster.
+    async fn write(&mut self, epoch: Option<i64>) -> Result<bool, String> {
+        let now = MicroTime(Timestamp::now());
+        let (mut lease, is_new) = match &self.seen {
+            Some((lease, _)) => (lease.clone(), false),
+            None => (Lease { metadata: ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() }, ..Lease::default() }, true),
+        };
+        let spec = lease.spec.get_or_insert_with(LeaseSpec::default);
+        spec.holder_identity = Some(self.identity.clone());
+        spec.lease_duration_seconds = Some(LEASE_SECONDS);
+        spec.renew_time = Some(now.clone());
+        if let Some(epoch) = epoch {
+            spec.acquire_time = Some(now);
+            spec.lease_transitions = Some(i32::try_from(epoch).unwrap_or(i32::MAX));
+        }
+        self.put(lease, is_new).await
+    }
+
+    async fn put(&mut self, lease: Lease, is_new: bool) -> Result<bool, String> {
+        let parameters = PostParams::default();
+        let written = match is_new {
+            true => tokio::time::timeout(PATIENCE, self.leases.create(&parameters, &lease)).await,
+            // The version that was read goes along: whoever was faster wins.
+            false => tokio::time::timeout(PATIENCE, self.leases.replace(&self.name, &parameters, &lease)).await,
+        };
+        match written {
+            Ok(Ok(lease)) => {
+                self.seen = Some((lease, clock::now().mono_ms));
+                Ok(true)
+            }
+            Ok(Err(kube::Error::Api(status))) if status.code == 409 => Ok(false),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("the API server did not answer in time".to_owned()),
+        }
+    }
+
+    /// Renews the lease until `stop`, and gives it back then. Ends at once when somebody else has it.
+    pub async fn hold(mut self, office: Office, stop: CancellationToken) {
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return self.release().await,
+                () = tokio::time::sleep(RETRY) => {}
+            }
+            let asked = clock::now().mono_ms;
+            match self.renew().await {
+                Ok(true) => office.renewed(asked),
+                Ok(false) => {
+                    tracing::error!("somebody else leads");
+                    return office.lose();
+                }
+                Err(error) => tracing::warn!("the lease was not renewed: {error}"),
+            }
+        }
+    }
+
+    async fn renew(&mut self) -> Result<bool, String> {
+        if self.write(None).await? {
+            return Ok(true);
+        }
+        self.look().await?;
+        let is_ours = self.record().is_some_and(|record| record.holder == self.identity);
+        if is_ours { self.write(None).await } else { Ok(false) }
+    }
+
+    /// The next one need not wait for the lease to run out.
+    async fn release(&mut self) {
+        let Some((mut lease, _)) = self.seen.clone() else { return };
+        if let Some(spec) = &mut lease.spec {
+            spec.holder_identity = None;
+            spec.lease_duration_seconds = Some(1);
+        }
+        if let Err(error) = self.put(lease, false).await {
+            tracing::warn!("the lease was not given back: {error}");
+        }
+    }
+}
+
+async fn timely<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, String> {
+    match tokio::time::timeout(PATIENCE, call).await {
+        Ok(answer) => answer.map_err(|error| error.to_string()),
+        Err(_) => Err("the API server did not answer in time".to_owned()),
+    }
+}

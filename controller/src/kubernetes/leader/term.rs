@@ -1,0 +1,70 @@
+//! Whether to take a lease, by one's own clock. Pure.
+
+use std::time::Duration;
+
+/// How long a lease lasts that is not renewed.
+pub(super) const LEASE_SECONDS: i32 = 15;
+/// How long a leader believes to lead after its last renewal: shorter, for clocks do not run alike.
+pub(super) const RENEW_WITHIN: Duration = Duration::from_secs(10);
+/// Between two attempts.
+pub(super) const RETRY: Duration = Duration::from_secs(2);
+
+/// What a lease says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    /// Who has it; empty when it was given back.
+    pub holder: String,
+    /// How often it has changed hands.
+    pub transitions: i64,
+    /// How long it lasts.
+    pub seconds: i32,
+}
+
+/// What to do about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// It is ours already.
+    Renew,
+    /// Nobody has it any more.
+    Take,
+    /// Somebody has it.
+    Wait,
+}
+
+/// Decides. `age_ms` is how long ago, by our own clock, it was last seen to change: the times in it are of other clocks.
+pub(super) fn step(record: Option<&Record>, me: &str, age_ms: u64) -> Step {
+    match record {
+        None => Step::Take,
+        Some(record) if record.holder == me => Step::Renew,
+        Some(record) if record.holder.is_empty() => Step::Take,
+        Some(record) if age_ms > u64::from(record.seconds.max(1).unsigned_abs()) * 1_000 => Step::Take,
+        Some(_) => Step::Wait,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_takes_a_lease() {
+        let record = |holder: &str, seconds| Record { holder: holder.to_owned(), transitions: 3, seconds };
+        for (seen, age_ms, expected) in [
+            (None, 0, Step::Take),
+            (Some(record("me", 15)), 60_000, Step::Renew),
+            (Some(record("", 15)), 0, Step::Take),
+            (Some(record("other", 15)), 0, Step::Wait),
+            (Some(record("other", 15)), 15_000, Step::Wait),
+            (Some(record("other", 15)), 15_001, Step::Take),
+            (Some(record("other", 0)), 500, Step::Wait),
+            (Some(record("other", -5)), 1_001, Step::Take),
+        ] {
+            assert_eq!(step(seen.as_ref(), "me", age_ms), expected, "{seen:?} after {age_ms} ms");
+        }
+    }
+
+    #[test]
+    fn a_leader_stops_believing_before_another_one_starts() {
+        assert!(RENEW_WITHIN + RETRY < Duration::from_secs(u64::from(LEASE_SECONDS.unsigned_abs())));
+    }
+}

@@ -1,0 +1,90 @@
+//! Pools of runner Pods whose size follows the work.
+
+mod size;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+use torc_api::api::Runner;
+
+use super::desk::Desk;
+pub use size::{Home, Pool};
+use size::{Busy, Sizing, size};
+
+/// Between two looks.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// Looks after them, until `stop`.
+pub(super) async fn run(desk: Arc<Desk>, stop: CancellationToken) {
+    let mut quiet = HashMap::new();
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(PAUSE) => {}
+        }
+        if !desk.office.is_held() {
+            continue;
+        }
+        for pool in &desk.config.pools {
+            if let Err(error) = adjust(&desk, pool, &mut quiet).await {
+                tracing::warn!("the size of runner pool '{}' was not adjusted: {error}", pool.home.name());
+            }
+        }
+    }
+}
+
+/// Compares a pool with the work that it could do, and changes its size.
+async fn adjust(desk: &Desk, pool: &Pool, quiet: &mut HashMap<String, Instant>) -> Result<(), String> {
+    let demands = desk.engine.demands().await.map_err(|error| error.to_string())?;
+    let runners = desk.engine.runners(false).await.map_err(|error| error.to_string())?;
+    let busy = Busy::of(&pool.home, runners.iter().filter(|one| holds(one)).map(|one| one.host.as_str()));
+    let name = pool.home.name();
+    let now = Instant::now();
+    let quiet_for = match busy.count {
+        0 => now.duration_since(*quiet.entry(name.to_owned()).or_insert(now)),
+        _ => {
+            quiet.remove(name);
+            Duration::ZERO
+        }
+    };
+    let current = current(desk, pool).await.map_err(|error| error.to_string())?;
+    let wanted = size(pool, &Sizing { demands: &demands, current, busy, quiet_for });
+    if wanted != current {
+        tracing::info!("runner pool '{name}' goes from {current} to {wanted}");
+        set(desk, pool, wanted).await.map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+fn holds(runner: &Runner) -> bool {
+    runner.running + runner.queued > 0
+}
+
+async fn current(desk: &Desk, pool: &Pool) -> kube::Result<i32> {
+    let (client, namespace) = (desk.client.clone(), &desk.config.namespace);
+    let scale = match &pool.home {
+        Home::Deployment(name) => Api::<Deployment>::namespaced(client, namespace).get_scale(name).await?,
+        Home::StatefulSet(name) => Api::<StatefulSet>::namespaced(client, namespace).get_scale(name).await?,
+    };
+    Ok(scale.spec.and_then(|spec| spec.replicas).unwrap_or_default())
+}
+
+async fn set(desk: &Desk, pool: &Pool, replicas: i32) -> kube::Result<()> {
+    let (client, namespace) = (desk.client.clone(), &desk.config.namespace);
+    let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
+    let parameters = PatchParams::default();
+    match &pool.home {
+        Home::Deployment(name) => {
+            Api::<Deployment>::namespaced(client, namespace).patch_scale(name, &parameters, &patch).await?
+        }
+        Home::StatefulSet(name) => {
+            Api::<StatefulSet>::namespaced(client, namespace).patch_scale(name, &parameters, &patch).await?
+        }
+    };
+    Ok(())
+}

@@ -1,0 +1,219 @@
+//! How large a pool of runner Pods should be. Pure.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Deserialize;
+use torc_api::quantity::parse_memory;
+use torc_core::engine::Demand;
+
+/// A pool that has had nothing to do for so long gets smaller.
+const COOL_DOWN: Duration = Duration::from_secs(60);
+
+/// A pool as the chart describes it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Pool {
+    /// What its Pods belong to.
+    #[serde(flatten)]
+    pub home: Home,
+    /// So many Pods stay when there is nothing to do.
+    #[serde(default)]
+    pub idle: i32,
+    /// There are never more.
+    pub max: i32,
+    /// What a Pod may use, as Kubernetes writes it.
+    #[serde(default)]
+    pub limits: BTreeMap<String, String>,
+    /// Labels of its runners.
+    #[serde(default)]
+    pub labels: Vec<String>,
+    /// The only workflow that they serve, as `name` or `namespace/name`; empty for all.
+    #[serde(default)]
+    pub workflow: String,
+}
+
+/// What the Pods of a pool belong to.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Home {
+    /// Which of its Pods goes when it gets smaller, nobody can say.
+    Deployment(String),
+    /// The one with the highest number goes first.
+    StatefulSet(String),
+}
+
+impl Home {
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Deployment(name) | Self::StatefulSet(name) => name,
+        }
+    }
+}
+
+/// The runners of a pool that have work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Busy {
+    pub count: i32,
+    /// The highest number of a Pod that has work, and one.
+    pub up_to: i32,
+}
+
+impl Busy {
+    /// Of the hosts whose runners have work, those that are Pods of this pool.
+    pub fn of<'a>(home: &Home, hosts: impl Iterator<Item = &'a str>) -> Self {
+        let mut busy = Self::default();
+        for rest in hosts.filter_map(|host| host.strip_prefix(home.name())?.strip_prefix('-')) {
+            busy.count += 1;
+            busy.up_to = busy.up_to.max(rest.parse::<i32>().map_or(i32::MAX, |number| number.saturating_add(1)));
+        }
+        busy
+    }
+}
+
+/// What the size depends on.
+pub(super) struct Sizing<'a> {
+    pub demands: &'a [Demand],
+    pub current: i32,
+    pub busy: Busy,
+    /// For how long none of its runners has had work.
+    pub quiet_for: Duration,
+}
+
+/// How many Pods there should be. A pool grows at once; it gets smaller only where no job is lost by it.
+pub(super) fn size(pool: &Pool, sizing: &Sizing<'_>) -> i32 {
+    let wanted = pods_for(pool, sizing.demands).clamp(pool.idle.min(pool.max), pool.max.max(0));
+    if wanted >= sizing.current {
+        return wanted;
+    }
+    let least = match pool.home {
+        Home::StatefulSet(_) => sizing.busy.up_to.min(sizing.current),
+        Home::Deployment(_) if sizing.busy.count > 0 => sizing.current,
+        Home::Deployment(_) => 0,
+    };
+    let may_shrink = sizing.quiet_for >= COOL_DOWN || sizing.busy.count > 0;
+    if may_shrink { wanted.max(least) } else { sizing.current }
+}
+
+/// As many Pods as it takes to run everything at once.
+fn pods_for(pool: &Pool, demands: &[Demand]) -> i32 {
+    let mut thousandths: i64 = 0;
+    for demand in demands.iter().filter(|demand| serves(pool, demand)) {
+        let at_once = at_once(pool, demand);
+        if at_once > 0 {
+            thousandths = thousandths.saturating_add(demand.jobs.saturating_mul(1_000) / at_once);
+        }
+    }
+    i32::try_from((thousandths + 999) / 1_000).unwrap_or(i32::MAX)
+}
+
+fn serves(pool: &Pool, demand: &Demand) -> bool {
+    let name = demand.workflow.rsplit('/').next().unwrap_or_default();
+    let is_its = pool.workflow.is_empty() || pool.workflow == demand.workflow || pool.workflow == name;
+    is_its && demand.labels.iter().all(|label| pool.labels.contains(label))
+}
+
+/// How many such jobs a Pod runs at once; none if it is too small. What a Pod does not limit, it has.
+fn at_once(pool: &Pool, demand: &Demand) -> i64 {
+    let needs = &demand.needs;
+    let limit = |name: &str, parse: fn(&str) -> Option<i64>| pool.limits.get(name).and_then(|text| parse(text));
+    let gpus = ["nvidia.com/gpu", "amd.com/gpu"].iter().find_map(|name| limit(name, whole)).unwrap_or(0);
+    let memory = limit("memory", bytes).unwrap_or(i64::MAX);
+    let room = |has: i64, each: i64| if each > 0 { has / each } else { i64::MAX };
+    let rooms = [
+        room(limit("cpu", cpus).unwrap_or(i64::MAX), needs.num_cpus.max(1)),
+        room(memory, needs.memory_bytes),
+        room(gpus, needs.num_gpus),
+    ];
+    let smallest = rooms.into_iter().min().unwrap_or(0);
+    if needs.num_nodes > 1 { 0 } else { smallest.min(10_000) }
+}
+
+fn whole(text: &str) -> Option<i64> {
+    text.parse().ok()
+}
+
+/// Whole CPUs of `2`, `1500m`: a runner has at least one.
+fn cpus(text: &str) -> Option<i64> {
+    match text.strip_suffix('m') {
+        Some(thousandths) => Some((thousandths.parse::<i64>().ok()? / 1_000).max(1)),
+        None => text.parse().ok(),
+    }
+}
+
+/// Bytes of `2Gi`, `500M`, `1073741824`; powers of 1,000 and 1,024 make no difference worth a Pod.
+fn bytes(text: &str) -> Option<i64> {
+    text.parse().ok().or_else(|| parse_memory(text).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use serde_json::json;
+    use torc_core::expanded::Requirements;
+
+    use super::*;
+
+    fn pool(home: &str) -> Pool {
+        serde_json::from_value(json!({
+            home: "torc-cpu", "idle": 1, "max": 5, "limits": {"cpu": "4", "memory": "8Gi"}, "labels": ["fast"],
+        }))
+        .unwrap()
+    }
+
+    fn demand(jobs: i64, cpus: i64, memory_gib: i64) -> Demand {
+        let needs = Requirements { num_cpus: cpus, memory_bytes: memory_gib << 30, ..Requirements::default() };
+        Demand { workflow: "default/w".to_owned(), needs, labels: vec![], jobs }
+    }
+
+    #[test]
+    fn a_pool_grows_with_the_work_and_not_beyond_its_limit() {
+        for (demands, expected) in [
+            (vec![], 1),
+            (vec![demand(1, 1, 1)], 1),
+            (vec![demand(8, 1, 1)], 2),
+            (vec![demand(9, 1, 1)], 3),
+            (vec![demand(4, 1, 4)], 2),
+            (vec![demand(2, 1, 1), demand(1, 2, 1)], 1),
+            (vec![demand(1_000_000, 1, 1)], 5),
+            (vec![demand(10, 8, 1)], 1),
+            (vec![Demand { labels: vec!["gpu".to_owned()], ..demand(10, 1, 1) }], 1),
+            (vec![Demand { labels: vec!["fast".to_owned()], ..demand(10, 1, 1) }], 3),
+        ] {
+            let sizing = Sizing { demands: &demands, current: 1, busy: Busy::default(), quiet_for: Duration::ZERO };
+            assert_eq!(size(&pool("deployment"), &sizing), expected, "{demands:?}");
+        }
+    }
+
+    #[test]
+    fn a_pool_gets_smaller_only_where_nothing_runs() {
+        let minute = Duration::from_secs(60);
+        for (home, hosts, quiet_for, expected) in [
+            ("deployment", vec![], Duration::ZERO, 4),
+            ("deployment", vec![], minute, 1),
+            ("deployment", vec!["torc-cpu-7d9-x2"], minute, 4),
+            ("deployment", vec!["other-0"], minute, 1),
+            ("statefulSet", vec![], minute, 1),
+            ("statefulSet", vec!["torc-cpu-1"], Duration::ZERO, 2),
+            ("statefulSet", vec!["torc-cpu-0", "torc-cpu-3"], Duration::ZERO, 4),
+        ] {
+            let pool = pool(home);
+            let busy = Busy::of(&pool.home, hosts.iter().copied());
+            let sizing = Sizing { demands: &[], current: 4, busy, quiet_for };
+            assert_eq!(size(&pool, &sizing), expected, "{home} {hosts:?}");
+        }
+    }
+
+    #[test]
+    fn a_pool_for_one_workflow_and_one_that_scales_to_zero() {
+        let mut only = Pool { idle: 0, workflow: "lab/w".to_owned(), ..pool("deployment") };
+        let quiet = Sizing { demands: &[], current: 2, busy: Busy::default(), quiet_for: Duration::from_secs(60) };
+        assert_eq!(size(&only, &quiet), 0);
+        let demands = [demand(4, 1, 1)];
+        let sizing = Sizing { demands: &demands, current: 0, busy: Busy::default(), quiet_for: Duration::ZERO };
+        assert_eq!(size(&only, &sizing), 0);
+        only.workflow = "w".to_owned();
+        assert_eq!(size(&only, &sizing), 1);
+    }
+}

@@ -1,0 +1,69 @@
+//! Whether a server may be asked: what it still waits for, by name.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What objects have to be listed first.
+const WORKFLOWS: &str = "workflows";
+
+/// What is missing. Clones are the same; one that nobody has said anything about is ready.
+#[derive(Clone, Default)]
+pub(crate) struct Readiness {
+    missing: Arc<Mutex<BTreeMap<&'static str, String>>>,
+}
+
+impl Readiness {
+    /// Something is missing, and why.
+    pub fn lacks(&self, what: &'static str, why: impl Into<String>) {
+        self.lock().insert(what, why.into());
+    }
+
+    /// It is there now.
+    pub fn has(&self, what: &'static str) {
+        self.lock().remove(what);
+    }
+
+    /// Objects are being listed.
+    pub fn lists(&self) {
+        self.lacks(WORKFLOWS, "are being listed");
+    }
+
+    /// They have been.
+    pub fn listed(&self) {
+        self.has(WORKFLOWS);
+    }
+
+    pub fn has_listed(&self) -> bool {
+        !self.lock().contains_key(WORKFLOWS)
+    }
+
+    /// A sentence about everything that is missing.
+    pub fn complaint(&self) -> Option<String> {
+        let missing = self.lock();
+        let sentences: Vec<String> = missing.iter().map(|(what, why)| format!("{what}: {why}")).collect();
+        (!sentences.is_empty()).then(|| sentences.join("; "))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<&'static str, String>> {
+        self.missing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ready_is_whoever_lacks_nothing() {
+        let readiness = Readiness::default();
+        assert_eq!(readiness.complaint(), None);
+        readiness.lists();
+        readiness.lacks("definitions", "Workflow has no field `spec.x`");
+        let complaint = "definitions: Workflow has no field `spec.x`; workflows: are being listed";
+        assert_eq!(readiness.complaint().as_deref(), Some(complaint));
+        assert!(!readiness.has_listed());
+        readiness.listed();
+        readiness.has("definitions");
+        assert_eq!(readiness.complaint(), None);
+    }
+}

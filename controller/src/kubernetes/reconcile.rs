@@ -1,0 +1,336 @@
+//! One pass for one object: its document is what the engine should have, the engine's status is what it should say.
+//!
+//! The document goes through the same `apply` as `torc apply` without a cluster. What is decided is in the pure modules beside
+//! this one; here are the calls.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt as _;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
+use kube::runtime::controller::Action;
+use serde_json::json;
+use torc_api::API_VERSION;
+use torc_api::api::ApplyRequest;
+use torc_api::cluster::LOCAL;
+use torc_api::document::{Metadata, WorkflowDocument};
+use torc_api::status::WorkflowStatus;
+use torc_api::token::Grant;
+use torc_api::workflow::{Workflow, WorkflowSpec};
+use torc_core::ids::WorkflowId;
+use torc_core::time::rfc3339;
+
+use super::desk::{Accepted, Desk, Guarded, Memory, Object, object};
+use super::events::{self, Kind, Tale};
+use super::lifetime::{Lifetime, lifetime};
+use super::rejection::{MOST_BYTES, Reason, Rejection};
+use super::sources::{self, Embedded};
+use super::status::{View, left_to_other, status};
+use super::writes::{Decision, decide};
+use super::{FIELD_MANAGER, FINALIZER, UID, WORKING_DIR, backoff, cleanup};
+use crate::clock;
+use crate::engine::{EngineError, ErrorKind};
+
+/// While this process is not sure to lead.
+const OUT_OF_OFFICE: Duration = Duration::from_secs(2);
+/// Tables in ConfigMaps are looked at so often.
+const SOURCES_AGE: Duration = Duration::from_secs(60);
+
+/// Why a pass was cut short. It is tried again.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Trouble {
+    #[error("the API server: {0}")]
+    Api(#[from] kube::Error),
+    #[error("the engine: {0}")]
+    Engine(#[from] EngineError),
+}
+
+/// One pass.
+pub(super) async fn reconcile(found: Arc<Guarded>, desk: Arc<Desk>) -> Result<Action, Trouble> {
+    let Some(object) = object(&found) else { return Ok(Action::await_change()) };
+    if !desk.office.is_held() {
+        return Ok(Action::requeue(OUT_OF_OFFICE));
+    }
+    let wish = pass(&found, &object, &desk).await?;
+    desk.remember(&object, |memory| memory.failures = 0);
+    Ok(Action::requeue(backoff::soonest([wish])))
+}
+
+/// After a pass that was cut short: each object waits for itself, twice as long every time.
+pub(super) fn after_trouble(found: Arc<Guarded>, trouble: &Trouble, desk: Arc<Desk>) -> Action {
+    let Some(object) = object(&found) else { return Action::await_change() };
+    desk.remember(&object, |memory| memory.failures = memory.failures.saturating_add(1));
+    let failures = desk.recall(&object, None).failures;
+    tracing::warn!(namespace = object.namespace, name = object.name, failures, "not reconciled: {trouble}");
+    Action::requeue(backoff::after(failures))
+}
+
+/// When to look again.
+async fn pass(found: &Guarded, object: &Object, desk: &Desk) -> Result<Option<Duration>, Trouble> {
+    let workflow = match &found.0 {
+        Ok(workflow) => workflow,
+        Err(unreadable) if unreadable.metadata.deletion_timestamp.is_some() => {
+            return cleanup::clean_up(found, None, object, desk).await;
+        }
+        Err(unreadable) => {
+            let generation = unreadable.metadata.generation.unwrap_or_default();
+            reject(desk, object, generation, Rejection::new(Reason::InvalidSpec, unreadable.error.clone()));
+            return write_status(desk, object, generation, None, None).await;
+        }
+    };
+    let before = workflow.status.as_ref();
+    if workflow.metadata.deletion_timestamp.is_some() {
+        return cleanup::clean_up(found, Some(workflow), object, desk).await;
+    }
+    let generation = workflow.metadata.generation.unwrap_or_default();
+    if workflow.spec.is_managed_by_other() {
+        leave_to_other(desk, object, workflow, generation).await?;
+        return Ok(None);
+    }
+    if !workflow.finalizers().iter().any(|finalizer| finalizer == FINALIZER) {
+        add_finalizer(desk, object).await?;
+    }
+    let memory = desk.recall(object, before);
+    let again = bring_up_to_date(desk, object, workflow, generation, &memory).await?;
+    let status = write_status(desk, object, generation, before, None).await?;
+    let expiry = expire(desk, object, &workflow.spec).await?;
+    Ok([again, status, expiry].into_iter().flatten().min())
+}
+
+/// Gives the engine what the object says, if it has not got it. When to try again, if something else has to happen first.
+async fn bring_up_to_date(
+    desk: &Desk,
+    object: &Object,
+    workflow: &Workflow,
+    generation: i64,
+    memory: &Memory,
+) -> Result<Option<Duration>, Trouble> {
+    let maps = desk.config.sources.then(|| Api::<ConfigMap>::namespaced(desk.client.clone(), &object.namespace));
+    let spec = &workflow.spec;
+    let has_sources = !spec.sources.is_empty();
+    if let Some(accepted) = memory.accepted.as_ref().filter(|accepted| accepted.generation == generation) {
+        let versions = match &maps {
+            Some(maps) if has_sources => sources::versions(maps, spec).await?,
+            _ => Vec::new(),
+        };
+        if versions == accepted.sources {
+            return Ok(has_sources.then_some(SOURCES_AGE));
+        }
+    }
+    let is_final = |(refused, rejection): &(i64, Rejection)| *refused == generation && !rejection.reason.may_pass();
+    if memory.rejected.as_ref().is_some_and(is_final) {
+        return Ok(None);
+    }
+    match accept(desk, object, workflow, maps.as_ref()).await? {
+        Ok(sources) => {
+            let accepted = Some(Accepted { generation, sources });
+            desk.remember(object, |memory| (memory.accepted, memory.rejected) = (accepted, None));
+            Ok(has_sources.then_some(SOURCES_AGE))
+        }
+        Err(rejection) => {
+            let again = rejection.reason.may_pass().then(|| backoff::after(memory.failures + 3));
+            tell_rejection(desk, object, generation, &rejection).await?;
+            reject(desk, object, generation, rejection);
+            Ok(again)
+        }
+    }
+}
+
+fn reject(desk: &Desk, object: &Object, generation: i64, rejection: Rejection) {
+    desk.remember(object, |memory| memory.rejected = Some((generation, rejection)));
+}
+
+async fn tell_rejection(desk: &Desk, object: &Object, generation: i64, rejection: &Rejection) -> Result<(), Trouble> {
+    let note = format!("{}: {}", rejection.reason.name(), rejection.message);
+    let key = format!("rejected-{generation}-{}", rejection.reason.name().to_lowercase());
+    let tale = Tale { reason: "PlanRejected", kind: Kind::Warning, note: &note, key };
+    Ok(events::tell(&desk.client, &desk.config.identity, object, &tale).await?)
+}
+
+/// Applies the document; the versions of its tables, or why it is not accepted.
+async fn accept(
+    desk: &Desk,
+    object: &Object,
+    workflow: &Workflow,
+    maps: Option<&Api<ConfigMap>>,
+) -> Result<Result<Vec<String>, Rejection>, Trouble> {
+    let size = serde_json::to_string(&workflow.spec).map_or(0, |text| text.len());
+    if size > MOST_BYTES {
+        return Ok(Err(Rejection::too_large(size)));
+    }
+    if let Some(name) = workflow.spec.slurm_cluster.as_deref().filter(|name| *name != LOCAL)
+        && desk.engine.clusters().await?.iter().all(|cluster| cluster.name != name)
+    {
+        let message = format!("there is no SlurmCluster '{name}'");
+        return Ok(Err(Rejection::new(Reason::ClusterNotFound, message)));
+    }
+    let (spec, versions) = match sources::read(maps, &workflow.spec).await? {
+        Embedded::Whole(spec, versions) => (*spec, versions),
+        Embedded::Refused(rejection) => return Ok(Err(rejection)),
+    };
+    make_room(desk, object).await?;
+    let owner = spec.user.clone().unwrap_or_else(|| object.namespace.clone());
+    let annotation = workflow.annotations().get(WORKING_DIR).cloned();
+    let request = ApplyRequest {
+        document: document(object, workflow.labels(), spec),
+        working_dir: annotation.unwrap_or_else(|| desk.config.working_dir.clone()),
+        dry_run: false,
+        store_only: false,
+    };
+    match desk.engine.apply(request, &owner, &Grant::Admin).await {
+        Ok(applied) => {
+            desk.remember(object, |memory| memory.workflow = applied.id.map(WorkflowId));
+            Ok(Ok(versions))
+        }
+        Err(error) if error.kind == ErrorKind::Invalid => {
+            let problems = &error.body.problems;
+            let rejection = match problems.is_empty() {
+                true => Rejection::new(Reason::InvalidSpec, error.body.message.clone()),
+                false => Rejection::of_problems(problems),
+            };
+            Ok(Err(rejection))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The document that stands for an object in the store. Its annotation tells an object from a later one of the same name.
+fn document(object: &Object, labels: &BTreeMap<String, String>, spec: WorkflowSpec) -> WorkflowDocument {
+    WorkflowDocument {
+        api_version: API_VERSION.to_owned(),
+        metadata: Metadata {
+            name: object.name.clone(),
+            namespace: Some(object.namespace.clone()),
+            labels: labels.clone(),
+            annotations: BTreeMap::from([(UID.to_owned(), object.uid.clone())]),
+        },
+        spec,
+    }
+}
+
+/// What is left of an earlier object of the same name goes.
+async fn make_room(desk: &Desk, object: &Object) -> Result<(), Trouble> {
+    let reference = (object.namespace.as_str(), object.name.as_str());
+    match desk.engine.workflow(reference).await {
+        Ok(stored) => {
+            let uid = stored.document.and_then(|document| document.metadata.annotations.get(UID).cloned());
+            if uid.is_some_and(|uid| uid != object.uid) {
+                tracing::info!(namespace = object.namespace, name = object.name, "an earlier workflow is replaced");
+                desk.engine.delete(reference).await?;
+            }
+            Ok(())
+        }
+        Err(error) if error.kind == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Writes the status if there is something new to say; when it may be written, if that is not now.
+pub(super) async fn write_status(
+    desk: &Desk,
+    object: &Object,
+    generation: i64,
+    stored: Option<&WorkflowStatus>,
+    lingers: Option<String>,
+) -> Result<Option<Duration>, Trouble> {
+    let memory = desk.recall(object, stored);
+    let engine = desk.summary(object).await?.map(|summary| summary.status);
+    let rejection = memory.rejected.as_ref().filter(|(of, _)| *of == generation).map(|(_, rejection)| rejection);
+    let before = memory.written.as_ref();
+    let said = status(&View {
+        engine: engine.as_ref(),
+        generation,
+        accepted: memory.accepted.as_ref().map(|accepted| accepted.generation),
+        rejection,
+        lingers: lingers.as_deref(),
+        before: before.map(|status| status.conditions.as_slice()).unwrap_or_default(),
+        now: &rfc3339(clock::now().wall_ms),
+        api_url: Some(desk.api_url.as_str()).filter(|url| !url.is_empty()),
+    });
+    match decide(before, &said, memory.since_written()) {
+        Decision::Nothing => Ok(None),
+        Decision::After(pause) => Ok(Some(pause)),
+        Decision::Now => {
+            if !desk.office.is_held() {
+                return Ok(Some(OUT_OF_OFFICE));
+            }
+            let patch = json!({
+                "apiVersion": API_VERSION,
+                "kind": "Workflow",
+                "metadata": {"name": object.name, "uid": object.uid},
+                "status": said,
+            });
+            apply(desk, object, &patch, true).await?;
+            desk.engine.metrics().status_written();
+            desk.remember(object, |memory| (memory.written, memory.written_at) = (Some(said), Instant::now()));
+            Ok(None)
+        }
+    }
+}
+
+/// Says what this controller wants to be so, and nothing of what others do. Never brings back what is gone: the uid goes along.
+async fn apply(desk: &Desk, object: &Object, patch: &serde_json::Value, is_status: bool) -> kube::Result<()> {
+    let api: Api<Guarded> = Api::namespaced(desk.client.clone(), &object.namespace);
+    let parameters = PatchParams::apply(FIELD_MANAGER).force();
+    match is_status {
+        true => api.patch_status(&object.name, &parameters, &Patch::Apply(patch)).await.map(drop),
+        false => api.patch_metadata(&object.name, &parameters, &Patch::Apply(patch)).await.map(drop),
+    }
+}
+
+async fn add_finalizer(desk: &Desk, object: &Object) -> Result<(), Trouble> {
+    let patch = json!({
+        "apiVersion": API_VERSION,
+        "kind": "Workflow",
+        "metadata": {"name": object.name, "uid": object.uid, "finalizers": [FINALIZER]},
+    });
+    Ok(apply(desk, object, &patch, false).await?)
+}
+
+/// Says once that it is left alone; everything else in its status is the other controller's.
+async fn leave_to_other(
+    desk: &Desk,
+    object: &Object,
+    workflow: &Workflow,
+    generation: i64,
+) -> Result<(), Trouble> {
+    let stated = workflow.status.iter().flat_map(|status| &status.conditions);
+    if stated.into_iter().any(|condition| condition.reason == "ManagedByOther") {
+        return Ok(());
+    }
+    let manager = workflow.spec.managed_by.as_deref().unwrap_or_default();
+    let condition = left_to_other(generation, manager, &rfc3339(clock::now().wall_ms));
+    let patch = json!({
+        "apiVersion": API_VERSION,
+        "kind": "Workflow",
+        "metadata": {"name": object.name, "uid": object.uid},
+        "status": {"conditions": [condition]},
+    });
+    Ok(apply(desk, object, &patch, true).await?)
+}
+
+/// Deletes an object whose time is over; when that will be.
+async fn expire(desk: &Desk, object: &Object, spec: &WorkflowSpec) -> Result<Option<Duration>, Trouble> {
+    if spec.ttl_seconds_after_finished.is_none() {
+        return Ok(None);
+    }
+    let summary = desk.summary(object).await?;
+    let completed = summary.and_then(|summary| seconds(summary.status.completion_time.as_deref()?));
+    match lifetime(spec.ttl_seconds_after_finished, completed, clock::now().wall_ms / 1_000) {
+        Lifetime::Unlimited => Ok(None),
+        Lifetime::Ends { seconds } => Ok(Some(Duration::from_secs(seconds.unsigned_abs()))),
+        Lifetime::Over => {
+            let api: Api<Workflow> = Api::namespaced(desk.client.clone(), &object.namespace);
+            let preconditions = Preconditions { uid: Some(object.uid.clone()), resource_version: None };
+            api.delete(&object.name, &DeleteParams::background().preconditions(preconditions)).await?;
+            Ok(None)
+        }
+    }
+}
+
+/// A time as a status has it, in seconds since 1970.
+pub(super) fn seconds(time: &str) -> Option<i64> {
+    time.parse::<k8s_openapi::jiff::Timestamp>().ok().map(|time| time.as_second())
+}

@@ -1,0 +1,120 @@
+//! Why a document is not accepted, in the words of the condition `Accepted`. Pure.
+
+use torc_api::problem::{Problem, ProblemKind};
+
+use super::status::cut;
+
+/// A document larger than this is refused: an API server keeps none of more than 1.5 MiB, and watches of large objects are slow.
+pub(super) const MOST_BYTES: usize = 900 << 10;
+/// So many problems are told.
+const MOST_PROBLEMS: usize = 5;
+/// The longest message.
+const MOST_MESSAGE: usize = 600;
+
+/// Why the present generation was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Rejection {
+    /// One word.
+    pub reason: Reason,
+    /// A sentence.
+    pub message: String,
+}
+
+/// The reasons of `Accepted=False`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reason {
+    InvalidSpec,
+    CycleFound,
+    DuplicateName,
+    SourceMissing,
+    TooLarge,
+    ClusterNotFound,
+}
+
+impl Reason {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::InvalidSpec => "InvalidSpec",
+            Self::CycleFound => "CycleFound",
+            Self::DuplicateName => "DuplicateName",
+            Self::SourceMissing => "SourceMissing",
+            Self::TooLarge => "TooLarge",
+            Self::ClusterNotFound => "ClusterNotFound",
+        }
+    }
+
+    /// It may be cured without an edit of the object.
+    pub const fn may_pass(self) -> bool {
+        matches!(self, Self::SourceMissing | Self::ClusterNotFound)
+    }
+}
+
+impl Rejection {
+    pub fn new(reason: Reason, message: impl Into<String>) -> Self {
+        Self { reason, message: cut(&message.into(), MOST_MESSAGE) }
+    }
+
+    /// Of a document with problems. What is not a matter of its structure names the reason.
+    pub fn of_problems(problems: &[Problem]) -> Self {
+        let kind = problems.iter().map(|problem| problem.kind).max().unwrap_or_default();
+        let reason = match kind {
+            ProblemKind::Plain => Reason::InvalidSpec,
+            ProblemKind::Duplicate => Reason::DuplicateName,
+            ProblemKind::Cycle => Reason::CycleFound,
+            ProblemKind::TooLarge => Reason::TooLarge,
+        };
+        // Those that gave the reason come first.
+        let (first, rest): (Vec<&Problem>, Vec<&Problem>) = problems.iter().partition(|problem| problem.kind == kind);
+        let mut told: Vec<String> = first.iter().chain(&rest).take(MOST_PROBLEMS).map(|one| sentence(one)).collect();
+        if problems.len() > MOST_PROBLEMS {
+            told.push(format!("and {} more problems", problems.len() - MOST_PROBLEMS));
+        }
+        Self::new(reason, told.join("; "))
+    }
+
+    /// Of a document that is too large.
+    pub fn too_large(bytes: usize) -> Self {
+        let message = format!(
+            "the document has {} KiB, more than {} KiB: let `parameters` stand for jobs that differ little, or keep \
+             tables in ConfigMaps (`sources`)",
+            bytes >> 10,
+            MOST_BYTES >> 10
+        );
+        Self::new(Reason::TooLarge, message)
+    }
+}
+
+fn sentence(problem: &Problem) -> String {
+    let field = if problem.field.is_empty() { String::new() } else { format!("{}: ", problem.field) };
+    let hint = problem.hint.as_ref().map_or_else(String::new, |hint| format!(" ({hint})"));
+    format!("{field}{}{hint}", problem.message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn problems_name_their_reason() {
+        let plain = || Problem::error("spec.a", "is wrong");
+        let double = || Problem::error("spec.b", "is there twice").kind(ProblemKind::Duplicate);
+        let circle = || Problem::error("spec.jobs[0]", "a → a").kind(ProblemKind::Cycle);
+        let large = || Problem::error("spec.jobs", "too many").kind(ProblemKind::TooLarge);
+        for (problems, reason, message) in [
+            (vec![plain()], Reason::InvalidSpec, "spec.a: is wrong"),
+            (vec![plain(), double()], Reason::DuplicateName, "spec.b: is there twice; spec.a: is wrong"),
+            (vec![double(), circle()], Reason::CycleFound, "spec.jobs[0]: a → a; spec.b: is there twice"),
+            (vec![large().hint("use fewer")], Reason::TooLarge, "spec.jobs: too many (use fewer)"),
+        ] {
+            assert_eq!(Rejection::of_problems(&problems), Rejection { reason, message: message.to_owned() });
+        }
+        let many = Rejection::of_problems(&vec![plain(); 9]).message;
+        assert!(many.ends_with("; and 4 more problems"), "{many}");
+    }
+
+    #[test]
+    fn what_may_pass_by_itself_is_looked_at_again() {
+        assert!(Reason::SourceMissing.may_pass() && Reason::ClusterNotFound.may_pass());
+        assert!(!Reason::InvalidSpec.may_pass() && !Reason::TooLarge.may_pass());
+    }
+}

@@ -1,0 +1,127 @@
+//! Whose the token of a service account is: the API server says so, and two lists say what that allows.
+
+mod memory;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus};
+use kube::Client;
+use kube::api::{Api, PostParams};
+use torc_api::token::Grant;
+
+use crate::http::Caller;
+use memory::Verdicts;
+
+/// How service accounts begin in the words of Kubernetes.
+const ACCOUNT: &str = "system:serviceaccount:";
+/// A review that takes longer has failed.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Knows service accounts. Clones are the same.
+#[derive(Clone)]
+pub(crate) struct Reviews {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    client: Client,
+    audience: String,
+    lists: Lists,
+    verdicts: Mutex<Verdicts>,
+}
+
+/// Who may do what, as `namespace/name`.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Lists {
+    pub runners: Vec<String>,
+    pub admins: Vec<String>,
+}
+
+impl Reviews {
+    pub fn new(client: Client, audience: String, runners: Vec<String>, admins: Vec<String>) -> Self {
+        let lists = Lists { runners, admins };
+        Self { inner: Arc::new(Inner { client, audience, lists, verdicts: Mutex::default() }) }
+    }
+
+    /// Who bears a token; what was found out is remembered for a while.
+    pub async fn caller(&self, token: &str) -> Option<Caller> {
+        // Whatever is not of this form is no token of an API server, and nobody's time is worth asking.
+        if token.split('.').count() != 3 {
+            return None;
+        }
+        let lock = || self.inner.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = lock().recall(token, Instant::now()) {
+            return known;
+        }
+        let caller = match tokio::time::timeout(PATIENCE, self.review(token)).await {
+            Ok(Ok(status)) => self.inner.lists.caller(&status, &self.inner.audience),
+            Ok(Err(error)) => return unanswered(&error.to_string()),
+            Err(_) => return unanswered("no answer in time"),
+        };
+        lock().remember(token, caller.clone(), Instant::now());
+        caller
+    }
+
+    async fn review(&self, token: &str) -> kube::Result<TokenReviewStatus> {
+        let spec = TokenReviewSpec { token: Some(token.to_owned()), audiences: Some(vec![self.inner.audience.clone()]) };
+        let review = TokenReview { spec, ..TokenReview::default() };
+        let reviews: Api<TokenReview> = Api::all(self.inner.client.clone());
+        Ok(reviews.create(&PostParams::default(), &review).await?.status.unwrap_or_default())
+    }
+}
+
+/// Nobody is refused for long because the API server was away: the next call asks again.
+fn unanswered(why: &str) -> Option<Caller> {
+    tracing::warn!("a token could not be reviewed: {why}");
+    None
+}
+
+impl Lists {
+    /// What a review makes of a bearer: the token must be meant for us, and its account must be on a list.
+    fn caller(&self, status: &TokenReviewStatus, audience: &str) -> Option<Caller> {
+        let is_meant = status.audiences.iter().flatten().any(|meant| meant == audience);
+        if status.authenticated != Some(true) || !is_meant {
+            return None;
+        }
+        let name = status.user.as_ref()?.username.as_deref()?;
+        let account = name.strip_prefix(ACCOUNT)?.replacen(':', "/", 1);
+        let grant = match () {
+            () if self.admins.contains(&account) => Grant::Admin,
+            () if self.runners.contains(&account) => Grant::Pool,
+            () => return None,
+        };
+        Some(Caller { grant, name: account })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::authentication::v1::UserInfo;
+
+    use super::*;
+
+    #[test]
+    fn accounts_on_a_list_are_known_if_their_token_is_meant_for_us() {
+        let lists = Lists { runners: vec!["torc/runner".to_owned()], admins: vec!["ops/admin".to_owned()] };
+        let review = |authenticated, audience: &str, username: &str| TokenReviewStatus {
+            authenticated: Some(authenticated),
+            audiences: Some(vec![audience.to_owned()]),
+            user: Some(UserInfo { username: Some(username.to_owned()), ..UserInfo::default() }),
+            ..TokenReviewStatus::default()
+        };
+        let runner = "system:serviceaccount:torc:runner";
+        for (status, expected) in [
+            (review(true, "torc", runner), Some((Grant::Pool, "torc/runner"))),
+            (review(true, "torc", "system:serviceaccount:ops:admin"), Some((Grant::Admin, "ops/admin"))),
+            (review(true, "torc", "system:serviceaccount:torc:other"), None),
+            (review(true, "torc", "torc/runner"), None),
+            (review(true, "https://kubernetes.default.svc", runner), None),
+            (review(false, "torc", runner), None),
+            (TokenReviewStatus::default(), None),
+        ] {
+            let caller = lists.caller(&status, "torc").map(|caller| (caller.grant, caller.name));
+            assert_eq!(caller, expected.map(|(grant, name)| (grant, name.to_owned())), "{status:?}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What the status of a custom resource says: the engine's status, in terms of the object's generations. Pure.
+
+use torc_api::status::{Condition, WorkflowStatus};
+
+use super::rejection::Rejection;
+
+/// A status stays below this size, whatever happens: it is one of many objects that an API server keeps.
+const MOST_BYTES: usize = 8 << 10;
+/// The longest message of a condition.
+const MOST_MESSAGE: usize = 600;
+
+/// Every condition that a workflow has, in the order in which they are shown.
+const TYPES: [&str; 7] =
+    ["Accepted", "AllocationsReady", "Suspended", "Recovering", "Stalled", "Finished", "Succeeded"];
+
+/// What there is to tell of an object.
+pub(super) struct View<'a> {
+    /// The engine's status of what was accepted last; none if nothing was.
+    pub engine: Option<&'a WorkflowStatus>,
+    /// The object's generation.
+    pub generation: i64,
+    /// The generation that was accepted last.
+    pub accepted: Option<i64>,
+    /// Why the present generation was refused.
+    pub rejection: Option<&'a Rejection>,
+    /// What it waits for, if it is being deleted and does not go.
+    pub lingers: Option<&'a str>,
+    /// What was said before.
+    pub before: &'a [Condition],
+    /// In RFC 3339.
+    pub now: &'a str,
+    /// Where the server answers.
+    pub api_url: Option<&'a str>,
+}
+
+/// The whole status.
+pub(super) fn status(view: &View<'_>) -> WorkflowStatus {
+    let mut status = view.engine.cloned().unwrap_or_default();
+    status.observed_generation = Some(view.generation);
+    status.api_url = view.api_url.map(str::to_owned);
+    let stated = std::mem::take(&mut status.conditions);
+    status.conditions = TYPES.iter().map(|type_| condition(type_, &stated, view)).collect();
+    shortened(status)
+}
+
+fn condition(type_: &str, stated: &[Condition], view: &View<'_>) -> Condition {
+    let known = stated.iter().find(|condition| condition.type_ == type_).cloned();
+    let mut condition = match (view.rejection, known) {
+        (Some(rejection), _) if type_ == "Accepted" => {
+            plain(type_, "False", rejection.reason.name(), rejection.message.clone(), view.generation)
+        }
+        _ if type_ == "Stalled" && view.lingers.is_some() => {
+            let message = view.lingers.unwrap_or_default().to_owned();
+            plain(type_, "True", "SlurmUnreachable", message, view.generation)
+        }
+        // What was accepted before goes on as it was.
+        (_, Some(known)) => Condition { observed_generation: view.accepted.or(Some(view.generation)), ..known },
+        (Some(rejection), None) if type_ == "Succeeded" => {
+            plain(type_, "False", "InvalidSpec", rejection.message.clone(), view.generation)
+        }
+        (_, None) => absent(type_, view.generation),
+    };
+    if condition.message.len() > MOST_MESSAGE {
+        condition.message = cut(&condition.message, MOST_MESSAGE);
+    }
+    condition.last_transition_time = since(&condition, view);
+    condition
+}
+
+/// The time of the last change of its value. What was said before counts: it was on record.
+fn since(condition: &Condition, view: &View<'_>) -> String {
+    let before = view.before.iter().find(|before| before.type_ == condition.type_);
+    match before {
+        Some(before) if before.status == condition.status => before.last_transition_time.clone(),
+        Some(before) if condition.last_transition_time.as_str() > before.last_transition_time.as_str() => {
+            condition.last_transition_time.clone()
+        }
+        None if !condition.last_transition_time.is_empty() => condition.last_transition_time.clone(),
+        _ => view.now.to_owned(),
+    }
+}
+
+fn plain(type_: &str, status: &str, reason: &str, message: String, generation: i64) -> Condition {
+    Condition {
+        type_: type_.to_owned(),
+        status: status.to_owned(),
+        reason: reason.to_owned(),
+        message,
+        last_transition_time: String::new(),
+        observed_generation: Some(generation),
+    }
+}
+
+/// A condition that nobody has stated: of a workflow that was never accepted, or one that is not worth mentioning.
+fn absent(type_: &str, generation: i64) -> Condition {
+    let (status, reason) = match type_ {
+        "Accepted" | "Succeeded" => ("Unknown", "Pending"),
+        "AllocationsReady" => ("True", "NotNeeded"),
+        "Suspended" => ("False", "NotSuspended"),
+        "Recovering" => ("False", "NotRecovering"),
+        "Stalled" => ("False", "NotStalled"),
+        _ => ("False", "NotStarted"),
+    };
+    plain(type_, status, reason, String::new(), generation)
+}
+
+/// The one condition of an object that another controller looks after.
+pub(super) fn left_to_other(generation: i64, manager: &str, now: &str) -> Condition {
+    let message = format!("`managedBy` leaves it to {manager}");
+    let condition = plain("Suspended", "True", "ManagedByOther", message, generation);
+    Condition { last_transition_time: now.to_owned(), ..condition }
+}
+
+/// The oldest failures go until the rest fits.
+fn shortened(mut status: WorkflowStatus) -> WorkflowStatus {
+    let size = |status: &WorkflowStatus| serde_json::to_string(status).map_or(0, |text| text.len());
+    while size(&status) >= MOST_BYTES && !status.failures.is_empty() {
+        status.failures.remove(0);
+    }
+    status
+}
+
+/// The first so many bytes of a text, and a sign that there were more.
+pub(super) fn cut(text: &str, most: usize) -> String {
+    if text.len() <= most {
+        return text.to_owned();
+    }
+    let mut end = most.saturating_sub('…'.len_utf8());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}…", &text[..end])
+}
+
+#[cfg(test)]
+mod tests;

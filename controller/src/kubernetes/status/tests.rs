@@ -1,0 +1,110 @@
+#![allow(clippy::unwrap_used)]
+
+use torc_api::state::Cause;
+use torc_api::status::FailureSample;
+
+use super::super::rejection::Reason;
+use super::*;
+
+const EARLY: &str = "2026-01-01T00:00:00Z";
+const LATE: &str = "2026-01-01T00:10:00Z";
+const NOW: &str = "2026-01-01T01:00:00Z";
+
+fn stated(type_: &str, status: &str, reason: &str, since: &str) -> Condition {
+    Condition { last_transition_time: since.to_owned(), ..plain(type_, status, reason, String::new(), 1) }
+}
+
+fn running() -> WorkflowStatus {
+    WorkflowStatus {
+        conditions: vec![
+            stated("Accepted", "True", "Planned", EARLY),
+            stated("Finished", "False", "Running", EARLY),
+            stated("Succeeded", "Unknown", "Running", EARLY),
+        ],
+        ..WorkflowStatus::default()
+    }
+}
+
+fn view<'a>(engine: Option<&'a WorkflowStatus>, rejection: Option<&'a Rejection>) -> View<'a> {
+    View { engine, generation: 3, accepted: None, rejection, lingers: None, before: &[], now: NOW, api_url: None }
+}
+
+fn summary(status: &WorkflowStatus) -> Vec<String> {
+    let one = |condition: &Condition| {
+        let observed = condition.observed_generation.unwrap();
+        format!("{}={}/{}@{observed}", condition.type_, condition.status, condition.reason)
+    };
+    status.conditions.iter().map(one).collect()
+}
+
+#[test]
+fn every_condition_is_there_from_the_first_time() {
+    let accepted = View { accepted: Some(3), ..view(None, None) };
+    let running = running();
+    let status = status(&View { engine: Some(&running), ..accepted });
+    assert_eq!(
+        summary(&status),
+        [
+            "Accepted=True/Planned@3",
+            "AllocationsReady=True/NotNeeded@3",
+            "Suspended=False/NotSuspended@3",
+            "Recovering=False/NotRecovering@3",
+            "Stalled=False/NotStalled@3",
+            "Finished=False/Running@3",
+            "Succeeded=Unknown/Running@3",
+        ]
+    );
+    assert_eq!(status.observed_generation, Some(3));
+}
+
+#[test]
+fn what_was_never_accepted() {
+    let rejection = Rejection { reason: Reason::CycleFound, message: "jobs wait for each other".to_owned() };
+    let status = status(&view(None, Some(&rejection)));
+    assert_eq!(summary(&status)[0], "Accepted=False/CycleFound@3");
+    assert_eq!(summary(&status)[5..], ["Finished=False/NotStarted@3", "Succeeded=False/InvalidSpec@3"]);
+    assert_eq!(status.conditions[6].message, "jobs wait for each other");
+    assert!(status.conditions.iter().all(|condition| condition.last_transition_time == NOW));
+}
+
+#[test]
+fn a_refused_edit_leaves_what_was_accepted_before_as_it_is() {
+    let rejection = Rejection { reason: Reason::InvalidSpec, message: "no".to_owned() };
+    let running = running();
+    let status = status(&View { accepted: Some(2), ..view(Some(&running), Some(&rejection)) });
+    let said = summary(&status);
+    assert_eq!((said[0].as_str(), said[6].as_str()), ("Accepted=False/InvalidSpec@3", "Succeeded=Unknown/Running@2"));
+    assert_eq!(status.observed_generation, Some(3), "it was looked at");
+}
+
+#[test]
+fn times_of_change_move_only_with_the_value() {
+    let running = running();
+    for (before, expected) in [
+        (vec![], EARLY),
+        (vec![stated("Accepted", "True", "Planned", LATE)], LATE),
+        (vec![stated("Accepted", "False", "InvalidSpec", LATE)], NOW),
+        (vec![stated("Accepted", "False", "InvalidSpec", "2025-01-01T00:00:00Z")], EARLY),
+    ] {
+        let view = View { accepted: Some(3), before: &before, ..view(Some(&running), None) };
+        assert_eq!(status(&view).conditions[0].last_transition_time, expected, "{before:?}");
+    }
+}
+
+#[test]
+fn a_status_is_small_whatever_happens() {
+    let failure = |number: i32| FailureSample {
+        job: format!("{}{number}", "j".repeat(1_000)),
+        attempt: 1,
+        return_code: Some(1),
+        cause: Cause::ExitCode,
+        time: NOW.to_owned(),
+    };
+    let mut engine = running();
+    engine.failures = (0..20).map(failure).collect();
+    engine.conditions[2].message = "ü".repeat(5_000);
+    let status = status(&View { accepted: Some(3), ..view(Some(&engine), None) });
+    assert!(serde_json::to_string(&status).unwrap().len() < 8 << 10);
+    assert_eq!(status.failures.last().unwrap().job, failure(19).job, "the latest stay");
+    assert!(status.conditions[6].message.len() <= 600 && status.conditions[6].message.ends_with('…'));
+}

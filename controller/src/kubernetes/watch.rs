@@ -1,0 +1,161 @@
+//! Watches objects, and looks at one when it changes, when the engine has news of it, or when it is time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use kube::api::Api;
+use kube::runtime::controller::{Config, ReconcileRequest, applier};
+use kube::runtime::reflector::{self, ObjectRef, Store, store::Writer};
+use kube::runtime::watcher::{self, watcher};
+use kube::runtime::WatchStreamExt as _;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use torc_core::ids::WorkflowId;
+
+use super::desk::{Desk, Guarded};
+use super::readiness::Readiness;
+use super::reconcile::{after_trouble, reconcile};
+
+/// Objects may be large: so many at a time are listed.
+pub(super) const PAGE: u32 = 50;
+/// So many objects are looked at at once.
+const AT_ONCE: u16 = 8;
+/// News of the engine are gathered for so long.
+const GATHER: Duration = Duration::from_millis(200);
+/// What waits to be looked at; more of them wait with whoever has the news.
+const BACKLOG: usize = 256;
+
+/// The watched namespaces.
+pub(super) struct Watches {
+    watches: Vec<Watch>,
+}
+
+struct Watch {
+    /// None for all.
+    namespace: Option<String>,
+    store: Store<Guarded>,
+    writer: Writer<Guarded>,
+}
+
+impl Watches {
+    pub fn new(namespaces: &[String]) -> Self {
+        let one = |namespace: Option<String>| {
+            let (store, writer) = reflector::store();
+            Watch { namespace, store, writer }
+        };
+        let watches = match namespaces {
+            [] => vec![one(None)],
+            some => some.iter().cloned().map(Some).map(one).collect(),
+        };
+        Self { watches }
+    }
+
+    pub fn stores(&self) -> Vec<Store<Guarded>> {
+        self.watches.iter().map(|watch| watch.store.clone()).collect()
+    }
+
+    pub fn run(self, desk: &Arc<Desk>, stop: &CancellationToken) -> Vec<JoinHandle<()>> {
+        let mut tasks = Vec::new();
+        let mut ways = Vec::new();
+        let unlisted = Arc::new(AtomicUsize::new(self.watches.len()));
+        for watch in self.watches {
+            let (sender, receiver) = mpsc::channel(BACKLOG);
+            ways.push((watch.namespace.clone(), sender));
+            tasks.push(tokio::spawn(look_after(watch, receiver, Arc::clone(&unlisted), Arc::clone(desk), stop.clone())));
+        }
+        tasks.push(tokio::spawn(pass_on_news(Arc::clone(desk), ways, stop.clone())));
+        tasks
+    }
+}
+
+/// Looks after the objects of one namespace, or of all.
+async fn look_after(
+    watch: Watch,
+    news: mpsc::Receiver<ObjectRef<Guarded>>,
+    unlisted: Arc<AtomicUsize>,
+    desk: Arc<Desk>,
+    stop: CancellationToken,
+) {
+    let api = match &watch.namespace {
+        Some(namespace) => Api::namespaced(desk.client.clone(), namespace),
+        None => Api::all(desk.client.clone()),
+    };
+    // Lists come in pages, watches go on after they end, and one that is too old (410) begins with a new list.
+    let seen = watcher(api, watcher::Config::default().page_size(PAGE))
+        .default_backoff()
+        .modify(|object: &mut Guarded| {
+            kube::Resource::meta_mut(object).managed_fields = None;
+        })
+        .reflect(watch.writer)
+        .inspect(note_listed(unlisted, desk.readiness.clone()))
+        .applied_objects();
+    let seen = seen.filter_map(|seen| async move {
+        match seen {
+            Ok(object) => Some(ObjectRef::from_obj(&object)),
+            Err(error) => {
+                tracing::warn!("workflows are not being watched: {error}");
+                None
+            }
+        }
+    });
+    let news = futures::stream::unfold(news, |mut news| async move { news.recv().await.map(|one| (one, news)) });
+    let requests = futures::stream::select(seen, news).map(|reference| {
+        Ok::<ReconcileRequest<Guarded>, std::convert::Infallible>(ReconcileRequest::from(reference))
+    });
+    let passes = applier(
+        |object, desk| Box::pin(reconcile(object, desk)),
+        after_trouble,
+        desk,
+        watch.store,
+        requests.take_until(stop.cancelled_owned()),
+        Config::default().concurrency(AT_ONCE),
+    );
+    // What went wrong was told where it did; what is not there any more has been deleted.
+    passes.for_each(|_| async {}).await;
+}
+
+/// Notes the end of the first list; with that of the last namespace everything has been listed.
+fn note_listed(
+    unlisted: Arc<AtomicUsize>,
+    readiness: Readiness,
+) -> impl FnMut(&watcher::Result<watcher::Event<Guarded>>) {
+    let mut is_listed = false;
+    move |event| {
+        let is_first = matches!(event, Ok(watcher::Event::InitDone)) && !std::mem::replace(&mut is_listed, true);
+        if is_first && unlisted.fetch_sub(1, Ordering::SeqCst) == 1 {
+            readiness.listed();
+        }
+    }
+}
+
+type Way = (Option<String>, mpsc::Sender<ObjectRef<Guarded>>);
+
+/// What has changed in the engine is looked at.
+async fn pass_on_news(desk: Arc<Desk>, ways: Vec<Way>, stop: CancellationToken) {
+    let touched = desk.engine.touched();
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = touched.some() => {}
+        }
+        tokio::time::sleep(GATHER).await;
+        for id in touched.take() {
+            if let Some(reference) = reference(&desk, id).await {
+                let way = ways.iter().find(|(of, _)| of.is_none() || *of == reference.namespace);
+                if let Some((_, way)) = way {
+                    // Nobody is there any more only when the server ends.
+                    let _ = way.send(reference).await;
+                }
+            }
+        }
+    }
+}
+
+/// None for workflows that are nobody's object.
+async fn reference(desk: &Desk, id: WorkflowId) -> Option<ObjectRef<Guarded>> {
+    let object = desk.object_of(id.0).await?;
+    Some(ObjectRef::new(&object.name).within(&object.namespace))
+}

@@ -1,0 +1,131 @@
+//! A server in a Kubernetes cluster: it may have to wait until it leads, and says so to whoever asks meanwhile.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use torc_store::{Leader, OpenOptions, Store, StoreError};
+
+use super::{Server, ServerConfig, StartError, bind, issuer, limits, listen};
+use crate::engine::{Engine, Stop};
+use crate::http::{Door, Identities};
+use crate::kubernetes::{self, Candidate, KubernetesConfig, Office, Parts, Readiness, Reviews};
+
+/// What a server that does not lead lacks.
+const LEADERSHIP: &str = "leadership";
+/// Between two attempts to open a store that another process has just now.
+const PAUSE: Duration = Duration::from_secs(1);
+
+pub(super) async fn start(config: ServerConfig) -> Result<Server, StartError> {
+    let kubernetes = config.kubernetes.clone().unwrap_or_default();
+    let (client, impatient) = kubernetes::clients().await.map_err(StartError::Cluster)?;
+    let stop = Stop::default();
+    let readiness = Readiness::default();
+    readiness.lacks(LEADERSHIP, "nobody has been asked yet");
+    let door = Door::new(readiness.clone());
+    let socket = bind(config.bind).await?;
+    let address = socket.as_ref().and_then(|socket| socket.local_addr().ok());
+    let http = match socket {
+        Some(socket) => Some(listen(socket, door.router(), &config, &stop.waiting)?),
+        None => None,
+    };
+
+    let mut candidacy = Candidacy::new(&kubernetes, impatient, &stop);
+    let leader = candidacy.win(&config, &readiness).await;
+    let store = open(&config, leader).await?;
+    let opened = Engine::start(store.clone(), limits(&config), Arc::default(), stop.clone(), issuer(&config)).await;
+    let opened = opened.map_err(StartError::Load)?;
+    readiness.lacks("definitions", "are being compared");
+    readiness.lists();
+    readiness.has(LEADERSHIP);
+
+    let mut server = Server::assemble(&config, store, opened, address, &candidacy.office, stop.clone()).await?;
+    server.http = http;
+    server.tenure = candidacy.tenure;
+    let identities = Identities::new(config.token.clone(), issuer(&config));
+    let identities = identities.with_metrics(config.metrics_token.clone()).with_reviews(reviews(&kubernetes, &client));
+    door.open(server.app(identities, readiness.clone()));
+    let parts = Parts {
+        engine: server.engine.clone(),
+        slurm: server.slurm.clone(),
+        client,
+        office: candidacy.office,
+        readiness,
+        api_url: server.url().to_owned(),
+    };
+    server.watchers = kubernetes::start(parts, kubernetes, &stop.waiting);
+    Ok(server)
+}
+
+/// Service accounts are known if an audience was said.
+fn reviews(config: &KubernetesConfig, client: &kube::Client) -> Option<Reviews> {
+    let audience = config.audience.clone()?;
+    Some(Reviews::new(client.clone(), audience, config.runner_accounts.clone(), config.admin_accounts.clone()))
+}
+
+/// The way into office.
+struct Candidacy {
+    candidate: Option<Candidate>,
+    office: Office,
+    superseded: CancellationToken,
+    tenure: Option<(tokio::task::JoinHandle<()>, CancellationToken)>,
+}
+
+impl Candidacy {
+    fn new(config: &KubernetesConfig, client: kube::Client, stop: &Stop) -> Self {
+        let candidate =
+            config.lease.as_deref().map(|lease| Candidate::new(client, &config.namespace, lease, &config.identity));
+        Self { candidate, office: Office::permanent(), superseded: stop.superseded.clone(), tenure: None }
+    }
+
+    /// Waits until this server leads, and holds the lease from then on; nothing for one that is the only one.
+    async fn win(&mut self, config: &ServerConfig, readiness: &Readiness) -> Option<Leader> {
+        let mut candidate = self.candidate.take()?;
+        let standing_by = |holder: &str| {
+            let why = if holder.is_empty() { "nobody can say who leads".to_owned() } else { format!("{holder} leads") };
+            readiness.lacks(LEADERSHIP, why);
+        };
+        let (leader, asked) = candidate.win(&config.database, standing_by).await;
+        readiness.lacks(LEADERSHIP, "the store is being opened");
+        tracing::info!(epoch = leader.epoch, "leading as {}", leader.holder);
+        self.office = Office::of_lease(asked, self.superseded.clone());
+        let release = CancellationToken::new();
+        let tenure = tokio::spawn(candidate.hold(self.office.clone(), release.clone()));
+        self.tenure = Some((tenure, release));
+        Some(leader)
+    }
+}
+
+/// Opens the store. An earlier leader that was cut short may hold it for a moment, and one that is frozen until it is killed.
+async fn open(config: &ServerConfig, leader: Option<Leader>) -> Result<Store, StartError> {
+    let options = OpenOptions { path: config.database.clone(), create: true, leader, ..OpenOptions::default() };
+    let mut has_told = false;
+    loop {
+        match Store::open(options.clone()).await {
+            Err(StoreError::Locked { .. }) if options.leader.is_some() => {
+                if !std::mem::replace(&mut has_told, true) {
+                    tracing::warn!("another process is writing to the store: waiting for it");
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+            opened => return opened.map_err(StartError::Store),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn service_accounts_are_known_where_an_audience_was_said() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let config = kube::Config::new(axum::http::Uri::from_static("http://127.0.0.1:1"));
+        let client = kube::Client::try_from(config).expect("a client");
+        let with = |audience: Option<&str>| KubernetesConfig {
+            audience: audience.map(str::to_owned),
+            ..KubernetesConfig::default()
+        };
+        assert!(reviews(&with(None), &client).is_none() && reviews(&with(Some("torc")), &client).is_some());
+    }
+}
