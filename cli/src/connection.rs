@@ -27,7 +27,9 @@ impl Connection {
         let place = Place::find(folder).ok_or_else(no_store)?;
         match enter(&place, settings.namespace.as_deref()).await? {
             Entry::Theirs(_, client) => Ok(Self::Served(client)),
-            Entry::Ours(lock) => Ok(Self::Ours(Box::new(Owner::start(&place, Some(lock), settings, Announce::No).await?))),
+            Entry::Ours(lock) => {
+                Ok(Self::Ours(Box::new(Owner::start(&place, Some(lock), settings, Announce::No).await?)))
+            }
         }
     }
 

@@ -111,8 +111,7 @@ pub(crate) fn start(parts: Parts, config: KubernetesConfig, stop: &CancellationT
     let watches = watch::Watches::new(&config.namespaces);
     let stores = watches.stores();
     let (clusters, cluster_writer) = kube::runtime::reflector::store();
-    let desk =
-        Arc::new(Desk::new(engine, slurm, client, office, config, readiness, api_url, stores, clusters));
+    let desk = Arc::new(Desk::new(engine, slurm, client, office, config, readiness, api_url, stores, clusters));
     let mut tasks = watches.run(&desk, stop);
     tasks.push(tokio::spawn(clusters::run(Arc::clone(&desk), cluster_writer, stop.clone())));
     tasks.push(tokio::spawn(definitions::run(Arc::clone(&desk), stop.clone())));

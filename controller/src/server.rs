@@ -22,8 +22,8 @@ use crate::engine::{Engine, EngineError, Stop};
 use crate::handover::Handovers;
 use crate::http::{self, Identities};
 use crate::issuer::Issuer;
-use crate::listener::{Listener, connection_limit};
 use crate::kubernetes::{KubernetesConfig, NoCluster, Office, Readiness};
+use crate::listener::{Listener, connection_limit};
 use crate::slurm::{SlurmConfig, SlurmHandle};
 use crate::tls::{Certificates, TlsError, TlsFiles};
 

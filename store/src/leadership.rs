@@ -24,11 +24,10 @@ pub async fn last_epoch(path: &Path) -> Result<i64, StoreError> {
     }
     let at = |error| StoreError::from_sqlx(path, error);
     let mut connection = connection::options(path, false).read_only(true).connect().await.map_err(at)?;
-    let known: Result<i64, sqlx::Error> = sqlx::query_scalar(
-        "select count(*) from sqlite_schema where type = 'table' and name = 'leadership'",
-    )
-    .fetch_one(&mut connection)
-    .await;
+    let known: Result<i64, sqlx::Error> =
+        sqlx::query_scalar("select count(*) from sqlite_schema where type = 'table' and name = 'leadership'")
+            .fetch_one(&mut connection)
+            .await;
     let epoch = match known.map_err(at)? {
         0 => 0,
         _ => epoch(&mut connection).await.map_err(|failure| failure.at(path))?,

@@ -286,12 +286,7 @@ pub const KEYS: &[Key] = &[
         None,
         "Service accounts of administrators, as `namespace/name`, with commas between them.",
     ),
-    key(
-        "server.kubernetes.pools",
-        "TORC_KUBERNETES_POOLS",
-        None,
-        "Runner pools whose size follows the work, as JSON.",
-    ),
+    key("server.kubernetes.pools", "TORC_KUBERNETES_POOLS", None, "Runner pools whose size follows the work, as JSON."),
     key(
         "server.kubernetes.working_dir",
         "TORC_KUBERNETES_WORKING_DIR",

@@ -7,7 +7,7 @@ use torc_api::allocation::{Allocation, OrphanReport};
 use torc_api::api::{ClusterApplied, Page, SlurmCluster};
 use torc_api::document::{Document, SlurmClusterDocument};
 use torc_api::wire::RunnerScope;
-use torc_core::engine::{Demand, AllocationKey, Observation, Outlook, allocation_view};
+use torc_core::engine::{AllocationKey, Demand, Observation, Outlook, allocation_view};
 use torc_core::ids::{JobId, WorkflowId};
 use torc_core::planning::course::Needs;
 use torc_core::rows::{AllocationRow, ClusterRow};

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use kube::{Resource as _, ResourceExt as _};
 use kube::api::{Api, Patch, PatchParams};
+use kube::{Resource as _, ResourceExt as _};
 use serde_json::json;
 use torc_api::workflow::Workflow;
 
+use super::FINALIZER;
 use super::desk::{Desk, Guarded, Object};
 use super::events::{self, Kind, Tale};
 use super::lifetime::leaves_archive;
 use super::reconcile::{Trouble, seconds, write_status};
-use super::FINALIZER;
 use crate::clock;
 
 /// Between two looks at what is still there.
@@ -72,7 +72,8 @@ pub(super) async fn clean_up(
         Step::Wait => {
             let generation = found.meta().generation.unwrap_or_default();
             let stored = workflow.and_then(|workflow| workflow.status.as_ref());
-            let lingers = (waited > NOTICE).then(|| format!("it is being deleted, and waits for {allocations} allocations"));
+            let lingers =
+                (waited > NOTICE).then(|| format!("it is being deleted, and waits for {allocations} allocations"));
             write_status(desk, object, generation, stored, lingers).await?;
             return Ok(Some(PAUSE));
         }

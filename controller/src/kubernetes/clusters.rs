@@ -85,7 +85,8 @@ async fn look(desk: &Desk, known: &mut Known) -> Result<(), EngineError> {
     for cluster in &readable {
         bring_up_to_date(desk, cluster, known).await?;
     }
-    let names: BTreeSet<&str> = objects.iter().filter_map(|object| kube::Resource::meta(&**object).name.as_deref()).collect();
+    let names: BTreeSet<&str> =
+        objects.iter().filter_map(|object| kube::Resource::meta(&**object).name.as_deref()).collect();
     for stored in desk.engine.clusters().await? {
         if !names.contains(stored.name.as_str()) {
             forget(desk, &stored.name).await?;

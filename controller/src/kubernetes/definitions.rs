@@ -42,7 +42,9 @@ async fn complaint(desk: &Desk) -> Option<String> {
     };
     let text = match desk.client.request_text(request).await {
         Ok(text) => text,
-        Err(error) => return Some(format!("the API server does not describe them ({error}); `torc crd install` helps")),
+        Err(error) => {
+            return Some(format!("the API server does not describe them ({error}); `torc crd install` helps"));
+        }
     };
     let Ok(served) = serde_json::from_str::<Value>(&text) else {
         return Some("the API server's description cannot be read".to_owned());

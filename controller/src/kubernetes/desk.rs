@@ -13,10 +13,10 @@ use torc_api::status::WorkflowStatus;
 use torc_api::workflow::Workflow;
 use torc_core::ids::WorkflowId;
 
-use super::{KubernetesConfig, UID};
 use super::leader::Office;
 use super::readiness::Readiness;
 use super::rejection::Rejection;
+use super::{KubernetesConfig, UID};
 use crate::engine::{Engine, EngineError, ErrorKind};
 use crate::slurm::SlurmHandle;
 

@@ -111,7 +111,13 @@ impl Candidate {
         let now = MicroTime(Timestamp::now());
         let (mut lease, is_new) = match &self.seen {
             Some((lease, _)) => (lease.clone(), false),
-            None => (Lease { metadata: ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() }, ..Lease::default() }, true),
+            None => (
+                Lease {
+                    metadata: ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() },
+                    ..Lease::default()
+                },
+                true,
+            ),
         };
         let spec = lease.spec.get_or_insert_with(LeaseSpec::default);
         spec.holder_identity = Some(self.identity.clone());

@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 use torc_api::api::Runner;
 
 use super::desk::Desk;
-pub use size::{Home, Pool};
 use size::{Busy, Sizing, size};
+pub use size::{Home, Pool};
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_secs(5);

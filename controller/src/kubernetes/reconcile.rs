@@ -290,12 +290,7 @@ async fn add_finalizer(desk: &Desk, object: &Object) -> Result<(), Trouble> {
 }
 
 /// Says once that it is left alone; everything else in its status is the other controller's.
-async fn leave_to_other(
-    desk: &Desk,
-    object: &Object,
-    workflow: &Workflow,
-    generation: i64,
-) -> Result<(), Trouble> {
+async fn leave_to_other(desk: &Desk, object: &Object, workflow: &Workflow, generation: i64) -> Result<(), Trouble> {
     let stated = workflow.status.iter().flat_map(|status| &status.conditions);
     if stated.into_iter().any(|condition| condition.reason == "ManagedByOther") {
         return Ok(());

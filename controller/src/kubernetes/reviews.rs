@@ -64,7 +64,8 @@ impl Reviews {
     }
 
     async fn review(&self, token: &str) -> kube::Result<TokenReviewStatus> {
-        let spec = TokenReviewSpec { token: Some(token.to_owned()), audiences: Some(vec![self.inner.audience.clone()]) };
+        let spec =
+            TokenReviewSpec { token: Some(token.to_owned()), audiences: Some(vec![self.inner.audience.clone()]) };
         let review = TokenReview { spec, ..TokenReview::default() };
         let reviews: Api<TokenReview> = Api::all(self.inner.client.clone());
         Ok(reviews.create(&PostParams::default(), &review).await?.status.unwrap_or_default())

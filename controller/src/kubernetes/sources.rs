@@ -79,7 +79,9 @@ fn text<'a>(source: &Source, maps: &'a BTreeMap<String, Option<ConfigMap>>) -> R
     let map = maps.get(config_map_name).and_then(Option::as_ref);
     let map = map.ok_or_else(|| format!("source '{name}': there is no ConfigMap '{config_map_name}'"))?;
     let value = map.data.as_ref().and_then(|data| data.get(key));
-    value.map(String::as_str).ok_or_else(|| format!("source '{name}': ConfigMap '{config_map_name}' has no key '{key}'"))
+    value
+        .map(String::as_str)
+        .ok_or_else(|| format!("source '{name}': ConfigMap '{config_map_name}' has no key '{key}'"))
 }
 
 #[cfg(test)]

@@ -38,6 +38,8 @@ pub(super) fn status(view: &View<'_>) -> WorkflowStatus {
     let mut status = view.engine.cloned().unwrap_or_default();
     status.observed_generation = Some(view.generation);
     status.api_url = view.api_url.map(str::to_owned);
+    // A column that is empty says less than a zero.
+    status.allocations.get_or_insert_default();
     let stated = std::mem::take(&mut status.conditions);
     status.conditions = TYPES.iter().map(|type_| condition(type_, &stated, view)).collect();
     shortened(status)

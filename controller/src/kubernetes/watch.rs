@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use kube::api::Api;
+use kube::runtime::WatchStreamExt as _;
 use kube::runtime::controller::{Config, ReconcileRequest, applier};
 use kube::runtime::reflector::{self, ObjectRef, Store, store::Writer};
 use kube::runtime::watcher::{self, watcher};
-use kube::runtime::WatchStreamExt as _;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -64,7 +64,13 @@ impl Watches {
         for watch in self.watches {
             let (sender, receiver) = mpsc::channel(BACKLOG);
             ways.push((watch.namespace.clone(), sender));
-            tasks.push(tokio::spawn(look_after(watch, receiver, Arc::clone(&unlisted), Arc::clone(desk), stop.clone())));
+            tasks.push(tokio::spawn(look_after(
+                watch,
+                receiver,
+                Arc::clone(&unlisted),
+                Arc::clone(desk),
+                stop.clone(),
+            )));
         }
         tasks.push(tokio::spawn(pass_on_news(Arc::clone(desk), ways, stop.clone())));
         tasks
@@ -102,9 +108,8 @@ async fn look_after(
         }
     });
     let news = futures::stream::unfold(news, |mut news| async move { news.recv().await.map(|one| (one, news)) });
-    let requests = futures::stream::select(seen, news).map(|reference| {
-        Ok::<ReconcileRequest<Guarded>, std::convert::Infallible>(ReconcileRequest::from(reference))
-    });
+    let requests = futures::stream::select(seen, news)
+        .map(|reference| Ok::<ReconcileRequest<Guarded>, std::convert::Infallible>(ReconcileRequest::from(reference)));
     let passes = applier(
         |object, desk| Box::pin(reconcile(object, desk)),
         after_trouble,

@@ -72,6 +72,10 @@ mod tests {
         assert_eq!(decide(None, &before, Duration::ZERO), Decision::Now);
         let mut edited = before.clone();
         edited.conditions[0].observed_generation = Some(2);
-        assert_eq!(decide(Some(&before), &edited, Duration::ZERO), Decision::Now, "who waits for an edit is told at once");
+        assert_eq!(
+            decide(Some(&before), &edited, Duration::ZERO),
+            Decision::Now,
+            "who waits for an edit is told at once"
+        );
     }
 }

@@ -152,11 +152,7 @@ pub(super) struct Clusters {
 }
 
 impl Clusters {
-    pub fn new(
-        replaced: BTreeMap<String, String>,
-        ssh_secrets: Option<PathBuf>,
-        metrics: Arc<Metrics>,
-    ) -> Self {
+    pub fn new(replaced: BTreeMap<String, String>, ssh_secrets: Option<PathBuf>, metrics: Arc<Metrics>) -> Self {
         Self { known: HashMap::new(), replaced, ssh_secrets, metrics }
     }
 

@@ -10,7 +10,8 @@ use crate::ids::{Now, WorkflowId};
 impl State {
     /// Stops every workflow that has run for as long as it may.
     pub(super) fn end_overdue(&mut self, recorder: &mut Recorder, now: Now) {
-        let overdue = |id: &&WorkflowId| self.workflows.get(id).is_some_and(|workflow| workflow.is_overdue(now.wall_ms));
+        let overdue =
+            |id: &&WorkflowId| self.workflows.get(id).is_some_and(|workflow| workflow.is_overdue(now.wall_ms));
         let overdue: Vec<WorkflowId> = self.live.iter().filter(overdue).copied().collect();
         for id in overdue {
             let Some(workflow) = self.workflows.get_mut(&id) else { continue };

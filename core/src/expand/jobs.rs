@@ -71,7 +71,8 @@ pub fn expand(
 /// A document whose dependencies do not fit into memory.
 pub fn too_many_edges(most: usize) -> Problem {
     let message = format!("more than {most} dependencies, which is the limit");
-    Problem::error("spec.jobs", message).kind(ProblemKind::TooLarge)
+    Problem::error("spec.jobs", message)
+        .kind(ProblemKind::TooLarge)
         .hint("put a job between the two stages: it waits for all of the first, and all of the second wait for it")
 }
 
