@@ -117,7 +117,8 @@ impl Server {
         let address = socket.as_ref().and_then(|socket| socket.local_addr().ok());
         let mut server = Self::assemble(&config, store, opened, address, &Office::permanent(), stop).await?;
         if let Some(socket) = socket {
-            let identities = Identities::new(config.token.clone(), issuer(&config)).with_metrics(config.metrics_token.clone());
+            let identities =
+                Identities::new(config.token.clone(), issuer(&config)).with_metrics(config.metrics_token.clone());
             let app = server.app(identities, Readiness::default());
             server.http = Some(listen(socket, app, &config, &server.stop.waiting)?);
         }

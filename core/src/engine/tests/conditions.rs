@@ -163,6 +163,9 @@ fn what_fails_for_good_or_is_cancelled_is_not_recovered() {
     let workflow = world.workflow();
     world.run(|state, recorder, now| state.cancel(workflow, recorder, now)).unwrap();
     assert_eq!(summary(&world), ["Accepted=True/Planned", "Finished=True/Canceled", "Succeeded=False/Canceled"]);
+}
+
+#[test]
 fn a_workflow_is_stopped_at_its_deadline() {
     let plan = Plan::new([job("a"), job("b").after(&["a"])]).with(|spec| spec.active_deadline_seconds = Some(60));
     let mut world = World::with(&plan);
