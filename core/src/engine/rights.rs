@@ -34,7 +34,6 @@ impl State {
     /// Whether the bearer may apply a document of this name: a new one, or their own.
     pub fn may_apply(&self, grant: &Grant, namespace: &str, name: &str) -> Result<(), Refusal> {
         match self.names.get(&(namespace.to_owned(), name.to_owned())) {
-            _ if *grant == Grant::Pool => Err(Refusal::Forbidden("runners apply no documents".to_owned())),
             Some(id) if !self.is_theirs(grant, *id) => {
                 let owner = self.owner(*id).unwrap_or_default();
                 Err(Refusal::Forbidden(format!("workflow '{name}' belongs to {owner}")))

@@ -63,7 +63,9 @@ impl KubeLab {
         self.pipe(&["apply", "--server-side", "-f", "-"], &definitions.stdout);
         self.kubectl(&["create", "namespace", "torc"]);
         let arguments = ["template", "torc", "charts/torc", "--namespace", "torc", "--set", "sources.enabled=true"];
-        let shown = ["--show-only", "templates/rbac.yaml", "--show-only", "templates/serviceaccount.yaml"];
+        let pools = r#"runnerPools=[{"name":"cpu","autoscale":{"idle":0,"max":3}}]"#;
+        let shown =
+            ["--set-json", pools, "--show-only", "templates/rbac.yaml", "--show-only", "templates/serviceaccount.yaml"];
         let rendered = helm(&[arguments.as_slice(), shown.as_slice()].concat());
         assert!(rendered.status.success(), "{}", String::from_utf8_lossy(&rendered.stderr));
         self.pipe(&["apply", "--namespace", "torc", "-f", "-"], &rendered.stdout);

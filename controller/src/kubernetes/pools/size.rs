@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Deserialize;
+use serde_json::Value;
 use torc_api::quantity::parse_memory;
 use torc_core::engine::Demand;
 
@@ -24,7 +25,7 @@ pub struct Pool {
     pub max: i32,
     /// What a Pod may use, as Kubernetes writes it.
     #[serde(default)]
-    pub limits: BTreeMap<String, String>,
+    pub limits: BTreeMap<String, Value>,
     /// Labels of its runners.
     #[serde(default)]
     pub labels: Vec<String>,
@@ -116,7 +117,8 @@ fn serves(pool: &Pool, demand: &Demand) -> bool {
 /// How many such jobs a Pod runs at once; none if it is too small. What a Pod does not limit, it has.
 fn at_once(pool: &Pool, demand: &Demand) -> i64 {
     let needs = &demand.needs;
-    let limit = |name: &str, parse: fn(&str) -> Option<i64>| pool.limits.get(name).and_then(|text| parse(text));
+    let limit =
+        |name: &str, parse: fn(&str) -> Option<i64>| pool.limits.get(name).and_then(|value| parse(&text(value)));
     let gpus = ["nvidia.com/gpu", "amd.com/gpu"].iter().find_map(|name| limit(name, whole)).unwrap_or(0);
     let memory = limit("memory", bytes).unwrap_or(i64::MAX);
     let room = |has: i64, each: i64| if each > 0 { has / each } else { i64::MAX };
@@ -127,6 +129,11 @@ fn at_once(pool: &Pool, demand: &Demand) -> i64 {
     ];
     let smallest = rooms.into_iter().min().unwrap_or(0);
     if needs.num_nodes > 1 { 0 } else { smallest.min(10_000) }
+}
+
+/// A quantity as YAML gives it: `4` is a number there, `500m` is not.
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 fn whole(text: &str) -> Option<i64> {
@@ -157,7 +164,7 @@ mod tests {
 
     fn pool(home: &str) -> Pool {
         serde_json::from_value(json!({
-            home: "torc-cpu", "idle": 1, "max": 5, "limits": {"cpu": "4", "memory": "8Gi"}, "labels": ["fast"],
+            home: "torc-cpu", "idle": 1, "max": 5, "limits": {"cpu": 4, "memory": "8Gi"}, "labels": ["fast"],
         }))
         .unwrap()
     }
