@@ -157,7 +157,6 @@ fn execute(context: &Context, command: Command) -> Result<ExitStatus, CommandErr
     match command {
         Command::Plan(args) => plan::run(context, &args),
         Command::Validate(args) => validate::run(context, &args),
-        Command::Crd(args) => crd::run(context, &args),
         Command::Config(args) => config::run(context, &args),
         Command::Completions(args) => completions::run(context, &args),
         Command::CopyProgram(args) => copy_program::run(context, &args),
@@ -214,6 +213,7 @@ async fn execute_async(context: &Context, command: Command) -> Result<ExitStatus
         Command::Runner(args) => Box::pin(runner::run(context, &args)).await,
         Command::Remote(args) => Box::pin(remote::run(context, args)).await,
         Command::RemoteAgent(_) => remote_agent::run(context).await,
+        Command::Crd(args) => crd::run(context, &args).await,
         Command::Hpc(args) => hpc::run(context, args).await,
         Command::Gc(args) => gc::run(context, &args).await,
         Command::Backup(args) => backup::run(context, &args).await,
@@ -221,7 +221,6 @@ async fn execute_async(context: &Context, command: Command) -> Result<ExitStatus
         // Verbs without a runtime have been dealt with.
         Command::Plan(_)
         | Command::Validate(_)
-        | Command::Crd(_)
         | Command::Config(_)
         | Command::Completions(_)
         | Command::CopyProgram(_)

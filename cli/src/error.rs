@@ -96,7 +96,7 @@ impl ExitStatus {
             Self::Unreachable => "The server cannot be reached, or cannot work at the moment",
             Self::Refused => "The server or the owner of the store refused: no token, no right, or a conflict",
             Self::Timeout => "`--timeout` ran out",
-            Self::Different => "`torc diff` found differences",
+            Self::Different => "`torc diff` found differences, or `torc crd check` an older definition",
             Self::Interrupted => "Stopped by Ctrl-C or SIGTERM",
         }
     }

@@ -11,6 +11,7 @@ mod env;
 mod error;
 mod follow;
 mod inside_job;
+mod kubernetes;
 mod listen_args;
 mod listening;
 mod logging;

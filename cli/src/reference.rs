@@ -1,5 +1,7 @@
 //! The reference pages, made from what the program really accepts.
 
+pub mod definitions;
+
 use std::fmt::Write as _;
 
 use clap::{Arg, Command, CommandFactory as _};

@@ -121,6 +121,7 @@ impl Engine {
         }
         self.write(move |state, recorder, now| {
             state.may_apply(&grant, &key.0, &key.1)?;
+            refuse(state.forbidden_changes(&request.document))?;
             let apply = Apply {
                 document: &request.document,
                 expanded: &expanded,
@@ -153,6 +154,7 @@ impl Engine {
     async fn preview(&self, request: ApplyRequest, expanded: Expanded) -> Result<ApplyResponse, EngineError> {
         let document = serde_json::to_string(&request.document).map_err(unwritable)?;
         self.read(move |state| {
+            refuse(state.forbidden_changes(&request.document))?;
             let metadata = &request.document.metadata;
             let (name, namespace) = (metadata.name.clone(), metadata.namespace().to_owned());
             let stored = state.stored_document(&namespace, &metadata.name);
@@ -460,6 +462,11 @@ fn deliver<T: Send + 'static>(
     Box::new(move |outcome| {
         let _ = sender.send(outcome.and(value));
     })
+}
+
+/// Refuses what has problems.
+fn refuse(problems: Vec<torc_api::problem::Problem>) -> Result<(), EngineError> {
+    if problems.is_empty() { Ok(()) } else { Err(EngineError::invalid(problems)) }
 }
 
 fn unwritable(error: serde_json::Error) -> EngineError {

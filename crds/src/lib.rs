@@ -25,6 +25,7 @@ pub mod remote;
 pub mod resources;
 pub mod rules;
 pub mod schema;
+pub mod size;
 pub mod slurm;
 pub mod slurm_stats;
 pub mod state;

@@ -19,6 +19,8 @@ pub struct ReferenceArgs {
 pub enum Page {
     /// docs/reference/cli.md
     Cli,
+    /// docs/reference/crds.md
+    Crds,
     /// docs/reference/environment.md
     Environment,
     /// docs/reference/openapi.json
@@ -29,6 +31,7 @@ pub enum Page {
 pub fn run(context: &Context, args: &ReferenceArgs) -> Result<ExitStatus, CommandError> {
     let page = match args.page {
         Page::Cli => reference::command_line(),
+        Page::Crds => reference::definitions::page(),
         Page::Environment => reference::environment(),
         Page::Openapi => format!("{:#}\n", torc_controller::openapi_document()),
     };

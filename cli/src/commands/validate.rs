@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
+use torc_api::document::SlurmClusterDocument;
+use torc_api::size::too_large;
 use torc_core::expand::Limits;
 
 use super::Context;
@@ -22,12 +24,20 @@ pub struct ValidateArgs {
     /// The same without the flag.
     #[arg(value_name = "FILE", conflicts_with = "files")]
     pub paths: Vec<PathBuf>,
+    /// Also refuse what only an API server would refuse: workflows of more than 900 KiB.
+    #[arg(long)]
+    pub kubernetes: bool,
 }
 
 /// Runs the verb.
 pub fn run(context: &Context, args: &ValidateArgs) -> Result<ExitStatus, CommandError> {
     let paths = if args.files.is_empty() { &args.paths } else { &args.files };
     let (workflows, mut report) = documents::read(paths, context.settings.namespace.as_deref())?;
+    if args.kubernetes {
+        for workflow in &workflows {
+            report.add(&workflow.file, workflow.locate(too_large(&workflow.document).into_iter().collect()));
+        }
+    }
     let mut valid = Vec::new();
     if !report.has_errors() {
         let limits = Limits { max_jobs: context.settings.server.max_jobs, ..Limits::default() };
@@ -40,13 +50,15 @@ pub fn run(context: &Context, args: &ValidateArgs) -> Result<ExitStatus, Command
     }
     report.tell_warnings(context.output);
     let problems = report.to_json();
+    let clusters = report.take_clusters();
     report.into_result()?;
     let items: Vec<_> = valid.iter().map(|(name, jobs)| json!({ "workflow": name, "jobs": jobs })).collect();
     context.output.value(&json!({ "valid": true, "items": items, "problems": problems }), || {
         let line = |(name, jobs): &(&str, usize)| {
             format!("workflow/{name} is valid: {}\n", human::count(i64::try_from(*jobs).unwrap_or(i64::MAX), "job"))
         };
-        valid.iter().map(line).collect()
+        let cluster = |cluster: &SlurmClusterDocument| format!("slurmcluster/{} is valid\n", cluster.metadata.name);
+        valid.iter().map(line).chain(clusters.iter().map(cluster)).collect()
     })?;
     Ok(ExitStatus::Success)
 }

@@ -6,9 +6,10 @@ use kube_cel::{CompiledSchema, ErrorKind, ValidationError, Validator, compile_sc
 use serde_json::{Value, json};
 
 use super::{CLUSTER, Judge, Rule, WORKFLOW, view};
-use crate::document::{Document, WorkflowDocument};
+use crate::document::Document;
 use crate::problem::Problem;
 use crate::validate::Finding;
+use crate::workflow::WorkflowSpec;
 
 /// A rule that is ready to be evaluated.
 struct Ready {
@@ -47,7 +48,7 @@ pub(crate) fn created(document: &Document) -> Vec<Finding> {
 }
 
 /// What rules say of a workflow that takes the place of another.
-pub fn updated(old: &WorkflowDocument, new: &WorkflowDocument) -> Vec<Problem> {
+pub fn updated(old: &WorkflowSpec, new: &WorkflowSpec) -> Vec<Problem> {
     let (old, new) = (view::of_settings(old), view::of_settings(new));
     let validator = Validator::new();
     let mut problems = Vec::new();

@@ -183,7 +183,7 @@ fn what_may_not_change() {
         ("managedBy: 'x.org/y'", "managedBy: 'x.org/z'", vec!["spec.managedBy: must not change"]),
     ];
     for (old, new, expected) in cases {
-        let problems = updated(&workflow(old), &workflow(new));
+        let problems = updated(&workflow(old).spec, &workflow(new).spec);
         let said: Vec<String> = problems.iter().map(|found| format!("{}: {}", found.field, found.message)).collect();
         assert_eq!(said, expected, "{old} -> {new}");
     }

@@ -63,8 +63,8 @@ pub(super) fn of(document: &Document) -> Value {
 }
 
 /// What the rules that compare two workflows see of one.
-pub(super) fn of_settings(document: &WorkflowDocument) -> Value {
-    let WorkflowSpec { run_id, stop_policy, managed_by, .. } = &document.spec;
+pub(super) fn of_settings(spec: &WorkflowSpec) -> Value {
+    let WorkflowSpec { run_id, stop_policy, managed_by, .. } = spec;
     let settings = WorkflowSpec {
         run_id: Some(run_id.unwrap_or(FIRST_RUN)),
         stop_policy: *stop_policy,

@@ -48,12 +48,18 @@ impl KubeLab {
 
     /// Another one. It goes when this process does.
     pub fn start() -> Self {
+        let lab = Self::empty();
+        lab.install();
+        lab
+    }
+
+    /// One that has never heard of Torc.
+    pub fn empty() -> Self {
         // Not a folder that removes itself: statics are never dropped. The lab's guard removes it.
         let folder = tempfile::Builder::new().prefix("torc-kube-").tempdir().expect("a folder").keep();
         let lab = Self { folder };
         let said = lab.tool("up").env("LAB_OWNER", std::process::id().to_string()).output().expect("the lab's script");
         assert!(said.status.success(), "no Kubernetes: {}", String::from_utf8_lossy(&said.stderr));
-        lab.install();
         lab
     }
 
@@ -91,9 +97,14 @@ impl KubeLab {
         self.folder.join("torc.torc.kubeconfig")
     }
 
+    /// The way in of an administrator; its only context is `lab`.
+    pub fn administrator(&self) -> PathBuf {
+        self.folder.join("admin.kubeconfig")
+    }
+
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(programs().join("kubectl"));
-        command.args(arguments).env("KUBECONFIG", self.folder.join("admin.kubeconfig"));
+        command.args(arguments).env("KUBECONFIG", self.administrator());
         command.env("KUBECACHEDIR", self.folder.join("cache")).stdin(Stdio::null());
         command
     }
@@ -110,13 +121,18 @@ impl KubeLab {
         String::from_utf8_lossy(&said.stdout).into_owned()
     }
 
-    /// `kubectl` with something to read.
-    pub fn pipe(&self, arguments: &[&str], input: &[u8]) -> String {
+    /// `kubectl` with something to read, which it may refuse.
+    pub fn attempt_with(&self, arguments: &[&str], input: &[u8]) -> Output {
         let mut command = self.command(arguments);
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("kubectl");
         child.stdin.take().expect("its input").write_all(input).expect("kubectl reads");
-        let said = child.wait_with_output().expect("kubectl");
+        child.wait_with_output().expect("kubectl")
+    }
+
+    /// `kubectl` with something to read, which must succeed; what it prints.
+    pub fn pipe(&self, arguments: &[&str], input: &[u8]) -> String {
+        let said = self.attempt_with(arguments, input);
         assert!(said.status.success(), "kubectl {arguments:?}: {}", String::from_utf8_lossy(&said.stderr));
         String::from_utf8_lossy(&said.stdout).into_owned()
     }

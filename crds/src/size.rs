@@ -1,0 +1,42 @@
+//! How large an object may be that an API server keeps.
+
+use serde_json::json;
+
+use crate::document::WorkflowDocument;
+use crate::problem::Problem;
+
+/// The most bytes of a workflow as JSON. etcd refuses requests of more than 1.5 MiB, and the object also holds what its fields'
+/// managers and its status need.
+pub const LARGEST_OBJECT: usize = 900 << 10;
+
+/// What to say of a workflow that no API server would keep. Without a cluster there is no such limit.
+pub fn too_large(document: &WorkflowDocument) -> Option<Problem> {
+    let object = json!({ "metadata": document.metadata, "spec": document.spec });
+    let size = serde_json::to_vec(&object).map_or(0, |text| text.len());
+    (size > LARGEST_OBJECT).then(|| {
+        let message = format!("the object would have {} KiB, and {} are allowed", size.div_ceil(1 << 10), LARGEST_OBJECT >> 10);
+        Problem::error("spec", message).hint(
+            "make many jobs from one entry with `parameters` (`i: 1:100000` is a few bytes), and put long tables into ConfigMaps \
+             that `sources` names",
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::Job;
+
+    #[test]
+    fn what_does_not_fit_is_told_with_a_way_out() {
+        let mut document = WorkflowDocument::default();
+        assert_eq!(too_large(&document), None);
+        let command = "x".repeat(1 << 10);
+        document.spec.jobs = (0..870).map(|_| Job { command: command.clone(), ..Job::default() }).collect();
+        assert_eq!(too_large(&document), None, "870 jobs of a kibibyte");
+        document.spec.jobs.resize(900, Job { command, ..Job::default() });
+        let problem = too_large(&document).expect("too large");
+        assert_eq!(problem.message, "the object would have 923 KiB, and 900 are allowed");
+        assert!(problem.hint.is_some_and(|hint| hint.contains("`parameters`") && hint.contains("ConfigMaps")));
+    }
+}

@@ -1,0 +1,409 @@
+//! The same rules with and without a cluster: every file of `tests/conformance` through `torc validate` and through a real API
+//! server, with the same verdict and, where the rule is Torc's own, in the same words.
+//!
+//! `accepted` and `refused` have a file for each rule. Files of `planned` break rules that only the planner can know: an API server
+//! takes them, and in a cluster the condition `Accepted` says what `torc validate` says. What is different for another reason is in
+//! EXCEPTIONS below and in docs/reference/standalone-and-cluster.md.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use torc_api::rules::{CLUSTER, Rule, WORKFLOW, Words};
+use torc_tests::lab::kube::KubeLab;
+use torc_tests::lab::{Lab, Outcome, until};
+
+/// Documents on which the two do not agree, whether standalone and the API server take them, and why.
+const EXCEPTIONS: [(&str, &str, bool, bool, &str); 3] = [
+    (
+        "yaml-1.1",
+        "jobs: [{name: yes, command: echo}]",
+        true,
+        false,
+        "kubectl reads YAML 1.1, in which `yes` is a boolean; `torc validate` warns",
+    ),
+    (
+        "parameters-file",
+        "jobs: [{name: 'a{i}', command: echo, parametersFile: there-is-no.csv}]",
+        false,
+        true,
+        "an API server sees no files; the controller looks for a source of that name",
+    ),
+    (
+        "parameter-value",
+        "jobs: [{name: 'a{i}', command: echo, parameters: {i: '@there-is-no.txt'}}]",
+        false,
+        true,
+        "an API server sees no files",
+    ),
+];
+
+/// A Kubernetes as a person sees it who has `kubectl` and `torc`.
+#[derive(Clone, Copy)]
+struct Cluster(&'static KubeLab);
+
+/// The Kubernetes of this suite, with the definitions of the binary under test.
+fn cluster() -> Cluster {
+    Cluster(KubeLab::shared())
+}
+
+impl Cluster {
+    fn kubectl(self, line: &str) -> Outcome {
+        self.kubectl_with(line, "")
+    }
+
+    fn kubectl_with(self, line: &str, input: &str) -> Outcome {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let said = self.0.attempt_with(&words, input.as_bytes());
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Outcome { code: said.status.code(), stdout: text(&said.stdout), stderr: text(&said.stderr) }
+    }
+
+    fn json(self, line: &str) -> Value {
+        self.kubectl(&format!("{line} -o json")).exits(0).json()
+    }
+
+    fn torc(self, line: &str) -> Outcome {
+        Lab::new().call(line).env("KUBECONFIG", self.0.administrator()).run()
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+struct Case {
+    path: PathBuf,
+    text: String,
+}
+
+impl Case {
+    fn all(folder: &str) -> Vec<Self> {
+        let folder = root().join("tests/conformance").join(folder);
+        let mut paths: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        paths.sort();
+        paths.into_iter().map(|path| Self { text: fs::read_to_string(&path).unwrap(), path }).collect()
+    }
+
+    fn name(&self) -> String {
+        self.path.file_stem().unwrap().to_string_lossy().into_owned()
+    }
+
+    /// What the head of the file says, e.g. `# says: must not be empty`.
+    fn head(&self, key: &str) -> Option<&str> {
+        self.text.lines().find_map(|line| line.strip_prefix("# ")?.strip_prefix(key)?.strip_prefix(": "))
+    }
+
+    fn at(&self) -> &str {
+        self.head("at").unwrap_or_else(|| panic!("{} does not say which field it is about", self.path.display()))
+    }
+
+    fn words(&self, of: &str) -> &str {
+        let own = self.head(&format!("{of} says")).or(self.head("says"));
+        own.unwrap_or_else(|| panic!("{} does not say what {of} says", self.path.display()))
+    }
+}
+
+/// What both say of a file.
+fn verdicts(kube: Cluster, path: &Path) -> (Outcome, Outcome) {
+    let ours = Lab::new().call("validate -f").arg(path).run();
+    (ours, kube.kubectl(&format!("apply --dry-run=server -f {}", path.display())))
+}
+
+/// Each case in one of a few threads: most of the time is kubectl's start.
+fn each(cases: &[Case], look: impl Fn(&Case) + Sync) {
+    std::thread::scope(|scope| {
+        for part in cases.chunks(cases.len().div_ceil(4)) {
+            scope.spawn(|| part.iter().for_each(&look));
+        }
+    });
+}
+
+#[test]
+fn what_one_accepts_the_other_accepts() {
+    let kube = cluster();
+    each(&Case::all("accepted"), |case| {
+        let (ours, theirs) = verdicts(kube, &case.path);
+        ours.exits(0).says("is valid");
+        theirs.exits(0).says("(server dry run)");
+    });
+}
+
+#[test]
+fn what_one_refuses_the_other_refuses_in_the_same_words() {
+    let kube = cluster();
+    each(&Case::all("refused"), |case| {
+        let (ours, theirs) = verdicts(kube, &case.path);
+        ours.exits(4).says(case.words("torc")).says(case.at());
+        let theirs = theirs.exits(1).says(case.words("kubectl"));
+        // Words about the document as a whole name the field themselves.
+        if case.at() != "apiVersion" {
+            theirs.says(case.at());
+        }
+    });
+}
+
+#[test]
+fn what_only_the_planner_knows_is_taken_by_an_api_server() {
+    let kube = cluster();
+    each(&Case::all("planned"), |case| {
+        let (ours, theirs) = verdicts(kube, &case.path);
+        ours.exits(4).says(case.words("torc")).says(case.at());
+        theirs.exits(0);
+    });
+}
+
+/// A rule without its two files would be a rule that nobody has tried.
+#[test]
+fn every_rule_has_a_file_that_keeps_it_and_one_that_breaks_it() {
+    let refused = Case::all("refused");
+    let names = |cases: &[Case]| cases.iter().map(Case::name).collect::<BTreeSet<_>>();
+    let pair = |name: &String| name.replace("-of-53", "-of-52");
+    let wanted: BTreeSet<String> = names(&refused).iter().map(pair).collect();
+    assert_eq!(names(&Case::all("accepted")), wanted);
+    let place = |rule: &Rule| match (rule.place, rule.field) {
+        ("", _) => "metadata.name".to_owned(),
+        (place, Some(field)) => format!("{place}.{field}"),
+        (place, None) => place.to_owned(),
+    };
+    let of_any_item = |field: &str| field.replace("[0]", "[]").replace("[1]", "[]");
+    for rule in WORKFLOW.iter().chain(CLUSTER).filter(|rule| !rule.is_transition()) {
+        let breaks = |case: &&Case| {
+            of_any_item(case.at()) == place(rule)
+                && match rule.words {
+                    Words::Fixed(message) => case.words("torc") == message,
+                    Words::Expression(_) => true,
+                }
+        };
+        assert!(refused.iter().any(|case| breaks(&case)), "no file breaks `{}` at {}", rule.cel, rule.place);
+    }
+}
+
+#[test]
+fn the_exceptions_are_those_that_the_book_lists() {
+    let kube = cluster();
+    let lab = Lab::new();
+    let page = fs::read_to_string(root().join("docs/reference/standalone-and-cluster.md")).unwrap();
+    for (name, spec, here, there, why) in EXCEPTIONS {
+        let text =
+            format!("apiVersion: torc.dev/v1alpha1\nkind: Workflow\nmetadata: {{name: {name}}}\nspec:\n  {spec}\n");
+        lab.write("w.yaml", &text);
+        let (ours, theirs) = verdicts(kube, &lab.path("w.yaml"));
+        assert_eq!((ours.code == Some(0), theirs.code == Some(0)), (here, there), "{name}\n{ours:?}\n{theirs:?}");
+        assert!(page.contains(why), "the page does not say: {why}");
+    }
+}
+
+/// Everything that the book shows in Kubernetes' form can be applied.
+#[test]
+fn the_examples_are_accepted() {
+    let kube = cluster();
+    let mut seen = 0;
+    for entry in fs::read_dir(root().join("docs/examples")).unwrap() {
+        let path = entry.unwrap().path();
+        if fs::read_to_string(&path).unwrap().contains("apiVersion: torc.dev/v1alpha1") {
+            let (ours, theirs) = verdicts(kube, &path);
+            ours.exits(0);
+            theirs.exits(0);
+            seen += 1;
+        }
+    }
+    assert!(seen > 3, "{seen} examples have an envelope");
+}
+
+/// A small generator of its own: numbers in place of chance, so that every run sees the same documents.
+fn random_spec(mut seed: u64) -> Value {
+    let mut next = move |below: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % below
+    };
+    let mut pick = |choices: &[Value]| choices[usize::try_from(next(choices.len() as u64)).unwrap()].clone();
+    let absent = Value::Null;
+    json!({
+        "jobs": [{
+            "name": pick(&[json!("a"), json!("é b"), json!(""), json!(1)]),
+            "command": pick(&[json!("echo"), json!("echo"), json!("")]),
+            "priority": pick(&[absent.clone(), json!(0), json!(-1), json!(1_000_000_001)]),
+            "labels": pick(&[absent.clone(), json!([]), json!(["x"])]),
+            "tasksPerNode": pick(&[absent.clone(), json!(1), json!(0), json!("2")]),
+            "stdio": pick(&[absent.clone(), json!({"mode": "none"}), json!({"mode": "nothing"})]),
+        }],
+        "runId": pick(&[absent.clone(), json!(1), json!(0), json!(2.0), json!(1.5)]),
+        "stopPolicy": pick(&[absent.clone(), json!("Drain"), json!("drain")]),
+        "executionConfig": pick(&[
+            absent.clone(),
+            json!({"mode": "direct", "srunMpi": "pmix"}),
+            json!({"mode": "slurm", "srunMpi": "pmix"}),
+            json!({"terminationSignal": "SIGINT"}),
+            json!({"terminationSignal": "9"}),
+        ]),
+        "resourceRequirements": pick(&[
+            absent.clone(),
+            json!([{"name": "r", "numCpus": 1, "memory": "1g", "runtime": "P1DT2H"}]),
+            json!([{"name": "r", "numCpus": 1, "memory": "1 GiB", "runtime": "PT"}]),
+            json!([{"name": "r", "numCpus": 0, "memory": "1g"}]),
+        ]),
+    })
+}
+
+#[test]
+fn random_documents_get_the_same_verdict() {
+    let kube = cluster();
+    let lab = Lab::new();
+    for seed in 0..40 {
+        let name = format!("random-{seed}");
+        lab.write(
+            &format!("{name}.json"),
+            json!({"apiVersion": "torc.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": name}, "spec": random_spec(seed)})
+                .to_string(),
+        );
+    }
+    let cases: Vec<Case> = (0..40)
+        .map(|seed| lab.path(&format!("random-{seed}.json")))
+        .map(|path| Case { text: fs::read_to_string(&path).unwrap(), path })
+        .collect();
+    let counts = [std::sync::atomic::AtomicU32::new(0), std::sync::atomic::AtomicU32::new(0)];
+    each(&cases, |case| {
+        let (ours, theirs) = verdicts(kube, &case.path);
+        let accepted = ours.code == Some(0);
+        assert_eq!(accepted, theirs.code == Some(0), "{}\n{}\n{}", case.text, ours.stderr, theirs.stderr);
+        counts[usize::from(accepted)].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    });
+    assert!(counts.iter().all(|count| count.load(std::sync::atomic::Ordering::Relaxed) > 0), "{counts:?}");
+}
+
+fn document(name: &str, spec: &str) -> String {
+    let jobs = "  jobs: [{name: a, command: echo}]";
+    format!("apiVersion: torc.dev/v1alpha1\nkind: Workflow\nmetadata: {{name: {name}}}\nspec:\n{jobs}\n{spec}\n")
+}
+
+/// What may not change is refused by the API server and by a store of one's own, in the same words.
+#[test]
+fn what_may_not_change() {
+    let kube = cluster();
+    let cases = [
+        ("run", "  runId: 2", "  runId: 1", "must not become lower", "  runId: 3"),
+        ("gone", "  runId: 2", "", "must not become lower", "  runId: 2"),
+        (
+            "stopped",
+            "  stopPolicy: Cancel",
+            "  stopPolicy: None",
+            "a cancelled workflow goes on only with a higher `runId`",
+            "  runId: 2",
+        ),
+        (
+            "managed",
+            "  managedBy: example.org/x",
+            "  managedBy: example.org/y",
+            "must not change",
+            "  managedBy: example.org/x",
+        ),
+    ];
+    let lab = Lab::new();
+    for (name, first, refused, words, accepted) in cases {
+        kube.kubectl_with("apply -f -", &document(name, first)).exits(0);
+        kube.kubectl_with("apply -f -", &document(name, refused)).exits(1).says(words);
+        kube.kubectl_with("apply -f -", &document(name, accepted)).exits(0);
+        let apply = |spec: &str| lab.call("apply --no-run -f -").stdin(document(name, spec)).run();
+        apply(first).exits(0);
+        apply(refused).exits(4).says(words);
+        lab.call("apply --dry-run -f -").stdin(document(name, refused)).run().exits(4).says(words);
+        apply(accepted).exits(0);
+    }
+}
+
+#[test]
+fn a_stored_object_is_complete_and_can_be_scaled() {
+    let kube = cluster();
+    kube.kubectl_with("apply -f -", &document("whole", "  project: wind")).exits(0);
+    let spec = kube.json("get twf whole")["spec"].clone();
+    let filled = ["suspend", "runId", "rerunPolicy", "maxAllocations"].map(|field| spec[field].clone());
+    assert_eq!(filled, [json!(false), json!(1), json!("Incomplete"), json!(4)]);
+    let scale =
+        kube.kubectl("get --raw /apis/torc.dev/v1alpha1/namespaces/default/workflows/whole/scale").exits(0).json();
+    assert_eq!(scale["spec"]["replicas"], 4);
+    kube.kubectl("scale twf/whole --replicas=8").exits(0);
+    assert_eq!(kube.json("get wf whole")["spec"]["maxAllocations"], 8);
+    let chosen = kube.json("get workflows --field-selector spec.project=wind");
+    assert_eq!(chosen["items"].as_array().unwrap().len(), 1);
+    assert_eq!(kube.json("get workflows --field-selector spec.project=solar")["items"], json!([]));
+}
+
+#[test]
+fn kubectl_shows_columns_and_explains_fields() {
+    let kube = cluster();
+    kube.kubectl_with("apply -f -", &document("shown", "  project: wind\n  slurmCluster: hpc")).exits(0);
+    let status = json!({"status": {
+        "progress": "3/9", "runId": 2, "jobs": {"total": 9, "running": 5, "failed": 1, "ready": 6, "blocked": 7},
+        "allocations": {"active": 4},
+        "conditions": [{"type": "Succeeded", "status": "Unknown", "reason": "Running", "message": "five-of-nine",
+                        "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1}],
+    }});
+    kube.kubectl(&format!("patch twf shown --subresource=status --type=merge -p {status}")).exits(0);
+    let words = |line: &str| -> Vec<Vec<String>> {
+        let shown = kube.kubectl(line).exits(0).stdout;
+        shown.lines().map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
+    };
+    let rows = words("get twf shown");
+    assert_eq!(rows[0], ["NAME", "STATUS", "PROGRESS", "RUNNING", "FAILED", "ALLOCS", "AGE"]);
+    assert_eq!(rows[1][..6], ["shown", "Running", "3/9", "5", "1", "4"]);
+    let rows = words("get twf shown -o wide");
+    assert_eq!(rows[0][7..], ["PROJECT", "CLUSTER", "RUN", "READY", "BLOCKED", "MESSAGE"]);
+    assert_eq!(rows[1][7..], ["wind", "hpc", "2", "6", "7", "five-of-nine"]);
+    assert!(kube.kubectl("get torc").exits(0).stdout.contains("workflow.torc.dev/shown"), "the category");
+    kube.kubectl("explain twf.spec.jobs.parameters").exits(0).says("Parameter name to value");
+    kube.kubectl("explain slc.spec.commandPrefix").exits(0).says("Words put before every Slurm command");
+    kube.kubectl("explain twf").exits(0).says("What should have run");
+}
+
+/// Another cluster, because definitions are taken away: nothing, an older one, and ours; objects stay.
+#[test]
+fn definitions_are_installed_compared_and_brought_up_to_date() {
+    let kube = Cluster(Box::leak(Box::new(KubeLab::empty())));
+    kube.torc("crd check")
+        .exits(5)
+        .says("customresourcedefinition/workflows.torc.dev is missing")
+        .says("torc crd install");
+    kube.torc("crd install --context lab").exits(0).says("customresourcedefinition/slurmclusters.torc.dev created");
+    kube.torc("crd install").exits(0).says("customresourcedefinition/workflows.torc.dev unchanged");
+    kube.torc("crd check --context lab").exits(0).says("customresourcedefinition/workflows.torc.dev is up to date");
+    kube.torc("crd check --context nowhere").exits(5).says("no usable context 'nowhere'");
+    let checked = kube.torc("crd check -o json").exits(0).json();
+    assert_eq!(checked["items"][1], json!({"name": "workflows.torc.dev", "status": "Current"}));
+
+    // An older one: without one of our fields, and without a rule. Somebody else manages these parts then.
+    kube.kubectl_with("apply -f -", &document("kept", "  runId: 3")).exits(0);
+    let schema = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
+    let patch = json!([
+        {"op": "remove", "path": format!("{schema}/properties/project")},
+        {"op": "remove", "path": "/spec/versions/0/selectableFields/0"},
+        {"op": "remove", "path": format!("{schema}/x-kubernetes-validations")},
+    ]);
+    kube.kubectl(&format!("patch crd workflows.torc.dev --type=json -p {patch}")).exits(0);
+    kube.torc("crd check").exits(9).says("customresourcedefinition/workflows.torc.dev is older than this program");
+    kube.torc("crd install --force-conflicts").exits(0).says("customresourcedefinition/workflows.torc.dev configured");
+    kube.torc("crd check").exits(0);
+    assert_eq!(kube.json("get twf kept")["spec"]["runId"], 3);
+    // The API server takes a moment to serve what it has accepted.
+    until(
+        || kube.kubectl_with("apply -f -", &document("kept", "  runId: 2")).stderr.contains("must not become lower"),
+        || "the rule does not come back".to_owned(),
+    );
+    kube.0.run("kill", &["kube-apiserver"]);
+    kube.torc("crd check").exits(6).says("the API server does not answer");
+}
+
+/// etcd would refuse it with words that help nobody.
+#[test]
+fn what_is_too_large_for_an_object_is_told_with_a_way_out() {
+    let lab = Lab::new();
+    let jobs: Vec<Value> =
+        (0..20_000).map(|i| json!({"name": format!("job{i}"), "command": format!("echo {i:>20}")})).collect();
+    let text = json!({"apiVersion": "torc.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "large"}, "spec": {"jobs": jobs}});
+    lab.write("w.json", text.to_string());
+    lab.torc("validate -f w.json").exits(0).says("20000 jobs");
+    let refused = lab.torc("validate --kubernetes -f w.json").exits(4).says("and 900 are allowed");
+    refused.says("`parameters`").says("ConfigMaps");
+}
