@@ -39,10 +39,16 @@ pub struct GlobalArgs {
     /// Trust the server whose certificate has this fingerprint, and no other.
     #[arg(long, global = true, value_name = "HEX")]
     pub certificate_sha256: Option<String>,
+    /// Talk to the Kubernetes cluster of this context of the kubeconfig.
+    #[arg(long, global = true, value_name = "NAME")]
+    pub context: Option<String>,
+    /// Talk to the Kubernetes cluster of this kubeconfig.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
     /// How results are printed.
     #[arg(short = 'o', long = "output", global = true, value_enum, value_name = "FORMAT")]
     pub format: Option<Format>,
-    /// The namespace of the workflows (`default` when absent).
+    /// The namespace of the workflows (that of the kubeconfig's context, else `default`, when absent).
     #[arg(short = 'n', long, global = true)]
     pub namespace: Option<String>,
     /// Log more to standard error: -v for info, -vv for debug, -vvv for everything.
@@ -92,6 +98,7 @@ pub enum Command {
     Backup(commands::backup::BackupArgs),
     Restore(commands::restore::RestoreArgs),
     Crd(commands::crd::CrdArgs),
+    Admin(commands::admin::AdminArgs),
     Config(commands::config::ConfigArgs),
     Completions(commands::completions::CompletionsArgs),
     CopyProgram(commands::copy_program::CopyProgramArgs),
@@ -220,6 +227,10 @@ mod tests {
             "torc slurm plan-allocations a.yaml --account a --partition short",
             "torc gc --older-than 30d --dry-run",
             "torc crd print",
+            "torc get workflows --context lab --kubeconfig k.yaml -n science",
+            "torc apply -f a.yaml --context lab --force-conflicts --wait",
+            "torc admin release-finalizers -A --dry-run",
+            "torc copy-program /torc/bin",
             "torc config show",
             "torc completions bash",
         ] {

@@ -1,5 +1,6 @@
 //! One verb a file. Here: from the command line to the verb, and from its outcome to the exit code.
 
+pub mod admin;
 pub mod apply;
 pub mod backup;
 pub mod completions;
@@ -53,9 +54,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
 
 use crate::args::{Cli, Command, GlobalArgs, RunnerArgs};
 use crate::error::{CommandError, ExitStatus};
+use crate::kubernetes::choice::{is_plugin, reach};
+use crate::kubernetes::{self, Reach, Way};
 use crate::logging;
 use crate::output::{Format, Output};
 use crate::settings::{self, Handed, Layers, Settings, Surroundings};
@@ -70,6 +75,8 @@ pub struct Context {
     pub output: Output,
     /// The current folder.
     pub folder: PathBuf,
+    /// In a cluster: the Pods of runner pools.
+    pub pods: Option<Api<Pod>>,
 }
 
 /// Parses, runs, and turns the outcome into an exit code.
@@ -133,12 +140,14 @@ fn prepare(flags: Layers) -> Result<Context, CommandError> {
     let variable = |name: &str| std::env::var(name).ok();
     let surroundings = Surroundings { variable: &variable, folder: &folder, system: Path::new("/etc") };
     let (layers, warnings) = settings::gather(flags, &surroundings)?;
-    let settings = settings::resolve(&layers, Handed::from(&variable))?;
+    let program = std::env::args_os().next().map(PathBuf::from);
+    let handed = Handed { plugin: is_plugin(program.as_deref()), ..Handed::from(&variable) };
+    let settings = settings::resolve(&layers, handed)?;
     let output = Output::new(settings.format);
     for warning in warnings {
         output.warning(&warning);
     }
-    Ok(Context { settings, layers, output, folder })
+    Ok(Context { settings, layers, output, folder, pods: None })
 }
 
 fn runner_args(command: &Command) -> Option<&RunnerArgs> {
@@ -163,7 +172,7 @@ fn execute(context: &Context, command: Command) -> Result<ExitStatus, CommandErr
         Command::Reference(args) => reference::run(context, &args),
         Command::Unpack(args) => unpack::run(context, &args),
         Command::Keeper(_) => Ok(ExitStatus::Success),
-        command => block_on(execute_async(context, command)),
+        command => block_on(reach_and_execute(context, command)),
     }
 }
 
@@ -177,6 +186,26 @@ pub fn block_on(verb: impl Future<Output = Result<ExitStatus, CommandError>>) ->
     // Whatever still waits, e.g. for standard input, must not hold the process.
     runtime.shutdown_background();
     result
+}
+
+/// In a cluster, verbs on objects go to the API server; for the others there is first a way to Torc's server.
+async fn reach_and_execute(context: &Context, command: Command) -> Result<ExitStatus, CommandError> {
+    let Way::Cluster(choice) = &context.settings.way else { return execute_async(context, command).await };
+    match reach(&command) {
+        Reach::Nothing => execute_async(context, command).await,
+        Reach::Objects => Box::pin(kubernetes::verbs::run(context, choice, command)).await,
+        Reach::Server => {
+            let cluster = kubernetes::find(choice, context.settings.namespace.as_deref()).await?;
+            let (settings, held) = kubernetes::reach_server(&cluster, &context.settings).await?;
+            let (layers, folder, pods) = (context.layers.clone(), context.folder.clone(), Some(held.pods()));
+            execute_async(&Context { settings, layers, output: context.output, folder, pods }, command).await
+        }
+        Reach::ThisMachine(verb) => {
+            let message = format!("`torc {verb}` is about this machine, and a cluster was named");
+            Err(CommandError::usage(message)
+                .hint("leave out --context and --kubeconfig (TORC_CONTEXT, TORC_KUBECONFIG)"))
+        }
+    }
 }
 
 async fn execute_async(context: &Context, command: Command) -> Result<ExitStatus, CommandError> {
@@ -214,6 +243,7 @@ async fn execute_async(context: &Context, command: Command) -> Result<ExitStatus
         Command::Remote(args) => Box::pin(remote::run(context, args)).await,
         Command::RemoteAgent(_) => remote_agent::run(context).await,
         Command::Crd(args) => crd::run(context, &args).await,
+        Command::Admin(args) => admin::run(context, &args).await,
         Command::Hpc(args) => hpc::run(context, args).await,
         Command::Gc(args) => gc::run(context, &args).await,
         Command::Backup(args) => backup::run(context, &args).await,

@@ -79,7 +79,10 @@ pub fn remote(settings: &Settings, url: &str, folder: &Path) -> Result<Client, C
     let token = if said { token.map(|word| Credential::token_of(&word).to_owned()) } else { token };
     let trust = match (settings.certificate_sha256, &settings.ca_cert, here) {
         (Some(fingerprint), ..) => Trust::Certificate(fingerprint),
-        (None, Some(path), _) => Trust::Authority(path.clone()),
+        (None, Some(path), _) => match &settings.server_name {
+            Some(name) => Trust::Named { authority: path.clone(), name: name.clone() },
+            None => Trust::Authority(path.clone()),
+        },
         (None, None, Some(info)) => info.trust(),
         (None, None, None) => Trust::System,
     };

@@ -1,35 +1,79 @@
 //! The way to a Kubernetes cluster: the contexts of kubectl.
+//!
+//! Objects go through the API server, with the rights of whoever asks. What is in the store (jobs, results, logs) comes from Torc's
+//! server, through a port-forward to its Service.
+
+pub mod choice;
+mod forward;
+pub mod logs;
+pub mod objects;
+mod service;
+pub mod verbs;
 
 use std::time::Duration;
 
-use kube::config::KubeConfigOptions;
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+
+pub use choice::{Choice, Reach, Way};
+pub use service::reach_server;
 
 use crate::error::{CommandError, ExitStatus};
 
 /// Longer than this nobody waits for one answer of an API server.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A client for a context of the kubeconfig; without a name for the current one, or for the cluster that this Pod is in.
-pub async fn connect(context: Option<&str>) -> Result<Client, CommandError> {
-    let mut config = match context {
-        Some(name) => {
-            let options = KubeConfigOptions { context: Some(name.to_owned()), ..KubeConfigOptions::default() };
-            Config::from_kubeconfig(&options).await.map_err(|error| {
-                let message = format!("the kubeconfig has no usable context '{name}'");
-                CommandError::not_found(message).because(error).hint("`kubectl config get-contexts` lists them")
-            })?
+/// A cluster, and the namespace in it that is meant.
+pub struct Cluster {
+    /// The API server.
+    pub client: Client,
+    /// The namespace that was named, or that of the context.
+    pub namespace: String,
+}
+
+/// Finds a cluster that was chosen.
+pub async fn find(choice: &Choice, namespace: Option<&str>) -> Result<Cluster, CommandError> {
+    let config = config(choice).await?;
+    let namespace = namespace.map_or_else(|| config.default_namespace.clone(), str::to_owned);
+    Ok(Cluster { client: client(config)?, namespace })
+}
+
+/// The API server of a cluster that was chosen; when nothing was said, of the current context, or of the cluster that this Pod is in.
+pub async fn connect(choice: &Choice) -> Result<Client, CommandError> {
+    client(config(choice).await?)
+}
+
+async fn config(choice: &Choice) -> Result<Config, CommandError> {
+    let options = KubeConfigOptions { context: choice.context.clone(), ..KubeConfigOptions::default() };
+    let found = match &choice.kubeconfig {
+        Some(path) => {
+            let file = Kubeconfig::read_from(path).map_err(|error| {
+                CommandError::not_found(format!("could not read the kubeconfig {}", path.display())).because(error)
+            })?;
+            Config::from_custom_kubeconfig(file, &options).await
         }
-        None => Config::infer().await.map_err(|error| {
-            CommandError::not_found("there is no kubeconfig")
-                .because(error)
-                .hint("set KUBECONFIG, or make ~/.kube/config")
-        })?,
+        None if choice.context.is_some() => Config::from_kubeconfig(&options).await,
+        None => {
+            return Config::infer().await.map_err(|error| {
+                let hint = "name it with --kubeconfig, or set KUBECONFIG, or make ~/.kube/config";
+                CommandError::not_found("there is no kubeconfig").because(error).hint(hint)
+            });
+        }
     };
+    found.map_err(|error| {
+        let which =
+            choice.context.as_ref().map_or_else(|| "current context".to_owned(), |name| format!("context '{name}'"));
+        let message = format!("the kubeconfig has no usable {which}");
+        CommandError::not_found(message).because(error).hint("`kubectl config get-contexts` lists them")
+    })
+}
+
+fn client(mut config: Config) -> Result<Client, CommandError> {
+    torc_controller::tls::install_cryptography();
     // A command tells at once what went wrong; a person decides whether to try again.
     config.default_retry = false;
     config.connect_timeout = Some(PATIENCE);
-    config.read_timeout = Some(PATIENCE);
+    config.read_timeout = None;
     Client::try_from(config).map_err(|error| CommandError::unexpected("could not use the kubeconfig", error))
 }
 
@@ -42,9 +86,22 @@ pub fn refusal(what: &str, error: kube::Error) -> CommandError {
     };
     let kind = match status.code {
         404 => ExitStatus::NotFound,
-        400 | 422 => ExitStatus::InvalidInput,
+        400 | 413 | 422 => ExitStatus::InvalidInput,
         401 | 403 | 409 => ExitStatus::Refused,
         _ => ExitStatus::Unexpected,
     };
-    CommandError::new(kind, format!("could not {what}: {}", status.message))
+    let refused = CommandError::new(kind, format!("could not {what}: {}", status.message));
+    match status.code {
+        // The API server says so of a kind that it does not know; of an object it says its name.
+        404 if status.message.contains("could not find the requested resource")
+            || status.message == "404 page not found" =>
+        {
+            refused
+                .hint("the custom resource definitions are not installed: `torc crd install`, or the chart torc-crds")
+        }
+        403 => {
+            refused.hint("`kubectl auth can-i --list` tells what you may do; the roles are torc-viewer and torc-editor")
+        }
+        _ => refused,
+    }
 }

@@ -7,6 +7,7 @@ mod audit_rows;
 mod data_rows;
 pub mod human;
 mod json;
+mod object_rows;
 mod remote;
 mod rows;
 mod schedulers;
@@ -21,6 +22,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+pub use object_rows::{ClusterRow, WorkflowRow};
 pub use remote::{LogsRow, OrderRow};
 pub use rows::{SettingRow, event_text, status_word};
 pub use schedulers::{AllocationPlanRow, SchedulerRow, WayRow};

@@ -22,6 +22,8 @@ use torc_controller::tls::TlsFiles;
 
 use crate::args::{GlobalArgs, RunnerArgs};
 use crate::error::CommandError;
+use crate::kubernetes::Way;
+use crate::kubernetes::choice::choose;
 use crate::output::Format;
 
 /// Where a value comes from.
@@ -96,6 +98,12 @@ pub struct Settings {
     pub token_file: Option<PathBuf>,
     /// The file that says where the owner of this job's store answers.
     pub server_file: Option<PathBuf>,
+    /// Whom to speak with.
+    pub way: Way,
+    /// The Service of Torc's server in a cluster, as `namespace/name`.
+    pub service: Option<String>,
+    /// The name that the server's certificate is for, where it is not that of the URL.
+    pub server_name: Option<String>,
     /// The only certificate that the server may have.
     pub certificate_sha256: Option<Fingerprint>,
     /// The file of those who vouch for servers.
@@ -152,13 +160,16 @@ pub struct Handed {
     pub token: Option<String>,
     /// The file that says where the owner of this job's store answers.
     pub server_file: Option<PathBuf>,
+    /// The program was called as a plugin of kubectl.
+    pub plugin: bool,
 }
 
 impl Handed {
     /// What the environment holds.
     pub fn from(variable: &dyn Fn(&str) -> Option<String>) -> Self {
         let said = |name: &str| variable(name).filter(|text| !text.is_empty());
-        Self { token: said(crate::env::TOKEN), server_file: said(crate::env::SERVER_FILE).map(PathBuf::from) }
+        let server_file = said(crate::env::SERVER_FILE).map(PathBuf::from);
+        Self { token: said(crate::env::TOKEN), server_file, plugin: false }
     }
 }
 
@@ -204,6 +215,8 @@ pub fn flags(global: &GlobalArgs, runner: Option<&RunnerArgs>) -> Layers {
     };
     let path = |path: &PathBuf| path.to_string_lossy().into_owned();
     said("client.url", global.url.clone());
+    said("client.context", global.context.clone());
+    said("client.kubeconfig", global.kubeconfig.as_ref().map(path));
     said("client.token_file", global.token_file.as_ref().map(path));
     said("client.ca_cert", global.ca_cert.as_ref().map(path));
     said("client.certificate_sha256", global.certificate_sha256.clone());
@@ -220,8 +233,13 @@ pub fn flags(global: &GlobalArgs, runner: Option<&RunnerArgs>) -> Layers {
 /// Gives what was said its types.
 pub fn resolve(layers: &Layers, handed: Handed) -> Result<Settings, CommandError> {
     let text = |key: &str| layers.get(key).map(|value| value.text.clone());
+    let way = choose(layers, handed.plugin)?;
     Ok(Settings {
-        url: layers.parsed("client.url", parse_url)?,
+        // A server that somebody farther away has named is not meant.
+        url: layers.parsed("client.url", parse_url)?.filter(|_| way == Way::Server),
+        way,
+        service: text("client.service"),
+        server_name: None,
         token: handed.token,
         server_file: handed.server_file,
         token_file: text("client.token_file").map(PathBuf::from),

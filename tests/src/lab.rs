@@ -3,6 +3,7 @@
 mod call;
 mod disk;
 pub mod kube;
+pub mod node;
 mod overlap;
 mod processes;
 mod server;

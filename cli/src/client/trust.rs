@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject as _;
@@ -25,6 +26,13 @@ pub enum Trust {
     System,
     /// Whoever the certificates of a file vouch for, and nobody else.
     Authority(PathBuf),
+    /// The bearer of a certificate for this name that those of a file vouch for: it is reached by another name.
+    Named {
+        /// The file.
+        authority: PathBuf,
+        /// The name in the certificate.
+        name: String,
+    },
     /// The bearer of one certificate, whatever its names and its time.
     Certificate(Fingerprint),
     /// The bearer of the certificate that is in a file at present: it may be replaced while we are connected.
@@ -43,6 +51,16 @@ impl Trust {
             None => builder.with_root_certificates(RootCertStore::empty()),
             Some(Self::System) => builder.with_platform_verifier().map_err(failed)?,
             Some(Self::Authority(path)) => builder.with_root_certificates(authorities(path)?),
+            Some(Self::Named { authority, name }) => {
+                let wrong = |reason: String| ClientError::Trust { reason };
+                let inner = WebPkiServerVerifier::builder_with_provider(
+                    Arc::new(authorities(authority)?),
+                    Arc::clone(&provider),
+                );
+                let inner = inner.build().map_err(|error| wrong(error.to_string()))?;
+                let name = ServerName::try_from(name.clone()).map_err(|error| wrong(error.to_string()))?;
+                builder.dangerous().with_custom_certificate_verifier(Arc::new(ByAnotherName { inner, name }))
+            }
             Some(Self::Certificate(fingerprint)) => {
                 let verifier = pinned(Wanted::Certificate(*fingerprint));
                 builder.dangerous().with_custom_certificate_verifier(verifier)
@@ -69,6 +87,48 @@ fn authorities(path: &Path) -> Result<RootCertStore, ClientError> {
         store.add(certificate).map_err(|error| wrong(error.to_string()))?;
     }
     if store.is_empty() { Err(wrong("it holds no certificate in PEM".to_owned())) } else { Ok(store) }
+}
+
+/// Accepts certificates for one name, whatever name the server was called by.
+#[derive(Debug)]
+struct ByAnotherName {
+    inner: Arc<WebPkiServerVerifier>,
+    name: ServerName<'static>,
+}
+
+impl ServerCertVerifier for ByAnotherName {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        self.inner.verify_server_cert(end_entity, others, &self.name, ocsp, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.inner.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.inner.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.inner.supported_verify_schemes()
+    }
 }
 
 /// Accepts one certificate.

@@ -42,6 +42,9 @@ pub struct ApplyArgs {
     /// Only say what would change.
     #[arg(long)]
     pub dry_run: bool,
+    /// In a cluster: take over fields that others have applied.
+    #[arg(long)]
+    pub force_conflicts: bool,
     #[command(flatten)]
     pub listen: ListenArgs,
     #[command(flatten)]
@@ -221,7 +224,7 @@ pub async fn submit_clusters(
                 Err(error) => return Err(error.into()),
             },
         };
-        lines.push(format!("slurmcluster/{name} {}{}", word(outcome), dry(purpose)));
+        lines.push(format!("slurmcluster/{name} {}{}", outcome_word(outcome), dry(purpose)));
     }
     Ok(lines)
 }
@@ -266,11 +269,12 @@ fn located(workflow: &LoadedWorkflow, error: ClientError) -> CommandError {
 
 /// What an apply did, as kubectl says it.
 pub fn line(response: &ApplyResponse, purpose: Purpose) -> String {
-    let (outcome, dry) = (word(response.outcome), dry(purpose));
+    let (outcome, dry) = (outcome_word(response.outcome), dry(purpose));
     format!("workflow/{} {outcome}{dry}{}", response.name, changes(&response.changes))
 }
 
-const fn word(outcome: ApplyOutcome) -> &'static str {
+/// What became of an object, as kubectl says it.
+pub const fn outcome_word(outcome: ApplyOutcome) -> &'static str {
     match outcome {
         ApplyOutcome::Created => "created",
         ApplyOutcome::Configured => "configured",

@@ -38,20 +38,11 @@ enum CrdCommand {
     Install(InstallArgs),
     /// Compare the definitions of a cluster with those of this program: exit code 0 when there is nothing to do, 5 when one is
     /// missing, 9 when one is older.
-    Check(ClusterArgs),
-}
-
-#[derive(Debug, Args)]
-struct ClusterArgs {
-    /// A context of the kubeconfig; the current one when absent.
-    #[arg(long, value_name = "NAME")]
-    context: Option<String>,
+    Check,
 }
 
 #[derive(Debug, Args)]
 struct InstallArgs {
-    #[command(flatten)]
-    cluster: ClusterArgs,
     /// Take over fields that another program manages, such as Helm.
     #[arg(long)]
     force_conflicts: bool,
@@ -62,7 +53,7 @@ pub async fn run(context: &Context, args: &CrdArgs) -> Result<ExitStatus, Comman
     match &args.command {
         CrdCommand::Print => print(context),
         CrdCommand::Install(args) => install(context, args).await,
-        CrdCommand::Check(args) => check(context, args).await,
+        CrdCommand::Check => check(context).await,
     }
 }
 
@@ -80,13 +71,13 @@ fn name(definition: &Value) -> &str {
     definition["metadata"]["name"].as_str().unwrap_or_default()
 }
 
-async fn installed(context: Option<&str>) -> Result<Api<DynamicObject>, CommandError> {
+async fn installed(context: &Context) -> Result<Api<DynamicObject>, CommandError> {
     let resource = ApiResource::erase::<CustomResourceDefinition>(&());
-    Ok(Api::all_with(connect(context).await?, &resource))
+    Ok(Api::all_with(connect(&context.settings.way.choice()).await?, &resource))
 }
 
 async fn install(context: &Context, args: &InstallArgs) -> Result<ExitStatus, CommandError> {
-    let api = installed(args.cluster.context.as_deref()).await?;
+    let api = installed(context).await?;
     let mut outcomes = Vec::new();
     for definition in definitions() {
         let name = name(&definition);
@@ -138,8 +129,8 @@ async fn established(api: &Api<DynamicObject>, name: &str) -> Result<(), Command
     }
 }
 
-async fn check(context: &Context, args: &ClusterArgs) -> Result<ExitStatus, CommandError> {
-    let api = installed(args.context.as_deref()).await?;
+async fn check(context: &Context) -> Result<ExitStatus, CommandError> {
+    let api = installed(context).await?;
     let mut standings = Vec::new();
     for definition in definitions() {
         let name = name(&definition).to_owned();

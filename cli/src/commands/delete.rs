@@ -30,7 +30,7 @@ pub struct DeleteArgs {
 /// Runs the verb.
 pub async fn run(context: &Context, args: &DeleteArgs) -> Result<ExitStatus, CommandError> {
     with_client(&context.settings, &context.folder, async |client: &Client| {
-        if let Some((kind, names)) = clusters(&args.workflows) {
+        if let Some((kind, names)) = named_clusters(&args.workflows) {
             return delete_clusters(context, client, kind, &names, args.ignore_not_found).await;
         }
         let mut deleted = Vec::new();
@@ -54,7 +54,8 @@ pub async fn run(context: &Context, args: &DeleteArgs) -> Result<ExitStatus, Com
 }
 
 /// The SlurmClusters that are meant, if any are: `slurmcluster/a slurmcluster/b`, or `slurmcluster a b`.
-fn clusters(words: &[String]) -> Option<(&str, Vec<&str>)> {
+/// The kind and the names, where SlurmClusters are meant.
+pub fn named_clusters(words: &[String]) -> Option<(&str, Vec<&str>)> {
     const KINDS: [&str; 3] = ["slurmcluster", "slurmclusters", "slc"];
     let first = words.first()?;
     if let Some(kind) = KINDS.into_iter().find(|kind| first == kind) {

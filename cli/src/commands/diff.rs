@@ -92,7 +92,8 @@ async fn compare(context: &Context, client: &Client, documents: &[LoadedWorkflow
     Ok(if same { ExitStatus::Success } else { ExitStatus::Different })
 }
 
-fn unified(name: &str, before: &Value, after: &Value) -> String {
+/// What of a document differs, line by line.
+pub fn unified(name: &str, before: &Value, after: &Value) -> String {
     let text = |value: &Value| if value.is_null() { String::new() } else { document_text(value) };
     let (before, after) = (text(before), text(after));
     if before == after {
@@ -132,7 +133,8 @@ fn list(names: &JobNames, sign: char, word: &str) -> String {
     text
 }
 
-fn paint(difference: &str) -> String {
+/// In colours.
+pub fn paint(difference: &str) -> String {
     let mut text = String::new();
     for line in difference.lines() {
         let colour = match line.as_bytes().first() {

@@ -11,6 +11,7 @@ use super::Context;
 use crate::client::{Client, JobFilter, ResultFilter};
 use crate::connection::{Connection, bare_name, explain_missing, resolve_workflow};
 use crate::error::{CommandError, ExitStatus};
+use crate::kubernetes::objects::Kind;
 
 /// List workflows, jobs, results, actions, runners, allocations, SlurmClusters, events, files, user data, or who did what.
 ///
@@ -98,6 +99,20 @@ impl GetArgs {
                 .hint("workflows, jobs, results, actions, runners, allocations, slurmclusters, events, files, user-data and audit can be listed")
         })?;
         Ok((resource, name.or(self.workflow.as_deref().map(bare_name))))
+    }
+
+    /// Whether objects of a cluster are asked for.
+    pub fn is_of_objects(&self) -> bool {
+        self.object().is_ok()
+    }
+
+    /// The kind of objects of a cluster that is asked for, and the name of one.
+    pub fn object(&self) -> Result<(Kind, Option<&str>), CommandError> {
+        match self.target()? {
+            (Resource::Workflows, name) => Ok((Kind::Workflow, name)),
+            (Resource::SlurmClusters, name) => Ok((Kind::SlurmCluster, name)),
+            _ => Err(CommandError::usage("workflows and slurmclusters are objects of a cluster")),
+        }
     }
 
     fn states(&self) -> Option<String> {

@@ -15,8 +15,9 @@ use torc_runner::packs;
 
 use super::Context;
 use crate::client::{Client, ResultFilter};
-use crate::connection::{Connection, explain_missing, resolve_workflow};
+use crate::connection::{Connection, bare_name, explain_missing, resolve_workflow};
 use crate::error::{CommandError, ExitStatus};
+use crate::kubernetes;
 use crate::run_here::Interrupts;
 use tail::Tail;
 
@@ -51,6 +52,24 @@ pub struct LogsArgs {
     pub tail: Option<usize>,
 }
 
+impl LogsArgs {
+    /// The words of the same command for one attempt, to be said where its output is.
+    fn again(&self, attempt: &Attempt, namespace: Option<&str>) -> Vec<String> {
+        let mut words = vec!["logs".to_owned(), attempt.job.clone()];
+        let mut say = |flag: &str, value: Option<String>| {
+            words.extend(value.map(|value| [flag.to_owned(), value]).into_iter().flatten());
+        };
+        say("--namespace", namespace.map(str::to_owned));
+        say("--workflow", self.workflow.as_deref().map(|name| bare_name(name).to_owned()));
+        say("--run", Some(attempt.run.to_string()));
+        say("--attempt", Some(attempt.attempt.to_string()));
+        say("--tail", self.tail.map(|lines| lines.to_string()));
+        let switches = [(self.stdout, "--stdout"), (self.stderr, "--stderr"), (self.follow, "--follow")];
+        words.extend(switches.iter().filter(|(on, _)| *on).map(|(_, flag)| (*flag).to_owned()));
+        words
+    }
+}
+
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// One attempt and where its output is.
@@ -61,6 +80,8 @@ struct Attempt {
     attempt: i32,
     files: Vec<PathBuf>,
     ended: bool,
+    /// Where it ran, or runs.
+    node: Option<String>,
 }
 
 /// Runs the verb.
@@ -73,6 +94,10 @@ pub async fn run(context: &Context, args: &LogsArgs) -> Result<ExitStatus, Comma
             attempt = find(context, args, target) => attempt?,
             () = interrupts.next() => return Ok(ExitStatus::Interrupted),
         };
+        if let (Some(pods), Some(node)) = (&context.pods, &attempt.node) {
+            let words = args.again(&attempt, context.settings.namespace.as_deref());
+            return kubernetes::logs::print(context.output, pods, node, &words).await;
+        }
         target = Some((attempt.run, attempt.attempt));
         let printed = tail.print(&attempt.files, context.output)?;
         if !args.follow || attempt.ended {
@@ -121,7 +146,14 @@ async fn find_with(client: &Client, args: &LogsArgs, target: Option<(i32, i32)>)
     }
     if (job.run_id, job.attempt) != wanted || job.status != JobState::Running {
         if target.is_some() && (job.run_id, job.attempt) == wanted {
-            return Ok(Attempt { job: job.name, run: wanted.0, attempt: wanted.1, files: Vec::new(), ended: false });
+            return Ok(Attempt {
+                job: job.name,
+                run: wanted.0,
+                attempt: wanted.1,
+                files: Vec::new(),
+                ended: false,
+                node: job.node,
+            });
         }
         return Err(never_ran(args, &job));
     }
@@ -129,7 +161,7 @@ async fn find_with(client: &Client, args: &LogsArgs, target: Option<(i32, i32)>)
     let runners = client.runners(true).await?;
     let folder = runners.iter().find(|runner| Some(runner.id) == job.runner).map(|runner| runner.output_dir.clone());
     let files = folder.map(|folder| live_files(args, Path::new(&folder), workflow, &job)).unwrap_or_default();
-    Ok(Attempt { job: job.name, run: wanted.0, attempt: wanted.1, files, ended: false })
+    Ok(Attempt { job: job.name, run: wanted.0, attempt: wanted.1, files, ended: false, node: job.node })
 }
 
 /// The attempt that is meant, as (run, attempt).
@@ -158,7 +190,8 @@ fn of_result(args: &LogsArgs, result: &JobResult) -> Attempt {
     let err = result.stderr.iter().filter(|_| !args.stdout);
     let mut files: Vec<PathBuf> = out.chain(err).map(PathBuf::from).collect();
     files.dedup();
-    Attempt { job: result.job.clone(), run: result.run_id, attempt: result.attempt, files, ended: true }
+    let (job, node) = (result.job.clone(), result.node.clone());
+    Attempt { job, run: result.run_id, attempt: result.attempt, files, ended: true, node }
 }
 
 /// The names that a runner gives to the logs of a job while it runs.

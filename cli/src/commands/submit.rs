@@ -65,6 +65,7 @@ async fn file(context: &Context, args: &SubmitArgs) -> Result<ExitStatus, Comman
         }
     }
     let apply = ApplyArgs {
+        force_conflicts: false,
         files: FileArgs { files },
         detach: context.settings.url.is_none(),
         no_run: false,

@@ -111,7 +111,8 @@ fn done(
     Ok(status)
 }
 
-fn goal_text(goal: &Goal) -> String {
+/// What is waited for, in a word.
+pub fn goal_text(goal: &Goal) -> String {
     match goal {
         Goal::Condition(name) => name.to_lowercase(),
         Goal::Delete => "deleted".to_owned(),
@@ -152,7 +153,7 @@ async fn look(
 }
 
 /// Whether the goal is reached, or out of reach.
-fn judge(workflow: &Workflow, goal: &Goal) -> Option<ExitStatus> {
+pub fn judge(workflow: &Workflow, goal: &Goal) -> Option<ExitStatus> {
     let Goal::Condition(name) = goal else { return None };
     if has_condition(workflow, name) {
         return Some(ExitStatus::Success);

@@ -31,6 +31,24 @@ pub const KEYS: &[Key] = &[
         None,
         "The server to talk to, e.g. `http://127.0.0.1:7421`; without it the store of the `.torc` folder here or above.",
     ),
+    key(
+        "client.context",
+        "TORC_CONTEXT",
+        None,
+        "The context of the kubeconfig whose Kubernetes cluster to talk to; without this and the next one no cluster is meant, whatever kubeconfig there is.",
+    ),
+    key(
+        "client.kubeconfig",
+        "TORC_KUBECONFIG",
+        None,
+        "The kubeconfig (`KUBECONFIG` or `~/.kube/config` when absent and a context is named).",
+    ),
+    key(
+        "client.service",
+        "TORC_SERVICE",
+        None,
+        "The Service of Torc's server in a cluster, as `namespace/name` (looked for when absent).",
+    ),
     key("client.token_file", crate::env::TOKEN_FILE, None, "The file that holds the server's token."),
     key(
         "client.ca_cert",
@@ -45,7 +63,12 @@ pub const KEYS: &[Key] = &[
         "The fingerprint of the only certificate that the server may have; a token file of a server with its own certificate holds it, too.",
     ),
     key("client.format", "TORC_FORMAT", Some("table"), "How results are printed: `table`, `wide`, `json` or `yaml`."),
-    key("client.namespace", "TORC_NAMESPACE", None, "The namespace of the workflows (`default` when absent)."),
+    key(
+        "client.namespace",
+        "TORC_NAMESPACE",
+        None,
+        "The namespace of the workflows (that of the kubeconfig's context, else `default`, when absent).",
+    ),
     key(
         "client.ssh",
         "TORC_SSH",

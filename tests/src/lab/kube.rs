@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::{Call, Lab, Running, binary, eventually, until};
 
 /// The script beside this crate that starts it.
-fn script() -> PathBuf {
+pub(super) fn script() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("kube-lab")
 }
 

@@ -1,0 +1,124 @@
+//! `torc admin`: what only somebody who looks after an installation needs.
+
+use clap::{Args, Subcommand};
+use kube::api::{DynamicObject, Patch, PatchParams};
+use serde_json::{Value, json};
+
+use super::Context;
+use crate::error::{CommandError, ExitStatus};
+use crate::kubernetes::objects::{FINALIZER, Kind, MANAGER, every};
+use crate::kubernetes::{find, refusal};
+use crate::output::Items;
+
+/// Look after an installation.
+#[derive(Debug, Args)]
+pub struct AdminArgs {
+    #[command(subcommand)]
+    command: AdminCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum AdminCommand {
+    /// Let go of deleted workflows that no server cleans up any more.
+    ///
+    /// A server that is gone for good has left its finalizer on them, and they stay in Terminating, and their namespaces with them. Their
+    /// Slurm allocations are not cancelled: look for them with `squeue`, their names begin with `torc-wf`.
+    ReleaseFinalizers(ReleaseArgs),
+}
+
+#[derive(Debug, Args)]
+struct ReleaseArgs {
+    /// Workflows; all that are being deleted when absent.
+    #[arg(value_name = "WORKFLOW")]
+    names: Vec<String>,
+    /// In all namespaces.
+    #[arg(short = 'A', long)]
+    all_namespaces: bool,
+    /// Only say which.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Runs the verb.
+pub async fn run(context: &Context, args: &AdminArgs) -> Result<ExitStatus, CommandError> {
+    let AdminCommand::ReleaseFinalizers(args) = &args.command;
+    release(context, args).await
+}
+
+async fn release(context: &Context, args: &ReleaseArgs) -> Result<ExitStatus, CommandError> {
+    let cluster = find(&context.settings.way.choice(), context.settings.namespace.as_deref()).await?;
+    let namespace = (!args.all_namespaces).then_some(cluster.namespace.as_str());
+    let all = every(&Kind::Workflow.api(cluster.client.clone(), namespace)).await;
+    let all = all.map_err(|error| refusal("list workflows", error))?;
+    let mut items = Vec::new();
+    for object in all.iter().filter(|object| is_stuck(object) && is_meant(object, &args.names)) {
+        let (name, namespace) =
+            (object.metadata.name.clone().unwrap_or_default(), object.metadata.namespace.as_deref());
+        if !args.dry_run {
+            let api = Kind::Workflow.api(cluster.client.clone(), namespace);
+            let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+            let patched = api.patch(&name, &params, &Patch::Merge(without_finalizer(object))).await;
+            patched.map_err(|error| refusal(&format!("release workflow/{name}"), error))?;
+        }
+        items.push(json!({ "name": name, "namespace": namespace }));
+    }
+    let word = if args.dry_run { "would be released" } else { "released" };
+    let line = |item: &Value| {
+        let part = |field: &str| item[field].as_str().unwrap_or_default().to_owned();
+        format!("workflow/{} in {} {word}\n", part("name"), part("namespace"))
+    };
+    context.output.value(&Items { items: &items }, || match items.is_empty() {
+        true => "no deleted workflow waits for a server\n".to_owned(),
+        false => items.iter().map(line).collect(),
+    })?;
+    Ok(ExitStatus::Success)
+}
+
+/// Deleted, and kept by the controller's finalizer. Others' are none of our business.
+fn is_stuck(object: &DynamicObject) -> bool {
+    let finalizers = object.metadata.finalizers.iter().flatten();
+    object.metadata.deletion_timestamp.is_some() && finalizers.into_iter().any(|name| name == FINALIZER)
+}
+
+fn is_meant(object: &DynamicObject, names: &[String]) -> bool {
+    names.is_empty() || names.iter().any(|name| object.metadata.name.as_ref() == Some(name))
+}
+
+/// What takes the finalizer off; the version makes sure that nobody else has changed the list meanwhile.
+fn without_finalizer(object: &DynamicObject) -> Value {
+    let others: Vec<&String> = object.metadata.finalizers.iter().flatten().filter(|name| *name != FINALIZER).collect();
+    json!({ "metadata": { "finalizers": others, "resourceVersion": object.metadata.resource_version } })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn object(finalizers: &[&str], deleted: bool) -> DynamicObject {
+        let mut value = json!({
+            "apiVersion": "torc.dev/v1alpha1", "kind": "Workflow",
+            "metadata": { "name": "w", "finalizers": finalizers, "resourceVersion": "7" },
+        });
+        if deleted {
+            value["metadata"]["deletionTimestamp"] = json!("2026-11-16T12:00:00Z");
+        }
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn only_what_is_deleted_and_ours_is_released() {
+        for (finalizers, deleted, expected) in [
+            (&[FINALIZER][..], true, true),
+            (&[FINALIZER], false, false),
+            (&["example.org/other"], true, false),
+            (&[], true, false),
+        ] {
+            assert_eq!(is_stuck(&object(finalizers, deleted)), expected, "{finalizers:?} {deleted}");
+        }
+        let patch = without_finalizer(&object(&["example.org/other", FINALIZER], true));
+        assert_eq!(patch["metadata"], json!({ "finalizers": ["example.org/other"], "resourceVersion": "7" }));
+        assert!(is_meant(&object(&[], true), &["w".to_owned()]) && !is_meant(&object(&[], true), &["v".to_owned()]));
+    }
+}

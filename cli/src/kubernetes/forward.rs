@@ -1,0 +1,116 @@
+//! A port of this machine that leads into a Pod, through the API server.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, ListParams};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+use crate::error::CommandError;
+
+/// The port; it is closed when this is dropped.
+pub struct Forward {
+    address: SocketAddr,
+    task: JoinHandle<()>,
+}
+
+/// Which Pods, and which of their ports.
+#[derive(Clone)]
+pub struct Target {
+    /// The Pods of the Service's namespace.
+    pub pods: Api<Pod>,
+    /// The Service's selector.
+    pub selector: String,
+    /// The name of the port in the Pod.
+    pub port: String,
+}
+
+impl Forward {
+    /// Begins to listen. Only a process of this machine can come in, and it needs the server's token like everybody else.
+    pub async fn open(target: Target) -> Result<Self, CommandError> {
+        let failed = |error| CommandError::unexpected("could not listen on a port of this machine", error);
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let task = tokio::spawn(async move {
+            while let Ok((connection, _)) = listener.accept().await {
+                let target = target.clone();
+                tokio::spawn(async move {
+                    if let Err(reason) = carry(connection, &target).await {
+                        tracing::warn!("the way into the cluster was cut: {reason}");
+                    }
+                });
+            }
+        });
+        Ok(Self { address, task })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Forward {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// The Pod is looked for anew each time: it may have been replaced meanwhile.
+async fn carry(mut connection: TcpStream, target: &Target) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let pods = target.pods.list(&ListParams::default().labels(&target.selector)).await?;
+    let (name, port) = pods
+        .items
+        .iter()
+        .filter(|pod| is_ready(pod))
+        .find_map(|pod| Some((pod.metadata.name.clone()?, port(pod, &target.port)?)))
+        .ok_or("no Pod of the server is ready")?;
+    let mut forwarder = target.pods.portforward(&name, &[port]).await?;
+    let mut stream = forwarder.take_stream(port).ok_or("the API server forwards no port")?;
+    tokio::io::copy_bidirectional(&mut connection, &mut stream).await?;
+    Ok(())
+}
+
+fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref()).into_iter().flatten();
+    let ready = |kind: &str| conditions.clone().any(|condition| condition.type_ == kind && condition.status == "True");
+    pod.metadata.deletion_timestamp.is_none() && ready("Ready")
+}
+
+fn port(pod: &Pod, name: &str) -> Option<u16> {
+    let containers = pod.spec.as_ref()?.containers.iter();
+    let mut ports = containers.flat_map(|container| container.ports.iter().flatten());
+    let port = ports.find(|port| port.name.as_deref() == Some(name))?;
+    u16::try_from(port.container_port).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_pod_that_is_ready_has_the_port() {
+        let pod = |status: &str, ending: bool| -> Pod {
+            let mut value = json!({
+                "metadata": { "name": "p" },
+                "spec": { "containers": [{ "name": "c", "ports": [{ "name": "api", "containerPort": 7421 }] }] },
+                "status": { "conditions": [{ "type": "Ready", "status": status }] },
+            });
+            if ending {
+                value["metadata"]["deletionTimestamp"] = json!("2026-11-16T12:00:00Z");
+            }
+            serde_json::from_value(value).unwrap()
+        };
+        for (status, ending, expected) in [("True", false, true), ("False", false, false), ("True", true, false)] {
+            assert_eq!(is_ready(&pod(status, ending)), expected, "{status} {ending}");
+        }
+        assert_eq!(port(&pod("True", false), "api"), Some(7421));
+        assert_eq!(port(&pod("True", false), "other"), None);
+        assert!(!is_ready(&Pod::default()));
+    }
+}

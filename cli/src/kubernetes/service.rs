@@ -1,0 +1,204 @@
+//! Torc's server inside a cluster: its Service, a token for it, and the certificate to expect. The chart writes on the Service how it is
+//! reached.
+
+use std::io::Write as _;
+
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service, ServiceAccount};
+use kube::api::{Api, ListParams, PostParams};
+use tempfile::NamedTempFile;
+
+use super::forward::{Forward, Target};
+use super::{Cluster, refusal};
+use crate::error::{CommandError, ExitStatus};
+use crate::settings::Settings;
+
+/// The account whose tokens clients ask for.
+const CLIENT: &str = "torc.dev/client";
+/// What those tokens are for.
+const AUDIENCE: &str = "torc.dev/audience";
+/// Whether the server speaks TLS.
+const SCHEME: &str = "torc.dev/scheme";
+/// Services of which one may be Torc's.
+const LABELS: &str = "app.kubernetes.io/component=server";
+/// A command does not take longer; one that follows something asks again.
+const TOKEN_SECONDS: i64 = 3_600;
+
+/// What keeps the way open: as long as this lives, the settings lead to the server.
+pub struct Held {
+    _forward: Forward,
+    _authority: Option<NamedTempFile>,
+    pods: Api<Pod>,
+}
+
+impl Held {
+    /// The Pods beside the server, those of runner pools among them.
+    pub fn pods(&self) -> Api<Pod> {
+        self.pods.clone()
+    }
+}
+
+/// Settings that lead to the server of a cluster, as if it had been named with `--url`.
+pub async fn reach_server(cluster: &Cluster, settings: &Settings) -> Result<(Settings, Held), CommandError> {
+    let service = find(cluster, settings.service.as_deref()).await?;
+    let about = Standing::of(&service)?;
+    let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), &about.namespace);
+    let (selector, port) = (about.selector.clone(), about.port.clone());
+    let forward = Forward::open(Target { pods: pods.clone(), selector, port }).await?;
+    let mut settings = settings.clone();
+    settings.url = Some(format!("{}://{}", about.scheme, forward.address()));
+    settings.namespace = Some(cluster.namespace.clone());
+    if settings.token.is_none() && settings.token_file.is_none() {
+        settings.token = Some(token(cluster, &about).await?);
+    }
+    let mut authority = None;
+    if about.scheme == "https" && settings.certificate_sha256.is_none() {
+        settings.server_name = Some(format!("{}.{}.svc", about.name, about.namespace));
+        if settings.ca_cert.is_none() {
+            let file = authority_file(cluster, &about).await?;
+            settings.ca_cert = Some(file.path().to_owned());
+            authority = Some(file);
+        }
+    }
+    Ok((settings, Held { _forward: forward, _authority: authority, pods }))
+}
+
+/// What the Service says of itself.
+#[derive(Debug, PartialEq, Eq)]
+struct Standing {
+    name: String,
+    namespace: String,
+    scheme: String,
+    selector: String,
+    port: String,
+    client: Option<String>,
+    audience: String,
+}
+
+impl Standing {
+    fn of(service: &Service) -> Result<Self, CommandError> {
+        let metadata = &service.metadata;
+        let noted = |key: &str| metadata.annotations.as_ref().and_then(|notes| notes.get(key)).cloned();
+        let (name, namespace) = (metadata.name.clone(), metadata.namespace.clone());
+        let spec = service.spec.as_ref();
+        let selector = spec.and_then(|spec| spec.selector.as_ref()).into_iter().flatten();
+        let selector: Vec<String> = selector.map(|(key, value)| format!("{key}={value}")).collect();
+        match (name, namespace, noted(SCHEME)) {
+            (Some(name), Some(namespace), Some(scheme)) if !selector.is_empty() => Ok(Self {
+                name,
+                namespace,
+                scheme,
+                selector: selector.join(","),
+                port: "api".to_owned(),
+                client: noted(CLIENT),
+                audience: noted(AUDIENCE).unwrap_or_else(|| "torc".to_owned()),
+            }),
+            (name, ..) => {
+                let message = format!("the Service {} is not one of Torc's chart", name.unwrap_or_default());
+                Err(CommandError::invalid(message).hint("name the right one: TORC_SERVICE=NAMESPACE/NAME"))
+            }
+        }
+    }
+}
+
+/// The Service that was named, or the only one there is.
+async fn find(cluster: &Cluster, named: Option<&str>) -> Result<Service, CommandError> {
+    if let Some(reference) = named {
+        let (namespace, name) = reference.split_once('/').unwrap_or((&cluster.namespace, reference));
+        let services: Api<Service> = Api::namespaced(cluster.client.clone(), namespace);
+        return services.get(name).await.map_err(|error| refusal(&format!("find the Service {reference}"), error));
+    }
+    let services: Api<Service> = Api::all(cluster.client.clone());
+    let found = services.list(&ListParams::default().labels(LABELS)).await.map_err(|error| {
+        refusal("look for Torc's Service", error).hint("name it, then nobody has to look: TORC_SERVICE=NAMESPACE/NAME")
+    })?;
+    only(found.items)
+}
+
+fn only(services: Vec<Service>) -> Result<Service, CommandError> {
+    let mut ours: Vec<Service> = services.into_iter().filter(|service| Standing::of(service).is_ok()).collect();
+    let names: Vec<String> = ours
+        .iter()
+        .map(|service| {
+            let part = |text: &Option<String>| text.clone().unwrap_or_default();
+            format!("{}/{}", part(&service.metadata.namespace), part(&service.metadata.name))
+        })
+        .collect();
+    match (ours.pop(), ours.is_empty()) {
+        (Some(service), true) => Ok(service),
+        (None, _) => {
+            Err(CommandError::not_found("Torc is not installed in this cluster: there is no Service of its chart")
+                .hint("see docs/how-to/kubernetes.md, or name the Service: TORC_SERVICE=NAMESPACE/NAME"))
+        }
+        (Some(_), false) => Err(CommandError::usage(format!("there are several servers: {}", names.join(", ")))
+            .hint("name one: TORC_SERVICE=NAMESPACE/NAME")),
+    }
+}
+
+/// A token of the account that is there for it, good for an hour.
+async fn token(cluster: &Cluster, about: &Standing) -> Result<String, CommandError> {
+    let Some(account) = &about.client else {
+        let message = format!("the server {}/{} gives no tokens to clients", about.namespace, about.name);
+        let hint = "name one with --token-file, or install the chart with client.create and tokenReview.enabled";
+        return Err(CommandError::new(ExitStatus::Refused, message).hint(hint));
+    };
+    let accounts: Api<ServiceAccount> = Api::namespaced(cluster.client.clone(), &about.namespace);
+    let spec = TokenRequestSpec {
+        audiences: vec![about.audience.clone()],
+        expiration_seconds: Some(TOKEN_SECONDS),
+        ..TokenRequestSpec::default()
+    };
+    let request = TokenRequest { spec, ..TokenRequest::default() };
+    let what = format!("get a token of the account {}/{account}", about.namespace);
+    let response = accounts.create_token_request(account, &PostParams::default(), &request).await;
+    let status = response.map_err(|error| refusal(&what, error))?.status;
+    status.map(|status| status.token).ok_or_else(|| CommandError::new(ExitStatus::Refused, format!("could not {what}")))
+}
+
+/// The certificate of whoever vouches for the server, in a file, as other servers' are.
+async fn authority_file(cluster: &Cluster, about: &Standing) -> Result<NamedTempFile, CommandError> {
+    let name = about.client.clone().unwrap_or_else(|| format!("{}-client", about.name));
+    let maps: Api<ConfigMap> = Api::namespaced(cluster.client.clone(), &about.namespace);
+    let what = format!("read the server's authority from the ConfigMap {}/{name}", about.namespace);
+    let map = maps.get(&name).await;
+    let map = map.map_err(|error| refusal(&what, error).hint("or name its certificate with --ca-cert"))?;
+    let text = map.data.and_then(|mut data| data.remove("ca.crt")).unwrap_or_default();
+    let failed = |error| CommandError::unexpected("could not write the authority's certificate", error);
+    let mut file = NamedTempFile::new().map_err(failed)?;
+    file.write_all(text.as_bytes()).map_err(failed)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn service(name: &str, annotations: serde_json::Value) -> Service {
+        let metadata = json!({ "name": name, "namespace": "torc-system", "annotations": annotations });
+        serde_json::from_value(json!({ "metadata": metadata, "spec": { "selector": { "b": "2", "a": "1" } } })).unwrap()
+    }
+
+    #[test]
+    fn the_service_says_how_it_is_reached() {
+        let notes = json!({ CLIENT: "torc-client", AUDIENCE: "workflows", SCHEME: "https" });
+        let about = Standing::of(&service("torc", notes)).unwrap();
+        assert_eq!((about.selector.as_str(), about.audience.as_str()), ("a=1,b=2", "workflows"));
+        assert_eq!((about.scheme.as_str(), about.client.as_deref()), ("https", Some("torc-client")));
+        assert!(Standing::of(&service("nginx", json!({}))).is_err());
+        assert!(Standing::of(&Service::default()).is_err());
+    }
+
+    #[test]
+    fn one_service_is_taken_and_several_are_a_question() {
+        let ours = |name: &str| service(name, json!({ SCHEME: "http" }));
+        let other = service("nginx", json!({}));
+        assert_eq!(only(vec![other.clone(), ours("torc")]).unwrap().metadata.name.as_deref(), Some("torc"));
+        assert_eq!(only(vec![other]).unwrap_err().kind, ExitStatus::NotFound);
+        let question = only(vec![ours("a"), ours("b")]).unwrap_err();
+        assert!(question.message.contains("torc-system/a, torc-system/b"), "{}", question.message);
+    }
+}

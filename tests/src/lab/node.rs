@@ -1,0 +1,227 @@
+//! A real Kubernetes with a node, on which Pods run; one at a time on a machine. Torc is installed on it by its charts.
+
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use nix::fcntl::{Flock, FlockArg};
+use serde_json::{Value, json};
+
+use super::binary;
+use super::kube::{programs, script};
+
+/// Only one node has room on a machine, because its addresses are fixed.
+const LOCK: &str = "/tmp/torc-kube-node.lock";
+/// Pods take their time, and this machine may be busy.
+const DEADLINE: Duration = Duration::from_secs(180);
+/// Programs that jobs of the suite need.
+const PROGRAMS: [&str; 5] = ["bash", "cat", "date", "sleep", "true"];
+
+/// The namespace of the release.
+pub const NAMESPACE: &str = "torc-system";
+
+/// A cluster with Torc in it.
+pub struct Node {
+    folder: PathBuf,
+    _lock: Flock<File>,
+}
+
+impl Node {
+    /// The cluster of this test binary, for one test at a time: some take the server away.
+    pub fn turn() -> (&'static Self, MutexGuard<'static, ()>) {
+        static NODE: OnceLock<Node> = OnceLock::new();
+        static TURN: Mutex<()> = Mutex::new(());
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        (NODE.get_or_init(Self::start), turn)
+    }
+
+    fn start() -> Self {
+        let file = File::options().create(true).truncate(false).write(true).open(LOCK).expect("the lock's file");
+        let lock = Flock::lock(file, FlockArg::LockExclusive).expect("the node of this machine");
+        // Not a folder that removes itself: statics are never dropped. The lab's guard removes it.
+        let folder = tempfile::Builder::new().prefix("torc-node-").tempdir().expect("a folder").keep();
+        let node = Self { folder, _lock: lock };
+        let owner = std::process::id().to_string();
+        let output = node.tool("up").arg("--node").env("LAB_OWNER", owner).output().expect("the lab's script");
+        assert!(output.status.success(), "no node: {}", String::from_utf8_lossy(&output.stderr));
+        node.give_images();
+        node.give_volumes();
+        node.kubectl(&["create", "namespace", NAMESPACE]);
+        node.helm(&["install", "torc-crds", "charts/torc-crds"]);
+        node.install();
+        node
+    }
+
+    fn tool(&self, verb: &str) -> Command {
+        let mut command = Command::new(script());
+        command.arg(verb).arg(&self.folder);
+        command
+    }
+
+    /// The image of the chart, and one for jobs. What `packaging/image-files` makes of a release build is smaller.
+    fn give_images(&self) {
+        let torc = binary();
+        let tools: Vec<PathBuf> = PROGRAMS.iter().map(|name| Path::new("/usr/bin").join(name)).collect();
+        for (name, further) in [("torc:lab", &[][..]), ("jobs:lab", tools.as_slice())] {
+            let files = self.folder.join("image");
+            let maker = script().ancestors().nth(2).expect("the root").join("packaging/image-files");
+            let made = Command::new(maker).arg(&files).arg(&torc).args(further).status().expect("the image's files");
+            assert!(made.success(), "image-files for {name}");
+            let given =
+                self.tool("image").args([name]).arg(&files).arg("/usr/bin/torc").output().expect("the lab's script");
+            assert!(given.status.success(), "{name}: {}", String::from_utf8_lossy(&given.stderr));
+            fs::remove_dir_all(&files).expect("removed");
+        }
+    }
+
+    /// A volume for the store, which outlives releases, and a folder that all jobs see.
+    fn give_volumes(&self) {
+        for name in ["store", "shared"] {
+            fs::create_dir(self.path(name)).expect("a folder");
+            fs::set_permissions(self.path(name), Permissions::from_mode(0o777)).expect("open for all");
+        }
+        let volume = json!({
+            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": "store" },
+            "spec": {
+                "capacity": { "storage": "1Gi" }, "accessModes": ["ReadWriteOnce"], "storageClassName": "lab",
+                "hostPath": { "path": self.path("store") },
+            },
+        });
+        self.write("volume.json", &volume.to_string());
+        self.kubectl(&["apply", "-f", &self.text_path("volume.json")]);
+        let shared = self.path("shared");
+        let values = json!({
+            "image": { "repository": "torc", "tag": "lab", "pullPolicy": "Never" },
+            "persistence": { "storageClass": "lab", "size": "1Gi" },
+            "runnerPools": [{
+                "name": "cpu", "replicas": 1, "image": "jobs:lab", "terminationGracePeriodSeconds": 30,
+                "resources": { "requests": { "cpu": "10m", "memory": "64Mi" }, "limits": { "cpu": "2", "memory": "512Mi" } },
+                "volumes": [{ "name": "shared", "hostPath": { "path": shared } }],
+                "volumeMounts": [{ "name": "shared", "mountPath": "/shared" }],
+            }],
+        });
+        self.write("values.json", &values.to_string());
+    }
+
+    /// Installs the release.
+    pub fn install(&self) {
+        let values = self.text_path("values.json");
+        let (place, patience) = (["--namespace", NAMESPACE], ["--wait", "--timeout", "3m"]);
+        let words: Vec<&str> =
+            ["install", "torc", "charts/torc", "-f", &values].into_iter().chain(place).chain(patience).collect();
+        self.helm(&words);
+    }
+
+    /// A file of the lab.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// The same as text.
+    pub fn text_path(&self, name: &str) -> String {
+        self.path(name).to_string_lossy().into_owned()
+    }
+
+    /// Writes a file of the lab.
+    pub fn write(&self, name: &str, content: &str) {
+        fs::write(self.path(name), content).expect("a file of the lab");
+    }
+
+    fn command(&self, program: impl AsRef<Path>, arguments: &[&str]) -> Command {
+        let path = format!("{}:{}", programs().display(), std::env::var("PATH").unwrap_or_default());
+        let mut command = Command::new(program.as_ref());
+        let root = script().ancestors().nth(2).expect("the root of the project").to_owned();
+        command.args(arguments).current_dir(root).env("PATH", path).env("KUBECONFIG", self.path("admin.kubeconfig"));
+        command.env("HOME", &self.folder).env_remove("TORC_CONTEXT");
+        command
+    }
+
+    /// A command whose outcome is not known.
+    pub fn attempt(&self, program: &str, arguments: &[&str]) -> Output {
+        let place = if program == "torc" { binary() } else { programs().join(program) };
+        self.command(place, arguments).output().expect("a program")
+    }
+
+    fn succeed(&self, program: &str, arguments: &[&str]) -> String {
+        let output = self.attempt(program, arguments);
+        let (said, wrong) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{program} {arguments:?}: {said}{wrong}\n{}", self.complaints());
+        said.into_owned()
+    }
+
+    /// What to look at when something went wrong.
+    fn complaints(&self) -> String {
+        let look =
+            |arguments: &[&str]| String::from_utf8_lossy(&self.attempt("kubectl", arguments).stdout).into_owned();
+        let pods = look(&["get", "pods", "-A"]);
+        let server = look(&["-n", NAMESPACE, "logs", "deploy/torc", "--tail", "20"]);
+        let runner = look(&["-n", NAMESPACE, "logs", "deploy/torc-cpu", "--tail", "20"]);
+        format!("{pods}\n{server}\n{runner}")
+    }
+
+    /// kubectl as an administrator.
+    pub fn kubectl(&self, arguments: &[&str]) -> String {
+        self.succeed("kubectl", arguments)
+    }
+
+    /// Helm as an administrator.
+    pub fn helm(&self, arguments: &[&str]) -> String {
+        self.succeed("helm", arguments)
+    }
+
+    /// `torc` with the context of the administrator.
+    pub fn torc(&self, line: &str) -> String {
+        self.succeed("torc", &self.in_context(line))
+    }
+
+    /// The same, whatever comes of it: its exit code, and all it said.
+    pub fn torc_says(&self, line: &str) -> (Option<i32>, String) {
+        let output = self.attempt("torc", &self.in_context(line));
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+    }
+
+    fn in_context<'l>(&self, line: &'l str) -> Vec<&'l str> {
+        line.split_whitespace().chain(["--context", "lab"]).collect()
+    }
+
+    /// `kubectl torc`, which finds its plugin on the path.
+    pub fn plugin(&self, line: &str) -> String {
+        let plugin = self.path("kubectl-torc");
+        if !plugin.exists() {
+            symlink(binary(), &plugin).expect("a link");
+        }
+        let path = format!("{}:{}", self.folder.display(), std::env::var("PATH").unwrap_or_default());
+        let words: Vec<&str> = std::iter::once("torc").chain(line.split_whitespace()).collect();
+        let output = self.command(programs().join("kubectl"), &words).env("PATH", path).output().expect("kubectl");
+        assert!(output.status.success(), "kubectl {words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// An object, or a list of them.
+    pub fn object(&self, arguments: &[&str]) -> Value {
+        let words: Vec<&str> = ["get"].iter().chain(arguments).chain(&["-o", "json"]).copied().collect();
+        serde_json::from_str(&self.kubectl(&words)).expect("JSON")
+    }
+
+    /// The items of `torc get …`.
+    pub fn items(&self, line: &str) -> Vec<Value> {
+        let value: Value = serde_json::from_str(&self.torc(&format!("{line} -o json"))).expect("JSON");
+        value["items"].as_array().expect("items").clone()
+    }
+
+    /// Looks again and again until there is something.
+    pub fn until<T>(&self, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+        let start = Instant::now();
+        loop {
+            if let Some(found) = look() {
+                return found;
+            }
+            assert!(start.elapsed() < DEADLINE, "waited {DEADLINE:?} for {what}\n{}", self.complaints());
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+}
