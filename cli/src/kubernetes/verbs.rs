@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
+use torc_api::size::too_large;
 
 use super::objects::{How, Kind, content, view};
 use super::{Cluster, choice::Choice, find};
@@ -16,7 +17,7 @@ use crate::commands::retry::RetryArgs;
 use crate::commands::wait::{Goal, WaitArgs, goal_text, judge};
 use crate::commands::{Context, control, get::GetArgs};
 use crate::connection::bare_name;
-use crate::documents;
+use crate::documents::{self, Report};
 use crate::error::{CommandError, ExitStatus};
 use crate::follow::standing;
 use crate::output::{ClusterRow, Items, WorkflowRow};
@@ -49,6 +50,11 @@ fn objects(
     files: &[std::path::PathBuf],
 ) -> Result<Vec<(Kind, Value)>, CommandError> {
     let documents = documents::read_valid(files, Some(&cluster.namespace), context.output)?;
+    let mut report = Report::default();
+    for workflow in &documents.workflows {
+        report.add(&workflow.file, too_large(&workflow.document).into_iter().collect());
+    }
+    report.into_result()?;
     let named = |kind: &str, mut value: Value| {
         value["kind"] = json!(kind);
         value
