@@ -24,6 +24,7 @@ mod rewrite;
 mod run_here;
 mod runner_args;
 mod runner_config;
+mod serving;
 mod settings;
 mod sites;
 mod slurm_job_runner;

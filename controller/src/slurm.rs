@@ -21,6 +21,7 @@ use torc_api::allocation::OrphanReport;
 use torc_api::api::SlurmCluster;
 use torc_api::cluster::{LOCAL, SlurmClusterSpec};
 use torc_api::wire::RunnerScope;
+use torc_core::engine::Observation;
 use torc_core::ids::WorkflowId;
 
 use crate::engine::{Engine, EngineError};
@@ -34,6 +35,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 const HURRY: u32 = 3;
 /// Between two looks at allocations that are being waited for to go.
 const HASTE: Duration = Duration::from_secs(1);
+/// A Slurm that has not answered for so long is not waited for by whoever wants to know how things stand.
+const LOOK: Duration = Duration::from_secs(20);
 /// How long allocations of a workflow that is deleted are waited for.
 pub(crate) const FAREWELL: Duration = Duration::from_secs(60);
 
@@ -85,7 +88,15 @@ impl SlurmHandle {
 
     /// One look at everything that Slurm knows of, now: what is over or lost, of one workflow or of all.
     pub async fn find_orphans(&self, workflow: Option<WorkflowId>, dry_run: bool) -> Result<OrphanReport, EngineError> {
-        self.desk.lock().await.find_orphans(workflow, dry_run).await
+        let look = async { self.desk.lock().await.find_orphans(workflow, dry_run).await };
+        if let Ok(report) = tokio::time::timeout(LOOK, look).await {
+            return report;
+        }
+        // A call hangs. Nothing is known of any allocation; jobs whose runners are gone can be found without Slurm.
+        let needs = self.engine.slurm_needs(None).await?;
+        let rows = needs.iter().flat_map(|one| &one.allocations).map(|one| &one.row);
+        let unanswered = rows.map(|row| Observation::unanswered((row.workflow, row.id))).collect();
+        self.engine.observe_allocations(unanswered, workflow, dry_run).await
     }
 
     /// Something was stopped: its allocations go. Where nobody ticks this is done here and now.
@@ -124,7 +135,12 @@ impl SlurmHandle {
     async fn until_gone(&self, workflow: Option<WorkflowId>, patience: Duration) -> Result<(), EngineError> {
         let start = Instant::now();
         while self.engine.live_allocations(workflow).await? > 0 && start.elapsed() < patience {
-            self.desk.lock().await.tick(true).await?;
+            let look = async { self.desk.lock().await.tick(true).await };
+            match tokio::time::timeout(LOOK, look).await {
+                Ok(looked) => looked?,
+                // A call hangs. A tick can be cut short anywhere: whoever ticks next finds out how far it came.
+                Err(_) => return Ok(()),
+            };
             if self.engine.live_allocations(workflow).await? > 0 {
                 tokio::time::sleep(HASTE).await;
             }

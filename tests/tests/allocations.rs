@@ -12,6 +12,9 @@ use torc_api::token::Credential;
 use torc_tests::lab::slurm::{SlurmLab, patiently};
 use torc_tests::lab::{Call, Lab, Outcome, Running};
 
+#[path = "allocations/chaos.rs"]
+mod chaos;
+
 /// Most tests share the Slurm; those that take a part of it away have it for themselves.
 static SLURM: RwLock<()> = RwLock::new(());
 
@@ -485,47 +488,6 @@ fn a_node_that_dies_takes_nothing_with_it_that_does_not_come_back() {
     let first = desk.causes().into_iter().find(|line| line.starts_with("job 1")).unwrap();
     // Whoever notices first says why: Slurm, or the runner that comes back to the allocation without the job.
     assert!(["job 1 Preempted", "job 1 NodeFailure", "job 1 Lost"].contains(&first.as_str()), "{first}");
-}
-
-#[test]
-fn a_slurm_that_does_not_answer_takes_nothing_away() {
-    let _alone = alone();
-    let desk = Desk::new();
-    let job = "    - name: job\n      command: \"echo ran >>ran; touch first; until [ -e go ]; do sleep 0.1; done\"\n      \
-               resourceRequirements: small\n    - name: next\n      command: \"true\"\n      dependsOn: [job]\n      \
-               resourceRequirements: small\n";
-    desk.lab.write("w.yaml", sized(job, ""));
-    let running = desk.call("apply -f w.yaml").start();
-    desk.until_exists("first");
-    desk.active();
-    let away = ["slurmdbd", "slurmctld"].map(|daemon| Away { slurm: desk.slurm, daemon });
-    for Away { daemon, .. } in &away {
-        desk.slurm.run("stop", daemon);
-        let looks = || -> Option<u64> {
-            let prefix = "torc_slurm_calls_total{command=\"squeue\"} ";
-            desk.metrics().lines().find_map(|line| line.strip_prefix(prefix)?.parse().ok())
-        };
-        let before = looks().unwrap();
-        patiently("Slurm was asked again", || (looks()? > before).then_some(()));
-        assert_eq!(desk.allocations()[0]["status"], "active", "{daemon}");
-    }
-    drop(away);
-    desk.lab.write("go", "");
-    desk.end(running).exits(0);
-    assert_eq!(desk.lab.lines("ran").len(), 1, "no result was lost: {:?}", desk.causes());
-    assert_eq!(desk.numbers().len(), 1, "nothing was asked for twice: {:?}", desk.allocations());
-}
-
-/// A daemon that is taken away, and comes back whatever becomes of the test: others need it.
-struct Away {
-    slurm: &'static SlurmLab,
-    daemon: &'static str,
-}
-
-impl Drop for Away {
-    fn drop(&mut self) {
-        self.slurm.run("start", self.daemon);
-    }
 }
 
 impl Desk {

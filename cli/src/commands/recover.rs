@@ -16,6 +16,7 @@ use crate::connection::{Connection, explain_missing, resolve_workflow};
 use crate::env;
 use crate::error::{CommandError, ExitStatus};
 use crate::output::human;
+use crate::serving::see_to_it;
 
 /// Try failed jobs again, each with what it lacked.
 ///
@@ -89,23 +90,30 @@ pub struct Recovered {
 /// Runs the verb.
 pub async fn run(context: &Context, args: &RecoverArgs) -> Result<ExitStatus, CommandError> {
     let connection = Connection::open(&context.settings, &context.folder).await?;
-    let served = connection.is_served();
-    let result = recover_and_tell(context, args, connection.client(), served).await;
+    let is_served = connection.is_served();
+    let result = recover_and_tell(context, args, connection.client(), is_served).await;
     connection.close().await;
-    result
+    let to_serve = result?;
+    if let Some(workflow) = to_serve.filter(|_| !is_served) {
+        see_to_it(context, &workflow).await?;
+    }
+    Ok(ExitStatus::Success)
 }
 
+/// Recovers; the workflow, if Slurm is to be asked for something.
 async fn recover_and_tell(
     context: &Context,
     args: &RecoverArgs,
     client: &Client,
-    served: bool,
-) -> Result<ExitStatus, CommandError> {
+    is_served: bool,
+) -> Result<Option<String>, CommandError> {
     let name = resolve_workflow(client, args.workflow.as_deref()).await?;
     let workflow = client.workflow(&name).await.map_err(explain_missing)?;
     let recovered = recover(context, client, &workflow, &args.remedy, args.dry_run).await?;
-    context.output.value(&recovered, || describe(context, &workflow.name, &recovered, served))?;
-    Ok(ExitStatus::Success)
+    let is_for_slurm = recovered.regenerated.is_some() || workflow.slurm_cluster.is_some();
+    let will_be_served = is_for_slurm && !args.dry_run && recovered.jobs.again > 0;
+    context.output.value(&recovered, || describe(context, &workflow.name, &recovered, is_served || will_be_served))?;
+    Ok(will_be_served.then(|| workflow.id.to_string()))
 }
 
 /// One recovery: what was lost first, then what failed, then allocations.

@@ -15,6 +15,7 @@ use crate::error::{CommandError, ExitStatus};
 use crate::follow::{Standing, standing};
 use crate::output::{human, status_word};
 use crate::run_here::Interrupts;
+use crate::serving::see_to_it;
 
 /// Look after a workflow until it has ended; with --recover, try what failed again.
 ///
@@ -60,10 +61,16 @@ pub async fn run(context: &Context, args: &WatchArgs) -> Result<ExitStatus, Comm
     loop {
         // The store is opened anew for each look: nobody is kept from running meanwhile.
         let connection = Connection::open(&context.settings, &context.folder).await?;
+        let is_served = connection.is_served();
         let looked = look(context, args, connection.client(), &mut watch).await;
         connection.close().await;
-        if let Some(status) = looked? {
-            return Ok(status);
+        match looked? {
+            Look::Over(status) => return Ok(status),
+            // Who recovers also sees to it that what is asked for is submitted.
+            Look::Goes { workflow, is_for_slurm: true } if !is_served && (args.recover || args.auto_schedule) => {
+                see_to_it(context, &workflow).await?;
+            }
+            Look::Goes { .. } => {}
         }
         tokio::select! {
             () = tokio::time::sleep(args.poll_interval) => {}
@@ -81,13 +88,16 @@ struct Watch {
     scheduled: Option<Instant>,
 }
 
-/// One look; how it ends, if it does.
-async fn look(
-    context: &Context,
-    args: &WatchArgs,
-    client: &Client,
-    watch: &mut Watch,
-) -> Result<Option<ExitStatus>, CommandError> {
+/// What a look has come to.
+enum Look {
+    /// There is nothing to watch any more.
+    Over(ExitStatus),
+    /// It goes on.
+    Goes { workflow: String, is_for_slurm: bool },
+}
+
+/// One look.
+async fn look(context: &Context, args: &WatchArgs, client: &Client, watch: &mut Watch) -> Result<Look, CommandError> {
     let name = resolve_workflow(client, args.workflow.as_deref()).await?;
     let mut workflow = client.workflow(&name).await.map_err(explain_missing)?;
     let id = workflow.id.to_string();
@@ -103,16 +113,19 @@ async fn look(
             workflow = client.workflow(&id).await?;
         }
     }
+    let goes = Look::Goes { workflow: id, is_for_slurm: workflow.status.allocations.is_some() };
     match standing(&workflow) {
         Standing::Active | Standing::Suspended => {
             if args.auto_schedule && !is_alive && workflow.status.jobs.ready > 0 {
                 schedule(context, args, client, &workflow, watch).await?;
             }
-            Ok(None)
+            Ok(goes)
         }
-        Standing::Succeeded => Ok(Some(ExitStatus::Success)),
-        Standing::Failed | Standing::NeedsPerson => after_failure(context, args, client, &workflow, watch).await,
-        Standing::Canceled => Ok(Some(ExitStatus::WorkflowFailed)),
+        Standing::Succeeded => Ok(Look::Over(ExitStatus::Success)),
+        Standing::Failed | Standing::NeedsPerson => {
+            Ok(after_failure(context, args, client, &workflow, watch).await?.map_or(goes, Look::Over))
+        }
+        Standing::Canceled => Ok(Look::Over(ExitStatus::WorkflowFailed)),
     }
 }
 

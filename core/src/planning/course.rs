@@ -161,7 +161,14 @@ pub fn course(needs: &Needs, ground: Ground<'_>, now_ms: i64) -> Course {
     if needs.is_asked_for {
         replace_lost(needs, ground, &mut course);
         // What was asked for in so many words is only given up when no job is left that could use it.
-        let is_useless = |one: &LiveAllocation| one.stage == Stage::Pending && needs.open_jobs == 0;
+        // One of a scheduler that is not there any more was asked for by an earlier plan.
+        let is_of_an_earlier_plan = |row: &AllocationRow| {
+            let name = row.scheduler.as_deref();
+            name.is_some_and(|name| scheduler(&needs.spec, name).is_none())
+        };
+        let is_useless = |one: &LiveAllocation| {
+            one.stage == Stage::Pending && (needs.open_jobs == 0 || is_of_an_earlier_plan(&one.row))
+        };
         course.cancel = due(&live, is_useless, now_ms);
     } else if let Some(partitions) = ground.partitions {
         size(needs, partitions, ground.account, now_ms, &mut course);

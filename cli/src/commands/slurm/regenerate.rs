@@ -11,6 +11,7 @@ use crate::commands::hpc::SiteArgs;
 use crate::connection::{Connection, explain_missing, resolve_workflow};
 use crate::error::{CommandError, ExitStatus};
 use crate::output::{SchedulerRow, human};
+use crate::serving::see_to_it;
 use crate::sites;
 
 /// Plan schedulers and allocations anew for the jobs that are still to run.
@@ -86,18 +87,23 @@ impl ReplanArgs {
 /// Runs the verb.
 pub async fn run(context: &Context, args: &RegenerateArgs) -> Result<ExitStatus, CommandError> {
     let connection = Connection::open(&context.settings, &context.folder).await?;
-    let served = connection.is_served();
-    let result = regenerate(context, args, connection.client(), served).await;
+    let is_served = connection.is_served();
+    let result = regenerate(context, args, connection.client(), is_served).await;
     connection.close().await;
-    result
+    let asked = result?;
+    if let Some(workflow) = asked.filter(|_| !is_served) {
+        see_to_it(context, &workflow).await?;
+    }
+    Ok(ExitStatus::Success)
 }
 
+/// Plans anew; the workflow, if Slurm is to be asked for something.
 async fn regenerate(
     context: &Context,
     args: &RegenerateArgs,
     client: &Client,
-    served: bool,
-) -> Result<ExitStatus, CommandError> {
+    is_served: bool,
+) -> Result<Option<String>, CommandError> {
     let name = resolve_workflow(client, args.workflow.as_deref()).await?;
     let workflow = client.workflow(&name).await.map_err(explain_missing)?;
     let request = RegenerateRequest {
@@ -107,8 +113,9 @@ async fn regenerate(
         ..args.plan.request(client, &workflow).await?
     };
     let report = client.regenerate(&name, &request).await.map_err(explain_missing)?;
-    context.output.value(&report, || describe(context, &workflow.name, &report, served))?;
-    Ok(ExitStatus::Success)
+    let has_asked = !report.dry_run && !report.allocations.is_empty();
+    context.output.value(&report, || describe(context, &workflow.name, &report, is_served || has_asked))?;
+    Ok(has_asked.then(|| workflow.id.to_string()))
 }
 
 /// What was planned, for people.

@@ -7,6 +7,7 @@ use crate::client::Client;
 use crate::commands::Context;
 use crate::connection::{Connection, explain_missing, resolve_workflow};
 use crate::error::{CommandError, ExitStatus};
+use crate::serving::see_to_it;
 
 /// Ask Slurm for allocations of a scheduler of a workflow.
 #[derive(Debug, Args)]
@@ -31,18 +32,17 @@ pub struct ScheduleNodesArgs {
 /// Runs the verb.
 pub async fn run(context: &Context, args: &ScheduleNodesArgs) -> Result<ExitStatus, CommandError> {
     let connection = Connection::open(&context.settings, &context.folder).await?;
-    let served = connection.is_served();
-    let result = schedule(context, args, connection.client(), served).await;
+    let is_served = connection.is_served();
+    let result = schedule(context, args, connection.client()).await;
     connection.close().await;
-    result
+    let workflow = result?;
+    if !is_served {
+        see_to_it(context, &workflow).await?;
+    }
+    Ok(ExitStatus::Success)
 }
 
-async fn schedule(
-    context: &Context,
-    args: &ScheduleNodesArgs,
-    client: &Client,
-    served: bool,
-) -> Result<ExitStatus, CommandError> {
+async fn schedule(context: &Context, args: &ScheduleNodesArgs, client: &Client) -> Result<String, CommandError> {
     let name = resolve_workflow(client, args.workflow.as_deref()).await?;
     let request = ScheduleNodesRequest {
         scheduler: args.scheduler.clone(),
@@ -51,12 +51,6 @@ async fn schedule(
         max_parallel_jobs: args.max_parallel_jobs,
     };
     let scheduled = client.schedule_nodes(&name, &request).await.map_err(explain_missing)?;
-    context.output.value(&scheduled, || {
-        let mut text = format!("asked for {}\n", scheduled.allocations.join(", "));
-        if !served {
-            text.push_str(&format!("nobody serves this store: `torc submit {name}` does\n"));
-        }
-        text
-    })?;
-    Ok(ExitStatus::Success)
+    context.output.value(&scheduled, || format!("asked for {}\n", scheduled.allocations.join(", ")))?;
+    Ok(name)
 }

@@ -295,3 +295,17 @@ fn an_allocation_that_its_runners_have_left_is_in_nobodys_way() {
     let occupied = Needs { allocations: vec![left], ..wanted };
     assert_eq!(decide(&occupied).intend.len(), 0);
 }
+
+#[test]
+fn what_an_earlier_plan_asked_for_and_still_waits_is_cancelled() {
+    let mut spec = WorkflowSpec::default();
+    spec.slurm_schedulers = vec![SlurmScheduler { name: Some("new".to_owned()), ..SlurmScheduler::default() }];
+    let of = |id: i64, name: &str, stage: Stage| {
+        let mut one = live(id, stage, 0);
+        one.row.scheduler = Some(name.to_owned());
+        one
+    };
+    let allocations = vec![of(1, "old", Stage::Pending), of(2, "new", Stage::Pending), of(3, "old", full(60))];
+    let replanned = Needs { spec: Arc::new(spec), is_asked_for: true, allocations, ..needs(vec![kind(1, 0)]) };
+    assert_eq!(ids(&decide(&replanned).cancel), [1], "what runs may finish what it has");
+}
