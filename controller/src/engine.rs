@@ -32,6 +32,7 @@ use crate::issuer::Issuer;
 use crate::metrics::Metrics;
 use crate::{audit, views};
 
+pub(crate) use error::NOT_READY;
 pub use error::{EngineError, ErrorKind};
 pub(crate) use touched::Touched;
 pub(crate) use writer::Stop;

@@ -19,6 +19,7 @@ mod rejection;
 mod reviews;
 mod sources;
 mod status;
+mod strays;
 mod watch;
 mod writes;
 
@@ -116,6 +117,7 @@ pub(crate) fn start(parts: Parts, config: KubernetesConfig, stop: &CancellationT
     tasks.push(tokio::spawn(clusters::run(Arc::clone(&desk), cluster_writer, stop.clone())));
     tasks.push(tokio::spawn(definitions::run(Arc::clone(&desk), stop.clone())));
     tasks.push(tokio::spawn(events::run(Arc::clone(&desk), stop.clone())));
+    tasks.push(tokio::spawn(strays::run(Arc::clone(&desk), stop.clone())));
     if !desk.config.pools.is_empty() {
         tasks.push(tokio::spawn(pools::run(desk, stop.clone())));
     }

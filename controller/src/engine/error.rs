@@ -16,6 +16,9 @@ pub struct EngineError {
     pub body: Box<ErrorBody>,
 }
 
+/// The code of a server that waits for something.
+pub(crate) const NOT_READY: &str = "NotReady";
+
 /// Kinds of failures that callers tell apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
@@ -90,7 +93,7 @@ impl EngineError {
 
     /// The server waits for something before it can be asked.
     pub(crate) fn not_ready(message: String) -> Self {
-        Self::new(ErrorKind::Unavailable, "NotReady", message)
+        Self::new(ErrorKind::Unavailable, NOT_READY, message)
     }
 
     pub(crate) fn unavailable(message: String) -> Self {

@@ -9,6 +9,7 @@ use axum::{Json, Router};
 use torc_api::api::ErrorBody;
 use tower::ServiceExt as _;
 
+use crate::engine::NOT_READY;
 use crate::kubernetes::Readiness;
 
 /// Clones are the same door.
@@ -46,7 +47,7 @@ async fn pass(State(door): State<Door>, request: Request) -> Response {
 
 fn closed(readiness: &Readiness) -> impl axum::response::IntoResponse {
     let body = ErrorBody {
-        code: "NotReady".to_owned(),
+        code: NOT_READY.to_owned(),
         message: readiness.complaint().unwrap_or_else(|| "the server is starting".to_owned()),
         hint: Some("try again in a moment: another server answers, or this one soon will".to_owned()),
         ..ErrorBody::default()

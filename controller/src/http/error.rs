@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use torc_api::api::ErrorBody;
 use torc_core::trust::TokenError;
 
-use crate::engine::{EngineError, ErrorKind};
+use crate::engine::{EngineError, ErrorKind, NOT_READY};
 
 /// What a handler returns instead of an answer.
 pub(super) struct ApiError {
@@ -19,7 +19,8 @@ pub(super) type ApiResult<T> = Result<Json<T>, ApiError>;
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        if self.status.is_server_error() {
+        // Whoever asks whether the server is ready is told why it is not; that is no failure.
+        if self.status.is_server_error() && self.body.code != NOT_READY {
             tracing::error!(status = %self.status, code = self.body.code, message = self.body.message, "request failed");
         }
         (self.status, Json(self.body)).into_response()

@@ -1,6 +1,6 @@
 //! What everything that looks after objects shares, and what is remembered of each.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -113,6 +113,11 @@ impl Desk {
     /// The object is gone.
     pub fn forget(&self, object: &Object) {
         self.lock().remove(&object.uid);
+    }
+
+    /// Only these objects are left.
+    pub fn forget_all_but(&self, uids: &HashSet<String>) {
+        self.lock().retain(|uid, _| uids.contains(uid));
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Memory>> {

@@ -131,7 +131,10 @@ async fn bring_up_to_date(
         }
         Err(rejection) => {
             let again = rejection.reason.may_pass().then(|| backoff::after(memory.failures + 3));
-            tell_rejection(desk, object, generation, &rejection).await?;
+            let is_news = memory.rejected.as_ref() != Some(&(generation, rejection.clone()));
+            if is_news {
+                tell_rejection(desk, object, generation, &rejection).await?;
+            }
             reject(desk, object, generation, rejection);
             Ok(again)
         }

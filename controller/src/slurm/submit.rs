@@ -54,6 +54,11 @@ pub(super) async fn submit(
     identity: &str,
 ) -> Result<String, Trouble> {
     let refused = |sentence: String| Trouble::Refused { sentence };
+    if needs.working_dir.is_empty() {
+        let sentence =
+            "nobody says in which folder of the cluster its jobs run: annotate the workflow with torc.dev/working-dir";
+        return Err(refused(sentence.to_owned()));
+    }
     let is_elsewhere = !cluster.spec.command_prefix.is_empty();
     let path = environment_path(config, needs, row, is_elsewhere);
     let path = path.to_str().ok_or_else(|| refused(format!("the path {} is not UTF-8", path.display())))?.to_owned();

@@ -13,6 +13,8 @@ use crate::ids::{JobId, Now, RunnerId, WorkflowId};
 use crate::rows::Changes;
 use crate::time::rfc3339;
 
+/// Too many allocations have ended in vain.
+const EXHAUSTED: &str = "RecoveryExhausted";
 /// The reason of a condition that is false.
 const NOT_STALLED: &str = "NotStalled";
 /// What is said when the first job is tried again because it was lost or ran out of something.
@@ -192,6 +194,10 @@ impl Workflow {
         let after = self.conditions(&before, now);
         if begins("Recovering", &before, &after) && !recorder.has_event(self.row.id, RECOVERY_STARTED) {
             recorder.event(now, Some(self.row.id), RECOVERY_STARTED, self.recovering.sentence());
+        }
+        let exhausted = |all: &[Condition]| all.iter().any(|one| one.status == "True" && one.reason == EXHAUSTED);
+        if exhausted(&after) && !exhausted(&before) {
+            recorder.event(now, Some(self.row.id), EXHAUSTED, self.stall().1);
         }
         if after != before
             && let Ok(text) = serde_json::to_string(&after)

@@ -7,6 +7,7 @@ mod audit;
 mod backup;
 mod crash;
 mod gc;
+mod leadership;
 mod lists;
 mod model;
 mod opening;

@@ -327,6 +327,7 @@ fn allocations_in_vain_are_counted_and_work_forgives_them() {
     let status = world.state.workflow_summary(world.workflow()).unwrap().status;
     let stalled = status.conditions.iter().find(|condition| condition.type_ == "Stalled").unwrap();
     assert_eq!((stalled.status.as_str(), stalled.reason.as_str()), ("True", "RecoveryExhausted"));
+    assert_eq!(world.reasons().iter().filter(|reason| **reason == "RecoveryExhausted").count(), 1, "it is told once");
     // One in which a job ended was not in vain.
     let key = world.allocation("60");
     let id = world.runner_in("n1", "60");

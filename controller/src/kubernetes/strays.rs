@@ -1,0 +1,56 @@
+//! Workflows whose object is gone although nobody said so: its finalizer was taken away while no server was there, or it was restored
+//! from a backup that is older than the object's end. What has ended is an archive; what has not must not run for nobody.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use torc_api::api::Workflow;
+
+use super::UID;
+use super::desk::{Desk, object};
+use crate::engine::EngineError;
+
+/// Between two looks.
+const PAUSE: Duration = Duration::from_secs(60);
+
+/// Looks for them, until `stop`.
+pub(super) async fn run(desk: Arc<Desk>, stop: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(PAUSE) => {}
+        }
+        // Absence counts only from a complete list.
+        if desk.knows_all()
+            && desk.office.is_held()
+            && let Err(error) = look(&desk).await
+        {
+            tracing::warn!("workflows without an object were not looked for: {error}");
+        }
+    }
+}
+
+async fn look(desk: &Desk) -> Result<(), EngineError> {
+    let objects: HashSet<String> =
+        desk.workflows.iter().flat_map(|store| store.state()).filter_map(|found| Some(object(&found)?.uid)).collect();
+    desk.forget_all_but(&objects);
+    let workflows = desk.engine.workflows(None).await?;
+    for workflow in workflows.iter().filter(|workflow| may_be_stray(workflow, &desk.config.namespaces)) {
+        let reference = (workflow.namespace.as_str(), workflow.name.as_str());
+        let document = desk.engine.workflow(reference).await?.document;
+        let uid = document.and_then(|document| document.metadata.annotations.get(UID).cloned());
+        if uid.is_some_and(|uid| !objects.contains(&uid)) {
+            tracing::warn!(namespace = reference.0, name = reference.1, "its object is gone: it is cancelled");
+            desk.engine.cancel(reference).await?;
+        }
+    }
+    Ok(())
+}
+
+/// It has not ended, and its object would have been listed.
+fn may_be_stray(workflow: &Workflow, namespaces: &[String]) -> bool {
+    let is_watched = namespaces.is_empty() || namespaces.contains(&workflow.namespace);
+    is_watched && workflow.status.completion_time.is_none() && !workflow.canceled
+}

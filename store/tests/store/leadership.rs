@@ -1,0 +1,58 @@
+//! Who may write where several servers could.
+
+use torc_core::rows::Changes;
+use torc_store::{Leader, OpenOptions, Store, StoreError, last_epoch};
+
+use super::samples::{options, workflow};
+
+fn leading(folder: &tempfile::TempDir, epoch: i64) -> OpenOptions {
+    OpenOptions { leader: Some(Leader { epoch, holder: format!("server-{epoch}") }), ..options(folder) }
+}
+
+fn change(id: i64) -> Changes {
+    Changes { workflows: vec![workflow(id)], ..Changes::default() }
+}
+
+#[tokio::test]
+async fn an_older_leader_cannot_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = options(&folder).path;
+    assert_eq!(last_epoch(&path).await.unwrap(), 0, "there is no store yet");
+    let old = Store::open(leading(&folder, 3)).await.unwrap();
+    old.commit(&change(1)).await.unwrap();
+    assert_eq!(last_epoch(&path).await.unwrap(), 3);
+    // No lock keeps the next one out: the first may be frozen.
+    let new = Store::open(leading(&folder, 4)).await.unwrap();
+    let superseded = |result: Result<(), StoreError>| matches!(result, Err(StoreError::Superseded { epoch: 3, by: 4 }));
+    assert!(superseded(old.commit(&change(2)).await));
+    assert!(superseded(old.probe().await), "it does not recover");
+    assert!(superseded(old.note_told(7).await));
+    assert!(matches!(old.gc(0, false).await, Err(StoreError::Superseded { .. })));
+    new.commit(&change(3)).await.unwrap();
+    let known: Vec<i64> = new.load().await.unwrap().workflows.iter().map(|row| row.id.0).collect();
+    assert_eq!(known, [1, 3], "nothing of the older leader's was written");
+}
+
+#[tokio::test]
+async fn a_number_leads_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(leading(&folder, 5)).await.unwrap();
+    for epoch in [5, 4] {
+        let refused = Store::open(leading(&folder, epoch)).await;
+        assert!(matches!(refused, Err(StoreError::Superseded { by: 5, .. })), "{epoch}");
+    }
+    store.commit(&change(1)).await.unwrap();
+    // A server that is the only one asks for no number.
+    store.close().await.unwrap();
+    Store::open(options(&folder)).await.unwrap().commit(&change(2)).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_was_told_is_remembered() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(options(&folder)).await.unwrap();
+    assert_eq!(store.told().await.unwrap(), 0);
+    store.note_told(12).await.unwrap();
+    store.note_told(5).await.unwrap();
+    assert_eq!(store.told().await.unwrap(), 12, "it never goes back");
+}

@@ -1,0 +1,162 @@
+//! Workflows as custom resources, on a real API server: `kubectl` alone, `torc server --kubernetes` as a process with the rights of the
+//! chart, and runners as processes.
+#![allow(clippy::unwrap_used)]
+
+#[path = "kubernetes/chaos.rs"]
+mod chaos;
+#[path = "kubernetes/refusals.rs"]
+mod refusals;
+#[path = "kubernetes/size.rs"]
+mod size;
+#[path = "kubernetes/slurm.rs"]
+mod slurm;
+#[path = "kubernetes/trust.rs"]
+mod trust;
+#[path = "kubernetes/verbs.rs"]
+mod verbs;
+
+use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use serde_json::{Value, json};
+use torc_tests::lab::kube::{Controller, KubeLab, Namespace};
+use torc_tests::lab::{Lab, until};
+
+/// Most tests share the API server; those that take it away have it for themselves.
+static KUBERNETES: RwLock<()> = RwLock::new(());
+
+fn shared() -> RwLockReadGuard<'static, ()> {
+    KUBERNETES.read().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+fn alone() -> RwLockWriteGuard<'static, ()> {
+    KUBERNETES.write().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// A cluster of a test's own: a namespace, and a folder with a store.
+struct Cluster {
+    lab: Lab,
+    namespace: Namespace<'static>,
+}
+
+impl Cluster {
+    fn new(name: &str) -> Self {
+        Self { lab: Lab::new(), namespace: KubeLab::shared().namespace(name) }
+    }
+
+    /// A controller that is the only one.
+    fn controller(&self) -> Controller {
+        Controller::start(&self.lab, &self.namespace)
+    }
+
+    /// What `torc` says as a client of a controller.
+    fn items(&self, controller: &Controller, line: &str) -> Vec<Value> {
+        let call = self.lab.call(line).arg("-o").arg("json").arg("-n").arg(&self.namespace.name);
+        let call = call.env("TORC_API_URL", format!("http://{}", controller.address));
+        let said = call.env("TORC_TOKEN_FILE", self.lab.path("data/lab.db.token")).run().exits(0).json();
+        said["items"].as_array().unwrap().clone()
+    }
+
+    /// Every attempt that ended, as "job run attempt status".
+    fn attempts(&self, controller: &Controller, workflow: &str) -> Vec<String> {
+        let word = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let one = |result: &Value| ["job", "runId", "attempt", "status"].map(|field| word(&result[field])).join(" ");
+        let mut attempts: Vec<String> =
+            self.items(controller, &format!("get results {workflow}")).iter().map(one).collect();
+        attempts.sort();
+        attempts
+    }
+}
+
+fn jobs(jobs: &[(&str, &str)]) -> Value {
+    let one = |(name, command): &(&str, &str)| json!({"name": name, "command": command});
+    json!({"jobs": jobs.iter().map(one).collect::<Vec<_>>()})
+}
+
+#[test]
+fn kubectl_alone_runs_a_workflow_and_sees_how_it_is() {
+    let _shared = shared();
+    let cluster = Cluster::new("alone");
+    let (controller, namespace) = (cluster.controller(), &cluster.namespace);
+    let spec = json!({"project": "p", "jobs": [
+        {"name": "a", "command": "echo hello"},
+        {"name": "b{i}", "command": "true", "parameters": {"i": "1:3"}, "dependsOn": ["a"]},
+    ]});
+    namespace.apply("demo", &spec);
+    namespace.expect("demo", "Accepted", "True/Planned");
+    let runner = controller.runner(&cluster.lab, "runner");
+    namespace.kubectl("wait --for=condition=Finished twf/demo --timeout=90s");
+    namespace.kubectl("wait --for=jsonpath={.status.completionTime} twf/demo --timeout=1s");
+
+    let status = namespace.status("demo");
+    let types: Vec<&str> =
+        status["conditions"].as_array().unwrap().iter().map(|one| one["type"].as_str().unwrap()).collect();
+    let known = ["Accepted", "AllocationsReady", "Suspended", "Recovering", "Stalled", "Finished", "Succeeded"];
+    assert_eq!(types, known);
+    assert_eq!(status["progress"], "4/4");
+    assert_eq!(
+        (&status["jobs"]["completed"], &status["plan"]["jobCount"], &status["runId"]),
+        (&json!(4), &json!(4), &json!(1))
+    );
+    assert_eq!(status["apiURL"], format!("http://{}", controller.address));
+    assert_eq!(namespace.condition("demo", "Succeeded"), "True/Completed");
+
+    assert!(namespace.kubectl("get torc").contains("workflow.torc.dev/demo"), "the category has it");
+    let table = namespace.kubectl("get twf --field-selector spec.project=p");
+    let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[0], ["NAME", "STATUS", "PROGRESS", "RUNNING", "FAILED", "ALLOCS", "AGE"]);
+    assert_eq!(lines[1][..6], ["demo", "Completed", "4/4", "0", "0", "0"][..]);
+    let wide = namespace.kubectl("get twf -o wide");
+    assert!(wide.contains("4 jobs completed"), "{wide}");
+
+    // Each is told once, whoever looks how often.
+    until(|| namespace.events("demo").len() == 2, || format!("{:?}", namespace.events("demo")));
+    assert_eq!(namespace.events("demo"), ["PlanAccepted", "WorkflowFinished"]);
+    let described = namespace.kubectl("describe twf demo");
+    assert!(described.contains("PlanAccepted") && described.contains("WorkflowFinished"), "{described}");
+    let managers =
+        namespace.kubectl("get twf demo --show-managed-fields -o jsonpath={.metadata.managedFields[*].manager}");
+    assert!(managers.contains("torc-controller"), "{managers}");
+    runner.kill();
+}
+
+#[test]
+fn an_edit_runs_only_what_changed() {
+    let _shared = shared();
+    let cluster = Cluster::new("edit");
+    let (controller, namespace) = (cluster.controller(), &cluster.namespace);
+    let _runner = controller.runner(&cluster.lab, "runner");
+    namespace.apply("w", &jobs(&[("a", "true"), ("b", "true")]));
+    namespace.expect("w", "Finished", "True/Succeeded");
+    namespace.apply("w", &jobs(&[("a", "true"), ("b", "echo other"), ("c", "true")]));
+    namespace.expect("w", "Finished", "True/Succeeded");
+    let expected = ["a 1 1 completed", "b 1 1 completed", "b 1 2 completed", "c 1 1 completed"];
+    assert_eq!(cluster.attempts(&controller, "w"), expected);
+    // A label is no edit.
+    namespace.kubectl("label twf w colour=blue");
+    let generation = namespace.workflow("w").unwrap()["metadata"]["generation"].clone();
+    namespace.expect("w", "Finished", "True/Succeeded");
+    assert_eq!(namespace.status("w")["observedGeneration"], generation);
+    assert_eq!(cluster.attempts(&controller, "w"), expected);
+}
+
+#[test]
+fn a_restarted_server_says_nothing_new_and_goes_on() {
+    let _shared = shared();
+    let cluster = Cluster::new("restart");
+    let (mut controller, namespace) = (cluster.controller(), &cluster.namespace);
+    let _runner = controller.runner(&cluster.lab, "runner");
+    namespace.apply("done", &jobs(&[("a", "true")]));
+    namespace.expect("done", "Finished", "True/Succeeded");
+    until(|| namespace.events("done").len() == 2, || format!("{:?}", namespace.events("done")));
+    let before = namespace.workflow("done").unwrap()["metadata"]["resourceVersion"].clone();
+    controller.kill();
+    let address = controller.address.clone();
+    let call = Controller::call(&cluster.lab, namespace, "alone", &address);
+    let again = Controller::with(call, &address);
+    again.expect_ready();
+    namespace.apply("next", &jobs(&[("a", "true")]));
+    namespace.expect("next", "Finished", "True/Succeeded");
+    let after = namespace.workflow("done").unwrap()["metadata"]["resourceVersion"].clone();
+    assert_eq!(before, after, "there was nothing new to say of it");
+    assert_eq!(namespace.events("done"), ["PlanAccepted", "WorkflowFinished"], "and nothing to tell");
+}

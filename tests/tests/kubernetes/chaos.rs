@@ -1,0 +1,141 @@
+//! Servers that are killed or frozen while they lead, and an API server that goes away: nothing is lost, and nothing happens twice.
+
+use std::fs;
+use std::sync::Mutex;
+
+use nix::sys::signal::Signal;
+use serde_json::json;
+use torc_tests::lab::kube::{Controller, Service, expect_status, free_address, runner};
+use torc_tests::lab::until;
+
+use super::{Cluster, alone, jobs, shared};
+
+/// The chart's account may use one lease, so those that need it take turns.
+static LEASE: Mutex<()> = Mutex::new(());
+
+/// Two servers on one store, of which one leads.
+struct Pair {
+    controllers: Vec<Controller>,
+    service: Service,
+}
+
+impl Pair {
+    fn start(cluster: &Cluster) -> Self {
+        let mut controllers = Vec::new();
+        for name in ["one", "two"] {
+            let address = free_address();
+            let call =
+                Controller::call(&cluster.lab, &cluster.namespace, name, &address).env("TORC_KUBERNETES_LEASE", "torc");
+            let controller = Controller::with(call, &address);
+            if controllers.is_empty() {
+                controller.expect_ready();
+            }
+            controllers.push(controller);
+        }
+        let service = Service::start(controllers.iter().map(|one| one.address.clone()).collect());
+        controllers[1].process().says("one_");
+        Self { controllers, service }
+    }
+}
+
+/// Every job appends its name to a file, so that whatever ran twice is there twice.
+fn marked(cluster: &Cluster, count: usize) -> serde_json::Value {
+    let file = cluster.lab.text_path("ran");
+    json!({"jobs": [{
+        "name": "j{i}", "command": format!("sleep 0.5; echo {{i}} >> {file}"), "parameters": {"i": format!("1:{count}")},
+    }]})
+}
+
+fn expect_each_once(cluster: &Cluster, count: usize) {
+    let mut ran: Vec<usize> = cluster.lab.lines("ran").iter().map(|line| line.parse().unwrap()).collect();
+    ran.sort_unstable();
+    assert_eq!(ran, (1..=count).collect::<Vec<_>>(), "each job ran once");
+}
+
+#[test]
+fn another_server_takes_over_when_the_leader_is_killed() {
+    let _shared = shared();
+    let _lease = LEASE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let cluster = Cluster::new("killed");
+    let mut pair = Pair::start(&cluster);
+    assert!(!pair.controllers[1].is_ready(), "whoever stands by is not ready");
+    let _runner = runner(&cluster.lab, "runner", &pair.service.address);
+    let namespace = &cluster.namespace;
+    namespace.apply("w", &marked(&cluster, 40));
+    expect_status(namespace, "w", "some have ended", |status| {
+        (status["jobs"]["completed"].as_i64()? > 3).then_some(())
+    });
+    pair.controllers[0].kill();
+    namespace.expect("w", "Finished", "True/Succeeded");
+    until(|| pair.controllers[1].is_ready(), || pair.controllers[1].process().stderr());
+    expect_each_once(&cluster, 40);
+    assert_eq!(namespace.events("w").iter().filter(|reason| *reason == "PlanAccepted").count(), 1);
+    // In order: the next one need not wait until the lease has run out.
+    let process = pair.controllers[1].process.take().unwrap();
+    process.signal(Signal::SIGTERM);
+    process.finish().exits(0);
+    let lease = namespace.lab.object("lease", "torc", "torc").unwrap();
+    assert_eq!(lease["spec"].get("holderIdentity"), None, "{lease:#}");
+}
+
+#[test]
+fn a_leader_that_was_frozen_writes_nothing_any_more_and_ends() {
+    let _shared = shared();
+    let _lease = LEASE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let cluster = Cluster::new("frozen");
+    let mut pair = Pair::start(&cluster);
+    let namespace = &cluster.namespace;
+    namespace.apply("w", &marked(&cluster, 40));
+    namespace.expect("w", "Accepted", "True/Planned");
+    let frozen = pair.controllers[0].process.take().unwrap();
+    frozen.signal(Signal::SIGSTOP);
+    until(|| pair.controllers[1].is_ready(), || pair.controllers[1].process().stderr());
+    let _runner = runner(&cluster.lab, "runner", &pair.controllers[1].address);
+    expect_status(namespace, "w", "some have ended", |status| {
+        (status["jobs"]["completed"].as_i64()? > 3).then_some(())
+    });
+    // It still has the store open, believes to lead, and is asked to write.
+    frozen.signal(Signal::SIGCONT);
+    let outcome = frozen.finish();
+    assert_eq!(outcome.code, Some(7), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("another server leads"), "{}", outcome.stderr);
+    namespace.expect("w", "Finished", "True/Succeeded");
+    expect_each_once(&cluster, 40);
+    until(|| namespace.events("w").len() == 2, || format!("{:?}", namespace.events("w")));
+    assert_eq!(namespace.events("w"), ["PlanAccepted", "WorkflowFinished"]);
+    drop(pair.controllers.remove(1));
+}
+
+#[test]
+fn runs_go_on_while_the_api_server_and_etcd_are_away() {
+    let _alone = alone();
+    let _lease = LEASE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let cluster = Cluster::new("away");
+    let namespace = &cluster.namespace;
+    let address = free_address();
+    let call = Controller::call(&cluster.lab, namespace, "one", &address).env("TORC_KUBERNETES_LEASE", "torc");
+    let controller = Controller::with(call, &address);
+    controller.expect_ready();
+    let _runner = controller.runner(&cluster.lab, "runner");
+    namespace.apply("w", &marked(&cluster, 30));
+    expect_status(namespace, "w", "some have ended", |status| {
+        (status["jobs"]["completed"].as_i64()? > 1).then_some(())
+    });
+    namespace.lab.run("compact", &[]);
+    namespace.lab.run("kill", &["kube-apiserver"]);
+    namespace.lab.run("kill", &["etcd"]);
+    // Runners are served all the same.
+    let done = || fs::read_to_string(cluster.lab.path("ran")).unwrap_or_default().lines().count();
+    until(|| done() == 30, || format!("{} have ended", done()));
+    namespace.lab.run("start", &["etcd"]);
+    namespace.lab.run("start", &["kube-apiserver"]);
+    namespace.lab.run("compact", &[]);
+    namespace.expect("w", "Finished", "True/Succeeded");
+    expect_each_once(&cluster, 30);
+    // Watches have come back: what is new is seen.
+    namespace.apply("next", &jobs(&[("a", "true")]));
+    namespace.expect("next", "Finished", "True/Succeeded");
+    namespace.lab.run("compact", &[]);
+    namespace.kubectl("delete twf --all --timeout=60s");
+    until(|| controller.is_ready(), || controller.process().stderr());
+}

@@ -1,0 +1,68 @@
+//! Slurm from a cluster: SlurmClusters as objects, allocations as Events, and a finalizer that cancels them.
+
+use serde_json::json;
+use torc_tests::lab::kube::{Controller, condition, expect_status, free_address};
+use torc_tests::lab::slurm::{SlurmLab, patiently};
+
+use super::{Cluster, shared};
+
+#[test]
+fn allocations_of_a_workflow_come_and_go_with_its_object() {
+    let _shared = shared();
+    let slurm = SlurmLab::shared();
+    let cluster = Cluster::new("slurm");
+    let namespace = &cluster.namespace;
+    let address = free_address();
+    let folder = cluster.lab.path("jobs");
+    std::fs::create_dir_all(&folder).unwrap();
+    let call = Controller::call(&cluster.lab, namespace, "alone", &address)
+        .env("TORC_SERVER_SLURM_POLL_INTERVAL", "1")
+        .env("TORC_KUBERNETES_WORKING_DIR", &folder);
+    let controller = Controller::with(call, &address);
+    controller.expect_ready();
+
+    // Named before it is there.
+    let spec = |command: &str| {
+        json!({
+            "slurmCluster": "lab", "jobs": [{"name": "a", "command": command}],
+            "resourceRequirements": [{"name": "small", "numCpus": 1, "memory": "64m", "runtime": "PT5M"}],
+        })
+    };
+    namespace.apply("w", &spec("true"));
+    namespace.expect("w", "Accepted", "False/ClusterNotFound");
+    let described = json!({
+        "apiVersion": "torc.dev/v1alpha1", "kind": "SlurmCluster", "metadata": {"name": "lab"},
+        "spec": {"commandPrefix": slurm.prefix()},
+    });
+    namespace.lab.pipe(&["apply", "-f", "-"], described.to_string().as_bytes());
+    namespace.expect("w", "Accepted", "True/Planned");
+    let found = patiently("the cluster answers", || {
+        let object = namespace.lab.object("slurmcluster", "default", "lab")?;
+        (condition(&object, "Ready") == "True/Answered").then_some(object)
+    });
+    assert!(found["status"]["partitionCount"].as_i64().unwrap() > 0, "{found:#}");
+    let table = namespace.lab.kubectl(&["get", "slc", "lab"]);
+    assert_eq!(
+        table.lines().next().unwrap().split_whitespace().collect::<Vec<_>>(),
+        ["NAME", "READY", "PARTITIONS", "LAST-CONTACT", "AGE"]
+    );
+
+    patiently("it has run", || (namespace.condition("w", "Finished") == "True/Succeeded").then_some(()));
+    let ended = |name: &str| namespace.events(name).contains(&"AllocationEnded".to_owned());
+    patiently("its allocation has ended", || ended("w").then_some(()));
+    let told = namespace.events("w");
+    for reason in ["AllocationStarted", "AllocationSubmitted", "PlanAccepted", "PlanRejected", "WorkflowFinished"] {
+        assert!(told.iter().filter(|one| *one == reason).count() == 1, "{reason} in {told:?}");
+    }
+
+    // Deleted in the middle: its allocation is gone when the object is.
+    namespace.apply("long", &spec("sleep 600"));
+    patiently("it runs", || (namespace.status("long")["jobs"]["running"] == 1).then_some(()));
+    expect_status(namespace, "long", "the allocation counts", |status| {
+        (status["allocations"]["active"] == 1).then_some(())
+    });
+    namespace.kubectl("delete twf long --wait --timeout=240s");
+    let queue = slurm.command("squeue", &["--noheader", "--states=PENDING,RUNNING", "--format=%j"]);
+    assert!(!queue.contains("torc-wf"), "{queue}");
+    namespace.lab.kubectl(&["delete", "slurmcluster", "lab"]);
+}
