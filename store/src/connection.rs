@@ -80,8 +80,13 @@ impl Writer {
         self.is_unfinished = true;
         let connection = self.connection.as_mut().ok_or(Failure::Closed)?;
         sqlx::query("begin immediate").execute(&mut *connection).await?;
-        if let Some(epoch) = self.epoch {
-            leadership::check(connection, epoch).await?;
+        if let Some(epoch) = self.epoch
+            && let Err(failure) = leadership::check(connection, epoch).await
+        {
+            // Whoever leads now must not have to wait for somebody who has nothing to write any more.
+            roll_back(connection).await;
+            self.is_unfinished = false;
+            return Err(failure);
         }
         Ok(connection)
     }
