@@ -317,7 +317,7 @@ fn what_may_not_change() {
 #[test]
 fn a_stored_object_is_complete_and_can_be_scaled() {
     let kube = cluster();
-    kube.kubectl_with("apply -f -", &document("whole", "  project: wind")).exits(0);
+    kube.kubectl_with("apply -f -", &document("whole", "  project: tide")).exits(0);
     let spec = kube.json("get twf whole")["spec"].clone();
     let filled = ["suspend", "runId", "rerunPolicy", "maxAllocations"].map(|field| spec[field].clone());
     assert_eq!(filled, [json!(false), json!(1), json!("Incomplete"), json!(4)]);
@@ -326,7 +326,7 @@ fn a_stored_object_is_complete_and_can_be_scaled() {
     assert_eq!(scale["spec"]["replicas"], 4);
     kube.kubectl("scale twf/whole --replicas=8").exits(0);
     assert_eq!(kube.json("get wf whole")["spec"]["maxAllocations"], 8);
-    let chosen = kube.json("get workflows --field-selector spec.project=wind");
+    let chosen = kube.json("get workflows --field-selector spec.project=tide");
     assert_eq!(chosen["items"].as_array().unwrap().len(), 1);
     assert_eq!(kube.json("get workflows --field-selector spec.project=solar")["items"], json!([]));
 }

@@ -72,7 +72,7 @@ fn missing_fields(path: &str, ours: &Value, theirs: &Value, missing: &mut Vec<St
     }
     for (name, field) in ours["properties"].as_object().into_iter().flatten() {
         // Every object has these, and each server describes them in its own way.
-        if !(path.contains('.') || !matches!(name.as_str(), "metadata" | "apiVersion" | "kind")) {
+        if !path.contains('.') && matches!(name.as_str(), "metadata" | "apiVersion" | "kind") {
             continue;
         }
         missing_fields(&format!("{path}.{name}"), field, &theirs["properties"][name], missing);

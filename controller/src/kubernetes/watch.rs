@@ -98,14 +98,17 @@ async fn look_after(
         .reflect(watch.writer)
         .inspect(note_listed(unlisted, desk.readiness.clone()))
         .applied_objects();
-    let seen = seen.filter_map(|seen| async move {
-        match seen {
-            Ok(object) => Some(ObjectRef::from_obj(&object)),
-            Err(error) => {
-                tracing::warn!("workflows are not being watched: {error}");
-                None
-            }
+    // What is wrong is tried again every second, and told once.
+    let mut complaint = String::new();
+    let seen = seen.filter_map(move |seen| {
+        let seen = seen.map(|object| ObjectRef::from_obj(&object)).map_err(|error| error.to_string());
+        if let Err(error) = &seen
+            && *error != complaint
+        {
+            tracing::warn!("workflows are not being watched: {error}");
+            complaint.clone_from(error);
         }
+        std::future::ready(seen.ok())
     });
     let news = futures::stream::unfold(news, |mut news| async move { news.recv().await.map(|one| (one, news)) });
     let requests = futures::stream::select(seen, news)

@@ -298,8 +298,8 @@ fn an_allocation_that_its_runners_have_left_is_in_nobodys_way() {
 
 #[test]
 fn what_an_earlier_plan_asked_for_and_still_waits_is_cancelled() {
-    let mut spec = WorkflowSpec::default();
-    spec.slurm_schedulers = vec![SlurmScheduler { name: Some("new".to_owned()), ..SlurmScheduler::default() }];
+    let schedulers = vec![SlurmScheduler { name: Some("new".to_owned()), ..SlurmScheduler::default() }];
+    let spec = WorkflowSpec { slurm_schedulers: schedulers, ..WorkflowSpec::default() };
     let of = |id: i64, name: &str, stage: Stage| {
         let mut one = live(id, stage, 0);
         one.row.scheduler = Some(name.to_owned());
