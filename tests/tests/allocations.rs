@@ -14,6 +14,8 @@ use torc_tests::lab::{Call, Lab, Outcome, Running};
 
 #[path = "allocations/chaos.rs"]
 mod chaos;
+#[path = "allocations/manners.rs"]
+mod manners;
 
 /// Most tests share the Slurm; those that take a part of it away have it for themselves.
 static SLURM: RwLock<()> = RwLock::new(());

@@ -148,3 +148,15 @@ fn watch_recovers_a_job_with_more_memory_and_leaves_what_failed_by_itself() {
     let bad = small["items"].as_array().unwrap().iter().find(|one| text(one, "name") == "bad").cloned().unwrap();
     assert_eq!(bad["resources"]["memoryBytes"].as_i64(), Some(60 << 20), "no other job's requirements change");
 }
+
+// R06, R14. Nobody serves the store: who asks for allocations leaves somebody who submits them.
+#[test]
+fn watch_asks_for_allocations_where_there_are_none_and_sees_to_them() {
+    let desk = Desk::new("jobs:\n- {name: a, command: 'true', resource_requirements: small}\n");
+    desk.call("apply -f w.yaml --no-run").run().exits(0);
+    assert_eq!(desk.slurm_jobs(), Vec::<String>::new());
+    desk.call("watch w --auto-schedule -p 1 --partition debug").run().exits(0).says("running in the background");
+    assert_eq!(desk.state("a"), "completed");
+    let actions = desk.items("get actions w");
+    assert_eq!(text(&actions[0], "status"), "executed", "the document's own action asks for nothing more");
+}
