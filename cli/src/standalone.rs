@@ -120,7 +120,7 @@ pub enum Announce {
         /// Whose workflows it asks Slurm for allocations for; none if it leaves Slurm alone.
         slurm: Option<RunnerScope>,
         /// How it looks after custom resources, if it does.
-        kubernetes: Option<KubernetesConfig>,
+        kubernetes: Option<Box<KubernetesConfig>>,
     },
 }
 
@@ -177,7 +177,7 @@ impl Owner {
             },
             max_jobs: settings.server.max_jobs,
             slurm: Some(slurm_config(place, settings, slurm)?),
-            kubernetes,
+            kubernetes: kubernetes.map(|config| *config),
         };
         let server = Server::start(config).await.map_err(|error| could_not_start(place, error))?;
         let address = server.address().unwrap_or(listening.bind);

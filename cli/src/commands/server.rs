@@ -94,7 +94,7 @@ pub async fn run(context: &Context, args: &ServerArgs) -> Result<ExitStatus, Com
     place.create_folder()?;
     let said = &context.settings.server;
     let listening = Listening::decide(said, None, &said.bind, resolve)?;
-    let kubernetes = args.kubernetes.then(|| said.kubernetes.clone());
+    let kubernetes = args.kubernetes.then(|| Box::new(said.kubernetes.clone()));
     // Where a lease decides who writes, no lock does: a frozen leader would hold it for ever.
     let has_lease = kubernetes.as_ref().is_some_and(|config| config.lease.is_some());
     let lock = match has_lease {

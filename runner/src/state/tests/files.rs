@@ -53,7 +53,7 @@ fn a_workflow_without_a_folder_runs_where_the_runner_is() {
     desk.profile.working_dir = String::new();
     desk.answer([1]);
     let folders: Vec<_> = looks(&desk).into_iter().map(|(_, look)| look.working_dir).collect();
-    assert_eq!(folders, [std::path::PathBuf::from("/here")]);
+    assert_eq!(folders, [PathBuf::from("/here")]);
 }
 
 #[test]
