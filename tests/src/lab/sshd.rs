@@ -52,6 +52,21 @@ impl Machine {
         panic!("sshd does not start:\n{}", fs::read_to_string(home.join("sshd.log")).unwrap_or_default());
     }
 
+    /// Writes what a Secret has for it: a key that it lets in, and what it is known by.
+    pub fn write_secret(&self, lab: &Lab, folder: &Path) {
+        fs::create_dir_all(folder).expect("a folder");
+        let key = folder.join("id_ed25519");
+        fs::copy(client_key(lab), &key).expect("a key");
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).expect("a key that ssh takes");
+        let known = fs::read_to_string(self.home.join("host_key.pub")).expect("its public key");
+        fs::write(folder.join("known_hosts"), format!("[127.0.0.1]:{} {known}", self.port)).expect("a file");
+    }
+
+    /// Words that lead a command to it.
+    pub fn prefix(&self) -> Vec<String> {
+        ["ssh", "-F", "none", "-p", &self.port.to_string(), "127.0.0.1"].map(str::to_owned).into()
+    }
+
     /// How a list of workers names it.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)

@@ -1,8 +1,10 @@
-//! Slurm from a cluster: SlurmClusters as objects, allocations as Events, and a finalizer that cancels them.
+//! Slurm from a cluster: SlurmClusters as objects, reached over a real ssh with the key of a Secret; allocations as Events, and a
+//! finalizer that cancels them.
 
 use serde_json::json;
 use torc_tests::lab::kube::{Controller, condition, expect_status, free_address};
 use torc_tests::lab::slurm::{SlurmLab, patiently};
+use torc_tests::lab::sshd::Machine;
 
 use super::{Cluster, shared};
 
@@ -13,10 +15,13 @@ fn allocations_of_a_workflow_come_and_go_with_its_object() {
     let cluster = Cluster::new("slurm");
     let namespace = &cluster.namespace;
     let address = free_address();
+    let login = Machine::start(&cluster.lab, "login");
+    login.write_secret(&cluster.lab, &cluster.lab.path("secrets/login"));
     let folder = cluster.lab.path("jobs");
     std::fs::create_dir_all(&folder).unwrap();
     let call = Controller::call(&cluster.lab, namespace, "alone", &address)
         .env("TORC_SERVER_SLURM_POLL_INTERVAL", "1")
+        .env("TORC_KUBERNETES_SSH_SECRETS", cluster.lab.path("secrets"))
         .env("TORC_KUBERNETES_WORKING_DIR", &folder);
     let controller = Controller::with(call, &address);
     controller.expect_ready();
@@ -30,9 +35,10 @@ fn allocations_of_a_workflow_come_and_go_with_its_object() {
     };
     namespace.apply("w", &spec("true"));
     namespace.expect("w", "Accepted", "False/ClusterNotFound");
+    let prefix = [login.prefix(), slurm.prefix()].concat();
     let described = json!({
         "apiVersion": "torc.dev/v1alpha1", "kind": "SlurmCluster", "metadata": {"name": "lab"},
-        "spec": {"commandPrefix": slurm.prefix()},
+        "spec": {"secretName": "login", "commandPrefix": prefix},
     });
     namespace.lab.pipe(&["apply", "-f", "-"], described.to_string().as_bytes());
     namespace.expect("w", "Accepted", "True/Planned");
