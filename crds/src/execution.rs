@@ -53,6 +53,9 @@ pub struct ExecutionConfig {
     pub enforce_runtime: Option<bool>,
 }
 
+/// Seconds between the last SIGKILL and the end of an allocation, unless a document says otherwise.
+pub const SIGKILL_HEADROOM_SECONDS: i64 = 60;
+
 /// Who starts and limits the processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

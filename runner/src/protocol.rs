@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use torc_api::execution::{MonitorPlan, StdioMode};
+use torc_api::execution::{MonitorPlan, SIGKILL_HEADROOM_SECONDS, StdioMode};
 use torc_api::state::Cause;
 use torc_api::wire::{AttemptKey, LeaseRole, Resources};
 
@@ -119,7 +119,7 @@ impl Default for Terms {
             delete_on_success: false,
             signal: 15,
             lead_ms: 30_000,
-            headroom_ms: 60_000,
+            headroom_ms: SIGKILL_HEADROOM_SECONDS.unsigned_abs() * 1_000,
             timeout_exit_code: 152,
             in_step: false,
             monitor: MonitorPlan::default(),

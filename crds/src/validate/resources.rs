@@ -3,10 +3,13 @@
 use serde_json::Value;
 
 use super::{Findings, is_template};
+use crate::execution::{ExecutionMode, SIGKILL_HEADROOM_SECONDS};
 use crate::problem::Problem;
 use crate::quantity::{QuantityError, parse_duration, parse_memory, parse_walltime};
 use crate::workflow::WorkflowSpec;
 
+/// Slurm counts a step's time in minutes.
+const SHORTEST_STEP: i64 = 60;
 /// What Torc itself gives sbatch.
 const OURS: [&str; 8] = ["partition", "nodes", "walltime", "time", "mem", "gres", "name", "job-name"];
 
@@ -22,6 +25,7 @@ pub(super) fn check(spec: &WorkflowSpec, found: &mut Findings) {
         let field = |name: &str| format!("spec.slurmSchedulers[{index}].{name}");
         if let Some(walltime) = &scheduler.walltime {
             quantity(walltime, parse_walltime, || field("walltime"), found);
+            room_for_a_step(walltime, spec, || field("walltime"), found);
         }
         if let Some(memory) = &scheduler.mem {
             quantity(memory, parse_memory, || field("mem"), found);
@@ -45,6 +49,19 @@ pub(super) fn quantity(
     }
     if let Err(error) = parse(text) {
         found.add(Problem::error(field(), error.to_string()).hint(error.hint()));
+    }
+}
+
+/// An allocation in which no step could ever start would come and go in vain.
+fn room_for_a_step(walltime: &str, spec: &WorkflowSpec, field: impl Fn() -> String, found: &mut Findings) {
+    let config = spec.execution_config.clone().unwrap_or_default();
+    let headroom = config.sigkill_headroom_seconds.unwrap_or(SIGKILL_HEADROOM_SECONDS);
+    let is_too_short = parse_walltime(walltime).is_ok_and(|seconds| seconds.saturating_sub(headroom) <= SHORTEST_STEP);
+    if is_too_short && config.mode != Some(ExecutionMode::Direct) {
+        let message =
+            format!("no step can start in '{walltime}': {headroom} s of it are headroom, and a step needs a minute");
+        let hint = "a longer `walltime`, a smaller `sigkillHeadroomSeconds`, or `mode: direct`";
+        found.add(Problem::warning(field(), message).hint(hint));
     }
 }
 

@@ -30,6 +30,23 @@ fn refuses(cases: &[(&str, &str)]) {
     }
 }
 
+// X10
+#[test]
+fn a_walltime_leaves_room_for_a_step() {
+    let with = |walltime: &str, rest: &str| {
+        format!("jobs: [], slurmSchedulers: [{{name: 's', account: 'a', walltime: '{walltime}'}}]{rest}")
+    };
+    let warned = "warning slurmSchedulers[0].walltime: no step can start in '00:02:00': 60 s of it are headroom, and a step needs a minute";
+    assert_eq!(shown(&with("00:02:00", "")), [warned]);
+    accepts(&[
+        &with("00:02:01", ""),
+        &with("00:02:00", ", executionConfig: {mode: 'direct'}"),
+        &with("00:02:00", ", executionConfig: {sigkillHeadroomSeconds: 30}"),
+    ]);
+    let long = "warning slurmSchedulers[0].walltime: no step can start in '10': 600 s of it are headroom, and a step needs a minute";
+    assert_eq!(shown(&with("10", ", executionConfig: {sigkillHeadroomSeconds: 600}")), [long]);
+}
+
 #[test]
 fn names() {
     accepts(&[
