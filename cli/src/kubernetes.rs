@@ -99,9 +99,7 @@ pub fn refusal(what: &str, error: kube::Error) -> CommandError {
             refused
                 .hint("the custom resource definitions are not installed: `torc crd install`, or the chart torc-crds")
         }
-        403 => {
-            refused.hint("`kubectl auth can-i --list` tells what you may do; the roles are torc-viewer and torc-editor")
-        }
+        403 => refused.hint("`kubectl auth can-i --list` tells what you may do"),
         _ => refused,
     }
 }

@@ -70,6 +70,9 @@ pub async fn run(context: &Context, args: &RunnerVerbArgs) -> Result<ExitStatus,
     serve(context, &client, args.workflow.as_deref(), serving).await
 }
 
+/// Between two attempts to reach a server that is not there yet.
+const PAUSE: Duration = Duration::from_secs(2);
+
 /// What kind of runner serves.
 #[derive(Clone, Debug, Default)]
 pub struct Serving {
@@ -88,10 +91,21 @@ pub async fn serve(
     workflow: Option<&str>,
     serving: Serving,
 ) -> Result<ExitStatus, CommandError> {
-    let (found, away) = match find(context, client, workflow).await {
-        Ok(found) => (found, None),
-        Err(error) if error.kind == ExitStatus::Unreachable => (None, Some(error)),
-        Err(error) => return Err(error),
+    let mut interrupts = Interrupts::listen()?;
+    let (found, away) = loop {
+        match find(context, client, workflow).await {
+            Ok(found) => break (found, None),
+            // One that is to stay does not mind a server that comes later than it.
+            Err(error) if error.kind == ExitStatus::Unreachable && context.settings.run.persistent => {
+                context.output.progress(&format!("{}; trying again", error.message));
+                tokio::select! {
+                    () = tokio::time::sleep(PAUSE) => {}
+                    () = interrupts.next() => return Ok(ExitStatus::Interrupted),
+                }
+            }
+            Err(error) if error.kind == ExitStatus::Unreachable => break (None, Some(error)),
+            Err(error) => return Err(error),
+        }
     };
     let id = match &away {
         None => found.as_ref().map(|workflow| workflow.id.to_string()),
@@ -118,7 +132,6 @@ pub async fn serve(
     }
     config.api_url = Some(client.url());
     config.server_file = server_file(&client.url(), &context.folder);
-    let mut interrupts = Interrupts::listen()?;
     let Some(worker) = serving.worker else {
         return drive(context, config, client, &mut interrupts).await.map(|ended| conclude(context, ended));
     };

@@ -4,10 +4,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-use crate::error::CommandError;
+use super::refusal;
+use crate::error::{CommandError, ExitStatus};
 
 /// The port; it is closed when this is dropped.
 pub struct Forward {
@@ -29,6 +31,8 @@ pub struct Target {
 impl Forward {
     /// Begins to listen. Only a process of this machine can come in, and it needs the server's token like everybody else.
     pub async fn open(target: Target) -> Result<Self, CommandError> {
+        // What stands in the way is told at once, by its name.
+        drop(target.stream().await?);
         let failed = |error| CommandError::unexpected("could not listen on a port of this machine", error);
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
@@ -36,8 +40,8 @@ impl Forward {
             while let Ok((connection, _)) = listener.accept().await {
                 let target = target.clone();
                 tokio::spawn(async move {
-                    if let Err(reason) = carry(connection, &target).await {
-                        tracing::warn!("the way into the cluster was cut: {reason}");
+                    if let Err(error) = carry(connection, &target).await {
+                        tracing::warn!("{}", error.message);
                     }
                 });
             }
@@ -57,19 +61,34 @@ impl Drop for Forward {
     }
 }
 
-/// The Pod is looked for anew each time: it may have been replaced meanwhile.
-async fn carry(mut connection: TcpStream, target: &Target) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    let pods = target.pods.list(&ListParams::default().labels(&target.selector)).await?;
-    let (name, port) = pods
-        .items
-        .iter()
-        .filter(|pod| is_ready(pod))
-        .find_map(|pod| Some((pod.metadata.name.clone()?, port(pod, &target.port)?)))
-        .ok_or("no Pod of the server is ready")?;
-    let mut forwarder = target.pods.portforward(&name, &[port]).await?;
-    let mut stream = forwarder.take_stream(port).ok_or("the API server forwards no port")?;
-    tokio::io::copy_bidirectional(&mut connection, &mut stream).await?;
+async fn carry(mut connection: TcpStream, target: &Target) -> Result<(), CommandError> {
+    let mut stream = target.stream().await?;
+    // One of both sides goes first; that is no news.
+    let _ = tokio::io::copy_bidirectional(&mut connection, &mut stream).await;
     Ok(())
+}
+
+impl Target {
+    /// A way into a Pod. It is looked for anew each time: it may have been replaced meanwhile.
+    async fn stream(&self) -> Result<impl AsyncRead + AsyncWrite + Unpin + use<>, CommandError> {
+        let what = "reach Torc's server through the API server";
+        let refused =
+            |error| refusal(what, error).hint("the Role RELEASE-client of its namespace gives the right to do so");
+        let pods = self.pods.list(&ListParams::default().labels(&self.selector)).await.map_err(refused)?;
+        let ready = pods.items.iter().filter(|pod| is_ready(pod));
+        let mut places = ready.filter_map(|pod| Some((pod.metadata.name.clone()?, port(pod, &self.port)?)));
+        let Some((name, port)) = places.next() else {
+            return Err(CommandError::new(
+                ExitStatus::Unreachable,
+                format!("could not {what}: none of its Pods is ready"),
+            )
+            .hint(format!("`kubectl get pods -A -l {}` shows them", self.selector)));
+        };
+        let mut forwarder = self.pods.portforward(&name, &[port]).await.map_err(refused)?;
+        forwarder
+            .take_stream(port)
+            .ok_or_else(|| CommandError::new(ExitStatus::Unreachable, format!("could not {what}")))
+    }
 }
 
 fn is_ready(pod: &Pod) -> bool {
