@@ -150,6 +150,38 @@ fn torc_speaks_with_a_cluster_that_is_named() {
 }
 
 #[test]
+fn people_have_the_rights_that_they_are_given() {
+    let (node, _turn) = Node::turn();
+    namespace(node, "bobs");
+    let (code, said) = node.torc_as("bob", "get workflows -n bobs");
+    assert!(code == Some(7) && said.contains("cannot list resource"), "{said}");
+    node.kubectl(&["create", "rolebinding", "bob", "--clusterrole=edit", "--user=bob", "-n", "bobs"]);
+    let apply = format!("apply -n bobs --wait -f {DIAMOND}");
+    node.until("bob may apply", || (node.torc_as("bob", &apply).0 == Some(0)).then_some(()));
+    let (code, said) = node.torc_as("bob", "get jobs diamond -n bobs");
+    assert!(code == Some(7) && said.contains("Role RELEASE-client"), "{said}");
+    node.kubectl(&["create", "rolebinding", "bob", "--role=torc-client", "--user=bob", "-n", NAMESPACE]);
+    node.until("bob may read", || (node.torc_as("bob", "get jobs diamond -n bobs").0 == Some(0)).then_some(()));
+    let (_, said) = node.torc_as("bob", "logs join -w diamond -n bobs");
+    assert_eq!(said, "joining both halves\n");
+}
+
+#[test]
+fn a_pool_follows_the_work() {
+    let (node, _turn) = Node::turn();
+    namespace(node, "burst");
+    let file = noting(node, "burst", 3, 1);
+    let text = fs::read_to_string(&file).unwrap().replace("    command:", "    labels: [burst]\n    command:");
+    fs::write(&file, text).unwrap();
+    let size = || node.object(&["-n", NAMESPACE, "deployment", "torc-burst"])["spec"]["replicas"].clone();
+    assert_eq!(size(), 0);
+    node.kubectl(&["-n", "burst", "apply", "-f", &file]);
+    finish(node, "burst", "burst");
+    assert_eq!(noted(node, "burst"), ["1", "2", "3"]);
+    node.until("the pool is empty again", || (size() == 0).then_some(()));
+}
+
+#[test]
 fn a_server_that_is_taken_away_loses_nothing() {
     let (node, _turn) = Node::turn();
     namespace(node, "taken");
@@ -221,6 +253,7 @@ fn the_servers_account_may_do_what_the_reference_names() {
     assert_eq!(rights("default"), everywhere);
     let mut at_home = everywhere;
     at_home.insert("leases.coordination.k8s.io [] [] [create]".to_owned());
+    at_home.insert("deployments.apps/scale [] [torc-burst] [get patch]".to_owned());
     at_home.insert("leases.coordination.k8s.io [] [torc] [get update patch]".to_owned());
     assert_eq!(rights(NAMESPACE), at_home);
     for account in ["torc-runner", "torc-client"] {

@@ -92,16 +92,23 @@ impl Node {
         });
         self.write("volume.json", &volume.to_string());
         self.kubectl(&["apply", "-f", &self.text_path("volume.json")]);
-        let shared = self.path("shared");
+        let volumes = json!([{ "name": "shared", "hostPath": { "path": self.path("shared") } }]);
+        let mounts = json!([{ "name": "shared", "mountPath": "/shared" }]);
         let values = json!({
             "image": { "repository": "torc", "tag": "lab", "pullPolicy": "Never" },
             "persistence": { "storageClass": "lab", "size": "1Gi" },
-            "runnerPools": [{
-                "name": "cpu", "replicas": 1, "image": "jobs:lab", "terminationGracePeriodSeconds": 30,
-                "resources": { "requests": { "cpu": "10m", "memory": "64Mi" }, "limits": { "cpu": "2", "memory": "512Mi" } },
-                "volumes": [{ "name": "shared", "hostPath": { "path": shared } }],
-                "volumeMounts": [{ "name": "shared", "mountPath": "/shared" }],
-            }],
+            "runnerPools": [
+                {
+                    "name": "cpu", "replicas": 1, "image": "jobs:lab", "terminationGracePeriodSeconds": 30,
+                    "resources": { "requests": { "cpu": "10m" }, "limits": { "cpu": "2", "memory": "512Mi" } },
+                    "volumes": volumes, "volumeMounts": mounts,
+                },
+                {
+                    "name": "burst", "autoscale": { "max": 2 }, "image": "jobs:lab", "labels": ["burst"],
+                    "resources": { "requests": { "cpu": "10m" }, "limits": { "cpu": "1", "memory": "256Mi" } },
+                    "volumes": volumes, "volumeMounts": mounts,
+                },
+            ],
         });
         self.write("values.json", &values.to_string());
     }
@@ -180,6 +187,17 @@ impl Node {
     /// The same, whatever comes of it: its exit code, and all it said.
     pub fn torc_says(&self, line: &str) -> (Option<i32>, String) {
         let output = self.attempt("torc", &self.in_context(line));
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+    }
+
+    /// The same as another user, who has no right at first.
+    pub fn torc_as(&self, user: &str, line: &str) -> (Option<i32>, String) {
+        let kubeconfig = self.tool("user").arg(user).output().expect("the lab's script");
+        let kubeconfig = String::from_utf8_lossy(&kubeconfig.stdout).trim().to_owned();
+        let words: Vec<&str> = line.split_whitespace().chain(["--kubeconfig", &kubeconfig]).collect();
+        let mut command = self.command(binary(), &words);
+        let output = command.env("TORC_SERVICE", format!("{NAMESPACE}/torc")).output().expect("torc");
         let said = [output.stdout, output.stderr].concat();
         (output.status.code(), String::from_utf8_lossy(&said).into_owned())
     }
