@@ -77,6 +77,16 @@ fn client(mut config: Config) -> Result<Client, CommandError> {
     Client::try_from(config).map_err(|error| CommandError::unexpected("could not use the kubeconfig", error))
 }
 
+/// The same for what leads to Torc's server: the chart has a Role for those who may.
+fn way_refused(what: &str, error: kube::Error) -> CommandError {
+    let forbidden = matches!(&error, kube::Error::Api(status) if status.code == 403);
+    let refused = refusal(what, error);
+    match forbidden {
+        true => refused.hint("the Role RELEASE-client of its namespace, e.g. `torc-client`, gives the right to do so"),
+        false => refused,
+    }
+}
+
 /// What an API server's refusal means for a command.
 pub fn refusal(what: &str, error: kube::Error) -> CommandError {
     let kube::Error::Api(status) = &error else {

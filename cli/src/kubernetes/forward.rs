@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-use super::refusal;
+use super::way_refused;
 use crate::error::{CommandError, ExitStatus};
 
 /// The port; it is closed when this is dropped.
@@ -72,8 +72,7 @@ impl Target {
     /// A way into a Pod. It is looked for anew each time: it may have been replaced meanwhile.
     async fn stream(&self) -> Result<impl AsyncRead + AsyncWrite + Unpin + use<>, CommandError> {
         let what = "reach Torc's server through the API server";
-        let refused =
-            |error| refusal(what, error).hint("the Role RELEASE-client of its namespace gives the right to do so");
+        let refused = |error| way_refused(what, error);
         let pods = self.pods.list(&ListParams::default().labels(&self.selector)).await.map_err(refused)?;
         let ready = pods.items.iter().filter(|pod| is_ready(pod));
         let mut places = ready.filter_map(|pod| Some((pod.metadata.name.clone()?, port(pod, &self.port)?)));

@@ -9,7 +9,7 @@ use kube::api::{Api, ListParams, PostParams};
 use tempfile::NamedTempFile;
 
 use super::forward::{Forward, Target};
-use super::{Cluster, refusal};
+use super::{Cluster, way_refused};
 use crate::error::{CommandError, ExitStatus};
 use crate::settings::Settings;
 
@@ -106,11 +106,12 @@ async fn find(cluster: &Cluster, named: Option<&str>) -> Result<Service, Command
     if let Some(reference) = named {
         let (namespace, name) = reference.split_once('/').unwrap_or((&cluster.namespace, reference));
         let services: Api<Service> = Api::namespaced(cluster.client.clone(), namespace);
-        return services.get(name).await.map_err(|error| refusal(&format!("find the Service {reference}"), error));
+        return services.get(name).await.map_err(|error| way_refused(&format!("find the Service {reference}"), error));
     }
     let services: Api<Service> = Api::all(cluster.client.clone());
     let found = services.list(&ListParams::default().labels(LABELS)).await.map_err(|error| {
-        refusal("look for Torc's Service", error).hint("name it, then nobody has to look: TORC_SERVICE=NAMESPACE/NAME")
+        way_refused("look for Torc's Service", error)
+            .hint("name it, then nobody has to look: TORC_SERVICE=NAMESPACE/NAME")
     })?;
     only(found.items)
 }
@@ -151,7 +152,7 @@ async fn token(cluster: &Cluster, about: &Standing) -> Result<String, CommandErr
     let request = TokenRequest { spec, ..TokenRequest::default() };
     let what = format!("get a token of the account {}/{account}", about.namespace);
     let response = accounts.create_token_request(account, &PostParams::default(), &request).await;
-    let status = response.map_err(|error| refusal(&what, error))?.status;
+    let status = response.map_err(|error| way_refused(&what, error))?.status;
     status.map(|status| status.token).ok_or_else(|| CommandError::new(ExitStatus::Refused, format!("could not {what}")))
 }
 
@@ -161,7 +162,7 @@ async fn authority_file(cluster: &Cluster, about: &Standing) -> Result<NamedTemp
     let maps: Api<ConfigMap> = Api::namespaced(cluster.client.clone(), &about.namespace);
     let what = format!("read the server's authority from the ConfigMap {}/{name}", about.namespace);
     let map = maps.get(&name).await;
-    let map = map.map_err(|error| refusal(&what, error).hint("or name its certificate with --ca-cert"))?;
+    let map = map.map_err(|error| way_refused(&what, error).hint("or name its certificate with --ca-cert"))?;
     let text = map.data.and_then(|mut data| data.remove("ca.crt")).unwrap_or_default();
     let failed = |error| CommandError::unexpected("could not write the authority's certificate", error);
     let mut file = NamedTempFile::new().map_err(failed)?;
