@@ -108,6 +108,7 @@ fn held_by_silence(place: &Place) -> CommandError {
 
 /// Whether and how others find an owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant, reason = "there is one of it in a process")]
 pub enum Announce {
     /// Only for the time of one command: others wait a moment instead of attaching.
     No,

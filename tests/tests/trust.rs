@@ -412,3 +412,26 @@ fn every_route_is_closed_to_strangers() {
         assert_eq!(ask("GET", path, None), 200, "{path}");
     }
 }
+
+#[test]
+fn tokens_of_administrators_and_of_metrics_may_be_given() {
+    let lab = Lab::new();
+    lab.write("admin", "a-word-that-nobody-guesses\n");
+    lab.write("figures", "another-word-for-figures\n");
+    let server = Served::start(&lab, "--bind 127.0.0.1:0 --admin-token-file admin --metrics-token-file figures");
+    assert_eq!(text(&server.said, "tokenFile"), "admin");
+    assert!(!lab.path("data/lab.db.token").exists(), "no other one is made");
+    server.with(&lab, "admin", "get workflows").exits(0);
+    server.with(&lab, "figures", "get workflows").exits(7);
+    let ask = |token: &str| {
+        let request =
+            format!("GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\nauthorization: Bearer {token}\r\n\r\n");
+        converse(&server.address(), request.as_bytes())
+    };
+    assert!(ask("another-word-for-figures").starts_with("HTTP/1.1 200"));
+    assert!(ask("another-word-for-figure").starts_with("HTTP/1.1 401"));
+    let other = Lab::new();
+    other.write("admin", "short\n");
+    other.torc("server --bind 127.0.0.1:0 --admin-token-file admin").exits(4).says("too short");
+    other.torc("server --bind 127.0.0.1:0 --admin-token-file nowhere").exits(5).says("could not read the token file");
+}
