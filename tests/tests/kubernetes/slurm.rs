@@ -23,7 +23,7 @@ fn allocations_of_a_workflow_come_and_go_with_its_object() {
         .env("TORC_SERVER_SLURM_POLL_INTERVAL", "1")
         .env("TORC_KUBERNETES_SSH_SECRETS", cluster.lab.path("secrets"))
         .env("TORC_KUBERNETES_WORKING_DIR", &folder);
-    let controller = Controller::with(call, &address);
+    let mut controller = Controller::with(call, &address);
     controller.expect_ready();
 
     // Named before it is there.
@@ -70,5 +70,24 @@ fn allocations_of_a_workflow_come_and_go_with_its_object() {
     namespace.kubectl("delete twf long --wait --timeout=240s");
     let queue = slurm.command("squeue", &["--noheader", "--states=PENDING,RUNNING", "--format=%j"]);
     assert!(!queue.contains("torc-wf"), "{queue}");
+
+    // A Slurm that cannot be reached keeps an object for a while, and not for ever.
+    namespace.apply("stuck", &spec("sleep 600"));
+    patiently("it runs", || (namespace.status("stuck")["allocations"]["active"] == 1).then_some(()));
+    controller.kill();
+    let call = Controller::call(&cluster.lab, namespace, "alone", &address)
+        .env("TORC_KUBERNETES_CLEANUP_SECONDS", "3")
+        .env("TORC_SERVER_SLURM_POLL_INTERVAL", "1");
+    let controller = Controller::with(call, &address);
+    controller.expect_ready();
+    let lost = r#"--patch={"spec":{"commandPrefix":["/nowhere/ssh"]}}"#;
+    namespace.lab.kubectl(&["patch", "slurmcluster", "lab", "--type=merge", lost]);
+    patiently("the cluster does not answer", || {
+        let object = namespace.lab.object("slurmcluster", "default", "lab")?;
+        (condition(&object, "Ready") == "False/Unreachable").then_some(())
+    });
+    namespace.kubectl("delete twf stuck --wait --timeout=240s");
+    assert!(namespace.events("stuck").contains(&"CleanupGivenUp".to_owned()), "{:?}", namespace.events("stuck"));
+    slurm.command("scancel", &["--user", "root"]);
     namespace.lab.kubectl(&["delete", "slurmcluster", "lab"]);
 }
