@@ -46,6 +46,13 @@ fn marked(cluster: &Cluster, count: usize) -> serde_json::Value {
     }]})
 }
 
+/// Whether somebody waits to be answered at an address.
+fn has_connection(address: &str) -> bool {
+    let port: u16 = address.rsplit(':').next().unwrap().parse().unwrap();
+    let peer = format!(":{port:04X} 01");
+    fs::read_to_string("/proc/net/tcp").unwrap().lines().any(|line| line.contains(&peer))
+}
+
 fn expect_each_once(cluster: &Cluster, count: usize) {
     let mut ran: Vec<usize> = cluster.lab.lines("ran").iter().map(|line| line.parse().unwrap()).collect();
     ran.sort_unstable();
@@ -80,7 +87,7 @@ fn another_server_takes_over_when_the_leader_is_killed() {
 
 #[test]
 fn a_leader_that_was_frozen_writes_nothing_any_more_and_ends() {
-    let _shared = shared();
+    let _alone = alone();
     let _lease = LEASE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let cluster = Cluster::new("frozen");
     let mut pair = Pair::start(&cluster);
@@ -94,9 +101,18 @@ fn a_leader_that_was_frozen_writes_nothing_any_more_and_ends() {
     expect_status(namespace, "w", "some have ended", |status| {
         (status["jobs"]["completed"].as_i64()? > 3).then_some(())
     });
-    // It still has the store open, believes to lead, and is asked to write.
+    // It still has the store open, believes to lead, and is asked to write. The API server cannot tell it about the lease: the
+    // store alone can.
+    let call = cluster.lab.call("cancel w").arg("-n").arg(&namespace.name);
+    let call = call.env("TORC_API_URL", format!("http://{}", pair.controllers[0].address));
+    let asked = call.env("TORC_TOKEN_FILE", cluster.lab.path("data/lab.db.token")).start();
+    until(|| has_connection(&pair.controllers[0].address), || "nobody asks".to_owned());
+    namespace.lab.run("freeze", &["kube-apiserver"]);
     frozen.signal(Signal::SIGCONT);
+    let asked = asked.finish();
     let outcome = frozen.finish();
+    namespace.lab.run("thaw", &["kube-apiserver"]);
+    assert_ne!(asked.code, Some(0), "it was told that the workflow is cancelled");
     assert_eq!(outcome.code, Some(7), "{}", outcome.stderr);
     assert!(outcome.stderr.contains("another server leads"), "{}", outcome.stderr);
     namespace.expect("w", "Finished", "True/Succeeded");

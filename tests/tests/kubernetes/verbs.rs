@@ -68,12 +68,14 @@ fn a_deleted_workflow_goes_when_its_jobs_are_gone() {
     let cluster = Cluster::new("delete");
     let (controller, namespace) = (cluster.controller(), &cluster.namespace);
     let _runner = controller.runner(&cluster.lab, "runner");
-    namespace.apply("w", &jobs(&[("long", "sleep 611")]));
+    // It takes its time to end.
+    let stubborn = "sh -c 'trap \"sleep 2; exit 0\" TERM; while true; do sleep 0.1; done' stubborn-job";
+    namespace.apply("w", &jobs(&[("long", stubborn)]));
     expect_status(namespace, "w", "it runs", |status| (status["jobs"]["running"] == 1).then_some(()));
     assert_eq!(namespace.workflow("w").unwrap()["metadata"]["finalizers"], json!(["torc.dev/cleanup"]));
     namespace.kubectl("delete twf w --wait --timeout=90s");
     assert!(namespace.workflow("w").is_none());
-    assert!(!cluster.lab.processes().iter().any(|process| process.command.starts_with("sleep 611")));
+    assert!(!cluster.lab.processes().iter().any(|process| process.command.contains("stubborn-job")));
     assert_eq!(cluster.items(&controller, "get workflows"), Vec::<serde_json::Value>::new());
     // The name is free: what comes next is another workflow.
     namespace.apply("w", &jobs(&[("long", "true")]));
