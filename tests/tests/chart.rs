@@ -112,7 +112,9 @@ fn pod(object: &Value) -> Option<&Value> {
 }
 
 #[test]
-fn the_chart_is_in_order() {
+fn the_charts_are_in_order() {
+    let output = helm(&["lint", "--strict", "charts/torc-crds"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     for values in [&[], EVERYTHING] {
         let output = helm(&arguments(&["lint", "--strict", "charts/torc"], values));
         assert!(output.status.success(), "{values:?}: {}", String::from_utf8_lossy(&output.stdout));
