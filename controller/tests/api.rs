@@ -319,7 +319,7 @@ async fn metrics_and_description_are_served() {
     assert_eq!(document, torc_controller::openapi_document());
 }
 
-// S12, S13, S14, S16, S17
+// S11, S12, S13, S14, S16, S17
 #[tokio::test]
 async fn what_the_accounting_says_is_kept_once_for_each_attempt_and_merged_into_results() {
     let lab = Lab::start().await;
@@ -357,6 +357,17 @@ async fn what_the_accounting_says_is_kept_once_for_each_attempt_and_merged_into_
     assert_eq!(all["items"].as_array().unwrap().len(), 2, "{all}");
     let (_, results) = lab.get("/v1/workflows/w/results?job=b").await;
     assert_eq!(results["items"][0]["peakMemoryBytes"], 700);
+    let six = json!({ "maxRssBytes": 11, "maxVmSizeBytes": 12, "maxDiskReadBytes": 13, "maxDiskWriteBytes": 14,
+        "aveCpuSeconds": 1.5, "nodeList": "n[1-2]" });
+    let mut whole = json!({ "workflow": 1, "job": 1, "run": 1, "attempt": 1 });
+    for (name, value) in six.as_object().unwrap() {
+        whole[name] = value.clone();
+    }
+    assert_eq!(lab.post("/v1/slurm_stats", json!({ "items": [whole] })).await.0, StatusCode::NO_CONTENT);
+    let (_, kept) = lab.get("/v1/slurm_stats?workflow_id=1&job_id=1").await;
+    for (name, value) in six.as_object().unwrap() {
+        assert_eq!(&kept["items"][0][name], value, "{name}: {kept}");
+    }
     for (query, count) in [
         ("workflow_id=1", 2),
         ("workflow_id=w&job_id=b", 1),

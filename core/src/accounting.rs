@@ -57,6 +57,8 @@ mod tests {
     fn cpu_on_average_is_the_accountings_and_its_peak_only_for_want_of_another() {
         let merged = complete(usage(None, None, Some(180.0), Some(20.0)), &stats(None, Some(90.0)), 60_000);
         assert_eq!((merged.peak_cpu_percent, merged.average_cpu_percent), (Some(180.0), Some(150.0)));
+        let unknown = complete(usage(None, None, Some(180.0), Some(20.0)), &stats(None, None), 60_000);
+        assert_eq!((unknown.peak_cpu_percent, unknown.average_cpu_percent), (Some(180.0), Some(20.0)));
         for none in [None, Some(0.0)] {
             let merged = complete(usage(None, None, none, None), &stats(None, Some(90.0)), 60_000);
             assert_eq!((merged.peak_cpu_percent, merged.average_cpu_percent), (Some(150.0), Some(150.0)));

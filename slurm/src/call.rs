@@ -263,6 +263,7 @@ mod tests {
         assert!(sbatch.set.is_empty() && sbatch.unset.contains(&"SBATCH_PARTITION".to_owned()));
     }
 
+    // S21
     #[test]
     fn every_program_can_be_replaced() {
         for tool in Tool::ALL {

@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn the_whole_line() {
         let two = ["n1".to_owned(), "n2".to_owned()];
-        let cases: [(&str, Step<'_>, &str); 8] = [
+        let cases: [(&str, Step<'_>, &str); 9] = [
             (
                 "everything that the document shows",
                 step(),
@@ -227,6 +227,12 @@ mod tests {
             (
                 "a job that declared nothing has no limits",
                 Step { limits: None, signal: None, ..step() },
+                "--jobid=12345 --ntasks=1 --exact --job-name=wf42_j7_r1_a1 --nodes=1 --time=57 --cpu-bind=none \
+                 bash -c python work.py --fast",
+            ),
+            (
+                "one node where nothing is said",
+                Step { nodes: 0, limits: None, signal: None, ..step() },
                 "--jobid=12345 --ntasks=1 --exact --job-name=wf42_j7_r1_a1 --nodes=1 --time=57 --cpu-bind=none \
                  bash -c python work.py --fast",
             ),

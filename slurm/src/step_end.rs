@@ -45,6 +45,7 @@ pub fn never_asked_for(stderr: &str) -> Option<String> {
 mod tests {
     use super::*;
 
+    // S20
     #[test]
     fn the_state_tells_the_cause() {
         let cases = [

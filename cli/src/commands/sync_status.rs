@@ -59,3 +59,35 @@ pub fn describe(workflow: &str, report: &OrphanReport, dry_run: bool) -> String 
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use torc_api::allocation::{AllocationStatus, OrphanedAllocation, OrphanedJob};
+    use torc_api::slurm::SlurmState;
+    use torc_api::state::Cause;
+
+    use super::*;
+
+    // R05
+    #[test]
+    fn what_was_found_is_told_and_nothing_else() {
+        assert_eq!(describe("w", &OrphanReport::default(), false), "workflow/w: nothing was lost\n");
+        let report = OrphanReport {
+            allocations: vec![OrphanedAllocation {
+                name: "torc-wf1-a1".to_owned(),
+                slurm_job_id: Some("7".to_owned()),
+                was: AllocationStatus::Active,
+                slurm_state: SlurmState::NodeFailure,
+            }],
+            jobs: vec![OrphanedJob { workflow: "w".to_owned(), job: "a".to_owned(), cause: Cause::NodeFailure }],
+            ..OrphanReport::default()
+        };
+        let found = format!(
+            "torc-wf1-a1 (Slurm job 7) was active and is over: {}\njob a of w was lost: {}\n",
+            SlurmState::NodeFailure,
+            Cause::NodeFailure
+        );
+        assert_eq!(describe("w", &report, false), found);
+        assert_eq!(describe("w", &report, true), format!("{found}nothing was changed\n"));
+    }
+}

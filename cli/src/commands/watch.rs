@@ -106,7 +106,7 @@ async fn look(context: &Context, args: &WatchArgs, client: &Client, watch: &mut 
     let live = client.live_allocations(&id).await?;
     let is_alive = live.iter().any(|one| one.status != AllocationStatus::Pending || one.slurm_job_id.is_some());
     watch.without_allocation = if is_alive { 0 } else { watch.without_allocation + 1 };
-    if !is_alive && (watch.without_allocation >= LOOKS || workflow.status.jobs.running > 0) {
+    if may_be_lost(is_alive, watch.without_allocation, workflow.status.jobs.running) {
         let found = client.sync_status(&id, false).await?;
         if !found.jobs.is_empty() || !found.allocations.is_empty() {
             context.output.progress(super::sync_status::describe(&workflow.name, &found, false).trim_end());
@@ -127,6 +127,11 @@ async fn look(context: &Context, args: &WatchArgs, client: &Client, watch: &mut 
         }
         Standing::Canceled => Ok(Look::Over(ExitStatus::WorkflowFailed)),
     }
+}
+
+/// Without a live allocation, what was lost is looked for: at once if jobs are said to run, otherwise after some looks.
+fn may_be_lost(is_alive: bool, looks_without: u32, running: i64) -> bool {
+    !is_alive && (looks_without >= LOOKS || running > 0)
 }
 
 fn say(context: &Context, watch: &mut Watch, workflow: &Workflow) {
@@ -192,4 +197,25 @@ async fn schedule(
     let report = client.regenerate(&workflow.id.to_string(), &request).await?;
     context.output.progress(&format!("{}: asked for {}", workflow.name, report.allocations.join(", ")));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // R06
+    #[test]
+    fn what_was_lost_is_looked_for_when_no_allocation_is_left() {
+        let cases = [
+            (false, 1, 1, true),
+            (false, 1, 0, false),
+            (false, LOOKS - 1, 0, false),
+            (false, LOOKS, 0, true),
+            (true, 0, 9, false),
+            (true, LOOKS, 9, false),
+        ];
+        for (is_alive, looks, running, expected) in cases {
+            assert_eq!(may_be_lost(is_alive, looks, running), expected, "{is_alive} {looks} {running}");
+        }
+    }
 }

@@ -113,6 +113,10 @@ fn a_job_of_several_nodes_owns_them_whole() {
     ledger.release(both);
     assert_eq!(take(&mut ledger, &wide).expect("fits").nodes(), [0, 1]);
     assert!(!ledger.can_ever_fit(&Resources { nodes: 4, ..amounts(1, 1, 0) }));
+    let mut ledger = three_nodes();
+    let known = ledger.adopt(&wide, &[], &[0, 1]);
+    assert_eq!(take(&mut ledger, &amounts(1, 1, 0)).expect("fits").nodes(), [2], "also when it was found running");
+    assert_eq!(known.nodes(), [0, 1]);
 }
 
 #[test]

@@ -105,6 +105,7 @@ mod tests {
         Evidence { needs, cause: None, return_code, peak_memory_bytes, peak_cpu_percent: None, run_seconds }
     }
 
+    // S20
     #[test]
     fn the_cause_of_a_failure() {
         let needs = needs(4, 8, 0, 1, 1);
@@ -146,6 +147,7 @@ mod tests {
         }
     }
 
+    // S20
     #[test]
     fn more_of_what_ran_out_for_this_job_alone() {
         let needs = needs(4, 8, 0, 1, 1);

@@ -159,6 +159,7 @@ mod tests {
         assert_eq!(allocations(&[Load { needs: &wide, jobs: 6 }], &node, 2 * 3_600 + MARGIN_SECONDS), 3);
     }
 
+    // R13
     #[test]
     fn short_jobs_use_what_long_ones_leave() {
         let (long, short) = (needs(100, 1, 0, 1, 4), needs(100, 1, 0, 1, 1));
@@ -174,6 +175,7 @@ mod tests {
         assert_eq!(count(3, 13), 5);
     }
 
+    // R13
     #[test]
     fn time_limits() {
         let four_hours = partition("p", 1, 1, 0, 4);
@@ -188,6 +190,8 @@ mod tests {
             assert_eq!(walltime(longest, &four_hours, strategy), expected, "{longest}");
         }
         assert_eq!(one_after_another(5_400, 3_600), 1);
+        assert_eq!(one_after_another(7_200, 3_600), 1, "no job runs in the margin");
+        assert_eq!(one_after_another(7_200 + MARGIN_SECONDS, 3_600), 2);
         assert_eq!(one_after_another(60, 3_600), 1);
         assert!((node_hours(3, 2, 5_400) - 9.0).abs() < 1e-9);
     }

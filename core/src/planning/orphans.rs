@@ -201,8 +201,10 @@ mod tests {
     // R02
     #[test]
     fn a_pending_allocation_that_is_gone_is_over() {
-        let cancelled = detect(&[allocation(1, false, Sighting::Recorded(SlurmState::Cancelled))], &[], &[]);
-        assert_eq!(cancelled.over, [(1, SlurmState::Cancelled)]);
+        for gone in [Sighting::Recorded(SlurmState::Cancelled), Sighting::Queued(SlurmState::Cancelled)] {
+            let cancelled = detect(&[allocation(1, false, gone)], &[], &[]);
+            assert_eq!(cancelled.over, [(1, SlurmState::Cancelled)], "{gone:?}");
+        }
         let waits = detect(&[allocation(1, false, Sighting::Queued(SlurmState::Pending))], &[], &[]);
         assert_eq!(waits, Findings::default());
         let held = detect(&[allocation(1, false, Sighting::Queued(SlurmState::ComingBack))], &[], &[]);
@@ -218,6 +220,7 @@ mod tests {
         assert_eq!(found.stale_runners, Vec::<i64>::new(), "a silent runner elsewhere may come back");
     }
 
+    // R03
     #[test]
     fn a_runner_of_an_allocation_that_is_long_over_is_stale_once_it_is_silent() {
         let speaks = detect(&[], &[runner(10, Some(7))], &[RunningJob { id: 100, runner: 10 }]);
@@ -241,16 +244,19 @@ mod tests {
         }
     }
 
+    // R01, R02
     #[test]
     fn what_slurm_has_not_seen_is_gone_only_after_a_while() {
         for sighting in
             [Sighting::Unseen, Sighting::Recorded(SlurmState::Running), Sighting::Recorded(SlurmState::Pending)]
         {
-            let just_now = one(Allocation { unseen_ms: UNSEEN_MS - 1, ..allocation(1, true, sighting) });
-            assert_eq!(just_now, Findings { in_doubt: vec![1], ..Findings::default() }, "{sighting:?}");
-            let for_long = one(Allocation { unseen_ms: UNSEEN_MS, ..allocation(1, true, sighting) });
-            assert_eq!(for_long.over, [(1, SlurmState::Failed)]);
-            assert_eq!(for_long.lost_jobs, [(100, Cause::Lost)]);
+            for is_active in [true, false] {
+                let just_now = one(Allocation { unseen_ms: UNSEEN_MS - 1, ..allocation(1, is_active, sighting) });
+                assert_eq!(just_now, Findings { in_doubt: vec![1], ..Findings::default() }, "{sighting:?}");
+                let for_long = one(Allocation { unseen_ms: UNSEEN_MS, ..allocation(1, is_active, sighting) });
+                assert_eq!(for_long.over, [(1, SlurmState::Failed)], "{sighting:?}, active: {is_active}");
+                assert_eq!(for_long.lost_jobs, [(100, Cause::Lost)]);
+            }
         }
     }
 
@@ -261,6 +267,7 @@ mod tests {
         }
     }
 
+    // R01
     #[test]
     fn a_requeued_allocation_stays_but_its_jobs_are_gone() {
         let expected = Findings {

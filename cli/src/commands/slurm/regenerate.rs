@@ -58,14 +58,18 @@ pub struct ReplanArgs {
 impl ReplanArgs {
     /// What is asked of the store's owner. Slurm is looked at from here.
     pub async fn request(&self, client: &Client, workflow: &Workflow) -> Result<RegenerateRequest, CommandError> {
-        Ok(RegenerateRequest {
+        Ok(self.with(self.partitions(client, workflow).await?))
+    }
+
+    fn with(&self, partitions: Vec<Partition>) -> RegenerateRequest {
+        RegenerateRequest {
             account: self.account.clone(),
             partition: self.partition.clone(),
             walltime: self.walltime.clone(),
             single_allocation: self.single_allocation,
-            partitions: self.partitions(client, workflow).await?,
+            partitions,
             ..RegenerateRequest::default()
-        })
+        }
     }
 
     /// Partitions of the profile that was named, of the workflow's cluster, or of the cluster that one is on.
@@ -81,6 +85,13 @@ impl ReplanArgs {
             }
         }
         Ok(self.site.find().await?.profile.partitions)
+    }
+}
+
+impl RegenerateArgs {
+    fn request(&self, plan: RegenerateRequest) -> RegenerateRequest {
+        let include_jobs = self.include_job_ids.clone();
+        RegenerateRequest { dry_run: self.dry_run, submit: self.submit, include_jobs, ..plan }
     }
 }
 
@@ -106,12 +117,7 @@ async fn regenerate(
 ) -> Result<Option<String>, CommandError> {
     let name = resolve_workflow(client, args.workflow.as_deref()).await?;
     let workflow = client.workflow(&name).await.map_err(explain_missing)?;
-    let request = RegenerateRequest {
-        dry_run: args.dry_run,
-        submit: args.submit,
-        include_jobs: args.include_job_ids.clone(),
-        ..args.plan.request(client, &workflow).await?
-    };
+    let request = args.request(args.plan.request(client, &workflow).await?);
     let report = client.regenerate(&name, &request).await.map_err(explain_missing)?;
     let has_asked = !report.dry_run && !report.allocations.is_empty();
     context.output.value(&report, || describe(context, &workflow.name, &report, is_served || has_asked))?;
@@ -147,4 +153,40 @@ pub fn describe(context: &Context, workflow: &str, report: &RegenerateReport, se
         text.push_str(&format!("nobody serves this store: `torc submit {workflow}` does\n"));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: RegenerateArgs,
+    }
+
+    fn asked(words: &[&str]) -> RegenerateRequest {
+        let line = Line::try_parse_from(["regenerate", "w"].iter().chain(words)).expect("a command line");
+        line.args.request(line.args.plan.with(Vec::new()))
+    }
+
+    // R14
+    #[test]
+    fn nothing_is_submitted_and_nobody_charged_unless_that_is_said() {
+        assert_eq!(asked(&[]), RegenerateRequest::default());
+        let words = ["--submit", "--account", "x", "--partition", "p", "--walltime", "2h", "--include-job-ids", "a,b"];
+        let expected = RegenerateRequest {
+            submit: true,
+            account: Some("x".to_owned()),
+            partition: Some("p".to_owned()),
+            walltime: Some("2h".to_owned()),
+            include_jobs: vec!["a".to_owned(), "b".to_owned()],
+            ..RegenerateRequest::default()
+        };
+        assert_eq!(asked(&words), expected);
+        let line = Line::try_parse_from(["regenerate", "--profile", "kestrel"]).expect("a command line");
+        assert_eq!(line.args.plan.site.profile.as_deref(), Some("kestrel"));
+    }
 }

@@ -10,7 +10,7 @@ use torc_api::wire::{RegisterRequest, RunnerKind, RunnerScope, SyncRequest};
 use super::plan::{Plan, job};
 use super::world::{World, ask, runner, running, say, success};
 use crate::engine::{AllocationKey, FRUITLESS_LIMIT, Observation, Refusal};
-use crate::ids::RunnerId;
+use crate::ids::{RunnerId, WorkflowId};
 use crate::planning::orphans::Sighting;
 use crate::rows::AllocationRow;
 
@@ -195,7 +195,7 @@ fn a_pending_allocation_that_is_gone_is_over() {
     assert_eq!((counts.pending, counts.active, counts.finished), (0, 0, 1));
 }
 
-// R01, R02
+// R01, R02, R05
 #[test]
 fn a_dry_look_changes_nothing_and_names_everything() {
     let mut world = World::with(&for_slurm());
@@ -207,7 +207,10 @@ fn a_dry_look_changes_nothing_and_names_everything() {
     world.sync(id, &say);
     let before = world.database.clone();
     let gone = Observation { sighting: Sighting::Recorded(SlurmState::NodeFailure), ..Observation::unanswered(key) };
-    let report = world.state.orphan_report(&world.state.find_orphans(&[gone]), None);
+    let orphans = world.state.find_orphans(&[gone]);
+    let elsewhere = world.state.orphan_report(&orphans, Some(WorkflowId(99)));
+    assert_eq!((elsewhere.allocations.len(), elsewhere.jobs.len()), (0, 0), "nothing of that is another workflow's");
+    let report = world.state.orphan_report(&orphans, Some(world.workflow()));
     assert_eq!(
         (report.allocations[0].name.as_str(), report.allocations[0].was),
         ("torc-wf1-a1", AllocationStatus::Active)
@@ -219,6 +222,21 @@ fn a_dry_look_changes_nothing_and_names_everything() {
         (world.database.results.len(), world.database.events.len())
     );
     assert_eq!(world.state_of("a"), JobState::Running);
+}
+
+// R03
+#[test]
+fn a_job_that_runs_with_nobody_is_lost_and_the_others_are_not() {
+    let mut world = World::with(&Plan::new([job("a"), job("b")]));
+    let [lives, gone] = ["n1", "n2"].map(|host| world.register(&runner(host)));
+    for id in [lives, gone] {
+        let answer = world.sync(id, &ask(1, 1));
+        world.sync(id, &SyncRequest { running: vec![running(answer.leases[0].key)], ..say(2) });
+    }
+    world.state.runners.remove(&gone);
+    let report = world.state.orphan_report(&world.state.find_orphans(&[]), None);
+    let lost: Vec<(&str, Cause)> = report.jobs.iter().map(|one| (one.job.as_str(), one.cause)).collect();
+    assert_eq!(lost, [("b", Cause::Lost)], "the runner of the other is there");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use torc_api::resources::SlurmScheduler;
 use torc_api::state::{Cause, JobState};
 
 use super::plan::{Plan, job, needs};
-use super::world::{World, ask, failure, runner, success};
+use super::world::{World, ask, failure, runner, running, say, success};
 use crate::engine::{LatestResults, Refusal, Regenerate, Retry};
 use crate::planning::partition::Partition;
 use crate::planning::recovery::Options;
@@ -87,7 +87,7 @@ impl World {
     }
 }
 
-// R08, R09, R10, R11, R12, R13
+// R08, R09, R10, R11, R12, R13, R14
 #[test]
 fn allocations_are_planned_anew() {
     let mut world = World::with(&plan());
@@ -118,7 +118,7 @@ fn a_recovery_action_fires_when_its_jobs_are_ready() {
     assert_eq!(world.action_states()[1], (true, ActionState::Pending));
 }
 
-// R14
+// R10, R14
 #[test]
 fn what_waits_for_nothing_is_submitted_if_that_is_wanted() {
     let mut world = World::with(&plan());
@@ -127,6 +127,8 @@ fn what_waits_for_nothing_is_submitted_if_that_is_wanted() {
     assert_eq!(world.state.live_allocations(None), 2);
     let rows: Vec<_> = world.database.allocations.values().collect();
     assert!(rows.iter().all(|row| row.origin == AllocationOrigin::Recovery && row.called_ms.is_none()));
+    assert!(rows.iter().all(|row| row.account.as_deref() == Some("x")), "{rows:?}");
+    assert_eq!(world.state.account_of(world.workflow()), Ok(Some("x".to_owned())), "unless a person says otherwise");
     let needs = world.state.slurm_needs(Some(&torc_api::wire::RunnerScope::All), world.now);
     assert_eq!(needs[0].asked.len(), 2, "lost ones are brought back, those of the superseded action are not");
     assert!(needs[0].is_asked_for && needs[0].spec.slurm_schedulers.len() == 4);
@@ -142,6 +144,52 @@ fn nothing_pending_nothing_done() {
     let report = world.regenerate(&RegenerateRequest { submit: true, ..RegenerateRequest::default() });
     assert_eq!(report, RegenerateReport::default());
     assert_eq!(world.action_states(), before);
+    let (request, partitions) = (RegenerateRequest::default(), partitions());
+    let wanted = Regenerate { request: &request, account: "x", seconds: None, partitions: &partitions, stamp: "s" };
+    let preview = world.state.regenerate_preview(world.workflow(), wanted).unwrap();
+    assert_eq!(preview, RegenerateReport { dry_run: true, ..RegenerateReport::default() });
+}
+
+// R07, R09
+#[test]
+fn only_what_is_still_to_run_is_planned() {
+    let mut world = World::with(&plan());
+    world.run_all("n1", |name| (name == "b").then_some((1, Cause::ExitCode)));
+    let after_a_failure = world.regenerate(&RegenerateRequest::default());
+    assert_eq!(after_a_failure.pending_jobs, 1, "c: the others have ended, well or not");
+    assert!(!after_a_failure.schedulers[0].deferred, "what it waited for is done");
+    let mut world = World::with(&plan());
+    let id = world.register(&runner("n1"));
+    let answer = world.sync(id, &ask(1, 1));
+    world.sync(id, &SyncRequest { running: vec![running(answer.leases[0].key)], ..say(2) });
+    assert_eq!(world.regenerate(&RegenerateRequest::default()).pending_jobs, 3, "one runs");
+}
+
+// R13, R14
+#[test]
+fn as_many_are_submitted_as_the_jobs_need() {
+    let jobs = ["a", "b", "c"].map(|name| job(name).needs(needs(4, 0, 1)));
+    let mut world = World::with(&Plan::new(jobs));
+    let report = world.regenerate(&RegenerateRequest { submit: true, ..RegenerateRequest::default() });
+    assert_eq!((report.schedulers[0].allocations, report.allocations.len()), (3, 3), "one job fills a node");
+}
+
+// R08
+#[test]
+fn actions_that_ask_for_no_nodes_are_left_alone() {
+    let commands = Action {
+        action_type: ActionType::RunCommands,
+        commands: Some(vec!["true".to_owned()]),
+        scheduler: None,
+        scheduler_type: None,
+        num_allocations: None,
+        ..scheduling(TriggerType::OnWorkflowComplete, None)
+    };
+    let mut world = World::with(&plan().with(|spec| spec.actions.push(commands)));
+    let report = world.regenerate(&RegenerateRequest::default());
+    assert_eq!(report.superseded_actions, 1);
+    let states = world.action_states();
+    assert_eq!(states[..2], [(false, ActionState::Executed), (false, ActionState::Waiting)]);
 }
 
 #[test]
@@ -163,8 +211,11 @@ fn asking_twice_before_slurm_heard_of_it_asks_once() {
     let mut world = World::with(&plan());
     let request = RegenerateRequest { submit: true, ..RegenerateRequest::default() };
     world.regenerate(&request);
-    world.regenerate(&request);
+    let again = world.regenerate(&request);
+    assert_eq!(again.superseded_actions, 0, "that was done before");
     assert_eq!(world.state.live_allocations(None), 2);
+    let both = [(false, ActionState::Executed), (true, ActionState::Waiting)];
+    assert_eq!(world.action_states(), both, "the earlier recovery action is replaced");
 }
 
 // R15
@@ -219,7 +270,7 @@ fn a_person_asks_for_allocations() {
     assert!(matches!(refused, Err(Refusal::Conflict(_))));
 }
 
-// R04
+// R04, S20
 #[test]
 fn each_failed_job_gets_what_it_lacked_and_no_other_does() {
     let mut world = World::with(&plan());
@@ -259,6 +310,28 @@ fn recovery_waits_for_what_runs() {
     world.sync(id, &ask(1, 1));
     let refused = world.state.recover_preview(world.workflow(), &LatestResults::new(), Options::default());
     assert!(matches!(refused, Err(Refusal::Conflict(message)) if message.contains("running")));
+}
+
+// R04
+#[test]
+fn what_was_cancelled_is_not_recovered() {
+    let mut world = World::with(&plan());
+    let id = world.workflow();
+    world.run(|state, recorder, now| state.cancel(id, recorder, now)).unwrap();
+    let refused = world.state.recover_preview(id, &LatestResults::new(), Options::default());
+    assert!(matches!(&refused, Err(Refusal::Conflict(message)) if message.contains("cancelled")), "{refused:?}");
+}
+
+// S20
+#[test]
+fn a_job_that_used_more_than_it_asked_for_gets_more_than_it_used() {
+    let mut world = World::with(&plan());
+    world.run_all("n1", |name| (name == "a").then_some((137, Cause::ExitCode)));
+    let (id, mut latest) = (world.workflow(), world.latest());
+    latest.get_mut(&world.job("a").id).unwrap().usage.peak_memory_bytes = Some(4 * GIB);
+    world.run(|state, recorder, now| state.recover(id, &latest, Options::default(), recorder, now)).unwrap();
+    let needs = &world.database.profiles[&world.job("a").profile].profile.requirements;
+    assert_eq!(needs.memory_bytes, 6 * GIB);
 }
 
 #[test]

@@ -67,6 +67,7 @@ fn ids(cancel: &[AllocationId]) -> Vec<i64> {
     cancel.iter().map(|id| id.0).collect()
 }
 
+// R16
 #[test]
 fn what_jobs_need_is_asked_for_and_charged_to_the_clusters_account() {
     let plan = decide(&needs(vec![kind(2, 5)]));
@@ -218,6 +219,7 @@ fn an_action_gets_what_it_asks_for_less_what_it_has() {
     );
 }
 
+// R16
 #[test]
 fn allocations_that_are_over_are_brought_back_while_jobs_are_ready_but_never_more_than_were_asked_for() {
     let asked = BTreeMap::from([("s".to_owned(), (2, action("s", 2)))]);
@@ -283,6 +285,7 @@ fn the_same_question_after_the_answer_has_an_empty_answer() {
     assert_eq!((plan.intend.len(), plan.cancel.len(), plan.outlook.desired), (0, 0, 3));
 }
 
+// R16
 #[test]
 fn an_allocation_that_its_runners_have_left_is_in_nobodys_way() {
     let mut left = live(1, Stage::Running { seconds_left: 0, free: Resources::default(), busy_seconds: 0 }, 0);

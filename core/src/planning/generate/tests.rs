@@ -50,7 +50,7 @@ fn a_scheduler_for_each_partition_and_every_job_in_one() {
     assert!((plan.node_hours() - (5.0 + 3.0 + 6.0) * 1.5).abs() < 1e-9);
 }
 
-// R12
+// R11, R12
 #[test]
 fn jobs_that_wait_get_allocations_that_wait() {
     let cpu = needs(104, 100, 0, 1, 1);

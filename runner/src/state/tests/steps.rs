@@ -37,7 +37,7 @@ fn line(desk: &Desk) -> String {
     order.unwrap_or_else(|| panic!("no start in {:?}", desk.effects))
 }
 
-// X01, X09, X10, X12, S01, S04, S05
+// X01, X09, X10, X12, S01, S02, S04, S05
 #[test]
 fn a_job_in_an_allocation_becomes_a_step() {
     let mut desk = desk();
@@ -79,7 +79,7 @@ fn order(desk: &Desk) -> (&StartOrder, &Template) {
     order.unwrap_or_else(|| panic!("no start in {:?}", desk.effects))
 }
 
-// X04, X09. Inside a step Slurm says which devices are visible; what the allocation's own options would add is taken away.
+// X04, X09, S04. Inside a step Slurm says which devices are visible; what the allocation's own options would add is taken away.
 #[test]
 fn what_a_step_finds_in_its_environment() {
     let direct = Some(ExecutionConfig { mode: Some(ExecutionMode::Direct), ..ExecutionConfig::default() });
@@ -176,6 +176,13 @@ fn several_nodes_are_owned_and_told() {
     assert!(order.env.contains(&("TORC_NODELIST".to_owned(), "n1,n2".to_owned())), "{:?}", order.env);
     assert_eq!(order.nodes, ["n1", "n2"]);
     assert_eq!(desk.starts(), [1], "nothing beside it");
+    assert!(line(&desk).contains(" --overlap ") && line(&desk).contains(" SLURM_NNODES=2 "), "{}", line(&desk));
+    let mut desk = self::desk();
+    desk.profile.resources.nodes = 2;
+    desk.profile.tasks_per_node = Some(2);
+    desk.answer([1]);
+    assert!(line(&desk).contains(" --ntasks=4 --ntasks-per-node=2 "), "{}", line(&desk));
+    assert!(line(&desk).contains(" --nodes=2 "), "{}", line(&desk));
 }
 
 // X10, S05
@@ -341,6 +348,22 @@ fn one_question_finds_the_numbers_of_all_new_steps_and_one_measures_them() {
     assert_eq!(desk.state.reports[&key(3)].finished.usage, None);
 }
 
+// S08. Only jobs that are to be measured are asked about, each at its own interval.
+#[test]
+fn a_job_that_is_not_measured_costs_no_question() {
+    let mut desk = desk();
+    let off = torc_api::execution::ResourceMonitor { enabled: Some(false), ..Default::default() };
+    desk.profile.resource_monitor = Some(off);
+    desk.answer([1]);
+    desk.started(1);
+    assert!(!desk.state.steps_are_due(10));
+    let mut desk = self::desk();
+    measured(&mut desk);
+    desk.answer([1]);
+    desk.started(1);
+    assert_eq!([5, 10, 20].map(|every| desk.state.steps_are_due(every)), [false, true, false]);
+}
+
 // S09. A step that ends before it is measured costs no question.
 #[test]
 fn short_steps_are_not_asked_about_while_they_run() {
@@ -348,6 +371,15 @@ fn short_steps_are_not_asked_about_while_they_run() {
     measured(&mut desk);
     desk.answer([1]);
     desk.started(1).ended(1, 0);
+    assert!(matches!(looks(&mut desk).as_slice(), [Inquiry::Accounts(_)]));
+    // Nor does one that ends while its number is looked for.
+    let mut desk = self::desk();
+    measured(&mut desk);
+    desk.answer([1]);
+    desk.started(1);
+    assert_eq!(looks(&mut desk), [Inquiry::StepNumbers]);
+    desk.ended(1, 0);
+    desk.slurm_says(SlurmAnswer::StepNumbers(Vec::new()));
     assert!(matches!(looks(&mut desk).as_slice(), [Inquiry::Accounts(_)]));
 }
 
@@ -363,7 +395,7 @@ fn a_success_is_reported_at_once_and_its_account_follows() {
         desk.answer([]);
     }
     assert_eq!(desk.until_asked(), [Inquiry::Accounts(Vec::new())], "one question about both");
-    desk.slurm_says(accounts([account(1, "COMPLETED", Some(10)), account(2, "RUNNING", None)]));
+    desk.slurm_says(accounts([account(1, "COMPLETED", Some(10)), account(2, "RUNNING", Some(5))]));
     let asked_at = desk.now;
     if !desk.has_sync() {
         desk.later(Duration::from_millis(100));
@@ -407,7 +439,7 @@ fn after_six_tries_the_account_stays_empty_and_the_runner_may_leave() {
     assert_eq!((stats.slurm_job_id.as_deref(), stats.max_rss_bytes), (Some("77"), None));
 }
 
-// S19
+// S10, S19
 #[test]
 fn numbers_that_will_not_come_keep_no_allocation() {
     let mut desk = desk();
@@ -428,7 +460,7 @@ fn numbers_that_will_not_come_keep_no_allocation() {
     assert_eq!((stats.state.as_deref(), stats.max_rss_bytes), (Some("COMPLETED"), None));
 }
 
-// X10, X12, X16, S10
+// X10, X12, X16, S10, S11, S20
 #[test]
 fn a_failure_waits_for_the_accounting_which_knows_why() {
     let cases = [
@@ -635,6 +667,23 @@ fn a_step_is_warned_in_time_once_its_number_is_known() {
         }
         assert!(!inquiries(&desk).contains(&signal), "once");
     }
+}
+
+// S07, S06. A step whose number Slurm does not tell is looked for five times, and then left alone.
+#[test]
+fn a_step_without_a_number_is_not_warned() {
+    let mut desk = desk();
+    desk.profile.execution_config =
+        Some(ExecutionConfig { srun_termination_signal: Some("TERM@120".to_owned()), ..ExecutionConfig::default() });
+    let off = torc_api::execution::ResourceMonitor { enabled: Some(false), ..Default::default() };
+    desk.profile.resource_monitor = Some(off);
+    desk.answer([1]);
+    desk.started(1);
+    for _ in 0..5 {
+        assert_eq!(looks(&mut desk), [Inquiry::StepNumbers]);
+        desk.slurm_says(SlurmAnswer::StepNumbers(Vec::new()));
+    }
+    assert!(desk.state.warnings.is_empty() && inquiries(&desk).is_empty(), "{:?}", desk.effects);
 }
 
 // J33, S10
