@@ -37,6 +37,8 @@ pub(super) struct Allocations {
     pub finished: i64,
     /// How many in a row have ended without a job having ended in them, through nobody else's need for their nodes.
     pub fruitless: u32,
+    /// How often in a row Slurm has said that one runs while the runners that it had were gone. Not kept: it is seen again.
+    pub forsaken: BTreeMap<AllocationId, u32>,
     /// What the controller last made of the workflow's needs.
     pub outlook: Outlook,
 }
@@ -69,7 +71,8 @@ impl Allocations {
     /// The same under an edited document: it may have been edited because they ended in vain.
     pub fn after_an_edit(&self) -> Self {
         let outlook = Outlook { desired: self.outlook.desired, ..Outlook::default() };
-        Self { live: self.live.clone(), finished: self.finished, fruitless: 0, outlook }
+        let (live, forsaken) = (self.live.clone(), self.forsaken.clone());
+        Self { live, finished: self.finished, fruitless: 0, forsaken, outlook }
     }
 
     /// Ended in vain so often that another one is left to a person.
@@ -236,6 +239,7 @@ impl State {
         now: Now,
     ) {
         let Some(workflow) = self.workflows.get_mut(&key.0) else { return };
+        workflow.allocations.forsaken.remove(&key.1);
         let Some(mut row) = workflow.allocations.live.remove(&key.1) else { return };
         let was_asked_to = row.canceled_ms.is_some();
         let is_canceled = was_asked_to && state.is_none_or(|state| state == SlurmState::Cancelled);

@@ -24,6 +24,8 @@ use crate::rows::AllocationRow;
 const MAX_ALLOCATIONS: i64 = 4;
 /// How long an allocation lasts whose scheduler does not say.
 const WALLTIME_SECONDS: i64 = 3_600;
+/// So often an allocation without runners is seen running before it is in nobody's way.
+const FORSAKEN: u32 = 2;
 /// So long after the end of a workflow its runners have left.
 const FAREWELL_MS: i64 = 120_000;
 /// Slurm is asked again to cancel what is still there after so long.
@@ -90,12 +92,15 @@ pub struct LiveAllocation {
     pub stage: Stage,
     /// How many runners live in it.
     pub runners: usize,
+    /// How often in a row Slurm has said that it runs while the runners that it had were gone.
+    pub forsaken: u32,
 }
 
 impl LiveAllocation {
-    /// It has nodes and had a runner, but none is there any more: it is about to end, or has ended.
+    /// It has nodes and had a runner, but none is there any more, and Slurm seems not to notice. Once is not enough: what is preempted
+    /// loses its runner first, and comes back.
     pub fn is_left(&self) -> bool {
-        self.row.status == AllocationStatus::Active && self.runners == 0 && self.row.has_reported
+        self.runners == 0 && self.forsaken >= FORSAKEN
     }
 }
 

@@ -11,7 +11,10 @@ const PATIENT: &str = "command: \"touch first; until [ -e go ]; do sleep 0.1; do
 fn allocations_that_are_to_run_one_after_another_do() {
     let _calm = shared();
     let desk = Desk::new();
-    let document = scheduled("    serialize_allocations: true", "    num_allocations: 2");
+    let document = scheduled("    serialize_allocations: true\n    extra: --cpus-per-task=1", "    num_allocations: 2");
+    // Somebody waits while the first one is busy, so that the other allocation is not given back.
+    let next = "small\n  - {name: next, command: 'touch next', resource_requirements: small}\nresource_requirements:";
+    let document = document.replacen("small\nresource_requirements:", next, 1);
     let command = "command: if [ -e first ]; then touch second; else touch first; sleep 600; fi";
     desk.lab.write("w.yaml", document.replace(command, PATIENT));
     let running = desk.call("apply -f w.yaml").start();

@@ -92,7 +92,12 @@ impl State {
         rows.map(|row| {
             let lives_there = |runner: &&Runner| runner.allocation == Some((row.workflow, row.id));
             let runners: Vec<&Runner> = self.runners.values().filter(lives_there).collect();
-            LiveAllocation { row: row.clone(), stage: self.stage(row, &runners, now), runners: runners.len() }
+            LiveAllocation {
+                row: row.clone(),
+                stage: self.stage(row, &runners, now),
+                runners: runners.len(),
+                forsaken: workflow.allocations.forsaken.get(&row.id).copied().unwrap_or_default(),
+            }
         })
         .collect()
     }

@@ -138,8 +138,21 @@ impl State {
         if changed {
             recorder.allocation(row);
         }
+        self.note_whether_forsaken(seen.key, state);
         if state.has_nodes() {
             self.allocation_started(seen.key, seen.start_ms.unwrap_or(now.wall_ms), recorder, now);
+        }
+    }
+
+    fn note_whether_forsaken(&mut self, (workflow, id): AllocationKey, state: SlurmState) {
+        let is_inhabited = self.runners.values().any(|runner| runner.allocation == Some((workflow, id)));
+        let Some(workflow) = self.workflows.get_mut(&workflow) else { return };
+        let allocations = &mut workflow.allocations;
+        let had_runners = allocations.live.get(&id).is_some_and(|row| row.has_reported);
+        if state == SlurmState::Running && had_runners && !is_inhabited {
+            *allocations.forsaken.entry(id).or_default() += 1;
+        } else {
+            allocations.forsaken.remove(&id);
         }
     }
 

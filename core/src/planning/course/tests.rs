@@ -52,7 +52,7 @@ fn live(id: i64, stage: Stage, runners: usize) -> LiveAllocation {
         seconds: 5_400,
         ..AllocationRow::default()
     };
-    LiveAllocation { row, stage, runners }
+    LiveAllocation { row, stage, runners, forsaken: 0 }
 }
 
 fn full(seconds_left: i64) -> Stage {
@@ -279,6 +279,7 @@ fn the_same_question_after_the_answer_has_an_empty_answer() {
         row: AllocationRow { id: AllocationId(id), workflow: WorkflowId(1), ..row },
         stage: Stage::Pending,
         runners: 0,
+        forsaken: 0,
     };
     let after = Needs { allocations: (1..).zip(asked).map(place).collect(), ..before };
     let plan = decide(&after);
@@ -290,10 +291,13 @@ fn the_same_question_after_the_answer_has_an_empty_answer() {
 fn an_allocation_that_its_runners_have_left_is_in_nobodys_way() {
     let mut left = live(1, Stage::Running { seconds_left: 0, free: Resources::default(), busy_seconds: 0 }, 0);
     left.row.status = AllocationStatus::Active;
-    left.row.has_reported = true;
+    left.forsaken = 2;
     let spec = WorkflowSpec { max_allocations: Some(1), ..WorkflowSpec::default() };
     let wanted = Needs { spec: Arc::new(spec), allocations: vec![left.clone()], ..needs(vec![kind(1, 0)]) };
     assert_eq!(decide(&wanted).intend.len(), 1, "Slurm has not noticed yet that it is of no use");
+    let unsure = LiveAllocation { forsaken: 1, ..left.clone() };
+    let preempted = Needs { allocations: vec![unsure], ..wanted.clone() };
+    assert_eq!(decide(&preempted).intend.len(), 0, "it may come back");
     left.runners = 1;
     let occupied = Needs { allocations: vec![left], ..wanted };
     assert_eq!(decide(&occupied).intend.len(), 0);
