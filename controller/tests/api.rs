@@ -390,6 +390,13 @@ async fn what_the_accounting_says_is_kept_once_for_each_attempt_and_merged_into_
         assert_eq!(found, status, "{answer}");
     }
     assert_eq!(lab.get("/v1/slurm_stats?job_id=b").await.0, StatusCode::BAD_REQUEST);
+    // Another workflow, whose job is tried twice: nothing of it is mistaken for something of the first.
+    lab.apply("v", json!([{ "name": "c", "command": "true" }])).await;
+    let of = |attempt: i32| json!({ "workflow": 2, "job": 3, "run": 1, "attempt": attempt });
+    assert_eq!(lab.post("/v1/slurm_stats", json!({ "items": [of(1), of(2)] })).await.0, StatusCode::NO_CONTENT);
     let lab = lab.restart().await;
-    assert_eq!(lab.get("/v1/slurm_stats?workflow_id=1").await.1["items"].as_array().unwrap().len(), 2);
+    for (query, count) in [("workflow_id=1", 2), ("workflow_id=2", 2), ("workflow_id=v&attempt_id=2", 1)] {
+        let (_, found) = lab.get(&format!("/v1/slurm_stats?{query}")).await;
+        assert_eq!(found["items"].as_array().unwrap().len(), count, "{query}: {found}");
+    }
 }

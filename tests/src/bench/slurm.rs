@@ -138,7 +138,8 @@ impl Desk {
             "metadata": { "name": "w" },
             "spec": {
                 "executionConfig": { "mode": mode },
-                "resourceRequirements": [{ "name": "one", "numCpus": 1, "memory": "1m", "runtime": "PT1M" }],
+                // A shell has more than one MiB, and is killed for it where somebody measures.
+                "resourceRequirements": [{ "name": "one", "numCpus": 1, "memory": "16m", "runtime": "PT1M" }],
                 "jobs": jobs,
             },
         });
@@ -158,6 +159,8 @@ impl Desk {
             ensure!(began.elapsed() < DEADLINE, "not done in {DEADLINE:?}");
             tokio::time::sleep(Duration::from_secs(1)).await;
             let workflow = self.server.get("/v1/workflows/w").await?;
+            let failed = workflow["status"]["jobs"]["failed"].as_u64().unwrap_or_default();
+            ensure!(failed == 0, "{failed} jobs have failed: {}", workflow["status"]["failures"]);
             if workflow["status"]["jobs"]["completed"].as_u64() == Some(count as u64) {
                 break self.results(count).await?;
             }

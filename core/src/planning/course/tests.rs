@@ -231,6 +231,10 @@ fn allocations_that_are_over_are_brought_back_while_jobs_are_ready_but_never_mor
     assert_eq!(one.intend.len(), 1, "one job needs one");
     let mut running = live(1, full(7_000), 1);
     running.row.scheduler = Some("s".to_owned());
+    let with = |second: LiveAllocation| Needs { allocations: vec![running.clone(), second], ..lost.clone() };
+    let second = LiveAllocation { runners: 0, ..running.clone() };
+    assert_eq!(decide(&with(second.clone())).intend, [], "both are there");
+    assert_eq!(decide(&with(LiveAllocation { forsaken: 2, ..second })).intend.len(), 1, "one of them is of no use");
     let half = Needs { allocations: vec![running], ..lost.clone() };
     assert_eq!(decide(&half).intend.len(), 1);
     let mut pending = live(1, Stage::Pending, 0);
