@@ -3,19 +3,23 @@
 use serde_json::json;
 
 use crate::document::WorkflowDocument;
-use crate::problem::Problem;
+use crate::problem::{Problem, ProblemKind};
 
 /// The most bytes of a workflow as JSON. etcd refuses requests of more than 1.5 MiB, and the object also holds what its fields'
 /// managers and its status need.
-pub const LARGEST_OBJECT: usize = 900 << 10;
+const LARGEST_OBJECT: usize = 900 << 10;
 
 /// What to say of a workflow that no API server would keep. Without a cluster there is no such limit.
 pub fn too_large(document: &WorkflowDocument) -> Option<Problem> {
     let object = json!({ "metadata": document.metadata, "spec": document.spec });
-    let size = serde_json::to_vec(&object).map_or(0, |text| text.len());
+    too_many_bytes(serde_json::to_vec(&object).map_or(0, |text| text.len()))
+}
+
+/// The same of an object of so many bytes.
+pub fn too_many_bytes(size: usize) -> Option<Problem> {
     (size > LARGEST_OBJECT).then(|| {
         let message = format!("the object would have {} KiB, and {} are allowed", size.div_ceil(1 << 10), LARGEST_OBJECT >> 10);
-        Problem::error("spec", message).hint(
+        Problem::error("spec", message).kind(ProblemKind::TooLarge).hint(
             "make many jobs from one entry with `parameters` (`i: 1:100000` is a few bytes), and put long tables into ConfigMaps \
              that `sources` names",
         )

@@ -16,6 +16,7 @@ use torc_api::API_VERSION;
 use torc_api::api::ApplyRequest;
 use torc_api::cluster::LOCAL;
 use torc_api::document::{Metadata, WorkflowDocument};
+use torc_api::size::too_many_bytes;
 use torc_api::status::WorkflowStatus;
 use torc_api::token::Grant;
 use torc_api::workflow::{Workflow, WorkflowSpec};
@@ -25,7 +26,7 @@ use torc_core::time::rfc3339;
 use super::desk::{Accepted, Desk, Guarded, Memory, Object, object};
 use super::events::{self, Kind, Tale};
 use super::lifetime::{Lifetime, lifetime};
-use super::rejection::{MOST_BYTES, Reason, Rejection};
+use super::rejection::{Reason, Rejection};
 use super::sources::{self, Embedded};
 use super::status::{View, left_to_other, status};
 use super::writes::{Decision, decide};
@@ -160,8 +161,8 @@ async fn accept(
     maps: Option<&Api<ConfigMap>>,
 ) -> Result<Result<Vec<String>, Rejection>, Trouble> {
     let size = serde_json::to_string(&workflow.spec).map_or(0, |text| text.len());
-    if size > MOST_BYTES {
-        return Ok(Err(Rejection::too_large(size)));
+    if let Some(problem) = too_many_bytes(size) {
+        return Ok(Err(Rejection::of_problems(&[problem])));
     }
     if let Some(name) = workflow.spec.slurm_cluster.as_deref().filter(|name| *name != LOCAL)
         && desk.engine.clusters().await?.iter().all(|cluster| cluster.name != name)

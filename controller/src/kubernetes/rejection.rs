@@ -4,8 +4,6 @@ use torc_api::problem::{Problem, ProblemKind};
 
 use super::status::cut;
 
-/// A document larger than this is refused: an API server keeps none of more than 1.5 MiB, and watches of large objects are slow.
-pub(super) const MOST_BYTES: usize = 900 << 10;
 /// So many problems are told.
 const MOST_PROBLEMS: usize = 5;
 /// The longest message.
@@ -70,17 +68,6 @@ impl Rejection {
             told.push(format!("and {} more problems", problems.len() - MOST_PROBLEMS));
         }
         Self::new(reason, told.join("; "))
-    }
-
-    /// Of a document that is too large.
-    pub fn too_large(bytes: usize) -> Self {
-        let message = format!(
-            "the document has {} KiB, more than {} KiB: let `parameters` stand for jobs that differ little, or keep \
-             tables in ConfigMaps (`sources`)",
-            bytes >> 10,
-            MOST_BYTES >> 10
-        );
-        Self::new(Reason::TooLarge, message)
     }
 }
 
