@@ -58,12 +58,23 @@ pub fn start(verbose: u8) {
         2 => "debug",
         _ => "trace",
     };
-    let shown = EnvFilter::try_from_env(env::LOG).unwrap_or_else(|_| EnvFilter::new(level));
+    let said = std::env::var(env::LOG).ok();
+    let shown =
+        EnvFilter::try_new(filters(said.as_deref(), level)).unwrap_or_else(|_| EnvFilter::new(filters(None, level)));
     let kept = if verbose > 1 { level } else { "info" };
     let kept = EnvFilter::new(format!("warn,torc_runner={kept}"));
     let stderr = fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal()).with_filter(shown);
     let file = fmt::layer().with_writer(&RUNNER_LOG).with_ansi(false).with_target(false).with_filter(kept);
     let _ = registry().with(stderr).with(file).try_init();
+}
+
+/// What is shown. The library that watches objects repeats every second what Torc tells once, in words of its own: it is heard only when
+/// it is named.
+fn filters(said: Option<&str>, level: &str) -> String {
+    match said {
+        Some(said) if said.contains("kube_runtime") => said.to_owned(),
+        said => format!("{},kube_runtime=error", said.unwrap_or(level)),
+    }
 }
 
 /// Who writes a log file.
@@ -104,6 +115,17 @@ fn file_name(scope: &RunnerScope, slurm_job: Option<&str>, host: &str, process: 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_library_that_watches_is_heard_when_it_is_named() {
+        for (said, expected) in [
+            (None, "warn,kube_runtime=error"),
+            (Some("debug"), "debug,kube_runtime=error"),
+            (Some("info,kube_runtime=debug"), "info,kube_runtime=debug"),
+        ] {
+            assert_eq!(filters(said, "warn"), expected);
+        }
+    }
 
     #[test]
     fn names_say_whose_log_it_is() {

@@ -7,11 +7,13 @@
 mod backoff;
 mod cleanup;
 mod clusters;
+mod complaint;
 mod definitions;
 mod desk;
 mod events;
 mod leader;
 mod lifetime;
+mod patience;
 mod pools;
 mod readiness;
 mod reconcile;
@@ -52,7 +54,7 @@ const WORKING_DIR: &str = "torc.dev/working-dir";
 /// How custom resources are looked after.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KubernetesConfig {
-    /// Who this is, for people: the name of the Pod.
+    /// Who this is: the name of the Pod. No two that live have the same.
     pub identity: String,
     /// The namespace of the lease and of the runner pools.
     pub namespace: String,

@@ -9,7 +9,7 @@ use crate::connection;
 use crate::error::{Failure, StoreError};
 
 /// Under which number somebody leads, and who.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Leader {
     /// Rises with every change of leader.
     pub epoch: i64,
@@ -17,10 +17,10 @@ pub struct Leader {
     pub holder: String,
 }
 
-/// The highest number under which somebody has led; 0 for a store that nobody has led or that is not there yet.
-pub async fn last_epoch(path: &Path) -> Result<i64, StoreError> {
+/// Who has led last, under the highest number; 0 for a store that nobody has led or that is not there yet.
+pub async fn last_leader(path: &Path) -> Result<Leader, StoreError> {
     if !path.exists() {
-        return Ok(0);
+        return Ok(Leader::default());
     }
     let at = |error| StoreError::from_sqlx(path, error);
     let mut connection = connection::options(path, false).read_only(true).connect().await.map_err(at)?;
@@ -28,12 +28,15 @@ pub async fn last_epoch(path: &Path) -> Result<i64, StoreError> {
         sqlx::query_scalar("select count(*) from sqlite_schema where type = 'table' and name = 'leadership'")
             .fetch_one(&mut connection)
             .await;
-    let epoch = match known.map_err(at)? {
-        0 => 0,
-        _ => epoch(&mut connection).await.map_err(|failure| failure.at(path))?,
+    let leader = match known.map_err(at)? {
+        0 => Leader::default(),
+        _ => sqlx::query_as!(Leader, "select epoch, holder from leadership")
+            .fetch_one(&mut connection)
+            .await
+            .map_err(at)?,
     };
     connection.close().await.map_err(at)?;
-    Ok(epoch)
+    Ok(leader)
 }
 
 /// The number that counts.

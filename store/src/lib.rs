@@ -24,7 +24,7 @@ mod write;
 pub use backup::{BackupInfo, verify};
 pub use error::StoreError;
 pub use gc::GcReport;
-pub use leadership::{Leader, last_epoch};
+pub use leadership::{Leader, last_leader};
 pub use open::OpenOptions;
 pub use query::allocations::AllocationQuery;
 pub use query::audit::AuditQuery;

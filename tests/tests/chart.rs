@@ -353,7 +353,7 @@ fn a_runners_capacity_is_its_limits() {
 #[test]
 fn pools_have_the_size_that_was_said() {
     let objects = render(&["runnerPools=[{\"name\": \"none\", \"replicas\": 0}, {\"name\": \"one\"}, \
-         {\"name\": \"idle\", \"autoscale\": {\"idle\": 2, \"max\": 3}}, {\"name\": \"zero\", \"autoscale\": {\"max\": 1}, \
+         {\"name\": \"idle\", \"autoscale\": {\"idle\": 2, \"max\": 3, \"coolDownSeconds\": 0}}, {\"name\": \"zero\", \"autoscale\": {\"max\": 1}, \
           \"terminationGracePeriodSeconds\": 0}]"]);
     for (name, replicas) in [("torc-none", Some(0)), ("torc-one", Some(1)), ("torc-idle", None), ("torc-zero", None)] {
         let said = one(&objects, "Deployment", name)["spec"].get("replicas").cloned();
@@ -368,9 +368,13 @@ fn pools_have_the_size_that_was_said() {
     let server = &one(&objects, "Deployment", "torc")["spec"]["template"]["spec"]["containers"][0];
     let pools = environment(server)["TORC_KUBERNETES_POOLS"].clone();
     let pools: Vec<Value> = serde_json::from_str(pools.as_str().unwrap()).unwrap();
-    let sizes: Vec<_> = pools.iter().map(|pool| (&pool["deployment"], &pool["idle"], &pool["max"])).collect();
-    let (idle, zero) = (json!("torc-idle"), json!("torc-zero"));
-    assert_eq!(sizes, [(&idle, &json!(2), &json!(3)), (&zero, &json!(0), &json!(1))]);
+    let sizes: Vec<_> = pools
+        .iter()
+        .map(|pool| ["deployment", "idle", "max", "coolDownSeconds"].map(|key| pool[key].clone()))
+        .collect();
+    let expected =
+        [[json!("torc-idle"), json!(2), json!(3), json!(0)], [json!("torc-zero"), json!(0), json!(1), json!(60)]];
+    assert_eq!(sizes, expected);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use torc_api::rules::{CLUSTER, Rule, WORKFLOW, Words};
-use torc_tests::lab::kube::KubeLab;
+use torc_tests::lab::kube::{Controller, KubeLab};
 use torc_tests::lab::{Lab, Outcome, until};
 
 /// Documents on which the two do not agree, whether standalone and the API server take them, and why.
@@ -153,6 +153,28 @@ fn what_only_the_planner_knows_is_taken_by_an_api_server() {
         ours.exits(4).says(case.words("torc")).says(case.at());
         theirs.exits(0);
     });
+}
+
+/// What an API server takes and the planner refuses: the controller says so, in the words of `torc validate`.
+#[test]
+fn what_only_the_planner_knows_is_told_by_the_controller() {
+    let here = Lab::new();
+    let namespace = KubeLab::shared().namespace("planned");
+    let _controller = Controller::start(&here, &namespace);
+    let cases = Case::all("planned");
+    let all = root().join("tests/conformance/planned");
+    namespace.kubectl(&format!("apply -f {}", all.display()));
+    for case in &cases {
+        let name = case.name();
+        until(
+            || namespace.condition(&name, "Accepted").starts_with("False/"),
+            || format!("{name}: {:#}", namespace.status(&name)),
+        );
+        let said = namespace.message(&name, "Accepted");
+        assert!(said.contains(case.words("torc")) && said.contains(case.at()), "{name}: {said}");
+        assert_eq!(namespace.condition(&name, "Succeeded"), "False/InvalidSpec", "{name}");
+    }
+    namespace.kubectl("delete twf --all --timeout=60s");
 }
 
 /// A rule without its two files would be a rule that nobody has tried.
@@ -356,6 +378,30 @@ fn kubectl_shows_columns_and_explains_fields() {
     kube.kubectl("explain twf.spec.jobs.parameters").exits(0).says("Parameter name to value");
     kube.kubectl("explain slc.spec.commandPrefix").exits(0).says("Words put before every Slurm command");
     kube.kubectl("explain twf").exits(0).says("What should have run");
+}
+
+/// What the rules cost is estimated by the API server when it takes the definition, and counted when it takes an object. Both must have
+/// room: an estimate that grows with the next version of Kubernetes would leave clusters without definitions.
+#[test]
+fn the_rules_leave_room_in_an_api_servers_budget() {
+    let kube = cluster();
+    let mut definition = kube.json("get crd workflows.torc.dev");
+    let spec = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
+    // A fifth more of what costs most, and twice of the rest.
+    for (list, limit, more) in [("resourceRequirements", 4_000, 4_800), ("slurmSchedulers", 1_000, 2_000)] {
+        let most = definition.pointer_mut(&format!("{spec}/{list}/maxItems")).unwrap();
+        assert_eq!(*most, json!(limit), "{list}");
+        *most = json!(more);
+    }
+    kube.kubectl_with("replace --dry-run=server -f -", &definition.to_string()).exits(0);
+    // As many as there may be, with the longest texts that come to something.
+    let digits = |most: usize, unit: &str| format!("{}{unit}", "0".repeat(most - unit.len()));
+    let one = |i: usize| json!({"name": format!("r{i}"), "numCpus": 1, "memory": digits(64, "1g"), "runtime": digits(64, "1h")});
+    let document = json!({
+        "apiVersion": "torc.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "costly"},
+        "spec": {"jobs": [{"name": "a", "command": "echo"}], "resourceRequirements": (0..4_000).map(one).collect::<Vec<_>>()},
+    });
+    kube.kubectl_with("apply --server-side --dry-run=server -f -", &document.to_string()).exits(0);
 }
 
 /// Another cluster, because definitions are taken away: nothing, an older one, and ours; objects stay.

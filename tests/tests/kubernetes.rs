@@ -4,32 +4,35 @@
 
 #[path = "kubernetes/chaos.rs"]
 mod chaos;
+#[path = "kubernetes/command_line.rs"]
+mod command_line;
 #[path = "kubernetes/refusals.rs"]
 mod refusals;
+#[path = "kubernetes/rights.rs"]
+mod rights;
 #[path = "kubernetes/size.rs"]
 mod size;
 #[path = "kubernetes/slurm.rs"]
 mod slurm;
+#[path = "kubernetes/sources.rs"]
+mod sources;
+#[path = "kubernetes/strays.rs"]
+mod strays;
 #[path = "kubernetes/trust.rs"]
 mod trust;
 #[path = "kubernetes/verbs.rs"]
 mod verbs;
 
-use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 use torc_tests::lab::kube::{Controller, KubeLab, Namespace};
 use torc_tests::lab::{Lab, until};
 
-/// Most tests share the API server; those that take it away have it for themselves.
-static KUBERNETES: RwLock<()> = RwLock::new(());
-
-fn shared() -> RwLockReadGuard<'static, ()> {
-    KUBERNETES.read().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
-fn alone() -> RwLockWriteGuard<'static, ()> {
-    KUBERNETES.write().unwrap_or_else(std::sync::PoisonError::into_inner)
+/// Most tests share an API server; those that take it away share another one, so that nobody has to wait for them.
+fn fragile() -> &'static KubeLab {
+    static FRAGILE: OnceLock<KubeLab> = OnceLock::new();
+    FRAGILE.get_or_init(KubeLab::start)
 }
 
 /// A cluster of a test's own: a namespace, and a folder with a store.
@@ -40,7 +43,11 @@ struct Cluster {
 
 impl Cluster {
     fn new(name: &str) -> Self {
-        Self { lab: Lab::new(), namespace: KubeLab::shared().namespace(name) }
+        Self::of(KubeLab::shared(), name)
+    }
+
+    fn of(kube: &'static KubeLab, name: &str) -> Self {
+        Self { lab: Lab::new(), namespace: kube.namespace(name) }
     }
 
     /// A controller that is the only one.
@@ -74,7 +81,6 @@ fn jobs(jobs: &[(&str, &str)]) -> Value {
 
 #[test]
 fn kubectl_alone_runs_a_workflow_and_sees_how_it_is() {
-    let _shared = shared();
     let cluster = Cluster::new("alone");
     let (controller, namespace) = (cluster.controller(), &cluster.namespace);
     let spec = json!({"project": "p", "jobs": [
@@ -121,7 +127,6 @@ fn kubectl_alone_runs_a_workflow_and_sees_how_it_is() {
 
 #[test]
 fn an_edit_runs_only_what_changed() {
-    let _shared = shared();
     let cluster = Cluster::new("edit");
     let (controller, namespace) = (cluster.controller(), &cluster.namespace);
     let _runner = controller.runner(&cluster.lab, "runner");
@@ -141,7 +146,6 @@ fn an_edit_runs_only_what_changed() {
 
 #[test]
 fn a_restarted_server_says_nothing_new_and_goes_on() {
-    let _shared = shared();
     let cluster = Cluster::new("restart");
     let (mut controller, namespace) = (cluster.controller(), &cluster.namespace);
     let _runner = controller.runner(&cluster.lab, "runner");

@@ -259,7 +259,7 @@ pub const KEYS: &[Key] = &[
         "server.kubernetes.pod_name",
         "POD_NAME",
         None,
-        "Who `torc server --kubernetes` is, for people (this machine's name when absent).",
+        "Who `torc server --kubernetes` is: unlike any other server that lives (this machine's name and the process when absent).",
     ),
     key(
         "server.kubernetes.pod_namespace",

@@ -12,7 +12,7 @@ pub(super) fn resolve(layers: &Layers) -> Result<KubernetesConfig, CommandError>
     let text = |key: &str| layers.get(key).map(|value| value.text.trim().to_owned()).filter(|text| !text.is_empty());
     let list = |key: &str| words(text(key).as_deref().unwrap_or_default());
     Ok(KubernetesConfig {
-        identity: text("server.kubernetes.pod_name").unwrap_or_else(host_name),
+        identity: text("server.kubernetes.pod_name").unwrap_or_else(process_name),
         namespace: text("server.kubernetes.pod_namespace").unwrap_or_default(),
         lease: text("server.kubernetes.lease"),
         namespaces: list("server.kubernetes.namespaces"),
@@ -25,6 +25,11 @@ pub(super) fn resolve(layers: &Layers) -> Result<KubernetesConfig, CommandError>
         working_dir: text("server.kubernetes.working_dir").unwrap_or_default(),
         cleanup_patience: layers.parsed("server.kubernetes.cleanup_seconds", run::parse_seconds)?.unwrap_or_default(),
     })
+}
+
+/// Unlike that of any other process that lives: what the lease says of an earlier process of the same name is not waited for.
+fn process_name() -> String {
+    format!("{}-{}", host_name(), std::process::id())
 }
 
 fn words(text: &str) -> Vec<String> {
@@ -59,6 +64,7 @@ mod tests {
         }
         let config = resolve(&layers).unwrap();
         assert_eq!(config.namespaces, ["a", "b"]);
+        assert!(config.identity.ends_with(&std::process::id().to_string()), "no two processes have the same name");
         assert_eq!((config.sources, config.lease), (true, None), "an empty variable says nothing");
         assert_eq!((config.runner_accounts.len(), config.pools.len(), config.pools[0].max), (1, 1, 4));
         layers = Layers::default();

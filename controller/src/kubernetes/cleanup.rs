@@ -88,7 +88,7 @@ pub(super) async fn clean_up(
             );
             tracing::warn!(namespace = object.namespace, name = object.name, "{note}");
             let tale = Tale { reason: "CleanupGivenUp", kind: Kind::Warning, note: &note, key: "cleanup".to_owned() };
-            events::tell(&desk.client, &desk.config.identity, object, &tale).await?;
+            events::tell_if_allowed(desk, object, &tale).await?;
         }
     }
     if !is_kept {

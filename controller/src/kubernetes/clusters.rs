@@ -20,7 +20,9 @@ use torc_api::document::{Metadata, SlurmClusterDocument};
 use torc_core::time::rfc3339;
 
 use super::FIELD_MANAGER;
+use super::complaint::{Complaint, explained};
 use super::desk::Desk;
+use super::patience::patiently;
 use super::watch::PAGE;
 use crate::clock;
 use crate::engine::{EngineError, ErrorKind};
@@ -36,31 +38,29 @@ const GREETING: Duration = Duration::from_secs(300);
 /// Looks after them, until `stop`.
 pub(super) async fn run(desk: Arc<Desk>, writer: Writer<Guarded>, stop: CancellationToken) {
     let api: Api<Guarded> = Api::all(desk.client.clone());
-    let seen = watcher(api, watcher::Config::default().page_size(PAGE)).default_backoff().reflect(writer);
+    let seen = patiently(watcher(api, watcher::Config::default().page_size(PAGE)), |said| {
+        tracing::warn!("Slurm clusters are not being watched, so workflows cannot name any: {said}");
+    });
+    let seen = seen.reflect(writer);
     let mut seen = std::pin::pin!(seen);
     let mut known = Known::default();
     let mut tick = tokio::time::interval(PAUSE);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut is_listed = false;
-    let mut complaint = String::new();
+    let mut complaint = Complaint::default();
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
             event = seen.next() => match event {
                 Some(Ok(watcher::Event::InitDone)) => is_listed = true,
-                Some(Ok(_)) => {}
-                Some(Err(error)) => {
-                    let said = error.to_string();
-                    if said != complaint {
-                        tracing::warn!("Slurm clusters are not being watched, so workflows cannot name any: {said}");
-                        complaint = said;
-                    }
-                }
+                Some(_) => {}
                 None => return,
             },
             _ = tick.tick(), if is_listed => {
-                if let Err(error) = look(&desk, &mut known).await {
-                    tracing::warn!("Slurm clusters: {error}");
+                match look(&desk, &mut known).await {
+                    Ok(()) => complaint.over(),
+                    Err(said) if complaint.is_news(&said) => tracing::warn!("Slurm clusters: {said}"),
+                    Err(_) => {}
                 }
             }
         }
@@ -76,28 +76,29 @@ struct Known {
     written: BTreeMap<String, (SlurmClusterStatus, Instant)>,
 }
 
-async fn look(desk: &Desk, known: &mut Known) -> Result<(), EngineError> {
+async fn look(desk: &Desk, known: &mut Known) -> Result<(), String> {
     if !desk.office.is_held() {
         return Ok(());
     }
     let objects: Vec<Arc<Guarded>> = desk.clusters.state();
     let readable: Vec<&SlurmCluster> = objects.iter().filter_map(|object| object.0.as_ref().ok()).collect();
     for cluster in &readable {
-        bring_up_to_date(desk, cluster, known).await?;
+        bring_up_to_date(desk, cluster, known).await.map_err(|error| error.to_string())?;
     }
     let names: BTreeSet<&str> =
         objects.iter().filter_map(|object| kube::Resource::meta(&**object).name.as_deref()).collect();
-    for stored in desk.engine.clusters().await? {
+    for stored in desk.engine.clusters().await.map_err(|error| error.to_string())? {
         if !names.contains(stored.name.as_str()) {
-            forget(desk, &stored.name).await?;
+            forget(desk, &stored.name).await.map_err(|error| error.to_string())?;
         }
     }
+    let mut outcome = Ok(());
     for cluster in readable {
         if let Err(error) = tell(desk, cluster, known).await {
-            tracing::warn!("the status of a Slurm cluster was not written: {error}");
+            outcome = Err(format!("a status was not written: {}", explained(&error)));
         }
     }
-    Ok(())
+    outcome
 }
 
 async fn bring_up_to_date(desk: &Desk, cluster: &SlurmCluster, known: &mut Known) -> Result<(), EngineError> {

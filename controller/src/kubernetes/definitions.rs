@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::CustomResourceExt as _;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
-use torc_api::cluster::SlurmCluster;
-use torc_api::workflow::Workflow;
+use torc_api::definition::definitions;
 
+use super::complaint::Complaint;
 use super::desk::Desk;
 
 /// Between two looks while something is missing.
@@ -20,11 +19,14 @@ const NAMED: usize = 5;
 
 /// Compares until everything is there, or `stop`.
 pub(super) async fn run(desk: Arc<Desk>, stop: CancellationToken) {
+    let mut told = Complaint::default();
     loop {
         match complaint(&desk).await {
             None => return desk.readiness.has("definitions"),
             Some(complaint) => {
-                tracing::warn!("custom resource definitions: {complaint}");
+                if told.is_news(&complaint) {
+                    tracing::warn!("custom resource definitions: {complaint}");
+                }
                 desk.readiness.lacks("definitions", complaint);
             }
         }
@@ -49,9 +51,14 @@ async fn complaint(desk: &Desk) -> Option<String> {
     let Ok(served) = serde_json::from_str::<Value>(&text) else {
         return Some("the API server's description cannot be read".to_owned());
     };
+    outdated(&served)
+}
+
+/// What an API server's description lacks of the definitions of this version. Pure.
+fn outdated(served: &Value) -> Option<String> {
     let mut missing = Vec::new();
-    for (kind, definition) in [("Workflow", Workflow::crd()), ("SlurmCluster", SlurmCluster::crd())] {
-        let ours = serde_json::to_value(definition).unwrap_or_default();
+    for ours in definitions() {
+        let kind = ours["spec"]["names"]["kind"].as_str().unwrap_or_default();
         let schema = &ours["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
         let theirs = &served["components"]["schemas"][format!("dev.torc.v1alpha1.{kind}")];
         missing_fields(kind, schema, theirs, &mut missing);
@@ -90,6 +97,40 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    /// What an API server describes that has these definitions.
+    fn described(definitions: &[Value]) -> Value {
+        let mut schemas = serde_json::Map::new();
+        for one in definitions {
+            let kind = one["spec"]["names"]["kind"].as_str().unwrap_or_default();
+            let schema = one["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone();
+            schemas.insert(format!("dev.torc.v1alpha1.{kind}"), schema);
+        }
+        json!({"components": {"schemas": schemas}})
+    }
+
+    #[test]
+    fn every_field_of_both_kinds_is_compared() {
+        let ours = definitions();
+        assert_eq!(outdated(&described(&ours)), None);
+        let properties = "/spec/versions/0/schema/openAPIV3Schema/properties";
+        for (kind, path, said) in [
+            (0, "/spec/properties", "SlurmCluster.spec.commandPrefix"),
+            (1, "/spec/properties/jobs/items/properties", "Workflow.spec.jobs[].command"),
+            (1, "/status/properties", "Workflow.status.conditions"),
+        ] {
+            let mut older = ours.clone();
+            let fields = older[kind].pointer_mut(&format!("{properties}{path}")).and_then(Value::as_object_mut);
+            assert!(fields.and_then(|fields| fields.remove(said.rsplit('.').next()?)).is_some(), "{said}");
+            let complaint = outdated(&described(&older)).unwrap_or_default();
+            assert!(complaint.contains(&format!("does not know {said}: it has an older version")), "{complaint}");
+        }
+        let nothing = outdated(&json!({})).unwrap_or_default();
+        assert!(nothing.contains("does not know SlurmCluster, Workflow: ") && nothing.contains("`torc crd install`"));
+        let empty = json!({"components": {"schemas": {"dev.torc.v1alpha1.Workflow": {}}}});
+        let many = outdated(&empty).unwrap_or_default();
+        assert_eq!(many.matches(", ").count(), 3, "{many}");
+    }
 
     fn missing(ours: &Value, theirs: &Value) -> Vec<String> {
         let mut missing = Vec::new();

@@ -13,6 +13,7 @@ use torc_api::status::WorkflowStatus;
 use torc_api::workflow::Workflow;
 use torc_core::ids::WorkflowId;
 
+use super::complaint::Complaint;
 use super::leader::Office;
 use super::readiness::Readiness;
 use super::rejection::Rejection;
@@ -63,6 +64,8 @@ pub(super) struct Memory {
     pub written_at: Instant,
     /// How often something has gone wrong in a row.
     pub failures: u32,
+    /// What that was.
+    pub complaint: Complaint,
 }
 
 /// A generation that the engine has accepted.
@@ -75,7 +78,8 @@ pub(super) struct Accepted {
 
 impl Memory {
     fn new(written: Option<WorkflowStatus>) -> Self {
-        Self { workflow: None, accepted: None, rejected: None, written, written_at: Instant::now(), failures: 0 }
+        let (complaint, written_at) = (Complaint::default(), Instant::now());
+        Self { workflow: None, accepted: None, rejected: None, written, written_at, failures: 0, complaint }
     }
 
     pub fn since_written(&self) -> Duration {

@@ -10,18 +10,21 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use kube::api::{Api, PostParams};
+use kube::core::Status;
 use tokio_util::sync::CancellationToken;
 use torc_api::API_VERSION;
 use torc_api::api::Event;
 use torc_store::EventQuery;
 
+use super::backoff;
+use super::complaint::{Complaint, explained};
 use super::desk::{Desk, Object};
 use super::status::cut;
 
 /// The longest note that an API server takes.
 const MOST_NOTE: usize = 1_024;
-/// Between two looks.
-const PAUSE: Duration = Duration::from_secs(1);
+/// Between two looks at what cannot be told.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// So many events are read at a time.
 const PAGE: u32 = 500;
 
@@ -58,15 +61,35 @@ pub(super) struct Tale<'a> {
 }
 
 /// Tells it, unless it was told before.
-pub(super) async fn tell(client: &Client, instance: &str, object: &Object, tale: &Tale<'_>) -> kube::Result<()> {
+async fn tell(client: &Client, instance: &str, object: &Object, tale: &Tale<'_>) -> kube::Result<()> {
     let events: Api<KubernetesEvent> = Api::namespaced(client.clone(), &object.namespace);
     let event = event(instance, object, tale);
     match events.create(&PostParams::default(), &event).await {
         Ok(_) => Ok(()),
-        // It was told before; or the namespace goes, and takes everything with it.
-        Err(kube::Error::Api(status)) if status.code == 409 || status.is_forbidden() => Ok(()),
+        Err(kube::Error::Api(status)) if needs_no_telling(&status) => Ok(()),
         Err(error) => Err(error),
     }
+}
+
+/// It was told before; or the namespace goes, and takes everything with it.
+fn needs_no_telling(status: &Status) -> bool {
+    status.code == 409 || (status.is_forbidden() && status.message.contains("is being terminated"))
+}
+
+/// Tells it if that is allowed: what happens to an object does not wait for the right to speak of it.
+pub(super) async fn tell_if_allowed(desk: &Desk, object: &Object, tale: &Tale<'_>) -> kube::Result<()> {
+    match tell(&desk.client, &desk.config.identity, object, tale).await {
+        Err(error @ kube::Error::Api(_)) if is_forbidden(&error) => {
+            let (namespace, name, reason) = (&object.namespace, &object.name, tale.reason);
+            tracing::warn!(namespace, name, "{reason} is not told as an Event: {}", explained(&error));
+            Ok(())
+        }
+        told => told,
+    }
+}
+
+fn is_forbidden(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.is_forbidden())
 }
 
 fn event(instance: &str, object: &Object, tale: &Tale<'_>) -> KubernetesEvent {
@@ -101,13 +124,24 @@ fn event(instance: &str, object: &Object, tale: &Tale<'_>) -> KubernetesEvent {
 
 /// Tells what happens in the engine, until `stop`.
 pub(super) async fn run(desk: std::sync::Arc<Desk>, stop: CancellationToken) {
+    let mut complaint = Complaint::default();
+    let mut failures = 0_u32;
     loop {
-        if let Err(error) = tell_news(&desk).await {
-            tracing::warn!("events were not told: {error}");
+        match tell_news(&desk).await {
+            Ok(()) => {
+                complaint.over();
+                failures = 0;
+            }
+            Err(said) => {
+                if complaint.is_news(&said) {
+                    tracing::warn!("events are not told: {said}");
+                }
+                failures = failures.saturating_add(1);
+            }
         }
         tokio::select! {
             () = stop.cancelled() => return,
-            () = tokio::time::sleep(PAUSE) => {}
+            () = tokio::time::sleep(backoff::after(failures).min(LONGEST_PAUSE)) => {}
         }
     }
 }
@@ -144,7 +178,7 @@ async fn tell_one(desk: &Desk, event: &Event) -> Result<bool, String> {
         return Ok(false);
     }
     let tale = Tale { reason, kind, note: &event.message, key: format!("{:x}", event.sequence) };
-    tell(&desk.client, &desk.config.identity, &object, &tale).await.map_err(|error| error.to_string())?;
+    tell(&desk.client, &desk.config.identity, &object, &tale).await.map_err(|error| explained(&error))?;
     Ok(true)
 }
 
@@ -172,6 +206,21 @@ mod tests {
         told.dedup();
         assert_eq!(told.len(), 9, "{told:?}");
         assert_eq!(told_as("JobsChanged"), None, "rows are not Events");
+    }
+
+    #[test]
+    fn only_what_was_told_before_or_goes_with_its_namespace_needs_no_telling() {
+        let status = |code, reason: &str, message: &str| Status {
+            code,
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+            ..Status::default()
+        };
+        let ending = "cannot be created in namespace lab because it is being terminated";
+        assert!(needs_no_telling(&status(409, "AlreadyExists", "it exists")));
+        assert!(needs_no_telling(&status(403, "Forbidden", ending)));
+        assert!(!needs_no_telling(&status(403, "Forbidden", "may not create events")), "that is a missing right");
+        assert!(!needs_no_telling(&status(500, "InternalError", ending)));
     }
 
     #[test]

@@ -18,6 +18,7 @@ use kube::api::{Api, PostParams};
 use tokio_util::sync::CancellationToken;
 use torc_store::Leader;
 
+use super::complaint::{Complaint, explained};
 use crate::clock;
 
 pub(crate) use office::Office;
@@ -47,6 +48,7 @@ impl Candidate {
     /// when the lease was asked for.
     pub async fn win(&mut self, database: &Path, standing_by: impl Fn(&str)) -> (Leader, u64) {
         let mut told = String::new();
+        let mut complaint = Complaint::default();
         loop {
             let asked = clock::now().mono_ms;
             match self.attempt(database).await {
@@ -59,9 +61,11 @@ impl Candidate {
                         told = holder;
                     }
                 }
-                Err(error) => {
+                Err(said) => {
                     standing_by("");
-                    tracing::warn!("the lease cannot be had: {error}");
+                    if complaint.is_news(&said) {
+                        tracing::warn!("the lease cannot be had: {said}");
+                    }
                 }
             }
             tokio::time::sleep(RETRY).await;
@@ -76,8 +80,8 @@ impl Candidate {
         match step(record.as_ref(), &self.identity, age) {
             Step::Wait => Ok(None),
             Step::Take | Step::Renew => {
-                let last = torc_store::last_epoch(database).await.map_err(|error| error.to_string())?;
-                let epoch = record.map_or(0, |record| record.transitions).max(last) + 1;
+                let last = torc_store::last_leader(database).await.map_err(|error| error.to_string())?;
+                let epoch = record.map_or(0, |record| record.transitions).max(last.epoch) + 1;
                 Ok(self.write(Some(epoch)).await?.then_some(epoch))
             }
         }
@@ -143,13 +147,14 @@ impl Candidate {
                 Ok(true)
             }
             Ok(Err(kube::Error::Api(status))) if status.code == 409 => Ok(false),
-            Ok(Err(error)) => Err(error.to_string()),
+            Ok(Err(error)) => Err(explained(&error)),
             Err(_) => Err("the API server did not answer in time".to_owned()),
         }
     }
 
     /// Renews the lease until `stop`, and gives it back then. Ends at once when somebody else has it.
     pub async fn hold(mut self, office: Office, stop: CancellationToken) {
+        let mut complaint = Complaint::default();
         loop {
             tokio::select! {
                 () = stop.cancelled() => return self.release().await,
@@ -157,12 +162,16 @@ impl Candidate {
             }
             let asked = clock::now().mono_ms;
             match self.renew().await {
-                Ok(true) => office.renewed(asked),
+                Ok(true) => {
+                    office.renewed(asked);
+                    complaint.over();
+                }
                 Ok(false) => {
                     tracing::error!("somebody else leads");
                     return office.lose();
                 }
-                Err(error) => tracing::warn!("the lease was not renewed: {error}"),
+                Err(said) if complaint.is_news(&said) => tracing::warn!("the lease is not renewed: {said}"),
+                Err(_) => {}
             }
         }
     }
@@ -191,7 +200,7 @@ impl Candidate {
 
 async fn timely<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, String> {
     match tokio::time::timeout(PATIENCE, call).await {
-        Ok(answer) => answer.map_err(|error| error.to_string()),
+        Ok(answer) => answer.map_err(|error| explained(&error)),
         Err(_) => Err("the API server did not answer in time".to_owned()),
     }
 }

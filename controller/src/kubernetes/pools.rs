@@ -12,6 +12,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use torc_api::api::Runner;
 
+use super::complaint::{Complaint, explained};
 use super::desk::Desk;
 use size::{Busy, Sizing, size};
 pub use size::{Home, Pool};
@@ -22,6 +23,7 @@ const PAUSE: Duration = Duration::from_secs(5);
 /// Looks after them, until `stop`.
 pub(super) async fn run(desk: Arc<Desk>, stop: CancellationToken) {
     let mut quiet = HashMap::new();
+    let mut complaints: HashMap<&str, Complaint> = HashMap::new();
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
@@ -31,8 +33,14 @@ pub(super) async fn run(desk: Arc<Desk>, stop: CancellationToken) {
             continue;
         }
         for pool in &desk.config.pools {
-            if let Err(error) = adjust(&desk, pool, &mut quiet).await {
-                tracing::warn!("the size of runner pool '{}' was not adjusted: {error}", pool.home.name());
+            let name = pool.home.name();
+            let complaint = complaints.entry(name).or_default();
+            match adjust(&desk, pool, &mut quiet).await {
+                Ok(()) => complaint.over(),
+                Err(said) if complaint.is_news(&said) => {
+                    tracing::warn!("the size of runner pool '{name}' was not adjusted: {said}");
+                }
+                Err(_) => {}
             }
         }
     }
@@ -52,11 +60,11 @@ async fn adjust(desk: &Desk, pool: &Pool, quiet: &mut HashMap<String, Instant>) 
             Duration::ZERO
         }
     };
-    let current = current(desk, pool).await.map_err(|error| error.to_string())?;
+    let current = current(desk, pool).await.map_err(|error| explained(&error))?;
     let wanted = size(pool, &Sizing { demands: &demands, current, busy, quiet_for });
     if wanted != current {
         tracing::info!("runner pool '{name}' goes from {current} to {wanted}");
-        set(desk, pool, wanted).await.map_err(|error| error.to_string())?;
+        set(desk, pool, wanted).await.map_err(|error| explained(&error))?;
     }
     Ok(())
 }

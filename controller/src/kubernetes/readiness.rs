@@ -28,6 +28,13 @@ impl Readiness {
         self.lacks(WORKFLOWS, "are being listed");
     }
 
+    /// They cannot be, and why; once they have been, that is no matter of being ready.
+    pub fn cannot_list(&self, why: &str) {
+        if let Some(said) = self.lock().get_mut(WORKFLOWS) {
+            *said = format!("are not listed: {why}");
+        }
+    }
+
     /// They have been.
     pub fn listed(&self) {
         self.has(WORKFLOWS);
@@ -62,7 +69,11 @@ mod tests {
         let complaint = "definitions: Workflow has no field `spec.x`; workflows: are being listed";
         assert_eq!(readiness.complaint().as_deref(), Some(complaint));
         assert!(!readiness.has_listed());
+        readiness.cannot_list("forbidden");
+        assert!(!readiness.has_listed());
+        assert!(readiness.complaint().is_some_and(|said| said.ends_with("workflows: are not listed: forbidden")));
         readiness.listed();
+        readiness.cannot_list("a watch was cut short");
         readiness.has("definitions");
         assert_eq!(readiness.complaint(), None);
     }

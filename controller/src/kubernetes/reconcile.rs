@@ -23,6 +23,7 @@ use torc_api::workflow::{Workflow, WorkflowSpec};
 use torc_core::ids::WorkflowId;
 use torc_core::time::rfc3339;
 
+use super::complaint::explained;
 use super::desk::{Accepted, Desk, Guarded, Memory, Object, object};
 use super::events::{self, Kind, Tale};
 use super::lifetime::{Lifetime, lifetime};
@@ -42,7 +43,7 @@ const SOURCES_AGE: Duration = Duration::from_secs(60);
 /// Why a pass was cut short. It is tried again.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Trouble {
-    #[error("the API server: {0}")]
+    #[error("the API server: {}", explained(.0))]
     Api(#[from] kube::Error),
     #[error("the engine: {0}")]
     Engine(#[from] EngineError),
@@ -55,16 +56,27 @@ pub(super) async fn reconcile(found: Arc<Guarded>, desk: Arc<Desk>) -> Result<Ac
         return Ok(Action::requeue(OUT_OF_OFFICE));
     }
     let wish = pass(&found, &object, &desk).await?;
-    desk.remember(&object, |memory| memory.failures = 0);
+    desk.remember(&object, |memory| {
+        memory.failures = 0;
+        memory.complaint.over();
+    });
     Ok(Action::requeue(backoff::soonest([wish])))
 }
 
 /// After a pass that was cut short: each object waits for itself, twice as long every time.
 pub(super) fn after_trouble(found: Arc<Guarded>, trouble: &Trouble, desk: Arc<Desk>) -> Action {
     let Some(object) = object(&found) else { return Action::await_change() };
-    desk.remember(&object, |memory| memory.failures = memory.failures.saturating_add(1));
-    let failures = desk.recall(&object, None).failures;
-    tracing::warn!(namespace = object.namespace, name = object.name, failures, "not reconciled: {trouble}");
+    let said = trouble.to_string();
+    let (mut failures, mut is_news) = (0, false);
+    desk.remember(&object, |memory| {
+        memory.failures = memory.failures.saturating_add(1);
+        (failures, is_news) = (memory.failures, memory.complaint.is_news(&said));
+    });
+    if is_news {
+        tracing::warn!(namespace = object.namespace, name = object.name, "not reconciled: {said}");
+    } else {
+        tracing::debug!(namespace = object.namespace, name = object.name, failures, "not reconciled: {said}");
+    }
     Action::requeue(backoff::after(failures))
 }
 
@@ -150,7 +162,7 @@ async fn tell_rejection(desk: &Desk, object: &Object, generation: i64, rejection
     let note = format!("{}: {}", rejection.reason.name(), rejection.message);
     let key = format!("rejected-{generation}-{}", rejection.reason.name().to_lowercase());
     let tale = Tale { reason: "PlanRejected", kind: Kind::Warning, note: &note, key };
-    Ok(events::tell(&desk.client, &desk.config.identity, object, &tale).await?)
+    Ok(events::tell_if_allowed(desk, object, &tale).await?)
 }
 
 /// Applies the document; the versions of its tables, or why it is not accepted.

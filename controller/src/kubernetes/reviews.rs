@@ -2,7 +2,7 @@
 
 mod memory;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus};
@@ -10,6 +10,7 @@ use kube::Client;
 use kube::api::{Api, PostParams};
 use torc_api::token::Grant;
 
+use super::complaint::{Complaint, explained};
 use crate::http::Caller;
 use memory::Verdicts;
 
@@ -29,6 +30,7 @@ struct Inner {
     audience: String,
     lists: Lists,
     verdicts: Mutex<Verdicts>,
+    complaint: Mutex<Complaint>,
 }
 
 /// Who may do what, as `namespace/name`.
@@ -41,7 +43,8 @@ pub(super) struct Lists {
 impl Reviews {
     pub fn new(client: Client, audience: String, runners: Vec<String>, admins: Vec<String>) -> Self {
         let lists = Lists { runners, admins };
-        Self { inner: Arc::new(Inner { client, audience, lists, verdicts: Mutex::default() }) }
+        let (verdicts, complaint) = (Mutex::default(), Mutex::default());
+        Self { inner: Arc::new(Inner { client, audience, lists, verdicts, complaint }) }
     }
 
     /// Who bears a token; what was found out is remembered for a while.
@@ -56,11 +59,24 @@ impl Reviews {
         }
         let caller = match tokio::time::timeout(PATIENCE, self.review(token)).await {
             Ok(Ok(status)) => self.inner.lists.caller(&status, &self.inner.audience),
-            Ok(Err(error)) => return unanswered(&error.to_string()),
-            Err(_) => return unanswered("no answer in time"),
+            Ok(Err(error)) => return self.unanswered(&explained(&error)),
+            Err(_) => return self.unanswered("no answer in time"),
         };
+        self.complaint().over();
         lock().remember(token, caller.clone(), Instant::now());
         caller
+    }
+
+    /// Nobody is refused for long because the API server was away: the next call asks again.
+    fn unanswered(&self, why: &str) -> Option<Caller> {
+        if self.complaint().is_news(why) {
+            tracing::warn!("tokens of service accounts cannot be reviewed: {why}");
+        }
+        None
+    }
+
+    fn complaint(&self) -> MutexGuard<'_, Complaint> {
+        self.inner.complaint.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn review(&self, token: &str) -> kube::Result<TokenReviewStatus> {
@@ -70,12 +86,6 @@ impl Reviews {
         let reviews: Api<TokenReview> = Api::all(self.inner.client.clone());
         Ok(reviews.create(&PostParams::default(), &review).await?.status.unwrap_or_default())
     }
-}
-
-/// Nobody is refused for long because the API server was away: the next call asks again.
-fn unanswered(why: &str) -> Option<Caller> {
-    tracing::warn!("a token could not be reviewed: {why}");
-    None
 }
 
 impl Lists {

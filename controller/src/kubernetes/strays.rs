@@ -12,23 +12,27 @@ use super::UID;
 use super::desk::{Desk, object};
 use crate::engine::EngineError;
 
+/// Until the first look: all objects have to be listed before.
+const SOON: Duration = Duration::from_secs(1);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_secs(60);
 
 /// Looks for them, until `stop`.
 pub(super) async fn run(desk: Arc<Desk>, stop: CancellationToken) {
+    let mut pause = SOON;
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
-            () = tokio::time::sleep(PAUSE) => {}
+            () = tokio::time::sleep(pause) => {}
         }
         // Absence counts only from a complete list.
-        if desk.knows_all()
-            && desk.office.is_held()
-            && let Err(error) = look(&desk).await
-        {
+        if !desk.knows_all() || !desk.office.is_held() {
+            continue;
+        }
+        if let Err(error) = look(&desk).await {
             tracing::warn!("workflows without an object were not looked for: {error}");
         }
+        pause = PAUSE;
     }
 }
 
@@ -44,6 +48,9 @@ async fn look(desk: &Desk) -> Result<(), EngineError> {
         if uid.is_some_and(|uid| !objects.contains(&uid)) {
             tracing::warn!(namespace = reference.0, name = reference.1, "its object is gone: it is cancelled");
             desk.engine.cancel(reference).await?;
+            if let Some(slurm) = &desk.slurm {
+                slurm.something_stopped().await?;
+            }
         }
     }
     Ok(())

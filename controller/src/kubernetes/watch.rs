@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use torc_core::ids::WorkflowId;
 
 use super::desk::{Desk, Guarded};
+use super::patience::patiently;
 use super::readiness::Readiness;
 use super::reconcile::{after_trouble, reconcile};
 
@@ -90,26 +91,15 @@ async fn look_after(
         None => Api::all(desk.client.clone()),
     };
     // Lists come in pages, watches go on after they end, and one that is too old (410) begins with a new list.
-    let seen = watcher(api, watcher::Config::default().page_size(PAGE))
-        .default_backoff()
+    let seen = watcher(api, watcher::Config::default().page_size(PAGE));
+    let seen = patiently(seen, telling(desk.readiness.clone()))
         .modify(|object: &mut Guarded| {
             kube::Resource::meta_mut(object).managed_fields = None;
         })
         .reflect(watch.writer)
         .inspect(note_listed(unlisted, desk.readiness.clone()))
         .applied_objects();
-    // What is wrong is tried again every second, and told once.
-    let mut complaint = String::new();
-    let seen = seen.filter_map(move |seen| {
-        let seen = seen.map(|object| ObjectRef::from_obj(&object)).map_err(|error| error.to_string());
-        if let Err(error) = &seen
-            && *error != complaint
-        {
-            tracing::warn!("workflows are not being watched: {error}");
-            complaint.clone_from(error);
-        }
-        std::future::ready(seen.ok())
-    });
+    let seen = seen.filter_map(|seen| std::future::ready(seen.ok().map(|object| ObjectRef::from_obj(&object))));
     let news = futures::stream::unfold(news, |mut news| async move { news.recv().await.map(|one| (one, news)) });
     let requests = futures::stream::select(seen, news)
         .map(|reference| Ok::<ReconcileRequest<Guarded>, std::convert::Infallible>(ReconcileRequest::from(reference)));
@@ -123,6 +113,14 @@ async fn look_after(
     );
     // What went wrong was told where it did; what is not there any more has been deleted.
     passes.for_each(|_| async {}).await;
+}
+
+/// Tells what is wrong with a watch; whoever asks whether the server is ready hears it, too.
+fn telling(readiness: Readiness) -> impl FnMut(&str) {
+    move |said| {
+        tracing::warn!("workflows are not being watched: {said}");
+        readiness.cannot_list(said);
+    }
 }
 
 /// Notes the end of the first list; with that of the last namespace everything has been listed.

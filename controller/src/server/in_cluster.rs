@@ -32,7 +32,7 @@ pub(super) async fn start(config: ServerConfig) -> Result<Server, StartError> {
 
     let mut candidacy = Candidacy::new(&kubernetes, impatient, &stop);
     let leader = candidacy.win(&config, &readiness).await;
-    let store = open(&config, leader).await?;
+    let store = open(&config, leader, &readiness).await?;
     let opened = Engine::start(store.clone(), limits(&config), Arc::default(), stop.clone(), issuer(&config)).await;
     let opened = opened.map_err(StartError::Load)?;
     readiness.lacks("definitions", "are being compared");
@@ -96,15 +96,18 @@ impl Candidacy {
     }
 }
 
-/// Opens the store. An earlier leader that was cut short may hold it for a moment, and one that is frozen until it is killed.
-async fn open(config: &ServerConfig, leader: Option<Leader>) -> Result<Store, StartError> {
+/// Opens the store. An earlier leader that was cut short may hold it for a moment, and one that is frozen in the middle of a write
+/// until it is killed: who that is, only its own name in the store can tell.
+async fn open(config: &ServerConfig, leader: Option<Leader>, readiness: &Readiness) -> Result<Store, StartError> {
     let options = OpenOptions { path: config.database.clone(), create: true, leader, ..OpenOptions::default() };
     let mut has_told = false;
     loop {
         match Store::open(options.clone()).await {
             Err(StoreError::Locked { .. }) if options.leader.is_some() => {
                 if !std::mem::replace(&mut has_told, true) {
-                    tracing::warn!("another process is writing to the store: waiting for it");
+                    let said = held_by(torc_store::last_leader(&config.database).await.unwrap_or_default());
+                    tracing::warn!("{said}");
+                    readiness.lacks(LEADERSHIP, said);
                 }
                 tokio::time::sleep(PAUSE).await;
             }
@@ -113,9 +116,22 @@ async fn open(config: &ServerConfig, leader: Option<Leader>) -> Result<Store, St
     }
 }
 
+/// What to say of a store that somebody else is writing to, and goes on writing to.
+fn held_by(last: Leader) -> String {
+    let who = if last.holder.is_empty() { "another process".to_owned() } else { last.holder };
+    format!("{who} has begun to write to the store and does not end it: if it is frozen, delete its Pod, or kill it")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whoever_holds_the_store_is_named() {
+        let said = held_by(Leader { epoch: 3, holder: "torc-1_00ff".to_owned() });
+        assert!(said.starts_with("torc-1_00ff has begun to write") && said.contains("delete its Pod"), "{said}");
+        assert!(held_by(Leader::default()).starts_with("another process has begun"));
+    }
 
     #[tokio::test]
     async fn service_accounts_are_known_where_an_audience_was_said() {

@@ -1,7 +1,7 @@
 //! Who may write where several servers could.
 
 use torc_core::rows::Changes;
-use torc_store::{Leader, OpenOptions, Store, StoreError, last_epoch};
+use torc_store::{Leader, OpenOptions, Store, StoreError, last_leader};
 
 use super::samples::{options, workflow};
 
@@ -17,10 +17,10 @@ fn change(id: i64) -> Changes {
 async fn an_older_leader_cannot_write() {
     let folder = tempfile::tempdir().unwrap();
     let path = options(&folder).path;
-    assert_eq!(last_epoch(&path).await.unwrap(), 0, "there is no store yet");
+    assert_eq!(last_leader(&path).await.unwrap(), Leader::default(), "there is no store yet");
     let old = Store::open(leading(&folder, 3)).await.unwrap();
     old.commit(&change(1)).await.unwrap();
-    assert_eq!(last_epoch(&path).await.unwrap(), 3);
+    assert_eq!(last_leader(&path).await.unwrap(), Leader { epoch: 3, holder: "server-3".to_owned() });
     // No lock keeps the next one out: the first may be frozen.
     let new = Store::open(leading(&folder, 4)).await.unwrap();
     let superseded = |result: Result<(), StoreError>| matches!(result, Err(StoreError::Superseded { epoch: 3, by: 4 }));

@@ -1,11 +1,11 @@
 //! A real Kubernetes for a suite: started once for a test binary, in a folder of its own, and gone when the binary is.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -95,6 +95,17 @@ impl KubeLab {
     /// The way in of the server's service account.
     pub fn account(&self) -> PathBuf {
         self.folder.join("torc.torc.kubeconfig")
+    }
+
+    /// The way in of another service account, which has the rights that it is given.
+    pub fn kubeconfig_of(&self, namespace: &str, account: &str) -> PathBuf {
+        self.run("account", &[namespace, account]);
+        self.folder.join(format!("{namespace}.{account}.kubeconfig"))
+    }
+
+    /// The key that signs the tokens of service accounts.
+    pub fn account_key(&self) -> PathBuf {
+        self.folder.join("pki/accounts.key")
     }
 
     /// The way in of an administrator; its only context is `lab`.
@@ -195,6 +206,37 @@ impl Namespace<'_> {
         );
     }
 
+    /// The message of one of its conditions.
+    pub fn message(&self, name: &str, type_: &str) -> String {
+        let conditions = self.status(name)["conditions"].as_array().cloned().unwrap_or_default();
+        let found = conditions.iter().find(|condition| condition["type"] == type_);
+        found.and_then(|found| found["message"].as_str()).unwrap_or_default().to_owned()
+    }
+
+    /// Lets the controller look at a workflow that nobody has edited.
+    pub fn touch(&self, name: &str) {
+        static TOUCHES: AtomicUsize = AtomicUsize::new(0);
+        let number = TOUCHES.fetch_add(1, Ordering::Relaxed);
+        self.kubectl(&format!("annotate twf {name} --overwrite touched={number}"));
+    }
+
+    /// `kubectl apply` of a ConfigMap.
+    pub fn config_map(&self, name: &str, data: &Value) {
+        let map = serde_json::json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data,
+        });
+        let words = ["apply", "--server-side", "--namespace", &self.name, "-f", "-"];
+        self.lab.pipe(&words, map.to_string().as_bytes());
+    }
+
+    /// Watches a workflow from now on; what is seen goes to a file.
+    pub fn watch(&self, name: &str, file: &Path) -> Watch {
+        let words = ["get", "twf", name, "--watch", "--output-watch-events", "--show-managed-fields", "-o", "json"];
+        let mut command = self.lab.command(&words);
+        let process = command.args(["--namespace", &self.name]).stdout(File::create(file).expect("a file")).spawn();
+        Watch { process: process.expect("kubectl"), file: file.to_owned() }
+    }
+
     /// Reasons of the Events of a workflow, sorted.
     pub fn events(&self, name: &str) -> Vec<String> {
         let said = self.kubectl("get events.events.k8s.io -o json");
@@ -205,6 +247,29 @@ impl Namespace<'_> {
             items.iter().filter(of_it).filter_map(|event| Some(event["reason"].as_str()?.to_owned())).collect();
         reasons.sort();
         reasons
+    }
+}
+
+/// A `kubectl get --watch`: unlike one who looks now and then it sees every write.
+pub struct Watch {
+    process: Child,
+    file: PathBuf,
+}
+
+impl Watch {
+    /// The object after each write so far.
+    pub fn seen(&self) -> Vec<Value> {
+        let text = fs::read_to_string(&self.file).unwrap_or_default();
+        let events = serde_json::Deserializer::from_str(&text).into_iter::<Value>();
+        // The last one may be cut short: it has not come whole yet.
+        events.map_while(Result::ok).map(|event| event["object"].clone()).collect()
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 }
 
@@ -260,6 +325,17 @@ impl Controller {
         is_ready(&self.address)
     }
 
+    /// What it says of whether it is ready.
+    pub fn readiness(&self) -> String {
+        readiness(&self.address).unwrap_or_default()
+    }
+
+    /// How often its log says something.
+    pub fn tells(&self, words: &str) -> usize {
+        let process = self.process();
+        format!("{}{}", process.stdout(), process.stderr()).lines().filter(|line| line.contains(words)).count()
+    }
+
     pub fn expect_ready(&self) {
         until(|| self.is_ready(), || format!("not ready: {}{}", self.process().stdout(), self.process().stderr()));
     }
@@ -288,15 +364,16 @@ pub fn runner(lab: &Lab, name: &str, address: &str) -> Running {
 
 /// Whether somebody at an address says that it can be asked.
 pub fn is_ready(address: &str) -> bool {
-    let ask = || -> std::io::Result<String> {
-        let mut stream = TcpStream::connect(address)?;
-        stream.set_read_timeout(Some(Duration::from_secs(2)))?;
-        stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: lab\r\nConnection: close\r\n\r\n")?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        Ok(answer)
-    };
-    ask().is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
+    readiness(address).is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
+}
+
+fn readiness(address: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+    stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: lab\r\nConnection: close\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
 }
 
 /// An address that nobody listens on.

@@ -8,10 +8,10 @@ use serde_json::json;
 use torc_tests::lab::kube::{Controller, Service, expect_status, free_address, runner};
 use torc_tests::lab::until;
 
-use super::{Cluster, alone, jobs, shared};
+use super::{Cluster, fragile, jobs};
 
-/// The chart's account may use one lease, so those that need it take turns.
-static LEASE: Mutex<()> = Mutex::new(());
+/// Whoever takes the API server away has it for himself. Besides, the chart's account may use one lease.
+static FRAGILE: Mutex<()> = Mutex::new(());
 
 /// Two servers on one store, of which one leads.
 struct Pair {
@@ -61,8 +61,6 @@ fn expect_each_once(cluster: &Cluster, count: usize) {
 
 #[test]
 fn another_server_takes_over_when_the_leader_is_killed() {
-    let _shared = shared();
-    let _lease = LEASE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let cluster = Cluster::new("killed");
     let mut pair = Pair::start(&cluster);
     assert!(!pair.controllers[1].is_ready(), "whoever stands by is not ready");
@@ -77,6 +75,17 @@ fn another_server_takes_over_when_the_leader_is_killed() {
     until(|| pair.controllers[1].is_ready(), || pair.controllers[1].process().stderr());
     expect_each_once(&cluster, 40);
     assert_eq!(namespace.events("w").iter().filter(|reason| *reason == "PlanAccepted").count(), 1);
+    // The same Pod again: its container was killed, and the next one does not wait for the lease.
+    let before = namespace.lab.object("lease", "torc", "torc").unwrap();
+    pair.controllers[1].kill();
+    let address = &pair.controllers[1].address;
+    let call = Controller::call(&cluster.lab, namespace, "two", address).env("TORC_KUBERNETES_LEASE", "torc");
+    pair.controllers[1].process = Some(call.start());
+    pair.controllers[1].expect_ready();
+    assert_eq!(pair.controllers[1].tells("standing by"), 0, "{}", pair.controllers[1].process().stderr());
+    let after = namespace.lab.object("lease", "torc", "torc").unwrap();
+    let transitions = |lease: &serde_json::Value| lease["spec"]["leaseTransitions"].as_i64().unwrap();
+    assert_eq!(transitions(&after), transitions(&before) + 1, "under a number of its own");
     // In order: the next one need not wait until the lease has run out.
     let process = pair.controllers[1].process.take().unwrap();
     process.signal(Signal::SIGTERM);
@@ -87,9 +96,8 @@ fn another_server_takes_over_when_the_leader_is_killed() {
 
 #[test]
 fn a_leader_that_was_frozen_writes_nothing_any_more_and_ends() {
-    let _alone = alone();
-    let _lease = LEASE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let cluster = Cluster::new("frozen");
+    let _turn = FRAGILE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let cluster = Cluster::of(fragile(), "frozen");
     let mut pair = Pair::start(&cluster);
     let namespace = &cluster.namespace;
     namespace.apply("w", &marked(&cluster, 40));
@@ -124,9 +132,8 @@ fn a_leader_that_was_frozen_writes_nothing_any_more_and_ends() {
 
 #[test]
 fn runs_go_on_while_the_api_server_and_etcd_are_away() {
-    let _alone = alone();
-    let _lease = LEASE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let cluster = Cluster::new("away");
+    let _turn = FRAGILE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let cluster = Cluster::of(fragile(), "away");
     let namespace = &cluster.namespace;
     let address = free_address();
     let call = Controller::call(&cluster.lab, namespace, "one", &address).env("TORC_KUBERNETES_LEASE", "torc");
@@ -151,6 +158,8 @@ fn runs_go_on_while_the_api_server_and_etcd_are_away() {
     // Watches have come back: what is new is seen.
     namespace.apply("next", &jobs(&[("a", "true")]));
     namespace.expect("next", "Finished", "True/Succeeded");
+    // Where they stood the API server did not know any more.
+    assert!(controller.tells("too old resource version") > 0, "{}", controller.process().stderr());
     namespace.lab.run("compact", &[]);
     namespace.kubectl("delete twf --all --timeout=60s");
     until(|| controller.is_ready(), || controller.process().stderr());

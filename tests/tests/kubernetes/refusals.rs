@@ -3,11 +3,10 @@
 use serde_json::{Value, json};
 use torc_tests::lab::until;
 
-use super::{Cluster, jobs, shared};
+use super::{Cluster, jobs};
 
 #[test]
 fn what_cannot_be_planned_says_why() {
-    let _shared = shared();
     let cluster = Cluster::new("refused");
     let (_controller, namespace) = (cluster.controller(), &cluster.namespace);
     let job = |name: &str, after: &[&str]| json!({"name": name, "command": "true", "dependsOn": after});
@@ -52,7 +51,6 @@ fn what_cannot_be_planned_says_why() {
 
 #[test]
 fn a_refused_edit_leaves_what_runs_as_it_is() {
-    let _shared = shared();
     let cluster = Cluster::new("refused-edit");
     let (controller, namespace) = (cluster.controller(), &cluster.namespace);
     namespace.apply("w", &jobs(&[("a", "true")]));
@@ -72,7 +70,6 @@ fn a_refused_edit_leaves_what_runs_as_it_is() {
 
 #[test]
 fn an_object_that_is_too_large_says_what_to_do() {
-    let _shared = shared();
     let cluster = Cluster::new("too-large");
     let (_controller, namespace) = (cluster.controller(), &cluster.namespace);
     let command = format!("echo {}", "x".repeat(1_000));

@@ -6,11 +6,10 @@ use torc_tests::lab::kube::{Controller, condition, expect_status, free_address};
 use torc_tests::lab::slurm::{SlurmLab, patiently};
 use torc_tests::lab::sshd::Machine;
 
-use super::{Cluster, shared};
+use super::Cluster;
 
 #[test]
 fn allocations_of_a_workflow_come_and_go_with_its_object() {
-    let _shared = shared();
     let slurm = SlurmLab::shared();
     let cluster = Cluster::new("slurm");
     let namespace = &cluster.namespace;

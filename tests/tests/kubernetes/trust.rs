@@ -1,12 +1,14 @@
 //! Runners that show the token of their service account, and pools of them that grow with the work.
 
 use std::fs;
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
-use torc_tests::lab::kube::{Controller, free_address};
+use torc_tests::lab::kube::{Controller, Namespace, expect_status, free_address};
 use torc_tests::lab::until;
 
-use super::{Cluster, jobs, shared};
+use super::{Cluster, jobs};
 
 /// A controller that knows the service account `runner` of its namespace.
 fn reviewing(cluster: &Cluster) -> Controller {
@@ -23,7 +25,6 @@ fn reviewing(cluster: &Cluster) -> Controller {
 
 #[test]
 fn service_accounts_are_runners_and_administrators() {
-    let _shared = shared();
     let cluster = Cluster::new("accounts");
     let (controller, namespace) = (reviewing(&cluster), &cluster.namespace);
     let token = |account: &str, audience: &str| {
@@ -59,26 +60,77 @@ fn service_accounts_are_runners_and_administrators() {
     // Not on a list, or meant for somebody else.
     torc("get workflows", &token("nobody", "torc")).exits(7);
     torc("get workflows", &token("runner", "https://kubernetes.default.svc")).exits(7);
+    // Signed by the right key, and over.
+    let uid = namespace.kubectl("get serviceaccount boss -o jsonpath={.metadata.uid}");
+    let signed = |lifetime: i64| {
+        let file = cluster.lab.path(&format!("boss.{lifetime}.token"));
+        fs::write(&file, signed_token(namespace, "boss", &uid, lifetime)).unwrap();
+        file
+    };
+    torc("get workflows", &signed(600)).exits(0);
+    torc("get workflows", &signed(-600)).exits(7);
+    // The account is gone, and with it what its tokens are worth. (One that was seen before is known for a minute.)
+    let late = signed(601);
+    namespace.kubectl("delete serviceaccount boss");
+    torc("get workflows", &late).exits(7);
+}
+
+/// A token as the API server makes it, with a lifetime of one's choice.
+fn signed_token(namespace: &Namespace<'_>, account: &str, uid: &str, lifetime: i64) -> String {
+    let now = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()).unwrap();
+    let claims = json!({
+        "iss": "https://kubernetes.default.svc", "aud": ["torc"], "iat": now - 1_000, "nbf": now - 1_000, "exp": now + lifetime,
+        "sub": format!("system:serviceaccount:{}:{account}", namespace.name),
+        "kubernetes.io": {"namespace": namespace.name, "serviceaccount": {"name": account, "uid": uid}},
+    });
+    let script = r#"encode() { openssl base64 -A | tr '+/' '-_' | tr -d '='; }
+        head=$(printf '{"alg":"RS256","typ":"JWT"}' | encode) body=$(printf %s "$2" | encode)
+        printf '%s.%s.%s' "$head" "$body" "$(printf %s "$head.$body" | openssl dgst -sha256 -sign "$1" -binary | encode)""#;
+    let key = namespace.lab.account_key();
+    let said = Command::new("bash").args(["-c", script, "sign"]).arg(key).arg(claims.to_string()).output().unwrap();
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    String::from_utf8(said.stdout).unwrap()
 }
 
 #[test]
-fn a_pool_grows_with_the_work() {
-    let _shared = shared();
+fn a_pool_grows_with_the_work_and_gets_smaller_after_it() {
     let cluster = Cluster::new("pools");
     let namespace = &cluster.namespace;
     let replicas =
         || -> Option<i64> { namespace.lab.object("deployment", "torc", "torc-cpu")?["spec"]["replicas"].as_i64() };
     namespace.lab.kubectl(&["create", "deployment", "torc-cpu", "--image=none", "--replicas=0", "--namespace=torc"]);
-    let pools = json!([{"deployment": "torc-cpu", "idle": 0, "max": 3, "limits": {"cpu": "2", "memory": "4Gi"}}]);
+    let pools = json!([{
+        "deployment": "torc-cpu", "idle": 0, "max": 3, "coolDownSeconds": 1, "limits": {"cpu": "2", "memory": "4Gi"},
+    }]);
     let address = free_address();
     let call = Controller::call(&cluster.lab, namespace, "alone", &address);
     let controller = Controller::with(call.env("TORC_KUBERNETES_POOLS", pools.to_string()), &address);
     controller.expect_ready();
     let spec = |count: i64| -> Value {
-        json!({"jobs": [{"name": "j{i}", "command": "true", "parameters": {"i": format!("1:{count}")}}]})
+        json!({"jobs": [
+            {"name": "long", "command": "sleep 8"},
+            {"name": "j{i}", "command": "true", "parameters": {"i": format!("1:{count}")}},
+        ]})
     };
-    namespace.apply("w", &spec(4));
-    until(|| replicas() == Some(2), || format!("{:?}: {}", replicas(), controller.process().stderr()));
-    namespace.apply("w", &spec(1_000));
-    until(|| replicas() == Some(3), || format!("{:?}: {}", replicas(), controller.process().stderr()));
+    let expect = |size: i64| {
+        until(|| replicas() == Some(size), || format!("{:?}: {}", replicas(), controller.process().stderr()))
+    };
+    namespace.apply("w", &spec(3));
+    expect(2);
+    namespace.apply("w", &spec(100));
+    expect(3);
+    // A runner of the pool, as far as its name goes. While it has work, nobody can say which Pod would go.
+    let folder = cluster.lab.path("pod");
+    fs::create_dir_all(&folder).unwrap();
+    let pod = ["unshare", "--uts", "sh", "-c", "hostname torc-cpu-7d9f-x2; exec \"$@\"", "sh"];
+    let call = cluster.lab.call("runner --persistent --num-cpus 2 --poll-interval 1").under(&pod).folder(&folder);
+    let call = call.env("TORC_API_URL", format!("http://{address}"));
+    let _runner = call.env("TORC_TOKEN_FILE", cluster.lab.path("data/lab.db.token")).start();
+    expect_status(namespace, "w", "only the long one is left", |status| {
+        (status["progress"] == "100/101").then_some(())
+    });
+    assert_eq!((replicas(), controller.tells("goes from 3")), (Some(3), 0), "{}", controller.process().stderr());
+    namespace.expect("w", "Finished", "True/Succeeded");
+    expect(0);
+    assert!(cluster.attempts(&controller, "w").iter().all(|attempt| attempt.ends_with("1 1 completed")));
 }

@@ -4,11 +4,10 @@ use serde_json::json;
 use torc_tests::lab::kube::expect_status;
 use torc_tests::lab::until;
 
-use super::{Cluster, jobs, shared};
+use super::{Cluster, jobs};
 
 #[test]
 fn a_suspended_workflow_starts_nothing_until_it_goes_on() {
-    let _shared = shared();
     let cluster = Cluster::new("suspend");
     let (controller, namespace) = (cluster.controller(), &cluster.namespace);
     let _runner = controller.runner(&cluster.lab, "runner");
@@ -25,7 +24,6 @@ fn a_suspended_workflow_starts_nothing_until_it_goes_on() {
 
 #[test]
 fn a_stopped_workflow_runs_again_with_a_higher_run() {
-    let _shared = shared();
     let cluster = Cluster::new("stop");
     let (controller, namespace) = (cluster.controller(), &cluster.namespace);
     let _runner = controller.runner(&cluster.lab, "runner");
@@ -49,8 +47,68 @@ fn a_stopped_workflow_runs_again_with_a_higher_run() {
 }
 
 #[test]
+fn a_drained_workflow_lets_its_jobs_end_and_starts_no_other() {
+    let cluster = Cluster::new("drain");
+    let (controller, namespace) = (cluster.controller(), &cluster.namespace);
+    let _runner = controller.runner(&cluster.lab, "runner");
+    let gate = cluster.lab.text_path("gate");
+    namespace.apply(
+        "w",
+        &json!({"jobs": [
+            {"name": "first", "command": format!("until [ -e {gate} ]; do sleep 0.1; done")},
+            {"name": "second", "command": "true", "dependsOn": ["first"]},
+        ]}),
+    );
+    expect_status(namespace, "w", "one runs", |status| (status["jobs"]["running"] == 1).then_some(()));
+    namespace.kubectl(r#"patch twf w --type=merge --patch={"spec":{"stopPolicy":"Drain"}}"#);
+    namespace.expect("w", "Suspended", "True/UserRequest");
+    assert_eq!(namespace.status("w")["jobs"]["running"], 1, "what runs goes on");
+    cluster.lab.write("gate", "");
+    expect_status(namespace, "w", "it has ended by itself", |status| {
+        (status["jobs"]["completed"] == 1 && status["jobs"]["ready"] == 1).then_some(())
+    });
+    assert_eq!(namespace.condition("w", "Succeeded"), "Unknown/Suspended");
+    namespace.kubectl(r#"patch twf w --type=merge --patch={"spec":{"stopPolicy":"None"}}"#);
+    namespace.expect("w", "Finished", "True/Succeeded");
+    assert_eq!(cluster.attempts(&controller, "w"), ["first 1 1 completed", "second 1 1 completed"]);
+}
+
+#[test]
+fn a_higher_run_takes_what_its_policy_says() {
+    let cluster = Cluster::new("rerun");
+    let (controller, namespace) = (cluster.controller(), &cluster.namespace);
+    let _runner = controller.runner(&cluster.lab, "runner");
+    let gate = cluster.lab.text_path("gate");
+    let spec = |run: i64, policy: &str| {
+        json!({"runId": run, "rerunPolicy": policy, "jobs": [
+            {"name": "good", "command": "true"},
+            {"name": "bad", "command": format!("[ -e {gate} ]")},
+            {"name": "child", "command": "true", "dependsOn": ["bad"]},
+        ]})
+    };
+    let policies = ["Failed", "Incomplete", "All"];
+    for policy in policies {
+        namespace.apply(&policy.to_lowercase(), &spec(1, policy));
+    }
+    for policy in policies {
+        namespace.expect(&policy.to_lowercase(), "Finished", "True/Failed");
+    }
+    cluster.lab.write("gate", "");
+    let first = ["bad 1 1 failed", "good 1 1 completed"];
+    for policy in policies {
+        let name = policy.to_lowercase();
+        namespace.apply(&name, &spec(2, policy));
+        namespace.expect(&name, "Finished", "True/Succeeded");
+        let again = ["bad 2 1 completed", "child 2 1 completed"].into_iter();
+        let again = again.chain((policy == "All").then_some("good 2 1 completed"));
+        let mut expected: Vec<&str> = first.into_iter().chain(again).collect();
+        expected.sort_unstable();
+        assert_eq!(cluster.attempts(&controller, &name), expected, "{policy}");
+    }
+}
+
+#[test]
 fn scale_changes_how_many_allocations_there_may_be() {
-    let _shared = shared();
     let cluster = Cluster::new("scale");
     let (_controller, namespace) = (cluster.controller(), &cluster.namespace);
     namespace.apply("w", &jobs(&[("a", "true")]));
@@ -64,7 +122,6 @@ fn scale_changes_how_many_allocations_there_may_be() {
 
 #[test]
 fn a_deleted_workflow_goes_when_its_jobs_are_gone() {
-    let _shared = shared();
     let cluster = Cluster::new("delete");
     let (controller, namespace) = (cluster.controller(), &cluster.namespace);
     let _runner = controller.runner(&cluster.lab, "runner");
@@ -85,7 +142,6 @@ fn a_deleted_workflow_goes_when_its_jobs_are_gone() {
 
 #[test]
 fn a_workflow_that_runs_for_too_long_is_stopped() {
-    let _shared = shared();
     let cluster = Cluster::new("deadline");
     let (controller, namespace) = (cluster.controller(), &cluster.namespace);
     let _runner = controller.runner(&cluster.lab, "runner");
@@ -98,7 +154,6 @@ fn a_workflow_that_runs_for_too_long_is_stopped() {
 
 #[test]
 fn a_finished_object_goes_after_its_time_and_the_store_keeps_what_it_knows() {
-    let _shared = shared();
     let cluster = Cluster::new("ttl");
     let (controller, namespace) = (cluster.controller(), &cluster.namespace);
     let _runner = controller.runner(&cluster.lab, "runner");
@@ -118,7 +173,6 @@ fn a_finished_object_goes_after_its_time_and_the_store_keeps_what_it_knows() {
 
 #[test]
 fn what_another_controller_looks_after_is_left_alone() {
-    let _shared = shared();
     let cluster = Cluster::new("managed");
     let (controller, namespace) = (cluster.controller(), &cluster.namespace);
     let mut spec = jobs(&[("a", "true")]);

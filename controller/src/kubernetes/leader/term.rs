@@ -37,9 +37,16 @@ pub(super) fn step(record: Option<&Record>, me: &str, age_ms: u64) -> Step {
         None => Step::Take,
         Some(record) if record.holder == me => Step::Renew,
         Some(record) if record.holder.is_empty() => Step::Take,
+        // Our own Pod had it: a container starts only after the one before it has ended.
+        Some(record) if who(&record.holder) == who(me) => Step::Take,
         Some(record) if age_ms > u64::from(record.seconds.max(1).unsigned_abs()) * 1_000 => Step::Take,
         Some(_) => Step::Wait,
     }
+}
+
+/// Whose an identity is, without what tells its processes apart.
+pub(super) fn who(identity: &str) -> &str {
+    identity.rsplit_once('_').map_or(identity, |(who, _)| who)
 }
 
 #[cfg(test)]
@@ -51,15 +58,18 @@ mod tests {
         let record = |holder: &str, seconds| Record { holder: holder.to_owned(), transitions: 3, seconds };
         for (seen, age_ms, expected) in [
             (None, 0, Step::Take),
-            (Some(record("me", 15)), 60_000, Step::Renew),
             (Some(record("", 15)), 0, Step::Take),
             (Some(record("other", 15)), 0, Step::Wait),
             (Some(record("other", 15)), 15_000, Step::Wait),
             (Some(record("other", 15)), 15_001, Step::Take),
             (Some(record("other", 0)), 500, Step::Wait),
             (Some(record("other", -5)), 1_001, Step::Take),
+            (Some(record("me_1", 15)), 60_000, Step::Renew),
+            (Some(record("me_0", 15)), 0, Step::Take),
+            (Some(record("me_too_1", 15)), 0, Step::Wait),
+            (Some(record("m_1", 15)), 0, Step::Wait),
         ] {
-            assert_eq!(step(seen.as_ref(), "me", age_ms), expected, "{seen:?} after {age_ms} ms");
+            assert_eq!(step(seen.as_ref(), "me_1", age_ms), expected, "{seen:?} after {age_ms} ms");
         }
     }
 

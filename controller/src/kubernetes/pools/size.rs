@@ -8,8 +8,8 @@ use serde_json::Value;
 use torc_api::quantity::parse_memory;
 use torc_core::engine::Demand;
 
-/// A pool that has had nothing to do for so long gets smaller.
-const COOL_DOWN: Duration = Duration::from_secs(60);
+/// A pool that has had nothing to do for so long gets smaller, unless it says otherwise.
+const COOL_DOWN_SECONDS: u32 = 60;
 
 /// A pool as the chart describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -23,6 +23,9 @@ pub struct Pool {
     pub idle: i32,
     /// There are never more.
     pub max: i32,
+    /// It gets smaller when it has had nothing to do for so long.
+    #[serde(default = "cool_down_seconds")]
+    pub cool_down_seconds: u32,
     /// What a Pod may use, as Kubernetes writes it.
     #[serde(default)]
     pub limits: BTreeMap<String, Value>,
@@ -32,6 +35,10 @@ pub struct Pool {
     /// The only workflow that they serve, as `name` or `namespace/name`; empty for all.
     #[serde(default)]
     pub workflow: String,
+}
+
+const fn cool_down_seconds() -> u32 {
+    COOL_DOWN_SECONDS
 }
 
 /// What the Pods of a pool belong to.
@@ -92,7 +99,8 @@ pub(super) fn size(pool: &Pool, sizing: &Sizing<'_>) -> i32 {
         Home::Deployment(_) if sizing.busy.count > 0 => sizing.current,
         Home::Deployment(_) => 0,
     };
-    let may_shrink = sizing.quiet_for >= COOL_DOWN || sizing.busy.count > 0;
+    let cool_down = Duration::from_secs(pool.cool_down_seconds.into());
+    let may_shrink = sizing.quiet_for >= cool_down || sizing.busy.count > 0;
     if may_shrink { wanted.max(least) } else { sizing.current }
 }
 
@@ -209,6 +217,12 @@ mod tests {
             let busy = Busy::of(&pool.home, hosts.iter().copied());
             let sizing = Sizing { demands: &[], current: 4, busy, quiet_for };
             assert_eq!(size(&pool, &sizing), expected, "{home} {hosts:?}");
+        }
+        let hasty = Pool { cool_down_seconds: 5, ..pool("deployment") };
+        for (seconds, expected) in [(4, 4), (5, 1)] {
+            let quiet_for = Duration::from_secs(seconds);
+            let sizing = Sizing { demands: &[], current: 4, busy: Busy::default(), quiet_for };
+            assert_eq!(size(&hasty, &sizing), expected, "after {seconds} s");
         }
     }
 

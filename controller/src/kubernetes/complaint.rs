@@ -1,0 +1,100 @@
+//! What is wrong, told once and with what helps: a trouble that lasts must not fill the log.
+
+use kube::runtime::watcher;
+
+/// What was complained of last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Complaint {
+    told: String,
+}
+
+impl Complaint {
+    /// Whether this is something new to say. From now on it has been said.
+    pub fn is_news(&mut self, said: &str) -> bool {
+        if self.told == said {
+            return false;
+        }
+        said.clone_into(&mut self.told);
+        true
+    }
+
+    /// Nothing is wrong any more: the same trouble another time is news.
+    pub fn over(&mut self) {
+        self.told.clear();
+    }
+}
+
+/// What an API server did not do, and what helps.
+pub(super) fn explained(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => advised(&status.message, status.code),
+        other => other.to_string(),
+    }
+}
+
+/// The same of a watch.
+pub(super) fn explained_watch(error: &watcher::Error) -> String {
+    match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+        | watcher::Error::WatchFailed(kube::Error::Api(status))
+        | watcher::Error::WatchError(status) => match status.code {
+            404 => format!("{}: `torc crd install`, or the chart torc-crds, brings the definitions", status.message),
+            code => advised(&status.message, code),
+        },
+        other => other.to_string(),
+    }
+}
+
+fn advised(message: &str, code: u16) -> String {
+    match code {
+        403 => format!(
+            "{message}: the server's account lacks a right that the chart's `rbac` gives, in the namespaces of `watchNamespaces` \
+             or in all"
+        ),
+        _ => message.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    fn status(message: &str, code: u16) -> Box<Status> {
+        Box::new(Status { message: message.to_owned(), code, ..Status::default() })
+    }
+
+    #[test]
+    fn the_same_is_told_once_until_it_is_over() {
+        let mut complaint = Complaint::default();
+        assert!(complaint.is_news("no"));
+        assert!(!complaint.is_news("no"));
+        assert!(complaint.is_news("no, for another reason"));
+        complaint.over();
+        assert!(complaint.is_news("no, for another reason"));
+    }
+
+    #[test]
+    fn what_is_refused_is_told_with_what_helps() {
+        for (message, code, calls, watches) in [
+            ("may not list", 403, Some("`rbac`"), Some("`watchNamespaces`")),
+            ("404 page not found", 404, None, Some("`torc crd install`")),
+            ("is gone", 410, None, None),
+        ] {
+            let said = explained(&kube::Error::Api(status(message, code)));
+            assert!(said.starts_with(message) && calls.map_or(said == message, |part| said.contains(part)), "{said}");
+            for error in [
+                watcher::Error::InitialListFailed(kube::Error::Api(status(message, code))),
+                watcher::Error::WatchError(status(message, code)),
+            ] {
+                let said = explained_watch(&error);
+                assert!(
+                    said.starts_with(message) && watches.map_or(said == message, |part| said.contains(part)),
+                    "{said}"
+                );
+            }
+        }
+    }
+}
