@@ -215,8 +215,10 @@ impl Client {
     }
 
     /// Deletes a workflow.
-    pub async fn delete_workflow(&self, workflow: &str) -> Result<(), ClientError> {
-        let url = self.url_of(&["workflows", workflow], &self.in_namespace());
+    pub async fn delete_workflow(&self, workflow: &str, force: bool) -> Result<(), ClientError> {
+        let mut query = self.in_namespace();
+        add(&mut query, "force", force.then_some(&true));
+        let url = self.url_of(&["workflows", workflow], &query);
         self.send(self.request(Method::DELETE, url)).await.map(drop)
     }
 

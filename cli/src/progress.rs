@@ -115,7 +115,7 @@ fn told(workflow: &Workflow) -> String {
 }
 
 /// Allocations, and why those that wait do.
-fn allocations(workflow: &Workflow) -> String {
+pub fn allocations(workflow: &Workflow) -> String {
     let Some(counts) = workflow.status.allocations else { return String::new() };
     let ready = workflow.status.conditions.iter().find(|condition| condition.type_ == "AllocationsReady");
     let reason = ready.filter(|condition| condition.status == "False" && !condition.message.is_empty());

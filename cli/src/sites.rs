@@ -1,6 +1,7 @@
 //! Clusters that are known here: a person's own profiles, those that come with Torc, and what Slurm says about itself.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use torc_api::cluster::Partition;
 use torc_slurm::exec::Slurm;
@@ -14,6 +15,8 @@ use crate::error::{CommandError, ExitStatus};
 
 /// A person waits for the answer: one more try, and no more.
 pub const AT_ONCE: Schedule = Schedule { tries: 2, ..QUESTION };
+/// And no longer than this for each. Slurm's own commands give up after ten seconds, unless their site has more patience.
+pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A cluster and who says so.
 #[derive(Clone, Debug, PartialEq)]
@@ -114,8 +117,8 @@ pub async fn detect(prefix: &[String]) -> Result<Site, CommandError> {
 }
 
 async fn ask_partitions(slurm: &Slurm) -> Result<Vec<Partition>, CommandError> {
-    let rules = slurm.ask_again(&scontrol::partitions(), AT_ONCE).await.map_err(trouble)?;
-    let nodes = slurm.ask_again(&sinfo::nodes(), AT_ONCE).await.map_err(trouble)?;
+    let rules = slurm.ask_again(&scontrol::partitions().within(PATIENCE), AT_ONCE).await.map_err(trouble)?;
+    let nodes = slurm.ask_again(&sinfo::nodes().within(PATIENCE), AT_ONCE).await.map_err(trouble)?;
     let nodes = sinfo::read_nodes(&nodes.text).map_err(trouble)?;
     Ok(partitions::detect(&scontrol::read_partitions(&rules.text), &nodes))
 }

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use torc_api::action::ActionState;
 use torc_api::api::{JobResult, Workflow, WorkflowAction};
+use torc_api::state::Cause;
 
 use crate::client::{Client, ClientError, ResultFilter};
 use crate::follow::{Standing, standing, stuck_on_slurm};
@@ -49,7 +50,7 @@ pub fn text(workflow: &Workflow, failures: &[JobResult], failed_actions: &[Workf
         let _ = writeln!(text, "  and more: torc get results {} --failed --latest", workflow.name);
     }
     actions_text(&mut text, workflow, failed_actions);
-    text.push_str(&advice(workflow));
+    text.push_str(&advice(workflow, failures));
     text
 }
 
@@ -103,9 +104,14 @@ fn headline(workflow: &Workflow) -> String {
     format!("{}: {style}{word}{style:#}, {}\n", workflow.name, parts.join(", "))
 }
 
-fn advice(workflow: &Workflow) -> String {
+fn advice(workflow: &Workflow, failures: &[JobResult]) -> String {
     let name = &workflow.name;
+    let lacked_something = |failure: &JobResult| matches!(failure.cause, Some(Cause::OutOfMemory | Cause::Timeout));
     match standing(workflow) {
+        // The same again would end the same way.
+        Standing::Failed if workflow.slurm_cluster.is_some() && failures.iter().any(lacked_something) => {
+            format!("  run what lacked memory or time again with more of it: torc recover {name}\n")
+        }
         Standing::Failed => format!("  run the failed jobs again: torc retry {name}\n"),
         Standing::Canceled => format!("  go on with it: torc resume {name}\n"),
         Standing::Suspended => format!("  it is suspended; go on with: torc resume {name}\n"),
@@ -131,7 +137,7 @@ pub fn quoted(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use torc_api::state::{Cause, JobState};
+    use torc_api::state::JobState;
     use torc_api::status::JobCounts;
 
     use super::*;
@@ -187,6 +193,19 @@ mod tests {
             "w: failed, 0 of 2 jobs completed, 1 failed, 1 canceled\n  a b: ExitCode, exit code 3, attempt 2\n    \
              log: /e\n    more: torc logs 'a b' -w w\n  run the failed jobs again: torc retry w\n"
         );
+    }
+
+    // S20
+    #[test]
+    fn what_lacked_memory_or_time_on_slurm_is_to_be_recovered() {
+        let counts = JobCounts { total: 2, failed: 2, ..JobCounts::default() };
+        let on_slurm = Workflow { slurm_cluster: Some("local".to_owned()), ..workflow(counts, &["Finished"]) };
+        for (cause, verb) in [(Cause::OutOfMemory, "recover"), (Cause::Timeout, "recover"), (Cause::ExitCode, "retry")]
+        {
+            let lacking = JobResult { cause: Some(cause), ..failure("a") };
+            let text = plain(&on_slurm, &[lacking, failure("b")]);
+            assert!(text.ends_with(&format!(": torc {verb} w\n")), "{text}");
+        }
     }
 
     #[test]

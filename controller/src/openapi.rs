@@ -125,7 +125,7 @@ fn workflow_operations(types: &mut SchemaGenerator, list: &mut Vec<Operation>) {
         ..types.operation("get", "/v1/workflows/{workflow}", "One workflow, by name or number, with its document")
     });
     list.push(Operation {
-        query: ONE,
+        query: &[NAMESPACE, ("force", "also where its allocations could not be cancelled")],
         ..types.operation("delete", "/v1/workflows/{workflow}", "Forget a workflow and everything of it")
     });
     for (path, summary) in [

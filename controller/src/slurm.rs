@@ -13,6 +13,7 @@ mod submit;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Mutex, Notify};
@@ -66,6 +67,8 @@ pub struct SlurmHandle {
     engine: Engine,
     wake: Arc<Notify>,
     has_loop: bool,
+    /// Everything is to go.
+    is_winding_down: Arc<AtomicBool>,
 }
 
 impl SlurmHandle {
@@ -80,8 +83,10 @@ impl SlurmHandle {
         let has_loop = config.serves.is_some();
         let wake = engine.changed();
         let poll = config.poll;
-        let desk = Arc::new(Mutex::new(Desk::new(engine.clone(), config, handovers, office)));
-        let handle = Self { desk: Arc::clone(&desk), engine, wake: Arc::clone(&wake), has_loop };
+        let is_winding_down = Arc::new(AtomicBool::new(false));
+        let desk = Desk::new(engine.clone(), config, handovers, office, Arc::clone(&is_winding_down));
+        let desk = Arc::new(Mutex::new(desk));
+        let handle = Self { desk: Arc::clone(&desk), engine, wake: Arc::clone(&wake), has_loop, is_winding_down };
         let task = has_loop.then(|| tokio::spawn(run(desk, wake, poll, stop)));
         (handle, task)
     }
@@ -106,7 +111,11 @@ impl SlurmHandle {
             return Ok(());
         }
         if self.engine.live_allocations(None).await? > 0 {
-            self.desk.lock().await.tick(true).await?;
+            let look = async { self.desk.lock().await.tick(true).await };
+            // Where a call hangs, whoever ticks next asks Slurm again.
+            if let Ok(looked) = tokio::time::timeout(LOOK, look).await {
+                looked?;
+            }
         }
         Ok(())
     }
@@ -128,7 +137,8 @@ impl SlurmHandle {
 
     /// Cancels every allocation of the store and waits until they are gone, for a while. Nothing is submitted any more.
     pub async fn wind_down(&self, patience: Duration) -> Result<(), EngineError> {
-        self.desk.lock().await.wind_down();
+        // A tick may be under way, and its Slurm may hang: it is not waited for.
+        self.is_winding_down.store(true, Ordering::Relaxed);
         self.until_gone(None, patience).await
     }
 
@@ -150,7 +160,9 @@ impl SlurmHandle {
 
     /// Asks a cluster what it has, so that there is something to say of it.
     pub(crate) async fn greet(&self, name: &str) -> Result<(), EngineError> {
-        self.desk.lock().await.greet(name).await
+        let greeting = async { self.desk.lock().await.greet(name).await };
+        // One that hangs has nothing to say.
+        tokio::time::timeout(LOOK, greeting).await.unwrap_or(Ok(()))
     }
 
     /// Slurm clusters: those that somebody has described, and the one of this machine if it was spoken with.

@@ -7,6 +7,7 @@ pub mod adopt;
 pub mod compare;
 pub mod correction;
 pub mod course;
+pub mod cpus;
 pub mod diagnosis;
 pub mod document;
 pub mod fit;

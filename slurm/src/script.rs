@@ -35,6 +35,8 @@ pub struct Request<'a> {
     pub tasks_per_node: Option<i64>,
     /// CPUs of a task; one task owns what a runner has.
     pub cpus_per_task: Option<i64>,
+    /// CPUs of each node, at the least, where neither tasks nor anything else say how many.
+    pub least_cpus: Option<i64>,
     /// How long it lasts.
     pub seconds: i64,
     /// One after another, not side by side.
@@ -60,6 +62,7 @@ impl<'a> Request<'a> {
             nodes: scheduler.nodes.unwrap_or(1),
             tasks_per_node: scheduler.ntasks_per_node,
             cpus_per_task: None,
+            least_cpus: None,
             seconds: seconds.unwrap_or(WALLTIME_SECONDS),
             serialize: scheduler.serialize_allocations == Some(true),
             extra: scheduler.extra.as_deref(),
@@ -129,6 +132,7 @@ pub fn script(
     lines.number("nodes", Some(request.nodes.max(1)))?;
     lines.number("ntasks-per-node", request.tasks_per_node)?;
     lines.number("cpus-per-task", request.cpus_per_task)?;
+    lines.number("mincpus", request.least_cpus)?;
     lines.text("time", Some(&time_limit(request.seconds)))?;
     lines.raw(request.extra.unwrap_or_default())?;
     lines.text("job-name", Some(marker.shared_name.unwrap_or(marker.own)))?;

@@ -321,7 +321,7 @@ fn what_slurm_says_of_a_step_is_asked_for_together_and_merged() {
     assert!(!about_steps.is_empty() && about_steps.iter().all(|line| line.contains("DEBUG")), "{about_steps:?}");
 }
 
-// X12, X16, S10, S19, S20. An accounting that does not answer at first, as slurmdbd does when it is restarted.
+// X12, X16, S09, S10, S19, S20. An accounting that does not answer at first, as slurmdbd does when it is restarted.
 #[test]
 fn a_failure_waits_for_an_accounting_that_is_ill() {
     let lab = Lab::new();
@@ -332,7 +332,9 @@ fn a_failure_waits_for_an_accounting_that_is_ill() {
                  echo 'sacct: error: Problem talking to the database: Connection refused' >&2; exit 1; fi\n\
                  echo 'wf1_j1_r1_a1|1K|||||n1|OUT_OF_MEMORY'; echo 'wf1_j2_r1_a1|1K|||||n1|TIMEOUT'";
     fake(&lab, "sacct", sacct);
-    lab.write("w.yaml", "name: w\njobs: [{name: a, command: 'exit 1'}, {name: b, command: 'exit 15'}]\n");
+    let monitor = "resource_monitor: {enabled: true, granularity: time_series, sample_interval_seconds: 1}";
+    let jobs = "jobs: [{name: a, command: 'exit 1'}, {name: b, command: 'sleep 2; exit 15'}]";
+    lab.write("w.yaml", format!("name: w\n{monitor}\n{jobs}\n"));
     among_fakes(&lab, "apply -f w.yaml").run().exits(3);
     let results = lab.items("get results w");
     let end =
@@ -340,6 +342,8 @@ fn a_failure_waits_for_an_accounting_that_is_ill() {
     assert_eq!(end(0), (137.into(), "OutOfMemory".into(), "failed".into()));
     assert_eq!(end(1), (152.into(), "Timeout".into(), "terminated".into()));
     assert_eq!(lab.lines("slurm/sacct.calls").len(), 2, "one question for both, once more after five seconds");
+    let log = runner_log(&lab);
+    assert!(!log.contains("WARN") && !log.contains("sstat"), "what is asked beside the jobs makes no noise: {log}");
 }
 
 // J02

@@ -22,6 +22,9 @@ pub struct DeleteArgs {
     /// Do not ask.
     #[arg(short = 'y', long)]
     pub yes: bool,
+    /// Forget a workflow also where its allocations could not be cancelled.
+    #[arg(long)]
+    pub force: bool,
     /// A workflow that is not there is no error.
     #[arg(long)]
     pub ignore_not_found: bool,
@@ -43,7 +46,7 @@ pub async fn run(context: &Context, args: &DeleteArgs) -> Result<ExitStatus, Com
             if !args.yes && !agreed(context, &workflow)? {
                 return Err(CommandError::new(ExitStatus::Refused, format!("workflow/{name} was not deleted")));
             }
-            client.delete_workflow(&workflow.id.to_string()).await?;
+            client.delete_workflow(&workflow.id.to_string(), args.force).await?;
             deleted.push(workflow.name);
         }
         let text = deleted.iter().map(|name| format!("workflow/{name} deleted\n")).collect();

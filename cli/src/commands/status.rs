@@ -13,6 +13,7 @@ use crate::connection::{explain_missing, resolve_workflow, with_client};
 use crate::error::{CommandError, ExitStatus};
 use crate::follow::{Standing, standing};
 use crate::output::{human, status_word};
+use crate::progress::allocations;
 
 /// Show where a workflow stands: its run, its jobs by state, its runners.
 #[derive(Debug, Args)]
@@ -36,7 +37,8 @@ pub async fn run(context: &Context, args: &StatusArgs) -> Result<ExitStatus, Com
 }
 
 fn serves(runner: &Runner, workflow: &Workflow) -> bool {
-    runner.workflow.as_ref().is_none_or(|name| *name == workflow.name)
+    // Runners in allocations know it by its number.
+    runner.workflow.as_ref().is_none_or(|word| *word == workflow.name || *word == workflow.id.to_string())
 }
 
 fn value(workflow: &Workflow, runners: &[Runner]) -> Value {
@@ -90,6 +92,12 @@ fn sentence(workflow: &Workflow, runners: &[Runner]) -> String {
             let waiting = human::count(jobs.pending_failed, "job");
             format!("{waiting} failed and wait for a decision: torc retry {name}, or torc cancel {name}")
         }
+        Standing::Active if workflow.slurm_cluster.is_some() => {
+            let allocations = allocations(workflow);
+            let allocations = if allocations.is_empty() { "no allocation yet".to_owned() } else { allocations };
+            let waiting = jobs.total - jobs.settled() - jobs.running;
+            format!("{} running, {waiting} waiting; {allocations}", human::count(jobs.running, "job"))
+        }
         Standing::Active if runners.is_empty() => {
             format!("{} to do, and no runner is there; start one with: torc run {name}", jobs.total - jobs.settled())
         }
@@ -102,7 +110,7 @@ fn sentence(workflow: &Workflow, runners: &[Runner]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use torc_api::status::JobCounts;
+    use torc_api::status::{AllocationCounts, JobCounts};
 
     use super::*;
     use crate::follow::tests::workflow;
@@ -119,6 +127,23 @@ mod tests {
         }
         assert!(!shown.contains("ready"), "{shown}");
         assert_eq!(value(&failed, &[])["runId"], 7);
+    }
+
+    #[test]
+    fn on_slurm_allocations_are_what_is_waited_for() {
+        let on_slurm = |pending, active| {
+            let mut workflow = workflow(JobCounts { total: 3, ready: 2, running: 1, ..JobCounts::default() }, &[]);
+            workflow.slurm_cluster = Some("local".to_owned());
+            workflow.status.allocations = Some(AllocationCounts { pending, active, ..AllocationCounts::default() });
+            workflow
+        };
+        for (workflow, expected) in [
+            (on_slurm(0, 0), "1 job running, 2 waiting; no allocation yet"),
+            (on_slurm(2, 0), "1 job running, 2 waiting; 2 allocations pending"),
+            (on_slurm(0, 1), "1 job running, 2 waiting; 1 allocation active"),
+        ] {
+            assert_eq!(sentence(&workflow, &[]), expected);
+        }
     }
 
     #[test]

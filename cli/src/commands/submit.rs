@@ -59,8 +59,9 @@ pub async fn run(context: &Context, args: &SubmitArgs) -> Result<ExitStatus, Com
 async fn file(context: &Context, args: &SubmitArgs) -> Result<ExitStatus, CommandError> {
     let files = vec![PathBuf::from(&args.target)];
     if args.target != "-" {
-        let found = documents::read_valid(&files, context.settings.namespace.as_deref(), context.output)?;
-        for workflow in &found.workflows {
+        // What is wrong with it is told when it is applied.
+        let (workflows, report) = documents::read(&files, context.settings.namespace.as_deref())?;
+        for workflow in workflows.iter().filter(|_| !report.has_errors()) {
             check(workflow.name(), &workflow.document.spec, &args.target)?;
         }
     }

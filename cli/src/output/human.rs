@@ -91,14 +91,17 @@ fn fraction(amount: i64, unit: i64) -> f64 {
     amount as f64 / unit as f64
 }
 
+/// The exit code of a job whose time was over. It is no signal that anybody sent.
+const TIMEOUT: i32 = 152;
+
 /// An exit code and, where it stands for a signal, that signal.
 pub fn exit_code(code: i32) -> String {
     match nix::sys::signal::Signal::try_from(code - 128) {
-        Ok(signal) => {
+        Ok(signal) if code != TIMEOUT => {
             let name = signal.as_str();
             format!("exit code {code}, signal {} ({})", code - 128, name.strip_prefix("SIG").unwrap_or(name))
         }
-        Err(_) => format!("exit code {code}"),
+        _ => format!("exit code {code}"),
     }
 }
 
@@ -139,6 +142,7 @@ mod tests {
             (128, "exit code 128"),
             (137, "exit code 137, signal 9 (KILL)"),
             (143, "exit code 143, signal 15 (TERM)"),
+            (152, "exit code 152"),
             (255, "exit code 255"),
             (-128, "exit code -128"),
         ] {

@@ -74,6 +74,16 @@ impl EngineError {
         error
     }
 
+    /// Slurm has not said of all allocations of a workflow that they are gone.
+    pub(crate) fn allocations_left(workflow: &str, count: usize) -> Self {
+        let of_it = if count == 1 { "an allocation".to_owned() } else { format!("{count} allocations") };
+        let message = format!("workflow '{workflow}' is cancelled, and {of_it} of it may still be in Slurm");
+        let mut error = Self::new(ErrorKind::Conflict, "AllocationsLeft", message);
+        let hint = "delete it again when Slurm answers; `--force` forgets it at once, and `squeue` shows what is left";
+        error.body.hint = Some(hint.to_owned());
+        error
+    }
+
     pub(crate) fn forbidden(message: String) -> Self {
         Self::new(ErrorKind::Forbidden, "Forbidden", message)
     }

@@ -76,11 +76,21 @@ async fn show(
     Ok(Json(app.engine.workflow((namespace.name(), &workflow)).await?))
 }
 
+#[derive(Deserialize)]
+struct RemoveQuery {
+    namespace: Option<String>,
+    /// Also where its allocations could not be cancelled.
+    #[serde(default)]
+    force: bool,
+}
+
 async fn remove(
     State(app): State<App>,
     Path(workflow): Path<String>,
-    Query(namespace): Query<Namespace>,
+    query: Result<Query<RemoveQuery>, QueryRejection>,
 ) -> Result<StatusCode, ApiError> {
+    let Query(RemoveQuery { namespace, force }) = query?;
+    let namespace = Namespace { namespace };
     let reference = (namespace.name(), workflow.as_str());
     if let Some(slurm) = &app.slurm {
         let id = app.engine.find(reference).await?;
@@ -88,6 +98,10 @@ async fn remove(
             // Nobody would look after its allocations once it is forgotten.
             app.engine.cancel(reference).await?;
             slurm.see_off(id, FAREWELL).await?;
+            let left = app.engine.live_allocations(Some(id)).await?;
+            if left > 0 && !force {
+                return Err(EngineError::allocations_left(&workflow, left).into());
+            }
         }
     }
     app.engine.delete(reference).await?;

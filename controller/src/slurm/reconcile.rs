@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use torc_api::allocation::OrphanReport;
@@ -39,7 +40,7 @@ pub(super) struct Desk {
     unseen: Unseen,
     refusals: HashMap<WorkflowId, Refusals>,
     /// Everything is to go.
-    is_winding_down: bool,
+    is_winding_down: Arc<AtomicBool>,
 }
 
 /// Slurm has refused what a workflow asked for.
@@ -60,7 +61,13 @@ fn pause_after(count: u32, first: Duration) -> Duration {
 type Described = BTreeMap<String, SlurmClusterSpec>;
 
 impl Desk {
-    pub fn new(engine: Engine, config: SlurmConfig, handovers: Handovers, office: Office) -> Self {
+    pub fn new(
+        engine: Engine,
+        config: SlurmConfig,
+        handovers: Handovers,
+        office: Office,
+        is_winding_down: Arc<AtomicBool>,
+    ) -> Self {
         let clusters = Clusters::new(config.replaced.clone(), config.ssh_secrets.clone(), engine.shared_metrics());
         Self {
             engine,
@@ -70,13 +77,8 @@ impl Desk {
             clusters,
             unseen: Unseen::new(),
             refusals: HashMap::new(),
-            is_winding_down: false,
+            is_winding_down,
         }
-    }
-
-    /// From now on every allocation is to go.
-    pub fn wind_down(&mut self) {
-        self.is_winding_down = true;
     }
 
     /// Asks a cluster for its partitions.
@@ -110,7 +112,7 @@ impl Desk {
         }
         let mut is_left = false;
         for mut one in needs {
-            one.is_canceled |= self.is_winding_down;
+            one.is_canceled |= self.is_winding_down.load(Ordering::Relaxed);
             self.reconcile(&one, &described).await?;
             is_left |= one.allocations.iter().any(|one| one.is_left());
         }

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use torc_api::resources::SlurmScheduler;
 use torc_core::engine::slurm_name;
 use torc_core::planning::course::{Needs, scheduler};
+use torc_core::planning::cpus::least_cpus;
+use torc_core::planning::partition::Partition;
 use torc_core::rows::AllocationRow;
 use torc_slurm::sbatch;
 use torc_slurm::script::{Marker, Request, Worker, environment_file, script};
@@ -68,7 +70,8 @@ pub(super) async fn submit(
     cluster.put(&path, &variables).await?;
     // Slurm writes what the script says into it, and does not make it.
     cluster.make_folder(output).await?;
-    let text = text(config, handover, (needs, row), identity, (&path, output)).map_err(refused)?;
+    let partitions = cluster.known_partitions().unwrap_or_default();
+    let text = text(config, handover, (needs, row, &partitions), identity, (&path, output)).map_err(refused)?;
     let answer = cluster.ask(&sbatch::submit(&text)).await?;
     Ok(sbatch::read_number(&answer)?.to_string())
 }
@@ -77,7 +80,7 @@ pub(super) async fn submit(
 fn text(
     config: &SlurmConfig,
     handover: &Handover,
-    (needs, row): (&Needs, &AllocationRow),
+    (needs, row, partitions): (&Needs, &AllocationRow, &[Partition]),
     identity: &str,
     (environment_file, output): (&str, &str),
 ) -> Result<String, String> {
@@ -96,16 +99,22 @@ fn text(
         output: &log,
     };
     let gres = (row.gpus > 0).then(|| format!("gpu:{}", row.gpus));
-    let request = request(row, needs, gres.as_deref())?;
+    let request = request(row, needs, partitions, gres.as_deref())?;
     script(&request, &needs.spec.slurm_defaults, &marker, &worker).map_err(|error| error.to_string())
 }
 
 /// What is asked for: as the scheduler of the document says, or what jobs need.
-fn request<'a>(row: &'a AllocationRow, needs: &'a Needs, gres: Option<&'a str>) -> Result<Request<'a>, String> {
+fn request<'a>(
+    row: &'a AllocationRow,
+    needs: &'a Needs,
+    partitions: &[Partition],
+    gres: Option<&'a str>,
+) -> Result<Request<'a>, String> {
     if let Some(name) = &row.scheduler {
         let scheduler =
             definition(row, needs).ok_or_else(|| format!("there is no Slurm scheduler '{name}' any more"))?;
-        return Ok(Request::of_scheduler(scheduler, row.account.as_deref()));
+        let least_cpus = least_cpus(&needs.spec, scheduler, &needs.kinds, partitions);
+        return Ok(Request { least_cpus, ..Request::of_scheduler(scheduler, row.account.as_deref()) });
     }
     Ok(Request {
         account: row.account.as_deref(),

@@ -155,6 +155,7 @@ impl Workflow {
 
     fn slurm_facts(&self) -> SlurmFacts<'_> {
         let outlook = &self.allocations.outlook;
+        let runs = |row: &&AllocationRow| row.status == AllocationStatus::Active;
         let waits = |row: &&AllocationRow| row.status == AllocationStatus::Pending;
         let waiting = |row: &AllocationRow| WaitingAllocation {
             name: row.name(),
@@ -164,6 +165,7 @@ impl Workflow {
         };
         SlurmFacts {
             is_used: self.is_for_slurm(),
+            active: self.allocations.live.values().filter(runs).map(AllocationRow::name).collect(),
             pending: self.allocations.live.values().filter(waits).map(waiting).collect(),
             unplaced: outlook.unplaced.as_deref(),
             refused: outlook.refused.as_deref(),

@@ -50,7 +50,7 @@ fn story(attempt: &Attempt<'_>, next: Option<&Attempt<'_>>, needs: &Requirements
         duration_seconds: run_ms as f64 / 1_000.0,
         node: attempt.node.map(str::to_owned),
         peak_memory_bytes: peak,
-        evidence: sentences(row, diagnosis, needs, run_ms / 1_000),
+        evidence: sentences(row, diagnosis, needs, run_ms / 1_000, is_followed),
         stderr: row.stderr.clone(),
         stderr_tail: Vec::new(),
         then: is_followed.then(|| what_followed(row, next, diagnosis)).flatten(),
@@ -58,7 +58,13 @@ fn story(attempt: &Attempt<'_>, next: Option<&Attempt<'_>>, needs: &Requirements
 }
 
 /// What is known of the end of an attempt.
-fn sentences(row: &ResultRow, diagnosis: Option<Cause>, needs: &Requirements, run_seconds: i64) -> Vec<String> {
+fn sentences(
+    row: &ResultRow,
+    diagnosis: Option<Cause>,
+    needs: &Requirements,
+    run_seconds: i64,
+    is_followed: bool,
+) -> Vec<String> {
     let Some(cause) = diagnosis else { return Vec::new() };
     let mut said = vec![failure(cause, row.return_code)];
     if row.cause.is_some_and(|found| found != cause) {
@@ -68,13 +74,18 @@ fn sentences(row: &ResultRow, diagnosis: Option<Cause>, needs: &Requirements, ru
         ));
     }
     said.extend(row.message.clone());
+    // What earlier attempts had is not kept: recovery or a person may have given it more since.
+    let now = if is_followed { " now" } else { "" };
     if let Some(peak) = row.usage.peak_memory_bytes.filter(|peak| *peak > 0) {
+        // What was killed for its memory was quicker than who measured it.
+        let is_missed = cause == Cause::OutOfMemory && peak < needs.memory_bytes;
+        let missed = if is_missed { " when it was last measured" } else { "" };
         let (peak, limit) = (format_memory(peak), format_memory(needs.memory_bytes));
-        said.push(format!("its peak memory was {peak}; it asks for {limit}"));
+        said.push(format!("its peak memory was {peak}{missed}; it asks for {limit}{now}"));
     }
     if cause == Cause::Timeout {
         let (ran, asked) = (format_duration(run_seconds), format_duration(needs.runtime_seconds));
-        said.push(format!("it ran for {ran}; it asks for {asked}"));
+        said.push(format!("it ran for {ran}; it asks for {asked}{now}"));
     }
     said
 }

@@ -142,6 +142,10 @@ fn slurms_own_words_are_shown() {
     );
     let none = SlurmFacts { is_used: true, ..SlurmFacts::default() };
     assert_eq!(of_ready(&job, &[], &none).0, ReasonKind::NoAllocation);
+    let active = SlurmFacts { is_used: true, active: vec!["torc-wf1-a1".to_owned()], ..SlurmFacts::default() };
+    let (kind, message) = of_ready(&job, &[], &active);
+    assert_eq!(kind, ReasonKind::Busy, "one is there, so none has to be asked for");
+    assert!(message.starts_with("its allocation torc-wf1-a1 runs and takes no job"), "{message}");
     let limit = SlurmFacts { held_back: 3, ..SlurmFacts::default() };
     assert_eq!(of_ready(&job, &[], &limit).0, ReasonKind::AllocationLimit);
     let silent = SlurmFacts { unreachable: Some("socket timed out"), ..SlurmFacts::default() };
@@ -213,7 +217,11 @@ fn each_attempt_tells_how_it_ended_and_why_another_followed() {
     let told = stories(&attempts, &needs, true);
     assert_eq!(told[0].then.as_deref(), Some("it was tried again: that was not its fault"));
     assert_eq!(told[1].diagnosis, Some(Cause::OutOfMemory));
-    assert!(told[1].evidence.contains(&"its peak memory was 2g; it asks for 1g".to_owned()), "{:?}", told[1].evidence);
+    assert!(
+        told[1].evidence.contains(&"its peak memory was 2g; it asks for 1g now".to_owned()),
+        "{:?}",
+        told[1].evidence
+    );
     assert_eq!((told[2].then.as_ref(), told[2].evidence.len()), (None, 0));
     let open = stories(&attempts[..1], &needs, false);
     assert!(open[0].then.is_some(), "the next attempt has not ended");

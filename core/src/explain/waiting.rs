@@ -23,6 +23,8 @@ pub struct RunnerFacts<'a> {
 pub struct SlurmFacts<'a> {
     /// The workflow runs in allocations.
     pub is_used: bool,
+    /// Allocations that run.
+    pub active: Vec<String>,
     /// Allocations that have not started.
     pub pending: Vec<WaitingAllocation>,
     /// Why no allocation can be asked for.
@@ -66,6 +68,12 @@ pub fn why_ready(class: &Class, runners: &[RunnerFacts<'_>], slurm: &SlurmFacts<
     }
     let mut reasons = of_slurm(slurm);
     reasons.extend(misfit(class, &live));
+    if let (true, true, Some(first)) = (reasons.is_empty(), runners.is_empty(), slurm.active.first()) {
+        let message =
+            format!("its allocation {first} runs and takes no job: it has only just begun, or is about to end");
+        let allocations = slurm.active.clone();
+        reasons.push(Reason { allocations, ..Reason::new(ReasonKind::Busy, message) });
+    }
     if reasons.is_empty() {
         let silent = runners.len();
         let message = match (silent, slurm.is_used) {

@@ -121,8 +121,7 @@ impl State {
             .filter(|(_, open)| open.due <= now)
             .map(|(key, open)| (*key, open.number))
             .collect();
-        let numbers: Option<Vec<u32>> = asked.iter().map(|(_, number)| *number).collect();
-        let numbers = numbers.filter(|numbers| numbers.len() <= MOST_NAMED).unwrap_or_default();
+        let numbers = named(asked.iter().map(|(_, number)| *number));
         self.accounts.asked = Some(asked.into_iter().map(|(key, _)| key).collect());
         effects.push(Effect::Inquire(Inquiry::Accounts(numbers)));
     }
@@ -240,6 +239,8 @@ impl State {
             return;
         }
         let cause = match step_end::cause(account.state, finished.return_code) {
+            // Its time was over by our own clock. Of one that died of its warning Slurm says that it was cancelled.
+            Some(Cause::Lost) | None if finished.cause == Some(Cause::Timeout) => Cause::Timeout,
             Some(Cause::Lost) | None if was_preempted && finished.return_code == ASKED_TO_END => Cause::Preempted,
             cause => cause.unwrap_or(Cause::ExitCode),
         };
@@ -250,7 +251,16 @@ impl State {
             _ => {}
         }
         if cause != Cause::ExitCode {
-            finished.message = Some(format!("Slurm says of its step: {}", account.state_text));
+            let state = &account.state_text;
+            // Slurm does not know that it was warned because of the time.
+            let is_warned =
+                cause == Cause::Timeout && !matches!(account.state, SlurmState::Timeout | SlurmState::Deadline);
+            finished.message = Some(match is_warned {
+                true => format!(
+                    "it ended when it was warned that its time was nearly over; Slurm says of its step: {state}"
+                ),
+                false => format!("Slurm says of its step: {state}"),
+            });
         }
     }
 
@@ -273,6 +283,12 @@ impl State {
     }
 }
 
+/// The steps that a question names; none where it is about all of the allocation: one has no number, or they are too many.
+fn named(numbers: impl Iterator<Item = Option<u32>>) -> Vec<u32> {
+    let numbers: Option<Vec<u32>> = numbers.collect();
+    numbers.filter(|numbers| numbers.len() <= MOST_NAMED).unwrap_or_default()
+}
+
 /// It is not installed, not set up, or switched off: there is nothing to wait for.
 fn is_absence(trouble: &Trouble) -> bool {
     match trouble {
@@ -289,4 +305,19 @@ fn completed(mut record: Record, stats: &SlurmStats) -> Record {
         row.usage = complete(row.usage, stats, run_ms);
     }
     record
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // S10. A command line has an end.
+    #[test]
+    fn steps_are_named_while_they_are_few_and_all_have_numbers() {
+        assert_eq!(named([Some(3), Some(5)].into_iter()), [3, 5]);
+        assert_eq!(named([Some(3), None].into_iter()), Vec::<u32>::new());
+        for (count, expected) in [(1_000, 1_000), (1_001, 0)] {
+            assert_eq!(named((0..count).map(Some)).len(), expected, "{count}");
+        }
+    }
 }

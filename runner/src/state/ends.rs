@@ -7,12 +7,14 @@ use std::time::Duration;
 use torc_api::state::Cause;
 use torc_api::wire::{AttemptKey, FileSeen, FinishedAttempt, Usage};
 use torc_core::ledger::Reservation;
+use torc_slurm::srun::{self, Warning};
 
 use super::accounts::ASKED_TO_END;
 use super::deadlines::kill_time;
 use super::job::{Inputs, Job, Report, Stage};
 use super::{Effect, Findings, OutputCheck, Phase, State, measures};
 use crate::clock::Moment;
+use crate::command::termination_signal;
 use crate::config::RunnerExit;
 use crate::events::RunnerEvent;
 use crate::link::LinkError;
@@ -24,6 +26,8 @@ const LOST: i32 = -128;
 const NOT_STARTED: i32 = 126;
 /// The exit code of an `srun` that has a complaint.
 const SRUN_FAILED: i32 = 1;
+/// What a shell adds to the number of a signal that has ended a job.
+const SIGNALED: i32 = 128;
 /// The exit code of a step that Slurm killed: 128 + SIGKILL.
 const KILLED: i32 = 137;
 
@@ -349,7 +353,7 @@ fn finished(job: &Job, ended: &Ended) -> FinishedAttempt {
         (_, Some(Ending::OutOfMemory)) => (Some(Cause::OutOfMemory), job.measured.excess(terms)),
         (_, Some(why)) => (Some(why.cause()), None),
         (_, None) if return_code == 0 => (None, None),
-        (_, None) if terms.in_step => (Some(step_cause(return_code, ended)), None),
+        (_, None) if terms.in_step => (Some(step_cause(return_code, job, ended)), None),
         (_, None) => (Some(Cause::ExitCode), None),
     };
     match cause {
@@ -380,10 +384,19 @@ const SECOND_OF_THE_END: Duration = Duration::from_secs(1);
 
 /// Why a step failed that nobody here had asked to end. Slurm kills a step that takes too much memory, and one whose time is over;
 /// `srun` says neither in its exit code.
-fn step_cause(return_code: i32, ended: &Ended) -> Cause {
-    let ran = ended.ended.since(ended.started);
+///
+/// A job that dies of the signal that warns it of the end has run out of time, too: whoever wants to go on catches it.
+fn step_cause(return_code: i32, job: &Job, ended: &Ended) -> Cause {
+    let ran = ended.ended.since(ended.started) + SECOND_OF_THE_END;
     let limit = ended.step_limit_ms.map(Duration::from_millis);
-    if limit.is_some_and(|limit| ran + SECOND_OF_THE_END >= limit) {
+    let signal = job.kind.step.as_ref().and_then(|step| step.signal.as_deref());
+    let is_killed_by = |warning: &Warning| {
+        let number = warning.signal.parse().unwrap_or_else(|_| termination_signal(Some(&warning.signal)));
+        return_code == SIGNALED + number
+    };
+    let warning = signal.and_then(srun::warning).filter(is_killed_by);
+    let before = warning.map_or(Duration::ZERO, |warning| warning.before);
+    if limit.is_some_and(|limit| ran >= limit.saturating_sub(before)) {
         Cause::Timeout
     } else if return_code == KILLED {
         Cause::OutOfMemory

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use torc_slurm::exec::Slurm;
 use torc_slurm::records::{self, Record};
-use torc_slurm::retry::QUESTION;
 
 use crate::client::{Client, SlurmStatsFilter};
 use crate::connection::{explain_missing, resolve_workflow};
 use crate::error::{CommandError, ExitStatus};
+use crate::sites::AT_ONCE;
 
 /// A workflow and the numbers of the Slurm jobs that ran it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub async fn ask_accounting(jobs: &SlurmJobs) -> Result<Vec<Record>, CommandErro
         );
     }
     let slurm = Slurm::default().replaced_by(|name| std::env::var(name).ok());
-    let answer = slurm.ask_again(&records::ask(jobs.ids.iter().map(String::as_str)), QUESTION).await;
+    let answer = slurm.ask_again(&records::ask(jobs.ids.iter().map(String::as_str)), AT_ONCE).await;
     let records = answer.and_then(|answer| records::read(&answer.text));
     records.map_err(|trouble| {
         CommandError::new(ExitStatus::Unreachable, format!("Slurm's accounting does not answer: {trouble}"))

@@ -33,12 +33,14 @@ pub struct PlanAllocationsArgs {
 pub(super) async fn run(context: &Context, args: &PlanAllocationsArgs) -> Result<ExitStatus, CommandError> {
     let planned = plan(context, &args.file, &args.plan).await?;
     let slurm = sites::slurm(&args.plan.site.way.prefix());
-    let nodes = slurm.ask_again(&sinfo::nodes(), sites::AT_ONCE).await.map_err(sites::trouble)?;
+    let nodes =
+        slurm.ask_again(&sinfo::nodes().within(sites::PATIENCE), sites::AT_ONCE).await.map_err(sites::trouble)?;
     let nodes = sinfo::read_nodes(&nodes.text).map_err(sites::trouble)?;
     let mut rows = Vec::new();
     for one in &planned.plan.planned {
         let partition = one.scheduler.partition.clone().unwrap_or_default();
-        let queue = slurm.ask_again(&squeue::jobs_of_partition(&partition), sites::AT_ONCE).await;
+        let queue =
+            slurm.ask_again(&squeue::jobs_of_partition(&partition).within(sites::PATIENCE), sites::AT_ONCE).await;
         let queued = squeue::read_jobs(queue).map_err(sites::trouble)?;
         let idle = sinfo::idle(&nodes, &partition);
         rows.push(row(&slurm, one, &partition, idle, queued.len()).await?);
@@ -108,7 +110,7 @@ async fn wait(slurm: &Slurm, planned: &Planned, nodes: i64) -> Result<Wait, Comm
     };
     let text = script(&request, &BTreeMap::new(), &Marker { own: "torc-plan", shared_name: None }, &worker)
         .map_err(|error| CommandError::invalid("the scheduler cannot be written for sbatch").because(error))?;
-    match slurm.ask(&sbatch::test(&text)).await {
+    match slurm.ask(&sbatch::test(&text).within(sites::PATIENCE)).await {
         Ok(answer) => {
             let start = sbatch::read_start(&answer);
             Ok(Wait { seconds: start.map(|at| (at - Timestamp::now().as_second()).max(0)), refused: None })

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use torc_api::execution::ExecutionConfig;
 use torc_api::workflow::WorkflowSpec;
+use torc_core::expanded::Requirements;
 use torc_core::ids::{AllocationId, WorkflowId};
-use torc_core::planning::course::LiveAllocation;
+use torc_core::planning::course::{Kind, LiveAllocation};
 use torc_core::planning::sizing::Stage;
 
 use super::*;
@@ -68,7 +69,8 @@ fn needs(spec: WorkflowSpec, rows: &[AllocationRow]) -> Needs {
 
 fn script_of(needs: &Needs, row: &AllocationRow) -> String {
     let files = ("/home/ada/.torc/allocations/x.env", "/scratch/ada/torc_output");
-    text(&config(), &handover(), (needs, row), "0a1b2c3d", files).unwrap()
+    let node = Partition { name: "debug".to_owned(), cpus: 4, ..Partition::default() };
+    text(&config(), &handover(), (needs, row, &[node]), "0a1b2c3d", files).unwrap()
 }
 
 #[test]
@@ -134,8 +136,19 @@ fn a_script_for_a_scheduler_of_the_document() {
     assert!(!script_of(&needs, &rows[0]).contains("--stagger-among"), "the document does not want it");
     let gone = Needs { spec: Arc::new(WorkflowSpec::default()), ..needs };
     let files = ("/f", "/o");
-    let refused = super::text(&config(), &handover(), (&gone, &rows[0]), "x", files).unwrap_err();
+    let refused = super::text(&config(), &handover(), (&gone, &rows[0], &[]), "x", files).unwrap_err();
     assert_eq!(refused, "there is no Slurm scheduler 'chain' any more");
+}
+
+#[test]
+fn a_node_of_a_scheduler_gives_the_cpus_that_its_jobs_need() {
+    let scheduler = SlurmScheduler { name: Some("nodes".to_owned()), ..SlurmScheduler::default() };
+    let spec = WorkflowSpec { slurm_schedulers: vec![scheduler], ..WorkflowSpec::default() };
+    let row = AllocationRow { scheduler: Some("nodes".to_owned()), ..row(1) };
+    let requirements = Requirements { num_cpus: 2, ..Requirements::default() };
+    let jobs = Kind { needs: requirements, labels: Vec::new(), scheduler: None, ready: 1, waiting: 9 };
+    let needs = Needs { kinds: vec![jobs], ..needs(spec, std::slice::from_ref(&row)) };
+    assert!(script_of(&needs, &row).contains("#SBATCH --mincpus=4\n"), "{}", script_of(&needs, &row));
 }
 
 #[test]

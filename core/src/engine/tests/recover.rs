@@ -116,6 +116,9 @@ fn a_recovery_action_fires_when_its_jobs_are_ready() {
     world.run_all("n1", |_| None);
     assert_eq!(world.state_of("c"), JobState::Ready);
     assert_eq!(world.action_states()[1], (true, ActionState::Pending));
+    let (own, recovery): (Vec<_>, Vec<_>) = world.database.actions.values().partition(|row| row.definition.is_none());
+    assert!(own.iter().all(|row| row.position >= 0), "{own:?}");
+    assert!(recovery.iter().all(|row| row.position < 0), "it has no place in the document: {recovery:?}");
 }
 
 // R10, R14

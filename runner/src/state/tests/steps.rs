@@ -6,6 +6,7 @@ use torc_slurm::sstat::Sample;
 use torc_slurm::trouble::Trouble;
 
 use super::*;
+use crate::series::Fact;
 
 mod nodes;
 
@@ -48,6 +49,8 @@ fn a_job_in_an_allocation_becomes_a_step() {
         "srun --jobid=77 --ntasks=1 --exact --job-name=wf1_j1_r1_a1 --nodes=1 --cpus-per-task=2 --mem=512M --time=29 \
          --cpu-bind=none --nodelist=n1 bash -c true"
     );
+    let (order, _) = order(&desk);
+    assert_eq!(order.step_limit_ms, Some(29 * 60_000), "whoever takes the step over knows when its time is over");
 }
 
 // X11, X14, S02, S06
@@ -339,6 +342,7 @@ fn one_question_finds_the_numbers_of_all_new_steps_and_one_measures_them() {
     let later = desk.now.plus(Duration::from_secs(10));
     desk.now = later;
     desk.slurm_says(SlurmAnswer::StepUsage(later, vec![sample(0, 115.0, 40)]));
+    assert_eq!(series(&desk), [], "a summary is all that was asked for");
     desk.ended(1, 0);
     let usage = desk.state.reports[&key(1)].finished.usage.expect("measured");
     assert_eq!(usage.peak_memory_bytes, Some(50 << 20));
@@ -346,6 +350,41 @@ fn one_question_finds_the_numbers_of_all_new_steps_and_one_measures_them() {
     assert!((70.0..=150.0).contains(&percent), "{percent}: the difference, and not the average since the start");
     desk.ended(3, 0);
     assert_eq!(desk.state.reports[&key(3)].finished.usage, None);
+}
+
+/// What was written down of jobs that run: job and memory.
+fn series(desk: &Desk) -> Vec<(i64, i64)> {
+    let records = desk.effects.iter().filter_map(|effect| match effect {
+        Effect::Record(records) => Some(records),
+        _ => None,
+    });
+    let samples = records.flatten().filter_map(|record| match &record.fact {
+        Fact::JobSample { key, point, .. } => Some((key.job, point.memory_bytes)),
+        _ => None,
+    });
+    samples.collect()
+}
+
+// S08
+#[test]
+fn every_sample_but_the_first_is_written_down_where_a_series_is_wanted() {
+    let mut desk = desk();
+    measured(&mut desk);
+    let monitor = desk.profile.resource_monitor.as_mut().expect("measured");
+    monitor.granularity = Some(torc_api::execution::Granularity::TimeSeries);
+    desk.answer([1]);
+    desk.started(1);
+    assert_eq!(looks(&mut desk), [Inquiry::StepNumbers]);
+    desk.slurm_says(SlurmAnswer::StepNumbers(vec![(key(1).label(), 4)]));
+    let began = desk.now;
+    for seconds in 0..3_i64 {
+        desk.effects.clear();
+        let sample = Sample { step: 4, cpu_seconds: Some(seconds as f64), memory_bytes: Some(seconds << 20) };
+        let at = began.plus(Duration::from_secs(seconds.unsigned_abs()));
+        desk.slurm_says(SlurmAnswer::StepUsage(at, vec![sample]));
+        let expected = if seconds == 0 { vec![] } else { vec![(1, seconds << 20)] };
+        assert_eq!(series(&desk), expected, "{seconds}");
+    }
 }
 
 // S08. Only jobs that are to be measured are asked about, each at its own interval.
@@ -381,6 +420,26 @@ fn short_steps_are_not_asked_about_while_they_run() {
     desk.ended(1, 0);
     desk.slurm_says(SlurmAnswer::StepNumbers(Vec::new()));
     assert!(matches!(looks(&mut desk).as_slice(), [Inquiry::Accounts(_)]));
+    // Nor one that has failed, which is remembered until the accounting knows why.
+    for number in [None, Some(4)] {
+        let mut desk = self::desk();
+        measured(&mut desk);
+        desk.answer([1]);
+        desk.started(1);
+        assert_eq!(looks(&mut desk), [Inquiry::StepNumbers]);
+        desk.ended(1, 3);
+        let numbers = number.map(|number| (key(1).label(), number));
+        desk.slurm_says(SlurmAnswer::StepNumbers(numbers.into_iter().collect()));
+        for _ in 0..20 {
+            if desk.has_sync() {
+                desk.answer([]);
+            } else {
+                desk.until_due();
+            }
+            let about_running = |one: &Inquiry| matches!(one, Inquiry::StepNumbers | Inquiry::StepUsage(_));
+            assert!(!inquiries(&desk).iter().any(about_running), "{:?}", inquiries(&desk));
+        }
+    }
 }
 
 // S10, S11
@@ -407,6 +466,21 @@ fn a_success_is_reported_at_once_and_its_account_follows() {
     assert_eq!(desk.until_asked(), [Inquiry::Accounts(Vec::new())], "the other is asked about again");
     assert_eq!(desk.now.since(asked_at), Duration::from_secs(5));
     assert_eq!(desk.state.accounts.news.len(), 0, "the server has the first");
+}
+
+// S10. A failure is asked about at once; a success waits for company, and is not dragged into that question.
+#[test]
+fn only_what_is_due_is_asked_about() {
+    let mut desk = desk();
+    measured(&mut desk);
+    desk.answer([1, 2]);
+    desk.started(1).started(2);
+    assert_eq!(looks(&mut desk), [Inquiry::StepNumbers]);
+    desk.slurm_says(SlurmAnswer::StepNumbers(vec![(key(1).label(), 7), (key(2).label(), 8)]));
+    desk.slurm_says(SlurmAnswer::StepUsage(desk.now, Vec::new()));
+    desk.effects.clear();
+    desk.ended(2, 0).ended(1, 3);
+    assert_eq!(inquiries(&desk), [Inquiry::Accounts(vec![7])]);
 }
 
 // S10, S19
@@ -667,6 +741,66 @@ fn a_step_is_warned_in_time_once_its_number_is_known() {
         }
         assert!(!inquiries(&desk).contains(&signal), "once");
     }
+}
+
+// X12, S06, S20. Whoever does not catch the warning has run out of time; whoever ends by itself after it keeps its own code.
+#[test]
+fn a_step_that_dies_of_its_warning_has_run_out_of_time() {
+    let limit = Duration::from_secs(600);
+    let cases = [
+        ("TERM@120", 143, limit - Duration::from_secs(120), "CANCELLED by 0", 152, Cause::Timeout),
+        ("15@120", 143, limit - Duration::from_secs(110), "FAILED", 152, Cause::Timeout),
+        ("USR1@60", 138, limit - Duration::from_secs(60), "CANCELLED", 152, Cause::Timeout),
+        ("USR1@60", 143, limit - Duration::from_secs(60), "CANCELLED", 143, Cause::Lost),
+        ("TERM@120", 143, limit - Duration::from_secs(130), "CANCELLED by 0", 143, Cause::Lost),
+        ("TERM@120", 3, limit - Duration::from_secs(119), "FAILED", 3, Cause::ExitCode),
+        ("TERM@120", 143, limit - Duration::from_secs(119), "OUT_OF_MEMORY", 137, Cause::OutOfMemory),
+    ];
+    for (signal, code, ran, state, reported, cause) in cases {
+        let mut desk = desk();
+        let signal = Some(signal.to_owned());
+        let config = ExecutionConfig { srun_termination_signal: signal.clone(), ..ExecutionConfig::default() };
+        desk.profile.execution_config = Some(config);
+        desk.answer([1]);
+        desk.started(1);
+        let mut ended = ended(1, Outcome::Exited(code), desk.now);
+        ended.started = desk.now.minus(ran);
+        ended.step_limit_ms = u64::try_from(limit.as_millis()).ok();
+        desk.handle(Event::Ended(Box::new(ended)));
+        for _ in 0..9 {
+            match inquiries(&desk).as_slice() {
+                [Inquiry::Accounts(_), ..] => break,
+                [Inquiry::Preemption, ..] => desk.slurm_says(SlurmAnswer::Preemption(Some(false))),
+                _ => desk.until_due(),
+            };
+        }
+        desk.slurm_says(accounts([account(1, state, Some(1))]));
+        let report = &desk.state.reports[&key(1)].finished;
+        assert_eq!((report.return_code, report.cause), (reported, Some(cause)), "{signal:?} {code} {state}");
+    }
+}
+
+// S06. What has ended is not warned, also while the accounting is asked why.
+#[test]
+fn a_step_that_has_failed_is_not_warned_any_more() {
+    let mut desk = desk();
+    measured(&mut desk);
+    desk.profile.execution_config =
+        Some(ExecutionConfig { srun_termination_signal: Some("TERM@120".to_owned()), ..ExecutionConfig::default() });
+    desk.answer([1]);
+    desk.started(1);
+    let warning = desk.now.plus(Duration::from_secs(29 * 60 - 120));
+    assert_eq!(looks(&mut desk), [Inquiry::StepNumbers]);
+    desk.slurm_says(SlurmAnswer::StepNumbers(vec![(key(1).label(), 4)]));
+    desk.slurm_says(SlurmAnswer::StepUsage(desk.now, Vec::new()));
+    desk.now = warning.minus(Duration::from_secs(2));
+    desk.ended(1, 3);
+    assert!(desk.state.jobs.contains_key(&key(1)), "its report waits");
+    desk.now = warning.plus(Duration::from_secs(1));
+    desk.handle(Event::Tick);
+    let is_signal = |one: &Inquiry| matches!(one, Inquiry::Signal { .. });
+    assert!(!inquiries(&desk).iter().any(is_signal), "{:?}", inquiries(&desk));
+    assert!(desk.state.warnings.is_empty());
 }
 
 // S07, S06. A step whose number Slurm does not tell is looked for five times, and then left alone.

@@ -1,0 +1,134 @@
+//! CPUs of a node that a scheduler of the document says nothing about.
+//!
+//! Where nodes belong to one job each, whoever asks for a node has all of its CPUs. Where they are shared, Slurm gives one CPU to
+//! whoever does not say how many: jobs would run one after another, and those that need two never. So as many are asked for as the
+//! jobs can use.
+
+use serde_json::Value;
+use torc_api::resources::SlurmScheduler;
+use torc_api::workflow::WorkflowSpec;
+
+use super::course::Kind;
+use super::partition::Partition;
+
+/// Options of `sbatch` with which somebody says how many CPUs a node is to give.
+const OPTIONS: [&str; 18] = [
+    "exclusive",
+    "cpus-per-task",
+    "ntasks",
+    "ntasks-per-node",
+    "ntasks-per-core",
+    "ntasks-per-socket",
+    "ntasks-per-gpu",
+    "cpus-per-gpu",
+    "mincpus",
+    "cores-per-socket",
+    "sockets-per-node",
+    "threads-per-core",
+    "extra-node-info",
+    "overcommit",
+    "tres-per-task",
+    "c",
+    "n",
+    "B",
+];
+
+/// The least number of CPUs that each node of an allocation should give; none where the document says it itself.
+pub fn least_cpus(
+    spec: &WorkflowSpec,
+    scheduler: &SlurmScheduler,
+    kinds: &[Kind],
+    partitions: &[Partition],
+) -> Option<i64> {
+    let is_said_in_text = scheduler.extra.as_deref().is_some_and(|text| text.split_whitespace().any(is_about_cpus));
+    let is_said_by_default = |(name, value): (&String, &Value)| {
+        *value != Value::Bool(false) && OPTIONS.contains(&name.trim_start_matches('-').replace('_', "-").as_str())
+    };
+    if is_said_in_text || spec.slurm_defaults.iter().any(is_said_by_default) {
+        return None;
+    }
+    let its_own = |kind: &&Kind| kind.scheduler.as_ref().is_none_or(|name| scheduler.name.as_ref() == Some(name));
+    let widest = kinds.iter().filter(its_own).map(|kind| kind.needs.num_cpus).max()?;
+    if let Some(tasks) = scheduler.ntasks_per_node {
+        return (widest > tasks).then_some(widest);
+    }
+    let of_kind = |kind: &Kind| kind.needs.num_cpus.saturating_mul(kind.ready.saturating_add(kind.waiting));
+    let all = kinds.iter().filter(its_own).map(of_kind).fold(0, i64::saturating_add);
+    // A partition that nobody named is the site's own choice: it may have the smallest nodes.
+    let node = match scheduler.partition.as_deref() {
+        Some(name) => partitions.iter().find(|partition| partition.name == name).map(|partition| partition.cpus),
+        None => partitions.iter().map(|partition| partition.cpus).min(),
+    };
+    Some(all.min(node.unwrap_or(widest)).max(widest)).filter(|cpus| *cpus > 1)
+}
+
+/// Whether a word of a command line is an option about CPUs: `--cpus-per-task=4`, `-c`, `-c4`.
+fn is_about_cpus(word: &str) -> bool {
+    if let Some(long) = word.strip_prefix("--") {
+        return OPTIONS.contains(&long.split('=').next().unwrap_or_default());
+    }
+    let short = word.strip_prefix('-').and_then(|rest| rest.get(..1));
+    short.is_some_and(|letter| OPTIONS.contains(&letter))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expanded::Requirements;
+
+    fn kind(cpus: i64, ready: i64, waiting: i64) -> Kind {
+        let needs = Requirements { num_cpus: cpus, ..Requirements::default() };
+        Kind { needs, labels: Vec::new(), scheduler: None, ready, waiting }
+    }
+
+    fn partition(name: &str, cpus: i64) -> Partition {
+        Partition { name: name.to_owned(), cpus, ..Partition::default() }
+    }
+
+    fn nodes() -> SlurmScheduler {
+        SlurmScheduler { name: Some("nodes".to_owned()), ..SlurmScheduler::default() }
+    }
+
+    fn least(scheduler: &SlurmScheduler, kinds: &[Kind]) -> Option<i64> {
+        least_cpus(&WorkflowSpec::default(), scheduler, kinds, &[partition("big", 64), partition("small", 8)])
+    }
+
+    #[test]
+    fn as_many_as_its_jobs_can_use_on_a_node() {
+        let big = SlurmScheduler { partition: Some("big".to_owned()), ..nodes() };
+        let cases = [
+            (&big, vec![kind(2, 3, 1)], Some(8), "all side by side"),
+            (&big, vec![kind(2, 3, 1), kind(16, 0, 1)], Some(24), "those that wait, too"),
+            (&big, vec![kind(1, 1_000, 0)], Some(64), "no more than a node has"),
+            (&big, vec![kind(80, 1, 0)], Some(80), "what does not fit is for Slurm to refuse, in its own words"),
+            (&big, vec![kind(1, 1, 0)], None, "one is what everybody gets"),
+            (&big, vec![], None, "nobody knows"),
+            (&nodes(), vec![kind(2, 100, 0)], Some(8), "the site chooses the partition"),
+        ];
+        for (scheduler, kinds, expected, why) in cases {
+            assert_eq!(least(scheduler, &kinds), expected, "{why}");
+        }
+        let unknown = least_cpus(&WorkflowSpec::default(), &big, &[kind(2, 9, 0)], &[]);
+        assert_eq!(unknown, Some(2), "of nodes that nobody knows as much as one job needs");
+        let of_another = Kind { scheduler: Some("other".to_owned()), ..kind(9, 9, 9) };
+        assert_eq!(least(&big, &[of_another, kind(2, 1, 0)]), Some(2));
+    }
+
+    #[test]
+    fn who_says_it_himself_is_left_alone() {
+        for extra in ["--exclusive", "--mem=3g --cpus-per-task=2", "-c 4", "-c4", "-n 8", "--ntasks=2", "--mincpus=3"] {
+            let scheduler = SlurmScheduler { extra: Some(extra.to_owned()), ..nodes() };
+            assert_eq!(least(&scheduler, &[kind(2, 9, 0)]), None, "{extra}");
+        }
+        for extra in ["--hold", "--nodelist=n1", "--comment=-c", "-C fast", "--constraint=x"] {
+            let scheduler = SlurmScheduler { extra: Some(extra.to_owned()), ..nodes() };
+            assert_eq!(least(&scheduler, &[kind(2, 2, 0)]), Some(4), "{extra}");
+        }
+        let mut spec = WorkflowSpec::default();
+        spec.slurm_defaults.insert("cpus-per-task".to_owned(), Value::from(4));
+        assert_eq!(least_cpus(&spec, &nodes(), &[kind(2, 9, 0)], &[]), None);
+        let tasks = SlurmScheduler { ntasks_per_node: Some(4), ..nodes() };
+        assert_eq!(least(&tasks, &[kind(2, 9, 0)]), None, "four tasks have four CPUs");
+        assert_eq!(least(&tasks, &[kind(6, 1, 0)]), Some(6), "but a job that needs six has to have them");
+    }
+}
