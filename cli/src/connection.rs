@@ -77,14 +77,17 @@ pub fn remote(settings: &Settings, url: &str, folder: &Path) -> Result<Client, C
     // What was said wins over what the token pins, and that over what is known here.
     let said = settings.certificate_sha256.is_some() || settings.ca_cert.is_some();
     let token = if said { token.map(|word| Credential::token_of(&word).to_owned()) } else { token };
-    let trust = match (settings.certificate_sha256, &settings.ca_cert, here) {
+    let handed = settings.server_certificates.clone();
+    let trust = match (settings.certificate_sha256, &settings.ca_cert, handed, here) {
         (Some(fingerprint), ..) => Trust::Certificate(fingerprint),
-        (None, Some(path), _) => match &settings.server_name {
+        (None, Some(path), ..) => match &settings.server_name {
             Some(name) => Trust::Named { authority: path.clone(), name: name.clone() },
             None => Trust::Authority(path.clone()),
         },
-        (None, None, Some(info)) => info.trust(),
-        (None, None, None) => Trust::System,
+        // The file that `info` names is the server's own, and may be something else here.
+        (None, None, Some(path), _) => Trust::Handed(path),
+        (None, None, None, Some(info)) => info.trust(),
+        (None, None, None, None) => Trust::System,
     };
     let token_file = settings.token_file.clone().filter(|_| settings.token.is_none());
     Ok(Client::trusting(url, token, &trust, settings.namespace.clone())?.with_token_file(token_file))

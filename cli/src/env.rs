@@ -10,6 +10,8 @@ pub const TOKEN: &str = "TORC_TOKEN";
 pub const TOKEN_FILE: &str = "TORC_TOKEN_FILE";
 /// The file that says where the owner of a store answers, set for jobs by runners.
 pub const SERVER_FILE: &str = "TORC_SERVER_FILE";
+/// The file with the server's certificates, set in allocations.
+pub const SERVER_CERTIFICATES: &str = "TORC_SERVER_CERTIFICATES";
 /// The workflow of a job, set for jobs by runners.
 pub const WORKFLOW_ID: &str = "TORC_WORKFLOW_ID";
 /// A job's number, set for jobs by runners.
@@ -45,6 +47,10 @@ pub const OTHERS: &[Variable] = &[
     Variable {
         name: SERVER_FILE,
         doc: "Set for jobs: the file that says where the owner of their store answers at present.",
+    },
+    Variable {
+        name: SERVER_CERTIFICATES,
+        doc: "Set in allocations of a server whose certificate was given: the file in which the server keeps it, with those who vouch for it. The server is believed if its certificate is in the file, if those in it vouch for it, or if the machine trusts it.",
     },
     Variable {
         name: LOG,

@@ -1,6 +1,7 @@
 //! The command line: one verb a file in `commands`. A library, because two programs are made of it: `torc`, and
 //! `torc-slurm-job-runner` for batch scripts.
 
+mod advertise;
 mod args;
 mod changes;
 mod client;

@@ -27,6 +27,9 @@ pub struct ListenArgs {
     /// The certificate's private key in PEM.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
+    /// Those who vouch for the certificate, or for that of a proxy in front, in PEM: for runners in Slurm allocations.
+    #[arg(long, value_name = "FILE")]
+    pub tls_ca: Option<PathBuf>,
     /// Speak plain HTTP beyond this machine: for a proxy in front that speaks TLS.
     #[arg(long, conflicts_with_all = ["tls", "tls_cert"])]
     pub insecure_http: bool,
@@ -43,6 +46,7 @@ impl ListenArgs {
             ("server.tls", switch(self.tls)),
             ("server.tls_cert", self.tls_cert.as_ref().map(path)),
             ("server.tls_key", self.tls_key.as_ref().map(path)),
+            ("server.tls_ca", self.tls_ca.as_ref().map(path)),
             ("server.insecure_http", switch(self.insecure_http)),
         ] {
             if let Some(text) = text {

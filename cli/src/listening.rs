@@ -6,6 +6,7 @@ use torc_api::action::ActionType;
 use torc_api::workflow::WorkflowSpec;
 use torc_controller::tls::TlsFiles;
 
+use crate::advertise::{Choice, Whereabouts, choose, doubt_about, host_of};
 use crate::error::CommandError;
 use crate::settings::ServerSettings;
 
@@ -95,6 +96,11 @@ impl Listening {
             (None, false, false) if bind.ip().is_loopback() => Protection::Plain,
             (None, false, false) => Protection::Own,
         };
+        if said.authority.is_some() && protection == Protection::Own {
+            let message =
+                "--tls-ca says who vouches for a certificate, and the server would make its own, for which nobody does";
+            return Err(CommandError::usage(message).hint("name the certificate with --tls-cert and --tls-key, too"));
+        }
         Ok(Self { bind, protection, advertise: said.advertise.clone() })
     }
 
@@ -107,14 +113,31 @@ impl Listening {
         Self::decide(said, said.embedded_bind.as_deref(), reach.default_bind(), resolve)
     }
 
+    /// By which host others find it. A name that a person has said is looked up, and so is this machine where nobody has said one.
+    pub fn host(&self, addresses_of: impl Fn(&str) -> Vec<IpAddr>, look: impl Fn() -> Whereabouts) -> Choice {
+        match self.advertise.as_deref().map(host_of) {
+            Some(host) => {
+                let found = addresses_of(host);
+                let doubt = if found.is_empty() { doubt_about(host, &found, &look()) } else { None };
+                Choice { host: host.to_owned(), doubt }
+            }
+            None if self.bind.ip().is_unspecified() => {
+                let choice = choose(&look(), self.bind.ip());
+                let advice = |doubt| format!("{doubt}: say with --advertise how runners on other machines reach it");
+                Choice { doubt: choice.doubt.map(advice), ..choice }
+            }
+            None => Choice { host: self.bind.ip().to_string(), doubt: None },
+        }
+    }
+
     /// What others are told, once the address is known.
-    pub fn url(&self, bound: SocketAddr, host_name: &str) -> String {
+    pub fn url(&self, bound: SocketAddr, host: &str) -> String {
         let scheme = self.protection.scheme();
         match self.advertise.as_deref() {
             Some(url) if url.contains("://") => url.trim_end_matches('/').to_owned(),
             Some(host) if has_port(host) => format!("{scheme}://{host}"),
             Some(host) => format!("{scheme}://{host}:{}", bound.port()),
-            None if bound.ip().is_unspecified() => format!("{scheme}://{host_name}:{}", bound.port()),
+            None if bound.ip().is_unspecified() => format!("{scheme}://{host}:{}", bound.port()),
             None => format!("{scheme}://{bound}"),
         }
     }
@@ -200,10 +223,35 @@ mod tests {
     }
 
     #[test]
+    fn hosts_are_looked_up_only_where_others_need_one() {
+        let here = || Whereabouts {
+            names: vec![("login1".to_owned(), Vec::new())],
+            interfaces: vec![IpAddr::from([10, 0, 0, 5])],
+        };
+        let addresses_of = |name: &str| if name == "known" { vec![IpAddr::from([10, 0, 0, 9])] } else { Vec::new() };
+        let name = |name: &str| ServerSettings { advertise: Some(name.to_owned()), ..said() };
+        for (said, bind, host, doubt) in [
+            (said(), "0.0.0.0:0", "10.0.0.5", None),
+            (said(), "10.0.0.7:0", "10.0.0.7", None),
+            (name("https://known:1/x"), "0.0.0.0:0", "known", None),
+            (name("typo"), "0.0.0.0:0", "typo", Some("'typo', which leads nowhere")),
+        ] {
+            let choice = Listening::decide(&said, Some(bind), "", parse).unwrap().host(addresses_of, here);
+            assert_eq!(choice.host, host);
+            let told = choice.doubt.unwrap_or_default();
+            assert!(doubt.map_or(told.is_empty(), |words| told.contains(words)), "{told}");
+        }
+        let choice = Listening::decide(&said(), Some("0.0.0.0:0"), "", parse).unwrap();
+        let told = choice.host(addresses_of, || Whereabouts { interfaces: Vec::new(), ..here() }).doubt.unwrap();
+        assert!(told.contains("'login1' leads nowhere") && told.contains("--advertise"), "{told}");
+    }
+
+    #[test]
     fn what_contradicts_itself_is_refused() {
         for wrong in [
             ServerSettings { certificate: Some(files()), insecure_http: true, ..said() },
             ServerSettings { tls: true, insecure_http: true, ..said() },
+            ServerSettings { tls: true, authority: Some("ca".into()), ..said() },
         ] {
             assert!(Listening::decide(&wrong, None, "127.0.0.1:0", parse).is_err(), "{wrong:?}");
         }

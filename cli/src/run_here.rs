@@ -72,6 +72,9 @@ pub async fn run(
                 let slurm = (ground == Ground::Slurm).then_some(RunnerScope::Session);
                 let announce = Announce::Yes { listening, runner: true, slurm, kubernetes: None };
                 let owner = Owner::start(place, Some(lock), &context.settings, announce).await?;
+                if let Some(doubt) = owner.doubt() {
+                    context.output.warning(doubt);
+                }
                 let result = lead(context, place, &owner, wanted, &mut interrupts).await;
                 owner.leave().await;
                 return result;

@@ -98,6 +98,8 @@ pub struct Settings {
     pub token_file: Option<PathBuf>,
     /// The file that says where the owner of this job's store answers.
     pub server_file: Option<PathBuf>,
+    /// The file in which the server of an allocation keeps its certificates.
+    pub server_certificates: Option<PathBuf>,
     /// Whom to speak with.
     pub way: Way,
     /// The Service of Torc's server in a cluster, as `namespace/name`.
@@ -131,6 +133,10 @@ pub struct ServerSettings {
     pub advertise: Option<String>,
     /// The certificate to use.
     pub certificate: Option<TlsFiles>,
+    /// The file with those who vouch for it, or for a proxy in front of it.
+    pub authority: Option<PathBuf>,
+    /// How long a token for the runners in allocations is good.
+    pub runner_token_lifetime: Duration,
     /// TLS also where only this machine listens.
     pub tls: bool,
     /// No TLS, wherever it listens.
@@ -160,6 +166,8 @@ pub struct Handed {
     pub token: Option<String>,
     /// The file that says where the owner of this job's store answers.
     pub server_file: Option<PathBuf>,
+    /// The file in which the server of an allocation keeps its certificates.
+    pub server_certificates: Option<PathBuf>,
     /// The program was called as a plugin of kubectl.
     pub plugin: bool,
 }
@@ -168,8 +176,13 @@ impl Handed {
     /// What the environment holds.
     pub fn from(variable: &dyn Fn(&str) -> Option<String>) -> Self {
         let said = |name: &str| variable(name).filter(|text| !text.is_empty());
-        let server_file = said(crate::env::SERVER_FILE).map(PathBuf::from);
-        Self { token: said(crate::env::TOKEN), server_file, plugin: false }
+        let path = |name: &str| said(name).map(PathBuf::from);
+        Self {
+            token: said(crate::env::TOKEN),
+            server_file: path(crate::env::SERVER_FILE),
+            server_certificates: path(crate::env::SERVER_CERTIFICATES),
+            plugin: false,
+        }
     }
 }
 
@@ -242,6 +255,7 @@ pub fn resolve(layers: &Layers, handed: Handed) -> Result<Settings, CommandError
         server_name: None,
         token: handed.token,
         server_file: handed.server_file,
+        server_certificates: handed.server_certificates,
         token_file: text("client.token_file").map(PathBuf::from),
         certificate_sha256: layers.parsed("client.certificate_sha256", parse_fingerprint)?,
         ca_cert: text("client.ca_cert").map(PathBuf::from),
@@ -270,6 +284,8 @@ fn resolve_server(layers: &Layers) -> Result<ServerSettings, CommandError> {
         embedded_bind: text("client.run.bind"),
         advertise: text("server.advertise"),
         certificate,
+        authority: text("server.tls_ca").map(PathBuf::from),
+        runner_token_lifetime: layers.parsed("server.runner_token_lifetime", run::parse_duration)?.unwrap_or_default(),
         tls: layers.parsed("server.tls", run::parse_flag)?.unwrap_or_default(),
         insecure_http: layers.parsed("server.insecure_http", run::parse_flag)?.unwrap_or_default(),
         admin_token_file: text("server.admin_token_file").map(PathBuf::from),

@@ -61,6 +61,9 @@ struct SlurmJobRunner {
 /// Between two looks for a server that does not answer.
 const PAUSE: Duration = Duration::from_secs(5);
 
+/// How long a server that does not accept what was handed over is given to hand over something newer.
+const RENEWAL: Duration = Duration::from_secs(120);
+
 /// Parses, runs, and turns the outcome into an exit code.
 pub fn main(mut arguments: Vec<OsString>) -> ExitCode {
     // A runner starts its keeper from the program that it is.
@@ -87,8 +90,8 @@ async fn run(context: &Context, args: &SlurmJobRunner) -> Result<ExitStatus, Com
     tokio::time::sleep(Duration::from_secs(args.startup_delay_seconds)).await;
     tokio::time::sleep(torc_slurm::jitter::delay(args.stagger_among, &own_name())).await;
     let url = context.settings.url.clone().unwrap_or_default();
-    let client = remote(&context.settings, &url, &context.folder)?;
-    wait_for(&client, Duration::from_secs(args.wait_for_healthy_database_minutes.saturating_mul(60))).await?;
+    let patience = Duration::from_secs(args.wait_for_healthy_database_minutes.saturating_mul(60));
+    let client = wait_for(patience, || remote(&context.settings, &url, &context.folder)).await?;
     let share = if args.is_subtask { Share::OwnNode } else { Share::AllNodes };
     serve(context, &client, Some(&args.workflow), Serving { share: Some(share), ..Serving::default() }).await
 }
@@ -100,20 +103,50 @@ fn own_name() -> String {
     format!("{host}/{}/{}/{process}", variable("SLURM_JOB_ID"), variable("SLURM_NODEID"))
 }
 
-/// Waits until the server answers at all. What it answers is looked at afterwards.
-async fn wait_for(client: &Client, patience: Duration) -> Result<(), CommandError> {
-    let until = Instant::now() + patience;
+/// Waits until the server answers and accepts what was handed over, which is read anew each time.
+async fn wait_for(
+    patience: Duration,
+    reach: impl Fn() -> Result<Client, CommandError>,
+) -> Result<Client, CommandError> {
+    let start = Instant::now();
     let mut told = false;
     loop {
+        let client = reach()?;
         match client.version().await {
-            Err(error @ ClientError::Unreachable { .. }) if Instant::now() < until => {
+            Err(error) if start.elapsed() < patience_with(&error, patience) => {
                 if !std::mem::replace(&mut told, true) {
-                    tracing::warn!("the server does not answer, waiting for it: {error}");
+                    tracing::warn!("waiting for the server: {error}");
                 }
                 tokio::time::sleep(PAUSE).await;
             }
             Err(error) => return Err(error.into()),
-            Ok(_) => return Ok(()),
+            Ok(_) => return Ok(client),
         }
+    }
+}
+
+/// How long is waited for this to pass. Whoever is away comes back; a certificate or a token may have been replaced a moment ago, and
+/// the server hands the new one over soon. What else it says stays so.
+fn patience_with(error: &ClientError, with_absence: Duration) -> Duration {
+    match error {
+        ClientError::Unreachable { .. } | ClientError::CutOff { .. } => with_absence,
+        ClientError::Answer { status: 502..=504, .. } => with_absence,
+        ClientError::Untrusted { .. } | ClientError::Answer { status: 401, .. } => RENEWAL.min(with_absence),
+        _ => Duration::ZERO,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_pass_is_waited_for() {
+        let patience = |status| patience_with(&ClientError::answer(status, ""), Duration::from_secs(1_200));
+        assert_eq!(patience(503), Duration::from_secs(1_200), "a server that does not lead yet");
+        assert_eq!(patience(401), RENEWAL);
+        assert_eq!(patience(404), Duration::ZERO);
+        let soon = patience_with(&ClientError::answer(401, ""), Duration::ZERO);
+        assert_eq!(soon, Duration::ZERO, "who does not want to wait does not");
     }
 }

@@ -5,6 +5,7 @@
 mod background;
 mod link;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,6 +20,7 @@ use torc_store::StoreError;
 pub use background::start as start_background;
 pub use link::EngineLink;
 
+use crate::advertise;
 use crate::client::Client;
 use crate::connection::read_token;
 use crate::error::{CommandError, ExitStatus};
@@ -133,6 +135,7 @@ pub struct Owner {
     url: String,
     token_file: PathBuf,
     certificate: Option<Fingerprint>,
+    doubt: Option<String>,
     announced: bool,
     /// None where something else decides who owns the store.
     _lock: Option<Lock>,
@@ -153,7 +156,12 @@ impl Owner {
                 (listening, Some(runner), slurm, kubernetes)
             }
         };
-        let certificate = Certificate::of(place, &listening)?;
+        let others = tokio::task::spawn_blocking({
+            let listening = listening.clone();
+            move || listening.host(advertise::addresses_of, advertise::look)
+        });
+        let others = others.await.map_err(|error| CommandError::unexpected("could not look up this machine", error))?;
+        let certificate = Certificate::of(place, &listening, &others.host)?;
         let (token, token_file) = match &settings.server.admin_token_file {
             Some(path) => (given_token(path)?, path.clone()),
             None => (place.token(certificate.pinned())?, place.token_file()),
@@ -171,10 +179,12 @@ impl Owner {
             token_key,
             tls: certificate.files,
             pin: certificate.pin,
+            authority: settings.server.authority.clone(),
+            runner_token_lifetime: settings.server.runner_token_lifetime,
             max_connections: settings.server.max_connections,
             advertise: {
-                let listening = listening.clone();
-                Arc::new(move |bound| listening.url(bound, &host_name()))
+                let (listening, host) = (listening.clone(), others.host.clone());
+                Arc::new(move |bound| listening.url(bound, &host))
             },
             max_jobs: settings.server.max_jobs,
             slurm: Some(slurm_config(place, settings, slurm)?),
@@ -206,6 +216,7 @@ impl Owner {
             url,
             token_file,
             certificate: certificate.pin,
+            doubt: others.doubt,
             announced: runner.is_some(),
             _lock: lock,
         })
@@ -239,6 +250,11 @@ impl Owner {
     /// The certificate that it has made for itself.
     pub fn certificate(&self) -> Option<Fingerprint> {
         self.certificate
+    }
+
+    /// Why others may not reach it.
+    pub fn doubt(&self) -> Option<&str> {
+        self.doubt.as_deref()
     }
 
     /// Ends once somebody else owns the store.
@@ -285,7 +301,7 @@ struct Certificate {
 }
 
 impl Certificate {
-    fn of(place: &Place, listening: &Listening) -> Result<Self, CommandError> {
+    fn of(place: &Place, listening: &Listening, host: &str) -> Result<Self, CommandError> {
         match &listening.protection {
             Protection::Plain => Ok(Self { files: None, pin: None, given: None }),
             Protection::Given(files) => {
@@ -293,8 +309,10 @@ impl Certificate {
                 Ok(Self { files: Some(files.clone()), pin: None, given })
             }
             Protection::Own => {
-                let names = [host_name(), "localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
-                let files = place.own_certificate(names.into())?;
+                let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+                let names = [host_name(), host, "localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
+                let names: BTreeSet<String> = names.into();
+                let files = place.own_certificate(names.into_iter().collect())?;
                 let unusable = |error| could_not_start(place, StartError::Tls(error));
                 let pin = fingerprint_of(&files.certificate).map_err(unusable)?;
                 Ok(Self { files: Some(files), pin: Some(pin), given: None })

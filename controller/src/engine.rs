@@ -409,7 +409,12 @@ impl Engine {
         let before_ms = crate::clock::now().wall_ms - request.older_than_seconds.saturating_mul(1_000);
         let report = self.store.gc(before_ms, request.dry_run).await?;
         if !request.dry_run {
-            self.note_deed().await?;
+            let forgotten = report.allocations.clone();
+            self.write(move |state, _, _| {
+                state.forget_allocations(&forgotten);
+                Ok(())
+            })
+            .await?;
         }
         Ok(views::gc(report))
     }

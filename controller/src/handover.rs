@@ -1,18 +1,20 @@
-//! What a runner in an allocation is handed: the way to the server, a token that is good for its workflow and nothing else, and
-//! the only certificate that the server may have. It travels in a file that only its owner can read, never on a command line.
+//! What runners in allocations are handed: the way to the server, a token that is good for their workflow and nothing else, and
+//! whom to believe to be the server. It travels in files that only their owner can read, never on a command line, and is brought
+//! up to date for as long as there are allocations: one may wait for months, and certificates are renewed meanwhile.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use torc_api::causes::with_causes;
 use torc_api::token::{Credential, Grant, Statement};
 use torc_core::ids::WorkflowId;
 
 use crate::issuer::Issuer;
+use crate::tls::{Certificates, certificates_of};
 
-/// An allocation may wait for weeks in a queue before its runner shows the token for the first time.
-const LONGEST_QUEUE: Duration = Duration::from_secs(90 * 24 * 3_600);
-
-/// What a runner in an allocation is handed.
+/// What the runners of a workflow are handed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Handover {
     /// Where the server answers.
@@ -21,6 +23,10 @@ pub struct Handover {
     pub token: String,
     /// The certificate that the server has made for itself.
     pub certificate_sha256: Option<String>,
+    /// The certificate that the server was given, and those who vouch for it, in PEM.
+    pub certificates: Option<String>,
+    /// When another token has to take its place, in seconds since 1970: long before it ends.
+    renew_at: i64,
 }
 
 impl std::fmt::Debug for Handover {
@@ -29,16 +35,48 @@ impl std::fmt::Debug for Handover {
     }
 }
 
+/// The files of a hand-over, where Slurm's commands and the runners see them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Files {
+    /// The variables, for a shell to read.
+    pub environment: String,
+    /// The token: a runner reads it again when the one that it has is not accepted any more.
+    pub token: String,
+    /// The certificates: a runner reads them again for every connection.
+    pub certificates: String,
+}
+
+impl Files {
+    /// Those of the workflow of a name that no other store in the same folder has.
+    pub fn of(folder: &str, name: &str) -> Self {
+        let path = |ending: &str| format!("{}/{name}.{ending}", folder.trim_end_matches('/'));
+        Self { environment: path("env"), token: path("token"), certificates: path("crt") }
+    }
+
+    /// All of them.
+    pub fn all(&self) -> [&str; 3] {
+        [&self.environment, &self.token, &self.certificates]
+    }
+}
+
 impl Handover {
-    /// The variables of the environment file for the runner of an allocation.
-    pub fn variables(&self, allocation: &str) -> BTreeMap<String, String> {
+    /// The variables of the environment file. The token is not one of them: a variable cannot be replaced in a process that runs.
+    pub(crate) fn variables(&self, files: &Files) -> BTreeMap<String, String> {
         let mut variables = BTreeMap::from([
             ("TORC_API_URL".to_owned(), self.url.clone()),
-            ("TORC_TOKEN".to_owned(), self.token.clone()),
-            ("TORC_ALLOCATION".to_owned(), allocation.to_owned()),
+            ("TORC_TOKEN_FILE".to_owned(), files.token.clone()),
         ]);
-        variables.extend(self.certificate_sha256.iter().map(|pin| ("TORC_CERTIFICATE_SHA256".to_owned(), pin.clone())));
+        let pin = self.certificate_sha256.iter().map(|pin| ("TORC_CERTIFICATE_SHA256".to_owned(), pin.clone()));
+        variables.extend(pin);
+        let file = self.certificates.iter().map(|_| files.certificates.clone());
+        variables.extend(file.map(|file| ("TORC_SERVER_CERTIFICATES".to_owned(), file)));
         variables
+    }
+
+    /// Whether it still says what one that is made now would say, with a token that has time left.
+    fn is_like(&self, now: &Self, now_seconds: i64) -> bool {
+        let words = |one: &Self| (one.url.clone(), one.certificate_sha256.clone(), one.certificates.clone());
+        words(self) == words(now) && now_seconds < self.renew_at
     }
 }
 
@@ -47,11 +85,35 @@ impl Handover {
 pub struct Handovers {
     url: String,
     issuer: Issuer,
+    lifetime: Duration,
+    vouching: Vouching,
+}
+
+/// Who vouches for a server that has not made its certificate for itself.
+#[derive(Clone, Default)]
+pub(crate) struct Vouching {
+    /// The certificate that it shows, where it was given.
+    pub shown: Option<Arc<Certificates>>,
+    /// A file with those above it, or above that of a proxy in front.
+    pub authority: Option<PathBuf>,
+}
+
+impl Vouching {
+    /// All certificates in PEM. An authority that cannot be read just now is left out: the server's own is enough until it is renewed.
+    fn certificates(&self) -> Option<String> {
+        let authority = self.authority.as_deref().and_then(|path| {
+            certificates_of(path)
+                .map_err(|error| tracing::warn!("runners get no authority: {}", with_causes(&error)))
+                .ok()
+        });
+        let all: Vec<String> = self.shown.iter().map(|shown| shown.chain()).chain(authority).collect();
+        (!all.is_empty()).then(|| all.concat())
+    }
 }
 
 impl Handovers {
-    pub(crate) fn new(url: String, issuer: Issuer) -> Self {
-        Self { url, issuer }
+    pub(crate) fn new(url: String, issuer: Issuer, lifetime: Duration, vouching: Vouching) -> Self {
+        Self { url, issuer, lifetime, vouching }
     }
 
     /// How others reach the server.
@@ -59,10 +121,9 @@ impl Handovers {
         &self.url
     }
 
-    /// For an allocation of a workflow that is submitted now and may run for so long. What ends the token earlier is the end of the
-    /// workflow, or another key.
-    pub fn to_allocation(&self, workflow: WorkflowId, walltime: Duration, now_seconds: i64) -> Handover {
-        let lifetime = i64::try_from((LONGEST_QUEUE + walltime).as_secs()).unwrap_or(i64::MAX);
+    /// For the runners of a workflow. What ends the token before its time is the end of the workflow, or another key.
+    pub fn to_workflow(&self, workflow: WorkflowId, now_seconds: i64) -> Handover {
+        let lifetime = i64::try_from(self.lifetime.as_secs()).unwrap_or(i64::MAX);
         let statement = Statement {
             grant: Grant::Runner { workflow: workflow.0 },
             issuer: "server".to_owned(),
@@ -70,11 +131,25 @@ impl Handovers {
             expires: Some(now_seconds.saturating_add(lifetime)),
         };
         let word = self.issuer.issue(&statement);
+        let pin = self.issuer.pin();
         Handover {
             url: self.url.clone(),
             token: Credential::token_of(&word).to_owned(),
-            certificate_sha256: self.issuer.pin().map(|pin| pin.to_string()),
+            certificate_sha256: pin.map(|pin| pin.to_string()),
+            certificates: if pin.is_none() { self.vouching.certificates() } else { None },
+            renew_at: now_seconds.saturating_add(lifetime / 2),
         }
+    }
+
+    /// What takes the place of what was handed over; nothing while that is good.
+    pub(crate) fn renewed(
+        &self,
+        handed: Option<&Handover>,
+        workflow: WorkflowId,
+        now_seconds: i64,
+    ) -> Option<Handover> {
+        let new = self.to_workflow(workflow, now_seconds);
+        (!handed.is_some_and(|handed| handed.is_like(&new, now_seconds))).then_some(new)
     }
 }
 
@@ -86,24 +161,74 @@ mod tests {
     use torc_core::trust::TokenKey;
 
     use super::*;
+    use crate::tls::{TlsFiles, make_certificate};
+
+    const DAY: i64 = 24 * 3_600;
+    const WORKFLOW: WorkflowId = WorkflowId(3);
+
+    fn handovers(pin: Option<Fingerprint>, vouching: Vouching) -> (TokenKey, Handovers) {
+        let key = TokenKey::new(&[1; 32]).unwrap();
+        let issuer = Issuer::new(key.clone(), pin);
+        (key, Handovers::new("https://login1:7421".to_owned(), issuer, Duration::from_secs(30 * DAY as u64), vouching))
+    }
 
     #[test]
-    fn an_allocation_gets_a_token_of_its_workflow_that_outlives_the_queue() {
-        let key = TokenKey::new(&[1; 32]).unwrap();
+    fn runners_get_a_token_of_their_workflow_and_the_certificate_of_the_server() {
         let pin = Fingerprint([2; 32]);
-        let handovers = Handovers::new("https://login1:7421".to_owned(), Issuer::new(key.clone(), Some(pin)));
-        let hour = Duration::from_secs(3_600);
-        let handover = handovers.to_allocation(WorkflowId(3), hour, 1_000);
-        let statement = key.verify(&handover.token, 1_000 + 89 * 24 * 3_600).unwrap();
+        let (key, handovers) = handovers(Some(pin), Vouching::default());
+        let handover = handovers.to_workflow(WORKFLOW, 1_000);
+        let statement = key.verify(&handover.token, 1_000 + 29 * DAY).unwrap();
         assert_eq!(statement.grant, Grant::Runner { workflow: 3 });
-        assert_eq!(statement.expires, Some(1_000 + 90 * 24 * 3_600 + 3_600));
-        let variables = handover.variables("torc-wf3-a12");
-        assert_eq!(variables["TORC_ALLOCATION"], "torc-wf3-a12");
+        assert_eq!(statement.expires, Some(1_000 + 30 * DAY));
         assert!(!format!("{handover:?}").contains(&handover.token), "nobody prints it by mistake");
-        assert_eq!(variables["TORC_API_URL"], "https://login1:7421");
-        assert_eq!(variables["TORC_TOKEN"], handover.token);
-        assert_eq!(variables["TORC_CERTIFICATE_SHA256"], pin.to_string());
-        let plain = Handovers::new("http://h".to_owned(), Issuer::new(key, None));
-        assert!(!plain.to_allocation(WorkflowId(3), hour, 0).variables("a").contains_key("TORC_CERTIFICATE_SHA256"));
+        let files = Files::of("/home/ada/.torc/allocations", "torc-wf3-0a1b");
+        let variables = handover.variables(&files);
+        let expected = BTreeMap::from([
+            ("TORC_API_URL".to_owned(), "https://login1:7421".to_owned()),
+            ("TORC_TOKEN_FILE".to_owned(), "/home/ada/.torc/allocations/torc-wf3-0a1b.token".to_owned()),
+            ("TORC_CERTIFICATE_SHA256".to_owned(), pin.to_string()),
+        ]);
+        assert_eq!(variables, expected, "the token itself is in a file that can be replaced");
+    }
+
+    #[test]
+    fn what_was_handed_over_is_replaced_when_it_is_out_of_date() {
+        let (_, handovers) = handovers(None, Vouching::default());
+        let first = handovers.renewed(None, WORKFLOW, 0).unwrap();
+        assert_eq!(handovers.renewed(Some(&first), WORKFLOW, 15 * DAY - 1), None);
+        let second = handovers.renewed(Some(&first), WORKFLOW, 15 * DAY).unwrap();
+        assert_ne!(second.token, first.token, "half of its time is over");
+        let elsewhere = Handovers { url: "https://login2:7421".to_owned(), ..handovers };
+        assert!(elsewhere.renewed(Some(&first), WORKFLOW, 1).is_some(), "the server is somewhere else");
+    }
+
+    #[test]
+    fn a_certificate_that_was_given_travels_with_those_who_vouch_for_it_and_is_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| folder.path().join(name);
+        let make = || make_certificate(vec!["login1".to_owned()]).unwrap();
+        let (certificate, key) = make();
+        std::fs::write(file("tls.crt"), &certificate).unwrap();
+        std::fs::write(file("tls.key"), key).unwrap();
+        let (authority, other) = (make().0, make().0);
+        std::fs::write(file("ca.crt"), &authority).unwrap();
+        let text = |parts: [&String; 2]| Some(parts.map(|part| part.replace("\r\n", "\n")).concat());
+        let files = TlsFiles { certificate: file("tls.crt"), key: file("tls.key") };
+        let shown = Some(Certificates::read(files).unwrap());
+        let vouching = Vouching { shown, authority: Some(file("ca.crt")) };
+        let (_, handovers) = handovers(None, vouching.clone());
+        let first = handovers.to_workflow(WORKFLOW, 0);
+        assert_eq!(first.certificates, text([&certificate, &authority]));
+        let variables = first.variables(&Files::of("/f", "w"));
+        assert_eq!(variables["TORC_SERVER_CERTIFICATES"], "/f/w.crt");
+        assert!(!variables.contains_key("TORC_CERTIFICATE_SHA256"), "it may be renewed");
+        std::fs::write(file("ca.crt"), &other).unwrap();
+        let second = handovers.renewed(Some(&first), WORKFLOW, 1).unwrap();
+        assert_eq!(second.certificates, text([&certificate, &other]));
+        std::fs::remove_file(file("ca.crt")).unwrap();
+        let third = handovers.renewed(Some(&second), WORKFLOW, 1).unwrap();
+        assert_eq!(third.certificates, text([&certificate, &String::new()]), "the server's own is enough for now");
+        let (_, own) = super::tests::handovers(Some(Fingerprint([2; 32])), vouching);
+        assert_eq!(own.to_workflow(WORKFLOW, 0).certificates, None, "one that it has made is the only one");
     }
 }

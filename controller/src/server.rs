@@ -19,13 +19,13 @@ use torc_core::trust::TokenKey;
 use torc_store::{OpenOptions, Store, StoreError};
 
 use crate::engine::{Engine, EngineError, Stop};
-use crate::handover::Handovers;
+use crate::handover::{Handovers, Vouching};
 use crate::http::{self, Identities};
 use crate::issuer::Issuer;
 use crate::kubernetes::{KubernetesConfig, NoCluster, Office, Readiness};
 use crate::listener::{Listener, connection_limit};
 use crate::slurm::{SlurmConfig, SlurmHandle};
-use crate::tls::{Certificates, TlsError, TlsFiles};
+use crate::tls::{Certificates, TlsError, TlsFiles, certificates_of};
 
 /// What a server needs to know.
 #[derive(Clone)]
@@ -44,6 +44,10 @@ pub struct ServerConfig {
     pub tls: Option<TlsFiles>,
     /// Passed on with tokens: the certificate's fingerprint, where nobody but this server vouches for it.
     pub pin: Option<Fingerprint>,
+    /// A file with the certificates of those who vouch for the server, or for a proxy in front of it: for runners elsewhere.
+    pub authority: Option<PathBuf>,
+    /// How long a token for the runners in allocations is good; they get another one in time.
+    pub runner_token_lifetime: Duration,
     /// The most connections at once.
     pub max_connections: usize,
     /// How others reach what listens at an address.
@@ -109,18 +113,22 @@ impl Server {
             return in_cluster::start(config).await;
         }
         let stop = Stop::default();
+        let certificates = certificates(&config)?;
         let options = OpenOptions { path: config.database.clone(), create: true, ..OpenOptions::default() };
         let store = Store::open(options).await.map_err(StartError::Store)?;
         let opened = Engine::start(store.clone(), limits(&config), Arc::default(), stop.clone(), issuer(&config)).await;
         let opened = opened.map_err(StartError::Load)?;
         let socket = bind(config.bind).await?;
         let address = socket.as_ref().and_then(|socket| socket.local_addr().ok());
-        let mut server = Self::assemble(&config, store, opened, address, &Office::permanent(), stop).await?;
+        let vouching = Vouching { shown: certificates.clone(), authority: config.authority.clone() };
+        let handovers = handovers(&config, address, vouching);
+        let mut server =
+            Self::assemble(&config, store, opened, (address, handovers), &Office::permanent(), stop).await?;
         if let Some(socket) = socket {
             let identities =
                 Identities::new(config.token.clone(), issuer(&config)).with_metrics(config.metrics_token.clone());
             let app = server.app(identities, Readiness::default());
-            server.http = Some(listen(socket, app, &config, &server.stop.waiting)?);
+            server.http = Some(listen(socket, app, (&config, certificates), &server.stop.waiting)?);
         }
         Ok(server)
     }
@@ -130,12 +138,10 @@ impl Server {
         config: &ServerConfig,
         store: Store,
         (engine, writer): (Engine, JoinHandle<()>),
-        address: Option<SocketAddr>,
+        (address, handovers): (Option<SocketAddr>, Handovers),
         office: &Office,
         stop: Stop,
     ) -> Result<Self, StartError> {
-        let url = address.map_or_else(String::new, |bound| (config.advertise)(bound));
-        let handovers = Handovers::new(url, issuer(config));
         let mut server = Self {
             engine,
             store,
@@ -238,6 +244,17 @@ fn issuer(config: &ServerConfig) -> Issuer {
     Issuer::new(config.token_key.clone(), config.pin)
 }
 
+/// The certificate that is shown, and a look at what else runners will be handed: what cannot be read is told at the start.
+fn certificates(config: &ServerConfig) -> Result<Option<Arc<Certificates>>, StartError> {
+    config.authority.as_deref().map(certificates_of).transpose().map_err(StartError::Tls)?;
+    config.tls.clone().map(Certificates::read).transpose().map_err(StartError::Tls)
+}
+
+fn handovers(config: &ServerConfig, address: Option<SocketAddr>, vouching: Vouching) -> Handovers {
+    let url = address.map_or_else(String::new, |bound| (config.advertise)(bound));
+    Handovers::new(url, issuer(config), config.runner_token_lifetime, vouching)
+}
+
 async fn bind(address: Option<SocketAddr>) -> Result<Option<TcpListener>, StartError> {
     let Some(address) = address else { return Ok(None) };
     TcpListener::bind(address).await.map(Some).map_err(|source| StartError::Bind { address, source })
@@ -247,10 +264,9 @@ async fn bind(address: Option<SocketAddr>) -> Result<Option<TcpListener>, StartE
 fn listen(
     socket: TcpListener,
     app: Router,
-    config: &ServerConfig,
+    (config, certificates): (&ServerConfig, Option<Arc<Certificates>>),
     stop: &CancellationToken,
 ) -> Result<JoinHandle<()>, StartError> {
-    let certificates = config.tls.clone().map(Certificates::read).transpose().map_err(StartError::Tls)?;
     let tls = certificates.as_ref().map(Certificates::server_config).transpose().map_err(StartError::Tls)?;
     if let Some(certificates) = certificates {
         tokio::spawn(certificates.follow(stop.clone()));

@@ -5,6 +5,7 @@
 //! written down before `sbatch` is called, so that nobody asks for it twice, whoever dies when.
 
 mod clusters;
+mod delivery;
 mod login;
 mod poll;
 mod reconcile;

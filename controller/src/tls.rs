@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
@@ -145,6 +147,11 @@ impl Certificates {
         }
     }
 
+    /// The certificate at present and those above it, in PEM. The key is never part of it, also where one file holds both.
+    pub fn chain(&self) -> String {
+        to_pem(&self.present.read().unwrap_or_else(PoisonError::into_inner).1.cert)
+    }
+
     /// Reads the files again if they have changed; says whether they had.
     fn look(&self) -> Result<bool, TlsError> {
         let version = version(&self.files);
@@ -177,6 +184,28 @@ fn read(files: &TlsFiles) -> Result<CertifiedKey, TlsError> {
     let key = PrivateKeyDer::from_pem_slice(&read_file(&files.key)?).map_err(|_| no(&files.key, "private key"))?;
     CertifiedKey::from_der(chain, key, &cryptography())
         .map_err(|source| TlsError::Pair { path: files.certificate.clone(), source })
+}
+
+/// The certificates of a file in PEM, without whatever else is in it.
+pub fn certificates_of(path: &Path) -> Result<String, TlsError> {
+    read_chain(path).map(|chain| to_pem(&chain))
+}
+
+fn to_pem(certificates: &[CertificateDer<'_>]) -> String {
+    let mut text = String::new();
+    for certificate in certificates {
+        text.push_str("-----BEGIN CERTIFICATE-----\n");
+        let word = STANDARD.encode(certificate);
+        let mut rest = word.as_str();
+        while !rest.is_empty() {
+            let (line, more) = rest.split_at(rest.len().min(64));
+            text.push_str(line);
+            text.push('\n');
+            rest = more;
+        }
+        text.push_str("-----END CERTIFICATE-----\n");
+    }
+    text
 }
 
 fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
@@ -237,6 +266,18 @@ mod tests {
         assert_ne!(present(&certificates), before);
         std::fs::remove_file(&files.key).unwrap();
         assert!(matches!(certificates.look(), Err(TlsError::Read { .. })));
+    }
+
+    #[test]
+    fn certificates_are_passed_on_without_the_key_that_lies_beside_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, other) = (made(folder.path(), "a"), made(folder.path(), "b"));
+        let read = |path: &Path| std::fs::read_to_string(path).unwrap().replace("\r\n", "\n");
+        let chain = [read(&one.certificate), read(&other.certificate)].concat();
+        std::fs::write(&one.certificate, [read(&one.key), chain.clone()].concat()).unwrap();
+        assert_eq!(Certificates::read(one.clone()).unwrap().chain(), chain);
+        assert_eq!(certificates_of(&one.certificate).unwrap(), chain);
+        assert!(matches!(certificates_of(&one.key), Err(TlsError::Content { .. })));
     }
 
     #[test]

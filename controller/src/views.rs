@@ -178,6 +178,7 @@ pub fn gc(report: GcReport) -> GcResponse {
         results: report.results.cast_signed(),
         events: report.events.cast_signed(),
         runners: report.runners.cast_signed(),
+        allocations: report.allocations.values().sum(),
         log_files: report.log_files,
     }
 }

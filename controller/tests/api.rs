@@ -32,6 +32,8 @@ impl Lab {
             token_key: TokenKey::new(&[7; 32]).unwrap(),
             tls: None,
             pin: None,
+            authority: None,
+            runner_token_lifetime: Duration::from_secs(3_600),
             max_connections: 100,
             advertise: Arc::new(|bound| format!("http://{bound}")),
             max_jobs: 1_000,

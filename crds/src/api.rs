@@ -514,6 +514,9 @@ pub struct GcResponse {
     pub events: i64,
     /// Runners that left and are gone.
     pub runners: i64,
+    /// Slurm allocations that are over and gone.
+    #[serde(default)]
+    pub allocations: i64,
     /// Log files of the results that are gone; the caller removes them.
     pub log_files: Vec<String>,
 }

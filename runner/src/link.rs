@@ -36,4 +36,7 @@ pub enum LinkError {
     /// The token is missing or wrong.
     #[error("the server does not accept the token")]
     Unauthorized,
+    /// The token is not accepted any more, and the file that it came from may hold another one soon.
+    #[error("the server does not accept the token any more, and there is no other one in its file")]
+    Outdated,
 }

@@ -93,9 +93,13 @@ pub struct Marker<'a> {
 /// What runs in the allocation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Worker<'a> {
-    /// The runner and its arguments.
+    /// The runner, and its first words; the server's address follows, as the file says when the allocation starts.
     pub command: &'a [String],
-    /// A file of variables, readable by its owner alone: the server's address, the token, the certificate.
+    /// Its other arguments.
+    pub arguments: &'a [String],
+    /// The allocation's name.
+    pub allocation: &'a str,
+    /// A file of variables, readable by its owner alone: the server's address, and where the token and certificates are.
     pub environment_file: &'a str,
     /// A runner on every node; otherwise one for the allocation.
     pub one_per_node: bool,
@@ -143,6 +147,10 @@ pub fn script(
     Ok(format!("#!/bin/bash\n{}\n{}", lines.finish(), body(worker)))
 }
 
+/// A batch job inherits the environment of whoever submits it. Whom its runner believes is said by the file, and by nobody else.
+const OTHER_SERVERS: &str = "TORC_TOKEN TORC_TOKEN_FILE TORC_CA_CERT TORC_CERTIFICATE_SHA256 TORC_SERVER_CERTIFICATES \
+                             TORC_CONTEXT TORC_KUBECONFIG TORC_SERVICE";
+
 fn body(worker: &Worker<'_>) -> String {
     let file = shell::quote(worker.environment_file);
     let mut words: Vec<String> = Vec::new();
@@ -154,16 +162,23 @@ fn body(worker: &Worker<'_>) -> String {
         words.extend(worker.srun_mpi.map(|mpi| format!("--mpi={}", shell::quote(mpi))));
     }
     words.extend(worker.command.iter().map(|word| shell::quote(word)));
+    // The server may be somewhere else by then.
+    words.push("\"$TORC_API_URL\"".to_owned());
+    words.extend(worker.arguments.iter().map(|word| shell::quote(word)));
     format!(
         "# Steps say how much memory they need; srun would refuse to choose between that and these.\n\
          unset SLURM_MEM_PER_CPU SLURM_MEM_PER_GPU\n\
+         # What whoever submitted this says of other servers.\n\
+         unset {OTHER_SERVERS}\n\
+         export TORC_ALLOCATION={}\n\
          set -a\n\
          if ! . {file}; then\n\
-         \x20 echo \"torc: cannot read \"{file} >&2\n\
+         \x20 echo \"torc: cannot read \"{file}\" on $(hostname): the nodes have to share its folder with the server\" >&2\n\
          \x20 exit 1\n\
          fi\n\
          set +a\n\
          exec {}\n",
+        shell::quote(worker.allocation),
         words.join(" ")
     )
 }

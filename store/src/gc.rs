@@ -1,8 +1,9 @@
 //! Forgets what is old and no longer counts.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sqlx::SqliteConnection;
+use torc_core::ids::WorkflowId;
 
 use crate::error::Failure;
 
@@ -15,6 +16,8 @@ pub struct GcReport {
     pub events: u64,
     /// Runners that left and that no result names.
     pub runners: u64,
+    /// Slurm allocations that are over and that neither a runner nor the record of a step names, by their workflows.
+    pub allocations: BTreeMap<WorkflowId, i64>,
     /// Removed jobs without results.
     pub jobs: u64,
     /// Output of the forgotten results that no other result names, sorted; the caller deletes the files.
@@ -35,8 +38,10 @@ pub(crate) async fn collect(connection: &mut SqliteConnection, before_ms: i64) -
     )
     .execute(&mut *connection)
     .await?;
+    let allocations = collect_allocations(connection, before_ms).await?;
     let jobs = collect_jobs(connection).await?;
-    Ok(GcReport { results, events: events.rows_affected(), runners: runners.rows_affected(), jobs, log_files })
+    let (events, runners) = (events.rows_affected(), runners.rows_affected());
+    Ok(GcReport { results, events, runners, allocations, jobs, log_files })
 }
 
 /// Results that a later one of the same job supersedes. Those of a job's current run stay until the workflow is complete: retry
@@ -75,6 +80,28 @@ async fn collect_slurm_stats(connection: &mut SqliteConnection) -> Result<(), Fa
     .execute(connection)
     .await?;
     Ok(())
+}
+
+/// Allocations that nobody asks about any more: their runners are forgotten, and so is what their steps used.
+async fn collect_allocations(
+    connection: &mut SqliteConnection,
+    before_ms: i64,
+) -> Result<BTreeMap<WorkflowId, i64>, Failure> {
+    let deleted = sqlx::query_scalar!(
+        "delete from allocations as a
+        where ended_ms < ?
+            and not exists (select 1 from runners r where r.slurm_job_id = a.slurm_job_id)
+            and not exists (select 1 from slurm_stats s where s.workflow = a.workflow and s.slurm_job_id = a.slurm_job_id)
+        returning workflow",
+        before_ms
+    )
+    .fetch_all(connection)
+    .await?;
+    let mut counts = BTreeMap::new();
+    for workflow in deleted {
+        *counts.entry(WorkflowId(workflow)).or_default() += 1;
+    }
+    Ok(counts)
 }
 
 /// The files that no result names any more: attempts may share one.

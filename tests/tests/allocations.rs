@@ -14,6 +14,8 @@ use torc_tests::lab::{Call, Lab, Outcome, Running};
 
 #[path = "allocations/chaos.rs"]
 mod chaos;
+#[path = "allocations/handover.rs"]
+mod handover;
 #[path = "allocations/manners.rs"]
 mod manners;
 
@@ -196,22 +198,6 @@ fn what_jobs_need_appears_by_itself_and_goes_when_they_are_done() {
     let counts = &desk.items("get workflows")[0]["status"]["allocations"];
     assert_eq!((counts["pending"].as_i64(), counts["active"].as_i64()), (Some(0), Some(0)));
     assert_eq!(counts["finished"].as_i64(), Some(allocations.len() as i64));
-}
-
-#[test]
-fn secrets_are_in_a_file_of_its_owner_alone() {
-    let _calm = shared();
-    let desk = Desk::new();
-    let jobs = "    - name: look\n      command: \"stat -c %a .torc/allocations/$TORC_ALLOCATION.env >mode; \
-                tr '\\\\0' ' ' </proc/$PPID/cmdline >cmdline; sleep 1\"\n      resourceRequirements: small\n";
-    desk.lab.write("w.yaml", sized(jobs, ""));
-    let running = desk.call("apply -f w.yaml").start();
-    desk.end(running).exits(0);
-    let script = desk.recorded(&["-j", &desk.numbers()[0], "-o", "JobName,Comment"]);
-    let token = desk.lab.lines(".torc/token")[0].clone();
-    let mode = fs::metadata(desk.lab.path(".torc/allocations")).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o700);
-    assert!(script.starts_with("torc-wf1-a1-") && !script.contains(&token), "{script}");
 }
 
 // R01

@@ -1,5 +1,7 @@
 //! Which certificate a server must have before it is told a token.
 
+mod handed;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,6 +19,7 @@ use torc_api::token::Fingerprint;
 use torc_controller::tls;
 
 use super::ClientError;
+use handed::Handed;
 
 /// Whom to trust.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,6 +40,9 @@ pub enum Trust {
     Certificate(Fingerprint),
     /// The bearer of the certificate that is in a file at present: it may be replaced while we are connected.
     SameAs(PathBuf),
+    /// The bearer of a certificate in a file that the server keeps up to date, whoever those in it vouch for, and whoever the machine
+    /// trusts.
+    Handed(PathBuf),
 }
 
 impl Trust {
@@ -67,6 +73,10 @@ impl Trust {
             }
             Some(Self::SameAs(path)) => {
                 builder.dangerous().with_custom_certificate_verifier(pinned(Wanted::SameAs(path.clone())))
+            }
+            Some(Self::Handed(path)) => {
+                let verifier = Arc::new(Handed::new(path, Arc::clone(&provider)));
+                builder.dangerous().with_custom_certificate_verifier(verifier)
             }
         };
         Ok(builder.with_no_client_auth())

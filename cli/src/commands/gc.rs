@@ -12,9 +12,9 @@ use crate::connection::with_client;
 use crate::error::{CommandError, ExitStatus};
 use crate::output::human;
 
-/// Forget old results, events, runners and log files.
+/// Forget old results, events, runners, allocations and log files.
 ///
-/// The latest result of every job stays, however old it is.
+/// The latest result of every job stays, however old it is, and so does the runner that it names, with its allocation.
 #[derive(Debug, Args)]
 pub struct GcArgs {
     /// How old, e.g. `30d` or `12h`.
@@ -41,16 +41,18 @@ pub async fn run(context: &Context, args: &GcArgs) -> Result<ExitStatus, Command
         "results": gone.results,
         "events": gone.events,
         "runners": gone.runners,
+        "allocations": gone.allocations,
         "logFiles": logs,
         "dryRun": args.dry_run,
     });
     context.output.value(&value, || {
         let verb = if args.dry_run { "would go" } else { "gone" };
         format!(
-            "{verb}: {}, {}, {}, {}\n",
+            "{verb}: {}, {}, {}, {}, {}\n",
             human::count(gone.results, "result"),
             human::count(gone.events, "event"),
             human::count(gone.runners, "runner"),
+            human::count(gone.allocations, "allocation"),
             human::count(logs, "log file"),
         )
     })?;

@@ -121,6 +121,9 @@ pub async fn run(context: &Context, args: &ServerArgs) -> Result<ExitStatus, Com
         // Whoever stands by can be told to leave.
         () = interrupts.next() => return Ok(ExitStatus::Success),
     };
+    if let Some(doubt) = owner.doubt() {
+        context.output.warning(doubt);
+    }
     let result = serve(context, args, &place, &owner, &mut interrupts).await;
     owner.leave().await;
     result

@@ -203,7 +203,7 @@ pub const KEYS: &[Key] = &[
         "server.advertise",
         "TORC_SERVER_ADVERTISE",
         None,
-        "How others reach a server: a URL, a host, or a host with a port (this machine's name when absent).",
+        "How others reach a server: a URL, a host, or a host with a port (when absent a name of this machine that leads to it, else one of its addresses).",
     ),
     key(
         "server.tls",
@@ -218,6 +218,18 @@ pub const KEYS: &[Key] = &[
         "The server's certificate in PEM (one of its own when absent).",
     ),
     key("server.tls_key", "TORC_SERVER_TLS_KEY", None, "Its private key in PEM."),
+    key(
+        "server.tls_ca",
+        "TORC_SERVER_TLS_CA",
+        None,
+        "Certificates in PEM of those who vouch for the server's certificate, or for that of a proxy in front: handed to runners in allocations (which always get the server's own, and those in its file).",
+    ),
+    key(
+        "server.runner_token_lifetime",
+        "TORC_SERVER_RUNNER_TOKEN_LIFETIME",
+        Some("30d"),
+        "How long a token for the runners in allocations is good; after half of it they are handed another one.",
+    ),
     key(
         "server.insecure_http",
         "TORC_SERVER_INSECURE_HTTP",

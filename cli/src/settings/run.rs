@@ -112,7 +112,7 @@ fn parse_labels(text: &str) -> Vec<String> {
     labels
 }
 
-fn parse_duration(text: &str) -> Result<Duration, String> {
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let seconds = quantity::parse_duration(text).map_err(|error| format!("is no duration: {error}"))?;
     u64::try_from(seconds).map(Duration::from_secs).map_err(|_| "must not be negative".to_owned())
 }

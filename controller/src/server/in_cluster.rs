@@ -6,8 +6,9 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use torc_store::{Leader, OpenOptions, Store, StoreError};
 
-use super::{Server, ServerConfig, StartError, bind, issuer, limits, listen};
+use super::{Server, ServerConfig, StartError, bind, certificates, handovers, issuer, limits, listen};
 use crate::engine::{Engine, Stop};
+use crate::handover::Vouching;
 use crate::http::{Door, Identities};
 use crate::kubernetes::{self, Candidate, KubernetesConfig, Office, Parts, Readiness, Reviews};
 
@@ -20,13 +21,14 @@ pub(super) async fn start(config: ServerConfig) -> Result<Server, StartError> {
     let kubernetes = config.kubernetes.clone().unwrap_or_default();
     let (client, impatient) = kubernetes::clients().await.map_err(StartError::Cluster)?;
     let stop = Stop::default();
+    let certificates = certificates(&config)?;
     let readiness = Readiness::default();
     readiness.lacks(LEADERSHIP, "nobody has been asked yet");
     let door = Door::new(readiness.clone());
     let socket = bind(config.bind).await?;
     let address = socket.as_ref().and_then(|socket| socket.local_addr().ok());
     let http = match socket {
-        Some(socket) => Some(listen(socket, door.router(), &config, &stop.waiting)?),
+        Some(socket) => Some(listen(socket, door.router(), (&config, certificates.clone()), &stop.waiting)?),
         None => None,
     };
 
@@ -39,7 +41,9 @@ pub(super) async fn start(config: ServerConfig) -> Result<Server, StartError> {
     readiness.lists();
     readiness.has(LEADERSHIP);
 
-    let mut server = Server::assemble(&config, store, opened, address, &candidacy.office, stop.clone()).await?;
+    let handovers = handovers(&config, address, Vouching { shown: certificates, authority: config.authority.clone() });
+    let place = (address, handovers);
+    let mut server = Server::assemble(&config, store, opened, place, &candidacy.office, stop.clone()).await?;
     server.http = http;
     server.tenure = candidacy.tenure;
     let identities = Identities::new(config.token.clone(), issuer(&config));

@@ -1,6 +1,6 @@
 //! One tick: what workflows need and have, what Slurm says, and the difference closed.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -17,6 +17,7 @@ use torc_slurm::trouble::Trouble;
 
 use super::SlurmConfig;
 use super::clusters::{Cluster, Clusters};
+use super::delivery::{Deliveries, Recipient};
 use super::poll::{self, Found, Unseen};
 use super::submit::{self, slurm_job_name};
 use crate::clock;
@@ -33,7 +34,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 pub(super) struct Desk {
     engine: Engine,
     config: SlurmConfig,
-    handovers: Handovers,
+    deliveries: Deliveries,
     /// Whether anybody else could be talking with Slurm about the same.
     office: Office,
     clusters: Clusters,
@@ -72,7 +73,7 @@ impl Desk {
         Self {
             engine,
             config,
-            handovers,
+            deliveries: Deliveries::new(handovers),
             office,
             clusters,
             unseen: Unseen::new(),
@@ -107,7 +108,8 @@ impl Desk {
             self.engine.observe_allocations(observations, None, false).await?;
             self.settle_doubts(&needs, &described).await?;
             let after = self.engine.slurm_needs(self.config.serves.clone()).await?;
-            self.tidy_up(&needs, &after, &described).await;
+            self.tidy_up(&needs, &after, &described).await?;
+            self.keep_up_to_date(&after, &described).await?;
             needs = after;
         }
         let mut is_left = false;
@@ -148,20 +150,30 @@ impl Desk {
         observations
     }
 
-    /// Nobody reads the files of allocations that are over any more.
-    async fn tidy_up(&mut self, before: &[Needs], after: &[Needs], described: &Described) {
-        let lives = |row: &AllocationRow| after.iter().flat_map(|one| &one.allocations).any(|one| one.row.id == row.id);
-        for needs in before {
-            for row in needs.allocations.iter().map(|one| &one.row).filter(|row| !lives(row)) {
-                let Some(cluster) = self.clusters.get(&row.cluster, described.get(&row.cluster)) else { continue };
-                let is_elsewhere = !cluster.spec.command_prefix.is_empty();
-                let path = submit::environment_path(&self.config, needs, row, is_elsewhere);
-                let Some(text) = path.to_str() else { continue };
-                if let Err(trouble) = cluster.remove(text).await {
-                    tracing::debug!("{text}: {trouble}");
-                }
+    /// Nobody reads any more what was handed to the runners of allocations that are all over.
+    async fn tidy_up(&mut self, before: &[Needs], after: &[Needs], described: &Described) -> Result<(), EngineError> {
+        let (before, after) = (recipients(before), recipients(after));
+        let identity = self.engine.identity().await?;
+        for to in before.difference(&after) {
+            if let Some(cluster) = self.clusters.get(&to.cluster, described.get(&to.cluster)) {
+                self.deliveries.withdraw((to, &identity), cluster, &self.config).await;
             }
         }
+        Ok(())
+    }
+
+    /// Allocations that wait for long, and runners that run for long, find what is good today.
+    async fn keep_up_to_date(&mut self, needs: &[Needs], described: &Described) -> Result<(), EngineError> {
+        // Whoever only looks, or serves others, cannot be reached by these runners.
+        let identity = self.engine.identity().await?;
+        for to in recipients(needs.iter().filter(|one| one.is_served)) {
+            let Some(cluster) = self.clusters.get(&to.cluster, described.get(&to.cluster)) else { continue };
+            let now_seconds = clock::now().wall_ms / 1_000;
+            if let Err(trouble) = self.deliveries.deliver((&to, &identity), cluster, &self.config, now_seconds).await {
+                tracing::warn!("what the runners of workflow {} are handed is not renewed: {trouble}", to.workflow);
+            }
+        }
+        Ok(())
     }
 
     /// Finds out what became of submissions that were cut short.
@@ -310,9 +322,13 @@ impl Desk {
             self.engine.allocation_not_submitted(key, sentence.clone(), false).await?;
             return Ok(Some(sentence));
         }
-        let walltime = Duration::from_secs(u64::try_from(row.seconds).unwrap_or_default());
-        let handover = self.handovers.to_allocation(row.workflow, walltime, clock::now().wall_ms / 1_000);
-        let answer = submit::submit(cluster, &self.config, &handover, (needs, row), &identity).await;
+        let to = recipient(needs, row);
+        let delivered =
+            self.deliveries.deliver((&to, &identity), cluster, &self.config, clock::now().wall_ms / 1_000).await;
+        let answer = match delivered {
+            Ok(file) => submit::submit(cluster, &self.config, &file, (needs, row), &identity).await,
+            Err(trouble) => Err(trouble),
+        };
         match answer {
             Ok(number) => {
                 self.refusals.remove(&needs.workflow);
@@ -349,6 +365,17 @@ async fn cancel(cluster: &mut Cluster, numbers: &[String]) {
 /// Nothing more will be to do for it.
 fn is_over(needs: &Needs) -> bool {
     needs.is_canceled || needs.finished_ms.is_some()
+}
+
+fn recipient(needs: &Needs, row: &AllocationRow) -> Recipient {
+    let (cluster, workflow, working_dir) = (row.cluster.clone(), row.workflow, needs.working_dir.clone());
+    Recipient { cluster, workflow, working_dir }
+}
+
+/// Whose runners there are, or will be.
+fn recipients<'a>(needs: impl IntoIterator<Item = &'a Needs>) -> BTreeSet<Recipient> {
+    let all = needs.into_iter().flat_map(|one| one.allocations.iter().map(move |live| recipient(one, &live.row)));
+    all.collect()
 }
 
 /// The live allocations of each cluster.

@@ -9,12 +9,11 @@ use torc_core::planning::cpus::least_cpus;
 use torc_core::planning::partition::Partition;
 use torc_core::rows::AllocationRow;
 use torc_slurm::sbatch;
-use torc_slurm::script::{Marker, Request, Worker, environment_file, script};
+use torc_slurm::script::{Marker, Request, Worker, script};
 use torc_slurm::trouble::Trouble;
 
 use super::SlurmConfig;
 use super::clusters::Cluster;
-use crate::handover::Handover;
 
 /// The name of the Slurm job that an allocation is. Those that run one after another share one.
 pub(super) fn slurm_job_name(row: &AllocationRow, needs: &Needs, identity: &str) -> String {
@@ -33,45 +32,27 @@ fn definition<'a>(row: &AllocationRow, needs: &'a Needs) -> Option<&'a SlurmSche
     scheduler(&needs.spec, row.scheduler.as_deref()?)
 }
 
-/// Where the files of allocations are: with the store, or where Slurm's commands are if those are elsewhere.
-pub(super) fn environment_path(
-    config: &SlurmConfig,
-    needs: &Needs,
-    row: &AllocationRow,
-    is_elsewhere: bool,
-) -> PathBuf {
-    let folder = match is_elsewhere {
-        true => Path::new(&needs.working_dir).join(".torc-allocations"),
-        false => config.folder.clone(),
-    };
-    folder.join(format!("{}.env", row.name()))
+/// The folder of what is handed over: with the store, or where Slurm's commands are if those are elsewhere. Runners read it, so the
+/// nodes have to share it.
+pub(super) fn handover_folder(config: &SlurmConfig, working_dir: &str, is_elsewhere: bool) -> PathBuf {
+    if is_elsewhere { Path::new(working_dir).join(".torc-allocations") } else { config.folder.clone() }
 }
 
-/// Submits an allocation; its number in Slurm.
+/// Submits an allocation whose hand-over is in place; its number in Slurm.
 pub(super) async fn submit(
     cluster: &mut Cluster,
     config: &SlurmConfig,
-    handover: &Handover,
+    environment_file: &str,
     (needs, row): (&Needs, &AllocationRow),
     identity: &str,
 ) -> Result<String, Trouble> {
     let refused = |sentence: String| Trouble::Refused { sentence };
-    if needs.working_dir.is_empty() {
-        let sentence =
-            "nobody says in which folder of the cluster its jobs run: annotate the workflow with torc.dev/working-dir";
-        return Err(refused(sentence.to_owned()));
-    }
-    let is_elsewhere = !cluster.spec.command_prefix.is_empty();
-    let path = environment_path(config, needs, row, is_elsewhere);
-    let path = path.to_str().ok_or_else(|| refused(format!("the path {} is not UTF-8", path.display())))?.to_owned();
-    let variables = environment_file(&handover.variables(&row.name())).map_err(|error| refused(error.to_string()))?;
     let output = Path::new(&needs.working_dir).join(&config.output_dir);
     let output = output.to_str().ok_or_else(|| refused("the output folder is not named in UTF-8".to_owned()))?;
-    cluster.put(&path, &variables).await?;
     // Slurm writes what the script says into it, and does not make it.
     cluster.make_folder(output).await?;
     let partitions = cluster.known_partitions().unwrap_or_default();
-    let text = text(config, handover, (needs, row, &partitions), identity, (&path, output)).map_err(refused)?;
+    let text = text(config, (needs, row, &partitions), identity, (environment_file, output)).map_err(refused)?;
     let answer = cluster.ask(&sbatch::submit(&text)).await?;
     Ok(sbatch::read_number(&answer)?.to_string())
 }
@@ -79,7 +60,6 @@ pub(super) async fn submit(
 /// The batch script.
 fn text(
     config: &SlurmConfig,
-    handover: &Handover,
     (needs, row, partitions): (&Needs, &AllocationRow, &[Partition]),
     identity: &str,
     (environment_file, output): (&str, &str),
@@ -87,11 +67,14 @@ fn text(
     let own = slurm_name(row, identity);
     let shared = serialized(row, needs).map(|_| slurm_job_name(row, needs, identity));
     let marker = Marker { own: &own, shared_name: shared.as_deref() };
-    let command = command(config, handover, (needs, row), output);
+    let arguments = arguments((needs, row), output);
+    let name = row.name();
     let log = format!("{output}/slurm_output_wf{}_sl%j.o", row.workflow);
     let execution = needs.spec.execution_config.as_ref();
     let worker = Worker {
-        command: &command,
+        command: &config.runner,
+        arguments: &arguments,
+        allocation: &name,
         environment_file,
         one_per_node: row.one_worker_per_node,
         srun_mpi: execution.and_then(|execution| execution.srun_mpi.as_deref()),
@@ -129,15 +112,9 @@ fn request<'a>(
     })
 }
 
-/// The runner and its arguments. None of them is a secret.
-fn command(
-    config: &SlurmConfig,
-    handover: &Handover,
-    (needs, row): (&Needs, &AllocationRow),
-    output: &str,
-) -> Vec<String> {
-    let mut words = config.runner.clone();
-    words.extend([handover.url.clone(), needs.workflow.to_string(), output.to_owned()]);
+/// What the runner is told behind the server's address. None of it is a secret.
+fn arguments((needs, row): (&Needs, &AllocationRow), output: &str) -> Vec<String> {
+    let mut words = vec![needs.workflow.to_string(), output.to_owned()];
     if row.one_worker_per_node {
         words.push("--is-subtask".to_owned());
     }

@@ -266,6 +266,15 @@ impl State {
         self.news += 1;
     }
 
+    /// The records of so many allocations that were over are gone.
+    pub fn forget_allocations(&mut self, forgotten: &BTreeMap<WorkflowId, i64>) {
+        for (id, count) in forgotten {
+            if let Some(workflow) = self.workflows.get_mut(id) {
+                workflow.allocations.finished = (workflow.allocations.finished - count).max(0);
+            }
+        }
+    }
+
     /// A runner has reported the end of a job: its allocation was not in vain.
     pub(super) fn note_report(&mut self, id: RunnerId, recorder: &mut Recorder) {
         let Some(key) = self.runners.get(&id).and_then(|runner| runner.allocation) else { return };

@@ -80,6 +80,7 @@ impl HttpLink {
             Err(LinkError::Unauthorized) if self.bearer.renew() => self.post_once(&path, body, timeout).await,
             answer => answer,
         }
+        .map_err(|error| if self.bearer.file.is_some() { error.or_outdated() } else { error })
     }
 
     async fn post_once<Q: Serialize + Sync, A: DeserializeOwned>(
@@ -99,6 +100,12 @@ impl HttpLink {
         }
         let text = response.text().await.unwrap_or_default();
         Err(refusal(status, &text))
+    }
+}
+
+impl LinkError {
+    fn or_outdated(self) -> Self {
+        if self == Self::Unauthorized { Self::Outdated } else { self }
     }
 }
 

@@ -26,6 +26,9 @@ const SHORT_PAUSE: Duration = Duration::from_millis(5);
 /// With enough work waiting, the server is listened to after this time of silence, for cancellations.
 const LISTEN_AFTER: Duration = Duration::from_millis(250);
 
+/// How long another token is waited for. A server that was away renews tokens soon after it is back.
+const RENEWAL: Duration = Duration::from_secs(300);
+
 /// What is known about the server.
 #[derive(Debug, Default)]
 pub(super) struct Contact {
@@ -44,6 +47,8 @@ pub(super) struct Contact {
     /// Since when calls fail, and why the last one did.
     failing_since: Option<Moment>,
     pub last_failure: String,
+    /// Since when the token is not accepted any more.
+    outdated_since: Option<Moment>,
     /// The server has been away for so long that it is not counted on.
     draining: bool,
     retry_at: Moment,
@@ -189,8 +194,19 @@ impl State {
                 self.contact.last_failure = reason;
                 self.contact.failed(now, self.pause_after_failure());
             }
-            LinkError::Refused { .. } | LinkError::Unauthorized => self.refused(error, now, effects),
+            LinkError::Outdated if self.may_be_renewed(now) => {
+                self.unreachable(LinkError::Unreachable(error.to_string()), now, effects);
+            }
+            LinkError::Refused { .. } | LinkError::Unauthorized | LinkError::Outdated => {
+                self.refused(error, now, effects);
+            }
         }
+    }
+
+    /// Whether it is too early to give a token up. One that was never accepted is wrong.
+    fn may_be_renewed(&mut self, now: Moment) -> bool {
+        let since = *self.contact.outdated_since.get_or_insert(now);
+        self.contact.has_heard() && now.since(since) < RENEWAL
     }
 
     /// While it drains, the server is called now and then; before that more and more rarely.
@@ -215,6 +231,7 @@ impl State {
 
     /// The server has answered; so many results are delivered with that.
     fn reachable(&mut self, results: usize, now: Moment, effects: &mut Vec<Effect>) {
+        self.contact.outdated_since = None;
         if std::mem::take(&mut self.contact.failures) == 0 {
             return;
         }

@@ -456,6 +456,26 @@ fn a_refusal_ends_the_runner_and_keeps_its_results() {
     assert!(!desk.effects.iter().any(|effect| matches!(effect, Effect::Acknowledge(_))));
 }
 
+#[test]
+fn another_token_is_waited_for_while_one_may_come() {
+    let mut desk = Desk::new(1);
+    desk.answer([1]);
+    desk.started(1).later(Duration::from_secs(3_600));
+    // The server was away for long; when it is back, tokens have run out, and it has not written others yet.
+    desk.fail(LinkError::Unreachable("x".to_owned())).until_due();
+    desk.later(Duration::from_secs(600)).fail(LinkError::Outdated).until_due();
+    desk.later(Duration::from_secs(290)).fail(LinkError::Outdated).until_due();
+    assert!(desk.terminated().is_empty(), "the job goes on");
+    desk.answer([]);
+    desk.until_due().later(Duration::from_secs(1)).fail(LinkError::Outdated).until_due();
+    assert!(desk.terminated().is_empty(), "the wait begins anew");
+    desk.later(Duration::from_secs(301)).fail(LinkError::Outdated);
+    assert_eq!(desk.terminated(), [(1, 15, 30_000)], "nobody renews it");
+    let mut desk = Desk::new(1);
+    desk.fail(LinkError::Outdated);
+    assert_eq!(desk.exit(), Some(Err(LinkError::Outdated)), "it was never accepted");
+}
+
 // J15
 #[test]
 fn leaves_when_everything_has_settled() {

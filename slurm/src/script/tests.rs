@@ -8,6 +8,8 @@ use super::*;
 fn worker<'a>(command: &'a [String]) -> Worker<'a> {
     Worker {
         command,
+        arguments: &[],
+        allocation: "torc-wf3-a12",
         environment_file: "/home/me/.torc/allocations/12.env",
         one_per_node: false,
         srun_mpi: None,
@@ -44,9 +46,11 @@ fn the_whole_script() {
         ("no_requeue".to_owned(), Value::from(true)),
         ("contiguous".to_owned(), Value::from(false)),
     ]);
-    let command = words(&["/opt/torc/torc-slurm-job-runner", "--workflow", "my work"]);
+    let command = words(&["/opt/torc/torc-slurm-job-runner"]);
+    let arguments = words(&["3", "my work"]);
     let request = Request::of_scheduler(&scheduler, None);
-    let text = script(&request, &defaults, &MARKER, &worker(&command)).unwrap();
+    let worker = Worker { arguments: &arguments, ..worker(&command) };
+    let text = script(&request, &defaults, &MARKER, &worker).unwrap();
     let expected = r##"#!/bin/bash
 #SBATCH --nice=10
 #SBATCH --no-requeue
@@ -70,13 +74,16 @@ fn the_whole_script() {
 
 # Steps say how much memory they need; srun would refuse to choose between that and these.
 unset SLURM_MEM_PER_CPU SLURM_MEM_PER_GPU
+# What whoever submitted this says of other servers.
+unset TORC_TOKEN TORC_TOKEN_FILE TORC_CA_CERT TORC_CERTIFICATE_SHA256 TORC_SERVER_CERTIFICATES TORC_CONTEXT TORC_KUBECONFIG TORC_SERVICE
+export TORC_ALLOCATION=torc-wf3-a12
 set -a
 if ! . /home/me/.torc/allocations/12.env; then
-  echo "torc: cannot read "/home/me/.torc/allocations/12.env >&2
+  echo "torc: cannot read "/home/me/.torc/allocations/12.env" on $(hostname): the nodes have to share its folder with the server" >&2
   exit 1
 fi
 set +a
-exec /opt/torc/torc-slurm-job-runner --workflow 'my work'
+exec /opt/torc/torc-slurm-job-runner "$TORC_API_URL" 3 'my work'
 "##;
     assert_eq!(text, expected);
 }
@@ -84,9 +91,10 @@ exec /opt/torc/torc-slurm-job-runner --workflow 'my work'
 #[test]
 fn a_runner_on_every_node_and_allocations_one_after_another() {
     let request = Request { nodes: 4, seconds: 90, serialize: true, cpus_per_task: Some(8), ..Request::default() };
-    let command = words(&["runner", "--is-subtask"]);
+    let command = words(&["runner"]);
+    let arguments = words(&["--is-subtask"]);
     let marker = Marker { own: "torc-wf3-a12", shared_name: Some("torc-wf3-sched7") };
-    let each = Worker { one_per_node: true, srun_mpi: Some("none"), ..worker(&command) };
+    let each = Worker { one_per_node: true, srun_mpi: Some("none"), arguments: &arguments, ..worker(&command) };
     let text = script(&request, &BTreeMap::new(), &marker, &each).unwrap();
     for line in [
         "#SBATCH --job-name=torc-wf3-sched7",
@@ -95,7 +103,7 @@ fn a_runner_on_every_node_and_allocations_one_after_another() {
         "#SBATCH --cpus-per-task=8",
         "#SBATCH --time=0-00:02:00",
         "exec srun --ntasks-per-node=1 --wait=0 --kill-on-bad-exit=0 --overlap --ntasks=\"$SLURM_JOB_NUM_NODES\" --mpi=none \
-         runner --is-subtask",
+         runner \"$TORC_API_URL\" --is-subtask",
     ] {
         assert!(text.lines().any(|found| found == line), "{line} is missing:\n{text}");
     }
@@ -150,19 +158,29 @@ fn a_real_shell_runs_it_with_the_variables_of_the_file() {
     let folder = tempfile::TempDir::new().unwrap();
     let file = folder.path().join("it's 12.env");
     let token = "t'o\"k$(en)\nwith a second line";
-    let variables = BTreeMap::from([("TORC_TOKEN".to_owned(), token.to_owned())]);
+    let variables = BTreeMap::from([
+        ("TORC_TOKEN_FILE".to_owned(), token.to_owned()),
+        ("TORC_API_URL".to_owned(), "https://login2:7421".to_owned()),
+    ]);
     fs::write(&file, environment_file(&variables).unwrap()).unwrap();
     let path = file.to_string_lossy().into_owned();
-    let command =
-        words(&["sh", "-c", "printf '%s|%s|%s' \"$TORC_TOKEN\" \"${SLURM_MEM_PER_CPU-none}\" \"$SLURM_MEM_PER_NODE\""]);
+    let command = words(&[
+        "sh",
+        "-c",
+        "printf '%s|' \"$TORC_TOKEN_FILE\" \"${SLURM_MEM_PER_CPU-none}\" \"$SLURM_MEM_PER_NODE\" \"$0\" \
+         \"$TORC_ALLOCATION\" \"${TORC_CA_CERT-none}\" \"${TORC_TOKEN-none}\"",
+    ]);
     let worker = Worker { environment_file: &path, ..worker(&command) };
     let text = script(&Request::default(), &BTreeMap::new(), &MARKER, &worker).unwrap();
     assert!(!text.contains("t'o") && !text.contains("(en)"), "the token is in the script");
     let run = || {
         let mut bash = Command::new("bash");
-        bash.arg("-c").arg(&text).env("SLURM_MEM_PER_CPU", "100").env("SLURM_MEM_PER_NODE", "400").output().unwrap()
+        let others = [("TORC_CA_CERT", "/mine"), ("TORC_TOKEN", "another"), ("TORC_API_URL", "http://another")];
+        bash.envs(others).env("SLURM_MEM_PER_CPU", "100").env("SLURM_MEM_PER_NODE", "400");
+        bash.arg("-c").arg(&text).output().unwrap()
     };
-    assert_eq!(String::from_utf8(run().stdout).unwrap(), format!("{token}|none|400"));
+    let said = String::from_utf8(run().stdout).unwrap();
+    assert_eq!(said, format!("{token}|none|400|https://login2:7421|torc-wf3-a12|none|none|"));
     fs::remove_file(file).unwrap();
     let without = run();
     assert_eq!(without.status.code(), Some(1), "it runs without its variables");

@@ -1,14 +1,20 @@
 //! Only what is old and no longer counts is forgotten.
 
+use std::collections::BTreeMap;
+
 use torc_api::slurm_stats::SlurmStats;
-use torc_core::ids::{JobId, RunnerId, WorkflowId};
-use torc_core::rows::{Changes, ResultRow, RunnerRow, WorkflowRow};
-use torc_store::{EventQuery, GcReport, ResultQuery, RunnerQuery, SlurmStatsQuery, Store};
+use torc_core::ids::{AllocationId, JobId, RunnerId, WorkflowId};
+use torc_core::rows::{AllocationRow, Changes, ResultRow, RunnerRow, WorkflowRow};
+use torc_store::{AllocationQuery, EventQuery, GcReport, ResultQuery, RunnerQuery, SlurmStatsQuery, Store};
 
 use crate::samples::{event, failure, job, new_store, profile, result, runner, workflow};
 
 fn with_logs(row: ResultRow, stdout: &str, stderr: &str) -> ResultRow {
     ResultRow { stdout: Some(stdout.to_owned()), stderr: Some(stderr.to_owned()), ..row }
+}
+
+fn allocation(id: i64, workflow: i64) -> AllocationRow {
+    AllocationRow { id: AllocationId(id), workflow: WorkflowId(workflow), ..AllocationRow::default() }
 }
 
 async fn filled() -> (tempfile::TempDir, Store) {
@@ -63,10 +69,61 @@ async fn what_the_accounting_said_goes_with_its_result() {
 }
 
 #[tokio::test]
+async fn allocations_go_when_nothing_names_them() {
+    let (_folder, store) = filled().await;
+    let over = |id: i64, number: &str, ended_ms: Option<i64>| AllocationRow {
+        slurm_job_id: Some(number.to_owned()),
+        ended_ms,
+        ..allocation(id, 1)
+    };
+    let in_allocation = |id, number: &str, ended_ms| RunnerRow {
+        slurm_job_id: Some(number.to_owned()),
+        ended_ms: Some(ended_ms),
+        ..runner(id)
+    };
+    let stats = SlurmStats {
+        workflow: 1,
+        job: 1,
+        run: 1,
+        attempt: 3,
+        slurm_job_id: Some("14".to_owned()),
+        ..SlurmStats::default()
+    };
+    let changes = Changes {
+        allocations: vec![
+            over(1, "11", Some(2_000)),
+            over(2, "12", Some(8_000)),
+            over(3, "13", None),
+            over(4, "14", Some(2_000)),
+            over(5, "15", Some(2_000)),
+            AllocationRow { ended_ms: Some(2_000), ..allocation(6, 1) },
+        ],
+        // One that was in the first is forgotten with it; one that was in the fifth is younger.
+        runners: vec![in_allocation(5, "11", 2_000), in_allocation(6, "15", 8_000)],
+        slurm_stats: vec![stats],
+        ..Changes::default()
+    };
+    store.commit(&changes).await.unwrap();
+    let last = store.load().await.unwrap().last;
+    let left = async || {
+        let rows = store.allocations(&AllocationQuery::default()).await.unwrap();
+        rows.items.iter().map(|row| row.id.0).collect::<Vec<i64>>()
+    };
+    let expected = BTreeMap::from([(WorkflowId(1), 2)]);
+    assert_eq!(store.gc(5_000, true).await.unwrap().allocations, expected);
+    assert_eq!(left().await, [1, 2, 3, 4, 5, 6]);
+    assert_eq!(store.gc(5_000, false).await.unwrap().allocations, expected);
+    assert_eq!(left().await, [2, 3, 4, 5]);
+    let loaded = store.load().await.unwrap();
+    assert_eq!((loaded.last, loaded.finished_allocations), (last, vec![(WorkflowId(1), 3)]));
+}
+
+#[tokio::test]
 async fn a_dry_run_says_what_a_run_then_does() {
     let (_folder, store) = filled().await;
     let before = contents(&store).await;
-    let expected = GcReport { results: 1, events: 2, runners: 1, jobs: 1, log_files: vec!["/logs/1".to_owned()] };
+    let log_files = vec!["/logs/1".to_owned()];
+    let expected = GcReport { results: 1, events: 2, runners: 1, jobs: 1, log_files, ..GcReport::default() };
     assert_eq!(store.gc(5_000, true).await.unwrap(), expected);
     assert_eq!(contents(&store).await, before);
     let last = store.load().await.unwrap().last;

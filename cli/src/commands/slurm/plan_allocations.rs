@@ -102,6 +102,8 @@ async fn wait(slurm: &Slurm, planned: &Planned, nodes: i64) -> Result<Wait, Comm
     request.nodes = nodes;
     let worker = Worker {
         command: &["true".to_owned()],
+        arguments: &[],
+        allocation: "torc-plan",
         environment_file: "/dev/null",
         one_per_node: false,
         srun_mpi: None,

@@ -25,10 +25,6 @@ fn config() -> SlurmConfig {
     }
 }
 
-fn handover() -> Handover {
-    Handover { url: "http://login1:7421".to_owned(), token: "s3cret".to_owned(), certificate_sha256: None }
-}
-
 fn row(id: i64) -> AllocationRow {
     AllocationRow {
         id: AllocationId(id),
@@ -70,7 +66,7 @@ fn needs(spec: WorkflowSpec, rows: &[AllocationRow]) -> Needs {
 fn script_of(needs: &Needs, row: &AllocationRow) -> String {
     let files = ("/home/ada/.torc/allocations/x.env", "/scratch/ada/torc_output");
     let node = Partition { name: "debug".to_owned(), cpus: 4, ..Partition::default() };
-    text(&config(), &handover(), (needs, row, &[node]), "0a1b2c3d", files).unwrap()
+    text(&config(), (needs, row, &[node]), "0a1b2c3d", files).unwrap()
 }
 
 #[test]
@@ -88,11 +84,11 @@ fn a_script_for_what_jobs_need() {
         "#SBATCH --ntasks-per-node=1",
         "#SBATCH --output=/scratch/ada/torc_output/slurm_output_wf3_sl%j.o",
         "#SBATCH --chdir=/scratch/ada",
-        "exec /opt/torc-slurm-job-runner http://login1:7421 3 /scratch/ada/torc_output",
+        "export TORC_ALLOCATION=torc-wf3-a12",
+        "exec /opt/torc-slurm-job-runner \"$TORC_API_URL\" 3 /scratch/ada/torc_output",
     ] {
         assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
     }
-    assert!(!text.contains("s3cret"), "{text}");
 }
 
 #[test]
@@ -136,7 +132,7 @@ fn a_script_for_a_scheduler_of_the_document() {
     assert!(!script_of(&needs, &rows[0]).contains("--stagger-among"), "the document does not want it");
     let gone = Needs { spec: Arc::new(WorkflowSpec::default()), ..needs };
     let files = ("/f", "/o");
-    let refused = super::text(&config(), &handover(), (&gone, &rows[0], &[]), "x", files).unwrap_err();
+    let refused = super::text(&config(), (&gone, &rows[0], &[]), "x", files).unwrap_err();
     assert_eq!(refused, "there is no Slurm scheduler 'chain' any more");
 }
 
@@ -153,8 +149,7 @@ fn a_node_of_a_scheduler_gives_the_cpus_that_its_jobs_need() {
 
 #[test]
 fn secrets_are_with_the_store_or_where_slurm_is() {
-    let needs = needs(WorkflowSpec::default(), &[]);
-    let path = |is_elsewhere| environment_path(&config(), &needs, &row(12), is_elsewhere);
-    assert_eq!(path(false), PathBuf::from("/home/ada/.torc/allocations/torc-wf3-a12.env"));
-    assert_eq!(path(true), PathBuf::from("/scratch/ada/.torc-allocations/torc-wf3-a12.env"));
+    let folder = |is_elsewhere| handover_folder(&config(), "/scratch/ada", is_elsewhere);
+    assert_eq!(folder(false), PathBuf::from("/home/ada/.torc/allocations"));
+    assert_eq!(folder(true), PathBuf::from("/scratch/ada/.torc-allocations"));
 }
