@@ -41,6 +41,9 @@ mod tests {
         document.spec.jobs.resize(900, Job { command, ..Job::default() });
         let problem = too_large(&document).expect("too large");
         assert_eq!(problem.message, "the object would have 923 KiB, and 900 are allowed");
+        let mut labelled = WorkflowDocument::default();
+        labelled.metadata.annotations.insert("long".to_owned(), "x".repeat(LARGEST_OBJECT));
+        assert!(too_large(&labelled).is_some(), "annotations count, too");
         assert!(problem.hint.is_some_and(|hint| hint.contains("`parameters`") && hint.contains("ConfigMaps")));
     }
 }

@@ -202,6 +202,8 @@ mod tests {
             ("torc get jobs", Reach::Server),
             ("torc retry a", Reach::Objects),
             ("torc retry a --job b", Reach::Server),
+            ("torc retry a --changed", Reach::Server),
+            ("torc retry a --dry-run", Reach::Server),
             ("torc logs a", Reach::Server),
             ("torc validate a.yaml", Reach::Nothing),
             ("torc run a.yaml", Reach::ThisMachine("run")),

@@ -191,6 +191,9 @@ mod tests {
         assert_eq!((about.scheme.as_str(), about.client.as_deref()), ("https", Some("torc-client")));
         assert!(Standing::of(&service("nginx", json!({}))).is_err());
         assert!(Standing::of(&Service::default()).is_err());
+        let mut aimless = service("torc", json!({ SCHEME: "https" }));
+        aimless.spec = None;
+        assert!(Standing::of(&aimless).is_err(), "it leads to no Pod");
     }
 
     #[test]

@@ -149,5 +149,7 @@ mod tests {
         let older = schema(json!({"jobs": item(json!({"name": {}}))}));
         assert_eq!(missing(&ours, &older), ["Workflow.spec.jobs[].command", "Workflow.spec.suspend"]);
         assert_eq!(missing(&ours, &Value::Null), ["Workflow"]);
+        let map = |fields: Value| schema(json!({"map": {"additionalProperties": {"properties": fields}}}));
+        assert_eq!(missing(&map(json!({"a": {}, "b": {}})), &map(json!({"a": {}}))), ["Workflow.spec.map{}.b"]);
     }
 }

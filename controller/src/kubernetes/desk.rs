@@ -82,6 +82,18 @@ impl Memory {
         Self { workflow: None, accepted: None, rejected: None, written, written_at, failures: 0, complaint }
     }
 
+    /// Something has gone wrong: for the how manieth time in a row, and whether that is news.
+    pub fn failed(&mut self, said: &str) -> (u32, bool) {
+        self.failures = self.failures.saturating_add(1);
+        (self.failures, self.complaint.is_news(said))
+    }
+
+    /// All went well.
+    pub fn succeeded(&mut self) {
+        self.failures = 0;
+        self.complaint.over();
+    }
+
     pub fn since_written(&self) -> Duration {
         self.written_at.elapsed()
     }
@@ -176,4 +188,19 @@ pub(super) fn object(found: &Guarded) -> Option<Object> {
     let metadata = kube::Resource::meta(found);
     let (namespace, name) = (metadata.namespace.clone()?, metadata.name.clone()?);
     Some(Object { namespace, name, uid: metadata.uid.clone()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_in_a_row_are_counted_and_told_once() {
+        let mut memory = Memory::new(None);
+        assert_eq!(memory.failed("no"), (1, true));
+        assert_eq!(memory.failed("no"), (2, false));
+        assert_eq!(memory.failed("other"), (3, true));
+        memory.succeeded();
+        assert_eq!(memory.failed("other"), (1, true));
+    }
 }

@@ -205,6 +205,8 @@ mod tests {
         .collect();
         told.dedup();
         assert_eq!(told.len(), 9, "{told:?}");
+        told.retain(|reason| told_as(reason).is_some_and(|(_, kind)| kind == Kind::Warning));
+        assert_eq!(told, ["OrphansReclaimed", "RecoveryExhausted", "WorkflowFailed"], "what people should worry about");
         assert_eq!(told_as("JobsChanged"), None, "rows are not Events");
     }
 
@@ -230,6 +232,11 @@ mod tests {
         let name = |key: &str| event("pod", &object, &tale(key)).metadata.name;
         assert_eq!(name("ff"), Some("sweep.1a2b.ff".to_owned()));
         assert_ne!(name("ff"), name("100"));
+        let told = event("pod", &object, &Tale { kind: Kind::Warning, ..tale("1") });
+        assert_eq!((told.type_.as_deref(), told.note.as_deref()), (Some("Warning"), Some("n")));
+        assert_eq!(event("pod", &object, &tale("1")).type_.as_deref(), Some("Normal"));
+        let regarding = told.regarding.unwrap_or_default();
+        assert_eq!((regarding.kind.as_deref(), regarding.uid.as_deref()), (Some("Workflow"), Some("1a2b-3c")));
         let long = "x".repeat(5_000);
         let note = event("pod", &object, &Tale { note: &long, ..tale("1") }).note;
         assert!(note.is_some_and(|note| note.len() <= MOST_NOTE));

@@ -56,10 +56,7 @@ pub(super) async fn reconcile(found: Arc<Guarded>, desk: Arc<Desk>) -> Result<Ac
         return Ok(Action::requeue(OUT_OF_OFFICE));
     }
     let wish = pass(&found, &object, &desk).await?;
-    desk.remember(&object, |memory| {
-        memory.failures = 0;
-        memory.complaint.over();
-    });
+    desk.remember(&object, Memory::succeeded);
     Ok(Action::requeue(backoff::soonest([wish])))
 }
 
@@ -68,10 +65,7 @@ pub(super) fn after_trouble(found: Arc<Guarded>, trouble: &Trouble, desk: Arc<De
     let Some(object) = object(&found) else { return Action::await_change() };
     let said = trouble.to_string();
     let (mut failures, mut is_news) = (0, false);
-    desk.remember(&object, |memory| {
-        memory.failures = memory.failures.saturating_add(1);
-        (failures, is_news) = (memory.failures, memory.complaint.is_news(&said));
-    });
+    desk.remember(&object, |memory| (failures, is_news) = memory.failed(&said));
     if is_news {
         tracing::warn!(namespace = object.namespace, name = object.name, "not reconciled: {said}");
     } else {

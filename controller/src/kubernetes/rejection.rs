@@ -97,6 +97,8 @@ mod tests {
         }
         let many = Rejection::of_problems(&vec![plain(); 9]).message;
         assert!(many.ends_with("; and 4 more problems"), "{many}");
+        let long = Rejection::new(Reason::InvalidSpec, "x".repeat(5_000)).message;
+        assert!(long.len() <= MOST_MESSAGE && long.ends_with('…'), "a status stays small");
     }
 
     #[test]

@@ -113,6 +113,18 @@ mod tests {
     }
 
     #[test]
+    fn each_source_is_its_own_table_and_each_map_is_read_once() {
+        let mut spec = spec();
+        let other = Source { name: "other.csv".to_owned(), key: "other".to_owned(), ..spec.sources[0].clone() };
+        spec.sources.push(other);
+        spec.jobs[0].parameterization.parameters_file = Some("other.csv".to_owned());
+        let whole = embedded(&spec, true, &maps(json!({"sweep": "lr\n1\n", "other": "lr\n1\n2\n3\n"}))).unwrap();
+        let table = whole.jobs[0].parameterization.parameter_table.as_ref().unwrap();
+        assert_eq!(serde_json::to_value(table).unwrap()["rows"].as_array().unwrap().len(), 3);
+        assert_eq!(names(&spec).collect::<Vec<_>>(), ["tables"]);
+    }
+
+    #[test]
     fn what_is_missing_is_named() {
         let nothing = BTreeMap::from([("tables".to_owned(), None)]);
         for (is_allowed, maps, reason, part) in [

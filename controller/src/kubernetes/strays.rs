@@ -61,3 +61,36 @@ fn may_be_stray(workflow: &Workflow, namespaces: &[String]) -> bool {
     let is_watched = namespaces.is_empty() || namespaces.contains(&workflow.namespace);
     is_watched && workflow.status.completion_time.is_none() && !workflow.canceled
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_what_has_not_ended_where_objects_are_listed_may_be_stray() {
+        let workflow = |namespace: &str, canceled: bool, ended: bool| -> Workflow {
+            let completed = ended.then_some("2026-01-01T00:00:00Z");
+            let mut workflow: Workflow = serde_json::from_value(json!({
+                "id": 1, "name": "w", "namespace": namespace, "owner": "", "generation": 1, "creationTime": "",
+                "workingDir": "", "suspended": false, "canceled": canceled, "status": {},
+            }))
+            .unwrap();
+            workflow.status.completion_time = completed.map(str::to_owned);
+            workflow
+        };
+        let watched = ["lab".to_owned()];
+        for (found, namespaces, expected) in [
+            (workflow("lab", false, false), &watched[..], true),
+            (workflow("lab", false, false), &[][..], true),
+            (workflow("elsewhere", false, false), &watched[..], false),
+            (workflow("lab", true, false), &watched[..], false),
+            (workflow("lab", false, true), &watched[..], false),
+        ] {
+            assert_eq!(may_be_stray(&found, namespaces), expected, "{found:?}");
+        }
+    }
+}

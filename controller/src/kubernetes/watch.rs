@@ -165,3 +165,34 @@ async fn reference(desk: &Desk, id: WorkflowId) -> Option<ObjectRef<Guarded>> {
     let object = desk.object_of(id.0).await?;
     Some(ObjectRef::new(&object.name).within(&object.namespace))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_is_listed_when_the_last_namespace_is() {
+        let (unlisted, readiness) = (Arc::new(AtomicUsize::new(2)), Readiness::default());
+        readiness.lists();
+        let mut first = note_listed(Arc::clone(&unlisted), readiness.clone());
+        let mut second = note_listed(unlisted, readiness.clone());
+        // A list that begins is none, and one that is made again is no other.
+        for event in [watcher::Event::Init, watcher::Event::InitDone, watcher::Event::InitDone] {
+            first(&Ok(event));
+            assert!(!readiness.has_listed());
+        }
+        second(&Ok(watcher::Event::InitDone));
+        assert!(readiness.has_listed());
+    }
+
+    #[test]
+    fn each_namespace_has_a_watch_of_its_own_and_none_means_all() {
+        let of = |namespaces: &[&str]| -> Vec<Option<String>> {
+            let names: Vec<String> = namespaces.iter().map(|name| (*name).to_owned()).collect();
+            Watches::new(&names).watches.iter().map(|watch| watch.namespace.clone()).collect()
+        };
+        assert_eq!(of(&[]), [None]);
+        assert_eq!(of(&["a", "b"]), [Some("a".to_owned()), Some("b".to_owned())]);
+        assert_eq!(Watches::new(&["a".to_owned(), "b".to_owned()]).stores().len(), 2);
+    }
+}

@@ -212,6 +212,7 @@ mod tests {
             ("statefulSet", vec![], minute, 1),
             ("statefulSet", vec!["torc-cpu-1"], Duration::ZERO, 2),
             ("statefulSet", vec!["torc-cpu-0", "torc-cpu-3"], Duration::ZERO, 4),
+            ("statefulSet", vec!["torc-cpu-3", "torc-cpu-0"], Duration::ZERO, 4),
         ] {
             let pool = pool(home);
             let busy = Busy::of(&pool.home, hosts.iter().copied());
@@ -234,7 +235,36 @@ mod tests {
         let demands = [demand(4, 1, 1)];
         let sizing = Sizing { demands: &demands, current: 0, busy: Busy::default(), quiet_for: Duration::ZERO };
         assert_eq!(size(&only, &sizing), 0);
-        only.workflow = "w".to_owned();
-        assert_eq!(size(&only, &sizing), 1);
+        for name in ["w", "default/w"] {
+            only.workflow = name.to_owned();
+            assert_eq!(size(&only, &sizing), 1, "{name}");
+        }
+    }
+
+    #[test]
+    fn as_many_jobs_at_once_as_a_pod_has_room_for() {
+        for (limits, needs, expected) in [
+            (json!({"nvidia.com/gpu": 2}), json!({"numGpus": 1}), 2),
+            (json!({"amd.com/gpu": "4"}), json!({"numGpus": 2}), 2),
+            (json!({"cpu": 4}), json!({"numGpus": 1}), 0),
+            (json!({"cpu": "2500m"}), json!({}), 2),
+            (json!({"cpu": "500m"}), json!({}), 1),
+            (json!({"cpu": "500m"}), json!({"numCpus": 2}), 0),
+            (json!({"memory": "1073741824"}), json!({"memoryBytes": 1 << 29}), 2),
+            (json!({"cpu": 64}), json!({"numNodes": 2}), 0),
+            (json!({}), json!({}), 10_000),
+        ] {
+            let pool = Pool { limits: serde_json::from_value(limits.clone()).unwrap(), ..pool("deployment") };
+            let count = |name: &str, otherwise: i64| needs[name].as_i64().unwrap_or(otherwise);
+            let requirements = Requirements {
+                num_cpus: count("numCpus", 1),
+                memory_bytes: count("memoryBytes", 0),
+                num_gpus: count("numGpus", 0),
+                num_nodes: count("numNodes", 1),
+                ..Requirements::default()
+            };
+            let demand = Demand { needs: requirements, ..demand(1, 1, 0) };
+            assert_eq!(at_once(&pool, &demand), expected, "{limits} {needs}");
+        }
     }
 }

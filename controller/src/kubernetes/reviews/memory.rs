@@ -70,5 +70,16 @@ mod tests {
             verdicts.remember(&number.to_string(), None, now);
         }
         assert!(verdicts.known.len() <= MOST);
+        // Those that are over make room first: whoever is known stays so.
+        let later = now + UNKNOWN;
+        let mut verdicts = Verdicts::default();
+        for number in 0..MOST - 1 {
+            verdicts.remember(&number.to_string(), None, now);
+        }
+        let caller = Caller { grant: Grant::Pool, name: "torc/runner".to_owned() };
+        verdicts.remember("runner", Some(caller.clone()), now);
+        verdicts.remember("another", None, later);
+        assert_eq!(verdicts.recall("runner", later), Some(Some(caller)));
+        assert_eq!(verdicts.known.len(), 2);
     }
 }

@@ -108,3 +108,29 @@ fn a_status_is_small_whatever_happens() {
     assert_eq!(status.failures.last().unwrap().job, failure(19).job, "the latest stay");
     assert!(status.conditions[6].message.len() <= 600 && status.conditions[6].message.ends_with('…'));
 }
+
+#[test]
+fn what_lingers_says_what_it_waits_for() {
+    let running = running();
+    let status = status(&View { accepted: Some(3), lingers: Some("it waits"), ..view(Some(&running), None) });
+    assert_eq!(summary(&status)[4], "Stalled=True/SlurmUnreachable@3");
+    assert_eq!(status.conditions[4].message, "it waits");
+    assert_eq!(summary(&status)[6], "Succeeded=Unknown/Running@3", "the rest is as it was");
+}
+
+#[test]
+fn what_nobody_has_looked_at_yet_is_pending() {
+    let status = status(&View { api_url: Some("http://torc"), ..view(None, None) });
+    assert_eq!(summary(&status)[0], "Accepted=Unknown/Pending@3");
+    assert_eq!(summary(&status)[5..], ["Finished=False/NotStarted@3", "Succeeded=Unknown/Pending@3"]);
+    assert_eq!(status.api_url.as_deref(), Some("http://torc"));
+    assert_eq!(status.allocations, Some(Default::default()), "a column that is empty says less than a zero");
+}
+
+#[test]
+fn what_is_left_to_another_controller_says_to_whom() {
+    let condition = left_to_other(2, "example.com/other", NOW);
+    assert_eq!((condition.type_.as_str(), condition.reason.as_str()), ("Suspended", "ManagedByOther"));
+    assert_eq!((condition.observed_generation, condition.last_transition_time.as_str()), (Some(2), NOW));
+    assert!(condition.message.contains("example.com/other"));
+}
