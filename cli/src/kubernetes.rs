@@ -94,7 +94,10 @@ pub fn refusal(what: &str, error: kube::Error) -> CommandError {
             .because(error)
             .hint("`kubectl get --raw /readyz` tells whether it works");
     };
+    // The API server finds that out while it merges, and calls it an error of its own.
+    let is_unknown = status.message.contains("field not declared in schema");
     let kind = match status.code {
+        _ if is_unknown => ExitStatus::InvalidInput,
         404 => ExitStatus::NotFound,
         400 | 413 | 422 => ExitStatus::InvalidInput,
         401 | 403 | 409 => ExitStatus::Refused,
@@ -102,6 +105,9 @@ pub fn refusal(what: &str, error: kube::Error) -> CommandError {
     };
     let refused = CommandError::new(kind, format!("could not {what}: {}", status.message));
     match status.code {
+        _ if is_unknown => {
+            refused.hint("the definitions are older than this program: `torc crd install`, or the chart torc-crds")
+        }
         // The API server says so of a kind that it does not know; of an object it says its name.
         404 if status.message.contains("could not find the requested resource")
             || status.message == "404 page not found" =>

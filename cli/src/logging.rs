@@ -68,12 +68,12 @@ pub fn start(verbose: u8) {
     let _ = registry().with(stderr).with(file).try_init();
 }
 
-/// What is shown. The library that watches objects repeats every second what Torc tells once, in words of its own: it is heard only when
-/// it is named.
+/// What is shown. The libraries that speak with Kubernetes say in words of their own, again and again, what Torc tells once: they are heard
+/// only when they are named.
 fn filters(said: Option<&str>, level: &str) -> String {
     match said {
-        Some(said) if said.contains("kube_runtime") => said.to_owned(),
-        said => format!("{},kube_runtime=error", said.unwrap_or(level)),
+        Some(said) if said.contains("kube_") => said.to_owned(),
+        said => format!("{},kube_runtime=error,kube_client=off", said.unwrap_or(level)),
     }
 }
 
@@ -117,10 +117,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_library_that_watches_is_heard_when_it_is_named() {
+    fn libraries_are_heard_when_they_are_named() {
         for (said, expected) in [
-            (None, "warn,kube_runtime=error"),
-            (Some("debug"), "debug,kube_runtime=error"),
+            (None, "warn,kube_runtime=error,kube_client=off"),
+            (Some("debug"), "debug,kube_runtime=error,kube_client=off"),
             (Some("info,kube_runtime=debug"), "info,kube_runtime=debug"),
         ] {
             assert_eq!(filters(said, "warn"), expected);

@@ -1,6 +1,9 @@
 //! The Helm chart as it is rendered, without a cluster.
 #![allow(clippy::unwrap_used)]
 
+#[path = "chart/values.rs"]
+mod values;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
@@ -257,6 +260,8 @@ fn the_clusters_own_roles_take_up_viewers_and_editors() {
     let editor = one(&objects, "ClusterRole", "torc-editor");
     assert_eq!(editor["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-edit"], "true");
     assert_eq!(editor["rules"][0]["resources"], json!(["workflows", "workflows/scale"]));
+    let verbs = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
+    assert_eq!(editor["rules"][0]["verbs"], json!(verbs));
     for values in [["rbac.aggregate=false", "rbac.create=true"], ["watchNamespaces=[\"a\"]", "rbac.clusterWide=false"]]
     {
         assert!(!names(&render(&values), "ClusterRole").iter().any(|name| name.starts_with("torc-v")));

@@ -428,6 +428,12 @@ fn definitions_are_installed_compared_and_brought_up_to_date() {
         {"op": "remove", "path": format!("{schema}/x-kubernetes-validations")},
     ]);
     kube.kubectl(&format!("patch crd workflows.torc.dev --type=json -p {patch}")).exits(0);
+    // Where the definition is older, a field that it does not know is refused and not dropped.
+    let here = Lab::new();
+    here.write("w.yaml", document("newer", "  project: tide"));
+    let refused = here.call("apply -f w.yaml --context lab").env("KUBECONFIG", kube.0.administrator());
+    let refused = refused.run().exits(4).says(".spec.project: field not declared in schema");
+    refused.says("the definitions are older than this program: `torc crd install`");
     kube.torc("crd check").exits(9).says("customresourcedefinition/workflows.torc.dev is older than this program");
     kube.torc("crd install --force-conflicts").exits(0).says("customresourcedefinition/workflows.torc.dev configured");
     kube.torc("crd check").exits(0);

@@ -67,7 +67,7 @@ fn verbs_on_objects_need_an_api_server_and_nothing_else() {
 
     write("v.yaml", &[document("Workflow", "v", &jobs(&[("a", "true")]))]);
     cluster.torc("apply -f v.yaml").exits(0);
-    cluster.torc("suspend").exits(2).says("there are several workflows in objects: name one");
+    cluster.torc("suspend").exits(2).says(&format!("there are several workflows in {}: name one", namespace.name));
     let names = |line: &str| -> Vec<String> {
         let items = cluster.torc(line).exits(0).json()["items"].as_array().unwrap().clone();
         items.iter().map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()).collect()
@@ -82,10 +82,10 @@ fn verbs_on_objects_need_an_api_server_and_nothing_else() {
     cluster.torc("get workflows nobody").exits(5).says("not found");
     cluster.torc("wait nobody").exits(5);
     cluster.torc("wait nobody --for delete").exits(0);
-    cluster.torc("delete nobody").exits(5).says("there is no workflow/nobody in objects");
+    cluster.torc("delete nobody").exits(5).says(&format!("there is no workflow/nobody in {}", namespace.name));
     cluster.torc("delete nobody --ignore-not-found").exits(0);
     cluster.torc("delete v w").exits(0).says("workflow/v deleted").says("workflow/w deleted");
-    cluster.torc("suspend").exits(5).says("there is no workflow in objects");
+    cluster.torc("suspend").exits(5).says(&format!("there is no workflow in {}", namespace.name));
     cluster.torc("apply -f v.yaml --no-run").exits(2).says("`suspend: true` in the document");
     cluster.torc("run v").exits(2).says("about this machine");
     let many: Vec<Value> = (0..950).map(|i| json!({"name": format!("j{i}"), "command": "x".repeat(1_000)})).collect();

@@ -57,6 +57,12 @@ fn a_refused_edit_leaves_what_runs_as_it_is() {
     namespace.expect("w", "Accepted", "True/Planned");
     namespace.apply("w", &json!({"jobs": [{"name": "a", "command": "true", "dependsOn": ["nobody"]}]}));
     namespace.expect("w", "Accepted", "False/InvalidSpec");
+    // Another one is another refusal, and told again.
+    namespace.apply("w", &json!({"jobs": [{"name": "a", "command": "true", "dependsOn": ["a"]}]}));
+    namespace.expect("w", "Accepted", "False/CycleFound");
+    namespace.apply("w", &json!({"jobs": [{"name": "a", "command": "echo", "dependsOn": ["a"]}]}));
+    let refusals = || namespace.events("w").iter().filter(|reason| *reason == "PlanRejected").count();
+    until(|| refusals() == 3, || format!("{:?}", namespace.events("w")));
     let _runner = controller.runner(&cluster.lab, "runner");
     // The older generation goes on, and says that it is the older one.
     until(

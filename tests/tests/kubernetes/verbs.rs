@@ -134,6 +134,15 @@ fn a_deleted_workflow_goes_when_its_jobs_are_gone() {
     assert!(namespace.workflow("w").is_none());
     assert!(!cluster.lab.processes().iter().any(|process| process.command.contains("stubborn-job")));
     assert_eq!(cluster.items(&controller, "get workflows"), Vec::<serde_json::Value>::new());
+    // Somebody else may hold an object, too: only our own hold is let go.
+    namespace.apply("held", &jobs(&[("a", "true")]));
+    namespace.expect("held", "Finished", "True/Succeeded");
+    let hold = r#"[{"op":"add","path":"/metadata/finalizers/0","value":"example.com/hold"}]"#;
+    namespace.kubectl(&format!("patch twf held --type=json --patch={hold}"));
+    namespace.kubectl("delete twf held --wait=false");
+    let finalizers = || namespace.workflow("held").unwrap()["metadata"]["finalizers"].clone();
+    until(|| finalizers() == json!(["example.com/hold"]), || finalizers().to_string());
+    namespace.kubectl(r#"patch twf held --type=merge --patch={"metadata":{"finalizers":null}}"#);
     // The name is free: what comes next is another workflow.
     namespace.apply("w", &jobs(&[("long", "true")]));
     namespace.expect("w", "Finished", "True/Succeeded");
@@ -165,7 +174,10 @@ fn a_finished_object_goes_after_its_time_and_the_store_keeps_what_it_knows() {
         || format!("{:#}", namespace.workflow("w").unwrap_or_default()),
     );
     assert_eq!(cluster.attempts(&controller, "w"), ["a 1 1 completed"], "the store keeps it");
-    // The same name again is another workflow.
+    // The same name again is another workflow, which says nothing of the earlier one before it was accepted.
+    namespace.apply("w", &json!({"jobs": [{"name": "b", "command": "true", "dependsOn": ["b"]}]}));
+    namespace.expect("w", "Accepted", "False/CycleFound");
+    assert!(namespace.status("w").get("plan").is_none(), "{:#}", namespace.status("w"));
     namespace.apply("w", &jobs(&[("b", "true")]));
     namespace.expect("w", "Finished", "True/Succeeded");
     assert_eq!(cluster.attempts(&controller, "w"), ["b 1 1 completed"]);
