@@ -216,19 +216,19 @@ mod tests {
         let files = TlsFiles { certificate: file("tls.crt"), key: file("tls.key") };
         let shown = Some(Certificates::read(files).unwrap());
         let vouching = Vouching { shown, authority: Some(file("ca.crt")) };
-        let (_, handovers) = handovers(None, vouching.clone());
-        let first = handovers.to_workflow(WORKFLOW, 0);
+        let (_, given) = handovers(None, vouching.clone());
+        let first = given.to_workflow(WORKFLOW, 0);
         assert_eq!(first.certificates, text([&certificate, &authority]));
         let variables = first.variables(&Files::of("/f", "w"));
         assert_eq!(variables["TORC_SERVER_CERTIFICATES"], "/f/w.crt");
         assert!(!variables.contains_key("TORC_CERTIFICATE_SHA256"), "it may be renewed");
         std::fs::write(file("ca.crt"), &other).unwrap();
-        let second = handovers.renewed(Some(&first), WORKFLOW, 1).unwrap();
+        let second = given.renewed(Some(&first), WORKFLOW, 1).unwrap();
         assert_eq!(second.certificates, text([&certificate, &other]));
         std::fs::remove_file(file("ca.crt")).unwrap();
-        let third = handovers.renewed(Some(&second), WORKFLOW, 1).unwrap();
+        let third = given.renewed(Some(&second), WORKFLOW, 1).unwrap();
         assert_eq!(third.certificates, text([&certificate, &String::new()]), "the server's own is enough for now");
-        let (_, own) = super::tests::handovers(Some(Fingerprint([2; 32])), vouching);
+        let (_, own) = handovers(Some(Fingerprint([2; 32])), vouching);
         assert_eq!(own.to_workflow(WORKFLOW, 0).certificates, None, "one that it has made is the only one");
     }
 }

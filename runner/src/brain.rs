@@ -207,6 +207,7 @@ impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Brain<L, O> {
             Effect::Go(key) => self.keeper.say(&ToKeeper::Go(key)),
             Effect::Revoke(keys) => self.keeper.say(&ToKeeper::Revoke(keys)),
             Effect::Terminate(termination) => self.keeper.say(&ToKeeper::Terminate(termination)),
+            Effect::Note(note) => self.keeper.say(&ToKeeper::Note(note)),
             Effect::Acknowledge(keys) => self.keeper.say(&ToKeeper::Acknowledge(keys)),
             Effect::Look(key, look) => {
                 tokio::spawn(looks::look_for(key, *look, Arc::clone(&self.hashes), self.sender.clone()));

@@ -115,6 +115,13 @@ pub enum RunnerEvent {
     },
     /// The allocation goes to somebody more important.
     Preempted,
+    /// A step got more time.
+    Extended {
+        /// Which attempt.
+        key: AttemptKey,
+        /// In total.
+        minutes: u64,
+    },
     /// A step was warned of its end.
     Warned {
         /// Which attempt.
@@ -202,6 +209,9 @@ impl RunnerEvent {
             Self::Preempted => warn!(
                 "The allocation is being preempted: running jobs have the time that is left, and nothing new is taken"
             ),
+            Self::Extended { key, minutes } => {
+                info!(workflow_id = key.workflow, job_id = key.job, minutes, "Job has more time");
+            }
             Self::Warned { key, signal } => {
                 info!(workflow_id = key.workflow, job_id = key.job, signal, "Job is warned of its end");
             }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use torc_api::wire::AttemptKey;
 use torc_slurm::sacct::StepAccount;
 use torc_slurm::sstat::Sample;
 use torc_slurm::trouble::Trouble;
@@ -27,6 +28,15 @@ pub enum Inquiry {
         /// The signal's name.
         signal: String,
     },
+    /// Give a step so many minutes from its start.
+    Extend {
+        /// Whose step.
+        key: AttemptKey,
+        /// The step's number.
+        step: u32,
+        /// In total.
+        minutes: u64,
+    },
     /// Is the allocation being taken away for somebody else?
     Preemption,
 }
@@ -44,6 +54,8 @@ pub enum SlurmAnswer {
     TimeLeft(Option<Duration>),
     /// A signal was sent, or why it could not be.
     Signal(Option<String>),
+    /// A step may take so many minutes, or why not.
+    Extended(AttemptKey, u64, Option<String>),
     /// Whether somebody else is more important; none when Slurm did not say.
     Preemption(Option<bool>),
 }

@@ -12,7 +12,7 @@ use torc_api::wire::{AttemptKey, LeaseRole, Resources};
 use crate::clock::Moment;
 
 /// The version of these messages.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// From the brain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,10 +30,24 @@ pub enum ToKeeper {
     Revoke(Vec<AttemptKey>),
     /// End a job: signal, lead, SIGKILL. Repeated, it can only become faster.
     Terminate(Termination),
+    /// What was done to a step, for the next brain.
+    Note(StepNote),
     /// Their results are durable elsewhere.
     Acknowledge(Vec<AttemptKey>),
     /// The brain leaves. With nothing running the keeper leaves too.
     Goodbye,
+}
+
+/// See [`ToKeeper::Note`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StepNote {
+    /// Which attempt.
+    pub key: AttemptKey,
+    /// Slurm ends it after this time.
+    pub step_limit_ms: Option<u64>,
+    /// It was warned of that end.
+    pub is_warned: bool,
 }
 
 /// See [`ToKeeper::Hello`].
@@ -99,6 +113,9 @@ pub struct Terms {
     pub timeout_exit_code: i32,
     /// Its process is `srun`: Slurm limits it, and ends it in time.
     pub in_step: bool,
+    /// How a step is warned of its end, e.g. `TERM@120`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
     /// How its use of the machine is measured.
     pub monitor: MonitorPlan,
     /// It is killed when a sample shows more memory than this.
@@ -122,6 +139,7 @@ impl Default for Terms {
             headroom_ms: SIGKILL_HEADROOM_SECONDS.unsigned_abs() * 1_000,
             timeout_exit_code: 152,
             in_step: false,
+            warning: None,
             monitor: MonitorPlan::default(),
             memory_limit_bytes: None,
             oom_exit_code: 137,
@@ -288,6 +306,9 @@ pub struct HeldJob {
     pub nodes: Vec<String>,
     /// Slurm ends it after this time.
     pub step_limit_ms: Option<u64>,
+    /// It was warned of that.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_warned: bool,
     /// What else is to be known.
     pub terms: Terms,
     /// Where its output files are looked for.

@@ -18,7 +18,7 @@ use crate::inquiry::{Inquiry, SlurmAnswer};
 use crate::link::LinkError;
 use crate::mode::Allocation;
 use crate::monitor::{SampleOrder, Samples};
-use crate::protocol::{Ended, HeldJob, StartOrder, Template, Termination};
+use crate::protocol::{Ended, HeldJob, StartOrder, StepNote, Template, Termination};
 use crate::series::Record;
 
 mod accounts;
@@ -28,6 +28,7 @@ mod contact;
 mod deadlines;
 mod ends;
 mod exits;
+mod extensions;
 mod job;
 mod kinds;
 mod leases;
@@ -49,6 +50,7 @@ use self::accounts::Accounts;
 use self::allocation::AllocationWatch;
 use self::backoff::Backoff;
 use self::contact::Contact;
+use self::extensions::Extensions;
 use self::job::{Job, Report};
 use self::kinds::Kinds;
 use self::measures::Measures;
@@ -189,6 +191,8 @@ pub enum Effect {
     Terminate(Termination),
     /// The keeper may forget these results.
     Acknowledge(Vec<AttemptKey>),
+    /// Let the keeper remember what was done to a step.
+    Note(StepNote),
     /// Look for the files that a job reads.
     Look(AttemptKey, Box<InputLook>),
     /// Measure what jobs and the node use.
@@ -279,6 +283,8 @@ pub struct State {
     measures: Measures,
     steps: StepLooks,
     warnings: Warnings,
+    /// Steps that could have more time.
+    extensions: Extensions,
     accounts: Accounts,
     allocation: AllocationWatch,
     node_troubles: NodeTroubles,
@@ -313,6 +319,7 @@ impl State {
             measures: Measures::new(settings.oom_kills),
             steps: StepLooks::default(),
             warnings: Warnings::default(),
+            extensions: Extensions::default(),
             accounts: Accounts::default(),
             allocation: AllocationWatch::default(),
             node_troubles: NodeTroubles::default(),
@@ -383,6 +390,7 @@ impl State {
             SlurmAnswer::StepUsage(at, samples) => self.steps_measured(at, &samples, effects),
             SlurmAnswer::Accounts(found, took) => self.accounted(found, took, now, effects),
             SlurmAnswer::TimeLeft(left) => self.time_told(left, now, effects),
+            SlurmAnswer::Extended(key, minutes, trouble) => self.extended(key, minutes, trouble, effects),
             SlurmAnswer::Preemption(preempted) => self.preemption_told(preempted, now, effects),
             SlurmAnswer::Signal(trouble) => {
                 effects.extend(trouble.map(|message| Effect::Tell(RunnerEvent::Problem { message })));
@@ -398,6 +406,7 @@ impl State {
         self.watch_allocation(now, effects);
         self.end_in_time(now, effects);
         self.measure(now, effects);
+        self.extend_steps(effects);
         self.warn_steps(now, effects);
         self.look_at_steps(now, effects);
         self.ask_accounting(now, effects);

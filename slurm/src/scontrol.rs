@@ -35,6 +35,11 @@ pub fn job(id: &str) -> Call {
     Call::new(Tool::Scontrol, ["-o", "show", "job", id])
 }
 
+/// Lets a step, e.g. `12345.7`, take so many minutes from its start. Its owner may do so, within the job's own time.
+pub fn extend_step(step: &str, minutes: u64) -> Call {
+    Call::new(Tool::Scontrol, ["update", &format!("StepId={step}"), &format!("TimeLimit={minutes}")])
+}
+
 /// The jobs of an answer: an array or a heterogeneous job has several.
 pub fn read_jobs(text: &str) -> Vec<JobDetail> {
     text.lines().filter_map(read_job).collect()

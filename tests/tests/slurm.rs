@@ -44,6 +44,8 @@ impl Desk {
         let (folder, output) = (self.path(""), self.path("out.%j"));
         let worker = Worker {
             command: &command,
+            arguments: &[],
+            allocation: marker.own,
             environment_file: &file,
             one_per_node,
             srun_mpi: None,
@@ -103,6 +105,7 @@ const SMALL: Request<'static> = Request {
     nodes: 1,
     tasks_per_node: None,
     cpus_per_task: Some(1),
+    least_cpus: None,
     seconds: 300,
     serialize: false,
     extra: Some("--mem=300M"),

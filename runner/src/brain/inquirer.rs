@@ -60,6 +60,12 @@ impl Inquirer {
                     sent.err().map(|trouble| format!("a step could not be warned of its end: {trouble}")),
                 )
             }
+            Inquiry::Extend { key, step, minutes } => {
+                let call = scontrol::extend_step(&format!("{}.{step}", self.job_id), minutes);
+                let trouble = self.slurm.ask(&call).await.err();
+                let sentence = |trouble| format!("a step keeps its time although the allocation got more: {trouble}");
+                SlurmAnswer::Extended(key, minutes, trouble.map(sentence))
+            }
             Inquiry::Preemption => {
                 let text = self.text(&scontrol::job(&self.job_id)).await;
                 let job = text.and_then(|text| scontrol::read_jobs(&text).into_iter().next());

@@ -17,7 +17,7 @@ use super::rusage::OwnPeak;
 use super::spawn::{Prepared, Programs, not_started};
 use crate::clock::{Moment, date_ms, ms_since, now as clock_now};
 use crate::protocol::{
-    Consumed, Ended, Ending, FromKeeper, HeldJob, Outcome, StartOrder, Template, Termination, Terms,
+    Consumed, Ended, Ending, FromKeeper, HeldJob, Outcome, StartOrder, StepNote, Template, Termination, Terms,
 };
 
 mod reap;
@@ -62,6 +62,7 @@ struct Job {
     devices: Vec<String>,
     nodes: Vec<String>,
     step_limit_ms: Option<u64>,
+    is_warned: bool,
     prepared: Rc<Prepared>,
     /// Absent for jobs that another brain started: its classes mean nothing to this one.
     class: Option<u32>,
@@ -137,6 +138,7 @@ impl Jobs {
                 devices: job.devices.clone(),
                 nodes: job.nodes.clone(),
                 step_limit_ms: job.step_limit_ms,
+                is_warned: job.is_warned,
                 terms: job.prepared.template.terms.clone(),
                 working_dir: job.prepared.template.working_dir.clone(),
                 ending: job.ending,
@@ -199,6 +201,13 @@ impl Jobs {
             self.unacknowledged.remove(key);
             self.ended_earlier.remove(key);
         }
+    }
+
+    /// Keeps what was done to a step.
+    pub fn note(&mut self, note: &StepNote) {
+        let Some(job) = self.processes.get(&note.key).and_then(|pid| self.running.get_mut(pid)) else { return };
+        job.step_limit_ms = note.step_limit_ms;
+        job.is_warned = note.is_warned;
     }
 
     /// Ends a job: signal, lead, SIGKILL. Repeated, it can only become faster.
@@ -335,6 +344,7 @@ impl Jobs {
             devices: order.devices,
             nodes: order.nodes,
             step_limit_ms: order.step_limit_ms,
+            is_warned: false,
             prepared,
             class: Some(order.class),
             slot,

@@ -160,6 +160,7 @@ impl Keeper {
             ToKeeper::Go(key) => self.jobs.go(&key),
             ToKeeper::Revoke(keys) => self.jobs.revoke(&keys),
             ToKeeper::Terminate(termination) => self.jobs.terminate(&termination, now),
+            ToKeeper::Note(note) => self.jobs.note(&note),
             ToKeeper::Acknowledge(keys) => self.jobs.acknowledge(&keys),
             ToKeeper::Goodbye if self.jobs.is_idle() => self.leaving = true,
             ToKeeper::Goodbye => self.lose_brain(now),

@@ -101,6 +101,7 @@ impl State {
         if self.settings.time.is_some() && known.since(end) <= SAME && end.since(known) <= SAME {
             return;
         }
+        let is_later = end > known;
         if known.since(end) > NEARER && !self.allocation.preempted {
             self.allocation.asked = true;
             effects.push(Effect::Inquire(Inquiry::Preemption));
@@ -109,6 +110,9 @@ impl State {
         self.ends.clear();
         for key in self.active.iter().copied().collect::<Vec<_>>() {
             self.mind_time(key);
+            if is_later {
+                self.mind_extension(key);
+            }
         }
     }
 

@@ -114,6 +114,7 @@ impl State {
             devices: Vec::new(),
             nodes: Vec::new(),
             step_limit_ms: None,
+            is_warned: false,
             terms: ended.terms.take().map_or_else(Default::default, |terms| *terms),
             working_dir: ended.working_dir.clone(),
             ending: None,
@@ -389,7 +390,7 @@ const SECOND_OF_THE_END: Duration = Duration::from_secs(1);
 fn step_cause(return_code: i32, job: &Job, ended: &Ended) -> Cause {
     let ran = ended.ended.since(ended.started) + SECOND_OF_THE_END;
     let limit = ended.step_limit_ms.map(Duration::from_millis);
-    let signal = job.kind.step.as_ref().and_then(|step| step.signal.as_deref());
+    let signal = job.kind.terms().warning.as_deref();
     let is_killed_by = |warning: &Warning| {
         let number = warning.signal.parse().unwrap_or_else(|_| termination_signal(Some(&warning.signal)));
         return_code == SIGNALED + number

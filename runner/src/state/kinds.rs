@@ -221,6 +221,7 @@ fn template(workflow: i64, profile: &Profile, settings: &Settings) -> Template {
             headroom_ms: milliseconds(config.sigkill_headroom_seconds, defaults.headroom_ms),
             timeout_exit_code: config.timeout_exit_code.unwrap_or(defaults.timeout_exit_code),
             in_step,
+            warning: config.srun_termination_signal.clone().filter(|_| in_step),
             monitor: profile.resource_monitor.clone().unwrap_or_default().plan(),
             memory_limit_bytes: measures::memory_limit(profile).filter(|_| !in_step),
             oom_exit_code: config.oom_exit_code.unwrap_or(defaults.oom_exit_code),

@@ -114,13 +114,15 @@ impl State {
             inputs: Inputs::Unknown,
             pid: held.pid,
             measured: Measured::default(),
-            step: StepLook::default(),
+            step: StepLook::of_held(held.step_limit_ms.map(Duration::from_millis), held.is_warned),
             devices: held.devices,
         };
         self.measures.expect(&held.key, &job.kind.terms().monitor, now);
         self.jobs.insert(held.key, job);
         self.activate(held.key);
         self.mind_time(held.key);
+        self.mind_warning(held.key);
+        self.mind_extension(held.key);
         self.contact.has_news(now);
     }
 

@@ -140,6 +140,7 @@ impl World {
             Effect::Look(key, look) => self.looking.push((key, look.files)),
             Effect::Check(key, _) => self.checking.push(key),
             Effect::Terminate(_)
+            | Effect::Note(_)
             | Effect::Sample(_)
             | Effect::Inquire(_)
             | Effect::ReadSrun(..)

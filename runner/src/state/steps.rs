@@ -37,10 +37,21 @@ pub(super) struct StepLook {
     pub meter: Meter,
     /// How long it may take.
     pub limit: Option<Duration>,
+    /// It was warned of the end of that.
+    pub is_warned: bool,
+    /// Slurm does not let it have more.
+    pub is_fixed: bool,
     /// Why `srun` could not even ask for it.
     pub never_asked_for: Option<String>,
     /// The nodes that it was put on, once it has ended.
     pub nodes: Vec<usize>,
+}
+
+impl StepLook {
+    /// What the keeper knows of a step that another brain started.
+    pub fn of_held(limit: Option<Duration>, is_warned: bool) -> Self {
+        Self { limit, is_warned, ..Self::default() }
+    }
 }
 
 /// It runs as a step.

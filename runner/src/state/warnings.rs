@@ -1,26 +1,36 @@
 //! The early warning of steps. `srun --signal` warns of the end of an allocation and not of a step's own, which comes before it: so
 //! the warning is sent from here, through Slurm, which knows where the step is.
+//!
+//! Whether one is due follows from facts that the keeper has: when the step started, how long it may take, how it wants to be warned,
+//! and whether it was. So the next brain decides as this one would.
 
 use std::collections::BTreeSet;
 
 use torc_api::wire::AttemptKey;
-use torc_slurm::srun;
+use torc_slurm::srun::{self, Warning};
 
-use super::job::Stage;
+use super::ends::milliseconds;
+use super::job::{Job, Stage};
 use super::{Effect, State};
 use crate::clock::Moment;
 use crate::events::RunnerEvent;
 use crate::inquiry::Inquiry;
+use crate::protocol::StepNote;
 
 /// When steps have to be warned.
 pub(super) type Warnings = BTreeSet<(Moment, AttemptKey)>;
 
+/// How a step wants to be warned.
+fn warning(job: &Job) -> Option<Warning> {
+    job.kind.terms().warning.as_deref().and_then(srun::warning)
+}
+
 impl State {
-    /// Remembers when a step that has started has to be warned.
+    /// Remembers when a step that runs has to be warned.
     pub(super) fn mind_warning(&mut self, key: AttemptKey) {
-        let Some(job) = self.jobs.get(&key) else { return };
-        let signal = job.kind.step.as_ref().and_then(|step| step.signal.as_deref());
-        let (Some(warning), Some(limit)) = (signal.and_then(srun::warning), job.step.limit) else { return };
+        self.warnings.retain(|(_, other)| *other != key);
+        let Some(job) = self.jobs.get(&key).filter(|job| !job.step.is_warned) else { return };
+        let (Some(warning), Some(limit)) = (warning(job), job.step.limit) else { return };
         self.warnings.insert((job.since.plus(limit.saturating_sub(warning.before)), key));
     }
 
@@ -31,15 +41,16 @@ impl State {
                 self.wake(due);
                 return;
             }
-            let Some(job) = self.jobs.get(&key).filter(|job| job.stage == Stage::Running) else {
+            let Some(job) = self.jobs.get_mut(&key).filter(|job| job.stage == Stage::Running) else {
                 self.warnings.remove(&(due, key));
                 continue;
             };
-            let signal = job.kind.step.as_ref().and_then(|step| step.signal.as_deref()).and_then(srun::warning);
-            match (job.step.number, signal) {
+            match (job.step.number, warning(job)) {
                 (Some(step), Some(warning)) => {
                     self.warnings.remove(&(due, key));
+                    job.step.is_warned = true;
                     effects.push(Effect::Tell(RunnerEvent::Warned { key, signal: warning.signal.clone() }));
+                    effects.push(note(key, job));
                     effects.push(Effect::Inquire(Inquiry::Signal { step, signal: warning.signal }));
                 }
                 (None, Some(_)) if self.expect_number(key) => {}
@@ -49,4 +60,10 @@ impl State {
             }
         }
     }
+}
+
+/// What the next brain has to know of a step.
+pub(super) fn note(key: AttemptKey, job: &Job) -> Effect {
+    let step_limit_ms = job.step.limit.map(milliseconds);
+    Effect::Note(StepNote { key, step_limit_ms, is_warned: job.step.is_warned })
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use torc_tests::lab::slurm::SlurmLab;
+use torc_tests::lab::slurm::{SlurmLab, patiently};
 use torc_tests::lab::{Lab, Server, binary, eventually, most_at_once};
 
 /// A server and a folder from which allocations are submitted.
@@ -188,6 +188,36 @@ jobs:
     assert!((25.0..50.0).contains(&seconds), "warned after half a minute, and not at the end: {seconds}");
     assert_eq!(end(result(&results, "stubborn", 1)), ("terminated", 152, "Timeout"));
     assert_eq!(result(&results, "stubborn", 1)["message"], "Slurm says of its step: TIMEOUT");
+}
+
+// X05, X10, S05. Somebody gives the allocation more time: the step that runs gets it, and so does the next one.
+#[test]
+fn a_step_gets_its_part_of_the_time_that_the_allocation_is_given() {
+    let batch = Batch::new(&format!(
+        "name: w
+execution_config: {{mode: slurm}}
+{REQUIREMENTS}
+jobs:
+  - {{name: long, command: 'touch $TORC_OUTPUT_DIR/begun; until [ -e $TORC_OUTPUT_DIR/go ]; do sleep 0.2; done', resource_requirements: small}}
+  - {{name: next, command: 'scontrol -o show step $SLURM_JOB_ID.$SLURM_STEP_ID >$TORC_OUTPUT_DIR/next', depends_on: [long], resource_requirements: small}}
+"
+    ));
+    let id = batch.submit("--nodes=1 --cpus-per-task=1 --mem=100M --time=5", "");
+    let slurm = SlurmLab::shared();
+    patiently("the job has begun", || batch.lab.path("out/begun").exists().then_some(()));
+    let minutes = |text: &str| {
+        let word = text.split_whitespace().find_map(|word| word.strip_prefix("TimeLimit=00:"))?;
+        word.split(':').next()?.parse::<u32>().ok()
+    };
+    let shown = || slurm.command("scontrol", &["-o", "show", "step", &format!("{id}.0")]);
+    assert!(minutes(&shown()).is_some_and(|minutes| minutes < 5), "{}", shown());
+    slurm.command("scontrol", &["update", &format!("JobId={id}"), "TimeLimit=30"]);
+    patiently("the step has more time", || (minutes(&shown())? > 20).then_some(()));
+    batch.lab.write("out/go", "");
+    let results = batch.finish();
+    assert_eq!(end(result(&results, "long", 1)), ("completed", 0, ""));
+    let next = batch.lab.lines("out/next").join(" ");
+    assert!(minutes(&next).is_some_and(|minutes| minutes > 20), "{next}");
 }
 
 // J02, J23. What Slurm takes away is tried again, and no retry is used up.

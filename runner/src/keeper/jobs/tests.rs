@@ -27,14 +27,19 @@ fn at_work(dir: &Path) -> Jobs {
     jobs
 }
 
-/// Why and since when the job is being ended, as the next brain is told.
-fn ending(jobs: &mut Jobs) -> Option<(Ending, Moment)> {
+/// What the next brain is told of the job.
+fn told(jobs: &mut Jobs) -> HeldJob {
     jobs.welcome(Vec::new());
     let told = std::mem::take(&mut jobs.news).into_iter().find_map(|news| match news {
-        FromKeeper::Running(held) => Some(held.ending),
+        FromKeeper::Running(held) => Some(held),
         _ => None,
     });
     told.expect("it has not been collected")
+}
+
+/// Why and since when the job is being ended, as the next brain is told.
+fn ending(jobs: &mut Jobs) -> Option<(Ending, Moment)> {
+    told(jobs).ending
 }
 
 /// Waits until its process has exited. It is not collected: that would also take the children of other tests.
@@ -65,6 +70,21 @@ fn a_job_has_exactly_its_lead() {
     assert_eq!(jobs.news, [FromKeeper::Killed(KEY)]);
     expect_killed(&jobs);
     assert_eq!(ending(&mut jobs), Some((Ending::Timeout, now)));
+}
+
+// X11
+#[test]
+fn what_was_done_to_a_step_is_told_to_the_next_brain() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut jobs = at_work(dir.path());
+    assert_eq!((told(&mut jobs).step_limit_ms, told(&mut jobs).is_warned), (None, false));
+    let note = StepNote { key: KEY, step_limit_ms: Some(60_000), is_warned: true };
+    jobs.note(&note);
+    jobs.note(&StepNote { key: AttemptKey { job: 99, ..KEY }, ..note });
+    assert_eq!((told(&mut jobs).step_limit_ms, told(&mut jobs).is_warned), (Some(60_000), true));
+    ask(&mut jobs, Ending::Stopped, 0, clock_now());
+    jobs.on_time(clock_now());
+    expect_killed(&jobs);
 }
 
 // J23

@@ -1,0 +1,75 @@
+//! More time for steps. `--time` of a step that runs stays what it was when somebody gives the allocation more: so Slurm is asked to
+//! let the step have it, too. What it may have follows from when it started and when the allocation ends, so nothing is remembered.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use torc_api::wire::AttemptKey;
+use torc_slurm::srun;
+
+use super::job::{Job, Stage};
+use super::warnings::note;
+use super::{Effect, State};
+use crate::clock::Moment;
+use crate::events::RunnerEvent;
+use crate::inquiry::Inquiry;
+
+/// Steps that could have more time.
+pub(super) type Extensions = BTreeSet<AttemptKey>;
+
+/// How many minutes a step may have in total, if that is more than it has.
+fn more_minutes(job: &Job, end: Moment) -> Option<u64> {
+    let limit = job.step.limit.filter(|_| job.stage == Stage::Running && !job.step.is_fixed)?;
+    let minutes = srun::usable_minutes(end.since(job.since), job.kind.terms().headroom())?;
+    (Duration::from_secs(minutes * 60) > limit).then_some(minutes)
+}
+
+impl State {
+    fn extension(&self, key: AttemptKey) -> Option<u64> {
+        more_minutes(self.jobs.get(&key)?, self.settings.time?.1)
+    }
+
+    /// Remembers a step that could have more time.
+    pub(super) fn mind_extension(&mut self, key: AttemptKey) {
+        if self.extension(key).is_some() {
+            self.extensions.insert(key);
+        }
+    }
+
+    /// Asks Slurm for more time. A step whose number is not known is looked for first.
+    pub(super) fn extend_steps(&mut self, effects: &mut Vec<Effect>) {
+        for key in self.extensions.clone() {
+            let number = self.jobs.get(&key).and_then(|job| job.step.number);
+            match (self.extension(key), number) {
+                (Some(minutes), Some(step)) => {
+                    self.extensions.remove(&key);
+                    effects.push(Effect::Inquire(Inquiry::Extend { key, step, minutes }));
+                }
+                (Some(_), None) if self.expect_number(key) => {}
+                _ => {
+                    self.extensions.remove(&key);
+                }
+            }
+        }
+    }
+
+    /// Slurm has given a step more time, or not. It is warned of its new end, too.
+    pub(super) fn extended(
+        &mut self,
+        key: AttemptKey,
+        minutes: u64,
+        trouble: Option<String>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(job) = self.jobs.get_mut(&key) else { return };
+        if let Some(message) = trouble {
+            job.step.is_fixed = true;
+            return effects.push(Effect::Tell(RunnerEvent::Problem { message }));
+        }
+        job.step.limit = Some(Duration::from_secs(minutes * 60));
+        job.step.is_warned = false;
+        effects.push(Effect::Tell(RunnerEvent::Extended { key, minutes }));
+        effects.push(note(key, job));
+        self.mind_warning(key);
+    }
+}

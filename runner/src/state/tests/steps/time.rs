@@ -1,0 +1,249 @@
+//! The time that steps have, and the warning before it is over.
+
+use std::collections::BTreeSet;
+
+use super::*;
+use torc_api::execution::MonitorPlan;
+
+use crate::protocol::Terms;
+
+/// What the keeper was told to remember of steps.
+fn notes(desk: &Desk) -> Vec<(Option<u64>, bool)> {
+    let noted = desk.effects.iter().filter_map(|effect| match effect {
+        Effect::Note(note) => Some((note.step_limit_ms, note.is_warned)),
+        _ => None,
+    });
+    noted.collect()
+}
+
+// X05, X10. The end is Slurm's to move.
+#[test]
+fn an_end_that_is_put_off_is_heard_of() {
+    let mut desk = desk();
+    let began = desk.now;
+    let off = torc_api::execution::ResourceMonitor { enabled: Some(false), ..Default::default() };
+    desk.profile.resource_monitor = Some(off);
+    desk.answer([1]);
+    desk.started(1);
+    assert_eq!(desk.until_asked(), [Inquiry::TimeLeft]);
+    assert_eq!(desk.now.since(began), Duration::from_secs(90), "a twentieth of half an hour");
+    desk.slurm_says(SlurmAnswer::TimeLeft(Some(Duration::from_secs(7_200))));
+    assert_eq!(desk.state.settings.time.map(|(_, end)| end.since(desk.now)), Some(Duration::from_secs(7_200)));
+    let asked = desk.now;
+    // The step that runs gets its part of it; what starts now has it anyway.
+    assert_eq!(desk.until_asked(), [Inquiry::StepNumbers]);
+    desk.slurm_says(SlurmAnswer::StepNumbers(vec![(key(1).label(), 4)]));
+    let extend = Inquiry::Extend { key: key(1), step: 4, minutes: 120 };
+    assert!(inquiries(&desk).contains(&extend), "{:?}", desk.effects);
+    desk.effects.clear();
+    desk.slurm_says(SlurmAnswer::StepUsage(desk.now, Vec::new()));
+    desk.slurm_says(SlurmAnswer::Extended(key(1), 120, None));
+    assert_eq!(notes(&desk), [(Some(120 * 60_000), false)], "whoever takes the step over knows it");
+    assert_eq!(desk.state.extensions, BTreeSet::new());
+    assert_eq!(desk.until_asked(), [Inquiry::TimeLeft]);
+    assert_eq!(desk.now.since(asked), Duration::from_secs(360));
+    desk.slurm_says(SlurmAnswer::TimeLeft(None));
+    assert_eq!(
+        desk.state.settings.time.map(|(_, end)| end.since(asked)),
+        Some(Duration::from_secs(7_200)),
+        "no answer"
+    );
+    // What a person has said counts as well.
+    let own = desk.now.plus(Duration::from_secs(60));
+    desk.state.settings.own_end = Some(own);
+    looks_time(&mut desk);
+    desk.slurm_says(SlurmAnswer::TimeLeft(Some(Duration::from_secs(7_200))));
+    assert_eq!(desk.state.settings.time.map(|(_, end)| end), Some(own));
+}
+
+// X11, S06
+#[test]
+fn a_step_is_warned_in_time_once_its_number_is_known() {
+    let mut desk = desk();
+    desk.profile.execution_config =
+        Some(ExecutionConfig { srun_termination_signal: Some("TERM@120".to_owned()), ..ExecutionConfig::default() });
+    let off = torc_api::execution::ResourceMonitor { enabled: Some(false), ..Default::default() };
+    desk.profile.resource_monitor = Some(off);
+    desk.answer([1, 2]);
+    desk.started(1).started(2);
+    let began = desk.now;
+    desk.ended(2, 0);
+    let asked = loop {
+        match desk.until_asked().as_slice() {
+            [Inquiry::TimeLeft] => desk.slurm_says(SlurmAnswer::TimeLeft(None)),
+            [Inquiry::Accounts(_)] => desk.slurm_says(accounts([account(2, "COMPLETED", Some(1))])),
+            other => break other.to_vec(),
+        };
+    };
+    assert_eq!(asked, [Inquiry::StepNumbers]);
+    assert_eq!(desk.now.since(began), Duration::from_secs(29 * 60 - 120), "--time=29");
+    desk.slurm_says(SlurmAnswer::StepNumbers(vec![(key(1).label(), 4)]));
+    let signal = Inquiry::Signal { step: 4, signal: "TERM".to_owned() };
+    assert!(inquiries(&desk).contains(&signal), "{:?}", desk.effects);
+    desk.effects.clear();
+    desk.slurm_says(SlurmAnswer::StepUsage(desk.now, Vec::new()));
+    for _ in 0..20 {
+        if desk.has_sync() {
+            desk.answer([]);
+        } else {
+            desk.until_due();
+        }
+        assert!(!inquiries(&desk).contains(&signal), "once");
+    }
+}
+
+// X12, S06, S20. Whoever does not catch the warning has run out of time; whoever ends by itself after it keeps its own code.
+#[test]
+fn a_step_that_dies_of_its_warning_has_run_out_of_time() {
+    let limit = Duration::from_secs(600);
+    let cases = [
+        ("TERM@120", 143, limit - Duration::from_secs(120), "CANCELLED by 0", 152, Cause::Timeout),
+        ("15@120", 143, limit - Duration::from_secs(110), "FAILED", 152, Cause::Timeout),
+        ("USR1@60", 138, limit - Duration::from_secs(60), "CANCELLED", 152, Cause::Timeout),
+        ("USR1@60", 143, limit - Duration::from_secs(60), "CANCELLED", 143, Cause::Lost),
+        ("TERM@120", 143, limit - Duration::from_secs(130), "CANCELLED by 0", 143, Cause::Lost),
+        ("TERM@120", 3, limit - Duration::from_secs(119), "FAILED", 3, Cause::ExitCode),
+        ("TERM@120", 143, limit - Duration::from_secs(119), "OUT_OF_MEMORY", 137, Cause::OutOfMemory),
+    ];
+    for (signal, code, ran, state, reported, cause) in cases {
+        let mut desk = desk();
+        let signal = Some(signal.to_owned());
+        let config = ExecutionConfig { srun_termination_signal: signal.clone(), ..ExecutionConfig::default() };
+        desk.profile.execution_config = Some(config);
+        desk.answer([1]);
+        desk.started(1);
+        let mut ended = ended(1, Outcome::Exited(code), desk.now);
+        ended.started = desk.now.minus(ran);
+        ended.step_limit_ms = u64::try_from(limit.as_millis()).ok();
+        desk.handle(Event::Ended(Box::new(ended)));
+        for _ in 0..9 {
+            match inquiries(&desk).as_slice() {
+                [Inquiry::Accounts(_), ..] => break,
+                [Inquiry::Preemption, ..] => desk.slurm_says(SlurmAnswer::Preemption(Some(false))),
+                _ => desk.until_due(),
+            };
+        }
+        desk.slurm_says(accounts([account(1, state, Some(1))]));
+        let report = &desk.state.reports[&key(1)].finished;
+        assert_eq!((report.return_code, report.cause), (reported, Some(cause)), "{signal:?} {code} {state}");
+    }
+}
+
+// S06. What has ended is not warned, also while the accounting is asked why.
+#[test]
+fn a_step_that_has_failed_is_not_warned_any_more() {
+    let mut desk = desk();
+    measured(&mut desk);
+    desk.profile.execution_config =
+        Some(ExecutionConfig { srun_termination_signal: Some("TERM@120".to_owned()), ..ExecutionConfig::default() });
+    desk.answer([1]);
+    desk.started(1);
+    let warning = desk.now.plus(Duration::from_secs(29 * 60 - 120));
+    assert_eq!(looks(&mut desk), [Inquiry::StepNumbers]);
+    desk.slurm_says(SlurmAnswer::StepNumbers(vec![(key(1).label(), 4)]));
+    desk.slurm_says(SlurmAnswer::StepUsage(desk.now, Vec::new()));
+    desk.now = warning.minus(Duration::from_secs(2));
+    desk.ended(1, 3);
+    assert!(desk.state.jobs.contains_key(&key(1)), "its report waits");
+    desk.now = warning.plus(Duration::from_secs(1));
+    desk.handle(Event::Tick);
+    let is_signal = |one: &Inquiry| matches!(one, Inquiry::Signal { .. });
+    assert!(!inquiries(&desk).iter().any(is_signal), "{:?}", inquiries(&desk));
+    assert!(desk.state.warnings.is_empty());
+}
+
+// S07, S06. A step whose number Slurm does not tell is looked for five times, and then left alone.
+#[test]
+fn a_step_without_a_number_is_not_warned() {
+    let mut desk = desk();
+    desk.profile.execution_config =
+        Some(ExecutionConfig { srun_termination_signal: Some("TERM@120".to_owned()), ..ExecutionConfig::default() });
+    let off = torc_api::execution::ResourceMonitor { enabled: Some(false), ..Default::default() };
+    desk.profile.resource_monitor = Some(off);
+    desk.answer([1]);
+    desk.started(1);
+    for _ in 0..5 {
+        assert_eq!(looks(&mut desk), [Inquiry::StepNumbers]);
+        desk.slurm_says(SlurmAnswer::StepNumbers(Vec::new()));
+    }
+    assert!(desk.state.warnings.is_empty() && inquiries(&desk).is_empty(), "{:?}", desk.effects);
+}
+
+fn unmeasured() -> MonitorPlan {
+    torc_api::execution::ResourceMonitor { enabled: Some(false), ..Default::default() }.plan()
+}
+
+// X11, S06. The brain that started the step is gone; the next one warns it, unless it was.
+#[test]
+fn a_step_that_was_taken_over_is_warned_in_time() {
+    let held = |is_warned| HeldJob {
+        key: key(1),
+        started: Moment(1_000 * SECOND),
+        step_limit_ms: Some(29 * 60_000),
+        is_warned,
+        terms: Terms { in_step: true, warning: Some("TERM@120".to_owned()), monitor: unmeasured(), ..Terms::default() },
+        ..HeldJob::default()
+    };
+    let signal = Inquiry::Signal { step: 4, signal: "TERM".to_owned() };
+    let mut desk = desk();
+    desk.handle(Event::Adopted(Box::new(held(false))));
+    assert_eq!(looks(&mut desk), [Inquiry::StepNumbers]);
+    assert_eq!(desk.now, Moment(1_000 * SECOND).plus(Duration::from_secs(29 * 60 - 120)));
+    desk.slurm_says(SlurmAnswer::StepNumbers(vec![(key(1).label(), 4)]));
+    assert!(inquiries(&desk).contains(&signal), "{:?}", desk.effects);
+    assert_eq!(notes(&desk), [(Some(29 * 60_000), true)]);
+    let mut desk = super::desk();
+    desk.handle(Event::Adopted(Box::new(held(true))));
+    assert!(desk.state.warnings.is_empty(), "once is enough");
+    // A step that dies of its warning has run out of time, whoever had sent it.
+    desk.now = Moment(1_000 * SECOND).plus(Duration::from_secs(29 * 60 - 110));
+    let mut over = ended(1, Outcome::Exited(143), desk.now);
+    (over.started, over.step_limit_ms) = (Moment(1_000 * SECOND), Some(29 * 60_000));
+    desk.handle(Event::Ended(Box::new(over)));
+    for _ in 0..9 {
+        match inquiries(&desk).as_slice() {
+            [Inquiry::Accounts(_), ..] => break,
+            [Inquiry::TimeLeft, ..] => desk.slurm_says(SlurmAnswer::TimeLeft(None)),
+            [Inquiry::Preemption, ..] => desk.slurm_says(SlurmAnswer::Preemption(Some(false))),
+            _ if desk.has_sync() => desk.answer([]),
+            _ => desk.until_due(),
+        };
+    }
+    desk.slurm_says(accounts([account(1, "CANCELLED by 0", Some(1))]));
+    assert_eq!(desk.state.reports[&key(1)].finished.cause, Some(Cause::Timeout));
+}
+
+// X10. Slurm may not let a step have more; and what was put off while no brain was there is noticed by the next one.
+#[test]
+fn more_time_is_asked_for_once_and_also_by_the_next_brain() {
+    let held = HeldJob {
+        key: key(1),
+        started: Moment(1_000 * SECOND),
+        step_limit_ms: Some(5 * 60_000),
+        terms: Terms { in_step: true, warning: Some("USR1@60".to_owned()), ..Terms::default() },
+        ..HeldJob::default()
+    };
+    let mut desk = desk();
+    desk.handle(Event::Adopted(Box::new(held.clone())));
+    assert_eq!(desk.until_asked(), [Inquiry::StepNumbers]);
+    desk.slurm_says(SlurmAnswer::StepNumbers(vec![(key(1).label(), 4)]));
+    assert!(inquiries(&desk).contains(&Inquiry::Extend { key: key(1), step: 4, minutes: 29 }), "{:?}", desk.effects);
+    let due = |desk: &Desk| desk.state.warnings.iter().map(|(due, _)| due.since(held.started)).collect::<Vec<_>>();
+    assert_eq!(due(&desk), [Duration::from_secs(4 * 60)]);
+    desk.slurm_says(SlurmAnswer::Extended(key(1), 29, None));
+    assert_eq!(due(&desk), [Duration::from_secs(28 * 60)], "the warning moves with the end");
+    desk.state.settings.time = Some((desk.now, desk.now.plus(Duration::from_secs(7_200))));
+    desk.slurm_says(SlurmAnswer::TimeLeft(Some(Duration::from_secs(10_800))));
+    let asked = inquiries(&desk);
+    assert!(asked.iter().any(|asked| matches!(asked, Inquiry::Extend { minutes: 179.., .. })), "{asked:?}");
+    desk.effects.clear();
+    desk.slurm_says(SlurmAnswer::Extended(key(1), 179, Some("access denied".to_owned())));
+    let told = desk
+        .effects
+        .iter()
+        .any(|effect| matches!(effect, Effect::Tell(RunnerEvent::Problem { message }) if message == "access denied"));
+    assert!(told && due(&desk) == [Duration::from_secs(28 * 60)], "{:?}", desk.effects);
+    desk.slurm_says(SlurmAnswer::TimeLeft(Some(Duration::from_secs(20_000))));
+    let again = inquiries(&desk).into_iter().any(|asked| matches!(asked, Inquiry::Extend { .. }));
+    assert!(!again, "it was told once");
+}
