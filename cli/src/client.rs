@@ -20,6 +20,7 @@ use torc_api::api::{
 };
 
 use torc_api::explain::{JobExplanation, WorkflowExplanation};
+use torc_api::logs::{LogPiece, WantedPiece};
 use torc_api::remote::{RemoteWorker, RemoteWorkersRequest, is_loopback_host};
 use torc_api::slurm_stats::SlurmStats;
 use torc_api::token::{Credential, TokenRequest, TokenResponse};
@@ -192,6 +193,11 @@ impl Client {
         self.pages(&["workflows"], self.in_namespace(), None).await
     }
 
+    /// The same of every namespace.
+    pub async fn workflows_everywhere(&self) -> Result<Vec<Workflow>, ClientError> {
+        self.pages(&["workflows"], Query::new(), None).await
+    }
+
     /// The first workflows.
     pub async fn first_workflows(&self, limit: usize) -> Result<Vec<Workflow>, ClientError> {
         self.pages(&["workflows"], self.in_namespace(), Some(limit)).await
@@ -264,6 +270,15 @@ impl Client {
     /// Why a workflow is where it is.
     pub async fn explain_workflow(&self, workflow: &str) -> Result<WorkflowExplanation, ClientError> {
         self.get(&["workflows", workflow, "explain"], self.in_namespace()).await
+    }
+
+    /// A piece of a log that is on the disk of a runner.
+    pub async fn log_piece(&self, workflow: &str, job: &str, wanted: &WantedPiece) -> Result<LogPiece, ClientError> {
+        let mut query = self.in_namespace();
+        add(&mut query, "path", Some(&wanted.path));
+        add(&mut query, "offset", Some(&wanted.offset));
+        add(&mut query, "lines", wanted.lines.as_ref());
+        self.get(&["workflows", workflow, "jobs", job, "log"], query).await
     }
 
     /// Results of a workflow; `limit` is the most that are wanted.

@@ -54,8 +54,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use k8s_openapi::api::core::v1::Pod;
-use kube::Api;
 
 use crate::args::{Cli, Command, GlobalArgs, RunnerArgs};
 use crate::error::{CommandError, ExitStatus};
@@ -75,8 +73,8 @@ pub struct Context {
     pub output: Output,
     /// The current folder.
     pub folder: PathBuf,
-    /// In a cluster: the Pods of runner pools.
-    pub pods: Option<Api<Pod>>,
+    /// The server is that of a cluster, and what is on the disks of its runners is not here.
+    pub in_cluster: bool,
 }
 
 /// Parses, runs, and turns the outcome into an exit code.
@@ -147,7 +145,7 @@ fn prepare(flags: Layers) -> Result<Context, CommandError> {
     for warning in warnings {
         output.warning(&warning);
     }
-    Ok(Context { settings, layers, output, folder, pods: None })
+    Ok(Context { settings, layers, output, folder, in_cluster: false })
 }
 
 fn runner_args(command: &Command) -> Option<&RunnerArgs> {
@@ -196,9 +194,10 @@ async fn reach_and_execute(context: &Context, command: Command) -> Result<ExitSt
         Reach::Objects => Box::pin(kubernetes::verbs::run(context, choice, command)).await,
         Reach::Server => {
             let cluster = kubernetes::find(choice, context.settings.namespace.as_deref()).await?;
-            let (settings, held) = kubernetes::reach_server(&cluster, &context.settings).await?;
-            let (layers, folder, pods) = (context.layers.clone(), context.folder.clone(), Some(held.pods()));
-            execute_async(&Context { settings, layers, output: context.output, folder, pods }, command).await
+            let (settings, _held) = kubernetes::reach_server(&cluster, &context.settings).await?;
+            let (layers, folder) = (context.layers.clone(), context.folder.clone());
+            execute_async(&Context { settings, layers, output: context.output, folder, in_cluster: true }, command)
+                .await
         }
         Reach::ThisMachine(verb) => {
             let message = format!("`torc {verb}` is about this machine, and a cluster was named");

@@ -5,7 +5,6 @@
 
 pub mod choice;
 mod forward;
-pub mod logs;
 pub mod objects;
 mod service;
 pub mod verbs;

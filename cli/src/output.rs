@@ -3,6 +3,7 @@
 //! Results go to standard output; progress, warnings and errors to standard error.
 
 mod allocation_rows;
+mod anywhere;
 mod audit_rows;
 mod data_rows;
 pub mod human;
@@ -22,6 +23,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+pub use anywhere::Anywhere;
 pub use object_rows::{ClusterRow, WorkflowRow};
 pub use remote::{LogsRow, OrderRow};
 pub use rows::{SettingRow, event_text, status_word};

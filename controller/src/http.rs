@@ -7,6 +7,7 @@ mod error;
 mod events;
 mod identity;
 mod jobs;
+mod logs;
 mod recovery;
 mod remote;
 mod replay;
@@ -30,6 +31,7 @@ use tower_http::timeout::RequestBodyTimeoutLayer;
 
 use crate::engine::Engine;
 use crate::kubernetes::Readiness;
+use crate::pieces::Pieces;
 use crate::slurm::SlurmHandle;
 
 pub(crate) use door::Door;
@@ -47,6 +49,7 @@ struct App {
     slurm: Option<SlurmHandle>,
     identities: Identities,
     readiness: Readiness,
+    pieces: Pieces,
     stop: CancellationToken,
 }
 
@@ -58,10 +61,11 @@ pub(crate) fn app(
     readiness: Readiness,
     stop: CancellationToken,
 ) -> Router {
-    let app = App { engine, slurm, identities, readiness, stop };
+    let app = App { engine, slurm, identities, readiness, pieces: Pieces::default(), stop };
     let guarded = Router::new()
         .merge(workflows::router())
         .merge(jobs::router())
+        .merge(logs::router())
         .merge(data::router())
         .merge(replay::router())
         .merge(events::router())

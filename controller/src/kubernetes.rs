@@ -40,7 +40,7 @@ use desk::Desk;
 pub(crate) use leader::{Candidate, Office};
 pub use pools::Pool;
 pub(crate) use readiness::Readiness;
-pub(crate) use reviews::Reviews;
+pub(crate) use reviews::{Lists as ReviewLists, Reviews};
 
 /// The field manager of what this controller writes.
 const FIELD_MANAGER: &str = "torc-controller";
@@ -72,6 +72,10 @@ pub struct KubernetesConfig {
     pub runner_accounts: Vec<String>,
     /// Service accounts (`namespace/name`) of administrators.
     pub admin_accounts: Vec<String>,
+    /// The name of the accounts that may read the workflows of their own namespace; none if empty.
+    pub viewer_account: String,
+    /// The name of the accounts that may also change them.
+    pub editor_account: String,
     /// Runner pools whose size follows the work.
     pub pools: Vec<Pool>,
     /// The folder that jobs run in, unless the object says otherwise; where the runner is, when empty.

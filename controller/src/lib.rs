@@ -13,6 +13,7 @@ mod listener;
 mod memory;
 mod metrics;
 mod openapi;
+mod pieces;
 mod server;
 mod slurm;
 pub mod tls;

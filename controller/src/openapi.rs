@@ -7,6 +7,7 @@ use torc_api::allocation;
 use torc_api::api;
 use torc_api::data;
 use torc_api::explain;
+use torc_api::logs;
 use torc_api::recovery;
 use torc_api::remote;
 use torc_api::slurm_stats;
@@ -211,6 +212,25 @@ fn job_operations(types: &mut SchemaGenerator, list: &mut Vec<Operation>) {
         ],
         response: types.of::<api::Page<api::JobResult>>(),
         ..types.operation("get", "/v1/workflows/{workflow}/results", "Attempts that ended")
+    });
+    list.push(Operation {
+        request: types.of::<logs::LogExchange>(),
+        response: types.of::<logs::LogWishes>(),
+        ..types.operation("post", "/v1/logs", "A runner brings pieces of logs, and waits until others are wanted")
+    });
+    list.push(Operation {
+        query: &[
+            NAMESPACE,
+            ("path", "the file, as the result or the runner names it"),
+            ("offset", "where the piece begins"),
+            ("lines", "only the last lines"),
+        ],
+        response: types.of::<logs::LogPiece>(),
+        ..types.operation(
+            "get",
+            "/v1/workflows/{workflow}/jobs/{job}/log",
+            "A piece of a log that is on the disk of a runner's Pod",
+        )
     });
     list.push(Operation {
         query: &[NAMESPACE],

@@ -66,18 +66,13 @@ impl Class {
 
     /// Whether a job of this class could run there if the runner were empty. The scheduler is looked at separately.
     pub fn suits(&self, place: &Place<'_>) -> bool {
-        self.labels_match(place.labels)
+        labels_match(&self.labels, place.labels)
             && (place.by_count || (self.fits_empty(&place.capacity) && self.ends_in_time(place)))
     }
 
     /// Whether the runner lives in an allocation of this class's scheduler, or the class has none.
     pub fn prefers(&self, place: &Place<'_>) -> bool {
         self.scheduler.is_none() || self.scheduler.as_deref() == place.scheduler
-    }
-
-    /// Unlabelled jobs go to unlabelled runners; labelled ones to runners that have all of their labels.
-    fn labels_match(&self, labels: &[String]) -> bool {
-        self.labels.is_empty() == labels.is_empty() && self.labels.iter().all(|label| labels.contains(label))
     }
 
     fn fits_empty(&self, capacity: &Resources) -> bool {
@@ -92,6 +87,11 @@ impl Class {
     fn ends_in_time(&self, place: &Place<'_>) -> bool {
         place.remaining_seconds.is_none_or(|left| self.requirements.runtime_seconds <= left + RUNTIME_GRACE_SECONDS)
     }
+}
+
+/// Unlabelled jobs go to unlabelled runners; labelled ones to runners that have all of their labels.
+pub fn labels_match(wanted: &[String], present: &[String]) -> bool {
+    wanted.is_empty() == present.is_empty() && wanted.iter().all(|label| present.contains(label))
 }
 
 /// Whether `demand` is there.

@@ -17,6 +17,7 @@ pub mod explain;
 pub mod failure;
 pub mod job;
 pub mod load;
+pub mod logs;
 pub mod parameters;
 pub mod problem;
 pub mod quantity;

@@ -17,6 +17,16 @@ pub enum Grant {
         /// The user.
         user: String,
     },
+    /// Reading whatever concerns the workflows of one namespace.
+    Viewer {
+        /// The namespace.
+        namespace: String,
+    },
+    /// Whatever concerns the workflows of one namespace, except making new ones.
+    Editor {
+        /// The namespace.
+        namespace: String,
+    },
     /// What the runners and the jobs of one workflow need.
     Runner {
         /// The workflow's number.
@@ -34,6 +44,8 @@ impl Grant {
         match self {
             Self::Admin => Scope::Admin,
             Self::Owner { .. } => Scope::Owner,
+            Self::Viewer { .. } => Scope::Viewer,
+            Self::Editor { .. } => Scope::Editor,
             Self::Runner { .. } => Scope::Runner,
             Self::Pool => Scope::Pool,
             Self::Metrics => Scope::Metrics,
@@ -49,6 +61,10 @@ pub enum Scope {
     Admin,
     /// A user's workflows.
     Owner,
+    /// Reading a namespace's workflows.
+    Viewer,
+    /// A namespace's workflows.
+    Editor,
     /// One workflow, as far as runners and jobs need it.
     Runner,
     /// Every workflow, as far as runners and jobs need it.
@@ -63,6 +79,8 @@ impl Scope {
         match self {
             Self::Admin => "admin",
             Self::Owner => "owner",
+            Self::Viewer => "viewer",
+            Self::Editor => "editor",
             Self::Runner => "runner",
             Self::Pool => "pool",
             Self::Metrics => "metrics",
@@ -95,7 +113,7 @@ pub struct TokenRequest {
     /// The workflow of a `runner` token, by name or number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow: Option<String>,
-    /// The workflow's namespace; `default` when absent.
+    /// The namespace of that workflow, or of a `viewer` or `editor` token; `default` when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// The user of an `owner` token.
@@ -248,9 +266,15 @@ mod tests {
     fn a_grant_is_written_with_its_scope() {
         let json = serde_json::to_value(Grant::Runner { workflow: 3 }).unwrap();
         assert_eq!(json, serde_json::json!({ "scope": "runner", "workflow": 3 }));
-        for grant in
-            [Grant::Admin, Grant::Owner { user: "ada".to_owned() }, Grant::Runner { workflow: 1 }, Grant::Metrics]
-        {
+        for grant in [
+            Grant::Admin,
+            Grant::Owner { user: "ada".to_owned() },
+            Grant::Viewer { namespace: "lab".to_owned() },
+            Grant::Editor { namespace: "lab".to_owned() },
+            Grant::Runner { workflow: 1 },
+            Grant::Pool,
+            Grant::Metrics,
+        ] {
             let json = serde_json::to_value(&grant).unwrap();
             assert_eq!(json["scope"], grant.scope().name());
             assert_eq!(serde_json::from_value::<Grant>(json).unwrap(), grant);

@@ -140,6 +140,12 @@ impl AttemptKey {
     pub fn label(&self) -> String {
         format!("wf{}_j{}_r{}_a{}", self.workflow, self.job, self.run, self.attempt)
     }
+
+    /// The logs that a runner writes while the attempt runs: standard output, standard error, and both in one, whichever there are.
+    pub fn log_files(&self, output_dir: &str) -> [String; 3] {
+        let stem = format!("{}/job_stdio/job_{}", output_dir.trim_end_matches('/'), self.label());
+        ["o", "e", "log"].map(|extension| format!("{stem}.{extension}"))
+    }
 }
 
 /// `POST /v1/runners/{id}/sync`: what is.

@@ -56,9 +56,12 @@ fn names(objects: &[Value], kind: &str) -> Vec<String> {
 /// Everything at once.
 const EVERYTHING: &[&str] = &[
     "podDisruptionBudget.enabled=true",
-    "networkPolicy={\"enabled\": true, \"from\": [{\"namespaceSelector\": {}}]}",
+    "networkPolicy={\"enabled\": true, \"from\": [{\"namespaceSelector\": {}}], \"runnersTo\": [{\"ipBlock\": {\"cidr\": \"10.0.0.0/8\"}}]}",
     "serviceMonitor={\"enabled\": true, \"labels\": {\"release\": \"prometheus\"}}",
     "slurm.sshSecrets=[\"kestrel\"]",
+    "client.namespaces=[\"a\", \"b\"]",
+    "client.subjects=[{\"kind\": \"Group\", \"name\": \"lab\", \"apiGroup\": \"rbac.authorization.k8s.io\"}]",
+    "server.workingDir=\"/shared\"",
     "imagePullSecrets=[{\"name\": \"registry\"}]",
     "service.advertiseUrl=\"https://torc.example.org:7421\"",
     "server.podLabels={\"team\": \"a\"}",
@@ -241,12 +244,35 @@ fn the_server_may_do_what_it_must_and_nothing_more() {
 #[test]
 fn runners_and_clients_have_no_right_of_their_own() {
     let objects = render(EVERYTHING);
-    for account in ["torc-runner", "torc-client"] {
+    for account in ["torc-runner", "torc-admin"] {
         assert_eq!(one(&objects, "ServiceAccount", account)["automountServiceAccountToken"], false);
         assert_eq!(rights(&objects, account), BTreeSet::new());
     }
-    let role = one(&objects, "Role", "torc-client");
-    assert_eq!(role["rules"][0]["resourceNames"], json!(["torc-client"]), "tokens of this account and no other");
+    let accounts = all(&objects, "ServiceAccount").into_iter();
+    let of_people: BTreeSet<(&str, &str)> = accounts
+        .filter_map(|account| Some((account["metadata"]["namespace"].as_str()?, account["metadata"]["name"].as_str()?)))
+        .collect();
+    assert_eq!(
+        of_people,
+        BTreeSet::from([("a", "torc-viewer"), ("a", "torc-editor"), ("b", "torc-viewer"), ("b", "torc-editor")])
+    );
+    // Whoever may reach the server may not have everything, and may run nothing in any Pod.
+    let rules = |name: &str| -> BTreeSet<String> {
+        let words = |rule: &Value, key: &str| {
+            let words = rule[key].as_array().into_iter().flatten().map(|word| word.as_str().unwrap());
+            words.collect::<Vec<_>>().join(",")
+        };
+        let line = |rule: &Value| {
+            format!("{}[{}] {}", words(rule, "resources"), words(rule, "resourceNames"), words(rule, "verbs"))
+        };
+        one(&objects, "Role", name)["rules"].as_array().unwrap().iter().map(line).collect()
+    };
+    let way = ["services[torc] get", "configmaps[torc-client] get", "pods[] get,list", "pods/portforward[] get,create"];
+    assert_eq!(rules("torc-client"), lines(&way));
+    assert_eq!(rules("torc-admin"), lines(&["serviceaccounts/token[torc-admin] create"]));
+    let binding = one(&objects, "RoleBinding", "torc-client");
+    assert_eq!((&binding["roleRef"]["name"], &binding["subjects"][0]["name"]), (&json!("torc-client"), &json!("lab")));
+    assert_eq!(names(&render(&[]), "RoleBinding"), ["torc"], "nobody is bound who was not named");
     let certificate = &one(&objects, "ConfigMap", "torc-client")["data"];
     assert_eq!(certificate.as_object().unwrap().keys().collect::<Vec<_>>(), ["ca.crt"]);
 }
@@ -262,6 +288,16 @@ fn the_clusters_own_roles_take_up_viewers_and_editors() {
     assert_eq!(editor["rules"][0]["resources"], json!(["workflows", "workflows/scale"]));
     let verbs = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
     assert_eq!(editor["rules"][0]["verbs"], json!(verbs));
+    // With the right to see workflows comes that to see their jobs, through the server.
+    let tokens = |role: &Value| {
+        let rules = role["rules"].as_array().unwrap().iter();
+        rules.filter(|rule| rule["resources"][0] == "serviceaccounts/token").cloned().collect::<Vec<_>>()
+    };
+    let rule = |names: Value| json!({ "apiGroups": [""], "resources": ["serviceaccounts/token"], "resourceNames": names, "verbs": ["create"] });
+    assert_eq!(tokens(viewer), [rule(json!(["torc-viewer"]))]);
+    assert_eq!(tokens(editor), [rule(json!(["torc-viewer", "torc-editor"]))]);
+    let closed = render(&["client.create=false"]);
+    assert_eq!(tokens(one(&closed, "ClusterRole", "torc-editor")), Vec::<Value>::new());
     for values in [["rbac.aggregate=false", "rbac.create=true"], ["watchNamespaces=[\"a\"]", "rbac.clusterWide=false"]]
     {
         assert!(!names(&render(&values), "ClusterRole").iter().any(|name| name.starts_with("torc-v")));
@@ -394,6 +430,120 @@ fn a_disruption_budget_needs_several() {
     assert_eq!(names(&render(&[]), "PodDisruptionBudget"), Vec::<String>::new());
 }
 
+/// Whether a selector takes something with these labels.
+fn takes(selector: &Value, labels: &Value) -> bool {
+    let wanted = selector["matchLabels"].as_object().unwrap();
+    assert!(!wanted.is_empty(), "a selector without labels takes everything");
+    wanted.iter().all(|(key, value)| labels[key] == *value)
+}
+
+/// The labels of Pods, by the name of what makes them.
+fn pod_labels(objects: &[Value]) -> BTreeMap<String, Value> {
+    let makers = objects.iter().filter(|object| pod(object).is_some());
+    makers
+        .map(|object| {
+            let metadata =
+                if object["kind"] == "Pod" { &object["metadata"] } else { &object["spec"]["template"]["metadata"] };
+            (object["metadata"]["name"].as_str().unwrap().to_owned(), metadata["labels"].clone())
+        })
+        .collect()
+}
+
+#[test]
+fn selectors_take_the_pods_that_they_are_meant_for() {
+    let objects = render(EVERYTHING);
+    let labels = pod_labels(&objects);
+    let taken = |selector: &Value| -> Vec<&str> {
+        labels.iter().filter(|(_, labels)| takes(selector, labels)).map(|(name, _)| name.as_str()).collect()
+    };
+    let service = one(&objects, "Service", "torc");
+    assert_eq!(taken(&json!({ "matchLabels": service["spec"]["selector"] })), ["torc"]);
+    for (name, expected) in [("torc-cpu", "torc-cpu"), ("torc-gpu", "torc-gpu"), ("torc", "torc")] {
+        assert_eq!(taken(&one(&objects, "Deployment", name)["spec"]["selector"]), [expected]);
+    }
+    assert_eq!(taken(&one(&objects, "PodDisruptionBudget", "torc-cpu")["spec"]["selector"]), ["torc-cpu"]);
+
+    let server = &one(&objects, "NetworkPolicy", "torc")["spec"];
+    assert_eq!(taken(&server["podSelector"]), ["torc"]);
+    let rule = &server["ingress"][0];
+    // Runners and the test come in, and whom the values name.
+    assert_eq!(taken(&rule["from"][0]["podSelector"]), ["torc", "torc-cpu", "torc-gpu", "torc-test"]);
+    assert_eq!(rule["from"][1], json!({ "namespaceSelector": {} }));
+    let port = &one(&objects, "Deployment", "torc")["spec"]["template"]["spec"]["containers"][0]["ports"][0];
+    assert_eq!((&rule["ports"], &port["name"]), (&json!([{ "port": "api" }]), &json!("api")));
+    let runners = &one(&objects, "NetworkPolicy", "torc-runner")["spec"];
+    assert_eq!(taken(&runners["podSelector"]), ["torc-cpu", "torc-gpu"]);
+    assert_eq!(
+        (&runners["policyTypes"], runners.get("ingress")),
+        (&json!(["Ingress", "Egress"]), None),
+        "nobody calls"
+    );
+    assert_eq!(taken(&runners["egress"][0]["to"][0]["podSelector"]), ["torc"]);
+    assert_eq!(runners["egress"][2]["to"], json!([{ "ipBlock": { "cidr": "10.0.0.0/8" } }]));
+
+    // A policy that is switched on keeps strangers out; jobs go where they like unless somebody says otherwise.
+    let plain = render(&["networkPolicy.enabled=true", "runnerPools=[{\"name\": \"cpu\"}]"]);
+    assert_eq!(one(&plain, "NetworkPolicy", "torc")["spec"]["ingress"][0]["from"].as_array().unwrap().len(), 1);
+    assert_eq!(one(&plain, "NetworkPolicy", "torc-runner")["spec"]["policyTypes"], json!(["Ingress"]));
+
+    let monitor = &one(&objects, "ServiceMonitor", "torc")["spec"];
+    assert!(takes(&monitor["selector"], &service["metadata"]["labels"]));
+    assert_eq!(monitor["endpoints"][0]["port"], service["spec"]["ports"][0]["name"]);
+    assert_eq!(service["spec"]["ports"][0]["targetPort"], port["name"]);
+}
+
+#[test]
+fn jobs_run_where_the_values_say() {
+    let variables = |values: &[&str]| {
+        environment(&one(&render(values), "Deployment", "torc")["spec"]["template"]["spec"]["containers"][0])
+    };
+    assert_eq!(variables(&["server.workingDir=\"/shared\""])["TORC_KUBERNETES_WORKING_DIR"], "/shared");
+    assert!(!variables(&[]).contains_key("TORC_KUBERNETES_WORKING_DIR"));
+}
+
+/// Every key of the values, as `a.b`; what is a map for people to fill has none below it.
+fn keys(values: &Value, path: &str, found: &mut BTreeSet<String>) {
+    for (key, value) in values.as_object().unwrap() {
+        let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+        match value.as_object().filter(|fields| !fields.is_empty() && !path.ends_with("resources")) {
+            Some(_) => keys(value, &path, found),
+            None => drop(found.insert(path)),
+        }
+    }
+}
+
+#[test]
+fn the_schema_and_the_page_know_every_value() {
+    let values: Value = serde_saphyr::from_str(include_str!("../../charts/torc/values.yaml")).unwrap();
+    let schema: Value = serde_json::from_str(include_str!("../../charts/torc/values.schema.json")).unwrap();
+    let mut written = BTreeSet::new();
+    keys(&values, "", &mut written);
+    let mut known = BTreeSet::new();
+    let mut open = vec![(String::new(), &schema)];
+    while let Some((path, schema)) = open.pop() {
+        let fields = schema["properties"].as_object().filter(|_| !path.ends_with("resources"));
+        match fields {
+            Some(fields) => {
+                assert_eq!(schema["additionalProperties"], false, "`{path}` takes words that nobody knows");
+                let below = |key: &String| if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                open.extend(fields.iter().map(|(key, schema)| (below(key), schema)));
+            }
+            None => drop(known.insert(path)),
+        }
+    }
+    // What charts that use this one pass on is Helm's.
+    known.remove("global");
+    assert_eq!(written, known, "values.yaml and values.schema.json");
+    let page = include_str!("../../docs/reference/chart.md");
+    for key in &written {
+        assert!(page.contains(&format!("| `{key}` |")), "docs/reference/chart.md does not know `{key}`");
+    }
+    let pool = &schema["properties"]["runnerPools"]["items"]["properties"];
+    for key in pool.as_object().unwrap().keys() {
+        assert!(page.contains(&format!("{key}:")), "docs/reference/chart.md does not know `{key}` of a pool");
+    }
+}
+
 #[test]
 fn values_that_mean_nothing_are_refused() {
     for (values, words) in [
@@ -409,6 +559,19 @@ fn values_that_mean_nothing_are_refused() {
         (&["runnerPools=[{\"name\": \"a\", \"replicas\": 1, \"autoscale\": {\"max\": 2}}]"], "runnerPools"),
         (&["runnerPools=[{\"name\": \"a\", \"autoscale\": {\"idle\": 2}}]"], "max"),
         (&["runnerPools=[{\"name\": \"a\", \"cpus\": 2}]"], "cpus"),
+        (&["client.accounts=[]"], "accounts"),
+        (&["client.namespaces=\"a\""], "namespaces"),
+        (&["client.subjects=[{\"kind\": \"User\"}]"], "name"),
+        (&["networkPolicy.to=[]"], "to"),
+        (&["networkPolicy.enabled=\"yes\""], "enabled"),
+        (&["server.workingDir=\"here\""], "workingDir"),
+        (&["server.maxJobs=\"many\""], "maxJobs"),
+        (&["server.resources.limit={}"], "limit"),
+        (&["imagePullSecrets=[\"registry\"]"], "imagePullSecrets"),
+        (&["image.digest=\"sha1:00\""], "digest"),
+        (&["serviceMonitor.interval=30"], "interval"),
+        (&["runnerPools=[{\"name\": \"a\", \"resources\": {\"cpu\": 1}}]"], "cpu"),
+        (&["runnerPools=[{\"name\": \"a\", \"labels\": \"gpu\"}]"], "labels"),
         (&["runnerPools=[{\"name\": \"a\"}, {\"name\": \"a\"}]"], "two are named 'a'"),
         (&["rbac.clusterWide=false"], "set watchNamespaces"),
         (&["serviceAccount.create=false"], "serviceAccount.name is needed"),

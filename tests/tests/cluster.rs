@@ -150,20 +150,101 @@ fn torc_speaks_with_a_cluster_that_is_named() {
 }
 
 #[test]
-fn people_have_the_rights_that_they_are_given() {
+fn people_see_what_is_in_their_namespaces_and_nothing_else() {
     let (node, _turn) = Node::turn();
-    namespace(node, "bobs");
-    let (code, said) = node.torc_as("bob", "get workflows -n bobs");
-    assert!(code == Some(7) && said.contains("cannot list resource"), "{said}");
-    node.kubectl(&["create", "rolebinding", "bob", "--clusterrole=edit", "--user=bob", "-n", "bobs"]);
-    let apply = format!("apply -n bobs --wait -f {DIAMOND}");
-    node.until("bob may apply", || (node.torc_as("bob", &apply).0 == Some(0)).then_some(()));
-    let (code, said) = node.torc_as("bob", "get jobs diamond -n bobs");
-    assert!(code == Some(7) && said.contains("Role RELEASE-client"), "{said}");
-    node.kubectl(&["create", "rolebinding", "bob", "--role=torc-client", "--user=bob", "-n", NAMESPACE]);
-    node.until("bob may read", || (node.torc_as("bob", "get jobs diamond -n bobs").0 == Some(0)).then_some(()));
-    let (_, said) = node.torc_as("bob", "logs join -w diamond -n bobs");
-    assert_eq!(said, "joining both halves\n");
+    for (user, place) in [("ada", "adas"), ("bob", "bobs")] {
+        namespace(node, place);
+        let (code, said) = node.torc_as(user, &format!("get workflows -n {place}"));
+        assert!(code == Some(7) && said.contains("cannot list resource"), "{said}");
+        node.kubectl(&["create", "rolebinding", user, "--clusterrole=edit", &format!("--user={user}"), "-n", place]);
+        let apply = format!("apply -n {place} --wait -f {DIAMOND}");
+        node.until("they may apply", || (node.torc_as(user, &apply).0 == Some(0)).then_some(()));
+        // Reaching the server is a right of its own.
+        let (code, said) = node.torc_as(user, &format!("get jobs diamond -n {place}"));
+        assert!(code == Some(7) && said.contains("Role RELEASE-client"), "{said}");
+        node.kubectl(&[
+            "create",
+            "rolebinding",
+            user,
+            "--role=torc-client",
+            &format!("--user={user}"),
+            "-n",
+            NAMESPACE,
+        ]);
+        let account = format!("create serviceaccount torc-editor -n {place}");
+        node.until("the account is missed", || {
+            let (code, said) = node.torc_as(user, &format!("get jobs diamond -n {place}"));
+            (code == Some(7) && said.contains("create serviceaccount torc-viewer")).then_some(())
+        });
+        node.kubectl(&account.split_whitespace().collect::<Vec<_>>());
+        node.until("they may read", || {
+            (node.torc_as(user, &format!("get jobs diamond -n {place}")).0 == Some(0)).then_some(())
+        });
+        let (_, said) = node.torc_as(user, &format!("logs join -w diamond -n {place}"));
+        assert_eq!(said, "joining both halves\n");
+    }
+    let number = |place: &str| node.items(&format!("get results diamond -n {place}")).len();
+    assert_eq!((number("adas"), number("bobs")), (4, 4), "an administrator sees both");
+
+    // What is Bob's is not shown to Ada: not by its namespace, and not by its number from her own.
+    let theirs: Value = serde_json::from_str(&node.torc("describe workflow diamond -n bobs -o json")).unwrap();
+    let id = theirs["id"].as_i64().unwrap();
+    for line in [
+        "get jobs diamond -n bobs".to_owned(),
+        "get results diamond -n bobs".to_owned(),
+        "logs join -w diamond -n bobs".to_owned(),
+        "describe workflow diamond -n bobs".to_owned(),
+        format!("get jobs {id} -n adas"),
+        format!("get results {id} -n adas"),
+        format!("logs join -w {id} -n adas"),
+        format!("get events {id} -n adas"),
+        "get audit -n adas".to_owned(),
+        "backup /var/lib/torc/stolen.db -n adas".to_owned(),
+        "token create --scope admin -n adas".to_owned(),
+    ] {
+        let (code, said) = node.torc_as("ada", &line);
+        assert_eq!(code, Some(7), "{line}: {said}");
+    }
+    let (code, events) = node.torc_as("ada", "get events -n adas -o json");
+    assert!(code == Some(0) && !events.contains(&format!("\"workflowId\": {id},")), "{events}");
+
+    // Whoever only looks changes nothing, not even through the server.
+    node.kubectl(&["create", "rolebinding", "eve", "--clusterrole=view", "--user=eve", "-n", "adas"]);
+    node.kubectl(&["create", "rolebinding", "eve", "--role=torc-client", "--user=eve", "-n", NAMESPACE]);
+    node.kubectl(&["create", "serviceaccount", "torc-viewer", "-n", "adas"]);
+    node.until("she may look", || (node.torc_as("eve", "get jobs diamond -n adas").0 == Some(0)).then_some(()));
+    assert_eq!(node.torc_as("eve", "logs join -w diamond -n adas").1, "joining both halves\n");
+    for line in ["retry diamond --all -n adas", "retry diamond --job join -n adas", "delete diamond -n adas"] {
+        let (code, said) = node.torc_as("eve", line);
+        assert_eq!(code, Some(7), "{line}: {said}");
+    }
+}
+
+#[test]
+fn logs_come_from_the_disk_of_the_pod_while_it_is_there() {
+    let (node, _turn) = Node::turn();
+    namespace(node, "logged");
+    let file = noting(node, "logged", 1, 0);
+    let text = fs::read_to_string(&file).unwrap();
+    let command = "for i in 1 2 3; do echo line $i; done; until [ -e /shared/go-on ]; do sleep 0.2; done; echo end";
+    fs::write(&file, text.replace("echo {i} >> /shared/logged; sleep 0", command)).unwrap();
+    node.kubectl(&["-n", "logged", "apply", "-f", &file]);
+    node.until("something is said", || {
+        (node.torc_says("logs j1 -w logged -n logged") == (Some(0), "line 1\nline 2\nline 3\n".to_owned()))
+            .then_some(())
+    });
+    assert_eq!(node.torc("logs j1 -w logged -n logged --tail 1"), "line 3\n");
+    std::thread::scope(|scope| {
+        let followed = scope.spawn(|| node.torc("logs j1 -w logged -n logged --follow"));
+        fs::write(node.path("shared").join("go-on"), "").unwrap();
+        assert_eq!(followed.join().unwrap(), "line 1\nline 2\nline 3\nend\n");
+    });
+    finish(node, "logged", "logged");
+    node.kubectl(&["-n", NAMESPACE, "delete", "pod", "-l", "torc.dev/pool=cpu", "--wait", "--timeout=60s"]);
+    node.until("it is told what became of the log", || {
+        let (code, said) = node.torc_says("logs j1 -w logged -n logged");
+        (code == Some(5) && said.contains("is gone") && said.contains("/torc/output")).then_some(())
+    });
 }
 
 #[test]
@@ -254,7 +335,7 @@ fn the_servers_account_may_do_what_the_reference_names() {
     at_home.insert("deployments.apps/scale [] [torc-burst] [get patch]".to_owned());
     at_home.insert("leases.coordination.k8s.io [] [torc] [get update patch]".to_owned());
     assert_eq!(rights(NAMESPACE), at_home);
-    for account in ["torc-runner", "torc-client"] {
+    for account in ["torc-runner", "torc-admin"] {
         let account = format!("system:serviceaccount:{NAMESPACE}:{account}");
         for right in [["get", "secrets"], ["list", "workflows.torc.dev"], ["create", "pods"]] {
             let words = [&["auth", "can-i"], right.as_slice(), &["--as", &account, "-n", NAMESPACE]].concat();

@@ -134,7 +134,9 @@ fn workflow_text(workflow: &Workflow, actions: &[WorkflowAction], events: &[Even
     field(&mut text, "Status", status_word(workflow));
     field(&mut text, "Run", workflow.status.run_id.unwrap_or(1));
     field(&mut text, "Generation", workflow.generation);
-    field(&mut text, "Folder", &workflow.working_dir);
+    if !workflow.working_dir.is_empty() {
+        field(&mut text, "Folder", &workflow.working_dir);
+    }
     field(&mut text, "Created", &workflow.creation_time);
     if let Some(time) = &workflow.status.start_time {
         field(&mut text, "Started", time);

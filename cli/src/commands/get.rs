@@ -12,6 +12,7 @@ use crate::client::{Client, JobFilter, ResultFilter};
 use crate::connection::{Connection, bare_name, explain_missing, resolve_workflow};
 use crate::error::{CommandError, ExitStatus};
 use crate::kubernetes::objects::Kind;
+use crate::output::Anywhere;
 
 /// List workflows, jobs, results, actions, runners, allocations, SlurmClusters, events, files, user data, or who did what.
 ///
@@ -51,6 +52,9 @@ pub struct GetArgs {
     /// Runners: those that have left, too.
     #[arg(long)]
     pub all: bool,
+    /// Workflows: of all namespaces.
+    #[arg(short = 'A', long, conflicts_with = "workflow")]
+    pub all_namespaces: bool,
     /// At most so many.
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
@@ -144,6 +148,11 @@ pub async fn run(context: &Context, args: &GetArgs) -> Result<ExitStatus, Comman
         let message = "files, user data, SlurmClusters and the audit cannot be watched";
         return Err(CommandError::usage(message).hint("leave --watch out"));
     }
+    if args.all_namespaces && (args.watch || resource != Resource::Workflows || name.is_some()) {
+        return Err(
+            CommandError::usage("--all-namespaces is for lists of workflows").hint("leave it out, or name one with -n")
+        );
+    }
     let mut seen = watch::Seen::new(context.output);
     let connection = Connection::open(&context.settings, &context.folder).await?;
     let listed = first(args, connection.client(), resource, name, &mut seen).await;
@@ -180,6 +189,11 @@ async fn list(
     seen: &mut watch::Seen,
 ) -> Result<(), CommandError> {
     match resource {
+        Resource::Workflows if args.all_namespaces => {
+            let mut workflows = client.workflows_everywhere().await?;
+            workflows.truncate(args.limit.unwrap_or(usize::MAX));
+            seen.listing.print(&workflows.into_iter().map(Anywhere).collect::<Vec<_>>())?;
+        }
         Resource::Workflows => {
             let workflows = match name {
                 Some(name) => vec![client.workflow(name).await.map_err(explain_missing)?],

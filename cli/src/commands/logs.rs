@@ -1,10 +1,12 @@
 //! `torc logs`: the output of a job.
 
+mod distant;
 mod tail;
 
+pub use distant::bring;
 pub use tail::last_lines_of;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -15,10 +17,10 @@ use torc_runner::packs;
 
 use super::Context;
 use crate::client::{Client, ResultFilter};
-use crate::connection::{Connection, bare_name, explain_missing, resolve_workflow};
+use crate::connection::{Connection, explain_missing, resolve_workflow};
 use crate::error::{CommandError, ExitStatus};
-use crate::kubernetes;
 use crate::run_here::Interrupts;
+use distant::Distant;
 use tail::Tail;
 
 /// Print the output of a job.
@@ -52,25 +54,9 @@ pub struct LogsArgs {
     pub tail: Option<usize>,
 }
 
-impl LogsArgs {
-    /// The words of the same command for one attempt, to be said where its output is.
-    fn again(&self, attempt: &Attempt, namespace: Option<&str>) -> Vec<String> {
-        let mut words = vec!["logs".to_owned(), attempt.job.clone()];
-        let mut say = |flag: &str, value: Option<String>| {
-            words.extend(value.map(|value| [flag.to_owned(), value]).into_iter().flatten());
-        };
-        say("--namespace", namespace.map(str::to_owned));
-        say("--workflow", self.workflow.as_deref().map(|name| bare_name(name).to_owned()));
-        say("--run", Some(attempt.run.to_string()));
-        say("--attempt", Some(attempt.attempt.to_string()));
-        say("--tail", self.tail.map(|lines| lines.to_string()));
-        let switches = [(self.stdout, "--stdout"), (self.stderr, "--stderr"), (self.follow, "--follow")];
-        words.extend(switches.iter().filter(|(on, _)| *on).map(|(_, flag)| (*flag).to_owned()));
-        words
-    }
-}
-
 const PAUSE: Duration = Duration::from_millis(200);
+/// A look through the server costs others something.
+const DISTANT_PAUSE: Duration = Duration::from_secs(1);
 
 /// One attempt and where its output is.
 #[derive(Debug, PartialEq, Eq)]
@@ -80,37 +66,58 @@ struct Attempt {
     attempt: i32,
     files: Vec<PathBuf>,
     ended: bool,
-    /// Where it ran, or runs.
-    node: Option<String>,
+    /// The workflow, as it was named.
+    workflow: String,
 }
 
 /// Runs the verb.
 pub async fn run(context: &Context, args: &LogsArgs) -> Result<ExitStatus, CommandError> {
     let mut interrupts = Interrupts::listen()?;
     let mut tail = Tail::new(args.tail);
+    let mut distant = Distant::new(args.tail);
     let mut target: Option<(i32, i32)> = None;
     loop {
         let attempt = tokio::select! {
             attempt = find(context, args, target) => attempt?,
             () = interrupts.next() => return Ok(ExitStatus::Interrupted),
         };
-        if let (Some(pods), Some(node)) = (&context.pods, &attempt.node) {
-            let words = args.again(&attempt, context.settings.namespace.as_deref());
-            return kubernetes::logs::print(context.output, pods, node, &words).await;
-        }
         target = Some((attempt.run, attempt.attempt));
-        let printed = tail.print(&attempt.files, context.output)?;
+        if context.in_cluster {
+            tokio::select! {
+                printed = print_distant(context, &mut distant, &attempt) => printed?,
+                () = interrupts.next() => return Ok(ExitStatus::Interrupted),
+            }
+        } else {
+            tail.print(&attempt.files, context.output)?;
+        }
         if !args.follow || attempt.ended {
-            return if tail.has_printed() || printed { Ok(ExitStatus::Success) } else { silent(context, &attempt) };
+            return match tail.has_printed() || distant.has_printed() {
+                true => Ok(ExitStatus::Success),
+                false => silent(context, &attempt),
+            };
         }
         tokio::select! {
-            () = tokio::time::sleep(PAUSE) => {}
+            () = tokio::time::sleep(if context.in_cluster { DISTANT_PAUSE } else { PAUSE }) => {}
             () = interrupts.next() => return Ok(ExitStatus::Interrupted),
         }
     }
 }
 
+/// Prints what is new of a log on the disk of a runner that is elsewhere.
+async fn print_distant(context: &Context, distant: &mut Distant, attempt: &Attempt) -> Result<(), CommandError> {
+    let connection = Connection::open(&context.settings, &context.folder).await?;
+    let printed = distant.print(connection.client(), attempt, context.output).await;
+    connection.close().await;
+    printed
+}
+
 fn silent(context: &Context, attempt: &Attempt) -> Result<ExitStatus, CommandError> {
+    let so_far = if attempt.ended { "" } else { " so far" };
+    let nothing = format!("attempt {} of {} has no output{so_far}", attempt.attempt, attempt.job);
+    if context.in_cluster {
+        context.output.progress(&nothing);
+        return Ok(ExitStatus::Success);
+    }
     let is_there = |file: &&PathBuf| match file.to_str().and_then(packs::parse_reference) {
         Some((pack, _)) => pack.exists(),
         None => file.exists(),
@@ -121,8 +128,7 @@ fn silent(context: &Context, attempt: &Attempt) -> Result<ExitStatus, CommandErr
         let message = format!("the log is not here: {}", missing.join(", "));
         return Err(CommandError::not_found(message).hint("it may have been removed, or be on another machine's disk"));
     }
-    let so_far = if attempt.ended { "" } else { " so far" };
-    context.output.progress(&format!("attempt {} of {} has no output{so_far}", attempt.attempt, attempt.job));
+    context.output.progress(&nothing);
     Ok(ExitStatus::Success)
 }
 
@@ -142,26 +148,26 @@ async fn find_with(client: &Client, args: &LogsArgs, target: Option<(i32, i32)>)
     let results = client.results(&workflow, &filter, None).await?;
     let wanted = target.or_else(|| choose(args, &job, &results)).ok_or_else(|| never_ran(args, &job))?;
     if let Some(result) = results.iter().find(|result| (result.run_id, result.attempt) == wanted) {
-        return Ok(of_result(args, result));
+        return Ok(of_result(args, workflow, result));
     }
     if (job.run_id, job.attempt) != wanted || job.status != JobState::Running {
         if target.is_some() && (job.run_id, job.attempt) == wanted {
             return Ok(Attempt {
+                workflow,
                 job: job.name,
                 run: wanted.0,
                 attempt: wanted.1,
                 files: Vec::new(),
                 ended: false,
-                node: job.node,
             });
         }
         return Err(never_ran(args, &job));
     }
-    let workflow = client.workflow(&workflow).await?.id;
+    let id = client.workflow(&workflow).await?.id;
     let runners = client.runners(true).await?;
     let folder = runners.iter().find(|runner| Some(runner.id) == job.runner).map(|runner| runner.output_dir.clone());
-    let files = folder.map(|folder| live_files(args, Path::new(&folder), workflow, &job)).unwrap_or_default();
-    Ok(Attempt { job: job.name, run: wanted.0, attempt: wanted.1, files, ended: false, node: job.node })
+    let files = folder.map(|folder| live_files(args, &folder, id, &job)).unwrap_or_default();
+    Ok(Attempt { workflow, job: job.name, run: wanted.0, attempt: wanted.1, files, ended: false })
 }
 
 /// The attempt that is meant, as (run, attempt).
@@ -185,26 +191,20 @@ fn never_ran(args: &LogsArgs, job: &Job) -> CommandError {
     CommandError::not_found(message)
 }
 
-fn of_result(args: &LogsArgs, result: &JobResult) -> Attempt {
+fn of_result(args: &LogsArgs, workflow: String, result: &JobResult) -> Attempt {
     let out = result.stdout.iter().filter(|_| !args.stderr);
     let err = result.stderr.iter().filter(|_| !args.stdout);
     let mut files: Vec<PathBuf> = out.chain(err).map(PathBuf::from).collect();
     files.dedup();
-    let (job, node) = (result.job.clone(), result.node.clone());
-    Attempt { job, run: result.run_id, attempt: result.attempt, files, ended: true, node }
+    Attempt { workflow, job: result.job.clone(), run: result.run_id, attempt: result.attempt, files, ended: true }
 }
 
 /// The names that a runner gives to the logs of a job while it runs.
-fn live_files(args: &LogsArgs, output_dir: &Path, workflow: i64, job: &Job) -> Vec<PathBuf> {
+fn live_files(args: &LogsArgs, output_dir: &str, workflow: i64, job: &Job) -> Vec<PathBuf> {
     let key = AttemptKey { workflow, job: job.id, run: job.run_id, attempt: job.attempt, epoch: 0 };
-    let stem = format!("job_{}", key.label());
-    let extensions = match (args.stdout, args.stderr) {
-        (true, _) => vec!["o", "log"],
-        (_, true) => vec!["e", "log"],
-        _ => vec!["o", "e", "log"],
-    };
-    let folder = output_dir.join("job_stdio");
-    extensions.into_iter().map(|extension| folder.join(format!("{stem}.{extension}"))).collect()
+    let [out, err, both] = key.log_files(output_dir);
+    let wanted = [(!args.stderr, out), (!args.stdout, err), (true, both)];
+    wanted.into_iter().filter(|(wanted, _)| *wanted).map(|(_, file)| PathBuf::from(file)).collect()
 }
 
 #[cfg(test)]

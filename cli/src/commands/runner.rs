@@ -14,7 +14,7 @@ use torc_runner::detect::{self, Share};
 use torc_runner::mode::{Mode, effective};
 use torc_runner::{IdleExit, RunnerConfig, RunnerExit};
 
-use super::Context;
+use super::{Context, logs};
 use crate::args::RunnerArgs;
 use crate::client::Client;
 use crate::connection::{bare_name, explain_missing, remote, server_file};
@@ -133,7 +133,13 @@ pub async fn serve(
     config.api_url = Some(client.url());
     config.server_file = server_file(&client.url(), &context.folder);
     let Some(worker) = serving.worker else {
-        return drive(context, config, client, &mut interrupts).await.map(|ended| conclude(context, ended));
+        let kind = config.kind;
+        let ended = drive(context, config, client, &mut interrupts).await?;
+        return Ok(match (kind, conclude(context, ended)) {
+            // A Pod that was told to end and has done so has not failed.
+            (RunnerKind::Pod, ExitStatus::Interrupted) => ExitStatus::Success,
+            (_, status) => status,
+        });
     };
     config.kind = RunnerKind::Remote;
     let life = Life::begin(worker).map_err(|error| unusable(&folder, error))?;
@@ -153,10 +159,19 @@ async fn drive(
     client: &Client,
     interrupts: &mut Interrupts,
 ) -> Result<Option<RunnerExit>, CommandError> {
+    // Nobody else sees the disk of a Pod.
+    let shows_logs = config.kind == RunnerKind::Pod;
+    let logs = async {
+        match shows_logs {
+            true => logs::bring(client.runner_link(), host_name()).await,
+            false => std::future::pending().await,
+        }
+    };
     let mut runner = LocalRunner::start(config, client.runner_link(), Author::OneOfMany);
     tokio::select! {
         ended = runner.ended() => return ended.map(Some),
         () = interrupts.next() => {}
+        () = logs => {}
     }
     context.output.progress("stopping: running jobs are asked to end; Ctrl-C again ends them at once");
     runner.stop(interrupts).await.map(|()| None)

@@ -55,6 +55,10 @@ pub enum ScopeArg {
     Admin,
     /// A user's workflows.
     Owner,
+    /// Reading the workflows of the namespace (`--namespace`).
+    Viewer,
+    /// The workflows of the namespace, except making new ones.
+    Editor,
     /// The runners and jobs of one workflow.
     Runner,
     /// The runners and jobs of every workflow.
@@ -68,6 +72,8 @@ impl ScopeArg {
         match self {
             Self::Admin => Scope::Admin,
             Self::Owner => Scope::Owner,
+            Self::Viewer => Scope::Viewer,
+            Self::Editor => Scope::Editor,
             Self::Runner => Scope::Runner,
             Self::Pool => Scope::Pool,
             Self::Metrics => Scope::Metrics,
@@ -147,6 +153,8 @@ fn lines(statement: Option<&Statement>, certificate: Option<&str>) -> String {
     let allows = match statement.map(|statement| &statement.grant) {
         None | Some(Grant::Admin) => "everything (admin)".to_owned(),
         Some(Grant::Owner { user }) => format!("the workflows of {user} (owner)"),
+        Some(Grant::Viewer { namespace }) => format!("reading the workflows of the namespace {namespace} (viewer)"),
+        Some(Grant::Editor { namespace }) => format!("the workflows of the namespace {namespace} (editor)"),
         Some(Grant::Runner { workflow }) => format!("runners and jobs of workflow {workflow} (runner)"),
         Some(Grant::Pool) => "the runners and jobs of every workflow (pool)".to_owned(),
         Some(Grant::Metrics) => "reading metrics (metrics)".to_owned(),

@@ -13,14 +13,22 @@ use super::{Cluster, way_refused};
 use crate::error::{CommandError, ExitStatus};
 use crate::settings::Settings;
 
-/// The account whose tokens clients ask for.
-const CLIENT: &str = "torc.dev/client";
+/// The account of administrators, in the Service's namespace.
+const ADMIN: &str = "torc.dev/admin";
+/// The name of the accounts that may change what is in their own namespace.
+const EDITOR: &str = "torc.dev/editor";
+/// The name of the accounts that may read it.
+const VIEWER: &str = "torc.dev/viewer";
+/// The ConfigMap with the certificate of whoever vouches for the server.
+const AUTHORITY: &str = "torc.dev/authority";
 /// What those tokens are for.
 const AUDIENCE: &str = "torc.dev/audience";
 /// Whether the server speaks TLS.
 const SCHEME: &str = "torc.dev/scheme";
 /// Services of which one may be Torc's.
 const LABELS: &str = "app.kubernetes.io/component=server";
+/// Where Torc is, if nobody may look for it.
+const USUAL: (&str, &str) = ("torc-system", "torc");
 /// A command does not take longer; one that follows something asks again.
 const TOKEN_SECONDS: i64 = 3_600;
 
@@ -28,14 +36,6 @@ const TOKEN_SECONDS: i64 = 3_600;
 pub struct Held {
     _forward: Forward,
     _authority: Option<NamedTempFile>,
-    pods: Api<Pod>,
-}
-
-impl Held {
-    /// The Pods beside the server, those of runner pools among them.
-    pub fn pods(&self) -> Api<Pod> {
-        self.pods.clone()
-    }
 }
 
 /// Settings that lead to the server of a cluster, as if it had been named with `--url`.
@@ -44,7 +44,7 @@ pub async fn reach_server(cluster: &Cluster, settings: &Settings) -> Result<(Set
     let about = Standing::of(&service)?;
     let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), &about.namespace);
     let (selector, port) = (about.selector.clone(), about.port.clone());
-    let forward = Forward::open(Target { pods: pods.clone(), selector, port }).await?;
+    let forward = Forward::open(Target { pods, selector, port }).await?;
     let mut settings = settings.clone();
     settings.url = Some(format!("{}://{}", about.scheme, forward.address()));
     settings.namespace = Some(cluster.namespace.clone());
@@ -60,7 +60,7 @@ pub async fn reach_server(cluster: &Cluster, settings: &Settings) -> Result<(Set
             authority = Some(file);
         }
     }
-    Ok((settings, Held { _forward: forward, _authority: authority, pods }))
+    Ok((settings, Held { _forward: forward, _authority: authority }))
 }
 
 /// What the Service says of itself.
@@ -71,7 +71,10 @@ struct Standing {
     scheme: String,
     selector: String,
     port: String,
-    client: Option<String>,
+    admin: Option<String>,
+    editor: Option<String>,
+    viewer: Option<String>,
+    authority: String,
     audience: String,
 }
 
@@ -85,12 +88,15 @@ impl Standing {
         let selector: Vec<String> = selector.map(|(key, value)| format!("{key}={value}")).collect();
         match (name, namespace, noted(SCHEME)) {
             (Some(name), Some(namespace), Some(scheme)) if !selector.is_empty() => Ok(Self {
+                authority: noted(AUTHORITY).unwrap_or_else(|| format!("{name}-client")),
                 name,
                 namespace,
                 scheme,
                 selector: selector.join(","),
                 port: "api".to_owned(),
-                client: noted(CLIENT),
+                admin: noted(ADMIN),
+                editor: noted(EDITOR),
+                viewer: noted(VIEWER),
                 audience: noted(AUDIENCE).unwrap_or_else(|| "torc".to_owned()),
             }),
             (name, ..) => {
@@ -98,6 +104,15 @@ impl Standing {
                 Err(CommandError::invalid(message).hint("name the right one: TORC_SERVICE=NAMESPACE/NAME"))
             }
         }
+    }
+
+    /// The accounts whose tokens may be asked for, those that allow the most first.
+    fn accounts(&self, namespace: &str) -> Vec<(String, String)> {
+        let at = |place: &str, name: &Option<String>| name.clone().map(|name| (place.to_owned(), name));
+        [at(&self.namespace, &self.admin), at(namespace, &self.editor), at(namespace, &self.viewer)]
+            .into_iter()
+            .flatten()
+            .collect()
     }
 }
 
@@ -109,11 +124,16 @@ async fn find(cluster: &Cluster, named: Option<&str>) -> Result<Service, Command
         return services.get(name).await.map_err(|error| way_refused(&format!("find the Service {reference}"), error));
     }
     let services: Api<Service> = Api::all(cluster.client.clone());
-    let found = services.list(&ListParams::default().labels(LABELS)).await.map_err(|error| {
-        way_refused("look for Torc's Service", error)
-            .hint("name it, then nobody has to look: TORC_SERVICE=NAMESPACE/NAME")
-    })?;
-    only(found.items)
+    match services.list(&ListParams::default().labels(LABELS)).await {
+        Ok(found) => only(found.items),
+        Err(error) => {
+            let usual: Api<Service> = Api::namespaced(cluster.client.clone(), USUAL.0);
+            usual.get(USUAL.1).await.map_err(|_| {
+                way_refused("look for Torc's Service", error)
+                    .hint("name it, then nobody has to look: TORC_SERVICE=NAMESPACE/NAME")
+            })
+        }
+    }
 }
 
 fn only(services: Vec<Service>) -> Result<Service, CommandError> {
@@ -136,32 +156,53 @@ fn only(services: Vec<Service>) -> Result<Service, CommandError> {
     }
 }
 
-/// A token of the account that is there for it, good for an hour.
+/// A token, good for an hour, of the account that allows the most among those whose tokens this user may have.
 async fn token(cluster: &Cluster, about: &Standing) -> Result<String, CommandError> {
-    let Some(account) = &about.client else {
+    let mut refused = None;
+    for (namespace, account) in about.accounts(&cluster.namespace) {
+        match token_of(cluster, about, &namespace, &account).await {
+            Ok(token) => return Ok(token),
+            Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => {
+                refused = Some((namespace, account, status));
+            }
+            Err(error) => return Err(way_refused(&asking(&namespace, &account), error)),
+        }
+    }
+    let Some((namespace, account, status)) = refused else {
         let message = format!("the server {}/{} gives no tokens to clients", about.namespace, about.name);
         let hint = "name one with --token-file, or install the chart with client.create and tokenReview.enabled";
         return Err(CommandError::new(ExitStatus::Refused, message).hint(hint));
     };
-    let accounts: Api<ServiceAccount> = Api::namespaced(cluster.client.clone(), &about.namespace);
+    let hint = match status.code {
+        404 => format!("an administrator makes it: `kubectl create serviceaccount {account} -n {namespace}`"),
+        _ => format!("whoever may view the namespace may have one: the ClusterRole `view`, or `{account}`"),
+    };
+    let message = format!("could not {}: {}", asking(&namespace, &account), status.message);
+    Err(CommandError::new(ExitStatus::Refused, message).hint(hint))
+}
+
+fn asking(namespace: &str, account: &str) -> String {
+    format!("get a token of the account {namespace}/{account}")
+}
+
+async fn token_of(cluster: &Cluster, about: &Standing, namespace: &str, account: &str) -> kube::Result<String> {
+    let accounts: Api<ServiceAccount> = Api::namespaced(cluster.client.clone(), namespace);
     let spec = TokenRequestSpec {
         audiences: vec![about.audience.clone()],
         expiration_seconds: Some(TOKEN_SECONDS),
         ..TokenRequestSpec::default()
     };
     let request = TokenRequest { spec, ..TokenRequest::default() };
-    let what = format!("get a token of the account {}/{account}", about.namespace);
-    let response = accounts.create_token_request(account, &PostParams::default(), &request).await;
-    let status = response.map_err(|error| way_refused(&what, error))?.status;
-    status.map(|status| status.token).ok_or_else(|| CommandError::new(ExitStatus::Refused, format!("could not {what}")))
+    let response = accounts.create_token_request(account, &PostParams::default(), &request).await?;
+    Ok(response.status.map(|status| status.token).unwrap_or_default())
 }
 
 /// The certificate of whoever vouches for the server, in a file, as other servers' are.
 async fn authority_file(cluster: &Cluster, about: &Standing) -> Result<NamedTempFile, CommandError> {
-    let name = about.client.clone().unwrap_or_else(|| format!("{}-client", about.name));
+    let name = &about.authority;
     let maps: Api<ConfigMap> = Api::namespaced(cluster.client.clone(), &about.namespace);
     let what = format!("read the server's authority from the ConfigMap {}/{name}", about.namespace);
-    let map = maps.get(&name).await;
+    let map = maps.get(name).await;
     let map = map.map_err(|error| way_refused(&what, error).hint("or name its certificate with --ca-cert"))?;
     let text = map.data.and_then(|mut data| data.remove("ca.crt")).unwrap_or_default();
     let failed = |error| CommandError::unexpected("could not write the authority's certificate", error);
@@ -185,10 +226,12 @@ mod tests {
 
     #[test]
     fn the_service_says_how_it_is_reached() {
-        let notes = json!({ CLIENT: "torc-client", AUDIENCE: "workflows", SCHEME: "https" });
+        let notes = json!({ ADMIN: "torc-admin", VIEWER: "torc-viewer", AUDIENCE: "workflows", SCHEME: "https" });
         let about = Standing::of(&service("torc", notes)).unwrap();
         assert_eq!((about.selector.as_str(), about.audience.as_str()), ("a=1,b=2", "workflows"));
-        assert_eq!((about.scheme.as_str(), about.client.as_deref()), ("https", Some("torc-client")));
+        assert_eq!((about.scheme.as_str(), about.authority.as_str()), ("https", "torc-client"));
+        let account = |namespace: &str, name: &str| (namespace.to_owned(), name.to_owned());
+        assert_eq!(about.accounts("lab"), [account("torc-system", "torc-admin"), account("lab", "torc-viewer")]);
         assert!(Standing::of(&service("nginx", json!({}))).is_err());
         assert!(Standing::of(&Service::default()).is_err());
         let mut aimless = service("torc", json!({ SCHEME: "https" }));

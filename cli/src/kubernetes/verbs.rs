@@ -20,7 +20,7 @@ use crate::connection::bare_name;
 use crate::documents::{self, Report};
 use crate::error::{CommandError, ExitStatus};
 use crate::follow::standing;
-use crate::output::{ClusterRow, Items, WorkflowRow};
+use crate::output::{Anywhere, ClusterRow, Items, WorkflowRow};
 use crate::run_here::Interrupts;
 
 /// Between two looks at an object.
@@ -148,6 +148,16 @@ async fn diff(context: &Context, cluster: &Cluster, files: &[std::path::PathBuf]
 
 async fn get(context: &Context, cluster: &Cluster, args: &GetArgs) -> Result<ExitStatus, CommandError> {
     let (kind, wanted) = args.object()?;
+    if args.all_namespaces {
+        if kind != Kind::Workflow || wanted.is_some() {
+            return Err(CommandError::usage("--all-namespaces is for lists of workflows"));
+        }
+        let mut found = cluster.list_everywhere().await?;
+        found.truncate(args.limit.unwrap_or(usize::MAX));
+        let rows: Vec<_> = found.into_iter().map(|object| Anywhere(WorkflowRow(object))).collect();
+        context.output.list(&rows)?;
+        return Ok(ExitStatus::Success);
+    }
     let mut found = match wanted {
         Some(name) => vec![cluster.get(kind, name).await?],
         None => cluster.list(kind).await?,

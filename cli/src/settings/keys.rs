@@ -321,6 +321,18 @@ pub const KEYS: &[Key] = &[
         None,
         "Service accounts of administrators, as `namespace/name`, with commas between them.",
     ),
+    key(
+        "server.kubernetes.viewer_account",
+        "TORC_KUBERNETES_VIEWER_ACCOUNT",
+        None,
+        "The name of service accounts that may read the workflows of the namespace that they are in.",
+    ),
+    key(
+        "server.kubernetes.editor_account",
+        "TORC_KUBERNETES_EDITOR_ACCOUNT",
+        None,
+        "The name of service accounts that may also change the workflows of the namespace that they are in.",
+    ),
     key("server.kubernetes.pools", "TORC_KUBERNETES_POOLS", None, "Runner pools whose size follows the work, as JSON."),
     key(
         "server.kubernetes.working_dir",

@@ -21,6 +21,8 @@ pub(super) fn resolve(layers: &Layers) -> Result<KubernetesConfig, CommandError>
         audience: text("server.kubernetes.audience"),
         runner_accounts: list("server.kubernetes.runner_accounts"),
         admin_accounts: list("server.kubernetes.admin_accounts"),
+        viewer_account: text("server.kubernetes.viewer_account").unwrap_or_default(),
+        editor_account: text("server.kubernetes.editor_account").unwrap_or_default(),
         pools: layers.parsed("server.kubernetes.pools", parse_pools)?.unwrap_or_default(),
         working_dir: text("server.kubernetes.working_dir").unwrap_or_default(),
         cleanup_patience: layers.parsed("server.kubernetes.cleanup_seconds", run::parse_seconds)?.unwrap_or_default(),

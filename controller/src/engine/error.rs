@@ -84,6 +84,19 @@ impl EngineError {
         error
     }
 
+    /// A file that is no log of the job.
+    pub(crate) fn no_log(path: &str, job: &str) -> Self {
+        Self::new(ErrorKind::NotFound, "LogNotFound", format!("'{path}' is no log of job `{job}`"))
+    }
+
+    /// A log that went with the disk that it was on.
+    pub(crate) fn log_gone(host: &str) -> Self {
+        let message = format!("the runner {host} is gone, and the logs on its disk with it");
+        let mut error = Self::new(ErrorKind::NotFound, "LogGone", message);
+        error.body.hint = Some("to keep logs, give the runner pool a volume at /torc/output".to_owned());
+        error
+    }
+
     pub(crate) fn forbidden(message: String) -> Self {
         Self::new(ErrorKind::Forbidden, "Forbidden", message)
     }

@@ -31,7 +31,8 @@ impl Engine {
         self.read(move |state| Ok(state.theirs(&grant))).await
     }
 
-    /// The runners that the bearer may see: those that serve one of their workflows and nothing else.
+    /// The runners that the bearer may see: those that serve one of their workflows and nothing else. Whoever belongs to a namespace
+    /// of a cluster sees its pools, too, for they are what runs their jobs.
     pub(crate) async fn runners_of(&self, grant: &Grant, all: bool) -> Result<Vec<Runner>, EngineError> {
         let runners = self.runners(all).await?;
         if *grant == Grant::Admin {
@@ -40,7 +41,8 @@ impl Engine {
         let grant = grant.clone();
         self.read(move |state| {
             let scope = |runner: &Runner| runner.workflow.clone().map(RunnerScope::Workflow);
-            let theirs = |runner: &Runner| scope(runner).is_some_and(|scope| state.may_serve(&grant, &scope));
+            let sees_pools = matches!(grant, Grant::Viewer { .. } | Grant::Editor { .. });
+            let theirs = |runner: &Runner| scope(runner).map_or(sees_pools, |scope| state.may_serve(&grant, &scope));
             Ok(runners.into_iter().filter(theirs).collect())
         })
         .await

@@ -26,41 +26,47 @@ enum Needs {
     Owned,
     /// Somebody who may own workflows.
     Owner,
+    /// A runner that serves everybody.
+    Pool,
     /// Somebody who measures.
     Metrics,
     /// An administrator.
     Admin,
 }
 
-use Needs::{Admin, Metrics, Owned, Owner, Part, Token, Workflow};
+use Needs::{Admin, Metrics, Owned, Owner, Part, Pool, Token, Workflow};
+
+/// What changes nothing is called.
+const READ: &str = "read";
 
 /// Method, path, what it needs, and what it is called in the audit. A route that is not here is the administrator's.
 const RULES: &[(&str, &str, Needs, &str)] = &[
-    ("GET", "/metrics", Metrics, "read"),
-    ("GET", "/v1/version", Token, "read"),
-    ("GET", "/v1/openapi.json", Token, "read"),
+    ("GET", "/metrics", Metrics, READ),
+    ("GET", "/v1/version", Token, READ),
+    ("GET", "/v1/openapi.json", Token, READ),
     ("POST", "/v1/gc", Admin, "gc"),
     ("POST", "/v1/backup", Admin, "backup"),
-    ("GET", "/v1/audit", Owner, "read"),
+    ("GET", "/v1/audit", Owner, READ),
     ("POST", "/v1/tokens", Owner, "create token"),
-    ("GET", "/v1/events", Part, "read"),
-    ("GET", "/v1/watch", Part, "read"),
-    ("GET", "/v1/runners", Part, "read"),
+    ("GET", "/v1/events", Part, READ),
+    ("GET", "/v1/watch", Part, READ),
+    ("GET", "/v1/runners", Part, READ),
     ("POST", "/v1/runners", Part, "register"),
     ("POST", "/v1/runners/{runner}/sync", Part, "sync"),
-    ("GET", "/v1/allocations", Part, "read"),
+    ("POST", "/v1/logs", Pool, "exchange logs"),
+    ("GET", "/v1/allocations", Part, READ),
     // What a cluster's document puts before Slurm's commands is run by the server.
     ("POST", "/v1/slurmclusters", Admin, "apply cluster"),
-    ("GET", "/v1/slurmclusters", Part, "read"),
-    ("GET", "/v1/slurmclusters/{cluster}", Part, "read"),
+    ("GET", "/v1/slurmclusters", Part, READ),
+    ("GET", "/v1/slurmclusters/{cluster}", Part, READ),
     ("DELETE", "/v1/slurmclusters/{cluster}", Admin, "delete cluster"),
-    ("GET", "/v1/slurm_stats", Part, "read"),
+    ("GET", "/v1/slurm_stats", Part, READ),
     ("POST", "/v1/slurm_stats", Part, "record slurm stats"),
-    ("GET", "/v1/workflows", Part, "read"),
+    ("GET", "/v1/workflows", Part, READ),
     ("POST", "/v1/workflows", Owner, "apply"),
-    ("GET", "/v1/workflows/{workflow}", Workflow, "read"),
+    ("GET", "/v1/workflows/{workflow}", Workflow, READ),
     ("DELETE", "/v1/workflows/{workflow}", Owned, "delete"),
-    ("GET", "/v1/workflows/{workflow}/actions", Workflow, "read"),
+    ("GET", "/v1/workflows/{workflow}/actions", Workflow, READ),
     ("POST", "/v1/workflows/{workflow}/cancel", Owned, "cancel"),
     ("POST", "/v1/workflows/{workflow}/suspend", Owned, "suspend"),
     ("POST", "/v1/workflows/{workflow}/resume", Owned, "resume"),
@@ -72,22 +78,23 @@ const RULES: &[(&str, &str, Needs, &str)] = &[
     ("POST", "/v1/workflows/{workflow}/classify", Owned, "classify"),
     ("POST", "/v1/workflows/{workflow}/schedule-nodes", Owned, "schedule nodes"),
     ("POST", "/v1/workflows/{workflow}/submit", Owned, "submit"),
-    ("GET", "/v1/workflows/{workflow}/explain", Workflow, "read"),
-    ("GET", "/v1/workflows/{workflow}/jobs/{job}/explain", Workflow, "read"),
-    ("GET", "/v1/workflows/{workflow}/files", Workflow, "read"),
-    ("GET", "/v1/workflows/{workflow}/file-uses", Workflow, "read"),
-    ("GET", "/v1/workflows/{workflow}/jobs", Workflow, "read"),
-    ("GET", "/v1/workflows/{workflow}/jobs/{job}", Workflow, "read"),
+    ("GET", "/v1/workflows/{workflow}/explain", Workflow, READ),
+    ("GET", "/v1/workflows/{workflow}/jobs/{job}/explain", Workflow, READ),
+    ("GET", "/v1/workflows/{workflow}/files", Workflow, READ),
+    ("GET", "/v1/workflows/{workflow}/file-uses", Workflow, READ),
+    ("GET", "/v1/workflows/{workflow}/jobs", Workflow, READ),
+    ("GET", "/v1/workflows/{workflow}/jobs/{job}", Workflow, READ),
+    ("GET", "/v1/workflows/{workflow}/jobs/{job}/log", Workflow, READ),
     ("POST", "/v1/workflows/{workflow}/jobs/{job}/spawn", Workflow, "spawn"),
-    ("GET", "/v1/workflows/{workflow}/results", Workflow, "read"),
+    ("GET", "/v1/workflows/{workflow}/results", Workflow, READ),
     ("POST", "/v1/workflows/{workflow}/runs/{run}/results", Workflow, "replay"),
-    ("GET", "/v1/workflows/{workflow}/ro-crate", Workflow, "read"),
-    ("GET", "/v1/workflows/{workflow}/staleness", Workflow, "read"),
-    ("GET", "/v1/workflows/{workflow}/user-data", Workflow, "read"),
-    ("GET", "/v1/workflows/{workflow}/user-data/{name}", Workflow, "read"),
+    ("GET", "/v1/workflows/{workflow}/ro-crate", Workflow, READ),
+    ("GET", "/v1/workflows/{workflow}/staleness", Workflow, READ),
+    ("GET", "/v1/workflows/{workflow}/user-data", Workflow, READ),
+    ("GET", "/v1/workflows/{workflow}/user-data/{name}", Workflow, READ),
     ("PUT", "/v1/workflows/{workflow}/user-data/{name}", Workflow, "write data"),
     ("DELETE", "/v1/workflows/{workflow}/user-data/{name}", Workflow, "take back data"),
-    ("GET", "/v1/workflows/{workflow}/remote-workers", Owned, "read"),
+    ("GET", "/v1/workflows/{workflow}/remote-workers", Owned, READ),
     ("POST", "/v1/workflows/{workflow}/remote-workers", Owned, "add workers"),
     ("DELETE", "/v1/workflows/{workflow}/remote-workers/{worker}", Owned, "remove worker"),
 ];
@@ -110,17 +117,23 @@ enum Verdict {
     Refused,
 }
 
-fn judge(needs: Needs, grant: &Grant) -> Verdict {
+fn judge((needs, verb): (Needs, &str), grant: &Grant) -> Verdict {
     let allowed = |is: bool| if is { Verdict::Allowed } else { Verdict::Refused };
     let owner = matches!(grant, Grant::Owner { .. });
     let runner = matches!(grant, Grant::Runner { .. } | Grant::Pool);
+    let member = match grant {
+        Grant::Viewer { .. } => verb == READ,
+        Grant::Editor { .. } => true,
+        _ => false,
+    };
     match needs {
         _ if *grant == Grant::Admin => Verdict::Allowed,
         Token => Verdict::Allowed,
-        Part => allowed(owner || runner),
-        Workflow if owner || runner => Verdict::IfTheirs,
-        Owned if owner => Verdict::IfTheirs,
+        Part => allowed(owner || runner || member),
+        Workflow if owner || runner || member => Verdict::IfTheirs,
+        Owned if owner || member => Verdict::IfTheirs,
         Owner => allowed(owner),
+        Pool => allowed(*grant == Grant::Pool),
         Metrics => allowed(*grant == Grant::Metrics),
         Workflow | Owned | Admin => Verdict::Refused,
     }
@@ -141,11 +154,11 @@ pub(super) async fn guard(
     };
     // A query that cannot be read is refused by the handler, which reads the same.
     let namespace = Query::<Namespace>::try_from_uri(request.uri()).map(|query| query.0).unwrap_or_default();
-    let (needs, verb) = rule(request.method(), path.as_str());
+    let rule @ (_, verb) = rule(request.method(), path.as_str());
     let deed = Deed::new(&caller, verb, object(request.uri().path()));
     let workflow = params.iter().find(|(name, _)| *name == "workflow").map(|(_, value)| value.to_owned());
     audit::during(deed, async {
-        if let Err(refusal) = admit(&app, &caller, needs, namespace.name(), workflow).await {
+        if let Err(refusal) = admit(&app, &caller, rule, namespace.name(), workflow).await {
             return refusal.into_response();
         }
         request.extensions_mut().insert(caller);
@@ -157,12 +170,12 @@ pub(super) async fn guard(
 async fn admit(
     app: &App,
     caller: &Caller,
-    needs: Needs,
+    rule: (Needs, &str),
     namespace: &str,
     workflow: Option<String>,
 ) -> Result<(), ApiError> {
     let reference = workflow.unwrap_or_default();
-    let theirs = match judge(needs, &caller.grant) {
+    let theirs = match judge(rule, &caller.grant) {
         Verdict::Allowed => return Ok(()),
         Verdict::Refused => false,
         Verdict::IfTheirs => app.engine.is_theirs((namespace, &reference), &caller.grant).await?,
@@ -198,6 +211,12 @@ fn refusal(grant: &Grant) -> String {
     match grant {
         Grant::Admin => "this cannot be done".to_owned(),
         Grant::Owner { user } => format!("the token is for the workflows of {user}, and for nothing else"),
+        Grant::Viewer { namespace } => {
+            format!("the token is for reading the workflows of {namespace}, and for nothing else")
+        }
+        Grant::Editor { namespace } => {
+            format!("the token is for the workflows that there are in {namespace}, and for nothing else")
+        }
         Grant::Runner { workflow } => {
             format!("the token is for the runners and jobs of workflow {workflow}, and for nothing else")
         }
@@ -236,20 +255,34 @@ mod tests {
         let owner = Grant::Owner { user: "ada".to_owned() };
         let runner = Grant::Runner { workflow: 1 };
         use Verdict::{Allowed, IfTheirs, Refused};
-        for (needs, as_owner, as_runner, as_metrics) in [
-            (Token, Allowed, Allowed, Allowed),
-            (Part, Allowed, Allowed, Refused),
-            (Workflow, IfTheirs, IfTheirs, Refused),
-            (Owned, IfTheirs, Refused, Refused),
-            (Owner, Allowed, Refused, Refused),
-            (Metrics, Refused, Refused, Allowed),
-            (Admin, Refused, Refused, Refused),
+        let viewer = Grant::Viewer { namespace: "lab".to_owned() };
+        let editor = Grant::Editor { namespace: "lab".to_owned() };
+        for (needs, as_owner, as_editor, as_runner, as_metrics) in [
+            (Token, Allowed, Allowed, Allowed, Allowed),
+            (Part, Allowed, Allowed, Allowed, Refused),
+            (Workflow, IfTheirs, IfTheirs, IfTheirs, Refused),
+            (Owned, IfTheirs, IfTheirs, Refused, Refused),
+            (Owner, Allowed, Refused, Refused, Refused),
+            (Metrics, Refused, Refused, Refused, Allowed),
+            (Admin, Refused, Refused, Refused, Refused),
         ] {
-            assert_eq!(judge(needs, &Grant::Admin), Allowed, "{needs:?}");
-            assert_eq!(judge(needs, &owner), as_owner, "{needs:?}");
-            assert_eq!(judge(needs, &runner), as_runner, "{needs:?}");
-            assert_eq!(judge(needs, &Grant::Pool), as_runner, "{needs:?}");
-            assert_eq!(judge(needs, &Grant::Metrics), as_metrics, "{needs:?}");
+            for verb in [READ, "cancel"] {
+                let rule = (needs, verb);
+                assert_eq!(judge(rule, &Grant::Admin), Allowed, "{rule:?}");
+                assert_eq!(judge(rule, &owner), as_owner, "{rule:?}");
+                assert_eq!(judge(rule, &editor), as_editor, "{rule:?}");
+                assert_eq!(judge(rule, &runner), as_runner, "{rule:?}");
+                assert_eq!(judge(rule, &Grant::Pool), as_runner, "{rule:?}");
+                assert_eq!(judge(rule, &Grant::Metrics), as_metrics, "{rule:?}");
+                // Who looks changes nothing.
+                let as_viewer = if verb == READ || needs == Token { as_editor } else { Refused };
+                assert_eq!(judge(rule, &viewer), as_viewer, "{rule:?}");
+            }
+        }
+        // What is on the disks of runners for everybody is brought by them and by nobody else.
+        for (grant, expected) in [(Grant::Admin, Allowed), (Grant::Pool, Allowed), (runner, Refused), (editor, Refused)]
+        {
+            assert_eq!(judge((Pool, "exchange logs"), &grant), expected, "{grant:?}");
         }
     }
 
@@ -257,6 +290,13 @@ mod tests {
     fn a_route_that_nobody_wrote_down_is_the_administrators() {
         assert_eq!(rule(&Method::PATCH, "/v1/workflows"), (Admin, "unknown"));
         assert_eq!(rule(&Method::HEAD, "/v1/version"), (Token, "read"));
+    }
+
+    #[test]
+    fn what_is_called_reading_changes_nothing() {
+        for (method, path, _, verb) in RULES {
+            assert_eq!(*verb == READ, *method == "GET", "{method} {path}");
+        }
     }
 
     #[test]

@@ -64,6 +64,8 @@ impl Identities {
         let name = match &statement.grant {
             Grant::Admin => claimed_name(headers),
             Grant::Owner { user } => user.clone(),
+            Grant::Viewer { namespace } => format!("viewer of {namespace}"),
+            Grant::Editor { namespace } => format!("editor of {namespace}"),
             Grant::Runner { workflow } => format!("runner of workflow {workflow}"),
             Grant::Pool => "runner of a pool".to_owned(),
             Grant::Metrics => "metrics".to_owned(),

@@ -43,14 +43,15 @@ async fn create(
 async fn granted(app: &App, caller: &Caller, request: &TokenRequest) -> Result<Grant, EngineError> {
     let refused = |what: &str| Err(EngineError::forbidden(format!("only an administrator may make {what}")));
     let is_admin = caller.grant == Grant::Admin;
+    let namespace = || request.namespace.clone().unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
     match (request.scope, &request.workflow, &request.user) {
         (Scope::Runner, Some(workflow), None) => {
-            let namespace = request.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
-            if !app.engine.is_theirs((namespace, workflow), &caller.grant).await? {
+            let namespace = namespace();
+            if !app.engine.is_theirs((&namespace, workflow), &caller.grant).await? {
                 let error = EngineError::forbidden(format!("workflow '{workflow}' is not yours"));
                 return Err(app.engine.refuse(error).await);
             }
-            Ok(Grant::Runner { workflow: app.engine.find((namespace, workflow)).await?.0 })
+            Ok(Grant::Runner { workflow: app.engine.find((&namespace, workflow)).await?.0 })
         }
         (Scope::Owner, None, Some(user)) if is_admin || caller.grant == (Grant::Owner { user: user.clone() }) => {
             Ok(Grant::Owner { user: user.clone() })
@@ -58,8 +59,12 @@ async fn granted(app: &App, caller: &Caller, request: &TokenRequest) -> Result<G
         (Scope::Admin, None, None) if is_admin => Ok(Grant::Admin),
         (Scope::Metrics, None, None) if is_admin => Ok(Grant::Metrics),
         (Scope::Pool, None, None) if is_admin => Ok(Grant::Pool),
+        (Scope::Viewer, None, None) if is_admin => Ok(Grant::Viewer { namespace: namespace() }),
+        (Scope::Editor, None, None) if is_admin => Ok(Grant::Editor { namespace: namespace() }),
         (Scope::Owner, None, Some(_)) => refused("a token for another user"),
-        (Scope::Admin | Scope::Metrics | Scope::Pool, None, None) => refused("such a token"),
+        (Scope::Admin | Scope::Metrics | Scope::Pool | Scope::Viewer | Scope::Editor, None, None) => {
+            refused("such a token")
+        }
         (Scope::Runner, ..) => {
             Err(EngineError::bad_request("a `runner` token is for one workflow: name it, and nothing else"))
         }
@@ -76,6 +81,8 @@ fn described(grant: &Grant) -> String {
     match grant {
         Grant::Admin | Grant::Metrics | Grant::Pool => grant.scope().name().to_owned(),
         Grant::Owner { user } => format!("owner {user}"),
+        Grant::Viewer { namespace } => format!("viewer of {namespace}"),
+        Grant::Editor { namespace } => format!("editor of {namespace}"),
         Grant::Runner { workflow } => format!("runner of workflow {workflow}"),
     }
 }

@@ -208,6 +208,7 @@ mod tests {
         told.retain(|reason| told_as(reason).is_some_and(|(_, kind)| kind == Kind::Warning));
         assert_eq!(told, ["OrphansReclaimed", "RecoveryExhausted", "WorkflowFailed"], "what people should worry about");
         assert_eq!(told_as("JobsChanged"), None, "rows are not Events");
+        assert_eq!(told_as("WorkflowSteered"), None, "a scale or a pause is in the object, and changes no plan");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Whose the token of a service account is: the API server says so, and two lists say what that allows.
+//! Whose the token of a service account is: the API server says so, and lists say what that allows.
 
 mod memory;
 
@@ -10,6 +10,7 @@ use kube::Client;
 use kube::api::{Api, PostParams};
 use torc_api::token::Grant;
 
+use super::KubernetesConfig;
 use super::complaint::{Complaint, explained};
 use crate::http::Caller;
 use memory::Verdicts;
@@ -33,18 +34,23 @@ struct Inner {
     complaint: Mutex<Complaint>,
 }
 
-/// Who may do what, as `namespace/name`.
+/// Who may do what.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Lists {
-    pub runners: Vec<String>,
-    pub admins: Vec<String>,
+pub(crate) struct Lists {
+    /// `namespace/name` of those who run jobs of every namespace.
+    runners: Vec<String>,
+    /// `namespace/name` of those who may do everything.
+    admins: Vec<String>,
+    /// The name of those who may read what is in their own namespace. Who may have their tokens is for the rights in that namespace
+    /// to say; nobody is the one without a name.
+    viewer: String,
+    /// The name of those who may change it, too.
+    editor: String,
 }
 
 impl Reviews {
-    pub fn new(client: Client, audience: String, runners: Vec<String>, admins: Vec<String>) -> Self {
-        let lists = Lists { runners, admins };
-        let (verdicts, complaint) = (Mutex::default(), Mutex::default());
-        Self { inner: Arc::new(Inner { client, audience, lists, verdicts, complaint }) }
+    pub fn new(client: Client, audience: String, lists: Lists) -> Self {
+        Self { inner: Arc::new(Inner { client, audience, lists, verdicts: Mutex::default(), complaint: Mutex::default() }) }
     }
 
     /// Who bears a token; what was found out is remembered for a while.
@@ -89,6 +95,15 @@ impl Reviews {
 }
 
 impl Lists {
+    pub fn of(config: &KubernetesConfig) -> Self {
+        Self {
+            runners: config.runner_accounts.clone(),
+            admins: config.admin_accounts.clone(),
+            viewer: config.viewer_account.clone(),
+            editor: config.editor_account.clone(),
+        }
+    }
+
     /// What a review makes of a bearer: the token must be meant for us, and its account must be on a list.
     fn caller(&self, status: &TokenReviewStatus, audience: &str) -> Option<Caller> {
         let is_meant = status.audiences.iter().flatten().any(|meant| meant == audience);
@@ -96,11 +111,15 @@ impl Lists {
             return None;
         }
         let name = status.user.as_ref()?.username.as_deref()?;
-        let account = name.strip_prefix(ACCOUNT)?.replacen(':', "/", 1);
-        let grant = match () {
-            () if self.admins.contains(&account) => Grant::Admin,
-            () if self.runners.contains(&account) => Grant::Pool,
-            () => return None,
+        let (namespace, name) = name.strip_prefix(ACCOUNT)?.split_once(':')?;
+        let (account, own) = (format!("{namespace}/{name}"), || namespace.to_owned());
+        let grant = match name {
+            _ if self.admins.contains(&account) => Grant::Admin,
+            _ if self.runners.contains(&account) => Grant::Pool,
+            "" => return None,
+            name if name == self.editor => Grant::Editor { namespace: own() },
+            name if name == self.viewer => Grant::Viewer { namespace: own() },
+            _ => return None,
         };
         Some(Caller { grant, name: account })
     }
@@ -114,7 +133,13 @@ mod tests {
 
     #[test]
     fn accounts_on_a_list_are_known_if_their_token_is_meant_for_us() {
-        let lists = Lists { runners: vec!["torc/runner".to_owned()], admins: vec!["ops/admin".to_owned()] };
+        let lists = Lists {
+            runners: vec!["torc/runner".to_owned()],
+            admins: vec!["ops/admin".to_owned()],
+            viewer: "reader".to_owned(),
+            editor: "writer".to_owned(),
+        };
+        let lab = || "lab".to_owned();
         let review = |authenticated, audience: &str, username: &str| TokenReviewStatus {
             authenticated: Some(authenticated),
             audiences: Some(vec![audience.to_owned()]),
@@ -125,7 +150,17 @@ mod tests {
         for (status, expected) in [
             (review(true, "torc", runner), Some((Grant::Pool, "torc/runner"))),
             (review(true, "torc", "system:serviceaccount:ops:admin"), Some((Grant::Admin, "ops/admin"))),
+            (
+                review(true, "torc", "system:serviceaccount:lab:reader"),
+                Some((Grant::Viewer { namespace: lab() }, "lab/reader")),
+            ),
+            (
+                review(true, "torc", "system:serviceaccount:lab:writer"),
+                Some((Grant::Editor { namespace: lab() }, "lab/writer")),
+            ),
             (review(true, "torc", "system:serviceaccount:torc:other"), None),
+            (review(true, "torc", "system:serviceaccount:torc:"), None),
+            (review(true, "torc", "lab:reader"), None),
             (review(true, "torc", "torc/runner"), None),
             (review(true, "https://kubernetes.default.svc", runner), None),
             (review(false, "torc", runner), None),
@@ -134,5 +169,7 @@ mod tests {
             let caller = lists.caller(&status, "torc").map(|caller| (caller.grant, caller.name));
             assert_eq!(caller, expected.map(|(grant, name)| (grant, name.to_owned())), "{status:?}");
         }
+        // Where nobody was named, nobody is known by a name.
+        assert_eq!(Lists::default().caller(&review(true, "torc", "system:serviceaccount:lab:"), "torc"), None);
     }
 }

@@ -10,7 +10,7 @@ use super::{Server, ServerConfig, StartError, bind, certificates, handovers, iss
 use crate::engine::{Engine, Stop};
 use crate::handover::Vouching;
 use crate::http::{Door, Identities};
-use crate::kubernetes::{self, Candidate, KubernetesConfig, Office, Parts, Readiness, Reviews};
+use crate::kubernetes::{self, Candidate, KubernetesConfig, Office, Parts, Readiness, ReviewLists as Lists, Reviews};
 
 /// What a server that does not lead lacks.
 const LEADERSHIP: &str = "leadership";
@@ -64,7 +64,7 @@ pub(super) async fn start(config: ServerConfig) -> Result<Server, StartError> {
 /// Service accounts are known if an audience was said.
 fn reviews(config: &KubernetesConfig, client: &kube::Client) -> Option<Reviews> {
     let audience = config.audience.clone()?;
-    Some(Reviews::new(client.clone(), audience, config.runner_accounts.clone(), config.admin_accounts.clone()))
+    Some(Reviews::new(client.clone(), audience, Lists::of(config)))
 }
 
 /// The way into office.

@@ -163,7 +163,10 @@ impl State {
         }
         recorder.changes().profiles.extend(new_profiles);
         recorder.workflow(&workflow.row);
-        recorder.event(now, Some(id), "WorkflowConfigured", describe(&changes));
+        match describe(&changes) {
+            Some(text) => recorder.event(now, Some(id), "WorkflowConfigured", text),
+            None => recorder.event(now, Some(id), "WorkflowSteered", "the jobs are as they were".to_owned()),
+        }
 
         let mut again = BTreeSet::new();
         for (index, mut row) in rows.into_iter().enumerate() {
@@ -208,16 +211,21 @@ impl State {
     }
 }
 
-fn describe(changes: &JobChanges) -> String {
-    format!(
-        "{} jobs added, {} removed, {} changed, {} in a new run, {} downstream of them, {} unchanged",
-        changes.added.count,
-        changes.removed.count,
-        changes.changed.count,
-        changes.rerun.count,
-        changes.downstream.count,
-        changes.unchanged
-    )
+/// What an edit did to the jobs; nothing if it was about something else.
+fn describe(changes: &JobChanges) -> Option<String> {
+    let parts = [
+        (changes.added.count, "added"),
+        (changes.removed.count, "removed"),
+        (changes.changed.count, "changed"),
+        (changes.rerun.count, "in a new run"),
+        (changes.downstream.count, "downstream of them"),
+        (changes.adjusted.count, "adjusted"),
+    ];
+    let mut parts = parts.into_iter().filter(|(count, _)| *count > 0);
+    let (count, word) = parts.next()?;
+    let rest = parts.chain((changes.unchanged > 0).then_some((changes.unchanged, "unchanged")));
+    let rest: String = rest.map(|(count, word)| format!(", {count} {word}")).collect();
+    Some(format!("{} {word}{rest}", counted(count)))
 }
 
 fn differs(before: &JobRow, after: &JobRow) -> bool {

@@ -15,11 +15,18 @@ impl State {
         self.workflows.get(&id).map(|workflow| workflow.row.owner.as_str())
     }
 
+    /// Where a workflow is.
+    fn namespace(&self, id: WorkflowId) -> Option<&str> {
+        self.workflows.get(&id).map(|workflow| workflow.row.namespace.as_str())
+    }
+
     /// Whether a workflow is one that the bearer deals with.
     pub fn is_theirs(&self, grant: &Grant, id: WorkflowId) -> bool {
         match grant {
             Grant::Admin | Grant::Pool => true,
             Grant::Owner { user } => self.owner(id) == Some(user),
+            // Where it is counts, not whose name its document gives.
+            Grant::Viewer { namespace } | Grant::Editor { namespace } => self.namespace(id) == Some(namespace),
             Grant::Runner { workflow } => *workflow == id.0,
             Grant::Metrics => false,
         }

@@ -8,8 +8,9 @@ use reqwest::{Client, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use torc_api::causes::with_causes;
+use torc_api::logs::{LogExchange, LogWishes};
 use torc_api::token::Credential;
-use torc_api::wire::{RegisterRequest, RegisterResponse, SyncRequest, SyncResponse};
+use torc_api::wire::{LONG_POLL_SECONDS, RegisterRequest, RegisterResponse, SyncRequest, SyncResponse};
 
 use super::{LinkError, ServerLink};
 
@@ -106,6 +107,14 @@ impl HttpLink {
 impl LinkError {
     fn or_outdated(self) -> Self {
         if self == Self::Unauthorized { Self::Outdated } else { self }
+    }
+}
+
+impl HttpLink {
+    /// Brings the pieces of logs that were asked for, and waits until others are wanted.
+    pub async fn exchange_logs(&self, exchange: &LogExchange) -> Result<LogWishes, LinkError> {
+        let patience = Duration::from_secs(LONG_POLL_SECONDS) + PATIENCE;
+        self.post("/v1/logs".to_owned(), exchange, patience).await
     }
 }
 

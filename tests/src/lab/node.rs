@@ -197,7 +197,7 @@ impl Node {
         let kubeconfig = String::from_utf8_lossy(&kubeconfig.stdout).trim().to_owned();
         let words: Vec<&str> = line.split_whitespace().chain(["--kubeconfig", &kubeconfig]).collect();
         let mut command = self.command(binary(), &words);
-        let output = command.env("TORC_SERVICE", format!("{NAMESPACE}/torc")).output().expect("torc");
+        let output = command.output().expect("torc");
         let said = [output.stdout, output.stderr].concat();
         (output.status.code(), String::from_utf8_lossy(&said).into_owned())
     }

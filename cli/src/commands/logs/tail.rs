@@ -95,6 +95,30 @@ impl Tail {
     }
 }
 
+/// A piece of a file, and where it begins.
+pub fn piece(path: &str, offset: u64, lines: Option<usize>, most: usize) -> std::io::Result<(u64, Vec<u8>)> {
+    if let Some((pack, at)) = packs::parse_reference(path) {
+        return piece_of(&mut Cursor::new(packs::read(&pack, at)?), offset, lines, most);
+    }
+    piece_of(&mut File::open(path)?, offset, lines, most)
+}
+
+fn piece_of(
+    file: &mut (impl Read + Seek),
+    offset: u64,
+    lines: Option<usize>,
+    most: usize,
+) -> std::io::Result<(u64, Vec<u8>)> {
+    let start = match lines {
+        Some(lines) => last_lines(file, lines)?.max(offset),
+        None => offset,
+    };
+    file.seek(SeekFrom::Start(start))?;
+    let mut bytes = Vec::new();
+    file.take(most as u64).read_to_end(&mut bytes)?;
+    Ok((start, bytes))
+}
+
 enum Failure {
     Input(std::io::Error),
     Output(CommandError),
@@ -176,6 +200,25 @@ mod tests {
             let start = usize::try_from(last_lines(&mut file, lines).unwrap()).unwrap();
             assert_eq!(&text[start..], expected, "{lines} of {text:?}");
         }
+    }
+
+    #[test]
+    fn pieces_follow_one_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("o").to_str().unwrap().to_owned();
+        std::fs::write(&path, "one\ntwo\nthree\n").unwrap();
+        for (offset, lines, most, expected) in [
+            (0, None, 100, (0, "one\ntwo\nthree\n")),
+            (0, None, 5, (0, "one\nt")),
+            (5, None, 5, (5, "wo\nth")),
+            (14, None, 5, (14, "")),
+            (0, Some(1), 100, (8, "three\n")),
+            (10, Some(1), 100, (10, "ree\n")),
+        ] {
+            let (start, bytes) = piece(&path, offset, lines, most).unwrap();
+            assert_eq!((start, bytes.as_slice()), (expected.0, expected.1.as_bytes()), "{offset} {lines:?} {most}");
+        }
+        assert!(piece("/none", 0, None, 1).is_err());
     }
 
     #[test]

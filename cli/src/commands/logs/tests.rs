@@ -84,17 +84,17 @@ fn the_latest_attempt_unless_told_otherwise() {
 
 #[test]
 fn streams_are_chosen() {
-    let files = |line: &str| of_result(&args(line), &result(1, 1)).files;
+    let files = |line: &str| of_result(&args(line), "w".to_owned(), &result(1, 1)).files;
     assert_eq!(files("j"), [PathBuf::from("/l/o"), PathBuf::from("/l/e")]);
     assert_eq!(files("j --stdout"), [PathBuf::from("/l/o")]);
     assert_eq!(files("j --stderr"), [PathBuf::from("/l/e")]);
     let combined = JobResult { stderr: Some("/l/o".to_owned()), ..result(1, 1) };
-    assert_eq!(of_result(&args("j"), &combined).files, [PathBuf::from("/l/o")]);
+    assert_eq!(of_result(&args("j"), "w".to_owned(), &combined).files, [PathBuf::from("/l/o")]);
 }
 
 #[test]
 fn logs_of_a_running_job() {
-    let files = live_files(&args("j --stderr"), Path::new("/out"), 3, &job(JobState::Running, 2));
+    let files = live_files(&args("j --stderr"), "/out", 3, &job(JobState::Running, 2));
     let expected = ["/out/job_stdio/job_wf3_j7_r1_a2.e", "/out/job_stdio/job_wf3_j7_r1_a2.log"];
     assert_eq!(files, expected.map(PathBuf::from));
 }

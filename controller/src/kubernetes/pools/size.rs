@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 use torc_api::quantity::parse_memory;
+use torc_core::class::labels_match;
 use torc_core::engine::Demand;
 
 /// A pool that has had nothing to do for so long gets smaller, unless it says otherwise.
@@ -119,7 +120,7 @@ fn pods_for(pool: &Pool, demands: &[Demand]) -> i32 {
 fn serves(pool: &Pool, demand: &Demand) -> bool {
     let name = demand.workflow.rsplit('/').next().unwrap_or_default();
     let is_its = pool.workflow.is_empty() || pool.workflow == demand.workflow || pool.workflow == name;
-    is_its && demand.labels.iter().all(|label| pool.labels.contains(label))
+    is_its && labels_match(&demand.labels, &pool.labels)
 }
 
 /// How many such jobs a Pod runs at once; none if it is too small. What a Pod does not limit, it has.
@@ -148,10 +149,10 @@ fn whole(text: &str) -> Option<i64> {
     text.parse().ok()
 }
 
-/// Whole CPUs of `2`, `1500m`: a runner has at least one.
+/// Whole CPUs of `2`, `1500m`: a part of one is told to the runner as a whole one.
 fn cpus(text: &str) -> Option<i64> {
     match text.strip_suffix('m') {
-        Some(thousandths) => Some((thousandths.parse::<i64>().ok()? / 1_000).max(1)),
+        Some(thousandths) => Some((thousandths.parse::<i64>().ok()?.saturating_add(999) / 1_000).max(1)),
         None => text.parse().ok(),
     }
 }
@@ -179,7 +180,7 @@ mod tests {
 
     fn demand(jobs: i64, cpus: i64, memory_gib: i64) -> Demand {
         let needs = Requirements { num_cpus: cpus, memory_bytes: memory_gib << 30, ..Requirements::default() };
-        Demand { workflow: "default/w".to_owned(), needs, labels: vec![], jobs }
+        Demand { workflow: "default/w".to_owned(), needs, labels: vec!["fast".to_owned()], jobs }
     }
 
     #[test]
@@ -194,10 +195,18 @@ mod tests {
             (vec![demand(1_000_000, 1, 1)], 5),
             (vec![demand(10, 8, 1)], 1),
             (vec![Demand { labels: vec!["gpu".to_owned()], ..demand(10, 1, 1) }], 1),
-            (vec![Demand { labels: vec!["fast".to_owned()], ..demand(10, 1, 1) }], 3),
+            // Its runners would not take them.
+            (vec![Demand { labels: vec![], ..demand(10, 1, 1) }], 1),
         ] {
             let sizing = Sizing { demands: &demands, current: 1, busy: Busy::default(), quiet_for: Duration::ZERO };
             assert_eq!(size(&pool("deployment"), &sizing), expected, "{demands:?}");
+        }
+    }
+
+    #[test]
+    fn a_part_of_a_cpu_counts_as_the_runner_counts_it() {
+        for (text, whole) in [("2", Some(2)), ("1500m", Some(2)), ("1000m", Some(1)), ("10m", Some(1)), ("x", None)] {
+            assert_eq!(cpus(text), whole, "{text}");
         }
     }
 

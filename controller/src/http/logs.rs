@@ -1,0 +1,152 @@
+//! `/v1/logs` and the log of a job: output that is on a disk which only its runner sees.
+
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::Deserialize;
+use torc_api::api::{Job, JobResult, Runner, RunnerStatus};
+use torc_api::document::DEFAULT_NAMESPACE;
+use torc_api::logs::{LogExchange, LogPiece, LogWishes};
+use torc_api::wire::{AttemptKey, RunnerKind};
+use torc_store::ResultQuery;
+
+use super::App;
+use super::error::ApiResult;
+use crate::engine::EngineError;
+
+pub(super) fn router() -> Router<App> {
+    Router::new().route("/v1/logs", post(exchange)).route("/v1/workflows/{workflow}/jobs/{job}/log", get(piece))
+}
+
+async fn exchange(State(app): State<App>, request: Result<Json<LogExchange>, JsonRejection>) -> ApiResult<LogWishes> {
+    let Json(LogExchange { host, pieces }) = request?;
+    app.pieces.bring(pieces);
+    tokio::select! {
+        wanted = app.pieces.wanted(&host) => Ok(Json(LogWishes { wanted })),
+        () = app.stop.cancelled() => Ok(Json(LogWishes::default())),
+    }
+}
+
+#[derive(Deserialize)]
+struct PieceQuery {
+    namespace: Option<String>,
+    path: String,
+    #[serde(default)]
+    offset: i64,
+    lines: Option<i64>,
+}
+
+async fn piece(
+    State(app): State<App>,
+    Path((workflow, job)): Path<(String, String)>,
+    query: Result<Query<PieceQuery>, QueryRejection>,
+) -> ApiResult<LogPiece> {
+    let Query(query) = query?;
+    let reference = (query.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE), workflow.as_str());
+    let id = app.engine.find(reference).await?;
+    let job = app.engine.job(reference, &job).await?;
+    let of_job = Some(app.engine.job_id(id, &job.id.to_string()).await?);
+    let results =
+        app.engine.results(&ResultQuery { workflow: Some(id), job: of_job, ..ResultQuery::default() }).await?;
+    let runners = app.engine.runners(false).await?;
+    let Some(host) = host_of(&query.path, id.0, &job, &results.items, &runners) else {
+        return Err(EngineError::no_log(&query.path, &job.name).into());
+    };
+    let Some(reader) = reader(&query.path, &host, &runners) else { return Err(EngineError::log_gone(&host).into()) };
+    let brought = app.pieces.ask(reader, &query.path, query.offset, query.lines).await;
+    match brought {
+        None => Err(EngineError::not_ready(format!("the runner {reader} does not answer")).into()),
+        Some(piece) if !piece.found && reader != host => Err(EngineError::log_gone(&host).into()),
+        Some(piece) => Ok(Json(piece)),
+    }
+}
+
+/// The host that a log of a job is on: of an attempt that has ended, as it was reported; of one that runs, as its runner names it. No
+/// other file is shown to anybody.
+fn host_of(path: &str, workflow: i64, job: &Job, results: &[JobResult], runners: &[Runner]) -> Option<String> {
+    let is_its = |result: &&JobResult| [&result.stdout, &result.stderr].into_iter().flatten().any(|file| file == path);
+    if let Some(result) = results.iter().find(is_its) {
+        return result.node.clone();
+    }
+    let runner = runners.iter().find(|runner| Some(runner.id) == job.runner)?;
+    let key = AttemptKey { workflow, job: job.id, run: job.run_id, attempt: job.attempt, epoch: 0 };
+    key.log_files(&runner.output_dir).iter().any(|file| file == path).then(|| runner.host.clone())
+}
+
+/// Who can be asked for a file: the runner of that host; without it, one whose output is in the same folder, which may be a volume that
+/// they share.
+fn reader<'a>(path: &str, host: &str, runners: &'a [Runner]) -> Option<&'a str> {
+    let there = runners.iter().filter(|runner| runner.kind == RunnerKind::Pod && runner.status == RunnerStatus::Active);
+    let candidates = there.filter(|runner| is_below(path, &runner.output_dir)).map(|runner| runner.host.as_str());
+    candidates.min_by_key(|reader| *reader != host)
+}
+
+fn is_below(path: &str, folder: &str) -> bool {
+    path.strip_prefix(folder.trim_end_matches('/')).is_some_and(|rest| rest.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn runner(id: i64, host: &str, status: &str, output_dir: &str) -> Runner {
+        serde_json::from_value(json!({
+            "id": id, "host": host, "pid": 1, "kind": "pod", "status": status, "version": "1", "queued": 0, "running": 0,
+            "capacity": { "cpus": 1, "memoryBytes": 1, "gpus": 0, "nodes": 1 }, "startTime": "", "outputDir": output_dir,
+        }))
+        .unwrap()
+    }
+
+    fn job(runner: Option<i64>) -> Job {
+        let mut value: Value = json!({
+            "id": 7, "workflow": "w", "name": "j", "status": "running", "runId": 1, "attempt": 2, "command": "",
+            "priority": 0, "waitingFor": 0, "resources": serde_json::to_value(torc_api::api::JobResources::default()).unwrap(),
+        });
+        if let Some(runner) = runner {
+            value["runner"] = json!(runner);
+        }
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn only_logs_of_the_job_are_shown() {
+        let runners = [runner(1, "pod-1", "active", "/torc/output"), runner(2, "pod-2", "active", "/torc/output")];
+        let result: JobResult = serde_json::from_value(json!({
+            "workflow": "w", "job": "j", "jobId": 7, "runId": 1, "attempt": 1, "status": "completed", "endTime": "",
+            "durationSeconds": 1.0, "node": "pod-0", "stdout": "/torc/output/job_stdio/job_wf3_j7_r1_a1.o",
+        }))
+        .unwrap();
+        let results = [result];
+        for (path, runner, expected) in [
+            ("/torc/output/job_stdio/job_wf3_j7_r1_a1.o", None, Some("pod-0")),
+            ("/torc/output/job_stdio/job_wf3_j7_r1_a2.e", Some(2), Some("pod-2")),
+            ("/torc/output/job_stdio/job_wf3_j7_r1_a2.e", None, None),
+            ("/torc/output/job_stdio/job_wf3_j8_r1_a2.e", Some(2), None),
+            ("/etc/torc/account/token", Some(2), None),
+            ("/torc/output/job_stdio/../../../etc/torc/account/token", Some(2), None),
+        ] {
+            assert_eq!(host_of(path, 3, &job(runner), &results, &runners).as_deref(), expected, "{path} {runner:?}");
+        }
+    }
+
+    #[test]
+    fn a_volume_that_is_shared_outlives_a_pod() {
+        let runners = [
+            runner(1, "pod-1", "silent", "/torc/output"),
+            runner(2, "pod-2", "active", "/elsewhere"),
+            runner(3, "pod-3", "active", "/torc/output/"),
+            runner(4, "pod-4", "active", "/torc/output"),
+        ];
+        let path = "/torc/output/job_stdio/job_wf3_j7_r1_a1.o";
+        for (host, expected) in [("pod-4", "pod-4"), ("pod-1", "pod-3"), ("pod-0", "pod-3")] {
+            assert_eq!(reader(path, host, &runners), Some(expected), "{host}");
+        }
+        assert_eq!(reader(path, "pod-1", &runners[..2]), None);
+        assert_eq!(reader("/torc/output-2/x", "pod-4", &runners), None);
+    }
+}
