@@ -480,3 +480,27 @@ impl Workflow {
         (0..self.jobs.len() as u32).filter(move |job| runs_again(policy, self.jobs[*job as usize].state))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use torc_api::api::JobNames;
+
+    use super::*;
+
+    #[test]
+    fn an_edit_is_told_without_what_did_not_happen() {
+        let count = |count: i64| JobNames { count, names: Vec::new() };
+        let none = JobChanges::default();
+        for (changes, expected) in [
+            (JobChanges { unchanged: 4, ..none.clone() }, None),
+            (JobChanges { added: count(1), ..none.clone() }, Some("1 job added")),
+            (
+                JobChanges { changed: count(1), downstream: count(1), unchanged: 2, ..none.clone() },
+                Some("1 job changed, 1 downstream of them, 2 unchanged"),
+            ),
+            (JobChanges { rerun: count(4), adjusted: count(2), ..none }, Some("4 jobs in a new run, 2 adjusted")),
+        ] {
+            assert_eq!(describe(&changes).as_deref(), expected, "{changes:?}");
+        }
+    }
+}

@@ -17,7 +17,9 @@ fn reviewing(cluster: &Cluster) -> Controller {
     let call = Controller::call(&cluster.lab, namespace, "alone", &address)
         .env("TORC_KUBERNETES_AUDIENCE", "torc")
         .env("TORC_KUBERNETES_RUNNER_ACCOUNTS", format!("{}/runner", namespace.name))
-        .env("TORC_KUBERNETES_ADMIN_ACCOUNTS", format!("{}/boss", namespace.name));
+        .env("TORC_KUBERNETES_ADMIN_ACCOUNTS", format!("{}/boss", namespace.name))
+        .env("TORC_KUBERNETES_VIEWER_ACCOUNT", "viewer")
+        .env("TORC_KUBERNETES_EDITOR_ACCOUNT", "editor");
     let controller = Controller::with(call, &address);
     controller.expect_ready();
     controller
@@ -90,6 +92,57 @@ fn signed_token(namespace: &Namespace<'_>, account: &str, uid: &str, lifetime: i
     let said = Command::new("bash").args(["-c", script, "sign"]).arg(key).arg(claims.to_string()).output().unwrap();
     assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
     String::from_utf8(said.stdout).unwrap()
+}
+
+#[test]
+fn accounts_of_a_namespace_see_that_namespace_alone() {
+    let _shared = shared();
+    let (cluster, other) = (Cluster::new("seen"), Cluster::new("unseen"));
+    let controller = reviewing(&cluster);
+    let token = |cluster: &Cluster, account: &str| {
+        cluster.namespace.kubectl(&format!("create serviceaccount {account}"));
+        let token = cluster.namespace.kubectl(&format!("create token {account} --audience torc"));
+        let file = cluster.lab.path(&format!("{account}.token"));
+        fs::write(&file, token).unwrap();
+        file
+    };
+    let torc = |line: &str, token: &std::path::Path| {
+        let call = cluster.lab.call(line).env("TORC_TOKEN_FILE", token);
+        call.env("TORC_API_URL", format!("http://{}", controller.address)).run()
+    };
+    let (mine, theirs) = (&cluster.namespace.name, &other.namespace.name);
+    let admin = cluster.lab.path("data/lab.db.token");
+    cluster.namespace.apply("w", &jobs(&[("a", "true")]));
+    cluster.namespace.expect("w", "Accepted", "True/Planned");
+    let document = json!({"apiVersion": "torc.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "x"},
+                          "spec": {"user": "editor", "jobs": [{"name": "b", "command": "true"}]}});
+    cluster.lab.write("x.json", &document.to_string());
+    torc(&format!("apply -f x.json -n {theirs}"), &admin).exits(0);
+    let id = torc(&format!("describe workflow x -n {theirs} -o json"), &admin).exits(0).json()["id"].clone();
+
+    let (viewer, editor) = (token(&cluster, "viewer"), token(&cluster, "editor"));
+    for token in [&viewer, &editor] {
+        assert_eq!(torc(&format!("get jobs w -n {mine} -o json"), token).exits(0).json()["items"][0]["name"], "a");
+        torc(&format!("get jobs x -n {theirs}"), token).exits(7);
+        torc(&format!("get jobs {id} -n {mine}"), token).exits(7);
+        torc(&format!("get results {id} -n {mine}"), token).exits(7);
+        let everywhere = torc("get workflows -A -o json", token).exits(0).json();
+        let names: Vec<&str> =
+            everywhere["items"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+        assert_eq!(names, ["w"]);
+        let events = torc("get events -o json", token).exits(0).json();
+        assert!(events["items"].as_array().unwrap().iter().all(|event| event["workflowId"] != id), "{events}");
+        torc(&format!("apply -f x.json -n {mine}"), token).exits(7);
+        torc(&format!("token create --scope viewer -n {theirs}"), token).exits(7);
+        torc("gc --older-than 30d", token).exits(7);
+    }
+    // Only those who may edit change something, and only in their namespace.
+    torc(&format!("suspend w -n {mine}"), &viewer).exits(7);
+    torc(&format!("suspend w -n {mine}"), &editor).exits(0);
+    torc(&format!("cancel x -n {theirs}"), &editor).exits(7);
+    // Who has the name in another namespace is somebody else.
+    torc(&format!("get jobs w -n {mine}"), &token(&other, "editor")).exits(7);
+    torc(&format!("get jobs x -n {theirs}"), &other.lab.path("editor.token")).exits(0);
 }
 
 #[test]
