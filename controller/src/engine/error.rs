@@ -89,6 +89,14 @@ impl EngineError {
         Self::new(ErrorKind::NotFound, "LogNotFound", format!("'{path}' is no log of job `{job}`"))
     }
 
+    /// A log on a disk that the server has no way to.
+    pub(crate) fn log_elsewhere(host: &str, path: &str) -> Self {
+        let message = format!("the log is on a disk of {host}: {path}");
+        let mut error = Self::new(ErrorKind::NotFound, "LogElsewhere", message);
+        error.body.hint = Some("read it there; only runners in Pods bring logs to the server".to_owned());
+        error
+    }
+
     /// A log that went with the disk that it was on.
     pub(crate) fn log_gone(host: &str) -> Self {
         let message = format!("the runner {host} is gone, and the logs on its disk with it");

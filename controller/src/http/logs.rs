@@ -50,11 +50,22 @@ async fn piece(
     let results =
         app.engine.results(&ResultQuery { workflow: Some(id), job: of_job, ..ResultQuery::default() }).await?;
     let runners = app.engine.runners(false).await?;
-    let Some(host) = host_of(&query.path, id.0, &job, &results.items, &runners) else {
+    let Some((host, runner)) = host_of(&query.path, id.0, &job, &results.items, &runners) else {
         return Err(EngineError::no_log(&query.path, &job.name).into());
     };
-    let Some(reader) = reader(&query.path, &host, &runners) else { return Err(EngineError::log_gone(&host).into()) };
-    let brought = app.pieces.ask(reader, &query.path, query.offset, query.lines).await;
+    let Some(reader) = reader(&query.path, &host, &runners) else {
+        let all = app.engine.runners(true).await?;
+        let was_pod = all.iter().any(|one| Some(one.id) == runner && one.kind == RunnerKind::Pod);
+        return Err(match was_pod {
+            true => EngineError::log_gone(&host),
+            false => EngineError::log_elsewhere(&host, &query.path),
+        }
+        .into());
+    };
+    let brought = tokio::select! {
+        brought = app.pieces.ask(reader, &query.path, query.offset, query.lines) => brought,
+        () = app.stop.cancelled() => return Err(EngineError::stopped().into()),
+    };
     match brought {
         None => Err(EngineError::not_ready(format!("the runner {reader} does not answer")).into()),
         Some(piece) if !piece.found && reader != host => Err(EngineError::log_gone(&host).into()),
@@ -62,16 +73,22 @@ async fn piece(
     }
 }
 
-/// The host that a log of a job is on: of an attempt that has ended, as it was reported; of one that runs, as its runner names it. No
+/// The host that a log of a job is on, and its runner: of an attempt that has ended, as it was reported; of one that runs, as its runner names it. No
 /// other file is shown to anybody.
-fn host_of(path: &str, workflow: i64, job: &Job, results: &[JobResult], runners: &[Runner]) -> Option<String> {
+fn host_of(
+    path: &str,
+    workflow: i64,
+    job: &Job,
+    results: &[JobResult],
+    runners: &[Runner],
+) -> Option<(String, Option<i64>)> {
     let is_its = |result: &&JobResult| [&result.stdout, &result.stderr].into_iter().flatten().any(|file| file == path);
     if let Some(result) = results.iter().find(is_its) {
-        return result.node.clone();
+        return result.node.clone().map(|host| (host, result.runner));
     }
     let runner = runners.iter().find(|runner| Some(runner.id) == job.runner)?;
     let key = AttemptKey { workflow, job: job.id, run: job.run_id, attempt: job.attempt, epoch: 0 };
-    key.log_files(&runner.output_dir).iter().any(|file| file == path).then(|| runner.host.clone())
+    key.log_files(&runner.output_dir).iter().any(|file| file == path).then(|| (runner.host.clone(), job.runner))
 }
 
 /// Who can be asked for a file: the runner of that host; without it, one whose output is in the same folder, which may be a volume that
@@ -130,7 +147,8 @@ mod tests {
             ("/etc/torc/account/token", Some(2), None),
             ("/torc/output/job_stdio/../../../etc/torc/account/token", Some(2), None),
         ] {
-            assert_eq!(host_of(path, 3, &job(runner), &results, &runners).as_deref(), expected, "{path} {runner:?}");
+            let found = host_of(path, 3, &job(runner), &results, &runners);
+            assert_eq!(found.as_ref().map(|(host, _)| host.as_str()), expected, "{path} {runner:?}");
         }
     }
 
