@@ -84,6 +84,7 @@ fn operations(types: &mut SchemaGenerator) -> Vec<Operation> {
     let mut list = Vec::new();
     workflow_operations(types, &mut list);
     job_operations(types, &mut list);
+    log_operations(types, &mut list);
     data_operations(types, &mut list);
     remote_operations(types, &mut list);
     recovery_operations(types, &mut list);
@@ -214,25 +215,6 @@ fn job_operations(types: &mut SchemaGenerator, list: &mut Vec<Operation>) {
         ..types.operation("get", "/v1/workflows/{workflow}/results", "Attempts that ended")
     });
     list.push(Operation {
-        request: types.of::<logs::LogExchange>(),
-        response: types.of::<logs::LogWishes>(),
-        ..types.operation("post", "/v1/logs", "A runner brings pieces of logs, and waits until others are wanted")
-    });
-    list.push(Operation {
-        query: &[
-            NAMESPACE,
-            ("path", "the file, as the result or the runner names it"),
-            ("offset", "where the piece begins"),
-            ("lines", "only the last lines"),
-        ],
-        response: types.of::<logs::LogPiece>(),
-        ..types.operation(
-            "get",
-            "/v1/workflows/{workflow}/jobs/{job}/log",
-            "A piece of a log that is on the disk of a runner's Pod",
-        )
-    });
-    list.push(Operation {
         query: &[NAMESPACE],
         request: types.of::<wire::ReplayRequest>(),
         response: types.of::<wire::ReplayResponse>(),
@@ -280,6 +262,29 @@ fn job_operations(types: &mut SchemaGenerator, list: &mut Vec<Operation>) {
             "get",
             "/v1/watch",
             "Server-sent events: `event` as things happen, `status` when it has changed",
+        )
+    });
+}
+
+fn log_operations(types: &mut SchemaGenerator, list: &mut Vec<Operation>) {
+    let mut types = Types(types);
+    list.push(Operation {
+        request: types.of::<logs::LogExchange>(),
+        response: types.of::<logs::LogWishes>(),
+        ..types.operation("post", "/v1/logs", "A runner brings pieces of logs, and waits until others are wanted")
+    });
+    list.push(Operation {
+        query: &[
+            NAMESPACE,
+            ("path", "the file, as the result or the runner names it"),
+            ("offset", "where the piece begins"),
+            ("lines", "only the last lines"),
+        ],
+        response: types.of::<logs::LogPiece>(),
+        ..types.operation(
+            "get",
+            "/v1/workflows/{workflow}/jobs/{job}/log",
+            "A piece of a log that is on the disk of a runner's Pod",
         )
     });
 }

@@ -116,7 +116,7 @@ fn accounts_of_a_namespace_see_that_namespace_alone() {
     cluster.namespace.expect("w", "Accepted", "True/Planned");
     let document = json!({"apiVersion": "torc.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "x"},
                           "spec": {"user": "editor", "jobs": [{"name": "b", "command": "true"}]}});
-    cluster.lab.write("x.json", &document.to_string());
+    cluster.lab.write("x.json", document.to_string());
     torc(&format!("apply -f x.json -n {theirs}"), &admin).exits(0);
     let id = torc(&format!("describe workflow x -n {theirs} -o json"), &admin).exits(0).json()["id"].clone();
 
