@@ -50,7 +50,9 @@ pub(crate) struct Lists {
 
 impl Reviews {
     pub fn new(client: Client, audience: String, lists: Lists) -> Self {
-        Self { inner: Arc::new(Inner { client, audience, lists, verdicts: Mutex::default(), complaint: Mutex::default() }) }
+        Self {
+            inner: Arc::new(Inner { client, audience, lists, verdicts: Mutex::default(), complaint: Mutex::default() }),
+        }
     }
 
     /// Who bears a token; what was found out is remembered for a while.

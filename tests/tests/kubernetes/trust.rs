@@ -96,7 +96,6 @@ fn signed_token(namespace: &Namespace<'_>, account: &str, uid: &str, lifetime: i
 
 #[test]
 fn accounts_of_a_namespace_see_that_namespace_alone() {
-    let _shared = shared();
     let (cluster, other) = (Cluster::new("seen"), Cluster::new("unseen"));
     let controller = reviewing(&cluster);
     let token = |cluster: &Cluster, account: &str| {
