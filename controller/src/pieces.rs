@@ -107,6 +107,12 @@ impl Drop for Forget<'_> {
 mod tests {
     use super::*;
 
+    /// How many wishes have not been taken, and how many people wait.
+    fn left(pieces: &Pieces) -> (usize, usize) {
+        let wishes = pieces.lock();
+        (wishes.open.len(), wishes.waiting.len())
+    }
+
     #[tokio::test]
     async fn a_piece_goes_from_the_host_that_has_it_to_who_wants_it() {
         let pieces = Pieces::default();
@@ -124,7 +130,7 @@ mod tests {
                 assert_eq!(mine.map(|piece| piece.bytes()), Some(b"text".to_vec()));
             }
         }
-        assert_eq!((pieces.lock().open.len(), pieces.lock().waiting.len()), (1, 1));
+        assert_eq!(left(&pieces), (1, 1));
     }
 
     #[tokio::test]
@@ -132,7 +138,7 @@ mod tests {
         let pieces = Pieces::default();
         let asked = tokio::time::timeout(Duration::from_millis(1), pieces.ask("b", "/y", 0, None)).await;
         assert!(asked.is_err());
-        assert!(pieces.lock().open.is_empty() && pieces.lock().waiting.is_empty(), "nothing is left");
+        assert_eq!(left(&pieces), (0, 0));
         assert_eq!(pieces.take("b"), []);
     }
 }

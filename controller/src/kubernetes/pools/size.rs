@@ -256,7 +256,7 @@ mod tests {
             (json!({"nvidia.com/gpu": 2}), json!({"numGpus": 1}), 2),
             (json!({"amd.com/gpu": "4"}), json!({"numGpus": 2}), 2),
             (json!({"cpu": 4}), json!({"numGpus": 1}), 0),
-            (json!({"cpu": "2500m"}), json!({}), 2),
+            (json!({"cpu": "2500m"}), json!({}), 3),
             (json!({"cpu": "500m"}), json!({}), 1),
             (json!({"cpu": "500m"}), json!({"numCpus": 2}), 0),
             (json!({"memory": "1073741824"}), json!({"memoryBytes": 1 << 29}), 2),
