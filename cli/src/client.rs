@@ -111,11 +111,6 @@ pub struct SlurmStatsFilter {
 type Query = Vec<(&'static str, String)>;
 
 impl Client {
-    /// A client of the server at a URL, which is trusted as its token says.
-    pub fn new(url: &str, token: Option<String>, namespace: Option<String>) -> Result<Self, ClientError> {
-        Self::trusting(url, token, &Trust::System, namespace)
-    }
-
     /// A client of the server at a URL. A certificate that is pinned by the token wins over other trust.
     pub fn trusting(
         url: &str,
@@ -504,7 +499,8 @@ mod tests {
 
     #[test]
     fn names_are_escaped_in_paths() {
-        let client = Client::new("http://127.0.0.1:1/base/", None, Some("n s".to_owned())).expect("a client");
+        let client = Client::trusting("http://127.0.0.1:1/base/", None, &Trust::System, Some("n s".to_owned()))
+            .expect("a client");
         let url = client.url_of(&["workflows", "w", "jobs", "a/b c?%"], &client.in_namespace());
         assert_eq!(url.as_str(), "http://127.0.0.1:1/base/v1/workflows/w/jobs/a%2Fb%20c%3F%25?namespace=n+s");
         assert_eq!(client.url(), "http://127.0.0.1:1/base");

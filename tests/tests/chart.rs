@@ -342,6 +342,12 @@ fn without_tls_nobody_is_told_to_use_it() {
     let pod = &one(&objects, "Deployment", "torc")["spec"]["template"]["spec"];
     assert_eq!(pod["containers"][0]["readinessProbe"]["httpGet"]["scheme"], "HTTP");
     assert!(pod["containers"][0]["args"].as_array().unwrap().contains(&json!("--insecure-http")));
+    // Otherwise runners in Slurm allocations are handed the authority, too.
+    let names_authority = |objects: &[Value]| {
+        let container = &one(objects, "Deployment", "torc")["spec"]["template"]["spec"]["containers"][0];
+        container["args"].as_array().unwrap().contains(&json!("--tls-ca=/etc/torc/tls/ca.crt"))
+    };
+    assert!(names_authority(&render(&[])) && !names_authority(&objects));
     let runner = &one(&objects, "Deployment", "torc-cpu")["spec"]["template"]["spec"]["containers"][0];
     let variables = environment(runner);
     assert_eq!(variables["TORC_API_URL"], "http://torc.torc-system.svc:7421");

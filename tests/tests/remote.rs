@@ -21,8 +21,11 @@ struct Site {
 
 impl Site {
     fn new(machines: usize) -> Self {
-        let lab = Lab::new();
-        let server = lab.start("server --bind 127.0.0.1:0 -o json");
+        Self::serving(Lab::new(), "", machines)
+    }
+
+    fn serving(lab: Lab, flags: &str, machines: usize) -> Self {
+        let server = lab.start(&format!("server --bind 127.0.0.1:0 -o json {flags}"));
         eventually("the server says where it is", || serde_json::from_str::<Value>(&server.stdout()).ok());
         let machines = (0..machines).map(|number| Machine::start(&lab, &format!("m{number}"))).collect();
         Self { lab, server: Some(server), machines }
@@ -325,6 +328,23 @@ fn nobody_else_sees_the_token() {
 }
 
 // J04
+#[test]
+fn workers_trust_a_certificate_that_the_server_was_given() {
+    let lab = Lab::new();
+    let made = rcgen::generate_simple_self_signed(vec!["login1.example.org".to_owned()]).unwrap();
+    lab.write("tls.crt", made.cert.pem());
+    lab.write("tls.key", made.signing_key.serialize_pem());
+    let site = Site::serving(lab, "--tls-cert tls.crt --tls-key tls.key", 1);
+    site.lab.write("w.yaml", "name: w\njobs: [{name: a, command: echo done >ran}]\n");
+    site.list_workers();
+    site.torc("remote run workers.txt w.yaml").exits(0);
+    site.torc("wait w --for condition=Succeeded --timeout 1m").exits(0);
+    assert_eq!(site.lab.lines("ran"), ["done"]);
+    let handed = fs::metadata(site.worker_folder(0).join("server.crt")).unwrap();
+    assert_eq!(handed.permissions().mode() & 0o777, 0o600);
+    site.close();
+}
+
 #[test]
 fn lists_of_workers_and_servers_that_are_not_there() {
     let site = Site::new(0);

@@ -294,6 +294,26 @@ fn what_contradicts_itself_is_refused_and_plain_http_beyond_this_machine_is_warn
 }
 
 #[test]
+fn others_are_told_a_host_that_leads_to_the_server_and_one_that_does_not_is_warned_of() {
+    let lab = Lab::new();
+    let server = Served::start(&lab, "--bind 0.0.0.0:0");
+    server.admin(&lab, "get workflows").exits(0);
+    assert!(!server.process.stderr().contains("leads nowhere"), "{}", server.process.stderr());
+    // The certificate is for that host, too.
+    let host = server.address().rsplit_once(':').unwrap().0.to_owned();
+    let token = fs::read_to_string(lab.path("data/lab.db.token")).unwrap();
+    lab.write("no-pin", token.split('~').next().unwrap());
+    let certificate = lab.text_path("data/lab.db.tls.crt");
+    let call = server.with(&lab, "no-pin", &format!("get workflows --ca-cert {certificate}"));
+    assert_eq!(call.code, Some(0), "{host}: {}", call.stderr);
+    let other = Lab::new();
+    let server = Served::start(&other, "--bind 0.0.0.0:0 --advertise logn1.invalid");
+    server.process.says("'logn1.invalid', which leads nowhere");
+    // Nobody vouches for a certificate that the server makes for itself.
+    lab.torc("server --bind 0.0.0.0:0 --tls-ca ca.crt --database x.db").exits(2).says("--tls-cert");
+}
+
+#[test]
 fn the_server_inside_apply_listens_where_it_is_told() {
     let lab = Lab::new();
     lab.write("w.yaml", "name: w\njobs: [{name: a, command: 'until test -e go; do sleep 0.05; done'}]\n");

@@ -13,7 +13,8 @@ use torc_runner::ProcessMark;
 use super::folder::WorkerFolder;
 use super::order::{Order, Outcome, RecordedRunner, Report, StartOrder};
 use super::ssh::{VERSION, same_version};
-use crate::client::{Client, ClientError};
+use crate::client::{Client, ClientError, Trust};
+use crate::env;
 use crate::place::host_name;
 
 /// How long a new runner may take until it says that it lives.
@@ -98,7 +99,10 @@ async fn start(order: &StartOrder) -> io::Result<Outcome> {
             return Ok(on_another_machine(&known, &folder));
         }
     }
-    if let Some(refusal) = check_server(order).await {
+    if let Some(certificates) = &order.certificates {
+        folder.write_certificates(certificates)?;
+    }
+    if let Some(refusal) = check_server(order, &folder).await {
         return Ok(refusal);
     }
     if let Some(token) = &order.token {
@@ -132,8 +136,9 @@ fn on_another_machine(known: &RecordedRunner, folder: &WorkerFolder) -> Outcome 
     refused(reason, advice)
 }
 
-async fn check_server(order: &StartOrder) -> Option<Outcome> {
-    let answer = match Client::new(&order.url, order.token.clone(), None) {
+async fn check_server(order: &StartOrder, folder: &WorkerFolder) -> Option<Outcome> {
+    let handed = order.certificates.as_ref().map(|_| Trust::Handed(folder.certificates_file()));
+    let answer = match Client::trusting(&order.url, order.token.clone(), &handed.unwrap_or_default(), None) {
         Ok(client) => client.version().await,
         Err(error) => Err(error),
     };
@@ -156,6 +161,9 @@ fn spawn(order: &StartOrder, folder: &WorkerFolder) -> io::Result<Child> {
     command.arg("runner").arg(order.workflow.to_string()).args(["--url", &order.url]);
     if order.token.is_some() {
         command.arg("--token-file").arg(folder.token_file());
+    }
+    if order.certificates.is_some() {
+        command.env(env::SERVER_CERTIFICATES, folder.certificates_file());
     }
     command.arg("--output-dir").arg(folder.path()).arg("--worker-dir").arg(folder.path()).args(&order.arguments);
     command.current_dir(&order.working_dir).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()

@@ -73,6 +73,16 @@ impl WorkerFolder {
         self.write_private("token", format!("{token}\n").as_bytes())
     }
 
+    /// Keeps the certificates of the server.
+    pub fn write_certificates(&self, certificates: &str) -> io::Result<()> {
+        self.write_private("server.crt", certificates.as_bytes())
+    }
+
+    /// Where they are.
+    pub fn certificates_file(&self) -> PathBuf {
+        self.path.join("server.crt")
+    }
+
     fn write_private(&self, name: &str, content: &[u8]) -> io::Result<()> {
         // Written aside and renamed, so that a reader never sees half of it.
         let mut file = tempfile::Builder::new().prefix(".torc-").tempfile_in(&self.path)?;

@@ -57,6 +57,9 @@ pub struct StartOrder {
     pub url: String,
     /// The server's token.
     pub token: Option<String>,
+    /// The server's certificate, or those who vouch for it, in PEM; absent where the token pins it or the machine trusts it.
+    #[serde(default)]
+    pub certificates: Option<String>,
     /// More words for `torc runner`.
     pub arguments: Vec<String>,
 }

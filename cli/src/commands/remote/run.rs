@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use torc_api::api::Workflow;
 use torc_api::remote::{WorkerAddress, is_loopback_host};
 use torc_api::token::{Credential, Scope, TokenRequest};
+use torc_controller::tls::certificates_of;
 
 use super::{Answer, RunRemoteArgs, SshArgs, Worker, partly_failed, workers};
 use crate::client::{Client, Trust};
@@ -56,6 +57,7 @@ pub async fn run(context: &Context, ssh: &SshArgs, args: &RunRemoteArgs) -> Resu
     let kept = planned.iter().map(|(address, folder, _)| workers::kept(address, Some(folder.display().to_string())));
     client.add_remote_workers(&id, kept.collect()).await?;
     let token = worker_token(&client, &workflow).await?;
+    let certificates = worker_certificates(&client)?;
     let orders = planned.into_iter().map(|(address, folder, earlier)| {
         let order = StartOrder {
             version: (!args.runner.skip_version_check).then(|| VERSION.to_owned()),
@@ -66,6 +68,7 @@ pub async fn run(context: &Context, ssh: &SshArgs, args: &RunRemoteArgs) -> Resu
             workflow: workflow.id,
             url: url.clone(),
             token: Some(token.clone()),
+            certificates: certificates.clone(),
             arguments: arguments(args),
         };
         (workers::kept(&address, None), order)
@@ -90,6 +93,19 @@ async fn worker_token(client: &Client, workflow: &Workflow) -> Result<String, Co
         credential.certificate = Some(*fingerprint);
     }
     Ok(credential.to_string())
+}
+
+/// The certificates that the workers need to trust the server as we do; none where the token says it, or every machine does.
+fn worker_certificates(client: &Client) -> Result<Option<String>, CommandError> {
+    let path = match client.trust() {
+        Trust::Certificate(_) | Trust::System => return Ok(None),
+        Trust::Authority(path) | Trust::SameAs(path) | Trust::Handed(path) | Trust::Named { authority: path, .. } => {
+            path
+        }
+    };
+    certificates_of(path)
+        .map(Some)
+        .map_err(|error| CommandError::invalid("the workers cannot be told whom to trust").because(error))
 }
 
 /// The server, and how others reach it. The store of a folder has one only while somebody runs it; and who may reach it is not ours to decide.
