@@ -1,6 +1,8 @@
 //! Servers that are killed or frozen while they lead, and an API server that goes away: nothing is lost, and nothing happens twice.
 
 use std::fs;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
 use nix::sys::signal::Signal;
@@ -92,6 +94,22 @@ fn another_server_takes_over_when_the_leader_is_killed() {
     process.finish().exits(0);
     let lease = namespace.lab.object("lease", "torc", "torc").unwrap();
     assert_eq!(lease["spec"].get("holderIdentity"), None, "{lease:#}");
+
+    // Frozen in the middle of a write: whoever comes next cannot write, and says for whom it waits.
+    let mut frozen =
+        Command::new("sqlite3").arg(cluster.lab.path("data/lab.db")).stdin(Stdio::piped()).spawn().unwrap();
+    let mut input = frozen.stdin.take().unwrap();
+    input.write_all(b"begin immediate;\n").unwrap();
+    let address = free_address();
+    let call = Controller::call(&cluster.lab, namespace, "three", &address).env("TORC_KUBERNETES_LEASE", "torc");
+    let third = Controller::with(call, &address);
+    let waits = "has begun to write to the store and does not end it";
+    until(|| third.readiness().contains(waits), || format!("{} {}", third.readiness(), third.process().stderr()));
+    assert!(third.readiness().contains("leadership: two_"), "{}", third.readiness());
+    drop(input);
+    frozen.wait().unwrap();
+    third.expect_ready();
+    assert_eq!(third.tells(waits), 1, "{}", third.process().stderr());
 }
 
 #[test]

@@ -175,8 +175,10 @@ fn a_finished_object_goes_after_its_time_and_the_store_keeps_what_it_knows() {
     );
     assert_eq!(cluster.attempts(&controller, "w"), ["a 1 1 completed"], "the store keeps it");
     // The same name again is another workflow, which says nothing of the earlier one before it was accepted.
-    namespace.apply("w", &json!({"jobs": [{"name": "b", "command": "true", "dependsOn": ["b"]}]}));
-    namespace.expect("w", "Accepted", "False/CycleFound");
+    let mut elsewhere = jobs(&[("b", "true")]);
+    elsewhere["slurmCluster"] = json!("nowhere");
+    namespace.apply("w", &elsewhere);
+    namespace.expect("w", "Accepted", "False/ClusterNotFound");
     assert!(namespace.status("w").get("plan").is_none(), "{:#}", namespace.status("w"));
     namespace.apply("w", &jobs(&[("b", "true")]));
     namespace.expect("w", "Finished", "True/Succeeded");
