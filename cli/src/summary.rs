@@ -139,6 +139,7 @@ pub fn quoted(name: &str) -> String {
 mod tests {
     use torc_api::state::JobState;
     use torc_api::status::JobCounts;
+    use torc_api::wire::Usage;
 
     use super::*;
     use crate::follow::tests::workflow;
@@ -161,13 +162,7 @@ mod tests {
             runner: None,
             stdout: Some("/o".to_owned()),
             stderr: Some("/e".to_owned()),
-            peak_memory_bytes: None,
-            average_memory_bytes: None,
-            peak_cpu_percent: None,
-            average_cpu_percent: None,
-            peak_gpu_percent: None,
-            average_gpu_percent: None,
-            peak_gpu_memory_bytes: None,
+            usage: Usage::default(),
         }
     }
 

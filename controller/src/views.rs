@@ -92,13 +92,7 @@ pub fn result(view: ResultView) -> JobResult {
         runner: result.runner.map(|runner| runner.0),
         stdout: result.stdout,
         stderr: result.stderr,
-        peak_memory_bytes: result.usage.peak_memory_bytes,
-        average_memory_bytes: result.usage.average_memory_bytes,
-        peak_cpu_percent: result.usage.peak_cpu_percent,
-        average_cpu_percent: result.usage.average_cpu_percent,
-        peak_gpu_percent: result.usage.peak_gpu_percent,
-        average_gpu_percent: result.usage.average_gpu_percent,
-        peak_gpu_memory_bytes: result.usage.peak_gpu_memory_bytes,
+        usage: result.usage,
     }
 }
 

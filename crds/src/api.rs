@@ -9,7 +9,7 @@ use crate::document::WorkflowDocument;
 use crate::problem::Problem;
 use crate::state::{Cause, JobState};
 use crate::status::WorkflowStatus;
-use crate::wire::{Resources, RunnerKind};
+use crate::wire::{Resources, RunnerKind, Usage};
 
 /// A page of a list; `next` is the cursor of the following one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -288,27 +288,9 @@ pub struct JobResult {
     /// Where its error output is; absent when there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stderr: Option<String>,
-    /// The most memory at once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub peak_memory_bytes: Option<i64>,
-    /// Memory on average.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub average_memory_bytes: Option<i64>,
-    /// The most CPU at once, 100 for one core.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub peak_cpu_percent: Option<f64>,
-    /// CPU on average, 100 for one core.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub average_cpu_percent: Option<f64>,
-    /// The busiest that its GPUs were, 100 for one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub peak_gpu_percent: Option<f64>,
-    /// How busy its GPUs were on average, 100 for one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub average_gpu_percent: Option<f64>,
-    /// The most memory in use on its GPUs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub peak_gpu_memory_bytes: Option<i64>,
+    /// What was measured.
+    #[serde(flatten)]
+    pub usage: Usage,
 }
 
 /// An action of a workflow, or its part for one worker.

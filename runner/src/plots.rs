@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::json;
 use thiserror::Error;
 use torc_api::api::JobResult;
+use torc_api::wire::Usage;
 
 use crate::series::{self, JobRow, NodePoint, Series, SeriesError};
 
@@ -88,27 +89,9 @@ pub struct Job {
     pub gpus: Vec<String>,
     /// The row it is drawn in, among those of its node.
     pub lane: usize,
-    /// The most memory at once.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub peak_memory: Option<i64>,
-    /// Memory on average.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub average_memory: Option<i64>,
-    /// The most CPU at once.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub peak_cpu: Option<f64>,
-    /// CPU on average.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub average_cpu: Option<f64>,
-    /// The busiest that its GPUs were.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub peak_gpu: Option<f64>,
-    /// How busy its GPUs were on average.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub average_gpu: Option<f64>,
-    /// The most memory in use on its GPUs.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub peak_gpu_memory: Option<i64>,
+    /// What was measured.
+    #[serde(flatten)]
+    pub usage: Usage,
     /// CPUs it had asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<i64>,
@@ -245,13 +228,7 @@ fn job(row: JobRow<i64>, host: &str) -> Job {
         cause: row.cause.map(|cause| cause.to_string()),
         gpus: row.devices,
         lane: 0,
-        peak_memory: row.usage.peak_memory_bytes,
-        average_memory: row.usage.average_memory_bytes,
-        peak_cpu: row.usage.peak_cpu_percent,
-        average_cpu: row.usage.average_cpu_percent,
-        peak_gpu: row.usage.peak_gpu_percent,
-        average_gpu: row.usage.average_gpu_percent,
-        peak_gpu_memory: row.usage.peak_gpu_memory_bytes,
+        usage: row.usage,
         cpus: Some(row.resources.cpus),
         memory_limit: row.memory_limit_bytes,
         curve: Vec::new(),
@@ -271,13 +248,7 @@ fn of_result(result: &JobResult) -> Option<Job> {
         end,
         code: result.return_code.unwrap_or_default(),
         cause: result.cause.map(|cause| cause.to_string()),
-        peak_memory: result.peak_memory_bytes,
-        average_memory: result.average_memory_bytes,
-        peak_cpu: result.peak_cpu_percent,
-        average_cpu: result.average_cpu_percent,
-        peak_gpu: result.peak_gpu_percent,
-        average_gpu: result.average_gpu_percent,
-        peak_gpu_memory: result.peak_gpu_memory_bytes,
+        usage: result.usage,
         ..Job::default()
     })
 }

@@ -258,7 +258,7 @@ fn job_text(job: &Job, results: &[JobResult]) -> String {
             "  run {} attempt {}: {}{cause}{code}, {time}",
             result.run_id, result.attempt, result.status
         );
-        if let Some(usage) = human::usage(result) {
+        if let Some(usage) = human::usage(&result.usage) {
             let _ = writeln!(text, "    used: {usage}");
         }
         for (name, value) in [("message", &result.message), ("stdout", &result.stdout), ("stderr", &result.stderr)] {

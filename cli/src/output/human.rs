@@ -1,7 +1,7 @@
 //! Times and amounts as people say them.
 
 use jiff::Timestamp;
-use torc_api::api::JobResult;
+use torc_api::wire::Usage;
 
 const UNITS: [(&str, i64); 4] = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];
 
@@ -66,17 +66,17 @@ pub fn bytes(bytes: i64) -> String {
 }
 
 /// What an attempt used, e.g. `1.2Gi peak, 800Mi average; 180 % CPU peak, 95 % average`; absent when nothing is known.
-pub fn usage(result: &JobResult) -> Option<String> {
+pub fn usage(usage: &Usage) -> Option<String> {
     let pair = |peak: Option<String>, average: Option<String>, of: &str| match (peak, average) {
         (Some(peak), Some(average)) => Some(format!("{peak}{of} peak, {average} average")),
         (Some(peak), None) => Some(format!("{peak}{of} peak")),
         (None, Some(average)) => Some(format!("{average}{of} average")),
         (None, None) => None,
     };
-    let memory = pair(result.peak_memory_bytes.map(bytes), result.average_memory_bytes.map(bytes), " memory");
-    let cpu = pair(result.peak_cpu_percent.map(percent), result.average_cpu_percent.map(percent), " CPU");
-    let gpu = pair(result.peak_gpu_percent.map(percent), result.average_gpu_percent.map(percent), " GPU");
-    let gpu_memory = pair(result.peak_gpu_memory_bytes.map(bytes), None, " GPU memory");
+    let memory = pair(usage.peak_memory_bytes.map(bytes), usage.average_memory_bytes.map(bytes), " memory");
+    let cpu = pair(usage.peak_cpu_percent.map(percent), usage.average_cpu_percent.map(percent), " CPU");
+    let gpu = pair(usage.peak_gpu_percent.map(percent), usage.average_gpu_percent.map(percent), " GPU");
+    let gpu_memory = pair(usage.peak_gpu_memory_bytes.map(bytes), None, " GPU memory");
     let parts: Vec<String> = [memory, cpu, gpu, gpu_memory].into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join("; "))
 }

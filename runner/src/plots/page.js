@@ -107,20 +107,20 @@ function summary() {
   if (!jobs.length) return main.append(el("p", { class: "note" }, "No job has ended yet."));
   const failed = jobs.filter(job => job.cause !== undefined).length;
   const first = Math.min(...jobs.map(job => job.start)), last = jobs.reduce((most, job) => Math.max(most, job.end), 0);
-  const cpuHours = jobs.reduce((sum, job) => sum + (job.averageCpu || 0) / 100 * (job.end - job.start) / 3.6e6, 0);
+  const cpuHours = jobs.reduce((sum, job) => sum + (job.averageCpuPercent || 0) / 100 * (job.end - job.start) / 3.6e6, 0);
   const count = new Set(jobs.map(job => job.node)).size;
-  const peak = jobs.reduce((most, job) => Math.max(most, job.peakMemory || 0), 0);
+  const peak = jobs.reduce((most, job) => Math.max(most, job.peakMemoryBytes || 0), 0);
   main.append(el("div", { class: "cards" },
     card(jobs.length.toLocaleString(), "attempts"), card(failed.toLocaleString(), "did not succeed", failed > 0),
     card(lasts(last - first), "from first start to last end"), card(lasts(Math.round(cpuHours * 3.6e6)), "of CPU time"),
     card(peak ? bytes(peak) : "–", "most memory of a job"), card(count.toString(), count === 1 ? "node" : "nodes")));
   const columns = [
     ["Job", label, "text"], ["Outcome", outcome, "text"], ["Node", job => job.node, "text"],
-    ["Duration", job => job.end - job.start, lasts], ["CPU", job => job.averageCpu, percent], ["Peak CPU", job => job.peakCpu, percent],
-    ["Memory", job => job.averageMemory, bytes], ["Peak memory", job => job.peakMemory, bytes], ["Of limit", share, percent],
+    ["Duration", job => job.end - job.start, lasts], ["CPU", job => job.averageCpuPercent, percent], ["Peak CPU", job => job.peakCpuPercent, percent],
+    ["Memory", job => job.averageMemoryBytes, bytes], ["Peak memory", job => job.peakMemoryBytes, bytes], ["Of limit", share, percent],
     ["Code", job => job.code, String]];
-  if (jobs.some(job => job.averageGpu !== undefined)) {
-    columns.push(["GPU", job => job.averageGpu, percent], ["Peak GPU", job => job.peakGpu, percent], ["GPU memory", job => job.peakGpuMemory, bytes]);
+  if (jobs.some(job => job.averageGpuPercent !== undefined)) {
+    columns.push(["GPU", job => job.averageGpuPercent, percent], ["Peak GPU", job => job.peakGpuPercent, percent], ["GPU memory", job => job.peakGpuMemoryBytes, bytes]);
   }
   let shown = 100, sorted = 7, down = true;
   const search = el("input", { type: "search", placeholder: "Find a job, a node, a cause", oninput: () => { shown = 100; draw(); } });
@@ -150,7 +150,7 @@ function summary() {
   main.append(el("div", { class: "tools" }, search, tally), el("div", { class: "scroll" }, el("table", {}, el("thead", {}, head), body)), el("p", {}, more));
   draw();
 }
-function share(job) { return job.memoryLimit && job.peakMemory !== undefined ? job.peakMemory / job.memoryLimit * 100 : undefined; }
+function share(job) { return job.memoryLimit && job.peakMemoryBytes !== undefined ? job.peakMemoryBytes / job.memoryLimit * 100 : undefined; }
 
 // ---- jobs: small plots, the biggest first
 function jobs() {
@@ -158,7 +158,7 @@ function jobs() {
   if (!all.length) {
     return main.append(el("p", { class: "note" }, "There are no samples of jobs. They are kept with `granularity: time_series`; a job that ends before its first sample has none."));
   }
-  const orders = { "peak memory": job => -(job.peakMemory || 0), "peak CPU": job => -(job.peakCpu || 0), duration: job => job.start - job.end, start: job => job.start };
+  const orders = { "peak memory": job => -(job.peakMemoryBytes || 0), "peak CPU": job => -(job.peakCpuPercent || 0), duration: job => job.start - job.end, start: job => job.start };
   let shown = 12;
   const search = el("input", { type: "search", placeholder: "Find a job", oninput: () => { shown = 12; draw(); } });
   const order = el("select", { onchange: () => draw(), "aria-label": "order" }, ...Object.keys(orders).map(name => el("option", {}, name)));
@@ -169,7 +169,7 @@ function jobs() {
     const found = all.filter(job => label(job).toLowerCase().includes(words)).sort((a, b) => by(a) - by(b));
     grid.replaceChildren(...found.slice(0, shown).map(job => el("div", { class: "plot" },
       el("h3", { title: label(job) }, label(job)),
-      el("p", job.cause === undefined ? {} : { class: "bad" }, `${outcome(job)} · ${lasts(job.end - job.start)} · ${bytes(job.peakMemory)} · ${percent(job.averageCpu)} CPU · ${job.node}`),
+      el("p", job.cause === undefined ? {} : { class: "bad" }, `${outcome(job)} · ${lasts(job.end - job.start)} · ${bytes(job.peakMemoryBytes)} · ${percent(job.averageCpuPercent)} CPU · ${job.node}`),
       curve(job.curve.map(point => [point[0], point[2]]), { kind: "memory", unit: bytes, limit: job.memoryLimit, span: [job.start / 1000, job.end / 1000] }),
       curve(job.curve.map(point => [point[0], point[1]]), { kind: "cpu", unit: percent, height: 84, top: 100, span: [job.start / 1000, job.end / 1000] }),
       ...(job.gpuCurve ? [curve(job.gpuCurve, { kind: "gpu", unit: percent, height: 84, top: 100, span: [job.start / 1000, job.end / 1000] })] : []))));
@@ -269,7 +269,7 @@ function timeline() {
     const { x, job } = place(event);
     if (drag) { drag[1] = x; draw(); }
     if (!job) return hideTip();
-    showTip(event, `${label(job)}\n${outcome(job)}, ${lasts(job.end - job.start)}\n${clock(job.start)}\n${bytes(job.peakMemory)} peak, ${percent(job.averageCpu)} CPU`);
+    showTip(event, `${label(job)}\n${outcome(job)}, ${lasts(job.end - job.start)}\n${clock(job.start)}\n${bytes(job.peakMemoryBytes)} peak, ${percent(job.averageCpuPercent)} CPU`);
   });
   addEventListener("mouseup", event => {
     if (!drag) return;

@@ -97,13 +97,7 @@ fn results_fill_in_what_no_file_knows() {
         runner: None,
         stdout: None,
         stderr: None,
-        peak_memory_bytes: Some(7),
-        average_memory_bytes: None,
-        peak_cpu_percent: None,
-        average_cpu_percent: None,
-        peak_gpu_percent: None,
-        average_gpu_percent: None,
-        peak_gpu_memory_bytes: None,
+        usage: Usage { peak_memory_bytes: Some(7), ..Usage::default() },
     };
     let mut picture = Picture::default();
     picture.add(series(1, 0));
@@ -112,5 +106,5 @@ fn results_fill_in_what_no_file_knows() {
     assert_eq!(picture.jobs.len(), 2);
     let added = &picture.jobs[1];
     assert_eq!((added.name.as_str(), added.start, added.end), ("job2", 1_000, 2_000));
-    assert_eq!((added.cause.as_deref(), added.peak_memory), (Some("OutOfMemory"), Some(7)));
+    assert_eq!((added.cause.as_deref(), added.usage.peak_memory_bytes), (Some("OutOfMemory"), Some(7)));
 }

@@ -3,7 +3,7 @@
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -61,17 +61,17 @@ impl Node {
         command
     }
 
-    /// The image of the chart, and one for jobs. What `packaging/image-files` makes of a release build is smaller.
+    /// The image of the chart, made as the Dockerfile makes it, and one for jobs that has not heard of Torc.
     fn give_images(&self) {
-        let torc = binary();
+        let built = packaging("static-build").arg("quick").stderr(Stdio::inherit()).output().expect("a build");
+        assert!(built.status.success(), "no static program");
+        let torc = PathBuf::from(String::from_utf8(built.stdout).expect("a folder").trim_end()).join("torc");
         let tools: Vec<PathBuf> = PROGRAMS.iter().map(|name| Path::new("/usr/bin").join(name)).collect();
-        for (name, further) in [("torc:lab", &[][..]), ("jobs:lab", tools.as_slice())] {
+        for (name, programs) in [("torc:lab", &[torc][..]), ("jobs:lab", &tools)] {
             let files = self.folder.join("image");
-            let maker = script().ancestors().nth(2).expect("the root").join("packaging/image-files");
-            let made = Command::new(maker).arg(&files).arg(&torc).args(further).status().expect("the image's files");
+            let made = packaging("image-files").arg(&files).args(programs).status().expect("the image's files");
             assert!(made.success(), "image-files for {name}");
-            let given =
-                self.tool("image").args([name]).arg(&files).arg("/usr/bin/torc").output().expect("the lab's script");
+            let given = self.tool("image").arg(name).arg(&files).arg(entry(&programs[0])).output().expect("the lab");
             assert!(given.status.success(), "{name}: {}", String::from_utf8_lossy(&given.stderr));
             fs::remove_dir_all(&files).expect("removed");
         }
@@ -242,4 +242,13 @@ impl Node {
             std::thread::sleep(Duration::from_millis(200));
         }
     }
+}
+
+fn packaging(name: &str) -> Command {
+    Command::new(script().ancestors().nth(2).expect("the root").join("packaging").join(name))
+}
+
+/// Where `image-files` puts a program.
+fn entry(program: &Path) -> PathBuf {
+    Path::new("/usr/bin").join(program.file_name().expect("a name"))
 }

@@ -1,5 +1,6 @@
 use clap::Parser as _;
 use torc_api::api::JobResources;
+use torc_api::wire::Usage;
 
 use super::*;
 
@@ -54,13 +55,7 @@ fn result(run_id: i32, attempt: i32) -> JobResult {
         runner: None,
         stdout: Some("/l/o".to_owned()),
         stderr: Some("/l/e".to_owned()),
-        peak_memory_bytes: None,
-        average_memory_bytes: None,
-        peak_cpu_percent: None,
-        average_cpu_percent: None,
-        peak_gpu_percent: None,
-        average_gpu_percent: None,
-        peak_gpu_memory_bytes: None,
+        usage: Usage::default(),
     }
 }
 
