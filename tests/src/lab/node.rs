@@ -63,7 +63,7 @@ impl Node {
 
     /// The image of the chart, made as the Dockerfile makes it, and one for jobs that has not heard of Torc.
     fn give_images(&self) {
-        let built = packaging("static-build").arg("quick").stderr(Stdio::inherit()).output().expect("a build");
+        let built = packaging("static-build").arg("dev").stderr(Stdio::inherit()).output().expect("a build");
         assert!(built.status.success(), "no static program");
         let torc = PathBuf::from(String::from_utf8(built.stdout).expect("a folder").trim_end()).join("torc");
         let tools: Vec<PathBuf> = PROGRAMS.iter().map(|name| Path::new("/usr/bin").join(name)).collect();
