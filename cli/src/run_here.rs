@@ -113,8 +113,18 @@ async fn stored_reach(context: &Context, place: &Place, lock: Lock, wanted: &Wan
 
 /// Applies to a server that runs nothing itself, and returns at once.
 async fn hand_in(context: &Context, client: &Client, wanted: &Wanted) -> Result<ExitStatus, CommandError> {
-    request(context, client, wanted).await?;
-    let hint = format!("the server at {} has it; run it with: torc runner", client.url());
+    let ids = request(context, client, wanted).await?;
+    let workflows = look(client, &ids).await?;
+    let url = client.url();
+    let hint = match workflows.iter().find(|workflow| workflow.slurm_cluster.is_some()) {
+        Some(workflow) => {
+            format!(
+                "the server at {url} has it, and asks Slurm for allocations; follow it with: torc wait {}",
+                workflow.name
+            )
+        }
+        None => format!("the server at {url} has it; run it with: torc runner"),
+    };
     context.output.progress(&hint);
     Ok(ExitStatus::Success)
 }

@@ -18,6 +18,8 @@ mod chaos;
 mod handover;
 #[path = "allocations/manners.rs"]
 mod manners;
+#[path = "allocations/outages.rs"]
+mod outages;
 
 /// Most tests share the Slurm; those that take a part of it away have it for themselves.
 static SLURM: RwLock<()> = RwLock::new(());
@@ -244,7 +246,8 @@ fn a_pending_allocation_that_somebody_cancels_is_replaced() {
 fn an_allocation_whose_time_is_up_is_replaced() {
     let _calm = shared();
     let desk = Desk::new();
-    desk.lab.write("w.yaml", scheduled("", ""));
+    // Slurm gives one CPU of a shared node to whoever does not ask for more; its job needs two.
+    desk.lab.write("w.yaml", scheduled("", "").replace("num_cpus: 1", "num_cpus: 2"));
     let running = desk.call("apply -f w.yaml").start();
     desk.until_exists("first");
     let number = desk.active();

@@ -108,40 +108,6 @@ impl Drop for Away {
     }
 }
 
-// Slurm's controller and its accounting are away. A job that the runner starts itself does not notice: after a restart of its
-// controller Slurm itself takes minutes until it makes another step where an earlier one has ended.
-#[test]
-fn a_slurm_that_does_not_answer_takes_nothing_away() {
-    let _alone = alone();
-    let desk = Desk::new();
-    let job = "    - name: job\n      command: \"echo ran >>ran; touch first; until [ -e go ]; do sleep 0.1; done\"\n      \
-               resourceRequirements: small\n    - name: next\n      command: \"true\"\n      dependsOn: [job]\n      \
-               resourceRequirements: small\n";
-    desk.lab.write("w.yaml", sized(job, "executionConfig: {mode: direct}"));
-    let running = desk.call("apply -f w.yaml").start();
-    desk.until_exists("first");
-    desk.active();
-    let mut away = Vec::new();
-    for daemon in ["slurmdbd", "slurmctld"] {
-        away.push(Away::new(desk.slurm, daemon));
-        let looks = || -> Option<u64> {
-            let prefix = "torc_slurm_calls_total{command=\"squeue\"} ";
-            desk.metrics().lines().find_map(|line| line.strip_prefix(prefix)?.parse().ok())
-        };
-        let before = looks().unwrap();
-        patiently("Slurm was asked again", || (looks()? > before).then_some(()));
-        assert_eq!(desk.allocations()[0]["status"], "active", "{daemon}");
-        // Asked by a person, it says no more than it knows.
-        let found = desk.torc("workflows sync-status w -o json").exits(0).json();
-        assert_eq!(found["jobs"].as_array().map(Vec::len), Some(0), "{daemon}: {found:#}");
-    }
-    drop(away);
-    desk.lab.write("go", "");
-    desk.end(running).exits(0);
-    assert_eq!(desk.lab.lines("ran").len(), 1, "no result was lost: {:?}", desk.causes());
-    assert_eq!(desk.numbers().len(), 1, "nothing was asked for twice: {:?}", desk.allocations());
-}
-
 // Without its controller Slurm makes no steps: `srun` gives up after a while, and the job is tried again as if it had not been.
 #[test]
 fn a_step_that_cannot_be_asked_for_is_no_failure_of_its_job() {

@@ -10,6 +10,7 @@ use crate::series::Fact;
 
 mod nodes;
 mod time;
+mod warnings;
 
 fn allocation(nodes: &[&str]) -> Option<Allocation> {
     Some(Allocation {

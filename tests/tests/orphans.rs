@@ -1,0 +1,184 @@
+//! What is lost is found, and planned anew, with programs in place of Slurm's: `sbatch` runs its script here, the queue and the
+//! accounting are files. What only a real Slurm can show is in `recovery.rs` and `allocations.rs`.
+#![allow(clippy::unwrap_used)]
+
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::Value;
+use torc_tests::lab::{Call, Lab, Running, kill, text, until};
+
+const PARTITIONS: &str = "PartitionName=cpu MaxNodes=UNLIMITED MaxTime=2-00:00:00 OverSubscribe=EXCLUSIVE State=UP \
+                          TotalNodes=4 RootOnly=NO Hidden=NO";
+const TOOLS: [&str; 6] = ["sbatch", "squeue", "sacct", "scancel", "scontrol", "sinfo"];
+
+/// Runs the script as a node would.
+const SBATCH: &str = "cat >script
+n=$((70 + $(ls numbers | wc -l))); touch numbers/$n
+echo \"$n|RUNNING|cpu|1|N/A|N/A|1:00:00|n1|(null)|x|None\" >queue
+export SLURM_JOB_ID=$n SLURM_CPUS_ON_NODE=2 SLURM_MEM_PER_NODE=2000 SLURM_JOB_END_TIME=4000000000
+setsid bash script </dev/null >/dev/null 2>&1 &
+echo $n";
+
+const DOCUMENT: &str = "name: w
+recovery: {policy: Never}
+execution_config: {mode: direct}
+resource_requirements:
+- {name: small, num_cpus: 1, memory: 60m, runtime: PT5M}
+slurm_schedulers:
+- {name: s, account: a, partition: cpu, mem: 1g, walltime: '00:20:00'}
+actions:
+- {trigger_type: on_workflow_start, action_type: schedule_nodes, scheduler: s, scheduler_type: slurm}
+jobs:
+- {name: a, command: 'touch began; test -e go || sleep 600', resource_requirements: small}
+";
+
+struct Desk {
+    lab: Lab,
+}
+
+impl Desk {
+    fn new() -> Self {
+        let desk = Self { lab: Lab::new() };
+        desk.lab.write("slurm/numbers/.keep", "");
+        desk.lab.write("slurm/queue", "");
+        desk.lab.write("slurm/records", "");
+        desk.program("sbatch", SBATCH);
+        desk.program("squeue", "cat queue");
+        desk.program("sacct", "cat records");
+        desk.program("scancel", "true");
+        desk.program("scontrol", &format!("echo '{PARTITIONS}'"));
+        desk.program("sinfo", "echo 'cpu|4|8|16000|(null)|idle'");
+        desk
+    }
+
+    fn program(&self, name: &str, lines: &str) {
+        let path = format!("slurm/{name}");
+        self.lab.write(&path, format!("#!/bin/bash\ncd \"$(dirname \"$0\")\"\n{lines}\n"));
+        std::fs::set_permissions(self.lab.path(&path), PermissionsExt::from_mode(0o755)).unwrap();
+    }
+
+    /// The server looks at Slurm when it starts, and then only when it is told to.
+    fn call(&self, line: &str) -> Call {
+        let replaced = |call: Call, tool: &str| {
+            call.env(&format!("TORC_FAKE_{}", tool.to_uppercase()), self.lab.path(&format!("slurm/{tool}")))
+        };
+        TOOLS.into_iter().fold(self.lab.call(line), replaced).env("TORC_SERVER_SLURM_POLL_INTERVAL", "600")
+    }
+
+    fn json(&self, line: &str) -> Value {
+        self.call(line).arg("-o").arg("json").run().exits(0).json()
+    }
+
+    fn state(&self) -> String {
+        text(&self.json("get jobs w")["items"][0], "status")
+    }
+
+    fn until_state(&self, state: &str) {
+        until(|| self.state() == state, || format!("it is {} and not {state}", self.state()));
+    }
+
+    /// A job runs in an allocation; then its runner is gone without a word, and Slurm says that the allocation was cancelled.
+    fn lose(&self) {
+        self.lab.write("w.yaml", DOCUMENT);
+        self.call("submit w.yaml").run().exits(0);
+        self.until_state("running");
+        until(|| self.lab.path("began").exists(), || "the job has not begun".to_owned());
+        let is_of_runner = |command: &str| command.contains("job-runner") || command.contains("sleep 600");
+        until(
+            || {
+                let found = self.lab.processes().into_iter().filter(|process| is_of_runner(&process.command));
+                found.map(|process| kill(process.pid)).count() == 0
+            },
+            || "the runner does not go".to_owned(),
+        );
+        self.lab.write("slurm/queue", "");
+        let record = "70|CANCELLED by 0|0:15|2026-01-01T00:00:00|2026-01-01T00:01:00|n1|x\n";
+        self.lab.write("slurm/records", record);
+        assert_eq!(self.state(), "running", "nobody has told anybody");
+    }
+}
+
+// R01, R05
+#[test]
+fn sync_status_finds_what_was_lost_and_a_dry_run_only_says_so() {
+    let desk = Desk::new();
+    desk.lose();
+    let would = desk.json("workflows sync-status w --dry-run");
+    assert_eq!((desk.state(), text(&would["jobs"][0], "job")), ("running".into(), "a".into()), "{would:#}");
+    let done = desk.json("workflows sync-status w");
+    assert_eq!((&done["jobs"], &done["allocations"]), (&would["jobs"], &would["allocations"]));
+    assert_eq!((desk.state(), text(&done["allocations"][0], "was")), ("failed".into(), "active".into()));
+    assert_eq!(desk.json("get results w")["items"][0]["returnCode"], -128);
+    desk.call("workflows sync-status w").run().exits(0).says("nothing was lost");
+}
+
+// R01, R04
+#[test]
+fn recover_finds_what_was_lost_before_it_asks_whether_it_may_begin() {
+    let desk = Desk::new();
+    desk.lose();
+    let would = desk.json("recover w --dry-run");
+    assert_eq!(text(&would["orphans"]["jobs"][0], "job"), "a", "{would:#}");
+    assert_eq!(desk.state(), "running", "a dry run changes nothing");
+    desk.lab.write("go", "");
+    let done = desk.json("recover w");
+    assert_eq!((text(&done["orphans"]["jobs"][0], "job"), &done["again"]), ("a".into(), &1.into()), "{done:#}");
+    desk.until_state("completed");
+    let results = desk.json("get results w");
+    let causes: Vec<&Value> = results["items"].as_array().unwrap().iter().map(|one| &one["cause"]).collect();
+    assert_eq!(causes, [&Value::from("Lost"), &Value::Null], "{results:#}");
+}
+
+const CLUSTER: &str = "apiVersion: torc.dev/v1alpha1
+kind: SlurmCluster
+metadata: {name: far}
+spec:
+  commandPrefix: [/nowhere/ssh, far]
+  partitions:
+  - {name: theirs, cpusPerNode: 8, memoryMb: 16000, maxWalltime: 1d, nodes: 4}
+---
+apiVersion: torc.dev/v1alpha1
+kind: Workflow
+metadata: {name: w}
+spec:
+  slurmCluster: far
+  jobs: [{name: a, command: 'true'}]
+";
+
+// R14
+#[test]
+fn a_plan_follows_the_cluster_of_its_workflow_unless_a_profile_is_named() {
+    let desk = Desk::new();
+    desk.lab.write("w.yaml", CLUSTER);
+    let profile = "name = \"own\"\n[[partitions]]\nname = \"mine\"\ncpusPerNode = 4\nmemoryMb = 4000\n\
+                   maxWalltime = \"2h\"\n";
+    desk.lab.write("own.toml", profile);
+    desk.call("apply -f w.yaml --no-run").run().exits(0);
+    for (options, partition) in [("", "theirs"), ("--profile own.toml", "mine")] {
+        let plan = desk.json(&format!("slurm regenerate w --account a --dry-run {options}"));
+        assert_eq!(text(&plan["schedulers"][0], "partition"), partition, "{plan:#}");
+    }
+}
+
+// Commands of Slurm's that never come back: whoever waits for an answer is told that there is none, in the end.
+#[test]
+fn a_command_that_hangs_is_not_waited_for_without_end() {
+    let desk = Desk::new();
+    desk.lab.write("w.yaml", DOCUMENT);
+    desk.call("submit w.yaml").run().exits(0);
+    desk.until_state("running");
+    for tool in ["squeue", "scancel", "scontrol", "sinfo"] {
+        desk.program(tool, "exec sleep 3600");
+    }
+    let lines = ["workflows sync-status w -o json", "hpc partitions", "delete w -y"];
+    let [sync, partitions, delete]: [Running; 3] = lines.map(|line| desk.call(line).start());
+    for line in ["get allocations w", "explain job/a -w w", "get jobs w", "status w", "slurm stats w"] {
+        desk.call(line).run().exits(0);
+    }
+    let found = sync.finish().exits(0).json();
+    assert_eq!((found["jobs"].as_array().map(Vec::len), &found["inDoubt"][0]), (Some(0), &"torc-wf1-a1".into()));
+    delete.finish().exits(7).says("may still be in Slurm").says("--force");
+    partitions.finish().exits(6).says("took longer than 20 s");
+    desk.call("delete w -y --force").run().exits(0).says("workflow/w deleted");
+    assert_eq!(desk.json("get workflows")["items"].as_array().map(Vec::len), Some(0));
+}
