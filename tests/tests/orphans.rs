@@ -142,6 +142,8 @@ kind: Workflow
 metadata: {name: w}
 spec:
   slurmCluster: far
+  slurmSchedulers: [{name: s, account: a}]
+  actions: [{triggerType: on_workflow_start, actionType: schedule_nodes, scheduler: s, schedulerType: slurm}]
   jobs: [{name: a, command: 'true'}]
 ";
 

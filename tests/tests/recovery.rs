@@ -76,7 +76,7 @@ fn what_was_lost_is_found_and_its_allocations_are_planned_anew() {
     );
     desk.call("submit w.yaml").run().exits(0);
     desk.until_state("a", "running");
-    desk.call("recover w").run().exits(7).says("are running");
+    desk.call("recover w").run().exits(7).says("1 job still running");
     // Nobody is told: the runner is gone without a word, and its allocation with it.
     let runners = desk.items("get runners");
     let runner = runners.iter().find(|one| text(one, "kind") == "slurm").unwrap();

@@ -112,6 +112,11 @@ impl ClientError {
         matches!(self, Self::Answer { status: 404, .. } | Self::Deleted { .. })
     }
 
+    /// What was asked for does not go together with how things stand.
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Self::Answer { status: 409, .. })
+    }
+
     fn kind(&self) -> ExitStatus {
         match self {
             Self::Unreachable { .. } | Self::CutOff { .. } | Self::Closed => ExitStatus::Unreachable,

@@ -126,7 +126,14 @@ pub async fn recover(
 ) -> Result<Recovered, CommandError> {
     let name = workflow.id.to_string();
     let orphans = client.sync_status(&name, dry_run).await?;
-    let mut jobs = client.recover(&name, &remedy.request(true)).await.map_err(explain_missing)?;
+    let mut jobs = match client.recover(&name, &remedy.request(true)).await {
+        // In a dry run what was lost still counts as running. What would come of it is known when it is failed.
+        Err(error) if dry_run && !orphans.jobs.is_empty() && error.is_conflict() => {
+            let jobs = RecoverReport { dry_run, ..RecoverReport::default() };
+            return Ok(Recovered { orphans, jobs, regenerated: None });
+        }
+        answer => answer.map_err(explain_missing)?,
+    };
     if dry_run {
         let regenerated = match needs_allocations(workflow, jobs.again) {
             true => Some(plan_anew(client, workflow, remedy, &jobs, true).await?),
@@ -207,6 +214,12 @@ pub fn describe(context: &Context, workflow: &str, recovered: &Recovered, served
         let _ = writeln!(text, "{}: {} ({}) → {what}", one.job, one.cause, human::exit_code(one.return_code));
     }
     let _ = match (report.dry_run, report.again) {
+        (true, 0) if !recovered.orphans.jobs.is_empty() => {
+            writeln!(
+                text,
+                "workflow/{workflow}: without --dry-run lost jobs count as failed, and are judged like these"
+            )
+        }
         (_, 0) if report.jobs.is_empty() => writeln!(text, "workflow/{workflow}: no job has failed"),
         (true, again) => writeln!(text, "workflow/{workflow}: {} would run again", human::count(again, "job")),
         (false, again) => writeln!(text, "workflow/{workflow}: {} run again", human::count(again, "job")),

@@ -183,10 +183,9 @@ impl Workflow {
     fn check_that_nothing_runs(&self) -> Result<(), Refusal> {
         let live = self.counts.leased + self.counts.running;
         if live > 0 {
-            let message = format!(
-                "{live} jobs of workflow '{}' are running; recovery waits until they have ended",
-                self.row.name
-            );
+            let jobs = if live == 1 { "1 job".to_owned() } else { format!("{live} jobs") };
+            let message =
+                format!("recovery of workflow '{}' waits until all have ended: {jobs} still running", self.row.name);
             return Err(Refusal::Conflict(message));
         }
         if self.is_canceled() {

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Slurm takes its time: it looks at time limits every half minute, and this machine may be busy.
@@ -23,6 +23,9 @@ impl SlurmLab {
 
     /// Another one, with so many CPUs on each node. It goes when this process does.
     pub fn with_cpus(cpus: usize) -> Self {
+        // One after another: each looks for free ports before it takes them.
+        static STARTING: Mutex<()> = Mutex::new(());
+        let _turn = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
         // Not a folder that removes itself: statics are never dropped. The lab's guard removes it.
         let folder = tempfile::Builder::new().prefix("torc-slurm-").tempdir().expect("a folder for Slurm").keep();
         let lab = Self { folder };

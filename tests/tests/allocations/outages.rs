@@ -56,7 +56,7 @@ const JOBS: &str = "    - name: holds
     - name: \"j{i}\"
       command: \"echo {i} >>ran; sleep 1\"
       resourceRequirements: small
-      parameters: {i: \"1:400\"}
+      parameters: {i: \"1:150\"}
     - name: asks
       command: \"until [ -e away ]; do sleep 0.1; done\"
       resourceRequirements: small
@@ -71,9 +71,9 @@ const JOBS: &str = "    - name: holds
 fn a_slurm_that_is_away_for_a_minute_takes_nothing_away() {
     let (_turn, desk) = ill();
     let document = sized(JOBS, "maxAllocations: 2\n  executionConfig: {mode: direct, staggeredStart: false}");
-    let wide = "  resourceRequirements:\n    - {name: wide, numCpus: 4, memory: 100m, runtime: PT2M}\n";
-    // One allocation of three CPUs takes all of the small ones.
-    desk.lab.write("w.yaml", document.replace("  resourceRequirements:\n", wide).replace("1:400", "1:150"));
+    let wide = "  resourceRequirements:\n    - {name: wide, numCpus: 1, memory: 3000m, runtime: PT2M}\n";
+    // One allocation takes all of the small ones; it has not the memory for the other.
+    desk.lab.write("w.yaml", document.replace("  resourceRequirements:\n", wide));
     let running = desk.call("apply -f w.yaml").start();
     desk.until_exists("first");
     desk.active();
