@@ -55,8 +55,8 @@ const JOBS: &str = "    - name: holds
       resourceRequirements: small
     - name: \"j{i}\"
       command: \"echo {i} >>ran; sleep 1\"
-      resourceRequirements: small
-      parameters: {i: \"1:150\"}
+      resourceRequirements: brief
+      parameters: {i: \"1:300\"}
     - name: asks
       command: \"until [ -e away ]; do sleep 0.1; done\"
       resourceRequirements: small
@@ -71,7 +71,7 @@ const JOBS: &str = "    - name: holds
 fn a_slurm_that_is_away_for_a_minute_takes_nothing_away() {
     let (_turn, desk) = ill();
     let document = sized(JOBS, "maxAllocations: 2\n  executionConfig: {mode: direct, staggeredStart: false}");
-    let wide = "  resourceRequirements:\n    - {name: wide, numCpus: 1, memory: 3000m, runtime: PT2M}\n";
+    let wide = "  resourceRequirements:\n    - {name: wide, numCpus: 1, memory: 3000m, runtime: PT2M}\n    - {name: brief, numCpus: 1, memory: 100m, runtime: PT2S}\n";
     // One allocation takes all of the small ones; it has not the memory for the other.
     desk.lab.write("w.yaml", document.replace("  resourceRequirements:\n", wide));
     let running = desk.call("apply -f w.yaml").start();
@@ -99,10 +99,10 @@ fn a_slurm_that_is_away_for_a_minute_takes_nothing_away() {
         drop(away);
     }
     desk.lab.write("go", "");
-    desk.end(running).exits(0).says("153 of 153 jobs completed");
+    desk.end(running).exits(0).says("303 of 303 jobs completed");
     let ran = desk.lab.lines("ran");
     let distinct: BTreeSet<&String> = ran.iter().collect();
-    assert_eq!((ran.len(), distinct.len()), (152, 152), "nothing ran twice: {:?}", desk.causes());
+    assert_eq!((ran.len(), distinct.len()), (302, 302), "nothing ran twice: {:?}", desk.causes());
     let results = desk.items("get results");
     assert!(results.iter().all(|one| one["status"] == "completed" && one["attempt"] == 1), "{:?}", desk.causes());
     let numbers = desk.numbers();
