@@ -49,7 +49,7 @@ impl Desk {
     }
 }
 
-/// One job that waits to be let go, and many that go on meanwhile on the same CPU; and one that is too big for that allocation.
+/// One job that waits to be let go, and many that go on meanwhile; and one that is too big for their allocations.
 const JOBS: &str = "    - name: holds
       command: \"echo holds >>ran; touch first; until [ -e go ]; do sleep 0.1; done\"
       resourceRequirements: small
@@ -70,9 +70,9 @@ const JOBS: &str = "    - name: holds
 #[test]
 fn a_slurm_that_is_away_for_a_minute_takes_nothing_away() {
     let (_turn, desk) = ill();
-    let document = sized(JOBS, "maxAllocations: 2\n  executionConfig: {mode: direct, staggeredStart: false}");
+    let document = sized(JOBS, "maxAllocations: 3\n  executionConfig: {mode: direct, staggeredStart: false}");
     let wide = "  resourceRequirements:\n    - {name: wide, numCpus: 1, memory: 3000m, runtime: PT2M}\n    - {name: brief, numCpus: 1, memory: 100m, runtime: PT2S}\n";
-    // One allocation takes all of the small ones; it has not the memory for the other.
+    // Two allocations take all of the small ones; neither has the memory for the other.
     desk.lab.write("w.yaml", document.replace("  resourceRequirements:\n", wide));
     let running = desk.call("apply -f w.yaml").start();
     desk.until_exists("first");

@@ -95,7 +95,7 @@ fn every_value_has_its_place_in_the_servers_pod() {
         ("TORC_KUBERNETES_SSH_SECRETS", "/etc/torc/ssh"),
         ("TORC_KUBERNETES_AUDIENCE", "us"),
         ("TORC_KUBERNETES_RUNNER_ACCOUNTS", "x/r,torc-system/torc-runner"),
-        ("TORC_KUBERNETES_ADMIN_ACCOUNTS", "x/a,torc-system/torc-client"),
+        ("TORC_KUBERNETES_ADMIN_ACCOUNTS", "x/a,torc-system/torc-admin"),
         ("A", "b"),
     ] {
         assert_eq!(variables[name], expected, "{name}");
@@ -191,9 +191,15 @@ fn every_value_has_its_place_in_a_runners_pod() {
 fn every_value_has_its_place_around_the_pods() {
     let objects = render(VALUES);
     let service = one(&objects, "Service", "torc");
-    for (note, expected) in
-        [("torc.dev/client", "torc-client"), ("torc.dev/audience", "us"), ("torc.dev/scheme", "https"), ("c", "d")]
-    {
+    for (note, expected) in [
+        ("torc.dev/admin", "torc-admin"),
+        ("torc.dev/editor", "torc-editor"),
+        ("torc.dev/viewer", "torc-viewer"),
+        ("torc.dev/authority", "torc-client"),
+        ("torc.dev/audience", "us"),
+        ("torc.dev/scheme", "https"),
+        ("c", "d"),
+    ] {
         assert_eq!(service["metadata"]["annotations"][note], expected, "{note}");
     }
     assert_eq!(service["spec"]["type"], "LoadBalancer");
@@ -220,22 +226,18 @@ fn every_value_has_its_place_around_the_pods() {
     assert_eq!(callers[0]["from"][1], json!({"namespaceSelector": {}}));
     let of_runner = &one(&objects, "NetworkPolicy", "torc-runner")["spec"];
     assert_eq!((&of_runner["policyTypes"], of_runner.get("ingress")), (&json!(["Ingress"]), None));
-    let role = one(&objects, "Role", "torc-client");
-    let rights: Vec<String> = role["rules"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|rule| format!("{} {}", rule["resources"][0], rule["verbs"]))
-        .collect();
-    let expected = [
-        r#""serviceaccounts/token" ["create"]"#,
+    let rights = |role: &str| -> Vec<String> {
+        let rules = one(&objects, "Role", role)["rules"].as_array().unwrap().clone();
+        rules.iter().map(|rule| format!("{} {}", rule["resources"][0], rule["verbs"])).collect()
+    };
+    let way = [
+        r#""services" ["get"]"#,
         r#""configmaps" ["get"]"#,
-        r#""services" ["get","list"]"#,
         r#""pods" ["get","list"]"#,
         r#""pods/portforward" ["get","create"]"#,
-        r#""pods/exec" ["get","create"]"#,
     ];
-    assert_eq!(rights, expected);
+    assert_eq!(rights("torc-client"), way, "the way to the server, and nothing else");
+    assert_eq!(rights("torc-admin"), [r#""serviceaccounts/token" ["create"]"#]);
 }
 
 #[test]
