@@ -8,7 +8,7 @@ use torc_api::logs::{LONGEST_PIECE, LogExchange, LogPiece, WantedPiece};
 use torc_runner::{HttpLink, LinkError};
 
 use super::{Attempt, tail};
-use crate::client::Client;
+use crate::client::{Client, ClientError};
 use crate::error::CommandError;
 use crate::output::Output;
 
@@ -49,7 +49,10 @@ impl Distant {
                     offset: known.unwrap_or_default(),
                     lines: self.lines.filter(|_| known.is_none()).and_then(|lines| i64::try_from(lines).ok()),
                 };
-                let piece = client.log_piece(&attempt.workflow, &attempt.job, &wanted).await?;
+                let piece = match client.log_piece(&attempt.workflow, &attempt.job, &wanted).await {
+                    Err(error) if has_ended_meanwhile(attempt, &error) => break,
+                    answer => answer?,
+                };
                 let bytes = piece.bytes();
                 // A log appears when there is output; until then there is no file.
                 if !piece.found || bytes.is_empty() {
@@ -66,6 +69,11 @@ impl Distant {
         }
         Ok(())
     }
+}
+
+/// Whether an attempt that ran a moment ago has ended and left no such file: its result says what there is.
+fn has_ended_meanwhile(attempt: &Attempt, error: &ClientError) -> bool {
+    !attempt.ended && matches!(error, ClientError::Answer { body, .. } if body.code == "LogNotFound")
 }
 
 /// Brings pieces of the logs on this machine's disk to whoever wants to see them, for as long as the runner lives.
@@ -92,5 +100,26 @@ fn read(wanted: &WantedPiece) -> LogPiece {
     match tail::piece(&wanted.path, offset, lines, LONGEST_PIECE) {
         Ok((start, bytes)) => LogPiece::new(wanted.id, i64::try_from(start).unwrap_or_default(), &bytes),
         Err(_) => LogPiece::missing(wanted.id),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_went_with_the_end_of_its_attempt_is_no_error() {
+        let answer = |code: &str| ClientError::answer(404, &format!(r#"{{"code": "{code}", "message": "m"}}"#));
+        let attempt = |ended: bool| Attempt {
+            job: "j".to_owned(),
+            run: 1,
+            attempt: 1,
+            files: Vec::new(),
+            ended,
+            workflow: "w".to_owned(),
+        };
+        assert!(has_ended_meanwhile(&attempt(false), &answer("LogNotFound")));
+        assert!(!has_ended_meanwhile(&attempt(true), &answer("LogNotFound")), "a result names files that there are");
+        assert!(!has_ended_meanwhile(&attempt(false), &answer("LogGone")), "that is worth telling");
     }
 }
