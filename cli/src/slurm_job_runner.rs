@@ -91,6 +91,9 @@ async fn run(context: &Context, args: &SlurmJobRunner) -> Result<ExitStatus, Com
     tokio::time::sleep(torc_slurm::jitter::delay(args.stagger_among, &own_name())).await;
     let url = context.settings.url.clone().unwrap_or_default();
     let patience = Duration::from_secs(args.wait_for_healthy_database_minutes.saturating_mul(60));
+    // Without a file nobody could bring a newer token.
+    let with_token = if context.settings.token_file.is_some() { RENEWAL.min(patience) } else { Duration::ZERO };
+    let patience = Patience { with_absence: patience, with_token };
     let client = wait_for(patience, || remote(&context.settings, &url, &context.folder)).await?;
     let share = if args.is_subtask { Share::OwnNode } else { Share::AllNodes };
     serve(context, &client, Some(&args.workflow), Serving { share: Some(share), ..Serving::default() }).await
@@ -103,9 +106,16 @@ fn own_name() -> String {
     format!("{host}/{}/{}/{process}", variable("SLURM_JOB_ID"), variable("SLURM_NODEID"))
 }
 
+/// How long is waited for what may pass.
+#[derive(Clone, Copy)]
+struct Patience {
+    with_absence: Duration,
+    with_token: Duration,
+}
+
 /// Waits until the server answers and accepts what was handed over, which is read anew each time.
 async fn wait_for(
-    patience: Duration,
+    patience: Patience,
     reach: impl Fn() -> Result<Client, CommandError>,
 ) -> Result<Client, CommandError> {
     let start = Instant::now();
@@ -113,7 +123,7 @@ async fn wait_for(
     loop {
         let client = reach()?;
         match client.version().await {
-            Err(error) if start.elapsed() < patience_with(&error, patience) => {
+            Err(error) if start.elapsed() < patience.with(&error) => {
                 if !std::mem::replace(&mut told, true) {
                     tracing::warn!("waiting for the server: {error}");
                 }
@@ -125,14 +135,17 @@ async fn wait_for(
     }
 }
 
-/// How long is waited for this to pass. Whoever is away comes back; a certificate or a token may have been replaced a moment ago, and
-/// the server hands the new one over soon. What else it says stays so.
-fn patience_with(error: &ClientError, with_absence: Duration) -> Duration {
-    match error {
-        ClientError::Unreachable { .. } | ClientError::CutOff { .. } => with_absence,
-        ClientError::Answer { status: 502..=504, .. } => with_absence,
-        ClientError::Untrusted { .. } | ClientError::Answer { status: 401, .. } => RENEWAL.min(with_absence),
-        _ => Duration::ZERO,
+impl Patience {
+    /// How long is waited for this to pass. Whoever is away comes back; a certificate or a token may have been replaced a moment ago,
+    /// and the server hands the new one over soon. What else it says stays so.
+    fn with(self, error: &ClientError) -> Duration {
+        match error {
+            ClientError::Unreachable { .. } | ClientError::CutOff { .. } => self.with_absence,
+            ClientError::Answer { status: 502..=504, .. } => self.with_absence,
+            ClientError::Untrusted { .. } => RENEWAL.min(self.with_absence),
+            ClientError::Answer { status: 401, .. } => self.with_token,
+            _ => Duration::ZERO,
+        }
     }
 }
 
@@ -142,11 +155,10 @@ mod tests {
 
     #[test]
     fn what_may_pass_is_waited_for() {
-        let patience = |status| patience_with(&ClientError::answer(status, ""), Duration::from_secs(1_200));
-        assert_eq!(patience(503), Duration::from_secs(1_200), "a server that does not lead yet");
-        assert_eq!(patience(401), RENEWAL);
-        assert_eq!(patience(404), Duration::ZERO);
-        let soon = patience_with(&ClientError::answer(401, ""), Duration::ZERO);
-        assert_eq!(soon, Duration::ZERO, "who does not want to wait does not");
+        let patience = Patience { with_absence: Duration::from_secs(1_200), with_token: RENEWAL };
+        let with = |status| patience.with(&ClientError::answer(status, ""));
+        assert_eq!(with(503), Duration::from_secs(1_200), "a server that does not lead yet");
+        assert_eq!(with(401), RENEWAL);
+        assert_eq!(with(404), Duration::ZERO);
     }
 }

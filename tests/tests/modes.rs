@@ -366,7 +366,7 @@ fn the_runner_of_an_allocation_waits_for_its_server() {
     };
     runner(0).run().exits(6);
     let waiting = runner(1).start();
-    waiting.says("the server does not answer, waiting for it");
+    waiting.says("waiting for the server: could not reach");
     server.start_again(&lab);
     waiting.finish().exits(0);
     assert_eq!(server.items(&lab, "get results w").len(), 1);
