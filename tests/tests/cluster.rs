@@ -255,6 +255,11 @@ fn a_pool_follows_the_work() {
     let text = fs::read_to_string(&file).unwrap().replace("    command:", "    labels: [burst]\n    command:");
     fs::write(&file, text).unwrap();
     node.kubectl(&["-n", NAMESPACE, "scale", "deployment/torc-burst", "--replicas=0"]);
+    // One that is about to go would take a job, and give it back.
+    node.until("no runner is left", || {
+        let pods = node.object(&["-n", NAMESPACE, "pods", "-l", "torc.dev/pool=burst"]);
+        pods["items"].as_array().is_some_and(Vec::is_empty).then_some(())
+    });
     node.kubectl(&["-n", "burst", "apply", "-f", &file]);
     finish(node, "burst", "burst");
     assert_eq!(noted(node, "burst"), ["1", "2", "3"]);
