@@ -10,7 +10,6 @@ use crate::series::Fact;
 
 mod nodes;
 mod time;
-mod warnings;
 
 fn allocation(nodes: &[&str]) -> Option<Allocation> {
     Some(Allocation {
