@@ -1,5 +1,8 @@
-//! What the black-box suites stand on: a folder of their own, the built binary, and an eye on every process that comes of it.
+//! Helpers of the black-box suites: an isolated environment per test, the binary under test, labs, and the harness that runs the tests.
 //!
 //! Deliberately absent: everything about the inside of Torc. A suite sees commands, exit codes, files and processes.
 
-pub mod lab;
+pub mod conformance;
+pub mod env;
+pub mod harness;
+pub mod labs;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
-use torc_tests::lab::slurm::SlurmLab;
+use torc_tests::labs::slurm::SlurmLab;
 
 use crate::report::{Bar, Report};
 use crate::server::Server;
@@ -22,10 +22,10 @@ const ASKED: [&str; 4] = ["squeue", "sstat", "sacct", "scontrol"];
 /// Steps that do nothing, as many at once as there are CPUs, and `srun` by hand for comparison.
 pub async fn measure_steps(torc: &Path, count: usize, report: &mut Report) -> Result<()> {
     let cpus = 4;
-    let desk = Desk::start(torc, cpus).await?;
-    let bare = desk.time_bare_steps(20).await?;
+    let fixture = Fixture::start(torc, cpus).await?;
+    let bare = fixture.time_bare_steps(20).await?;
     let jobs = json!([{ "name": "step_{i}", "command": "true", "resourceRequirements": "one", "parameters": { "i": format!("1:{count}") } }]);
-    let seen = desk.run("slurm", jobs, count, "").await?;
+    let seen = fixture.run("slurm", jobs, count, "").await?;
     let name = |what: &str| format!("{count} steps over {NODES} nodes x {cpus} CPUs: {what}");
     let milliseconds = seen.seconds * 1_000.0 / count as f64;
     report.tell("one srun after another, without Torc", bare * 1_000.0, "ms");
@@ -39,7 +39,7 @@ pub async fn measure_steps(torc: &Path, count: usize, report: &mut Report) -> Re
 pub async fn measure_direct(torc: &Path, count: usize, report: &mut Report) -> Result<()> {
     let cpus = 64;
     let each = count.div_ceil(3);
-    let desk = Desk::start(torc, cpus).await?;
+    let fixture = Fixture::start(torc, cpus).await?;
     let jobs: Vec<Value> = (1..=3)
         .map(|seconds| {
             json!({
@@ -51,7 +51,7 @@ pub async fn measure_direct(torc: &Path, count: usize, report: &mut Report) -> R
         })
         .collect();
     let launch = "srun --ntasks-per-node=1 --wait=0 --kill-on-bad-exit=0";
-    let seen = desk.run("direct", json!(jobs), 3 * each, launch).await?;
+    let seen = fixture.run("direct", json!(jobs), 3 * each, launch).await?;
     let slots = (NODES * cpus) as f64;
     let name = |what: &str| format!("{} sleeps of 1-3 s over {NODES} nodes x {cpus} CPUs: {what}", 3 * each);
     report.tell(name("took"), seen.seconds, "s");
@@ -72,7 +72,7 @@ struct Seen {
 }
 
 /// A Slurm, a server, and a folder.
-struct Desk {
+struct Fixture {
     lab: SlurmLab,
     server: Server,
     folder: tempfile::TempDir,
@@ -80,19 +80,19 @@ struct Desk {
     cpus: usize,
 }
 
-impl Desk {
+impl Fixture {
     async fn start(torc: &Path, cpus: usize) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let server = Server::start(torc, &folder.path().join("torc.db")).await?;
         let runner = torc.canonicalize()?.with_file_name("torc-slurm-job-runner");
         ensure!(runner.exists(), "{} is not built", runner.display());
-        let desk = Self { lab: SlurmLab::with_cpus(cpus), server, folder, runner, cpus };
+        let fixture = Self { lab: SlurmLab::with_cpus(cpus), server, folder, runner, cpus };
         for program in ASKED {
-            let script = format!("#!/bin/bash\necho {program} >> {}\nexec {program} \"$@\"\n", desk.path("asked"));
-            fs::write(desk.path(program), script)?;
-            fs::set_permissions(desk.path(program), fs::Permissions::from_mode(0o755))?;
+            let script = format!("#!/bin/bash\necho {program} >> {}\nexec {program} \"$@\"\n", fixture.path("asked"));
+            fs::write(fixture.path(program), script)?;
+            fs::set_permissions(fixture.path(program), fs::Permissions::from_mode(0o755))?;
         }
-        Ok(desk)
+        Ok(fixture)
     }
 
     fn path(&self, name: &str) -> String {

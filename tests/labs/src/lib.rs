@@ -1,0 +1,1 @@
+//! Suites on real components. The helpers are in `torc_tests::labs`.

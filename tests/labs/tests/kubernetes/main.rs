@@ -1,0 +1,7 @@
+//! Suites on a real Kubernetes: charts as Helm renders them, an API server, and a node on which Pods run.
+#![allow(clippy::unwrap_used)]
+
+mod chart;
+mod conformance;
+mod node;
+mod objects;

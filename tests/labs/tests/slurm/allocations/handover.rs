@@ -1,0 +1,165 @@
+//! What runners in allocations are handed, and that it stays good for as long as they may need it.
+
+use std::path::Path;
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+
+use super::*;
+
+/// A private authority, and the certificates that it issues.
+struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let mut wanted = CertificateParams::new(Vec::new()).unwrap();
+        wanted.distinguished_name.push(DnType::CommonName, "a private authority");
+        wanted.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Self { issuer: Issuer::new(wanted, KeyPair::generate().unwrap()) }
+    }
+
+    /// A certificate for a name and its key take the place of those that are there.
+    fn issue(&self, env: &torc_tests::env::TestEnv, name: &str) {
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::new(vec![name.to_owned()]).unwrap().signed_by(&key, &self.issuer).unwrap();
+        env.write("tls/new.key", key.serialize_pem());
+        env.write("tls/new.crt", certificate.pem());
+        fs::rename(env.path("tls/new.key"), env.path("tls/tls.key")).unwrap();
+        fs::rename(env.path("tls/new.crt"), env.path("tls/tls.crt")).unwrap();
+    }
+}
+
+/// The file of the hand-over with this ending.
+fn handed(login: &SlurmEnv, ending: &str) -> Option<String> {
+    let files = fs::read_dir(login.env.path(".torc/allocations")).ok()?;
+    let mut paths = files.filter_map(|file| Some(file.ok()?.path()));
+    let path = paths.find(|path| path.extension().is_some_and(|found| found == ending))?;
+    fs::read_to_string(path).ok()
+}
+
+/// `PATH` with the programs under test first.
+fn path_with_torc() -> String {
+    let bin = torc_tests::env::binary();
+    format!("{}:{}", bin.parent().map(Path::display).unwrap(), std::env::var("PATH").unwrap())
+}
+
+// The certificate is for another name and of an authority that nobody trusts; and it is replaced while the job runs.
+#[test]
+fn a_certificate_that_was_given_is_believed_in_allocations_also_after_it_was_replaced() {
+    let _calm = shared();
+    let login = SlurmEnv::new(slurm());
+    let authority = Authority::new();
+    authority.issue(&login.env, "login1.example.org");
+    let job = "    - name: job\n      command: \"torc user-data set early 1; touch first; until [ -e go ]; do sleep 0.1; done; \
+               torc user-data set late 2\"\n      resourceRequirements: small\n    \
+               - {name: next, command: 'torc user-data get late >seen', dependsOn: [job], resourceRequirements: small}\n";
+    login.env.write("w.yaml", sized(job, "userData: [{name: early}, {name: late}]"));
+    let line = "apply -f w.yaml --advertise 127.0.0.1 --tls-cert tls/tls.crt --tls-key tls/tls.key";
+    let running = login.call(line).env("PATH", path_with_torc()).start();
+    login.until_exists("first");
+    let before = fs::read_to_string(login.env.path("tls/tls.crt")).unwrap().replace("\r\n", "\n");
+    assert_eq!(handed(&login, "crt").as_deref(), Some(before.as_str()));
+    authority.issue(&login.env, "login2.example.org");
+    let after = fs::read_to_string(login.env.path("tls/tls.crt")).unwrap().replace("\r\n", "\n");
+    patiently("runners are handed the new one", || (handed(&login, "crt")? == after).then_some(()));
+    login.env.write("go", "");
+    login.end(running).exits(0);
+    assert_eq!(login.env.lines("seen"), ["2"]);
+    assert_eq!(
+        (login.numbers().len(), login.causes().len()),
+        (1, 2),
+        "nothing had to be done twice: {:?}",
+        login.causes()
+    );
+    assert_eq!(handed(&login, "crt"), None, "nobody needs it any more");
+}
+
+#[test]
+fn a_runner_gets_another_token_before_its_own_ends() {
+    let _calm = shared();
+    let login = SlurmEnv::new(slurm());
+    let job = "    - name: job\n      command: \"touch first; until [ -e go ]; do sleep 0.1; done\"\n      \
+               resourceRequirements: small\n    \
+               - {name: next, command: 'touch next', dependsOn: [job], resourceRequirements: small}\n";
+    login.env.write("w.yaml", sized(job, ""));
+    let running = login.call("apply -f w.yaml").env("TORC_SERVER_RUNNER_TOKEN_LIFETIME", "6s").start();
+    login.until_exists("first");
+    let expires = || {
+        login.env.write("token", handed(&login, "token")?);
+        let said = login.torc("token show token -o json").exits(0).json();
+        assert_eq!(
+            (said["statement"]["scope"].as_str(), said["statement"]["workflow"].as_i64()),
+            (Some("runner"), Some(1))
+        );
+        said["statement"]["expires"].as_i64()
+    };
+    let first = expires().unwrap();
+    // Long after the one that it began with has ended.
+    patiently("a token that is good for longer", || (expires()? > first + 12).then_some(()));
+    login.env.write("go", "");
+    login.end(running).exits(0);
+    assert!(login.env.path("next").exists());
+    let attempts = login.env.attempts("");
+    assert_eq!(attempts, ["job 1 completed", "next 1 completed"]);
+    assert_eq!(login.numbers().len(), 1, "the runner was there all the time");
+}
+
+// An allocation that waits in the queue goes where the server is when it starts.
+#[test]
+fn an_allocation_that_waited_finds_a_server_that_has_moved() {
+    let _calm = shared();
+    let login = SlurmEnv::new(slurm());
+    fs::write(login.env.path("first"), "").unwrap();
+    let far = "    extra: --begin=now+3600";
+    login.env.write("w.yaml", scheduled(far, ""));
+    let first = login.call("apply -f w.yaml --advertise 127.0.0.1").start();
+    let number = patiently("an allocation in the queue", || login.numbers().pop());
+    let before = handed(&login, "env").unwrap();
+    first.kill();
+    fs::remove_file(login.env.path(".torc/server.json")).unwrap();
+    let second = login.call("apply -f w.yaml --advertise 127.0.0.2").start();
+    patiently("the new address is handed over", || (handed(&login, "env")? != before).then_some(()));
+    login.slurm.command("scontrol", &["update", &format!("JobId={number}"), "StartTime=now"]);
+    login.end(second).exits(0);
+    assert_eq!(login.numbers(), [number]);
+    assert!(login.env.path("second").exists());
+}
+
+// Whoever has an account on the machine sees command lines, and what Slurm tells everybody.
+#[test]
+fn no_secret_is_where_others_look() {
+    let _calm = shared();
+    let login = SlurmEnv::new(slurm());
+    let job = "    - name: look\n      command: \"env >variables; cat $TORC_TOKEN_FILE >own; cat /proc/[0-9]*/cmdline | tr '\\\\0' ' ' >lines; \
+               for file in .torc/allocations/*; do stat -c '%a %n' $file; done >modes; touch first; \
+               until [ -e go ]; do sleep 0.1; done\"\n      resourceRequirements: small\n";
+    login.env.write("w.yaml", sized(job, ""));
+    // What whoever submits has for another server is nothing for the job.
+    let running = login.call("apply -f w.yaml").env("TORC_TOKEN", "a-secret-of-another-server").start();
+    login.until_exists("first");
+    let token = handed(&login, "token").unwrap();
+    let number = login.active();
+    let show = login.slurm.command("scontrol", &["show", "job", "-d", &number]);
+    let queue = login.slurm.command("squeue", &["-j", &number, "-o", "%all"]);
+    let script = login.slurm.command("scontrol", &["write", "batch_script", &number, "-"]);
+    let lines = fs::read_to_string(login.env.path("lines")).unwrap_or_default();
+    let variables = fs::read_to_string(login.env.path("variables")).unwrap();
+    for (where_, text) in [("show", &show), ("squeue", &queue), ("script", &script), ("lines", &lines)] {
+        assert!(text.len() > 100 && !text.contains("torc1."), "{where_}: {text}");
+    }
+    assert!(!variables.contains(token.trim()) && !variables.contains("TORC_TOKEN="), "{variables}");
+    assert_ne!(login.env.lines("own"), [token.trim()], "jobs have a token of their own");
+    let modes = login.env.lines("modes");
+    assert!(modes.len() == 2 && modes.iter().all(|line| line.starts_with("600 ")), "{modes:?}");
+    let folder = fs::metadata(login.env.path(".torc/allocations")).unwrap().permissions().mode();
+    assert_eq!(folder & 0o777, 0o700);
+    login.env.write("go", "");
+    let ended = login.end(running).exits(0);
+    assert!(!ended.stderr.contains("torc1.") && !ended.stdout.contains("torc1."));
+    let output = fs::read_dir(login.env.path("torc_output"))
+        .unwrap()
+        .filter_map(|file| fs::read_to_string(file.ok()?.path()).ok());
+    assert!(output.into_iter().all(|text| !text.contains("torc1.")), "no log has it");
+    assert_eq!(fs::read_dir(login.env.path(".torc/allocations")).unwrap().count(), 0);
+}

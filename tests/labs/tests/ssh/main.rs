@@ -1,0 +1,4 @@
+//! Workers on machines that are reached over SSH.
+#![allow(clippy::unwrap_used)]
+
+mod remote;

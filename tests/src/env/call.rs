@@ -1,0 +1,224 @@
+//! One call of the binary. Its output goes to files, so that a process that it leaves behind holds nobody up.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use super::project_root;
+use super::wait::until;
+
+/// A call that has not been made yet.
+pub struct Call {
+    command: Command,
+    files: PathBuf,
+    stdin: Option<Vec<u8>>,
+}
+
+impl Call {
+    /// A call whose output goes to files that begin with this path.
+    pub(super) fn new(files: PathBuf, program: &str) -> Self {
+        let mut command = Command::new(binary().with_file_name(program));
+        command.env_clear().env("NO_COLOR", "1");
+        command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        Self { command, files, stdin: None }
+    }
+
+    /// Adds an argument as it is.
+    pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
+        self.command.arg(argument);
+        self
+    }
+
+    /// Sets a variable.
+    pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    /// Says where to run.
+    pub fn folder(mut self, folder: impl AsRef<Path>) -> Self {
+        self.command.current_dir(folder);
+        self
+    }
+
+    /// Gives it something to read.
+    pub fn stdin(mut self, content: impl Into<Vec<u8>>) -> Self {
+        self.stdin = Some(content.into());
+        self
+    }
+
+    /// Puts another program before it, e.g. one that limits what it may use.
+    pub fn under(mut self, words: &[&str]) -> Self {
+        let inner = std::mem::replace(&mut self.command, Command::new(words[0]));
+        self.command.args(&words[1..]).arg(inner.get_program()).args(inner.get_args());
+        self.command.env_clear();
+        for (name, value) in inner.get_envs() {
+            self.command.env(name, value.unwrap_or_default());
+        }
+        if let Some(folder) = inner.get_current_dir() {
+            self.command.current_dir(folder);
+        }
+        self
+    }
+
+    /// Makes the call and lets it run.
+    pub fn start(mut self) -> Running {
+        let file = |suffix: &str| self.files.with_extension(suffix);
+        let stdin = match self.stdin.take() {
+            Some(content) => {
+                fs::write(file("in"), content).expect("a file to read from");
+                Stdio::from(File::open(file("in")).expect("a file to read from"))
+            }
+            None => Stdio::null(),
+        };
+        let (out, err) = (file("out"), file("err"));
+        let create = |path: &Path| File::create(path).expect("a file for output");
+        let child = self.command.stdin(stdin).stdout(create(&out)).stderr(create(&err)).spawn();
+        Running { child: child.expect("torc starts"), out, err }
+    }
+
+    /// Makes the call and waits for its end.
+    pub fn run(self) -> Outcome {
+        self.start().finish()
+    }
+}
+
+/// A call that has not ended.
+pub struct Running {
+    child: Child,
+    out: PathBuf,
+    err: PathBuf,
+}
+
+impl Running {
+    /// Its process.
+    pub fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).expect("a process number")
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.pid()), signal).expect("it lives");
+    }
+
+    /// What it has printed.
+    pub fn stdout(&self) -> String {
+        read(&self.out)
+    }
+
+    /// What it has said.
+    pub fn stderr(&self) -> String {
+        read(&self.err)
+    }
+
+    /// Waits until it has said something.
+    pub fn says(&self, words: &str) {
+        until(
+            || self.stderr().contains(words) || self.stdout().contains(words),
+            || format!("torc did not say `{words}`:\n{}{}", self.stdout(), self.stderr()),
+        );
+    }
+
+    /// Whether it has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.status().is_some()
+    }
+
+    fn status(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("a child of ours")
+    }
+
+    /// `kill -9`, and nothing else: what it started goes on.
+    pub fn kill(mut self) {
+        self.child.kill().expect("it lives");
+        self.child.wait().expect("a child of ours");
+    }
+
+    /// Waits for its end.
+    pub fn finish(mut self) -> Outcome {
+        let mut status = None;
+        let (out, err) = (self.out.clone(), self.err.clone());
+        until(
+            || {
+                status = self.status();
+                status.is_some()
+            },
+            || format!("torc did not end:\n{}{}", read(&out), read(&err)),
+        );
+        Outcome { code: status.and_then(|status| status.code()), stdout: self.stdout(), stderr: self.stderr() }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// How a call ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The exit code; absent when a signal ended it.
+    pub code: Option<i32>,
+    /// What it printed.
+    pub stdout: String,
+    /// What it said.
+    pub stderr: String,
+}
+
+impl Outcome {
+    /// Insists on an exit code.
+    #[track_caller]
+    pub fn exits(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "\nstdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
+        self
+    }
+
+    /// Insists on words in what it printed or said.
+    #[track_caller]
+    pub fn says(self, words: &str) -> Self {
+        let found = self.stdout.contains(words) || self.stderr.contains(words);
+        assert!(found, "`{words}` is missing\nstdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
+        self
+    }
+
+    /// What it printed, as JSON.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}:\n{}\n{}", self.stdout, self.stderr))
+    }
+}
+
+fn read(path: &Path) -> String {
+    String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
+}
+
+/// The binary under test: the one that `TORC_BIN` names, or else the one that cargo builds now.
+pub fn binary() -> PathBuf {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| std::env::var_os("TORC_BIN").map_or_else(build, PathBuf::from)).clone()
+}
+
+fn build() -> PathBuf {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["build", "--quiet", "--locked", "--package", "torc", "--bins", "--message-format", "json"])
+        .current_dir(project_root())
+        .output()
+        .expect("cargo");
+    assert!(output.status.success(), "cargo build: {}", String::from_utf8_lossy(&output.stderr));
+    let messages = String::from_utf8_lossy(&output.stdout).into_owned();
+    let executables = messages.lines().filter_map(|line| {
+        let message: Value = serde_json::from_str(line).ok()?;
+        Some(PathBuf::from(message["executable"].as_str()?))
+    });
+    let torc = executables.into_iter().find(|path| path.file_name().is_some_and(|name| name == "torc"));
+    torc.expect("cargo says where the program is")
+}

@@ -1,0 +1,246 @@
+//! A real Kubernetes with a node, on which Pods run; one at a time on a machine. Torc is installed on it by its charts.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::kube::{programs, script};
+use super::shared::{self, Turn};
+use crate::env::binary;
+
+/// Pods take their time, and this machine may be busy.
+const DEADLINE: Duration = Duration::from_secs(180);
+/// Programs that jobs of the suite need.
+const PROGRAMS: [&str; 5] = ["bash", "cat", "date", "sleep", "true"];
+
+/// The namespace of the release.
+pub const NAMESPACE: &str = "torc-system";
+
+/// A cluster with Torc in it.
+pub struct Node {
+    folder: PathBuf,
+    _turn: Turn,
+}
+
+impl Node {
+    /// The cluster of this run, for one test at a time: some tests take the server away.
+    pub fn alone() -> Self {
+        let turn = Turn::alone("node");
+        let folder = shared::once("node", |folder| Self::at(folder, Turn::alone("node-start")).start());
+        Self::at(&folder, turn)
+    }
+
+    fn at(folder: &Path, turn: Turn) -> Self {
+        Self { folder: folder.to_owned(), _turn: turn }
+    }
+
+    fn start(&self) {
+        let output = self.tool("up").arg("--node").env("LAB_OWNER", shared::owner()).output();
+        let output = output.expect("the lab's script");
+        assert!(output.status.success(), "no node: {}", String::from_utf8_lossy(&output.stderr));
+        self.give_images();
+        self.give_volumes();
+        self.kubectl(&["create", "namespace", NAMESPACE]);
+        self.helm(&["install", "torc-crds", "charts/torc-crds"]);
+        self.install();
+    }
+
+    fn tool(&self, verb: &str) -> Command {
+        let mut command = Command::new(script());
+        command.arg(verb).arg(&self.folder);
+        command
+    }
+
+    /// The image of the chart with the `torc` under test and its libraries, and an image for jobs without Torc.
+    fn give_images(&self) {
+        let torc = binary();
+        let tools: Vec<PathBuf> = PROGRAMS.iter().map(|name| Path::new("/usr/bin").join(name)).collect();
+        for (name, programs) in [("torc:lab", &[torc][..]), ("jobs:lab", &tools)] {
+            let files = self.folder.join("image");
+            let made = packaging("image-files").arg(&files).args(programs).status().expect("the image's files");
+            assert!(made.success(), "image-files for {name}");
+            let given = self.tool("image").arg(name).arg(&files).arg(entry(&programs[0])).output().expect("the lab");
+            assert!(given.status.success(), "{name}: {}", String::from_utf8_lossy(&given.stderr));
+            fs::remove_dir_all(&files).expect("removed");
+        }
+    }
+
+    /// A volume for the store, which outlives releases, and a folder that all jobs see.
+    fn give_volumes(&self) {
+        for name in ["store", "shared"] {
+            fs::create_dir(self.path(name)).expect("a folder");
+            fs::set_permissions(self.path(name), Permissions::from_mode(0o777)).expect("open for all");
+        }
+        let volume = json!({
+            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": "store" },
+            "spec": {
+                "capacity": { "storage": "1Gi" }, "accessModes": ["ReadWriteOnce"], "storageClassName": "lab",
+                "hostPath": { "path": self.path("store") },
+            },
+        });
+        self.write("volume.json", &volume.to_string());
+        self.kubectl(&["apply", "-f", &self.text_path("volume.json")]);
+        let volumes = json!([{ "name": "shared", "hostPath": { "path": self.path("shared") } }]);
+        let mounts = json!([{ "name": "shared", "mountPath": "/shared" }]);
+        let values = json!({
+            "image": { "repository": "torc", "tag": "lab", "pullPolicy": "Never" },
+            "persistence": { "storageClass": "lab", "size": "1Gi" },
+            "runnerPools": [
+                {
+                    "name": "cpu", "replicas": 1, "image": "jobs:lab", "terminationGracePeriodSeconds": 30,
+                    "resources": { "requests": { "cpu": "10m" }, "limits": { "cpu": "2", "memory": "512Mi" } },
+                    "volumes": volumes, "volumeMounts": mounts,
+                },
+                {
+                    "name": "burst", "autoscale": { "max": 2 }, "image": "jobs:lab", "labels": ["burst"],
+                    "resources": { "requests": { "cpu": "10m" }, "limits": { "cpu": "1", "memory": "256Mi" } },
+                    "volumes": volumes, "volumeMounts": mounts,
+                },
+            ],
+        });
+        self.write("values.json", &values.to_string());
+    }
+
+    /// Installs the release.
+    pub fn install(&self) {
+        let values = self.text_path("values.json");
+        let (place, patience) = (["--namespace", NAMESPACE], ["--wait", "--timeout", "3m"]);
+        let words: Vec<&str> =
+            ["install", "torc", "charts/torc", "-f", &values].into_iter().chain(place).chain(patience).collect();
+        self.helm(&words);
+    }
+
+    /// A file of the lab.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// The same as text.
+    pub fn text_path(&self, name: &str) -> String {
+        self.path(name).to_string_lossy().into_owned()
+    }
+
+    /// Writes a file of the lab.
+    pub fn write(&self, name: &str, content: &str) {
+        fs::write(self.path(name), content).expect("a file of the lab");
+    }
+
+    fn command(&self, program: impl AsRef<Path>, arguments: &[&str]) -> Command {
+        let path = format!("{}:{}", programs().display(), std::env::var("PATH").unwrap_or_default());
+        let mut command = Command::new(program.as_ref());
+        let root = script().ancestors().nth(2).expect("the root of the project").to_owned();
+        command.args(arguments).current_dir(root).env("PATH", path).env("KUBECONFIG", self.path("admin.kubeconfig"));
+        command.env("HOME", &self.folder).env_remove("TORC_CONTEXT");
+        command
+    }
+
+    /// A command whose outcome is not known.
+    pub fn attempt(&self, program: &str, arguments: &[&str]) -> Output {
+        let place = if program == "torc" { binary() } else { programs().join(program) };
+        self.command(place, arguments).output().expect("a program")
+    }
+
+    fn succeed(&self, program: &str, arguments: &[&str]) -> String {
+        let output = self.attempt(program, arguments);
+        let (said, wrong) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{program} {arguments:?}: {said}{wrong}\n{}", self.complaints());
+        said.into_owned()
+    }
+
+    /// What to look at when something went wrong.
+    fn complaints(&self) -> String {
+        let look =
+            |arguments: &[&str]| String::from_utf8_lossy(&self.attempt("kubectl", arguments).stdout).into_owned();
+        let pods = look(&["get", "pods", "-A"]);
+        let server = look(&["-n", NAMESPACE, "logs", "deploy/torc", "--tail", "20"]);
+        let runner = look(&["-n", NAMESPACE, "logs", "deploy/torc-cpu", "--tail", "20"]);
+        format!("{pods}\n{server}\n{runner}")
+    }
+
+    /// kubectl as an administrator.
+    pub fn kubectl(&self, arguments: &[&str]) -> String {
+        self.succeed("kubectl", arguments)
+    }
+
+    /// Helm as an administrator.
+    pub fn helm(&self, arguments: &[&str]) -> String {
+        self.succeed("helm", arguments)
+    }
+
+    /// `torc` with the context of the administrator.
+    pub fn torc(&self, line: &str) -> String {
+        self.succeed("torc", &self.in_context(line))
+    }
+
+    /// The same, whatever comes of it: its exit code, and all it said.
+    pub fn torc_says(&self, line: &str) -> (Option<i32>, String) {
+        let output = self.attempt("torc", &self.in_context(line));
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+    }
+
+    /// The same as another user, who has no right at first.
+    pub fn torc_as(&self, user: &str, line: &str) -> (Option<i32>, String) {
+        let kubeconfig = self.tool("user").arg(user).output().expect("the lab's script");
+        let kubeconfig = String::from_utf8_lossy(&kubeconfig.stdout).trim().to_owned();
+        let words: Vec<&str> = line.split_whitespace().chain(["--kubeconfig", &kubeconfig]).collect();
+        let mut command = self.command(binary(), &words);
+        let output = command.output().expect("torc");
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+    }
+
+    fn in_context<'l>(&self, line: &'l str) -> Vec<&'l str> {
+        line.split_whitespace().chain(["--context", "lab"]).collect()
+    }
+
+    /// `kubectl torc`, which finds its plugin on the path.
+    pub fn plugin(&self, line: &str) -> String {
+        let plugin = self.path("kubectl-torc");
+        if !plugin.exists() {
+            symlink(binary(), &plugin).expect("a link");
+        }
+        let path = format!("{}:{}", self.folder.display(), std::env::var("PATH").unwrap_or_default());
+        let words: Vec<&str> = std::iter::once("torc").chain(line.split_whitespace()).collect();
+        let output = self.command(programs().join("kubectl"), &words).env("PATH", path).output().expect("kubectl");
+        assert!(output.status.success(), "kubectl {words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// An object, or a list of them.
+    pub fn object(&self, arguments: &[&str]) -> Value {
+        let words: Vec<&str> = ["get"].iter().chain(arguments).chain(&["-o", "json"]).copied().collect();
+        serde_json::from_str(&self.kubectl(&words)).expect("JSON")
+    }
+
+    /// The items of `torc get …`.
+    pub fn items(&self, line: &str) -> Vec<Value> {
+        let value: Value = serde_json::from_str(&self.torc(&format!("{line} -o json"))).expect("JSON");
+        value["items"].as_array().expect("items").clone()
+    }
+
+    /// Looks again and again until there is something.
+    pub fn until<T>(&self, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+        let start = Instant::now();
+        loop {
+            if let Some(found) = look() {
+                return found;
+            }
+            assert!(start.elapsed() < DEADLINE, "waited {DEADLINE:?} for {what}\n{}", self.complaints());
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+}
+
+fn packaging(name: &str) -> Command {
+    Command::new(script().ancestors().nth(2).expect("the root").join("packaging").join(name))
+}
+
+/// Where `image-files` puts a program.
+fn entry(program: &Path) -> PathBuf {
+    Path::new("/usr/bin").join(program.file_name().expect("a name"))
+}

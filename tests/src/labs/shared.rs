@@ -1,0 +1,90 @@
+//! Components that are started once and shared by all tests of a run, although each test is a process of its own.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use nix::fcntl::{Flock, FlockArg};
+
+/// Printed when a test gets its turn. The harness then restarts the test's time limit: waiting for others does not count.
+pub const TURN_TAKEN: &str = "turn taken:";
+
+/// The folder of this run and the process whose end ends everything that was started in it.
+struct Run {
+    folder: PathBuf,
+    owner: u32,
+}
+
+/// The harness names its folder and itself. Under `cargo test` a run is one test binary.
+fn run() -> &'static Run {
+    static RUN: OnceLock<Run> = OnceLock::new();
+    RUN.get_or_init(|| {
+        let of_harness = || {
+            let folder = PathBuf::from(std::env::var_os("TORC_TEST_SHARED")?);
+            Some(Run { folder, owner: std::env::var("TORC_TEST_HARNESS").ok()?.parse().ok()? })
+        };
+        of_harness().unwrap_or_else(|| {
+            let folder = std::env::temp_dir().join(format!("torc-shared-{}", std::process::id()));
+            fs::create_dir_all(&folder).expect("a folder for shared components");
+            Run { folder, owner: std::process::id() }
+        })
+    })
+}
+
+/// The process whose end ends the shared components, for `LAB_OWNER`.
+pub fn owner() -> String {
+    run().owner.to_string()
+}
+
+/// The folder of a shared component. The first caller starts it; the others wait until it has started.
+pub fn once(name: &str, start: impl FnOnce(&Path)) -> PathBuf {
+    let folder = run().folder.join(name);
+    let _lock = lock(&format!("{name}.start"), FlockArg::LockExclusive);
+    let (started, failed) = (run().folder.join(format!("{name}.started")), run().folder.join(format!("{name}.failed")));
+    assert!(!failed.exists(), "{name} could not be started; the test that tried first says why");
+    if !started.exists() {
+        fs::write(&failed, "").expect("a mark in the shared folder");
+        fs::create_dir_all(&folder).expect("a folder for a shared component");
+        start(&folder);
+        fs::rename(&failed, &started).expect("a mark in the shared folder");
+    }
+    folder
+}
+
+/// The right to use a component, given back when it is dropped.
+pub struct Turn {
+    _lock: Flock<File>,
+}
+
+impl Turn {
+    /// Waits until no test has the component for itself.
+    pub fn shared(name: &str) -> Self {
+        Self::take(name, FlockArg::LockShared)
+    }
+
+    /// Waits until no other test uses the component.
+    pub fn alone(name: &str) -> Self {
+        Self::take(name, FlockArg::LockExclusive)
+    }
+
+    fn take(name: &str, how: FlockArg) -> Self {
+        // Whoever wants the component alone holds the queue while it waits, so that a stream of sharing tests cannot starve it.
+        let queue = lock(&format!("{name}.queue"), FlockArg::LockExclusive);
+        let turn = Self { _lock: lock(&format!("{name}.turn"), how) };
+        drop(queue);
+        announce(name);
+        turn
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "the harness reads the output of a test")]
+fn announce(name: &str) {
+    println!("{TURN_TAKEN} {name}");
+}
+
+/// Locks a file of the run.
+pub(super) fn lock(name: &str, how: FlockArg) -> Flock<File> {
+    let path = run().folder.join(name);
+    let file = File::options().create(true).truncate(false).write(true).open(path).expect("a lock file");
+    Flock::lock(file, how).map_err(|(_, error)| error).expect("a lock")
+}

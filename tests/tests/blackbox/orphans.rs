@@ -1,0 +1,185 @@
+//! What is lost is found, and planned anew, with programs in place of Slurm's: `sbatch` runs its script here, the queue and the
+//! accounting are files. What only a real Slurm can show is in `recovery.rs` and `allocations.rs`.
+
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::Value;
+use torc_tests::env::{Call, Running, TestEnv, kill, text, until};
+
+const PARTITIONS: &str = "PartitionName=cpu MaxNodes=UNLIMITED MaxTime=2-00:00:00 OverSubscribe=EXCLUSIVE State=UP \
+                          TotalNodes=4 RootOnly=NO Hidden=NO";
+const TOOLS: [&str; 6] = ["sbatch", "squeue", "sacct", "scancel", "scontrol", "sinfo"];
+
+/// Runs the script as a node would.
+const SBATCH: &str = "cat >script
+n=$((70 + $(ls numbers | wc -l))); touch numbers/$n
+echo \"$n|RUNNING|cpu|1|N/A|N/A|1:00:00|n1|(null)|x|None\" >queue
+export SLURM_JOB_ID=$n SLURM_CPUS_ON_NODE=2 SLURM_MEM_PER_NODE=2000 SLURM_JOB_END_TIME=4000000000
+setsid bash script </dev/null >/dev/null 2>&1 &
+echo $n";
+
+const DOCUMENT: &str = "name: w
+recovery: {policy: Never}
+execution_config: {mode: direct}
+resource_requirements:
+- {name: small, num_cpus: 1, memory: 60m, runtime: PT5M}
+slurm_schedulers:
+- {name: s, account: a, partition: cpu, mem: 1g, walltime: '00:20:00'}
+actions:
+- {trigger_type: on_workflow_start, action_type: schedule_nodes, scheduler: s, scheduler_type: slurm}
+jobs:
+- {name: a, command: 'touch began; test -e go || sleep 600', resource_requirements: small}
+";
+
+struct FakeSlurm {
+    env: TestEnv,
+}
+
+impl FakeSlurm {
+    fn new() -> Self {
+        let slurm = Self { env: TestEnv::new() };
+        slurm.env.write("slurm/numbers/.keep", "");
+        slurm.env.write("slurm/queue", "");
+        slurm.env.write("slurm/records", "");
+        slurm.program("sbatch", SBATCH);
+        slurm.program("squeue", "cat queue");
+        slurm.program("sacct", "cat records");
+        slurm.program("scancel", "true");
+        slurm.program("scontrol", &format!("echo '{PARTITIONS}'"));
+        slurm.program("sinfo", "echo 'cpu|4|8|16000|(null)|idle'");
+        slurm
+    }
+
+    fn program(&self, name: &str, lines: &str) {
+        let path = format!("slurm/{name}");
+        self.env.write(&path, format!("#!/bin/bash\ncd \"$(dirname \"$0\")\"\n{lines}\n"));
+        std::fs::set_permissions(self.env.path(&path), PermissionsExt::from_mode(0o755)).unwrap();
+    }
+
+    /// The server looks at Slurm when it starts, and then only when it is told to.
+    fn call(&self, line: &str) -> Call {
+        let replaced = |call: Call, tool: &str| {
+            call.env(&format!("TORC_FAKE_{}", tool.to_uppercase()), self.env.path(&format!("slurm/{tool}")))
+        };
+        TOOLS.into_iter().fold(self.env.call(line), replaced).env("TORC_SERVER_SLURM_POLL_INTERVAL", "600")
+    }
+
+    fn json(&self, line: &str) -> Value {
+        self.call(line).arg("-o").arg("json").run().exits(0).json()
+    }
+
+    fn state(&self) -> String {
+        text(&self.json("get jobs w")["items"][0], "status")
+    }
+
+    fn until_state(&self, state: &str) {
+        until(|| self.state() == state, || format!("it is {} and not {state}", self.state()));
+    }
+
+    /// A job runs in an allocation; then its runner is gone without a word, and Slurm says that the allocation was cancelled.
+    fn lose(&self) {
+        self.env.write("w.yaml", DOCUMENT);
+        self.call("submit w.yaml").run().exits(0);
+        self.until_state("running");
+        until(|| self.env.path("began").exists(), || "the job has not begun".to_owned());
+        let is_of_runner = |command: &str| command.contains("job-runner") || command.contains("sleep 600");
+        until(
+            || {
+                let found = self.env.processes().into_iter().filter(|process| is_of_runner(&process.command));
+                found.map(|process| kill(process.pid)).count() == 0
+            },
+            || "the runner does not go".to_owned(),
+        );
+        self.env.write("slurm/queue", "");
+        let record = "70|CANCELLED by 0|0:15|2026-01-01T00:00:00|2026-01-01T00:01:00|n1|x\n";
+        self.env.write("slurm/records", record);
+        assert_eq!(self.state(), "running", "nobody has told anybody");
+    }
+}
+
+// R01, R05
+#[test]
+fn sync_status_finds_what_was_lost_and_a_dry_run_only_says_so() {
+    let slurm = FakeSlurm::new();
+    slurm.lose();
+    let would = slurm.json("workflows sync-status w --dry-run");
+    assert_eq!((slurm.state(), text(&would["jobs"][0], "job")), ("running".into(), "a".into()), "{would:#}");
+    let done = slurm.json("workflows sync-status w");
+    assert_eq!((&done["jobs"], &done["allocations"]), (&would["jobs"], &would["allocations"]));
+    assert_eq!((slurm.state(), text(&done["allocations"][0], "was")), ("failed".into(), "active".into()));
+    assert_eq!(slurm.json("get results w")["items"][0]["returnCode"], -128);
+    slurm.call("workflows sync-status w").run().exits(0).says("nothing was lost");
+}
+
+// R01, R04
+#[test]
+fn recover_finds_what_was_lost_before_it_asks_whether_it_may_begin() {
+    let slurm = FakeSlurm::new();
+    slurm.lose();
+    let would = slurm.json("recover w --dry-run");
+    assert_eq!(text(&would["orphans"]["jobs"][0], "job"), "a", "{would:#}");
+    assert_eq!(slurm.state(), "running", "a dry run changes nothing");
+    slurm.env.write("go", "");
+    let done = slurm.json("recover w");
+    assert_eq!((text(&done["orphans"]["jobs"][0], "job"), &done["again"]), ("a".into(), &1.into()), "{done:#}");
+    slurm.until_state("completed");
+    let results = slurm.json("get results w");
+    let causes: Vec<&Value> = results["items"].as_array().unwrap().iter().map(|one| &one["cause"]).collect();
+    assert_eq!(causes, [&Value::from("Lost"), &Value::Null], "{results:#}");
+}
+
+const CLUSTER: &str = "apiVersion: torc.dev/v1alpha1
+kind: SlurmCluster
+metadata: {name: far}
+spec:
+  commandPrefix: [/nowhere/ssh, far]
+  partitions:
+  - {name: theirs, cpusPerNode: 8, memoryMb: 16000, maxWalltime: 1d, nodes: 4}
+---
+apiVersion: torc.dev/v1alpha1
+kind: Workflow
+metadata: {name: w}
+spec:
+  slurmCluster: far
+  slurmSchedulers: [{name: s, account: a}]
+  actions: [{triggerType: on_workflow_start, actionType: schedule_nodes, scheduler: s, schedulerType: slurm}]
+  jobs: [{name: a, command: 'true'}]
+";
+
+// R14
+#[test]
+fn a_plan_follows_the_cluster_of_its_workflow_unless_a_profile_is_named() {
+    let slurm = FakeSlurm::new();
+    slurm.env.write("w.yaml", CLUSTER);
+    let profile = "name = \"own\"\n[[partitions]]\nname = \"mine\"\ncpusPerNode = 4\nmemoryMb = 4000\n\
+                   maxWalltime = \"2h\"\n";
+    slurm.env.write("own.toml", profile);
+    slurm.call("apply -f w.yaml --no-run").run().exits(0);
+    for (options, partition) in [("", "theirs"), ("--profile own.toml", "mine")] {
+        let plan = slurm.json(&format!("slurm regenerate w --account a --dry-run {options}"));
+        assert_eq!(text(&plan["schedulers"][0], "partition"), partition, "{plan:#}");
+    }
+}
+
+// Commands of Slurm's that never come back: whoever waits for an answer is told that there is none, in the end.
+#[test]
+fn a_command_that_hangs_is_not_waited_for_without_end() {
+    let slurm = FakeSlurm::new();
+    slurm.env.write("w.yaml", DOCUMENT);
+    slurm.call("submit w.yaml").run().exits(0);
+    slurm.until_state("running");
+    for tool in ["squeue", "scancel", "scontrol", "sinfo"] {
+        slurm.program(tool, "exec sleep 3600");
+    }
+    let lines = ["workflows sync-status w -o json", "hpc partitions", "delete w -y"];
+    let [sync, partitions, delete]: [Running; 3] = lines.map(|line| slurm.call(line).start());
+    for line in ["get allocations w", "explain job/a -w w", "get jobs w", "status w", "slurm stats w"] {
+        slurm.call(line).run().exits(0);
+    }
+    let found = sync.finish().exits(0).json();
+    assert_eq!((found["jobs"].as_array().map(Vec::len), &found["inDoubt"][0]), (Some(0), &"torc-wf1-a1".into()));
+    delete.finish().exits(7).says("may still be in Slurm").says("--force");
+    partitions.finish().exits(6).says("took longer than 20 s");
+    slurm.call("delete w -y --force").run().exits(0).says("workflow/w deleted");
+    assert_eq!(slurm.json("get workflows")["items"].as_array().map(Vec::len), Some(0));
+}

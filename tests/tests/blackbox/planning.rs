@@ -1,0 +1,206 @@
+//! `torc hpc` and `torc slurm generate`: clusters, partitions and schedulers, with programs in place of Slurm's.
+
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::Value;
+use torc_tests::env::{Call, TestEnv, text};
+
+const PARTITIONS: &str = "\
+PartitionName=cpu MaxNodes=UNLIMITED MaxTime=2-00:00:00 OverSubscribe=EXCLUSIVE State=UP TotalNodes=10 RootOnly=NO Hidden=NO
+PartitionName=gpu MaxNodes=UNLIMITED MaxTime=1-00:00:00 OverSubscribe=EXCLUSIVE State=UP TotalNodes=2 RootOnly=NO Hidden=NO
+";
+const NODES: &str = "cpu|10|8|16000|(null)|idle\ngpu|2|16|64000|gpu:a100:4|idle\n";
+
+/// A lab with programs that answer as Slurm would.
+fn lab() -> TestEnv {
+    let env = TestEnv::new();
+    program(&env, "scontrol", &format!("cat <<'END'\n{PARTITIONS}END"));
+    program(&env, "sinfo", &format!("cat <<'END'\n{NODES}END"));
+    program(&env, "squeue", "true");
+    program(&env, "sbatch", "echo 'sbatch: Job 7 to start at 2020-01-01T00:00:00 using 1 processors' >&2");
+    env
+}
+
+fn program(env: &TestEnv, name: &str, script: &str) {
+    env.write(name, format!("#!/bin/bash\n{script}\n"));
+    std::fs::set_permissions(env.path(name), PermissionsExt::from_mode(0o755)).unwrap();
+}
+
+fn call(env: &TestEnv, line: &str) -> Call {
+    ["SCONTROL", "SINFO", "SQUEUE", "SBATCH"]
+        .into_iter()
+        .fold(env.call(line), |call, tool| call.env(&format!("TORC_FAKE_{tool}"), env.path(&tool.to_lowercase())))
+}
+
+fn json(env: &TestEnv, line: &str) -> Value {
+    call(env, line).arg("-o").arg("json").run().exits(0).json()
+}
+
+fn names(value: &Value, list: &str, field: &str) -> Vec<String> {
+    value[list].as_array().unwrap().iter().map(|item| text(item, field)).collect()
+}
+
+const STUDY: &str = "\
+# a study
+name: study
+resource_requirements:
+  - {name: half, num_cpus: 4, memory: 4g, runtime: 2h}
+  - {name: device, num_cpus: 2, num_gpus: 1, memory: 4g, runtime: 1h}
+jobs:
+  - name: prepare # first
+    command: echo
+    resource_requirements: half
+  - name: work_{i}
+    command: echo
+    resource_requirements: half
+    depends_on: [prepare]
+    parameters: {i: \"1:30\"}
+  - name: train
+    command: echo
+    resource_requirements: device
+";
+
+#[test]
+fn clusters_are_known_or_detected() {
+    let env = lab();
+    let known = json(&env, "hpc list");
+    assert_eq!(names(&known, "items", "name"), ["kestrel", "dane"]);
+    let here = call(&env, "hpc detect -o json").env("NLR_CLUSTER", "kestrel").run().exits(0).json();
+    assert_eq!((text(&here, "name"), here["here"].as_bool()), ("kestrel".to_owned(), Some(true)));
+    let detected = json(&env, "hpc detect");
+    assert_eq!(
+        (text(&detected, "name"), names(&detected, "partitions", "name")),
+        ("slurm".to_owned(), vec!["cpu".to_owned(), "gpu".to_owned()])
+    );
+    assert_eq!(names(&json(&env, "hpc partitions --gpu"), "items", "name"), ["gpu"]);
+    assert_eq!(json(&env, "hpc partitions kestrel --shared")["items"][0]["shared"], true);
+    assert_eq!(json(&env, "hpc show dane")["partitions"][0]["requiresExplicitRequest"], true);
+}
+
+#[test]
+fn a_persons_own_profile_comes_first() {
+    let env = lab();
+    let profile = "name = \"mine\"\n[detect]\nvariables = { SITE = \"mine\" }\n\
+                   [[partitions]]\nname = \"p\"\ncpusPerNode = 4\nmemoryMb = 4000\nmaxWalltime = \"1h\"\n";
+    env.write(".config/torc/profiles/mine.toml", profile);
+    let found = call(&env, "hpc detect -o json").env("SITE", "mine").run().exits(0).json();
+    assert_eq!(text(&found, "name"), "mine");
+    env.write("bad.toml", "name = \"x\"\nspeed = 1\n");
+    let outcome = call(&env, "hpc show bad.toml").run().exits(4);
+    assert!(outcome.stderr.contains("speed"), "{}", outcome.stderr);
+    let outcome = call(&env, "hpc show nowhere").run().exits(5);
+    assert!(outcome.stderr.contains("mine, kestrel, dane"), "{}", outcome.stderr);
+}
+
+#[test]
+fn where_a_job_fits() {
+    let env = lab();
+    let fits = json(&env, "hpc match --cpus 2 --memory 1g --gpus 2");
+    assert_eq!((fits["items"][0]["fits"].as_bool(), fits["items"][1]["chosen"].as_bool()), (Some(false), Some(true)));
+    let outcome = call(&env, "hpc match --cpus 99").run().exits(5);
+    assert!(outcome.stderr.contains("99 CPUs on a node are more than any partition has (16)"), "{}", outcome.stderr);
+    call(&env, "hpc match --memory much").run().exits(2);
+}
+
+#[test]
+fn no_slurm_is_told_with_what_to_do() {
+    let env = lab();
+    let outcome = env.call("hpc detect").env("TORC_FAKE_SCONTROL", "/nowhere/scontrol").run().exits(5);
+    assert!(
+        outcome.stderr.contains("not installed") && outcome.stderr.contains("--command-prefix"),
+        "{}",
+        outcome.stderr
+    );
+    program(
+        &env,
+        "scontrol",
+        "echo 'slurm_load_partitions: Unable to contact slurm controller (connect failure)' >&2; exit 1",
+    );
+    let outcome = call(&env, "hpc detect").run().exits(6);
+    assert!(outcome.stderr.contains("Unable to contact"), "{}", outcome.stderr);
+}
+
+#[test]
+fn a_cluster_becomes_a_document_that_is_valid() {
+    let env = lab();
+    call(&env, "hpc generate --name home --account a --to cluster.yaml").run().exits(0);
+    env.torc("validate -f cluster.yaml").exits(0);
+    assert!(env.lines("cluster.yaml").contains(&"  defaultAccount: a".to_owned()));
+    call(&env, "hpc generate --to cluster.yaml").run().exits(2);
+    call(&env, "hpc generate --name Not_Valid").run().exits(4);
+}
+
+// J03, R09, R10, R13
+#[test]
+fn schedulers_are_written_into_the_document() {
+    let env = lab();
+    env.write("w.yaml", STUDY);
+    let would = json(&env, "slurm generate w.yaml --account a --dry-run");
+    assert_eq!(env.lines("w.yaml").join("\n") + "\n", STUDY, "a dry run writes nothing");
+    let done = json(&env, "slurm generate w.yaml --account a");
+    assert_eq!(done["schedulers"], would["schedulers"]);
+    assert_eq!(names(&done, "schedulers", "name"), ["cpu_scheduler", "gpu_scheduler", "cpu_scheduler_deferred"]);
+    assert_eq!(
+        done["schedulers"][2]["allocations"], 15,
+        "two side by side, one after another does not fit three hours"
+    );
+    let lines = env.lines("w.yaml");
+    assert!(lines.contains(&"# a study".to_owned()) && lines.contains(&"  - name: prepare # first".to_owned()));
+    assert!(lines.contains(&"    scheduler: cpu_scheduler_deferred".to_owned()));
+    env.torc("validate -f w.yaml").exits(0);
+    let outcome = call(&env, "slurm generate w.yaml --account a").run().exits(2);
+    assert!(outcome.stderr.contains("--overwrite"), "{}", outcome.stderr);
+    let again =
+        json(&env, "slurm generate w.yaml --account b --overwrite --no-actions --group-by resource-requirements");
+    assert_eq!(again["actions"], 0);
+    assert!(!env.lines("w.yaml").iter().any(|line| line.contains("schedule_nodes")));
+}
+
+#[test]
+fn a_plan_shows_allocations_and_what_they_cost() {
+    let env = lab();
+    env.write("w.yaml", STUDY);
+    assert_eq!(json(&env, "plan w.yaml")["allocations"], Value::Null);
+    json(&env, "slurm generate w.yaml --account a");
+    let written = json(&env, "plan w.yaml");
+    assert_eq!((written["allocations"].as_array().unwrap().len(), written["nodeHours"].as_f64()), (3, Some(49.5)));
+    call(&env, "hpc generate --name here --to cluster.yaml").run().exits(0);
+    env.write("d.yaml", STUDY.replace("name: study\n", "name: study\nslurm_cluster: here\n"));
+    let sized = call(&env, "plan d.yaml cluster.yaml -o json").run().exits(0).json();
+    assert_eq!(sized["nodeHours"].as_f64(), Some(49.5));
+    call(&env, "plan d.yaml cluster.yaml").run().exits(0).says("49.5 node-hours");
+}
+
+#[test]
+fn every_format_stays_what_it_is() {
+    let env = lab();
+    env.write("w.json5", "{// mine\nname: 'w', jobs: [{name: 'a', command: 'x'}]}");
+    json(&env, "slurm generate w.json5 --account a");
+    assert!(env.lines("w.json5")[0].contains("// mine"));
+    env.write("w.kdl", "name \"w\"\njob \"a\" {\n    command \"x\"\n}\n");
+    json(&env, "slurm generate w.kdl --account a");
+    for file in ["w.json5", "w.kdl"] {
+        env.torc(&format!("validate -f {file}")).exits(0);
+    }
+    env.write("flow.yaml", "{name: w, jobs: [{name: a, command: x}]}\n");
+    let outcome = call(&env, "slurm generate flow.yaml --account a").run().exits(4);
+    assert!(outcome.stderr.contains("--to"), "{}", outcome.stderr);
+    json(&env, "slurm generate flow.yaml --account a --to new.yaml");
+    env.torc("validate -f new.yaml").exits(0);
+}
+
+#[test]
+fn one_big_allocation_or_many_small_ones() {
+    let env = lab();
+    env.write("w.yaml", STUDY);
+    let rows = json(&env, "slurm plan-allocations w.yaml --account a");
+    let deferred = &rows["items"][2];
+    assert_eq!((deferred["nodes"].as_i64(), deferred["idleNodes"].as_i64()), (Some(15), Some(10)));
+    assert_eq!(
+        (deferred["together"]["nodes"].as_i64(), deferred["apart"]["allocations"].as_i64()),
+        (Some(15), Some(15))
+    );
+    program(&env, "sbatch", "echo 'allocation failure: Requested node configuration is not available' >&2; exit 1");
+    let rows = json(&env, "slurm plan-allocations w.yaml --account a");
+    assert!(text(&rows["items"][0], "togetherRefused").contains("not available"));
+}

@@ -1,0 +1,208 @@
+//! The shape that ARCHITECTURE.md promises: what is absent stays absent, and nothing grows out of hand.
+
+use std::fs;
+
+use torc_tests::env::project_root;
+
+fn sources(folder: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut open = vec![project_root().join(folder)];
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let name = path.strip_prefix(project_root()).unwrap().to_string_lossy().into_owned();
+                found.push((name, fs::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+    assert!(!found.is_empty(), "{folder} has no sources");
+    found
+}
+
+/// The part of a file that is not its test module.
+fn product(text: &str) -> &str {
+    text.split("#[cfg(test)]\nmod tests {").next().unwrap()
+}
+
+fn is_test(name: &str) -> bool {
+    name.ends_with("tests.rs") || name.contains("/tests/")
+}
+
+const ALL: [&str; 8] = ["crds", "core", "store", "slurm", "controller", "runner", "cli", "tests"];
+
+#[test]
+fn no_file_has_more_than_800_lines() {
+    let long: Vec<String> = ALL
+        .iter()
+        .flat_map(|folder| sources(folder))
+        .filter(|(_, text)| text.lines().count() > 800)
+        .map(|(name, text)| format!("{name}: {} lines", text.lines().count()))
+        .collect();
+    assert_eq!(long, Vec::<String>::new());
+}
+
+#[test]
+fn the_core_does_no_io_and_reads_no_clock() {
+    let forbidden = [
+        "std::fs",
+        "std::env",
+        "std::process",
+        "std::net",
+        "std::thread",
+        "SystemTime",
+        "Instant::now",
+        "Timestamp::now",
+    ];
+    for folder in ["crds/src", "core/src"] {
+        for (name, text) in sources(folder).into_iter().filter(|(name, _)| !is_test(name)) {
+            for word in forbidden {
+                assert!(!product(&text).contains(word), "{name} names {word}");
+            }
+        }
+    }
+}
+
+#[test]
+fn dependencies_point_one_way() {
+    let forbidden = [
+        ("crds", vec!["tokio", "sqlx", "axum", "reqwest", "nix", "torc-core", "torc-store"]),
+        ("core", vec!["tokio", "sqlx", "axum", "reqwest", "nix", "kube", "torc-store", "torc-controller"]),
+        ("store", vec!["axum", "reqwest", "kube", "torc-controller", "torc-runner"]),
+        ("slurm", vec!["sqlx", "axum", "kube", "torc-core", "torc-store", "torc-controller"]),
+        ("controller", vec!["sqlx", "torc-runner", "clap"]),
+        ("runner", vec!["axum", "kube", "k8s-openapi", "torc-store", "torc-controller", "clap"]),
+        ("cli", vec!["sqlx", "axum"]),
+    ];
+    for (folder, names) in forbidden {
+        let manifest = fs::read_to_string(project_root().join(folder).join("Cargo.toml")).unwrap();
+        let dependencies = manifest.split("[dependencies]").nth(1).unwrap().split("[dev-dependencies]").next().unwrap();
+        for name in names {
+            let named = dependencies
+                .lines()
+                .any(|line| line.starts_with(&format!("{name}.")) || line.starts_with(&format!("{name} ")));
+            assert!(!named, "{folder}/Cargo.toml names {name}");
+        }
+    }
+}
+
+#[test]
+fn sql_is_in_the_store_and_in_the_files_that_a_runner_writes() {
+    let allowed = ["store/", "runner/src/journal", "runner/src/series"];
+    for (name, text) in ALL.iter().flat_map(|folder| sources(folder)) {
+        let uses = !name.ends_with("tidy.rs") && text.contains("sqlx::");
+        assert!(!uses || allowed.iter().any(|place| name.starts_with(place)), "{name} names sqlx");
+    }
+}
+
+/// A clock that is set, or that jumps, must not end a lease, a job or a runner.
+#[test]
+fn what_a_runner_decides_knows_no_time_of_day() {
+    for (name, text) in sources("runner/src") {
+        let measures = name.starts_with("runner/src/state") || name.starts_with("runner/src/keeper");
+        for word in ["SystemTime", "wall_ms"] {
+            assert!(!(measures && text.contains(word)), "{name} names {word}");
+        }
+    }
+    let clock = fs::read_to_string(project_root().join("runner/src/clock.rs")).unwrap();
+    assert!(clock.contains("ClockId::Boottime"), "the runner's clock goes on during suspend");
+}
+
+#[test]
+fn jobs_are_moved_by_one_function_only() {
+    for folder in ["core/src", "controller/src", "store/src"] {
+        for (name, text) in sources(folder).into_iter().filter(|(name, _)| !is_test(name)) {
+            let uses = product(&text).matches("next_state(").count();
+            let allowed = match name.as_str() {
+                "core/src/job.rs" => continue,
+                // `step` for every move, and the rows of a new workflow.
+                "core/src/engine/workflow.rs" | "core/src/engine/apply.rs" => 1,
+                _ => 0,
+            };
+            assert!(uses <= allowed, "{name} decides moves of jobs by itself");
+        }
+    }
+    for (name, text) in sources("store/src") {
+        let text = text.to_lowercase();
+        assert!(!text.contains("case state") && !text.contains("case when state"), "{name} decides a state in SQL");
+    }
+}
+
+#[test]
+fn processes_are_started_in_few_places() {
+    let allowed = ["runner/src/keeper/", "runner/src/brain/", "slurm/src/exec.rs", "cli/src/"];
+    for folder in ["crds/src", "core/src", "store/src", "slurm/src", "controller/src", "runner/src"] {
+        for (name, text) in sources(folder).into_iter().filter(|(name, _)| !is_test(name)) {
+            let starts = product(&text).contains("Command::new(");
+            assert!(!starts || allowed.iter().any(|place| name.starts_with(place)), "{name} starts a process");
+        }
+    }
+}
+
+#[test]
+fn nothing_is_left_unfinished() {
+    for (name, text) in ALL.iter().flat_map(|folder| sources(folder)) {
+        if name.ends_with("tidy.rs") {
+            continue;
+        }
+        for mark in ["todo!(", "unimplemented!(", "TODO", "FIXME", "#[ignore"] {
+            assert!(!text.contains(mark), "{name} contains {mark}");
+        }
+    }
+}
+
+/// Every field of the document has a line in its reference, in both spellings.
+#[test]
+fn the_reference_of_the_document_is_complete() {
+    let page = fs::read_to_string(project_root().join("docs/reference/document.md")).unwrap();
+    let mut missing = Vec::new();
+    for schema in [torc_api::schema::workflow_json_schema(), torc_api::schema::cluster_json_schema()] {
+        collect_fields(&schema, &mut |name| {
+            if !page.contains(&format!("`{name}`")) {
+                missing.push(name.to_owned());
+            }
+        });
+    }
+    assert_eq!(missing, Vec::<String>::new(), "add these to docs/reference/document.md");
+}
+
+#[test]
+fn every_test_that_the_book_names_exists() {
+    let page = fs::read_to_string(project_root().join("docs/design/torc-1.0-defects.md")).unwrap();
+    let all: Vec<(String, String)> = ALL.iter().flat_map(|folder| sources(folder)).collect();
+    let named: Vec<(&str, &str)> = page.split('`').filter_map(|word| word.split_once(".rs::")).collect();
+    assert!(named.len() > 50, "the page names its tests as `file.rs::name`");
+    let exists = |(file, name): &(&str, &str)| {
+        let (file, function) = (format!("/{file}.rs"), format!("fn {name}("));
+        all.iter().any(|(path, text)| path.ends_with(&file) && text.contains(&function))
+    };
+    let missing: Vec<_> = named.into_iter().filter(|test| !exists(test)).collect();
+    assert_eq!(missing, Vec::<(&str, &str)>::new());
+}
+
+fn collect_fields(schema: &serde_json::Value, visit: &mut dyn FnMut(&str)) {
+    match schema {
+        serde_json::Value::Object(map) => {
+            for (key, value) in map {
+                if let ("properties", Some(fields)) = (key.as_str(), value.as_object()) {
+                    fields.keys().for_each(|name| visit(name));
+                }
+                collect_fields(value, visit);
+            }
+        }
+        serde_json::Value::Array(list) => list.iter().for_each(|value| collect_fields(value, visit)),
+        _ => {}
+    }
+}
+
+/// `cargo run -p torc`, the first thing that anybody types, must not ask which of two programs is meant.
+#[test]
+fn the_first_command_of_the_readme_knows_its_program() {
+    let readme = fs::read_to_string(project_root().join("README.md")).unwrap();
+    assert!(readme.contains("cargo run --release -p torc -- apply -f docs/examples/diamond.yaml"));
+    assert!(project_root().join("docs/examples/diamond.yaml").exists());
+    let manifest = fs::read_to_string(project_root().join("cli/Cargo.toml")).unwrap();
+    assert!(manifest.lines().any(|line| line == r#"default-run = "torc""#), "cli has several programs and no default");
+}
