@@ -88,7 +88,7 @@ fn listening(lab: &TestEnv, home: &Path) -> Option<Child> {
         .stdin(Stdio::null())
         .stderr(fs::File::create(&log).expect("a log"))
         .spawn()
-        .expect("sshd starts: tests/run installs it");
+        .expect("sshd starts: tests/lab-packages installs it");
     let mut ended = false;
     let said = || fs::read_to_string(&log).unwrap_or_default();
     until(
@@ -142,6 +142,6 @@ fn text(path: &Path) -> String {
 }
 
 fn run(program: &str, arguments: &[&str]) {
-    let status = Command::new(program).args(arguments).status().expect("a program that tests/run installs");
+    let status = Command::new(program).args(arguments).status().expect("a program that tests/lab-packages installs");
     assert!(status.success(), "{program} {arguments:?}: {status}");
 }
