@@ -5,3 +5,4 @@ mod chart;
 mod conformance;
 mod node;
 mod objects;
+mod static_build;

@@ -1,0 +1,39 @@
+//! The static program of the container image: built as the Dockerfile builds it, and run where nothing else is.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use torc_tests::env::{TestEnv, project_root};
+
+fn run(command: &mut Command) -> Output {
+    let output = command.output().unwrap();
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{command:?}: {said}");
+    output
+}
+
+#[test]
+fn the_static_program_needs_no_library_and_runs_workflows() {
+    let packaging = project_root().join("packaging");
+    // `tests/run` has built it already: this only prints where it is.
+    let built = run(Command::new(packaging.join("static-build")).arg("dev"));
+    let folder = PathBuf::from(String::from_utf8(built.stdout).unwrap().trim_end());
+    let programs = ["torc", "torc-slurm-job-runner"].map(|name| folder.join(name));
+    for program in &programs {
+        let ldd = Command::new("ldd").arg(program).output().unwrap();
+        let said = [ldd.stdout, ldd.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert!(said.contains("statically linked") || said.contains("not a dynamic executable"), "{said}");
+    }
+    let env = TestEnv::new();
+    env.write("w.yaml", "name: w\njobs: [{name: a, command: 'echo ran > ran'}]\n");
+    env.call_program(programs[0].to_str().unwrap(), "apply -f w.yaml").run().exits(0);
+    assert_eq!(env.lines("ran"), ["ran"]);
+
+    // The image has no shell and no library of the host: a chroot shows that the program needs none.
+    let image = env.path("image");
+    run(Command::new(packaging.join("image-files")).arg(&image).args(&programs));
+    assert!(!image.join("bin/sh").exists() && !image.join("usr/bin/sh").exists());
+    let version = run(Command::new("chroot").arg(&image).args(["/usr/bin/torc", "--version"]));
+    assert!(String::from_utf8_lossy(&version.stdout).starts_with("torc "), "{version:?}");
+}
