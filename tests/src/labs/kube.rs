@@ -12,11 +12,11 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::shared;
-use crate::env::{Call, Running, TestEnv, binary, eventually, until};
+use crate::env::{Call, Running, TestEnv, binary, eventually, project_root, until};
 
 /// The script beside this crate that starts it.
 pub(super) fn script() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("kube-lab")
+    project_root().join("tests/kube-lab")
 }
 
 /// Where the programs of Kubernetes and Helm are; they are built when they are not there.
@@ -31,8 +31,7 @@ pub fn programs() -> &'static Path {
 
 /// Helm, which needs no cluster to render a chart.
 pub fn helm(arguments: &[&str]) -> Output {
-    let root = script().ancestors().nth(2).expect("the root of the project").to_owned();
-    Command::new(programs().join("helm")).args(arguments).current_dir(root).output().expect("helm")
+    Command::new(programs().join("helm")).args(arguments).current_dir(project_root()).output().expect("helm")
 }
 
 /// An API server with the custom resources and the rights that the chart gives; `tests/kube-lab` says what else it has.

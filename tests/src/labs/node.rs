@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::kube::{programs, script};
 use super::shared::{self, Turn};
-use crate::env::binary;
+use crate::env::{binary, project_root};
 
 /// Pods take their time, and this machine may be busy.
 const DEADLINE: Duration = Duration::from_secs(180);
@@ -132,16 +132,18 @@ impl Node {
     fn command(&self, program: impl AsRef<Path>, arguments: &[&str]) -> Command {
         let path = format!("{}:{}", programs().display(), std::env::var("PATH").unwrap_or_default());
         let mut command = Command::new(program.as_ref());
-        let root = script().ancestors().nth(2).expect("the root of the project").to_owned();
-        command.args(arguments).current_dir(root).env("PATH", path).env("KUBECONFIG", self.path("admin.kubeconfig"));
+        command.args(arguments).env("PATH", path).env("KUBECONFIG", self.path("admin.kubeconfig"));
         command.env("HOME", &self.folder).env_remove("TORC_CONTEXT");
+        // Charts are named relative to the project; `torc` must not find a store of the project's folder.
+        let is_torc = program.as_ref() == binary();
+        command.current_dir(if is_torc { self.folder.as_path() } else { project_root() });
         command
     }
 
     /// A command whose outcome is not known.
     pub fn attempt(&self, program: &str, arguments: &[&str]) -> Output {
-        let place = if program == "torc" { binary() } else { programs().join(program) };
-        self.command(place, arguments).output().expect("a program")
+        let path = if program == "torc" { binary() } else { programs().join(program) };
+        self.command(path, arguments).output().expect("a program")
     }
 
     fn succeed(&self, program: &str, arguments: &[&str]) -> String {
@@ -237,7 +239,7 @@ impl Node {
 }
 
 fn packaging(name: &str) -> Command {
-    Command::new(script().ancestors().nth(2).expect("the root").join("packaging").join(name))
+    Command::new(project_root().join("packaging").join(name))
 }
 
 /// Where `image-files` puts a program.

@@ -4,10 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use serde_json::Value;
-use torc_tests::env::TestEnv;
+use torc_tests::env::{TestEnv, project_root};
 use torc_tests::labs::node::{NAMESPACE, Node};
 
-const DIAMOND: &str = "docs/examples/diamond.yaml";
+/// The example that most tests run.
+fn diamond() -> String {
+    project_root().join("docs/examples/diamond.yaml").to_string_lossy().into_owned()
+}
 
 /// A namespace of a test's own.
 fn namespace(node: &Node, name: &str) {
@@ -58,9 +61,8 @@ fn kubectl_alone_is_enough() {
     let kubectl = |words: &[&str]| node.kubectl(&[&["-n", "by-kubectl"], words].concat());
     // The same file runs without a cluster, too.
     let here = TestEnv::new();
-    let file = fs::canonicalize(format!("../{DIAMOND}")).unwrap();
-    here.call("apply -f").arg(&file).run().exits(0);
-    kubectl(&["apply", "-f", DIAMOND]);
+    here.call("apply -f").arg(diamond()).run().exits(0);
+    kubectl(&["apply", "-f", &diamond()]);
     finish(node, "by-kubectl", "diamond");
     let jobs = attempts(node, "by-kubectl", "diamond");
     assert_eq!(jobs.keys().collect::<Vec<_>>(), here.states("diamond").keys().collect::<Vec<_>>());
@@ -111,9 +113,9 @@ fn torc_speaks_with_a_cluster_that_is_named() {
     let lone = node.attempt("torc", &["get", "workflows"]);
     assert!(String::from_utf8_lossy(&lone.stderr).contains("there is no store here"), "{lone:?}");
     let there = |line: &str| node.torc(&format!("{line} -n by-torc"));
-    assert!(there(&format!("apply -f {DIAMOND} --dry-run")).contains("workflow/diamond created (dry run)"));
-    assert!(there(&format!("apply -f {DIAMOND}")).contains("workflow/diamond created"));
-    assert!(there(&format!("apply -f {DIAMOND} --wait")).contains("workflow/diamond unchanged"));
+    assert!(there(&format!("apply -f {} --dry-run", diamond())).contains("workflow/diamond created (dry run)"));
+    assert!(there(&format!("apply -f {}", diamond())).contains("workflow/diamond created"));
+    assert!(there(&format!("apply -f {} --wait", diamond())).contains("workflow/diamond unchanged"));
     assert!(there("get workflows").contains("4/4"));
     assert!(there("wait diamond").contains("finished"));
     assert!(there("describe workflow diamond").contains("Succeeded"));
@@ -129,8 +131,8 @@ fn torc_speaks_with_a_cluster_that_is_named() {
     assert_eq!(managers, BTreeSet::from(["torc-cli", "torc-controller"]));
 
     // What another program answers for is not taken without a word.
-    node.kubectl(&["-n", "by-torc", "apply", "--server-side", "--force-conflicts", "-f", DIAMOND]);
-    let changed = fs::read_to_string(format!("../{DIAMOND}")).unwrap().replace("left half", "half");
+    node.kubectl(&["-n", "by-torc", "apply", "--server-side", "--force-conflicts", "-f", &diamond()]);
+    let changed = fs::read_to_string(diamond()).unwrap().replace("left half", "half");
     node.write("changed.yaml", &changed);
     let file = node.text_path("changed.yaml");
     let (code, difference) = node.torc_says(&format!("diff -n by-torc -f {file}"));
@@ -156,7 +158,7 @@ fn people_see_what_is_in_their_namespaces_and_nothing_else() {
         let (code, said) = node.torc_as(user, &format!("get workflows -n {place}"));
         assert!(code == Some(7) && said.contains("cannot list resource"), "{said}");
         node.kubectl(&["create", "rolebinding", user, "--clusterrole=edit", &format!("--user={user}"), "-n", place]);
-        let apply = format!("apply -n {place} --wait -f {DIAMOND}");
+        let apply = format!("apply -n {place} --wait -f {}", diamond());
         node.until("they may apply", || (node.torc_as(user, &apply).0 == Some(0)).then_some(()));
         // Reaching the server is a right of its own.
         let (code, said) = node.torc_as(user, &format!("get jobs diamond -n {place}"));
@@ -291,8 +293,12 @@ fn a_server_that_is_taken_away_loses_nothing() {
 fn a_runner_has_what_its_pod_may_use_and_gives_back_what_it_cannot_finish() {
     let node = &Node::alone();
     namespace(node, "drained");
-    let runners = node.items("get runners");
-    let runner = runners.iter().find(|runner| runner["kind"] == "pod").unwrap();
+    // Other tests have left runners of their own and Pods of the other pool.
+    let runner = node.until("the runner of the pool is active", || {
+        let is_of_pool = |runner: &Value| runner["host"].as_str().is_some_and(|host| host.starts_with("torc-cpu-"));
+        let runners = node.items("get runners");
+        runners.into_iter().find(|runner| is_of_pool(runner) && runner["status"] == "active")
+    });
     assert_eq!(
         (&runner["capacity"]["cpus"], &runner["capacity"]["memoryBytes"]),
         (&2.into(), &(512 << 20).into()),
