@@ -34,14 +34,10 @@ pub fn project_root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a folder above this package")
 }
 
-/// Says that the test cannot run without root. The harness counts it as skipped.
+/// Says why the test cannot run here. The harness counts it as skipped.
 #[expect(clippy::print_stdout, reason = "the harness reads the output of a test")]
-pub fn skip_without_root() -> bool {
-    let skips = !nix::unistd::geteuid().is_root();
-    if skips {
-        println!("skipped (needs root)");
-    }
-    skips
+pub fn skip(reason: &str) {
+    println!("skipped ({reason})");
 }
 
 /// A folder of a test, and all processes that it has started.

@@ -38,7 +38,10 @@ struct Args {
     /// Fail if a test is skipped
     #[arg(long)]
     deny_skips: bool,
-    /// Only tests whose target and name contain one of these texts
+    /// Only tests whose names equal one of the texts
+    #[arg(long)]
+    exact: bool,
+    /// Only tests whose names contain one of these texts
     filters: Vec<String>,
 }
 
@@ -73,8 +76,8 @@ fn select(args: &Args) -> Result<Vec<Test>> {
     tests.sort_by_key(|test| test.binary.target != LONGEST_TARGET);
     if !args.filters.is_empty() {
         tests.retain(|test| {
-            let name = format!("{} {}", test.binary.target, test.name);
-            args.filters.iter().any(|filter| name.contains(filter.as_str()))
+            let name = test.full_name();
+            args.filters.iter().any(|filter| if args.exact { name == *filter } else { name.contains(filter.as_str()) })
         });
     }
     if let Some(seed) = args.shuffle {

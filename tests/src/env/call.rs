@@ -209,7 +209,8 @@ pub fn binary() -> PathBuf {
 fn build() -> PathBuf {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
-        .args(["build", "--quiet", "--locked", "--package", "torc", "--bins", "--message-format", "json"])
+        // Not `--package torc`: that would compile dependencies again, with other features than the tests'.
+        .args(["build", "--quiet", "--locked", "--bins", "--message-format", "json"])
         .current_dir(project_root())
         .output()
         .expect("cargo");

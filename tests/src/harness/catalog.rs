@@ -12,8 +12,6 @@ pub struct Binary {
     pub package: String,
     /// The name of the target within its package.
     pub target: String,
-    /// The words that select this target in `cargo test`, e.g. `--lib`.
-    pub selector: String,
     pub executable: PathBuf,
     /// The folder in which cargo starts its tests.
     pub package_folder: PathBuf,
@@ -25,6 +23,13 @@ pub struct Test {
     pub binary: Binary,
     /// Its path within the binary, as libtest prints it.
     pub name: String,
+}
+
+impl Test {
+    /// The name by which the summary lists the test and `--exact` finds it.
+    pub fn full_name(&self) -> String {
+        format!("{} {}", self.binary.target, self.name)
+    }
 }
 
 #[derive(Deserialize)]
@@ -39,7 +44,6 @@ struct Message {
 #[derive(Deserialize)]
 struct Target {
     name: String,
-    kind: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -64,12 +68,7 @@ fn binary(message: Message) -> Option<Binary> {
     let package_folder = message.manifest_path?.parent()?.to_owned();
     let manifest = std::fs::read_to_string(package_folder.join("Cargo.toml")).ok()?;
     let package = manifest.lines().find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'))?.to_owned();
-    let selector = match target.kind.first().map(String::as_str) {
-        Some("test") => format!("--test {}", target.name),
-        Some("bin") => format!("--bin {}", target.name),
-        _ => "--lib".to_owned(),
-    };
-    is_test.then_some(Binary { package, target: target.name, selector, executable, package_folder })
+    is_test.then_some(Binary { package, target: target.name, executable, package_folder })
 }
 
 /// Asks a binary for the names of its tests.
@@ -107,15 +106,15 @@ mod tests {
         let found: Vec<(&str, &str, &str)> = found
             .iter()
             .map(|binary| {
-                (binary.package.as_str(), binary.selector.as_str(), binary.executable.to_str().expect("a path"))
+                (binary.package.as_str(), binary.target.as_str(), binary.executable.to_str().expect("a path"))
             })
             .collect();
         assert_eq!(
             found,
             [
-                ("torc-tests", "--lib", "/t/deps/torc_tests-1"),
-                ("torc-tests", "--bin torc-bench", "/t/deps/torc_bench-2"),
-                ("torc-tests", "--test blackbox", "/t/deps/blackbox-3"),
+                ("torc-tests", "torc_tests", "/t/deps/torc_tests-1"),
+                ("torc-tests", "torc-bench", "/t/deps/torc_bench-2"),
+                ("torc-tests", "blackbox", "/t/deps/blackbox-3"),
             ]
         );
         assert!(parse_binaries(r#"{"reason":"build-finished","success":true}"#).is_err(), "no binary is an error");

@@ -10,6 +10,9 @@ const SLOWEST_SHOWN: usize = 10;
 /// Lines of a failed test's output that are shown; the last ones say what went wrong.
 const OUTPUT_LINES_SHOWN: usize = 150;
 
+/// The package whose tests need `--labs`.
+const LAB_PACKAGE: &str = "torc-labs";
+
 /// The end of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -30,14 +33,15 @@ pub struct TestResult {
 
 /// The command that runs one test alone.
 pub fn rerun_command(test: &Test) -> String {
-    format!("cargo test -p {} {} -- --exact {}", test.binary.package, test.binary.selector, test.name)
+    let tier = if test.binary.package == LAB_PACKAGE { " --labs" } else { "" };
+    format!("tests/run{tier} --exact '{}'", test.full_name())
 }
 
 /// A failure as it is printed when it happens.
 pub fn failure_text(result: &TestResult, reason: &str) -> String {
     let lines: Vec<&str> = result.output.lines().collect();
     let hidden = lines.len().saturating_sub(OUTPUT_LINES_SHOWN);
-    let mut text = format!("\nFAILED {} {}: {reason}\n", result.test.binary.target, result.test.name);
+    let mut text = format!("\nFAILED {}: {reason}\n", result.test.full_name());
     if hidden > 0 {
         let _ = writeln!(text, "    ({hidden} lines before)");
     }
@@ -54,7 +58,7 @@ pub fn summary(results: &[TestResult], elapsed: Duration) -> String {
     slowest.sort_by_key(|result| std::cmp::Reverse(result.duration));
     for result in slowest.iter().take(SLOWEST_SHOWN) {
         let seconds = result.duration.as_secs_f64();
-        let _ = writeln!(text, "{seconds:8.1} s  {} {}", result.test.binary.target, result.test.name);
+        let _ = writeln!(text, "{seconds:8.1} s  {}", result.test.full_name());
     }
     let skipped: Vec<(&TestResult, &str)> = results
         .iter()
@@ -64,7 +68,7 @@ pub fn summary(results: &[TestResult], elapsed: Duration) -> String {
         })
         .collect();
     for (result, reason) in &skipped {
-        let _ = writeln!(text, "skipped ({reason}): {} {}", result.test.binary.target, result.test.name);
+        let _ = writeln!(text, "skipped ({reason}): {}", result.test.full_name());
     }
     let failed: Vec<&TestResult> =
         results.iter().filter(|result| matches!(result.outcome, Outcome::Failed(_))).collect();
@@ -89,7 +93,6 @@ mod tests {
         let binary = Binary {
             package: "torc-tests".to_owned(),
             target: "blackbox".to_owned(),
-            selector: "--test blackbox".to_owned(),
             executable: "/nowhere".into(),
             package_folder: "/".into(),
         };
@@ -105,7 +108,7 @@ mod tests {
         results.push(result("disk::full", Outcome::Skipped("needs root".to_owned()), 0));
         let text = summary(&results, Duration::from_secs(95));
         assert!(text.ends_with("\ntests took 95 s\n11 passed, 1 failed, 1 skipped\n"), "{text}");
-        assert!(text.contains("cargo test -p torc-tests --test blackbox -- --exact apply::bad\n"), "{text}");
+        assert!(text.contains("  tests/run --exact 'blackbox apply::bad'\n"), "{text}");
         assert!(text.contains("skipped (needs root): blackbox disk::full\n"), "{text}");
         assert!(text.contains("11.0 s  blackbox t10") && !text.contains("blackbox t00"), "ten slowest: {text}");
         let clean = summary(&results[..11], Duration::from_secs(1));

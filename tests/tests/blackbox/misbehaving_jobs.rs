@@ -30,21 +30,14 @@ fn survives(command: &str, code: i32, state: &str) -> TestEnv {
 // J23
 #[test]
 fn a_daemon_that_forked_twice_goes_with_its_job() {
+    // A session of its own, whose first process ends at once: nothing links the daemon to the job any more.
     let env = survives(
-        "python3 - <<'END'\n\
-         import os, time\n\
-         if os.fork() == 0:\n\
-         \u{20}   os.setsid()\n\
-         \u{20}   if os.fork() == 0:\n\
-         \u{20}       open('daemon', 'w').write(str(os.getpid()))\n\
-         \u{20}       time.sleep(1000)\n\
-         \u{20}   os._exit(0)\n\
-         while not os.path.exists('daemon') or not open('daemon').read(): time.sleep(0.01)\n\
-         END\n",
+        "setsid bash -c '(echo $BASHPID > daemon.new; mv daemon.new daemon; exec sleep 1000) & exit 0'\n\
+         until [ -e daemon ]; do sleep 0.01; done\n",
         0,
         "completed",
     );
-    let daemon: i32 = fs::read_to_string(env.path("daemon")).unwrap().parse().unwrap();
+    let daemon: i32 = env.lines("daemon")[0].parse().unwrap();
     assert!(!std::path::Path::new(&format!("/proc/{daemon}")).exists(), "the daemon lives");
 }
 

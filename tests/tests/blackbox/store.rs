@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::process::Command;
 
-use torc_tests::env::{SmallDisk, TestEnv, until};
+use torc_tests::env::{SmallDisk, TestEnv, skip, until};
 
 const ONE: &str = "name: one\njobs: [{name: a, command: echo hello}]\n";
 const TWO: &str = "name: two\njobs: [{name: b, command: echo hello}]\n";
@@ -190,7 +190,9 @@ fn full_by_limit(env: &TestEnv) {
 #[test]
 fn a_disk_that_fills_while_jobs_run_loses_no_result() {
     let env = TestEnv::new();
-    let Some(disk) = SmallDisk::new(&env, "disk", "2m") else { return };
+    let Some(disk) = SmallDisk::new(&env, "disk", "2m") else {
+        return skip("needs root");
+    };
     let text = "
 name: w
 jobs:

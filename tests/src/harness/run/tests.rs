@@ -23,13 +23,7 @@ fn binary(folder: &Path) -> Binary {
     let executable = folder.join("suite");
     fs::write(&executable, SCRIPT).expect("a script");
     fs::set_permissions(&executable, Permissions::from_mode(0o755)).expect("a script that can be run");
-    Binary {
-        package: "p".to_owned(),
-        target: "suite".to_owned(),
-        selector: "--lib".to_owned(),
-        executable,
-        package_folder: folder.to_owned(),
-    }
+    Binary { package: "p".to_owned(), target: "suite".to_owned(), executable, package_folder: folder.to_owned() }
 }
 
 #[test]
