@@ -234,7 +234,7 @@ fn an_allocation_without_its_runners_is_forsaken_after_two_looks() {
     world.sync(id, &SyncRequest { finished: vec![success(world.key("a"))], leaving: true, ..say(2) });
     assert_eq!(looks(&mut world), (1, false));
     assert_eq!(looks(&mut world), (2, true));
-    world.see(key, Sighting::Queued(SlurmState::Completing));
+    world.see(key, Sighting::Queued(SlurmState::Suspended));
     assert_eq!(looks(&mut world), (1, false), "only looks in a row count");
     world.register(&in_slurm("n2", "7"));
     assert_eq!(looks(&mut world), (0, false), "another runner has come");
