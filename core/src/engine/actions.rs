@@ -143,10 +143,17 @@ impl Actions {
         };
     }
 
-    /// Everything that is known of them, to compare.
+    /// Everything that is known of them, to compare: each action, the open ones, and the jobs that they wait for.
     #[cfg(test)]
-    pub fn summary(&self) -> (Vec<(&ActionRow, u32)>, &BTreeSet<u32>) {
-        (self.list.iter().map(|action| (&action.row, action.unmet)).collect(), &self.open)
+    pub fn summary(&self) -> (Vec<(&ActionRow, &Action, u32)>, &BTreeSet<u32>, &HashMap<u32, Vec<u32>>) {
+        let each = self.list.iter().map(|action| (&action.row, &action.definition, action.unmet));
+        (each.collect(), &self.open, &self.gates)
+    }
+
+    /// Workers that have rows of their own.
+    #[cfg(test)]
+    pub fn workers(&self) -> &HashSet<RunnerId> {
+        &self.workers
     }
 
     /// The numbers of those for which something is true.

@@ -183,9 +183,13 @@ impl State {
         if new_run.is_some() {
             again.extend(workflow.to_rerun(spec.rerun_policy.unwrap_or_default()));
         }
+        let replans = new_run.is_some() || workflow.has_left_its_plan(&old);
         self.drop_removed(&old, &workflow, recorder);
         self.workflows.insert(id, workflow);
         self.live.insert(id);
+        if replans {
+            self.undo_regeneration(id, recorder);
+        }
         self.reset(id, again, recorder);
         if self.workflows.get(&id).is_some_and(Workflow::is_canceled) {
             self.cancel_jobs(id, recorder);
@@ -366,7 +370,9 @@ impl<'a> Draft<'a> {
                     row.started_ms = record.started_ms;
                     // What recovery has given to a job stays, as long as the document asks for the same.
                     let present = &old.profiles[record.profile as usize];
-                    if present.common().declared.is_some()
+                    let is_recovered =
+                        present.common().declared.is_some() || present.common().recovery_scheduler.is_some();
+                    if is_recovered
                         && present.whole().is_as_declared(&profile_of(self.expanded, &self.expanded.jobs[index]))
                     {
                         row.profile = present.id;
@@ -474,6 +480,15 @@ impl Workflow {
                 self.recoveries.insert(row.clone());
             }
         }
+    }
+
+    /// An edit gave a job other requirements, labels or schedulers than those that recovery planned its allocations for.
+    fn has_left_its_plan(&self, old: &Workflow) -> bool {
+        let planned_for = |job: u32| old.profile(job).recovery_scheduler.as_deref();
+        (0..old.jobs.len() as u32).filter(|job| planned_for(*job).is_some()).any(|job| {
+            let now = self.ordinal(old.jobs[job as usize].id);
+            now.is_some_and(|now| self.profile(now).recovery_scheduler.as_deref() != planned_for(job))
+        })
     }
 
     fn to_rerun(&self, policy: RerunPolicy) -> impl Iterator<Item = u32> + '_ {

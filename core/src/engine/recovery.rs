@@ -18,7 +18,7 @@ use crate::rows::{Errand, RecoveryRow};
 const LOOK_AT_MOST: usize = 64;
 
 /// Jobs of a workflow that wait for their recovery scripts.
-#[derive(Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Recoveries {
     rows: BTreeMap<JobId, RecoveryRow>,
     /// Those that nobody has, by the runner that should have them.

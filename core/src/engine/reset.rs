@@ -20,7 +20,10 @@ impl State {
         for job in &affected {
             self.take_away(id, *job, recorder);
         }
-        self.undo_regeneration(id, recorder);
+        // Where no job is put back to the start, what recovery has planned stays.
+        if !affected.is_empty() {
+            self.undo_regeneration(id, recorder);
+        }
         let Some(workflow) = self.workflows.get_mut(&id) else { return BTreeSet::new() };
         for job in &affected {
             workflow.withdraw(*job, recorder);

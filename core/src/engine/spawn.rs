@@ -236,12 +236,12 @@ impl Parents {
         let reads = |job: &ExpandedJob| !job.input_files.is_empty() || !job.input_user_data.is_empty();
         if spawn.new_jobs().iter().any(reads) {
             for job in 0..workflow.jobs.len() as u32 {
-                let (id, profile) = (workflow.jobs[job as usize].id, workflow.profile(job));
-                for path in &profile.output_files {
-                    parents.file_writers.entry(path.clone()).or_default().push(id);
+                let (id, profile) = (workflow.jobs[job as usize].id, workflow.whole_profile(job));
+                for path in profile.output_files {
+                    parents.file_writers.entry(path).or_default().push(id);
                 }
-                for name in &profile.output_user_data {
-                    parents.data_writers.entry(name.clone()).or_default().push(id);
+                for name in profile.output_user_data {
+                    parents.data_writers.entry(name).or_default().push(id);
                 }
             }
         }

@@ -123,6 +123,9 @@ impl State {
             workflow.forget_ephemeral(&mut self.last, recorder, now);
         }
         recorder.workflow(&workflow.row);
+        if *which == Retry::All {
+            self.undo_regeneration(id, recorder);
+        }
         self.drop_forgotten_strays(id, recorder);
         let affected = self.reset(id, jobs, recorder).len();
         self.session.workflows.insert(id);

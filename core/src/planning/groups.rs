@@ -114,6 +114,45 @@ mod tests {
         assert_eq!(shown(&pending(&document, |_| true)), expected);
     }
 
+    /// Recovery gives jobs more under the name that the document has for their requirements, so the name does not decide.
+    // R09
+    #[test]
+    fn whatever_differs_makes_a_group_of_its_own() {
+        let base = Requirements {
+            name: "work".to_owned(),
+            num_cpus: 2,
+            memory_bytes: 3,
+            num_gpus: 4,
+            num_nodes: 5,
+            runtime_seconds: 6,
+        };
+        let others = [
+            Requirements { name: "other".to_owned(), ..base.clone() },
+            Requirements { num_cpus: 7, ..base.clone() },
+            Requirements { memory_bytes: 7, ..base.clone() },
+            Requirements { num_gpus: 7, ..base.clone() },
+            Requirements { num_nodes: 7, ..base.clone() },
+            Requirements { runtime_seconds: 7, ..base.clone() },
+        ];
+        let labels = ["a".to_owned(), "b".to_owned()];
+        let plain = PendingJob { index: 0, name: "j", requirements: &base, labels: &labels[..1], waits: false };
+        let mut jobs = vec![plain, PendingJob { waits: true, ..plain }];
+        jobs.extend([&labels[..0], &labels[1..], &labels].map(|labels| PendingJob { labels, ..plain }));
+        jobs.extend(others.iter().map(|requirements| PendingJob { requirements, ..plain }));
+        let same = Requirements { ..base.clone() };
+        jobs.push(PendingJob { name: "k", requirements: &same, ..plain });
+        for (index, job) in (0..).zip(&mut jobs) {
+            job.index = index;
+        }
+        let found = groups(&jobs);
+        assert_eq!(found[0].jobs, [0, 11], "what is alike is together, whatever the jobs are called");
+        let alone: Vec<Vec<u32>> = (1..11).map(|index| vec![index]).collect();
+        assert_eq!(found[1..].iter().map(|group| group.jobs.clone()).collect::<Vec<_>>(), alone);
+        for (group, job) in found.iter().zip(&jobs) {
+            assert_eq!((group.requirements, group.waits, group.labels), (job.requirements, job.waits, job.labels));
+        }
+    }
+
     // R07, R09
     #[test]
     fn a_job_whose_parents_have_ended_does_not_wait() {

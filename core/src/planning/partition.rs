@@ -258,6 +258,45 @@ pub(super) mod tests {
         }
     }
 
+    /// Small jobs share nodes: at most a quarter of one in every respect, and of one node only.
+    #[test]
+    fn a_quarter_of_a_node_is_small() {
+        let node = partition("p", 8, 8, 8, 1);
+        let cases = [
+            (needs(2, 2, 2, 1, 1), true),
+            (needs(3, 2, 2, 1, 1), false),
+            (needs(2, 3, 2, 1, 1), false),
+            (needs(2, 2, 3, 1, 1), false),
+            (needs(1, 1, 0, 2, 1), false),
+        ];
+        for (needs, expected) in cases {
+            assert_eq!(is_small(&needs, &node), expected, "{}", needs.name);
+        }
+    }
+
+    #[test]
+    fn gpus_are_left_to_jobs_that_need_them() {
+        let partitions = [partition("gpu", 64, 100, 4, 8), partition("cpu", 64, 500, 0, 8)];
+        assert_eq!(choose(&needs(32, 50, 0, 1, 1), &partitions, None).unwrap().name, "cpu");
+        assert_eq!(choose(&needs(32, 50, 1, 1, 1), &partitions, None).unwrap().name, "gpu");
+    }
+
+    #[test]
+    fn a_partition_fits_up_to_its_limits() {
+        let most = Partition { nodes: Some(2), ..partition("p", 8, 16, 4, 3) };
+        assert!(fits(&needs(8, 16, 4, 2, 3), &most));
+        for beyond in [
+            needs(9, 16, 4, 2, 3),
+            needs(8, 17, 4, 2, 3),
+            needs(8, 16, 5, 2, 3),
+            needs(8, 16, 4, 3, 3),
+            needs(8, 16, 4, 2, 4),
+        ] {
+            assert!(!fits(&beyond, &most), "{}", beyond.name);
+        }
+        assert!(fits(&needs(8, 16, 4, 99, 3), &Partition { nodes: None, ..most }));
+    }
+
     #[test]
     fn a_partition_for_debugging_is_the_last_resort() {
         let partitions = [partition("debug", 8, 8, 0, 4), partition("long", 64, 500, 0, 400)];

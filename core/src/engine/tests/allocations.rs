@@ -16,11 +16,11 @@ use crate::rows::AllocationRow;
 
 const MINUTE: u64 = 60_000;
 
-fn for_slurm() -> Plan {
+pub fn for_slurm() -> Plan {
     Plan::new([job("a"), job("b")]).with(|spec| spec.slurm_cluster = Some("local".to_owned()))
 }
 
-fn template() -> AllocationRow {
+pub fn template() -> AllocationRow {
     AllocationRow {
         cluster: "local".to_owned(),
         nodes: 1,
@@ -32,28 +32,28 @@ fn template() -> AllocationRow {
 }
 
 impl World {
-    fn intend(&mut self, count: usize) -> Vec<AllocationKey> {
+    pub fn intend(&mut self, count: usize) -> Vec<AllocationKey> {
         let (id, rows) = (self.workflow(), vec![template(); count]);
         let rows = self.run(|state, recorder, now| state.intend_allocations(id, rows, recorder, now).unwrap());
         rows.iter().map(|row| (row.workflow, row.id)).collect()
     }
 
-    fn submitted(&mut self, key: AllocationKey, number: &str) -> bool {
+    pub fn submitted(&mut self, key: AllocationKey, number: &str) -> bool {
         self.run(|state, recorder, now| state.allocation_submitted(key, number, recorder, now))
     }
 
     /// An allocation that Slurm knows under a number.
-    fn allocation(&mut self, number: &str) -> AllocationKey {
+    pub fn allocation(&mut self, number: &str) -> AllocationKey {
         let key = self.intend(1)[0];
         assert!(self.submitted(key, number));
         key
     }
 
-    fn row(&self, key: AllocationKey) -> &AllocationRow {
+    pub fn row(&self, key: AllocationKey) -> &AllocationRow {
         &self.database.allocations[&key.1]
     }
 
-    fn see(&mut self, key: AllocationKey, sighting: Sighting) {
+    pub fn see(&mut self, key: AllocationKey, sighting: Sighting) {
         let text = match sighting {
             Sighting::Queued(state) | Sighting::Recorded(state) => Some(state.to_string().to_uppercase()),
             _ => None,
@@ -67,7 +67,7 @@ impl World {
     }
 }
 
-fn in_slurm(host: &str, number: &str) -> RegisterRequest {
+pub fn in_slurm(host: &str, number: &str) -> RegisterRequest {
     RegisterRequest {
         kind: RunnerKind::Slurm,
         slurm_job_id: Some(number.to_owned()),

@@ -198,7 +198,7 @@ impl History {
         self.durable = (self.seen.clone(), self.plan.clone());
     }
 
-    fn commit(&mut self) {
+    pub fn commit(&mut self) {
         self.world.commit();
         self.note_ends();
         self.send();

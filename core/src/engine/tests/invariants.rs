@@ -4,10 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use torc_api::state::{Cause, JobState};
 use torc_api::status::JobCounts;
+use torc_api::wire::AttemptKey;
 
 use crate::engine::State;
+use crate::engine::errands::ErrandId;
+use crate::engine::runner::Runner;
 use crate::engine::workflow::Workflow;
-use crate::ids::{JobId, RunnerId};
+use crate::ids::{JobId, RunnerId, WorkflowId};
 use crate::rows::{StrayFate, StrayLease};
 
 /// Counters, queues, dependencies and leases agree with each other.
@@ -143,7 +146,8 @@ fn check_errands(state: &State) {
     }
 }
 
-/// A state that was read again is the one that is live, but for what is not kept: who is silent, which answer brought a lease.
+/// A state that was read again is the one that is live, but for what is not kept: who is silent, which answer brought a lease,
+/// what was asked back from whom, what the controller last made of the needs, and how many allocations ended in vain.
 pub fn check_same(live: &State, restored: &State) {
     assert_eq!(live.live, restored.live, "nothing that has settled is looked at");
     let ids = |state: &State| state.workflows.keys().copied().collect::<Vec<_>>();
@@ -157,26 +161,49 @@ pub fn check_same(live: &State, restored: &State) {
         assert_eq!(budgets(live), budgets(restored));
         assert_eq!(live.recovering, restored.recovering);
         assert_eq!(live.actions.summary(), restored.actions.summary());
-        assert_eq!(live.recoveries.iter().collect::<Vec<_>>(), restored.recoveries.iter().collect::<Vec<_>>());
+        let workers = (restored.actions.workers(), live.actions.workers());
+        assert!(workers.0.is_subset(workers.1), "workers with actions of their own: {workers:?}");
+        assert_eq!(live.recoveries, restored.recoveries);
+        assert_eq!(live.data, restored.data);
+        assert_eq!(live.regenerated, restored.regenerated);
+        assert_eq!(live.spec_with_regenerated, restored.spec_with_regenerated);
+        assert_eq!(live.given_up, restored.given_up);
+        assert_eq!((live.ending, &live.ending_actions), (restored.ending, &restored.ending_actions));
+        assert_eq!(live.allocations.live, restored.allocations.live);
+        assert_eq!(live.allocations.finished, restored.allocations.finished);
         let latest = |workflow: &Workflow| workflow.failures.iter().cloned().collect::<Vec<_>>();
         assert!(latest(restored).ends_with(&latest(live)), "{:?} after {:?}", latest(restored), latest(live));
     }
     assert_eq!(strays(live), strays(restored));
-    let runners = |state: &State| state.runners.values().map(|runner| runner.row.clone()).collect::<Vec<_>>();
-    assert_eq!(runners(live), runners(restored));
-    let held = |state: &State| {
-        let of = |runner: &crate::engine::runner::Runner| runner.held.keys().copied().collect::<BTreeSet<_>>();
-        state.runners.iter().map(|(id, runner)| (*id, of(runner))).collect::<BTreeMap<_, _>>()
-    };
-    assert_eq!(held(live), held(restored));
+    assert_eq!(live.clusters, restored.clusters);
+    assert_eq!(live.ended_slurm_jobs, restored.ended_slurm_jobs);
+    let ids = |state: &State| state.runners.keys().copied().collect::<Vec<_>>();
+    assert_eq!(ids(live), ids(restored));
+    for (live, restored) in live.runners.values().zip(restored.runners.values()) {
+        assert_eq!(live.row, restored.row);
+        assert_eq!(live.allocation, restored.allocation, "the allocation of runner {}", live.row.id);
+        assert_eq!(held(live), held(restored), "the leases of runner {}", live.row.id);
+    }
+}
+
+/// The leases of a runner: of jobs with their workflow, of errands, and those that it is to end.
+type Held = (BTreeMap<JobId, WorkflowId>, BTreeMap<ErrandId, AttemptKey>, BTreeMap<i64, StrayLease>);
+
+fn held(runner: &Runner) -> Held {
+    let jobs = runner.held.iter().map(|(job, holding)| (*job, holding.workflow));
+    let errands = runner.errands.iter().map(|(errand, held)| (*errand, held.key));
+    let ending = runner.ending.iter().map(|(epoch, ending)| (*epoch, ending.lease));
+    (jobs.collect(), errands.collect(), ending.collect())
 }
 
 fn jobs(workflow: &Workflow) -> Vec<String> {
     (0..workflow.jobs.len() as u32)
         .map(|job| {
             let row = workflow.job_row(job);
-            let unmet = if row.state == JobState::Blocked { workflow.jobs[job as usize].unmet } else { 0 };
-            format!("{row:?} {unmet} {:?}", workflow.whole_profile(job))
+            let record = &workflow.jobs[job as usize];
+            let unmet = if row.state == JobState::Blocked { record.unmet } else { 0 };
+            let class = workflow.class_of(job);
+            format!("{row:?} {unmet} {} {:?} {class:?}", record.ending, workflow.whole_profile(job))
         })
         .collect()
 }

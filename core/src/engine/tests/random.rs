@@ -11,7 +11,7 @@ use super::model::check_end;
 use super::plan::{Plan, PlannedJob, job, needs};
 
 /// Jobs whose numbers are in no order that has to do with their dependencies.
-fn plans() -> impl Strategy<Value = Plan> {
+pub fn plans() -> impl Strategy<Value = Plan> {
     let job = (any::<u32>(), any::<u32>(), -2..3i64, prop::collection::vec(any::<u16>(), 0..4));
     (prop::collection::vec(job, 1..40), any::<u32>(), 0..5u8, any::<bool>()).prop_map(
         |(jobs, order, policy, pending)| {
@@ -82,7 +82,7 @@ fn planned(index: usize, class: u32, flags: u32, priority: i64, parents: &[u16])
     }
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+pub fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec((0..100u8, any::<u32>(), any::<u32>()), 0..160)
 }
 

@@ -250,6 +250,69 @@ fn putting_jobs_back_to_the_start_undoes_it() {
     }
 }
 
+/// Edits of the document that are about no job: nothing is put back to the start.
+fn touched(plan: Plan) -> Plan {
+    plan.with(|spec| spec.project = Some("renamed".to_owned()))
+}
+
+// R08, R11
+#[test]
+fn an_edit_that_concerns_no_job_keeps_what_recovery_planned() {
+    let mut world = World::with(&plan());
+    world.regenerate(&RegenerateRequest { submit: true, ..RegenerateRequest::default() });
+    let schedulers = ["a", "b", "c", "d"].map(|name| world.scheduler_of(name));
+    let planned = world.database.workflows[&world.workflow()].recovery_schedulers.clone();
+    for again in [touched(plan()), touched(plan()).with(|spec| spec.suspend = Some(false))] {
+        world.apply(&again);
+        let both = [(false, ActionState::Executed), (true, ActionState::Waiting)];
+        assert_eq!(world.action_states(), both, "the document's action would ask for the same nodes again");
+        assert_eq!(["a", "b", "c", "d"].map(|name| world.scheduler_of(name)), schedulers);
+        assert_eq!(world.database.workflows[&world.workflow()].recovery_schedulers, planned);
+        assert_eq!(world.state.live_allocations(None), 2);
+        world.restart();
+    }
+    world.run_all("n1", |_| None);
+    assert_eq!(world.action_states()[1], (true, ActionState::Pending), "it fires when its jobs are ready");
+    let wanted = world.state.pending_allocations();
+    let asked: Vec<_> = wanted.iter().map(|one| one.definition.scheduler.clone()).collect();
+    assert_eq!(asked, [schedulers[2].clone()]);
+}
+
+// R15
+#[test]
+fn an_edit_that_runs_jobs_again_undoes_what_recovery_planned() {
+    let edits: [(&str, Plan); 4] = [
+        ("a changed job", plan().edit("a", |job| job.version += 1)),
+        ("a new job", plan().plus(job("e"))),
+        ("other requirements", plan().edit("c", |job| job.needs = needs(2, 0, 3))),
+        ("a new run", plan().with(|spec| spec.run_id = Some(2))),
+    ];
+    for (which, edited) in edits {
+        let mut world = World::with(&plan());
+        world.regenerate(&RegenerateRequest::default());
+        world.apply(&edited);
+        assert_eq!(world.action_states(), [(false, ActionState::Pending)], "{which}");
+        assert_eq!(["a", "b", "c", "d"].map(|name| world.scheduler_of(name)), [const { None }; 4], "{which}");
+        assert_eq!(world.database.workflows[&world.workflow()].recovery_schedulers, "", "{which}");
+    }
+}
+
+// R11, R15
+#[test]
+fn a_recovery_action_that_fired_stays_fired_through_an_edit() {
+    let mut world = World::with(&plan());
+    world.regenerate(&RegenerateRequest::default());
+    world.run_all("n1", |_| None);
+    let (id, action) = (world.workflow(), world.state.pending_allocations()[0].action);
+    world.run(|state, recorder, now| state.begin_actions(id, (&[], &[action]), recorder, now));
+    let executed = [(false, ActionState::Executed), (true, ActionState::Executed)];
+    assert_eq!(world.action_states(), executed);
+    world.apply(&touched(plan()));
+    assert_eq!(world.action_states(), executed);
+    world.restart();
+    assert_eq!((world.action_states(), world.state.pending_allocations().len()), (executed.to_vec(), 0));
+}
+
 #[test]
 fn a_workflow_that_sizes_itself_needs_no_plan() {
     let sized = Plan::new([job("a")]).with(|spec| spec.slurm_cluster = Some("local".to_owned()));

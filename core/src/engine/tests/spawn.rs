@@ -8,7 +8,8 @@ use torc_api::workflow::DynamicJobs;
 
 use super::plan::{Plan, PlannedJob, job};
 use super::world::{World, ask, failure, runner, running, say, success};
-use crate::engine::{Refusal, Retry, Spawn};
+use crate::engine::{Apply, Refusal, Retry, Spawn};
+use crate::expanded::{Expanded, ExpandedFile, ExpandedUserData};
 use crate::ids::{JobId, RunnerId};
 
 /// Calls as the attempt `key`; `jobs` may wait for `known`.
@@ -255,4 +256,57 @@ fn spawned_jobs_are_cancelled_with_their_workflow_and_by_failures() {
     let refused = spawn_from(&mut world, "slow", &[], [job("c")], None);
     assert!(matches!(refused, Err(Refusal::Conflict(_))));
     assert!(!world.states(&["a", "b"]).contains(&Completed));
+}
+
+/// The document's jobs write files and data; a spawned job that reads them waits for their writers.
+#[test]
+fn a_spawned_job_waits_for_the_writers_of_what_it_reads() {
+    let plan = Plan::new([job("seed"), job("file_writer"), job("data_writer"), job("other")]);
+    let named = |expanded: &mut Expanded| {
+        expanded.files = ["f", "g"].map(|name| file(name)).to_vec();
+        expanded.user_data = ["d", "e"].map(|name| data(name)).to_vec();
+    };
+    let mut expanded = plan.expanded();
+    named(&mut expanded);
+    expanded.jobs[1].output_files = vec![0];
+    expanded.jobs[2].output_user_data = vec![0];
+    expanded.jobs[3].output_files = vec![1];
+    expanded.jobs[3].output_user_data = vec![1];
+    let mut world = World::new();
+    let document = plan.document();
+    let apply =
+        Apply { document: &document, expanded: &expanded, owner: "ada", working_dir: "/here", store_only: false };
+    world.run(|state, recorder, now| state.apply(&apply, recorder, now).unwrap());
+    let id = world.register(&runner("one"));
+    world.sync(id, &ask(1, 8));
+    let mut spawned = Plan::new([job("x"), job("y"), job("z")]).expanded();
+    named(&mut spawned);
+    spawned.jobs[0].input_files = vec![0];
+    spawned.jobs[1].input_user_data = vec![0];
+    let key = world.key("seed");
+    let caller = key.job.to_string();
+    let spawn = Spawn {
+        caller: &caller,
+        run: key.run,
+        attempt: key.attempt,
+        lineage: "tune",
+        expanded: &spawned,
+        known: 0,
+        state: None,
+        max_jobs: 7,
+    };
+    let workflow = world.workflow();
+    world.run(|state, recorder, now| state.spawn(workflow, &spawn, recorder, now)).unwrap();
+    let ids = |names: &[&str]| names.iter().map(|name| world.job(name).id).collect::<Vec<JobId>>();
+    assert_eq!(world.job("x").depends_on, ids(&["seed", "file_writer"]));
+    assert_eq!(world.job("y").depends_on, ids(&["seed", "data_writer"]));
+    assert_eq!(world.job("z").depends_on, ids(&["seed"]));
+}
+
+fn file(name: &str) -> ExpandedFile {
+    ExpandedFile { name: name.to_owned(), path: format!("{name}.txt"), identifier: None }
+}
+
+fn data(name: &str) -> ExpandedUserData {
+    ExpandedUserData { name: name.to_owned(), data: None, is_ephemeral: false }
 }

@@ -1,0 +1,371 @@
+//! Small rules that no other table has: events, counters of actions, ends of allocations, writes of one group.
+
+use torc_api::action::{ActionState, TriggerType};
+use torc_api::failure::{FailureHandler, FailureRule};
+use torc_api::slurm::SlurmState;
+use torc_api::state::{Cause, JobState};
+use torc_api::wire::SyncRequest;
+use torc_api::workflow::RerunPolicy;
+
+use super::actions::commands;
+use super::allocations::{for_slurm, in_slurm};
+use super::plan::{Plan, job};
+use super::world::{World, ask, failure, runner, running, say, success};
+use crate::engine::{Observation, Recorder, Retry};
+use crate::planning::orphans::Sighting;
+use crate::time::rfc3339;
+
+fn with_action(trigger: TriggerType) -> Plan {
+    Plan::new([job("a")]).with(|spec| spec.actions = vec![commands(trigger, "x")])
+}
+
+#[test]
+fn every_command_is_told_under_its_own_reason() {
+    let mut world = World::with(&Plan::new([job("a"), job("b")]));
+    let (id, workflow) = (world.register(&runner("one")), world.workflow());
+    world.run(|state, recorder, now| state.suspend(workflow, recorder, now)).unwrap();
+    world.run(|state, recorder, now| state.suspend(workflow, recorder, now)).unwrap();
+    world.run(|state, recorder, now| state.resume(workflow, recorder, now)).unwrap();
+    world.run(|state, recorder, now| state.resume(workflow, recorder, now)).unwrap();
+    world.sync(id, &SyncRequest { leaving: true, ..say(1) });
+    world.run(|state, recorder, now| state.cancel(workflow, recorder, now)).unwrap();
+    world.run(|state, recorder, now| state.retry(workflow, &Retry::Failed, recorder, now)).unwrap();
+    world.run(|state, recorder, now| state.delete(workflow, recorder, now)).unwrap();
+    let told: Vec<&str> = world.reasons().into_iter().filter(|reason| *reason != "JobsChanged").collect();
+    let expected = [
+        "WorkflowCreated",
+        "RunnerRegistered",
+        "WorkflowSuspended",
+        "WorkflowResumed",
+        "RunnerLeft",
+        "WorkflowCanceled",
+        "WorkflowFailed",
+        "WorkflowRetried",
+        "WorkflowDeleted",
+    ];
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn a_workflow_is_shown_field_by_field() {
+    let plan = Plan { namespace: Some("lab".to_owned()), ..Plan::new([job("a"), job("b")]) };
+    let mut world = World::with(&plan.with(|spec| spec.enable_ro_crate = Some(true)));
+    let created = rfc3339(world.now.wall_ms);
+    let id = world.state.find("lab", "w").unwrap();
+    let runner = world.register(&runner("one"));
+    world.sync(runner, &ask(1, 1));
+    world.pass(5_000);
+    world.sync(runner, &SyncRequest { finished: vec![success(world.key("a"))], ..say(2) });
+    let shown = world.state.workflow_summary(id).unwrap();
+    assert_eq!((shown.id, shown.name.as_str(), shown.namespace.as_str()), (id.0, "w", "lab"));
+    assert_eq!((shown.owner.as_str(), shown.working_dir.as_str()), ("ada", "/here"));
+    assert_eq!((shown.generation, shown.creation_time), (1, created));
+    assert_eq!((shown.suspended, shown.canceled, shown.enable_ro_crate), (false, false, true));
+    assert_eq!((shown.slurm_cluster, shown.document), (None, None));
+    let status = shown.status;
+    assert_eq!((status.observed_generation, status.run_id), (Some(1), Some(1)));
+    assert_eq!(status.start_time, Some(rfc3339(world.now.wall_ms - 105)));
+    assert_eq!((status.completion_time, status.progress.as_deref()), (None, Some("1/2")));
+    assert_eq!(status.plan.map(|plan| plan.job_count), Some(2));
+    assert_eq!((status.allocations, status.recovery), (None, None));
+}
+
+#[test]
+fn an_action_that_is_armed_again_may_fail_three_times_again() {
+    let mut world = World::with(&with_action(TriggerType::OnWorkflowComplete));
+    let (id, workflow) = (world.register(&runner("one")), world.workflow());
+    let mut sequence = 1;
+    let mut next = |world: &mut World, finished| {
+        let request = SyncRequest { finished, ..ask(sequence, 1) };
+        sequence += 1;
+        world.sync(id, &request).leases
+    };
+    let lease = next(&mut world, vec![])[0].clone();
+    let mut action = next(&mut world, vec![success(lease.key)])[0].clone();
+    for _ in 0..2 {
+        action = next(&mut world, vec![failure(action.key, 1, Cause::ExitCode)])[0].clone();
+    }
+    world.run(|state, recorder, now| state.retry(workflow, &Retry::Jobs(vec!["a".to_owned()]), recorder, now)).unwrap();
+    let shown = |world: &World| {
+        let action = &world.state.actions(workflow).unwrap()[0];
+        (action.status, action.tries)
+    };
+    assert_eq!(shown(&world), (ActionState::Waiting, 0));
+    let lease = next(&mut world, vec![failure(action.key, 143, Cause::Canceled)]);
+    let lease = lease.iter().find(|lease| lease.name == "a").unwrap().clone();
+    let mut action = next(&mut world, vec![success(lease.key)])[0].clone();
+    for tries in 1..=2 {
+        action = next(&mut world, vec![failure(action.key, 1, Cause::ExitCode)])[0].clone();
+        assert_eq!(shown(&world), (ActionState::Pending, tries));
+    }
+    assert_eq!(next(&mut world, vec![failure(action.key, 1, Cause::ExitCode)]), []);
+    assert_eq!(shown(&world), (ActionState::Failed, 3));
+}
+
+#[test]
+fn a_new_run_has_its_actions_from_the_first_attempt_on() {
+    let mut world = World::with(&with_action(TriggerType::OnWorkflowStart));
+    let (id, workflow) = (world.register(&runner("one")), world.workflow());
+    let lease = world.sync(id, &ask(1, 1)).leases[0].clone();
+    let failed = SyncRequest { finished: vec![failure(lease.key, 1, Cause::ExitCode)], ..say(2) };
+    let again = world.sync(id, &failed).leases[0].clone();
+    assert_eq!((again.key.run, again.key.attempt), (1, 2));
+    let done = SyncRequest { finished: vec![success(again.key)], ..say(3) };
+    assert_eq!(world.sync(id, &done).refused, [], "a report of an action is taken in");
+    world.run(|state, recorder, now| state.retry(workflow, &Retry::All, recorder, now)).unwrap();
+    let lease = world.sync(id, &ask(4, 1)).leases[0].clone();
+    assert_eq!((lease.name.as_str(), lease.key.run, lease.key.attempt), ("on_workflow_start", 2, 1));
+}
+
+#[test]
+fn an_action_that_is_given_back_goes_to_another_runner() {
+    let mut world = World::with(&with_action(TriggerType::OnWorkflowStart));
+    let [one, two] = ["one", "two"].map(|host| world.register(&runner(host)));
+    let lease = world.sync(one, &ask(1, 1)).leases[0].clone();
+    assert_eq!(world.sync(two, &ask(1, 1)).leases, []);
+    let returned = SyncRequest { returned: vec![lease.key], stopping: true, ..say(2) };
+    world.sync(one, &returned);
+    let leases = world.sync(two, &ask(2, 1)).leases;
+    assert_eq!(leases.iter().map(|lease| lease.key.attempt).collect::<Vec<_>>(), [1], "it was not started");
+}
+
+#[test]
+fn an_action_that_was_lost_says_why() {
+    let mut world = World::with(&with_action(TriggerType::OnWorkflowStart));
+    let id = world.register(&runner("one"));
+    let lease = world.sync(id, &ask(1, 1)).leases[0].clone();
+    world.sync(id, &SyncRequest { running: vec![running(lease.key)], ..say(2) });
+    world.sync(id, &SyncRequest { stopping: true, ..say(3) });
+    let action = &world.state.actions(world.workflow()).unwrap()[0];
+    assert_eq!(action.message.as_deref(), Some("its runner no longer has it"));
+    assert_eq!((action.return_code, action.tries, action.status), (Some(-128), 1, ActionState::Pending));
+}
+
+#[test]
+fn a_retry_takes_away_the_actions_of_its_own_workflow_only() {
+    let mut world = World::with(&with_action(TriggerType::OnWorkflowStart));
+    world.apply(&Plan { name: "v".to_owned(), ..with_action(TriggerType::OnWorkflowStart) });
+    let (id, workflow) = (world.register(&runner("one")), world.workflow());
+    let keys: Vec<_> = world.sync(id, &ask(1, 1)).leases.iter().map(|lease| lease.key).collect();
+    assert_eq!(keys.len(), 2);
+    world.sync(id, &SyncRequest { running: keys.iter().copied().map(running).collect(), ..say(2) });
+    world.run(|state, recorder, now| state.retry(workflow, &Retry::All, recorder, now)).unwrap();
+    let answer = world.sync(id, &SyncRequest { running: keys.iter().copied().map(running).collect(), ..say(3) });
+    let own: Vec<_> = keys.into_iter().filter(|key| key.workflow == workflow.0).collect();
+    assert_eq!(answer.cancel, own);
+}
+
+/// `b` waits for `a` and for the end of its own earlier attempt; the one does not stand for the other.
+#[test]
+fn the_end_of_an_old_attempt_does_not_free_a_job_that_waits() {
+    let plan = Plan::new([job("a"), job("b").after(&["a"])]);
+    let mut world = World::with(&plan);
+    let id = world.register(&runner("one"));
+    world.sync(id, &ask(1, 1));
+    world.sync(id, &SyncRequest { finished: vec![success(world.key("a"))], ..ask(2, 1) });
+    let b = world.key("b");
+    world.sync(id, &SyncRequest { running: vec![running(b)], ..say(3) });
+    world.apply(&plan.edit("a", |job| job.version += 1));
+    assert_eq!(world.states(&["a", "b"]), [JobState::Ready, JobState::Blocked]);
+    world.sync(id, &SyncRequest { finished: vec![failure(b, 143, Cause::Canceled)], ..say(4) });
+    assert_eq!(world.states(&["a", "b"]), [JobState::Ready, JobState::Blocked], "a has not run again");
+}
+
+#[test]
+fn an_allocation_never_ends_before_it_started() {
+    let mut world = World::with(&for_slurm());
+    let key = world.allocation("7");
+    world.pass(60_000);
+    world.see(key, Sighting::Queued(SlurmState::Running));
+    let started_ms = world.row(key).started_ms.unwrap();
+    let seen = Observation {
+        sighting: Sighting::Recorded(SlurmState::Completed),
+        end_ms: Some(started_ms - 5_000),
+        ..Observation::unanswered(key)
+    };
+    world.run(|state, recorder, now| state.observe_allocations(&[seen], recorder, now));
+    assert_eq!(world.row(key).ended_ms, Some(started_ms));
+}
+
+/// Slurm's times of ends count unless they lie ahead.
+#[test]
+fn an_allocation_ends_when_slurm_says_and_not_later_than_now() {
+    for (ahead_ms, expected_ms) in [(-3_000, -3_000), (0, 0), (1, 0)] {
+        let mut world = World::with(&for_slurm());
+        let key = world.allocation("7");
+        world.pass(60_000);
+        let end_ms = Some(world.now.wall_ms + ahead_ms);
+        let sighting = Sighting::Recorded(SlurmState::Failed);
+        let seen = Observation { sighting, end_ms, ..Observation::unanswered(key) };
+        world.run(|state, recorder, now| state.observe_allocations(&[seen], recorder, now));
+        assert_eq!(world.row(key).ended_ms, Some(world.now.wall_ms + expected_ms), "{ahead_ms}");
+    }
+}
+
+#[test]
+fn an_edit_keeps_allocations_and_forgives_those_in_vain() {
+    let mut world = World::with(&for_slurm());
+    for number in 1..=5 {
+        let key = world.allocation(&number.to_string());
+        world.see(key, Sighting::Recorded(SlurmState::Failed));
+    }
+    let live = world.allocation("9");
+    let exhausted = |world: &World| world.state.slurm_needs(None, world.now)[0].is_exhausted;
+    assert!(exhausted(&world));
+    world.apply(&for_slurm().with(|spec| spec.project = Some("x".to_owned())));
+    assert!(!exhausted(&world));
+    let counts = world.state.workflow_summary(world.workflow()).unwrap().status.allocations.unwrap();
+    assert_eq!((counts.finished, counts.pending, counts.active), (5, 1, 0));
+    assert_eq!(world.row(live).slurm_job_id.as_deref(), Some("9"));
+}
+
+#[test]
+fn an_allocation_without_its_runners_is_forsaken_after_two_looks() {
+    let mut world = World::with(&for_slurm());
+    let key = world.allocation("7");
+    let id = world.register(&in_slurm("n1", "7"));
+    world.sync(id, &ask(1, 1));
+    let looks = |world: &mut World| {
+        world.see(key, Sighting::Queued(SlurmState::Running));
+        let one = &world.state.slurm_needs(None, world.now)[0].allocations[0];
+        (one.forsaken, one.is_left())
+    };
+    assert_eq!(looks(&mut world), (0, false), "its runner is there");
+    world.sync(id, &SyncRequest { finished: vec![success(world.key("a"))], leaving: true, ..say(2) });
+    assert_eq!(looks(&mut world), (1, false));
+    assert_eq!(looks(&mut world), (2, true));
+    world.see(key, Sighting::Queued(SlurmState::Suspended));
+    assert_eq!(looks(&mut world), (1, false), "only looks in a row count");
+    world.register(&in_slurm("n2", "7"));
+    assert_eq!(looks(&mut world), (0, false), "another runner has come");
+}
+
+#[test]
+fn no_answer_says_nothing() {
+    let key = (crate::ids::WorkflowId(1), crate::ids::AllocationId(2));
+    let expected = Observation {
+        key,
+        sighting: Sighting::NoAnswer,
+        unseen_ms: 0,
+        state_text: None,
+        reason: None,
+        start_ms: None,
+        end_ms: None,
+        node_list: None,
+        partition: None,
+        former_end: None,
+    };
+    assert_eq!(Observation::unanswered(key), expected);
+}
+
+#[test]
+fn a_preview_counts_what_a_new_run_takes() {
+    let plan = Plan::new([job("good"), job("bad"), job("open"), job("below").after(&["good"])]);
+    let mut world = World::with(&plan);
+    let id = world.register(&runner("one"));
+    world.sync(id, &ask(1, 2));
+    let finished = vec![success(world.key("good")), failure(world.key("bad"), 1, Cause::ExitCode)];
+    world.sync(id, &SyncRequest { finished, ..say(2) });
+    for (policy, rerun, downstream, unchanged) in
+        [(RerunPolicy::All, 4, 0, 0), (RerunPolicy::Incomplete, 3, 0, 1), (RerunPolicy::Failed, 1, 0, 3)]
+    {
+        let again = plan.clone().with(|spec| {
+            spec.run_id = Some(2);
+            spec.rerun_policy = Some(policy);
+        });
+        let changes = world.state.preview(&again.document(), &again.expanded());
+        let counts = (changes.rerun.count, changes.downstream.count, changes.unchanged);
+        assert_eq!(counts, (rerun, downstream, unchanged), "{policy:?}");
+    }
+    let same = world.state.preview(&plan.document(), &plan.expanded());
+    assert_eq!((same.rerun.count, same.unchanged), (0, 4), "no new run");
+}
+
+#[test]
+fn jobs_are_listed_by_name() {
+    let world = World::with(&Plan::new([job("a1"), job("b1"), job("a2")]));
+    let known = world.state.known_jobs(world.workflow(), |name| name.starts_with('a')).unwrap();
+    assert_eq!(known, ["a1", "a2"]);
+}
+
+#[test]
+fn a_group_writes_the_last_state_of_a_job_once() {
+    let mut world = World::with(&Plan::new([job("a"), job("b")]));
+    let id = world.register(&runner("one"));
+    let now = world.now;
+    let mut recorder = Recorder::default();
+    world.state.sync(id, &ask(1, 1), &mut recorder, now).unwrap();
+    let workflow = world.workflow();
+    let key = world.state.workflows[&workflow].key(0);
+    world.state.sync(id, &SyncRequest { running: vec![running(key)], ..say(2) }, &mut recorder, now).unwrap();
+    world.state.sync(id, &SyncRequest { finished: vec![success(key)], ..say(3) }, &mut recorder, now).unwrap();
+    let changes = world.state.finish(recorder, now);
+    let updates: Vec<_> = changes.job_updates.iter().map(|update| (update.id.0, update.state)).collect();
+    assert_eq!(updates, [(key.job, JobState::Completed)]);
+    let moves: Vec<JobState> = changes.events[0].jobs.iter().map(|(_, _, state)| *state).collect();
+    assert_eq!(moves, [JobState::Leased, JobState::Running, JobState::Completed], "events tell every move");
+}
+
+/// Everything that a workflow can have in one group: jobs, actions, a recovery script, strays, data, allocations.
+#[test]
+fn nothing_of_a_workflow_is_written_that_was_deleted_in_its_group() {
+    let rule = FailureRule {
+        exit_codes: vec![1],
+        recovery_script: Some("mend".to_owned()),
+        max_retries: Some(2),
+        ..FailureRule::default()
+    };
+    let handler = FailureHandler { name: "mend".to_owned(), rules: vec![rule] };
+    let mut jobs = [job("a"), job("b")];
+    jobs[0].handler = Some("mend".to_owned());
+    let plan = Plan::new(jobs).with(|spec| {
+        spec.failure_handlers = vec![handler];
+        spec.actions = vec![commands(TriggerType::OnWorkflowComplete, "x")];
+    });
+    let mut world = World::with(&plan);
+    world.apply(&Plan { name: "v".to_owned(), ..Plan::new([job("c").priority(-1)]) });
+    let id = world.register(&runner("one"));
+    world.sync(id, &ask(1, 3));
+    let [a, b, c] = ["a", "b", "c"].map(|name| world.key(name));
+    let (now, workflow) = (world.now, world.workflow());
+    let mut recorder = Recorder::default();
+    let request = SyncRequest {
+        finished: vec![failure(a, 1, Cause::ExitCode)],
+        running: vec![running(b), running(c)],
+        stopping: true,
+        ..say(2)
+    };
+    world.state.sync(id, &request, &mut recorder, now).unwrap();
+    let value = Some(serde_json::json!(1));
+    world.state.write_data(workflow, "d", value, None, (&mut recorder, now)).unwrap();
+    world.state.retry(workflow, &Retry::Jobs(vec!["b".to_owned()]), &mut recorder, now).unwrap();
+    let rows = vec![super::allocations::template()];
+    world.state.intend_allocations(workflow, rows, &mut recorder, now).unwrap();
+    world.state.delete(workflow, &mut recorder, now).unwrap();
+    let changes = world.state.finish(recorder, now);
+    assert_eq!(changes.deleted_workflows, [workflow]);
+    assert_eq!(changes.job_updates.iter().map(|update| update.id.0).collect::<Vec<_>>(), [c.job]);
+    assert!(changes.workflows.iter().all(|row| row.id != workflow));
+    assert_eq!((changes.recoveries.len(), changes.strays.len(), changes.actions.len()), (0, 0, 0));
+    assert_eq!((changes.user_data.len(), changes.allocations.len(), changes.jobs.len()), (0, 0, 0));
+    assert!(changes.results.iter().all(|row| row.workflow != workflow), "{:?}", changes.results);
+    let of_it = |event: &&crate::rows::EventRow| event.workflow == Some(workflow);
+    assert_eq!(changes.events.iter().filter(of_it).filter(|event| event.reason == "JobsChanged").count(), 0);
+}
+
+#[test]
+fn only_the_latest_twenty_failures_are_shown() {
+    let plan = Plan::new((0..22).map(|n| job(&format!("j{n:02}")).priority(-n)));
+    let mut world = World::with(&plan);
+    let id = world.register(&runner("one"));
+    for sequence in 0..22 {
+        let lease = world.sync(id, &ask(2 * sequence + 1, 1)).leases[0].clone();
+        let failed = vec![failure(lease.key, 1, Cause::ExitCode)];
+        world.sync(id, &SyncRequest { finished: failed, ..say(2 * sequence + 2) });
+    }
+    let shown = world.state.workflow_summary(world.workflow()).unwrap().status.failures;
+    let names: Vec<&str> = shown.iter().map(|sample| sample.job.as_str()).collect();
+    assert_eq!((names.len(), names[0], names[19]), (20, "j02", "j21"));
+    world.restart();
+    assert_eq!(world.state.workflow_summary(world.workflow()).unwrap().status.failures, shown);
+}

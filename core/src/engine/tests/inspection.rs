@@ -1,0 +1,586 @@
+//! What people and the controller are told: reasons, demands, allocations, actions, clusters, accounting.
+
+use torc_api::action::{ActionState, TriggerType};
+use torc_api::allocation::{AllocationOrigin, AllocationStatus};
+use torc_api::api::{ApplyOutcome, RunnerStatus};
+use torc_api::document::{Metadata, SlurmClusterDocument};
+use torc_api::explain::{Reason, ReasonKind};
+use torc_api::slurm::SlurmState;
+use torc_api::slurm_stats::SlurmStats;
+use torc_api::state::{Cause, JobState};
+use torc_api::wire::{FinishedAttempt, RegisterRequest, Resources, RunnerKind, RunnerScope, SyncRequest};
+
+use super::actions::commands;
+use super::allocations::{for_slurm, in_slurm, template};
+use super::plan::{Plan, job, needs};
+use super::world::{World, ask, failure, runner, running, say, success};
+use crate::engine::{
+    AllocationKey, Demand, Observation, Outlook, Recorder, Refusal, Retry, allocation_view, slurm_name,
+};
+use crate::explain::Attempt;
+use crate::ids::{AllocationId, WorkflowId};
+use crate::planning::orphans::Sighting;
+use crate::planning::sizing::Stage;
+use crate::rows::AllocationRow;
+use crate::time::rfc3339;
+
+/// Kind, count and named jobs of each reason.
+fn shown(reasons: &[Reason]) -> Vec<(ReasonKind, Option<i64>, Vec<(&str, JobState)>)> {
+    let mut told = Vec::new();
+    for reason in reasons {
+        let jobs = reason.jobs.iter().map(|one| (one.job.as_str(), one.status)).collect();
+        told.push((reason.reason, reason.count, jobs));
+    }
+    told
+}
+
+/// One job in each of many states: `held` is leased, `busy` runs, `bad` has failed, `late` was out of time.
+fn mixed() -> World {
+    let names = ["bad", "late", "busy", "done", "held"];
+    let jobs = names.into_iter().zip(0..).map(|(name, index)| job(name).priority(9 - index));
+    let more = [job("next").after(&["busy"]), job("lost").after(&["bad"]), job("wide").needs(needs(99, 0, 1))];
+    let mut world = World::with(&Plan::new(jobs.chain(more)));
+    let id = world.register(&runner("one"));
+    world.sync(id, &ask(1, 5));
+    let key = |world: &World, name: &str| world.key(name);
+    let finished = vec![
+        failure(key(&world, "bad"), 3, Cause::ExitCode),
+        failure(key(&world, "late"), 152, Cause::Timeout),
+        success(key(&world, "done")),
+    ];
+    let (busy, held) = (key(&world, "busy"), key(&world, "held"));
+    world.sync(id, &SyncRequest { finished, running: vec![running(busy)], queued: vec![held], ..say(2) });
+    world
+}
+
+#[test]
+fn a_workflow_is_explained_by_the_states_of_its_jobs() {
+    let world = mixed();
+    let told = world.state.explain_workflow(world.workflow(), world.now).unwrap();
+    assert_eq!((told.workflow.as_str(), told.progress.as_str()), ("w", "4/8"));
+    use JobState::{Blocked, Canceled, Failed, Leased, Ready, Running, Terminated};
+    let expected = vec![
+        (ReasonKind::Capacity, Some(1), vec![("wide", Ready)]),
+        (ReasonKind::Failed, Some(1), vec![("bad", Failed)]),
+        (ReasonKind::Failed, Some(1), vec![("late", Terminated)]),
+        (ReasonKind::Running, Some(1), vec![("busy", Running)]),
+        (ReasonKind::Promised, Some(1), vec![("held", Leased)]),
+        (ReasonKind::Dependency, Some(1), vec![("next", Blocked)]),
+        (ReasonKind::Canceled, Some(1), vec![("lost", Canceled)]),
+        (ReasonKind::Completed, Some(1), vec![]),
+    ];
+    assert_eq!(shown(&told.reasons), expected);
+    let biggest = "the biggest, on one, has 8 CPUs, 64g of memory, 2 GPUs";
+    assert!(told.reasons[0].message.ends_with(biggest), "{}", told.reasons[0].message);
+    let hint = "`torc recover w --dry-run` says what could be done about failed jobs";
+    assert_eq!(told.next.last().map(String::as_str), Some(hint));
+    assert_eq!(told.next.len(), 3, "two about the biggest job, one about failed ones: {:?}", told.next);
+}
+
+#[test]
+fn a_workflow_that_is_held_back_says_so_first() {
+    let start = commands(TriggerType::OnWorkflowStart, "x");
+    let first = |world: &World| {
+        let told = world.state.explain_workflow(world.workflow(), world.now).unwrap();
+        told.reasons.first().map(|reason| reason.reason)
+    };
+    let mut world = World::with(&Plan::new([job("a")]).with(|spec| spec.actions = vec![start]));
+    assert_eq!(first(&world), Some(ReasonKind::StartActions));
+    let id = world.workflow();
+    world.run(|state, recorder, now| state.suspend(id, recorder, now)).unwrap();
+    assert_eq!(first(&world), Some(ReasonKind::Suspended));
+    let told = world.state.explain_workflow(id, world.now).unwrap();
+    assert_eq!(told.reasons.len(), 1, "ready jobs of a suspended workflow wait for nothing else: {:?}", told.reasons);
+    world.run(|state, recorder, now| state.cancel(id, recorder, now)).unwrap();
+    assert_eq!(shown(&world.state.explain_workflow(id, world.now).unwrap().reasons).len(), 1);
+    let mut busy = mixed();
+    let id = busy.workflow();
+    busy.run(|state, recorder, now| state.cancel(id, recorder, now)).unwrap();
+    assert_eq!(first(&busy), Some(ReasonKind::Canceled), "a job of it still runs");
+}
+
+#[test]
+fn ready_jobs_with_the_same_reason_are_told_together() {
+    let jobs = (0..7).map(|n| job(&format!("j{n}")).needs(needs(1 + n % 2, 0, 1)));
+    let mut world = World::with(&Plan::new(jobs));
+    let told = |world: &World| world.state.explain_workflow(world.workflow(), world.now).unwrap().reasons;
+    let reasons = told(&world);
+    assert_eq!(reasons.len(), 1, "{reasons:?}");
+    assert_eq!((reasons[0].reason, reasons[0].count), (ReasonKind::NoRunner, Some(7)), "two kinds of jobs, one reason");
+    let examples: Vec<&str> = reasons[0].jobs.iter().map(|one| one.job.as_str()).collect();
+    assert_eq!(examples, ["j0", "j2", "j4", "j6"], "those of the first kind");
+    // A runner of another workflow serves nobody here, and a silent one neither.
+    let elsewhere = RegisterRequest { scope: RunnerScope::Workflow("v".to_owned()), ..runner("two") };
+    world.register(&elsewhere);
+    assert_eq!(told(&world)[0].message, "no runner serves its workflow");
+    let id = world.register(&runner("one"));
+    assert_eq!(told(&world)[0].reason, ReasonKind::Busy);
+    world.sync(id, &ask(1, 1));
+    world.sync(id, &SyncRequest { running: vec![running(world.key("j1"))], ..say(2) });
+    world.silence(120_001);
+    assert_eq!(told(&world)[0].message, "the only runner of its workflow is silent");
+}
+
+#[test]
+fn at_most_five_jobs_of_a_state_are_named() {
+    let jobs = (0..7).map(|n| job(&format!("j{n}")).after(&["root"]));
+    let world = World::with(&Plan::new([job("root")].into_iter().chain(jobs)));
+    let reasons = world.state.explain_workflow(world.workflow(), world.now).unwrap().reasons;
+    let blocked = reasons.iter().find(|reason| reason.reason == ReasonKind::Dependency).unwrap();
+    assert_eq!((blocked.count, blocked.jobs.len()), (Some(7), 5));
+}
+
+#[test]
+fn a_job_is_explained_by_where_it_stands() {
+    let mut world = mixed();
+    world.pass(61_990);
+    let told = |world: &World, name: &str| {
+        let told = world.state.explain_job(world.workflow(), name, &[], world.now).unwrap();
+        (told.reasons[0].reason, told.reasons[0].message.clone())
+    };
+    let expected = [
+        ("busy", ReasonKind::Running, "it has been running on one for 1m2s"),
+        ("held", ReasonKind::Promised, "it was given to the runner on one, which starts it when there is room"),
+        ("next", ReasonKind::Dependency, "it waits for job busy, which is running"),
+        ("lost", ReasonKind::DependencyFailed, "it depends on job bad, which is failed"),
+        ("bad", ReasonKind::Failed, "its last attempt failed"),
+        ("done", ReasonKind::Completed, "it has succeeded"),
+    ];
+    for (name, kind, message) in expected {
+        assert_eq!(told(&world, name), (kind, message.to_owned()), "{name}");
+    }
+    let missing = world.state.explain_job(world.workflow(), "nowhere", &[], world.now);
+    assert_eq!(missing, Err(Refusal::NoJob { workflow: "w".to_owned(), job: "nowhere".to_owned() }));
+    world.silence(120_001);
+    assert_eq!(told(&world, "busy").0, ReasonKind::RunnerSilent);
+}
+
+#[test]
+fn a_job_that_got_more_says_from_what_to_what() {
+    let auto = torc_api::failure::Recovery {
+        policy: Some(torc_api::failure::RecoveryPolicy::Auto),
+        ..torc_api::failure::Recovery::default()
+    };
+    let mut world = World::with(&Plan::new([job("a")]).with(|spec| spec.recovery = Some(auto)));
+    let id = world.register(&runner("one"));
+    for sequence in [1, 3] {
+        world.sync(id, &ask(sequence, 1));
+        let failed = failure(world.key("a"), 137, Cause::OutOfMemory);
+        world.sync(id, &SyncRequest { finished: vec![failed], ..say(sequence + 1) });
+    }
+    let rows = world.results_of("a").into_iter().cloned().collect::<Vec<_>>();
+    let attempts: Vec<Attempt<'_>> = rows.iter().map(|result| Attempt { result, node: Some("one") }).collect();
+    let told = world.state.explain_job(world.workflow(), "a", &attempts, world.now).unwrap();
+    assert_eq!((told.workflow.as_str(), told.job.as_str(), told.status), ("w", "a", Some(JobState::Ready)));
+    assert_eq!((told.run_id, told.attempt, told.attempts.len()), (1, 3, 2));
+    assert!(told.raised[0].starts_with("memory from 1g to "), "{:?}", told.raised);
+    assert!(told.attempts.iter().all(|story| story.then.is_some()), "it is tried again: {:?}", told.attempts);
+    world.sync(id, &ask(5, 1));
+    let failed = SyncRequest { finished: vec![failure(world.key("a"), 137, Cause::OutOfMemory)], ..say(6) };
+    world.sync(id, &failed);
+    let rows = world.results_of("a").into_iter().cloned().collect::<Vec<_>>();
+    let attempts: Vec<Attempt<'_>> = rows.iter().map(|result| Attempt { result, node: None }).collect();
+    let told = world.state.explain_job(world.workflow(), "a", &attempts, world.now).unwrap();
+    assert_eq!(told.status, Some(JobState::Failed));
+    assert_eq!(told.attempts[2].then, None, "nothing follows the last one");
+    assert!(told.next[0].contains("with more memory"), "{:?}", told.next);
+    assert!(told.reasons[0].message.contains("out of memory"), "{:?}", told.reasons);
+}
+
+#[test]
+fn a_job_of_slurm_is_explained_by_its_allocations() {
+    let mut world = World::with(&for_slurm());
+    let told = |world: &World| {
+        let told = world.state.explain_job(world.workflow(), "a", &[], world.now).unwrap();
+        told.reasons.into_iter().map(|reason| (reason.reason, reason.allocations)).collect::<Vec<_>>()
+    };
+    assert_eq!(told(&world), [(ReasonKind::NoAllocation, vec![])]);
+    let outlook = |change: fn(&mut Outlook)| {
+        let mut outlook = Outlook::default();
+        change(&mut outlook);
+        outlook
+    };
+    let id = world.workflow();
+    for (outlook, kind) in [
+        (outlook(|outlook| outlook.unplaced = Some("too big".to_owned())), ReasonKind::NoPartition),
+        (outlook(|outlook| outlook.refused = Some("no account".to_owned())), ReasonKind::AllocationRefused),
+        (outlook(|outlook| outlook.unreachable = Some("timeout".to_owned())), ReasonKind::SlurmUnreachable),
+        (outlook(|outlook| outlook.held_back = 1), ReasonKind::AllocationLimit),
+    ] {
+        world.run(|state, recorder, now| state.note_outlook(id, outlook, recorder, now));
+        assert_eq!(told(&world), [(kind, vec![])]);
+    }
+    world.run(|state, recorder, now| state.note_outlook(id, Outlook::default(), recorder, now));
+    let key = world.allocation("7");
+    let start_ms = world.now.wall_ms + 60_000;
+    let seen = Observation {
+        sighting: Sighting::Queued(SlurmState::Pending),
+        reason: Some("Priority".to_owned()),
+        start_ms: Some(start_ms),
+        ..Observation::unanswered(key)
+    };
+    world.run(|state, recorder, now| state.observe_allocations(&[seen], recorder, now));
+    let reasons = world.state.explain_job(id, "a", &[], world.now).unwrap().reasons;
+    assert_eq!(reasons[0].allocations, ["torc-wf1-a1"]);
+    let message = format!(
+        "its allocation torc-wf1-a1, Slurm job 7, waits in Slurm's queue: reason Priority, expected to start at {}",
+        rfc3339(start_ms)
+    );
+    assert_eq!((reasons[0].reason, &reasons[0].message), (ReasonKind::AllocationPending, &message));
+    world.see(key, Sighting::Queued(SlurmState::Running));
+    assert_eq!(told(&world), [(ReasonKind::Busy, vec!["torc-wf1-a1".to_owned()])], "it runs and has no runner yet");
+}
+
+#[test]
+fn demands_count_what_runs_and_what_could() {
+    let labelled = |name: &str| {
+        let mut one = job(name);
+        one.labels = vec!["gpu".to_owned()];
+        one
+    };
+    let plan = Plan::new([job("a").priority(2), job("b"), job("c").after(&["a"]), labelled("d")]);
+    let mut world = World::with(&plan);
+    let demand = |labels: &[&str], jobs: i64| Demand {
+        workflow: "default/w".to_owned(),
+        needs: needs(1, 0, 1),
+        labels: labels.iter().map(|label| (*label).to_owned()).collect(),
+        jobs,
+    };
+    assert_eq!(world.state.demands(), [demand(&[], 2), demand(&["gpu"], 1)], "c waits");
+    let id = world.register(&runner("one"));
+    world.sync(id, &ask(1, 1));
+    world.sync(id, &SyncRequest { running: vec![running(world.key("a"))], ..say(2) });
+    assert_eq!(world.state.demands(), [demand(&[], 2), demand(&["gpu"], 1)]);
+    let workflow = world.workflow();
+    world.run(|state, recorder, now| state.suspend(workflow, recorder, now)).unwrap();
+    assert_eq!(world.state.demands(), [demand(&[], 1)], "what runs goes on");
+    let mut world = World::with(&for_slurm());
+    assert_eq!(world.state.demands().len(), 1);
+    world.state.serve_slurm();
+    assert_eq!(world.state.demands(), [], "its jobs are left to Slurm");
+}
+
+fn cluster(name: &str, partition: &str) -> SlurmClusterDocument {
+    let metadata = Metadata { name: name.to_owned(), ..Metadata::default() };
+    let labels = [("partition".to_owned(), partition.to_owned())].into();
+    SlurmClusterDocument {
+        api_version: torc_api::API_VERSION.to_owned(),
+        metadata: Metadata { labels, ..metadata },
+        ..SlurmClusterDocument::default()
+    }
+}
+
+#[test]
+fn a_cluster_is_created_changed_and_deleted() {
+    let mut world = World::new();
+    let apply = |world: &mut World, name: &str, text: &str| {
+        let document = cluster(name, text);
+        world.run(|state, recorder, now| state.apply_cluster(&document, recorder, now).unwrap())
+    };
+    let created_ms = world.now.wall_ms;
+    assert_eq!(apply(&mut world, "big", "x"), ApplyOutcome::Created);
+    world.pass(1_000);
+    assert_eq!(apply(&mut world, "big", "x"), ApplyOutcome::Unchanged);
+    assert_eq!(apply(&mut world, "big", "y"), ApplyOutcome::Configured);
+    assert_eq!(apply(&mut world, "small", "x"), ApplyOutcome::Created);
+    let row = world.state.cluster("big").unwrap().clone();
+    assert_eq!((row.generation, row.created_ms), (2, created_ms));
+    assert!(row.document.contains("\"y\""), "{}", row.document);
+    assert_eq!(world.state.clusters().map(|row| row.name.as_str()).collect::<Vec<_>>(), ["big", "small"]);
+    assert_eq!(world.reasons(), ["ClusterConfigured"; 3]);
+    let delete =
+        |world: &mut World, name: &str| world.run(|state, recorder, now| state.delete_cluster(name, recorder, now));
+    assert_eq!(delete(&mut world, "other"), Err(Refusal::NoCluster("other".to_owned())));
+    world.apply(&for_slurm());
+    let id = world.workflow();
+    let row = AllocationRow { cluster: "big".to_owned(), ..template() };
+    world.run(|state, recorder, now| state.intend_allocations(id, vec![row], recorder, now).unwrap());
+    assert!(matches!(delete(&mut world, "big"), Err(Refusal::Conflict(_))), "an allocation lives in it");
+    assert_eq!(delete(&mut world, "small"), Ok(()));
+    assert_eq!(world.database.clusters.keys().collect::<Vec<_>>(), ["big"]);
+    world.restart();
+    assert_eq!(world.state.clusters().map(|row| row.name.as_str()).collect::<Vec<_>>(), ["big"]);
+}
+
+#[test]
+fn a_cluster_that_changes_twice_in_one_group_is_written_once() {
+    let mut world = World::new();
+    let mut recorder = Recorder::default();
+    let now = world.now;
+    for text in ["x", "y"] {
+        world.state.apply_cluster(&cluster("big", text), &mut recorder, now).unwrap();
+    }
+    world.state.apply_cluster(&cluster("gone", "x"), &mut recorder, now).unwrap();
+    world.state.delete_cluster("gone", &mut recorder, now).unwrap();
+    world.state.apply_cluster(&cluster("back", "x"), &mut recorder, now).unwrap();
+    world.state.delete_cluster("back", &mut recorder, now).unwrap();
+    world.state.apply_cluster(&cluster("back", "y"), &mut recorder, now).unwrap();
+    let changes = world.state.finish(recorder, now);
+    let written: Vec<_> = changes.clusters.iter().map(|row| (row.name.as_str(), row.generation)).collect();
+    assert_eq!(written, [("big", 2), ("back", 1)]);
+    assert_eq!(changes.removed_clusters, ["gone"]);
+}
+
+#[test]
+fn workflows_without_their_cluster_are_named() {
+    let on = |name: &str, cluster: Option<&str>| {
+        let plan = Plan { name: name.to_owned(), ..Plan::new([job("a")]) };
+        plan.with(|spec| spec.slurm_cluster = cluster.map(str::to_owned))
+    };
+    let mut world = World::new();
+    for plan in [on("w", Some("big")), on("here", Some("local")), on("none", None), on("done", Some("big"))] {
+        world.apply(&plan);
+    }
+    let done = world.state.find("default", "done").unwrap();
+    world.run(|state, recorder, now| state.cancel(done, recorder, now)).unwrap();
+    assert_eq!(world.state.without_cluster(), [world.workflow()]);
+    world.run(|state, recorder, now| state.apply_cluster(&cluster("big", "x"), recorder, now).unwrap());
+    assert_eq!(world.state.without_cluster(), []);
+}
+
+// S17
+#[test]
+fn accounting_is_taken_of_attempts_that_there_may_have_been() {
+    let mut world = World::with(&Plan::new([job("a")]));
+    let workflow = world.workflow();
+    world.run(|state, recorder, now| state.retry(workflow, &Retry::All, recorder, now)).unwrap();
+    let good = SlurmStats {
+        workflow: workflow.0,
+        job: world.job("a").id.0,
+        run: 2,
+        attempt: 1,
+        max_rss_bytes: Some(5),
+        ..SlurmStats::default()
+    };
+    let known = |stats: &SlurmStats| {
+        let mut recorder = Recorder::default();
+        let taken = world.state.record_slurm_stats(std::slice::from_ref(stats), &mut recorder);
+        (taken, recorder.changes().slurm_stats.clone())
+    };
+    assert_eq!(known(&good), (Ok(()), vec![good.clone()]));
+    let first = SlurmStats { run: 1, ..good.clone() };
+    assert_eq!(known(&first), (Ok(()), vec![first]), "of an earlier run");
+    for (run, attempt) in [(3, 1), (0, 1), (2, 0)] {
+        let (refused, taken) = known(&SlurmStats { run, attempt, ..good.clone() });
+        assert!(matches!(refused, Err(Refusal::Invalid(_))), "run {run}, attempt {attempt}: {refused:?}");
+        assert_eq!(taken, []);
+    }
+    let no_job = known(&SlurmStats { job: 99, ..good.clone() });
+    assert_eq!(no_job, (Err(Refusal::NoJob { workflow: "w".to_owned(), job: "99".to_owned() }), vec![]));
+    let no_workflow = known(&SlurmStats { workflow: 99, ..good });
+    assert_eq!(no_workflow, (Err(Refusal::NoWorkflow("99".to_owned())), vec![]));
+}
+
+// S17
+#[test]
+fn accounting_comes_with_reports_and_by_itself() {
+    let mut world = World::with(&Plan::new([job("a")]));
+    let id = world.register(&runner("one"));
+    world.sync(id, &ask(1, 1));
+    let key = world.key("a");
+    let stats =
+        |attempt: i32| SlurmStats { workflow: key.workflow, job: key.job, run: 1, attempt, ..SlurmStats::default() };
+    let finished = FinishedAttempt { slurm_stats: Some(Box::new(stats(1))), ..success(key) };
+    let foreign = SlurmStats { workflow: 99, ..stats(3) };
+    let request = SyncRequest { finished: vec![finished], slurm_stats: vec![stats(2), foreign], ..say(2) };
+    let mut recorder = Recorder::default();
+    let answer = world.state.sync(id, &request, &mut recorder, world.now).unwrap();
+    assert!(!answer.may_wait);
+    assert_eq!(recorder.changes().slurm_stats, [stats(1), stats(2)]);
+}
+
+#[test]
+fn an_allocation_is_shown_field_by_field() {
+    let row = AllocationRow {
+        id: AllocationId(2),
+        workflow: WorkflowId(3),
+        cluster: "big".to_owned(),
+        scheduler: Some("s".to_owned()),
+        origin: AllocationOrigin::Recovery,
+        status: AllocationStatus::Active,
+        slurm_job_id: Some("77".to_owned()),
+        slurm_state: Some("RUNNING".to_owned()),
+        slurm_reason: Some("Priority".to_owned()),
+        partition: Some("p".to_owned()),
+        account: Some("acct".to_owned()),
+        nodes: 4,
+        seconds: 3_600,
+        node_list: Some("n[1-4]".to_owned()),
+        created_ms: 1_000,
+        called_ms: Some(1_500),
+        submitted_ms: Some(2_000),
+        started_ms: Some(3_000),
+        ended_ms: None,
+        estimated_start_ms: Some(5_000),
+        expected_end_ms: Some(6_000),
+        canceled_ms: Some(7_000),
+        message: Some("said".to_owned()),
+        ..AllocationRow::default()
+    };
+    let view = allocation_view(&row, "study");
+    assert_eq!((view.name.as_str(), view.id, view.workflow.as_str(), view.workflow_id), ("torc-wf3-a2", 2, "study", 3));
+    assert_eq!((view.scheduler.as_deref(), view.cluster.as_str(), view.origin), (Some("s"), "big", row.origin));
+    assert_eq!((view.slurm_job_id.as_deref(), view.status), (Some("77"), AllocationStatus::Active));
+    assert_eq!((view.slurm_state.as_deref(), view.slurm_reason.as_deref()), (Some("RUNNING"), Some("Priority")));
+    assert_eq!((view.nodes, view.node_list.as_deref(), view.walltime_seconds), (4, Some("n[1-4]"), 3_600));
+    assert_eq!((view.partition.as_deref(), view.account.as_deref()), (Some("p"), Some("acct")));
+    assert_eq!((view.message.as_deref(), view.canceling), (Some("said"), true));
+    let times = [
+        Some(view.creation_time),
+        view.submit_time,
+        view.start_time,
+        view.end_time,
+        view.estimated_start_time,
+        view.expected_end_time,
+    ];
+    let expected = [Some(1_000), Some(2_000), Some(3_000), None, Some(5_000), Some(6_000)].map(|ms| ms.map(rfc3339));
+    assert_eq!(times, expected);
+    let ended = allocation_view(&AllocationRow { ended_ms: Some(8_000), ..row.clone() }, "study");
+    assert_eq!((ended.end_time, ended.canceling), (Some(rfc3339(8_000)), false), "it is over");
+    assert!(!allocation_view(&AllocationRow { canceled_ms: None, ..row.clone() }, "study").canceling);
+    assert_eq!(slurm_name(&row, "store"), "torc-wf3-a2-store");
+}
+
+#[test]
+fn an_action_is_shown_field_by_field() {
+    let mut action = commands(TriggerType::OnWorkerStart, "x");
+    action.persistent = Some(true);
+    let plan = Plan::new([job("a")]).with(|spec| spec.actions = vec![action]);
+    let mut world = World::with(&plan);
+    let id = world.register(&runner("one"));
+    let lease = world.sync(id, &ask(1, 1)).leases[0].clone();
+    world.sync(id, &SyncRequest { running: vec![running(lease.key)], ..say(2) });
+    let view = |world: &World| world.state.actions(world.workflow()).unwrap().pop().unwrap();
+    let shown = view(&world);
+    assert_eq!((shown.id, shown.trigger_type), (lease.key.job, TriggerType::OnWorkerStart));
+    assert_eq!((shown.status, shown.worker.is_some()), (ActionState::Running, true));
+    assert_eq!((shown.runner, shown.node.as_deref()), (Some(id.0), Some("one")));
+    assert_eq!(shown.start_time, Some(rfc3339(world.now.wall_ms - 10)));
+    assert_eq!((shown.run_id, shown.attempt, shown.tries, shown.is_recovery), (1, 1, 0, false));
+    assert_eq!((shown.commands, shown.end_time), (vec!["x".to_owned()], None));
+    let finished = FinishedAttempt {
+        stdout: Some("o".to_owned()),
+        stderr: Some("e".to_owned()),
+        message: Some("said".to_owned()),
+        ..failure(lease.key, 5, Cause::ExitCode)
+    };
+    let again = world.sync(id, &SyncRequest { finished: vec![finished], ..say(3) }).leases[0].clone();
+    let shown = view(&world);
+    assert_eq!((shown.status, shown.attempt, shown.tries), (ActionState::Pending, 2, 1));
+    assert_eq!((shown.return_code, shown.message.as_deref()), (Some(5), Some("said")));
+    assert_eq!((shown.stdout.as_deref(), shown.stderr.as_deref()), (Some("o"), Some("e")));
+    assert_eq!((shown.runner, shown.start_time), (Some(id.0), None), "it is promised again, and has not started");
+    assert_eq!(shown.end_time, Some(rfc3339(world.now.wall_ms - 5)));
+    assert_eq!(again.key.attempt, 2);
+    world.sync(id, &SyncRequest { finished: vec![success(again.key)], ..say(4) });
+    let shown = view(&world);
+    assert_eq!((shown.status, shown.tries, shown.return_code), (ActionState::Executed, 2, Some(0)));
+    assert_eq!((shown.runner, shown.start_time), (Some(id.0), Some(rfc3339(world.now.wall_ms - 105))));
+}
+
+#[test]
+fn a_runner_is_shown_field_by_field() {
+    let mut world = World::with(&Plan::new([job("a"), job("b"), job("c")]));
+    let request = RegisterRequest {
+        version: "1.2".to_owned(),
+        pid: 77,
+        kind: RunnerKind::Slurm,
+        scope: RunnerScope::Workflow("w".to_owned()),
+        slurm_job_id: Some("5".to_owned()),
+        output_dir: "/logs".to_owned(),
+        ..runner("one")
+    };
+    let id = world.register(&request);
+    let started_ms = world.now.wall_ms;
+    world.pass(2_000);
+    world.sync(id, &ask(1, 3));
+    let [a, b, c] = ["a", "b", "c"].map(|name| world.key(name));
+    world.sync(id, &SyncRequest { running: vec![running(a)], queued: vec![b, c], ..say(2) });
+    let shown = world.state.runners().pop().unwrap();
+    assert_eq!((shown.id, shown.host.as_str(), shown.pid, shown.kind), (id.0, "one", 77, RunnerKind::Slurm));
+    assert_eq!((shown.status, shown.capacity), (RunnerStatus::Active, request.capacity));
+    assert_eq!((shown.workflow.as_deref(), shown.slurm_job_id.as_deref()), (Some("w"), Some("5")));
+    assert_eq!((shown.output_dir.as_str(), shown.version.as_str()), ("/logs", "1.2"));
+    assert_eq!((shown.queued, shown.running, shown.end_time), (2, 1, None));
+    assert_eq!(shown.start_time, rfc3339(started_ms));
+    assert_eq!(shown.last_contact_time, Some(rfc3339(started_ms + 2_000)));
+}
+
+/// An allocation of two nodes that runs, and what the sizing of allocations sees in it.
+fn stage(world: &World, key: AllocationKey) -> Stage {
+    let needs = world.state.slurm_needs(None, world.now);
+    let found = needs.iter().flat_map(|needs| &needs.allocations).find(|one| one.row.id == key.1);
+    found.expect("it is live").stage
+}
+
+#[test]
+fn an_allocation_is_whole_until_its_runner_should_have_come() {
+    let mut world = World::with(&for_slurm());
+    let id = world.workflow();
+    let row = AllocationRow { nodes: 2, cpus: 8, memory_bytes: 64, gpus: 3, ..template() };
+    let rows = world.run(|state, recorder, now| state.intend_allocations(id, vec![row], recorder, now).unwrap());
+    let key = (id, rows[0].id);
+    world.submitted(key, "7");
+    assert_eq!(stage(&world, key), Stage::Pending);
+    world.see(key, Sighting::Queued(SlurmState::Running));
+    let whole = Resources { cpus: 16, memory_bytes: 128, gpus: 6, nodes: 2 };
+    world.pass(179_999);
+    let young = Stage::Running { seconds_left: 3_420, free: whole, busy_seconds: 0 };
+    assert_eq!(stage(&world, key), young);
+    world.pass(1);
+    let gone = Stage::Running { seconds_left: 0, free: Resources::default(), busy_seconds: 0 };
+    assert_eq!(stage(&world, key), gone, "its runner has not come after three minutes");
+}
+
+#[test]
+fn an_allocation_has_what_its_runners_leave_free() {
+    let plan = Plan::new([job("a").needs(needs(3, 1, 2)), job("b").priority(-1)]);
+    let mut world = World::with(&plan.with(|spec| spec.slurm_cluster = Some("local".to_owned())));
+    let key = world.allocation("7");
+    let [first, second] = ["n1", "n2"].map(|host| world.register(&in_slurm(host, "7")));
+    world.register(&in_slurm("n3", "8"));
+    let all = runner("").capacity;
+    let twice =
+        Resources { cpus: 2 * all.cpus, memory_bytes: 2 * all.memory_bytes, gpus: 2 * all.gpus, nodes: 2 * all.nodes };
+    assert_eq!(stage(&world, key), Stage::Running { seconds_left: 3_600, free: twice, busy_seconds: 0 });
+    world.sync(first, &ask(1, 1));
+    world.sync(second, &ask(1, 1));
+    assert_eq!(world.states(&["a", "b"]), [JobState::Leased; 2]);
+    let promised = stage(&world, key);
+    assert_eq!(promised, Stage::Running { seconds_left: 3_600, free: twice, busy_seconds: 0 }, "nothing runs yet");
+    world.sync(first, &SyncRequest { running: vec![running(world.key("a"))], ..say(2) });
+    world.pass(20_000);
+    world.sync(second, &SyncRequest { running: vec![running(world.key("b"))], ..say(2) });
+    let free = Resources {
+        cpus: twice.cpus - 4,
+        memory_bytes: twice.memory_bytes - (3 << 30),
+        gpus: twice.gpus - 1,
+        nodes: twice.nodes,
+    };
+    assert_eq!(stage(&world, key), Stage::Running { seconds_left: 3_580, free, busy_seconds: 60 });
+    world.pass(30_000);
+    assert_eq!(stage(&world, key), Stage::Running { seconds_left: 3_550, free, busy_seconds: 30 });
+    world.pass(86_400_000);
+    assert_eq!(stage(&world, key), Stage::Running { seconds_left: 0, free, busy_seconds: 0 });
+    assert_eq!(world.state.live_allocations(Some(world.workflow())), 1);
+    assert_eq!(world.state.live_allocations(Some(WorkflowId(9))), 0);
+}
+
+#[test]
+fn only_what_somebody_was_told_to_run_is_served() {
+    let mut world = World::with(&for_slurm());
+    let served = |world: &World, scope: Option<RunnerScope>| {
+        world.state.slurm_needs(scope.as_ref(), world.now).iter().map(|needs| needs.is_served).collect::<Vec<_>>()
+    };
+    assert_eq!(served(&world, None), [false]);
+    assert_eq!(served(&world, Some(RunnerScope::All)), [true]);
+    assert_eq!(served(&world, Some(RunnerScope::Session)), [true]);
+    assert_eq!(served(&world, Some(RunnerScope::Workflow("w".to_owned()))), [true]);
+    assert_eq!(served(&world, Some(RunnerScope::Workflow("v".to_owned()))), [false]);
+    world.restart();
+    assert_eq!(served(&world, Some(RunnerScope::Session)), [false], "another process was not told to run it");
+    let id = world.workflow();
+    world.state.serve(id).unwrap();
+    assert_eq!(served(&world, Some(RunnerScope::Session)), [true]);
+    assert_eq!(world.state.serve(WorkflowId(9)), Err(Refusal::NoWorkflow("9".to_owned())));
+}

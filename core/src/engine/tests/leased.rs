@@ -1,0 +1,323 @@
+//! The contents of a lease, of a result and of a runner's row, field by field; and the times after which leases end.
+
+use std::collections::BTreeMap;
+
+use torc_api::execution::{ExecutionConfig, ResourceMonitor, Stdio};
+use torc_api::failure::Prefetch;
+use torc_api::state::{Cause, JobState};
+use torc_api::wire::{
+    FileSeen, FinishedAttempt, Profile, RegisterRequest, Resources, RunnerKind, RunnerScope, SyncRequest, Usage, Want,
+};
+
+use super::plan::{Plan, job};
+use super::world::{World, ask, failure, runner, running, say, success};
+use crate::engine::Apply;
+use crate::expanded::{Expanded, ExpandedFile, ExpandedUserData, Requirements};
+use crate::rows::{FileRow, ResultRow, RunnerRow};
+
+fn apply(world: &mut World, plan: &Plan, expanded: &Expanded) {
+    let document = plan.document();
+    let apply = Apply { document: &document, expanded, owner: "ada", working_dir: "/here", store_only: false };
+    world.run(|state, recorder, now| state.apply(&apply, recorder, now).unwrap());
+}
+
+// J07
+#[test]
+fn a_job_without_requirements_is_leased_as_one_cpu_and_1_mb() {
+    let mut world = World::with(&Plan::new([job("a").needs(Requirements::default())]));
+    let id = world.register(&runner("one"));
+    let answer = world.sync(id, &ask(1, 1));
+    let profile = &answer.profiles[answer.leases[0].profile as usize];
+    let expected = Resources { cpus: 1, memory_bytes: 1 << 20, gpus: 0, nodes: 1 };
+    assert_eq!((profile.resources, profile.runtime_seconds, profile.unlimited), (expected, 60, true));
+}
+
+// J06, J07
+#[test]
+fn jobs_without_requirements_fill_a_node_by_cpu_and_by_memory() {
+    let many = || Plan::new((0..12).map(|n| job(&format!("j{n}")).needs(Requirements::default())));
+    let leased = |free: Resources| {
+        let mut world = World::with(&many());
+        let id = world.register(&RegisterRequest { capacity: free, ..runner("one") });
+        world.sync(id, &SyncRequest { want: Want { free, ahead: 0, limit: 99 }, ..say(1) }).leases.len()
+    };
+    let mib = 1 << 20;
+    assert_eq!(leased(Resources { cpus: 8, memory_bytes: 64 * mib, gpus: 0, nodes: 1 }), 8, "one CPU each");
+    assert_eq!(leased(Resources { cpus: 64, memory_bytes: 5 * mib, gpus: 0, nodes: 1 }), 5, "1 MiB each");
+    assert_eq!(leased(Resources { cpus: 64, memory_bytes: 5 * mib - 1, gpus: 0, nodes: 1 }), 4);
+}
+
+#[test]
+fn a_lease_says_everything_about_its_job() {
+    let needs = Requirements {
+        name: "big".to_owned(),
+        num_cpus: 3,
+        memory_bytes: 5 << 20,
+        num_gpus: 1,
+        num_nodes: 1,
+        runtime_seconds: 77,
+    };
+    let execution = ExecutionConfig { timeout_exit_code: Some(99), ..ExecutionConfig::default() };
+    let monitor = ResourceMonitor { sample_interval_seconds: Some(13), ..ResourceMonitor::default() };
+    let plan = Plan::new([job("a").needs(needs.clone())]).with(|spec| {
+        spec.execution_config = Some(execution.clone());
+        spec.resource_monitor = Some(monitor.clone());
+        spec.enable_ro_crate = Some(true);
+    });
+    let mut expanded = plan.expanded();
+    let file = |name: &str| ExpandedFile { name: name.to_owned(), path: format!("{name}.txt"), identifier: None };
+    expanded.files = ["in", "out", "more"].map(file).to_vec();
+    let value = Some(serde_json::json!(41));
+    expanded.user_data = vec![ExpandedUserData { name: "d".to_owned(), data: value, is_ephemeral: false }];
+    let stdio = Stdio { delete_on_success: Some(true), ..Stdio::default() };
+    let env = BTreeMap::from([("KEY".to_owned(), "value".to_owned())]);
+    let described = &mut expanded.jobs[0];
+    described.command = "use ${user_data.input.d}".to_owned();
+    described.invocation_script = Some("prepare ${user_data.input.d}".to_owned());
+    described.env = env.clone();
+    described.stdio = Some(stdio.clone());
+    described.input_files = vec![0, 2];
+    described.output_files = vec![1];
+    described.input_user_data = vec![0];
+    described.tasks_per_node = Some(4);
+    let mut world = World::new();
+    apply(&mut world, &plan, &expanded);
+    let id = world.register(&runner("one"));
+    let answer = world.sync(id, &ask(1, 1));
+    let lease = &answer.leases[0];
+    assert_eq!((lease.name.as_str(), lease.command.as_str()), ("a", "use 41"));
+    let expected = Profile {
+        resources: Resources { cpus: 3, memory_bytes: 5 << 20, gpus: 1, nodes: 1 },
+        runtime_seconds: 77,
+        unlimited: false,
+        workflow_name: "w".to_owned(),
+        working_dir: "/here".to_owned(),
+        env,
+        invocation_script: Some("prepare 41".to_owned()),
+        stdio: Some(stdio),
+        input_files: vec!["in.txt".to_owned(), "more.txt".to_owned()],
+        hash_large_files: true,
+        output_files: vec!["out.txt".to_owned()],
+        execution_config: Some(execution),
+        resource_monitor: Some(monitor),
+        tasks_per_node: Some(4),
+    };
+    assert_eq!(answer.profiles[lease.profile as usize], expected);
+}
+
+#[test]
+fn leases_point_to_the_profiles_of_their_own_workflow() {
+    let mut world = World::with(&Plan::new([job("a").needs(Requirements { num_cpus: 2, ..Requirements::default() })]));
+    world.apply(&Plan { name: "v".to_owned(), ..Plan::new([job("b"), job("c")]) });
+    let id = world.register(&runner("one"));
+    let answer = world.sync(id, &ask(1, 8));
+    let described = |name: &str| {
+        let lease = answer.leases.iter().find(|lease| lease.name == name).expect("it was leased");
+        let profile = &answer.profiles[lease.profile as usize];
+        (profile.workflow_name.as_str(), profile.resources.cpus)
+    };
+    assert_eq!((described("a"), described("b"), described("c")), (("w", 2), ("v", 1), ("v", 1)));
+    assert_eq!(answer.profiles.len(), 2, "jobs that are alike share a profile");
+}
+
+#[test]
+fn a_result_is_written_field_by_field() {
+    let mut world = World::with(&Plan::new([job("a"), job("b")]));
+    let id = world.register(&runner("one"));
+    world.sync(id, &ask(1, 2));
+    let [a, b] = ["a", "b"].map(|name| world.key(name));
+    let usage = Usage { peak_memory_bytes: Some(11), average_cpu_percent: Some(12.5), ..Usage::default() };
+    let seen = |path: &str| FileSeen {
+        path: path.to_owned(),
+        size_bytes: 21,
+        modified_ms: 22,
+        sha256: Some("cafe".to_owned()),
+    };
+    let told = FinishedAttempt {
+        key: a,
+        duration_ms: 3_000,
+        ended_ms_ago: 400,
+        stdout: Some("a.out".to_owned()),
+        stderr: Some("a.err".to_owned()),
+        usage: Some(usage),
+        message: Some("said".to_owned()),
+        files: vec![seen("x")],
+        ..FinishedAttempt::default()
+    };
+    let failed = FinishedAttempt { key: b, return_code: 9, files: vec![seen("y")], ..told.clone() };
+    world.pass(10_000);
+    world.sync(id, &SyncRequest { finished: vec![told, failed], ..say(2) });
+    let now = world.now.wall_ms;
+    let expected = ResultRow {
+        workflow: world.workflow(),
+        job: world.job("a").id,
+        run: 1,
+        attempt: 1,
+        state: JobState::Completed,
+        return_code: 0,
+        cause: None,
+        message: Some("said".to_owned()),
+        started_ms: now - 3_400,
+        ended_ms: now - 400,
+        runner: Some(id),
+        stdout: Some("a.out".to_owned()),
+        stderr: Some("a.err".to_owned()),
+        usage,
+    };
+    assert_eq!(world.results_of("a"), [&expected]);
+    let of_b = world.results_of("b")[0];
+    let failure = (of_b.job, of_b.state, of_b.return_code, of_b.cause);
+    assert_eq!(failure, (world.job("b").id, JobState::Failed, 9, Some(Cause::ExitCode)));
+    let files: Vec<&FileRow> = world.database.files.values().collect();
+    let file = FileRow {
+        workflow: world.workflow(),
+        job: world.job("a").id,
+        path: "x".to_owned(),
+        run: 1,
+        attempt: 1,
+        size_bytes: 21,
+        modified_ms: 22,
+        sha256: Some("cafe".to_owned()),
+        seen_ms: now,
+    };
+    assert_eq!(files, [&file], "only what a job that succeeded saw is written down");
+    assert_eq!(world.database.workflows[&world.workflow()].started_ms, Some(now - 3_400));
+}
+
+/// Two attempts in each of two runs: every result and file is of the attempt that made it.
+#[test]
+fn every_attempt_of_every_run_has_its_own_result() {
+    let mut world = World::with(&Plan::new([job("a")]));
+    let workflow = world.workflow();
+    let seen = FileSeen { path: "x".to_owned(), size_bytes: 1, modified_ms: 1, sha256: None };
+    for run in 1..=2 {
+        let id = world.register(&runner("one"));
+        world.sync(id, &ask(1, 1));
+        world.sync(id, &SyncRequest { finished: vec![failure(world.key("a"), -128, Cause::Lost)], ..say(2) });
+        world.sync(id, &ask(3, 1));
+        let done = FinishedAttempt { files: vec![seen.clone()], ..success(world.key("a")) };
+        world.sync(id, &SyncRequest { finished: vec![done], ..say(4) });
+        let file = &world.database.files[&(world.job("a").id, "x".to_owned())];
+        assert_eq!((file.run, file.attempt), (run, 2));
+        if run == 1 {
+            let again = crate::engine::Retry::All;
+            world.run(|state, recorder, now| state.retry(workflow, &again, recorder, now)).unwrap();
+        }
+    }
+    let told: Vec<_> = world.results_of("a").iter().map(|row| (row.run, row.attempt, row.cause)).collect();
+    assert_eq!(told, [(1, 1, Some(Cause::Lost)), (1, 2, None), (2, 1, Some(Cause::Lost)), (2, 2, None)]);
+}
+
+#[test]
+fn a_runner_is_written_field_by_field() {
+    let request = RegisterRequest {
+        version: "1.2.3".to_owned(),
+        host: "n7".to_owned(),
+        pid: 4_711,
+        kind: RunnerKind::Slurm,
+        capacity: Resources { cpus: 3, memory_bytes: 5, gpus: 7, nodes: 2 },
+        max_parallel_jobs: Some(11),
+        labels: vec!["z".to_owned(), "b".to_owned(), "z".to_owned()],
+        scope: RunnerScope::Workflow("lab/w".to_owned()),
+        scheduler: Some("s".to_owned()),
+        slurm_job_id: Some("99".to_owned()),
+        output_dir: "/logs".to_owned(),
+        place: "n7:/keeper".to_owned(),
+        ..runner("n7")
+    };
+    let mut world = World::new();
+    let id = world.register(&request);
+    let expected = RunnerRow {
+        id,
+        host: "n7".to_owned(),
+        pid: 4_711,
+        kind: RunnerKind::Slurm,
+        capacity: request.capacity,
+        max_parallel_jobs: Some(11),
+        labels: vec!["b".to_owned(), "z".to_owned()],
+        scope: request.scope.clone(),
+        scheduler: Some("s".to_owned()),
+        slurm_job_id: Some("99".to_owned()),
+        output_dir: "/logs".to_owned(),
+        place: "n7:/keeper".to_owned(),
+        version: "1.2.3".to_owned(),
+        started_ms: world.now.wall_ms,
+        ended_ms: None,
+    };
+    assert_eq!(world.database.runners[&id], expected);
+}
+
+/// The lease time that a workflow or a runner asks for, and the shortest that there is.
+// P05, P08
+#[test]
+fn leases_end_right_after_their_time() {
+    for (asked, own, lease_ms) in [
+        (None, None, 120_000),
+        (Some(45), None, 45_000),
+        (Some(45), Some(600), 600_000),
+        (None, Some(6), 6_000),
+        (None, Some(5), 5_000),
+        (None, Some(4), 5_000),
+        (None, Some(0), 5_000),
+    ] {
+        let prefetch = asked.map(|lease_seconds| Prefetch { lease_seconds: Some(lease_seconds), ..Default::default() });
+        let mut world = World::with(&Plan::new([job("a")]).with(|spec| spec.prefetch = prefetch));
+        let id = world.register(&runner("one"));
+        let answer = world.sync(id, &SyncRequest { lease_seconds: own, ..ask(1, 1) });
+        assert_eq!(answer.lease_ms, lease_ms, "{asked:?} {own:?}");
+        world.silence(lease_ms);
+        assert_eq!(world.state_of("a"), JobState::Leased, "{asked:?} {own:?}");
+        world.silence(1);
+        assert_eq!(world.state_of("a"), JobState::Ready, "{asked:?} {own:?}");
+    }
+}
+
+/// A lost or failed attempt is tried again at once: the engine knows no back-off of its own.
+#[test]
+fn a_retried_job_is_ready_in_the_same_message() {
+    for cause in [Cause::Lost, Cause::NodeFailure, Cause::Preempted, Cause::Stopped] {
+        let mut world = World::with(&Plan::new([job("a")]));
+        let id = world.register(&runner("one"));
+        world.sync(id, &ask(1, 1));
+        let failed = SyncRequest { finished: vec![failure(world.key("a"), 1, cause)], ..ask(2, 1) };
+        let leases = world.sync(id, &failed).leases;
+        assert_eq!(leases.iter().map(|lease| lease.key.attempt).collect::<Vec<_>>(), [2], "{cause}");
+    }
+}
+
+#[test]
+fn a_runner_that_speaks_has_its_whole_lease_again() {
+    let mut world = World::with(&Plan::new([job("a"), job("b")]));
+    let id = world.register(&runner("one"));
+    world.sync(id, &ask(1, 2));
+    let [a, b] = ["a", "b"].map(|name| world.key(name));
+    for sequence in 2..5 {
+        world.silence(119_999);
+        world.sync(id, &SyncRequest { running: vec![running(a)], queued: vec![b], ..say(sequence) });
+        assert_eq!(world.states(&["a", "b"]), [JobState::Running, JobState::Leased], "message {sequence}");
+    }
+    world.silence(120_000);
+    assert_eq!(world.state_of("b"), JobState::Leased);
+    world.silence(1);
+    assert_eq!(world.states(&["a", "b"]), [JobState::Running, JobState::Ready]);
+    let silent: Vec<&str> = world
+        .database
+        .events
+        .iter()
+        .filter(|event| event.reason == "RunnerSilent")
+        .map(|event| event.message.as_str())
+        .collect();
+    assert_eq!(silent, ["runner 1 on one has been silent for 120 s"]);
+}
+
+/// Declared runtimes are estimates: a job may start with two minutes less than it declares.
+#[test]
+fn a_runner_gets_only_jobs_that_end_in_its_time() {
+    let needs = Requirements { name: "hour".to_owned(), runtime_seconds: 3_600, ..Requirements::default() };
+    for (remaining_ms, leases) in [(None, 1), (Some(3_480_000), 1), (Some(3_479_999), 0), (Some(0), 0)] {
+        let mut world = World::with(&Plan::new([job("a").needs(needs.clone())]));
+        let id = world.register(&runner("one"));
+        let answer = world.sync(id, &SyncRequest { remaining_ms, ..ask(1, 1) });
+        assert_eq!(answer.leases.len(), leases, "{remaining_ms:?}");
+    }
+}
