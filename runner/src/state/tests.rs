@@ -5,12 +5,18 @@ use torc_api::wire::{Lease, Profile, Verdict};
 use super::*;
 use crate::protocol::{Ending, Outcome};
 
+mod adoption;
+mod claims;
 mod deadlines;
 mod errands;
 mod exits;
 mod files;
+mod kinds;
 mod measures;
+mod messages;
 mod outages;
+mod reports;
+mod starts;
 mod steps;
 mod waits;
 

@@ -109,10 +109,14 @@ fn by_number_of_jobs_nothing_is_taken_near_the_end() {
         (desk.sync().want != Want::default(), late)
     };
     assert_eq!(asks(301, Some(2), terms()), (true, false));
+    assert_eq!(asks(300, Some(2), terms()), (false, true), "the remaining time has to exceed the minimum");
     assert_eq!(asks(299, Some(2), terms()), (false, true), "and with nothing held it leaves");
     assert_eq!(asks(299, None, terms()), (true, false), "by resources the server looks at each job's runtime");
-    let short = RunnerTerms { min_time_for_new_jobs_seconds: 10, ..terms() };
-    assert_eq!(asks(299, Some(2), short), (true, false), "as the workflow says");
+    let short = |seconds| RunnerTerms { min_time_for_new_jobs_seconds: seconds, ..terms() };
+    assert_eq!(asks(299, Some(2), short(10)), (true, false), "as the workflow says");
+    assert_eq!(asks(299, Some(2), short(298)), (true, false), "as the workflow says");
+    assert_eq!(asks(299, Some(2), short(299)), (false, true), "as the workflow says");
+    assert_eq!(asks(299, None, short(299)), (true, false), "the minimum is for the queue strategy only");
 }
 
 // J20
