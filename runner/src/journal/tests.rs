@@ -168,3 +168,15 @@ async fn a_journal_of_a_newer_version_is_refused() {
     let refused = read(&path).await.expect_err("too new");
     assert!(matches!(refused, JournalError::Newer(_)), "{refused}");
 }
+
+// J36. Nothing is looked for below a folder of journals, which may hold a thousand of them.
+#[tokio::test]
+async fn journals_are_not_below_other_journals() {
+    let base = tempfile::tempdir().expect("a folder");
+    for output in ["a", "a/offline_journal/deeper"] {
+        let mut journal = Journal::new(&base.path().join(output), "h".to_owned());
+        journal.write(&[result(4, 1, 1, 0)]).await.expect("written");
+    }
+    let found = find(base.path(), 4, 1, |_| {});
+    assert_eq!(found.journals, [base.path().join("a/offline_journal/offline_results_wf4_r1_h.db")]);
+}

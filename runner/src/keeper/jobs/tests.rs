@@ -273,3 +273,52 @@ fn which_news_are_urgent() {
     assert!(!jobs.has_urgent_news());
     kill_all(jobs);
 }
+
+// What has not started does not start under the next agent, whose classes are others.
+#[test]
+fn nothing_of_the_last_agent_is_left_for_the_next() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut jobs = idle(dir.path());
+    jobs.order(order(4, false));
+    jobs.order(order(5, true));
+    jobs.news.push(FromKeeper::Problem("old".to_owned()));
+    jobs.welcome(Vec::new());
+    assert!(jobs.next_in_turn(2).is_none(), "it waited for the last agent");
+    assert!(!jobs.news.contains(&FromKeeper::Problem("old".to_owned())), "nobody is told what another one was");
+    assert_eq!(jobs.news.last(), Some(&FromKeeper::Ready));
+    let classes: Vec<Option<u32>> = jobs.running.values().map(|job| job.class).collect();
+    assert_eq!(classes, [None], "nothing follows a job of another agent");
+    kill_all(jobs);
+}
+
+// J16, J23, X10. Everything that the keeper knows of a job is in its result.
+#[test]
+fn a_result_has_all_that_is_known_of_its_job() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut jobs = idle(dir.path());
+    jobs.order(order(4, false));
+    let key = AttemptKey { job: 4, ..KEY };
+    let asked = clock_now();
+    jobs.terminate(&Termination { key, why: Ending::Canceled, signal: 12, lead_ms: 9_000 }, asked);
+    let pid = jobs.processes[&key];
+    let job = jobs.running.get_mut(&pid).expect("it runs");
+    job.consumed = Consumed { cpu_us: 21, peak_memory_bytes: Some(22) };
+    job.step_limit_ms = Some(23);
+    let kept = logs::Kept { stdout: Some("/o".into()), stderr: Some("/e".into()), problem: None };
+    let before = Moment(asked.0 - 1);
+    for (at, ending) in [(before, None), (asked, Some(Ending::Canceled))] {
+        let job = jobs.running.get(&pid).expect("it runs");
+        let expected = Ended {
+            consumed: Some(Consumed { cpu_us: 21, peak_memory_bytes: Some(22) }),
+            ending,
+            stdout: Some("/o".to_owned()),
+            stderr: Some("/e".to_owned()),
+            step_limit_ms: Some(23),
+            terms: Some(Box::new(job.prepared.template.terms.clone())),
+            working_dir: dir.path().display().to_string(),
+            ..Ended::of(key, "job 4", (job.started, at), Outcome::Exited(5))
+        };
+        assert_eq!(reap::result(job, (at, Outcome::Exited(5)), &kept), expected);
+    }
+    kill_all(jobs);
+}

@@ -249,3 +249,70 @@ fn what_a_lost_call_said_is_said_again() {
     assert!(desk.state.jobs[&key(1)].start_known, "the server has heard of it");
     assert!(!desk.state.jobs[&key(2)].start_known, "this one has not started");
 }
+
+// P04, P06. A call that waits on the server for news says nothing about how long answers take.
+#[test]
+fn a_wait_for_news_is_no_round_trip() {
+    let mut desk = Desk::new(1);
+    desk.answer([1]).started(1);
+    while !desk.has_sync() {
+        desk.until_due();
+    }
+    let target = desk.state.pace.target(Duration::ZERO);
+    desk.now = desk.now.plus(Duration::from_secs(29));
+    desk.answer([]);
+    assert_eq!(desk.state.pace.target(Duration::ZERO), target, "nothing was learned");
+}
+
+// J15. Cancellations are listened for a quarter of a second after the last answer, however much waits.
+#[test]
+fn a_runner_with_enough_work_listens_after_a_quarter_of_a_second() {
+    let mut desk = Desk::new(1);
+    desk.answer([1, 2, 3]).started(1);
+    while !desk.has_sync() {
+        desk.until_due();
+    }
+    desk.answer([]);
+    assert_eq!(desk.state.want(desk.now).limit, 0, "enough waits");
+    let before = desk.now;
+    while !desk.has_sync() {
+        desk.until_due();
+    }
+    assert_eq!(desk.now.since(before), Duration::from_millis(250));
+    assert_eq!(desk.sync().want.limit, 0);
+}
+
+// P08. What the keeper was told not to start is still held until it has confirmed that.
+#[test]
+fn a_recalled_lease_is_held_until_the_keeper_has_confirmed() {
+    let mut desk = Desk::new(1);
+    desk.state.pace.job_ended(Duration::from_millis(4));
+    desk.answer(1..=3).started(1).later(Duration::from_millis(100));
+    desk.respond(SyncResponse { give_back: vec![key(3)], ..SyncResponse::default() });
+    let request = desk.state.request(desk.now);
+    assert_eq!(request.queued, [key(2), key(3)]);
+    assert_eq!(request.returned, []);
+    desk.handle(Event::Revoked(key(3)));
+    let request = desk.state.request(desk.now);
+    assert_eq!((request.queued, request.returned), (vec![key(2)], vec![key(3)]));
+}
+
+// J12. What belongs to a worker's end is asked for once, and waited for.
+#[test]
+fn the_call_for_last_commands_is_not_repeated_while_it_is_under_way() {
+    let mut desk = Desk::new(1);
+    desk.answer([]).handle(Event::Stop);
+    assert!(desk.sync().completing);
+    desk.later(Duration::from_secs(1));
+    assert!(!desk.has_sync(), "{:?}", desk.effects);
+}
+
+// J23. One that the server never knew has nothing to say at its end.
+#[test]
+fn a_runner_without_a_server_and_without_results_leaves_at_once() {
+    let now = Moment(1_000 * SECOND);
+    let mut desk = Desk { state: State::new(settings(1), now), now, profile: profile(1), effects: Vec::new() };
+    desk.handle(Event::Tick).handle(Event::NotRegistered(LinkError::Unreachable("x".to_owned())));
+    desk.handle(Event::Stop);
+    assert_eq!(desk.exit(), Some(Ok(RunnerExit::Stopped)));
+}

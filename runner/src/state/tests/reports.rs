@@ -259,3 +259,30 @@ fn a_recovered_result_does_not_replace_what_is_known() {
     assert_eq!((report.finished.return_code, report.kept, report.name.as_str()), (99, Kept::Journal, "old"));
     assert_eq!(report.told_at(desk.now).ended_ms_ago, 3_000);
 }
+
+// J33. A result is not written down before its output files were looked for.
+#[test]
+fn a_result_is_journalled_when_it_is_complete() {
+    let mut desk = Desk::new(1);
+    desk.state.settings.offline.retry_window = Some(Duration::ZERO);
+    desk.profile.output_files = vec!["out".to_owned()];
+    desk.answer([1]).started(1).later(Duration::from_millis(100));
+    desk.fail(LinkError::Unreachable("x".to_owned()));
+    assert!(desk.state.contact.is_draining());
+    desk.ended(1, 0);
+    let written = |desk: &Desk| desk.effects.iter().any(|effect| matches!(effect, Effect::Journal(_)));
+    assert!(!written(&desk) && checks(&desk).len() == 1, "{:?}", desk.effects);
+    desk.handle(Event::Checked(key(1), Findings { missing: Some("out".to_owned()), ..Findings::default() }));
+    assert!(written(&desk), "{:?}", desk.effects);
+}
+
+// A result from before the machine started: how long ago its job began is its age and its duration together.
+#[test]
+fn an_old_result_began_its_duration_before_its_end() {
+    let mut desk = Desk::new(1);
+    let terms = crate::protocol::Terms { output_files: vec!["out".to_owned()], ..Default::default() };
+    let mut old = Ended::of(key(1), "job1", (Moment(1 << 50), Moment((1 << 50) + 3_000_000)), Outcome::Exited(0));
+    (old.age_ms, old.terms) = (Some(50_000), Some(Box::new(terms)));
+    desk.handle(Event::Ended(Box::new(old)));
+    assert_eq!(checks(&desk)[0].elapsed, Duration::from_secs(53));
+}

@@ -349,3 +349,20 @@ fn a_cancellation_that_is_repeated_is_not_repeated_to_the_job() {
     desk.started(2);
     assert_eq!(desk.terminated(), [(2, 15, 30_000)], "and is told again once it runs");
 }
+
+// P03. A job whose input files have not been found is not handed to the keeper either.
+#[test]
+fn nothing_is_handed_to_the_keeper_that_may_not_start() {
+    let mut desk = Desk::new(1);
+    desk.state.pace.job_ended(Duration::from_millis(4));
+    desk.answer([1]).started(1);
+    while !desk.has_sync() {
+        desk.until_due();
+    }
+    desk.state.pace.job_ended(Duration::from_millis(4));
+    desk.profile.input_files = vec!["in".to_owned()];
+    desk.answer([2]);
+    assert_eq!(orders(&desk), [], "its files are being looked for");
+    desk.handle(Event::Looked(key(2), Ok(Vec::new())));
+    assert_eq!(orders(&desk), [(2, true)]);
+}

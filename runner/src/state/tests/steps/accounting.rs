@@ -255,3 +255,40 @@ fn the_end_of_time_does_not_wait_for_the_accounting() {
         assert!(!desk.state.accounts.are_settled());
     }
 }
+
+// S10. After a stop the account of a step that failed before it is still told.
+#[test]
+fn an_account_that_comes_after_a_stop_is_told() {
+    let mut desk = desk();
+    desk.answer([1, 2]);
+    desk.started(1).started(2).ended(1, 3);
+    assert!(matches!(next_question(&mut desk).0.as_slice(), [Inquiry::Accounts(_)]));
+    desk.handle(Event::Stop);
+    desk.slurm_says(accounts([account(1, "FAILED", Some(6))]));
+    let news: Vec<_> = desk.state.accounts.news.values().map(|one| (one.job, one.max_rss_bytes)).collect();
+    assert_eq!(news, [(1, Some(6 << 10))]);
+}
+
+// S19. What srun wrote is read where srun itself may have failed: it ends with 1 then.
+#[test]
+fn the_log_of_a_failed_srun_is_read() {
+    let log = |name: &str| Some(name.to_owned());
+    let cases = [
+        (1, log("/o"), log("/e"), log("/e")),
+        (1, log("/o"), None, log("/o")),
+        (1, None, None, None),
+        (2, log("/o"), log("/e"), None),
+    ];
+    for (code, stdout, stderr, expected) in cases {
+        let mut desk = desk();
+        desk.answer([1]);
+        desk.started(1);
+        let over = Ended { stdout, stderr, ..ended(1, Outcome::Exited(code), desk.now) };
+        desk.handle(Event::Ended(Box::new(over)));
+        let read = desk.effects.iter().find_map(|effect| match effect {
+            Effect::ReadSrun(of, log) if *of == key(1) => Some(log.clone()),
+            _ => None,
+        });
+        assert_eq!(read, expected, "{code}");
+    }
+}

@@ -180,3 +180,34 @@ fn a_step_is_warned_to_the_millisecond() {
         }
     }
 }
+
+// X11. A step that was warned of its old end is warned of its new one, too.
+#[test]
+fn more_time_means_another_warning() {
+    let mut desk = with_time(Some(7_200), 10);
+    let held = HeldJob {
+        key: key(1),
+        started: Moment(1_000 * SECOND),
+        step_limit_ms: Some(5 * 60_000),
+        is_warned: true,
+        terms: crate::protocol::Terms { in_step: true, warning: Some("USR1@60".to_owned()), ..Default::default() },
+        ..HeldJob::default()
+    };
+    desk.handle(Event::Adopted(Box::new(held)));
+    assert!(desk.state.warnings.is_empty());
+    desk.slurm_says(SlurmAnswer::Extended(key(1), 20, None));
+    assert!(!desk.state.jobs[&key(1)].step.is_warned);
+    let due: Vec<Duration> = desk.state.warnings.iter().map(|(due, _)| due.since(Moment(1_000 * SECOND))).collect();
+    assert_eq!(due, [Duration::from_secs(19 * 60)]);
+}
+
+// X05. What waits is of use to somebody else when the nodes are taken away.
+#[test]
+fn a_preempted_runner_gives_back_what_waits() {
+    let mut desk = with_time(None, 10);
+    desk.answer([1, 2, 3]);
+    desk.started(1);
+    assert_eq!(desk.state.holds(), (1, 2));
+    desk.slurm_says(SlurmAnswer::Preemption(Some(true)));
+    assert_eq!((desk.state.holds(), desk.state.returned.len()), ((1, 0), 2));
+}
