@@ -97,7 +97,7 @@ fn a_lease_counts_from_the_call_that_renewed_it() {
 fn registering_gives_a_lease_time_of_at_least_a_second() {
     for (lease_ms, expected) in [(0, 1_000), (999, 1_000), (1_001, 1_001), (45_000, 45_000)] {
         let now = Moment(1_000 * SECOND);
-        let mut desk = Desk { state: State::new(settings(1), now), now, profile: profile(1), effects: Vec::new() };
+        let mut desk = Desk::unregistered(settings(1), now);
         desk.handle(Event::Tick).handle(Event::Registered(response(lease_ms)));
         assert_eq!(desk.state.contact.lease_until.since(now).as_millis(), expected, "{lease_ms} ms");
         assert_eq!(desk.state.contact.last_runner, Some(31));
@@ -221,7 +221,7 @@ fn an_outdated_token_is_tolerated_for_five_minutes() {
 #[test]
 fn a_server_that_is_no_torc_server_is_out_of_reach() {
     let now = Moment(1_000 * SECOND);
-    let mut desk = Desk { state: State::new(settings(1), now), now, profile: profile(1), effects: Vec::new() };
+    let mut desk = Desk::unregistered(settings(1), now);
     desk.handle(Event::Tick).handle(Event::NotRegistered(LinkError::Unknown));
     let told = |effect: &Effect| matches!(effect, Effect::Tell(RunnerEvent::Unreachable { reason }) if reason.contains("no such server"));
     assert!(desk.effects.iter().any(told), "{:?}", desk.effects);
@@ -311,7 +311,7 @@ fn the_call_for_last_commands_is_not_repeated_while_it_is_under_way() {
 #[test]
 fn a_runner_without_a_server_and_without_results_leaves_at_once() {
     let now = Moment(1_000 * SECOND);
-    let mut desk = Desk { state: State::new(settings(1), now), now, profile: profile(1), effects: Vec::new() };
+    let mut desk = Desk::unregistered(settings(1), now);
     desk.handle(Event::Tick).handle(Event::NotRegistered(LinkError::Unreachable("x".to_owned())));
     desk.handle(Event::Stop);
     assert_eq!(desk.exit(), Some(Ok(RunnerExit::Stopped)));
