@@ -330,3 +330,127 @@ fn registration(config: &RunnerConfig, output_dir: &str) -> RegisterRequest {
         output_dir: output_dir.to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use torc_api::failure::Prefetch;
+    use torc_api::wire::{Resources, RunnerKind, RunnerScope};
+
+    use super::*;
+    use crate::config::IdleExit;
+    use crate::mode::Allocation;
+    use crate::state::OfflineSettings;
+
+    /// A configuration in which no two fields have the same value.
+    fn full() -> RunnerConfig {
+        let mut config = RunnerConfig::new("/out".into(), "/state".into(), vec!["keeper".into()]);
+        config.capacity = Resources { cpus: 1, memory_bytes: 2, gpus: 99, nodes: 3 };
+        config.gpu_devices = vec!["4".to_owned(), "5".to_owned()];
+        config.max_parallel_jobs = Some(6);
+        config.labels = vec!["label".to_owned()];
+        config.scope = RunnerScope::Workflow("w".to_owned());
+        config.kind = RunnerKind::Slurm;
+        config.scheduler = Some("scheduler".to_owned());
+        config.slurm_job_id = Some("7".to_owned());
+        config.allocation_name = Some("allocation".to_owned());
+        config.allocation = Some(Allocation { job_id: "7".to_owned(), srun: "srun".to_owned(), nodes: Vec::new() });
+        config.working_dir = "/work".into();
+        config.api_url = Some("http://server".to_owned());
+        config.server_file = Some("/server.json".into());
+        config.report_interval = Duration::from_secs(8);
+        config.poll_interval = Duration::from_secs(9);
+        config.backoff_max = Duration::from_secs(10);
+        config.long_poll = false;
+        config.offline = OfflineSettings {
+            enabled: false,
+            ping_interval: Duration::from_secs(11),
+            retry_window: Some(Duration::from_secs(12)),
+        };
+        config.exit_when_complete = false;
+        config.idle_exit = IdleExit::After(Duration::from_secs(13));
+        config.persistent = true;
+        config.prefetch = Prefetch { batch_size: Some(14), ..Prefetch::default() };
+        config.farewell = Duration::from_secs(15);
+        config
+    }
+
+    // J35, P05
+    #[test]
+    fn every_setting_arrives_where_it_belongs() {
+        let config = full();
+        let settings = settings(&config, ShellSetup::default(), Moment(1)).expect("settings");
+        assert_eq!((settings.keeper_found, settings.capacity), (false, config.capacity));
+        assert_eq!((&settings.allocation, &settings.devices), (&config.allocation, &config.gpu_devices));
+        assert_eq!((settings.max_parallel_jobs, settings.working_dir.as_str()), (Some(6), "/work"));
+        assert_eq!((settings.output_dir.as_str(), settings.token_dir.as_str()), ("/out", "/state/tokens"));
+        assert_eq!(settings.api_url.as_deref(), Some("http://server"));
+        assert_eq!(settings.server_file.as_deref(), Some("/server.json"));
+        let seconds = [settings.report_interval, settings.poll_interval, settings.backoff_max, settings.farewell];
+        assert_eq!(seconds.map(|duration| duration.as_secs()), [8, 9, 10, 15]);
+        assert_eq!((settings.long_poll, settings.exit_when_complete, settings.persistent), (false, false, true));
+        assert_eq!((settings.offline, settings.idle_exit), (config.offline, config.idle_exit));
+        assert_eq!(settings.prefetch, config.prefetch);
+        assert_eq!((settings.time, settings.own_end), (None, None));
+    }
+
+    // X05, J24. The earlier of the two ends; only the runner's own stays when Slurm moves the allocation's.
+    #[test]
+    fn the_time_is_the_shorter_of_its_limits() {
+        let began = Moment(1_000);
+        let after = |seconds| began.plus(Duration::from_secs(seconds));
+        for (own, allocation, end) in [
+            (None, None, None),
+            (Some(5), None, Some(5)),
+            (None, Some(6), Some(6)),
+            (Some(5), Some(6), Some(5)),
+            (Some(7), Some(6), Some(6)),
+        ] {
+            let mut config = full();
+            config.time_limit = own.map(Duration::from_secs);
+            config.allocation_time = allocation.map(Duration::from_secs);
+            let settings = settings(&config, ShellSetup::default(), began).expect("settings");
+            assert_eq!(settings.time, end.map(|end| (began, after(end))), "{own:?} {allocation:?}");
+            assert_eq!(settings.own_end, own.map(after), "{own:?} {allocation:?}");
+        }
+    }
+
+    // J06, J10
+    #[test]
+    fn a_runner_introduces_itself_with_all_it_has() {
+        let config = full();
+        let request = registration(&config, "/out");
+        let expected = RegisterRequest {
+            protocol: PROTOCOL,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            host: request.host.clone(),
+            pid: std::process::id(),
+            kind: RunnerKind::Slurm,
+            capacity: Resources { cpus: 1, memory_bytes: 2, gpus: 6, nodes: 3 },
+            max_parallel_jobs: Some(6),
+            labels: vec!["label".to_owned()],
+            scope: RunnerScope::Workflow("w".to_owned()),
+            scheduler: Some("scheduler".to_owned()),
+            slurm_job_id: Some("7".to_owned()),
+            allocation: Some("allocation".to_owned()),
+            output_dir: "/out".to_owned(),
+            place: format!("{}:/state", request.host),
+        };
+        assert_eq!(request, expected, "two devices on each of three nodes");
+        assert_eq!(registration(&RunnerConfig::new("/o".into(), "/s".into(), Vec::new()), "/o").capacity.nodes, 1);
+    }
+
+    // J26, J27, J31, J34, P09
+    #[test]
+    fn the_defaults_of_a_runner() {
+        let config = RunnerConfig::new("/o".into(), "/s".into(), Vec::new());
+        let seconds = [config.poll_interval, config.backoff_max, config.orphan_grace, config.farewell];
+        assert_eq!(seconds.map(|duration| duration.as_secs()), [5, 300, 60, 15]);
+        assert_eq!(config.report_interval, Duration::from_millis(100));
+        let offline = (config.offline.enabled, config.offline.ping_interval.as_secs(), config.offline.retry_window);
+        assert_eq!(offline, (true, 120, None));
+        assert_eq!((config.long_poll, config.exit_when_complete, config.persistent), (true, true, false));
+        assert_eq!((config.idle_exit, config.max_parallel_jobs), (IdleExit::Never, None));
+    }
+}

@@ -49,3 +49,25 @@ pub fn now() -> Moment {
     let time = clock_gettime(ClockId::Boottime);
     Moment(time.tv_sec.unsigned_abs() * 1_000_000 + time.tv_nsec.unsigned_abs() / 1_000)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_never_go_below_zero_or_beyond_their_end() {
+        let (second, at) = (Duration::from_secs(1), Moment(5_000_000));
+        assert_eq!((at.plus(second), at.minus(second)), (Moment(6_000_000), Moment(4_000_000)));
+        assert_eq!((at.since(Moment(3_500_000)), Moment(3_500_000).since(at)), (second + second / 2, Duration::ZERO));
+        assert_eq!((at.minus(second * 6), at.plus(Duration::MAX)), (Moment(0), Moment(u64::MAX)));
+    }
+
+    #[test]
+    fn a_time_of_day_has_an_age() {
+        let before = wall_ms();
+        let date = date_ms(now().minus(Duration::from_secs(3_600)));
+        assert!((before - 3_600_000 - date).abs() < 600_000, "an hour ago: {date}, now: {before}");
+        assert!(ms_since(date) >= 3_000_000);
+        assert_eq!(ms_since(i64::MAX), 0, "the future has no age");
+    }
+}

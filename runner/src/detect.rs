@@ -22,6 +22,11 @@ pub fn memory() -> i64 {
     let total = read("/proc/meminfo".to_owned()).and_then(|text| total_memory(&text)).unwrap_or(1 << 30);
     let cgroups = read("/proc/self/cgroup".to_owned()).unwrap_or_default();
     let limits = limit_files(&cgroups).into_iter().filter_map(|file| read(file).as_deref().and_then(memory_limit));
+    within(total, limits)
+}
+
+/// What is left of an amount under these limits: the smallest of them counts.
+fn within(total: i64, limits: impl Iterator<Item = i64>) -> i64 {
     limits.fold(total, i64::min)
 }
 
@@ -251,5 +256,13 @@ mod tests {
     fn devices_come_from_device_files() {
         let names = ["nvidia10", "nvidia2", "nvidiactl", "nvidia-uvm", "sda"].map(str::to_owned);
         assert_eq!(device_files(names.into_iter()), ["2", "10"]);
+    }
+
+    // J06
+    #[test]
+    fn the_smallest_limit_of_memory_counts() {
+        for (limits, expected) in [(vec![], 8), (vec![9], 8), (vec![5, 3, 7], 3)] {
+            assert_eq!(within(8, limits.iter().copied()), expected, "{limits:?}");
+        }
     }
 }

@@ -250,3 +250,27 @@ fn length(duration: Duration) -> String {
         seconds => format!("{seconds} s"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // X02, X18. Lines of a log are compared, so their numbers always look alike.
+    #[test]
+    fn amounts_of_memory_are_gigabytes_with_two_digits() {
+        let cases =
+            [(0, "0.00GB"), (1 << 30, "1.00GB"), (5 << 29, "2.50GB"), (10 << 20, "0.01GB"), (3 << 40, "3072.00GB")];
+        for (bytes, shown) in cases {
+            assert_eq!(gigabytes(bytes), shown, "{bytes}");
+        }
+    }
+
+    // J31
+    #[test]
+    fn whole_minutes_are_shown_as_such() {
+        let cases = [(0, "0 s"), (59, "59 s"), (60, "1 min"), (61, "61 s"), (90, "90 s"), (1_200, "20 min")];
+        for (seconds, shown) in cases {
+            assert_eq!(length(Duration::from_secs(seconds)), shown, "{seconds}");
+        }
+    }
+}

@@ -156,4 +156,34 @@ mod tests {
         File::options().write(true).open(&path).unwrap().set_modified(earlier).unwrap();
         assert_ne!(hashes.of(&path, None).unwrap().as_deref(), Some(ABC));
     }
+
+    // J37. A hash is remembered for exactly this content: size and time, to the nanosecond.
+    #[test]
+    fn a_hash_is_remembered_by_size_and_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        let at = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::new(1_700_000_000, 5);
+        let write = |content: &str, nanoseconds| {
+            fs::write(&path, content).unwrap();
+            let at = at + std::time::Duration::from_nanos(nanoseconds);
+            File::options().write(true).open(&path).unwrap().set_modified(at).unwrap();
+        };
+        let hashes = Hashes::default();
+        write("abc", 0);
+        assert_eq!(hashes.of(&path, None).unwrap().as_deref(), Some(ABC));
+        write("xyz", 0);
+        assert_eq!(hashes.of(&path, None).unwrap().as_deref(), Some(ABC), "nothing shows that it has changed");
+        write("xyz", 1_000);
+        let xyz = hashes.of(&path, None).unwrap();
+        assert_ne!(xyz.as_deref(), Some(ABC), "another time");
+        write("wxyz", 1_000);
+        assert_ne!(hashes.of(&path, None).unwrap(), xyz, "another size");
+    }
+
+    #[test]
+    fn two_looks_differ_by_size_or_time() {
+        let seen = |size_bytes, modified_ms| FileSeen { path: String::new(), size_bytes, modified_ms, sha256: None };
+        assert!(looks_same(&seen(1, 2), &FileSeen { sha256: Some("x".to_owned()), ..seen(1, 2) }));
+        assert!(!looks_same(&seen(1, 2), &seen(3, 2)) && !looks_same(&seen(1, 2), &seen(1, 3)));
+    }
 }

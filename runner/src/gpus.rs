@@ -122,4 +122,20 @@ mod tests {
         assert_eq!(of(&["7", "MIG-1", ""]), None);
         assert_eq!(of(&[]), None);
     }
+
+    // J21. Every number of a load is the sum of the same number of its devices.
+    #[test]
+    fn each_number_of_a_load_is_summed_by_itself() {
+        let gpu = |index, busy_percent, memory_bytes, total_memory_bytes| GpuSample {
+            index,
+            uuid: format!("GPU-{index}"),
+            busy_percent,
+            memory_bytes,
+            total_memory_bytes,
+        };
+        let samples = [gpu(0, 1, 20, 300), gpu(1, 4, 50, 600), gpu(2, 7_000, 7_000, 7_000)];
+        let devices = ["0".to_owned(), "GPU-1".to_owned()];
+        let expected = GpuLoad { percent: 5, memory_bytes: 70, total_memory_bytes: 900, count: 2 };
+        assert_eq!(load(&devices, &samples), Some(expected));
+    }
 }

@@ -184,4 +184,23 @@ mod tests {
             assert!(KeeperArgs::parse(bad.iter().map(OsString::from)).is_err(), "{bad:?}");
         }
     }
+
+    // J04
+    #[test]
+    fn a_card_of_a_dead_process_is_no_keeper() {
+        let dir = tempfile::tempdir().expect("a folder");
+        assert_eq!(living_in(dir.path()), None);
+        let own = ProcessMark::own();
+        let card = |pid| Card {
+            pid,
+            start_ticks: own.start_ticks,
+            boot_id: own.boot_id.clone(),
+            socket: "/none".into(),
+            token: String::new(),
+        };
+        card(own.pid).write(dir.path()).expect("written");
+        assert_eq!((living_in(dir.path()), has_left(dir.path())), (Some(own.clone()), true));
+        card(i32::MAX).write(dir.path()).expect("written");
+        assert_eq!((living_in(dir.path()), has_left(dir.path())), (None, false));
+    }
 }

@@ -193,4 +193,21 @@ mod tests {
         let text = "oom 7\noom_kill 3\noom_kill_group 9\n";
         assert_eq!((counter(text, "oom_kill"), counter(text, "oom_reaper")), (Some(3), None));
     }
+
+    // X02. Shared memory is counted in parts where a job would be killed for it, and only there.
+    #[test]
+    fn memory_is_looked_at_closely_near_the_limit_only() {
+        let own = i32::try_from(std::process::id()).expect("fits");
+        let huge = 1 << 50;
+        let process = |pid, resident_bytes| Process { pid, resident_bytes, cpu_us: 7, ..Process::default() };
+        let (first, second) = (process(own, huge), process(i32::MAX, 5));
+        let of = |members: &[&Process], limit| measure(members, limit).memory_bytes;
+        assert_eq!(of(&[&first, &second], None), huge + 5, "no limit");
+        assert_eq!(of(&[&first, &second], Some(huge + 5)), huge + 5, "at the limit");
+        let close = of(&[&first, &second], Some(huge + 4));
+        assert!(close > 5 && close < huge, "above the limit: {close}");
+        assert_eq!(of(&[&first], Some(1)), huge, "one process shares with nobody of its job");
+        let sample = measure(&[&first, &second], None);
+        assert_eq!((sample.cpu_us, sample.processes), (14, 2));
+    }
 }

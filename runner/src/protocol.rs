@@ -431,3 +431,123 @@ impl Outcome {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const KEY: AttemptKey = AttemptKey { workflow: 1, job: 2, run: 3, attempt: 4, epoch: 5 };
+
+    // J16
+    #[test]
+    fn codes_of_outcomes() {
+        let not_started = Outcome::NotStarted { code: 126, message: String::new() };
+        let codes = [Outcome::Exited(7), Outcome::Signaled(15), not_started].map(|outcome| outcome.return_code());
+        assert_eq!(codes, [7, 143, 126]);
+    }
+
+    // J17, J23, X02, X16
+    #[test]
+    fn causes_of_ends() {
+        use Ending::{Canceled, LeaseLost, OutOfMemory, Preempted, Stopped, Timeout};
+        let causes = [Stopped, LeaseLost, Canceled, Timeout, Preempted, OutOfMemory].map(Ending::cause);
+        let expected =
+            [Cause::Stopped, Cause::Stopped, Cause::Canceled, Cause::Timeout, Cause::Preempted, Cause::OutOfMemory];
+        assert_eq!(causes, expected);
+    }
+
+    #[test]
+    fn what_processes_consumed_is_added_and_peaks_are_not() {
+        let of = |cpu_us, peak_memory_bytes| Consumed { cpu_us, peak_memory_bytes };
+        assert_eq!(of(3, Some(10)).and(of(4, Some(7))), of(7, Some(10)));
+        assert_eq!(of(3, Some(10)).and(of(4, Some(17))), of(7, Some(17)));
+        assert_eq!(of(3, None).and(of(4, Some(7))), of(7, Some(7)));
+        assert_eq!(of(3, None).and(of(4, None)), of(7, None));
+    }
+
+    /// The other side may be of the version before or after, so these names are for ever.
+    #[test]
+    fn messages_have_these_names() {
+        let termination = Termination { key: KEY, why: Ending::LeaseLost, signal: 12, lead_ms: 34 };
+        let key = json!({"workflow": 1, "job": 2, "run": 3, "attempt": 4, "epoch": 5});
+        let said = [
+            (json!(ToKeeper::Go(KEY)), json!({"go": key})),
+            (json!(ToKeeper::Revoke(vec![KEY])), json!({"revoke": [key]})),
+            (json!(ToKeeper::Acknowledge(vec![KEY])), json!({"acknowledge": [key]})),
+            (json!(ToKeeper::Goodbye), json!("goodbye")),
+            (
+                json!(ToKeeper::Terminate(termination)),
+                json!({"terminate": {"key": key, "why": "leaseLost", "signal": 12, "leadMs": 34}}),
+            ),
+            (
+                json!(ToKeeper::Note(StepNote { key: KEY, step_limit_ms: Some(6), is_warned: true })),
+                json!({"note": {"key": key, "stepLimitMs": 6, "isWarned": true}}),
+            ),
+            (json!(FromKeeper::Ready), json!("ready")),
+            (json!(FromKeeper::Revoked(KEY)), json!({"revoked": key})),
+            (json!(FromKeeper::Killed(KEY)), json!({"killed": key})),
+            (
+                json!(FromKeeper::Started { key: KEY, at: Moment(8), pid: 9 }),
+                json!({"started": {"key": key, "at": 8, "pid": 9}}),
+            ),
+        ];
+        for (message, expected) in said {
+            assert_eq!(message, expected);
+        }
+    }
+
+    /// Nothing of a job is lost on its way to the next agent.
+    #[test]
+    fn a_held_job_and_its_end_survive_the_way() {
+        let terms = Terms {
+            resources: Resources { cpus: 1, memory_bytes: 2, gpus: 3, nodes: 4 },
+            runtime_seconds: 5,
+            enforce_runtime: true,
+            input_files: vec!["in".to_owned()],
+            output_files: vec!["out".to_owned()],
+            hash_large_files: true,
+            delete_on_success: true,
+            signal: 6,
+            lead_ms: 7,
+            headroom_ms: 8,
+            timeout_exit_code: 9,
+            in_step: true,
+            warning: Some("w".to_owned()),
+            memory_limit_bytes: Some(10),
+            oom_exit_code: 11,
+            ..Terms::default()
+        };
+        let held = HeldJob {
+            key: KEY,
+            role: LeaseRole::Recovery,
+            name: "n".to_owned(),
+            started: Moment(12),
+            pid: 13,
+            devices: vec!["d".to_owned()],
+            nodes: vec!["m".to_owned()],
+            step_limit_ms: Some(14),
+            is_warned: true,
+            terms: terms.clone(),
+            working_dir: "/w".to_owned(),
+            ending: Some((Ending::Preempted, Moment(15))),
+        };
+        let text = serde_json::to_string(&held).expect("JSON");
+        assert_eq!(serde_json::from_str::<HeldJob>(&text).expect("JSON"), held);
+        let ended = Ended {
+            consumed: Some(Consumed { cpu_us: 16, peak_memory_bytes: Some(17) }),
+            ending: Some(Ending::Timeout),
+            age_ms: Some(18),
+            stdout: Some("o".to_owned()),
+            stderr: Some("e".to_owned()),
+            step_limit_ms: Some(19),
+            successor: Some(AttemptKey { job: 20, ..KEY }),
+            terms: Some(Box::new(terms)),
+            working_dir: "/w".to_owned(),
+            ..Ended::of(KEY, "n", (Moment(21), Moment(22)), Outcome::Signaled(23))
+        };
+        let text = serde_json::to_string(&ended).expect("JSON");
+        assert_eq!(serde_json::from_str::<Ended>(&text).expect("JSON"), ended);
+    }
+}

@@ -281,3 +281,52 @@ fn wall_clock() -> impl Fn(Moment) -> i64 {
     let (now, now_ms) = (clock::now(), i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX));
     move |moment| now_ms - i64::try_from(now.since(moment).as_millis()).unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(workflow: i64, flush_interval_seconds: u32) -> Record {
+        let plan = MonitorPlan { flush_interval_seconds, ..MonitorPlan::default() };
+        Record { workflow, run: 2, plan, fact: Fact::Node(NodeSummary::default()) }
+    }
+
+    // J13. A file is written when its own interval is over, and every file at the end.
+    #[tokio::test]
+    async fn a_file_is_written_at_its_own_interval() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut books = Books {
+            folder: folder.path().to_path_buf(),
+            host: "host".to_owned(),
+            files: BTreeMap::new(),
+            complained: false,
+        };
+        let began = Instant::now();
+        books.add(record(1, 3_600));
+        books.add(record(2, 36_000));
+        let written = || {
+            let found = file::files_in(&[folder.path().to_path_buf()]).expect("found");
+            found.len()
+        };
+        for (after, count) in [(Some(3_000), 0), (Some(10_000), 1), (None, 2)] {
+            let until = after.map(|seconds| began + Duration::from_secs(seconds));
+            assert_eq!(books.flush(until).await, None, "no problem");
+            assert_eq!(written(), count, "{after:?} s");
+        }
+        let name = format!("resource_metrics_wf1_hhost_r2_p{}.db", std::process::id());
+        assert!(folder.path().join(name).exists());
+    }
+
+    // J13. A file that cannot be written is told of once.
+    #[tokio::test]
+    async fn a_problem_is_told_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let blocked = folder.path().join("blocked");
+        std::fs::write(&blocked, "a file, and no folder").expect("written");
+        let mut books = Books { folder: blocked, host: "host".to_owned(), files: BTreeMap::new(), complained: false };
+        for is_told in [true, false] {
+            books.add(record(1, 1));
+            assert_eq!(books.flush(None).await.is_some(), is_told);
+        }
+    }
+}

@@ -17,8 +17,9 @@ mod place;
 mod starts;
 
 use std::path::PathBuf;
+use std::sync::mpsc;
 
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::{Arguments, Failed, Trial};
 use tokio_util::sync::CancellationToken;
 use torc_runner::RunnerEvent;
 use torc_runner::keeper::{self, KeeperArgs};
@@ -37,15 +38,30 @@ fn main() {
         _ => {
             let tests: Vec<(&str, fn())> =
                 [ends::TESTS, logs::TESTS, losses::TESTS, memory::TESTS, starts::TESTS].concat();
-            let trials = tests.into_iter().map(|(name, test)| {
-                Trial::test(name, move || {
-                    test();
-                    Ok(())
-                })
-            });
+            let trials = tests.into_iter().map(|(name, test)| Trial::test(name, move || in_time(test)));
             libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_if_failed();
         }
     }
+}
+
+/// Runs a test, and fails it when it does not end: a test that hangs would hide all others.
+fn in_time(test: fn()) -> Result<(), Failed> {
+    let (sender, ended) = mpsc::channel::<()>();
+    let thread = std::thread::spawn(move || {
+        // Dropped when the test has ended, by a panic, too.
+        let _sender = sender;
+        test();
+    });
+    match ended.recv_timeout(place::DEADLINE * 3) {
+        Err(mpsc::RecvTimeoutError::Timeout) => Err(format!("it did not end within {:?}", place::DEADLINE * 3).into()),
+        _ => thread.join().map_err(|panic| message(panic.as_ref()).into()),
+    }
+}
+
+/// The message of a panic.
+fn message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_else(|| "a panic".to_owned())
 }
 
 /// A runner of its own, with these commands as jobs.

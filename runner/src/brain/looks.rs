@@ -98,3 +98,86 @@ fn unchanged_since_start(check: &OutputCheck) -> Vec<FileSeen> {
     let found = check.forgotten_inputs.iter().filter_map(|file| look(Path::new(&check.working_dir), file).ok());
     found.filter(older).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    fn wanted(dir: &Path, files: &[&str]) -> OutputCheck {
+        OutputCheck {
+            working_dir: PathBuf::from(dir),
+            files: files.iter().map(|file| (*file).to_owned()).collect(),
+            inputs: Vec::new(),
+            forgotten_inputs: Vec::new(),
+            elapsed: Duration::ZERO,
+            hash_large_files: false,
+            delete: Vec::new(),
+            oom_kills: false,
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_long_log_is_its_last_eight_kibibytes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let log = folder.path().join("log");
+        for (length, expected) in [(0, 0), (8_191, 8_191), (8_192, 8_192), (8_193, 8_192)] {
+            fs::write(&log, "b".repeat(length)).expect("written");
+            assert_eq!(end_of(&log).expect("readable").len(), expected, "{length}");
+        }
+        fs::write(&log, format!("first{}last", "x".repeat(9_000))).expect("written");
+        let end = end_of(&log).expect("readable");
+        assert!(end.ends_with("last") && !end.contains("first"), "{end}");
+    }
+
+    #[test]
+    fn outputs_are_looked_for_and_logs_go_when_all_are_there() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        for name in ["one", "two", "log"] {
+            fs::write(path(name), name).expect("written");
+        }
+        let delete = vec![path("log").display().to_string()];
+        let hashes = Hashes::default();
+        let missing = OutputCheck { delete: delete.clone(), ..wanted(folder.path(), &["one", "none", "two"]) };
+        let found = check(&missing, &hashes);
+        assert_eq!((found.missing.as_deref(), found.logs_deleted, found.files.len()), (Some("none"), false, 0));
+        assert!(path("log").exists(), "its logs are needed");
+        let complete = OutputCheck { delete, ..wanted(folder.path(), &["one", "two"]) };
+        let found = check(&complete, &hashes);
+        let seen: Vec<_> = found.files.iter().map(|file| (file.path.as_str(), file.sha256.is_some())).collect();
+        assert_eq!((found.missing, found.logs_deleted, seen), (None, true, vec![("one", true), ("two", true)]));
+        assert!(!path("log").exists());
+        assert!(!check(&wanted(folder.path(), &["one"]), &hashes).logs_deleted, "there were none to delete");
+    }
+
+    #[test]
+    fn inputs_come_first_and_what_was_overwritten_is_an_output() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for name in ["in", "both", "old", "new"] {
+            fs::write(folder.path().join(name), name).expect("written");
+        }
+        let hour_ago = SystemTime::now() - Duration::from_secs(3_600);
+        let old = fs::File::options().write(true).open(folder.path().join("old")).expect("a file");
+        old.set_modified(hour_ago).expect("set");
+        let seen = |name: &str| look(folder.path(), name).expect("a file");
+        let check_this = OutputCheck {
+            inputs: vec![seen("in"), seen("both")],
+            forgotten_inputs: vec!["old".to_owned(), "new".to_owned(), "gone".to_owned()],
+            elapsed: Duration::from_secs(600),
+            ..wanted(folder.path(), &["both"])
+        };
+        let found = check(&check_this, &Hashes::default());
+        let names: Vec<&str> = found.files.iter().map(|file| file.path.as_str()).collect();
+        assert_eq!(names, ["in", "old", "both"], "what changed after the start is not what it read");
+    }
+
+    #[test]
+    fn a_killed_job_is_asked_about_and_nothing_else() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let found = check(&OutputCheck { oom_kills: true, ..wanted(folder.path(), &["none"]) }, &Hashes::default());
+        assert!(found.oom_kills.is_some() && found.missing.is_none(), "{found:?}");
+        assert_eq!((limit(true), limit(false)), (None, Some(64 << 20)), "large files are read where that is asked for");
+    }
+}

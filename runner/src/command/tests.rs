@@ -138,3 +138,39 @@ fn devices_are_told_to_every_library() {
     assert_eq!(variables.len(), 4);
     assert!(variables.iter().all(|(_, value)| value == "1,3"));
 }
+
+// X06, X17. Every signal by both of its names, and back.
+#[test]
+fn every_signal_has_its_number_and_its_name() {
+    let table = [("SIGTERM", 15), ("SIGHUP", 1), ("SIGINT", 2), ("SIGKILL", 9), ("SIGUSR1", 10), ("SIGUSR2", 12)];
+    for (name, number) in table {
+        let short = name.trim_start_matches("SIG");
+        for text in [name, short, &name.to_lowercase(), &format!(" {short} ")] {
+            assert_eq!(termination_signal(Some(text)), number, "{text}");
+        }
+        assert_eq!(signal_name(number), name);
+    }
+    assert_eq!((termination_signal(Some("")), termination_signal(Some("15")), signal_name(3)), (15, 15, "SIGTERM"));
+}
+
+// X04
+#[test]
+fn the_variables_of_devices_are_these() {
+    let variables = device_variables(&["GPU-7".to_owned(), "2".to_owned()]);
+    let pair = |name: &str| (name.to_owned(), "GPU-7,2".to_owned());
+    let names = ["CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "TORC_GPU_VISIBLE_DEVICES"];
+    assert_eq!(variables, names.map(pair));
+}
+
+/// Whatever bash has as a word of its own goes to bash.
+#[test]
+fn every_word_of_bash_is_known() {
+    let words = "alias bg bind break builtin caller case cd command compgen complete compopt continue coproc declare \
+                 dirs disown do done echo elif else enable esac eval exec exit export fc fg fi for function getopts \
+                 hash help history if in jobs kill let local logout mapfile popd printf pushd pwd read readarray \
+                 readonly return select set shift shopt source suspend test then time times trap type typeset ulimit \
+                 umask unalias unset until wait while";
+    for word in words.split_ascii_whitespace() {
+        assert_eq!(argv(&format!("{word} x"), None, &ShellSetup::default())[0], "bash", "{word}");
+    }
+}

@@ -119,3 +119,64 @@ fn labels_tell_places_apart() {
     let slurm = label("node/7 x", Some("1234_5"), Path::new("/tmp/x"));
     assert!(slurm.starts_with("hnode-7-x_sl1234-5_"), "{slurm}");
 }
+
+// J33, J37. Every column, and attempts, runs and leases of one job apart from each other.
+#[tokio::test]
+async fn each_attempt_and_lease_has_its_own_row() {
+    let out = tempfile::tempdir().expect("a folder");
+    let mut journal = Journal::new(out.path(), "here".to_owned());
+    let one = |attempt: i32, epoch: i64| {
+        let mut result = result(1, 1, 1, attempt + 40);
+        result.finished.key = AttemptKey { attempt, epoch, ..result.finished.key };
+        result.ended_ms += epoch;
+        result.runner = (attempt != 2).then_some(epoch);
+        result.name = format!("name {attempt} {epoch}");
+        result
+    };
+    let all = [one(1, 7), one(1, 8), one(2, 7)];
+    journal.write(&all).await.expect("written");
+    let path = out.path().join("offline_journal/offline_results_wf1_r1_here.db");
+    assert_eq!(read(&path).await.expect("readable"), all);
+    // Each column of the key counts when one is removed.
+    let key = all[0].finished.key;
+    let others = [
+        AttemptKey { job: 2, ..key },
+        AttemptKey { attempt: 3, ..key },
+        AttemptKey { epoch: 9, ..key },
+        AttemptKey { workflow: 2, ..key },
+        AttemptKey { run: 2, ..key },
+    ];
+    journal.remove(&others).await.expect("nothing to remove");
+    assert_eq!(read(&path).await.expect("readable"), all);
+    journal.remove(&[all[1].finished.key]).await.expect("removed");
+    assert_eq!(read(&path).await.expect("readable"), [all[0].clone(), all[2].clone()]);
+    // What is written again replaces what was there.
+    let newer = JournalledResult { name: "newer".to_owned(), ..all[0].clone() };
+    journal.write(std::slice::from_ref(&newer)).await.expect("written");
+    assert_eq!(read(&path).await.expect("readable"), [newer, all[2].clone()]);
+}
+
+// J33. A file of a later version is not guessed at.
+#[tokio::test]
+async fn a_journal_of_a_newer_version_is_refused() {
+    let out = tempfile::tempdir().expect("a folder");
+    Journal::new(out.path(), "here".to_owned()).write(&[result(1, 1, 1, 0)]).await.expect("written");
+    let path = out.path().join("offline_journal/offline_results_wf1_r1_here.db");
+    let mut file = open(&path, false).await.expect("opened");
+    sqlx::query("pragma user_version = 2").execute(&mut file).await.expect("set");
+    file.close().await.expect("closed");
+    let refused = read(&path).await.expect_err("too new");
+    assert!(matches!(refused, JournalError::Newer(_)), "{refused}");
+}
+
+// J36. Nothing is looked for below a folder of journals, which may hold a thousand of them.
+#[tokio::test]
+async fn journals_are_not_below_other_journals() {
+    let base = tempfile::tempdir().expect("a folder");
+    for output in ["a", "a/offline_journal/deeper"] {
+        let mut journal = Journal::new(&base.path().join(output), "h".to_owned());
+        journal.write(&[result(4, 1, 1, 0)]).await.expect("written");
+    }
+    let found = find(base.path(), 4, 1, |_| {});
+    assert_eq!(found.journals, [base.path().join("a/offline_journal/offline_results_wf4_r1_h.db")]);
+}

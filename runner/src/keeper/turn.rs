@@ -258,3 +258,87 @@ fn drain(pipe: &mut UnixStream) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::BufRead as _;
+
+    use super::*;
+    use crate::keeper::notes::{Author, Notes};
+
+    fn keeper(dir: &std::path::Path) -> Keeper {
+        let author = Author { keeper: "tests".to_owned(), boot_id: String::new() };
+        let jobs = Jobs::new("tests", Notes::create(dir, &author).expect("notes"), Vec::new());
+        let listener = UnixListener::bind(dir.join("socket")).expect("a socket");
+        let pipe = || UnixStream::pair().expect("a pipe").0;
+        let signals = Signals { child: pipe(), end: pipe() };
+        Keeper::new(jobs, listener, "secret".to_owned(), signals, Duration::from_secs(60))
+    }
+
+    /// What is answered to a hello.
+    fn answer(keeper: &mut Keeper, token: &str, version: u32) -> FromKeeper {
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        let caller = Connection::new(ours, Moment(1)).expect("a connection");
+        let hello = Hello { version, token: token.to_owned(), pid: 77, environment: Vec::new() };
+        keeper.answer_hello(caller, hello);
+        keeper.tell(Moment(u64::MAX));
+        let mut line = String::new();
+        io::BufReader::new(theirs).read_line(&mut line).expect("an answer");
+        serde_json::from_str(&line).expect("a message")
+    }
+
+    #[test]
+    fn who_is_let_in() {
+        let cases = [
+            ("secret", VERSION, None),
+            ("secret", VERSION + 1, None),
+            ("secret", VERSION - 1, None),
+            ("secret", VERSION + 2, Some("too far apart")),
+            ("wrong", VERSION, Some("token")),
+        ];
+        for (token, version, refused) in cases {
+            let dir = tempfile::tempdir().expect("a folder");
+            let mut keeper = keeper(dir.path());
+            let said = answer(&mut keeper, token, version);
+            match (refused, &said) {
+                (None, FromKeeper::Welcome { version }) => assert_eq!(*version, VERSION),
+                (Some(why), FromKeeper::Refused { reason, leaving: false }) => {
+                    assert!(reason.contains(why), "{reason}")
+                }
+                _ => panic!("{token} {version}: {said:?}"),
+            }
+            assert_eq!(keeper.alone_since.is_none(), refused.is_none(), "{token} {version}");
+        }
+    }
+
+    #[test]
+    fn a_second_agent_is_refused_and_so_is_one_that_comes_too_late() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut keeper = keeper(dir.path());
+        assert!(matches!(answer(&mut keeper, "secret", VERSION), FromKeeper::Welcome { .. }));
+        let second = answer(&mut keeper, "secret", VERSION);
+        let FromKeeper::Refused { reason, leaving: false } = second else { panic!("{second:?}") };
+        assert!(reason.contains("77"), "{reason}");
+        keeper.lose_brain(Moment(5));
+        keeper.leave(Moment(6));
+        let late = answer(&mut keeper, "secret", VERSION);
+        assert!(matches!(late, FromKeeper::Refused { leaving: true, .. }), "{late:?}");
+    }
+
+    // J23. A keeper that is alone leaves after its grace, to the microsecond, and not while somebody is there.
+    #[test]
+    fn a_keeper_that_is_alone_leaves_after_its_grace() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut keeper = keeper(dir.path());
+        let began = keeper.alone_since.expect("nobody has come");
+        for (after, leaves) in [(59_999_999, false), (60_000_000, true)] {
+            keeper.mind_being_alone(Moment(began.0 + after));
+            assert_eq!(keeper.leaving, leaves, "{after} µs");
+        }
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut keeper = self::keeper(dir.path());
+        answer(&mut keeper, "secret", VERSION);
+        keeper.mind_being_alone(Moment(u64::MAX));
+        assert!(!keeper.leaving, "somebody is there");
+    }
+}

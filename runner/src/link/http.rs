@@ -124,9 +124,13 @@ impl ServerLink for HttpLink {
     }
 
     async fn sync(&self, runner: i64, request: &SyncRequest) -> Result<SyncResponse, LinkError> {
-        let timeout = PATIENCE + Duration::from_millis(request.wait_ms);
-        self.post(format!("/v1/runners/{runner}/sync"), request, timeout).await
+        self.post(format!("/v1/runners/{runner}/sync"), request, sync_timeout(request)).await
     }
+}
+
+/// How long the answer to a sync may take: the server may wait for news before it answers.
+fn sync_timeout(request: &SyncRequest) -> Duration {
+    PATIENCE + Duration::from_millis(request.wait_ms)
 }
 
 /// What a status other than success means for a runner.
@@ -187,5 +191,11 @@ mod tests {
             let status = StatusCode::from_u16(status).expect("a status");
             assert_eq!(refusal(status, body), expected, "{status}");
         }
+    }
+
+    #[test]
+    fn an_answer_may_take_longer_than_the_wait_by_thirty_seconds() {
+        let after = |wait_ms| sync_timeout(&SyncRequest { wait_ms, ..SyncRequest::default() }).as_millis();
+        assert_eq!((after(0), after(20_000)), (30_000, 50_000));
     }
 }

@@ -108,3 +108,101 @@ fn results_fill_in_what_no_file_knows() {
     assert_eq!((added.name.as_str(), added.start, added.end), ("job2", 1_000, 2_000));
     assert_eq!((added.cause.as_deref(), added.usage.peak_memory_bytes), (Some("OutOfMemory"), Some(7)));
 }
+
+// J13. Every field of a row is drawn as itself.
+#[test]
+fn every_field_of_a_row_is_drawn_as_itself() {
+    let usage = Usage { peak_memory_bytes: Some(1), average_cpu_percent: Some(2.5), ..Usage::default() };
+    let row = JobRow {
+        key: AttemptKey { workflow: 9, job: 3, run: 8, attempt: 4, epoch: 7 },
+        name: "name".to_owned(),
+        started: 5,
+        ended: 6,
+        return_code: 10,
+        cause: Some(Cause::Timeout),
+        usage,
+        resources: Resources { cpus: 11, memory_bytes: 12, gpus: 13, nodes: 14 },
+        memory_limit_bytes: Some(15),
+        devices: vec!["GPU-16".to_owned()],
+    };
+    let expected = Job {
+        id: 3,
+        name: "name".to_owned(),
+        attempt: 4,
+        node: "host".to_owned(),
+        start: 5,
+        end: 6,
+        code: 10,
+        cause: Some("Timeout".to_owned()),
+        gpus: vec!["GPU-16".to_owned()],
+        lane: 0,
+        usage,
+        cpus: Some(11),
+        memory_limit: Some(15),
+        curve: Vec::new(),
+        gpu_curve: Vec::new(),
+    };
+    assert_eq!(job(row, "host"), expected);
+}
+
+// J13. Attempts of one job have curves of their own, and results fill in the attempts that are missing.
+#[test]
+fn attempts_of_one_job_are_drawn_apart() {
+    let attempt = |attempt| {
+        let mut row = row(1, "job");
+        row.key.attempt = attempt;
+        row
+    };
+    let point = |memory_bytes, gpu| (1, Point { memory_bytes, gpu_percent: gpu, ..Point::default() });
+    let mut picture = Picture::default();
+    picture.add(Series {
+        jobs: vec![attempt(1), attempt(2)],
+        samples: BTreeMap::from([
+            ((1, 1), vec![point(11, None)]),
+            ((1, 2), vec![point(12, Some(5.0)), point(13, None)]),
+        ]),
+        ..Series::default()
+    });
+    let curves: Vec<_> =
+        picture.jobs.iter().map(|job| (job.attempt, job.curve.clone(), job.gpu_curve.clone())).collect();
+    assert_eq!(curves[0], (1, vec![(1, 0.0, 11)], vec![]));
+    assert_eq!(curves[1], (2, vec![(1, 0.0, 12), (1, 0.0, 13)], vec![(1, 5.0)]));
+    let result = |attempt| JobResult {
+        workflow: "w".to_owned(),
+        job: "job".to_owned(),
+        job_id: 1,
+        run_id: 1,
+        attempt,
+        status: JobState::Failed,
+        return_code: Some(attempt),
+        cause: None,
+        message: None,
+        start_time: None,
+        end_time: "1970-01-01T00:00:02Z".to_owned(),
+        duration_seconds: 1.0,
+        node: None,
+        runner: None,
+        stdout: None,
+        stderr: None,
+        usage: Usage::default(),
+    };
+    picture.add_results(&[result(1), result(2), result(3)]);
+    let attempts: Vec<_> = picture.jobs.iter().map(|job| (job.attempt, job.code)).collect();
+    assert_eq!(attempts, [(1, 0), (2, 0), (3, 3)]);
+    assert_eq!((picture.jobs[2].start, picture.jobs[2].end), (2_000, 2_000), "a start that is not known is its end");
+}
+
+// J13. As many points as a page can bear: 300,000 in all, 24 to 600 for each curve.
+#[test]
+fn curves_have_as_many_points_as_a_page_can_bear() {
+    for (jobs, each) in [(1, 600), (500, 600), (501, 598), (1_000, 300)] {
+        let mut picture = Picture::default();
+        picture.add(series(jobs, 700));
+        picture.thin();
+        assert_eq!(picture.jobs[0].curve.len(), each, "{jobs} jobs");
+    }
+    let mut picture = Picture::default();
+    picture.add(series(12_600, 30));
+    picture.thin();
+    assert_eq!(picture.jobs[0].curve.len(), 24, "24 at least");
+}

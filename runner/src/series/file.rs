@@ -398,6 +398,84 @@ mod tests {
         assert_eq!(read(&path).await.expect("read"), expected);
     }
 
+    // J13. Every column has a value of its own, and attempts of one job have rows of their own.
+    #[tokio::test]
+    async fn every_column_keeps_its_own_value() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("resource_metrics_wf1_hnode_r2_p3.db");
+        let row = |attempt: i32| {
+            let number = |column: i32| i64::from(attempt * 100 + column);
+            let real = |column: i32| f64::from(attempt * 100 + column) + 0.5;
+            JobRow {
+                key: AttemptKey { workflow: 1, job: 5, run: 2, attempt, epoch: 0 },
+                name: format!("name {attempt}"),
+                started: Moment(u64::from(attempt.unsigned_abs()) * 1_000_000),
+                ended: Moment(u64::from(attempt.unsigned_abs()) * 1_000_000 + 7_000),
+                return_code: attempt + 60,
+                cause: Some(if attempt == 1 { Cause::Timeout } else { Cause::ExitCode }),
+                usage: Usage {
+                    peak_memory_bytes: Some(number(1)),
+                    average_memory_bytes: Some(number(2)),
+                    peak_cpu_percent: Some(real(3)),
+                    average_cpu_percent: Some(real(4)),
+                    peak_gpu_percent: Some(real(5)),
+                    average_gpu_percent: Some(real(6)),
+                    peak_gpu_memory_bytes: Some(number(7)),
+                },
+                resources: Resources { cpus: number(8), memory_bytes: number(9), gpus: 1, nodes: 1 },
+                memory_limit_bytes: Some(number(10)),
+                devices: vec![format!("GPU-{attempt}")],
+            }
+        };
+        let point = |number: i64| NodePoint {
+            cpu_percent: Some(1.5),
+            memory_bytes: Some(number + 2),
+            total_memory_bytes: Some(number + 3),
+            gpu_percent: Some(4.5),
+            gpu_memory_bytes: Some(number + 5),
+            total_gpu_memory_bytes: Some(number + 6),
+        };
+        let summary = NodeSummary {
+            samples: 1,
+            peak_cpu_percent: Some(2.5),
+            average_cpu_percent: Some(3.5),
+            peak_memory_bytes: Some(4),
+            average_memory_bytes: Some(5),
+            peak_gpu_percent: Some(6.5),
+            average_gpu_percent: Some(7.5),
+            peak_gpu_memory_bytes: Some(8),
+        };
+        let sample = |attempt, memory_bytes| Fact::JobSample {
+            key: row(attempt).key,
+            at: Moment(9_999_000),
+            point: Point { memory_bytes, ..Point::default() },
+        };
+        let facts = [
+            Fact::Job(Box::new(row(2))),
+            Fact::Job(Box::new(row(1))),
+            sample(1, 71),
+            sample(2, 72),
+            Fact::NodeSample { at: Moment(8_000_000), point: point(20) },
+            Fact::NodeSample { at: Moment(7_000_000), point: point(10) },
+            Fact::Node(summary),
+        ];
+        write(&path, "node", &facts, |moment| i64::try_from(moment.0 / 1_000).expect("fits")).await.expect("written");
+        let series = read(&path).await.expect("read");
+        let expected = [1, 2].map(|attempt| {
+            let JobRow { key, name, return_code, cause, usage, resources, memory_limit_bytes, devices, .. } =
+                row(attempt);
+            let started = i64::from(attempt) * 1_000;
+            let ended = started + 7;
+            JobRow { key, name, started, ended, return_code, cause, usage, resources, memory_limit_bytes, devices }
+        });
+        assert_eq!(series.jobs, expected, "in the order of their start");
+        let memory: Vec<_> =
+            series.samples.iter().map(|(of, points)| (*of, points[0].0, points[0].1.memory_bytes)).collect();
+        assert_eq!(memory, [((5, 1), 9, 71), ((5, 2), 9, 72)]);
+        assert_eq!(series.node, [(7, point(10)), (8, point(20))], "in order of time");
+        assert_eq!(series.node_summary, Some(summary));
+    }
+
     #[tokio::test]
     async fn what_cannot_be_used_is_named() {
         let folder = tempfile::tempdir().expect("a folder");

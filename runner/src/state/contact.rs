@@ -407,7 +407,7 @@ impl State {
     }
 
     /// What is. Every sync says all of it: whether the one before has arrived is not known.
-    fn request(&mut self, now: Moment) -> SyncRequest {
+    pub(super) fn request(&mut self, now: Moment) -> SyncRequest {
         self.contact.sequence += 1;
         let mut request = SyncRequest {
             sequence: self.contact.sequence,

@@ -14,7 +14,7 @@ use crate::config::RunnerExit;
 use crate::protocol::Terms;
 
 /// When a job is asked to end, so that it is gone at `end`.
-fn signal_time(terms: &Terms, end: Moment) -> Moment {
+pub(super) fn signal_time(terms: &Terms, end: Moment) -> Moment {
     if terms.in_step {
         end.minus(terms.headroom().min(terms.lead()))
     } else {

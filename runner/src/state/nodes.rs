@@ -22,7 +22,7 @@ pub(super) type NodeTroubles = BTreeMap<usize, NodeTrouble>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NodeTrouble {
     /// Failures in a row, those of one blow counted once.
-    failures: usize,
+    pub(super) failures: usize,
     /// When the last of them was noticed: what had been started before is part of it.
     noticed: Moment,
     /// Nothing is started there before; for ever if absent.

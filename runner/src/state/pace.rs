@@ -178,6 +178,129 @@ mod tests {
         assert_eq!(pace.target(Duration::ZERO), Target { queued: 0, refill_below: 0, batch: u32::MAX });
     }
 
+    /// A pace that has seen enough jobs of a duration to be trusted.
+    fn steady(duration: Duration, round_trip: Duration, slots: u32) -> Pace {
+        let mut pace = Pace::default();
+        (0..5_000).for_each(|_| pace.job_ended(duration));
+        pace.runs(slots);
+        pace.answered(round_trip);
+        pace
+    }
+
+    // P04. Half of what should wait, rounded up: a runner with one job waiting asks when it has started.
+    #[test]
+    fn more_is_asked_for_at_half_of_the_queue_rounded_up() {
+        for (slots, refill_below) in [(0, 0), (1, 1), (2, 1), (3, 2), (4, 2), (5, 3), (7, 4), (64, 32)] {
+            let target = steady(Duration::from_secs(1), Duration::ZERO, slots).target(Duration::ZERO);
+            assert_eq!((target.queued, target.refill_below), (slots, refill_below), "{slots} at once");
+        }
+    }
+
+    // P04, P05. A threshold is never above what should wait at most.
+    #[test]
+    fn a_threshold_that_is_set_counts_up_to_the_queue() {
+        for (threshold, expected) in [(0, 0), (1, 1), (9, 9), (10, 10), (11, 10), (500, 10)] {
+            let mut pace = steady(Duration::from_millis(1), Duration::ZERO, 2);
+            let prefetch = Prefetch { max_queued: Some(10), refill_threshold: Some(threshold), ..Prefetch::default() };
+            pace.prefetch = prefetch;
+            assert_eq!(pace.target(Duration::ZERO).refill_below, expected, "{threshold}");
+        }
+    }
+
+    // P06. Twice the round trip, at least 200 ms, at most 30 s.
+    #[test]
+    fn the_horizon_follows_the_round_trip_within_bounds() {
+        let ms = Duration::from_millis;
+        let cases = [
+            (ms(10), ms(0), 20, "200 ms at least"),
+            (ms(10), ms(99), 20, "200 ms at least"),
+            (ms(10), ms(100), 20, "twice the round trip"),
+            (ms(10), ms(101), 21, "twice the round trip, rounded up to whole jobs"),
+            (ms(1_000), ms(15_000), 30, "twice the round trip"),
+            (ms(1_000), ms(16_000), 30, "30 s at most"),
+            (ms(201), ms(0), 1, "one job at least"),
+            (ms(30_000), ms(0), 1, "a job of 30 s waits"),
+            (ms(30_001), ms(0), 0, "a longer one does not"),
+        ];
+        for (duration, round_trip, queued, why) in cases {
+            let target = steady(duration, round_trip, 1).target(Duration::ZERO);
+            assert_eq!(target.queued, queued, "{duration:?}, {round_trip:?}: {why}");
+        }
+        let mut long = steady(ms(40_000), ms(0), 1);
+        long.prefetch = Prefetch { horizon_seconds: Some(60), ..Prefetch::default() };
+        assert_eq!(long.target(Duration::ZERO).queued, 2, "what is set counts beyond 30 s, too");
+        assert_eq!(long.target(Duration::from_secs(61)).queued, 0, "but not beyond itself");
+    }
+
+    // P05. What waits at most, unless the workflow says otherwise.
+    #[test]
+    fn a_queue_has_an_end() {
+        let ms = Duration::from_millis;
+        for (max_queued, expected) in [(None, 4_096), (Some(4_097), 4_097), (Some(7), 7), (Some(0), 0)] {
+            let mut pace = steady(ms(1), ms(0), 1);
+            pace.prefetch = Prefetch { max_queued, horizon_seconds: Some(5), ..Prefetch::default() };
+            assert_eq!(pace.target(Duration::ZERO).queued, expected, "{max_queued:?}");
+        }
+    }
+
+    // P06. A few short jobs are trusted for two each, and one for each slot.
+    #[test]
+    fn trust_grows_with_the_jobs_that_ended() {
+        for (ended, queued) in [(1, 5), (2, 7), (10, 23), (98, 199), (99, 201), (100, 201)] {
+            let mut pace = Pace::default();
+            (0..ended).for_each(|_| pace.job_ended(Duration::from_millis(3)));
+            pace.runs(3);
+            assert_eq!(pace.target(Duration::ZERO).queued, queued, "{ended} have ended, 67 for each slot are enough");
+        }
+    }
+
+    // A longer job counts for half, a shorter one for an eighth; so does a round trip.
+    #[test]
+    fn averages_follow_longer_jobs_quickly() {
+        let ms = Duration::from_millis;
+        let mut pace = Pace::default();
+        let mut after = |duration| {
+            pace.job_ended(ms(duration));
+            pace.duration
+        };
+        assert_eq!(after(800), Some(ms(800)), "the first");
+        assert_eq!(after(1_600), Some(ms(1_200)), "longer: half");
+        assert_eq!(after(400), Some(ms(1_100)), "shorter: an eighth");
+        assert_eq!(after(1_100), Some(ms(1_100)), "the same");
+        let mut pace = Pace::default();
+        let mut after = |round_trip| {
+            pace.answered(ms(round_trip));
+            pace.round_trip
+        };
+        assert_eq!((after(80), after(160), after(10)), (Some(ms(80)), Some(ms(90)), Some(ms(80))));
+    }
+
+    // P06. What ran at once lately: an eighth less with every job that ends.
+    #[test]
+    fn the_width_shrinks_by_an_eighth_with_every_end() {
+        let mut pace = Pace::default();
+        pace.runs(64);
+        let widths: Vec<u32> = (0..4)
+            .map(|_| {
+                pace.job_ended(Duration::from_secs(1));
+                pace.width
+            })
+            .collect();
+        assert_eq!(widths, [56, 49, 43, 38]);
+        pace.runs(40);
+        assert_eq!(pace.width, 40);
+    }
+
+    // P03. Fifty milliseconds are the border.
+    #[test]
+    fn how_far_ahead_the_keeper_is_given_jobs() {
+        let us = Duration::from_micros;
+        let cases = [(49_999, 1), (50_000, 0), (5_000, 1), (4_999, 2), (2_500, 2), (1_000, 5), (312, 16), (100, 16)];
+        for (duration, depth) in cases {
+            assert_eq!(steady(us(duration), us(0), 1).hand_ahead(), depth, "{duration} µs");
+        }
+    }
+
     #[test]
     fn only_short_jobs_are_handed_in_advance() {
         let cases = [(0, 16), (1, 5), (5, 1), (40, 1), (60, 0), (5_000, 0)];

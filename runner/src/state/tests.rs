@@ -5,12 +5,18 @@ use torc_api::wire::{Lease, Profile, Verdict};
 use super::*;
 use crate::protocol::{Ending, Outcome};
 
+mod adoption;
+mod claims;
 mod deadlines;
 mod errands;
 mod exits;
 mod files;
+mod kinds;
 mod measures;
+mod messages;
 mod outages;
+mod reports;
+mod starts;
 mod steps;
 mod waits;
 
@@ -67,12 +73,18 @@ struct Desk {
     now: Moment,
     profile: Profile,
     effects: Vec<Effect>,
+    /// How often in a row time was let pass without passing.
+    stuck: u32,
 }
 
 impl Desk {
+    /// A runner that the server does not know yet.
+    fn unregistered(settings: Settings, now: Moment) -> Self {
+        Self { state: State::new(settings, now), now, profile: profile(1), effects: Vec::new(), stuck: 0 }
+    }
+
     fn with(settings: Settings) -> Self {
-        let now = Moment(1_000 * SECOND);
-        let mut desk = Self { state: State::new(settings, now), now, profile: profile(1), effects: Vec::new() };
+        let mut desk = Self::unregistered(settings, Moment(1_000 * SECOND));
         desk.handle(Event::Tick);
         assert!(matches!(desk.effects.as_slice(), [Effect::Register]), "{:?}", desk.effects);
         desk.handle(Event::Registered(RegisterResponse { runner: 5, version: String::new(), lease_ms: 120_000 }));
@@ -95,7 +107,10 @@ impl Desk {
 
     /// Lets time pass up to the next moment the state asked for.
     fn until_due(&mut self) -> &mut Self {
-        self.now = self.state.wake_at().expect("something is due").max(self.now);
+        let due = self.state.wake_at().expect("something is due").max(self.now);
+        self.stuck = if due > self.now { 0 } else { self.stuck + 1 };
+        assert!(self.stuck < 1_000, "it wakes again and again without doing what is due: {:?}", self.state);
+        self.now = due;
         self.handle(Event::Tick)
     }
 

@@ -38,14 +38,14 @@ impl State {
         u32::try_from(jobs.count()).unwrap_or(u32::MAX)
     }
 
-    /// By number of jobs nobody looks at how long they take, so near its end the runner takes none.
+    /// By number of jobs, the runtimes of jobs are ignored: jobs are claimed only while the remaining time exceeds the minimum.
     pub(super) fn is_too_late(&self, now: Moment) -> bool {
         let least = Duration::from_secs(self.contact.terms.min_time_for_new_jobs_seconds);
-        self.settings.max_parallel_jobs.is_some() && self.settings.time.is_some_and(|(_, end)| end.since(now) < least)
+        self.settings.max_parallel_jobs.is_some() && self.settings.time.is_some_and(|(_, end)| end.since(now) <= least)
     }
 
     /// What would be free once everything that waits has started.
-    fn free_after_queue(&self) -> Resources {
+    pub(super) fn free_after_queue(&self) -> Resources {
         let mut free = self.ledger.free();
         for job in self.queue.iter().filter_map(|key| self.jobs.get(key)) {
             let need = job.kind.resources();

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use tokio_util::sync::CancellationToken;
 use torc_api::state::Cause;
-use torc_runner::{RunnerEvent, RunnerExit};
+use torc_runner::RunnerExit;
 
-use crate::place::{Place, is_alive, runtime, wait_until};
+use crate::place::{Place, is_alive, wait_until};
 
 pub const TESTS: &[(&str, fn())] = &[
     ("ends::grandchildren_do_not_stay", grandchildren_do_not_stay),
@@ -39,13 +38,11 @@ fn daemons_do_not_stay() {
     let key = place.add(daemon);
     // Another one runs meanwhile, so that the keeper does not just clean up everything.
     place.add("while [ ! -s seen ]; do sleep 0.01; done");
-    std::thread::scope(|scope| {
-        let runner = scope.spawn(|| place.run());
+    place.beside(|| {
         wait_until("the first job's end", || place.server.books().finished.contains_key(&key));
         assert!(!is_alive(place.pid_in("daemon")));
         assert!(!is_alive(place.pid_in("helper")));
         std::fs::write(place.path("seen"), "x").expect("written");
-        runner.join().expect("no panic");
     });
     assert_eq!(place.finished(&key).return_code, 0);
 }
@@ -53,13 +50,11 @@ fn daemons_do_not_stay() {
 fn cancel_reaches_the_whole_group() {
     let place = Place::new();
     let key = place.add(&format!("sleep 1000 & echo $! > child; {FOREVER} | cat"));
-    std::thread::scope(|scope| {
-        let runner = scope.spawn(|| place.run());
-        let child = place.pid_in("child");
+    place.beside(|| {
+        place.pid_in("child");
         place.server.change(|books| books.cancel.push(key));
-        runner.join().expect("no panic");
-        assert!(!is_alive(child));
     });
+    assert!(!is_alive(place.pid_in("child")));
     let finished = place.finished(&key);
     assert_eq!((finished.return_code, finished.cause), (143, Some(Cause::Canceled)));
 }
@@ -72,11 +67,9 @@ fn every_process_of_the_group_is_asked() {
     let key = place.add_with(&format!("trap : TERM; {other} & wait; wait; exit 9"), |profile| {
         profile.execution_config.as_mut().expect("set").sigterm_lead_seconds = Some(30);
     });
-    std::thread::scope(|scope| {
-        let runner = scope.spawn(|| place.run());
+    place.beside(|| {
         wait_until("the trap", || place.path("ready").exists());
         place.server.change(|books| books.cancel.push(key));
-        runner.join().expect("no panic");
     });
     assert_eq!(place.read("asked"), "asked");
     assert_eq!(place.finished(&key).return_code, 9);
@@ -85,11 +78,9 @@ fn every_process_of_the_group_is_asked() {
 fn sigterm_can_be_ignored_for_a_while_only() {
     let place = Place::new();
     let key = place.add(&format!("trap 'echo asked > asked' TERM; echo > ready; {FOREVER}"));
-    std::thread::scope(|scope| {
-        let runner = scope.spawn(|| place.run());
+    place.beside(|| {
         wait_until("the trap", || place.path("ready").exists());
         place.server.change(|books| books.cancel.push(key));
-        runner.join().expect("no panic");
     });
     assert_eq!(place.read("asked"), "asked");
     let finished = place.finished(&key);
@@ -107,15 +98,11 @@ fn stop_returns_what_waits_and_ends_what_runs() {
     let waiting = place.add("true");
     let mut config = place.config();
     config.capacity.cpus = 1;
-    let stop = CancellationToken::new();
-    let run = torc_runner::run(config, place.server.clone(), stop.clone(), |_: RunnerEvent| {});
-    std::thread::scope(|scope| {
-        let runner = scope.spawn(|| runtime().block_on(run));
+    let exit = place.beside_with(config, |stop| {
         wait_until("the trap", || place.path("ready").exists());
         stop.cancel();
-        let exit = runner.join().expect("no panic").expect("a runner that works");
-        assert_eq!(exit, RunnerExit::Stopped);
     });
+    assert_eq!(exit, RunnerExit::Stopped);
     let finished = place.finished(&key);
     assert_eq!((finished.return_code, finished.cause), (9, Some(Cause::Stopped)));
     let books = place.server.books();
@@ -130,14 +117,11 @@ fn stop_now_does_not_wait() {
         config.sigterm_lead_seconds = Some(100_000);
     });
     let config = place.config();
-    let (stop, now) = (CancellationToken::new(), config.stop_now.clone());
-    let run = torc_runner::run(config, place.server.clone(), stop.clone(), |_: RunnerEvent| {});
-    std::thread::scope(|scope| {
-        let runner = scope.spawn(|| runtime().block_on(run));
+    let now = config.stop_now.clone();
+    place.beside_with(config, |stop| {
         wait_until("the trap", || place.path("ready").exists());
         stop.cancel();
         now.cancel();
-        runner.join().expect("no panic").expect("a runner that works");
     });
     let finished = place.finished(&key);
     assert_eq!((finished.return_code, finished.cause), (137, Some(Cause::Stopped)));

@@ -64,13 +64,11 @@ fn much_output() {
 fn a_running_job_can_be_followed() {
     let place = Place::new();
     place.add("echo begun; while [ ! -f go ]; do sleep 0.02; done; echo done");
-    std::thread::scope(|scope| {
-        let runner = scope.spawn(|| place.run());
+    place.beside(|| {
         wait_until("a log while the job runs", || place.read("out/job_stdio/job_wf7_j1_r1_a1.o") == "begun");
         // The silent stream can be followed, too, until the job has ended.
         wait_until("an empty log", || place.logs() == ["job_wf7_j1_r1_a1.e", "job_wf7_j1_r1_a1.o"]);
         std::fs::write(place.path("go"), "").expect("written");
-        runner.join().expect("no panic");
     });
     assert_eq!(place.read("out/job_stdio/job_wf7_j1_r1_a1.o"), "begun\ndone");
     assert_eq!(place.logs(), ["job_wf7_j1_r1_a1.o"]);

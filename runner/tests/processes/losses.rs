@@ -1,13 +1,13 @@
 //! What is lost when something is killed: nothing but what nobody can know.
 
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use torc_api::state::Cause;
 use torc_api::wire::AttemptKey;
 use torc_runner::{RunnerError, RunnerExit};
 
-use crate::place::{Place, is_alive, kill_9, wait_for, wait_until};
+use crate::place::{Killed, Place, is_alive, kill_9, wait_for, wait_until};
 
 pub const TESTS: &[(&str, fn())] = &[
     ("losses::a_brain_is_killed_and_another_takes_over", a_brain_is_killed_and_another_takes_over),
@@ -26,19 +26,15 @@ fn key(job: i64) -> AttemptKey {
     AttemptKey { workflow: 7, job, run: 1, attempt: 1, epoch: job }
 }
 
-fn start_brain(place: &Place, commands: &[&str]) -> Child {
-    Command::new(std::env::current_exe().expect("an executable"))
+fn start_brain(place: &Place, commands: &[&str]) -> Killed {
+    let brain = Command::new(std::env::current_exe().expect("an executable"))
         .arg("brain")
         .arg(place.path(""))
         .args(commands)
         .stdin(Stdio::null())
         .spawn()
-        .expect("a brain")
-}
-
-fn kill_brain(mut brain: Child) {
-    brain.kill().expect("killed");
-    brain.wait().expect("collected");
+        .expect("a brain");
+    Killed(brain)
 }
 
 const WAIT_FOR_GO: &str = "echo $$ > pid; echo said; while [ ! -f go ]; do sleep 0.02; done; exit 6";
@@ -48,18 +44,17 @@ fn a_brain_is_killed_and_another_takes_over() {
     let brain = start_brain(&place, &["exit 5", WAIT_FOR_GO]);
     let job = place.pid_in("pid");
     let keeper = place.keeper();
-    kill_brain(brain);
+    drop(brain);
     assert!(is_alive(job) && is_alive(keeper));
     // The server holds the second job for the runner in this place.
     let lease = torc_api::wire::Lease { key: key(2), ..Default::default() };
     place.server.change(|books| drop(books.leased.insert(key(2), lease)));
-    std::thread::scope(|scope| {
-        let runner = scope.spawn(|| place.run());
+    let exit = place.beside(|| {
         wait_until("the job to be reported as running", || place.server.books().running.contains(&key(2)));
         assert_eq!(place.keeper(), keeper);
         std::fs::write(place.path("go"), "").expect("written");
-        assert_eq!(runner.join().expect("no panic"), RunnerExit::Complete);
     });
+    assert_eq!(exit, RunnerExit::Complete);
     assert_eq!(place.finished(&key(2)).return_code, 6);
     assert_eq!(place.read("out/job_stdio/job_wf7_j2_r1_a1.o"), "said");
     wait_until("the keeper's end", || !is_alive(keeper));
@@ -68,15 +63,15 @@ fn a_brain_is_killed_and_another_takes_over() {
 
 fn a_second_brain_is_refused() {
     let place = Place::new();
-    let brain = start_brain(&place, &[WAIT_FOR_GO]);
+    let mut brain = start_brain(&place, &[WAIT_FOR_GO]);
     place.pid_in("pid");
     match place.run_with(place.config()) {
-        Err(RunnerError::KeeperRefused(reason)) => assert!(reason.contains(&brain.id().to_string()), "{reason}"),
+        Err(RunnerError::KeeperRefused(reason)) => assert!(reason.contains(&brain.0.id().to_string()), "{reason}"),
         other => panic!("expected a refusal, got {other:?}"),
     }
     std::fs::write(place.path("go"), "").expect("written");
-    let mut brain = brain;
-    assert!(brain.wait().expect("collected").success());
+    let status = wait_for("the first brain's end", || brain.0.try_wait().expect("a child"));
+    assert!(status.success(), "{status}");
 }
 
 // J23
@@ -157,7 +152,7 @@ fn both_are_killed() {
         })
     });
     kill_9(keeper);
-    kill_brain(brain);
+    drop(brain);
     assert!(is_alive(job) && is_alive(child));
     let after = place.add("true");
     place.run();
@@ -171,15 +166,14 @@ fn both_are_killed() {
 fn the_keeper_alone_is_killed() {
     let place = Place::new();
     let lost = place.add("echo $$ > pid; sleep 1000");
-    std::thread::scope(|scope| {
-        let runner = scope.spawn(|| place.run());
+    let exit = place.beside(|| {
         let job = place.pid_in("pid");
         kill_9(place.keeper());
         let finished = wait_for("a result", || place.server.books().finished.get(&lost).cloned());
         assert_eq!((finished.return_code, finished.cause), (-128, Some(Cause::Lost)));
         assert!(!is_alive(job));
-        assert_eq!(runner.join().expect("no panic"), RunnerExit::Complete);
     });
+    assert_eq!(exit, RunnerExit::Complete);
 }
 
 // J32
@@ -187,10 +181,9 @@ fn the_server_is_away_for_a_while() {
     let place = Place::new();
     let first = place.add("echo > ready; while [ ! -f go ]; do sleep 0.02; done");
     let second = place.add_with("echo > second", |profile| profile.runtime_seconds = 1);
-    std::thread::scope(|scope| {
-        let mut config = place.config();
-        config.capacity.cpus = 1;
-        let runner = scope.spawn(|| place.run_with(config));
+    let mut config = place.config();
+    config.capacity.cpus = 1;
+    let exit = place.beside_with(config, |_| {
         wait_until("the first job and a lease for the second", || {
             place.path("ready").exists() && place.server.books().leased.len() == 2
         });
@@ -198,21 +191,19 @@ fn the_server_is_away_for_a_while() {
         std::fs::write(place.path("go"), "").expect("written");
         wait_until("the second job, without a server", || place.path("second").exists());
         place.server.change(|books| books.unreachable = false);
-        assert_eq!(runner.join().expect("no panic").expect("a runner that works"), RunnerExit::Complete);
     });
+    assert_eq!(exit, RunnerExit::Complete);
     assert_eq!((place.finished(&first).return_code, place.finished(&second).return_code), (0, 0));
 }
 
 fn the_server_forgets_the_runner() {
     let place = Place::new();
     let only = place.add("echo > ready; while [ ! -f go ]; do sleep 0.02; done");
-    std::thread::scope(|scope| {
-        let runner = scope.spawn(|| place.run());
+    place.beside(|| {
         wait_until("the job", || place.path("ready").exists());
         place.server.change(|books| books.forgotten = true);
         wait_until("a second registration", || place.server.books().registrations == 2);
         std::fs::write(place.path("go"), "").expect("written");
-        runner.join().expect("no panic");
     });
     assert_eq!(place.finished(&only).return_code, 0);
 }

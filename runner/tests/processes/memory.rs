@@ -8,7 +8,7 @@ use torc_api::state::Cause;
 use torc_api::wire::{Profile, Usage};
 use torc_runner::RunnerEvent;
 
-use crate::place::{DEADLINE, Place, is_alive, runtime, wait_until};
+use crate::place::{DEADLINE, Place, is_alive, wait_until};
 
 pub const TESTS: &[(&str, fn())] = &[
     ("memory::too_much_of_it_is_the_end", too_much_of_it_is_the_end),
@@ -68,15 +68,10 @@ fn too_much_of_it_is_the_end() {
     let key = place.add_with(&greedy, declare(64));
     let modest = place.add_with("sleep 3", declare(64));
     let (sender, told) = std::sync::mpsc::channel();
-    let run = torc_runner::run(
-        place.config(),
-        place.server.clone(),
-        tokio_util::sync::CancellationToken::new(),
-        move |event: RunnerEvent| {
-            let _ = sender.send(event);
-        },
-    );
-    runtime().block_on(run).expect("a runner that works");
+    let tell = move |event: RunnerEvent| {
+        let _ = sender.send(event);
+    };
+    place.run_until(place.config(), &Default::default(), tell).expect("a runner that works");
     let finished = place.finished(&key);
     assert_eq!((finished.return_code, finished.cause), (137, Some(Cause::OutOfMemory)));
     assert!(!is_alive(place.pid_in("child")));
@@ -100,11 +95,9 @@ fn without_limits_it_may_have_more() {
     });
     // Another one is killed for the same: then a sample has been taken, and it was not spared for want of one.
     let limited = place.add_with(&allocation(96, "never"), declare(32));
-    std::thread::scope(|scope| {
-        let runner = scope.spawn(|| place.run());
+    place.beside(|| {
         wait_until("the other one's end", || place.server.books().finished.contains_key(&limited));
         std::fs::write(place.path("enough"), "").expect("written");
-        runner.join().expect("no panic");
     });
     assert_eq!(place.finished(&limited).cause, Some(Cause::OutOfMemory));
     assert_eq!((place.finished(&key).return_code, place.finished(&key).cause), (0, None));
@@ -118,11 +111,9 @@ fn several_processes_count_together() {
     let daemon = format!("setsid setsid {one} & exec {one}");
     let key = place.add_with(&daemon, declare(48 + OWN / MIB));
     let alone = place.add_with(&one, declare(48 + OWN / MIB));
-    std::thread::scope(|scope| {
-        let runner = scope.spawn(|| place.run());
+    place.beside(|| {
         wait_until("the end of the one", || place.server.books().finished.contains_key(&key));
         std::fs::write(place.path("enough"), "").expect("written");
-        runner.join().expect("no panic");
     });
     assert_eq!(place.finished(&key).cause, Some(Cause::OutOfMemory));
     assert_eq!(place.finished(&alone).cause, None);
@@ -137,11 +128,9 @@ fn what_is_shared_is_no_reason_to_kill() {
     let keep_open = std::fs::OpenOptions::new().read(true).write(true).open(place.path("pipe")).expect("a pipe");
     let key = place.add_with(forks, declare(160));
     let limited = place.add_with(&allocation(256, "never"), declare(160));
-    std::thread::scope(|scope| {
-        let runner = scope.spawn(|| place.run());
+    place.beside(|| {
         wait_until("the other one's end", || place.server.books().finished.contains_key(&limited));
         std::fs::write(place.path("enough"), "").expect("written");
-        runner.join().expect("no panic");
     });
     drop(keep_open);
     assert_eq!(place.finished(&key).cause, None, "{:?}", place.finished(&key));

@@ -1,6 +1,8 @@
 //! A runner in a temporary folder, with a keeper that is this very test binary.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -11,8 +13,8 @@ use torc_runner::{RunnerConfig, RunnerError, RunnerEvent, RunnerExit};
 
 use crate::fake_server::FakeServer;
 
-/// How long anything may take before a test gives up.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+/// How long anything may take before a test gives up: other programs may keep both CPUs of a small machine busy.
+pub const DEADLINE: Duration = Duration::from_secs(120);
 
 pub struct Place {
     dir: TempDir,
@@ -52,7 +54,47 @@ impl Place {
     }
 
     pub fn run_with(&self, config: RunnerConfig) -> Result<RunnerExit, RunnerError> {
-        runtime().block_on(torc_runner::run(config, self.server.clone(), CancellationToken::new(), |_: RunnerEvent| {}))
+        self.run_until(config, &CancellationToken::new(), |_| {})
+    }
+
+    /// Runs until everything has settled or the runner is stopped. Panics when that takes too long.
+    pub fn run_until(
+        &self,
+        config: RunnerConfig,
+        stop: &CancellationToken,
+        tell: impl Fn(RunnerEvent) + Send + Sync,
+    ) -> Result<RunnerExit, RunnerError> {
+        let runtime = runtime();
+        let run = torc_runner::run(config, self.server.clone(), stop.clone(), tell);
+        let exit = runtime.block_on(async { tokio::time::timeout(DEADLINE, run).await });
+        runtime.shutdown_background();
+        exit.unwrap_or_else(|_| panic!("the runner did not leave within {DEADLINE:?}"))
+    }
+
+    /// Runs a runner beside a test until everything has settled.
+    pub fn beside(&self, test: impl FnOnce()) -> RunnerExit {
+        self.beside_with(self.config(), |_| test())
+    }
+
+    /// Runs a runner beside a test, which may stop it. A test that panics stops the runner, too, and fails with its own message.
+    pub fn beside_with(&self, config: RunnerConfig, test: impl FnOnce(&CancellationToken)) -> RunnerExit {
+        let (stop, stop_now) = (CancellationToken::new(), config.stop_now.clone());
+        std::thread::scope(|scope| {
+            let runner = scope.spawn(|| self.run_until(config, &stop, |_| {}));
+            let tested = catch_unwind(AssertUnwindSafe(|| test(&stop)));
+            if tested.is_err() {
+                stop.cancel();
+                stop_now.cancel();
+            }
+            let exit = runner.join();
+            if let Err(panic) = tested {
+                resume_unwind(panic);
+            }
+            match exit {
+                Ok(exit) => exit.expect("a runner that works"),
+                Err(panic) => resume_unwind(panic),
+            }
+        })
     }
 
     pub fn finished(&self, key: &AttemptKey) -> FinishedAttempt {
@@ -93,6 +135,52 @@ impl Place {
             i32::try_from(card.get("pid")?.as_i64()?).ok()
         })
     }
+}
+
+impl Drop for Place {
+    /// The keeper leaves by itself; what a failed test has left is killed.
+    fn drop(&mut self) {
+        let keeper = std::fs::read_to_string(self.path("state/keeper.json")).ok();
+        let card: Option<serde_json::Value> = keeper.and_then(|text| serde_json::from_str(&text).ok());
+        let keeper = card.and_then(|card| i32::try_from(card.get("pid")?.as_i64()?).ok());
+        let Some(keeper) = keeper.filter(|pid| is_alive(*pid)) else { return };
+        if !std::thread::panicking() {
+            return wait_until("the keeper's end", || !is_alive(keeper));
+        }
+        for pid in descendants(keeper).into_iter().chain([keeper]) {
+            if let Some(pid) = rustix::process::Pid::from_raw(pid) {
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            }
+        }
+    }
+}
+
+/// A process that is killed with its test.
+pub struct Killed(pub Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The children of a process, their children and so on.
+fn descendants(pid: i32) -> Vec<i32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let all: Vec<i32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    let parent = |pid: i32| -> Option<i32> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace().nth(1)?.parse().ok()
+    };
+    let parents: Vec<(i32, i32)> = all.into_iter().filter_map(|pid| Some((pid, parent(pid)?))).collect();
+    let mut found = vec![pid];
+    let mut at = 0;
+    while let Some(of) = found.get(at).copied() {
+        found.extend(parents.iter().filter(|(_, parent)| *parent == of).map(|(child, _)| *child));
+        at += 1;
+    }
+    found.split_off(1)
 }
 
 pub fn config(dir: &Path) -> RunnerConfig {

@@ -3,11 +3,13 @@
 //! Whatever is in its process group is killed. What left the group, e.g. a daemon that forked twice, became a child of the
 //! keeper when its parent died; its environment says whose it is.
 
+use std::path::PathBuf;
+
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
 use torc_api::execution::StdioMode;
 use torc_api::wire::AttemptKey;
 
-use super::{Jobs, signal_group, tell_terms};
+use super::{Job, Jobs, signal_group, tell_terms};
 use crate::clock::{Moment, now as clock_now};
 use crate::keeper::logs::Kept;
 use crate::keeper::procfs;
@@ -88,25 +90,19 @@ impl Jobs {
     }
 
     fn finish(&mut self, leader: i32, no_strangers: bool) {
-        let Some(job) = self.running.remove(&leader) else { return };
+        let Some(mut job) = self.running.remove(&leader) else { return };
         self.processes.remove(&job.key);
         self.free_slots.insert(job.slot);
-        let Some((at, outcome)) = job.exited else { return };
+        let Some((at, outcome)) = job.exited.take() else { return };
         let reusable = no_strangers && !job.left_processes;
+        let logs = std::mem::take(&mut job.logs);
         let kept = if is_unwanted(&job.prepared.template, &outcome) {
-            self.scratches.discard(job.logs, reusable);
+            self.scratches.discard(logs, reusable);
             Kept::default()
         } else {
-            self.scratches.finish(job.logs, reusable)
+            self.scratches.finish(logs, reusable)
         };
-        let mut ended = Ended::of(job.key, &job.name, (job.started, at), outcome);
-        ended.consumed = Some(job.consumed);
-        // Whoever had exited before it was asked to has ended by itself.
-        ended.ending = job.ending.filter(|(_, since)| *since <= at).map(|(why, _)| why);
-        ended.step_limit_ms = job.step_limit_ms;
-        ended.stdout = kept.stdout.map(|path| path.to_string_lossy().into_owned());
-        ended.stderr = kept.stderr.map(|path| path.to_string_lossy().into_owned());
-        tell_terms(&mut ended, &job.prepared);
+        let ended = result(&job, (at, outcome), &kept);
         self.news.extend(kept.problem.map(FromKeeper::Problem));
         self.report(ended, job.class);
     }
@@ -121,6 +117,20 @@ impl Jobs {
             }
         }
     }
+}
+
+/// The result of a job that exited at a moment, with the output that is kept.
+pub(super) fn result(job: &Job, (at, outcome): (Moment, Outcome), kept: &Kept) -> Ended {
+    let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.to_string_lossy().into_owned());
+    let mut ended = Ended::of(job.key, &job.name, (job.started, at), outcome);
+    ended.consumed = Some(job.consumed);
+    // A job that had exited before it was asked to has ended by itself.
+    ended.ending = job.ending.filter(|(_, since)| *since <= at).map(|(why, _)| why);
+    ended.step_limit_ms = job.step_limit_ms;
+    ended.stdout = path(&kept.stdout);
+    ended.stderr = path(&kept.stderr);
+    tell_terms(&mut ended, &job.prepared);
+    ended
 }
 
 /// Whether the output of a job that ended so goes at once. Nothing can be taken out of a pack, so it must not get there. Elsewhere

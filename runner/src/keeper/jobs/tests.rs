@@ -5,6 +5,15 @@ use crate::keeper::notes::Author;
 
 const KEY: AttemptKey = AttemptKey { workflow: 1, job: 2, run: 1, attempt: 1, epoch: 5 };
 
+/// Waits for a real process, and gives up when that takes too long.
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let until = std::time::Instant::now() + Duration::from_secs(120);
+    while !is_so() {
+        assert!(std::time::Instant::now() < until, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
 /// A keeper that runs one job, which takes no notice of being asked to end.
 fn at_work(dir: &Path) -> Jobs {
     let author = Author { keeper: "tests".to_owned(), boot_id: String::new() };
@@ -20,9 +29,7 @@ fn at_work(dir: &Path) -> Jobs {
         until: Moment(u64::MAX),
         ..StartOrder::default()
     });
-    while !dir.join("ready").exists() {
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    wait_until("the job", || dir.join("ready").exists());
     jobs.news.clear();
     jobs
 }
@@ -45,9 +52,7 @@ fn ending(jobs: &mut Jobs) -> Option<(Ending, Moment)> {
 /// Waits until its process has exited. It is not collected: that would also take the children of other tests.
 fn expect_killed(jobs: &Jobs) {
     let pid = jobs.processes[&KEY];
-    while !procfs::is_zombie(pid) {
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    wait_until("the end of the job", || procfs::is_zombie(pid));
 }
 
 fn ask(jobs: &mut Jobs, why: Ending, lead_seconds: u64, now: Moment) {
@@ -104,4 +109,216 @@ fn asked_again_it_can_only_have_less_time_and_the_first_reason_counts() {
     jobs.on_time(at(3));
     expect_killed(&jobs);
     assert_eq!(ending(&mut jobs), Some((Ending::Canceled, now)));
+}
+
+/// A keeper without jobs, with a template of which every field counts.
+fn idle(dir: &Path) -> Jobs {
+    let author = Author { keeper: "tests".to_owned(), boot_id: String::new() };
+    let mut jobs = Jobs::new("tests", Notes::create(dir, &author).expect("notes"), Vec::new());
+    jobs.welcome(std::env::vars_os().collect());
+    let folder = dir.display().to_string();
+    let terms = Terms { lead_ms: 4_000, signal: 12, timeout_exit_code: 77, ..Terms::default() };
+    jobs.define(Template { id: 3, working_dir: folder.clone(), log_dir: folder, terms, ..Template::default() });
+    jobs.news.clear();
+    jobs
+}
+
+fn order(job: i64, in_turn: bool) -> StartOrder {
+    StartOrder {
+        key: AttemptKey { job, ..KEY },
+        role: LeaseRole::Job,
+        name: format!("job {job}"),
+        template: 3,
+        argv: vec!["sleep".to_owned(), "1000".to_owned()],
+        devices: vec!["7".to_owned()],
+        nodes: vec!["n8".to_owned()],
+        step_limit_ms: Some(9),
+        class: 2,
+        in_turn,
+        until: Moment(u64::MAX),
+        ..StartOrder::default()
+    }
+}
+
+fn started(jobs: &Jobs) -> Vec<i64> {
+    let keys = jobs.news.iter().filter_map(|news| match news {
+        FromKeeper::Started { key, .. } => Some(key.job),
+        _ => None,
+    });
+    keys.collect()
+}
+
+fn kill_all(mut jobs: Jobs) {
+    for pid in jobs.processes.values().copied().collect::<Vec<_>>() {
+        signal_group(pid, Signal::KILL);
+        wait_until("the end of a job", || procfs::is_zombie(pid));
+    }
+    jobs.running.clear();
+}
+
+#[test]
+fn everything_about_a_job_is_told_to_the_next_agent() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut jobs = idle(dir.path());
+    jobs.order(order(4, false));
+    let pid = jobs.processes[&AttemptKey { job: 4, ..KEY }];
+    let held = told(&mut jobs);
+    let expected = HeldJob {
+        key: AttemptKey { job: 4, ..KEY },
+        role: LeaseRole::Job,
+        name: "job 4".to_owned(),
+        started: held.started,
+        pid,
+        devices: vec!["7".to_owned()],
+        nodes: vec!["n8".to_owned()],
+        step_limit_ms: Some(9),
+        is_warned: false,
+        terms: Terms { lead_ms: 4_000, signal: 12, timeout_exit_code: 77, ..Terms::default() },
+        working_dir: dir.path().display().to_string(),
+        ending: None,
+    };
+    assert_eq!(held, expected);
+    kill_all(jobs);
+}
+
+// P03. What waits for its turn starts when it is told to, and does not when it is revoked.
+#[test]
+fn what_waits_for_its_turn_is_started_or_revoked() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut jobs = idle(dir.path());
+    for job in [4, 5, 6] {
+        jobs.order(order(job, true));
+    }
+    assert_eq!((started(&jobs), jobs.is_idle()), (vec![], true));
+    jobs.go(&AttemptKey { job: 5, ..KEY });
+    assert_eq!(started(&jobs), [5]);
+    jobs.news.clear();
+    jobs.revoke(&[4, 5, 9].map(|job| AttemptKey { job, ..KEY }));
+    assert_eq!(jobs.news, [FromKeeper::Revoked(AttemptKey { job: 4, ..KEY })], "one runs, and one was never here");
+    assert_eq!(jobs.next_in_turn(2).map(|order| order.key.job), Some(6), "only its own class");
+    assert!(jobs.next_in_turn(2).is_none() && jobs.next_in_turn(0).is_none());
+    kill_all(jobs);
+}
+
+// P08. An order whose lease has run out is not carried out.
+#[test]
+fn a_late_order_is_revoked() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut jobs = idle(dir.path());
+    jobs.order(StartOrder { until: Moment(1), ..order(4, false) });
+    assert_eq!(jobs.news, [FromKeeper::Revoked(AttemptKey { job: 4, ..KEY })]);
+    assert!(jobs.is_idle());
+    jobs.news.clear();
+    jobs.order(StartOrder { template: 99, ..order(5, false) });
+    let [FromKeeper::Ended(ended)] = jobs.news.as_slice() else { panic!("{:?}", jobs.news) };
+    assert_eq!((ended.key.job, ended.outcome.return_code()), (5, 126), "its template is unknown");
+}
+
+// J16. A result is kept until it is acknowledged, with its terms, and each agent hears of it.
+#[test]
+fn a_result_is_told_until_it_is_acknowledged() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut jobs = idle(dir.path());
+    jobs.order(StartOrder { argv: vec!["no-such-program-here".to_owned()], ..order(4, false) });
+    jobs.order(StartOrder { argv: Vec::new(), ..order(5, false) });
+    for acknowledged in [vec![], vec![4], vec![4, 5]] {
+        jobs.acknowledge(&acknowledged.iter().map(|job| AttemptKey { job: *job, ..KEY }).collect::<Vec<_>>());
+        jobs.welcome(Vec::new());
+        let told: Vec<(i64, i32, Option<u64>)> = std::mem::take(&mut jobs.news)
+            .into_iter()
+            .filter_map(|news| match news {
+                FromKeeper::Ended(ended) => {
+                    Some((ended.key.job, ended.outcome.return_code(), ended.terms.map(|terms| terms.lead_ms)))
+                }
+                _ => None,
+            })
+            .collect();
+        let all = [(4, 127, Some(4_000)), (5, 126, Some(4_000))];
+        let expected: Vec<_> = all.into_iter().filter(|(job, ..)| !acknowledged.contains(job)).collect();
+        assert_eq!(told, expected, "{acknowledged:?}");
+    }
+}
+
+// P03. The agent is woken at once when it has to act, and later when the keeper went on by itself.
+#[test]
+fn which_news_are_urgent() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut jobs = idle(dir.path());
+    let over = |successor| {
+        let ended = Ended::of(KEY, "a", (Moment(1), Moment(2)), Outcome::Exited(0));
+        FromKeeper::Ended(Ended { successor, ..ended })
+    };
+    let run = FromKeeper::Started { key: KEY, at: Moment(1), pid: 1 };
+    let cases = [
+        (vec![], false),
+        (vec![run.clone()], false),
+        (vec![over(Some(KEY))], false),
+        (vec![run.clone(), over(Some(KEY))], false),
+        (vec![over(None)], true),
+        (vec![run, over(Some(KEY)), over(None)], true),
+        (vec![FromKeeper::Revoked(KEY)], true),
+        (vec![FromKeeper::Killed(KEY)], true),
+        (vec![FromKeeper::Problem(String::new())], true),
+    ];
+    for (news, urgent) in cases {
+        jobs.news.clone_from(&news);
+        assert_eq!(jobs.has_urgent_news(), urgent, "{news:?}");
+    }
+    // Fewer wait than run: soon there is nothing to follow with.
+    jobs.news.clear();
+    jobs.order(order(4, false));
+    jobs.news.clear();
+    assert!(jobs.has_urgent_news());
+    jobs.order(order(5, true));
+    assert!(!jobs.has_urgent_news());
+    kill_all(jobs);
+}
+
+// What has not started does not start under the next agent, whose classes are others.
+#[test]
+fn nothing_of_the_last_agent_is_left_for_the_next() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut jobs = idle(dir.path());
+    jobs.order(order(4, false));
+    jobs.order(order(5, true));
+    jobs.news.push(FromKeeper::Problem("old".to_owned()));
+    jobs.welcome(Vec::new());
+    assert!(jobs.next_in_turn(2).is_none(), "it waited for the last agent");
+    assert!(!jobs.news.contains(&FromKeeper::Problem("old".to_owned())), "nobody is told what another one was");
+    assert_eq!(jobs.news.last(), Some(&FromKeeper::Ready));
+    let classes: Vec<Option<u32>> = jobs.running.values().map(|job| job.class).collect();
+    assert_eq!(classes, [None], "nothing follows a job of another agent");
+    kill_all(jobs);
+}
+
+// J16, J23, X10. Everything that the keeper knows of a job is in its result.
+#[test]
+fn a_result_has_all_that_is_known_of_its_job() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut jobs = idle(dir.path());
+    jobs.order(order(4, false));
+    let key = AttemptKey { job: 4, ..KEY };
+    let asked = clock_now();
+    jobs.terminate(&Termination { key, why: Ending::Canceled, signal: 12, lead_ms: 9_000 }, asked);
+    let pid = jobs.processes[&key];
+    let job = jobs.running.get_mut(&pid).expect("it runs");
+    job.consumed = Consumed { cpu_us: 21, peak_memory_bytes: Some(22) };
+    job.step_limit_ms = Some(23);
+    let kept = logs::Kept { stdout: Some("/o".into()), stderr: Some("/e".into()), problem: None };
+    let before = Moment(asked.0 - 1);
+    for (at, ending) in [(before, None), (asked, Some(Ending::Canceled))] {
+        let job = jobs.running.get(&pid).expect("it runs");
+        let expected = Ended {
+            consumed: Some(Consumed { cpu_us: 21, peak_memory_bytes: Some(22) }),
+            ending,
+            stdout: Some("/o".to_owned()),
+            stderr: Some("/e".to_owned()),
+            step_limit_ms: Some(23),
+            terms: Some(Box::new(job.prepared.template.terms.clone())),
+            working_dir: dir.path().display().to_string(),
+            ..Ended::of(key, "job 4", (job.started, at), Outcome::Exited(5))
+        };
+        assert_eq!(reap::result(job, (at, Outcome::Exited(5)), &kept), expected);
+    }
+    kill_all(jobs);
 }

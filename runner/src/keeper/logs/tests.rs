@@ -157,3 +157,19 @@ fn a_script_that_runs_again_does_not_write_over_its_log() {
     fs::write(dir.path().join(format!("{name}_2.log")), "second").expect("written");
     assert_eq!(unused_name(dir.path(), &name), format!("{name}_3"));
 }
+
+// J22. Outputs of up to 1 MiB are packed; a larger one is a file of its own.
+#[test]
+fn outputs_of_up_to_a_mebibyte_are_packed() {
+    for (bytes, is_packed) in [(1 << 20, true), ((1 << 20) + 1, false)] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut scratches = Scratches::new("k");
+        let name = LeaseRole::Job.log_name(&KEY);
+        let mut taken = scratches.take(dir.path(), StdioMode::Packed, &name).expect("taken");
+        taken[0].file.write_all(&vec![b'x'; bytes]).expect("written");
+        let kept = scratches.finish(taken, true);
+        let path = kept.stdout.expect("an output").display().to_string();
+        assert_eq!(packs::parse_reference(&path).is_some(), is_packed, "{bytes} bytes: {path}");
+        assert_eq!(dir.path().join(format!("{name}.o")).exists(), !is_packed, "{bytes} bytes");
+    }
+}

@@ -242,3 +242,137 @@ fn whatever_is_left_at_the_end_is_killed() {
     until_terminated(&mut desk, began);
     assert_eq!((desk.now.since(began), desk.terminated()), (Duration::from_secs(600), vec![(1, 9, 0)]));
 }
+
+/// Lets time pass, answering every sync, up to a moment, which comes last.
+fn pass_until(desk: &mut Desk, end: Moment) {
+    for _ in 0..10_000 {
+        if desk.has_sync() {
+            desk.answer([]);
+        } else if desk.state.wake_at().is_some_and(|due| due < end) {
+            desk.until_due();
+        } else {
+            desk.now = end;
+            desk.handle(Event::Tick);
+            return;
+        }
+    }
+    panic!("time does not pass: {:?}", desk.state);
+}
+
+// J24. Ninety seconds before the end, but not before half of a short life is over.
+#[test]
+fn a_short_life_takes_work_for_half_of_it() {
+    let began = Moment(1_000 * SECOND);
+    for (life_ms, close_ms) in [(600_000, 510_000), (180_002, 90_002), (180_000, 90_000), (179_000, 89_500), (10, 5)] {
+        let time = Some((began, began.plus(Duration::from_millis(life_ms))));
+        let open = |at_ms| {
+            let mut desk = Desk::with(Settings { time, ..settings(1) });
+            pass_until(&mut desk, began.plus(Duration::from_millis(at_ms)));
+            desk.state.phase == Phase::Serving
+        };
+        assert!(open(close_ms - 1), "a life of {life_ms} ms takes work until {close_ms} ms");
+        assert!(!open(close_ms), "a life of {life_ms} ms takes no work from {close_ms} ms on");
+    }
+}
+
+// J24. The runner wakes for it by itself.
+#[test]
+fn the_close_and_the_end_of_its_time_wake_the_runner() {
+    let began = Moment(1_000 * SECOND);
+    let time = Some((began, began.plus(Duration::from_secs(100))));
+    let mut desk = Desk::with(Settings { time, long_poll: false, ..settings(1) });
+    desk.handle(Event::Adopted(Box::new(HeldJob { key: key(9), started: began, ..HeldJob::default() })));
+    desk.state.contact.drain(Moment(u64::MAX));
+    desk.effects.clear();
+    for (after, phase) in [(49, "Serving"), (50, "Ending")] {
+        desk.now = began.plus(Duration::from_secs(after));
+        desk.handle(Event::Tick);
+        let name = format!("{:?}", desk.state.phase);
+        assert!(name.starts_with(phase), "{after} s: {name}");
+        assert!(desk.state.wake_at().is_some_and(|due| due <= began.plus(Duration::from_secs(100))), "{after} s");
+    }
+}
+
+// X05. What belongs to a worker's end is left out when no time is left for it.
+#[test]
+fn at_the_very_end_no_last_commands_are_asked_for() {
+    let began = Moment(1_000 * SECOND);
+    for (after_ms, completing) in [(599_999, true), (600_000, false), (600_001, false)] {
+        let mut desk = desk_for(600, ExecutionConfig::default());
+        desk.answer([1]);
+        desk.started(1);
+        pass_until(&mut desk, began.plus(Duration::from_millis(after_ms)));
+        if desk.has_sync() {
+            desk.answer([]);
+        }
+        desk.handle(Event::Ended(Box::new(ended(1, Outcome::Signaled(9), desk.now))));
+        let sync = desk.sync();
+        assert_eq!((sync.completing, sync.leaving), (completing, !completing), "{after_ms} ms");
+        assert_eq!(sync.finished.len(), 1, "{after_ms} ms: the result is told all the same");
+    }
+}
+
+// X05
+#[test]
+fn when_the_signal_and_sigkill_are_due() {
+    use crate::protocol::Terms;
+    use crate::state::deadlines::{kill_time, signal_time};
+    let end = Moment(1_000 * SECOND);
+    let before = |moment: Moment| end.since(moment).as_millis();
+    let cases = [
+        (false, 60_000, 30_000, (90_000, 60_000), "the signal by the lead before SIGKILL, SIGKILL by the headroom"),
+        (false, 10_000, 30_000, (40_000, 10_000), "a short headroom"),
+        (false, 0, 2_000, (2_000, 0), "no headroom"),
+        (false, 7_000, 0, (7_000, 7_000), "no lead"),
+        (true, 60_000, 30_000, (30_000, 15_000), "Slurm ends steps when the headroom begins"),
+        (true, 20_000, 30_000, (20_000, 10_000), "not before the headroom begins"),
+    ];
+    for (in_step, headroom_ms, lead_ms, expected, why) in cases {
+        let terms = Terms { in_step, headroom_ms, lead_ms, ..Terms::default() };
+        assert_eq!((before(signal_time(&terms, end)), before(kill_time(&terms, end))), expected, "{why}");
+    }
+}
+
+// X05, X16. A runtime that is enforced counts where it is the earlier end.
+#[test]
+fn the_earlier_of_the_two_ends_counts() {
+    let began = Moment(1_000 * SECOND);
+    let cases = [
+        (true, 100, 600, 100, "its runtime"),
+        (true, 509, 600, 509, "its runtime, just before the other"),
+        (true, 511, 600, 510, "the end of the runner's time"),
+        (true, 0, 600, 510, "it declares no runtime"),
+        (false, 100, 600, 510, "its runtime is not enforced"),
+    ];
+    for (enforce, runtime, life, expected, why) in cases {
+        let mut desk = desk_for(life, ExecutionConfig { enforce_runtime: Some(enforce), ..ExecutionConfig::default() });
+        desk.profile.runtime_seconds = runtime;
+        desk.answer([1]);
+        desk.started(1);
+        assert_eq!(until_terminated(&mut desk, began), Duration::from_secs(expected), "{why}");
+    }
+}
+
+// X05, X18. Jobs are counted for each workflow, and the longest lead is told.
+#[test]
+fn what_is_said_when_workflows_differ() {
+    let mut desk = Desk::new(4);
+    desk.answer([1, 2]);
+    desk.started(1).started(2);
+    let other = AttemptKey { workflow: 8, job: 3, run: 2, attempt: 4, epoch: 70 };
+    desk.until_due();
+    desk.profile.execution_config = Some(ExecutionConfig {
+        sigterm_lead_seconds: Some(45),
+        termination_signal: Some("SIGUSR2".to_owned()),
+        ..ExecutionConfig::default()
+    });
+    desk.respond(SyncResponse { leases: vec![Lease { key: other, ..lease(3) }], ..SyncResponse::default() });
+    desk.handle(Event::Started(other, desk.now, 103));
+    desk.handle(Event::Stop);
+    assert_eq!(
+        told(&desk),
+        ["2 of 1", "1 of 8", "job 1 signal 15", "job 2 signal 15", "job 3 signal 12", "wait 45s"],
+        "each workflow once, each job once, the longest wait"
+    );
+    assert_eq!(desk.terminated(), [(1, 15, 30_000), (2, 15, 30_000), (3, 12, 45_000)]);
+}

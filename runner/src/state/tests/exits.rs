@@ -109,10 +109,14 @@ fn by_number_of_jobs_nothing_is_taken_near_the_end() {
         (desk.sync().want != Want::default(), late)
     };
     assert_eq!(asks(301, Some(2), terms()), (true, false));
+    assert_eq!(asks(300, Some(2), terms()), (false, true), "the remaining time has to exceed the minimum");
     assert_eq!(asks(299, Some(2), terms()), (false, true), "and with nothing held it leaves");
     assert_eq!(asks(299, None, terms()), (true, false), "by resources the server looks at each job's runtime");
-    let short = RunnerTerms { min_time_for_new_jobs_seconds: 10, ..terms() };
-    assert_eq!(asks(299, Some(2), short), (true, false), "as the workflow says");
+    let short = |seconds| RunnerTerms { min_time_for_new_jobs_seconds: seconds, ..terms() };
+    assert_eq!(asks(299, Some(2), short(10)), (true, false), "as the workflow says");
+    assert_eq!(asks(299, Some(2), short(298)), (true, false), "as the workflow says");
+    assert_eq!(asks(299, Some(2), short(299)), (false, true), "as the workflow says");
+    assert_eq!(asks(299, None, short(299)), (true, false), "the minimum is for the queue strategy only");
 }
 
 // J20
@@ -157,4 +161,67 @@ fn the_end_of_its_time_comes_with_and_without_a_server() {
         assert_eq!(desk.now.since(began), Duration::from_secs(600 - 60 - 30), "{server}");
         assert_eq!(desk.terminated(), [(1, 15, 30_000)]);
     }
+}
+
+// J25. To the millisecond; what it still has to tell keeps it from being idle.
+#[test]
+fn idle_time_is_counted_to_the_millisecond() {
+    let mut desk = Desk::with(Settings { idle_exit: IdleExit::After(Duration::from_secs(40)), ..settings(1) });
+    desk.answer([1]);
+    desk.started(1).later(Duration::from_secs(3));
+    desk.answer([]);
+    desk.ended(1, 0);
+    let idle_since = desk.now;
+    desk.later(Duration::from_millis(20)).answer([]);
+    for (after, leaves) in [(39_999, false), (40_000, true)] {
+        while desk.state.wake_at().is_some_and(|due| due < idle_since.plus(Duration::from_millis(after))) {
+            desk.until_due();
+            if desk.has_sync() {
+                desk.answer([]);
+            }
+        }
+        desk.now = idle_since.plus(Duration::from_millis(after));
+        desk.handle(Event::Tick);
+        assert_eq!(desk.state.phase != Phase::Serving, leaves, "{after} ms");
+    }
+}
+
+// J25. An answer from before the last job ended says nothing about what there is to do now.
+#[test]
+fn an_answer_has_to_be_newer_than_the_last_work() {
+    let mut desk = Desk::with(Settings { idle_exit: IdleExit::After(Duration::ZERO), ..settings(1) });
+    desk.answer([1]);
+    desk.started(1).later(Duration::from_secs(3));
+    desk.answer([]);
+    desk.state.returned.clear();
+    desk.later(Duration::from_millis(1));
+    desk.ended(1, 0);
+    desk.state.reports.clear();
+    desk.handle(Event::Tick);
+    assert_eq!(desk.state.phase, Phase::Serving, "the server has not been heard since");
+    desk.answer([]);
+    assert_ne!(desk.state.phase, Phase::Serving);
+}
+
+// J15. Results and returned leases are told before it leaves.
+#[test]
+fn it_does_not_leave_with_something_to_tell() {
+    for what in ["result", "returned", "account", "job"] {
+        let mut desk = Desk::new(1);
+        match what {
+            "result" => drop(desk.handle(Event::Ended(Box::new(ended(9, Outcome::Exited(0), desk.now))))),
+            "returned" => drop(desk.state.returned.insert(key(9))),
+            "account" => drop(desk.state.accounts.news.insert(key(9), Default::default())),
+            _ => drop(desk.handle(Event::Adopted(Box::new(HeldJob { key: key(9), ..HeldJob::default() })))),
+        }
+        desk.state.contact.settled = Some(RunnerExit::Complete);
+        desk.state.contact.heard_at = desk.now;
+        desk.handle(Event::Tick);
+        assert_eq!(desk.state.phase, Phase::Serving, "{what}");
+    }
+    let mut desk = Desk::new(1);
+    desk.state.contact.settled = Some(RunnerExit::Complete);
+    desk.state.contact.heard_at = desk.now;
+    desk.handle(Event::Tick);
+    assert_ne!(desk.state.phase, Phase::Serving, "nothing keeps it");
 }

@@ -313,3 +313,157 @@ fn a_node_is_measured_for_those_who_want_it() {
         assert_eq!(percents, if cpu { (Some(75.0), Some(50.0)) } else { (None, None) });
     }
 }
+
+// X02. Ninety-five percent of the limit are near enough.
+#[test]
+fn a_killed_job_at_ninety_five_percent_of_its_limit_ran_out_of_memory() {
+    let limit = 100 * MIB.unsigned_abs();
+    for (peak, cause) in [(limit * 95 / 100, Cause::OutOfMemory), (limit * 95 / 100 - 1, Cause::ExitCode)] {
+        let mut profile = measured();
+        profile.execution_config = Some(ExecutionConfig { oom_exit_code: Some(99), ..ExecutionConfig::default() });
+        let mut desk = running(profile);
+        desk.finish(Outcome::Signaled(9), Some(Consumed { cpu_us: 0, peak_memory_bytes: Some(peak) }));
+        desk.handle(Event::Checked(key(1), Findings { oom_kills: Some(0), ..Findings::default() }));
+        let report = desk.report();
+        let code = if cause == Cause::OutOfMemory { 99 } else { 137 };
+        assert_eq!((report.return_code, report.cause), (code, Some(cause)), "{peak}");
+    }
+}
+
+// X02. Kills that had been counted before the job are not its own.
+#[test]
+fn only_kills_since_the_last_look_count() {
+    let mut desk = Desk::with(Settings { oom_kills: 7, ..settings(4) });
+    desk.profile = measured();
+    desk.answer(1..=4);
+    for (job, kills, cause) in
+        [(1, 7, Cause::ExitCode), (2, 8, Cause::OutOfMemory), (3, 8, Cause::ExitCode), (4, 10, Cause::OutOfMemory)]
+    {
+        desk.started(job);
+        desk.handle(Event::Ended(Box::new(ended(job, Outcome::Signaled(9), desk.now))));
+        desk.handle(Event::Checked(key(job), Findings { oom_kills: Some(kills), ..Findings::default() }));
+        assert_eq!(desk.state.reports[&key(job)].finished.cause, Some(cause), "{kills} kills");
+    }
+}
+
+// X02. To the byte, and as a person reads it.
+#[test]
+fn one_byte_more_than_the_limit_is_too_much() {
+    for (bytes, killed) in [(100 * MIB - 1, false), (100 * MIB, false), (100 * MIB + 1, true)] {
+        let mut desk = running(measured());
+        desk.sample(bytes, 0);
+        assert_eq!(!desk.terminated().is_empty(), killed, "{bytes} bytes");
+    }
+    for (limit, used, shown) in [
+        (1023 * MIB, 1024 * MIB, "it had 1.00GB of memory, and may have 1023.00MB"),
+        (2560 * MIB, 2816 * MIB, "it had 2.75GB of memory, and may have 2.50GB"),
+    ] {
+        let mut profile = measured();
+        profile.resources.memory_bytes = limit;
+        let mut desk = Desk::with(Settings {
+            capacity: Resources { cpus: 1, memory_bytes: 1 << 40, gpus: 0, nodes: 1 },
+            ..settings(1)
+        });
+        desk.profile = profile;
+        desk.answer([1]).started(1);
+        desk.sample(used, 0).finish(Outcome::Signaled(9), None);
+        assert_eq!(desk.report().message.as_deref(), Some(shown));
+    }
+}
+
+// X08. Jobs with other intervals are measured at their own.
+#[test]
+fn each_interval_has_its_own_samples() {
+    let every = |seconds| {
+        let monitor = ResourceMonitor { sample_interval_seconds: Some(seconds), ..ResourceMonitor::default() };
+        Profile { resource_monitor: Some(monitor), ..profile(1) }
+    };
+    let mut desk = Desk::new(2);
+    let leases = vec![lease(1), Lease { profile: 1, ..lease(2) }];
+    let sequence = desk.state.contact_sequence();
+    let response = SyncResponse {
+        sequence,
+        leases,
+        profiles: vec![every(3), every(4)],
+        lease_ms: 120_000,
+        ..SyncResponse::default()
+    };
+    desk.handle(Event::Answered(Box::new(response)));
+    let began = desk.now;
+    desk.handle(Event::Started(key(1), began, 101)).handle(Event::Started(key(2), began, 102));
+    let mut seen = Vec::new();
+    for second in 1..=12 {
+        desk.now = began.plus(Duration::from_secs(second));
+        desk.handle(Event::Tick);
+        let probed: Vec<i32> =
+            desk.ordered().iter().flat_map(|order| order.probes.iter().map(|probe| probe.pid)).collect();
+        if !probed.is_empty() {
+            seen.push((second, probed));
+            desk.handle(Event::Sampled(Box::new(Samples { at: desk.now, ..Samples::default() })));
+        }
+    }
+    let (one, two) = (vec![101], vec![102]);
+    let both = vec![101, 102];
+    let expected = [(3, one.clone()), (4, two.clone()), (6, one.clone()), (8, two), (9, one), (12, both)];
+    assert_eq!(seen, expected);
+}
+
+// X08. The runner wakes for the next sample by itself.
+#[test]
+fn the_next_sample_wakes_the_runner() {
+    let mut desk = running(Profile { resource_monitor: None, ..measured() });
+    let began = desk.now;
+    desk.state.contact.drain(Moment(u64::MAX));
+    desk.handle(Event::Tick);
+    assert!(desk.state.wake_at().is_some_and(|due| due <= began.plus(Duration::from_secs(10))));
+}
+
+// J21. GPUs of a job are those it was given; those of the node are all that the runner has.
+#[test]
+fn gpu_use_is_counted_for_the_job_and_for_the_node() {
+    use crate::gpus::GpuSample;
+    let mut profile = measured();
+    profile.resources.gpus = 1;
+    let monitor = profile.resource_monitor.as_mut().expect("set");
+    monitor.granularity = Some(Granularity::TimeSeries);
+    monitor.compute_node = Some(MonitorScope {
+        enabled: Some(true),
+        granularity: Some(Granularity::TimeSeries),
+        ..MonitorScope::default()
+    });
+    let devices = vec!["0".to_owned(), "1".to_owned()];
+    let mut desk = Desk::with(Settings { devices, ..settings(1) });
+    desk.profile = profile;
+    desk.answer([1]).started(1);
+    assert_eq!(desk.state.jobs[&key(1)].devices, ["0"]);
+    let gpu = |index, busy_percent, memory_bytes| GpuSample {
+        index,
+        uuid: format!("GPU-{index}"),
+        busy_percent,
+        memory_bytes,
+        total_memory_bytes: 1_000,
+    };
+    for (busy, memory) in [(40, 300), (60, 100)] {
+        desk.later(Duration::from_secs(1));
+        assert!(desk.ordered()[0].gpus, "GPUs are to be measured");
+        let samples = Samples {
+            at: desk.now,
+            jobs: vec![(key(1), JobSample { memory_bytes: MIB, cpu_us: 0, processes: 3 })],
+            node: Some(NodeSample { busy_ticks: 1, all_ticks: 2, memory_bytes: 3, total_memory_bytes: 4 }),
+            gpus: vec![gpu(0, busy, memory), gpu(1, 10, 7), gpu(2, 99, 900)],
+        };
+        desk.handle(Event::Sampled(Box::new(samples)));
+        let recorded = desk.recorded();
+        let [Fact::NodeSample { point: node, .. }, Fact::JobSample { point, .. }] = recorded.as_slice() else {
+            panic!("{recorded:?}")
+        };
+        assert_eq!((point.gpu_percent, point.gpu_memory_bytes), (Some(f64::from(busy)), Some(memory)));
+        assert_eq!(point.processes, 3);
+        assert_eq!(node.gpu_percent, Some(f64::from(busy + 10) / 2.0), "in percent of both");
+        assert_eq!((node.gpu_memory_bytes, node.total_gpu_memory_bytes), (Some(memory + 7), Some(2_000)));
+    }
+    desk.finish(Outcome::Exited(0), Some(Consumed::default()));
+    let usage = desk.report().usage.expect("measured");
+    assert_eq!((usage.peak_gpu_percent, usage.average_gpu_percent), (Some(60.0), Some(50.0)));
+    assert_eq!(usage.peak_gpu_memory_bytes, Some(300));
+}

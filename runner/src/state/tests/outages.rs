@@ -358,7 +358,7 @@ fn stopped_while_calls_fail_it_leaves_its_results_in_the_journal() {
 #[test]
 fn what_a_predecessor_wrote_down_is_delivered_first() {
     let now = Moment(50 * SECOND);
-    let mut desk = Desk { state: State::new(settings(1), now), now, profile: profile(1), effects: Vec::new() };
+    let mut desk = Desk::unregistered(settings(1), now);
     let finished = torc_api::wire::FinishedAttempt { key: key(7), return_code: 4, ..Default::default() };
     let result = JournalledResult { name: "job7".to_owned(), finished, ..JournalledResult::default() };
     // It ended a day ago, long before this machine was started.

@@ -8,6 +8,8 @@ use torc_slurm::trouble::Trouble;
 use super::*;
 use crate::series::Fact;
 
+mod accounting;
+mod allocation;
 mod nodes;
 mod time;
 

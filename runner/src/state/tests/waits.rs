@@ -134,3 +134,186 @@ fn the_first_call_is_answered_at_once() {
     }
     assert!(desk.sync().wait_ms >= 30_000);
 }
+
+/// The pauses after calls that should have waited on the server and did not, in milliseconds.
+fn pauses_when_cut_short(desk: &mut Desk, count: usize, lease: u64) -> Vec<u128> {
+    let mut pauses = Vec::new();
+    for _ in 0..count {
+        while !desk.has_sync() {
+            desk.until_due();
+        }
+        assert!(desk.sync().wait_ms > 0, "the server is asked to wait");
+        let before = desk.now;
+        let sequence = desk.state.contact_sequence();
+        let answer = SyncResponse { sequence, lease_ms: lease * 1_000, ..SyncResponse::default() };
+        desk.handle(Event::Answered(Box::new(answer)));
+        while !desk.has_sync() {
+            desk.until_due();
+        }
+        pauses.push(desk.now.since(before).as_millis());
+    }
+    pauses
+}
+
+// J26, J27, J29. The pause of calls that wait on the server is bounded by the regime, too.
+#[test]
+fn a_cut_long_poll_pauses_no_longer_than_its_regime() {
+    let ramp = [100, 200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600, 51_200];
+    // Base, most, whether a job runs, the longest pause.
+    let cases = [
+        (2, 300, false, 2_000, "without jobs the base"),
+        (7, 300, false, 7_000, "without jobs the base"),
+        (60, 3_600, false, 30_000, "without jobs at most 30 s"),
+        (29, 3_600, false, 29_000, "without jobs the base below 30 s"),
+        (2, 20, true, 20_000, "with jobs the most"),
+        (1, 40, true, 40_000, "with jobs the most"),
+    ];
+    for (base, most, busy, longest, why) in cases {
+        let mut desk = Desk::with(Settings {
+            poll_interval: Duration::from_secs(base),
+            backoff_max: Duration::from_secs(most),
+            ..settings(2)
+        });
+        desk.answer(if busy { vec![1] } else { vec![] });
+        if busy {
+            desk.started(1);
+        }
+        let expected: Vec<u128> = ramp.iter().map(|pause| (*pause).min(longest)).collect();
+        assert_eq!(pauses_when_cut_short(&mut desk, ramp.len(), 36_000), expected, "{why}: {base} s, {most} s");
+    }
+}
+
+// J26, J28. Half of the wait that was asked for shows that the server does wait.
+#[test]
+fn a_call_that_waited_for_half_of_its_time_is_followed_at_once() {
+    for (waited_ms, pause_ms) in [(14_999, 100), (15_000, 5), (30_000, 5)] {
+        let mut desk = Desk::new(2);
+        desk.answer([]);
+        while !desk.has_sync() {
+            desk.until_due();
+        }
+        assert_eq!(desk.sync().wait_ms, 30_000);
+        desk.now = desk.now.plus(Duration::from_millis(waited_ms));
+        desk.answer([]);
+        let before = desk.now;
+        while !desk.has_sync() {
+            desk.until_due();
+        }
+        assert_eq!(desk.now.since(before).as_millis(), pause_ms, "after {waited_ms} ms");
+    }
+}
+
+// P01, P03. With all that was asked for there may be more; with some of it there is hardly more.
+#[test]
+fn an_answer_with_all_that_was_asked_for_is_followed_at_once() {
+    for (jobs, pause_ms) in [(vec![1, 2], 0), (vec![1], 5), (vec![], 5)] {
+        let mut desk = Desk::new(2);
+        assert_eq!(desk.sync().want.limit, 2);
+        desk.answer(jobs.clone());
+        let before = desk.now;
+        while !desk.has_sync() {
+            desk.until_due();
+        }
+        assert_eq!(desk.now.since(before).as_millis(), pause_ms, "{jobs:?}");
+    }
+}
+
+// J26, J28
+#[test]
+fn a_claim_resets_the_ramp_without_long_polls() {
+    let mut desk = without_long_polls(5, 300);
+    busy(&mut desk, 3_600);
+    assert_eq!([(); 4].map(|()| wait(&mut desk, 3_600)), [10, 20, 40, 80]);
+    let before = desk.now;
+    let sequence = desk.state.contact_sequence();
+    let answer = SyncResponse {
+        sequence,
+        leases: vec![lease_of(2)],
+        profiles: vec![profile(2)],
+        lease_ms: 3_600_000,
+        ..SyncResponse::default()
+    };
+    // A job of two CPUs waits beside one that runs: something came, and nothing starts.
+    desk.handle(Event::Answered(Box::new(answer)));
+    while !desk.has_sync() {
+        desk.until_due();
+    }
+    assert!(desk.now.since(before) <= Duration::from_secs(5), "{:?}", desk.now.since(before));
+    assert_eq!(wait(&mut desk, 3_600), 10, "the ramp begins anew");
+}
+
+// J27, J30. No wait goes past the end of the runner's time.
+#[test]
+fn no_wait_is_longer_than_the_time_that_is_left() {
+    let began = Moment(1_000 * SECOND);
+    let mut desk = Desk::with(Settings {
+        long_poll: false,
+        poll_interval: Duration::from_secs(100),
+        backoff_max: Duration::from_secs(3_000),
+        time: Some((began, began.plus(Duration::from_secs(130)))),
+        ..settings(2)
+    });
+    busy(&mut desk, 3_600);
+    desk.answer([]);
+    assert!(desk.state.wake_at().is_some_and(|due| due <= began.plus(Duration::from_secs(130))));
+}
+
+// J31. How long calls are repeated, and how far apart; each failure of the same outage counts once.
+#[test]
+fn failed_calls_are_repeated_at_the_poll_interval_at_most() {
+    for (poll_ms, expected) in [
+        (350, [100, 200, 350, 350, 350]),
+        (400, [100, 200, 400, 400, 400]),
+        (50, [50, 50, 50, 50, 50]),
+        (10_000, [100, 200, 400, 800, 1_600]),
+    ] {
+        let mut desk = Desk::with(Settings { poll_interval: Duration::from_millis(poll_ms), ..settings(1) });
+        let pauses = [(); 5].map(|()| {
+            let before = desk.now;
+            desk.fail(LinkError::Unreachable("x".to_owned())).until_due();
+            assert!(desk.has_sync(), "{poll_ms} ms");
+            desk.now.since(before).as_millis()
+        });
+        assert_eq!(pauses, expected, "{poll_ms} ms");
+    }
+}
+
+// P08. A runner with nothing to say is heard of within a third of its lease time.
+#[test]
+fn leases_are_renewed_within_a_third_of_their_time() {
+    for lease in [6, 60, 120, 600] {
+        let mut desk = without_long_polls(3_000, 3_000);
+        busy(&mut desk, lease);
+        let before = desk.now;
+        let sequence = desk.state.contact_sequence();
+        let answer = SyncResponse { sequence, lease_ms: lease * 1_000, ..SyncResponse::default() };
+        desk.handle(Event::Answered(Box::new(answer)));
+        while !desk.has_sync() {
+            desk.until_due();
+        }
+        assert_eq!(desk.now.since(before).as_secs(), lease / 3, "a lease of {lease} s");
+    }
+}
+
+// P09. The report interval bounds how long a result waits for company.
+#[test]
+fn a_report_waits_for_company_for_its_interval_and_no_longer() {
+    for interval_ms in [1, 100, 249] {
+        let report_interval = Duration::from_millis(interval_ms);
+        let mut desk = Desk::with(Settings { report_interval, ..settings(1) });
+        desk.answer([1, 2, 3]);
+        desk.started(1);
+        while !desk.has_sync() {
+            desk.until_due();
+        }
+        desk.answer([]);
+        let before = desk.now;
+        desk.ended(1, 0).started(2);
+        assert!(!desk.has_sync(), "{interval_ms} ms");
+        while !desk.has_sync() {
+            desk.until_due();
+        }
+        assert_eq!(desk.now.since(before), report_interval, "{interval_ms} ms");
+        assert_eq!(desk.sync().finished.len(), 1);
+    }
+}

@@ -202,3 +202,108 @@ fn a_step_that_somebody_has_seen_was_asked_for_whatever_its_log_says() {
         assert_eq!(scene.reported, [(1, 1, Some(Cause::ExitCode), None)], "{silence:?}");
     }
 }
+
+/// A desk on one node whose step 1 was not started by Slurm, as it was noticed just now.
+fn resting(desk: &mut Desk) -> Moment {
+    desk.answer([1]);
+    desk.started(1);
+    desk.now = desk.now.plus(Duration::from_secs(1));
+    desk.ended(1, 233);
+    fail_step(desk, 1)
+}
+
+/// The accounting says that a step was not started; when that was.
+fn fail_step(desk: &mut Desk, job: i64) -> Moment {
+    for _ in 0..50 {
+        match inquiries(desk).as_slice() {
+            [Inquiry::Accounts(_), ..] => {
+                desk.slurm_says(accounts([account(job, "CANCELLED", None)]));
+                return desk.now;
+            }
+            [] if desk.has_sync() => desk.answer([]),
+            [] => desk.until_due(),
+            _ => desk.slurm_says(SlurmAnswer::TimeLeft(None)),
+        };
+    }
+    panic!("the accounting is not asked");
+}
+
+// S19. Ten seconds after the first failure, thirty after the second in a row, to the millisecond.
+#[test]
+fn a_node_rests_for_exactly_its_time() {
+    let mut desk = Desk::with(Settings { allocation: allocation(&["n1"]), ..settings(4) });
+    let mut noticed = resting(&mut desk);
+    for (job, rest_ms) in [(2, 10_000), (3, 30_000)] {
+        for (after, in_service) in [(rest_ms - 1, false), (rest_ms, true)] {
+            desk.now = noticed.plus(Duration::from_millis(after));
+            desk.handle(Event::Tick);
+            assert_eq!(desk.state.has_node(), in_service, "{after} ms");
+            assert!(in_service || desk.state.awaits_node(), "{after} ms: it is tried again");
+            assert!(!desk.state.has_lost_its_nodes());
+        }
+        while desk.answer([job]).starts() != [job] {
+            desk.until_due();
+        }
+        desk.started(job);
+        desk.now = desk.now.plus(Duration::from_secs(1));
+        desk.ended(job, 233);
+        noticed = fail_step(&mut desk, job);
+    }
+    desk.now = noticed.plus(Duration::from_secs(3_600));
+    desk.handle(Event::Tick);
+    assert!(desk.state.has_lost_its_nodes(), "the third failure in a row is the last");
+}
+
+// S19. Steps that were started before the failure was noticed are part of it, also in the very moment.
+#[test]
+fn failures_of_one_blow_count_once() {
+    for (later_us, told) in [(0, 0), (1, 1)] {
+        let mut desk = Desk::with(Settings { allocation: allocation(&["n1"]), ..settings(4) });
+        desk.answer([1, 2]);
+        desk.started(1).started(2);
+        desk.now = desk.now.plus(Duration::from_secs(1));
+        desk.ended(1, 233);
+        let noticed = fail_step(&mut desk, 1);
+        desk.state.jobs.get_mut(&key(2)).expect("it runs").since = noticed.plus(Duration::from_micros(later_us));
+        desk.now = noticed.plus(Duration::from_secs(2));
+        let mut effects = Vec::new();
+        desk.state.node_fails(key(2), desk.now, &mut effects);
+        let problems = effects.iter().filter(|one| matches!(one, Effect::Tell(RunnerEvent::Problem { .. }))).count();
+        assert_eq!(problems, told, "started {later_us} µs after it was noticed");
+        let failures = desk.state.node_troubles.get(&0).map(|trouble| trouble.failures);
+        assert_eq!(failures, Some(1 + told), "{later_us} µs");
+    }
+}
+
+// S19. A step with a number was seen by Slurm, whatever `srun` complained about.
+#[test]
+fn a_step_with_a_number_was_asked_for() {
+    for (silence, number, never) in
+        [(None, None, false), (Some("x"), None, true), (Some("x"), Some(3), false), (None, Some(3), false)]
+    {
+        let mut desk = desk();
+        desk.answer([1]);
+        desk.started(1);
+        desk.handle(Event::SrunSaid(key(1), silence.map(str::to_owned)));
+        desk.state.jobs.get_mut(&key(1)).expect("it runs").step.number = number;
+        assert_eq!(desk.state.was_never_asked_for(key(1)), never, "{silence:?} {number:?}");
+    }
+}
+
+// S19. Only a step that was started after the failure shows that its node is well.
+#[test]
+fn an_older_step_does_not_heal_a_node() {
+    for (later_us, heals) in [(0, false), (1, true)] {
+        let mut desk = Desk::with(Settings { allocation: allocation(&["n1"]), ..settings(4) });
+        desk.answer([1, 2]);
+        desk.started(1).started(2);
+        desk.now = desk.now.plus(Duration::from_secs(1));
+        desk.ended(1, 233);
+        let noticed = fail_step(&mut desk, 1);
+        let job = desk.state.jobs.get_mut(&key(2)).expect("it runs");
+        job.since = noticed.plus(Duration::from_micros(later_us));
+        job.step.nodes = vec![0];
+        desk.state.step_begun(key(2));
+        assert_eq!((desk.state.has_node(), desk.state.node_troubles.is_empty()), (heals, heals), "{later_us} µs");
+    }
+}

@@ -1,0 +1,183 @@
+//! Jobs and results of an earlier agent: everything that the keeper remembers of them counts.
+
+use torc_api::execution::MonitorPlan;
+use torc_api::wire::LeaseRole;
+
+use super::*;
+use crate::protocol::Terms;
+
+/// A job that the keeper holds; no two fields have the same value.
+fn held(desk: &Desk) -> HeldJob {
+    HeldJob {
+        key: AttemptKey { workflow: 3, job: 14, run: 15, attempt: 9, epoch: 26 },
+        role: LeaseRole::Job,
+        name: "held".to_owned(),
+        started: desk.now.minus(Duration::from_secs(535)),
+        pid: 897,
+        devices: vec!["5".to_owned()],
+        nodes: vec!["n2".to_owned()],
+        step_limit_ms: Some(932_000),
+        is_warned: true,
+        terms: Terms {
+            resources: Resources { cpus: 2, memory_bytes: 38, gpus: 1, nodes: 1 },
+            runtime_seconds: 46,
+            signal: 12,
+            lead_ms: 4_000,
+            headroom_ms: 33_000,
+            ..Terms::default()
+        },
+        working_dir: "/held".to_owned(),
+        ending: None,
+    }
+}
+
+fn two_nodes() -> Settings {
+    Settings {
+        capacity: Resources { cpus: 8, memory_bytes: 1_000, gpus: 4, nodes: 2 },
+        devices: vec!["4".to_owned(), "5".to_owned()],
+        allocation: Some(Allocation {
+            job_id: "77".to_owned(),
+            srun: "srun".to_owned(),
+            nodes: vec!["n1".to_owned(), "n2".to_owned()],
+        }),
+        ..settings(8)
+    }
+}
+
+// J21, J39. After a restart of the agent.
+#[test]
+fn a_job_that_is_taken_over_is_as_it_was() {
+    let mut desk = Desk::with(two_nodes());
+    let held = held(&desk);
+    desk.handle(Event::Adopted(Box::new(held.clone())));
+    let job = &desk.state.jobs[&held.key];
+    assert_eq!((job.role, job.name.as_str(), job.pid), (LeaseRole::Job, "held", 897));
+    assert_eq!((job.since, job.start_known), (held.started, true));
+    assert_eq!((job.devices.clone(), job.ending), (held.devices.clone(), None));
+    assert_eq!((job.step.limit, job.step.is_warned), (Some(Duration::from_secs(932)), true));
+    assert_eq!((job.kind.terms(), job.kind.template.working_dir.as_str()), (&held.terms, "/held"));
+    assert_eq!(job.reservation.as_ref().map(|taken| taken.nodes()), Some(vec![1]), "it is on the second node");
+    let free = desk.state.ledger.free();
+    assert_eq!((free.cpus, free.memory_bytes, free.gpus), (6, 962, 3));
+    desk.later(Duration::from_millis(100));
+    let running = desk.sync().running.clone();
+    assert_eq!((running[0].key, running[0].elapsed_ms), (held.key, 535_100));
+    // The next job gets the other device of that node, and none that is taken.
+    desk.profile.resources = Resources { cpus: 1, memory_bytes: 1, gpus: 2, nodes: 1 };
+    desk.answer([1]);
+    let nodes: Vec<Vec<String>> = desk
+        .effects
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Start(order, _) => Some(order.nodes.clone()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(nodes, [["n1"]], "both devices are free on the first node only");
+    // It ends by order as its terms say.
+    desk.handle(Event::Stop);
+    assert!(desk.terminated().contains(&(14, 12, 4_000)), "{:?}", desk.terminated());
+}
+
+// J23. It was asked to end before the agent was replaced.
+#[test]
+fn an_end_that_was_ordered_before_still_counts() {
+    let mut desk = Desk::with(two_nodes());
+    let since = desk.now.minus(Duration::from_secs(1));
+    let held = HeldJob { ending: Some((Ending::Canceled, since)), ..held(&desk) };
+    desk.handle(Event::Adopted(Box::new(held.clone())));
+    assert_eq!(desk.state.jobs[&held.key].ending, Some((Ending::Canceled, since)));
+    desk.handle(Event::StopNow);
+    let kills: Vec<Ending> = desk
+        .effects
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Terminate(order) if order.signal == 9 => Some(order.why),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(kills, [Ending::Canceled], "the first reason counts");
+}
+
+#[test]
+fn an_errand_that_is_taken_over_takes_nothing() {
+    for role in [LeaseRole::Action, LeaseRole::Recovery] {
+        let mut desk = Desk::with(two_nodes());
+        let held = HeldJob { role, ..held(&desk) };
+        desk.handle(Event::Adopted(Box::new(held.clone())));
+        assert_eq!(desk.state.ledger.free(), desk.state.ledger.capacity(), "{role:?}");
+        assert_eq!((desk.state.jobs_at_work(), desk.state.holds()), (0, (1, 0)), "{role:?}");
+        assert_eq!(desk.state.jobs[&held.key].kind.class, u32::MAX, "{role:?}");
+    }
+}
+
+#[test]
+fn a_node_without_a_known_name_is_the_first() {
+    let desk = Desk::with(two_nodes());
+    let numbers = |names: &[&str]| {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        desk.state.node_numbers(&names)
+    };
+    assert_eq!(numbers(&["n2"]), [1]);
+    assert_eq!(numbers(&["n2", "n1"]), [1, 0]);
+    assert_eq!(numbers(&["n3"]), [0]);
+    assert_eq!(numbers(&[]), [0]);
+}
+
+// J16, J33. A result that nobody had, of a job that this agent has never seen.
+#[test]
+fn a_result_of_an_earlier_agent_is_reported_with_its_terms() {
+    let mut desk = Desk::new(4);
+    let key = AttemptKey { workflow: 3, job: 14, run: 15, attempt: 9, epoch: 26 };
+    let terms = Terms {
+        timeout_exit_code: 101,
+        output_files: vec!["out".to_owned()],
+        monitor: MonitorPlan::default(),
+        ..Terms::default()
+    };
+    let result = |outcome, ending| Ended {
+        ending,
+        stdout: Some("o".to_owned()),
+        stderr: Some("e".to_owned()),
+        terms: Some(Box::new(terms.clone())),
+        working_dir: "/held".to_owned(),
+        ..Ended::of(key, "held", (Moment(900 * SECOND), Moment(907 * SECOND)), outcome)
+    };
+    desk.handle(Event::Ended(Box::new(result(Outcome::Signaled(9), Some(Ending::Timeout)))));
+    let report = desk.state.reports[&key].clone();
+    assert_eq!((report.name.as_str(), report.ended), ("held", Moment(907 * SECOND)));
+    let finished = report.finished;
+    assert_eq!((finished.key, finished.return_code, finished.cause), (key, 101, Some(Cause::Timeout)));
+    assert_eq!((finished.stdout.as_deref(), finished.stderr.as_deref()), (Some("o"), Some("e")));
+    assert_eq!(finished.duration_ms, 7_000);
+    assert!(desk.state.jobs.is_empty() && desk.state.active.is_empty());
+    assert_eq!(desk.state.ledger.free(), desk.state.ledger.capacity());
+    // The same again, as keepers tell it to every agent until it is acknowledged.
+    desk.handle(Event::Ended(Box::new(result(Outcome::Exited(0), None))));
+    assert_eq!(desk.state.reports[&key].finished.return_code, 101, "the first word counts");
+
+    let mut desk = Desk::new(4);
+    desk.handle(Event::Ended(Box::new(result(Outcome::Exited(0), None))));
+    let check = desk.effects.iter().find_map(|effect| match effect {
+        Effect::Check(_, check) => Some((check.working_dir.clone(), check.files.clone(), check.elapsed)),
+        _ => None,
+    });
+    let elapsed = Duration::from_secs(100);
+    assert_eq!(check, Some((PathBuf::from("/held"), vec!["out".to_owned()], elapsed)), "since its start");
+}
+
+// J33. Two attempts of one job are two results.
+#[test]
+fn attempts_of_one_job_are_kept_apart() {
+    let mut desk = Desk::new(4);
+    let of = |attempt, run| AttemptKey { workflow: 3, job: 14, run, attempt, epoch: 26 };
+    for (attempt, run, code) in [(1, 1, 11), (2, 1, 12), (1, 2, 13)] {
+        let over = Ended::of(of(attempt, run), "held", (desk.now, desk.now), Outcome::Exited(code));
+        desk.handle(Event::Ended(Box::new(over)));
+    }
+    let codes: Vec<_> = desk.state.reports.iter().map(|(key, one)| (*key, one.finished.return_code)).collect();
+    assert_eq!(codes.len(), 3);
+    for (attempt, run, code) in [(1, 1, 11), (2, 1, 12), (1, 2, 13)] {
+        assert!(codes.contains(&(of(attempt, run), code)), "{codes:?}");
+    }
+}

@@ -1,0 +1,318 @@
+//! What is said in a sync, and what is taken from its answer.
+
+use torc_api::wire::{RunnerTerms, RunningAttempt};
+
+use super::*;
+
+fn response(lease_ms: u64) -> RegisterResponse {
+    RegisterResponse { runner: 31, version: "v".to_owned(), lease_ms }
+}
+
+#[test]
+fn a_sync_says_everything_that_is() {
+    let began = Moment(1_000 * SECOND);
+    let mut settings = settings(2);
+    settings.keeper_found = true;
+    settings.time = Some((began, began.plus(Duration::from_secs(5_000))));
+    settings.prefetch.lease_seconds = Some(77);
+    let mut desk = Desk::with(settings);
+    assert_eq!((desk.sync().sequence, desk.sync().acknowledged), (1, 0), "nothing was heard yet");
+    desk.answer([1, 2, 3, 4]);
+    desk.handle(Event::Started(key(1), desk.now.minus(Duration::from_millis(1_234)), 100));
+    desk.handle(Event::Ended(Box::new(ended(1, Outcome::Exited(3), desk.now))));
+    assert_eq!(desk.starts(), [3]);
+    desk.handle(Event::Started(key(2), desk.now, 100));
+    desk.now = desk.now.plus(Duration::from_millis(450));
+    desk.handle(Event::Tick);
+    let sync = desk.sync().clone();
+    assert_eq!((sync.sequence, sync.acknowledged, sync.keeper_found), (2, 1, true));
+    assert_eq!(sync.queued, [key(4)], "what waits");
+    let running = [RunningAttempt { key: key(2), elapsed_ms: 450 }, RunningAttempt { key: key(3), elapsed_ms: 0 }];
+    assert_eq!(sync.running, running, "what runs, and what is about to");
+    let told: Vec<_> = sync.finished.iter().map(|one| (one.key, one.return_code, one.duration_ms)).collect();
+    assert_eq!(told, [(key(1), 3, 1_000)]);
+    assert_eq!(sync.finished[0].ended_ms_ago, 450);
+    assert_eq!((sync.remaining_ms, sync.lease_seconds), (Some(4_999_550), Some(77)));
+    assert_eq!((sync.stopping, sync.completing, sync.leaving), (false, false, false));
+    assert!(matches!(desk.effects.iter().find(|one| matches!(one, Effect::Sync(..))), Some(Effect::Sync(5, _))));
+    // It is said until it is answered.
+    desk.respond(SyncResponse { give_back: vec![key(4)], ..SyncResponse::default() });
+    assert_eq!(desk.state.reports.len(), 0);
+    desk.later(Duration::from_millis(100));
+    let sync = desk.sync();
+    assert_eq!((sync.sequence, sync.acknowledged), (3, 2));
+    assert_eq!((sync.finished.len(), sync.returned.clone()), (0, vec![key(4)]));
+    desk.answer([]);
+    desk.later(Duration::from_secs(60));
+    assert_eq!(desk.sync().returned, [], "it was told");
+}
+
+// J24
+#[test]
+fn a_call_waits_no_longer_than_the_lease_and_the_time_allow() {
+    let began = Moment(1_000 * SECOND);
+    // The lease, what is left of the time, and how long the server may wait.
+    let cases = [
+        (120, None, 30_000, "as long as servers wait"),
+        (90, None, 30_000, "a third of the lease"),
+        (60, None, 20_000, "a third of the lease"),
+        (3_600, Some(31), 30_000, "as long as servers wait"),
+        (3_600, Some(29), 29_000, "the end of its time"),
+    ];
+    for (lease, left, expected, why) in cases {
+        let time = left.map(|left| (began.minus(Duration::from_secs(9_000)), began.plus(Duration::from_secs(left))));
+        let mut desk = Desk::with(Settings { time: None, ..settings(1) });
+        desk.state.settings.time = time;
+        desk.state.settings.idle_exit = IdleExit::Never;
+        desk.state.phase = Phase::Serving;
+        let sequence = desk.state.contact_sequence();
+        let answer = SyncResponse { sequence, lease_ms: lease * 1_000, ..SyncResponse::default() };
+        desk.state.answered(answer, began, &mut Vec::new());
+        assert_eq!(desk.state.request(began).wait_ms, expected, "{why}");
+    }
+}
+
+// P08. A lease counts from the call that asked for it: the answer may have been under way for long.
+#[test]
+fn a_lease_counts_from_the_call_that_renewed_it() {
+    let mut desk = Desk::new(1);
+    let sent = desk.now;
+    desk.now = desk.now.plus(Duration::from_secs(50));
+    let sequence = desk.state.contact_sequence();
+    let answer = |lease_ms| SyncResponse { sequence, lease_ms, ..SyncResponse::default() };
+    desk.handle(Event::Answered(Box::new(answer(300_000))));
+    assert_eq!(desk.state.contact.lease_until, sent.plus(Duration::from_secs(300)));
+    // A shorter lease does not take back what was promised, and no lease time changes nothing.
+    for lease_ms in [0, 60_000] {
+        while !desk.has_sync() {
+            desk.until_due();
+        }
+        let sequence = desk.state.contact_sequence();
+        desk.handle(Event::Answered(Box::new(SyncResponse { sequence, lease_ms, ..SyncResponse::default() })));
+        assert!(desk.state.contact.lease_until >= sent.plus(Duration::from_secs(300)), "{lease_ms}");
+    }
+}
+
+#[test]
+fn registering_gives_a_lease_time_of_at_least_a_second() {
+    for (lease_ms, expected) in [(0, 1_000), (999, 1_000), (1_001, 1_001), (45_000, 45_000)] {
+        let now = Moment(1_000 * SECOND);
+        let mut desk = Desk::unregistered(settings(1), now);
+        desk.handle(Event::Tick).handle(Event::Registered(response(lease_ms)));
+        assert_eq!(desk.state.contact.lease_until.since(now).as_millis(), expected, "{lease_ms} ms");
+        assert_eq!(desk.state.contact.last_runner, Some(31));
+        assert!(desk.has_sync(), "the first call follows at once");
+        let told = |effect: &Effect| matches!(effect, Effect::Tell(RunnerEvent::Registered { runner: 31 }));
+        assert!(desk.effects.iter().any(told), "{:?}", desk.effects);
+    }
+}
+
+// J20, J25, J31. Each number of the answer arrives where it belongs.
+#[test]
+fn the_terms_of_an_answer_are_kept() {
+    let mut desk = Desk::new(1);
+    let terms = RunnerTerms {
+        wait_for_new_jobs_seconds: 11,
+        ignore_workflow_completion: true,
+        min_time_for_new_jobs_seconds: 22,
+        wait_for_healthy_database_minutes: 33,
+    };
+    for capacity_expected in [true, false] {
+        while !desk.has_sync() {
+            desk.until_due();
+        }
+        desk.respond(SyncResponse { terms, capacity_expected, ..SyncResponse::default() });
+        assert_eq!(desk.state.contact.terms, terms);
+        assert_eq!(desk.state.contact.capacity_expected, capacity_expected);
+    }
+}
+
+// J15
+#[test]
+fn a_verdict_says_why_it_may_leave_and_can_be_taken_back() {
+    let mut desk = Desk::with(Settings { exit_when_complete: false, ..settings(1) });
+    let cases = [
+        (Verdict::Complete, Some(RunnerExit::Complete)),
+        (Verdict::Continue, None),
+        (Verdict::Canceled, Some(RunnerExit::Canceled)),
+        (Verdict::Continue, None),
+    ];
+    for (verdict, settled) in cases {
+        while !desk.has_sync() {
+            desk.until_due();
+        }
+        desk.respond(SyncResponse { verdict, ..SyncResponse::default() });
+        assert_eq!(desk.state.contact.settled, settled, "{verdict:?}");
+    }
+    while !desk.has_sync() {
+        desk.until_due();
+    }
+    desk.respond(SyncResponse { verdict: Verdict::Leave, ..SyncResponse::default() });
+    assert!(desk.sync().leaving && !desk.sync().completing, "one that is sent away has no last commands");
+    desk.answer([]);
+    assert_eq!(desk.exit(), Some(Ok(RunnerExit::Dismissed)));
+}
+
+// J31. The same outage is told once; its end, too.
+#[test]
+fn an_outage_is_told_once_with_its_reason() {
+    let mut desk = Desk::new(1);
+    let told = |desk: &Desk| {
+        let told = desk.effects.iter().filter_map(|effect| match effect {
+            Effect::Tell(RunnerEvent::Unreachable { reason }) => Some(reason.clone()),
+            Effect::Tell(RunnerEvent::Reconnected) => Some("back".to_owned()),
+            _ => None,
+        });
+        told.collect::<Vec<_>>()
+    };
+    desk.fail(LinkError::Unreachable("first".to_owned()));
+    assert_eq!(told(&desk), ["first"]);
+    desk.until_due().fail(LinkError::Unreachable("second".to_owned()));
+    assert_eq!(told(&desk), [""; 0]);
+    assert_eq!(desk.state.contact.last_failure, "second", "the latest reason is remembered");
+    desk.until_due().answer([]);
+    assert_eq!(told(&desk), ["back"]);
+    while !desk.has_sync() {
+        desk.until_due();
+    }
+    desk.answer([]);
+    assert_eq!(told(&desk), [""; 0]);
+}
+
+// J31. Twenty minutes are counted from the first failure of this outage, not from one before it.
+#[test]
+fn an_answer_ends_the_outage_for_the_window() {
+    let mut desk = Desk::new(1);
+    desk.fail(LinkError::Unreachable("x".to_owned())).until_due();
+    desk.later(Duration::from_secs(1_100)).answer([]);
+    while !desk.has_sync() {
+        desk.until_due();
+    }
+    let before = desk.now;
+    desk.fail(LinkError::Unreachable("x".to_owned()));
+    assert_eq!(desk.state.contact.failing_since(), Some(before));
+    for (after, draining) in [(1_199_999, false), (1_200_000, true)] {
+        desk.now = before.plus(Duration::from_millis(after));
+        desk.handle(Event::Tick);
+        assert_eq!(desk.state.contact.is_draining(), draining, "{after} ms");
+        if desk.has_sync() {
+            desk.fail(LinkError::Unreachable("x".to_owned()));
+        }
+    }
+}
+
+// A token may be renewed for five minutes, counted from its first refusal.
+#[test]
+fn an_outdated_token_is_tolerated_for_five_minutes() {
+    for (after, is_over) in [(299_999, false), (300_000, true)] {
+        let mut desk = Desk::new(1);
+        desk.answer([]);
+        while !desk.has_sync() {
+            desk.until_due();
+        }
+        let first = desk.now;
+        desk.fail(LinkError::Outdated).until_due();
+        desk.now = first.plus(Duration::from_millis(after));
+        desk.fail(LinkError::Outdated);
+        assert_eq!(desk.exit().is_some(), is_over, "{after} ms");
+    }
+}
+
+#[test]
+fn a_server_that_is_no_torc_server_is_out_of_reach() {
+    let now = Moment(1_000 * SECOND);
+    let mut desk = Desk::unregistered(settings(1), now);
+    desk.handle(Event::Tick).handle(Event::NotRegistered(LinkError::Unknown));
+    let told = |effect: &Effect| matches!(effect, Effect::Tell(RunnerEvent::Unreachable { reason }) if reason.contains("no such server"));
+    assert!(desk.effects.iter().any(told), "{:?}", desk.effects);
+    assert!(!desk.effects.iter().any(|effect| matches!(effect, Effect::Register)), "not in a loop");
+    desk.until_due();
+    assert!(desk.effects.iter().any(|effect| matches!(effect, Effect::Register)));
+    assert_eq!(desk.now.since(now), Duration::from_millis(100));
+    // While it is being introduced, nothing else is said.
+    desk.later(Duration::from_secs(60));
+    assert!(desk.effects.is_empty(), "{:?}", desk.effects);
+}
+
+// P09. What was lost with a call is said again soon: results, returned leases and starts.
+#[test]
+fn what_a_lost_call_said_is_said_again() {
+    let mut desk = Desk::new(1);
+    desk.answer([1, 2]);
+    desk.started(1);
+    desk.later(Duration::from_millis(100));
+    assert_eq!(desk.sync().running.len(), 1);
+    assert!(!desk.state.jobs[&key(1)].start_known);
+    desk.fail(LinkError::Unreachable("x".to_owned())).until_due();
+    assert_eq!(desk.sync().running.len(), 1);
+    desk.answer([]);
+    assert!(desk.state.jobs[&key(1)].start_known, "the server has heard of it");
+    assert!(!desk.state.jobs[&key(2)].start_known, "this one has not started");
+}
+
+// P04, P06. A call that waits on the server for news says nothing about how long answers take.
+#[test]
+fn a_wait_for_news_is_no_round_trip() {
+    let mut desk = Desk::new(1);
+    desk.answer([1]).started(1);
+    while !desk.has_sync() {
+        desk.until_due();
+    }
+    let target = desk.state.pace.target(Duration::ZERO);
+    desk.now = desk.now.plus(Duration::from_secs(29));
+    desk.answer([]);
+    assert_eq!(desk.state.pace.target(Duration::ZERO), target, "nothing was learned");
+}
+
+// J15. Cancellations are listened for a quarter of a second after the last answer, however much waits.
+#[test]
+fn a_runner_with_enough_work_listens_after_a_quarter_of_a_second() {
+    let mut desk = Desk::new(1);
+    desk.answer([1, 2, 3]).started(1);
+    while !desk.has_sync() {
+        desk.until_due();
+    }
+    desk.answer([]);
+    assert_eq!(desk.state.want(desk.now).limit, 0, "enough waits");
+    let before = desk.now;
+    while !desk.has_sync() {
+        desk.until_due();
+    }
+    assert_eq!(desk.now.since(before), Duration::from_millis(250));
+    assert_eq!(desk.sync().want.limit, 0);
+}
+
+// P08. What the keeper was told not to start is still held until it has confirmed that.
+#[test]
+fn a_recalled_lease_is_held_until_the_keeper_has_confirmed() {
+    let mut desk = Desk::new(1);
+    desk.state.pace.job_ended(Duration::from_millis(4));
+    desk.answer(1..=3).started(1).later(Duration::from_millis(100));
+    desk.respond(SyncResponse { give_back: vec![key(3)], ..SyncResponse::default() });
+    let request = desk.state.request(desk.now);
+    assert_eq!(request.queued, [key(2), key(3)]);
+    assert_eq!(request.returned, []);
+    desk.handle(Event::Revoked(key(3)));
+    let request = desk.state.request(desk.now);
+    assert_eq!((request.queued, request.returned), (vec![key(2)], vec![key(3)]));
+}
+
+// J12. What belongs to a worker's end is asked for once, and waited for.
+#[test]
+fn the_call_for_last_commands_is_not_repeated_while_it_is_under_way() {
+    let mut desk = Desk::new(1);
+    desk.answer([]).handle(Event::Stop);
+    assert!(desk.sync().completing);
+    desk.later(Duration::from_secs(1));
+    assert!(!desk.has_sync(), "{:?}", desk.effects);
+}
+
+// J23. One that the server never knew has nothing to say at its end.
+#[test]
+fn a_runner_without_a_server_and_without_results_leaves_at_once() {
+    let now = Moment(1_000 * SECOND);
+    let mut desk = Desk::unregistered(settings(1), now);
+    desk.handle(Event::Tick).handle(Event::NotRegistered(LinkError::Unreachable("x".to_owned())));
+    desk.handle(Event::Stop);
+    assert_eq!(desk.exit(), Some(Ok(RunnerExit::Stopped)));
+}

@@ -1,0 +1,288 @@
+//! What an attempt is reported with, and the journal that keeps reports while the server is away.
+
+use torc_api::execution::{ExecutionConfig, Stdio};
+use torc_api::wire::FinishedAttempt;
+
+use super::*;
+use crate::protocol::Consumed;
+use crate::state::job::Kept;
+
+fn checks(desk: &Desk) -> Vec<OutputCheck> {
+    let checks = desk.effects.iter().filter_map(|effect| match effect {
+        Effect::Check(_, check) => Some((**check).clone()),
+        _ => None,
+    });
+    checks.collect()
+}
+
+// J16, X02, X16. Each outcome with each reason.
+#[test]
+fn code_and_cause_of_every_outcome_and_reason() {
+    use Ending::{Canceled, LeaseLost, OutOfMemory, Preempted, Stopped, Timeout};
+    let not_started = || Outcome::NotStarted { code: 127, message: "no such program".to_owned() };
+    let table = [
+        (Outcome::Exited(0), None, 0, None),
+        (Outcome::Exited(5), None, 5, Some(Cause::ExitCode)),
+        (Outcome::Signaled(11), None, 139, Some(Cause::ExitCode)),
+        (not_started(), None, 127, Some(Cause::StartFailed)),
+        (Outcome::Exited(0), Some(Stopped), 0, Some(Cause::Stopped)),
+        (Outcome::Exited(5), Some(Stopped), 5, Some(Cause::Stopped)),
+        (Outcome::Signaled(15), Some(Stopped), 143, Some(Cause::Stopped)),
+        (Outcome::Signaled(9), Some(LeaseLost), 137, Some(Cause::Stopped)),
+        (Outcome::Signaled(15), Some(Canceled), 143, Some(Cause::Canceled)),
+        (Outcome::Signaled(15), Some(Preempted), 143, Some(Cause::Preempted)),
+        (Outcome::Exited(0), Some(Timeout), 0, None),
+        (Outcome::Exited(5), Some(Timeout), 91, Some(Cause::Timeout)),
+        (Outcome::Signaled(15), Some(Timeout), 91, Some(Cause::Timeout)),
+        (Outcome::Exited(0), Some(OutOfMemory), 0, None),
+        (Outcome::Exited(5), Some(OutOfMemory), 5, Some(Cause::ExitCode)),
+        (Outcome::Signaled(9), Some(OutOfMemory), 92, Some(Cause::OutOfMemory)),
+        (not_started(), Some(Canceled), 127, Some(Cause::StartFailed)),
+    ];
+    for (outcome, ending, code, cause) in table {
+        let mut desk = Desk::new(1);
+        desk.profile.execution_config = Some(ExecutionConfig {
+            timeout_exit_code: Some(91),
+            oom_exit_code: Some(92),
+            ..ExecutionConfig::default()
+        });
+        desk.answer([1]);
+        desk.started(1);
+        desk.handle(Event::Ended(Box::new(Ended { ending, ..ended(1, outcome.clone(), desk.now) })));
+        let report = &desk.state.reports[&key(1)].finished;
+        assert_eq!((report.return_code, report.cause), (code, cause), "{outcome:?} {ending:?}");
+        let message = (outcome == not_started()).then_some("no such program");
+        assert_eq!(report.message.as_deref(), message, "{outcome:?} {ending:?}");
+    }
+}
+
+#[test]
+fn every_field_of_an_end_reaches_the_report() {
+    let mut desk = Desk::new(1);
+    desk.answer([1]);
+    desk.handle(Event::Started(key(1), desk.now, 100)).later(Duration::from_secs(9));
+    let over = Ended {
+        consumed: Some(Consumed { cpu_us: 350_000, peak_memory_bytes: Some(77) }),
+        stdout: Some("/o".to_owned()),
+        stderr: Some("/e".to_owned()),
+        ..Ended::of(key(1), "job1", (Moment(1_001 * SECOND), Moment(1_004 * SECOND + 500_000)), Outcome::Exited(0))
+    };
+    desk.handle(Event::Ended(Box::new(over)));
+    let report = &desk.state.reports[&key(1)];
+    let told = report.told_at(desk.now);
+    assert_eq!((told.key, told.duration_ms, told.ended_ms_ago), (key(1), 3_500, 4_500));
+    assert_eq!((told.stdout.as_deref(), told.stderr.as_deref()), (Some("/o"), Some("/e")));
+    let usage = told.usage.expect("the system has counted");
+    assert_eq!((usage.peak_memory_bytes, usage.average_cpu_percent), (Some(77), Some(10.0)));
+    assert_eq!((report.kept, report.older, report.name.as_str()), (Kept::No, Duration::ZERO, "job1"));
+    assert_eq!((told.message, told.files.len(), told.slurm_stats), (None, 0, None));
+}
+
+// J22. Logs are deleted after success only, and only where that was asked for.
+#[test]
+fn what_is_looked_for_after_an_end() {
+    let stdio = |delete| Some(Stdio { mode: None, delete_on_success: Some(delete) });
+    // Output files, whether logs go, how it ended; whether anything is looked for, and which logs go.
+    let cases: [(&[&str], bool, Outcome, Option<(&[&str], bool)>); 7] = [
+        (&[], false, Outcome::Exited(0), None),
+        (&["out"], false, Outcome::Exited(0), Some((&[], false))),
+        (&[], true, Outcome::Exited(0), Some((&["/o", "/e"], false))),
+        (&["out"], true, Outcome::Exited(3), None),
+        (&[], false, Outcome::Signaled(9), Some((&[], true))),
+        (&[], false, Outcome::Exited(137), Some((&[], true))),
+        (&[], false, Outcome::Signaled(15), None),
+    ];
+    for (outputs, delete, outcome, expected) in cases {
+        let mut desk = Desk::new(1);
+        desk.profile.output_files = outputs.iter().map(|path| (*path).to_owned()).collect();
+        desk.profile.stdio = stdio(delete);
+        desk.profile.working_dir = "/work".to_owned();
+        desk.answer([1]);
+        desk.started(1);
+        let over = Ended {
+            stdout: Some("/o".to_owned()),
+            stderr: Some("/e".to_owned()),
+            ..ended(1, outcome.clone(), desk.now)
+        };
+        desk.handle(Event::Ended(Box::new(over)));
+        let found = checks(&desk);
+        let found = found.first().map(|check| (check.delete.clone(), check.oom_kills));
+        let wanted = expected.map(|(logs, kills)| (logs.iter().map(|log| (*log).to_owned()).collect(), kills));
+        assert_eq!(found, wanted, "{outputs:?} {delete} {outcome:?}");
+        // What has to be looked at first is not reported before.
+        assert_eq!(desk.state.jobs.contains_key(&key(1)), expected.is_some(), "{outputs:?} {outcome:?}");
+    }
+}
+
+#[test]
+fn what_was_found_changes_the_report() {
+    let found = FileSeen { path: "f".to_owned(), size_bytes: 3, modified_ms: 4, sha256: None };
+    let logs = (Some("/o".to_owned()), Some("/e".to_owned()));
+    let cases = [
+        (Findings { files: vec![found.clone()], ..Findings::default() }, (0, None, None), logs.clone()),
+        (Findings { logs_deleted: true, ..Findings::default() }, (0, None, None), (None, None)),
+        (
+            Findings { missing: Some("out".to_owned()), ..Findings::default() },
+            (1, Some(Cause::MissingOutput), Some("the output file out does not exist".to_owned())),
+            logs,
+        ),
+    ];
+    for (findings, (code, cause, message), (stdout, stderr)) in cases {
+        let mut desk = Desk::new(1);
+        desk.profile.output_files = vec!["out".to_owned()];
+        desk.answer([1]);
+        desk.started(1);
+        let over = Ended {
+            stdout: Some("/o".to_owned()),
+            stderr: Some("/e".to_owned()),
+            ..ended(1, Outcome::Exited(0), desk.now)
+        };
+        desk.handle(Event::Ended(Box::new(over)));
+        desk.handle(Event::Checked(key(1), findings.clone()));
+        let report = desk.state.reports[&key(1)].finished.clone();
+        let expected = FinishedAttempt {
+            return_code: code,
+            cause,
+            message,
+            stdout,
+            stderr,
+            files: findings.files.clone(),
+            ..report.clone()
+        };
+        assert_eq!(report, expected, "{findings:?}");
+        let told = |effect: &Effect| match effect {
+            Effect::Tell(RunnerEvent::Finished { key, name, return_code, cause }) => {
+                Some((*key, name.clone(), *return_code, *cause))
+            }
+            _ => None,
+        };
+        let told: Vec<_> = desk.effects.iter().filter_map(told).collect();
+        assert_eq!(told, [(key(1), "job1".to_owned(), code, cause)]);
+    }
+}
+
+#[test]
+fn what_a_killed_keeper_had_is_reported_as_lost() {
+    let mut desk = Desk::new(2);
+    desk.answer([1, 2]);
+    desk.handle(Event::Started(key(1), desk.now, 100));
+    desk.later(Duration::from_millis(2_750));
+    desk.handle(Event::KeeperLost);
+    let report = &desk.state.reports[&key(1)];
+    let finished = &report.finished;
+    assert_eq!((finished.key, finished.return_code, finished.cause), (key(1), -128, Some(Cause::Lost)));
+    assert_eq!((finished.duration_ms, report.ended, report.name.as_str()), (2_750, desk.now, "job1"));
+    assert!(finished.message.as_deref().is_some_and(|message| message.contains("killed")), "{finished:?}");
+    assert!(desk.state.reports.contains_key(&key(2)), "it was about to start");
+    assert_eq!(desk.state.ledger.free(), desk.state.ledger.capacity());
+}
+
+// J33
+#[test]
+fn the_journal_gets_every_report_once_and_again_when_it_changed() {
+    let mut desk = Desk::new(1);
+    let offline = OfflineSettings { retry_window: Some(Duration::ZERO), ..OfflineSettings::default() };
+    desk.state.settings.offline = offline;
+    desk.answer([1]).started(1).later(Duration::from_millis(100));
+    desk.fail(LinkError::Unreachable("x".to_owned()));
+    assert!(desk.state.contact.is_draining());
+    let now = desk.now;
+    let over = Ended::of(key(1), "job1", (now.minus(Duration::from_secs(2)), now), Outcome::Exited(4));
+    desk.now = now.plus(Duration::from_millis(30));
+    desk.handle(Event::Ended(Box::new(over)));
+    let written = |desk: &Desk| {
+        let written = desk.effects.iter().filter_map(|effect| match effect {
+            Effect::Journal(results) => Some(results.clone()),
+            _ => None,
+        });
+        written.flatten().collect::<Vec<_>>()
+    };
+    let results = written(&desk);
+    assert_eq!(results.len(), 1);
+    let result = &results[0];
+    assert_eq!((result.ended_ms, result.runner, result.name.as_str()), (0, Some(5), "job1"));
+    assert_eq!((result.finished.key, result.finished.return_code), (key(1), 4));
+    assert_eq!((result.finished.ended_ms_ago, result.finished.duration_ms), (30, 2_000));
+    desk.handle(Event::Tick);
+    assert_eq!(written(&desk), [], "it is being written");
+    // The disk is full: it is tried again five seconds later.
+    desk.handle(Event::NotJournalled("full".to_owned()));
+    let failed = desk.now;
+    assert_eq!(written(&desk), []);
+    for (after, count) in [(4_999, 0), (5_000, 1)] {
+        desk.now = failed.plus(Duration::from_millis(after));
+        desk.handle(Event::Tick);
+        assert_eq!(written(&desk).len(), count, "{after} ms");
+    }
+    desk.handle(Event::Journalled(vec![key(1)]));
+    assert_eq!(desk.state.reports[&key(1)].kept, Kept::Journal);
+}
+
+// J18, J36. The hint names every workflow and run whose results are in the journal, each once.
+#[test]
+fn hints_name_every_run_that_left_results() {
+    let mut desk = Desk::new(1);
+    let result = |workflow, job, run| {
+        let key = AttemptKey { workflow, job, run, attempt: 1, epoch: 1 };
+        let finished = FinishedAttempt { key, ..FinishedAttempt::default() };
+        (JournalledResult { name: "j".to_owned(), finished, ..JournalledResult::default() }, Duration::from_secs(3))
+    };
+    desk.handle(Event::Recovered(vec![result(4, 1, 2), result(4, 2, 2), result(4, 1, 3), result(6, 1, 1)]));
+    desk.handle(Event::Ended(Box::new(ended(9, Outcome::Exited(0), desk.now))));
+    desk.state.leave_results(RunnerExit::Stopped, &mut desk.effects);
+    let told = desk.effects.iter().find_map(|effect| match effect {
+        Effect::Tell(RunnerEvent::LeftResults { journalled, unwritten, hints }) => {
+            Some((*journalled, *unwritten, hints.clone()))
+        }
+        _ => None,
+    });
+    let hint = |of: &str| format!("torc workflows reconcile {of} --base-dir /out");
+    assert_eq!(told, Some((4, 1, vec![hint("4 2"), hint("4 3"), hint("6 1")])));
+    assert_eq!(desk.exit(), Some(Ok(RunnerExit::Stopped)));
+}
+
+// J37. What is in the journal already is neither doubled nor overwritten.
+#[test]
+fn a_recovered_result_does_not_replace_what_is_known() {
+    let mut desk = Desk::new(2);
+    desk.answer([1, 2]).started(1).started(2);
+    desk.ended(1, 6);
+    let recovered = |job| {
+        let finished = FinishedAttempt { key: key(job), return_code: 99, ..FinishedAttempt::default() };
+        (JournalledResult { name: "old".to_owned(), finished, ..JournalledResult::default() }, Duration::from_secs(3))
+    };
+    desk.handle(Event::Recovered(vec![recovered(1), recovered(2), recovered(3)]));
+    let report = &desk.state.reports[&key(1)];
+    assert_eq!((report.finished.return_code, report.kept), (6, Kept::Journal), "known: it is only safe now");
+    assert!(!desk.state.reports.contains_key(&key(2)), "it runs");
+    let report = &desk.state.reports[&key(3)];
+    assert_eq!((report.finished.return_code, report.kept, report.name.as_str()), (99, Kept::Journal, "old"));
+    assert_eq!(report.told_at(desk.now).ended_ms_ago, 3_000);
+}
+
+// J33. A result is not written down before its output files were looked for.
+#[test]
+fn a_result_is_journalled_when_it_is_complete() {
+    let mut desk = Desk::new(1);
+    desk.state.settings.offline.retry_window = Some(Duration::ZERO);
+    desk.profile.output_files = vec!["out".to_owned()];
+    desk.answer([1]).started(1).later(Duration::from_millis(100));
+    desk.fail(LinkError::Unreachable("x".to_owned()));
+    assert!(desk.state.contact.is_draining());
+    desk.ended(1, 0);
+    let written = |desk: &Desk| desk.effects.iter().any(|effect| matches!(effect, Effect::Journal(_)));
+    assert!(!written(&desk) && checks(&desk).len() == 1, "{:?}", desk.effects);
+    desk.handle(Event::Checked(key(1), Findings { missing: Some("out".to_owned()), ..Findings::default() }));
+    assert!(written(&desk), "{:?}", desk.effects);
+}
+
+// A result from before the machine started: how long ago its job began is its age and its duration together.
+#[test]
+fn an_old_result_began_its_duration_before_its_end() {
+    let mut desk = Desk::new(1);
+    let terms = crate::protocol::Terms { output_files: vec!["out".to_owned()], ..Default::default() };
+    let mut old = Ended::of(key(1), "job1", (Moment(1 << 50), Moment((1 << 50) + 3_000_000)), Outcome::Exited(0));
+    (old.age_ms, old.terms) = (Some(50_000), Some(Box::new(terms)));
+    desk.handle(Event::Ended(Box::new(old)));
+    assert_eq!(checks(&desk)[0].elapsed, Duration::from_secs(53));
+}

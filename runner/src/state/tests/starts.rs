@@ -1,0 +1,368 @@
+//! From a lease to a start: what is taken, what starts now, what follows, and when a lease is given up.
+
+use torc_api::execution::{ExecutionConfig, ExecutionMode};
+use torc_api::wire::LeaseRole;
+
+use super::*;
+use crate::state::job::Stage;
+
+fn orders(desk: &Desk) -> Vec<(i64, bool)> {
+    let orders = desk.effects.iter().filter_map(|effect| match effect {
+        Effect::Start(order, _) => Some((order.key.job, order.in_turn)),
+        _ => None,
+    });
+    orders.collect()
+}
+
+fn returned(desk: &Desk) -> Vec<i64> {
+    desk.state.returned.iter().map(|key| key.job).collect()
+}
+
+// J21, J22, J39
+#[test]
+fn an_order_says_everything_about_a_start() {
+    let mut desk = Desk::with(Settings { devices: vec!["GPU-a".to_owned(), "GPU-b".to_owned()], ..settings(4) });
+    desk.profile.resources = Resources { cpus: 2, memory_bytes: 9, gpus: 2, nodes: 1 };
+    let key = AttemptKey { workflow: 3, job: 14, run: 15, attempt: 9, epoch: 26 };
+    let env = [("OWN".to_owned(), "1".to_owned())].into();
+    let lease = Lease { key, name: "name".to_owned(), command: "prog x".to_owned(), env, ..Lease::default() };
+    desk.respond(SyncResponse { leases: vec![lease], ..SyncResponse::default() });
+    let Some(Effect::Start(order, _)) = desk.effects.iter().find(|effect| matches!(effect, Effect::Start(..))) else {
+        panic!("no start in {:?}", desk.effects)
+    };
+    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let expected = StartOrder {
+        key,
+        role: LeaseRole::Job,
+        name: "name".to_owned(),
+        template: 1,
+        argv: vec!["prog".to_owned(), "x".to_owned()],
+        env: vec![
+            pair("TORC_RUN_ID", "15"),
+            pair("TORC_ATTEMPT_ID", "9"),
+            pair("TORC_JOB_ID", "14"),
+            pair("TORC_JOB_NAME", "name"),
+            pair("OWN", "1"),
+            pair("CUDA_VISIBLE_DEVICES", "GPU-a,GPU-b"),
+            pair("HIP_VISIBLE_DEVICES", "GPU-a,GPU-b"),
+            pair("ROCR_VISIBLE_DEVICES", "GPU-a,GPU-b"),
+            pair("TORC_GPU_VISIBLE_DEVICES", "GPU-a,GPU-b"),
+        ],
+        devices: vec!["GPU-a".to_owned(), "GPU-b".to_owned()],
+        nodes: Vec::new(),
+        step_limit_ms: None,
+        class: 0,
+        in_turn: false,
+        until: Moment(1_120 * SECOND),
+    };
+    assert_eq!(**order, expected);
+    assert_eq!(desk.state.jobs[&key].devices, ["GPU-a", "GPU-b"]);
+}
+
+// J06, J39
+#[test]
+fn what_can_never_fit_or_has_no_profile_goes_back_at_once() {
+    let too_big = [
+        Resources { cpus: 3, ..profile(1).resources },
+        Resources { memory_bytes: (1 << 30) + 1, ..profile(1).resources },
+        Resources { gpus: 2, ..profile(1).resources },
+        Resources { nodes: 2, ..profile(1).resources },
+    ];
+    for resources in too_big {
+        let mut desk = Desk::with(Settings { devices: vec!["0".to_owned()], ..settings(2) });
+        desk.profile.resources = resources;
+        desk.answer([1]);
+        assert_eq!((desk.starts(), returned(&desk)), (vec![], vec![1]), "{resources:?}");
+    }
+    let mut desk = Desk::with(Settings { devices: vec!["0".to_owned()], ..settings(2) });
+    desk.profile.resources = Resources { cpus: 2, memory_bytes: 1 << 30, gpus: 1, nodes: 1 };
+    desk.answer([1]);
+    assert_eq!((desk.starts(), returned(&desk)), (vec![1], vec![]), "all of the node");
+    let mut desk = Desk::new(2);
+    desk.respond(SyncResponse { leases: vec![Lease { profile: 1, ..lease(1) }], ..SyncResponse::default() });
+    assert_eq!((desk.starts(), returned(&desk)), (vec![], vec![1]), "there is one profile, number 0");
+    // A lease that comes again is not a second job, and one that was returned may come back.
+    desk.later(Duration::from_millis(100));
+    desk.answer([1]);
+    assert_eq!((desk.starts(), returned(&desk)), (vec![1], vec![]));
+    while !desk.has_sync() {
+        desk.until_due();
+    }
+    desk.answer([1]);
+    assert_eq!(desk.starts(), Vec::<i64>::new());
+}
+
+#[test]
+fn a_lease_of_a_job_whose_result_waits_is_not_started_again() {
+    let mut desk = Desk::new(2);
+    desk.answer([1]).started(1);
+    desk.until_due();
+    desk.answer([]);
+    desk.handle(Event::Ended(Box::new(ended(1, Outcome::Exited(0), desk.now))));
+    assert!(desk.state.reports.contains_key(&key(1)));
+    desk.fail(LinkError::Unreachable("x".to_owned())).until_due();
+    let mut state_before = desk.state.holds();
+    desk.state.take_leases(vec![lease(1)], &[profile(1)], desk.now, &mut desk.effects);
+    assert_eq!(std::mem::replace(&mut state_before, desk.state.holds()), desk.state.holds());
+    assert!(!desk.state.jobs.contains_key(&key(1)));
+}
+
+// P02. Small jobs pass a big one for ten seconds.
+#[test]
+fn a_big_job_is_passed_over_for_ten_seconds() {
+    for (waited_ms, starts) in [(9_999, vec![4]), (10_000, vec![4]), (10_001, vec![])] {
+        let mut desk = Desk::new(3);
+        desk.answer([1, 2]);
+        desk.started(1).started(2);
+        while !desk.has_sync() {
+            desk.until_due();
+        }
+        let came = desk.now;
+        let sequence = desk.state.contact_sequence();
+        desk.handle(Event::Answered(Box::new(SyncResponse {
+            sequence,
+            leases: vec![Lease { profile: 1, ..lease(3) }, Lease { profile: 2, ..lease(4) }],
+            profiles: vec![profile(1), profile(3), Profile { input_files: vec!["in".to_owned()], ..profile(1) }],
+            lease_ms: 120_000,
+            ..SyncResponse::default()
+        })));
+        desk.now = came.plus(Duration::from_millis(waited_ms));
+        desk.handle(Event::Looked(key(4), Ok(Vec::new())));
+        assert_eq!(desk.starts(), starts, "{waited_ms} ms");
+    }
+}
+
+// J32, P08. Without the server a job has to fit the time its lease has left; with it, it does not.
+#[test]
+fn without_a_server_a_job_starts_if_its_lease_is_long_enough() {
+    for (failing, runtime, left, starts) in [
+        (true, 20, 20_000, true),
+        (true, 20, 19_999, false),
+        (true, 0, 0, true),
+        (false, 2_000, 1, true),
+        (false, 2_000, 0, true),
+    ] {
+        let mut desk = Desk::new(1);
+        desk.profile.runtime_seconds = runtime;
+        desk.profile.input_files = vec!["in".to_owned()];
+        desk.answer([1]);
+        if failing {
+            if !desk.has_sync() {
+                desk.until_due();
+            }
+            desk.fail(LinkError::Unreachable("x".to_owned()));
+        }
+        desk.now = desk.state.contact.lease_until.minus(Duration::from_millis(left));
+        // A lease that ends now is given up before anything else.
+        let inputs = &mut desk.state.jobs.get_mut(&key(1)).expect("it waits").inputs;
+        *inputs = job::Inputs::Found(Vec::new());
+        let mut effects = Vec::new();
+        desk.state.fill(desk.now, &mut effects);
+        let started = effects.iter().any(|effect| matches!(effect, Effect::Start(..)));
+        assert_eq!(started, starts, "failing {failing}, {runtime} s, {left} ms are left");
+    }
+}
+
+// P08. A lease that has run out is not started, and is given up in the same moment.
+#[test]
+fn an_unstarted_lease_is_given_up_when_its_time_is_over() {
+    for (left_us, holds) in [(1, (0, 1)), (0, (0, 0))] {
+        let mut desk = Desk::new(1);
+        desk.profile.input_files = vec!["in".to_owned()];
+        desk.answer([1]);
+        desk.now = desk.state.contact.lease_until.minus(Duration::from_micros(left_us));
+        desk.handle(Event::Tick);
+        assert_eq!(desk.state.holds(), holds, "{left_us} µs are left");
+        assert_eq!(returned(&desk), Vec::<i64>::new(), "{left_us} µs: it is not ours to give back");
+    }
+}
+
+// P08. A start that the server does not know of is taken back with the lease; a known one goes on.
+#[test]
+fn a_secret_start_ends_with_its_lease() {
+    for (is_known, left_us, killed) in [(false, 1, vec![]), (false, 0, vec![(1, 9, 0)]), (true, 0, vec![])] {
+        let mut desk = Desk::new(1);
+        desk.answer([1]);
+        desk.started(1);
+        if is_known {
+            desk.later(Duration::from_millis(100));
+            desk.answer([]);
+        }
+        desk.now = desk.state.contact.lease_until.minus(Duration::from_micros(left_us));
+        desk.handle(Event::Tick);
+        assert_eq!(desk.terminated(), killed, "known: {is_known}, {left_us} µs are left");
+        if !killed.is_empty() {
+            assert_eq!(desk.state.jobs[&key(1)].ending.map(|(why, _)| why), Some(Ending::LeaseLost));
+        }
+    }
+}
+
+// P03. Only jobs that need no device, no second node and no step follow each other without a word.
+#[test]
+fn what_is_handed_to_the_keeper_in_advance() {
+    let allocation = || Some(Allocation { job_id: "7".to_owned(), srun: "srun".to_owned(), nodes: Vec::new() });
+    let direct = ExecutionConfig { mode: Some(ExecutionMode::Direct), ..ExecutionConfig::default() };
+    let cases = [
+        (None, 0, None, 2, "plain jobs"),
+        (None, 1, None, 0, "the next one may get another device"),
+        (allocation(), 0, None, 0, "steps"),
+        (allocation(), 0, Some(direct), 2, "direct jobs in an allocation"),
+    ];
+    for (allocation, gpus, config, handed, why) in cases {
+        let devices = vec!["0".to_owned()];
+        let mut desk = Desk::with(Settings { allocation, devices, ..settings(1) });
+        desk.profile.resources.gpus = gpus;
+        desk.profile.execution_config = config;
+        desk.state.pace.job_ended(Duration::from_millis(4));
+        desk.answer(1..=4);
+        let mut expected = vec![(1, false)];
+        expected.extend((2..2 + handed).map(|job| (job, true)));
+        assert_eq!(orders(&desk), expected, "{why}");
+    }
+    // Without the server nobody knows of starts, so each is decided here.
+    let mut desk = Desk::new(1);
+    desk.state.pace.job_ended(Duration::from_millis(4));
+    desk.fail(LinkError::Unreachable("x".to_owned()));
+    desk.state.take_leases((1..=4).map(lease).collect(), &[profile(1)], desk.now, &mut Vec::new());
+    desk.handle(Event::Tick);
+    assert_eq!(orders(&desk), [(1, false)]);
+}
+
+// P03. Two that run have twice as many followers; each class has its own.
+#[test]
+fn followers_are_counted_for_each_that_runs() {
+    let mut desk = Desk::new(3);
+    desk.state.pace.job_ended(Duration::from_millis(4));
+    desk.answer(1..=12);
+    let ahead = orders(&desk).iter().filter(|(_, in_turn)| *in_turn).count();
+    assert_eq!((orders(&desk).len() - ahead, ahead), (3, 6), "three run, two follow each");
+    assert_eq!(desk.state.holds(), (3, 9));
+    assert_eq!(desk.state.kinds.handed(), 6);
+    assert_eq!(desk.state.unstarted().len(), 9);
+}
+
+// J12, J23
+#[test]
+fn who_is_welcome_in_which_phase() {
+    use LeaseRole::{Action, Job, Recovery};
+    let exit = RunnerExit::Stopped;
+    let later = Moment(u64::MAX);
+    let phases = [
+        (Phase::Serving, [true, true, true]),
+        (Phase::Ending(Ok(exit)), [false, false, false]),
+        (Phase::Completing(exit, later), [false, true, false]),
+        (Phase::Leaving(exit, later), [false, false, false]),
+        (Phase::Gone, [false, false, false]),
+    ];
+    for (phase, expected) in phases {
+        let mut desk = Desk::new(1);
+        desk.state.phase = phase.clone();
+        assert_eq!([Job, Action, Recovery].map(|role| desk.state.is_welcome(role)), expected, "{phase:?}");
+    }
+    let mut desk = Desk::new(1);
+    desk.state.ledger.set_in_service(0, false);
+    assert_eq!([Job, Action, Recovery].map(|role| desk.state.is_welcome(role)), [false, true, true], "no node");
+}
+
+// X05. An errand needs its own headroom before the end of the runner's time.
+#[test]
+fn an_errand_starts_until_its_headroom_begins() {
+    let began = Moment(1_000 * SECOND);
+    let end = began.plus(Duration::from_secs(40));
+    for (left_ms, starts, gone) in [(10_001, vec![1], vec![]), (10_000, vec![], vec![1]), (9_999, vec![], vec![1])] {
+        let mut desk = Desk::with(Settings { time: Some((began, end)), ..settings(1) });
+        desk.now = end.minus(Duration::from_millis(left_ms));
+        desk.state.phase = Phase::Completing(RunnerExit::Deadline, end);
+        let errand = Lease { role: LeaseRole::Action, ..lease(1) };
+        desk.respond(SyncResponse { leases: vec![errand], ..SyncResponse::default() });
+        assert_eq!((desk.starts(), returned(&desk)), (starts, gone), "{left_ms} ms are left");
+    }
+}
+
+// J16. What the keeper did not start has its place given back, and waits again at the front.
+#[test]
+fn a_revoked_start_waits_again_or_goes_back() {
+    let mut desk = Desk::new(1);
+    desk.answer([1, 2]);
+    assert_eq!(desk.starts(), [1]);
+    desk.handle(Event::Revoked(key(1)));
+    assert_eq!(desk.starts(), [1], "before the second, which came later");
+    assert_eq!(desk.state.jobs[&key(1)].stage, Stage::Starting);
+    assert_eq!((desk.state.holds(), desk.state.ledger.free().cpus), ((1, 1), 0));
+    desk.handle(Event::Stop);
+    desk.handle(Event::Revoked(key(1)));
+    assert_eq!((desk.state.holds(), returned(&desk)), ((0, 0), vec![1, 2]));
+    assert_eq!(desk.state.ledger.free().cpus, 1);
+}
+
+#[test]
+fn a_cancellation_reaches_what_the_keeper_was_given_in_advance() {
+    let mut desk = Desk::new(1);
+    desk.state.pace.job_ended(Duration::from_millis(4));
+    desk.answer(1..=3);
+    desk.started(1).later(Duration::from_millis(100));
+    desk.respond(SyncResponse { cancel: vec![key(3)], ..SyncResponse::default() });
+    let revoked: Vec<i64> = desk
+        .effects
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Revoke(keys) => Some(keys.iter().map(|key| key.job).collect::<Vec<_>>()),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    assert_eq!(revoked, [3]);
+    assert_eq!(desk.state.jobs[&key(3)].stage, Stage::Recalled);
+    // It had been started meanwhile: it is ended for the reason that was given.
+    let mut first = ended(1, Outcome::Exited(0), desk.now);
+    first.successor = Some(key(3));
+    desk.handle(Event::Ended(Box::new(first)));
+    desk.started(3);
+    assert_eq!(desk.terminated(), [(3, 15, 30_000)]);
+    assert_eq!(desk.state.jobs[&key(3)].ending.map(|(why, _)| why), Some(Ending::Canceled));
+    assert_eq!(desk.state.ledger.free().cpus, 0, "it has the place of the first");
+}
+
+// A job that is being ended is not asked again by a server that repeats itself.
+#[test]
+fn a_cancellation_that_is_repeated_is_not_repeated_to_the_job() {
+    let mut desk = Desk::new(1);
+    desk.answer([1]);
+    desk.started(1).later(Duration::from_millis(100));
+    desk.respond(SyncResponse { cancel: vec![key(1)], ..SyncResponse::default() });
+    assert_eq!(desk.terminated(), [(1, 15, 30_000)]);
+    while !desk.has_sync() {
+        desk.until_due();
+    }
+    desk.later(Duration::from_millis(1));
+    desk.respond(SyncResponse { cancel: vec![key(1)], ..SyncResponse::default() });
+    assert_eq!(desk.terminated(), []);
+    // One that starts only now is ended when it has.
+    let mut desk = Desk::new(1);
+    desk.answer([2]);
+    desk.later(Duration::from_millis(100));
+    while !desk.has_sync() {
+        desk.until_due();
+    }
+    desk.respond(SyncResponse { cancel: vec![key(2)], ..SyncResponse::default() });
+    assert_eq!(desk.terminated(), [(2, 15, 30_000)], "the keeper was told to start it");
+    desk.started(2);
+    assert_eq!(desk.terminated(), [(2, 15, 30_000)], "and is told again once it runs");
+}
+
+// P03. A job whose input files have not been found is not handed to the keeper either.
+#[test]
+fn nothing_is_handed_to_the_keeper_that_may_not_start() {
+    let mut desk = Desk::new(1);
+    desk.state.pace.job_ended(Duration::from_millis(4));
+    desk.answer([1]).started(1);
+    while !desk.has_sync() {
+        desk.until_due();
+    }
+    desk.state.pace.job_ended(Duration::from_millis(4));
+    desk.profile.input_files = vec!["in".to_owned()];
+    desk.answer([2]);
+    assert_eq!(orders(&desk), [], "its files are being looked for");
+    desk.handle(Event::Looked(key(2), Ok(Vec::new())));
+    assert_eq!(orders(&desk), [(2, true)]);
+}

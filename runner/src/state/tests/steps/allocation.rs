@@ -1,0 +1,213 @@
+//! The end of the allocation, which Slurm may move.
+
+use super::*;
+
+fn asked_after(desk: &mut Desk) -> Duration {
+    let before = desk.now;
+    while desk.until_asked() != [Inquiry::TimeLeft] {}
+    desk.now.since(before)
+}
+
+fn with_time(left: Option<u64>, poll_seconds: u64) -> Desk {
+    let began = Moment(1_000 * SECOND);
+    Desk::with(Settings {
+        allocation: allocation(&["n1"]),
+        time: left.map(|left| (began.minus(Duration::from_secs(100_000)), began.plus(Duration::from_secs(left)))),
+        poll_interval: Duration::from_secs(poll_seconds),
+        ..settings(1)
+    })
+}
+
+// X05. A twentieth of what is left, at most ten minutes, at least the poll interval.
+#[test]
+fn how_often_slurm_is_asked_for_the_end() {
+    let cases = [
+        (None, 10, 600, "no end is known"),
+        (Some(100_000), 10, 600, "ten minutes at most"),
+        (Some(12_000), 10, 600, "ten minutes"),
+        (Some(11_980), 10, 599, "a twentieth"),
+        (Some(220), 10, 11, "a twentieth"),
+        (Some(180), 10, 10, "the poll interval at least"),
+        (Some(2_000), 700, 600, "ten minutes even with a long poll interval"),
+    ];
+    for (left, poll, seconds, why) in cases {
+        assert_eq!(asked_after(&mut with_time(left, poll)).as_secs(), seconds, "{why}");
+    }
+    let mut desk = Desk::new(1);
+    desk.answer([1]).started(1);
+    for _ in 0..50 {
+        if desk.has_sync() {
+            desk.answer([]);
+        } else {
+            desk.until_due();
+        }
+        assert_eq!(inquiries(&desk), [], "there is no allocation");
+    }
+}
+
+// X05. Slurm counts whole seconds, so two of them are no change; a minute nearer has a reason.
+#[test]
+fn what_follows_from_another_end() {
+    let cases = [
+        (0, false, false),
+        (2_000, false, false),
+        (-2_000, false, false),
+        (2_001, true, false),
+        (-2_001, true, false),
+        (-60_000, true, false),
+        (-60_001, true, true),
+        (3_600_000, true, false),
+    ];
+    for (change_ms, moves, is_suspicious) in cases {
+        let mut desk = with_time(Some(50_000), 10);
+        asked_after(&mut desk);
+        let known = desk.state.settings.time.expect("an end").1;
+        let left = i64::try_from(known.since(desk.now).as_millis()).expect("fits") + change_ms;
+        let left = Duration::from_millis(u64::try_from(left).expect("later"));
+        desk.slurm_says(SlurmAnswer::TimeLeft(Some(left)));
+        let end = desk.state.settings.time.expect("an end").1;
+        let expected = if moves { desk.now.plus(left) } else { known };
+        assert_eq!(end, expected, "{change_ms} ms");
+        let asked = inquiries(&desk).contains(&Inquiry::Preemption);
+        assert_eq!(asked, is_suspicious, "{change_ms} ms");
+        let began = desk.state.settings.time.expect("an end").0;
+        assert_eq!(began, Moment(1_000 * SECOND).minus(Duration::from_secs(100_000)), "its beginning stays");
+    }
+}
+
+// X05. Jobs that run are asked to end by the new end, whether it is nearer or later.
+#[test]
+fn a_job_ends_by_the_new_end() {
+    for left in [400, 4_000] {
+        let mut desk = with_time(Some(2_000), 10);
+        let config = ExecutionConfig { mode: Some(ExecutionMode::Direct), ..ExecutionConfig::default() };
+        desk.profile.execution_config = Some(config);
+        desk.answer([1]);
+        desk.started(1);
+        asked_after(&mut desk);
+        desk.slurm_says(SlurmAnswer::TimeLeft(Some(Duration::from_secs(left))));
+        let end = desk.now.plus(Duration::from_secs(left));
+        while desk.terminated().is_empty() {
+            match inquiries(&desk).first() {
+                Some(Inquiry::Preemption) => desk.slurm_says(SlurmAnswer::Preemption(Some(false))),
+                Some(_) => desk.slurm_says(SlurmAnswer::TimeLeft(None)),
+                None if desk.has_sync() => desk.answer([]),
+                None => desk.until_due(),
+            };
+        }
+        assert_eq!(end.since(desk.now), Duration::from_secs(90), "{left} s");
+        assert_eq!(desk.terminated(), [(1, 15, 30_000)], "once");
+    }
+}
+
+// X05. Whoever is not asked about preemption again and again costs Slurm little.
+#[test]
+fn preemption_is_asked_about_at_most_every_five_seconds() {
+    let mut desk = with_time(None, 10);
+    desk.state.settings.capacity.cpus = 4;
+    desk.answer([1]);
+    desk.started(1).ended(1, 143);
+    assert_eq!(inquiries(&desk), [Inquiry::Preemption]);
+    let asked = desk.now;
+    desk.slurm_says(SlurmAnswer::Preemption(Some(false)));
+    desk.effects.clear();
+    desk.state.suspect_preemption(desk.now);
+    for (after_ms, again) in [(4_999, false), (5_000, true)] {
+        desk.now = asked.plus(Duration::from_millis(after_ms));
+        desk.handle(Event::Tick);
+        assert_eq!(inquiries(&desk).contains(&Inquiry::Preemption), again, "{after_ms} ms");
+    }
+    desk.slurm_says(SlurmAnswer::Preemption(Some(true)));
+    assert!(desk.effects.iter().any(|effect| matches!(effect, Effect::Tell(RunnerEvent::Preempted))));
+    desk.state.suspect_preemption(desk.now);
+    desk.later(Duration::from_secs(60));
+    assert!(!inquiries(&desk).contains(&Inquiry::Preemption), "it is known");
+}
+
+// X10. A step gets more time by whole minutes, counted from its start and without the headroom.
+#[test]
+fn more_time_for_a_step_is_a_whole_minute_more() {
+    let held = |limit_minutes: u64| HeldJob {
+        key: key(1),
+        started: Moment(1_000 * SECOND),
+        step_limit_ms: Some(limit_minutes * 60_000),
+        terms: crate::protocol::Terms { in_step: true, headroom_ms: 60_000, ..Default::default() },
+        ..HeldJob::default()
+    };
+    // Seconds from the start of the step to the end of the allocation, minutes it has, minutes it may have.
+    let cases = [
+        (1_800, 29, None),
+        (1_859, 29, None),
+        (1_860, 29, Some(30)),
+        (1_860, 28, Some(30)),
+        (1_860, 30, None),
+        (1_860, 31, None),
+    ];
+    for (end, has, more) in cases {
+        let mut desk = with_time(Some(end), 10);
+        desk.handle(Event::Adopted(Box::new(held(has))));
+        assert_eq!(desk.state.extensions.contains(&key(1)), more.is_some(), "{end} s, {has} min");
+        desk.slurm_says(SlurmAnswer::StepNumbers(vec![(key(1).label(), 4)]));
+        let asked = inquiries(&desk).into_iter().find_map(|asked| match asked {
+            Inquiry::Extend { step: 4, minutes, .. } => Some(minutes),
+            _ => None,
+        });
+        assert_eq!(asked, more, "{end} s, {has} min");
+    }
+}
+
+// X11, S06. To the millisecond: so long before the end of the step's own time.
+#[test]
+fn a_step_is_warned_to_the_millisecond() {
+    for (signal, before) in [("TERM@120", 120), ("USR1@7", 7), ("INT", 60)] {
+        let mut desk = with_time(Some(50_000), 10);
+        let off = torc_api::execution::ResourceMonitor { enabled: Some(false), ..Default::default() };
+        desk.profile.resource_monitor = Some(off);
+        let config = ExecutionConfig { srun_termination_signal: Some(signal.to_owned()), ..ExecutionConfig::default() };
+        desk.profile.execution_config = Some(config);
+        desk.answer([1]);
+        desk.started(1);
+        let limit = desk.state.jobs[&key(1)].step.limit.expect("a limit");
+        let due = desk.now.plus(limit - Duration::from_secs(before));
+        desk.state.jobs.get_mut(&key(1)).expect("it runs").step.number = Some(4);
+        for (at, warned) in [(due.minus(Duration::from_millis(1)), false), (due, true)] {
+            desk.now = at;
+            desk.handle(Event::Tick);
+            let name = signal.split('@').next().unwrap_or_default().to_owned();
+            let expected = Inquiry::Signal { step: 4, signal: name };
+            assert_eq!(inquiries(&desk).contains(&expected), warned, "{signal}");
+            assert_eq!(desk.state.jobs[&key(1)].step.is_warned, warned, "{signal}");
+        }
+    }
+}
+
+// X11. A step that was warned of its old end is warned of its new one, too.
+#[test]
+fn more_time_means_another_warning() {
+    let mut desk = with_time(Some(7_200), 10);
+    let held = HeldJob {
+        key: key(1),
+        started: Moment(1_000 * SECOND),
+        step_limit_ms: Some(5 * 60_000),
+        is_warned: true,
+        terms: crate::protocol::Terms { in_step: true, warning: Some("USR1@60".to_owned()), ..Default::default() },
+        ..HeldJob::default()
+    };
+    desk.handle(Event::Adopted(Box::new(held)));
+    assert!(desk.state.warnings.is_empty());
+    desk.slurm_says(SlurmAnswer::Extended(key(1), 20, None));
+    assert!(!desk.state.jobs[&key(1)].step.is_warned);
+    let due: Vec<Duration> = desk.state.warnings.iter().map(|(due, _)| due.since(Moment(1_000 * SECOND))).collect();
+    assert_eq!(due, [Duration::from_secs(19 * 60)]);
+}
+
+// X05. What waits is of use to somebody else when the nodes are taken away.
+#[test]
+fn a_preempted_runner_gives_back_what_waits() {
+    let mut desk = with_time(None, 10);
+    desk.answer([1, 2, 3]);
+    desk.started(1);
+    assert_eq!(desk.state.holds(), (1, 2));
+    desk.slurm_says(SlurmAnswer::Preemption(Some(true)));
+    assert_eq!((desk.state.holds(), desk.state.returned.len()), ((1, 0), 2));
+}
