@@ -7,7 +7,6 @@ mod allocations;
 mod conditions;
 mod cost;
 mod data;
-mod database;
 mod edits;
 mod failures;
 mod fleet;

@@ -158,7 +158,7 @@ pub fn check_same(live: &State, restored: &State) {
         assert_eq!(live.recovering, restored.recovering);
         assert_eq!(live.actions.summary(), restored.actions.summary());
         assert_eq!(live.recoveries.iter().collect::<Vec<_>>(), restored.recoveries.iter().collect::<Vec<_>>());
-        let latest = |workflow: &Workflow| workflow.failures.iter().cloned().collect::<Vec<_>>();
+        let latest = |workflow: &Workflow| workflow.failures.values().cloned().collect::<Vec<_>>();
         assert!(latest(restored).ends_with(&latest(live)), "{:?} after {:?}", latest(restored), latest(live));
     }
     assert_eq!(strays(live), strays(restored));
