@@ -26,8 +26,8 @@ async fn check(store: &Store, id: i64, expected: &[Listed]) {
     assert_eq!(found, expected, "workers of workflow {id}");
 }
 
-const FIRST: &str = "1970-01-01T00:00:01Z";
-const SECOND: &str = "1970-01-01T00:00:02Z";
+const FIRST: &str = "1970-01-01T00:00:01.000Z";
+const SECOND: &str = "1970-01-01T00:00:02.000Z";
 
 // J04
 #[tokio::test]
