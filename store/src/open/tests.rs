@@ -209,3 +209,21 @@ async fn an_older_file_has_had_no_leader() {
     let before = schema(&path).await;
     assert_eq!(before.2, i64::try_from(until("create_leadership")).unwrap() - 1, "asking changes nothing");
 }
+
+#[test]
+fn a_folder_that_may_not_be_written_to_is_read_only() {
+    let of = |kind: ErrorKind| not_writable("create", Path::new("/s/torc.db"), kind.into());
+    assert!(matches!(of(ErrorKind::PermissionDenied), StoreError::ReadOnly { .. }));
+    assert!(matches!(of(ErrorKind::NotFound), StoreError::NotFound { .. }));
+    assert!(matches!(of(ErrorKind::Interrupted), StoreError::Io { operation: "create", .. }));
+}
+
+#[test]
+fn a_failed_migration_says_what_the_database_said() {
+    for error in
+        [MigrateError::Execute(sqlx::Error::PoolClosed), MigrateError::ExecuteMigration(sqlx::Error::PoolClosed, 1)]
+    {
+        assert!(matches!(migration_failure(error), sqlx::Error::PoolClosed));
+    }
+    assert!(matches!(migration_failure(MigrateError::VersionMissing(7)), sqlx::Error::Migrate(_)));
+}

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use torc_api::slurm_stats::SlurmStats;
 use torc_core::ids::{AllocationId, JobId, RunnerId, WorkflowId};
-use torc_core::rows::{AllocationRow, Changes, JobRow, ResultRow, RunnerRow, WorkflowRow};
+use torc_core::rows::{AllocationRow, Changes, EventRow, JobRow, ResultRow, RunnerRow, WorkflowRow};
 use torc_core::testing::Database;
 use torc_store::{AllocationQuery, EventQuery, GcReport, ResultQuery, RunnerQuery, SlurmStatsQuery, Store};
 
@@ -34,6 +34,7 @@ async fn filled() -> (tempfile::TempDir, Store) {
             with_logs(failure(1, 1, 1, 2_000), "/logs/1", "/logs/shared"),
             with_logs(failure(1, 1, 2, 8_000), "/logs/2", "/logs/2"),
             ResultRow { runner: Some(RunnerId(2)), ..with_logs(result(1, 1, 3), "/logs/3", "/logs/shared") },
+            ResultRow { run: 0, ..with_logs(failure(1, 1, 9, 2_000), "/logs/shared", "/logs/0.err") },
             failure(2, 2, 1, 2_000),
             failure(2, 2, 2, 3_000),
             result(1, 4, 1),
@@ -126,8 +127,8 @@ async fn allocations_go_when_nothing_names_them() {
 async fn a_dry_run_says_what_a_run_then_does() {
     let (_folder, store) = filled().await;
     let before = contents(&store).await;
-    let log_files = vec!["/logs/1".to_owned()];
-    let expected = GcReport { results: 1, events: 2, runners: 1, jobs: 1, log_files, ..GcReport::default() };
+    let log_files = vec!["/logs/0.err".to_owned(), "/logs/1".to_owned()];
+    let expected = GcReport { results: 2, events: 2, runners: 1, jobs: 1, log_files, ..GcReport::default() };
     assert_eq!(store.gc(5_000, true).await.unwrap(), expected);
     assert_eq!(contents(&store).await, before);
     let last = store.load().await.unwrap().last;
@@ -139,6 +140,28 @@ async fn a_dry_run_says_what_a_run_then_does() {
     assert_eq!(store.job_names(&[JobId(3), JobId(4)]).await.unwrap().len(), 1);
     assert_eq!(store.load().await.unwrap().last, last, "numbers outlive their rows");
     assert_eq!(store.gc(5_000, false).await.unwrap(), GcReport::default());
+}
+
+#[tokio::test]
+async fn what_ended_at_that_very_moment_stays() {
+    let (_folder, store) = filled().await;
+    let over = AllocationRow { ended_ms: Some(2_000), ..allocation(1, 1) };
+    let at = event(7, None);
+    let changes =
+        Changes { allocations: vec![over], events: vec![EventRow { time_ms: 2_000, ..at }], ..Changes::default() };
+    store.commit(&changes).await.unwrap();
+    // The first event is older, and a removed job without results has no age.
+    let younger = GcReport { events: 1, jobs: 1, ..GcReport::default() };
+    assert_eq!(store.gc(2_000, true).await.unwrap(), younger);
+    let older = GcReport {
+        results: 2,
+        events: 2,
+        runners: 1,
+        allocations: BTreeMap::from([(WorkflowId(1), 1)]),
+        jobs: 1,
+        log_files: vec!["/logs/0.err".to_owned(), "/logs/1".to_owned()],
+    };
+    assert_eq!(store.gc(2_001, true).await.unwrap(), older);
 }
 
 /// What a collection leaves, worked out with plain maps.

@@ -66,6 +66,11 @@ fn slurm_job_id() -> impl Strategy<Value = Option<String>> {
     option::of("[1-4]")
 }
 
+/// Some are those of several results, most of one.
+fn log_file() -> impl Strategy<Value = String> {
+    prop_oneof!["[a-d]", "[e-z]{3}"]
+}
+
 fn value() -> impl Strategy<Value = serde_json::Value> {
     prop_oneof![
         Just(serde_json::Value::Null),
@@ -126,7 +131,7 @@ prop_compose! {
 
 prop_compose! {
     fn job_row()(update in job_update(), workflow in workflow_id(), command in text(), profile in 1..9i64, priority in any::<i64>(), hash in any::<[u8; 32]>(),
-        depends_on in vec(any::<i64>(), 0..5), name in "[ab]",
+        depends_on in vec(any::<i64>(), 0..5), name in "[aB]",
     ) -> JobRow {
         let JobUpdate { id, state, run, attempt, epoch, runner, started_ms } = update;
         JobRow {
@@ -179,7 +184,7 @@ prop_compose! {
 
 prop_compose! {
     fn result_row()(key in attempt(), state in end_state(), return_code in 0..4i32, cause in option::of(cause()),
-        texts in (option::of(text()), option::of("[a-d]"), option::of("[a-d]")), started_ms in -TIMES..TIMES, ended_ms in time(),
+        texts in (option::of(text()), option::of(log_file()), option::of(log_file())), started_ms in -TIMES..TIMES, ended_ms in time(),
         runner in option::of(1..5i64), usage in usage(),
     ) -> ResultRow {
         let (message, stdout, stderr) = texts;

@@ -43,7 +43,7 @@ prop_compose! {
     fn filters()(workflow in option::of(1..=WORKFLOWS), job in option::weighted(0.3, 1..=JOBS), run in option::weighted(0.3, 1..3i32),
         attempt in option::weighted(0.3, 1..4i32),
         states in option::weighted(0.3, subsequence(JobState::ALL.to_vec(), 1..8)),
-        name in option::weighted(0.3, ("[ab]", 1..=JOBS)), name_contains in option::weighted(0.3, select(vec!["a", "b-1", "-", "B", "%"])),
+        name in option::weighted(0.3, ("[aB]", 1..=JOBS)), name_contains in option::weighted(0.3, select(vec!["a", "A", "B-1", "b", "-", "%"])),
         return_code in option::weighted(0.3, 0..4i32), who in option::of("[ab]"), after in 0..4i64,
         (is_narrow, is_latest) in any::<(bool, bool)>(), page in 1..6u32,
     ) -> Filters {

@@ -3,13 +3,17 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use torc_api::state::{Cause, JobState};
-use torc_core::ids::{JobId, WorkflowId};
-use torc_core::rows::{Changes, EventRow, JobRow, ResultRow, WorkflowRow};
+use torc_api::wire::LeaseRole;
+use torc_core::ids::{AllocationId, JobId, RunnerId, WorkflowId};
+use torc_core::rows::{
+    ActionRow, AllocationRow, Changes, Errand, EventRow, JobRow, JobUpdate, LastIds, RecoveryRow, ResultRow, StrayFate,
+    StrayLease, UserDataRow, WorkflowRow,
+};
 use torc_core::testing::Database;
 use torc_store::{EventQuery, Store};
 
 use crate::generators::{event_row, groups};
-use crate::samples::{failure, job, load, new_store, options, profile, result, update, workflow};
+use crate::samples::{failure, job, load, new_store, options, profile, result, runner, update, workflow};
 use crate::tables::{self, Beside};
 
 async fn check(groups: &[Changes]) {
@@ -189,4 +193,104 @@ async fn a_deletion_in_its_own_group_leaves_only_its_events() {
     assert_eq!((snapshot.last.workflow, snapshot.last.job), (3, 3), "numbers are never given out again");
     let events = store.events(&EventQuery::default()).await.unwrap().items;
     assert_eq!(events.iter().map(|view| view.event.sequence).collect::<Vec<_>>(), [2, 3, 4]);
+}
+
+/// A group with one number that no other row of it raises.
+fn numbered(number: i64) -> Vec<(&'static str, Changes, LastIds)> {
+    let none = Changes::default;
+    let (workflow_id, errand) = (WorkflowId(1), Errand { epoch: number, ..Errand::default() });
+    let recovery = RecoveryRow {
+        job: JobId(1),
+        workflow: workflow_id,
+        script: String::new(),
+        return_code: 1,
+        cause: Cause::Lost,
+        preferred: None,
+        errand,
+    };
+    let stray = StrayLease {
+        epoch: number,
+        workflow: workflow_id,
+        job: JobId(1),
+        run: 1,
+        attempt: 1,
+        runner: RunnerId(1),
+        started_ms: None,
+        fate: StrayFate::Ending,
+        role: LeaseRole::Job,
+    };
+    let datum = UserDataRow { workflow: workflow_id, name: "d".to_owned(), epoch: number, ..UserDataRow::default() };
+    let leased = JobUpdate { epoch: number, ..update(1, JobState::Leased) };
+    let held = JobRow { epoch: number, ..job(1, 1, 1) };
+    let action = |id, errand| ActionRow { id: JobId(id), workflow: workflow_id, errand, ..ActionRow::default() };
+    let allocation = AllocationRow { id: AllocationId(number), workflow: workflow_id, ..AllocationRow::default() };
+    let event = EventRow { sequence: number, ..EventRow::default() };
+    let last = LastIds { job: 1, ..LastIds::default() };
+    let epoch = LastIds { epoch: number, ..LastIds::default() };
+    vec![
+        (
+            "workflow",
+            Changes { workflows: vec![workflow(number)], ..none() },
+            LastIds { workflow: number, ..LastIds::default() },
+        ),
+        (
+            "deleted workflow",
+            Changes { deleted_workflows: vec![WorkflowId(number)], ..none() },
+            LastIds { workflow: number, ..LastIds::default() },
+        ),
+        (
+            "profile",
+            Changes { profiles: vec![profile(number, 1)], ..none() },
+            LastIds { profile: number, ..LastIds::default() },
+        ),
+        ("job", Changes { jobs: vec![job(number, 1, 1)], ..none() }, LastIds { job: number, ..LastIds::default() }),
+        (
+            "action",
+            Changes { actions: vec![action(number, Errand::default())], ..none() },
+            LastIds { job: number, ..LastIds::default() },
+        ),
+        (
+            "removed action",
+            Changes { removed_actions: vec![JobId(number)], ..none() },
+            LastIds { job: number, ..LastIds::default() },
+        ),
+        (
+            "runner",
+            Changes { runners: vec![runner(number)], ..none() },
+            LastIds { runner: number, ..LastIds::default() },
+        ),
+        ("event", Changes { events: vec![event], ..none() }, LastIds { event: number, ..LastIds::default() }),
+        (
+            "allocation",
+            Changes { allocations: vec![allocation], ..none() },
+            LastIds { allocation: number, ..LastIds::default() },
+        ),
+        ("lease of a job", Changes { jobs: vec![held], ..none() }, LastIds { epoch: number, ..last }),
+        ("lease of a move", Changes { job_updates: vec![leased], ..none() }, epoch),
+        (
+            "lease of an action",
+            Changes { actions: vec![action(1, errand)], ..none() },
+            LastIds { epoch: number, ..last },
+        ),
+        ("lease of a recovery script", Changes { recoveries: vec![recovery], ..none() }, epoch),
+        ("stray lease", Changes { strays: vec![stray], ..none() }, epoch),
+        ("user data", Changes { user_data: vec![datum], ..none() }, epoch),
+    ]
+}
+
+/// A number that was given out twice would give one job the other's results.
+#[tokio::test]
+async fn every_row_with_a_number_raises_the_highest_one() {
+    for ((what, first, low), (_, second, high)) in numbered(6).into_iter().zip(numbered(9)) {
+        let (_folder, store) = new_store().await;
+        store.commit(&first).await.unwrap();
+        assert_eq!(load(&store).await.last, low, "{what}");
+        store.commit(&second).await.unwrap();
+        assert_eq!(load(&store).await.last, high, "{what}");
+        // A lower number changes nothing, except that an event has its number once.
+        if what != "event" {
+            store.commit(&first).await.unwrap();
+            assert_eq!(load(&store).await.last, high, "{what}, and then a lower one");
+        }
+    }
 }
