@@ -18,6 +18,8 @@ pub mod planning;
 pub mod prefetch;
 pub mod ro_crate;
 pub mod rows;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod time;
 pub mod trust;
 pub mod verdict;

@@ -145,3 +145,44 @@ impl Reader<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use sqlx::{AssertSqlSafe, Row};
+
+    use super::*;
+
+    async fn pragma(connection: &mut SqliteConnection, name: &str) -> String {
+        let row = sqlx::query(AssertSqlSafe(format!("pragma {name}"))).fetch_one(connection).await.unwrap();
+        row.try_get::<i64, _>(0).map_or_else(|_| row.get(0), |number| number.to_string())
+    }
+
+    /// What is durable, and how often a group waits for a checkpoint, hangs on these.
+    #[tokio::test]
+    async fn connections_have_the_settings_that_durability_needs() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("torc.db");
+        for exclusive in [true, false] {
+            let mut connection = options(&path, exclusive).create_if_missing(true).connect().await.unwrap();
+            for (name, expected) in [
+                // Full: a commit returns after its sync.
+                ("synchronous", "2"),
+                ("foreign_keys", "0"),
+                ("busy_timeout", "5000"),
+                ("cache_size", "-16000"),
+                // Memory.
+                ("temp_store", "2"),
+                ("wal_autocheckpoint", "4000"),
+                ("journal_size_limit", "67108864"),
+                ("locking_mode", if exclusive { "exclusive" } else { "normal" }),
+            ] {
+                assert_eq!(pragma(&mut connection, name).await, expected, "{name}");
+            }
+            connection.close().await.unwrap();
+        }
+        let readers = readers(&path);
+        assert_eq!((readers.options().get_max_connections(), readers.options().get_min_connections()), (3, 0));
+    }
+}

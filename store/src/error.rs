@@ -249,18 +249,88 @@ mod tests {
         }
     }
 
+    /// The variant alone.
+    fn kind(error: &StoreError) -> String {
+        let text = format!("{error:?}");
+        text.split([' ', '{']).next().unwrap_or_default().to_owned()
+    }
+
     #[test]
     fn codes_are_told_apart() {
         let path = Path::new("/s/torc.db");
         let of = |code: i32| StoreError::from_sqlx(path, sqlx::Error::Database(Box::new(Coded(code))));
-        // SQLITE_FULL, and SQLITE_IOERR_SHMSIZE: no room for the file that readers share.
-        for full in [13, 4_874] {
-            assert!(matches!(of(full), StoreError::DiskFull { .. }), "{full}");
+        for (name, code, expected) in [
+            ("SQLITE_ERROR", 1, "Database"),
+            ("SQLITE_BUSY", 5, "Locked"),
+            ("SQLITE_BUSY_SNAPSHOT", 517, "Locked"),
+            ("SQLITE_LOCKED", 6, "Locked"),
+            ("SQLITE_READONLY", 8, "ReadOnly"),
+            ("SQLITE_READONLY_DBMOVED", 1_032, "ReadOnly"),
+            ("SQLITE_IOERR", 10, "DatabaseIo"),
+            ("SQLITE_IOERR_SHMOPEN", 4_618, "DatabaseIo"),
+            // There is no room for the file that readers share.
+            ("SQLITE_IOERR_SHMSIZE", 4_874, "DiskFull"),
+            ("SQLITE_CORRUPT", 11, "Corrupt"),
+            ("SQLITE_FULL", 13, "DiskFull"),
+            ("SQLITE_CANTOPEN", 14, "DatabaseIo"),
+            ("SQLITE_CONSTRAINT", 19, "Constraint"),
+            ("SQLITE_CONSTRAINT_UNIQUE", 2_067, "Constraint"),
+            ("SQLITE_NOTADB", 26, "NotADatabase"),
+        ] {
+            assert_eq!(kind(&of(code)), expected, "{name}");
         }
-        // SQLITE_IOERR, SQLITE_IOERR_SHMOPEN
-        for io in [10, 4_618] {
-            assert!(matches!(of(io), StoreError::DatabaseIo { .. }), "{io}");
+        assert_eq!(kind(&StoreError::from_sqlx(path, sqlx::Error::PoolClosed)), "Database");
+    }
+
+    #[test]
+    fn errors_of_the_file_system_are_told_apart() {
+        use std::io::ErrorKind;
+        for (found, expected) in [
+            (ErrorKind::NotFound, "NotFound"),
+            (ErrorKind::AlreadyExists, "Exists"),
+            (ErrorKind::ReadOnlyFilesystem, "ReadOnly"),
+            (ErrorKind::StorageFull, "DiskFull"),
+            (ErrorKind::QuotaExceeded, "DiskFull"),
+            (ErrorKind::PermissionDenied, "Io"),
+            (ErrorKind::Interrupted, "Io"),
+        ] {
+            let error = StoreError::from_io("create", Path::new("/s/torc.db"), found.into());
+            assert_eq!(kind(&error), expected, "{found:?}");
         }
-        assert!(matches!(of(5), StoreError::Locked { .. }));
+    }
+
+    #[test]
+    fn errors_name_what_they_are_about() {
+        let path = || PathBuf::from("/s/torc.db");
+        let source = || sqlx::Error::PoolClosed;
+        let io = || std::io::ErrorKind::Interrupted.into();
+        for (error, expected) in [
+            (StoreError::NotFound { path: path() }, "there is no database at /s/torc.db"),
+            (StoreError::Locked { path: path() }, "the database /s/torc.db is in use by another process"),
+            (StoreError::ReadOnly { path: path() }, "the database /s/torc.db is read-only"),
+            (StoreError::DiskFull { path: path() }, "no space is left for the database /s/torc.db"),
+            (
+                StoreError::NewerSchema { path: path(), found: 9, known: 4 },
+                "the database /s/torc.db has schema 9, this version of Torc knows 4",
+            ),
+            (StoreError::NotADatabase { path: path() }, "/s/torc.db is not a Torc database"),
+            (Failure::Damage("a row".to_owned()).at(&path()), "the database /s/torc.db is damaged: a row"),
+            (StoreError::Exists { path: path() }, "/s/torc.db exists already"),
+            (Failure::Cursor("1.x".to_owned()).at(&path()), "'1.x' is not a cursor of this list"),
+            (Failure::Closed.at(&path()), "the database /s/torc.db has been closed"),
+            (Failure::Superseded { epoch: 3, by: 5 }.at(&path()), "another server leads: its number is 5, ours is 3"),
+            (
+                StoreError::Constraint { path: path(), source: source() },
+                "the changes break a rule of the database /s/torc.db",
+            ),
+            (StoreError::Io { operation: "sync", path: path(), source: io() }, "could not sync /s/torc.db"),
+            (
+                StoreError::DatabaseIo { path: path(), source: source() },
+                "reading or writing the database /s/torc.db failed",
+            ),
+            (Failure::Driver(source()).at(&path()), "the database /s/torc.db failed"),
+        ] {
+            assert_eq!(error.to_string(), expected);
+        }
     }
 }

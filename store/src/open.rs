@@ -195,3 +195,6 @@ fn migration_failure(error: MigrateError) -> sqlx::Error {
         other => sqlx::Error::Migrate(Box::new(other)),
     }
 }
+
+#[cfg(test)]
+mod tests;

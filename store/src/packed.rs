@@ -111,6 +111,17 @@ mod tests {
         assert_eq!(pack_jobs(&jobs).len(), 3 + 9);
     }
 
+    /// Files of earlier versions are read for good.
+    #[test]
+    fn the_packing_is_that_of_files_on_disks() {
+        // Differences 1, 1, 298, -295 and -69, doubled; of negative ones one less.
+        let jobs = [1, 2, 300, 5, -64].map(JobId);
+        assert_eq!(pack_jobs(&jobs), [2, 2, 0xd4, 0x04, 0xcd, 0x04, 0x89, 0x01]);
+        let moves =
+            [(JobId(7), 2, JobState::Failed), (JobId(6), -1, JobState::Recovering), (JobId(70), 64, JobState::Ready)];
+        assert_eq!(pack_moves(&moves), [14, 4, 6, 1, 1, 11, 0x80, 0x01, 0x80, 0x01, 2]);
+    }
+
     #[test]
     fn bytes_that_are_no_list_are_refused() {
         for bytes in [&[0x80][..], &[0xff; 11], &[1, 0x80]] {

@@ -60,3 +60,43 @@ fn push_states(query: &mut QueryBuilder<Sqlite>, column: &str, states: &[JobStat
     }
     query.push(")");
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_has_1000_rows_unless_asked_and_10000_at_most() {
+        for (asked, rows) in [
+            (0, 1_000),
+            (1, 1),
+            (999, 999),
+            (1_001, 1_001),
+            (9_999, 9_999),
+            (10_000, 10_000),
+            (10_001, 10_000),
+            (u32::MAX, 10_000),
+        ] {
+            assert_eq!(page_size(asked), rows, "{asked}");
+        }
+    }
+
+    #[test]
+    fn a_next_page_is_named_only_if_there_is_one() {
+        for (found, kept, next) in [(0, 0, None), (2, 2, None), (3, 3, None), (4, 3, Some("2")), (9, 3, Some("2"))] {
+            let page = page((0..found).collect(), 3, |item: &usize| item.to_string());
+            assert_eq!(page.items, (0..kept).collect::<Vec<_>>(), "{found}");
+            assert_eq!(page.next.as_deref(), next, "{found}");
+        }
+    }
+
+    #[test]
+    fn cursors_are_numbers_between_dots() {
+        assert!(matches!(parse_cursor::<1>("17"), Ok([17])));
+        assert!(matches!(parse_cursor::<3>("1.-2.3"), Ok([1, -2, 3])));
+        for cursor in ["", "x", "1.2", "1.2.3.4", "1.2.x", "1..3", " 1.2.3", "1.2.9223372036854775808"] {
+            let refused = parse_cursor::<3>(cursor);
+            assert!(matches!(&refused, Err(Failure::Cursor(told)) if told == cursor), "{cursor}: {refused:?}");
+        }
+    }
+}

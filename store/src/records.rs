@@ -231,3 +231,117 @@ impl TryFrom<EventRecord> for EventRow {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn damage<T: std::fmt::Debug>(result: Result<T, Failure>) -> String {
+        match result {
+            Err(Failure::Damage(what)) => what,
+            other => format!("no damage: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn numbers_of_states_are_those_of_files_on_disks() {
+        let states = [
+            JobState::Uninitialized,
+            JobState::Blocked,
+            JobState::Ready,
+            JobState::Leased,
+            JobState::Running,
+            JobState::Completed,
+            JobState::Failed,
+            JobState::Canceled,
+            JobState::Terminated,
+            JobState::Disabled,
+            JobState::PendingFailed,
+            JobState::Recovering,
+        ];
+        for (code, expected) in (0..).zip(states) {
+            assert_eq!(state(code).ok(), Some(expected), "{code}");
+        }
+        for code in [-1, 12, 256] {
+            assert_eq!(damage(state(code)), format!("no job state has the number {code}"));
+        }
+    }
+
+    #[test]
+    fn names_of_causes_are_those_of_files_on_disks() {
+        for (name, expected) in [
+            ("OutOfMemory", Cause::OutOfMemory),
+            ("Timeout", Cause::Timeout),
+            ("NodeFailure", Cause::NodeFailure),
+            ("Preempted", Cause::Preempted),
+            ("Lost", Cause::Lost),
+            ("ExitCode", Cause::ExitCode),
+            ("Canceled", Cause::Canceled),
+            ("StartFailed", Cause::StartFailed),
+            ("MissingOutput", Cause::MissingOutput),
+            ("Stopped", Cause::Stopped),
+        ] {
+            assert_eq!((cause(name).ok(), expected.as_str()), (Some(expected), name));
+        }
+        assert!(damage(cause("Boredom")).starts_with("cause of a result: unknown variant `Boredom`"));
+    }
+
+    #[test]
+    fn small_numbers_are_those_of_32_bits() {
+        for number in [i64::from(i32::MIN), -1, 0, i64::from(i32::MAX)] {
+            assert_eq!(small("run", number).ok().map(i64::from), Some(number));
+        }
+        for number in [i64::from(i32::MAX) + 1, i64::from(i32::MIN) - 1] {
+            assert_eq!(damage(small("run", number)), format!("run {number} is too large"));
+        }
+    }
+
+    fn record() -> JobRecord {
+        JobRecord {
+            id: 7,
+            workflow: 1,
+            name: "train".to_owned(),
+            command: "true".to_owned(),
+            profile: 2,
+            priority: 3,
+            hash: vec![9; 32],
+            depends_on: vec![2],
+            state: 2,
+            run: 4,
+            attempt: 5,
+            epoch: 6,
+            runner: None,
+            started_ms: None,
+        }
+    }
+
+    #[test]
+    fn rows_that_make_no_sense_are_damage() {
+        let of_job = |record: JobRecord| damage(JobRow::try_from(record));
+        assert_eq!(of_job(JobRecord { hash: vec![9; 31], ..record() }), "hash of job 7");
+        assert_eq!(of_job(JobRecord { depends_on: vec![0x80], ..record() }), "dependencies of job 7");
+        assert_eq!(of_job(JobRecord { state: 99, ..record() }), "no job state has the number 99");
+        assert_eq!(of_job(JobRecord { run: 1 << 40, ..record() }), "run 1099511627776 is too large");
+        assert_eq!(of_job(JobRecord { attempt: 1 << 40, ..record() }), "attempt 1099511627776 is too large");
+        let event = EventRecord {
+            sequence: 8,
+            time_ms: 1,
+            workflow: None,
+            reason: String::new(),
+            message: String::new(),
+            jobs: vec![2],
+        };
+        assert_eq!(damage(EventRow::try_from(event)), "jobs of event 8");
+        assert!(damage(from_json::<i64>("profile", "x")).starts_with("profile: expected value"));
+    }
+
+    #[test]
+    fn bytes_are_read_from_hexadecimal_digits() {
+        let read = |text: &str| from_hex(&mut serde_json::Deserializer::from_str(&format!("\"{text}\"")));
+        assert_eq!(read("00ff1A9b").ok(), Some(vec![0x00, 0xff, 0x1a, 0x9b]));
+        assert_eq!(read("").ok(), Some(Vec::new()));
+        for text in ["0", "0g", "g0", "001"] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
+}

@@ -8,7 +8,6 @@ use torc_api::document::WorkflowDocument;
 use torc_api::problem::Problem;
 use torc_api::rules::updated;
 use torc_api::state::JobState;
-use torc_api::status::FailureSample;
 use torc_api::workflow::{RerunPolicy, WorkflowSpec};
 
 use super::State;
@@ -457,8 +456,8 @@ impl Workflow {
     /// Takes over what is remembered about jobs beside their rows.
     pub(super) fn inherit(&mut self, old: &Workflow) {
         let names = self.by_name();
-        let still_there = |sample: &&FailureSample| names.contains_key(sample.job.as_str());
-        let failures = old.failures.iter().filter(still_there).cloned().collect();
+        let mut failures = old.failures.clone();
+        failures.retain(|_, sample| names.contains_key(sample.job.as_str()));
         self.failures = failures;
         self.failed_attempts = old.failed_attempts.clone();
         self.mind_all_recoveries();

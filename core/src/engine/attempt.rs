@@ -2,7 +2,6 @@
 
 use torc_api::failure::FailureHandler;
 use torc_api::state::{Cause, JobState};
-use torc_api::status::FailureSample;
 use torc_api::wire::{AttemptKey, FinishedAttempt};
 
 use super::State;
@@ -172,16 +171,7 @@ impl Workflow {
             let late = format!("started as attempt {}, given up, and turned up again", finished.key.attempt);
             row.message = Some(row.message.map_or(late.clone(), |message| format!("{message} ({late})")));
         }
-        if let Some(cause) = cause {
-            let sample = FailureSample {
-                job: self.name(job).to_owned(),
-                attempt,
-                return_code: Some(row.return_code),
-                cause,
-                time: crate::time::rfc3339(row.ended_ms),
-            };
-            self.remember_failure(run, sample);
-        }
+        self.remember_failure(&row);
         if self.row.started_ms.is_none() {
             self.row.started_ms = Some(row.started_ms);
             recorder.workflow(&self.row);

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap};
 
 use torc_api::state::Cause;
-use torc_api::status::FailureSample;
 
 use super::State;
 use super::runner::{EndingLease, HeldErrand, Holding, Runner};
@@ -145,15 +144,7 @@ impl State {
         }
         for result in latest {
             let Some(workflow) = self.workflows.get_mut(&result.workflow) else { continue };
-            let (Some(job), Some(cause)) = (workflow.ordinal(result.job), result.cause) else { continue };
-            let sample = FailureSample {
-                job: workflow.name(job).to_owned(),
-                attempt: result.attempt,
-                return_code: Some(result.return_code),
-                cause,
-                time: crate::time::rfc3339(result.ended_ms),
-            };
-            workflow.remember_failure(result.run, sample);
+            workflow.remember_failure(result);
         }
     }
 }

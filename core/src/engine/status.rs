@@ -302,7 +302,7 @@ impl Workflow {
                 plan: Some(PlanSummary { digest: self.row.digest.clone(), job_count: self.counts.total }),
                 jobs: self.counts,
                 allocations: self.allocation_counts(),
-                failures: self.failures.iter().cloned().collect(),
+                failures: self.failures.values().cloned().collect(),
                 recovery: self.recovering.status().filter(|_| !self.is_canceled()),
                 conditions: serde_json::from_str(&self.row.conditions).unwrap_or_default(),
                 ..WorkflowStatus::default()

@@ -7,7 +7,6 @@ mod allocations;
 mod conditions;
 mod cost;
 mod data;
-mod database;
 mod details;
 mod edits;
 mod failures;

@@ -1,6 +1,6 @@
 //! One live workflow: a small record for each job, edges as flat arrays, queues of what is ready.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use indexmap::IndexSet;
@@ -20,7 +20,9 @@ use crate::class::Class;
 use crate::ids::{JobId, ProfileId, RunnerId, WorkflowId};
 use crate::job::{IllegalMove, JobEvent, next_state};
 use crate::matching::ReadyQueue;
-use crate::rows::{JobProfile, JobRow, JobUpdate, ProfileRow, Regenerated, StrayLease, UserDataRow, WorkflowRow};
+use crate::rows::{
+    JobProfile, JobRow, JobUpdate, ProfileRow, Regenerated, ResultRow, StrayLease, UserDataRow, WorkflowRow,
+};
 use crate::verdict::Increase;
 
 /// How many failures a status shows.
@@ -40,8 +42,8 @@ pub(super) struct Workflow {
     /// One queue a class.
     pub queues: Vec<ReadyQueue>,
     pub counts: JobCounts,
-    /// The latest failures, oldest first.
-    pub failures: VecDeque<FailureSample>,
+    /// The latest failures by end, job and attempt: the order in which they are shown, also after a restart.
+    pub failures: BTreeMap<(i64, JobId, i32), FailureSample>,
     /// How many attempts of a job in this run ended with a cause; only jobs that failed are in here.
     pub failed_attempts: HashMap<JobId, BTreeMap<Cause, i32>>,
     /// Those of them that are being tried again.
@@ -158,7 +160,7 @@ impl Workflow {
             classes: IndexSet::new(),
             queues: Vec::new(),
             counts: JobCounts::default(),
-            failures: VecDeque::new(),
+            failures: BTreeMap::new(),
             failed_attempts: HashMap::new(),
             recovering: Recovering::default(),
             data: BTreeMap::new(),
@@ -497,14 +499,23 @@ impl Workflow {
     }
 
     /// Keeps a sample of an attempt that failed in this run. That a runner was stopped says nothing about the job.
-    pub fn remember_failure(&mut self, run: i32, sample: FailureSample) {
-        if run != self.row.run || matches!(sample.cause, Cause::Stopped | Cause::Canceled) {
+    pub fn remember_failure(&mut self, result: &ResultRow) {
+        let (Some(job), Some(cause)) = (self.ordinal(result.job), result.cause) else { return };
+        if result.run != self.row.run || matches!(cause, Cause::Stopped | Cause::Canceled) {
             return;
         }
-        if self.failures.len() == FAILURES_SHOWN {
-            self.failures.pop_front();
+        let sample = FailureSample {
+            job: self.name(job).to_owned(),
+            attempt: result.attempt,
+            return_code: Some(result.return_code),
+            cause,
+            time: crate::time::rfc3339(result.ended_ms),
+        };
+        self.failures.insert((result.ended_ms, result.job, result.attempt), sample);
+        // A late report may be older than everything that is shown.
+        if self.failures.len() > FAILURES_SHOWN {
+            self.failures.pop_first();
         }
-        self.failures.push_back(sample);
     }
 }
 

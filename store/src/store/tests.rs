@@ -55,3 +55,14 @@ async fn a_store_that_cannot_be_written_to_still_answers() {
     set(&store, "pragma query_only = 0").await;
     store.probe().await.unwrap();
 }
+
+#[tokio::test]
+async fn readers_have_connections_of_their_own_unless_there_is_one() {
+    for (exclusive, is_alone) in [(Some(true), true), (Some(false), false), (None, false)] {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("torc.db");
+        let options = OpenOptions { exclusive, ..OpenOptions::new(path.to_str().unwrap()).create(true) };
+        let store = Store::open(options).await.unwrap();
+        assert_eq!(store.inner.readers.is_none(), is_alone, "{exclusive:?}");
+    }
+}

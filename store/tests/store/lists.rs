@@ -51,6 +51,7 @@ async fn jobs_are_filtered() {
         (JobQuery { name: Some("job-1".to_owned()), ..all.clone() }, vec![1]),
         (JobQuery { name_contains: Some("b-1".to_owned()), ..all.clone() }, vec![1, 10]),
         (JobQuery { name_contains: Some("%".to_owned()), ..all.clone() }, vec![]),
+        (JobQuery { name_contains: Some("B-1".to_owned()), ..all.clone() }, vec![]),
         (JobQuery { cursor: Some("2".to_owned()), ..all }, vec![3, 10]),
     ];
     for (query, expected) in cases {

@@ -4,19 +4,11 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use sqlx::{ConnectOptions, Connection};
 use tempfile::TempDir;
 use torc_core::rows::Changes;
 use torc_store::{EventQuery, JobQuery, OpenOptions, ResultQuery, RunnerQuery, Store, StoreError};
 
-use crate::samples::{event, job, known_schema, new_store, options, profile, result, runner, workflow};
-
-async fn run_sql(path: &Path, sql: &'static str) {
-    let mut connection =
-        sqlx::sqlite::SqliteConnectOptions::new().filename(path).create_if_missing(true).connect().await.unwrap();
-    sqlx::raw_sql(sql).execute(&mut connection).await.unwrap();
-    connection.close().await.unwrap();
-}
+use crate::samples::{event, job, known_schema, new_store, options, profile, result, run_sql, runner, workflow};
 
 #[test]
 fn paths_and_urls_name_the_same_file() {
@@ -75,12 +67,14 @@ async fn other_files_are_refused_untouched() {
     assert!(matches!(error, StoreError::NotADatabase { .. }), "{error:?}");
     assert_eq!(fs::read(&path).unwrap(), text);
 
-    fs::remove_file(&path).unwrap();
-    run_sql(&path, "create table somebody_elses (id integer)").await;
-    let database = fs::read(&path).unwrap();
-    let error = Store::open(options(&folder)).await.unwrap_err();
-    assert!(matches!(error, StoreError::NotADatabase { .. }), "{error:?}");
-    assert_eq!(fs::read(&path).unwrap(), database);
+    for sql in ["create table other (id integer)", "pragma application_id = 7", "create table _sqlx (id integer)"] {
+        fs::remove_file(&path).unwrap();
+        run_sql(&path, sql).await;
+        let database = fs::read(&path).unwrap();
+        let error = Store::open(options(&folder)).await.unwrap_err();
+        assert!(matches!(error, StoreError::NotADatabase { .. }), "{sql}: {error:?}");
+        assert_eq!(fs::read(&path).unwrap(), database, "{sql}");
+    }
 }
 
 #[tokio::test]
@@ -174,4 +168,16 @@ async fn everything_works_on_a_single_connection() {
     store.close().await.unwrap();
     let store = Store::open(options(&folder)).await.unwrap();
     assert_eq!(store.load().await.unwrap().jobs, changes.jobs);
+}
+
+#[tokio::test]
+async fn two_stores_have_different_keys_that_stay() {
+    let (first_folder, first) = new_store().await;
+    let (_folder, second) = new_store().await;
+    let key = first.load().await.unwrap().identity;
+    assert_ne!(key, second.load().await.unwrap().identity);
+    assert!(key.len() == 8 && key.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')), "{key}");
+    first.close().await.unwrap();
+    let again = Store::open(options(&first_folder)).await.unwrap();
+    assert_eq!(again.load().await.unwrap().identity, key);
 }

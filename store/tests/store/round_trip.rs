@@ -1,383 +1,42 @@
-//! Any changes, one group after the other, are what a load gives back.
+//! Any changes, one group after the other, are what the tables hold and what a load gives back.
 
 use proptest::collection::vec;
-use proptest::option;
 use proptest::prelude::*;
-use torc_api::action::ActionState;
-use torc_api::allocation::{AllocationOrigin, AllocationStatus};
 use torc_api::state::{Cause, JobState};
-use torc_api::wire::{LeaseRole, Resources, RunnerKind, RunnerScope, Usage};
-use torc_core::expanded::Requirements;
-use torc_core::ids::{AllocationId, JobId, ProfileId, RunnerId, WorkflowId};
+use torc_api::wire::LeaseRole;
+use torc_core::ids::{AllocationId, JobId, RunnerId, WorkflowId};
 use torc_core::rows::{
-    ActionRow, AllocationRow, Changes, ClusterRow, Errand, EventRow, JobProfile, JobRow, JobUpdate, ProfileRow,
-    RecoveryRow, ResultRow, RunnerRow, StrayFate, StrayLease, UserDataRow, WorkflowRow,
+    ActionRow, AllocationRow, Changes, Errand, EventRow, JobRow, JobUpdate, LastIds, RecoveryRow, ResultRow, StrayFate,
+    StrayLease, UserDataRow, WorkflowRow,
 };
+use torc_core::testing::Database;
 use torc_store::{EventQuery, Store};
 
-use crate::model::Model;
-use crate::samples::{job, load, new_store, options, profile, result, update, workflow};
-
-const CAUSES: [Cause; 10] = [
-    Cause::OutOfMemory,
-    Cause::Timeout,
-    Cause::NodeFailure,
-    Cause::Preempted,
-    Cause::Lost,
-    Cause::ExitCode,
-    Cause::Canceled,
-    Cause::StartFailed,
-    Cause::MissingOutput,
-    Cause::Stopped,
-];
-
-/// Few workflows, so that rows meet; a job's number says whose it is.
-const WORKFLOWS: i64 = 3;
-
-fn owner(job: i64) -> WorkflowId {
-    WorkflowId(1 + job % WORKFLOWS)
-}
-
-fn state() -> impl Strategy<Value = JobState> {
-    prop::sample::select(JobState::ALL.to_vec())
-}
-
-fn text() -> impl Strategy<Value = String> {
-    prop_oneof!["[a-z ]{0,12}", "\\PC{0,12}", Just("null\0byte ' \" \\ \n".to_owned())]
-}
-
-prop_compose! {
-    fn workflow_row()(id in 1..=WORKFLOWS, generation in 1..5i64, run in 1..3i32, flags in any::<(bool, bool)>(),
-        texts in (text(), text(), text(), text()), times in any::<(i64, Option<i64>, Option<i64>)>(),
-    ) -> WorkflowRow {
-        WorkflowRow {
-            id: WorkflowId(id),
-            namespace: texts.0,
-            name: format!("workflow-{id}"),
-            owner: texts.1,
-            document: format!("document of generation {generation}"),
-            generation,
-            digest: texts.2,
-            working_dir: texts.3,
-            run,
-            suspended: flags.0,
-            canceled: flags.1,
-            expired: flags.1,
-            created_ms: times.0,
-            started_ms: times.1,
-            completed_ms: times.2,
-            conditions: "[]".to_owned(),
-            recovery_schedulers: if flags.0 { "[{}]".to_owned() } else { String::new() },
-        }
-    }
-}
-
-prop_compose! {
-    fn profile_row()(id in 1..9i64, texts in vec(text(), 0..3), name in text(), cpus in any::<i64>()) -> ProfileRow {
-        let requirements = Requirements { name, num_cpus: cpus, ..Requirements::default() };
-        let profile = JobProfile { requirements, labels: texts, ..JobProfile::default() };
-        ProfileRow { id: ProfileId(id), workflow: owner(id), profile }
-    }
-}
-
-prop_compose! {
-    fn job_row()(id in 1..30i64, command in text(), profile in 1..9i64, priority in any::<i64>(), hash in any::<[u8; 32]>(),
-        depends_on in vec(any::<i64>(), 0..5), update in job_update(),
-    ) -> JobRow {
-        JobRow {
-            id: JobId(id),
-            workflow: owner(id),
-            name: format!("job-{id}"),
-            command,
-            profile: ProfileId(profile),
-            priority,
-            hash,
-            depends_on: depends_on.into_iter().map(JobId).collect(),
-            state: update.state,
-            run: update.run,
-            attempt: update.attempt,
-            epoch: update.epoch,
-            runner: update.runner,
-            started_ms: update.started_ms,
-        }
-    }
-}
-
-prop_compose! {
-    fn job_update()(id in 1..30i64, state in state(), run in 1..3i32, attempt in 1..4i32, epoch in 0..1_000_000i64,
-        runner in option::of(1..5i64), started_ms in any::<Option<i64>>(),
-    ) -> JobUpdate {
-        JobUpdate { id: JobId(id), state, run, attempt, epoch, runner: runner.map(RunnerId), started_ms }
-    }
-}
-
-prop_compose! {
-    fn usage()(memory in any::<(Option<i64>, Option<i64>)>(), cpu in (option::of(0.0..1e6f64), option::of(0.0..1e6f64)),
-        gpu in (option::of(0.0..1e6f64), option::of(0.0..1e6f64), any::<Option<i64>>()),
-    ) -> Usage {
-        Usage {
-            peak_memory_bytes: memory.0,
-            average_memory_bytes: memory.1,
-            peak_cpu_percent: cpu.0,
-            average_cpu_percent: cpu.1,
-            peak_gpu_percent: gpu.0,
-            average_gpu_percent: gpu.1,
-            peak_gpu_memory_bytes: gpu.2,
-        }
-    }
-}
-
-prop_compose! {
-    fn result_row()(key in (1..30i64, 1..3i32, 1..4i32), state in state(), return_code in any::<i32>(),
-        cause in option::of(prop::sample::select(CAUSES.to_vec())), texts in (option::of(text()), option::of(text()), option::of(text())),
-        times in (any::<i64>(), 0..9i64), runner in option::of(1..5i64), usage in usage(),
-    ) -> ResultRow {
-        ResultRow {
-            workflow: owner(key.0),
-            job: JobId(key.0),
-            run: key.1,
-            attempt: key.2,
-            state,
-            return_code,
-            cause,
-            message: texts.0,
-            started_ms: times.0,
-            ended_ms: times.1,
-            runner: runner.map(RunnerId),
-            stdout: texts.1,
-            stderr: texts.2,
-            usage,
-        }
-    }
-}
-
-prop_compose! {
-    fn runner_row()(id in 1..5i64, texts in (text(), text(), text(), option::of(text())), labels in vec(text(), 0..3),
-        numbers in any::<(i64, i64, Option<u32>, Option<i64>)>(),
-        kind in prop::sample::select(vec![RunnerKind::Local, RunnerKind::Slurm, RunnerKind::Remote, RunnerKind::Pod]),
-        scope in prop_oneof![Just(RunnerScope::All), Just(RunnerScope::Session), text().prop_map(RunnerScope::Workflow)],
-    ) -> RunnerRow {
-        RunnerRow {
-            id: RunnerId(id),
-            host: texts.0,
-            pid: numbers.0,
-            kind,
-            capacity: Resources { cpus: 2, memory_bytes: numbers.1, gpus: 1, nodes: 1 },
-            max_parallel_jobs: numbers.2,
-            labels,
-            scope,
-            scheduler: texts.3.clone(),
-            slurm_job_id: texts.3,
-            output_dir: texts.1,
-            place: texts.2,
-            version: "0.1.0".to_owned(),
-            started_ms: 5,
-            ended_ms: numbers.3,
-        }
-    }
-}
-
-prop_compose! {
-    /// Few names, so that rows meet; one of them is a loop's, whose value is not loaded.
-    fn user_data_row()(name in prop_oneof!["[a-c]", Just("__torc_lineage__x__g000001".to_owned())], flags in any::<(bool, bool)>(),
-        numbers in (option::of(1..30i64), 0..1_000_000i64, any::<i64>()), texts in (option::of(text()), option::of(text())),
-    ) -> UserDataRow {
-        UserDataRow {
-            workflow: WorkflowId(0),
-            name,
-            in_document: flags.0,
-            ephemeral: flags.1,
-            declared: texts.0.map(|text| serde_json::json!({ "text": text })),
-            written: texts.1.map(|text| serde_json::json!([text, null])),
-            job: numbers.0.map(JobId),
-            epoch: numbers.1,
-            changed_ms: numbers.2,
-        }
-    }
-}
-
-prop_compose! {
-    // A lease's number is that of one job.
-    fn stray_lease()(epoch in 1..20i64, run in 1..3i32, attempt in 1..4i32, runner in 1..5i64,
-        started_ms in any::<Option<i64>>(), fate in prop::sample::select(vec![StrayFate::Ending, StrayFate::GivenUp]),
-        role in prop::sample::select(vec![LeaseRole::Job, LeaseRole::Action, LeaseRole::Recovery]),
-    ) -> StrayLease {
-        let (workflow, job, runner) = (owner(epoch), JobId(epoch), RunnerId(runner));
-        StrayLease { epoch, workflow, job, run, attempt, runner, started_ms, fate, role }
-    }
-}
-
-prop_compose! {
-    fn event_row()(time_ms in any::<i64>(), workflow in option::of(1..=WORKFLOWS), texts in (text(), text()),
-        jobs in vec((any::<i64>(), any::<i32>(), state()), 0..5),
-    ) -> EventRow {
-        EventRow {
-            sequence: 0,
-            time_ms,
-            workflow: workflow.map(WorkflowId),
-            reason: texts.0,
-            message: texts.1,
-            jobs: jobs.into_iter().map(|(job, attempt, state)| (JobId(job), attempt, state)).collect(),
-        }
-    }
-}
-
-prop_compose! {
-    fn errand()(numbers in any::<(i32, i32, i32)>(), epoch in 0..1_000_000i64, runner in any::<(Option<i64>, Option<i64>)>()) -> Errand {
-        Errand {
-            run: numbers.0,
-            attempt: numbers.1,
-            tries: numbers.2,
-            epoch,
-            runner: runner.0.map(RunnerId),
-            started_ms: runner.1,
-        }
-    }
-}
-
-prop_compose! {
-    fn action_row()(id in 1..30i64, position in any::<i32>(), worker in any::<Option<i64>>(), state in 0..5usize, errand in errand(),
-        numbers in any::<(Option<i64>, Option<i32>)>(), texts in vec(option::of(text()), 4),
-    ) -> ActionRow {
-        let states = [ActionState::Waiting, ActionState::Pending, ActionState::Executed, ActionState::Failed, ActionState::Skipped];
-        ActionRow {
-            id: JobId(id),
-            workflow: owner(id),
-            position,
-            definition: texts[3].clone(),
-            worker: worker.map(RunnerId),
-            state: states[state],
-            errand,
-            ended_ms: numbers.0,
-            return_code: numbers.1,
-            message: texts[0].clone(),
-            stdout: texts[1].clone(),
-            stderr: texts[2].clone(),
-        }
-    }
-}
-
-prop_compose! {
-    fn recovery_row()(job in 1..30i64, script in text(), return_code in any::<i32>(), cause in prop::sample::select(CAUSES.to_vec()),
-        preferred in any::<Option<i64>>(), errand in errand(),
-    ) -> RecoveryRow {
-        let preferred = preferred.map(RunnerId);
-        RecoveryRow { job: JobId(job), workflow: owner(job), script, return_code, cause, preferred, errand }
-    }
-}
-
-prop_compose! {
-    fn allocation_row()(id in 1..20i64, status in 0..4usize, origin in 0..4usize, texts in vec(option::of(text()), 8), cluster in text(),
-        numbers in vec(any::<i64>(), 7), times in vec(any::<Option<i64>>(), 8), flags in any::<(bool, bool)>(),
-        most in any::<Option<i32>>(),
-    ) -> AllocationRow {
-        let status = AllocationStatus::ALL[status];
-        AllocationRow {
-            id: AllocationId(id),
-            workflow: owner(id),
-            cluster,
-            scheduler: texts[0].clone(),
-            origin: AllocationOrigin::ALL[origin],
-            action: times[0].map(JobId),
-            status,
-            slurm_job_id: texts[1].clone(),
-            slurm_state: texts[2].clone(),
-            slurm_reason: texts[3].clone(),
-            partition: texts[4].clone(),
-            account: texts[5].clone(),
-            nodes: numbers[0],
-            cpus: numbers[1],
-            memory_bytes: numbers[2],
-            gpus: numbers[3],
-            seconds: numbers[4],
-            one_worker_per_node: flags.0,
-            max_parallel_jobs: most,
-            node_list: texts[6].clone(),
-            created_ms: numbers[5],
-            called_ms: times[1],
-            submitted_ms: times[2],
-            started_ms: times[3],
-            ended_ms: status.is_over().then_some(numbers[6]),
-            estimated_start_ms: times[4],
-            expected_end_ms: times[5],
-            canceled_ms: times[6],
-            has_reported: flags.1,
-            message: texts[7].clone(),
-        }
-    }
-}
-
-prop_compose! {
-    fn cluster_row()(name in "[a-d]", document in text(), generation in any::<i64>(), created_ms in any::<i64>()) -> ClusterRow {
-        ClusterRow { name, document, generation, created_ms }
-    }
-}
-
-prop_compose! {
-    fn changes()(workflows in vec(workflow_row(), 0..4), deleted in option::weighted(0.1, 1..=WORKFLOWS), profiles in vec(profile_row(), 0..4),
-        jobs in vec(job_row(), 0..30), removed in vec(1..30i64, 0..3), job_updates in vec(job_update(), 0..40),
-        results in vec(result_row(), 0..60), runners in vec(runner_row(), 0..3), events in vec(event_row(), 0..3),
-        (data, forgotten) in (vec((1..=WORKFLOWS, user_data_row()), 0..6), vec((1..=WORKFLOWS, "[a-c]"), 0..2)),
-        (strays, ended) in (vec(stray_lease(), 0..5), vec(1..20i64, 0..5)),
-        actions in (vec(action_row(), 0..9), vec(1..30i64, 0..3)), recoveries in (vec(recovery_row(), 0..9), vec(1..30i64, 0..3)),
-        slurm in (vec(allocation_row(), 0..9), vec(cluster_row(), 0..3), vec("[a-d]", 0..2)),
-    ) -> Changes {
-        let ended_strays = ended.into_iter().filter(|epoch| strays.iter().all(|lease| lease.epoch != *epoch)).collect();
-        Changes {
-            workflows,
-            deleted_workflows: deleted.into_iter().map(WorkflowId).collect(),
-            profiles,
-            jobs,
-            removed_jobs: removed.into_iter().map(JobId).collect(),
-            job_updates,
-            actions: actions.0,
-            removed_actions: actions.1.into_iter().map(JobId).collect(),
-            recoveries: recoveries.0,
-            ended_recoveries: recoveries.1.into_iter().map(JobId).collect(),
-            results,
-            runners,
-            strays,
-            ended_strays,
-            events,
-            allocations: slurm.0,
-            clusters: slurm.1,
-            removed_clusters: slurm.2,
-            audit: Vec::new(),
-            files: Vec::new(),
-            slurm_stats: Vec::new(),
-            user_data: data.iter().map(|row| UserDataRow { workflow: WorkflowId(row.0), ..row.1.clone() }).collect(),
-            removed_user_data: forgotten.into_iter().map(|(id, name)| (WorkflowId(id), name)).collect(),
-        }
-    }
-}
-
-/// Groups whose events are numbered, and whose documents change with their generation only: the core sees to both.
-fn groups() -> impl Strategy<Value = Vec<Changes>> {
-    vec(changes(), 1..4).prop_map(|mut groups| {
-        let events = groups.iter_mut().flat_map(|group| &mut group.events);
-        events.zip(1..).for_each(|(event, sequence)| event.sequence = sequence);
-        groups
-    })
-}
+use crate::generators::{event_row, groups};
+use crate::samples::{failure, job, load, new_store, options, profile, result, runner, update, workflow};
+use crate::tables::{self, Beside};
 
 async fn check(groups: &[Changes]) {
     let (folder, store) = new_store().await;
-    let mut model = Model::default();
+    let identity = store.load().await.unwrap().identity;
+    let (mut model, beside) = (Database::with_identity(identity), Beside::default());
     for group in groups {
         store.commit(group).await.unwrap();
-        model.apply(group);
-        assert_eq!(load(&store).await, model.snapshot());
+        model.write(group);
+        tables::check(&store, &model, &beside).await;
+        assert_eq!(store.load().await.unwrap(), model.snapshot());
     }
     store.close().await.unwrap();
     let store = Store::open(options(&folder)).await.unwrap();
-    assert_eq!(load(&store).await, model.snapshot(), "after opening it again");
+    tables::check(&store, &model, &beside).await;
+    assert_eq!(store.load().await.unwrap(), model.snapshot(), "after opening it again");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_load_gives_back_what_was_committed(groups in groups()) {
+    fn tables_and_a_load_have_what_was_committed(groups in groups(0.3)) {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(check(&groups));
     }
 
@@ -398,7 +57,7 @@ proptest! {
 #[tokio::test]
 async fn every_size_of_a_group_is_written_whole() {
     let (_folder, store) = new_store().await;
-    let mut model = Model::default();
+    let mut model = Database::default();
     let mut next = 1;
     for size in [1, 3, 4, 5, 16, 17, 64, 65, 255, 256, 257, 700] {
         let ids: Vec<i64> = (next..next + size).collect();
@@ -412,7 +71,7 @@ async fn every_size_of_a_group_is_written_whole() {
             ..Changes::default()
         };
         store.commit(&changes).await.unwrap();
-        model.apply(&changes);
+        model.write(&changes);
         assert_eq!(load(&store).await, model.snapshot(), "{size} rows");
     }
 }
@@ -450,4 +109,188 @@ async fn a_name_is_free_again_once_its_job_is_removed_or_its_workflow_deleted() 
     let snapshot = store.load().await.unwrap();
     assert_eq!(snapshot.jobs, [named(3, 2)]);
     assert_eq!((snapshot.last.workflow, snapshot.last.job), (2, 3));
+}
+
+/// Of each workflow the latest 20 failures of its current run; of those that ended together, the ones with the higher numbers.
+#[tokio::test]
+async fn a_load_has_the_latest_20_failures_of_each_workflow() {
+    let (_folder, store) = new_store().await;
+    let failed = |job: i64, attempt, ended_ms| ResultRow { run: 2, ..failure(1 + job % 2, job, attempt, ended_ms) };
+    // Even jobs are of the first workflow: the lower their numbers, the later they ended. Odd ones are of the second, and ended together.
+    let ended_ms = |job: i64| if job % 2 == 0 { 50 - job } else { 60 };
+    let both = |job: i64| [failed(job, 1, ended_ms(job)), failed(job, 2, ended_ms(job))];
+    let mut results: Vec<ResultRow> = (1..=42).flat_map(both).collect();
+    results.push(ResultRow { run: 1, ..failure(1, 2, 1, 90) });
+    results.push(ResultRow { run: 3, ..failure(1, 2, 1, 91) });
+    results.push(ResultRow { cause: None, ..failed(2, 3, 92) });
+    results.push(ResultRow { state: JobState::Canceled, ..failed(2, 4, 93) });
+    results.push(ResultRow { state: JobState::Terminated, cause: Some(Cause::Timeout), ..failed(2, 5, 94) });
+    results.push(failed(43, 1, 95));
+    let current = |id| WorkflowRow { run: 2, ..workflow(id) };
+    let changes = Changes {
+        workflows: vec![current(1), current(2)],
+        jobs: (1..=43).map(|id| job(id, 1 + id % 2, 1)).collect(),
+        removed_jobs: vec![JobId(43)],
+        results,
+        ..Changes::default()
+    };
+    store.commit(&changes).await.unwrap();
+    let found = store.load().await.unwrap().latest_failures;
+    let keys: Vec<(i64, i64, i32)> = found.iter().map(|row| (row.workflow.0, row.job.0, row.attempt)).collect();
+    let of_first = (2..=20).rev().step_by(2).flat_map(|job| [(1, job, 1), (1, job, 2)]).skip(1).chain([(1, 2, 5)]);
+    let of_second = (23..=41).step_by(2).flat_map(|job| [(2, job, 1), (2, job, 2)]);
+    assert_eq!(keys, of_first.chain(of_second).collect::<Vec<_>>());
+}
+
+/// Budgets count the attempts of a job's own run, by cause.
+#[tokio::test]
+async fn a_load_counts_failures_of_the_jobs_run_by_cause() {
+    let (_folder, store) = new_store().await;
+    let of = |job: i64, run, attempt, cause| ResultRow { run, cause: Some(cause), ..failure(1, job, attempt, 1) };
+    let changes = Changes {
+        workflows: vec![workflow(1)],
+        jobs: vec![JobRow { run: 2, ..job(1, 1, 1) }, job(2, 1, 1), job(3, 1, 1)],
+        removed_jobs: vec![JobId(3)],
+        results: vec![
+            of(1, 1, 1, Cause::Lost),
+            of(1, 2, 1, Cause::Lost),
+            of(1, 2, 2, Cause::Lost),
+            of(1, 2, 3, Cause::ExitCode),
+            ResultRow { cause: None, ..of(1, 2, 4, Cause::Lost) },
+            of(1, 3, 1, Cause::Lost),
+            of(2, 1, 1, Cause::Timeout),
+            of(3, 1, 1, Cause::Timeout),
+        ],
+        ..Changes::default()
+    };
+    store.commit(&changes).await.unwrap();
+    let expected = [(JobId(1), Cause::ExitCode, 1), (JobId(1), Cause::Lost, 2), (JobId(2), Cause::Timeout, 1)];
+    assert_eq!(store.load().await.unwrap().failures, expected);
+}
+
+/// Every row of a deleted workflow goes with it, and none of its neighbour's. Events that tell of the deletion stay.
+#[tokio::test]
+async fn a_deletion_in_its_own_group_leaves_only_its_events() {
+    let (_folder, store) = new_store().await;
+    let event = |sequence, workflow| EventRow { sequence, workflow: Some(WorkflowId(workflow)), ..EventRow::default() };
+    let first = Changes {
+        workflows: vec![workflow(1), workflow(2)],
+        events: vec![event(1, 1), event(2, 2)],
+        ..Changes::default()
+    };
+    store.commit(&first).await.unwrap();
+    let second = Changes {
+        workflows: vec![workflow(1), workflow(3)],
+        deleted_workflows: vec![WorkflowId(1), WorkflowId(3)],
+        jobs: vec![job(1, 1, 1), job(2, 2, 1), job(3, 3, 1)],
+        events: vec![event(3, 1), event(4, 3)],
+        ..Changes::default()
+    };
+    store.commit(&second).await.unwrap();
+    let snapshot = load(&store).await;
+    assert_eq!(snapshot.workflows, [workflow(2)]);
+    assert_eq!(snapshot.jobs, [job(2, 2, 1)]);
+    assert_eq!((snapshot.last.workflow, snapshot.last.job), (3, 3), "numbers are never given out again");
+    let events = store.events(&EventQuery::default()).await.unwrap().items;
+    assert_eq!(events.iter().map(|view| view.event.sequence).collect::<Vec<_>>(), [2, 3, 4]);
+}
+
+/// A group with one number that no other row of it raises.
+fn numbered(number: i64) -> Vec<(&'static str, Changes, LastIds)> {
+    let none = Changes::default;
+    let (workflow_id, errand) = (WorkflowId(1), Errand { epoch: number, ..Errand::default() });
+    let recovery = RecoveryRow {
+        job: JobId(1),
+        workflow: workflow_id,
+        script: String::new(),
+        return_code: 1,
+        cause: Cause::Lost,
+        preferred: None,
+        errand,
+    };
+    let stray = StrayLease {
+        epoch: number,
+        workflow: workflow_id,
+        job: JobId(1),
+        run: 1,
+        attempt: 1,
+        runner: RunnerId(1),
+        started_ms: None,
+        fate: StrayFate::Ending,
+        role: LeaseRole::Job,
+    };
+    let datum = UserDataRow { workflow: workflow_id, name: "d".to_owned(), epoch: number, ..UserDataRow::default() };
+    let leased = JobUpdate { epoch: number, ..update(1, JobState::Leased) };
+    let held = JobRow { epoch: number, ..job(1, 1, 1) };
+    let action = |id, errand| ActionRow { id: JobId(id), workflow: workflow_id, errand, ..ActionRow::default() };
+    let allocation = AllocationRow { id: AllocationId(number), workflow: workflow_id, ..AllocationRow::default() };
+    let event = EventRow { sequence: number, ..EventRow::default() };
+    let last = LastIds { job: 1, ..LastIds::default() };
+    let epoch = LastIds { epoch: number, ..LastIds::default() };
+    vec![
+        (
+            "workflow",
+            Changes { workflows: vec![workflow(number)], ..none() },
+            LastIds { workflow: number, ..LastIds::default() },
+        ),
+        (
+            "deleted workflow",
+            Changes { deleted_workflows: vec![WorkflowId(number)], ..none() },
+            LastIds { workflow: number, ..LastIds::default() },
+        ),
+        (
+            "profile",
+            Changes { profiles: vec![profile(number, 1)], ..none() },
+            LastIds { profile: number, ..LastIds::default() },
+        ),
+        ("job", Changes { jobs: vec![job(number, 1, 1)], ..none() }, LastIds { job: number, ..LastIds::default() }),
+        (
+            "action",
+            Changes { actions: vec![action(number, Errand::default())], ..none() },
+            LastIds { job: number, ..LastIds::default() },
+        ),
+        (
+            "removed action",
+            Changes { removed_actions: vec![JobId(number)], ..none() },
+            LastIds { job: number, ..LastIds::default() },
+        ),
+        (
+            "runner",
+            Changes { runners: vec![runner(number)], ..none() },
+            LastIds { runner: number, ..LastIds::default() },
+        ),
+        ("event", Changes { events: vec![event], ..none() }, LastIds { event: number, ..LastIds::default() }),
+        (
+            "allocation",
+            Changes { allocations: vec![allocation], ..none() },
+            LastIds { allocation: number, ..LastIds::default() },
+        ),
+        ("lease of a job", Changes { jobs: vec![held], ..none() }, LastIds { epoch: number, ..last }),
+        ("lease of a move", Changes { job_updates: vec![leased], ..none() }, epoch),
+        (
+            "lease of an action",
+            Changes { actions: vec![action(1, errand)], ..none() },
+            LastIds { epoch: number, ..last },
+        ),
+        ("lease of a recovery script", Changes { recoveries: vec![recovery], ..none() }, epoch),
+        ("stray lease", Changes { strays: vec![stray], ..none() }, epoch),
+        ("user data", Changes { user_data: vec![datum], ..none() }, epoch),
+    ]
+}
+
+/// A number that was given out twice would give one job the other's results.
+#[tokio::test]
+async fn every_row_with_a_number_raises_the_highest_one() {
+    for ((what, first, low), (_, second, high)) in numbered(6).into_iter().zip(numbered(9)) {
+        let (_folder, store) = new_store().await;
+        store.commit(&first).await.unwrap();
+        assert_eq!(load(&store).await.last, low, "{what}");
+        store.commit(&second).await.unwrap();
+        assert_eq!(load(&store).await.last, high, "{what}");
+        // A lower number changes nothing, except that an event has its number once.
+        if what != "event" {
+            store.commit(&first).await.unwrap();
+            assert_eq!(load(&store).await.last, high, "{what}, and then a lower one");
+        }
+    }
 }

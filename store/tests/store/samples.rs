@@ -1,5 +1,8 @@
 //! Rows to fill a store with.
 
+use std::path::Path;
+
+use sqlx::{ConnectOptions, Connection};
 use tempfile::TempDir;
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::{Resources, RunnerKind, RunnerScope, Usage};
@@ -27,6 +30,14 @@ pub async fn load(store: &Store) -> Snapshot {
 pub fn known_schema() -> i64 {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../migrations/sqlite");
     i64::try_from(std::fs::read_dir(folder).unwrap().count()).unwrap()
+}
+
+/// Runs statements on a file that no store has open.
+pub async fn run_sql(path: &Path, sql: &'static str) {
+    let mut connection =
+        sqlx::sqlite::SqliteConnectOptions::new().filename(path).create_if_missing(true).connect().await.unwrap();
+    sqlx::raw_sql(sql).execute(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
 }
 
 /// How the store of a folder is opened.

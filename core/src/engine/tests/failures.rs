@@ -2,7 +2,7 @@
 
 use torc_api::failure::{Escalation, FailureHandler, FailureRule, Recovery, RecoveryPolicy, RetryLimit};
 use torc_api::state::{Cause, JobState};
-use torc_api::wire::{Profile, SyncRequest};
+use torc_api::wire::{FinishedAttempt, Profile, SyncRequest};
 
 use super::plan::{Plan, job, needs};
 use super::world::{World, ask, failure, runner, running, say, success};
@@ -184,6 +184,38 @@ fn the_latest_failures_are_shown_also_those_that_ran_out_of_time() {
     let shown: Vec<&str> = summary.status.failures.iter().map(|sample| sample.job.as_str()).collect();
     let expected: Vec<String> = (5..25).map(|index| format!("j{index:02}")).collect();
     assert_eq!(shown, expected);
+}
+
+/// Reports may come late. The list is the same before and after a restart, and an old failure does not push out a newer one.
+#[test]
+fn failures_are_shown_by_their_ends_whenever_they_are_told() {
+    let mut lab = Lab::new(&Plan::new((0..22).map(|index| job(&format!("j{index:02}")))));
+    let shown = |lab: &Lab| -> Vec<String> {
+        let summary = lab.world.state.workflow_summary(lab.world.workflow()).unwrap();
+        summary.status.failures.into_iter().map(|sample| sample.job).collect()
+    };
+    let names = |numbers: &[u32]| numbers.iter().map(|number| format!("j{number:02}")).collect::<Vec<_>>();
+    let end = |lab: &mut Lab, ended_ms_ago| {
+        let key = lab.say(ask(1, 1)).leases.remove(0).key;
+        let finished = FinishedAttempt { ended_ms_ago, ..failure(key, 1, Cause::ExitCode) };
+        lab.say(SyncRequest { finished: vec![finished], ..say(1) });
+    };
+    for ended_ms_ago in [300, 500, 400] {
+        end(&mut lab, ended_ms_ago);
+    }
+    assert_eq!(shown(&lab), names(&[1, 2, 0]));
+    lab.world.restart();
+    assert_eq!(shown(&lab), names(&[1, 2, 0]), "after a restart");
+    for _ in 3..20 {
+        end(&mut lab, 10);
+    }
+    let twenty: Vec<u32> = [1, 2, 0].into_iter().chain(3..20).collect();
+    assert_eq!(shown(&lab), names(&twenty));
+    end(&mut lab, 900);
+    assert_eq!(shown(&lab), names(&twenty), "the oldest of 21 is not shown, though it was told last");
+    end(&mut lab, 350);
+    let newer: Vec<u32> = [2, 21, 0].into_iter().chain(3..20).collect();
+    assert_eq!(shown(&lab), names(&newer));
 }
 
 #[test]

@@ -171,7 +171,7 @@ pub fn check_same(live: &State, restored: &State) {
         assert_eq!((live.ending, &live.ending_actions), (restored.ending, &restored.ending_actions));
         assert_eq!(live.allocations.live, restored.allocations.live);
         assert_eq!(live.allocations.finished, restored.allocations.finished);
-        let latest = |workflow: &Workflow| workflow.failures.iter().cloned().collect::<Vec<_>>();
+        let latest = |workflow: &Workflow| workflow.failures.values().cloned().collect::<Vec<_>>();
         assert!(latest(restored).ends_with(&latest(live)), "{:?} after {:?}", latest(restored), latest(live));
     }
     assert_eq!(strays(live), strays(restored));

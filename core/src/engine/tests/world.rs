@@ -6,12 +6,12 @@ use torc_api::wire::{
     AttemptKey, FinishedAttempt, PROTOCOL, RegisterRequest, Resources, RunningAttempt, SyncRequest, SyncResponse, Want,
 };
 
-use super::database::Database;
 use super::invariants;
 use super::plan::Plan;
 use crate::engine::{Apply, Recorder, Refusal, State, SyncAnswer};
 use crate::ids::{Now, RunnerId, WorkflowId};
 use crate::rows::{JobRow, LastIds, ResultRow};
+use crate::testing::Database;
 
 pub struct World {
     pub state: State,
@@ -59,6 +59,7 @@ impl World {
     pub fn commit(&mut self) {
         let Some(group) = self.group.take() else { return };
         let changes = self.state.finish(group, self.now);
+        self.database.check(&changes);
         self.database.write(&changes);
         invariants::check_live(&self.state);
         let restored = State::restore(self.database.snapshot(), self.now).unwrap();
