@@ -31,9 +31,13 @@ pub mod slurm;
 pub mod slurm_stats;
 pub mod state;
 pub mod status;
+#[cfg(test)]
+mod testing;
 pub mod token;
 pub mod validate;
 pub mod wire;
+#[cfg(test)]
+mod words;
 pub mod workflow;
 
 /// The API group of every document.

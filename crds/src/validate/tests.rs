@@ -1,5 +1,7 @@
 //! Every rule, once kept and once broken. Documents are written as people write them, because that is shorter.
 
+mod pairs;
+
 use crate::load::{Format, LoadOptions, load};
 use crate::problem::Problem;
 
