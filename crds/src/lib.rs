@@ -18,6 +18,8 @@ pub mod failure;
 pub mod job;
 pub mod load;
 pub mod logs;
+#[cfg(test)]
+mod messages;
 pub mod parameters;
 pub mod problem;
 pub mod quantity;

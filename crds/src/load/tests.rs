@@ -10,6 +10,7 @@ mod kdl;
 mod limits;
 mod problems;
 mod round_trip;
+mod shapes;
 
 /// The one workflow of a file without problems.
 fn spec(text: &str, format: Format) -> WorkflowSpec {

@@ -119,7 +119,10 @@ impl Builder {
             return Err(SyntaxError::new(place, "an alias stands inside what it refers to"));
         };
         self.budget.spend(*size, place).map_err(|error| error.hint("aliases make this document too large"))?;
-        self.budget.descend(self.open.len() + levels(node), place)?;
+        // As deep as the same value would be without the alias.
+        if let Some(below) = levels(node).checked_sub(1) {
+            self.budget.descend(self.open.len() + below, place)?;
+        }
         let node = Node { place, ..node.clone() };
         self.add(node)
     }
@@ -217,10 +220,14 @@ fn count(node: &Node) -> usize {
     1 + below(node)
 }
 
+/// How many lists and mappings lie within each other; none in a single value.
 fn levels(node: &Node) -> usize {
-    let items = node.items().iter().map(|item| 1 + levels(item)).max();
-    let entries = node.entries().iter().map(|entry| 1 + levels(&entry.node)).max();
-    items.max(entries).unwrap_or(0)
+    if !matches!(node.kind, Kind::List(_) | Kind::Map(_)) {
+        return 0;
+    }
+    let items = node.items().iter().map(levels).max();
+    let entries = node.entries().iter().map(|entry| levels(&entry.node)).max();
+    1 + items.max(entries).unwrap_or(0)
 }
 
 /// Whether a text that is not in quotes is a boolean for YAML 1.1, which is what kubectl reads.
