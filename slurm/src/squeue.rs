@@ -225,6 +225,7 @@ mod tests {
         assert_eq!(steps_found.len(), 3);
         assert_eq!(step_number(&steps_found, "wf1_j1_r1_a1"), Some(12));
         assert_eq!(step_number(&steps_found, "wf1_j1_r1_a2"), None, "one that is not there has no number");
+        assert_eq!(read_steps("7.3|a|b\n"), [("a|b".to_owned(), 3)], "a name may contain a bar");
         assert_eq!(steps("12345").arguments, ["--steps", "-h", "-o", "%i|%j", "-j", "12345"]);
     }
 }

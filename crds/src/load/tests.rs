@@ -5,12 +5,14 @@ use crate::testing::{all_problems, envelope, read, shown};
 use crate::workflow::WorkflowSpec;
 
 mod bare;
+mod documents;
 mod formats;
 mod kdl;
 mod limits;
 mod problems;
 mod round_trip;
 mod shapes;
+mod tokens;
 
 /// The one workflow of a file without problems.
 fn spec(text: &str, format: Format) -> WorkflowSpec {

@@ -137,11 +137,14 @@ impl Builder {
     ) -> Result<Option<Node>, SyntaxError> {
         self.budget.spend(1, place)?;
         let plain = style == ScalarStyle::Plain && tag.is_none();
+        let resolved = scalar::resolve(text, plain, tag);
         if let Some(Open { content: Content::Map { key: key @ None, .. }, .. }) = self.open.last_mut() {
             *key = Some((text.to_owned(), place, plain));
+            let kind = resolved.unwrap_or_else(|_| Kind::Text(text.to_owned()));
+            self.remember(anchor, &Node { place, plain, kind });
             return Ok(None);
         }
-        let kind = scalar::resolve(text, plain, tag).map_err(|message| SyntaxError::new(place, message))?;
+        let kind = resolved.map_err(|message| SyntaxError::new(place, message))?;
         let node = Node { place, plain, kind };
         self.remember(anchor, &node);
         self.add(node)

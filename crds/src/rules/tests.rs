@@ -168,6 +168,14 @@ fn what_may_not_change() {
     let cases = [
         ("", "", vec![]),
         ("", "runId: 2", vec![]),
+        ("", "runId: 1", vec![]),
+        ("runId: 1", "", vec![]),
+        ("stopPolicy: 'Cancel'", "runId: 2", vec![]),
+        (
+            "stopPolicy: 'Cancel'",
+            "runId: 1",
+            vec!["spec.stopPolicy: a cancelled workflow goes on only with a higher `runId`"],
+        ),
         ("runId: 2", "runId: 2", vec![]),
         ("runId: 2", "runId: 1", vec!["spec.runId: must not become lower"]),
         ("runId: 2", "", vec!["spec.runId: must not become lower"]),
