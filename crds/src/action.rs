@@ -224,7 +224,11 @@ mod tests {
             (ActionType::RunCommands, Some("slurm"), false),
         ];
         for (action_type, scheduler_type, asks) in cases {
-            assert_eq!(of(action_type, scheduler_type).asks_slurm_for_nodes(), asks, "{action_type} {scheduler_type:?}");
+            assert_eq!(
+                of(action_type, scheduler_type).asks_slurm_for_nodes(),
+                asks,
+                "{action_type} {scheduler_type:?}"
+            );
         }
     }
 

@@ -270,7 +270,12 @@ mod tests {
             flush_interval_seconds: Some(8),
             generate_plots: Some(true),
             jobs: Some(MonitorScope { enabled: None, granularity: series, cpu: None, memory: None }),
-            compute_node: Some(MonitorScope { enabled: Some(true), granularity: series, cpu: Some(true), memory: Some(false) }),
+            compute_node: Some(MonitorScope {
+                enabled: Some(true),
+                granularity: series,
+                cpu: Some(true),
+                memory: Some(false),
+            }),
         };
         let node = NodePlan { granularity: Granularity::TimeSeries, cpu: true, memory: false };
         let expected =

@@ -2,21 +2,26 @@
 
 use serde_json::json;
 
-use crate::allocation::{Allocation, AllocationOrigin, AllocationStatus, OrphanReport, OrphanedAllocation, OrphanedJob};
+use crate::allocation::{
+    Allocation, AllocationOrigin, AllocationStatus, OrphanReport, OrphanedAllocation, OrphanedJob,
+};
 use crate::data::{
-    DataUse, File, FileRole, FileStatus, FileUse, SpawnRequest, SpawnResponse, Staleness, UserData, UserDataWritten, WriteUserData,
+    DataUse, File, FileRole, FileStatus, FileUse, SpawnRequest, SpawnResponse, Staleness, UserData, UserDataWritten,
+    WriteUserData,
 };
 use crate::explain::{AttemptStory, JobExplanation, JobStanding, Reason, ReasonKind, WorkflowExplanation};
 use crate::logs::{LogExchange, LogPiece, LogWishes, WantedPiece};
 use crate::recovery::{
-    ClassifyRequest, CorrectResourcesReport, CorrectResourcesRequest, Correction, FailureClass, NodesScheduled, RecoverReport,
-    RecoverRequest, RecoveredJob, RecoveryDecision, RecoveryScheduler, RegenerateReport, RegenerateRequest, ScheduleNodesRequest,
-    SyncStatusRequest, UnplacedJob,
+    ClassifyRequest, CorrectResourcesReport, CorrectResourcesRequest, Correction, FailureClass, NodesScheduled,
+    RecoverReport, RecoverRequest, RecoveredJob, RecoveryDecision, RecoveryScheduler, RegenerateReport,
+    RegenerateRequest, ScheduleNodesRequest, SyncStatusRequest, UnplacedJob,
 };
 use crate::remote::{RemoteWorker, RemoteWorkersRequest};
 use crate::slurm::SlurmState;
 use crate::state::{Cause, JobState};
-use crate::status::{AllocationCounts, Condition, FailureSample, JobCounts, PlanSummary, RecoveryProgress, WorkflowStatus};
+use crate::status::{
+    AllocationCounts, Condition, FailureSample, JobCounts, PlanSummary, RecoveryProgress, WorkflowStatus,
+};
 use crate::testing::is_written_as;
 use crate::token::{Grant, Scope, Statement, TokenRequest, TokenResponse};
 
@@ -157,7 +162,10 @@ fn files_and_data_carry_every_field() {
 fn requests_about_data_carry_every_field() {
     is_written_as(&WriteUserData { data: json!(null), job: text("j") }, json!({ "data": null, "job": "j" }));
     is_written_as(&WriteUserData { data: json!([1]), job: None }, json!({ "data": [1] }));
-    assert!(serde_json::from_value::<WriteUserData>(json!({ "job": "j" })).is_err(), "a request without a value is a mistake");
+    assert!(
+        serde_json::from_value::<WriteUserData>(json!({ "job": "j" })).is_err(),
+        "a request without a value is a mistake"
+    );
     is_written_as(&UserDataWritten { changed: true, stale_jobs: 1 }, json!({ "changed": true, "staleJobs": 1 }));
     let job = crate::job::Job { name: "n".to_owned(), command: "c".to_owned(), ..crate::job::Job::default() };
     let spawn = SpawnRequest { lineage: "l".to_owned(), jobs: vec![job], state: Some(json!(2)), run_id: 3, attempt: 4 };
@@ -165,13 +173,8 @@ fn requests_about_data_carry_every_field() {
         &spawn,
         json!({ "lineage": "l", "jobs": [{ "name": "n", "command": "c" }], "state": 2, "runId": 3, "attempt": 4 }),
     );
-    let spawned = |replayed, converged| SpawnResponse {
-        lineage: "l".to_owned(),
-        generation: 5,
-        jobs: 6,
-        replayed,
-        converged,
-    };
+    let spawned =
+        |replayed, converged| SpawnResponse { lineage: "l".to_owned(), generation: 5, jobs: 6, replayed, converged };
     is_written_as(&spawned(true, false), json!({ "lineage": "l", "generation": 5, "jobs": 6, "replayed": true }));
     is_written_as(&spawned(false, true), json!({ "lineage": "l", "generation": 5, "jobs": 6, "converged": true }));
     let stale = |job: &str, data: &str| vec![DataUse { job: job.to_owned(), data: data.to_owned() }];
@@ -185,8 +188,12 @@ fn requests_about_data_carry_every_field() {
 #[test]
 fn recovery_requests_carry_every_field() {
     is_written_as(&SyncStatusRequest { dry_run: true }, json!({ "dryRun": true }));
-    let recover = RecoverRequest { dry_run: true, memory_percent: Some(160), runtime_percent: Some(170), retry_unknown: false };
-    is_written_as(&recover, json!({ "dryRun": true, "memoryPercent": 160, "runtimePercent": 170, "retryUnknown": false }));
+    let recover =
+        RecoverRequest { dry_run: true, memory_percent: Some(160), runtime_percent: Some(170), retry_unknown: false };
+    is_written_as(
+        &recover,
+        json!({ "dryRun": true, "memoryPercent": 160, "runtimePercent": 170, "retryUnknown": false }),
+    );
     is_written_as(
         &RecoverRequest { dry_run: false, retry_unknown: true, memory_percent: None, runtime_percent: None },
         json!({ "dryRun": false, "retryUnknown": true }),
@@ -248,13 +255,20 @@ fn a_new_plan_carries_every_field() {
         "byRequirements": false, "includeJobs": ["j"], "partitions": [],
     });
     is_written_as(&request, expected.clone());
-    for (field, value) in [("dryRun", false), ("submit", true), ("singleAllocation", false), ("byRequirements", false)] {
+    for (field, value) in [("dryRun", false), ("submit", true), ("singleAllocation", false), ("byRequirements", false)]
+    {
         expected[field] = json!(value);
     }
-    is_written_as(&RegenerateRequest { dry_run: false, submit: true, single_allocation: false, ..request.clone() }, expected.clone());
+    is_written_as(
+        &RegenerateRequest { dry_run: false, submit: true, single_allocation: false, ..request.clone() },
+        expected.clone(),
+    );
     expected["submit"] = json!(false);
     expected["byRequirements"] = json!(true);
-    is_written_as(&RegenerateRequest { dry_run: false, single_allocation: false, by_requirements: true, ..request }, expected);
+    is_written_as(
+        &RegenerateRequest { dry_run: false, single_allocation: false, by_requirements: true, ..request },
+        expected,
+    );
     let report = RegenerateReport {
         dry_run: true,
         pending_jobs: 1,
@@ -290,7 +304,8 @@ fn corrections_carry_every_field() {
     let request = |dry_run, no_downsize| CorrectResourcesRequest { dry_run, no_downsize, jobs: vec!["j".to_owned()] };
     is_written_as(&request(true, false), json!({ "dryRun": true, "noDownsize": false, "jobs": ["j"] }));
     is_written_as(&request(false, true), json!({ "dryRun": false, "noDownsize": true, "jobs": ["j"] }));
-    let corrections = vec![Correction { requirements: "r".to_owned(), jobs: 1, observed: 2, changes: vec!["c".to_owned()] }];
+    let corrections =
+        vec![Correction { requirements: "r".to_owned(), jobs: 1, observed: 2, changes: vec!["c".to_owned()] }];
     is_written_as(
         &CorrectResourcesReport { dry_run: true, corrections },
         json!({ "dryRun": true, "corrections": [{ "requirements": "r", "jobs": 1, "observed": 2, "changes": ["c"] }] }),
@@ -355,10 +370,7 @@ fn an_explanation_carries_every_field() {
         reasons: vec![reason],
         next: vec!["do".to_owned()],
     };
-    is_written_as(
-        &workflow,
-        json!({ "workflow": "w", "progress": "1/2", "reasons": [reason_json], "next": ["do"] }),
-    );
+    is_written_as(&workflow, json!({ "workflow": "w", "progress": "1/2", "reasons": [reason_json], "next": ["do"] }));
 }
 
 #[test]
@@ -411,7 +423,10 @@ fn a_status_carries_every_field() {
 #[test]
 fn logs_and_workers_carry_every_field() {
     let wanted = WantedPiece { id: 1, path: "p".to_owned(), offset: 2, lines: Some(3) };
-    is_written_as(&LogWishes { wanted: vec![wanted] }, json!({ "wanted": [{ "id": 1, "path": "p", "offset": 2, "lines": 3 }] }));
+    is_written_as(
+        &LogWishes { wanted: vec![wanted] },
+        json!({ "wanted": [{ "id": 1, "path": "p", "offset": 2, "lines": 3 }] }),
+    );
     let piece = LogPiece::new(4, 5, b"hello");
     is_written_as(
         &LogExchange { host: "h".to_owned(), pieces: vec![piece] },
@@ -436,7 +451,10 @@ fn a_token_states_its_grant_and_its_times() {
     );
     let grants = [
         (Grant::Admin, json!({ "scope": "admin", "issuer": "ada", "issued": 1 })),
-        (Grant::Owner { user: "eve".to_owned() }, json!({ "scope": "owner", "user": "eve", "issuer": "ada", "issued": 1 })),
+        (
+            Grant::Owner { user: "eve".to_owned() },
+            json!({ "scope": "owner", "user": "eve", "issuer": "ada", "issued": 1 }),
+        ),
         (
             Grant::Viewer { namespace: "lab".to_owned() },
             json!({ "scope": "viewer", "namespace": "lab", "issuer": "ada", "issued": 1 }),

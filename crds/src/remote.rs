@@ -234,7 +234,9 @@ mod tests {
             assert_eq!(error.to_string(), text);
         }
         assert_eq!(address("n1:22").expect("an address").destination(), "n1");
-        for (host, expected) in [("localhost", true), ("[::1]", true), ("127.1.2.3", true), ("128.0.0.1", false), ("local", false)] {
+        for (host, expected) in
+            [("localhost", true), ("[::1]", true), ("127.1.2.3", true), ("128.0.0.1", false), ("local", false)]
+        {
             assert_eq!(is_loopback_host(host), expected, "{host}");
         }
     }

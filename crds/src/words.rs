@@ -121,7 +121,11 @@ fn states_of_slurm_and_what_they_end() {
     for (state, name, is_over, has_nodes, cause) in cases {
         are_named(&[(state, name)]);
         assert_eq!((state.as_str(), state.to_string()), (name, name.to_owned()));
-        assert_eq!((state.is_over(), state.has_nodes(), state.cause_of_its_jobs()), (is_over, has_nodes, cause), "{name}");
+        assert_eq!(
+            (state.is_over(), state.has_nodes(), state.cause_of_its_jobs()),
+            (is_over, has_nodes, cause),
+            "{name}"
+        );
     }
 }
 
@@ -187,7 +191,10 @@ fn states_and_origins_of_allocations() {
         are_named(&[(origin, name)]);
         assert_eq!((origin.to_string(), name.parse()), (name.to_owned(), Ok(origin)));
     }
-    assert_eq!((AllocationStatus::default(), AllocationOrigin::default()), (AllocationStatus::Pending, AllocationOrigin::Sizing));
+    assert_eq!(
+        (AllocationStatus::default(), AllocationOrigin::default()),
+        (AllocationStatus::Pending, AllocationOrigin::Sizing)
+    );
 }
 
 // X01, X06

@@ -209,7 +209,8 @@ mod tests {
         let least = with(&[("SLURM_CPUS_ON_NODE", "1"), ("SLURM_MEM_PER_NODE", "1"), ("SLURM_GPUS_ON_NODE", "1")]);
         assert_eq!((least.cpus, least.memory_bytes, least.gpus), (Some(1), Some(1 << 20), Some(1)));
         assert_eq!(with(&[("SLURM_CPUS_ON_NODE", "0")]).cpus, None);
-        let other = with(&[("SLURMD_NODENAME", " n4 "), ("SLURM_JOB_END_TIME", "-5"), ("SLURM_JOB_CPUS_PER_NODE", "8,x")]);
+        let other =
+            with(&[("SLURMD_NODENAME", " n4 "), ("SLURM_JOB_END_TIME", "-5"), ("SLURM_JOB_CPUS_PER_NODE", "8,x")]);
         assert_eq!((other.node.as_deref(), other.end_time, other.least_cpus), (Some("n4"), None, None));
         assert_eq!(with(&[("SLURM_JOB_CPUS_PER_NODE", "72(x2),36")]).least_cpus, Some(36));
     }

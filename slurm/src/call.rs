@@ -324,13 +324,18 @@ mod tests {
             assert_eq!(given, set, "{prefix}");
         }
         let test = Call::new(Tool::Sbatch, ["--test-only"]).invocation(&[], "x");
-        assert_eq!(test.set, [("TZ", "UTC"), ("SLURM_TIME_FORMAT", "standard")].map(|(a, b)| (a.to_owned(), b.to_owned())));
+        assert_eq!(
+            test.set,
+            [("TZ", "UTC"), ("SLURM_TIME_FORMAT", "standard")].map(|(a, b)| (a.to_owned(), b.to_owned()))
+        );
     }
 
     #[test]
     fn only_ssh_gets_quotes() {
         let call = Call::new(Tool::Scontrol, ["a b"]);
-        for (prefix, last) in [("ssh", "'a b'"), ("/usr/bin/ssh", "'a b'"), ("ssh-wrapper", "a b"), ("/ssh/podman", "a b")] {
+        for (prefix, last) in
+            [("ssh", "'a b'"), ("/usr/bin/ssh", "'a b'"), ("ssh-wrapper", "a b"), ("/ssh/podman", "a b")]
+        {
             let made = call.invocation(&words(&[prefix, "to"]), "prog");
             assert_eq!(made.program, prefix);
             let expected = words(&["to", "env", "TZ=UTC", "SLURM_TIME_FORMAT=standard", "prog", last]);

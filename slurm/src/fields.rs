@@ -114,7 +114,8 @@ mod tests {
 
     #[test]
     fn every_way_to_write_nothing() {
-        for nothing in ["", " ", "(null)", "N/A", "n/a", "None", "NONE", "Unknown", "None assigned", "(None)", " None "] {
+        for nothing in ["", " ", "(null)", "N/A", "n/a", "None", "NONE", "Unknown", "None assigned", "(None)", " None "]
+        {
             assert_eq!(said(nothing), None, "{nothing:?}");
         }
         for text in ["none", "null", "0", "(none)", "unknown"] {
@@ -155,6 +156,10 @@ mod tests {
             ("(null)", 0, None),
             ("", 0, None),
             ("gpu:a100:many", 0, Some("a100")),
+            ("gpu:-3,gpu:2", 2, None),
+            ("gpu:a:b:3", 3, Some("a")),
+            ("gpu:1,gpu:b:2,gpu:c:4", 7, Some("b")),
+            ("gpus:3,mps:gpu:2", 0, None),
         ];
         for (text, count, kind) in cases {
             assert_eq!(gpus(text), (count, kind.map(str::to_owned)), "{text}");

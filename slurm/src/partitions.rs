@@ -130,7 +130,11 @@ broken|1|4|4000|(null)|down*
     fn most_nodes_decide_and_then_the_larger_ones() {
         let cpus = |nodes: &str| one("State=UP", nodes).cpus_per_node;
         assert_eq!(cpus("p|5|8|1000|(null)|idle\np|4|9|2000|gpu:2|idle\n"), 8, "the number of nodes");
-        assert_eq!(cpus("p|2|8|1000|(null)|idle\np|4|9|1000|(null)|idle\np|3|8|1000|(null)|mixed\n"), 8, "alike nodes add up");
+        assert_eq!(
+            cpus("p|2|8|1000|(null)|idle\np|4|9|1000|(null)|idle\np|3|8|1000|(null)|mixed\n"),
+            8,
+            "alike nodes add up"
+        );
         assert_eq!(cpus("p|5|9|2000|(null)|idle\np|5|8|1000|gpu:1|idle\n"), 8, "GPUs before CPUs");
         assert_eq!(cpus("p|5|8|2000|(null)|idle\np|5|9|1000|(null)|idle\n"), 9, "CPUs before memory");
         assert_eq!(one("State=UP", "p|5|8|2000|(null)|idle\np|5|8|1000|(null)|idle\n").memory_mb, 2_000);

@@ -170,18 +170,23 @@ mod tests {
             "dane pbatch 112 256000 1d - - -",
         ];
         let line = |site: &str, partition: &Partition| {
-            let gpus = partition.gpus_per_node.zip(partition.gpu_type.as_ref()).map(|(count, kind)| format!("{count} {kind}"));
+            let gpus =
+                partition.gpus_per_node.zip(partition.gpu_type.as_ref()).map(|(count, kind)| format!("{count} {kind}"));
             let nodes = partition.nodes.map(|nodes| nodes.to_string());
-            let flags = [("shared", partition.shared), ("requiresExplicitRequest", partition.requires_explicit_request)];
-            let flags: Vec<&str> = flags.into_iter().filter(|(_, flag)| *flag == Some(true)).map(|(name, _)| name).collect();
+            let flags =
+                [("shared", partition.shared), ("requiresExplicitRequest", partition.requires_explicit_request)];
+            let flags: Vec<&str> =
+                flags.into_iter().filter(|(_, flag)| *flag == Some(true)).map(|(name, _)| name).collect();
             let flags = if flags.is_empty() { "-".to_owned() } else { flags.join(" ") };
             let Partition { name, cpus_per_node, memory_mb, max_walltime, .. } = partition;
             let (gpus, nodes) = (gpus.unwrap_or_else(|| "-".to_owned()), nodes.unwrap_or_else(|| "-".to_owned()));
             format!("{site} {name} {cpus_per_node} {memory_mb} {max_walltime} {gpus} {nodes} {flags}")
         };
         let profiles = known().unwrap();
-        let found: Vec<String> =
-            profiles.iter().flat_map(|site| site.partitions.iter().map(|partition| line(&site.name, partition))).collect();
+        let found: Vec<String> = profiles
+            .iter()
+            .flat_map(|site| site.partitions.iter().map(|partition| line(&site.name, partition)))
+            .collect();
         assert_eq!(found, expected);
         let charges: Vec<(&str, &str, f64, f64)> = profiles
             .iter()
@@ -210,7 +215,8 @@ mod tests {
 
     #[test]
     fn custom_profiles_are_asked_first() {
-        let read = |name: &str| Profile::read(&format!("name = \"{name}\"\n[detect]\nhostnames = [\"^x$\"]\n")).unwrap();
+        let read =
+            |name: &str| Profile::read(&format!("name = \"{name}\"\n[detect]\nhostnames = [\"^x$\"]\n")).unwrap();
         let profiles = [read("mine"), read("yours")];
         let here = Here { hostname: "x", variable: &|_| None, file_exists: &|_| false };
         assert_eq!(find(&profiles, &here).map(|profile| profile.name.as_str()), Some("mine"));

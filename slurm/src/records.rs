@@ -139,7 +139,10 @@ mod tests {
         assert_eq!(read(text), Ok(vec![expected]));
         let fields = "--format=JobID,State,ExitCode,Start,End,ElapsedRaw,NNodes,AllocCPUS,CPUTimeRAW,TotalCPU,MaxRSS,NodeList,JobName";
         let call = ask(["1", "2"]);
-        assert_eq!((call.tool, call.arguments.as_slice()), (Tool::Sacct, &["-a", "-D", "-P", "-n", fields, "-j", "1,2"].map(str::to_owned)[..]));
+        assert_eq!(
+            (call.tool, call.arguments.as_slice()),
+            (Tool::Sacct, &["-a", "-D", "-P", "-n", fields, "-j", "1,2"].map(str::to_owned)[..])
+        );
     }
 
     #[test]

@@ -277,7 +277,10 @@ wf1_j5_r1_a1|200K|||||n2|COMPLETED
             let jobs = read_jobs(&text.replace("4:9", exit)).unwrap();
             assert_eq!(jobs[0].exit, None, "{exit:?}");
         }
-        assert!(read_jobs(&format!("{text}x|COMPLETED|0:0|None|None|n1|a\n")).is_err(), "one unreadable line is no answer");
+        assert!(
+            read_jobs(&format!("{text}x|COMPLETED|0:0|None|None|n1|a\n")).is_err(),
+            "one unreadable line is no answer"
+        );
     }
 
     // S11

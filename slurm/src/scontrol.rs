@@ -166,7 +166,9 @@ Restarts=0 TimeLimit=UNLIMITED StartTime=Unknown EndTime=Unknown PreemptTime=Non
             (partitions(), vec!["-a", "-o", "show", "partition"]),
             (crate::sinfo::nodes(), vec!["-h", "-e", "-a", "-o", "%R|%D|%c|%m|%G|%T"]),
         ];
-        for ((call, expected), tool) in cases.into_iter().zip([Tool::Scontrol, Tool::Scontrol, Tool::Scontrol, Tool::Sinfo]) {
+        for ((call, expected), tool) in
+            cases.into_iter().zip([Tool::Scontrol, Tool::Scontrol, Tool::Scontrol, Tool::Sinfo])
+        {
             assert_eq!((call.tool, call.arguments), (tool, expected.into_iter().map(str::to_owned).collect()));
         }
     }

@@ -73,10 +73,17 @@ mod tests {
             are_idle: true,
         };
         assert_eq!(read_nodes("p|3|4|5|gpu:a100:6|idle\n"), Ok(vec![expected]));
-        for line in ["p|x|4|5|(null)|idle", "p|3|x|5|(null)|idle", "p|3|4|x|(null)|idle", "p|3|4|5|(null)", "p|3|4|5|(null)|idle|7"] {
+        for line in [
+            "p|x|4|5|(null)|idle",
+            "p|3|x|5|(null)|idle",
+            "p|3|4|x|(null)|idle",
+            "p|3|4|5|(null)",
+            "p|3|4|5|(null)|idle|7",
+        ] {
             assert!(read_nodes(line).is_err(), "{line}");
         }
-        let mixed = read_nodes("p|3|4|5|(null)|idle\np|9|4|5|(null)|idle*\nq|2|4|5|(null)|idle\np|1|4|5|(null)|idle\n").unwrap();
+        let mixed = read_nodes("p|3|4|5|(null)|idle\np|9|4|5|(null)|idle*\nq|2|4|5|(null)|idle\np|1|4|5|(null)|idle\n")
+            .unwrap();
         assert_eq!((idle(&mixed, "p"), idle(&mixed, "q")), (4, 2), "idle* does not respond");
     }
 

@@ -225,13 +225,20 @@ mod tests {
 
     #[test]
     fn each_sentence_alone_says_whether_slurm_may_have_heard() {
-        let cases = NOT_REACHED_SENTENCES.map(|text| (text, false)).into_iter().chain(NOT_HEARD_SENTENCES.map(|text| (text, true)));
+        let cases = NOT_REACHED_SENTENCES
+            .map(|text| (text, false))
+            .into_iter()
+            .chain(NOT_HEARD_SENTENCES.map(|text| (text, true)));
         for (text, perhaps_received) in cases {
             let expected = Some(Trouble::NoAnswer { reason: format!("{text}!"), perhaps_received });
             for code in [1, 126, 127, 255] {
                 assert_eq!(judge("squeue", End::Code(code), "", &format!("squeue: error: {text}!"), false), expected);
             }
-            assert_eq!(judge("squeue", End::Code(0), " \n", &format!("{text}!"), false), expected, "nothing was printed");
+            assert_eq!(
+                judge("squeue", End::Code(0), " \n", &format!("{text}!"), false),
+                expected,
+                "nothing was printed"
+            );
             assert_eq!(judge("squeue", End::Code(0), "x", &format!("{text}!"), false), None, "an answer was printed");
             let refused = judge("squeue", End::Code(1), text, "no", false);
             assert_eq!(refused, Some(Trouble::Refused { sentence: "no".to_owned() }), "only complaints count");
@@ -261,7 +268,10 @@ mod tests {
         assert!(matches!(both, Some(Trouble::NoAnswer { perhaps_received: true, .. })), "{both:?}");
         assert_eq!(
             Trouble::unreadable(Tool::Sinfo, "a\tb"),
-            Trouble::NoAnswer { reason: "sinfo printed a line that cannot be read: \"a\\tb\"".to_owned(), perhaps_received: true }
+            Trouble::NoAnswer {
+                reason: "sinfo printed a line that cannot be read: \"a\\tb\"".to_owned(),
+                perhaps_received: true
+            }
         );
     }
 

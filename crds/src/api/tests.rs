@@ -298,13 +298,25 @@ fn requests_carry_every_field() {
         changed,
         dry_run,
     };
-    is_written_as(&retry(&["j"], true, false, false), json!({ "jobs": ["j"], "all": true, "changed": false, "dryRun": false }));
-    is_written_as(&retry(&[], false, true, false), json!({ "jobs": [], "all": false, "changed": true, "dryRun": false }));
-    is_written_as(&retry(&[], false, false, true), json!({ "jobs": [], "all": false, "changed": false, "dryRun": true }));
+    is_written_as(
+        &retry(&["j"], true, false, false),
+        json!({ "jobs": ["j"], "all": true, "changed": false, "dryRun": false }),
+    );
+    is_written_as(
+        &retry(&[], false, true, false),
+        json!({ "jobs": [], "all": false, "changed": true, "dryRun": false }),
+    );
+    is_written_as(
+        &retry(&[], false, false, true),
+        json!({ "jobs": [], "all": false, "changed": false, "dryRun": true }),
+    );
     assert_eq!(serde_json::from_value::<RetryRequest>(json!({})).expect("a request"), RetryRequest::default());
     is_written_as(&Affected { jobs: 1, names: vec!["a".to_owned()] }, json!({ "jobs": 1, "names": ["a"] }));
     is_written_as(&Affected { jobs: 2, names: Vec::new() }, json!({ "jobs": 2 }));
-    is_written_as(&GcRequest { older_than_seconds: 3, dry_run: true }, json!({ "olderThanSeconds": 3, "dryRun": true }));
+    is_written_as(
+        &GcRequest { older_than_seconds: 3, dry_run: true },
+        json!({ "olderThanSeconds": 3, "dryRun": true }),
+    );
     let gone = GcResponse { results: 4, events: 5, runners: 6, allocations: 7, log_files: vec!["l".to_owned()] };
     is_written_as(&gone, json!({ "results": 4, "events": 5, "runners": 6, "allocations": 7, "logFiles": ["l"] }));
     is_written_as(&BackupRequest { path: "/b".to_owned() }, json!({ "path": "/b" }));

@@ -224,7 +224,16 @@ fn formats_take_the_largest_unit_without_a_fraction() {
     for (bytes, text) in memory {
         assert_eq!(format_memory(bytes), text);
     }
-    let durations = [(1, "1s"), (59, "59s"), (60, "1m"), (61, "1m1s"), (3_600, "1h"), (86_399, "23h59m59s"), (86_400, "1d"), (864_061, "10d1m1s")];
+    let durations = [
+        (1, "1s"),
+        (59, "59s"),
+        (60, "1m"),
+        (61, "1m1s"),
+        (3_600, "1h"),
+        (86_399, "23h59m59s"),
+        (86_400, "1d"),
+        (864_061, "10d1m1s"),
+    ];
     for (seconds, text) in durations {
         assert_eq!(format_duration(seconds), text);
     }

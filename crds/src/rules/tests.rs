@@ -188,11 +188,7 @@ fn what_may_not_change() {
             vec!["spec.stopPolicy: a cancelled workflow goes on only with a higher `runId`"],
         ),
         ("stopPolicy: 'Cancel', runId: 2", "runId: 3", vec![]),
-        (
-            "stopPolicy: 'Cancel', runId: 2",
-            "stopPolicy: 'Cancel', runId: 1",
-            vec!["spec.runId: must not become lower"],
-        ),
+        ("stopPolicy: 'Cancel', runId: 2", "stopPolicy: 'Cancel', runId: 1", vec!["spec.runId: must not become lower"]),
         ("stopPolicy: 'None'", "stopPolicy: 'Cancel'", vec![]),
         ("stopPolicy: 'Cancel', runId: 3", "stopPolicy: 'None', runId: 4", vec![]),
         ("managedBy: 'x.org/y'", "managedBy: 'x.org/y'", vec![]),
@@ -206,6 +202,7 @@ fn what_may_not_change() {
         assert_eq!(said, expected, "{old} -> {new}");
     }
     let lower = updated(&workflow("runId: 2").spec, &workflow("runId: 1").spec);
-    let expected = Problem::error("spec.runId", "must not become lower").hint("a higher number runs the workflow again");
+    let expected =
+        Problem::error("spec.runId", "must not become lower").hint("a higher number runs the workflow again");
     assert_eq!(lower, [expected]);
 }

@@ -21,7 +21,9 @@ fn fields(path: &str, schema: &Value, required: bool, lines: &mut Vec<String>) {
         (_, Some("integer")) => format!("integer {}..{}", bound("minimum"), bound("maximum")),
         (_, Some("string")) => format!("text {}..{}", bound("minLength"), bound("maxLength")),
         (_, Some("array")) => format!("list of {} {}", bound("maxItems"), bound("x-kubernetes-list-type")),
-        (_, Some("object")) if object.contains_key("additionalProperties") => format!("map of {}", bound("maxProperties")),
+        (_, Some("object")) if object.contains_key("additionalProperties") => {
+            format!("map of {}", bound("maxProperties"))
+        }
         (_, Some("object")) => "record".to_owned(),
         (_, Some(other)) => other.to_owned(),
         (_, None) => "any".to_owned(),
@@ -33,7 +35,8 @@ fn fields(path: &str, schema: &Value, required: bool, lines: &mut Vec<String>) {
     if !path.is_empty() {
         lines.push(format!("{path}: {kind}{required}{default}{absent}"));
     }
-    let names: Vec<&str> = object.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+    let names: Vec<&str> =
+        object.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
     for (name, field) in object.get("properties").and_then(Value::as_object).into_iter().flatten() {
         let dot = if path.is_empty() { "" } else { "." };
         fields(&format!("{path}{dot}{name}"), field, names.contains(&name.as_str()), lines);

@@ -456,8 +456,7 @@ fn empty_names_of_typed_documents() {
     document.spec.jobs = vec![Job { command: "x".to_owned(), ..Job::default() }];
     document.spec.files = vec![File { name: "f".to_owned(), ..File::default() }, File::default()];
     let found = crate::validate::validate(&Document::Workflow(document));
-    let expected =
-        ["spec.jobs[0].name", "spec.files[1].name"].map(|field| Problem::error(field, "must not be empty"));
+    let expected = ["spec.jobs[0].name", "spec.files[1].name"].map(|field| Problem::error(field, "must not be empty"));
     assert_eq!(found, expected);
 }
 

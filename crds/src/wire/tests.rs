@@ -215,9 +215,13 @@ fn an_answer_carries_every_field() {
             "capacityExpected": true,
         }),
     );
-    let read: SyncResponse = serde_json::from_value(json!({ "sequence": 6, "leaseMs": 7 })).expect("what a runner reads");
+    let read: SyncResponse =
+        serde_json::from_value(json!({ "sequence": 6, "leaseMs": 7 })).expect("what a runner reads");
     assert_eq!(read, SyncResponse { sequence: 6, lease_ms: 7, ..SyncResponse::default() });
-    is_written_as(&read, json!({ "sequence": 6, "leaseMs": 7, "verdict": "continue", "terms": RunnerTerms::default() }));
+    is_written_as(
+        &read,
+        json!({ "sequence": 6, "leaseMs": 7, "verdict": "continue", "terms": RunnerTerms::default() }),
+    );
 }
 
 fn prefetch() -> Prefetch {
@@ -376,7 +380,8 @@ fn words_of_the_protocol() {
         (ReplayOutcome::AlreadyKnown, "alreadyKnown"),
         (ReplayOutcome::Rejected, "rejected"),
     ]);
-    let roles = [(LeaseRole::Job, "job", true), (LeaseRole::Action, "action", false), (LeaseRole::Recovery, "recovery", false)];
+    let roles =
+        [(LeaseRole::Job, "job", true), (LeaseRole::Action, "action", false), (LeaseRole::Recovery, "recovery", false)];
     for (role, name, is_job) in roles {
         are_named(&[(role, name)]);
         assert_eq!((role.as_str(), role.is_job(), name.parse()), (name, is_job, Ok(role)), "{name}");

@@ -120,7 +120,8 @@ async fn a_submission_that_may_have_arrived_is_not_repeated() {
 #[test]
 fn each_variable_replaces_its_program_alone() {
     for tool in Tool::ALL {
-        let slurm = Slurm::new(&[]).replaced_by(|name| (name == tool.replacement_variable()).then(|| "/fake".to_owned()));
+        let slurm =
+            Slurm::new(&[]).replaced_by(|name| (name == tool.replacement_variable()).then(|| "/fake".to_owned()));
         for other in Tool::ALL {
             let expected = if other == tool { "/fake" } else { other.name() };
             assert_eq!(slurm.program(other), expected, "{} set", tool.replacement_variable());
@@ -142,7 +143,8 @@ async fn files_are_written_for_their_owner_alone() {
         assert_eq!(fs::read_to_string(&path).unwrap(), content);
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
-    let beside: Vec<_> = fs::read_dir(path.parent().unwrap()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let beside: Vec<_> =
+        fs::read_dir(path.parent().unwrap()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(beside, ["it's.env"], "nothing is left beside it");
     for _ in 0..2 {
         slurm.remove_file(&name).await.unwrap();
@@ -169,7 +171,11 @@ async fn a_prefix_of_ssh_makes_255_a_lost_connection() {
         std::os::unix::fs::symlink("/bin/sh", &shell).unwrap();
         let slurm = Slurm::new(&[shell, script.clone()].map(|path| path.to_string_lossy().into_owned()));
         let asked = slurm.ask(&squeue()).await;
-        assert_eq!(matches!(asked, Err(Trouble::NoAnswer { perhaps_received: true, .. })), is_lost, "{name}: {asked:?}");
+        assert_eq!(
+            matches!(asked, Err(Trouble::NoAnswer { perhaps_received: true, .. })),
+            is_lost,
+            "{name}: {asked:?}"
+        );
     }
 }
 
@@ -184,7 +190,8 @@ async fn a_killed_program_has_not_answered() {
 #[tokio::test]
 async fn long_complaints_are_cut_and_long_answers_are_not() {
     let folder = TempDir::new().unwrap();
-    let slurm = stand_in(folder.path(), "head -c 100000 /dev/zero | tr '\\0' e >&2; head -c 100000 /dev/zero | tr '\\0' o");
+    let slurm =
+        stand_in(folder.path(), "head -c 100000 /dev/zero | tr '\\0' e >&2; head -c 100000 /dev/zero | tr '\\0' o");
     let answer = slurm.ask(&squeue()).await.unwrap();
     assert_eq!((answer.text.len(), answer.remarks.len()), (100_000, 65_536));
     assert_eq!((LONGEST_ANSWER, LONGEST_COMPLAINT), (268_435_456, 65_536));
@@ -197,4 +204,41 @@ async fn answers_beyond_a_limit_are_told() {
         let (text, whole) = read(Some(source.as_bytes()), limit).await.unwrap();
         assert_eq!((text.as_str(), whole), expected, "{bytes} of {limit}");
     }
+}
+
+#[test]
+fn a_command_has_the_environment_of_its_call() {
+    let slurm = Slurm::new(&[]);
+    let call = Call::new(Tool::Sinfo, ["-h", "a b"]);
+    let command = slurm.command(&call, "/opt/sinfo");
+    let command = command.as_std();
+    assert_eq!(command.get_program(), "/opt/sinfo");
+    assert_eq!(command.get_args().collect::<Vec<_>>(), ["-h", "a b"]);
+    let text = |value: &std::ffi::OsStr| value.to_string_lossy().into_owned();
+    let found: Vec<(String, Option<String>)> =
+        command.get_envs().map(|(name, value)| (text(name), value.map(text))).collect();
+    let expected = [
+        ("SINFO_FORMAT", None),
+        ("SINFO_PARTITION", None),
+        ("SINFO_SORT", None),
+        ("SLURM_CLUSTERS", None),
+        ("SLURM_TIME_FORMAT", Some("standard")),
+        ("TZ", Some("UTC")),
+    ];
+    assert_eq!(found, expected.map(|(name, value)| (name.to_owned(), value.map(str::to_owned))));
+}
+
+// S19
+#[tokio::test]
+async fn a_file_that_is_no_program_is_told_apart() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("text");
+    fs::write(&path, "neither a script nor a program").unwrap();
+    let name = path.to_string_lossy().into_owned();
+    let slurm = Slurm::new(&[]).replaced_by(|_| Some(name.clone()));
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    assert_eq!(slurm.ask(&squeue()).await, Err(Trouble::Missing { program: name.clone() }), "it may not be run");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    let asked = slurm.ask(&squeue()).await;
+    assert!(matches!(asked, Err(Trouble::NoAnswer { perhaps_received: false, .. })), "it cannot be run: {asked:?}");
 }

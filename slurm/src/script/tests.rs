@@ -272,7 +272,10 @@ fn every_option_of_a_request_is_written() {
     ];
     assert_eq!(options, expected);
     let least = script(&Request::default(), &BTreeMap::new(), &MARKER, &worker).unwrap();
-    assert!(least.contains("#SBATCH --nodes=1\n#SBATCH --time=0-00:01:00\n#SBATCH --job-name=torc-wf3-a12\n"), "{least}");
+    assert!(
+        least.contains("#SBATCH --nodes=1\n#SBATCH --time=0-00:01:00\n#SBATCH --job-name=torc-wf3-a12\n"),
+        "{least}"
+    );
 }
 
 #[test]
@@ -280,7 +283,8 @@ fn defaults_of_every_type() {
     let command = words(&["runner"]);
     let line = |name: &str, value: Value| {
         let defaults = BTreeMap::from([(name.to_owned(), value)]);
-        let text = script(&Request::default(), &defaults, &MARKER, &worker(&command)).map_err(|error| error.to_string())?;
+        let text =
+            script(&Request::default(), &defaults, &MARKER, &worker(&command)).map_err(|error| error.to_string())?;
         Ok::<String, String>(text.lines().nth(1).unwrap_or_default().to_owned())
     };
     let chdir = "#SBATCH --chdir=/home/me/project".to_owned();
@@ -306,7 +310,9 @@ fn defaults_of_every_type() {
 
 #[test]
 fn limits_of_memory_and_time() {
-    for (text, expected) in [("1m", "1M"), ("1048577b", "2M"), ("1b", "1M"), (" 8g ", "8192M"), (" 800 ", "800"), ("0g", "0M")] {
+    for (text, expected) in
+        [("1m", "1M"), ("1048577b", "2M"), ("1b", "1M"), (" 8g ", "8192M"), (" 800 ", "800"), ("0g", "0M")]
+    {
         assert_eq!(memory(text), expected, "{text}");
     }
     let cases = [

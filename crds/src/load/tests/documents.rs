@@ -33,7 +33,8 @@ fn a_format_is_guessed_from_the_text() {
 
 #[test]
 fn a_document_with_errors_says_which_fields_are_wrong() {
-    let flawed = |text: &str| read(text, Format::Yaml).flawed.into_iter().flat_map(|flawed| flawed.wrong).collect::<Vec<_>>();
+    let flawed =
+        |text: &str| read(text, Format::Yaml).flawed.into_iter().flat_map(|flawed| flawed.wrong).collect::<Vec<_>>();
     let bare = "name: 1\njobs:\n- {name: a, command: x, depends_on: [1], input_user_data: b}\n";
     assert_eq!(flawed(bare), ["metadata.name", "spec.jobs[0].dependsOn[0]", "spec.jobs[0].inputUserData"]);
     let full = envelope("user: 1\nuserData: [{name: a}, {name: a}]\n");
@@ -51,7 +52,8 @@ fn an_error_hides_only_what_follows_from_it() {
     let text = envelope(&format!("jobs: [{}]", jobs.join(", ")))
         .replace("{name: j1, command: x}", "{name: j1, command: 1}")
         .replace("name: j10", "name: j0");
-    let problems: Vec<String> = read(&text, Format::Yaml).problems.iter().map(|problem| problem.field.clone()).collect();
+    let problems: Vec<String> =
+        read(&text, Format::Yaml).problems.iter().map(|problem| problem.field.clone()).collect();
     assert_eq!(problems, ["spec.jobs[1].command", "spec.jobs[10].name"]);
 }
 
@@ -93,8 +95,9 @@ fn values_of_the_wrong_type_say_what_to_write() {
 fn words_that_kubectl_reads_as_booleans() {
     for word in ["y", "Y", "n", "yes", "No", "ON", "off"] {
         let problems = all_problems(&envelope(&format!("user: {word}")), Format::Yaml);
-        let expected =
-            format!("6:9 warning spec.user: kubectl reads the unquoted word {word} as a boolean (put it in quotes: \"{word}\")");
+        let expected = format!(
+            "6:9 warning spec.user: kubectl reads the unquoted word {word} as a boolean (put it in quotes: \"{word}\")"
+        );
         assert_eq!(problems, [expected]);
     }
     for word in ["yep", "o", "of", "yess", "'yes'"] {
@@ -121,7 +124,11 @@ fn suggestions_are_near() {
     for (unknown, expected) in cases {
         assert_eq!(nearest(unknown, known.into_iter()), expected, "{unknown}");
     }
-    assert_eq!(nearest("ab", ["ac", "aa"].into_iter()), Some("aa"), "the first in the alphabet of two that are as near");
+    assert_eq!(
+        nearest("ab", ["ac", "aa"].into_iter()),
+        Some("aa"),
+        "the first in the alphabet of two that are as near"
+    );
 }
 
 #[test]
@@ -145,7 +152,8 @@ fn a_mapping_of_many_keys_has_each_once() {
         assert_eq!(all_problems(&text, Format::Yaml), Vec::<String>::new(), "{keys} keys");
         for again in [0, keys - 1] {
             let twice = format!("{text}  k{again}: 2\n");
-            let expected = format!("{}:3 error: the key `k{again}` occurs twice (it is also on line {})", keys + 3, again + 3);
+            let expected =
+                format!("{}:3 error: the key `k{again}` occurs twice (it is also on line {})", keys + 3, again + 3);
             assert_eq!(all_problems(&twice, Format::Yaml), [expected]);
         }
     }

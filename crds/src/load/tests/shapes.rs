@@ -5,7 +5,11 @@ use super::*;
 /// A specification in which one value is at a limit, and whether it is still allowed.
 fn accepts(spec: &str) -> bool {
     let loaded = read(&envelope(spec), Format::Yaml);
-    assert!(loaded.problems.iter().all(|problem| problem.message.contains("at ") || problem.message.contains("empty")), "{:?}", loaded.problems);
+    assert!(
+        loaded.problems.iter().all(|problem| problem.message.contains("at ") || problem.message.contains("empty")),
+        "{:?}",
+        loaded.problems
+    );
     loaded.problems.is_empty()
 }
 
@@ -162,7 +166,9 @@ fn older_names_are_read_as_the_ones_of_today() {
     ];
     let rest = "files: [{name: b, path: b}]\nuser_data: [{name: b}]\nslurm_schedulers: [{name: b, account: a}]\n";
     for (older, value, name) in RENAMED {
-        let text = format!("name: demo\n{rest}jobs:\n- {{name: b, command: x}}\n- {{name: a, command: x, {older}: {value}}}\n");
+        let text = format!(
+            "name: demo\n{rest}jobs:\n- {{name: b, command: x}}\n- {{name: a, command: x, {older}: {value}}}\n"
+        );
         let problems = all_problems(&text, Format::Yaml);
         let today = crate::schema::snake_case(name);
         assert_eq!(problems, [format!("7:25 warning jobs[1].{older}: `{older}` is now called `{today}`")]);
@@ -170,6 +176,7 @@ fn older_names_are_read_as_the_ones_of_today() {
         let items = job[name].as_array().map_or_else(|| job[name].clone(), |items| items[0].clone());
         assert_eq!(items.as_str(), Some(value.trim_matches(['[', ']', '\''])), "{older}");
     }
-    let both = "name: demo\njobs:\n- {name: b, command: x}\n- {name: a, command: x, blocked_by: [c], depends_on: [b]}\n";
+    let both =
+        "name: demo\njobs:\n- {name: b, command: x}\n- {name: a, command: x, blocked_by: [c], depends_on: [b]}\n";
     assert_eq!(spec_despite_warnings(both, Format::Yaml).jobs[1].depends_on, ["b"], "the name of today wins");
 }

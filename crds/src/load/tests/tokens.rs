@@ -72,7 +72,9 @@ fn escape_sequences_of_json5() {
             (r#""a'b""#, json!("a'b")),
         ],
     );
-    for text in [r#""\x4""#, r#""\xg1""#, r#""\u12""#, r#""\ud83d""#, r#""\ud83d\u0041""#, r#""\udc00""#, r#""\1""#, r#""\9""#] {
+    for text in
+        [r#""\x4""#, r#""\xg1""#, r#""\u12""#, r#""\ud83d""#, r#""\ud83d\u0041""#, r#""\udc00""#, r#""\1""#, r#""\9""#]
+    {
         assert_eq!(value(Format::Json5, text), Err("not an escape sequence".to_owned()), "{text}");
     }
 }
@@ -223,5 +225,8 @@ fn singular_and_plural_nodes_of_kdl() {
     let text = "name \"x\"\naccess_group \"a\"\naccess_groups \"b\" \"c\"\njob \"j\" {\n  command \"d\"\n  label \"l\"\n  output_file \"o\"\n}\nfile \"o\" { path \"p\"; }\n";
     let spec = spec(text, Format::Kdl);
     assert_eq!(spec.access_groups, ["a", "b", "c"]);
-    assert_eq!((spec.jobs[0].labels.clone(), spec.jobs[0].output_files.clone()), (vec!["l".to_owned()], Some(vec!["o".to_owned()])));
+    assert_eq!(
+        (spec.jobs[0].labels.clone(), spec.jobs[0].output_files.clone()),
+        (vec!["l".to_owned()], Some(vec!["o".to_owned()]))
+    );
 }

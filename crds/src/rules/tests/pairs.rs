@@ -71,7 +71,9 @@ const ENTRIES: &[Pair] = &[
     Pair {
         rule: ("spec.resourceRequirements[]", "name"),
         tolerated: false,
-        keeps: &["resourceRequirements: [{name: defaults, numCpus: 1, memory: 1g}, {name: Default, numCpus: 1, memory: 1g}]"],
+        keeps: &[
+            "resourceRequirements: [{name: defaults, numCpus: 1, memory: 1g}, {name: Default, numCpus: 1, memory: 1g}]",
+        ],
         breaks: &[(
             "resourceRequirements: [{name: ^default, numCpus: 1, memory: 1g}]",
             "spec.resourceRequirements[0].name: 'default' is reserved (jobs that name no resource requirements have it)",
@@ -129,7 +131,10 @@ const QUANTITIES: &[Pair] = &[
     Pair {
         rule: ("spec.slurmSchedulers[].mem", ""),
         tolerated: false,
-        keeps: &["slurmSchedulers: [{account: a, mem: '8000'}, {account: a, mem: 8t}]", "slurmSchedulers: [{account: a, mem: '{m}'}]"],
+        keeps: &[
+            "slurmSchedulers: [{account: a, mem: '8000'}, {account: a, mem: 8t}]",
+            "slurmSchedulers: [{account: a, mem: '{m}'}]",
+        ],
         breaks: &[(
             "slurmSchedulers: [{account: a, mem: ^8h}]",
             "spec.slurmSchedulers[0].mem: '8h' is not a memory size (write a number and a unit: 512m, 200g, 1.5t)",
@@ -138,7 +143,10 @@ const QUANTITIES: &[Pair] = &[
     Pair {
         rule: ("spec.slurmSchedulers[].tmp", ""),
         tolerated: false,
-        keeps: &["slurmSchedulers: [{account: a, tmp: '8000'}, {account: a, tmp: 8t}]", "slurmSchedulers: [{account: a, tmp: '{m}'}]"],
+        keeps: &[
+            "slurmSchedulers: [{account: a, tmp: '8000'}, {account: a, tmp: 8t}]",
+            "slurmSchedulers: [{account: a, tmp: '{m}'}]",
+        ],
         breaks: &[(
             "slurmSchedulers: [{account: a, tmp: ^9h}]",
             "spec.slurmSchedulers[0].tmp: '9h' is not a memory size (write a number and a unit: 512m, 200g, 1.5t)",
@@ -393,7 +401,10 @@ const EXECUTION: &[Pair] = &[
     Pair {
         rule: ("spec.executionConfig.srunTerminationSignal", ""),
         tolerated: false,
-        keeps: &["executionConfig: {srunTerminationSignal: 'R:USR1@30'}", "executionConfig: {srunTerminationSignal: '{s}'}"],
+        keeps: &[
+            "executionConfig: {srunTerminationSignal: 'R:USR1@30'}",
+            "executionConfig: {srunTerminationSignal: '{s}'}",
+        ],
         breaks: &[(
             "executionConfig: {srunTerminationSignal: ^'TERM @30'}",
             "spec.executionConfig.srunTerminationSignal: 'TERM @30' is not a single word",
@@ -447,7 +458,9 @@ const CLUSTERS: &[Pair] = &[
     Pair {
         rule: ("spec.partitions[].maxWalltime", ""),
         tolerated: false,
-        keeps: &["partitions: [{name: p, cpusPerNode: 1, memoryMb: 1, maxWalltime: '30'}, {name: q, cpusPerNode: 1, memoryMb: 1, maxWalltime: 2d}]"],
+        keeps: &[
+            "partitions: [{name: p, cpusPerNode: 1, memoryMb: 1, maxWalltime: '30'}, {name: q, cpusPerNode: 1, memoryMb: 1, maxWalltime: 2d}]",
+        ],
         breaks: &[(
             "partitions: [{name: p, cpusPerNode: 1, memoryMb: 1, maxWalltime: ^2g}]",
             "spec.partitions[0].maxWalltime: '2g' is not a duration (write PT4H, 4h30m or 1-02:00:00)",
@@ -530,7 +543,9 @@ fn documents_beyond_the_boundary_break_each_rule() {
                 let mut loaded = read(&text, Format::Yaml);
                 let problems: Vec<String> = loaded.problems.iter().map(shown).collect();
                 let expected = [format!("{at} error {expected}")];
-                wrong.extend((problems != expected).then(|| format!("{marked}: expected {expected:?}, found {problems:?}")));
+                wrong.extend(
+                    (problems != expected).then(|| format!("{marked}: expected {expected:?}, found {problems:?}")),
+                );
                 let Some(found) = loaded.flawed.pop() else { continue };
                 let said = said_by_expression(rule_of(kind, pair), &found.read.document);
                 assert_eq!(said, [loaded.problems[0].message.clone()], "what an API server says of {marked}");

@@ -54,7 +54,10 @@ const FILES: &[Check] = &[
     ),
     check(
         &["enableRoCrate: true\nfiles: [{name: a, path: x, identifier: ' i'}]"],
-        &[("enableRoCrate: true\nfiles: [{name: a, path: x, identifier: ^' '}]", "error spec.files[0].identifier: must not be empty")],
+        &[(
+            "enableRoCrate: true\nfiles: [{name: a, path: x, identifier: ^' '}]",
+            "error spec.files[0].identifier: must not be empty",
+        )],
     ),
     check(
         &[
@@ -62,13 +65,22 @@ const FILES: &[Check] = &[
             "enableRoCrate: true\nfiles: [{name: a, path: x, identifier: '#jobs'}, {name: b, path: w, identifier: a/ro-crate-metadata.json}]",
         ],
         &[
-            ("enableRoCrate: true\nfiles: [{name: a, path: x, identifier: ^'#job-'}]", "error spec.files[0].identifier: '#job-' is reserved"),
-            ("enableRoCrate: true\nfiles: [{name: a, path: x, identifier: ^'#torc-a'}]", "error spec.files[0].identifier: '#torc-a' is reserved"),
+            (
+                "enableRoCrate: true\nfiles: [{name: a, path: x, identifier: ^'#job-'}]",
+                "error spec.files[0].identifier: '#job-' is reserved",
+            ),
+            (
+                "enableRoCrate: true\nfiles: [{name: a, path: x, identifier: ^'#torc-a'}]",
+                "error spec.files[0].identifier: '#torc-a' is reserved",
+            ),
             (
                 "enableRoCrate: true\nfiles: [{name: a, path: x, identifier: ^'#software-a'}]",
                 "error spec.files[0].identifier: '#software-a' is reserved",
             ),
-            ("enableRoCrate: true\nfiles: [{name: a, path: x, identifier: ^./}]", "error spec.files[0].identifier: './' is reserved"),
+            (
+                "enableRoCrate: true\nfiles: [{name: a, path: x, identifier: ^./}]",
+                "error spec.files[0].identifier: './' is reserved",
+            ),
             (
                 "enableRoCrate: true\nfiles: [{name: a, path: x, identifier: ^ro-crate-metadata.json}]",
                 "error spec.files[0].identifier: 'ro-crate-metadata.json' is reserved",
@@ -93,7 +105,9 @@ const FILES: &[Check] = &[
         )],
     ),
     check(
-        &["enableRoCrate: true\nfiles: [{name: a, path: x, identifier: i}]\njobs: [{name: j, command: c, inputFiles: [a]}]"],
+        &[
+            "enableRoCrate: true\nfiles: [{name: a, path: x, identifier: i}]\njobs: [{name: j, command: c, inputFiles: [a]}]",
+        ],
         &[(
             "enableRoCrate: true\njobs: [{name: j, command: c, outputFiles: [b, a]}]\nfiles: [{name: a, path: x, identifier: ^i}, {name: b, path: w}]",
             "error spec.files[0].identifier: 'a' is the output of a job; only inputs have identifiers (remove the identifier)",
@@ -122,10 +136,22 @@ const JOBS: &[Check] = &[
     check(
         &["jobs: [{name: a, command: x, labels: [a b, c]}]"],
         &[
-            ("jobs: [{name: a, command: x, labels: [a, ^' ']}]", "error spec.jobs[0].labels[1]: a label must not be empty"),
-            ("jobs: [{name: a, command: x, labels: [^'a,b']}]", "error spec.jobs[0].labels[0]: a label must not contain a comma"),
-            ("jobs: [{name: a, command: x, labels: [^' a']}]", "error spec.jobs[0].labels[0]: a label must not begin or end with a blank"),
-            ("jobs: [{name: a, command: x, labels: [^'a ']}]", "error spec.jobs[0].labels[0]: a label must not begin or end with a blank"),
+            (
+                "jobs: [{name: a, command: x, labels: [a, ^' ']}]",
+                "error spec.jobs[0].labels[1]: a label must not be empty",
+            ),
+            (
+                "jobs: [{name: a, command: x, labels: [^'a,b']}]",
+                "error spec.jobs[0].labels[0]: a label must not contain a comma",
+            ),
+            (
+                "jobs: [{name: a, command: x, labels: [^' a']}]",
+                "error spec.jobs[0].labels[0]: a label must not begin or end with a blank",
+            ),
+            (
+                "jobs: [{name: a, command: x, labels: [^'a ']}]",
+                "error spec.jobs[0].labels[0]: a label must not begin or end with a blank",
+            ),
         ],
     ),
     check(
@@ -230,10 +256,7 @@ const METADATA: &[Check] = &[
 ];
 
 const NAMES: &[Check] = &[
-    check(
-        &["userData: [{name: a}]", "slurmSchedulers: [{name: s, account: a}]"],
-        &[],
-    ),
+    check(&["userData: [{name: a}]", "slurmSchedulers: [{name: s, account: a}]"], &[]),
     check(
         &[
             "failureHandlers: [{name: a, rules: [{exitCodes: [1]}]}, {name: b, rules: [{exitCodes: [1]}]}]",
@@ -253,7 +276,10 @@ const NAMES: &[Check] = &[
                 "files: [{name: b, path: x}, {name: a, path: x}, {name: ^a, path: w}]",
                 "error spec.files[2].name: the name 'a' is used twice (entry 1 of the list has it too)",
             ),
-            ("userData: [{name: a}, {name: ^a}]", "error spec.userData[1].name: the name 'a' is used twice (entry 0 of the list has it too)"),
+            (
+                "userData: [{name: a}, {name: ^a}]",
+                "error spec.userData[1].name: the name 'a' is used twice (entry 0 of the list has it too)",
+            ),
             (
                 "resourceRequirements: [{name: a, numCpus: 1, memory: 1g}, {name: ^a, numCpus: 2, memory: 2g}]",
                 "error spec.resourceRequirements[1].name: the name 'a' is used twice (entry 0 of the list has it too)",
@@ -277,7 +303,10 @@ const NAMES: &[Check] = &[
 const PARAMETERS: &[Check] = &[
     check(
         &["parametersFile: t", "parameters: {i: 1}"],
-        &[("parameters: {i: 1}\nparametersFile: ^t", "error spec.parametersFile: a parameters file and inline parameters exclude each other")],
+        &[(
+            "parameters: {i: 1}\nparametersFile: ^t",
+            "error spec.parametersFile: a parameters file and inline parameters exclude each other",
+        )],
     ),
     check(
         &[
@@ -361,7 +390,10 @@ const PARAMETERS: &[Check] = &[
     check(
         &["variables: {j: x}\nparameters: {i: 1}\nfiles: [{name: a, path: x, parameters: {k: 1}}]"],
         &[
-            ("variables: {i: ^x}\nparameters: {i: 1}", "error spec.variables.i: 'i' is the name of a parameter as well"),
+            (
+                "variables: {i: ^x}\nparameters: {i: 1}",
+                "error spec.variables.i: 'i' is the name of a parameter as well",
+            ),
             (
                 "variables: {k: ^x}\nfiles: [{name: a, path: x, parameters: {k: 1}}]",
                 "error spec.variables.k: 'k' is the name of a parameter as well",
@@ -387,7 +419,10 @@ const PARAMETERS: &[Check] = &[
                 "variables: {a: ^'x ${b} {c:03d}'}",
                 "error spec.variables.a: a variable cannot refer to '{c:03d}' (put the two together where they are used)",
             ),
-            ("variables: {a: ^'{_}'}", "error spec.variables.a: a variable cannot refer to '{_}' (put the two together where they are used)"),
+            (
+                "variables: {a: ^'{_}'}",
+                "error spec.variables.a: a variable cannot refer to '{_}' (put the two together where they are used)",
+            ),
         ],
     ),
     check(
@@ -500,7 +535,9 @@ const CLUSTER: &[Check] = &[
     Check {
         of: Of::Cluster,
         tolerated: false,
-        keeps: &["partitions: [{name: p, cpusPerNode: 1, memoryMb: 1, maxWalltime: 1h}, {name: q, cpusPerNode: 1, memoryMb: 1, maxWalltime: 1h}]"],
+        keeps: &[
+            "partitions: [{name: p, cpusPerNode: 1, memoryMb: 1, maxWalltime: 1h}, {name: q, cpusPerNode: 1, memoryMb: 1, maxWalltime: 1h}]",
+        ],
         breaks: &[(
             "partitions: [{name: p, cpusPerNode: 1, memoryMb: 1, maxWalltime: 1h}, {name: ^p, cpusPerNode: 2, memoryMb: 2, maxWalltime: 2h}]",
             "error spec.partitions[1].name: the name 'p' is used twice (entry 0 of the list has it too)",
@@ -575,7 +612,8 @@ fn documents_beyond_the_boundary_break_each_check() {
             let (text, at) = unmarked(&text(check.of, marked));
             let problems: Vec<String> = read(&text, Format::Yaml).problems.iter().map(shown).collect();
             let expected = [format!("{at} {expected}")];
-            wrong.extend((problems != expected).then(|| format!("{marked}: expected {expected:?}, found {problems:?}")));
+            wrong
+                .extend((problems != expected).then(|| format!("{marked}: expected {expected:?}, found {problems:?}")));
         }
     }
     assert!(wrong.is_empty(), "documents that should have one problem:\n{}", wrong.join("\n"));
@@ -587,7 +625,9 @@ fn a_bare_file_tolerates_the_same_as_torc_1() {
         for (marked, expected) in check.breaks {
             let mut loaded = read(&unmarked(&text(check.of, marked)).0, Format::Yaml);
             let read_anyway = loaded.flawed.pop().map(|flawed| flawed.read).or_else(|| loaded.documents.pop());
-            let Document::Workflow(workflow) = read_anyway.expect("a document").document else { panic!("not a workflow") };
+            let Document::Workflow(workflow) = read_anyway.expect("a document").document else {
+                panic!("not a workflow")
+            };
             let mut plain = bare(&json!(workflow.spec), false);
             plain["name"] = json!("test");
             let problems = read(&plain.to_string(), Format::Json).problems;
