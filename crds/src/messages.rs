@@ -498,3 +498,99 @@ fn a_token_states_its_grant_and_its_times() {
         json!({ "token": "t", "statement": { "scope": "pool", "issuer": "ada", "issued": 1, "expires": 4 } }),
     );
 }
+
+/// What says nothing is left out, and read as nothing.
+#[test]
+fn what_is_absent_is_left_out() {
+    is_written_as(
+        &JobExplanation::default(),
+        json!({ "workflow": "", "job": "", "runId": 0, "attempt": 0, "reasons": [] }),
+    );
+    is_written_as(&WorkflowExplanation::default(), json!({ "workflow": "", "progress": "", "reasons": [] }));
+    let story = json!({ "runId": 1, "attempt": 2, "status": "completed", "endTime": "t", "durationSeconds": 3.5 });
+    let read: AttemptStory = serde_json::from_value(story.clone()).expect("an attempt");
+    is_written_as(&read, story);
+    is_written_as(&RecoverReport::default(), json!({ "jobs": [], "again": 0 }));
+    let recovered = json!({ "job": "j", "attempt": 1, "returnCode": 2, "cause": "Lost", "decision": "Retry" });
+    let read: RecoveredJob = serde_json::from_value(recovered.clone()).expect("a job");
+    is_written_as(&read, recovered);
+    is_written_as(
+        &RegenerateRequest::default(),
+        json!({ "dryRun": false, "submit": false, "singleAllocation": false, "byRequirements": false, "partitions": [] }),
+    );
+    is_written_as(
+        &RegenerateReport::default(),
+        json!({ "pendingJobs": 0, "supersededActions": 0, "schedulers": [], "allocations": [] }),
+    );
+    let scheduler = json!({
+        "name": "s", "jobs": 1, "allocations": 2, "nodes": 3, "walltimeSeconds": 4, "deferred": false, "nodeHours": 5.5,
+    });
+    let read: RecoveryScheduler = serde_json::from_value(scheduler.clone()).expect("a scheduler");
+    is_written_as(&read, scheduler);
+    is_written_as(&CorrectResourcesRequest::default(), json!({ "dryRun": false, "noDownsize": false }));
+    is_written_as(&CorrectResourcesReport::default(), json!({ "corrections": [] }));
+    is_written_as(&ScheduleNodesRequest::default(), json!({ "startOneWorkerPerNode": false }));
+    is_written_as(&File::default(), json!({ "name": "", "path": "", "status": "expected", "readers": 0 }));
+    let used = json!({ "job": "j", "jobStatus": "ready", "path": "p", "role": "input" });
+    let read: FileUse = serde_json::from_value(used.clone()).expect("a use");
+    is_written_as(&read, used);
+    is_written_as(&UserData::default(), json!({ "name": "", "inDocument": false, "written": false, "changeTime": "" }));
+    is_written_as(&SpawnRequest::default(), json!({ "lineage": "", "jobs": [], "runId": 0, "attempt": 0 }));
+    is_written_as(&SpawnResponse::default(), json!({ "lineage": "", "generation": 0, "jobs": 0 }));
+    is_written_as(&WorkflowStatus::default(), json!({ "jobs": JobCounts::default() }));
+    is_written_as(&RecoveryProgress::default(), json!({ "round": 0 }));
+    let sample = json!({ "job": "j", "attempt": 1, "cause": "Lost", "time": "t" });
+    let read: FailureSample = serde_json::from_value(sample.clone()).expect("a sample");
+    is_written_as(&read, sample);
+    is_written_as(&RemoteWorker::default(), json!({ "address": "" }));
+    let wanted = json!({ "id": 1, "path": "p", "offset": 0 });
+    let read: WantedPiece = serde_json::from_value(json!({ "id": 1, "path": "p" })).expect("a piece");
+    is_written_as(&read, wanted);
+    let request = json!({ "scope": "admin" });
+    let read: TokenRequest = serde_json::from_value(request.clone()).expect("a request");
+    is_written_as(&read, request);
+    let over = json!({ "name": "a", "was": "pending", "slurmState": "Failed" });
+    let read: OrphanedAllocation = serde_json::from_value(over.clone()).expect("an allocation");
+    is_written_as(&read, over);
+}
+
+/// Documents are kept as they were written: what is absent stays absent.
+#[test]
+fn an_empty_document_stays_empty() {
+    use crate::cluster::{SlurmClusterSpec, SlurmClusterStatus};
+    use crate::document::Metadata;
+    use crate::execution::{ExecutionConfig, MonitorScope, ResourceMonitor, Stdio};
+    use crate::failure::{Escalation, FailureHandler, FailureRule, Prefetch, Recovery, RetryLimit, UnknownFailures};
+    use crate::parameters::{ParameterTable, Parameterization};
+    use crate::resources::{ResourceRequirements, SlurmScheduler};
+    use crate::workflow::{DynamicJobs, Source, WorkflowSpec};
+    is_written_as(&WorkflowSpec::default(), json!({ "jobs": [] }));
+    is_written_as(&crate::job::Job::default(), json!({ "name": "", "command": "" }));
+    is_written_as(&crate::job::File::default(), json!({ "name": "", "path": "" }));
+    is_written_as(&crate::job::UserData::default(), json!({}));
+    is_written_as(&Parameterization::default(), json!({}));
+    is_written_as(&ParameterTable::default(), json!({ "columns": [], "rows": [] }));
+    is_written_as(&ResourceRequirements::default(), json!({ "name": "", "numCpus": 0, "memory": "" }));
+    is_written_as(&SlurmScheduler::default(), json!({ "account": "" }));
+    is_written_as(&FailureHandler::default(), json!({ "name": "", "rules": [] }));
+    is_written_as(&FailureRule::default(), json!({}));
+    is_written_as(&Recovery::default(), json!({}));
+    is_written_as(&RetryLimit::default(), json!({}));
+    is_written_as(&Escalation::default(), json!({}));
+    is_written_as(&UnknownFailures::default(), json!({}));
+    is_written_as(&Prefetch::default(), json!({}));
+    is_written_as(&ExecutionConfig::default(), json!({}));
+    is_written_as(&Stdio::default(), json!({}));
+    is_written_as(&ResourceMonitor::default(), json!({}));
+    is_written_as(&MonitorScope::default(), json!({}));
+    is_written_as(&DynamicJobs::default(), json!({}));
+    is_written_as(&Source::default(), json!({ "name": "", "configMapName": "", "key": "" }));
+    is_written_as(&Metadata::default(), json!({ "name": "" }));
+    is_written_as(&SlurmClusterSpec::default(), json!({}));
+    is_written_as(&SlurmClusterStatus::default(), json!({}));
+    let action = json!({ "triggerType": "on_jobs_ready", "actionType": "run_commands" });
+    let read: crate::action::Action = serde_json::from_value(action.clone()).expect("an action");
+    is_written_as(&read, action);
+    let partition = json!({ "name": "", "cpusPerNode": 0, "memoryMb": 0, "maxWalltime": "" });
+    is_written_as(&crate::cluster::Partition::default(), partition);
+}

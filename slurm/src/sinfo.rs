@@ -72,7 +72,9 @@ mod tests {
             gpu_type: Some("a100".to_owned()),
             are_idle: true,
         };
-        assert_eq!(read_nodes("p|3|4|5|gpu:a100:6|idle\n"), Ok(vec![expected]));
+        for line in ["p|3|4|5|gpu:a100:6|idle\n", " p|3|4|5|gpu:a100:6|idle \n"] {
+            assert_eq!(read_nodes(line), Ok(vec![expected.clone()]), "{line:?}");
+        }
         for line in [
             "p|x|4|5|(null)|idle",
             "p|3|x|5|(null)|idle",

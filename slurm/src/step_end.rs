@@ -128,6 +128,12 @@ mod tests {
                     srun: Check SLURM_JOB_ID environment variable. Expired or invalid job 15\n";
         let reason = "Unable to confirm allocation for job 15: Unable to contact slurm controller (connect failure)";
         assert_eq!(never_asked_for(away).as_deref(), Some(reason));
+        let twice = "srun: error: Unable to a: Connection refused\nsrun: error: Unable to b: Connection refused\nsrun: error: Unable to c\n";
+        assert_eq!(
+            never_asked_for(twice).as_deref(),
+            Some("Unable to b: Connection refused"),
+            "the last one that says so"
+        );
         for own in [
             "",
             "Traceback (most recent call last): connection refused\n",

@@ -416,3 +416,34 @@ fn a_cluster_carries_every_field() {
         json!({ "name": "k", "outcome": "unchanged" }),
     );
 }
+
+/// What says nothing is left out, and read as nothing.
+#[test]
+fn what_is_absent_is_left_out() {
+    let result = json!({
+        "workflow": "w", "job": "j", "jobId": 1, "runId": 2, "attempt": 3, "status": "completed", "endTime": "t",
+        "durationSeconds": 4.5,
+    });
+    let read: JobResult = serde_json::from_value(result.clone()).expect("a result");
+    is_written_as(&read, result);
+    let action = json!({
+        "id": 1, "triggerType": "on_worker_start", "actionType": "run_commands", "status": "waiting", "isRecovery": false,
+        "runId": 2, "attempt": 3, "tries": 4,
+    });
+    let read: WorkflowAction = serde_json::from_value(action.clone()).expect("an action");
+    is_written_as(&read, action);
+    let runner = json!({
+        "id": 1, "host": "h", "pid": 2, "kind": "local", "status": "active", "capacity": Resources::default(), "version": "v",
+        "queued": 3, "running": 4, "startTime": "t",
+    });
+    let read: Runner = serde_json::from_value(runner.clone()).expect("a runner");
+    is_written_as(&read, runner);
+    is_written_as(
+        &JobTransition { id: 1, name: String::new(), attempt: 2, status: JobState::Failed },
+        json!({ "id": 1, "attempt": 2, "status": "failed" }),
+    );
+    let applied = json!({ "name": "w", "namespace": "n", "outcome": "created", "changes": JobChanges::default() });
+    let read: ApplyResponse = serde_json::from_value(applied.clone()).expect("an answer");
+    is_written_as(&read, applied);
+    is_written_as(&SlurmCluster::default(), json!({ "name": "", "generation": 0, "spec": {} }));
+}

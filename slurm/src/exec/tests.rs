@@ -195,6 +195,7 @@ async fn long_complaints_are_cut_and_long_answers_are_not() {
     let answer = slurm.ask(&squeue()).await.unwrap();
     assert_eq!((answer.text.len(), answer.remarks.len()), (100_000, 65_536));
     assert_eq!((LONGEST_ANSWER, LONGEST_COMPLAINT), (268_435_456, 65_536));
+    assert_eq!(FILE_PATIENCE, Duration::from_secs(60));
 }
 
 #[tokio::test]
@@ -204,6 +205,7 @@ async fn answers_beyond_a_limit_are_told() {
         let (text, whole) = read(Some(source.as_bytes()), limit).await.unwrap();
         assert_eq!((text.as_str(), whole), expected, "{bytes} of {limit}");
     }
+    assert_eq!(read(None::<&[u8]>, 5).await.unwrap(), (String::new(), true), "what is not there is whole");
 }
 
 #[test]
