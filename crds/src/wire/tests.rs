@@ -170,6 +170,9 @@ fn a_report_carries_every_field() {
     }
     let read: SyncRequest = serde_json::from_value(json!({ "sequence": 5 })).expect("what a server reads");
     assert_eq!(read, SyncRequest { sequence: 5, ..SyncRequest::default() });
+    let none = Want { free: Resources::default(), ahead: 0, limit: 0 };
+    is_written_as(&read, json!({ "sequence": 5, "acknowledged": 0, "want": none, "waitMs": 0 }));
+    is_written_as(&JournalledResult::default(), json!({ "endedMs": 0, "finished": FinishedAttempt::default() }));
     is_written_as(
         &FinishedAttempt::default(),
         json!({ "key": { "workflow": 0, "job": 0, "run": 0, "attempt": 0, "epoch": 0 }, "returnCode": 0, "durationMs": 0, "endedMsAgo": 0 }),
