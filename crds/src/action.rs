@@ -188,3 +188,65 @@ impl std::str::FromStr for ActionState {
         known.ok_or_else(|| format!("unknown state of an action '{text}'"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn action(trigger_type: TriggerType, action_type: ActionType) -> Action {
+        Action {
+            trigger_type,
+            action_type,
+            jobs: None,
+            job_name_regexes: None,
+            commands: None,
+            scheduler: None,
+            scheduler_type: None,
+            num_allocations: None,
+            start_one_worker_per_node: None,
+            max_parallel_jobs: None,
+            persistent: None,
+        }
+    }
+
+    // J19
+    #[test]
+    fn only_slurm_is_asked_for_nodes() {
+        let of = |action_type, scheduler_type: Option<&str>| Action {
+            scheduler_type: scheduler_type.map(str::to_owned),
+            ..action(TriggerType::OnJobsReady, action_type)
+        };
+        let cases = [
+            (ActionType::ScheduleNodes, None, true),
+            (ActionType::ScheduleNodes, Some("slurm"), true),
+            (ActionType::ScheduleNodes, Some("local"), false),
+            (ActionType::RunCommands, None, false),
+            (ActionType::RunCommands, Some("slurm"), false),
+        ];
+        for (action_type, scheduler_type, asks) in cases {
+            assert_eq!(
+                of(action_type, scheduler_type).asks_slurm_for_nodes(),
+                asks,
+                "{action_type} {scheduler_type:?}"
+            );
+        }
+    }
+
+    // J11, J12
+    #[test]
+    fn worker_actions_are_for_every_worker_unless_said_otherwise() {
+        let cases = [
+            (TriggerType::OnWorkerStart, None, true),
+            (TriggerType::OnWorkerStart, Some(true), true),
+            (TriggerType::OnWorkerStart, Some(false), false),
+            (TriggerType::OnWorkerComplete, None, true),
+            (TriggerType::OnWorkflowStart, None, false),
+            (TriggerType::OnWorkflowComplete, Some(true), false),
+            (TriggerType::OnJobsReady, Some(true), false),
+        ];
+        for (trigger, persistent, every) in cases {
+            let action = Action { persistent, ..action(trigger, ActionType::RunCommands) };
+            assert_eq!(action.is_for_every_worker(), every, "{trigger} {persistent:?}");
+        }
+    }
+}

@@ -568,3 +568,6 @@ pub struct ClusterApplied {
     /// What happened to it.
     pub outcome: ApplyOutcome,
 }
+
+#[cfg(test)]
+mod tests;

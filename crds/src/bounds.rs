@@ -58,3 +58,57 @@ pub(crate) fn type_of(schema: &Map<String, Value>) -> Option<String> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_says_nothing_gets_a_limit_and_what_does_keeps_its_own() {
+        let cases = [
+            (json!({ "type": "string" }), json!({ "type": "string", "maxLength": 4_096 })),
+            (json!({ "type": ["null", "string"] }), json!({ "type": ["null", "string"], "maxLength": 4_096 })),
+            (json!({ "type": "string", "maxLength": 7 }), json!({ "type": "string", "maxLength": 7 })),
+            (json!({ "type": "string", "enum": ["a"] }), json!({ "type": "string", "enum": ["a"] })),
+            (json!({ "type": "string", "const": "a" }), json!({ "type": "string", "const": "a" })),
+            (
+                json!({ "type": "integer", "format": "int32", "minimum": 3 }),
+                json!({ "type": "integer", "format": "int32", "minimum": 3, "maximum": 2_147_483_647 }),
+            ),
+            (
+                json!({ "type": "integer", "maximum": 3 }),
+                json!({ "type": "integer", "minimum": -1_000_000_000_000_000_i64, "maximum": 3 }),
+            ),
+            (
+                json!({ "type": "array", "items": { "type": "string" } }),
+                json!({
+                    "type": "array", "maxItems": 200_000, "x-kubernetes-list-type": "atomic",
+                    "items": { "type": "string", "maxLength": 4_096 },
+                }),
+            ),
+            (
+                json!({ "type": "object", "additionalProperties": { "type": "string" } }),
+                json!({
+                    "type": "object", "maxProperties": 10_000,
+                    "additionalProperties": { "type": "string", "maxLength": 4_096 },
+                }),
+            ),
+            (
+                json!({ "type": "object", "properties": { "enum": { "type": "string" } } }),
+                json!({ "type": "object", "properties": { "enum": { "type": "string", "maxLength": 4_096 } } }),
+            ),
+            (json!({ "type": "boolean" }), json!({ "type": "boolean" })),
+        ];
+        for (mut schema, expected) in cases {
+            complete(&mut schema);
+            assert_eq!(schema, expected);
+        }
+        for part in ["anyOf", "oneOf", "allOf"] {
+            let mut schema = json!({ part: [{ "type": "string" }] });
+            complete(&mut schema);
+            assert_eq!(schema, json!({ part: [{ "type": "string", "maxLength": 4_096 }] }), "{part}");
+        }
+    }
+}

@@ -13,3 +13,19 @@ pub fn with_causes(error: &dyn Error) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("{0}")]
+    struct Layer(&'static str, #[source] Option<Box<Layer>>);
+
+    #[test]
+    fn every_cause_is_told_in_order() {
+        let chain = Layer("a", Some(Box::new(Layer("b", Some(Box::new(Layer("c", None)))))));
+        assert_eq!(with_causes(&chain), "a: b: c");
+        assert_eq!(with_causes(&Layer("alone", None)), "alone");
+    }
+}

@@ -76,3 +76,15 @@ impl Metadata {
         self.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_without_a_namespace_is_in_the_default_one() {
+        assert_eq!(Metadata::default().namespace(), "default");
+        let metadata = Metadata { namespace: Some("lab".to_owned()), ..Metadata::default() };
+        assert_eq!(metadata.namespace(), "lab");
+    }
+}

@@ -259,6 +259,61 @@ mod tests {
         }
     }
 
+    // X08
+    #[test]
+    fn a_plan_takes_every_setting_of_the_document() {
+        let (summary, series) = (Some(Granularity::Summary), Some(Granularity::TimeSeries));
+        let monitor = ResourceMonitor {
+            enabled: None,
+            granularity: summary,
+            sample_interval_seconds: Some(7),
+            flush_interval_seconds: Some(8),
+            generate_plots: Some(true),
+            jobs: Some(MonitorScope { enabled: None, granularity: series, cpu: None, memory: None }),
+            compute_node: Some(MonitorScope {
+                enabled: Some(true),
+                granularity: series,
+                cpu: Some(true),
+                memory: Some(false),
+            }),
+        };
+        let node = NodePlan { granularity: Granularity::TimeSeries, cpu: true, memory: false };
+        let expected =
+            MonitorPlan { jobs: series, node: Some(node), interval_seconds: 7, flush_interval_seconds: 8, plots: true };
+        assert_eq!(monitor.plan(), expected);
+        for (seconds, expected) in [(-1, 1), (0, 1), (1, 1), (2, 2)] {
+            let monitor = ResourceMonitor {
+                sample_interval_seconds: Some(seconds),
+                flush_interval_seconds: Some(seconds),
+                ..ResourceMonitor::default()
+            };
+            let plan = monitor.plan();
+            assert_eq!((plan.interval_seconds, plan.flush_interval_seconds), (expected, expected), "{seconds}");
+        }
+    }
+
+    #[test]
+    fn a_series_a_node_or_a_plot_needs_files() {
+        let none = MonitorPlan { jobs: None, node: None, interval_seconds: 1, flush_interval_seconds: 1, plots: false };
+        let node = NodePlan { granularity: Granularity::Summary, cpu: true, memory: true };
+        let cases = [
+            (none, false),
+            (MonitorPlan { jobs: Some(Granularity::Summary), ..none }, false),
+            (MonitorPlan { jobs: Some(Granularity::TimeSeries), ..none }, true),
+            (MonitorPlan { node: Some(node), ..none }, true),
+            (MonitorPlan { plots: true, ..none }, true),
+        ];
+        for (plan, is_recorded) in cases {
+            assert_eq!(plan.is_recorded(), is_recorded, "{plan:?}");
+        }
+    }
+
+    // X06
+    #[test]
+    fn the_headroom_is_a_minute() {
+        assert_eq!(SIGKILL_HEADROOM_SECONDS, 60);
+    }
+
     #[test]
     fn nodes_are_measured_only_on_request() {
         let scope = MonitorScope { enabled: Some(true), cpu: Some(false), ..MonitorScope::default() };

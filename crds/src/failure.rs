@@ -178,6 +178,25 @@ mod tests {
             lease_seconds: Some(value),
             horizon_seconds: Some(value),
         };
+        let own = Prefetch {
+            enabled: Some(false),
+            batch_size: Some(1),
+            max_queued: Some(2),
+            refill_threshold: Some(3),
+            lease_seconds: Some(4),
+            horizon_seconds: Some(5),
+        };
+        let other = Prefetch {
+            enabled: Some(true),
+            batch_size: Some(11),
+            max_queued: Some(12),
+            refill_threshold: Some(13),
+            lease_seconds: Some(14),
+            horizon_seconds: Some(15),
+        };
+        assert_eq!(own.over(&other), own);
+        assert_eq!(other.over(&own), other);
+        assert_eq!(Prefetch::default().over(&other), other, "each field is taken from the same field");
         assert_eq!(all(0).over(&all(9)), all(0));
         assert_eq!(Prefetch::default().over(&all(9)), all(9));
         assert_eq!(all(9).over(&Prefetch::default()), all(9));

@@ -18,6 +18,8 @@ pub mod failure;
 pub mod job;
 pub mod load;
 pub mod logs;
+#[cfg(test)]
+mod messages;
 pub mod parameters;
 pub mod problem;
 pub mod quantity;
@@ -31,9 +33,13 @@ pub mod slurm;
 pub mod slurm_stats;
 pub mod state;
 pub mod status;
+#[cfg(test)]
+mod testing;
 pub mod token;
 pub mod validate;
 pub mod wire;
+#[cfg(test)]
+mod words;
 pub mod workflow;
 
 /// The API group of every document.

@@ -214,6 +214,33 @@ mod tests {
         }
     }
 
+    #[test]
+    fn addresses_at_their_limits() {
+        for text in ["n:1", "n:65535", "a+b@n", "dom\\\\a$@n", "n_1.x-y", "fe80::1"] {
+            let text = text.replace("\\\\", "\\");
+            assert_eq!(address(&text).expect("an address").to_string(), text);
+        }
+        assert_eq!(address("a@b@c"), Err(AddressError::Character('@')));
+        assert_eq!(address("a:b@c"), Err(AddressError::Character(':')));
+        assert_eq!(address("a+b"), Err(AddressError::Character('+')));
+        assert_eq!(address("n:-1"), Err(AddressError::Port));
+        let texts = [
+            (AddressError::Empty, "a part is empty: write [user@]host[:port]"),
+            (AddressError::Port, "the port must be a number from 1 to 65535"),
+            (AddressError::Character(';'), "';' belongs into no address: write [user@]host[:port]"),
+            (AddressError::Option, "it must not begin with '-'"),
+        ];
+        for (error, text) in texts {
+            assert_eq!(error.to_string(), text);
+        }
+        assert_eq!(address("n1:22").expect("an address").destination(), "n1");
+        for (host, expected) in
+            [("localhost", true), ("[::1]", true), ("127.1.2.3", true), ("128.0.0.1", false), ("local", false)]
+        {
+            assert_eq!(is_loopback_host(host), expected, "{host}");
+        }
+    }
+
     // J04
     #[test]
     fn a_list_has_one_worker_a_line() {

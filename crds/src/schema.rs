@@ -246,6 +246,9 @@ pub(crate) fn camel_case(name: &str) -> String {
 }
 
 #[cfg(test)]
+mod fields;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -32,6 +32,14 @@ mod tests {
     use crate::job::Job;
 
     #[test]
+    fn the_limit_itself_fits_and_one_more_byte_does_not() {
+        assert_eq!(too_many_bytes(921_600), None);
+        let problem = too_many_bytes(921_601).expect("too large");
+        assert_eq!(problem.message, "the object would have 901 KiB, and 900 are allowed");
+        assert_eq!((problem.field.as_str(), problem.kind, problem.is_error()), ("spec", ProblemKind::TooLarge, true));
+    }
+
+    #[test]
     fn what_does_not_fit_is_told_with_a_way_out() {
         let mut document = WorkflowDocument::default();
         assert_eq!(too_large(&document), None);

@@ -558,13 +558,4 @@ pub enum ReplayOutcome {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    // S01
-    #[test]
-    fn an_attempt_is_named_by_all_its_numbers() {
-        let key = AttemptKey { workflow: 42, job: 7, run: 3, attempt: 2, epoch: 9 };
-        assert_eq!(key.label(), "wf42_j7_r3_a2");
-    }
-}
+mod tests;

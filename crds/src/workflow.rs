@@ -262,3 +262,16 @@ pub struct Source {
     #[schemars(length(min = 1, max = 253))]
     pub key: String,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_another_manager_takes_a_workflow_away() {
+        for (manager, other) in [(None, false), (Some("torc.dev/torc"), false), (Some("torc.dev/torc2"), true)] {
+            let spec = WorkflowSpec { managed_by: manager.map(str::to_owned), ..WorkflowSpec::default() };
+            assert_eq!(spec.is_managed_by_other(), other, "{manager:?}");
+        }
+    }
+}

@@ -186,6 +186,54 @@ mod tests {
     }
 
     #[test]
+    fn each_variable_and_what_stands_in_for_it() {
+        let with = |variables: &[(&str, &str)]| {
+            let all: Vec<(&str, &str)> = [("SLURM_JOB_ID", "1")].into_iter().chain(variables.iter().copied()).collect();
+            read(&all).expect("an allocation")
+        };
+        assert_eq!(with(&[("SLURM_NODELIST", "a,b")]).nodes, ["a", "b"]);
+        assert_eq!(with(&[("SLURM_NODELIST", "a"), ("SLURM_JOB_NODELIST", "b")]).nodes, ["b"]);
+        let memory = |variables: &[(&str, &str)]| with(variables).memory_bytes;
+        assert_eq!(memory(&[("SLURM_MEM_PER_CPU", "3")]), None, "CPUs are not known");
+        assert_eq!(memory(&[("SLURM_MEM_PER_CPU", "3"), ("SLURM_CPUS_ON_NODE", "5")]), Some(15 << 20));
+        assert_eq!(
+            memory(&[("SLURM_MEM_PER_CPU", "3"), ("SLURM_CPUS_ON_NODE", "5"), ("SLURM_MEM_PER_NODE", "7")]),
+            Some(7 << 20)
+        );
+        assert_eq!(memory(&[("SLURM_MEM_PER_NODE", "0"), ("SLURM_CPUS_ON_NODE", "5")]), None, "0 is all there is");
+        let gpus = |variables: &[(&str, &str)]| with(variables).gpus;
+        assert_eq!(gpus(&[("SLURM_STEP_GPUS", "0,1"), ("SLURM_JOB_GPUS", "0-7")]), Some(2));
+        assert_eq!(gpus(&[("SLURM_JOB_GPUS", "0-7")]), Some(8));
+        assert_eq!(gpus(&[("SLURM_GPUS_ON_NODE", "3"), ("SLURM_STEP_GPUS", "0,1")]), Some(3));
+        assert_eq!(gpus(&[]), None);
+        let least = with(&[("SLURM_CPUS_ON_NODE", "1"), ("SLURM_MEM_PER_NODE", "1"), ("SLURM_GPUS_ON_NODE", "1")]);
+        assert_eq!((least.cpus, least.memory_bytes, least.gpus), (Some(1), Some(1 << 20), Some(1)));
+        assert_eq!(with(&[("SLURM_CPUS_ON_NODE", "0")]).cpus, None);
+        let other =
+            with(&[("SLURMD_NODENAME", " n4 "), ("SLURM_JOB_END_TIME", "-5"), ("SLURM_JOB_CPUS_PER_NODE", "8,x")]);
+        assert_eq!((other.node.as_deref(), other.end_time, other.least_cpus), (Some("n4"), None, None));
+        assert_eq!(with(&[("SLURM_JOB_CPUS_PER_NODE", "72(x2),36")]).least_cpus, Some(36));
+    }
+
+    #[test]
+    fn time_left_in_every_form() {
+        let cases = [
+            ("45", Some(45)),
+            ("1:00", Some(60)),
+            ("1:00:00", Some(3_600)),
+            ("1-00:00:00", Some(86_400)),
+            ("2-03:04", Some(2 * 86_400 + 184)),
+            ("1:2:3:4", None),
+            ("-1", None),
+            ("1-", None),
+            ("18446744073709551615-00:00:00", None),
+        ];
+        for (text, left) in cases {
+            assert_eq!(time_left(text), left, "{text:?}");
+        }
+    }
+
+    #[test]
     fn lists_of_nodes() {
         let cases: [(&str, &[&str]); 9] = [
             ("n1", &["n1"]),

@@ -73,6 +73,58 @@ mod tests {
 
     // S18
     #[test]
+    fn every_letter_of_memory_in_both_cases() {
+        for (letter, bits) in [("K", 10), ("M", 20), ("G", 30), ("T", 40), ("P", 50)] {
+            assert_eq!(memory_bytes(&format!("3{letter}")), Some(3 << bits), "{letter}");
+            assert_eq!(memory_bytes(&format!("3{}", letter.to_lowercase())), Some(3 << bits), "{letter}");
+        }
+        let odd = [
+            ("0K", Some(0)),
+            ("0.5K", Some(512)),
+            ("1.0009K", Some(1_024)),
+            (".5K", Some(512)),
+            ("5.", Some(5)),
+            ("8191P", Some(8_191 << 50)),
+            ("8192P", None),
+            (".", None),
+            ("1.2.3K", None),
+            ("1 K", None),
+            ("+1K", None),
+            ("1KB", None),
+            ("16?", None),
+        ];
+        for (text, bytes) in odd {
+            assert_eq!(memory_bytes(text), bytes, "{text:?}");
+        }
+    }
+
+    // S18
+    #[test]
+    fn every_part_of_a_cpu_time_counts() {
+        let cases = [
+            ("2-03:04:05", Some(183_845.0)),
+            ("2-04:05", Some(173_045.0)),
+            ("03:04:05.5", Some(11_045.5)),
+            ("100:00:00", Some(360_000.0)),
+            ("59:59", Some(3_599.0)),
+            ("00:00", Some(0.0)),
+            (" 00:07 ", Some(7.0)),
+            ("1-2", None),
+            ("x-00:00:01", None),
+            ("00:-1:00", None),
+            ("00:00:-1", None),
+            ("1.5:00:00", None),
+            ("00:1.5:00", None),
+            (":", None),
+            ("::", None),
+        ];
+        for (text, seconds) in cases {
+            assert_eq!(cpu_seconds(text), seconds, "{text:?}");
+        }
+    }
+
+    // S18
+    #[test]
     fn cpu_time_as_slurm_prints_it() {
         let cases = [
             ("00:01:30", Some(90.0)),

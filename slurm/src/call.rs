@@ -263,6 +263,86 @@ mod tests {
         assert!(sbatch.set.is_empty() && sbatch.unset.contains(&"SBATCH_PARTITION".to_owned()));
     }
 
+    #[test]
+    fn only_a_submission_and_a_step_are_not_repeated() {
+        let cases = [
+            (Tool::Srun, "srun", false),
+            (Tool::Sacct, "sacct", true),
+            (Tool::Sstat, "sstat", true),
+            (Tool::Squeue, "squeue", true),
+            (Tool::Sbatch, "sbatch", false),
+            (Tool::Scancel, "scancel", true),
+            (Tool::Sinfo, "sinfo", true),
+            (Tool::Scontrol, "scontrol", true),
+            (Tool::Shell, "sh", true),
+        ];
+        for (tool, name, only_asks) in cases {
+            assert_eq!((tool.name(), tool.only_asks()), (name, only_asks));
+        }
+        assert_eq!(Tool::ALL.to_vec(), cases[..8].iter().map(|(tool, ..)| *tool).collect::<Vec<Tool>>());
+    }
+
+    #[test]
+    fn a_call_has_a_minute_unless_said_otherwise() {
+        let call = Call::new(Tool::Sinfo, ["a"]).arg("b").reads("text");
+        let expected = Call {
+            tool: Tool::Sinfo,
+            arguments: words(&["a", "b"]),
+            input: Some("text".to_owned()),
+            patience: Duration::from_secs(60),
+        };
+        assert_eq!(call, expected);
+        assert_eq!(call.within(Duration::from_secs(7)).patience, Duration::from_secs(7));
+    }
+
+    /// The variables that each program must not see, and those that it gets.
+    #[test]
+    fn the_environment_of_every_program() {
+        let utc = ["TZ=UTC", "SLURM_TIME_FORMAT=standard"];
+        let squeue = "ACCOUNT ARRAY ARRAY_UNIQUE FORMAT FORMAT2 LICENSES NAMES PARTITION QOS SORT STATES USERS";
+        let scancel = "ACCOUNT BATCH FULL INTERACTIVE NAME PARTITION QOS STATE USER VERBOSE WCKEY";
+        let sbatch = "ACCOUNT ARRAY_INX CONSTRAINT EXCLUSIVE EXPORT GPUS GPUS_PER_NODE GRES JOB_NAME MEM_PER_CPU MEM_PER_GPU \
+                      MEM_PER_NODE NO_REQUEUE OUTPUT PARTITION QOS REQUEUE RESERVATION TIMELIMIT WAIT";
+        let cases = [
+            (Tool::Srun, "", &[][..]),
+            (Tool::Sacct, "FEDERATION FORMAT LOCAL", &utc[..]),
+            (Tool::Sstat, "", &utc[..]),
+            (Tool::Squeue, squeue, &utc[..]),
+            (Tool::Sbatch, sbatch, &[][..]),
+            (Tool::Scancel, scancel, &utc[..]),
+            (Tool::Sinfo, "FORMAT PARTITION SORT", &utc[..]),
+            (Tool::Scontrol, "", &utc[..]),
+            (Tool::Shell, "", &[][..]),
+        ];
+        for (tool, unset, set) in cases {
+            let made = Call::new(tool, []).invocation(&[], "x");
+            let prefix = tool.name().to_uppercase();
+            let mut names: Vec<String> = unset.split_whitespace().map(|name| format!("{prefix}_{name}")).collect();
+            names.extend((!unset.is_empty()).then(|| "SLURM_CLUSTERS".to_owned()));
+            assert_eq!(made.unset, names, "{prefix}");
+            let given: Vec<String> = made.set.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            assert_eq!(given, set, "{prefix}");
+        }
+        let test = Call::new(Tool::Sbatch, ["--test-only"]).invocation(&[], "x");
+        assert_eq!(
+            test.set,
+            [("TZ", "UTC"), ("SLURM_TIME_FORMAT", "standard")].map(|(a, b)| (a.to_owned(), b.to_owned()))
+        );
+    }
+
+    #[test]
+    fn only_ssh_gets_quotes() {
+        let call = Call::new(Tool::Scontrol, ["a b"]);
+        for (prefix, last) in
+            [("ssh", "'a b'"), ("/usr/bin/ssh", "'a b'"), ("ssh-wrapper", "a b"), ("/ssh/podman", "a b")]
+        {
+            let made = call.invocation(&words(&[prefix, "to"]), "prog");
+            assert_eq!(made.program, prefix);
+            let expected = words(&["to", "env", "TZ=UTC", "SLURM_TIME_FORMAT=standard", "prog", last]);
+            assert_eq!((made.arguments, made.set, made.unset), (expected, vec![], vec![]), "{prefix}");
+        }
+    }
+
     // S21
     #[test]
     fn every_program_can_be_replaced() {

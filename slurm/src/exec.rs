@@ -120,7 +120,8 @@ impl Slurm {
         self.ask(&call).await.map(drop)
     }
 
-    fn spawn(&self, call: &Call, program: &str) -> Result<Child, Trouble> {
+    /// The command of a call: its words, its environment, and a process group of its own.
+    fn command(&self, call: &Call, program: &str) -> Command {
         let invocation = call.invocation(&self.prefix, program);
         let mut command = Command::new(&invocation.program);
         command.args(&invocation.arguments).envs(invocation.set).process_group(0).kill_on_drop(true);
@@ -129,11 +130,15 @@ impl Slurm {
         }
         let stdin = if call.input.is_some() { Stdio::piped() } else { Stdio::null() };
         command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn spawn(&self, call: &Call, program: &str) -> Result<Child, Trouble> {
+        let mut command = self.command(call, program);
+        let started = command.as_std().get_program().to_string_lossy().into_owned();
         command.spawn().map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => {
-                Trouble::Missing { program: invocation.program.clone() }
-            }
-            _ => Trouble::NoAnswer { reason: format!("{}: {error}", invocation.program), perhaps_received: false },
+            io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => Trouble::Missing { program: started.clone() },
+            _ => Trouble::NoAnswer { reason: format!("{started}: {error}"), perhaps_received: false },
         })
     }
 }

@@ -113,6 +113,22 @@ mod tests {
     }
 
     #[test]
+    fn every_way_to_write_nothing() {
+        for nothing in ["", " ", "(null)", "N/A", "n/a", "None", "NONE", "Unknown", "None assigned", "(None)", " None "]
+        {
+            assert_eq!(said(nothing), None, "{nothing:?}");
+        }
+        for text in ["none", "null", "0", "(none)", "unknown"] {
+            assert_eq!(said(text), Some(text));
+        }
+        assert_eq!(said(" a b "), Some("a b"));
+        for text in ["unlimited", "INFINITE", "Infinity", " infinite "] {
+            assert_eq!(limit(text), Some(Limit::Unlimited), "{text}");
+        }
+        assert!(Limit::Seconds(i64::MAX) < Limit::Unlimited);
+    }
+
+    #[test]
     fn records_of_scontrol() {
         let line = "JobId=7 JobName=a=b Reason=ReqNodeNotAvail, UnavailableNodes:n4 TRES=cpu=2,mem=200M \
                     CPUs/Task=2 ReqB:S:C:T=0:0:*:* OS=Linux 6.18 #1 SMP  Comment=(null) Power= ";
@@ -140,6 +156,10 @@ mod tests {
             ("(null)", 0, None),
             ("", 0, None),
             ("gpu:a100:many", 0, Some("a100")),
+            ("gpu:-3,gpu:2", 2, None),
+            ("gpu:a:b:3", 3, Some("a")),
+            ("gpu:1,gpu:b:2,gpu:c:4", 7, Some("b")),
+            ("gpus:3,mps:gpu:2", 0, None),
         ];
         for (text, count, kind) in cases {
             assert_eq!(gpus(text), (count, kind.map(str::to_owned)), "{text}");

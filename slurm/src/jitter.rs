@@ -39,6 +39,20 @@ mod tests {
         }
     }
 
+    /// A runner that starts again under the same name waits as long as before, also in the next version.
+    #[test]
+    fn a_delay_depends_on_the_name_and_the_window_only() {
+        let cases = [(3, 3_000), (9, 9_000), (12, 11_111), (99, 59_444), (10_000, 60_000)];
+        for (runners, milliseconds) in cases {
+            assert_eq!(window(runners).as_millis(), milliseconds, "{runners} runners");
+        }
+        let pinned = [(2, "n1/7/0/99", 510), (50, "n1/7/0/99", 8_952), (500, "n2/7/1/99", 28_566), (500, "", 52_947)];
+        for (runners, name, milliseconds) in pinned {
+            assert_eq!(delay(runners, name).as_millis(), milliseconds, "{runners} {name}");
+        }
+        assert_eq!(delay(0, "n1/7/0/99"), Duration::ZERO);
+    }
+
     #[test]
     fn delays_lie_in_the_window_and_are_spread() {
         assert_eq!(delay(1, "n1/7/0/99"), Duration::ZERO);

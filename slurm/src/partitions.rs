@@ -92,6 +92,54 @@ broken|1|4|4000|(null)|down*
         assert_eq!(found[2].requires_explicit_request, Some(true));
     }
 
+    fn one(rules: &str, nodes: &str) -> Partition {
+        let rules = scontrol::read_partitions(&format!("PartitionName=p {rules}\n"));
+        detect(&rules, &sinfo::read_nodes(nodes).unwrap()).remove(0)
+    }
+
+    #[test]
+    fn every_property_of_a_partition() {
+        let found = one(
+            "MaxTime=1:00:00 MaxNodes=7 TotalNodes=9 State=UP OverSubscribe=NO",
+            "p|3|4|5000|gpu:a100:6|idle\nq|90|8|9000|(null)|idle\n",
+        );
+        let expected = Partition {
+            name: "p".to_owned(),
+            cpus_per_node: 4,
+            memory_mb: 5_000,
+            max_walltime: "1h".to_owned(),
+            gpus_per_node: Some(6),
+            gpu_type: Some("a100".to_owned()),
+            nodes: Some(7),
+            shared: Some(true),
+            requires_explicit_request: None,
+        };
+        assert_eq!(found, expected);
+        let nodes = "p|3|4|5000|(null)|idle\n";
+        assert_eq!(one("MaxNodes=9 TotalNodes=7", nodes).nodes, Some(7), "the smaller of the two");
+        assert_eq!(one("MaxNodes=9", nodes).nodes, Some(9));
+        assert_eq!(one("State=UP", nodes).nodes, None);
+        assert_eq!(one("MaxMemPerNode=6000", nodes).memory_mb, 5_000, "a limit gives no memory");
+        assert_eq!(one("MaxMemPerNode=4000", nodes).memory_mb, 4_000);
+        assert_eq!(one("State=UP", nodes).max_walltime, "365d");
+        assert_eq!(one("RootOnly=YES", nodes).requires_explicit_request, Some(true));
+        assert_eq!(one("State=DRAIN", nodes).requires_explicit_request, Some(true));
+    }
+
+    #[test]
+    fn most_nodes_decide_and_then_the_larger_ones() {
+        let cpus = |nodes: &str| one("State=UP", nodes).cpus_per_node;
+        assert_eq!(cpus("p|5|8|1000|(null)|idle\np|4|9|2000|gpu:2|idle\n"), 8, "the number of nodes");
+        assert_eq!(
+            cpus("p|2|8|1000|(null)|idle\np|4|9|1000|(null)|idle\np|3|8|1000|(null)|mixed\n"),
+            8,
+            "alike nodes add up"
+        );
+        assert_eq!(cpus("p|5|9|2000|(null)|idle\np|5|8|1000|gpu:1|idle\n"), 8, "GPUs before CPUs");
+        assert_eq!(cpus("p|5|8|2000|(null)|idle\np|5|9|1000|(null)|idle\n"), 9, "CPUs before memory");
+        assert_eq!(one("State=UP", "p|5|8|2000|(null)|idle\np|5|8|1000|(null)|idle\n").memory_mb, 2_000);
+    }
+
     #[test]
     fn a_tie_is_decided_by_size() {
         let nodes = sinfo::read_nodes("p|5|8|1000|(null)|idle\np|5|64|2000|gpu:2|idle\n").unwrap();

@@ -146,6 +146,83 @@ mod tests {
         assert_eq!(at("xkl3", &[]), None);
     }
 
+    /// Site, partition, CPUs, MiB and time limit, GPUs of a node, most nodes of a job, properties.
+    #[test]
+    fn partitions_of_the_known_sites() {
+        let expected = [
+            "kestrel debug 104 246064 1h - 2 requiresExplicitRequest",
+            "kestrel short 104 246064 4h - - -",
+            "kestrel standard 104 246064 2d - - -",
+            "kestrel long 104 246064 10d - - -",
+            "kestrel medmem 104 984256 10d - - -",
+            "kestrel bigmem 104 2000000 2d - - -",
+            "kestrel bigmeml 104 2000000 10d - - -",
+            "kestrel shared 104 246064 2d - 1 shared",
+            "kestrel sharedl 104 246064 10d - 1 shared",
+            "kestrel hbw 104 246064 2d - - requiresExplicitRequest",
+            "kestrel hbwl 104 246064 10d - - requiresExplicitRequest",
+            "kestrel nvme 104 246064 2d - - requiresExplicitRequest",
+            "kestrel debug-gpu 128 350000 1h 4 h100 2 requiresExplicitRequest",
+            "kestrel gpu-h100s 128 350000 4h 4 h100 - shared",
+            "kestrel gpu-h100 128 350000 2d 4 h100 - shared",
+            "kestrel gpu-h100l 128 350000 10d 4 h100 - shared",
+            "dane pdebug 112 256000 1h - - requiresExplicitRequest",
+            "dane pbatch 112 256000 1d - - -",
+        ];
+        let line = |site: &str, partition: &Partition| {
+            let gpus =
+                partition.gpus_per_node.zip(partition.gpu_type.as_ref()).map(|(count, kind)| format!("{count} {kind}"));
+            let nodes = partition.nodes.map(|nodes| nodes.to_string());
+            let flags =
+                [("shared", partition.shared), ("requiresExplicitRequest", partition.requires_explicit_request)];
+            let flags: Vec<&str> =
+                flags.into_iter().filter(|(_, flag)| *flag == Some(true)).map(|(name, _)| name).collect();
+            let flags = if flags.is_empty() { "-".to_owned() } else { flags.join(" ") };
+            let Partition { name, cpus_per_node, memory_mb, max_walltime, .. } = partition;
+            let (gpus, nodes) = (gpus.unwrap_or_else(|| "-".to_owned()), nodes.unwrap_or_else(|| "-".to_owned()));
+            format!("{site} {name} {cpus_per_node} {memory_mb} {max_walltime} {gpus} {nodes} {flags}")
+        };
+        let profiles = known().unwrap();
+        let found: Vec<String> = profiles
+            .iter()
+            .flat_map(|site| site.partitions.iter().map(|partition| line(&site.name, partition)))
+            .collect();
+        assert_eq!(found, expected);
+        let charges: Vec<(&str, &str, f64, f64)> = profiles
+            .iter()
+            .map(|site| (site.name.as_str(), site.title.as_str(), site.charge_factor_cpu, site.charge_factor_gpu))
+            .collect();
+        assert_eq!(charges, [("kestrel", "NLR (NREL) Kestrel", 10.0, 100.0), ("dane", "LLNL Dane", 1.0, 1.0)]);
+    }
+
+    #[test]
+    fn each_mark_of_a_site_is_enough_and_nothing_else_is() {
+        let cases = [
+            ("laptop", ("NREL_CLUSTER", "kestrel"), Some("kestrel")),
+            ("laptop", ("NREL_CLUSTER", "eagle"), None),
+            ("node1.kestrel.hpc.nrel.gov", ("", ""), Some("kestrel")),
+            ("node1.kestrel.hpc.nrel.gov.evil.org", ("", ""), None),
+            ("kestrel-hpc-nrel-gov", ("", ""), None),
+            ("kl", ("", ""), None),
+            ("dane", ("", ""), None),
+            ("kl1", ("CLUSTER", "dane"), Some("kestrel")),
+            ("laptop", ("", ""), None),
+        ];
+        for (hostname, variable, expected) in cases {
+            assert_eq!(at(hostname, &[variable]).as_deref(), expected, "{hostname} {variable:?}");
+        }
+    }
+
+    #[test]
+    fn custom_profiles_are_asked_first() {
+        let read =
+            |name: &str| Profile::read(&format!("name = \"{name}\"\n[detect]\nhostnames = [\"^x$\"]\n")).unwrap();
+        let profiles = [read("mine"), read("yours")];
+        let here = Here { hostname: "x", variable: &|_| None, file_exists: &|_| false };
+        assert_eq!(find(&profiles, &here).map(|profile| profile.name.as_str()), Some("mine"));
+        assert_eq!((profiles[0].charge_factor_cpu, profiles[0].charge_factor_gpu), (1.0, 1.0));
+    }
+
     #[test]
     fn a_custom_profile_is_checked() {
         let good = "name = \"mine\"\n[detect]\nfiles = [\"/etc/mine\"]\n\
@@ -169,7 +246,10 @@ mod tests {
 
     #[test]
     fn a_detected_profile_is_one_like_the_others() {
-        let profile = detected(Vec::new());
+        let partition = Partition { name: "p".to_owned(), max_walltime: "1h".to_owned(), ..Partition::default() };
+        let profile = detected(vec![partition]);
+        assert_eq!((profile.name.as_str(), profile.title.as_str(), profile.partitions.len()), ("slurm", "detected", 1));
+        assert_eq!((profile.charge_factor_cpu, profile.charge_factor_gpu), (1.0, 1.0));
         assert_eq!(Profile::read(&toml::to_string(&profile).unwrap()), Ok(profile));
     }
 }

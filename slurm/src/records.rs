@@ -118,6 +118,34 @@ mod tests {
     }
 
     #[test]
+    fn every_column_has_its_field() {
+        let text = "17.4|PREEMPTED|5:6|2026-11-16T13:35:23|2026-11-16T13:35:36|7|8|9|10|00:11.500|12K|n[13-14]|name\n";
+        let expected = Record {
+            id: "17.4".to_owned(),
+            name: "name".to_owned(),
+            state_text: "PREEMPTED".to_owned(),
+            state: SlurmState::Preempted,
+            exit_code: "5:6".to_owned(),
+            start: Some(1_794_836_123),
+            end: Some(1_794_836_136),
+            elapsed_seconds: 7,
+            nodes: 8,
+            cpus: 9,
+            cpu_seconds: 10,
+            used_cpu_seconds: Some(11.5),
+            max_rss_bytes: Some(12_288),
+            node_list: Some("n[13-14]".to_owned()),
+        };
+        assert_eq!(read(text), Ok(vec![expected]));
+        let fields = "--format=JobID,State,ExitCode,Start,End,ElapsedRaw,NNodes,AllocCPUS,CPUTimeRAW,TotalCPU,MaxRSS,NodeList,JobName";
+        let call = ask(["1", "2"]);
+        assert_eq!(
+            (call.tool, call.arguments.as_slice()),
+            (Tool::Sacct, &["-a", "-D", "-P", "-n", fields, "-j", "1,2"].map(str::to_owned)[..])
+        );
+    }
+
+    #[test]
     fn the_question() {
         let call = ask(["1", "2"]);
         assert_eq!(call.arguments.last().unwrap(), "1,2");

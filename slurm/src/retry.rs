@@ -59,6 +59,15 @@ mod tests {
     }
 
     #[test]
+    fn a_pause_grows_up_to_the_longest() {
+        let schedule =
+            Schedule { tries: 6, pause: Duration::from_secs(3), growth: 3, longest: Duration::from_secs(50) };
+        assert_eq!(pauses(schedule), [3_000, 9_000, 27_000, 50_000, 50_000]);
+        assert_eq!(schedule.pause_after(0), Some(Duration::from_secs(3)));
+        assert_eq!(QUESTION.longest, Duration::from_secs(30));
+    }
+
+    #[test]
     fn questions_back_off_and_end() {
         assert_eq!(pauses(QUESTION), [1_000, 2_000, 4_000, 8_000]);
         let long = Schedule { tries: 100, ..QUESTION };

@@ -259,6 +259,76 @@ wf1_j5_r1_a1|200K|||||n2|COMPLETED
         assert_eq!(account.stats(key, "77"), expected);
     }
 
+    #[test]
+    fn every_column_of_a_job_has_its_field() {
+        let text = "17_3|NODE_FAIL|4:9|2026-11-16T09:45:35|2026-11-16T09:45:56|n[1-4]|big\n";
+        let expected = RecordedJob {
+            id: JobId { number: 17, part: crate::job_id::Part::Task(3) },
+            state_text: "NODE_FAIL".to_owned(),
+            state: SlurmState::NodeFailure,
+            exit: Some((4, 9)),
+            start: Some(1_794_822_335),
+            end: Some(1_794_822_356),
+            node_list: Some("n[1-4]".to_owned()),
+            name: "big".to_owned(),
+        };
+        assert_eq!(read_jobs(text), Ok(vec![expected]));
+        for exit in ["", "4", "x:9", "4:x"] {
+            let jobs = read_jobs(&text.replace("4:9", exit)).unwrap();
+            assert_eq!(jobs[0].exit, None, "{exit:?}");
+        }
+        assert!(
+            read_jobs(&format!("{text}x|COMPLETED|0:0|None|None|n1|a\n")).is_err(),
+            "one unreadable line is no answer"
+        );
+    }
+
+    // S11
+    #[test]
+    fn every_column_of_a_step_has_its_field() {
+        let steps = read_steps("s|1K|2K|3K|4K|00:00:05|n6|TIMEOUT\n");
+        let expected = StepAccount {
+            name: "s".to_owned(),
+            max_rss_bytes: Some(1_024),
+            max_vm_size_bytes: Some(2_048),
+            max_disk_read_bytes: Some(3_072),
+            max_disk_write_bytes: Some(4_096),
+            ave_cpu_seconds: Some(5.0),
+            node_list: Some("n6".to_owned()),
+            state_text: "TIMEOUT".to_owned(),
+            state: SlurmState::Timeout,
+        };
+        assert_eq!(steps["s"], expected);
+        let key = AttemptKey { workflow: 1, job: 2, run: 3, attempt: 4, epoch: 5 };
+        assert_eq!(expected.stats(key, "77").state.as_deref(), Some("TIMEOUT"));
+        assert_eq!(read_steps("s|1K|2K\n").len(), 0, "too few columns");
+        assert_eq!(read_steps("s|1K|2K|3K|4K|00:00:05|n6|TIMEOUT|more\n").len(), 0, "too many columns");
+        let only_memory = read_steps("s|1K|||||n6|FAILED\n");
+        assert!(only_memory["s"].has_numbers());
+        let only_disk = read_steps("s||2K|3K|4K||n6|FAILED\n");
+        assert!(!only_disk["s"].has_numbers());
+    }
+
+    // S10, S11
+    #[test]
+    fn every_question_is_asked_literally_so() {
+        let jobs_format = "--format=JobID,State,ExitCode,Start,End,NodeList,JobName";
+        let steps_format = "--format=JobName,MaxRSS,MaxVMSize,MaxDiskRead,MaxDiskWrite,AveCPU,NodeList,State";
+        let cases = [
+            (jobs(["1", "2"]), vec!["-X", "-a", "-P", "-n", jobs_format, "-j", "1,2"]),
+            (all_starts(["1", "2"]), vec!["-X", "-D", "-a", "-P", "-n", jobs_format, "-j", "1,2"]),
+            (
+                jobs_named(["a", "b"], "2026-11-16T09:45:30"),
+                vec!["-X", "-a", "-P", "-n", jobs_format, "-S", "2026-11-16T09:45:30", "--name=a,b"],
+            ),
+            (steps("12", &[]), vec!["-j", "12", steps_format, "-P", "-n"]),
+            (steps("12", &[3, 4]), vec!["-j", "12.3,12.4", steps_format, "-P", "-n"]),
+        ];
+        for (call, expected) in cases {
+            assert_eq!((call.tool, call.arguments), (Tool::Sacct, expected.into_iter().map(str::to_owned).collect()));
+        }
+    }
+
     // S10
     #[test]
     fn a_question_names_the_steps_it_is_about() {

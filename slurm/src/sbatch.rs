@@ -93,6 +93,28 @@ mod tests {
     }
 
     #[test]
+    fn every_call_is_made_literally_so() {
+        let cases = [
+            (submit("s1"), Tool::Sbatch, vec!["--parsable"], Some("s1")),
+            (test("s2"), Tool::Sbatch, vec!["--test-only"], Some("s2")),
+            (signal("7.3", "USR1"), Tool::Scancel, vec!["--signal", "USR1", "7.3"], None),
+            (cancel(["7", "8"]), Tool::Scancel, vec!["7", "8"], None),
+        ];
+        for (call, tool, arguments, input) in cases {
+            assert_eq!((call.tool, call.input.as_deref()), (tool, input));
+            assert_eq!(call.arguments, arguments);
+        }
+    }
+
+    #[test]
+    fn the_last_number_and_the_stream_that_has_the_start() {
+        assert_eq!(read_number(&answer("7\n8\nBye\n", "")), Ok(8), "the last line with a number");
+        let said = "Job 1 to start at 2026-11-16T09:50:30 using 4 processors";
+        assert_eq!(read_start(&answer(said, "")), Some(1_794_822_630), "standard output will do");
+        assert_eq!(read_start(&answer("", "Job 1 to start at soon")), None);
+    }
+
+    #[test]
     fn what_is_gone_is_cancelled() {
         let refused = |sentence: &str| Err(Trouble::Refused { sentence: sentence.to_owned() });
         assert_eq!(read_cancelled(Ok(answer("", ""))), Ok(()));

@@ -139,6 +139,61 @@ Restarts=0 TimeLimit=UNLIMITED StartTime=Unknown EndTime=Unknown PreemptTime=Non
     }
 
     #[test]
+    fn every_key_of_a_job_has_its_field() {
+        let line = "JobId=17 JobState=PENDING Reason=Not_now Restarts=3 TimeLimit=00:04:05 StartTime=2026-11-16T09:45:30 \
+                    EndTime=2026-11-16T09:45:31 PreemptTime=2026-11-16T09:45:32 NodeList=n[6-7]";
+        let expected = JobDetail {
+            id: JobId::whole(17),
+            state: SlurmState::Pending,
+            reason: Some("Not now".to_owned()),
+            restarts: 3,
+            start: Some(1_794_822_330),
+            end: Some(1_794_822_331),
+            time_limit: Some(Limit::Seconds(245)),
+            preempted: Some(1_794_822_332),
+            node_list: Some("n[6-7]".to_owned()),
+        };
+        assert_eq!(read_jobs(line), [expected]);
+        let bare = read_jobs("JobId=17 JobState=RUNNING");
+        assert_eq!((bare[0].restarts, bare[0].start, &bare[0].reason), (0, None, &None));
+    }
+
+    #[test]
+    fn every_question_is_asked_literally_so() {
+        let cases = [
+            (job("17"), vec!["-o", "show", "job", "17"]),
+            (extend_step("17.3", 42), vec!["update", "StepId=17.3", "TimeLimit=42"]),
+            (partitions(), vec!["-a", "-o", "show", "partition"]),
+            (crate::sinfo::nodes(), vec!["-h", "-e", "-a", "-o", "%R|%D|%c|%m|%G|%T"]),
+        ];
+        for ((call, expected), tool) in
+            cases.into_iter().zip([Tool::Scontrol, Tool::Scontrol, Tool::Scontrol, Tool::Sinfo])
+        {
+            assert_eq!((call.tool, call.arguments), (tool, expected.into_iter().map(str::to_owned).collect()));
+        }
+    }
+
+    #[test]
+    fn each_flag_of_a_partition_counts_by_itself() {
+        let read = |rest: &str| {
+            let found = read_partitions(&format!("PartitionName=p {rest}\n")).remove(0);
+            (found.is_up, found.is_special, found.is_exclusive)
+        };
+        let cases = [
+            ("State=UP RootOnly=NO Hidden=NO OverSubscribe=NO", (true, false, false)),
+            ("RootOnly=YES", (true, true, false)),
+            ("Hidden=YES", (true, true, false)),
+            ("State=DOWN", (false, false, false)),
+            ("State=INACTIVE", (false, false, false)),
+            ("OverSubscribe=EXCLUSIVE", (true, false, true)),
+            ("OverSubscribe=FORCE:4", (true, false, false)),
+        ];
+        for (rest, expected) in cases {
+            assert_eq!(read(rest), expected, "{rest}");
+        }
+    }
+
+    #[test]
     fn partitions_and_their_rules() {
         let text = "\
 PartitionName=debug AllowGroups=ALL Default=YES QoS=N/A DefaultTime=NONE Hidden=NO MaxNodes=UNLIMITED MaxTime=UNLIMITED \

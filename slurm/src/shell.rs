@@ -39,6 +39,13 @@ mod tests {
         assert_eq!(line(["squeue", "-o", "%i|%j"]), "squeue -o '%i|%j'");
     }
 
+    #[test]
+    fn only_these_characters_need_no_quotes() {
+        let plain: String = (0..=127_u8).map(char::from).filter(|c| quote(&c.to_string()) == c.to_string()).collect();
+        assert_eq!(plain, "%+,-./0123456789:=@ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz");
+        assert_eq!(quote("é"), "'é'");
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
         #[test]

@@ -62,6 +62,34 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_column_has_its_field() {
+        let expected = Nodes {
+            partition: "p".to_owned(),
+            count: 3,
+            cpus: 4,
+            memory_mb: 5,
+            gpus: 6,
+            gpu_type: Some("a100".to_owned()),
+            are_idle: true,
+        };
+        for line in ["p|3|4|5|gpu:a100:6|idle\n", " p|3|4|5|gpu:a100:6|idle \n"] {
+            assert_eq!(read_nodes(line), Ok(vec![expected.clone()]), "{line:?}");
+        }
+        for line in [
+            "p|x|4|5|(null)|idle",
+            "p|3|x|5|(null)|idle",
+            "p|3|4|x|(null)|idle",
+            "p|3|4|5|(null)",
+            "p|3|4|5|(null)|idle|7",
+        ] {
+            assert!(read_nodes(line).is_err(), "{line}");
+        }
+        let mixed = read_nodes("p|3|4|5|(null)|idle\np|9|4|5|(null)|idle*\nq|2|4|5|(null)|idle\np|1|4|5|(null)|idle\n")
+            .unwrap();
+        assert_eq!((idle(&mixed, "p"), idle(&mixed, "q")), (4, 2), "idle* does not respond");
+    }
+
+    #[test]
     fn nodes_that_are_alike() {
         let text = "debug|1|4|4000|gpu:2|mixed\ndebug|3|4|4000|gpu:2|idle\nbig|12|128+|500000+|(null)|down*\n\
                     gpu|2|64|1000000|gpu:a100:4(S:0-1)|idle~\n";

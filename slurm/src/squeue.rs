@@ -178,6 +178,44 @@ mod tests {
         assert_eq!(jobs_named(["a", "b"]).arguments.last().unwrap(), "--name=a,b");
     }
 
+    #[test]
+    fn every_column_has_its_field() {
+        let line = "17+2|SUSPENDED|part|3|2026-11-16T09:45:30|2026-11-16T09:50:30|4:57|n[5-7]|comment|name|reason";
+        let expected = QueuedJob {
+            id: JobId { number: 17, part: Part::Component(2) },
+            state_text: "SUSPENDED".to_owned(),
+            state: SlurmState::Suspended,
+            partition: Some("part".to_owned()),
+            nodes: Some(3),
+            start: Some(1_794_822_330),
+            end: Some(1_794_822_630),
+            left: Some(Limit::Seconds(297)),
+            node_list: Some("n[5-7]".to_owned()),
+            comment: Some("comment".to_owned()),
+            name: "name".to_owned(),
+            reason: Some("reason".to_owned()),
+        };
+        assert_eq!(read_jobs(answer(line)), Ok(vec![expected]));
+        let nothing = read_jobs(answer("17|RUNNING|(null)|x|N/A|NONE|NOT_SET||(null)|n|None")).unwrap();
+        let found = &nothing[0];
+        assert_eq!((&found.partition, found.nodes, found.left, &found.reason), (&None, None, None, &None));
+    }
+
+    #[test]
+    fn every_question_is_asked_literally_so() {
+        let format = "%i|%T|%P|%D|%S|%e|%L|%N|%k|%j|%r";
+        let cases = [
+            (jobs(["7", "8"]), vec!["-h", "-a", "-t", "all", "-o", format, "-j", "7,8"]),
+            (jobs_named(["a", "b"]), vec!["-h", "-a", "-t", "all", "-o", format, "--name=a,b"]),
+            (jobs_of_partition("p"), vec!["-h", "-a", "-o", format, "-p", "p"]),
+            (steps("7"), vec!["--steps", "-h", "-o", "%i|%j", "-j", "7"]),
+            (crate::allocation::ask_time_left("7"), vec!["-h", "-j", "7", "-o", "%L"]),
+        ];
+        for (call, expected) in cases {
+            assert_eq!((call.tool, call.arguments), (Tool::Squeue, expected.into_iter().map(str::to_owned).collect()));
+        }
+    }
+
     // S07
     #[test]
     fn the_number_of_a_step() {
@@ -187,6 +225,7 @@ mod tests {
         assert_eq!(steps_found.len(), 3);
         assert_eq!(step_number(&steps_found, "wf1_j1_r1_a1"), Some(12));
         assert_eq!(step_number(&steps_found, "wf1_j1_r1_a2"), None, "one that is not there has no number");
+        assert_eq!(read_steps("7.3|a|b\n"), [("a|b".to_owned(), 3)], "a name may contain a bar");
         assert_eq!(steps("12345").arguments, ["--steps", "-h", "-o", "%i|%j", "-j", "12345"]);
     }
 }

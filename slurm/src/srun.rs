@@ -316,6 +316,43 @@ mod tests {
         }
     }
 
+    /// What `srun` would read from the allocation's environment, in alphabetical order.
+    #[test]
+    fn options_that_a_step_does_not_inherit() {
+        let expected = "CPUS_PER_GPU CPUS_PER_TASK DISTRIBUTION EXCLUSIVE GPUS GPUS_PER_NODE GPUS_PER_SOCKET GPUS_PER_TASK GRES \
+                        MEM_PER_CPU MEM_PER_GPU MEM_PER_NODE NPROCS NTASKS NTASKS_PER_CORE NTASKS_PER_GPU NTASKS_PER_NODE \
+                        NTASKS_PER_SOCKET THREADS_PER_CORE TRES_PER_TASK";
+        let names: Vec<String> = expected.split_whitespace().map(|name| format!("SLURM_{name}")).collect();
+        assert_eq!(INHERITED_OPTIONS.to_vec(), names);
+        assert_eq!(NO_GPUS, ("SLURM_STEP_GRES", "none"));
+    }
+
+    // S03, S04, X12
+    #[test]
+    fn limits_are_divided_among_tasks_and_multiplied_by_nodes() {
+        let three = ["a".to_owned(), "b".to_owned(), "c".to_owned()];
+        let limits = Some(Limits { cpus: 9, memory_bytes: 5 * MIB, gpus: 2 });
+        let of = |step: &Step<'_>| {
+            let line = line(step);
+            let words = line.split(' ').take_while(|word| *word != "bash" && *word != "env");
+            words.filter(|word| !word.starts_with("--job")).map(str::to_owned).collect::<Vec<String>>().join(" ")
+        };
+        let several = Step { nodes: 3, tasks_per_node: Some(4), limits, node_names: &three, ..Step::default() };
+        assert_eq!(
+            of(&several),
+            "--ntasks=12 --ntasks-per-node=4 --exact --nodes=3 --cpus-per-task=2 --mem=5M --gpus=6 --cpu-bind=none --nodelist=a,b,c"
+        );
+        let none = Step { nodes: 1, tasks_per_node: Some(0), limits, bind_cpus: true, ..Step::default() };
+        assert_eq!(of(&none), "--ntasks=1 --ntasks-per-node=1 --exact --nodes=1 --cpus-per-task=9 --mem=5M --gpus=2");
+        let leader = Step { nodes: 3, limits, node_names: &three, bind_cpus: true, ..Step::default() };
+        assert_eq!(of(&leader), "--ntasks=1 --overlap --nodes=1 --cpus-per-task=9 --mem=5M --gpus=2 --nodelist=a");
+        assert!(line(&leader).contains(
+            "env SLURM_NNODES=3 SLURM_JOB_NUM_NODES=3 SLURM_NTASKS=3 SLURM_NPROCS=3 SLURM_NODELIST=a,b,c SLURM_JOB_NODELIST=a,b,c bash"
+        ));
+        let one = Step { nodes: 1, node_names: &three[..2], bind_cpus: true, ..Step::default() };
+        assert_eq!(of(&one), "--ntasks=1 --exact --nodes=1 --nodelist=a,b");
+    }
+
     #[test]
     fn memory_is_rounded_up() {
         let cases = [(0, 1), (1, 1), (MIB, 1), (MIB + 1, 2), (2 * GIB, 2_048), (-5, 1)];

@@ -160,6 +160,49 @@ mod tests {
         assert_eq!(super::calls("12345", &[]), []);
     }
 
+    // S08
+    #[test]
+    fn a_call_asks_about_a_thousand_steps_at_most() {
+        let of = |count: u32| calls("7", &(0..count).collect::<Vec<u32>>()).len();
+        assert_eq!((MOST_STEPS, of(1), of(999), of(1_000), of(1_001)), (1_000, 1, 1, 1, 2));
+        let call = &calls("7", &[3, 4])[0];
+        assert_eq!(call.tool, Tool::Sstat);
+        assert_eq!(call.arguments, ["-j", "7.3,7.4", "--format=JobID,AveCPU,MaxRSS", "-P", "-n"]);
+    }
+
+    // S08
+    #[test]
+    fn measurements_at_their_limits() {
+        let take = |seconds: f64| {
+            let mut meter = Meter::default();
+            meter.take(0, &sample(10.0, 1));
+            meter.take(1_000, &sample(10.0 + seconds, 1))
+        };
+        assert_eq!(take(0.0), Some(0.0), "an idle step is measured");
+        assert_eq!(take(1_000.0), Some(100_000.0));
+        assert_eq!(take(1_001.0), None, "more than any machine has");
+        let mut meter = Meter::default();
+        meter.take(0, &Sample { step: 0, cpu_seconds: Some(1.0), memory_bytes: None });
+        meter.take(500, &Sample { step: 0, cpu_seconds: Some(2.0), memory_bytes: None });
+        let usage = torc_api::wire::Usage {
+            peak_memory_bytes: None,
+            average_memory_bytes: None,
+            peak_cpu_percent: Some(200.0),
+            average_cpu_percent: Some(200.0),
+            peak_gpu_percent: None,
+            average_gpu_percent: None,
+            peak_gpu_memory_bytes: None,
+        };
+        assert_eq!(meter.usage(), usage, "memory that was never seen is absent");
+        let mut memory = Meter::default();
+        for mebibytes in [30, 10, 20] {
+            memory.take(0, &Sample { step: 0, cpu_seconds: None, memory_bytes: Some(mebibytes << 20) });
+        }
+        let usage = memory.usage();
+        assert_eq!((usage.peak_memory_bytes, usage.average_memory_bytes), (Some(30 << 20), Some(20 << 20)));
+        assert_eq!((usage.peak_cpu_percent, usage.average_cpu_percent), (None, None));
+    }
+
     // S09
     #[test]
     fn steps_that_have_ended_are_only_remarked_upon() {

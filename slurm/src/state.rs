@@ -74,6 +74,17 @@ mod tests {
     }
 
     #[test]
+    fn newer_and_shortened_names() {
+        assert_eq!(meaning("RECONFIG_FAIL"), SlurmState::NodeFailure);
+        assert_eq!(meaning("OUT_OF_ME"), SlurmState::OutOfMemory);
+        assert_eq!(meaning("RUNNING by 7"), SlurmState::Running);
+        assert_eq!(meaning("TIMEOUT,RUNNING"), SlurmState::Timeout);
+        for unknown in ["RUN", "P", "C", "OO", "+", " RUNNING"] {
+            assert_eq!(meaning(unknown), SlurmState::Unknown, "{unknown}");
+        }
+    }
+
+    #[test]
     fn what_sacct_adds_and_what_nobody_knows() {
         let cases = [
             ("CANCELLED by 1000", SlurmState::Cancelled),

@@ -67,6 +67,32 @@ mod tests {
         }
     }
 
+    // S20, R01
+    #[test]
+    fn every_state_with_and_without_an_exit_code() {
+        let failed = |state: SlurmState| match state {
+            SlurmState::OutOfMemory => Some(Cause::OutOfMemory),
+            SlurmState::Timeout | SlurmState::Deadline => Some(Cause::Timeout),
+            SlurmState::NodeFailure | SlurmState::BootFailure => Some(Cause::NodeFailure),
+            SlurmState::Preempted => Some(Cause::Preempted),
+            SlurmState::Cancelled => Some(Cause::Lost),
+            SlurmState::Pending
+            | SlurmState::Running
+            | SlurmState::Suspended
+            | SlurmState::ComingBack
+            | SlurmState::Completed
+            | SlurmState::Failed
+            | SlurmState::Unknown => None,
+        };
+        for state in SlurmState::ALL {
+            for code in [-1, 1, 137, 152] {
+                assert_eq!(cause(state, code), failed(state), "{state} {code}");
+            }
+            let ended_well = (state == SlurmState::OutOfMemory).then_some(Cause::OutOfMemory);
+            assert_eq!(cause(state, 0), ended_well, "{state} 0");
+        }
+    }
+
     #[test]
     fn a_step_that_nobody_ended_and_nobody_measured_never_began() {
         let account = |state: SlurmState, max_rss_bytes| StepAccount {
@@ -87,6 +113,11 @@ mod tests {
             assert!(!never_began(&cancelled, code), "{code}");
         }
         assert!(!never_began(&account(SlurmState::Cancelled, Some(1)), 233), "it had memory");
+        let busy = StepAccount { ave_cpu_seconds: Some(0.0), ..cancelled.clone() };
+        assert!(!never_began(&busy, 233), "it had CPU time");
+        for code in [1, 129, 131, 136, 138, 142, 144] {
+            assert!(never_began(&cancelled, code), "{code}");
+        }
         assert!(!never_began(&account(SlurmState::Failed, None), 233), "a job may end with 233, too");
     }
 
@@ -97,6 +128,12 @@ mod tests {
                     srun: Check SLURM_JOB_ID environment variable. Expired or invalid job 15\n";
         let reason = "Unable to confirm allocation for job 15: Unable to contact slurm controller (connect failure)";
         assert_eq!(never_asked_for(away).as_deref(), Some(reason));
+        let twice = "srun: error: Unable to a: Connection refused\nsrun: error: Unable to b: Connection refused\nsrun: error: Unable to c\n";
+        assert_eq!(
+            never_asked_for(twice).as_deref(),
+            Some("Unable to b: Connection refused"),
+            "the last one that says so"
+        );
         for own in [
             "",
             "Traceback (most recent call last): connection refused\n",

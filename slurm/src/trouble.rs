@@ -187,6 +187,121 @@ mod tests {
         assert!(matches!(lost, Some(Trouble::NoAnswer { perhaps_received: true, .. })));
     }
 
+    /// Each of these sentences alone decides: nothing was received, or something may have been.
+    const NOT_REACHED_SENTENCES: [&str; 14] = [
+        "Unable to contact slurm controller",
+        "Connection refused",
+        "connect failure",
+        "Connection timed out",
+        "No route to host",
+        "Network is unreachable",
+        "Host is down",
+        "Could not resolve hostname",
+        "Unable to resolve",
+        "Could not establish a configuration source",
+        "Slurm backup controller in standby mode",
+        "Slurm temporarily unable to accept job",
+        "Munge encode failed",
+        "Permission denied (publickey)",
+    ];
+    const NOT_HEARD_SENTENCES: [&str; 16] = [
+        "Socket timed out",
+        "Zero Bytes were transmitted or received",
+        "Message receive failure",
+        "Message send failure",
+        "Communication connection failure",
+        "Communications shutdown failure",
+        "Connection reset",
+        "Connection closed",
+        "Broken pipe",
+        "Transport endpoint is not connected",
+        "Resource temporarily unavailable",
+        "Problem talking to the database",
+        "Unable to connect to database",
+        "slurm_persist_conn_open",
+        "slurmdbd is not responding",
+        "Invalid authentication credential",
+    ];
+
+    #[test]
+    fn each_sentence_alone_says_whether_slurm_may_have_heard() {
+        let cases = NOT_REACHED_SENTENCES
+            .map(|text| (text, false))
+            .into_iter()
+            .chain(NOT_HEARD_SENTENCES.map(|text| (text, true)));
+        for (text, perhaps_received) in cases {
+            let expected = Some(Trouble::NoAnswer { reason: format!("{text}!"), perhaps_received });
+            for code in [1, 126, 127, 255] {
+                assert_eq!(judge("squeue", End::Code(code), "", &format!("squeue: error: {text}!"), false), expected);
+            }
+            assert_eq!(
+                judge("squeue", End::Code(0), " \n", &format!("{text}!"), false),
+                expected,
+                "nothing was printed"
+            );
+            assert_eq!(judge("squeue", End::Code(0), "x", &format!("{text}!"), false), None, "an answer was printed");
+            let refused = judge("squeue", End::Code(1), text, "no", false);
+            assert_eq!(refused, Some(Trouble::Refused { sentence: "no".to_owned() }), "only complaints count");
+        }
+    }
+
+    #[test]
+    fn codes_and_what_they_say() {
+        let missing = Some(Trouble::Missing { program: "sstat".to_owned() });
+        let lost = Some(Trouble::NoAnswer { reason: "the connection was lost".to_owned(), perhaps_received: true });
+        let said = Some(Trouble::NoAnswer { reason: "kex failed".to_owned(), perhaps_received: true });
+        let killed = Some(Trouble::NoAnswer { reason: "sstat was killed".to_owned(), perhaps_received: true });
+        let cases = [
+            (End::Code(0), "", false, None),
+            (End::Code(126), "", false, missing.clone()),
+            (End::Code(127), "x", true, missing),
+            (End::Code(255), "", true, lost),
+            (End::Code(255), "kex failed", true, said),
+            (End::Code(255), "", false, refused("sstat ended with code 255")),
+            (End::Code(254), "", true, refused("sstat ended with code 254")),
+            (End::Signal, "Connection refused", true, killed),
+        ];
+        for (end, stderr, through_ssh, expected) in cases {
+            assert_eq!(judge("sstat", end, "", stderr, through_ssh), expected, "{end:?} {stderr}");
+        }
+        let both = judge("sacct", End::Code(1), "", "Connection refused\nProblem talking to the database", false);
+        assert!(matches!(both, Some(Trouble::NoAnswer { perhaps_received: true, .. })), "{both:?}");
+        assert_eq!(
+            Trouble::unreadable(Tool::Sinfo, "a\tb"),
+            Trouble::NoAnswer {
+                reason: "sinfo printed a line that cannot be read: \"a\\tb\"".to_owned(),
+                perhaps_received: true
+            }
+        );
+    }
+
+    #[test]
+    fn only_the_name_of_a_program_is_taken_off() {
+        let cases = [
+            ("sbatch: error: no", "no"),
+            ("sbatch: no", "no"),
+            (" srun: error:  no ", "no"),
+            ("slurm_load_jobs error: no", "slurm_load_jobs error: no"),
+            ("bash: no", "bash: no"),
+            ("Sbatch: no", "Sbatch: no"),
+            ("no", "no"),
+            ("a\n\nb", "a; b"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(judge("x", End::Code(1), "", text, false), refused(expected), "{text:?}");
+        }
+        assert_eq!(judge("x", End::Code(1), "on stdout", "on stderr", false), refused("on stderr"));
+        assert_eq!(judge("x", End::Code(1), "on stdout", " ", false), refused("on stdout"));
+        let texts = [
+            (Trouble::Missing { program: "p".to_owned() }, "p is not installed here"),
+            (Trouble::NoAnswer { reason: "r".to_owned(), perhaps_received: true }, "Slurm did not answer: r"),
+            (Trouble::Refused { sentence: "s".to_owned() }, "Slurm refused: s"),
+        ];
+        for (trouble, text) in texts {
+            assert_eq!(trouble.to_string(), text);
+        }
+    }
+
     #[test]
     fn a_refusal_keeps_slurms_words() {
         let nope = "sbatch: error: invalid partition specified: nope\n\

@@ -34,6 +34,22 @@ fn fingerprint(text: &str) -> u32 {
 mod tests {
     use super::*;
 
+    /// Names of objects must not change from one version to the next.
+    #[test]
+    fn marks_are_the_same_in_every_version() {
+        let cases = [
+            ("日本".to_owned(), "workflow-9f26ee51".to_owned()),
+            (String::new(), "workflow-811c9dc5".to_owned()),
+            ("a".to_owned(), "a".to_owned()),
+            ("b".repeat(52), "b".repeat(52)),
+            ("b".repeat(53), format!("{}-a3a0f265", "b".repeat(43))),
+            (format!("{}-{}", "c".repeat(42), "d".repeat(20)), format!("{}-1377b372", "c".repeat(42))),
+        ];
+        for (name, expected) in cases {
+            assert_eq!(slug(&name), expected);
+        }
+    }
+
     #[test]
     fn names_become_slugs() {
         let cases = [

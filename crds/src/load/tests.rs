@@ -1,32 +1,18 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::problem::Severity;
+use crate::testing::{all_problems, envelope, read, shown};
 use crate::workflow::WorkflowSpec;
 
 mod bare;
+mod documents;
 mod formats;
 mod kdl;
 mod limits;
 mod problems;
 mod round_trip;
-
-/// What a person sees: `line:column severity field: message (hint)`.
-fn shown(problem: &Problem) -> String {
-    let place = problem.position.map(|at| format!("{}:{} ", at.line, at.column)).unwrap_or_default();
-    let severity = if problem.severity == Severity::Error { "error" } else { "warning" };
-    let field = if problem.field.is_empty() { String::new() } else { format!(" {}", problem.field) };
-    let hint = problem.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
-    format!("{place}{severity}{field}: {}{hint}", problem.message)
-}
-
-fn read(text: &str, format: Format) -> Loaded {
-    load(text.as_bytes(), Some(format), &LoadOptions::default())
-}
-
-fn all_problems(text: &str, format: Format) -> Vec<String> {
-    read(text, format).problems.iter().map(shown).collect()
-}
+mod shapes;
+mod tokens;
 
 /// The one workflow of a file without problems.
 fn spec(text: &str, format: Format) -> WorkflowSpec {
@@ -42,12 +28,6 @@ fn spec_despite_warnings(text: &str, format: Format) -> WorkflowSpec {
         Document::Workflow(workflow) => workflow.spec,
         other => panic!("not a workflow: {other:?}"),
     }
-}
-
-/// An envelope around lines of a specification.
-fn envelope(spec: &str) -> String {
-    let indented: String = spec.lines().map(|line| format!("  {line}\n")).collect();
-    format!("apiVersion: torc.dev/v1alpha1\nkind: Workflow\nmetadata:\n  name: test\nspec:\n{indented}")
 }
 
 #[test]

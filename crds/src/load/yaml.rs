@@ -119,7 +119,10 @@ impl Builder {
             return Err(SyntaxError::new(place, "an alias stands inside what it refers to"));
         };
         self.budget.spend(*size, place).map_err(|error| error.hint("aliases make this document too large"))?;
-        self.budget.descend(self.open.len() + levels(node), place)?;
+        // As deep as the same value would be without the alias.
+        if let Some(below) = levels(node).checked_sub(1) {
+            self.budget.descend(self.open.len() + below, place)?;
+        }
         let node = Node { place, ..node.clone() };
         self.add(node)
     }
@@ -134,11 +137,14 @@ impl Builder {
     ) -> Result<Option<Node>, SyntaxError> {
         self.budget.spend(1, place)?;
         let plain = style == ScalarStyle::Plain && tag.is_none();
+        let resolved = scalar::resolve(text, plain, tag);
         if let Some(Open { content: Content::Map { key: key @ None, .. }, .. }) = self.open.last_mut() {
             *key = Some((text.to_owned(), place, plain));
+            let kind = resolved.unwrap_or_else(|_| Kind::Text(text.to_owned()));
+            self.remember(anchor, &Node { place, plain, kind });
             return Ok(None);
         }
-        let kind = scalar::resolve(text, plain, tag).map_err(|message| SyntaxError::new(place, message))?;
+        let kind = resolved.map_err(|message| SyntaxError::new(place, message))?;
         let node = Node { place, plain, kind };
         self.remember(anchor, &node);
         self.add(node)
@@ -217,10 +223,14 @@ fn count(node: &Node) -> usize {
     1 + below(node)
 }
 
+/// How many lists and mappings lie within each other; none in a single value.
 fn levels(node: &Node) -> usize {
-    let items = node.items().iter().map(|item| 1 + levels(item)).max();
-    let entries = node.entries().iter().map(|entry| 1 + levels(&entry.node)).max();
-    items.max(entries).unwrap_or(0)
+    if !matches!(node.kind, Kind::List(_) | Kind::Map(_)) {
+        return 0;
+    }
+    let items = node.items().iter().map(levels).max();
+    let entries = node.entries().iter().map(|entry| levels(&entry.node)).max();
+    1 + items.max(entries).unwrap_or(0)
 }
 
 /// Whether a text that is not in quotes is a boolean for YAML 1.1, which is what kubectl reads.

@@ -106,6 +106,139 @@ fn formats_are_short() {
     assert_eq!(format_duration(-5), "0s");
 }
 
+// S18
+#[test]
+fn every_unit_of_memory_has_its_power() {
+    let letters = [("", 0), ("k", 10), ("m", 20), ("g", 30), ("t", 40), ("p", 50)];
+    for (letter, bits) in letters {
+        for suffix in ["", "b"] {
+            for unit in [format!("{letter}{suffix}"), format!("{letter}{suffix}").to_uppercase()] {
+                assert_eq!(parse_memory(&format!("3{unit}")), Ok(3 << bits), "3{unit}");
+            }
+        }
+        if !letter.is_empty() {
+            assert_eq!(parse_memory(&format!("3{letter}i")), Ok(3 << bits), "3{letter}i");
+            assert_eq!(parse_memory(&format!("3{letter}iB")), Ok(3 << bits), "3{letter}iB");
+        }
+    }
+}
+
+#[test]
+fn fractions_of_memory_are_rounded_up() {
+    let cases = [
+        ("0.1k", 103),
+        ("0.001k", 2),
+        ("1.0009765625k", 1_025),
+        ("1.5", 2),
+        ("0.0000000001k", 0),
+        ("0.000000001k", 1),
+        ("2.5g", 5 << 29),
+    ];
+    for (text, bytes) in cases {
+        assert_eq!(parse_memory(text), Ok(bytes), "{text}");
+    }
+}
+
+#[test]
+fn the_largest_quantities() {
+    let too_large = |text: &str| Err(QuantityError::TooLarge { text: text.to_owned() });
+    assert_eq!(parse_memory("9223372036854775807"), Ok(i64::MAX));
+    assert_eq!(parse_memory("8191p"), Ok(8_191 << 50));
+    assert_eq!(parse_memory("9223372036854775808"), too_large("9223372036854775808"));
+    assert_eq!(parse_memory("99999999999999999999"), too_large("99999999999999999999"), "20 digits");
+    assert_eq!(parse_memory("999999999999999999999p"), too_large("999999999999999999999p"), "21 digits");
+    assert_eq!(parse_duration("9223372036854775807s"), Ok(i64::MAX));
+    assert_eq!(parse_duration("9223372036854775808s"), too_large("9223372036854775808s"));
+    assert_eq!(parse_walltime("153722867280912930"), Ok(153_722_867_280_912_930 * 60));
+    assert_eq!(parse_walltime("153722867280912931"), too_large("153722867280912931"));
+    assert_eq!(parse_duration("100000000000000000:00"), Ok(6_000_000_000_000_000_000), "18 digits");
+    let nineteen = "1000000000000000000:00";
+    assert_eq!(parse_duration(nineteen), Err(QuantityError::Duration { text: nineteen.to_owned() }), "19 digits");
+}
+
+#[test]
+fn every_unit_of_a_duration_has_its_seconds() {
+    let cases = [
+        ("3y", None),
+        ("3w", Some(1_814_400)),
+        ("3d", Some(259_200)),
+        ("3h", Some(10_800)),
+        ("3m", Some(180)),
+        ("3s", Some(3)),
+        ("3W2D", Some(1_987_200)),
+        ("P3Y", Some(94_672_800)),
+        ("P3M", Some(7_890_048)),
+        ("P3W", Some(1_814_400)),
+        ("P3D", Some(259_200)),
+        ("PT3H", Some(10_800)),
+        ("PT3M", Some(180)),
+        ("PT3S", Some(3)),
+        ("P1Y2M3W4DT5H6M7S", Some(31_557_600 + 2 * 2_630_016 + 3 * 604_800 + 4 * 86_400 + 5 * 3_600 + 6 * 60 + 7)),
+        ("1:02", Some(62)),
+        ("1:02:03", Some(3_723)),
+        ("4-1:02:03", Some(4 * 86_400 + 3_723)),
+        ("4-1:02", Some(4 * 86_400 + 3_720)),
+        ("4-1", Some(4 * 86_400 + 3_600)),
+        ("1.01m", Some(61)),
+        ("0.1s", Some(1)),
+        ("", None),
+        (" ", None),
+        ("3mo", None),
+        ("P3", None),
+        ("3", None),
+    ];
+    for (text, seconds) in cases {
+        assert_eq!(parse_duration(text).ok(), seconds, "{text}");
+    }
+}
+
+#[test]
+fn every_mistake_has_a_hint() {
+    let cases = [
+        (parse_memory("x"), "'x' is not a memory size", "write a number and a unit: 512m, 200g, 1.5t"),
+        (parse_duration("x"), "'x' is not a duration", "write PT4H, 4h30m or 1-02:00:00"),
+        (parse_duration(" 7 "), "' 7 ' is a duration without a unit", "write 7s, 7m or 7h"),
+        (parse_memory("8192p"), "'8192p' is too large", "write a smaller one"),
+    ];
+    for (parsed, message, hint) in cases {
+        let error = parsed.unwrap_err();
+        assert_eq!((error.to_string().as_str(), error.hint().as_str()), (message, hint));
+    }
+}
+
+#[test]
+fn formats_take_the_largest_unit_without_a_fraction() {
+    let memory = [
+        (1_023, "1023"),
+        (1_024, "1k"),
+        (1_025, "1025"),
+        (1_536 << 10, "1536k"),
+        (1 << 20, "1m"),
+        (1_536 << 20, "1536m"),
+        (1 << 30, "1g"),
+        (1 << 40, "1t"),
+        (1 << 50, "1p"),
+        (3 << 50, "3p"),
+        (1_025 << 40, "1025t"),
+    ];
+    for (bytes, text) in memory {
+        assert_eq!(format_memory(bytes), text);
+    }
+    let durations = [
+        (1, "1s"),
+        (59, "59s"),
+        (60, "1m"),
+        (61, "1m1s"),
+        (3_600, "1h"),
+        (86_399, "23h59m59s"),
+        (86_400, "1d"),
+        (864_061, "10d1m1s"),
+    ];
+    for (seconds, text) in durations {
+        assert_eq!(format_duration(seconds), text);
+    }
+}
+
 proptest! {
     #[test]
     fn memory_reads_back(bytes in 0..i64::MAX) {

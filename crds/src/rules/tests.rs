@@ -4,10 +4,13 @@ use kube_cel::Validator;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+mod pairs;
+
 use super::evaluate::compile;
 use super::*;
 use crate::document::{Document, WorkflowDocument};
 use crate::load::{Format, LoadOptions, load};
+use crate::problem::Problem;
 use crate::quantity::{QuantityError, parse_duration, parse_memory, parse_walltime};
 use crate::schema::{cluster_json_schema, workflow_json_schema};
 
@@ -165,6 +168,14 @@ fn what_may_not_change() {
     let cases = [
         ("", "", vec![]),
         ("", "runId: 2", vec![]),
+        ("", "runId: 1", vec![]),
+        ("runId: 1", "", vec![]),
+        ("stopPolicy: 'Cancel'", "runId: 2", vec![]),
+        (
+            "stopPolicy: 'Cancel'",
+            "runId: 1",
+            vec!["spec.stopPolicy: a cancelled workflow goes on only with a higher `runId`"],
+        ),
         ("runId: 2", "runId: 2", vec![]),
         ("runId: 2", "runId: 1", vec!["spec.runId: must not become lower"]),
         ("runId: 2", "", vec!["spec.runId: must not become lower"]),
@@ -177,6 +188,9 @@ fn what_may_not_change() {
             vec!["spec.stopPolicy: a cancelled workflow goes on only with a higher `runId`"],
         ),
         ("stopPolicy: 'Cancel', runId: 2", "runId: 3", vec![]),
+        ("stopPolicy: 'Cancel', runId: 2", "stopPolicy: 'Cancel', runId: 1", vec!["spec.runId: must not become lower"]),
+        ("stopPolicy: 'None'", "stopPolicy: 'Cancel'", vec![]),
+        ("stopPolicy: 'Cancel', runId: 3", "stopPolicy: 'None', runId: 4", vec![]),
         ("managedBy: 'x.org/y'", "managedBy: 'x.org/y'", vec![]),
         ("managedBy: 'x.org/y'", "", vec!["spec.managedBy: must not change"]),
         ("", "managedBy: 'x.org/y'", vec!["spec.managedBy: must not change"]),
@@ -187,4 +201,8 @@ fn what_may_not_change() {
         let said: Vec<String> = problems.iter().map(|found| format!("{}: {}", found.field, found.message)).collect();
         assert_eq!(said, expected, "{old} -> {new}");
     }
+    let lower = updated(&workflow("runId: 2").spec, &workflow("runId: 1").spec);
+    let expected =
+        Problem::error("spec.runId", "must not become lower").hint("a higher number runs the workflow again");
+    assert_eq!(lower, [expected]);
 }

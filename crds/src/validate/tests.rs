@@ -1,5 +1,7 @@
 //! Every rule, once kept and once broken. Documents are written as people write them, because that is shorter.
 
+mod pairs;
+
 use crate::load::{Format, LoadOptions, load};
 use crate::problem::Problem;
 
@@ -442,4 +444,36 @@ fn clusters() {
         ["spec.partitions[0].maxWalltime: 'long' is not a duration"]
     );
     assert_eq!(check("{commandPrefix: ['']}"), ["spec.commandPrefix[0]: must not be empty"]);
+}
+
+/// A document that no loader has checked may have empty names.
+#[test]
+fn empty_names_of_typed_documents() {
+    use crate::document::{Document, WorkflowDocument};
+    use crate::job::{File, Job};
+    let mut document = WorkflowDocument::default();
+    document.metadata.name = "a".to_owned();
+    document.spec.jobs = vec![Job { command: "x".to_owned(), ..Job::default() }];
+    document.spec.files = vec![File { name: "f".to_owned(), ..File::default() }, File::default()];
+    let found = crate::validate::validate(&Document::Workflow(document));
+    let expected = ["spec.jobs[0].name", "spec.files[1].name"].map(|field| Problem::error(field, "must not be empty"));
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn duplicates_and_cycles_have_a_kind() {
+    let found = problems("jobs: [{name: 'a', command: 'x'}, {name: 'a', command: 'x'}]");
+    assert_eq!(found[0].kind, crate::problem::ProblemKind::Duplicate);
+    let other = problems("jobs: [{name: 'a', command: 'x', scheduler: 's'}]");
+    assert_eq!(other[0].kind, crate::problem::ProblemKind::Plain);
+}
+
+/// Finding the nearest name costs time, so that only the first hundred unknown names get a suggestion.
+#[test]
+fn a_hundred_unknown_names_get_a_suggestion() {
+    let jobs: Vec<String> =
+        (0..102).map(|job| format!("{{name: 'j{job}', command: 'x', scheduler: 'nigt'}}")).collect();
+    let found = problems(&format!("jobs: [{}], slurmSchedulers: [{{name: 'night', account: 'a'}}]", jobs.join(", ")));
+    let hints: Vec<bool> = found.iter().map(|problem| problem.hint.is_some()).collect();
+    assert_eq!((hints.len(), hints.iter().filter(|has| **has).count(), hints[99], hints[100]), (102, 100, true, false));
 }

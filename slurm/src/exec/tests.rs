@@ -115,3 +115,132 @@ async fn a_submission_that_may_have_arrived_is_not_repeated() {
     assert!(matches!(away.ask_again(&submit, AT_ONCE).await, Err(Trouble::NoAnswer { .. })));
     assert_eq!(lines(&folder, "tries"), 1 + 4);
 }
+
+// S21
+#[test]
+fn each_variable_replaces_its_program_alone() {
+    for tool in Tool::ALL {
+        let slurm =
+            Slurm::new(&[]).replaced_by(|name| (name == tool.replacement_variable()).then(|| "/fake".to_owned()));
+        for other in Tool::ALL {
+            let expected = if other == tool { "/fake" } else { other.name() };
+            assert_eq!(slurm.program(other), expected, "{} set", tool.replacement_variable());
+        }
+    }
+    let all = Slurm::new(&[]).replaced_by(|name| Some(format!("/{name}")));
+    assert_eq!((all.program(Tool::Srun), all.program(Tool::Sacct)), ("/TORC_FAKE_SRUN", "/TORC_FAKE_SACCT"));
+    assert_eq!(all.program(Tool::Shell), "sh", "the shell is never replaced");
+}
+
+#[tokio::test]
+async fn files_are_written_for_their_owner_alone() {
+    let folder = TempDir::new().unwrap();
+    let slurm = Slurm::new(&[]);
+    let path = folder.path().join("a b/c/it's.env");
+    let name = path.to_string_lossy().into_owned();
+    for content in ["A=1\n", "A=2\n"] {
+        slurm.put_file(&name, content).await.unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), content);
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+    let beside: Vec<_> =
+        fs::read_dir(path.parent().unwrap()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(beside, ["it's.env"], "nothing is left beside it");
+    for _ in 0..2 {
+        slurm.remove_file(&name).await.unwrap();
+        assert!(!path.exists());
+    }
+    let made = folder.path().join("x/y");
+    for _ in 0..2 {
+        slurm.make_folder(&made.to_string_lossy()).await.unwrap();
+        assert!(made.is_dir());
+    }
+    fs::write(folder.path().join("file"), "").unwrap();
+    let below = folder.path().join("file/below");
+    let refused = slurm.make_folder(&below.to_string_lossy()).await;
+    assert!(matches!(refused, Err(Trouble::Refused { .. })), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_prefix_of_ssh_makes_255_a_lost_connection() {
+    let folder = TempDir::new().unwrap();
+    let script = folder.path().join("script");
+    fs::write(&script, "exit 255\n").unwrap();
+    for (name, is_lost) in [("ssh", true), ("wrapper", false)] {
+        let shell = folder.path().join(name);
+        std::os::unix::fs::symlink("/bin/sh", &shell).unwrap();
+        let slurm = Slurm::new(&[shell, script.clone()].map(|path| path.to_string_lossy().into_owned()));
+        let asked = slurm.ask(&squeue()).await;
+        assert_eq!(
+            matches!(asked, Err(Trouble::NoAnswer { perhaps_received: true, .. })),
+            is_lost,
+            "{name}: {asked:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_killed_program_has_not_answered() {
+    let folder = TempDir::new().unwrap();
+    let slurm = stand_in(folder.path(), "echo 7; kill -9 $$");
+    let asked = slurm.ask(&squeue()).await;
+    assert!(matches!(asked, Err(Trouble::NoAnswer { perhaps_received: true, .. })), "{asked:?}");
+}
+
+#[tokio::test]
+async fn long_complaints_are_cut_and_long_answers_are_not() {
+    let folder = TempDir::new().unwrap();
+    let slurm =
+        stand_in(folder.path(), "head -c 100000 /dev/zero | tr '\\0' e >&2; head -c 100000 /dev/zero | tr '\\0' o");
+    let answer = slurm.ask(&squeue()).await.unwrap();
+    assert_eq!((answer.text.len(), answer.remarks.len()), (100_000, 65_536));
+    assert_eq!((LONGEST_ANSWER, LONGEST_COMPLAINT), (268_435_456, 65_536));
+    assert_eq!(FILE_PATIENCE, Duration::from_secs(60));
+}
+
+#[tokio::test]
+async fn answers_beyond_a_limit_are_told() {
+    for (bytes, limit, expected) in [(4, 5, ("xxxx", true)), (5, 5, ("xxxxx", true)), (6, 5, ("xxxxx", false))] {
+        let source = "x".repeat(bytes);
+        let (text, whole) = read(Some(source.as_bytes()), limit).await.unwrap();
+        assert_eq!((text.as_str(), whole), expected, "{bytes} of {limit}");
+    }
+    assert_eq!(read(None::<&[u8]>, 5).await.unwrap(), (String::new(), true), "what is not there is whole");
+}
+
+#[test]
+fn a_command_has_the_environment_of_its_call() {
+    let slurm = Slurm::new(&[]);
+    let call = Call::new(Tool::Sinfo, ["-h", "a b"]);
+    let command = slurm.command(&call, "/opt/sinfo");
+    let command = command.as_std();
+    assert_eq!(command.get_program(), "/opt/sinfo");
+    assert_eq!(command.get_args().collect::<Vec<_>>(), ["-h", "a b"]);
+    let text = |value: &std::ffi::OsStr| value.to_string_lossy().into_owned();
+    let found: Vec<(String, Option<String>)> =
+        command.get_envs().map(|(name, value)| (text(name), value.map(text))).collect();
+    let expected = [
+        ("SINFO_FORMAT", None),
+        ("SINFO_PARTITION", None),
+        ("SINFO_SORT", None),
+        ("SLURM_CLUSTERS", None),
+        ("SLURM_TIME_FORMAT", Some("standard")),
+        ("TZ", Some("UTC")),
+    ];
+    assert_eq!(found, expected.map(|(name, value)| (name.to_owned(), value.map(str::to_owned))));
+}
+
+// S19
+#[tokio::test]
+async fn a_file_that_is_no_program_is_told_apart() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("text");
+    fs::write(&path, "neither a script nor a program").unwrap();
+    let name = path.to_string_lossy().into_owned();
+    let slurm = Slurm::new(&[]).replaced_by(|_| Some(name.clone()));
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    assert_eq!(slurm.ask(&squeue()).await, Err(Trouble::Missing { program: name.clone() }), "it may not be run");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    let asked = slurm.ask(&squeue()).await;
+    assert!(matches!(asked, Err(Trouble::NoAnswer { perhaps_received: false, .. })), "it cannot be run: {asked:?}");
+}

@@ -187,3 +187,174 @@ fn a_real_shell_runs_it_with_the_variables_of_the_file() {
     assert!(String::from_utf8(without.stderr).unwrap().contains("it's 12.env"));
     assert!(environment_file(&BTreeMap::from([("A B".to_owned(), String::new())])).is_err());
 }
+
+#[test]
+fn a_scheduler_gives_every_option_to_its_request() {
+    let scheduler = SlurmScheduler {
+        name: Some("n".to_owned()),
+        account: "a".to_owned(),
+        partition: Some("p".to_owned()),
+        qos: Some("q".to_owned()),
+        gres: Some("gpu:1".to_owned()),
+        mem: Some("2g".to_owned()),
+        tmp: Some("3g".to_owned()),
+        nodes: Some(4),
+        ntasks_per_node: Some(5),
+        walltime: Some("6".to_owned()),
+        extra: Some("--x".to_owned()),
+        serialize_allocations: Some(true),
+    };
+    let expected = Request {
+        account: Some("a"),
+        partition: Some("p"),
+        qos: Some("q"),
+        gres: Some("gpu:1"),
+        memory: Some("2048M".to_owned()),
+        tmp: Some("3g"),
+        nodes: 4,
+        tasks_per_node: Some(5),
+        cpus_per_task: None,
+        least_cpus: None,
+        seconds: 360,
+        serialize: true,
+        extra: Some("--x"),
+    };
+    assert_eq!(Request::of_scheduler(&scheduler, Some("other")), expected, "its own account counts first");
+    let without = SlurmScheduler { serialize_allocations: Some(false), walltime: Some("soon".to_owned()), ..scheduler };
+    let request = Request::of_scheduler(&without, None);
+    assert_eq!((request.serialize, request.seconds), (false, 3_600));
+    let nameless = SlurmScheduler::default();
+    assert_eq!(Request::of_scheduler(&nameless, None).account, None);
+}
+
+/// Every option of a request with a value that no other option has.
+#[test]
+fn every_option_of_a_request_is_written() {
+    let request = Request {
+        account: Some("a"),
+        partition: Some("p"),
+        qos: Some("q"),
+        gres: Some("gpu:1"),
+        memory: Some("2M".to_owned()),
+        tmp: Some("3G"),
+        nodes: 4,
+        tasks_per_node: Some(5),
+        cpus_per_task: Some(6),
+        least_cpus: Some(7),
+        seconds: 480,
+        serialize: true,
+        extra: Some("--exclusive"),
+    };
+    let command = words(&["runner"]);
+    let marker = Marker { own: "own", shared_name: Some("shared") };
+    let worker = Worker { folder: "/f", output: "/o", ..worker(&command) };
+    let text = script(&request, &BTreeMap::new(), &marker, &worker).unwrap();
+    let options: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("#SBATCH --")).collect();
+    let expected = [
+        "chdir=/f",
+        "output=/o",
+        "open-mode=append",
+        "account=a",
+        "partition=p",
+        "qos=q",
+        "gres=gpu:1",
+        "mem=2M",
+        "tmp=3G",
+        "nodes=4",
+        "ntasks-per-node=5",
+        "cpus-per-task=6",
+        "mincpus=7",
+        "time=0-00:08:00",
+        "exclusive",
+        "job-name=shared",
+        "comment=own",
+        "dependency=singleton",
+    ];
+    assert_eq!(options, expected);
+    let least = script(&Request::default(), &BTreeMap::new(), &MARKER, &worker).unwrap();
+    assert!(
+        least.contains("#SBATCH --nodes=1\n#SBATCH --time=0-00:01:00\n#SBATCH --job-name=torc-wf3-a12\n"),
+        "{least}"
+    );
+}
+
+#[test]
+fn defaults_of_every_type() {
+    let command = words(&["runner"]);
+    let line = |name: &str, value: Value| {
+        let defaults = BTreeMap::from([(name.to_owned(), value)]);
+        let text =
+            script(&Request::default(), &defaults, &MARKER, &worker(&command)).map_err(|error| error.to_string())?;
+        Ok::<String, String>(text.lines().nth(1).unwrap_or_default().to_owned())
+    };
+    let chdir = "#SBATCH --chdir=/home/me/project".to_owned();
+    let cases = [
+        ("mail_type", Value::from("END"), Ok("#SBATCH --mail-type=END".to_owned())),
+        ("--nice", Value::from(5), Ok("#SBATCH --nice=5".to_owned())),
+        ("requeue", Value::from(true), Ok("#SBATCH --requeue".to_owned())),
+        ("requeue", Value::from(false), Ok(chdir.clone())),
+        ("requeue", Value::Null, Ok(chdir)),
+        ("comment", Value::from(""), Ok("#SBATCH --comment=\"\"".to_owned())),
+        ("list", Value::from(vec![1]), Err("`list` must be a text, a number or a boolean".to_owned())),
+        ("a b", Value::from(1), Err("`a b` is not an option of sbatch".to_owned())),
+        ("--", Value::from(1), Err("`` is not an option of sbatch".to_owned())),
+        ("x", Value::from("a\tb"), Err("`x` may not hold line breaks or other control characters".to_owned())),
+    ];
+    for (name, value, expected) in cases {
+        assert_eq!(line(name, value.clone()), expected, "{name} {value}");
+    }
+    let request = Request { extra: Some("a\0b"), ..Request::default() };
+    let error = script(&request, &BTreeMap::new(), &MARKER, &worker(&command)).unwrap_err();
+    assert_eq!(error.to_string(), "`extra` holds a character that no text has");
+}
+
+#[test]
+fn limits_of_memory_and_time() {
+    for (text, expected) in
+        [("1m", "1M"), ("1048577b", "2M"), ("1b", "1M"), (" 8g ", "8192M"), (" 800 ", "800"), ("0g", "0M")]
+    {
+        assert_eq!(memory(text), expected, "{text}");
+    }
+    let cases = [
+        (-5, "0-00:01:00"),
+        (59, "0-00:01:00"),
+        (60, "0-00:01:00"),
+        (120, "0-00:02:00"),
+        (121, "0-00:03:00"),
+        (3_599, "0-01:00:00"),
+        (3_600, "0-01:00:00"),
+        (3_601, "0-01:01:00"),
+        (86_340, "0-23:59:00"),
+        (86_341, "1-00:00:00"),
+        (10 * 86_400 + 61, "10-00:02:00"),
+    ];
+    for (seconds, expected) in cases {
+        assert_eq!(time_limit(seconds), expected, "{seconds}");
+    }
+}
+
+#[test]
+fn a_runner_on_every_node_without_mpi() {
+    let command = words(&["a b", "c"]);
+    let each = Worker { one_per_node: true, ..worker(&command) };
+    let text = script(&Request::default(), &BTreeMap::new(), &MARKER, &each).unwrap();
+    let last = "exec srun --ntasks-per-node=1 --wait=0 --kill-on-bad-exit=0 --overlap --ntasks=\"$SLURM_JOB_NUM_NODES\" 'a b' c \"$TORC_API_URL\"";
+    assert_eq!(text.lines().last(), Some(last));
+    let one = Worker { one_per_node: false, srun_mpi: Some("none"), ..each };
+    let text = script(&Request::default(), &BTreeMap::new(), &MARKER, &one).unwrap();
+    assert_eq!(text.lines().last(), Some("exec 'a b' c \"$TORC_API_URL\""));
+}
+
+#[test]
+fn variables_of_the_file() {
+    let file = |name: &str, value: &str| {
+        let variables = BTreeMap::from([(name.to_owned(), value.to_owned()), ("A".to_owned(), "1".to_owned())]);
+        environment_file(&variables).map_err(|error| error.to_string())
+    };
+    assert_eq!(file("B", "x y"), Ok("A=1\nB='x y'\n".to_owned()));
+    assert_eq!(file("_b2", ""), Ok("A=1\n_b2=''\n".to_owned()));
+    for name in ["2B", "", "B-C", "é"] {
+        assert_eq!(file(name, "x"), Err(format!("`{name}` is not a variable for a shell")));
+    }
+    assert_eq!(file("B", "x\0"), Err("`B` is not a variable for a shell".to_owned()));
+}

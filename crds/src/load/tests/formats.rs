@@ -51,6 +51,15 @@ fn several_documents_in_one_file() {
 fn what_a_server_adds_is_read_back() {
     let text = "apiVersion: torc.dev/v1alpha1\nkind: Workflow\nmetadata: {name: a, namespace: lab, uid: u, generation: 3, creationTimestamp: '2026-01-01T00:00:00Z', managedFields: [{x: 1}]}\nspec: {jobs: []}\nstatus: {runId: 1, anything: [1]}\n";
     spec(text, Format::Yaml);
+    let added = "creationTimestamp deletionGracePeriodSeconds deletionTimestamp finalizers generateName generation managedFields \
+                 ownerReferences resourceVersion uid";
+    for name in added.split_whitespace() {
+        let text =
+            format!("apiVersion: torc.dev/v1alpha1\nkind: Workflow\nmetadata: {{name: a, {name}: x}}\nspec: {{}}\n");
+        spec(&text, Format::Yaml);
+    }
+    let other = "apiVersion: torc.dev/v1alpha1\nkind: Workflow\nmetadata: {name: a, selfLink: x}\nspec: {}\n";
+    assert_eq!(all_problems(other, Format::Yaml), ["3:21 error metadata.selfLink: unknown field `selfLink`"]);
 }
 
 #[test]

@@ -145,6 +145,9 @@ fn problems_have_places() {
         ("/* a /* b */", "1:1 error: the comment is never closed"),
         ("name \"\"\"a\"\"\"", "1:6 error: the quotes of a text of several lines stand on lines of their own"),
         ("}", "1:1 error: expected a node, found '}'"),
+        ("user \"u\"", "1:1 error name: missing required field `name`"),
+        ("name (\nt) 1", "1:7 error: expected a type, found '\n'"),
+        ("name (t\n) 1", "1:8 error: expected ')', found '\n'"),
     ];
     for (text, expected) in cases {
         assert_eq!(all_problems(text, Format::Kdl), [expected], "{text}");

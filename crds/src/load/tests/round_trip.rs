@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::*;
 use crate::document::{Metadata, WorkflowDocument};
 use crate::job::{File, Job, UserData};
 use crate::parameters::{ParameterMode, Parameterization};
 use crate::resources::ResourceRequirements;
-use crate::schema::snake_case;
+use crate::testing::bare;
 
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![
@@ -103,22 +103,6 @@ fn workflow() -> impl Strategy<Value = WorkflowSpec> {
                 ..WorkflowSpec::default()
             }
         })
-}
-
-/// The same as a bare file: keys of types in snake_case, keys of the author as they are.
-fn bare(value: &Value, free: bool) -> Value {
-    const FREE: [&str; 6] = ["env", "parameters", "variables", "metadata", "data", "slurmDefaults"];
-    match value {
-        Value::Object(map) => {
-            let entry = |(key, value): (&String, &Value)| {
-                let name = if free { key.clone() } else { snake_case(key) };
-                (name, bare(value, free || FREE.contains(&key.as_str())))
-            };
-            Value::Object(map.iter().map(entry).collect::<Map<_, _>>())
-        }
-        Value::Array(items) => Value::Array(items.iter().map(|item| bare(item, free)).collect()),
-        other => other.clone(),
-    }
 }
 
 /// A mapping in YAML's block style, one key a line, values in JSON, which YAML contains.
