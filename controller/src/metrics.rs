@@ -186,7 +186,9 @@ mod tests {
         let states: Vec<String> = JobState::ALL.iter().map(|state| format!("torc_jobs{{state=\"{state}\"}}")).collect();
         let named: Vec<&str> = shown[expected.len()..].iter().map(|line| line.split(' ').next().unwrap()).collect();
         assert_eq!(named, states);
-        for line in ["torc_jobs{state=\"ready\"} 1103", "torc_jobs{state=\"completed\"} 106", "torc_jobs{state=\"failed\"} 107"] {
+        for line in
+            ["torc_jobs{state=\"ready\"} 1103", "torc_jobs{state=\"completed\"} 106", "torc_jobs{state=\"failed\"} 107"]
+        {
             assert!(shown.contains(&line), "{line} is not in\n{text}");
         }
     }
@@ -213,7 +215,9 @@ mod tests {
 
     #[test]
     fn seconds_have_six_digits_behind_the_point() {
-        for (micros, text) in [(0, "0.000000"), (999_999, "0.999999"), (1_000_000, "1.000000"), (61_000_020, "61.000020")] {
+        for (micros, text) in
+            [(0, "0.000000"), (999_999, "0.999999"), (1_000_000, "1.000000"), (61_000_020, "61.000020")]
+        {
             assert_eq!(seconds(micros), text);
         }
     }

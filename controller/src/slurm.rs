@@ -10,6 +10,8 @@ mod login;
 mod poll;
 mod reconcile;
 mod submit;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -85,7 +87,8 @@ impl SlurmHandle {
         let wake = engine.changed();
         let poll = config.poll;
         let is_winding_down = Arc::new(AtomicBool::new(false));
-        let desk = Desk::new(engine.clone(), config, handovers, office, Arc::clone(&is_winding_down));
+        let moments = Arc::new(Instant::now);
+        let desk = Desk::new(engine.clone(), config, handovers, office, Arc::clone(&is_winding_down), moments);
         let desk = Arc::new(Mutex::new(desk));
         let handle = Self { desk: Arc::clone(&desk), engine, wake: Arc::clone(&wake), has_loop, is_winding_down };
         let task = has_loop.then(|| tokio::spawn(run(desk, wake, poll, stop)));

@@ -35,19 +35,33 @@ pub(crate) const START_MS: i64 = 1_790_000_000_123;
 const START_MONO_MS: u64 = 77_000_000;
 
 /// The time that a server of these tests goes by.
-#[derive(Clone, Default)]
-pub(crate) struct VirtualClock(Arc<AtomicU64>);
+#[derive(Clone)]
+pub(crate) struct VirtualClock {
+    start: Now,
+    passed: Arc<AtomicU64>,
+}
+
+impl Default for VirtualClock {
+    fn default() -> Self {
+        Self { start: Now { wall_ms: START_MS, mono_ms: START_MONO_MS }, passed: Arc::default() }
+    }
+}
 
 impl VirtualClock {
+    /// One that begins with the present time, for code that reads the real clock, too.
+    pub fn from_now() -> Self {
+        Self { start: crate::clock::now(), passed: Arc::default() }
+    }
+
     pub fn advance(&self, ms: u64) {
-        self.0.fetch_add(ms, Ordering::SeqCst);
+        self.passed.fetch_add(ms, Ordering::SeqCst);
     }
 
     pub fn clock(&self) -> Clock {
-        let passed = Arc::clone(&self.0);
+        let Self { start, passed } = self.clone();
         Arc::new(move || {
             let passed = passed.load(Ordering::SeqCst);
-            Now { wall_ms: START_MS + passed.cast_signed(), mono_ms: START_MONO_MS + passed }
+            Now { wall_ms: start.wall_ms + passed.cast_signed(), mono_ms: start.mono_ms + passed }
         })
     }
 }
@@ -69,10 +83,6 @@ pub(crate) struct TestServer {
 
 pub(crate) fn token_key() -> TokenKey {
     TokenKey::new(&[7; 32]).unwrap()
-}
-
-pub(crate) fn install_crypto() {
-    crate::tls::install_cryptography();
 }
 
 impl TestServer {
@@ -158,7 +168,8 @@ impl TestServer {
     }
 
     pub async fn apply_spec(&self, owner: &str, namespace: &str, name: &str, spec: Value) -> i64 {
-        let request = serde_json::from_value(json!({ "document": document(namespace, name, spec), "workingDir": "/work" }));
+        let request =
+            serde_json::from_value(json!({ "document": document(namespace, name, spec), "workingDir": "/work" }));
         let grant = Grant::Owner { user: owner.to_owned() };
         self.engine.apply(request.unwrap(), owner, &grant).await.unwrap().id.unwrap()
     }
@@ -174,7 +185,10 @@ impl TestServer {
 
     /// The state of a job of a workflow in the default namespace, as its name is written.
     pub async fn job_state(&self, workflow: &str, job: &str) -> String {
-        self.ok("GET", &format!("/v1/workflows/{workflow}/jobs/{job}"), None).await["status"].as_str().unwrap().to_owned()
+        self.ok("GET", &format!("/v1/workflows/{workflow}/jobs/{job}"), None).await["status"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     }
 }
 

@@ -33,7 +33,8 @@ fn finished(key: [i64; 5], code: i64) -> Value {
 
 /// What becomes of results of a run, in their order.
 async fn replay(server: &TestServer, run: i32, results: &[([i64; 5], i64)]) -> Vec<(String, String)> {
-    let written = |(key, code): &([i64; 5], i64)| json!({ "endedMs": START_MS + 700_000, "finished": finished(*key, *code) });
+    let written =
+        |(key, code): &([i64; 5], i64)| json!({ "endedMs": START_MS + 700_000, "finished": finished(*key, *code) });
     let results: Vec<Value> = results.iter().map(written).collect();
     let path = format!("/v1/workflows/w/runs/{run}/results");
     let answer = server.ok("POST", &path, Some(json!({ "results": results }))).await;

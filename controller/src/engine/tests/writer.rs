@@ -15,9 +15,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 /// Waits for an event of this reason.
 async fn event(events: &mut tokio::sync::broadcast::Receiver<std::sync::Arc<Vec<torc_api::api::Event>>>, reason: &str) {
-    let found = async {
-        while !events.recv().await.unwrap().iter().any(|event| event.reason == reason) {}
-    };
+    let found = async { while !events.recv().await.unwrap().iter().any(|event| event.reason == reason) {} };
     tokio::time::timeout(LIMIT, found).await.unwrap_or_else(|_| panic!("there is no {reason}"));
 }
 
@@ -111,7 +109,11 @@ async fn work_is_given_to_one_of_those_that_wait() {
     assert!(!second.as_ref().unwrap().is_finished(), "there is no more work");
     server.stop.waiting.cancel();
     let (status, body) = answer(second.take().unwrap()).await;
-    assert_eq!((status, &body["sequence"], body.get("leases")), (200, &json!(8), None), "nobody waits for a server that ends");
+    assert_eq!(
+        (status, &body["sequence"], body.get("leases")),
+        (200, &json!(8), None),
+        "nobody waits for a server that ends"
+    );
 }
 
 #[tokio::test]

@@ -26,9 +26,7 @@ async fn last(server: &TestServer) -> i64 {
 #[tokio::test]
 async fn each_verb_is_on_record_with_its_author_and_object() {
     let server = two_workflows().await;
-    let sweep = |namespace: &str, name: &str, job: &str| {
-        json!({ "workingDir": "/w", "document": document(namespace, name, json!({ "jobs": jobs(&[job]) })) })
-    };
+    let sweep = |namespace: &str, name: &str, job: &str| json!({ "workingDir": "/w", "document": document(namespace, name, json!({ "jobs": jobs(&[job]) })) });
     let cluster = json!({ "apiVersion": "torc.dev/v1alpha1", "metadata": { "name": "c1" }, "spec": {} });
     let stats = json!({ "items": [{ "workflow": 2, "job": 2, "run": 1, "attempt": 1 }] });
     let spawn = json!({ "lineage": "l", "jobs": [], "runId": 1, "attempt": 1 });
@@ -140,7 +138,10 @@ async fn owners_read_their_own_rows_page_by_page() {
     let rest = server.send("GET", &format!("/v1/audit?limit=2&cursor={next}"), Some(&ada), None).await.body;
     assert_eq!((read(&rest), rest.get("next")), (vec![row(4, "cancel")], None));
     let reply = server.send("GET", "/v1/audit?cursor=x", Some(&ada), None).await;
-    assert_eq!((reply.status.as_u16(), reply.body["message"].as_str()), (400, Some("'x' is not a cursor of this list")));
+    assert_eq!(
+        (reply.status.as_u16(), reply.body["message"].as_str()),
+        (400, Some("'x' is not a cursor of this list"))
+    );
 }
 
 #[tokio::test]

@@ -162,7 +162,8 @@ async fn each_kind_of_caller_may_call_what_the_table_says() {
             };
             let differing: Vec<String> = found.chars().zip(expected.chars()).enumerate().filter_map(differs).collect();
             if !differing.is_empty() || found.len() != expected.len() {
-                wrong.push(format!("{method} {path}{query} {body} about workflow {workflow}: {}", differing.join(", ")));
+                wrong
+                    .push(format!("{method} {path}{query} {body} about workflow {workflow}: {}", differing.join(", ")));
             }
         }
     }

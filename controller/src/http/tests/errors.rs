@@ -57,8 +57,14 @@ fn each_error_has_its_status_and_code() {
 #[test]
 fn messages_name_what_is_concerned() {
     for (error, message) in [
-        (EngineError::allocations_left("w", 1), "workflow 'w' is cancelled, and an allocation of it may still be in Slurm"),
-        (EngineError::allocations_left("w", 2), "workflow 'w' is cancelled, and 2 allocations of it may still be in Slurm"),
+        (
+            EngineError::allocations_left("w", 1),
+            "workflow 'w' is cancelled, and an allocation of it may still be in Slurm",
+        ),
+        (
+            EngineError::allocations_left("w", 2),
+            "workflow 'w' is cancelled, and 2 allocations of it may still be in Slurm",
+        ),
         (EngineError::no_log("/p", "j"), "'/p' is no log of job `j`"),
         (EngineError::log_elsewhere("h", "/p"), "the log is on a disk of h: /p"),
         (EngineError::log_gone("h"), "the runner h is gone, and the logs on its disk with it"),
@@ -131,7 +137,15 @@ async fn what_cannot_be_read_is_refused_with_the_status_of_its_kind() {
         ("POST", "/v1/workflows/w/runs/first/results", Some(r#"{"results":[]}"#), 400, "BadRequest"),
         ("POST", "/v1/workflows/w/remote-workers", Some(r#"{"workers":[{"address":"-x"}]}"#), 400, "BadRequest"),
         ("POST", "/v1/workflows/w/regenerate", Some(r#"{"walltime":"soon"}"#), 400, "BadRequest"),
-        ("POST", "/v1/runners", Some(r#"{"protocol":9,"version":"t","host":"h","pid":1,"capacity":{"cpus":1,"memoryBytes":1,"gpus":0,"nodes":1}}"#), 409, "ProtocolMismatch"),
+        (
+            "POST",
+            "/v1/runners",
+            Some(
+                r#"{"protocol":9,"version":"t","host":"h","pid":1,"capacity":{"cpus":1,"memoryBytes":1,"gpus":0,"nodes":1}}"#,
+            ),
+            409,
+            "ProtocolMismatch",
+        ),
         ("POST", "/v1/tokens", Some(r#"{"scope":"runner"}"#), 400, "BadRequest"),
         ("POST", "/v1/tokens", Some(r#"{"scope":"runner","workflow":"w","user":"ada"}"#), 400, "BadRequest"),
         ("POST", "/v1/tokens", Some(r#"{"scope":"runner","workflow":"absent"}"#), 404, "WorkflowNotFound"),

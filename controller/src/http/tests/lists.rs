@@ -104,7 +104,8 @@ async fn ended() -> TestServer {
     server.apply_spec("ada", "default", "w", spec).await;
     let runner = server.register("node-1", None).await;
     let leased = server.sync(runner, json!({ "sequence": 1, "want": want(4) })).await;
-    let end = |lease: &Value, code: i64| json!({ "key": lease["key"], "returnCode": code, "durationMs": 5, "endedMsAgo": 0 });
+    let end =
+        |lease: &Value, code: i64| json!({ "key": lease["key"], "returnCode": code, "durationMs": 5, "endedMsAgo": 0 });
     let leases = leased["leases"].as_array().unwrap();
     assert_eq!(leases.len(), 2, "{leased}");
     let finished = json!([end(&leases[0], 3), end(&leases[1], 4)]);
@@ -182,9 +183,11 @@ async fn events_go_on_after_a_number() {
     let all = server.ok("GET", "/v1/events", None).await;
     let all: Vec<i64> = all["items"].as_array().unwrap().iter().map(|one| one["sequence"].as_i64().unwrap()).collect();
     assert!(all.len() > 2, "{all:?}");
-    for (query, expected) in
-        [("?after=0".to_owned(), &all[..]), (format!("?after={}", all[0]), &all[1..]), ("?limit=1".to_owned(), &all[..1])]
-    {
+    for (query, expected) in [
+        ("?after=0".to_owned(), &all[..]),
+        (format!("?after={}", all[0]), &all[1..]),
+        ("?limit=1".to_owned(), &all[..1]),
+    ] {
         let page = server.ok("GET", &format!("/v1/events{query}"), None).await;
         let found: Vec<i64> = numbers(&page, "sequence").into_iter().collect();
         assert_eq!(found, expected, "{query}");

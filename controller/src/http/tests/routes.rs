@@ -79,7 +79,10 @@ pub(super) fn table() -> Routes {
 fn paths(server: &TestServer) -> BTreeSet<String> {
     let text = format!("{:?}", server.app);
     let quoted = text.split('"').skip(1).step_by(2);
-    quoted.filter(|path| path.starts_with('/') && path.len() > 1 && !path.contains("__private__")).map(str::to_owned).collect()
+    quoted
+        .filter(|path| path.starts_with('/') && path.len() > 1 && !path.contains("__private__"))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// The methods and paths of the router: the answer to a method that no route has says which ones a path has.
