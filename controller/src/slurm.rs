@@ -188,6 +188,11 @@ impl SlurmHandle {
     }
 }
 
+/// How long Slurm is left alone: shorter while an allocation seems to be about to end.
+fn pause_between_looks(poll: Duration, is_left: bool) -> Duration {
+    if is_left { poll / HURRY } else { poll }
+}
+
 /// Ticks when the engine has news, and often enough to see what Slurm does.
 async fn run(desk: Arc<Mutex<Desk>>, wake: Arc<Notify>, poll: Duration, stop: CancellationToken) {
     let mut looked: Option<Instant> = None;
@@ -195,7 +200,7 @@ async fn run(desk: Arc<Mutex<Desk>>, wake: Arc<Notify>, poll: Duration, stop: Ca
     loop {
         let is_due = looked.is_none_or(|looked| looked.elapsed() >= pause);
         match desk.lock().await.tick(is_due).await {
-            Ok(is_left) => pause = if is_left { poll / HURRY } else { poll },
+            Ok(is_left) => pause = pause_between_looks(poll, is_left),
             Err(error) => tracing::warn!("Slurm was not looked after: {error}"),
         }
         if is_due {

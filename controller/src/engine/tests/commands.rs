@@ -94,7 +94,7 @@ async fn raised(server: &TestServer, request: Value) -> Vec<(String, Vec<String>
 }
 
 #[tokio::test]
-async fn recover_raises_memory_and_runtime_each_by_its_own_percentage() {
+async fn recover_raises_each_resource_by_its_own_percentage() {
     let server = ended().await;
     for (request, memory, runtime) in [
         (json!({}), "memory from 100m to 150m", "runtime from 20m to 30m"),

@@ -70,7 +70,7 @@ async fn what_the_queue_has_forgotten_is_looked_up_in_the_accounting() {
 
 // R01
 #[tokio::test]
-async fn what_slurm_knows_nothing_of_is_missing_since_it_was_first_missed() {
+async fn an_allocation_is_missing_since_it_was_first_missed() {
     let slurm = FakeSlurm::new();
     let (mut clusters, mut unseen) = (slurm.clusters(), Unseen::new());
     let cluster = clusters.get("local", None).unwrap();

@@ -10,8 +10,6 @@ use crate::handover::Vouching;
 use crate::issuer::Issuer;
 use crate::tests::{TestServer, VirtualClock, token_key};
 
-const IDENTITY_LENGTH: usize = 8;
-
 /// A server, a Slurm, and what talks with both.
 struct Lab {
     slurm: FakeSlurm,
@@ -257,6 +255,6 @@ fn pauses_double_from_ten_seconds_to_five_minutes() {
 async fn a_store_is_told_from_others_by_its_identity() {
     let lab = Lab::new().await;
     let identity = lab.server.engine.identity().await.unwrap();
-    assert!(identity.len() >= IDENTITY_LENGTH, "{identity}");
+    assert!(!identity.is_empty());
     assert_ne!(identity, Lab::new().await.server.engine.identity().await.unwrap());
 }
