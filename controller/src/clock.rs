@@ -1,9 +1,16 @@
 //! The one place where the controller reads the clock.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use nix::time::{ClockId, clock_gettime};
 use torc_core::ids::Now;
+
+/// A source of the two clocks' times: [`now`], or one that a test sets.
+pub(crate) type Clock = Arc<dyn Fn() -> Now + Send + Sync>;
+
+/// A source of moments between which time is measured: `Instant::now`, or one that a test sets.
+pub(crate) type Moments = Arc<dyn Fn() -> Instant + Send + Sync>;
 
 /// The two clocks, now. Leases are measured with one that goes on while the machine sleeps.
 pub fn now() -> Now {

@@ -6,6 +6,8 @@ mod explain;
 mod recovery;
 mod rights;
 mod slurm;
+#[cfg(test)]
+mod tests;
 mod touched;
 mod writer;
 
@@ -28,6 +30,7 @@ use torc_core::ids::{JobId, Now, RunnerId, WorkflowId};
 use torc_core::rows::ResultRow;
 use torc_store::{EventQuery, JobQuery, ResultQuery, RunnerQuery, SlurmStatsQuery, Store};
 
+use crate::clock::{self, Clock};
 use crate::issuer::Issuer;
 use crate::metrics::Metrics;
 use crate::{audit, views};
@@ -66,13 +69,25 @@ impl Engine {
         stop: Stop,
         issuer: Issuer,
     ) -> Result<(Self, tokio::task::JoinHandle<()>), EngineError> {
-        let state = writer::load(&store).await?;
+        Self::start_with_clock(store, limits, metrics, stop, issuer, Arc::new(clock::now)).await
+    }
+
+    /// The same, with the writer's times from `clock`.
+    pub(crate) async fn start_with_clock(
+        store: Store,
+        limits: Limits,
+        metrics: Arc<Metrics>,
+        stop: Stop,
+        issuer: Issuer,
+        clock: Clock,
+    ) -> Result<(Self, tokio::task::JoinHandle<()>), EngineError> {
+        let state = writer::load(&store, clock()).await?;
         let (queue, commands) = mpsc::channel(1_024);
         let (events, _) = broadcast::channel(WATCH_BACKLOG);
         let changed = Arc::new(Notify::new());
         let touched = Touched::default();
         let told = (events.clone(), Arc::clone(&changed), touched.clone());
-        let writer = Writer::new(state, store.clone(), told, Arc::clone(&metrics), stop, issuer);
+        let writer = Writer::new(state, store.clone(), told, Arc::clone(&metrics), stop, issuer, clock);
         let task = tokio::spawn(writer.run(commands));
         Ok((Self { queue, events, store, limits, metrics, changed, touched }, task))
     }
@@ -270,7 +285,10 @@ impl Engine {
         let (sender, receiver) = oneshot::channel();
         let command = Command::Sync { runner: RunnerId(runner), request: Box::new(request), grant, reply: sender };
         self.queue.send(command).await.map_err(|_| EngineError::stopped())?;
-        receiver.await.map_err(|_| EngineError::stopped())?
+        match receiver.await.map_err(|_| EngineError::stopped())? {
+            Err(error) if error.kind == ErrorKind::Forbidden => Err(self.refuse(error).await),
+            answer => answer,
+        }
     }
 
     /// Results that runners wrote down while the server was away; what became of each, in their order.
@@ -406,7 +424,7 @@ impl Engine {
 
     /// Forgets what is old.
     pub async fn gc(&self, request: &api::GcRequest) -> Result<api::GcResponse, EngineError> {
-        let before_ms = crate::clock::now().wall_ms - request.older_than_seconds.saturating_mul(1_000);
+        let before_ms = clock::now().wall_ms - request.older_than_seconds.saturating_mul(1_000);
         let report = self.store.gc(before_ms, request.dry_run).await?;
         if !request.dry_run {
             let forgotten = report.allocations.clone();
@@ -436,7 +454,7 @@ impl Engine {
             parsed.map_err(|error| EngineError::bad_request(format!("worker '{}': {error}", worker.address)))?;
         }
         let id = self.find(reference).await?;
-        self.store.add_remote_workers(id, workers, crate::clock::now().wall_ms).await?;
+        self.store.add_remote_workers(id, workers, clock::now().wall_ms).await?;
         self.note_deed().await?;
         Ok(self.store.remote_workers(id).await?)
     }

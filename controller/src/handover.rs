@@ -231,4 +231,29 @@ mod tests {
         let (_, own) = handovers(Some(Fingerprint([2; 32])), vouching);
         assert_eq!(own.to_workflow(WORKFLOW, 0).certificates, None, "one that it has made is the only one");
     }
+
+    #[test]
+    fn a_token_is_replaced_at_half_of_its_life() {
+        let issuer = Issuer::new(TokenKey::new(&[1; 32]).unwrap(), None);
+        for (lifetime, half) in [(1_000, 500), (1_001, 500), (3, 1)] {
+            let lifetime = Duration::from_secs(lifetime);
+            let handovers = Handovers::new("u".to_owned(), issuer.clone(), lifetime, Vouching::default());
+            let first = handovers.to_workflow(WORKFLOW, 10_000);
+            for (age, is_replaced) in [(half - 1, false), (half, true), (half + 1, true)] {
+                let new = handovers.renewed(Some(&first), WORKFLOW, 10_000 + age);
+                assert_eq!(new.is_some(), is_replaced, "{lifetime:?} after {age} s");
+            }
+        }
+    }
+
+    #[test]
+    fn another_certificate_takes_the_place_of_what_was_handed_over() {
+        let (_, own) = handovers(Some(Fingerprint([2; 32])), Vouching::default());
+        let first = own.to_workflow(WORKFLOW, 0);
+        assert_eq!(own.renewed(Some(&first), WORKFLOW, 1), None);
+        let (_, other) = handovers(Some(Fingerprint([3; 32])), Vouching::default());
+        assert!(other.renewed(Some(&first), WORKFLOW, 1).is_some());
+        let files = Files::of("/f/", "w");
+        assert_eq!(files.all(), ["/f/w.env", "/f/w.token", "/f/w.crt"]);
+    }
 }

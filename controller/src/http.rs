@@ -15,6 +15,8 @@ mod runners;
 mod slurm;
 mod slurm_stats;
 mod system;
+#[cfg(test)]
+mod tests;
 mod tokens;
 mod watch;
 mod workflows;

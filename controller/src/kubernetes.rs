@@ -22,6 +22,8 @@ mod reviews;
 mod sources;
 mod status;
 mod strays;
+#[cfg(test)]
+mod tests;
 mod watch;
 mod writes;
 

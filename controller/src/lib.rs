@@ -16,6 +16,8 @@ mod openapi;
 mod pieces;
 mod server;
 mod slurm;
+#[cfg(test)]
+mod tests;
 pub mod tls;
 mod views;
 

@@ -100,3 +100,125 @@ impl Metrics {
 fn seconds(micros: u64) -> String {
     format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000)
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn workflow(jobs: &[(&str, i64)]) -> Workflow {
+        let mut workflow: Workflow = serde_json::from_value(json!({
+            "id": 1, "name": "w", "namespace": "default", "owner": "", "generation": 1, "creationTime": "",
+            "workingDir": "", "suspended": false, "canceled": false, "status": {},
+        }))
+        .unwrap();
+        let jobs: serde_json::Map<String, serde_json::Value> =
+            jobs.iter().map(|(state, count)| ((*state).to_owned(), json!(count))).collect();
+        workflow.status.jobs = serde_json::from_value(jobs.into()).unwrap();
+        workflow
+    }
+
+    /// The lines of a text that are neither help nor types.
+    fn values(text: &str) -> Vec<&str> {
+        text.lines().filter(|line| !line.starts_with('#')).collect()
+    }
+
+    #[test]
+    fn each_number_is_shown_under_its_own_name() {
+        let metrics = Metrics::default();
+        metrics.commands(11);
+        metrics.commands(2);
+        metrics.sync(5);
+        metrics.sync(2);
+        metrics.sync(0);
+        metrics.commit(Duration::from_micros(1_500_007), 21);
+        metrics.commit(Duration::from_micros(2_000_000), 20);
+        for _ in 0..17 {
+            metrics.write_failed();
+        }
+        for _ in 0..19 {
+            metrics.status_written();
+        }
+        for (index, tool) in Tool::ALL.into_iter().enumerate() {
+            for _ in 0..=index {
+                metrics.slurm_call(tool);
+            }
+        }
+        metrics.slurm_call(Tool::Shell);
+        let jobs = [
+            ("uninitialized", 101),
+            ("blocked", 102),
+            ("ready", 103),
+            ("leased", 104),
+            ("running", 105),
+            ("completed", 106),
+            ("failed", 107),
+            ("canceled", 108),
+            ("terminated", 109),
+            ("disabled", 110),
+            ("pendingFailed", 111),
+        ];
+        let text = metrics.render(&[workflow(&jobs), workflow(&[("ready", 1_000)])], 23);
+        let shown = values(&text);
+        let expected = [
+            "torc_commands_total 13",
+            "torc_commits_total 2",
+            "torc_commit_seconds_total 3.500007",
+            "torc_write_failures_total 17",
+            "torc_syncs_total 3",
+            "torc_reports_total 7",
+            "torc_results_total 41",
+            "torc_kubernetes_status_writes_total 19",
+            "torc_runners 23",
+            "torc_slurm_calls_total{command=\"srun\"} 1",
+            "torc_slurm_calls_total{command=\"sacct\"} 2",
+            "torc_slurm_calls_total{command=\"sstat\"} 3",
+            "torc_slurm_calls_total{command=\"squeue\"} 4",
+            "torc_slurm_calls_total{command=\"sbatch\"} 5",
+            "torc_slurm_calls_total{command=\"scancel\"} 6",
+            "torc_slurm_calls_total{command=\"sinfo\"} 7",
+            "torc_slurm_calls_total{command=\"scontrol\"} 8",
+        ];
+        assert_eq!(shown[..expected.len()], expected);
+        let states: Vec<String> = JobState::ALL.iter().map(|state| format!("torc_jobs{{state=\"{state}\"}}")).collect();
+        let named: Vec<&str> = shown[expected.len()..].iter().map(|line| line.split(' ').next().unwrap()).collect();
+        assert_eq!(named, states);
+        for line in
+            ["torc_jobs{state=\"ready\"} 1103", "torc_jobs{state=\"completed\"} 106", "torc_jobs{state=\"failed\"} 107"]
+        {
+            assert!(shown.contains(&line), "{line} is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn every_name_has_a_type() {
+        let text = Metrics::default().render(&[], 0);
+        let types: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
+        let expected = [
+            "torc_commands_total counter",
+            "torc_commits_total counter",
+            "torc_commit_seconds_total counter",
+            "torc_write_failures_total counter",
+            "torc_syncs_total counter",
+            "torc_reports_total counter",
+            "torc_results_total counter",
+            "torc_kubernetes_status_writes_total counter",
+            "torc_runners gauge",
+            "torc_slurm_calls_total counter",
+            "torc_jobs gauge",
+        ];
+        assert_eq!(types, expected);
+    }
+
+    #[test]
+    fn seconds_have_six_digits_behind_the_point() {
+        for (micros, text) in
+            [(0, "0.000000"), (999_999, "0.999999"), (1_000_000, "1.000000"), (61_000_020, "61.000020")]
+        {
+            assert_eq!(seconds(micros), text);
+        }
+    }
+}

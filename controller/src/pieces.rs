@@ -141,4 +141,36 @@ mod tests {
         assert_eq!(left(&pieces), (0, 0));
         assert_eq!(pieces.take("b"), []);
     }
+
+    #[tokio::test]
+    async fn a_wish_says_which_part_of_which_file() {
+        let pieces = Pieces::default();
+        let runner = async {
+            let wanted = pieces.wanted("a").await.remove(0);
+            assert_eq!((wanted.path.as_str(), wanted.offset, wanted.lines), ("/x", 17, Some(19)));
+            assert_eq!(pieces.take("a"), [], "it is taken once");
+            pieces.bring(vec![LogPiece::new(wanted.id, 17, b"text")]);
+        };
+        let (piece, ()) = tokio::join!(pieces.ask("a", "/x", 17, Some(19)), runner);
+        assert_eq!(piece.map(|piece| (piece.offset, piece.bytes())), Some((17, b"text".to_vec())));
+        assert_eq!(left(&pieces), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn a_thousand_wishes_are_enough() {
+        let pieces = Pieces::default();
+        let mut asked: Vec<_> = (0..MOST).map(|_| Box::pin(pieces.ask("b", "/y", 0, None))).collect();
+        for one in &mut asked {
+            assert!(futures::poll!(one.as_mut()).is_pending());
+        }
+        assert_eq!((left(&pieces), MOST), ((1_000, 1_000), 1_000));
+        assert_eq!(pieces.ask("b", "/y", 0, None).await, None, "whoever comes later is told at once");
+        drop(asked);
+        assert_eq!(left(&pieces), (0, 0));
+    }
+
+    #[test]
+    fn a_runner_has_fifteen_seconds_to_bring_a_piece() {
+        assert_eq!(PATIENCE, Duration::from_secs(15));
+    }
 }

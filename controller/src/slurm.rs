@@ -10,6 +10,8 @@ mod login;
 mod poll;
 mod reconcile;
 mod submit;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -85,7 +87,8 @@ impl SlurmHandle {
         let wake = engine.changed();
         let poll = config.poll;
         let is_winding_down = Arc::new(AtomicBool::new(false));
-        let desk = Desk::new(engine.clone(), config, handovers, office, Arc::clone(&is_winding_down));
+        let moments = Arc::new(Instant::now);
+        let desk = Desk::new(engine.clone(), config, handovers, office, Arc::clone(&is_winding_down), moments);
         let desk = Arc::new(Mutex::new(desk));
         let handle = Self { desk: Arc::clone(&desk), engine, wake: Arc::clone(&wake), has_loop, is_winding_down };
         let task = has_loop.then(|| tokio::spawn(run(desk, wake, poll, stop)));
@@ -185,6 +188,11 @@ impl SlurmHandle {
     }
 }
 
+/// How long Slurm is left alone: shorter while an allocation seems to be about to end.
+fn pause_between_looks(poll: Duration, is_left: bool) -> Duration {
+    if is_left { poll / HURRY } else { poll }
+}
+
 /// Ticks when the engine has news, and often enough to see what Slurm does.
 async fn run(desk: Arc<Mutex<Desk>>, wake: Arc<Notify>, poll: Duration, stop: CancellationToken) {
     let mut looked: Option<Instant> = None;
@@ -192,7 +200,7 @@ async fn run(desk: Arc<Mutex<Desk>>, wake: Arc<Notify>, poll: Duration, stop: Ca
     loop {
         let is_due = looked.is_none_or(|looked| looked.elapsed() >= pause);
         match desk.lock().await.tick(is_due).await {
-            Ok(is_left) => pause = if is_left { poll / HURRY } else { poll },
+            Ok(is_left) => pause = pause_between_looks(poll, is_left),
             Err(error) => tracing::warn!("Slurm was not looked after: {error}"),
         }
         if is_due {

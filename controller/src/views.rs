@@ -176,3 +176,6 @@ pub fn gc(report: GcReport) -> GcResponse {
         log_files: report.log_files,
     }
 }
+
+#[cfg(test)]
+mod tests;

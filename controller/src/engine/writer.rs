@@ -23,16 +23,17 @@ use tracing::{error, info, warn};
 
 use super::error::EngineError;
 use super::touched::Touched;
+use crate::clock::Clock;
 use crate::issuer::Issuer;
 use crate::metrics::Metrics;
-use crate::{clock, memory, views};
+use crate::{memory, views};
 
 /// The most commands in one transaction.
-const GROUP_LIMIT: usize = 1_024;
+pub(super) const GROUP_LIMIT: usize = 1_024;
 /// How often silent runners are looked for.
-const TICK: Duration = Duration::from_secs(1);
+pub(super) const TICK: Duration = Duration::from_secs(1);
 /// How often a store that failed is tried again.
-const PROBE: Duration = Duration::from_secs(5);
+pub(super) const PROBE: Duration = Duration::from_secs(5);
 
 /// Gives out an answer once the outcome of the write is known.
 pub(super) type Answer = Box<dyn FnOnce(Result<(), EngineError>) + Send>;
@@ -64,6 +65,7 @@ pub(super) struct Writer {
     seen_news: u64,
     stop: Stop,
     issuer: Issuer,
+    clock: Clock,
 }
 
 /// The two steps of a shutdown.
@@ -86,10 +88,10 @@ struct Waiting {
 }
 
 /// Reads everything live from the store.
-pub(super) async fn load(store: &Store) -> Result<State, EngineError> {
+pub(super) async fn load(store: &Store, now: Now) -> Result<State, EngineError> {
     let snapshot = store.load().await?;
     let many = snapshot.jobs.len() > memory::MANY_JOBS;
-    let state = State::restore(snapshot, clock::now());
+    let state = State::restore(snapshot, now);
     if many {
         memory::give_back();
     }
@@ -104,6 +106,7 @@ impl Writer {
         metrics: Arc<Metrics>,
         stop: Stop,
         issuer: Issuer,
+        clock: Clock,
     ) -> Self {
         let seen_news = state.news();
         Self {
@@ -119,6 +122,7 @@ impl Writer {
             seen_news,
             stop,
             issuer,
+            clock,
         }
     }
 
@@ -149,7 +153,7 @@ impl Writer {
             return answer_read_only(group, self.state.as_ref(), reason);
         }
         let Some(mut state) = self.state.take() else { return };
-        let now = clock::now();
+        let now = (self.clock)();
         let mut recorder = Recorder::default();
         let mut answers = Vec::with_capacity(group.len());
         self.metrics.commands(group.len());
@@ -275,7 +279,7 @@ impl Writer {
 
     /// Reads everything again, as a restart would, but for what this process was asked to run.
     async fn reload(&self) -> Result<State, EngineError> {
-        let mut state = load(&self.store).await?;
+        let mut state = load(&self.store, (self.clock)()).await?;
         state.continue_session(&self.session);
         Ok(state)
     }
@@ -311,7 +315,7 @@ fn answer_read_only(group: Vec<Command>, state: Option<&State>, reason: &EngineE
 }
 
 /// Nobody waits so long that its lease could run out meanwhile.
-fn longest_wait(request: &SyncRequest, response: &SyncResponse) -> Duration {
+pub(super) fn longest_wait(request: &SyncRequest, response: &SyncResponse) -> Duration {
     let lease = Duration::from_millis(response.lease_ms);
     Duration::from_millis(request.wait_ms).min(Duration::from_secs(LONG_POLL_SECONDS)).min(lease / 3)
 }

@@ -15,7 +15,7 @@ use crate::engine::EngineError;
 
 /// What a route needs. An administrator may call all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Needs {
+pub(super) enum Needs {
     /// Any token.
     Token,
     /// Somebody who deals with workflows. The handler leaves out, or refuses, what is not theirs.
@@ -40,7 +40,7 @@ use Needs::{Admin, Metrics, Owned, Owner, Part, Pool, Token, Workflow};
 const READ: &str = "read";
 
 /// Method, path, what it needs, and what it is called in the audit. A route that is not here is the administrator's.
-const RULES: &[(&str, &str, Needs, &str)] = &[
+pub(super) const RULES: &[(&str, &str, Needs, &str)] = &[
     ("GET", "/metrics", Metrics, READ),
     ("GET", "/v1/version", Token, READ),
     ("GET", "/v1/openapi.json", Token, READ),

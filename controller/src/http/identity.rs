@@ -133,4 +133,24 @@ mod tests {
         let said = headers(&format!("Bearer {foreign}"), None);
         assert_eq!(identities.identify(&said, 0).await, Err(Some(TokenError::Forged)));
     }
+
+    #[tokio::test]
+    async fn every_grant_has_a_name_for_the_audit() {
+        let identities = identities();
+        let lab = || "lab".to_owned();
+        for (grant, name) in [
+            (Grant::Admin, "bob"),
+            (Grant::Owner { user: "ada".to_owned() }, "ada"),
+            (Grant::Viewer { namespace: lab() }, "viewer of lab"),
+            (Grant::Editor { namespace: lab() }, "editor of lab"),
+            (Grant::Runner { workflow: 7 }, "runner of workflow 7"),
+            (Grant::Pool, "runner of a pool"),
+            (Grant::Metrics, "metrics"),
+        ] {
+            let statement = Statement { grant: grant.clone(), issuer: "i".to_owned(), issued: 0, expires: None };
+            let said = headers(&format!("Bearer {}", identities.issuer.issue(&statement)), Some("bob"));
+            let caller = identities.identify(&said, 9).await.unwrap();
+            assert_eq!(caller, Caller { grant, name: name.to_owned() });
+        }
+    }
 }

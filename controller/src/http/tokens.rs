@@ -41,7 +41,10 @@ async fn create(
 
 /// What the token will allow: never more than its maker may do.
 async fn granted(app: &App, caller: &Caller, request: &TokenRequest) -> Result<Grant, EngineError> {
-    let refused = |what: &str| Err(EngineError::forbidden(format!("only an administrator may make {what}")));
+    let refused = async |what: &str| {
+        let error = EngineError::forbidden(format!("only an administrator may make {what}"));
+        Err(app.engine.refuse(error).await)
+    };
     let is_admin = caller.grant == Grant::Admin;
     let namespace = || request.namespace.clone().unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
     match (request.scope, &request.workflow, &request.user) {
@@ -61,9 +64,9 @@ async fn granted(app: &App, caller: &Caller, request: &TokenRequest) -> Result<G
         (Scope::Pool, None, None) if is_admin => Ok(Grant::Pool),
         (Scope::Viewer, None, None) if is_admin => Ok(Grant::Viewer { namespace: namespace() }),
         (Scope::Editor, None, None) if is_admin => Ok(Grant::Editor { namespace: namespace() }),
-        (Scope::Owner, None, Some(_)) => refused("a token for another user"),
+        (Scope::Owner, None, Some(_)) => refused("a token for another user").await,
         (Scope::Admin | Scope::Metrics | Scope::Pool | Scope::Viewer | Scope::Editor, None, None) => {
-            refused("such a token")
+            refused("such a token").await
         }
         (Scope::Runner, ..) => {
             Err(EngineError::bad_request("a `runner` token is for one workflow: name it, and nothing else"))

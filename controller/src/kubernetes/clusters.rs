@@ -69,14 +69,14 @@ pub(super) async fn run(desk: Arc<Desk>, writer: Writer<Guarded>, stop: Cancella
 
 /// What is remembered of each.
 #[derive(Default)]
-struct Known {
+pub(super) struct Known {
     /// The generation that the engine has, by uid.
     applied: BTreeMap<String, i64>,
     greeted: BTreeMap<String, Instant>,
     written: BTreeMap<String, (SlurmClusterStatus, Instant)>,
 }
 
-async fn look(desk: &Desk, known: &mut Known) -> Result<(), String> {
+pub(super) async fn look(desk: &Desk, known: &mut Known) -> Result<(), String> {
     if !desk.office.is_held() {
         return Ok(());
     }

@@ -97,4 +97,13 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn every_way_in_which_a_watch_fails_is_told_with_what_helps() {
+        let api = |code| kube::Error::Api(status("no", code));
+        for error in [watcher::Error::WatchStartFailed(api(404)), watcher::Error::WatchFailed(api(404))] {
+            assert!(explained_watch(&error).contains("`torc crd install`"), "{error}");
+        }
+        assert_eq!(explained(&kube::Error::Api(status("no", 404))), "no");
+    }
 }

@@ -147,7 +147,7 @@ pub(super) async fn run(desk: std::sync::Arc<Desk>, stop: CancellationToken) {
 }
 
 /// Everything that happened since the last time.
-async fn tell_news(desk: &Desk) -> Result<(), String> {
+pub(super) async fn tell_news(desk: &Desk) -> Result<(), String> {
     let mut told = desk.engine.told().await.map_err(|error| error.to_string())?;
     loop {
         let query = EventQuery { workflow: None, after: told, limit: PAGE };
@@ -241,5 +241,39 @@ mod tests {
         let long = "x".repeat(5_000);
         let note = event("pod", &object, &Tale { note: &long, ..tale("1") }).note;
         assert!(note.is_some_and(|note| note.len() <= MOST_NOTE));
+    }
+
+    #[test]
+    fn each_reason_of_the_engine_is_told_under_one_name() {
+        use Kind::{Normal, Warning};
+        for (reason, expected) in [
+            ("WorkflowCreated", Some(("PlanAccepted", Normal))),
+            ("WorkflowConfigured", Some(("PlanAccepted", Normal))),
+            ("AllocationSubmitted", Some(("AllocationSubmitted", Normal))),
+            ("AllocationStarted", Some(("AllocationStarted", Normal))),
+            ("AllocationEnded", Some(("AllocationEnded", Normal))),
+            ("OrphansReclaimed", Some(("OrphansReclaimed", Warning))),
+            ("RecoveryStarted", Some(("RecoveryStarted", Normal))),
+            ("RecoveryExhausted", Some(("RecoveryExhausted", Warning))),
+            ("WorkflowFinished", Some(("WorkflowFinished", Normal))),
+            ("WorkflowFailed", Some(("WorkflowFailed", Warning))),
+            ("RunnerSilent", None),
+        ] {
+            assert_eq!(told_as(reason), expected, "{reason}");
+        }
+    }
+
+    #[test]
+    fn an_event_has_every_field_that_an_api_server_wants() {
+        let object = Object { namespace: "lab".to_owned(), name: "sweep".to_owned(), uid: "1a2b-3c".to_owned() };
+        let tale = Tale { reason: "Why", kind: Kind::Normal, note: "n", key: "k".to_owned() };
+        let event = event(&"p".repeat(200), &object, &tale);
+        let regarding = event.regarding.unwrap_or_default();
+        assert_eq!(event.metadata.namespace.as_deref(), Some("lab"));
+        assert_eq!((event.reason.as_deref(), event.action.as_deref()), (Some("Why"), Some("Reconcile")));
+        assert_eq!((regarding.name.as_deref(), regarding.namespace.as_deref()), (Some("sweep"), Some("lab")));
+        assert_eq!(regarding.api_version.as_deref(), Some("torc.dev/v1alpha1"));
+        assert_eq!(event.reporting_controller.as_deref(), Some("torc-controller"));
+        assert!(event.reporting_instance.is_some_and(|instance| instance.len() == 128) && event.event_time.is_some());
     }
 }

@@ -50,4 +50,19 @@ mod tests {
         assert!(leaves_archive(Some(60), Some(100), 160) && !leaves_archive(Some(60), Some(100), 120));
         assert!(!leaves_archive(None, Some(100), 160), "somebody deleted it");
     }
+
+    #[test]
+    fn an_archive_is_left_from_the_second_at_which_the_time_is_over() {
+        for (ttl, completed, deleted, expected) in [
+            (Some(60), Some(100), 159, false),
+            (Some(60), Some(100), 160, true),
+            (Some(60), Some(100), 161, true),
+            (Some(0), Some(100), 100, true),
+            (Some(60), None, 9_999, false),
+            (None, Some(100), 9_999, false),
+        ] {
+            assert_eq!(leaves_archive(ttl, completed, deleted), expected, "{ttl:?} {completed:?} {deleted}");
+        }
+        assert_eq!(lifetime(Some(i32::MAX), Some(i64::MAX), 0), Lifetime::Ends { seconds: i64::MAX });
+    }
 }

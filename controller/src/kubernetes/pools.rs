@@ -47,7 +47,7 @@ pub(super) async fn run(desk: Arc<Desk>, stop: CancellationToken) {
 }
 
 /// Compares a pool with the work that it could do, and changes its size.
-async fn adjust(desk: &Desk, pool: &Pool, quiet: &mut HashMap<String, Instant>) -> Result<(), String> {
+pub(super) async fn adjust(desk: &Desk, pool: &Pool, quiet: &mut HashMap<String, Instant>) -> Result<(), String> {
     let demands = desk.engine.demands().await.map_err(|error| error.to_string())?;
     let runners = desk.engine.runners(false).await.map_err(|error| error.to_string())?;
     let busy = Busy::of(&pool.home, runners.iter().filter(|one| holds(one)).map(|one| one.host.as_str()));

@@ -106,4 +106,29 @@ mod tests {
         assert!(Reason::SourceMissing.may_pass() && Reason::ClusterNotFound.may_pass());
         assert!(!Reason::InvalidSpec.may_pass() && !Reason::TooLarge.may_pass());
     }
+
+    #[test]
+    fn reasons_have_names_and_only_two_may_pass() {
+        let reasons = [
+            (Reason::InvalidSpec, "InvalidSpec", false),
+            (Reason::CycleFound, "CycleFound", false),
+            (Reason::DuplicateName, "DuplicateName", false),
+            (Reason::SourceMissing, "SourceMissing", true),
+            (Reason::TooLarge, "TooLarge", false),
+            (Reason::ClusterNotFound, "ClusterNotFound", true),
+        ];
+        for (reason, name, may_pass) in reasons {
+            assert_eq!((reason.name(), reason.may_pass()), (name, may_pass));
+        }
+    }
+
+    #[test]
+    fn five_problems_are_told_and_the_others_are_counted() {
+        let plain = |number: usize| Problem::error("", format!("wrong {number}"));
+        let told = |count: usize| Rejection::of_problems(&(0..count).map(plain).collect::<Vec<_>>()).message;
+        assert_eq!(told(5), "wrong 0; wrong 1; wrong 2; wrong 3; wrong 4");
+        assert_eq!(told(6), "wrong 0; wrong 1; wrong 2; wrong 3; wrong 4; and 1 more problems");
+        assert_eq!(Rejection::new(Reason::TooLarge, "x".repeat(600)).message.len(), 600, "that fits");
+        assert_eq!(Rejection::new(Reason::TooLarge, "x".repeat(601)).message, format!("{}…", "x".repeat(597)));
+    }
 }

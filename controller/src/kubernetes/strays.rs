@@ -36,7 +36,7 @@ pub(super) async fn run(desk: Arc<Desk>, stop: CancellationToken) {
     }
 }
 
-async fn look(desk: &Desk) -> Result<(), EngineError> {
+pub(super) async fn look(desk: &Desk) -> Result<(), EngineError> {
     let objects: HashSet<String> =
         desk.workflows.iter().flat_map(|store| store.state()).filter_map(|found| Some(object(&found)?.uid)).collect();
     desk.forget_all_but(&objects);

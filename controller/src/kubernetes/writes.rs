@@ -78,4 +78,28 @@ mod tests {
             "who waits for an edit is told at once"
         );
     }
+
+    #[test]
+    fn each_part_of_a_condition_but_its_words_and_time_is_written_at_once() {
+        let before = status("1/9", "Running", "");
+        let changes: [(fn(&mut Condition), bool); 6] = [
+            (|one| one.type_ = "Other".to_owned(), true),
+            (|one| one.status = "True".to_owned(), true),
+            (|one| one.reason = "Other".to_owned(), true),
+            (|one| one.observed_generation = None, true),
+            (|one| one.message = "Other".to_owned(), false),
+            (|one| one.last_transition_time = "Other".to_owned(), false),
+        ];
+        for (number, (change, at_once)) in changes.into_iter().enumerate() {
+            let mut after = before.clone();
+            change(&mut after.conditions[0]);
+            let expected = if at_once { Decision::Now } else { Decision::After(Duration::from_millis(1)) };
+            let since = Duration::from_millis(4_999);
+            assert_eq!(decide(Some(&before), &after, since), expected, "change {number}");
+            assert_eq!(decide(Some(&before), &after, Duration::from_secs(5)), Decision::Now, "change {number}");
+        }
+        let mut fewer = before.clone();
+        fewer.conditions.clear();
+        assert_eq!(decide(Some(&before), &fewer, Duration::ZERO), Decision::Now);
+    }
 }

@@ -15,7 +15,7 @@ use torc_slurm::trouble::Trouble;
 use torc_slurm::{partitions, scontrol, sinfo};
 
 use super::login::prefix;
-use crate::clock;
+use crate::clock::{self, Moments};
 use crate::metrics::Metrics;
 
 /// What was detected is looked at again after so long.
@@ -28,6 +28,7 @@ pub(super) struct Cluster {
     pub spec: SlurmClusterSpec,
     slurm: Slurm,
     metrics: Arc<Metrics>,
+    moments: Moments,
     detected: Option<(Vec<DetectedPartition>, Instant)>,
     partitions: Vec<Partition>,
     last_contact_ms: Option<i64>,
@@ -41,10 +42,25 @@ impl Cluster {
         replaced: &BTreeMap<String, String>,
         ssh_secrets: Option<&Path>,
         metrics: Arc<Metrics>,
+        moments: Moments,
     ) -> Self {
         let prefix = prefix(&spec.command_prefix, spec.secret_name.as_deref(), ssh_secrets);
         let slurm = Slurm::new(&prefix).replaced_by(|name| replaced.get(name).cloned());
-        Self { spec, slurm, metrics, detected: None, partitions: Vec::new(), last_contact_ms: None, silence: None }
+        Self {
+            spec,
+            slurm,
+            metrics,
+            moments,
+            detected: None,
+            partitions: Vec::new(),
+            last_contact_ms: None,
+            silence: None,
+        }
+    }
+
+    /// The present moment.
+    pub fn now(&self) -> Instant {
+        (self.moments)()
     }
 
     /// Makes a call and notes whether it was answered.
@@ -54,7 +70,7 @@ impl Cluster {
         match &answer {
             Err(trouble @ (Trouble::NoAnswer { .. } | Trouble::Missing { .. })) => {
                 tracing::warn!("{trouble}");
-                let since = self.silence.take().map_or_else(Instant::now, |(since, _)| since);
+                let since = self.silence.take().map_or_else(|| self.now(), |(since, _)| since);
                 self.silence = Some((since, trouble.to_string()));
             }
             Ok(_) | Err(Trouble::Refused { .. }) => {
@@ -89,12 +105,13 @@ impl Cluster {
     /// Why nothing is heard of it, if that has been so for a while.
     pub fn unreachable(&self) -> Option<String> {
         let (since, sentence) = self.silence.as_ref()?;
-        (since.elapsed() >= SILENCE).then(|| sentence.clone())
+        (self.now().duration_since(*since) >= SILENCE).then(|| sentence.clone())
     }
 
     /// Its partitions: as written down, or as detected. None while nobody knows.
     pub async fn partitions(&mut self) -> Option<&[Partition]> {
-        let is_fresh = self.detected.as_ref().is_some_and(|(_, at)| at.elapsed() < PARTITIONS_AGE);
+        let now = self.now();
+        let is_fresh = self.detected.as_ref().is_some_and(|(_, at)| now.duration_since(*at) < PARTITIONS_AGE);
         if self.spec.partitions.is_empty() && !is_fresh {
             self.detect().await;
         }
@@ -114,7 +131,7 @@ impl Cluster {
         };
         let Ok(answer) = self.ask(&sinfo::nodes()).await else { return };
         let Ok(nodes) = sinfo::read_nodes(&answer.text) else { return };
-        self.detected = Some((partitions::detect(&rules, &nodes), Instant::now()));
+        self.detected = Some((partitions::detect(&rules, &nodes), self.now()));
         self.partitions.clear();
     }
 
@@ -149,11 +166,17 @@ pub(super) struct Clusters {
     replaced: BTreeMap<String, String>,
     ssh_secrets: Option<PathBuf>,
     metrics: Arc<Metrics>,
+    moments: Moments,
 }
 
 impl Clusters {
-    pub fn new(replaced: BTreeMap<String, String>, ssh_secrets: Option<PathBuf>, metrics: Arc<Metrics>) -> Self {
-        Self { known: HashMap::new(), replaced, ssh_secrets, metrics }
+    pub fn new(
+        replaced: BTreeMap<String, String>,
+        ssh_secrets: Option<PathBuf>,
+        metrics: Arc<Metrics>,
+        moments: Moments,
+    ) -> Self {
+        Self { known: HashMap::new(), replaced, ssh_secrets, metrics, moments }
     }
 
     /// A cluster as it is described now; the Slurm of this machine needs no description.
@@ -166,7 +189,8 @@ impl Clusters {
         let is_current = self.known.get(name).is_some_and(|cluster| cluster.spec == spec);
         if !is_current {
             let secrets = self.ssh_secrets.as_deref();
-            let cluster = Cluster::new(spec, &self.replaced, secrets, Arc::clone(&self.metrics));
+            let (metrics, moments) = (Arc::clone(&self.metrics), Arc::clone(&self.moments));
+            let cluster = Cluster::new(spec, &self.replaced, secrets, metrics, moments);
             self.known.insert(name.to_owned(), cluster);
         }
         self.known.get_mut(name)
@@ -177,3 +201,6 @@ impl Clusters {
         self.known.get(name).map(Cluster::status)
     }
 }
+
+#[cfg(test)]
+mod tests;

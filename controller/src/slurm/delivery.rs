@@ -80,3 +80,6 @@ fn files((to, identity): (&Recipient, &str), cluster: &Cluster, config: &SlurmCo
     // Other stores have workflows of the same number, and may keep theirs in the same folder.
     Ok(Files::of(folder, &format!("torc-wf{}-{identity}", to.workflow)))
 }
+
+#[cfg(test)]
+mod tests;

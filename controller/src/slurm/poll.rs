@@ -39,6 +39,7 @@ pub(super) async fn look(cluster: &mut Cluster, rows: &[AllocationRow], unseen: 
         [] => Some(Vec::new()),
         ids => recorded(cluster, ids).await,
     };
+    let now = cluster.now();
     let observe = |(row, number): &(&AllocationRow, &str)| match (in_queue(number), &recorded) {
         (Some(job), _) => {
             unseen.remove(&row.id);
@@ -47,8 +48,9 @@ pub(super) async fn look(cluster: &mut Cluster, rows: &[AllocationRow], unseen: 
         (None, None) => Observation::unanswered(key(row)),
         (None, Some(records)) => {
             let record = records.iter().find(|record| record.id.to_string() == *number);
-            let since = *unseen.entry(row.id).or_insert_with(Instant::now);
-            of_forgotten(row, record, i64::try_from(since.elapsed().as_millis()).unwrap_or(i64::MAX))
+            let since = *unseen.entry(row.id).or_insert(now);
+            let unseen_ms = now.duration_since(since).as_millis();
+            of_forgotten(row, record, i64::try_from(unseen_ms).unwrap_or(i64::MAX))
         }
     };
     let mut seen: Vec<Observation> = numbered.iter().map(observe).collect();
@@ -208,3 +210,6 @@ async fn sighted(
     }
     Some(found)
 }
+
+#[cfg(test)]
+mod tests;

@@ -20,7 +20,7 @@ use super::clusters::{Cluster, Clusters};
 use super::delivery::{Deliveries, Recipient};
 use super::poll::{self, Found, Unseen};
 use super::submit::{self, slurm_job_name};
-use crate::clock;
+use crate::clock::{self, Moments};
 use crate::engine::{Engine, EngineError};
 use crate::handover::Handovers;
 use crate::kubernetes::Office;
@@ -42,6 +42,7 @@ pub(super) struct Desk {
     refusals: HashMap<WorkflowId, Refusals>,
     /// Everything is to go.
     is_winding_down: Arc<AtomicBool>,
+    moments: Moments,
 }
 
 /// Slurm has refused what a workflow asked for.
@@ -68,8 +69,10 @@ impl Desk {
         handovers: Handovers,
         office: Office,
         is_winding_down: Arc<AtomicBool>,
+        moments: Moments,
     ) -> Self {
-        let clusters = Clusters::new(config.replaced.clone(), config.ssh_secrets.clone(), engine.shared_metrics());
+        let (replaced, secrets) = (config.replaced.clone(), config.ssh_secrets.clone());
+        let clusters = Clusters::new(replaced, secrets, engine.shared_metrics(), Arc::clone(&moments));
         Self {
             engine,
             config,
@@ -79,6 +82,7 @@ impl Desk {
             unseen: Unseen::new(),
             refusals: HashMap::new(),
             is_winding_down,
+            moments,
         }
     }
 
@@ -264,7 +268,7 @@ impl Desk {
 
     /// Submits what is missing, and what Slurm has refused before, unless that was just now.
     async fn ask_for(&mut self, needs: &Needs, plan: Course, described: &Described) -> Result<(), EngineError> {
-        let is_held_off = self.refusals.get(&needs.workflow).is_some_and(|refusals| Instant::now() < refusals.until);
+        let is_held_off = self.refusals.get(&needs.workflow).is_some_and(|refusals| (self.moments)() < refusals.until);
         let Course { intend, begin, executed, outlook, cancel } = plan;
         let mut rows = Vec::new();
         if !is_held_off && needs.is_served && !is_over(needs) {
@@ -345,7 +349,7 @@ impl Desk {
                 let sentence = trouble.to_string();
                 self.engine.allocation_not_submitted(key, sentence.clone(), perhaps_received).await?;
                 let count = self.refusals.remove(&needs.workflow).map_or(1, |refusals| refusals.count + 1);
-                let until = Instant::now() + pause_after(count, self.config.poll.min(FIRST_PAUSE));
+                let until = (self.moments)() + pause_after(count, self.config.poll.min(FIRST_PAUSE));
                 let spec = Arc::clone(&needs.spec);
                 self.refusals.insert(needs.workflow, Refusals { count, until, sentence: sentence.clone(), spec });
                 Ok(Some(sentence))
@@ -388,15 +392,4 @@ fn by_cluster(needs: &[Needs]) -> BTreeMap<String, Vec<AllocationRow>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn refusals_are_answered_with_patience() {
-        let seconds = |count| pause_after(count, FIRST_PAUSE).as_secs();
-        assert_eq!(
-            [seconds(1), seconds(2), seconds(3), seconds(5), seconds(6), seconds(99)],
-            [10, 20, 40, 160, 300, 300]
-        );
-    }
-}
+mod tests;

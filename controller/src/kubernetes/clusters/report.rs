@@ -75,4 +75,18 @@ mod tests {
         }
         assert!(is_due(None, &before, None));
     }
+
+    #[test]
+    fn everything_but_the_contact_is_written_at_once() {
+        let before = status("True", "1");
+        let mut counted = before.clone();
+        counted.partition_count = Some(3);
+        assert!(is_due(Some(&before), &counted, Some(Duration::ZERO)));
+        assert!(is_due(Some(&before), &status("True", "2"), None), "this process has written none");
+        assert!(!is_due(Some(&before), &before, None));
+        let said = report(SlurmClusterStatus { partition_count: Some(7), ..status("True", "9") }, None, 5, "now");
+        assert_eq!((said.partition_count, said.last_contact_time.as_deref()), (Some(7), Some("9")));
+        let condition = &said.conditions[0];
+        assert_eq!((condition.reason.as_str(), condition.last_transition_time.as_str()), ("Answered", "now"));
+    }
 }

@@ -62,4 +62,16 @@ mod tests {
         office.lose();
         assert!(!office.is_held() && lost.is_cancelled());
     }
+
+    #[test]
+    fn a_renewal_counts_from_the_moment_at_which_it_was_asked_for() {
+        let until = |office: &Office| office.until_ms.load(Ordering::SeqCst);
+        let office = Office::of_lease(1_000, CancellationToken::new());
+        assert_eq!(until(&office), 11_000, "shorter than the lease, for clocks do not run alike");
+        office.clone().renewed(5_000);
+        assert_eq!(until(&office), 15_000, "clones are the same office");
+        assert!(!office.is_held(), "that is long ago");
+        office.renewed(u64::MAX);
+        assert!(office.is_held());
+    }
 }

@@ -77,4 +77,22 @@ mod tests {
     fn a_leader_stops_believing_before_another_one_starts() {
         assert!(RENEW_WITHIN + RETRY < Duration::from_secs(u64::from(LEASE_SECONDS.unsigned_abs())));
     }
+
+    #[test]
+    fn a_lease_lasts_as_long_as_it_says_and_is_tried_for_often() {
+        let record = |seconds| Record { holder: "other_1".to_owned(), transitions: 3, seconds };
+        for (seconds, age_ms, expected) in [
+            (1, 1_000, Step::Wait),
+            (1, 1_001, Step::Take),
+            (20, 15_001, Step::Wait),
+            (20, 20_000, Step::Wait),
+            (20, 20_001, Step::Take),
+            (0, 1_000, Step::Wait),
+            (0, 1_001, Step::Take),
+        ] {
+            assert_eq!(step(Some(&record(seconds)), "me_1", age_ms), expected, "{seconds} s after {age_ms} ms");
+        }
+        assert!(RETRY * 3 <= RENEW_WITHIN, "a leader may miss two renewals");
+        assert_eq!([who("a_b_c"), who("a"), who("a_")], ["a_b", "a", "a"]);
+    }
 }

@@ -276,4 +276,62 @@ mod tests {
             assert_eq!(at_once(&pool, &demand), expected, "{limits} {needs}");
         }
     }
+
+    #[test]
+    fn a_pool_is_never_beyond_its_limits() {
+        for (idle, max, jobs, expected) in
+            [(2, 5, 0, 2), (7, 5, 0, 5), (0, 0, 9, 0), (1, -3, 9, 0), (1, 3, 12, 3), (1, 4, 13, 4)]
+        {
+            let pool = Pool { idle, max, ..pool("deployment") };
+            let demands = [demand(jobs, 1, 1)];
+            let sizing = Sizing { demands: &demands, current: 0, busy: Busy::default(), quiet_for: Duration::ZERO };
+            assert_eq!(size(&pool, &sizing), expected, "from {idle} to {max} with {jobs} jobs");
+        }
+    }
+
+    #[test]
+    fn a_pool_cools_down_for_a_minute_unless_it_says_otherwise() {
+        assert_eq!(pool("deployment").cool_down_seconds, 60);
+        let sizing = |seconds, busy| Sizing { demands: &[], current: 4, busy, quiet_for: Duration::from_secs(seconds) };
+        let busy = Busy { count: 1, up_to: 3 };
+        for (home, busy, seconds, expected) in [
+            ("deployment", Busy::default(), 59, 4),
+            ("deployment", Busy::default(), 60, 1),
+            ("statefulSet", Busy::default(), 59, 4),
+            ("statefulSet", Busy::default(), 60, 1),
+            ("statefulSet", busy, 0, 3),
+            ("statefulSet", Busy { count: 1, up_to: 9 }, 0, 4),
+            ("deployment", busy, 99, 4),
+        ] {
+            assert_eq!(size(&pool(home), &sizing(seconds, busy)), expected, "{home} {busy:?} after {seconds} s");
+        }
+    }
+
+    #[test]
+    fn busy_pods_are_those_of_the_pool() {
+        let home = Home::StatefulSet("torc-cpu".to_owned());
+        for (hosts, count, up_to) in [
+            (vec![], 0, 0),
+            (vec!["torc-cpu-0"], 1, 1),
+            (vec!["torc-cpu-2", "torc-cpu-1"], 2, 3),
+            (vec!["torc-cpu", "torc-cpus-1", "other-5", "xtorc-cpu-4"], 0, 0),
+            (vec!["torc-cpu-7d9-x2"], 1, i32::MAX),
+        ] {
+            assert_eq!(Busy::of(&home, hosts.iter().copied()), Busy { count, up_to }, "{hosts:?}");
+        }
+    }
+
+    #[test]
+    fn demands_add_up_before_they_are_rounded() {
+        let pool = Pool { max: 100, ..pool("deployment") };
+        for (demands, expected) in [
+            (vec![demand(1, 1, 1), demand(1, 1, 1), demand(1, 1, 1), demand(1, 1, 1)], 1),
+            (vec![demand(4, 1, 1), demand(1, 1, 1)], 2),
+            (vec![demand(3, 3, 1)], 3),
+            (vec![demand(1, 1, 8), demand(1, 4, 1)], 2),
+            (vec![demand(5, 1, 9)], 0),
+        ] {
+            assert_eq!(pods_for(&pool, &demands), expected, "{demands:?}");
+        }
+    }
 }

@@ -1,0 +1,5 @@
+#![allow(clippy::unwrap_used)]
+
+mod commands;
+mod replay;
+mod writer;

@@ -1,0 +1,219 @@
+//! Commands: what a request becomes for the engine's state.
+
+use serde_json::{Value, json};
+
+use crate::tests::{TestServer, jobs, want};
+
+async fn ended() -> TestServer {
+    let server = TestServer::start().await;
+    let spec = json!({
+        "resourceRequirements": [
+            { "name": "small", "numCpus": 1, "memory": "100m", "runtime": "PT10M" },
+            { "name": "long", "numCpus": 1, "memory": "10m", "runtime": "PT20M" },
+        ],
+        "jobs": [
+            { "name": "good", "command": "true" },
+            { "name": "oom", "command": "true", "resourceRequirements": "small" },
+            { "name": "late", "command": "true", "resourceRequirements": "long" },
+            { "name": "odd", "command": "true" },
+            { "name": "after", "command": "true", "dependsOn": ["odd"] },
+        ],
+    });
+    server.apply_spec("ada", "default", "w", spec).await;
+    let runner = server.register("node-1", None).await;
+    let leased = server.sync(runner, json!({ "sequence": 1, "want": want(4) })).await;
+    let end = |lease: &Value| {
+        let (code, cause) = match lease["name"].as_str().unwrap() {
+            "good" => (0, Value::Null),
+            "oom" => (137, json!("OutOfMemory")),
+            "late" => (152, json!("Timeout")),
+            _ => (1, json!("ExitCode")),
+        };
+        let mut ended = json!({ "key": lease["key"], "returnCode": code, "durationMs": 5, "endedMsAgo": 0 });
+        if !cause.is_null() {
+            ended["cause"] = cause;
+        }
+        ended
+    };
+    let finished: Vec<Value> = leased["leases"].as_array().unwrap().iter().map(end).collect();
+    assert_eq!(finished.len(), 4, "{leased}");
+    server.sync(runner, json!({ "sequence": 2, "acknowledged": 1, "finished": finished })).await;
+    server
+}
+
+#[tokio::test]
+async fn retry_takes_all_the_named_or_the_failed_jobs() {
+    let server = ended().await;
+    for (request, expected) in [
+        (json!({}), vec!["after", "late", "odd", "oom"]),
+        (json!({ "all": true }), vec!["after", "good", "late", "odd", "oom"]),
+        (json!({ "all": true, "jobs": ["good"] }), vec!["after", "good", "late", "odd", "oom"]),
+        (json!({ "jobs": ["good"] }), vec!["good"]),
+        (json!({ "jobs": ["odd"] }), vec!["after", "odd"]),
+        (json!({ "changed": true }), vec![]),
+    ] {
+        let mut request = request;
+        request["dryRun"] = json!(true);
+        let affected = server.ok("POST", "/v1/workflows/w/retry", Some(request.clone())).await;
+        let mut names: Vec<&str> = affected["names"]
+            .as_array()
+            .map(|names| names.iter().map(|name| name.as_str().unwrap()).collect())
+            .unwrap_or_default();
+        names.sort_unstable();
+        assert_eq!(
+            (names.clone(), affected["jobs"].as_u64()),
+            (expected.clone(), Some(expected.len() as u64)),
+            "{request}"
+        );
+    }
+    let before = server.ok("GET", "/v1/workflows/w", None).await["status"]["jobs"].clone();
+    assert_eq!(
+        (&before["completed"], &before["failed"]),
+        (&json!(1), &json!(2)),
+        "a dry run changes nothing: {before}"
+    );
+    let affected = server.ok("POST", "/v1/workflows/w/retry", Some(json!({ "jobs": ["oom"] }))).await;
+    assert_eq!(affected["jobs"], 1);
+    assert_eq!(server.job_state("w", "oom").await, "ready");
+    assert_eq!(server.job_state("w", "odd").await, "failed");
+}
+
+/// What `recover` would raise, by job.
+async fn raised(server: &TestServer, request: Value) -> Vec<(String, Vec<String>)> {
+    let mut request = request;
+    request["dryRun"] = json!(true);
+    let report = server.ok("POST", "/v1/workflows/w/recover", Some(request)).await;
+    let one = |job: &Value| {
+        let texts = job["raised"].as_array().cloned().unwrap_or_default();
+        let texts = texts.iter().map(|text| text.as_str().unwrap().to_owned()).collect();
+        (format!("{} {}", job["job"].as_str().unwrap(), job["decision"].as_str().unwrap()), texts)
+    };
+    let mut jobs: Vec<_> = report["jobs"].as_array().unwrap().iter().map(one).collect();
+    jobs.sort();
+    jobs
+}
+
+#[tokio::test]
+async fn recover_raises_each_resource_by_its_own_percentage() {
+    let server = ended().await;
+    for (request, memory, runtime) in [
+        (json!({}), "memory from 100m to 150m", "runtime from 20m to 30m"),
+        (json!({ "memoryPercent": 250, "runtimePercent": 300 }), "memory from 100m to 250m", "runtime from 20m to 1h"),
+        (json!({ "memoryPercent": 300, "runtimePercent": 250 }), "memory from 100m to 300m", "runtime from 20m to 50m"),
+    ] {
+        let expected = [
+            ("late Retry".to_owned(), vec![runtime.to_owned()]),
+            ("odd Leave".to_owned(), vec![]),
+            ("oom Retry".to_owned(), vec![memory.to_owned()]),
+        ];
+        assert_eq!(raised(&server, request.clone()).await, expected, "{request}");
+    }
+    let least = raised(&server, json!({ "memoryPercent": 100, "runtimePercent": 100 })).await;
+    assert_eq!(
+        raised(&server, json!({ "memoryPercent": 99, "runtimePercent": 3 })).await,
+        least,
+        "nothing is made smaller"
+    );
+}
+
+#[tokio::test]
+async fn unknown_failures_are_recovered_only_when_asked_for() {
+    let server = ended().await;
+    let decision = async |request: Value| {
+        let found = raised(&server, request).await;
+        found.into_iter().map(|(job, _)| job).find(|job| job.starts_with("odd")).unwrap()
+    };
+    assert_ne!(decision(json!({})).await, decision(json!({ "retryUnknown": true })).await);
+}
+
+#[tokio::test]
+async fn a_preview_says_what_an_apply_would_do() {
+    let server = TestServer::start().await;
+    let apply = async |names: &[&str], dry_run: bool| {
+        let document = crate::tests::document("default", "w", json!({ "jobs": jobs(names) }));
+        server
+            .ok("POST", "/v1/workflows", Some(json!({ "document": document, "workingDir": "/", "dryRun": dry_run })))
+            .await
+    };
+    let outcome = |answer: &Value| (answer["outcome"].as_str().unwrap().to_owned(), answer["id"].as_i64());
+    assert_eq!(outcome(&apply(&["a"], true).await), ("created".to_owned(), None));
+    assert_eq!(outcome(&apply(&["a"], false).await), ("created".to_owned(), Some(1)));
+    assert_eq!(outcome(&apply(&["a"], true).await), ("unchanged".to_owned(), Some(1)));
+    assert_eq!(outcome(&apply(&["a"], false).await), ("unchanged".to_owned(), Some(1)));
+    assert_eq!(outcome(&apply(&["b"], true).await), ("configured".to_owned(), Some(1)));
+    assert_eq!(outcome(&apply(&["b"], false).await), ("configured".to_owned(), Some(1)));
+    let shown = server.ok("GET", "/v1/workflows/w", None).await;
+    assert_eq!((&shown["workingDir"], &shown["owner"]), (&json!("/"), &json!("root")));
+    assert_eq!(shown["document"]["spec"]["jobs"][0]["name"], "b");
+}
+
+#[tokio::test]
+async fn a_document_with_too_many_jobs_is_refused() {
+    let server = TestServer::start().await;
+    for (count, expected) in [(1_000, 200), (1_001, 422)] {
+        let family = json!([{ "name": "j_{i}", "command": "true", "parameters": { "i": format!("1:{count}") } }]);
+        let document = crate::tests::document("default", "w", json!({ "jobs": family }));
+        let body = json!({ "document": document, "workingDir": "/", "dryRun": true });
+        let reply = server.send("POST", "/v1/workflows", Some(crate::tests::ADMIN), Some(body)).await;
+        assert_eq!(reply.status.as_u16(), expected, "{count} jobs: {}", reply.text);
+    }
+}
+
+#[tokio::test]
+async fn user_data_is_shown_as_it_was_written() {
+    let server = TestServer::start().await;
+    let spec = json!({
+        "userData": [{ "name": "lr", "data": 1 }, { "name": "note", "data": "x", "isEphemeral": true }],
+        "jobs": jobs(&["j"]),
+    });
+    server.apply_spec("ada", "default", "w", spec).await;
+    server.clock.advance(5_000);
+    server.ok("PUT", "/v1/workflows/w/user-data/lr", Some(json!({ "data": 2, "job": "j" }))).await;
+    let time = torc_core::time::rfc3339(crate::tests::START_MS + 5_000);
+    let lr = server.ok("GET", "/v1/workflows/w/user-data/lr", None).await;
+    let expected = json!({
+        "name": "lr", "data": 2, "inDocument": true, "written": true, "writtenBy": "j", "changeTime": time,
+    });
+    assert_eq!(lr, expected);
+    let all = server.ok("GET", "/v1/workflows/w/user-data", None).await;
+    let flags = |one: &Value| (one["name"].clone(), one["isEphemeral"] == true, one["written"] == true);
+    let shown: Vec<_> = all["items"].as_array().unwrap().iter().map(flags).collect();
+    assert_eq!(shown, [(json!("lr"), false, true), (json!("note"), true, false)]);
+    server.ok("DELETE", "/v1/workflows/w/user-data/lr", None).await;
+    let lr = server.ok("GET", "/v1/workflows/w/user-data/lr", None).await;
+    assert_eq!((&lr["data"], lr["written"] == true), (&json!(1), false), "the document's value is left");
+}
+
+#[tokio::test]
+async fn machines_over_ssh_are_kept_per_workflow() {
+    let server = TestServer::start().await;
+    for name in ["w", "v"] {
+        server.apply("ada", "default", name, jobs(&["j"])).await;
+    }
+    let workers = json!({ "workers": [{ "address": "ada@h1:22", "folder": "/f" }, { "address": "h2" }] });
+    let listed = server.ok("POST", "/v1/workflows/w/remote-workers", Some(workers)).await;
+    let addresses = |page: &Value| -> Vec<String> {
+        page["items"].as_array().unwrap().iter().map(|one| one["address"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(addresses(&listed), ["ada@h1:22", "h2"]);
+    assert_eq!(listed["items"][0]["folder"], "/f");
+    assert_eq!(addresses(&server.ok("GET", "/v1/workflows/v/remote-workers", None).await), Vec::<String>::new());
+    server.ok("DELETE", "/v1/workflows/w/remote-workers/h2", None).await;
+    assert_eq!(addresses(&server.ok("GET", "/v1/workflows/w/remote-workers", None).await), ["ada@h1:22"]);
+}
+
+#[tokio::test]
+async fn old_events_are_forgotten() {
+    let server = ended().await;
+    let events = async || server.ok("GET", "/v1/events", None).await["items"].as_array().unwrap().len();
+    let all = events().await;
+    // The server's times begin at a fixed moment, and what is old is told by this machine's clock.
+    let age = (crate::clock::now().wall_ms - crate::tests::START_MS) / 1_000;
+    for (older_than, dry_run, gone, left) in
+        [(age + 600, false, 0, all), (age - 600, true, all, all), (age - 600, false, all, 0)]
+    {
+        let request = json!({ "olderThanSeconds": older_than, "dryRun": dry_run });
+        let answer = server.ok("POST", "/v1/gc", Some(request.clone())).await;
+        assert_eq!((answer["events"].as_u64(), events().await), (Some(gone as u64), left), "{request}: {answer}");
+    }
+}
