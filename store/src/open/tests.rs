@@ -90,6 +90,35 @@ fn until(name: &str) -> usize {
     MIGRATIONS.iter().position(|migration| migration.description.replace(' ', "_") == name).unwrap() + 1
 }
 
+/// The result that [`rows_of_the_first_version_are_read`] writes.
+fn first_result() -> ResultRow {
+    let usage = Usage {
+        peak_memory_bytes: Some(16),
+        average_memory_bytes: Some(17),
+        peak_cpu_percent: Some(18.5),
+        average_cpu_percent: Some(19.5),
+        peak_gpu_percent: None,
+        average_gpu_percent: None,
+        peak_gpu_memory_bytes: None,
+    };
+    ResultRow {
+        workflow: WorkflowId(1),
+        job: JobId(7),
+        run: 3,
+        attempt: 9,
+        state: JobState::Failed,
+        return_code: 12,
+        cause: Some(Cause::Timeout),
+        message: None,
+        started_ms: 13,
+        ended_ms: 14,
+        runner: Some(RunnerId(15)),
+        stdout: Some("out".to_owned()),
+        stderr: Some("err".to_owned()),
+        usage,
+    }
+}
+
 /// Columns that came later have the values that older rows had in effect.
 #[tokio::test]
 async fn rows_of_the_first_version_are_read() {
@@ -153,32 +182,7 @@ async fn rows_of_the_first_version_are_read() {
         started_ms: Some(11),
     };
     assert_eq!(found.jobs, [job]);
-    let usage = Usage {
-        peak_memory_bytes: Some(16),
-        average_memory_bytes: Some(17),
-        peak_cpu_percent: Some(18.5),
-        average_cpu_percent: Some(19.5),
-        peak_gpu_percent: None,
-        average_gpu_percent: None,
-        peak_gpu_memory_bytes: None,
-    };
-    let result = ResultRow {
-        workflow: WorkflowId(1),
-        job: JobId(7),
-        run: 3,
-        attempt: 9,
-        state: JobState::Failed,
-        return_code: 12,
-        cause: Some(Cause::Timeout),
-        message: None,
-        started_ms: 13,
-        ended_ms: 14,
-        runner: Some(RunnerId(15)),
-        stdout: Some("out".to_owned()),
-        stderr: Some("err".to_owned()),
-        usage,
-    };
-    assert_eq!(found.latest_failures, [result]);
+    assert_eq!(found.latest_failures, [first_result()]);
     let stray = StrayLease {
         epoch: 10,
         workflow: WorkflowId(1),
