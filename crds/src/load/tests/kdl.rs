@@ -148,6 +148,7 @@ fn problems_have_places() {
         ("user \"u\"", "1:1 error name: missing required field `name`"),
         ("name (\nt) 1", "1:7 error: expected a type, found '\n'"),
         ("name (t\n) 1", "1:8 error: expected ')', found '\n'"),
+        ("name (t)\n1", "1:9 error: expected a value, found '\n'"),
     ];
     for (text, expected) in cases {
         assert_eq!(all_problems(text, Format::Kdl), [expected], "{text}");
