@@ -292,4 +292,9 @@ mod tests {
         let absent = TlsFiles { certificate: folder.path().join("none"), key: files.key };
         assert!(matches!(Certificates::read(absent), Err(TlsError::Read { .. })));
     }
+
+    #[test]
+    fn a_certificate_that_is_replaced_is_noticed_within_seconds() {
+        assert!(LOOK <= Duration::from_secs(5), "{LOOK:?}");
+    }
 }

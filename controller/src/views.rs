@@ -178,4 +178,4 @@ pub fn gc(report: GcReport) -> GcResponse {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -299,3 +299,42 @@ impl References {
 fn reference_to(name: String) -> Job {
     Job { name, command: "true".to_owned(), ..Job::default() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::views;
+
+    fn job(name: &str, depends_on: &[&str], regexes: &[&str]) -> Job {
+        let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
+        Job { name: name.to_owned(), depends_on: texts(depends_on), depends_on_regexes: texts(regexes), ..Job::default() }
+    }
+
+    #[test]
+    fn new_jobs_refer_to_what_they_name_or_to_anything() {
+        for (jobs, named, other) in [
+            (vec![job("a", &[], &[])], false, false),
+            (vec![job("a", &["x"], &[])], true, false),
+            (vec![job("a", &["y"], &[]), job("b", &["x"], &[])], true, false),
+            (vec![job("a", &["x_{i}"], &[])], true, true),
+            (vec![job("a", &[], &[]), job("b", &[], &["x.*"])], true, true),
+        ] {
+            let references = References::of(&jobs);
+            assert_eq!((references.names("x"), references.names("z")), (named, other), "{jobs:?}");
+        }
+    }
+
+    #[test]
+    fn files_are_those_of_their_job() {
+        let view = |id: i64| JobView {
+            job: torc_core::rows::JobRow { id: JobId(id), ..views::tests::job_row() },
+            profile: Default::default(),
+        };
+        let file = |job: i64, path: &str| FileRow { job: JobId(job), path: path.to_owned(), ..FileRow::default() };
+        let jobs = [view(2), view(4), view(5), view(9)];
+        let files = [file(1, "a"), file(2, "b"), file(2, "c"), file(3, "d"), file(5, "e"), file(9, "f"), file(10, "g")];
+        let found: Vec<String> =
+            split(&jobs, &files).map(|own| own.iter().map(|row| row.path.as_str()).collect()).collect();
+        assert_eq!(found, ["bc", "", "e", "f"]);
+    }
+}

@@ -179,3 +179,6 @@ async fn sleep_until(instant: Option<Instant>) {
         None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests;

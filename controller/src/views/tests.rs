@@ -12,7 +12,8 @@ use super::*;
 
 const T0: i64 = 1_767_225_600_000;
 
-fn job_row() -> JobRow {
+/// A row in which every number is another one.
+pub(crate) fn job_row() -> JobRow {
     JobRow {
         id: JobId(11),
         workflow: WorkflowId(12),

@@ -250,3 +250,22 @@ async fn metrics_of_a_server_count_its_jobs_and_runners() {
         assert!(text.text.lines().any(|found| found == line), "{line} is not in\n{}", text.text);
     }
 }
+
+#[tokio::test]
+async fn a_cluster_is_found_by_its_name() {
+    let server = TestServer::start().await;
+    for name in ["b", "a", "c"] {
+        let document = json!({
+            "apiVersion": "torc.dev/v1alpha1", "metadata": { "name": name }, "spec": { "defaultAccount": format!("of-{name}") },
+        });
+        server.ok("POST", "/v1/slurmclusters", Some(document)).await;
+    }
+    for name in ["a", "b", "c"] {
+        let found = server.ok("GET", &format!("/v1/slurmclusters/{name}"), None).await;
+        assert_eq!((&found["name"], &found["spec"]["defaultAccount"]), (&json!(name), &json!(format!("of-{name}"))));
+        assert_eq!(found["generation"], 1);
+    }
+    server.ok("DELETE", "/v1/slurmclusters/b", None).await;
+    let all = server.ok("GET", "/v1/slurmclusters", None).await;
+    assert_eq!(names(&all, "name"), ["a", "c"]);
+}

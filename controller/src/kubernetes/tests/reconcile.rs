@@ -278,3 +278,28 @@ fn times_of_a_status_are_read_in_seconds() {
     assert_eq!(seconds("2026-01-01T00:00:01.900Z"), Some(1_767_225_601));
     assert_eq!(seconds("yesterday"), None);
 }
+
+#[tokio::test]
+async fn a_workflow_of_another_object_is_not_this_ones() {
+    let mut fixture = Fixture::new().await;
+    let found = fixture.sees(workflow("w", 1, jobs(&["a"])));
+    pass(&fixture, &found).await;
+    let own = object_of(&found);
+    let other = Object { uid: "ffff".to_owned(), ..own.clone() };
+    fixture.desk.forget(&own);
+    assert_eq!(fixture.desk.summary(&own).await.unwrap().map(|one| one.id), Some(1), "it is found by its annotation");
+    assert!(fixture.desk.summary(&other).await.unwrap().is_none());
+    let elsewhere = Object { namespace: "other".to_owned(), ..own };
+    fixture.desk.forget(&elsewhere);
+    assert!(fixture.desk.summary(&elsewhere).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_document_that_is_too_large_is_refused() {
+    let mut fixture = Fixture::new().await;
+    let mut spec = jobs(&["a"]);
+    spec["description"] = json!("x".repeat(2 << 20));
+    let found = fixture.sees(workflow("w", 1, spec));
+    pass(&fixture, &found).await;
+    assert_eq!(Fixture::conditions(&status(&fixture.api.calls()))[0], "Accepted=False/TooLarge");
+}

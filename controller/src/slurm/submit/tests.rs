@@ -153,3 +153,78 @@ fn secrets_are_with_the_store_or_where_slurm_is() {
     assert_eq!(folder(false), PathBuf::from("/home/ada/.torc/allocations"));
     assert_eq!(folder(true), PathBuf::from("/scratch/ada/.torc-allocations"));
 }
+
+fn directives(text: &str) -> Vec<&str> {
+    text.lines().filter_map(|line| line.strip_prefix("#SBATCH --")).collect()
+}
+
+#[test]
+fn what_is_not_needed_is_not_asked_for() {
+    let plain = AllocationRow {
+        partition: None,
+        account: None,
+        cpus: 0,
+        memory_bytes: 0,
+        gpus: 0,
+        nodes: 3,
+        seconds: 3_660,
+        ..row(12)
+    };
+    let text = script_of(&needs(WorkflowSpec::default(), std::slice::from_ref(&plain)), &plain);
+    let found = directives(&text);
+    for name in ["gres", "mem", "cpus-per-task", "partition", "account", "dependency", "mincpus"] {
+        assert!(!found.iter().any(|line| line.starts_with(name)), "{name} is in\n{text}");
+    }
+    for line in ["nodes=3", "time=0-01:01:00", "ntasks-per-node=1"] {
+        assert!(found.contains(&line), "{line} is not in\n{text}");
+    }
+    let one = AllocationRow { cpus: 1, gpus: 1, memory_bytes: (5 << 20) - 1, ..plain };
+    let text = script_of(&needs(WorkflowSpec::default(), std::slice::from_ref(&one)), &one);
+    for line in ["gres=gpu:1", "mem=4M", "cpus-per-task=1"] {
+        assert!(directives(&text).contains(&line), "{line} is not in\n{text}");
+    }
+}
+
+#[test]
+fn runners_are_told_how_many_start_together() {
+    let of = |id: i64, scheduler: Option<&str>, per_node: bool, nodes: i64| AllocationRow {
+        scheduler: scheduler.map(str::to_owned),
+        one_worker_per_node: per_node,
+        nodes,
+        ..row(id)
+    };
+    for (rows, expected) in [
+        (vec![of(1, None, false, 9)], None),
+        (vec![of(1, None, false, 9), of(2, Some("s"), false, 1)], None),
+        (vec![of(1, None, false, 9), of(2, None, false, 9)], Some("2")),
+        (vec![of(1, None, true, 2)], Some("2")),
+        (vec![of(1, None, true, 3), of(2, None, false, 7)], Some("4")),
+    ] {
+        let needs = needs(WorkflowSpec::default(), &rows);
+        let words = arguments((&needs, &rows[0]), "/o");
+        let found = words.iter().position(|word| word == "--stagger-among").map(|at| words[at + 1].as_str());
+        assert_eq!(found, expected, "{words:?}");
+        assert_eq!(words[..2], ["3", "/o"]);
+        assert_eq!(words.contains(&"--is-subtask".to_owned()), rows[0].one_worker_per_node);
+        assert!(!words.contains(&"--max-parallel-jobs".to_owned()));
+    }
+}
+
+#[test]
+fn only_serialized_allocations_share_a_name() {
+    let spec = |serialize: Option<bool>| WorkflowSpec {
+        slurm_schedulers: vec![SlurmScheduler {
+            name: Some("s".to_owned()),
+            serialize_allocations: serialize,
+            ..SlurmScheduler::default()
+        }],
+        ..WorkflowSpec::default()
+    };
+    let row = AllocationRow { scheduler: Some("s".to_owned()), ..row(5) };
+    for (serialize, expected) in
+        [(None, "torc-wf3-a5-id"), (Some(false), "torc-wf3-a5-id"), (Some(true), "torc-wf3-sched-s-id")]
+    {
+        let needs = needs(spec(serialize), std::slice::from_ref(&row));
+        assert_eq!(slurm_job_name(&row, &needs, "id"), expected, "{serialize:?}");
+    }
+}
