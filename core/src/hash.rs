@@ -193,6 +193,7 @@ mod tests {
         };
         expanded.jobs[2].input_files = vec![0];
         expanded.jobs[2].input_user_data = vec![0];
+        expanded.jobs[2].env.insert("E".into(), "v".into());
         expanded
     }
 
@@ -201,7 +202,13 @@ mod tests {
 
     #[test]
     fn work_counts_and_terms_do_not() {
-        let work: [(&str, Change); 9] = [
+        let work: [(&str, Change); 15] = [
+            ("value of a variable", |e| drop(e.jobs[2].env.insert("E".into(), "w".into()))),
+            ("name of a file", |e| e.files[0].name = "g".into()),
+            ("a file that it writes", |e| e.jobs[2].output_files = vec![0]),
+            ("name of data", |e| e.user_data[0].name = "e".into()),
+            ("data that it writes", |e| e.jobs[2].output_user_data = vec![0]),
+            ("kind of data", |e| e.user_data[0].data = Some(json!([["x", 1]]))),
             ("command", |e| e.jobs[2].command = "walk".into()),
             ("script", |e| e.jobs[2].invocation_script = Some(String::new())),
             ("env", |e| drop(e.jobs[2].env.insert("K".into(), "v".into()))),
@@ -212,7 +219,22 @@ mod tests {
             ("content of data", |e| e.user_data[0].data = Some(json!({"x": 2}))),
             ("absence of data", |e| e.user_data[0].data = None),
         ];
-        let terms: [(&str, Change); 4] = [
+        let terms: [(&str, Change); 17] = [
+            ("name of requirements", |e| e.requirements[0].name = "r".into()),
+            ("CPUs", |e| e.requirements[0].num_cpus = 9),
+            ("GPUs", |e| e.requirements[0].num_gpus = 9),
+            ("nodes", |e| e.requirements[0].num_nodes = 9),
+            ("runtime", |e| e.requirements[0].runtime_seconds = 9),
+            ("failure of a parent", |e| e.jobs[2].cancel_on_blocking_job_failure = true),
+            ("handler", |e| e.jobs[2].failure_handler = Some("h".into())),
+            ("tasks", |e| e.jobs[2].tasks_per_node = Some(0)),
+            ("output", |e| e.jobs[2].stdio = Some(torc_api::execution::Stdio::default())),
+            ("output of successes", |e| {
+                e.jobs[2].stdio = Some(torc_api::execution::Stdio { mode: None, delete_on_success: Some(false) });
+            }),
+            ("identifier of a file", |e| e.files[0].identifier = Some("doi".into())),
+            ("ephemeral data", |e| e.user_data[0].is_ephemeral = true),
+            ("a file that nobody uses", |e| e.files.push(ExpandedFile::default())),
             ("priority", |e| e.jobs[2].priority = 7),
             ("labels", |e| e.jobs[2].labels = vec!["gpu".into()]),
             ("memory", |e| e.requirements[0].memory_bytes = 1),
@@ -253,5 +275,33 @@ mod tests {
         other.jobs[0].command = "a".into();
         other.jobs[0].invocation_script = Some("bc".into());
         assert_ne!(job_hash(&one, 0), job_hash(&other, 0));
+    }
+
+    #[test]
+    fn values_differ_by_kind_order_and_depth() {
+        let values = [
+            json!(null),
+            json!(1),
+            json!("1"),
+            json!([]),
+            json!({}),
+            json!([1, 2]),
+            json!([2, 1]),
+            json!([[1], 2]),
+            json!([[1, 2]]),
+            json!({"a": 1, "b": 2}),
+            json!({"a": {"b": 2}}),
+            json!({"a": 2, "b": 1}),
+            json!(["a", 1, "b", 2]),
+        ];
+        let hashes: std::collections::BTreeSet<[u8; 32]> = values
+            .iter()
+            .map(|value| {
+                let mut expanded = example();
+                expanded.user_data[0].data = Some(value.clone());
+                job_hash(&expanded, 2)
+            })
+            .collect();
+        assert_eq!(hashes.len(), values.len());
     }
 }

@@ -145,7 +145,7 @@ impl Actions {
 
     /// Everything that is known of them, to compare: each action, the open ones, and the jobs that they wait for.
     #[cfg(test)]
-    pub fn summary(&self) -> (Vec<(&ActionRow, &Action, u32)>, &BTreeSet<u32>, &HashMap<u32, Vec<u32>>) {
+    pub fn summary(&self) -> (Vec<impl PartialEq + std::fmt::Debug>, &BTreeSet<u32>, &HashMap<u32, Vec<u32>>) {
         let each = self.list.iter().map(|action| (&action.row, &action.definition, action.unmet));
         (each.collect(), &self.open, &self.gates)
     }

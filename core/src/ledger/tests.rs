@@ -80,6 +80,19 @@ fn adopts_more_than_there_is_without_going_negative() {
     assert_eq!(ledger.free(), ledger.capacity());
 }
 
+#[test]
+fn a_device_that_is_taken_is_not_adopted_again() {
+    let mut ledger = Ledger::new(Strategy::Resources, amounts(8, 80, 0), devices(2));
+    let names = ["gpu0".to_owned()];
+    let first = ledger.adopt(&amounts(3, 30, 1), &names, &[0]);
+    let second = ledger.adopt(&amounts(2, 20, 1), &names, &[0]);
+    assert_eq!((ledger.device_names(&first), ledger.device_names(&second)), (vec!["gpu0".to_owned()], vec![]));
+    assert_eq!(ledger.free(), Resources { cpus: 3, memory_bytes: 30, gpus: 1, nodes: 0 });
+    ledger.release(second);
+    ledger.release(first);
+    assert_eq!(ledger.free(), ledger.capacity(), "nothing is given back twice");
+}
+
 fn three_nodes() -> Ledger {
     Ledger::new(Strategy::Resources, Resources { cpus: 12, memory_bytes: 300, gpus: 6, nodes: 3 }, devices(2))
 }

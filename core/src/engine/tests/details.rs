@@ -369,3 +369,55 @@ fn only_the_latest_twenty_failures_are_shown() {
     world.restart();
     assert_eq!(world.state.workflow_summary(world.workflow()).unwrap().status.failures, shown);
 }
+
+#[test]
+fn a_runner_that_comes_and_goes_in_one_group_is_written_once() {
+    let mut world = World::with(&Plan::new([job("a")]));
+    let now = world.now;
+    let mut recorder = Recorder::default();
+    let id = crate::ids::RunnerId(world.state.register(&runner("one"), &mut recorder, now).unwrap().runner);
+    world.state.sync(id, &SyncRequest { leaving: true, ..say(1) }, &mut recorder, now).unwrap();
+    let changes = world.state.finish(recorder, now);
+    let written: Vec<_> = changes.runners.iter().map(|row| (row.id, row.ended_ms)).collect();
+    assert_eq!(written, [(id, Some(now.wall_ms))]);
+}
+
+// J11
+#[test]
+fn actions_of_jobs_wait_for_the_start_of_workflow_and_worker() {
+    let mut actions = [TriggerType::OnJobsReady, TriggerType::OnWorkerStart, TriggerType::OnWorkflowStart]
+        .map(|trigger| commands(trigger, "x"));
+    actions[0].jobs = Some(vec!["a".to_owned()]);
+    let mut world = World::with(&Plan::new([job("a")]).with(|spec| spec.actions = actions.to_vec()));
+    let id = world.register(&runner("one"));
+    let mut finished = Vec::new();
+    let mut order = Vec::new();
+    for sequence in 1..=4 {
+        let leases = world.sync(id, &SyncRequest { finished: finished.clone(), ..ask(sequence, 1) }).leases;
+        order.push(leases.iter().map(|lease| lease.name.clone()).collect::<Vec<_>>());
+        finished = leases.iter().map(|lease| success(lease.key)).collect();
+    }
+    assert_eq!(order[..3], [vec!["on_workflow_start"], vec!["on_worker_start"], vec!["on_jobs_ready", "a"]]);
+}
+
+#[test]
+fn the_needs_of_a_workflow_are_told_field_by_field() {
+    let plan = Plan::new([job("a").priority(1), job("b"), job("c").after(&["a"])]);
+    let mut world = World::with(&plan.with(|spec| spec.slurm_cluster = Some("big".to_owned())));
+    let id = world.register(&runner("one"));
+    world.sync(id, &SyncRequest { want: super::world::want(1), ..say(1) });
+    let needs = world.state.slurm_needs(None, world.now).remove(0);
+    assert_eq!((needs.workflow, needs.name.as_str(), needs.working_dir.as_str()), (world.workflow(), "w", "/here"));
+    assert_eq!((needs.cluster.as_deref(), needs.is_asked_for, needs.open_jobs), (Some("big"), false, 3));
+    assert_eq!((needs.is_canceled, needs.is_suspended, needs.finished_ms), (false, false, None));
+    let kinds: Vec<_> = needs.kinds.iter().map(|kind| (kind.ready, kind.waiting)).collect();
+    assert_eq!(kinds, [(2, 1)], "what is promised has not started");
+    let workflow = world.workflow();
+    world.run(|state, recorder, now| state.suspend(workflow, recorder, now)).unwrap();
+    assert!(world.state.slurm_needs(None, world.now)[0].is_suspended);
+    world.allocation("7");
+    world.run(|state, recorder, now| state.cancel(workflow, recorder, now)).unwrap();
+    let needs = world.state.slurm_needs(None, world.now).remove(0);
+    assert_eq!((needs.is_canceled, needs.open_jobs, needs.kinds.len()), (true, 0, 0));
+    assert_eq!(needs.finished_ms, Some(world.now.wall_ms));
+}

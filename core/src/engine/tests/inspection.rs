@@ -24,8 +24,10 @@ use crate::planning::sizing::Stage;
 use crate::rows::AllocationRow;
 use crate::time::rfc3339;
 
-/// Kind, count and named jobs of each reason.
-fn shown(reasons: &[Reason]) -> Vec<(ReasonKind, Option<i64>, Vec<(&str, JobState)>)> {
+/// Kind, count and named jobs of a reason.
+type Shown<'a> = (ReasonKind, Option<i64>, Vec<(&'a str, JobState)>);
+
+fn shown(reasons: &[Reason]) -> Vec<Shown<'_>> {
     let mut told = Vec::new();
     for reason in reasons {
         let jobs = reason.jobs.iter().map(|one| (one.job.as_str(), one.status)).collect();
@@ -583,4 +585,18 @@ fn only_what_somebody_was_told_to_run_is_served() {
     world.state.serve(id).unwrap();
     assert_eq!(served(&world, Some(RunnerScope::Session)), [true]);
     assert_eq!(world.state.serve(WorkflowId(9)), Err(Refusal::NoWorkflow("9".to_owned())));
+}
+
+#[test]
+fn nothing_follows_an_attempt_that_waits_for_a_decision() {
+    let plan = Plan::new([job("a")]).with(|spec| spec.use_pending_failed = Some(true));
+    let mut world = World::with(&plan);
+    let id = world.register(&runner("one"));
+    world.sync(id, &ask(1, 1));
+    world.sync(id, &SyncRequest { finished: vec![failure(world.key("a"), 3, Cause::ExitCode)], ..say(2) });
+    assert_eq!(world.state_of("a"), JobState::PendingFailed);
+    let row = world.results_of("a")[0].clone();
+    let told = world.state.explain_job(world.workflow(), "a", &[Attempt { result: &row, node: None }], world.now);
+    let told = told.unwrap();
+    assert_eq!((told.reasons[0].reason, &told.attempts[0].then), (ReasonKind::NeedsDecision, &None));
 }

@@ -263,8 +263,8 @@ fn spawned_jobs_are_cancelled_with_their_workflow_and_by_failures() {
 fn a_spawned_job_waits_for_the_writers_of_what_it_reads() {
     let plan = Plan::new([job("seed"), job("file_writer"), job("data_writer"), job("other")]);
     let named = |expanded: &mut Expanded| {
-        expanded.files = ["f", "g"].map(|name| file(name)).to_vec();
-        expanded.user_data = ["d", "e"].map(|name| data(name)).to_vec();
+        expanded.files = ["f", "g"].map(file).to_vec();
+        expanded.user_data = ["d", "e"].map(data).to_vec();
     };
     let mut expanded = plan.expanded();
     named(&mut expanded);

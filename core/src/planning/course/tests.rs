@@ -67,6 +67,29 @@ fn ids(cancel: &[AllocationId]) -> Vec<i64> {
     cancel.iter().map(|id| id.0).collect()
 }
 
+/// What an allocation leaves to the site is what a node of its partition has, or the largest node if none is named.
+#[test]
+fn what_is_left_to_the_site_is_what_its_nodes_have() {
+    let partitions = [partition("p", 8, 32, 2, 48), partition("q", 6, 64, 0, 48)];
+    let empty = Stage::Running {
+        seconds_left: 9,
+        free: Resources { cpus: 0, memory_bytes: 0, gpus: 0, nodes: 2 },
+        busy_seconds: 7,
+    };
+    let mut one = live(1, empty, 0);
+    one.row = AllocationRow { cpus: 0, memory_bytes: 0, gpus: 1, nodes: 2, ..one.row };
+    for (name, cpus, gib) in [(Some("p"), 8, 32), (Some("q"), 6, 64), (None, 8, 32), (Some("gone"), 8, 32)] {
+        one.row.partition = name.map(str::to_owned);
+        let found = existing(&one, &partitions);
+        assert_eq!((found.shape.cpus, found.shape.memory_bytes, found.shape.gpus), (cpus, gib * GIB, 1), "{name:?}");
+        let free = Resources { cpus: 2 * cpus, memory_bytes: 2 * gib * GIB, gpus: 2, nodes: 2 };
+        assert_eq!(found.stage, Stage::Running { seconds_left: 9, free, busy_seconds: 7 }, "{name:?}");
+    }
+    one.row.cpus = 4;
+    let said = existing(&one, &partitions);
+    assert_eq!((said.shape.cpus, said.stage), (4, empty), "what it says itself counts");
+}
+
 // R16
 #[test]
 fn what_jobs_need_is_asked_for_and_charged_to_the_clusters_account() {

@@ -55,6 +55,21 @@ fn what_exists_is_counted_so_that_the_same_question_has_the_same_answer() {
     }
 }
 
+/// Those without a job go; above the limit the newest of the others go, as many as are too many.
+#[test]
+fn needless_allocations_count_against_the_limit_first() {
+    let whole = needs(104, 100, 0, 1, 1);
+    let mut existing = vec![pending("idle", Shape { cpus: 1, memory_bytes: GIB, ..node(5_400) })];
+    existing.extend(["a", "b", "c"].map(|marker| pending(marker, node(5_400))));
+    let cancel = |most: i64| {
+        let limits = Limits { max_allocations: most, ..LIMITS };
+        difference(&[ready(&whole, 3)], &existing, &site(), limits).cancel
+    };
+    assert_eq!(cancel(3), ["idle"], "three are left, which is the limit");
+    assert_eq!(cancel(2), ["idle", "c"]);
+    assert_eq!(cancel(1), ["idle", "b", "c"]);
+}
+
 #[test]
 fn room_in_running_allocations_counts_first() {
     let half = needs(52, 100, 0, 1, 1);
