@@ -438,7 +438,10 @@ mod tests {
             place: format!("{}:/state", request.host),
         };
         assert_eq!(request, expected, "two devices on each of three nodes");
-        assert_eq!(registration(&RunnerConfig::new("/o".into(), "/s".into(), Vec::new()), "/o").capacity.nodes, 1);
+        let mut config = full();
+        config.capacity.nodes = 0;
+        let capacity = registration(&config, "/out").capacity;
+        assert_eq!((capacity.nodes, capacity.gpus), (1, 2), "every runner has a node");
     }
 
     // J26, J27, J31, J34, P09

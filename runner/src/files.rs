@@ -186,4 +186,23 @@ mod tests {
         assert!(looks_same(&seen(1, 2), &FileSeen { sha256: Some("x".to_owned()), ..seen(1, 2) }));
         assert!(!looks_same(&seen(1, 2), &seen(3, 2)) && !looks_same(&seen(1, 2), &seen(1, 3)));
     }
+
+    #[test]
+    fn hashes_of_several_files_are_remembered() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_700_000_000);
+        let write = |name: &str, content: &str| {
+            let path = folder.path().join(name);
+            fs::write(&path, content).unwrap();
+            File::options().write(true).open(&path).unwrap().set_modified(at).unwrap();
+            path
+        };
+        let hashes = Hashes::default();
+        let (first, second) = (write("a", "abc"), write("b", "xyz"));
+        for path in [&first, &second] {
+            hashes.of(path, None).unwrap();
+        }
+        write("a", "ABC");
+        assert_eq!(hashes.of(&first, None).unwrap().as_deref(), Some(ABC), "it was not read again");
+    }
 }

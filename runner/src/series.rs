@@ -305,7 +305,7 @@ mod tests {
         books.add(record(1, 3_600));
         books.add(record(2, 36_000));
         let written = || {
-            let found = file::files_in(&[folder.path().to_path_buf()]).expect("found");
+            let found = files_in(&[folder.path().to_path_buf()]).expect("found");
             found.len()
         };
         for (after, count) in [(Some(3_000), 0), (Some(10_000), 1), (None, 2)] {

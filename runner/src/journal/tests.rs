@@ -180,3 +180,15 @@ async fn journals_are_not_below_other_journals() {
     let found = find(base.path(), 4, 1, |_| {});
     assert_eq!(found.journals, [base.path().join("a/offline_journal/offline_results_wf4_r1_h.db")]);
 }
+
+// J36. What SQLite leaves beside a journal is none.
+#[tokio::test]
+async fn only_databases_are_journals() {
+    let base = tempfile::tempdir().expect("a folder");
+    Journal::new(base.path(), "h".to_owned()).write(&[result(4, 1, 1, 0)]).await.expect("written");
+    let folder = base.path().join("offline_journal");
+    for name in ["offline_results_wf4_r1_h.db-journal", "other_wf4_r1_h.db", "offline_results_wf4_r1.db"] {
+        std::fs::write(folder.join(name), "").expect("written");
+    }
+    assert_eq!(find(base.path(), 4, 1, |_| {}).journals, [folder.join("offline_results_wf4_r1_h.db")]);
+}

@@ -341,4 +341,21 @@ mod tests {
         keeper.mind_being_alone(Moment(u64::MAX));
         assert!(!keeper.leaving, "somebody is there");
     }
+
+    // P03. News that nobody waits for are collected for 2 ms.
+    #[test]
+    fn news_that_can_wait_are_told_together() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut keeper = keeper(dir.path());
+        answer(&mut keeper, "secret", VERSION);
+        let key = torc_api::wire::AttemptKey::default();
+        keeper.jobs.news.push(FromKeeper::Started { key, at: Moment(1), pid: 2 });
+        for (at, told) in [(10_000, false), (11_999, false), (12_000, true)] {
+            keeper.tell(Moment(at));
+            assert_eq!(keeper.jobs.news.is_empty(), told, "{at} µs");
+        }
+        keeper.jobs.news.push(FromKeeper::Revoked(key));
+        keeper.tell(Moment(20_000));
+        assert!(keeper.jobs.news.is_empty(), "somebody waits for this");
+    }
 }

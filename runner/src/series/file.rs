@@ -476,6 +476,20 @@ mod tests {
         assert_eq!(series.node_summary, Some(summary));
     }
 
+    #[test]
+    fn only_files_of_measurements_are_found() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let below = folder.path().join("below");
+        std::fs::create_dir(&below).expect("a folder");
+        for name in
+            ["resource_metrics_a.db", "other.db", "resource_metrics_a.db-journal", "below/resource_metrics_b.db"]
+        {
+            std::fs::write(folder.path().join(name), "").expect("written");
+        }
+        let found = files_in(&[folder.path().to_path_buf()]).expect("found");
+        assert_eq!(found, [below.join("resource_metrics_b.db"), folder.path().join("resource_metrics_a.db")]);
+    }
+
     #[tokio::test]
     async fn what_cannot_be_used_is_named() {
         let folder = tempfile::tempdir().expect("a folder");

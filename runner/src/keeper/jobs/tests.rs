@@ -322,3 +322,24 @@ fn a_result_has_all_that_is_known_of_its_job() {
     }
     kill_all(jobs);
 }
+
+// J23. Asked again, a job is not signaled again: the first signal counts.
+#[test]
+fn a_job_is_signaled_once() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut jobs = idle(dir.path());
+    // bash runs the traps of signals that arrived together in the order of their numbers: 10, 12, 14.
+    let script = "trap 'echo > first' USR1; trap 'echo > second' USR2; trap 'echo > last' ALRM; echo > ready; \
+                  while true; do sleep 0.05; done";
+    jobs.order(StartOrder { argv: ["bash", "-c", script].map(str::to_owned).into(), ..order(4, false) });
+    wait_until("the job", || dir.path().join("ready").exists());
+    let key = AttemptKey { job: 4, ..KEY };
+    let now = clock_now();
+    for (signal, lead_ms) in [(10, 900_000), (12, 800_000)] {
+        jobs.terminate(&Termination { key, why: Ending::Stopped, signal, lead_ms }, now);
+    }
+    signal_group(jobs.processes[&key], Signal::ALARM);
+    wait_until("the last signal", || dir.path().join("last").exists());
+    assert_eq!((dir.path().join("first").exists(), dir.path().join("second").exists()), (true, false));
+    kill_all(jobs);
+}

@@ -467,3 +467,16 @@ fn gpu_use_is_counted_for_the_job_and_for_the_node() {
     assert_eq!((usage.peak_gpu_percent, usage.average_gpu_percent), (Some(60.0), Some(50.0)));
     assert_eq!(usage.peak_gpu_memory_bytes, Some(300));
 }
+
+// S12. The larger of what was sampled and what the system counted.
+#[test]
+fn the_peak_is_the_larger_of_samples_and_counts() {
+    for (sampled, counted, peak) in [(10, Some(25), 25), (30, Some(25), 30), (30, None, 30)] {
+        let mut desk = running(measured());
+        let counted = counted.map(|mebibytes: u64| mebibytes << 20);
+        desk.sample(sampled * MIB, 0)
+            .finish(Outcome::Exited(0), Some(Consumed { cpu_us: 0, peak_memory_bytes: counted }));
+        let usage = desk.report().usage.expect("measured");
+        assert_eq!(usage.peak_memory_bytes, Some(peak * MIB), "{sampled} {counted:?}");
+    }
+}

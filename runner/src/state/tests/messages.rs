@@ -258,6 +258,7 @@ fn a_wait_for_news_is_no_round_trip() {
     while !desk.has_sync() {
         desk.until_due();
     }
+    (0..500).for_each(|_| desk.state.pace.job_ended(Duration::from_millis(10)));
     let target = desk.state.pace.target(Duration::ZERO);
     desk.now = desk.now.plus(Duration::from_secs(29));
     desk.answer([]);
@@ -315,4 +316,35 @@ fn a_runner_without_a_server_and_without_results_leaves_at_once() {
     desk.handle(Event::Tick).handle(Event::NotRegistered(LinkError::Unreachable("x".to_owned())));
     desk.handle(Event::Stop);
     assert_eq!(desk.exit(), Some(Ok(RunnerExit::Stopped)));
+}
+
+// J12, J23. The last calls are answered at once: there is nothing to wait for.
+#[test]
+fn the_last_calls_do_not_wait() {
+    let mut desk = Desk::new(1);
+    desk.answer([]).handle(Event::Stop);
+    assert_eq!((desk.sync().completing, desk.sync().wait_ms), (true, 0));
+    desk.answer([]);
+    assert_eq!((desk.sync().leaving, desk.sync().wait_ms), (true, 0));
+}
+
+// An answer in between shows that the token was renewed: the five minutes begin anew.
+#[test]
+fn a_token_that_was_accepted_again_has_five_minutes_more() {
+    let mut desk = Desk::new(1);
+    desk.answer([]);
+    while !desk.has_sync() {
+        desk.until_due();
+    }
+    let first = desk.now;
+    desk.fail(LinkError::Outdated).until_due();
+    desk.now = first.plus(Duration::from_secs(200));
+    desk.answer([]);
+    while !desk.has_sync() {
+        desk.until_due();
+    }
+    desk.fail(LinkError::Outdated).until_due();
+    desk.now = first.plus(Duration::from_secs(450));
+    desk.fail(LinkError::Outdated);
+    assert_eq!(desk.exit(), None, "four minutes since it was accepted last");
 }

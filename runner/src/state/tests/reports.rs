@@ -286,3 +286,28 @@ fn an_old_result_began_its_duration_before_its_end() {
     desk.handle(Event::Ended(Box::new(old)));
     assert_eq!(checks(&desk)[0].elapsed, Duration::from_secs(53));
 }
+
+// P06. A job that could not be started says nothing about how long jobs take.
+#[test]
+fn what_did_not_start_is_no_short_job() {
+    let mut desk = Desk::new(1);
+    desk.answer([1]);
+    let outcome = Outcome::NotStarted { code: 127, message: "no such program".to_owned() };
+    desk.handle(Event::Ended(Box::new(Ended::of(key(1), "job1", (desk.now, desk.now), outcome))));
+    assert_eq!(desk.state.pace.hand_ahead(), 0);
+    let started = |effect: &Effect| matches!(effect, Effect::Tell(RunnerEvent::Started { .. }));
+    assert!(!desk.effects.iter().any(started), "it never ran: {:?}", desk.effects);
+}
+
+// J35. Without draining nothing is written down, whatever runs on.
+#[test]
+fn without_draining_there_is_no_journal() {
+    let mut desk = Desk::new(2);
+    desk.state.settings.offline =
+        OfflineSettings { enabled: false, retry_window: Some(Duration::ZERO), ..OfflineSettings::default() };
+    desk.answer([1, 2]).started(1).started(2).later(Duration::from_millis(100));
+    desk.fail(LinkError::Unreachable("x".to_owned()));
+    desk.handle(Event::Ended(Box::new(ended(1, Outcome::Signaled(15), desk.now))));
+    assert!(!desk.effects.iter().any(|effect| matches!(effect, Effect::Journal(_))), "{:?}", desk.effects);
+    assert_eq!(desk.exit(), None, "the other one has not ended");
+}

@@ -366,3 +366,16 @@ fn nothing_is_handed_to_the_keeper_that_may_not_start() {
     desk.handle(Event::Looked(key(2), Ok(Vec::new())));
     assert_eq!(orders(&desk), [(2, true)]);
 }
+
+// P03. A job that goes because a place is free counts as running, and is followed like others.
+#[test]
+fn a_released_job_counts_as_running() {
+    let mut desk = Desk::new(1);
+    desk.state.pace.job_ended(Duration::from_millis(4));
+    desk.answer(1..=6).started(1);
+    assert_eq!((desk.state.kinds.classes[0].running, desk.state.kinds.handed()), (1, 2));
+    let over = Ended::of(key(1), "job1", (desk.now.minus(Duration::from_millis(4)), desk.now), Outcome::Exited(0));
+    desk.handle(Event::Ended(Box::new(over)));
+    assert!(desk.effects.iter().any(|effect| matches!(effect, Effect::Go(next) if *next == key(2))));
+    assert_eq!((desk.state.kinds.classes[0].running, desk.state.kinds.handed()), (1, 2), "and two follow again");
+}

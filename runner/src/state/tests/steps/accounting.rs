@@ -292,3 +292,60 @@ fn the_log_of_a_failed_srun_is_read() {
         assert_eq!(read, expected, "{code}");
     }
 }
+
+// S10, S19. An account without a state settles a step all the same, and one of a step that runs does not.
+#[test]
+fn an_account_without_a_state_is_one_of_an_end() {
+    for (state, settled) in [("", true), ("COMPLETED", true), ("RUNNING", false), ("PENDING", false)] {
+        let mut desk = desk();
+        desk.answer([1]);
+        desk.started(1).ended(1, 0);
+        next_question(&mut desk);
+        desk.slurm_says(accounts([account(1, state, Some(8))]));
+        assert_eq!(desk.state.accounts.are_settled(), settled, "{state:?}");
+        let memory = desk.state.accounts.news.get(&key(1)).and_then(|one| one.max_rss_bytes);
+        assert_eq!(memory, settled.then_some(8 << 10), "{state:?}");
+    }
+}
+
+// S19. What srun was never started for has no account.
+#[test]
+fn a_step_that_was_not_started_is_reported_at_once() {
+    let mut desk = desk();
+    desk.answer([1]);
+    let outcome = Outcome::NotStarted { code: 127, message: "srun: program not found".to_owned() };
+    desk.handle(Event::Ended(Box::new(Ended::of(key(1), "job1", (desk.now, desk.now), outcome))));
+    assert!(desk.state.accounts.are_settled() && !desk.state.jobs.contains_key(&key(1)));
+    assert_eq!(desk.state.reports[&key(1)].finished.cause, Some(Cause::StartFailed));
+}
+
+// J23. A runner that was told to stop does not wait for the numbers of what succeeded.
+#[test]
+fn a_stop_does_not_wait_for_the_accounting() {
+    let mut desk = desk();
+    desk.answer([1]);
+    desk.started(1).ended(1, 0);
+    assert!(!desk.state.accounts.are_settled());
+    desk.handle(Event::Stop);
+    assert!(matches!(desk.state.phase, Phase::Completing(..)), "{:?}", desk.state.phase);
+}
+
+// S07. Only a step that is looked for uses up its tries.
+#[test]
+fn a_step_that_is_not_looked_for_uses_up_no_tries() {
+    let mut desk = desk();
+    measured(&mut desk);
+    desk.answer([1]);
+    desk.started(1);
+    while !desk.has_sync() {
+        desk.until_due();
+    }
+    desk.profile.resource_monitor = Some(ResourceMonitor { enabled: Some(false), ..ResourceMonitor::default() });
+    desk.answer([2]);
+    desk.started(2);
+    for _ in 0..5 {
+        assert_eq!(looks(&mut desk), [Inquiry::StepNumbers]);
+        desk.slurm_says(SlurmAnswer::StepNumbers(Vec::new()));
+    }
+    assert_eq!((desk.state.expect_number(key(1)), desk.state.expect_number(key(2))), (false, true));
+}

@@ -252,6 +252,7 @@ fn a_node_rests_for_exactly_its_time() {
     desk.now = noticed.plus(Duration::from_secs(3_600));
     desk.handle(Event::Tick);
     assert!(desk.state.has_lost_its_nodes(), "the third failure in a row is the last");
+    assert!(!desk.state.awaits_node(), "it is not tried again");
 }
 
 // S19. Steps that were started before the failure was noticed are part of it, also in the very moment.
