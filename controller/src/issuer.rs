@@ -52,8 +52,7 @@ mod tests {
         let key = || TokenKey::new(&[1; 32]).unwrap();
         let pin = Fingerprint([2; 32]);
         let (pinned, plain) = (Issuer::new(key(), Some(pin)), Issuer::new(key(), None));
-        let statement =
-            Statement { grant: Grant::Pool, issuer: "i".to_owned(), issued: 3, expires: Some(9) };
+        let statement = Statement { grant: Grant::Pool, issuer: "i".to_owned(), issued: 3, expires: Some(9) };
         assert_eq!(pinned.issue(&statement), format!("{}~{pin}", plain.issue(&statement)));
         assert_eq!((pinned.pin(), plain.pin()), (Some(pin), None));
         assert_eq!(plain.verify(&plain.issue(&statement), 8), Ok(statement));

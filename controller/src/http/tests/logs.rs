@@ -37,7 +37,8 @@ async fn answered(server: &TestServer, host: &str, found: bool) -> (Value, Reply
         let id = wanted["id"].as_i64().unwrap();
         let piece = if found { LogPiece::new(id, 7, b"text") } else { LogPiece::missing(id) };
         // Its next call would wait for more: it brings the piece, and is not waited for.
-        let bring = server.send("POST", "/v1/logs", Some(ADMIN), Some(json!({ "host": "elsewhere", "pieces": [piece] })));
+        let bring =
+            server.send("POST", "/v1/logs", Some(ADMIN), Some(json!({ "host": "elsewhere", "pieces": [piece] })));
         let _ = tokio::time::timeout(std::time::Duration::from_millis(1), bring).await;
         wanted
     };

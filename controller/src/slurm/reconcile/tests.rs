@@ -297,7 +297,8 @@ async fn another_process_hands_over_anew_what_runners_read() {
     let issuer = Issuer::new(token_key(), None);
     for (serves, expected) in [(None, vec![]), (Some(RunnerScope::All), vec!["env", "token"])] {
         let config = SlurmConfig { serves, ..lab.desk.config.clone() };
-        let handovers = Handovers::new("https://s".to_owned(), issuer.clone(), Duration::from_secs(9), Vouching::default());
+        let handovers =
+            Handovers::new("https://s".to_owned(), issuer.clone(), Duration::from_secs(9), Vouching::default());
         let (office, down) = (Office::permanent(), Arc::default());
         let mut desk = Desk::new(lab.server.engine.clone(), config, handovers, office, down, lab.slurm.moments());
         desk.tick(true).await.unwrap();
@@ -369,7 +370,8 @@ async fn an_allocation_without_its_runner_is_looked_at_soon() {
     registration["capacity"] = node.clone();
     let runner = lab.server.ok("POST", "/v1/runners", Some(registration)).await["runner"].as_i64().unwrap();
     assert!(!lab.tick(true).await && !lab.tick(true).await, "its runner is there, and those of the others may come");
-    let leased = lab.server.sync(runner, json!({ "sequence": 1, "want": { "free": node, "ahead": 0, "limit": 1 } })).await;
+    let leased =
+        lab.server.sync(runner, json!({ "sequence": 1, "want": { "free": node, "ahead": 0, "limit": 1 } })).await;
     let mut ended = json!({ "key": leased["leases"][0]["key"], "returnCode": 1, "durationMs": 1, "endedMsAgo": 0 });
     ended["cause"] = json!("ExitCode");
     let left = json!({ "sequence": 2, "acknowledged": 1, "finished": [ended], "leaving": true });
@@ -392,8 +394,13 @@ async fn orphans_of_one_workflow_are_reported_over_http() {
     let handovers = Handovers::new("https://s".to_owned(), issuer.clone(), Duration::from_secs(9), Vouching::default());
     let config = SlurmConfig { serves: None, ..lab.desk.config.clone() };
     let stop = CancellationToken::new();
-    let (handle, _) =
-        super::super::SlurmHandle::start(lab.server.engine.clone(), config, handovers, Office::permanent(), stop.clone());
+    let (handle, _) = super::super::SlurmHandle::start(
+        lab.server.engine.clone(),
+        config,
+        handovers,
+        Office::permanent(),
+        stop.clone(),
+    );
     let identities = crate::http::Identities::new(crate::tests::ADMIN.to_owned(), issuer);
     lab.server.app = crate::http::app(lab.server.engine.clone(), Some(handle), identities, Default::default(), stop);
     let report = async |name: &str| {
