@@ -40,3 +40,31 @@ impl Issuer {
         self.issue(&Statement { grant, issuer: "server".to_owned(), issued: 0, expires: None })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn tokens_travel_with_the_certificate_that_they_are_for() {
+        let key = || TokenKey::new(&[1; 32]).unwrap();
+        let pin = Fingerprint([2; 32]);
+        let (pinned, plain) = (Issuer::new(key(), Some(pin)), Issuer::new(key(), None));
+        let statement = Statement { grant: Grant::Pool, issuer: "i".to_owned(), issued: 3, expires: Some(9) };
+        assert_eq!(pinned.issue(&statement), format!("{}~{pin}", plain.issue(&statement)));
+        assert_eq!((pinned.pin(), plain.pin()), (Some(pin), None));
+        assert_eq!(plain.verify(&plain.issue(&statement), 8), Ok(statement));
+    }
+
+    #[test]
+    fn the_token_of_jobs_is_always_the_same_and_of_one_workflow() {
+        let issuer = Issuer::new(TokenKey::new(&[1; 32]).unwrap(), None);
+        let token = issuer.for_jobs(WorkflowId(7));
+        assert_eq!(token, issuer.for_jobs(WorkflowId(7)));
+        let statement = issuer.verify(&token, i64::MAX).unwrap();
+        assert_eq!((statement.grant, statement.expires), (Grant::Runner { workflow: 7 }, None));
+        assert_eq!((statement.issuer.as_str(), statement.issued), ("server", 0));
+    }
+}

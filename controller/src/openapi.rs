@@ -492,3 +492,38 @@ fn system_operations(types: &mut SchemaGenerator, list: &mut Vec<Operation>) {
         ..types.operation("post", "/v1/backup", "Write a copy of the store")
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn operation(query: &'static [(&'static str, &'static str)], request: bool, response: bool) -> Value {
+        let schema = |is: bool, name: &str| is.then(|| json!({ "title": name }));
+        let (method, path, summary) = ("post", "/v1/a/{one}/b/{two}", "Do it");
+        let (request, response) = (schema(request, "in"), schema(response, "out"));
+        Operation { method, path, summary, query, request, response, error: json!({ "title": "error" }) }.describe()
+    }
+
+    #[test]
+    fn an_operation_is_described_with_all_that_it_takes_and_gives() {
+        let whole = operation(&[("limit", "how many")], true, true);
+        let in_path =
+            |name: &str| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } });
+        let limit =
+            json!({ "name": "limit", "in": "query", "description": "how many", "schema": { "type": "string" } });
+        let content = |name: &str| json!({ "application/json": { "schema": { "title": name } } });
+        let expected = json!({
+            "summary": "Do it",
+            "parameters": [in_path("one"), in_path("two"), limit],
+            "requestBody": { "required": true, "content": content("in") },
+            "responses": {
+                "200": { "description": "done", "content": content("out") },
+                "default": { "description": "refused", "content": content("error") },
+            },
+        });
+        assert_eq!(whole, expected);
+        let bare = operation(&[], false, false);
+        assert_eq!(bare["responses"]["204"], json!({ "description": "done" }));
+        assert!(bare.get("requestBody").is_none() && bare["responses"].get("200").is_none());
+    }
+}

@@ -307,7 +307,12 @@ mod tests {
 
     fn job(name: &str, depends_on: &[&str], regexes: &[&str]) -> Job {
         let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
-        Job { name: name.to_owned(), depends_on: texts(depends_on), depends_on_regexes: texts(regexes), ..Job::default() }
+        Job {
+            name: name.to_owned(),
+            depends_on: texts(depends_on),
+            depends_on_regexes: texts(regexes),
+            ..Job::default()
+        }
     }
 
     #[test]

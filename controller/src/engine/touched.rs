@@ -67,4 +67,20 @@ mod tests {
         assert_eq!(touched.take(), BTreeSet::from([WorkflowId(1), WorkflowId(2)]));
         assert!(touched.take().is_empty());
     }
+
+    #[tokio::test]
+    async fn allocations_and_events_touch_their_workflow() {
+        let event = EventRow { workflow: Some(WorkflowId(1)), ..EventRow::default() };
+        let allocation = torc_core::rows::AllocationRow { workflow: WorkflowId(2), ..Default::default() };
+        for (changes, expected) in [
+            (Changes { events: vec![event], ..Changes::default() }, vec![WorkflowId(1)]),
+            (Changes { allocations: vec![allocation], ..Changes::default() }, vec![WorkflowId(2)]),
+            (Changes { events: vec![EventRow::default()], ..Changes::default() }, vec![]),
+        ] {
+            let touched = Touched::default();
+            touched.begin();
+            touched.note(&changes);
+            assert_eq!(touched.take(), expected.into_iter().collect());
+        }
+    }
 }

@@ -4,6 +4,7 @@ mod audit;
 mod callers;
 mod errors;
 mod lists;
+mod logs;
 mod routes;
 
 use serde_json::json;

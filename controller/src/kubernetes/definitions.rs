@@ -152,4 +152,14 @@ mod tests {
         let map = |fields: Value| schema(json!({"map": {"additionalProperties": {"properties": fields}}}));
         assert_eq!(missing(&map(json!({"a": {}, "b": {}})), &map(json!({"a": {}}))), ["Workflow.spec.map{}.b"]);
     }
+
+    #[test]
+    fn five_fields_are_named_and_the_others_are_counted() {
+        let mut older = definitions();
+        let path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/jobs/items/properties";
+        let fields = older[1].pointer_mut(path).and_then(Value::as_object_mut).map(std::mem::take).unwrap_or_default();
+        let complaint = outdated(&described(&older)).unwrap_or_default();
+        let named = complaint.matches("Workflow.spec.jobs[].").count();
+        assert!(named == 5 && complaint.contains(&format!(" and {} more:", fields.len() - 5)), "{complaint}");
+    }
 }

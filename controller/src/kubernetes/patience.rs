@@ -82,6 +82,7 @@ mod tests {
         let mut pauses = Vec::new();
         for round in 0..6 {
             assert_eq!(patience.after::<()>(&Ok(Event::Init)), (Duration::ZERO, None), "a beginning is no end");
+            assert_eq!(patience.after(&Ok(Event::InitApply(()))), (Duration::ZERO, None), "nor is a first page");
             let (pause, news) = patience.after(&forbidden());
             assert_eq!(news.is_some(), round == 0);
             pauses.push(pause.as_millis());

@@ -195,4 +195,25 @@ mod tests {
         assert_eq!(of(&["a", "b"]), [Some("a".to_owned()), Some("b".to_owned())]);
         assert_eq!(Watches::new(&["a".to_owned(), "b".to_owned()]).stores().len(), 2);
     }
+
+    #[tokio::test]
+    async fn news_go_to_the_watch_of_their_namespace() {
+        use super::super::tests::{Fixture, jobs, workflow};
+        let mut fixture = Fixture::new().await;
+        fixture.sees(workflow("w", 1, jobs(&["a"])));
+        let ((other, mut of_other), (lab, mut of_lab)) = (mpsc::channel(4), mpsc::channel(4));
+        let ways = vec![(Some("other".to_owned()), other), (Some("lab".to_owned()), lab)];
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(pass_on_news(Arc::clone(&fixture.desk), ways, stop.clone()));
+        // It listens once its task has run.
+        tokio::task::yield_now().await;
+        fixture.server.apply("ada", "other", "w", crate::tests::jobs(&["a"])).await;
+        fixture.server.apply("ada", "lab", "w", crate::tests::jobs(&["a"])).await;
+        let news = tokio::time::timeout(Duration::from_secs(20), of_lab.recv()).await;
+        let reference = news.ok().flatten().map(|one| (one.name, one.namespace));
+        assert_eq!(reference, Some(("w".to_owned(), Some("lab".to_owned()))));
+        assert!(of_other.try_recv().is_err(), "nobody's object has changed there");
+        stop.cancel();
+        assert!(task.await.is_ok());
+    }
 }

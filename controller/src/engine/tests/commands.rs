@@ -217,3 +217,27 @@ async fn old_events_are_forgotten() {
         assert_eq!((answer["events"].as_u64(), events().await), (Some(gone as u64), left), "{request}: {answer}");
     }
 }
+
+#[tokio::test]
+async fn allocations_are_paid_by_whom_the_request_names_or_the_document() {
+    for (asked, expected) in [(None, "of-document"), (Some("of-request"), "of-request")] {
+        let server = TestServer::start().await;
+        let spec = json!({
+            "slurmSchedulers": [{ "name": "s", "account": "of-document" }],
+            "resourceRequirements": [{ "name": "r", "numCpus": 2, "memory": "1g", "runtime": "PT10M" }],
+            "jobs": [{ "name": "j", "command": "true", "resourceRequirements": "r" }],
+        });
+        server.apply_spec("ada", "default", "w", spec).await;
+        let partition = json!({ "name": "short", "cpusPerNode": 8, "memoryMb": 16_000, "maxWalltime": "PT1H" });
+        let mut request = json!({ "submit": true, "partitions": [partition] });
+        if let Some(asked) = asked {
+            request["account"] = json!(asked);
+        }
+        let report = server.ok("POST", "/v1/workflows/w/regenerate", Some(request)).await;
+        assert_eq!(report["allocations"].as_array().unwrap().len(), 1, "{report}");
+        let name = report["schedulers"][0]["name"].as_str().unwrap();
+        assert!(name.contains("regen_20") && name.contains('T'), "{name}");
+        let allocations = server.ok("GET", "/v1/allocations", None).await;
+        assert_eq!(allocations["items"][0]["account"].as_str(), Some(expected), "{allocations}");
+    }
+}

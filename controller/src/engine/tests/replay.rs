@@ -98,3 +98,19 @@ async fn stored_results_of_a_superseded_run_are_known() {
     assert_eq!(replay(&server, 2, &first).await, [accepted()], "the first run's result is not the second's");
     assert_eq!(replay(&server, 2, &first).await, [known()]);
 }
+
+#[tokio::test]
+async fn attempts_are_explained_in_the_order_of_runs() {
+    let server = retried().await;
+    assert_eq!(replay(&server, 1, &[([1, 1, 1, 2, 3], 5)]).await, [accepted()]);
+    server.ok("POST", "/v1/workflows/w/retry", Some(json!({ "all": true }))).await;
+    let leased = server.sync(1, json!({ "sequence": 5, "acknowledged": 4, "want": want(4) })).await;
+    let of_a = leased["leases"].as_array().unwrap().iter().find(|lease| lease["name"] == "a").unwrap();
+    let ended = json!([{ "key": of_a["key"], "returnCode": 0, "durationMs": 5, "endedMsAgo": 0 }]);
+    server.sync(1, json!({ "sequence": 6, "acknowledged": 5, "finished": ended })).await;
+    let story = server.ok("GET", "/v1/workflows/w/jobs/a/explain", None).await;
+    let numbers = |one: &Value| (one["runId"].as_i64().unwrap(), one["returnCode"].as_i64().unwrap());
+    let attempts: Vec<_> = story["attempts"].as_array().unwrap().iter().map(numbers).collect();
+    assert_eq!(attempts, [(1, 3), (1, 5), (2, 0)]);
+    assert_eq!((&story["job"], &story["workflow"]), (&json!("a"), &json!("w")));
+}

@@ -164,3 +164,19 @@ async fn what_cannot_be_read_is_refused_with_the_status_of_its_kind() {
         assert_eq!((reply.status.as_u16(), found), (expected, code), "{method} {path} {body:?}: {}", reply.text);
     }
 }
+
+#[tokio::test]
+async fn a_token_says_what_was_asked_for_and_until_when() {
+    let server = TestServer::start().await;
+    server.apply("ada", "lab", "w", jobs(&["j"])).await;
+    let before = crate::clock::now().wall_ms / 1_000;
+    let request = serde_json::json!({ "scope": "runner", "workflow": "w", "namespace": "lab", "expiresSeconds": 100 });
+    let made = server.ok("POST", "/v1/tokens", Some(request)).await;
+    let statement = server.issuer.verify(made["token"].as_str().unwrap(), before).unwrap();
+    assert_eq!(statement.grant, torc_api::token::Grant::Runner { workflow: 1 });
+    assert_eq!((statement.issuer.as_str(), statement.expires), ("root", Some(statement.issued + 100)));
+    assert!(statement.issued >= before);
+    let unlimited = server.ok("POST", "/v1/tokens", Some(serde_json::json!({ "scope": "pool" }))).await;
+    let statement = server.issuer.verify(unlimited["token"].as_str().unwrap(), before).unwrap();
+    assert_eq!((statement.grant, statement.expires), (torc_api::token::Grant::Pool, None));
+}

@@ -269,3 +269,19 @@ async fn a_cluster_is_found_by_its_name() {
     let all = server.ok("GET", "/v1/slurmclusters", None).await;
     assert_eq!(names(&all, "name"), ["a", "c"]);
 }
+
+#[tokio::test]
+async fn a_workflow_belongs_to_the_caller_that_created_it() {
+    let server = TestServer::start().await;
+    let grant = torc_api::token::Grant::Owner { user: "ada".to_owned() };
+    let ada = server.token(grant, None);
+    let body = |name: &str| json!({ "workingDir": "/w", "document": crate::tests::document("default", name, json!({ "jobs": jobs(&["j"]) })) });
+    for (token, name, owner) in
+        [(ada.as_str(), "hers", "ada"), (crate::tests::ADMIN, "its", "root"), (crate::tests::ADMIN, "hers", "ada")]
+    {
+        let reply = server.send("POST", "/v1/workflows", Some(token), Some(body(name))).await;
+        assert!(reply.status.is_success(), "{}", reply.text);
+        let shown = server.ok("GET", &format!("/v1/workflows/{name}"), None).await;
+        assert_eq!(shown["owner"], owner, "{name}");
+    }
+}

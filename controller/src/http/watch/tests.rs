@@ -80,7 +80,8 @@ async fn a_status_is_sent_when_it_has_changed() {
     let (mut all, mut of_all) = watcher(&server, Grant::Admin, None, 0).await;
     let (mut own, mut of_own) = watcher(&server, ada, None, 0).await;
     let (mut one, mut of_one) = watcher(&server, Grant::Admin, Some(2), 0).await;
-    for (change, expected) in [(None, [2, 1, 1]), (None, [0, 0, 0]), (Some("one"), [2, 1, 0]), (Some("two"), [2, 0, 1])] {
+    for (change, expected) in [(None, [2, 1, 1]), (None, [0, 0, 0]), (Some("one"), [2, 1, 0]), (Some("two"), [2, 0, 1])]
+    {
         if let Some(name) = change {
             server.ok("POST", &format!("/v1/workflows/{name}/suspend"), None).await;
         }

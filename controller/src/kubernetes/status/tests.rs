@@ -84,6 +84,8 @@ fn times_of_change_move_only_with_the_value() {
         (vec![], EARLY),
         (vec![stated("Accepted", "True", "Planned", LATE)], LATE),
         (vec![stated("Accepted", "False", "InvalidSpec", LATE)], NOW),
+        (vec![stated("Accepted", "False", "InvalidSpec", EARLY)], NOW),
+        (vec![stated("Finished", "True", "Done", LATE)], EARLY),
         (vec![stated("Accepted", "False", "InvalidSpec", "2025-01-01T00:00:00Z")], EARLY),
     ] {
         let view = View { accepted: Some(3), before: &before, ..view(Some(&running), None) };
@@ -133,4 +135,46 @@ fn what_is_left_to_another_controller_says_to_whom() {
     assert_eq!((condition.type_.as_str(), condition.reason.as_str()), ("Suspended", "ManagedByOther"));
     assert_eq!((condition.observed_generation, condition.last_transition_time.as_str()), (Some(2), NOW));
     assert!(condition.message.contains("example.com/other"));
+}
+
+#[test]
+fn what_was_not_stated_has_its_own_words() {
+    let expected = [
+        "Accepted=Unknown/Pending@9",
+        "AllocationsReady=True/NotNeeded@9",
+        "Suspended=False/NotSuspended@9",
+        "Recovering=False/NotRecovering@9",
+        "Stalled=False/NotStalled@9",
+        "Finished=False/NotStarted@9",
+        "Succeeded=Unknown/Pending@9",
+    ];
+    assert_eq!(summary(&status(&View { generation: 9, ..view(None, None) })), expected);
+}
+
+#[test]
+fn a_message_is_cut_at_a_character() {
+    for (text, most, expected) in [
+        ("abcd", 4, "abcd"),
+        ("abcde", 4, "a…"),
+        ("aüüü", 7, "aüüü"),
+        ("aüüü", 6, "aü…"),
+        ("üüü", 5, "ü…"),
+        ("abc", 2, "…"),
+    ] {
+        assert_eq!(cut(text, most), expected, "{text} in {most} bytes");
+    }
+    let mut engine = running();
+    engine.conditions[0].message = "x".repeat(600);
+    let whole = status(&View { accepted: Some(3), ..view(Some(&engine), None) });
+    assert_eq!(whole.conditions[0].message.len(), 600, "what fits is not cut");
+}
+
+#[test]
+fn a_rejection_that_lingers_keeps_both_reasons() {
+    let rejection = Rejection { reason: Reason::TooLarge, message: "big".to_owned() };
+    let view = View { lingers: Some("waits"), ..view(None, Some(&rejection)) };
+    let said = status(&view);
+    let of = |at: usize| (summary(&said)[at].clone(), said.conditions[at].message.clone());
+    assert_eq!(of(0), ("Accepted=False/TooLarge@3".to_owned(), "big".to_owned()));
+    assert_eq!(of(4), ("Stalled=True/SlurmUnreachable@3".to_owned(), "waits".to_owned()));
 }

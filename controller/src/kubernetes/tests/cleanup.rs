@@ -143,3 +143,24 @@ async fn an_object_that_cannot_be_read_goes_all_the_same() {
     pass(&fixture, &found).await;
     assert!(released(&fixture.api.calls()).is_some());
 }
+
+#[tokio::test]
+async fn allocations_are_waited_for_as_jobs_are() {
+    for (seconds_ago, given_up) in [(5, false), (601, true)] {
+        let mut fixture = Fixture::new().await;
+        let found = fixture.sees(workflow("w", 1, jobs(&["a"])));
+        pass(&fixture, &found).await;
+        let row = torc_core::rows::AllocationRow { cluster: "local".to_owned(), nodes: 1, ..Default::default() };
+        let (id, rows) = (torc_core::ids::WorkflowId(1), vec![row.clone(), row]);
+        fixture.server.engine.intend_allocations(id, rows, (Vec::new(), Vec::new())).await.unwrap();
+        fixture.api.calls();
+        let found = fixture.sees(deleted(seconds_ago, jobs(&["a"])));
+        pass(&fixture, &found).await;
+        let calls = fixture.api.calls();
+        assert_eq!(released(&calls).is_some(), given_up, "{seconds_ago} s after the deletion");
+        if let Some(told) = calls.iter().find(|call| call.method == "POST") {
+            let note = told.body["note"].as_str().unwrap();
+            assert!(note.starts_with("2 allocations and 0 jobs may still be there"), "{note}");
+        }
+    }
+}

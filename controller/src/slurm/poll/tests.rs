@@ -213,3 +213,12 @@ async fn serialized_allocations_are_told_apart_by_their_comments() {
     let found: Vec<Found> = found.into_iter().map(|(_, found)| found).collect();
     assert_eq!(found, [there("72", &[]), there("71", &[])]);
 }
+
+#[tokio::test]
+async fn the_accounting_is_asked_from_the_earliest_decision_on() {
+    let slurm = FakeSlurm::new();
+    let later = AllocationRow { created_ms: 1_790_000_900_000, ..row(1, None) };
+    found(&slurm, &[later, row(2, None)], 5).await;
+    let asked = slurm.calls("sacct");
+    assert!(asked.len() == 1 && asked[0].contains("-S 2026-09-21T14:12:20"), "{asked:?}");
+}

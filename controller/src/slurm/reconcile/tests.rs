@@ -87,6 +87,11 @@ impl Lab {
     }
 }
 
+fn condition(workflow: &Value, type_: &str) -> Value {
+    let conditions = workflow["status"]["conditions"].as_array().unwrap();
+    conditions.iter().find(|one| one["type"] == type_).unwrap().clone()
+}
+
 fn known(number: &str, status: &str) -> (Option<String>, String) {
     (Some(number.to_owned()), status.to_owned())
 }
@@ -140,9 +145,11 @@ async fn a_refusal_is_answered_with_a_pause_that_doubles() {
         lab.tick(false).await;
         count += calls;
         assert_eq!(lab.slurm.calls("sbatch").len(), calls, "after {passed} ms more, {count} refusals");
+        let workflow = lab.server.ok("GET", "/v1/workflows/w", None).await;
+        let ready = condition(&workflow, "AllocationsReady");
+        assert_eq!(ready["reason"], "SubmitFailed", "{ready}");
+        assert!(ready["message"].as_str().unwrap().contains("Invalid account"), "{ready}");
     }
-    let workflow = lab.server.ok("GET", "/v1/workflows/w", None).await;
-    assert!(workflow["status"]["conditions"].to_string().contains("Invalid account"), "{workflow}");
     lab.slurm.relents("sbatch");
     lab.slurm.advance(Duration::from_secs(80));
     lab.tick(false).await;
@@ -257,4 +264,181 @@ async fn a_store_is_told_from_others_by_its_identity() {
     let identity = lab.server.engine.identity().await.unwrap();
     assert!(!identity.is_empty());
     assert_ne!(identity, Lab::new().await.server.engine.identity().await.unwrap());
+}
+
+// R08
+#[tokio::test]
+async fn a_submission_whose_answer_was_lost_is_adopted_and_its_copies_go() {
+    let mut lab = Lab::new().await;
+    lab.slurm.refuses("sbatch", "sbatch: error: Socket timed out on send/recv operation");
+    lab.apply("w", 1).await;
+    lab.tick(false).await;
+    assert_eq!(lab.allocations().await, [(None, "pending".to_owned())]);
+    lab.slurm.advance(Duration::from_secs(600));
+    lab.tick(false).await;
+    assert_eq!(lab.slurm.calls("sbatch").len(), 1, "nobody knows whether Slurm has it");
+    let name = format!("torc-wf1-a1-{}", lab.server.engine.identity().await.unwrap());
+    let line = |number: i32| format!("{number}|PENDING|short|1|N/A|N/A|1:00||{name}|{name}|None\n");
+    lab.slurm.says("squeue", &[line(71), line(72)].concat());
+    lab.tick(true).await;
+    assert_eq!(lab.allocations().await, [known("71", "pending")]);
+    assert_eq!(lab.slurm.calls("scancel"), ["72"], "the other one is nobody's");
+}
+
+#[tokio::test]
+async fn another_process_hands_over_anew_what_runners_read() {
+    let mut lab = Lab::new().await;
+    lab.apply("w", 1).await;
+    lab.tick(false).await;
+    lab.queue(&[("501", "RUNNING")]);
+    std::fs::remove_dir_all(lab.slurm.path("handed")).unwrap();
+    lab.tick(true).await;
+    assert_eq!(lab.handed(), Vec::<String>::new(), "this one has handed it over");
+    let issuer = Issuer::new(token_key(), None);
+    for (serves, expected) in [(None, vec![]), (Some(RunnerScope::All), vec!["env", "token"])] {
+        let config = SlurmConfig { serves, ..lab.desk.config.clone() };
+        let handovers =
+            Handovers::new("https://s".to_owned(), issuer.clone(), Duration::from_secs(9), Vouching::default());
+        let (office, down) = (Office::permanent(), Arc::default());
+        let mut desk = Desk::new(lab.server.engine.clone(), config, handovers, office, down, lab.slurm.moments());
+        desk.tick(true).await.unwrap();
+        assert_eq!(lab.handed(), expected, "whoever only looks cannot be reached by the runners");
+    }
+}
+
+#[tokio::test]
+async fn clusters_are_listed_by_name_with_what_is_known_of_them() {
+    let lab = Lab::new().await;
+    for name in ["zeta", "alpha"] {
+        let document = json!({ "apiVersion": "torc.dev/v1alpha1", "metadata": { "name": name }, "spec": {} });
+        lab.server.ok("POST", "/v1/slurmclusters", Some(document)).await;
+    }
+    let issuer = Issuer::new(token_key(), None);
+    let handovers = Handovers::new("https://s".to_owned(), issuer, Duration::from_secs(9), Vouching::default());
+    let config = SlurmConfig { serves: None, ..lab.desk.config.clone() };
+    let stop = CancellationToken::new();
+    let (handle, task) =
+        super::super::SlurmHandle::start(lab.server.engine.clone(), config, handovers, Office::permanent(), stop);
+    assert!(task.is_none() && !handle.has_loop());
+    let listed = async || {
+        let clusters = handle.clusters().await.unwrap();
+        clusters.into_iter().map(|one| (one.name, one.status.is_some())).collect::<Vec<_>>()
+    };
+    let row = |name: &str, spoken: bool| (name.to_owned(), spoken);
+    assert_eq!(listed().await, [row("alpha", false), row("zeta", false)]);
+    handle.greet("local").await.unwrap();
+    handle.greet("zeta").await.unwrap();
+    assert_eq!(listed().await, [row("alpha", false), row("local", true), row("zeta", true)]);
+}
+
+#[tokio::test]
+async fn a_stop_is_carried_out_where_nobody_ticks() {
+    let mut lab = Lab::new().await;
+    lab.apply("w", 1).await;
+    lab.tick(false).await;
+    let issuer = Issuer::new(token_key(), None);
+    let handovers = Handovers::new("https://s".to_owned(), issuer, Duration::from_secs(9), Vouching::default());
+    let config = SlurmConfig { serves: None, ..lab.desk.config.clone() };
+    let stop = CancellationToken::new();
+    let (handle, _) =
+        super::super::SlurmHandle::start(lab.server.engine.clone(), config, handovers, Office::permanent(), stop);
+    lab.queue(&[("501", "PENDING")]);
+    handle.something_stopped().await.unwrap();
+    assert!(lab.slurm.calls("scancel").is_empty(), "it is not cancelled");
+    lab.server.ok("POST", "/v1/workflows/w/cancel", None).await;
+    handle.something_stopped().await.unwrap();
+    assert_eq!(lab.slurm.calls("scancel"), ["501"]);
+    assert_eq!(handle.live_allocations().await.unwrap(), 1);
+    lab.queue(&[("501", "CANCELLED")]);
+    handle.see_off(WorkflowId(1), Duration::from_secs(60)).await.unwrap();
+    assert_eq!(handle.live_allocations().await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn an_allocation_without_its_runner_is_looked_at_soon() {
+    let mut lab = Lab::new().await;
+    for name in ["v", "w", "x"] {
+        lab.apply(name, 1).await;
+    }
+    lab.tick(false).await;
+    lab.queue(&[("501", "RUNNING"), ("502", "RUNNING"), ("503", "RUNNING")]);
+    lab.tick(true).await;
+    let mut registration = crate::tests::registration("n1", Some("default/w"));
+    registration["slurmJobId"] = json!("502");
+    registration["allocation"] = json!("torc-wf2-a2");
+    let node = json!({ "cpus": 8, "memoryBytes": 4_u64 << 30, "gpus": 0, "nodes": 1 });
+    registration["capacity"] = node.clone();
+    let runner = lab.server.ok("POST", "/v1/runners", Some(registration)).await["runner"].as_i64().unwrap();
+    assert!(!lab.tick(true).await && !lab.tick(true).await, "its runner is there, and those of the others may come");
+    let leased =
+        lab.server.sync(runner, json!({ "sequence": 1, "want": { "free": node, "ahead": 0, "limit": 1 } })).await;
+    let mut ended = json!({ "key": leased["leases"][0]["key"], "returnCode": 1, "durationMs": 1, "endedMsAgo": 0 });
+    ended["cause"] = json!("ExitCode");
+    let left = json!({ "sequence": 2, "acknowledged": 1, "finished": [ended], "leaving": true });
+    lab.server.sync(runner, left).await;
+    lab.apply("w", 2).await;
+    assert!(!lab.tick(true).await, "once is not enough");
+    assert!(lab.tick(true).await, "the one in the middle seems to have ended");
+}
+
+// R05
+#[tokio::test]
+async fn orphans_of_one_workflow_are_reported_over_http() {
+    let mut lab = Lab::new().await;
+    lab.apply("w", 1).await;
+    lab.apply("v", 1).await;
+    lab.tick(false).await;
+    let record = |number: i32| format!("{number}|FAILED|1:0|2026-01-01T00:00:30|2026-01-01T00:00:40|n3|x\n");
+    lab.slurm.says("sacct", &[record(501), record(502)].concat());
+    let issuer = Issuer::new(token_key(), None);
+    let handovers = Handovers::new("https://s".to_owned(), issuer.clone(), Duration::from_secs(9), Vouching::default());
+    let config = SlurmConfig { serves: None, ..lab.desk.config.clone() };
+    let stop = CancellationToken::new();
+    let (handle, _) = super::super::SlurmHandle::start(
+        lab.server.engine.clone(),
+        config,
+        handovers,
+        Office::permanent(),
+        stop.clone(),
+    );
+    let identities = crate::http::Identities::new(crate::tests::ADMIN.to_owned(), issuer);
+    lab.server.app = crate::http::app(lab.server.engine.clone(), Some(handle), identities, Default::default(), stop);
+    let report = async |name: &str| {
+        let path = format!("/v1/workflows/{name}/sync-status");
+        lab.server.ok("POST", &path, Some(json!({ "dryRun": true }))).await.to_string()
+    };
+    let (of_w, of_v) = (report("w").await, report("v").await);
+    assert!(of_w.contains("torc-wf1-a1") && !of_w.contains("torc-wf2-a2"), "{of_w}");
+    assert!(of_v.contains("torc-wf2-a2") && !of_v.contains("torc-wf1-a1"), "{of_v}");
+    // What is stopped over HTTP is cancelled at once where nobody ticks.
+    lab.queue(&[("501", "RUNNING"), ("502", "RUNNING")]);
+    lab.slurm.calls("scancel");
+    lab.server.ok("POST", "/v1/workflows/v/cancel", None).await;
+    assert_eq!(lab.slurm.calls("scancel"), ["502"]);
+}
+
+// J19, R08
+#[tokio::test]
+async fn an_action_asks_for_its_allocations_once() {
+    let mut lab = Lab::new().await;
+    let spec = json!({
+        "slurmSchedulers": [{ "name": "s", "account": "a", "walltime": "00:20:00" }],
+        "actions": [{
+            "triggerType": "on_workflow_start", "actionType": "schedule_nodes", "scheduler": "s", "schedulerType": "slurm",
+            "numAllocations": 2,
+        }],
+        "jobs": crate::tests::jobs(&["j"]),
+    });
+    let document = crate::tests::document("default", "w", spec);
+    let body = json!({ "document": document, "workingDir": lab.slurm.path("work") });
+    lab.server.ok("POST", "/v1/workflows", Some(body)).await;
+    lab.tick(false).await;
+    assert_eq!(lab.slurm.calls("sbatch").len(), 2);
+    lab.queue(&[("501", "PENDING"), ("502", "PENDING")]);
+    lab.tick(true).await;
+    assert!(lab.slurm.calls("sbatch").is_empty(), "an action is executed once");
+    let actions = lab.server.ok("GET", "/v1/workflows/w/actions", None).await;
+    let action = &actions["items"][0];
+    assert_eq!((&action["status"], &action["scheduler"]), (&json!("executed"), &json!("s")), "{action}");
+    assert_ne!(action["message"], "what it asks for is there already", "{action}");
 }
