@@ -170,4 +170,46 @@ mod tests {
         assert!(doubt.contains("'logn1'") && doubt.contains("(this machine has 10.0.0.5, [fd00::2])"), "{doubt}");
         assert_eq!(doubt_about("login1", &addresses(&["10.0.0.5"]), &here), None);
     }
+
+    #[test]
+    fn a_name_of_this_machine_comes_before_its_addresses() {
+        let (name, two) = ("login1", ["10.0.0.5", "10.0.0.6"]);
+        for (said, here, bound, host, doubt) in [
+            ("a name that leads to the second interface", here(&[(name, &["10.0.0.6"])], &two), "0.0.0.0", name, None),
+            ("the first of two names", here(&[("a", &["10.0.0.6"]), ("b", &["10.0.0.5"])], &two), "0.0.0.0", "a", None),
+            (
+                "one of several addresses of a name",
+                here(&[(name, &["127.0.1.1", "10.0.0.5"])], &two),
+                "0.0.0.0",
+                name,
+                None,
+            ),
+            (
+                "hearsay",
+                here(&[("a", &[]), (name, &["203.0.113.9"])], &[]),
+                "0.0.0.0",
+                name,
+                Some("'login1' does not lead to an interface of this machine"),
+            ),
+            (
+                "hearsay of IPv6 only",
+                here(&[(name, &["fd00::9"])], &[]),
+                "0.0.0.0",
+                name,
+                Some("'login1' leads nowhere, and this machine has no interface for others"),
+            ),
+            ("an address of IPv6 first", here(&[(name, &[])], &["fd00::2", "10.0.0.5"]), "::", "[fd00::2]", None),
+        ] {
+            let choice = choose(&here, bound.parse().unwrap());
+            assert_eq!((choice.host.as_str(), choice.doubt.as_deref()), (host, doubt), "{said}");
+        }
+    }
+
+    #[test]
+    fn at_most_four_addresses_are_told() {
+        let here = here(&[], &["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5"]);
+        let doubt = doubt_about("x", &[], &here).unwrap();
+        assert!(doubt.contains("10.0.0.4)") && !doubt.contains("10.0.0.5"), "{doubt}");
+        assert!(!doubt_about("x", &[], &Whereabouts::default()).unwrap().contains("this machine has"));
+    }
 }

@@ -187,3 +187,37 @@ pub fn describe(reasons: &[Reason]) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+
+    #[test]
+    fn every_reason_has_its_sentence_and_twenty_are_told() {
+        let reason = |job: &str, reason| Reason { job: job.to_owned(), reason, what: "f".to_owned() };
+        for (why, line, word) in [
+            (Why::InputChanged, "  a: input f has changed\n", "inputChanged"),
+            (Why::InputGone, "  a: input f is gone\n", "inputGone"),
+            (Why::OutputGone, "  a: output f is gone\n", "outputGone"),
+            (Why::DataChanged, "  a: user data `f` has changed\n", "dataChanged"),
+        ] {
+            assert_eq!(describe(&[reason("a", why)]), line);
+            assert_eq!(
+                serde_json::json!(reason("a", why)),
+                serde_json::json!({ "job": "a", "reason": word, "what": "f" })
+            );
+        }
+        let many: Vec<Reason> = (0..21).map(|n| reason(&format!("j{n}"), Why::InputGone)).collect();
+        assert!(!describe(&many[..20]).contains("more"));
+        assert!(describe(&many).ends_with("  … and 1 more reasons (-o json lists them)\n"));
+        for (change, why) in [
+            (Change::InputChanged, Why::InputChanged),
+            (Change::InputGone, Why::InputGone),
+            (Change::OutputGone, Why::OutputGone),
+        ] {
+            assert_eq!(Why::from(change), why);
+        }
+        assert_eq!(unseen(Path::new("/f")).kind, ExitStatus::NotFound);
+    }
+}

@@ -494,15 +494,4 @@ async fn decode<T: DeserializeOwned>(response: Response) -> Result<T, ClientErro
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_escaped_in_paths() {
-        let client = Client::trusting("http://127.0.0.1:1/base/", None, &Trust::System, Some("n s".to_owned()))
-            .expect("a client");
-        let url = client.url_of(&["workflows", "w", "jobs", "a/b c?%"], &client.in_namespace());
-        assert_eq!(url.as_str(), "http://127.0.0.1:1/base/v1/workflows/w/jobs/a%2Fb%20c%3F%25?namespace=n+s");
-        assert_eq!(client.url(), "http://127.0.0.1:1/base");
-    }
-}
+mod tests;

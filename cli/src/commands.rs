@@ -264,3 +264,59 @@ fn parse_duration(text: &str) -> Result<std::time::Duration, String> {
     let seconds = torc_api::quantity::parse_duration(text).map_err(|error| error.to_string())?;
     u64::try_from(seconds).map(std::time::Duration::from_secs).map_err(|_| "must not be negative".to_owned())
 }
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// A context of a folder, with what is built in.
+    pub fn context() -> Context {
+        let folder = PathBuf::from("/folder");
+        let surroundings = Surroundings { variable: &|_| None, folder: &folder, system: Path::new("/nowhere") };
+        let (layers, _) = settings::gather(Layers::default(), &surroundings).expect("settings");
+        let settings = settings::resolve(&layers, Handed::default()).expect("settings");
+        Context { settings, layers, output: Output::new(Format::Table), folder, in_cluster: false }
+    }
+
+    #[test]
+    fn an_error_decides_the_exit_code_unless_nobody_reads_it() {
+        let output = Output::new(Format::Table);
+        for status in ExitStatus::ALL {
+            assert_eq!(tell(output, &CommandError::new(status, "m")), status);
+            let silent = CommandError { silent: true, ..CommandError::new(status, "m") };
+            assert_eq!(tell(output, &silent), ExitStatus::Success);
+        }
+    }
+
+    #[test]
+    fn durations_on_the_command_line_have_a_unit() {
+        for (text, seconds) in [
+            ("0s", Some(0)),
+            ("90s", Some(90)),
+            ("1h", Some(3_600)),
+            ("30d", Some(30 * 86_400)),
+            ("90", None),
+            ("-5s", None),
+        ] {
+            assert_eq!(parse_duration(text).ok().map(|time| time.as_secs()), seconds, "{text}");
+        }
+    }
+
+    #[test]
+    fn verbs_that_run_jobs_take_flags_of_a_runner() {
+        for (line, expected) in [
+            ("apply -f a", true),
+            ("run a", true),
+            ("exec -c a", true),
+            ("runner", true),
+            ("remote run a", true),
+            ("server", true),
+            ("remote status a", false),
+            ("submit a", false),
+            ("get jobs", false),
+        ] {
+            let cli = Cli::try_parse_from(format!("torc {line}").split_whitespace()).expect("a command line");
+            assert_eq!(runner_args(&cli.command).is_some(), expected, "{line}");
+        }
+    }
+}

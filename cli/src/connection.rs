@@ -122,7 +122,8 @@ pub fn server_file(url: &str, folder: &Path) -> Option<PathBuf> {
     (info.url == url || info.local_url.as_deref() == Some(url)).then(|| place.server_file())
 }
 
-fn no_store() -> CommandError {
+/// There is neither a store in this folder nor a server that was named.
+pub fn no_store() -> CommandError {
     CommandError::not_found("there is no store here: no `.torc` folder in this folder or above")
         .hint("`torc apply -f FILE` makes one; or name a server with --url")
 }
@@ -170,5 +171,88 @@ mod tests {
         for (reference, name) in [("a", "a"), ("workflow/a", "a"), ("wf/7", "7"), ("x/a", "x/a"), ("workflows/", "")] {
             assert_eq!(bare_name(reference), name);
         }
+    }
+
+    #[test]
+    fn every_spelling_of_the_kind_is_left_out() {
+        for kind in ["workflow", "workflows", "wf", "twf", "workflow.torc.dev"] {
+            assert_eq!(bare_name(&format!("{kind}/a")), "a");
+        }
+        assert_eq!((bare_name("job/a"), bare_name("a/b")), ("job/a", "a/b"));
+    }
+
+    #[test]
+    fn a_missing_workflow_is_told_how_to_find_another() {
+        let hints = |status, text: &str| explain_missing(ClientError::answer(status, text)).hints;
+        assert_eq!(hints(404, ""), ["`torc get workflows` lists what there is"]);
+        assert_eq!(hints(404, r#"{"code":"c","message":"m","hint":"own"}"#), ["own"]);
+        assert_eq!(hints(409, ""), Vec::<String>::new());
+        assert_eq!(no_store().kind, ExitStatus::NotFound);
+    }
+
+    fn settings() -> Settings {
+        crate::commands::tests::context().settings
+    }
+
+    #[test]
+    fn what_was_said_of_trust_wins_over_what_is_known() {
+        use torc_api::token::Fingerprint;
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        let ca = at("ca.pem");
+        std::fs::write(&ca, torc_controller::tls::make_certificate(vec!["n".to_owned()]).expect("a certificate").0)
+            .expect("a file");
+        let pinned = format!("secret~{}", Fingerprint([7; 32]));
+        let url = "https://h:1";
+        let trust = |settings: Settings| remote(&settings, url, folder.path()).expect("a client").trust().clone();
+        let pin = Some(Fingerprint([9; 32]));
+        let token = Some(pinned);
+        assert_eq!(trust(settings()), Trust::System);
+        assert_eq!(trust(Settings { token: token.clone(), ..settings() }), Trust::Certificate(Fingerprint([7; 32])));
+        assert_eq!(
+            trust(Settings { token: token.clone(), certificate_sha256: pin, ca_cert: Some(ca.clone()), ..settings() }),
+            Trust::Certificate(Fingerprint([9; 32])),
+            "what was said wins over what the token pins"
+        );
+        assert_eq!(trust(Settings { token, ca_cert: Some(ca.clone()), ..settings() }), Trust::Authority(ca.clone()));
+        let named = Settings { ca_cert: Some(ca.clone()), server_name: Some("svc".to_owned()), ..settings() };
+        assert_eq!(trust(named), Trust::Named { authority: ca, name: "svc".to_owned() });
+        let handed = Settings { server_certificates: Some(at("handed")), ..settings() };
+        assert_eq!(trust(handed), Trust::Handed(at("handed")));
+    }
+
+    #[test]
+    fn a_token_file_that_is_not_there_is_not_found() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("token"), " word \n").expect("a file");
+        assert_eq!(read_token(&folder.path().join("token")).expect("a token"), "word");
+        assert_eq!(read_token(&folder.path().join("none")).expect_err("no file").kind, ExitStatus::NotFound);
+        assert_eq!(read_token(folder.path()).expect_err("a folder").kind, ExitStatus::Unexpected);
+    }
+
+    #[test]
+    fn the_owner_of_a_folder_is_known_by_its_addresses() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let place = Place::in_folder(folder.path().join(".torc"));
+        place.create_folder().expect("a folder");
+        let info = ServerInfo {
+            host: crate::place::host_name(),
+            pid: 1,
+            url: "https://login1:1".to_owned(),
+            token_file: place.token_file(),
+            start_time: "t".to_owned(),
+            runner: false,
+            local_url: Some("https://127.0.0.1:1".to_owned()),
+            certificate_sha256: None,
+            certificate_file: None,
+        };
+        place.write_server_info(&info).expect("a file");
+        for (url, expected) in [("https://login1:1", true), ("https://127.0.0.1:1", true), ("https://login1:2", false)]
+        {
+            assert_eq!(known_server(&settings(), url, folder.path()).is_some(), expected, "{url}");
+            assert_eq!(server_file(url, folder.path()), expected.then(|| place.server_file()), "{url}");
+        }
+        let of_job = Settings { server_file: Some(place.server_file()), ..settings() };
+        assert!(known_server(&of_job, "https://login1:1", Path::new("/")).is_some());
     }
 }

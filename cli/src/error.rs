@@ -286,4 +286,57 @@ mod tests {
         assert!(error.silent);
         assert!(!CommandError::from(std::io::Error::from(std::io::ErrorKind::StorageFull)).silent);
     }
+
+    #[test]
+    fn every_way_to_end_is_pinned() {
+        let expected = [
+            (0, "Success", "Done; where a workflow was followed, all of its jobs succeeded"),
+            (1, "Unexpected", "Something unforeseen; the message says what"),
+            (2, "Usage", "The command line is wrong"),
+            (3, "WorkflowFailed", "The workflow failed, was cancelled, or waits for a person"),
+            (4, "InvalidInput", "A document, a table or a setting is wrong"),
+            (5, "NotFound", "No such workflow, job or file"),
+            (6, "Unreachable", "The server cannot be reached, or cannot work at the moment"),
+            (7, "Refused", "The server or the owner of the store refused: no token, no right, or a conflict"),
+            (8, "Timeout", "`--timeout` ran out"),
+            (9, "Different", "`torc diff` found differences, or `torc crd check` an older definition"),
+            (130, "Interrupted", "Stopped by Ctrl-C or SIGTERM"),
+        ];
+        let found = ExitStatus::ALL.map(|status| (status.code(), status.word(), status.meaning()));
+        assert_eq!(found, expected);
+        for (error, status) in [
+            (CommandError::usage("m"), ExitStatus::Usage),
+            (CommandError::invalid("m"), ExitStatus::InvalidInput),
+            (CommandError::not_found("m"), ExitStatus::NotFound),
+            (CommandError::unexpected("m", "why"), ExitStatus::Unexpected),
+            (std::io::Error::other("x").into(), ExitStatus::Unexpected),
+        ] {
+            assert_eq!(error.kind, status);
+        }
+    }
+
+    #[test]
+    fn an_error_for_programs_has_all_that_is_known() {
+        let bare = CommandError::new(ExitStatus::Timeout, "late").to_json();
+        assert_eq!(bare, json!({ "error": { "code": "Timeout", "exitCode": 8, "message": "late" } }));
+        let full = CommandError::invalid("wrong")
+            .because("outer")
+            .lines(["  line".to_owned()])
+            .hint("one")
+            .hint("two")
+            .details(json!([{ "field": "x" }]));
+        let expected = json!({ "error": { "code": "InvalidInput", "exitCode": 4, "message": "wrong", "causes": ["outer"],
+            "hint": "one; two", "problems": [{ "field": "x" }] } });
+        assert_eq!(full.to_json(), expected);
+        let plain = anstream::adapter::strip_str(&full.render()).to_string();
+        assert_eq!(plain, "error: wrong\n  line\n  caused by: outer\nhint: one\nhint: two\n");
+    }
+
+    #[test]
+    fn causes_that_say_more_are_all_listed() {
+        let inner = Layer { text: "third", source: None };
+        let middle = Layer { text: "second", source: Some(Box::new(inner)) };
+        let outer = Layer { text: "first", source: Some(Box::new(middle)) };
+        assert_eq!(CommandError::invalid("m").because(outer).causes(), ["first", "second", "third"]);
+    }
 }

@@ -212,4 +212,74 @@ pub mod tests {
         assert_eq!(exit_status(&[good, bad]), ExitStatus::WorkflowFailed);
         assert_eq!(exit_status(&[]), ExitStatus::Success);
     }
+
+    #[test]
+    fn each_standing_has_its_exit_code() {
+        for (standing, active, code) in [
+            (Standing::Active, true, 3),
+            (Standing::Succeeded, false, 0),
+            (Standing::Failed, false, 3),
+            (Standing::Canceled, false, 3),
+            (Standing::NeedsPerson, false, 3),
+            (Standing::Suspended, false, 3),
+        ] {
+            assert_eq!((standing.is_active(), standing.exit_status().code()), (active, code), "{standing:?}");
+        }
+    }
+
+    #[test]
+    fn whatever_moves_keeps_a_workflow_active() {
+        let counts = JobCounts::default;
+        let waiting = |jobs| workflow(JobCounts { pending_failed: 1, ..jobs }, &[]);
+        for (workflow, expected) in [
+            (waiting(counts()), Standing::NeedsPerson),
+            (waiting(JobCounts { leased: 1, ..counts() }), Standing::Active),
+            (waiting(JobCounts { running: 1, ..counts() }), Standing::Active),
+            (waiting(JobCounts { recovering: 1, ..counts() }), Standing::Active),
+            (waiting(JobCounts { ready: 1, ..counts() }), Standing::Active),
+            (waiting(JobCounts { blocked: 1, uninitialized: 1, ..counts() }), Standing::NeedsPerson),
+            (Workflow { suspended: true, ..waiting(counts()) }, Standing::Suspended),
+            (Workflow { suspended: true, ..waiting(JobCounts { leased: 1, ..counts() }) }, Standing::Active),
+            (Workflow { suspended: true, ..waiting(JobCounts { recovering: 1, ..counts() }) }, Standing::Active),
+            (Workflow { canceled: true, ..workflow(JobCounts { ready: 1, ..counts() }, &[]) }, Standing::Active),
+            (workflow(counts(), &["Succeeded"]), Standing::Active),
+        ] {
+            assert_eq!(standing(&workflow), expected, "{workflow:?}");
+        }
+        let mut unsure = workflow(counts(), &["Finished", "Succeeded"]);
+        unsure.status.conditions[1].status = "False".to_owned();
+        assert_eq!(standing(&unsure), Standing::Failed, "a condition counts when it is true");
+        unsure.status.conditions[0].status = "Unknown".to_owned();
+        assert_eq!(standing(&unsure), Standing::Active);
+    }
+
+    #[test]
+    fn only_a_final_stall_ends_the_wait_for_slurm() {
+        let stalled = |reason: &str, status: &str| {
+            let mut workflow = workflow(JobCounts { ready: 1, ..JobCounts::default() }, &["Stalled"]);
+            workflow.status.conditions[0].reason = reason.to_owned();
+            workflow.status.conditions[0].status = status.to_owned();
+            workflow.status.conditions[0].message = "why".to_owned();
+            workflow
+        };
+        for (reason, status, expected) in [
+            ("NoMatchingPartition", "True", Some("why")),
+            ("RecoveryExhausted", "True", Some("why")),
+            ("SlurmUnreachable", "True", None),
+            ("NoMatchingPartition", "False", None),
+        ] {
+            let workflow = stalled(reason, status);
+            assert_eq!(stuck_on_slurm(&workflow), expected, "{reason} {status}");
+            let expected = if expected.is_some() { Standing::NeedsPerson } else { Standing::Active };
+            assert_eq!(standing(&workflow), expected, "{reason} {status}");
+        }
+        assert_eq!(stuck_on_slurm(&workflow(JobCounts::default(), &["Finished"])), None);
+    }
+
+    /// An owner on this machine is replaced in a moment; a server elsewhere may be restarted.
+    #[test]
+    fn patience_is_short_here_and_long_elsewhere() {
+        assert_eq!((LOCAL_PATIENCE.as_millis(), REMOTE_PATIENCE.as_secs()), (500, 120));
+        assert_eq!((PAUSES.0.as_millis(), PAUSES.1.as_millis()), (20, 250));
+    }
 }

@@ -84,4 +84,42 @@ mod tests {
         assert_eq!(attempt, Some(Attempt { workflow: "3".into(), job: "7".into(), run: 1, attempt: 2 }));
         assert_eq!(Attempt::current(|name| look(&all[1..], name)), None);
     }
+
+    #[test]
+    fn each_of_the_four_numbers_is_needed() {
+        let all = [("TORC_WORKFLOW_ID", "3"), ("TORC_JOB_ID", "7"), ("TORC_RUN_ID", "5"), ("TORC_ATTEMPT_ID", "2")];
+        for missing in 0..4 {
+            let look = |name: &str| {
+                let known = all.iter().enumerate().find(|(at, (key, _))| *key == name && *at != missing);
+                known.map(|(_, (_, value))| (*value).to_owned())
+            };
+            assert_eq!(Attempt::current(look), None, "without {}", all[missing].0);
+        }
+        let odd = |name: &str| Some(if name == "TORC_RUN_ID" { "x" } else { "1" }.to_owned());
+        assert_eq!(Attempt::current(odd), None);
+        assert_eq!((PATIENCE.as_secs(), PAUSE.as_millis()), (60, 250));
+    }
+
+    #[test]
+    fn the_present_owner_is_asked() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let place = crate::place::Place::in_folder(folder.path().to_owned());
+        let settings = crate::commands::tests::context().settings;
+        let said =
+            Settings { url: Some("http://old:1".to_owned()), server_file: Some(place.server_file()), ..settings };
+        assert_eq!(present(&said).url.as_deref(), Some("http://old:1"), "nobody says where it is");
+        let info = ServerInfo {
+            host: "another".to_owned(),
+            pid: 1,
+            url: "http://new:1".to_owned(),
+            token_file: place.token_file(),
+            start_time: "t".to_owned(),
+            runner: true,
+            local_url: None,
+            certificate_sha256: None,
+            certificate_file: None,
+        };
+        place.write_server_info(&info).expect("a file");
+        assert_eq!(present(&said).url.as_deref(), Some("http://new:1"));
+    }
 }

@@ -118,3 +118,51 @@ pub fn refusal(what: &str, error: kube::Error) -> CommandError {
         _ => refused,
     }
 }
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+
+    fn answer(code: u16, message: &str) -> kube::Error {
+        let status = serde_json::json!({ "status": "Failure", "message": message, "reason": "r", "code": code });
+        kube::Error::Api(serde_json::from_value(status).expect("a status"))
+    }
+
+    #[test]
+    fn each_answer_of_an_api_server_has_its_code() {
+        for (code, expected) in [
+            (400, 4),
+            (401, 7),
+            (403, 7),
+            (404, 5),
+            (405, 1),
+            (409, 7),
+            (410, 1),
+            (413, 4),
+            (422, 4),
+            (429, 1),
+            (500, 1),
+            (503, 1),
+        ] {
+            let error = refusal("do it", answer(code, "no"));
+            assert_eq!((error.kind.code(), error.message.as_str()), (expected, "could not do it: no"), "{code}");
+        }
+        let unknown = refusal("do it", answer(500, "x: field not declared in schema"));
+        assert_eq!(unknown.kind, ExitStatus::InvalidInput);
+        let silent = refusal("do it", kube::Error::LinesCodecMaxLineLengthExceeded);
+        assert_eq!(silent.kind, ExitStatus::Unreachable);
+    }
+
+    #[test]
+    fn a_refusal_says_what_to_do() {
+        let hint = |code, message: &str| refusal("x", answer(code, message)).hints.join("; ");
+        assert!(hint(404, "the server could not find the requested resource").contains("torc crd install"));
+        assert!(hint(404, "404 page not found").contains("torc crd install"));
+        assert_eq!(hint(404, "workflows \"w\" not found"), "");
+        assert!(hint(403, "no").contains("kubectl auth can-i"));
+        assert!(hint(500, "field not declared in schema").contains("older"));
+        assert!(way_refused("x", answer(403, "no")).hints.iter().any(|hint| hint.contains("torc-client")));
+        assert!(!way_refused("x", answer(404, "no")).hints.iter().any(|hint| hint.contains("torc-client")));
+    }
+}

@@ -286,4 +286,35 @@ mod tests {
             assert_eq!(Reach::of([&WorkflowSpec::default(), &spec]), reach);
         }
     }
+
+    #[test]
+    fn what_was_said_of_the_address_wins_over_the_usual() {
+        let decide =
+            |bind: Option<&str>| Listening::decide(&said(), bind, "127.0.0.1:7", parse).unwrap().bind.to_string();
+        assert_eq!((decide(None), decide(Some("127.0.0.1:8"))), ("127.0.0.1:7".to_owned(), "127.0.0.1:8".to_owned()));
+        assert_eq!((Reach::Here.default_bind(), Reach::Elsewhere.default_bind()), ("127.0.0.1:0", "0.0.0.0:0"));
+        let here = Listening::here();
+        assert_eq!((here.bind.to_string().as_str(), here.protection), ("127.0.0.1:0", Protection::Plain));
+        for (host, expected) in
+            [("h:1", true), ("[::1]:1", true), ("h", false), ("h:", false), ("h:x", false), ("[::1]", false)]
+        {
+            assert_eq!(has_port(host), expected, "{host}");
+        }
+    }
+
+    #[test]
+    fn an_authority_needs_a_certificate_that_was_given() {
+        let authority = || Some("ca".into());
+        for (said, accepted) in [
+            (ServerSettings { authority: authority(), certificate: Some(files()), ..said() }, true),
+            (ServerSettings { authority: authority(), ..said() }, true),
+            (ServerSettings { authority: authority(), insecure_http: true, ..said() }, true),
+            (ServerSettings { authority: authority(), tls: true, ..said() }, false),
+            (ServerSettings { tls: true, certificate: Some(files()), ..said() }, true),
+        ] {
+            assert_eq!(Listening::decide(&said, None, "127.0.0.1:0", parse).is_ok(), accepted, "{said:?}");
+        }
+        let beyond = ServerSettings { authority: authority(), ..said() };
+        assert!(Listening::decide(&beyond, None, "0.0.0.0:0", parse).is_err(), "it would make its own there");
+    }
 }

@@ -194,6 +194,14 @@ impl Listing {
     }
 }
 
+/// An object for programs without the fields that are not known: they are absent, never `null`.
+pub fn known(mut value: Value) -> Value {
+    if let Some(fields) = value.as_object_mut() {
+        fields.retain(|_, value| !value.is_null());
+    }
+    value
+}
+
 /// YAML of a value, for comparing documents.
 pub fn document_text(value: &Value) -> String {
     yaml::to_yaml(value)
@@ -211,3 +219,6 @@ fn say(text: &str) {
     // Nobody is left to tell when standard error is gone.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
+
+#[cfg(test)]
+mod tests;

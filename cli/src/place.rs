@@ -413,4 +413,119 @@ mod tests {
         place.remove_server_info();
         assert_eq!(place.server_info(), None);
     }
+
+    fn info(place: &Place) -> ServerInfo {
+        ServerInfo {
+            host: host_name(),
+            pid: 1,
+            url: "https://login1:5/".to_owned(),
+            token_file: place.token_file(),
+            start_time: "t".to_owned(),
+            runner: true,
+            local_url: None,
+            certificate_sha256: None,
+            certificate_file: None,
+        }
+    }
+
+    #[test]
+    fn files_stand_beside_the_database_under_its_name() {
+        let names = |place: &Place| {
+            [
+                place.token_file(),
+                place.log_file(),
+                place.runner_folder(),
+                place.server_file(),
+                place.allocations_folder().unwrap(),
+            ]
+            .map(|path| path.to_str().unwrap().to_owned())
+        };
+        let folder = Place::in_folder("/f/.torc".into());
+        let expected = ["token", "server.log", "runner", "server.json", "allocations"];
+        assert_eq!(names(&folder), expected.map(|name| format!("/f/.torc/{name}")));
+        let named = Place::of_database("/d/lab.db", Path::new("/")).unwrap();
+        assert_eq!(names(&named), expected.map(|name| format!("/d/lab.db.{name}")));
+        assert_eq!((FOLDER, folder.database.to_str().unwrap()), (".torc", "/f/.torc/torc.db"));
+    }
+
+    #[test]
+    fn who_asks_from_this_host_takes_the_short_way() {
+        let place = Place::in_folder("/f".into());
+        let far = ServerInfo {
+            host: "another".to_owned(),
+            local_url: Some("https://127.0.0.1:5".to_owned()),
+            ..info(&place)
+        };
+        let near = ServerInfo { host: host_name(), ..far.clone() };
+        assert_eq!((far.url_from_here(), near.url_from_here()), ("https://login1:5/", "https://127.0.0.1:5"));
+        assert_eq!(info(&place).url_from_here(), "https://login1:5/");
+    }
+
+    #[test]
+    fn an_owner_is_trusted_by_its_pin_then_by_its_file() {
+        let root = tempfile::tempdir().unwrap();
+        let place = Place::in_folder(root.path().to_owned());
+        let file = root.path().join("crt");
+        let with = |pin, file: &Path| ServerInfo {
+            certificate_sha256: pin,
+            certificate_file: Some(file.to_owned()),
+            ..info(&place)
+        };
+        let pin = Fingerprint([4; 32]);
+        assert_eq!(info(&place).trust(), Trust::System);
+        assert_eq!(with(None, &file).trust(), Trust::System, "a file that cannot be seen from here");
+        std::fs::write(&file, "x").unwrap();
+        assert_eq!(with(None, &file).trust(), Trust::SameAs(file.clone()));
+        assert_eq!(with(Some(pin), &file).trust(), Trust::Certificate(pin));
+    }
+
+    #[test]
+    fn a_successor_listens_where_the_owner_did() {
+        let root = tempfile::tempdir().unwrap();
+        let place = Place::in_folder(root.path().to_owned());
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        assert_eq!(place.same_port(any), any);
+        let free = std::net::TcpListener::bind(any).unwrap().local_addr().unwrap().port();
+        let at = |host: &str, port: u16| ServerInfo {
+            host: host.to_owned(),
+            url: format!("http://127.0.0.1:{port}/"),
+            ..info(&place)
+        };
+        place.write_server_info(&at(&host_name(), free)).unwrap();
+        assert_eq!(place.same_port(any).port(), free);
+        let said: SocketAddr = "127.0.0.1:9".parse().unwrap();
+        assert_eq!(place.same_port(said), said, "a port that was said stays");
+        let taken = std::net::TcpListener::bind(any).unwrap();
+        place.write_server_info(&at(&host_name(), taken.local_addr().unwrap().port())).unwrap();
+        assert_eq!(place.same_port(any), any, "somebody else has it");
+        place.write_server_info(&at("another", free)).unwrap();
+        assert_eq!(place.same_port(any), any, "that was on another host");
+    }
+
+    #[test]
+    fn who_may_not_write_is_refused() {
+        let place = Place::in_folder("/f".into());
+        for (kind, code) in [
+            (std::io::ErrorKind::PermissionDenied, 7),
+            (std::io::ErrorKind::ReadOnlyFilesystem, 7),
+            (std::io::ErrorKind::NotFound, 1),
+            (std::io::ErrorKind::StorageFull, 1),
+        ] {
+            assert_eq!(place.unusable(kind.into()).kind.code(), code, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn an_empty_secret_is_made_anew_and_the_nearest_store_is_found() {
+        let root = tempfile::tempdir().unwrap();
+        let place = Place::in_folder(root.path().join(".torc"));
+        place.create_folder().unwrap();
+        assert_eq!(std::fs::metadata(&place.folder).unwrap().permissions().mode() & 0o777, 0o700);
+        std::fs::write(place.token_file(), "\n").unwrap();
+        assert_eq!(place.token(Pin::Keep).unwrap().len(), 64);
+        let inner = root.path().join("a/b");
+        std::fs::create_dir_all(inner.join(".torc")).unwrap();
+        assert_eq!(Place::find(&inner).unwrap().folder, inner.join(".torc"));
+        assert_eq!(Place::find(&root.path().join("a")).unwrap().folder, place.folder);
+    }
 }

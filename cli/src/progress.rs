@@ -174,4 +174,49 @@ mod tests {
         }];
         assert_eq!(suffix(&workflow), ", 1 allocation pending (Resources)");
     }
+
+    #[test]
+    fn allocations_are_counted_by_what_they_do() {
+        let mut workflow = crate::follow::tests::workflow(JobCounts::default(), &[]);
+        assert_eq!(allocations(&workflow), "");
+        let condition = |status: &str| Condition {
+            type_: "AllocationsReady".to_owned(),
+            status: status.to_owned(),
+            reason: "R".to_owned(),
+            message: "why".to_owned(),
+            last_transition_time: String::new(),
+            observed_generation: None,
+        };
+        for (pending, active, status, expected) in [
+            (0, 0, "True", ""),
+            (0, 0, "False", "no allocation (why)"),
+            (2, 0, "False", "2 allocations pending (why)"),
+            (2, 0, "True", "2 allocations pending"),
+            (0, 1, "False", "1 allocation active"),
+            (3, 2, "False", "2 allocations active, 3 pending (why)"),
+        ] {
+            workflow.status.allocations = Some(AllocationCounts { desired: 9, pending, active, finished: 8 });
+            workflow.status.conditions = vec![condition(status)];
+            assert_eq!(allocations(&workflow), expected, "{pending} {active} {status}");
+        }
+    }
+
+    #[test]
+    fn every_count_has_its_word() {
+        let jobs = JobCounts {
+            running: 1,
+            failed: 2,
+            terminated: 3,
+            canceled: 4,
+            recovering: 5,
+            pending_failed: 6,
+            ready: 7,
+            ..JobCounts::default()
+        };
+        assert_eq!(describe(&jobs), "1 running, 5 failed, 4 canceled, 5 recovering, 6 waiting for a decision");
+        let mut workflow = crate::follow::tests::workflow(JobCounts::default(), &["Stalled"]);
+        assert_eq!(stall_text(&workflow), "w: stalled: Because");
+        workflow.status.conditions[0].message = "no room".to_owned();
+        assert_eq!(stall_text(&workflow), "w: stalled: no room");
+    }
 }

@@ -253,17 +253,19 @@ async fn let_allocations_go(
 async fn owes_commands(client: &Client, workflows: &[Workflow]) -> Result<bool, CommandError> {
     for workflow in workflows {
         let actions = client.actions(&workflow.id.to_string()).await?;
-        let is_owed = |action: &WorkflowAction| {
-            matches!(action.status, ActionState::Pending | ActionState::Running)
-                && action.action_type == ActionType::RunCommands
-                && action.worker.is_none()
-                && !action.every_worker
-        };
         if actions.iter().any(is_owed) {
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+/// Commands of the workflow, and not of one worker, that were set off and have not ended.
+fn is_owed(action: &WorkflowAction) -> bool {
+    matches!(action.status, ActionState::Pending | ActionState::Running)
+        && action.action_type == ActionType::RunCommands
+        && action.worker.is_none()
+        && !action.every_worker
 }
 
 /// Runs what workflows that have settled still owe: the runner leaves by itself when that is done.
@@ -522,5 +524,45 @@ impl Interrupts {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_owed_until_they_have_ended() {
+        let action = |status: &str, kind: &str, worker: Option<i64>, every_worker: bool| -> WorkflowAction {
+            let mut value = serde_json::json!({ "id": 1, "triggerType": "on_workflow_complete", "actionType": kind,
+                "status": status, "everyWorker": every_worker, "runId": 1, "attempt": 1, "tries": 0 });
+            if let Some(worker) = worker {
+                value["worker"] = worker.into();
+            }
+            serde_json::from_value(value).expect("an action")
+        };
+        for (status, kind, worker, every_worker, expected) in [
+            ("pending", "run_commands", None, false, true),
+            ("running", "run_commands", None, false, true),
+            ("executed", "run_commands", None, false, false),
+            ("failed", "run_commands", None, false, false),
+            ("pending", "schedule_nodes", None, false, false),
+            ("pending", "run_commands", Some(3), false, false),
+            ("pending", "run_commands", None, true, false),
+        ] {
+            assert_eq!(
+                is_owed(&action(status, kind, worker, every_worker)),
+                expected,
+                "{status} {kind} {worker:?} {every_worker}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_server_that_stayed_away_is_unreachable() {
+        let error = Driven::drained();
+        assert_eq!(error.kind, ExitStatus::Unreachable);
+        assert!(error.hints[0].contains("torc workflows reconcile"), "{:?}", error.hints);
+        assert_eq!((FAREWELL.as_secs(), STOPPING.as_secs(), ACCOUNTING_PATIENCE.as_secs()), (60, 90, 45));
     }
 }

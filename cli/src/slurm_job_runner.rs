@@ -161,4 +161,28 @@ mod tests {
         assert_eq!(with(401), RENEWAL);
         assert_eq!(with(404), Duration::ZERO);
     }
+
+    // J31
+    #[test]
+    fn each_error_has_its_patience() {
+        torc_controller::tls::install_cryptography();
+        let absence = Duration::from_secs(1_200);
+        let patience = Patience { with_absence: absence, with_token: Duration::from_secs(30) };
+        for (status, expected) in
+            [(400, 0), (401, 30), (403, 0), (409, 0), (500, 0), (501, 0), (502, 1_200), (504, 1_200), (505, 0)]
+        {
+            assert_eq!(patience.with(&ClientError::answer(status, "")).as_secs(), expected, "{status}");
+        }
+        assert_eq!(patience.with(&ClientError::Closed), Duration::ZERO);
+        let source = || reqwest::Client::new().get("http://").build().expect_err("no host");
+        assert_eq!(patience.with(&ClientError::Unreachable { url: String::new(), source: source() }), absence);
+        assert_eq!(patience.with(&ClientError::CutOff { source: source() }), absence);
+        assert_eq!((RENEWAL.as_secs(), PAUSE.as_secs()), (120, 5));
+        let args = SlurmJobRunner::try_parse_from(["x", "u", "w", "o"]).expect("a command line");
+        assert_eq!(
+            (args.wait_for_healthy_database_minutes, args.startup_delay_seconds, args.stagger_among),
+            (20, 0, 1)
+        );
+        assert!(!args.is_subtask);
+    }
 }

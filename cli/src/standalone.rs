@@ -422,4 +422,78 @@ mod tests {
             is_loopback("http://127.0.0.1:80") && is_loopback("http://[::1]:80") && !is_loopback("http://node1:80")
         );
     }
+
+    /// Each error of a start, and the code that it ends the command with.
+    #[test]
+    fn what_keeps_a_store_from_being_served_has_its_code() {
+        let place = Place::in_folder("/f".into());
+        let path = || PathBuf::from("/f/torc.db");
+        let io = || std::io::Error::other("x");
+        let bind = StartError::Bind { address: ([127, 0, 0, 1], 1).into(), source: io() };
+        for (error, code, has_hint) in [
+            (bind, 7, true),
+            (StartError::Store(StoreError::NewerSchema { path: path(), found: 2, known: 1 }), 4, true),
+            (StartError::Store(StoreError::NotADatabase { path: path() }), 4, true),
+            (StartError::Store(StoreError::Corrupt { path: path(), what: "w".to_owned() }), 4, true),
+            (StartError::Store(StoreError::ReadOnly { path: path() }), 7, true),
+            (StartError::Store(StoreError::Locked { path: path() }), 7, false),
+            (StartError::Store(StoreError::Superseded { epoch: 1, by: 2 }), 7, false),
+            (StartError::Store(StoreError::DiskFull { path: path() }), 6, true),
+            (StartError::Store(StoreError::NotFound { path: path() }), 1, false),
+            (StartError::Store(StoreError::Closed { path: path() }), 1, false),
+        ] {
+            let name = format!("{error:?}");
+            let command = could_not_start(&place, error);
+            assert_eq!((command.kind.code(), !command.hints.is_empty()), (code, has_hint), "{name}");
+            assert_eq!(command.message, "could not serve the store /f/torc.db");
+        }
+    }
+
+    #[test]
+    fn a_given_token_has_at_least_16_characters() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("token");
+        for (length, accepted) in [(15, false), (16, true)] {
+            std::fs::write(&path, format!("{}\n", "x".repeat(length))).unwrap();
+            assert_eq!(given_token(&path).is_ok(), accepted, "{length}");
+        }
+        assert_eq!(given_token(&root.path().join("none")).unwrap_err().kind, ExitStatus::NotFound);
+    }
+
+    #[test]
+    fn the_token_file_says_what_only_the_server_vouches_for() {
+        let pin = Fingerprint([5; 32]);
+        let certificate =
+            |pin, given: Option<&str>| Certificate { files: None, pin, given: given.map(PathBuf::from) }.pinned();
+        assert_eq!(certificate(Some(pin), None), Pin::Certificate(pin));
+        assert_eq!(certificate(None, Some("/c")), Pin::Nothing);
+        assert_eq!(certificate(None, None), Pin::Keep);
+    }
+
+    #[test]
+    fn every_spelling_of_this_machine_is_one() {
+        for (url, expected) in [
+            ("http://127.0.0.1:80", true),
+            ("https://[::1]:80", true),
+            ("http://localhost:80", true),
+            ("http://127.0.0.2:80", false),
+            ("http://node1", false),
+            ("nonsense", false),
+        ] {
+            assert_eq!(is_loopback(url), expected, "{url}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_owner_elsewhere_that_others_reach_is_no_loopback() {
+        let root = tempfile::tempdir().unwrap();
+        let place = Place::in_folder(root.path().to_owned());
+        // The lock is free: who died on another host does not keep a local disk.
+        place.write_server_info(&info(&place, "login7", "http://login7:1")).unwrap();
+        assert!(!place.is_on_network(), "a temporary folder is on a local disk");
+        assert!(matches!(enter(&place, None).await.unwrap(), Entry::Ours(_)));
+        let error = elsewhere(&place, &info(&place, "login7", "http://login7:1"));
+        assert!(error.hints[0].contains("ssh login7") && error.hints[1].contains("server.json"), "{:?}", error.hints);
+        assert_eq!(held_by_silence(&place).kind, ExitStatus::Unreachable);
+    }
 }

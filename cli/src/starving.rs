@@ -131,4 +131,45 @@ mod tests {
         assert!(!is_stuck(&with(JobCounts { blocked: 1, ..JobCounts::default() })));
         assert!(!is_stuck(&Workflow { suspended: true, ..with(JobCounts { ready: 1, ..JobCounts::default() }) }));
     }
+
+    #[test]
+    fn whatever_moves_is_not_still() {
+        let counts = JobCounts::default;
+        for (jobs, still) in [
+            (JobCounts { ready: 1, blocked: 1, failed: 1, pending_failed: 1, ..counts() }, true),
+            (JobCounts { leased: 1, ..counts() }, false),
+            (JobCounts { running: 1, ..counts() }, false),
+            (JobCounts { recovering: 1, ..counts() }, false),
+        ] {
+            assert_eq!(is_still(&workflow(jobs, &[])), still, "{jobs:?}");
+        }
+        assert_eq!((GRACE.as_secs(), PAUSE.as_millis()), (5, 500));
+    }
+
+    #[test]
+    fn each_need_is_compared_with_what_is_there() {
+        let base = serde_json::json!({ "id": 1, "workflow": "w", "name": "j", "status": "ready", "runId": 1, "attempt": 1, "command": "",
+            "priority": 0, "resources": { "numCpus": 2, "memoryBytes": 1 << 20, "numGpus": 3, "numNodes": 4, "runtimeSeconds": 1 } });
+        let exact = Resources { cpus: 2, memory_bytes: 1 << 20, gpus: 3, nodes: 4 };
+        let mut stuck = workflow(JobCounts { ready: 2, ..JobCounts::default() }, &[]);
+        stuck.name = "many".to_owned();
+        let told = |value: &serde_json::Value, capacity| {
+            let job: Job = serde_json::from_value(value.clone()).expect("a job");
+            let text = explain(&stuck, &job, capacity);
+            let start = "many: 2 jobs are ready, but the local runner can take none: ";
+            text.strip_prefix(start).unwrap_or_else(|| panic!("{text}")).to_owned()
+        };
+        for (capacity, expected) in [
+            (exact, "e.g. j"),
+            (Resources { cpus: 1, ..exact }, "j needs 2 CPUs where 1 are"),
+            (Resources { memory_bytes: 1 << 10, ..exact }, "j needs 1Mi of memory where 1Ki are"),
+            (Resources { gpus: 2, ..exact }, "j needs 3 GPUs where 2 are"),
+            (Resources { nodes: 1, ..exact }, "j needs 4 nodes where 1 is"),
+        ] {
+            assert_eq!(told(&base, capacity), expected);
+        }
+        let mut labelled = base.clone();
+        labelled["labels"] = serde_json::json!(["x", "y"]);
+        assert_eq!(told(&labelled, exact), "j needs a runner with the labels x, y");
+    }
 }

@@ -211,4 +211,106 @@ mod tests {
         assert!(text.contains("j9:") && !text.contains("j10:"), "{text}");
         assert!(text.contains("and more: torc get results w --failed --latest"), "{text}");
     }
+
+    #[test]
+    fn every_count_is_in_the_headline() {
+        let counts = JobCounts {
+            total: 90,
+            completed: 1,
+            failed: 2,
+            terminated: 3,
+            canceled: 4,
+            disabled: 5,
+            pending_failed: 6,
+            running: 7,
+            leased: 8,
+            ready: 9,
+            blocked: 10,
+            uninitialized: 11,
+            recovering: 12,
+        };
+        let expected = "w: running, 1 of 90 jobs completed, 2 failed, 3 terminated, 4 canceled, 5 disabled, 6 waiting for a decision, \
+            15 running, 42 waiting\n";
+        assert_eq!(plain(&workflow(counts, &[]), &[]), expected);
+    }
+
+    #[test]
+    fn each_standing_says_what_to_do() {
+        let counts = JobCounts::default;
+        let mut stuck = workflow(JobCounts { ready: 1, ..counts() }, &["Stalled"]);
+        stuck.status.conditions[0].reason = "NoMatchingPartition".to_owned();
+        stuck.status.conditions[0].message = "too large".to_owned();
+        for (workflow, word, advice) in [
+            (workflow(counts(), &["Finished"]), "failed", "  run the failed jobs again: torc retry w\n"),
+            (
+                Workflow { canceled: true, ..workflow(counts(), &["Finished"]) },
+                "canceled",
+                "  go on with it: torc resume w\n",
+            ),
+            (
+                Workflow { suspended: true, ..workflow(counts(), &[]) },
+                "suspended",
+                "  it is suspended; go on with: torc resume w\n",
+            ),
+            (
+                workflow(JobCounts { pending_failed: 1, ..counts() }, &[]),
+                "waits for a decision",
+                "  failed jobs wait for a decision: torc retry w, or torc cancel w\n",
+            ),
+            (
+                stuck,
+                "gets no allocation",
+                "  too large\n  change the document and apply it again, or try again: torc resume w\n",
+            ),
+            (workflow(counts(), &["Finished", "Succeeded"]), "succeeded", ""),
+            (workflow(JobCounts { ready: 1, ..counts() }, &[]), "waiting", ""),
+        ] {
+            let text = plain(&workflow, &[]);
+            let (headline, rest) = text.split_once('\n').expect("a headline");
+            assert!(headline.starts_with(&format!("w: {word}, ")), "{headline}");
+            assert_eq!(rest, advice);
+        }
+    }
+
+    #[test]
+    fn ten_failures_are_listed_and_streams_are_chosen() {
+        let counts = JobCounts { total: 20, failed: 20, ..JobCounts::default() };
+        let ten: Vec<JobResult> = (0..10).map(|n| failure(&format!("j{n}"))).collect();
+        let text = plain(&workflow(counts, &["Finished"]), &ten);
+        assert!(text.contains("j9:") && !text.contains("and more"), "{text}");
+        let bare = JobResult {
+            stderr: None,
+            return_code: None,
+            cause: None,
+            message: Some("said".to_owned()),
+            ..failure("a")
+        };
+        let text = plain(&workflow(counts, &["Finished"]), &[bare]);
+        assert!(text.contains("  a: failed, attempt 2\n    said\n    log: /o\n"), "{text}");
+    }
+
+    #[test]
+    fn actions_that_failed_are_told() {
+        let action: WorkflowAction = serde_json::from_value(serde_json::json!({ "id": 3, "triggerType": "on_workflow_complete",
+            "actionType": "run_commands", "status": "failed", "runId": 1, "attempt": 1, "tries": 4, "returnCode": 5, "stdout": "/o", "stderr": "/e" }))
+        .expect("an action");
+        let done = workflow(JobCounts::default(), &["Finished", "Succeeded"]);
+        let told = anstream::adapter::strip_str(&text(&done, &[], &[action])).to_string();
+        let expected = "  action 3 (on_workflow_complete) failed after 4 tries, exit code 5\n    log: /e\n    more: torc get actions w\n";
+        assert!(told.ends_with(expected), "{told}");
+    }
+
+    #[test]
+    fn words_are_quoted_for_a_shell() {
+        for (name, expected) in [
+            ("a-b_c.d,e/f:g=h+i@j%k", "a-b_c.d,e/f:g=h+i@j%k"),
+            ("", "''"),
+            ("a b", "'a b'"),
+            ("it's", r"'it'\''s'"),
+            ("$x", "'$x'"),
+            ("ä", "'ä'"),
+        ] {
+            assert_eq!(quoted(name), expected);
+        }
+    }
 }

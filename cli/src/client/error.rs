@@ -208,4 +208,95 @@ mod tests {
         let odd = CommandError::from(ClientError::answer(502, "<html>"));
         assert_eq!(odd.message, "the server answered with status 502: <html>");
     }
+
+    #[test]
+    fn every_status_has_its_code_and_the_neighbours_theirs() {
+        for (status, code) in [
+            (400, 4),
+            (401, 7),
+            (402, 1),
+            (403, 7),
+            (404, 5),
+            (405, 1),
+            (408, 1),
+            (409, 7),
+            (410, 1),
+            (412, 1),
+            (413, 4),
+            (414, 1),
+            (415, 1),
+            (421, 1),
+            (422, 4),
+            (423, 1),
+            (429, 1),
+            (500, 1),
+            (501, 1),
+            (502, 6),
+            (503, 6),
+            (504, 6),
+            (505, 1),
+        ] {
+            let error = ClientError::answer(status, "");
+            assert_eq!((error.is_not_found(), error.is_conflict()), (status == 404, status == 409), "{status}");
+            assert!(!error.is_unreachable(), "somebody has answered: {status}");
+            assert_eq!(CommandError::from(error).kind.code(), code, "{status}");
+        }
+    }
+
+    #[test]
+    fn every_kind_of_error_has_its_code() {
+        torc_controller::tls::install_cryptography();
+        let no_json = || serde_json::from_str::<u8>("x").expect_err("no number");
+        let text = String::new;
+        let distrust = Distrust { reason: "r".to_owned(), advice: "advice" };
+        let request = || reqwest::Client::new().get("http://").build().expect_err("no host");
+        for (error, code, unreachable, missing, hint) in [
+            (ClientError::Url { url: text(), reason: text() }, 4, false, false, None),
+            (ClientError::Build { source: request() }, 1, false, false, None),
+            (ClientError::Trust { reason: text() }, 4, false, false, Some("see --ca-cert")),
+            (ClientError::Untrusted { url: text(), distrust }, 7, false, false, Some("advice")),
+            (ClientError::Unreachable { url: text(), source: request() }, 6, true, false, Some("is it running")),
+            (ClientError::CutOff { source: request() }, 6, true, false, None),
+            (ClientError::Closed, 6, true, false, None),
+            (ClientError::Deleted { id: 7 }, 5, false, true, None),
+            (ClientError::Decode { source: no_json() }, 1, false, false, None),
+        ] {
+            assert_eq!(
+                (error.is_unreachable(), error.is_not_found(), error.is_conflict()),
+                (unreachable, missing, false),
+                "{error:?}"
+            );
+            let name = format!("{error:?}");
+            let command = CommandError::from(error);
+            assert_eq!(command.kind.code(), code, "{name}");
+            let found = command.hints.first().map(String::as_str);
+            assert!(
+                hint.map_or(found.is_none(), |words| found.is_some_and(|found| found.contains(words))),
+                "{name}: {found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn only_who_has_no_token_is_told_to_name_one() {
+        let hints = |status, text: &str| CommandError::from(ClientError::answer(status, text)).hints;
+        assert!(hints(401, "")[0].contains("--token-file"));
+        assert_eq!(hints(401, r#"{"code":"c","message":"m","hint":"own"}"#), ["own"]);
+        assert_eq!(hints(403, ""), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_long_answer_is_not_repeated() {
+        let message = |length: usize| CommandError::from(ClientError::answer(500, &"x".repeat(length))).message;
+        assert_eq!(message(500).len(), "the server answered with status 500: ".len() + 500);
+        for length in [0, 501] {
+            assert_eq!(message(length), "the server answered with status 500");
+        }
+        let error = CommandError::from(ClientError::answer(
+            422,
+            r#"{"code":"c","message":"m","problems":[{"severity":"Error","field":"","message":"p"}]}"#,
+        ));
+        assert_eq!(error.lines, ["  p"]);
+        assert_eq!(error.details.expect("problems")[0]["message"], "p");
+    }
 }

@@ -101,15 +101,19 @@ pub async fn run(context: &Context, args: &ApplyArgs) -> Result<ExitStatus, Comm
 
 /// Workflows for Slurm run on it where it is. A file for the Slurm of some machine also runs on one that has none: here.
 fn ground(context: &Context, documents: &Documents) -> Ground {
-    let asks_for_nodes = |spec: &WorkflowSpec| spec.actions.iter().any(Action::asks_slurm_for_nodes);
-    let specs = || documents.workflows.iter().map(|workflow| &workflow.document.spec);
-    let names_a_cluster = specs().any(|spec| spec.slurm_cluster.is_some());
-    let implied = specs().any(|spec| spec.slurm_cluster.is_none() && asks_for_nodes(spec));
-    if !implied || names_a_cluster || !documents.clusters.is_empty() || has_sbatch() {
+    let specs: Vec<&WorkflowSpec> = documents.workflows.iter().map(|workflow| &workflow.document.spec).collect();
+    if has_sbatch() || !needs_the_slurm_of_this_machine(&specs, !documents.clusters.is_empty()) {
         return Ground::Slurm;
     }
     context.output.warning("there is no Slurm here (`sbatch` is not installed): jobs run on this machine");
     Ground::Here
+}
+
+/// Whether an action asks for nodes and no cluster is named or described, which leaves the Slurm of this machine.
+fn needs_the_slurm_of_this_machine(specs: &[&WorkflowSpec], has_clusters: bool) -> bool {
+    let asks_for_nodes = |spec: &WorkflowSpec| spec.actions.iter().any(Action::asks_slurm_for_nodes);
+    let names_a_cluster = specs.iter().any(|spec| spec.slurm_cluster.is_some());
+    specs.iter().any(|spec| asks_for_nodes(spec)) && !names_a_cluster && !has_clusters
 }
 
 fn has_sbatch() -> bool {
@@ -326,5 +330,66 @@ mod tests {
         response.changes = JobChanges::default();
         response.outcome = ApplyOutcome::Unchanged;
         assert_eq!(line(&response, Purpose::DryRun), "workflow/w unchanged (dry run)");
+    }
+
+    #[test]
+    fn every_change_is_told_with_its_count() {
+        let names = |count| JobNames { count, names: Vec::new() };
+        let all = JobChanges {
+            added: names(1),
+            removed: names(2),
+            changed: names(3),
+            rerun: names(4),
+            downstream: names(5),
+            adjusted: names(6),
+            unchanged: 7,
+        };
+        let expected = ": 1 job added, 2 removed, 3 changed, 4 in a new run, 5 downstream of changes, 6 adjusted";
+        assert_eq!(changes(&all), expected);
+        assert_eq!(changes(&JobChanges { adjusted: names(2), ..JobChanges::default() }), ": 2 jobs adjusted");
+        let words = [ApplyOutcome::Created, ApplyOutcome::Configured, ApplyOutcome::Unchanged].map(outcome_word);
+        assert_eq!(words, ["created", "configured", "unchanged"]);
+        assert_eq!([Purpose::Run, Purpose::Store, Purpose::DryRun].map(dry), ["", "", " (dry run)"]);
+    }
+
+    #[test]
+    fn what_a_document_is_handed_in_for() {
+        use clap::Parser as _;
+        for (flags, purpose) in [
+            ("", Purpose::Run),
+            ("--wait", Purpose::Run),
+            ("--detach", Purpose::Run),
+            ("--no-run", Purpose::Store),
+            ("--dry-run", Purpose::DryRun),
+        ] {
+            let line = format!("torc apply -f a.yaml {flags}");
+            let cli = crate::args::Cli::try_parse_from(line.split_whitespace()).expect("a command line");
+            let crate::args::Command::Apply(args) = cli.command else { panic!("an apply") };
+            assert_eq!(args.purpose(), purpose, "{flags}");
+        }
+    }
+
+    #[test]
+    fn only_what_implies_a_slurm_needs_that_of_this_machine() {
+        let action = |kind: &str| -> Action {
+            let text =
+                format!(r#"{{"triggerType": "on_workflow_start", "actionType": "{kind}", "schedulerType": "slurm"}}"#);
+            serde_json::from_str(&text).expect("an action")
+        };
+        let plain = WorkflowSpec::default();
+        let asks = WorkflowSpec { actions: vec![action("schedule_nodes")], ..WorkflowSpec::default() };
+        let commands = WorkflowSpec { actions: vec![action("run_commands")], ..WorkflowSpec::default() };
+        let named = WorkflowSpec { slurm_cluster: Some("c".to_owned()), ..asks.clone() };
+        for (specs, has_clusters, expected) in [
+            (vec![&plain], false, false),
+            (vec![&commands], false, false),
+            (vec![&asks], false, true),
+            (vec![&plain, &asks], false, true),
+            (vec![&asks], true, false),
+            (vec![&named], false, false),
+            (vec![&asks, &named], false, false),
+        ] {
+            assert_eq!(needs_the_slurm_of_this_machine(&specs, has_clusters), expected);
+        }
     }
 }

@@ -70,3 +70,15 @@ async fn control(
 pub fn named(names: &[String]) -> Vec<Option<&str>> {
     if names.is_empty() { vec![None] } else { names.iter().map(|name| Some(name.as_str())).collect() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_means_the_only_workflow() {
+        let names: Vec<String> = ["a", "b"].map(str::to_owned).to_vec();
+        assert_eq!(named(&names), [Some("a"), Some("b")]);
+        assert_eq!(named(&[]), [None]);
+    }
+}

@@ -56,3 +56,25 @@ fn describe(workflow: &str, report: &CorrectResourcesReport) -> String {
     text.push_str(if report.dry_run { "nothing was changed\n" } else { "the next attempts have it\n" });
     text
 }
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+
+    #[test]
+    fn corrections_are_told_with_what_was_observed() {
+        let report = |dry_run, corrections: serde_json::Value| -> CorrectResourcesReport {
+            serde_json::from_value(serde_json::json!({ "dryRun": dry_run, "corrections": corrections }))
+                .expect("a report")
+        };
+        assert_eq!(
+            describe("w", &report(false, serde_json::json!([]))),
+            "workflow/w: the requirements fit what was observed\n"
+        );
+        let one = serde_json::json!([{ "requirements": "small", "jobs": 1, "observed": 2, "changes": ["memory from 1m to 2m", "CPUs"] }]);
+        let line = "small (1 job, 2 observed): memory from 1m to 2m, CPUs\n";
+        assert_eq!(describe("w", &report(true, one.clone())), format!("{line}nothing was changed\n"));
+        assert_eq!(describe("w", &report(false, one)), format!("{line}the next attempts have it\n"));
+    }
+}

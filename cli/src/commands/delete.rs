@@ -112,3 +112,26 @@ fn agreed(context: &Context, workflow: &Workflow) -> Result<bool, CommandError> 
         .map_err(|error| CommandError::unexpected("could not read the answer", error))?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clusters_are_named_by_their_kind() {
+        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        for (line, expected) in [
+            ("w", None),
+            ("workflow/w", None),
+            ("slurmclusterx/a", None),
+            ("slurmcluster a b", Some(("slurmcluster", vec!["a", "b"]))),
+            ("slurmclusters", Some(("slurmclusters", vec![]))),
+            ("slc a", Some(("slc", vec!["a"]))),
+            ("slurmcluster/a slurmcluster/b c", Some(("slurmcluster", vec!["a", "b", "c"]))),
+            ("slc/a/b", Some(("slc", vec!["a/b"]))),
+        ] {
+            assert_eq!(named_clusters(&words(line)), expected, "{line}");
+        }
+        assert_eq!(["workflow", "workflows", "wf", "w"].map(is_kind), [true, true, false, false]);
+    }
+}

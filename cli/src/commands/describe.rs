@@ -272,7 +272,7 @@ fn job_text(job: &Job, results: &[JobResult]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use torc_api::status::JobCounts;
+    use torc_api::status::{JobCounts, WorkflowStatus};
 
     use super::*;
 
@@ -283,5 +283,116 @@ mod tests {
         assert!(text.starts_with("Name:        w\nNumber:      1\n"), "{text}");
         assert!(text.contains("  completed      3\n") && !text.contains("failed"), "{text}");
         assert!(text.contains("  Finished          True     Because\n"), "{text}");
+    }
+
+    #[test]
+    fn a_job_shows_all_that_is_known() {
+        let job: Job = serde_json::from_value(json!({
+            "id": 8, "workflow": "sweep", "name": "train", "status": "running", "runId": 2, "attempt": 3, "command": "one\ntwo",
+            "priority": 5, "resources": { "numCpus": 6, "memoryBytes": 7 << 20, "numGpus": 9, "numNodes": 2, "runtimeSeconds": 11 },
+            "dependsOn": ["a", "b"], "waitingFor": 1, "labels": ["l", "m"], "node": "n1", "inDoubt": true, "startTime": "s",
+        }))
+        .expect("a job");
+        let result: JobResult = serde_json::from_value(json!({
+            "workflow": "sweep", "job": "train", "jobId": 8, "runId": 1, "attempt": 2, "status": "failed", "returnCode": 9, "cause": "ExitCode",
+            "message": "m", "endTime": "e", "durationSeconds": 1.5, "stdout": "/o", "stderr": "/e", "peakMemoryBytes": 1 << 20,
+        }))
+        .expect("a result");
+        let expected = "Name:        train\nNumber:      8\nWorkflow:    sweep\nStatus:      running (its runner is silent)\nRun:         2\n\
+            Attempt:     3\nPriority:    5\nNeeds:       6 CPU, 7Mi, 9 GPU on each of 2 nodes, 11s\nNode:        n1\nStarted:     s\n\
+            Labels:      l, m\nDepends on:  a, b\nWaits for:   1 job\nCommand:\n  one\n  two\nAttempts:\n  \
+            run 1 attempt 2: failed, ExitCode, exit code 9, 1.5s\n    used: 1Mi memory peak\n    message: m\n    stdout: /o\n    stderr: /e\n";
+        assert_eq!(job_text(&job, &[result]), expected);
+    }
+
+    #[test]
+    fn a_workflow_shows_all_that_is_known() {
+        let mut workflow =
+            crate::follow::tests::workflow(JobCounts { total: 7, failed: 3, ready: 4, ..JobCounts::default() }, &[]);
+        workflow.id = 9;
+        workflow.generation = 5;
+        workflow.status = WorkflowStatus {
+            run_id: Some(6),
+            start_time: Some("started".to_owned()),
+            completion_time: Some("completed".to_owned()),
+            allocations: Some(torc_api::status::AllocationCounts { desired: 1, pending: 2, active: 3, finished: 4 }),
+            recovery: Some(torc_api::status::RecoveryProgress { round: 8, message: "soon".to_owned() }),
+            failures: vec![torc_api::status::FailureSample {
+                job: "j".to_owned(),
+                attempt: 2,
+                return_code: Some(5),
+                cause: torc_api::state::Cause::ExitCode,
+                time: "t".to_owned(),
+            }],
+            ..workflow.status
+        };
+        let event = Event {
+            sequence: 1,
+            time: "T".to_owned(),
+            workflow: None,
+            workflow_id: None,
+            reason: "R".to_owned(),
+            message: "M".to_owned(),
+            jobs: Vec::new(),
+        };
+        let text = workflow_text(&workflow, &[], &[event]);
+        let expected = "Name:        w\nNumber:      9\nNamespace:   default\nOwner:       me\nStatus:      Waiting\nRun:         6\n\
+            Generation:  5\nFolder:      /w\nCreated:     2026-01-01T00:00:00Z\nStarted:     started\nCompleted:   completed\nJobs:        7 in all\n  \
+            ready          4\n  failed         3\nAllocations: 3 active, 2 pending, 4 over\nRecovery:    round 8: soon\nLatest failures:\n  \
+            j (attempt 2): ExitCode, exit code 5\nLatest events:\n  T  R  M\n";
+        assert_eq!(text, expected);
+        assert_eq!((EVENTS, RECENT, ACTIONS), (10, 1_000, 20));
+    }
+
+    #[test]
+    fn actions_show_their_state() {
+        let action = |changes: serde_json::Value| -> WorkflowAction {
+            let mut value = json!({ "id": 3, "triggerType": "on_jobs_ready", "actionType": "run_commands", "status": "failed", "runId": 1, "attempt": 1,
+                "tries": 4, "returnCode": 5, "stderr": "/e", "worker": 6 });
+            value.as_object_mut().expect("fields").extend(changes.as_object().expect("fields").clone());
+            serde_json::from_value(value).expect("an action")
+        };
+        let mut text = String::new();
+        actions_text(
+            &mut text,
+            &[action(json!({})), action(json!({ "everyWorker": true })), action(json!({ "status": "executed" }))],
+        );
+        let start = "  3    on_jobs_ready         run_commands    ";
+        let expected = format!(
+            "Actions:\n{start}failed after 4 tries, exit code 5; see /e, worker 6\n{start}on each worker, worker 6\n{start}executed, worker 6\n"
+        );
+        assert_eq!(text, expected);
+        let mut many = String::new();
+        actions_text(&mut many, &vec![action(json!({})); 22]);
+        assert!(many.ends_with("  and 2 more: torc get actions\n"), "{many}");
+    }
+
+    #[test]
+    fn a_cluster_shows_its_partitions() {
+        let partition = json!({ "name": "p", "cpusPerNode": 4, "memoryMb": 5, "maxWalltime": "6h", "gpusPerNode": 7, "nodes": 8, "shared": true });
+        let cluster = |spec: serde_json::Value, status: serde_json::Value| -> SlurmCluster {
+            serde_json::from_value(json!({ "name": "c", "generation": 1, "spec": spec, "status": status }))
+                .expect("a cluster")
+        };
+        let condition =
+            json!({ "type": "Ready", "status": "False", "reason": "R", "message": "M", "lastTransitionTime": "t" });
+        let text = cluster_text(&cluster(
+            json!({ "commandPrefix": ["ssh", "l"], "defaultAccount": "a" }),
+            json!({ "lastContactTime": "t", "partitions": [partition], "conditions": [condition] }),
+        ));
+        let expected = "Name:        c\nCommands:    ssh l\nAccount:     a\nContact:     t\nReady:       False (R): M\nPartitions:  detected\n  \
+            p: 4 CPUs, 5 MiB, 7 GPUs a node, up to 8 nodes, up to 6h, shared\n";
+        assert_eq!(text, expected);
+        let written = cluster_text(&cluster(
+            json!({ "partitions": [{ "name": "q", "cpusPerNode": 1, "memoryMb": 2, "maxWalltime": "3h" }] }),
+            json!({}),
+        ));
+        assert!(
+            written.ends_with(
+                "Commands:    of this machine\nPartitions:  as written down\n  q: 1 CPUs, 2 MiB a node, up to 3h\n"
+            ),
+            "{written}"
+        );
+        assert!(cluster_text(&cluster(json!({}), json!({}))).ends_with("Partitions:  unknown so far\n"));
     }
 }

@@ -175,4 +175,35 @@ mod tests {
         assert!(text.contains("j19 is new") && !text.contains("j20") && text.ends_with("  + and 10 more\n"), "{text}");
         assert_eq!(list(&JobNames::default(), '+', "is new"), "");
     }
+
+    #[test]
+    fn every_kind_of_change_has_its_sign_and_sentence() {
+        let names = |name: &str| JobNames { count: 1, names: vec![name.to_owned()] };
+        let changes = JobChanges {
+            added: names("a"),
+            removed: names("b"),
+            changed: names("c"),
+            rerun: names("d"),
+            downstream: names("e"),
+            adjusted: names("f"),
+            unchanged: 7,
+        };
+        let response = ApplyResponse {
+            name: "w".to_owned(),
+            namespace: "n".to_owned(),
+            id: Some(1),
+            outcome: ApplyOutcome::Configured,
+            changes,
+        };
+        let plain = anstream::adapter::strip_str(&describe(&response, "+x\n-y\n@z\n w\n")).to_string();
+        let rest = plain.split_once("adjusted\n").expect("a line").1;
+        let expected = "  + a is new\n  - b goes\n  ~ c runs again: it changed\n  ~ d runs again: the document asks for a new run\n  \
+            ~ e runs again: something it depends on does\n  . f gets other resources, priority or labels\n";
+        assert_eq!(rest, expected);
+        assert!(plain.starts_with("+x\n-y\n@z\n w\nworkflow/w configured (dry run): "), "{plain}");
+        let twenty = JobNames { count: 20, names: (0..20).map(|n| format!("j{n}")).collect() };
+        assert!(!list(&twenty, '+', "is new").contains("more"));
+        let unlisted = JobNames { count: 5, names: vec!["a".to_owned()] };
+        assert!(list(&unlisted, '+', "is new").ends_with("  + and 4 more\n"));
+    }
 }

@@ -181,9 +181,22 @@ fn written_out(argument: OsString, shorts: &[(&str, &str)]) -> OsString {
     argument
 }
 
+/// Flags of every verb that take the next word as their value.
+const WITH_VALUE: [&str; 10] = [
+    "--url",
+    "--token-file",
+    "--ca-cert",
+    "--certificate-sha256",
+    "--context",
+    "--kubeconfig",
+    "-o",
+    "--output",
+    "-n",
+    "--namespace",
+];
+
 /// Where the verb stands: the first word that is neither a flag of every verb nor its value.
 fn verb(arguments: &[OsString]) -> Option<usize> {
-    const WITH_VALUE: [&str; 6] = ["--url", "--token-file", "-o", "--output", "-n", "--namespace"];
     let mut at = 1;
     loop {
         let word = arguments.get(at)?.to_str()?;
@@ -240,5 +253,43 @@ mod tests {
             assert!(parse_parameter(wrong).is_err(), "{wrong}");
         }
         assert!(is_command("echo") && !is_command("# no") && !is_command(""));
+    }
+
+    #[test]
+    fn flags_with_a_value_are_those_of_every_verb() {
+        use clap::CommandFactory as _;
+        let command = crate::args::Cli::command();
+        let global =
+            command.get_arguments().filter(|argument| argument.is_global_set() && argument.get_action().takes_values());
+        let mut expected: Vec<String> = global
+            .flat_map(|argument| {
+                let short = argument.get_short().map(|letter| format!("-{letter}"));
+                short.into_iter().chain(argument.get_long().map(|name| format!("--{name}")))
+            })
+            .collect();
+        expected.sort();
+        let mut found = WITH_VALUE.map(str::to_owned).to_vec();
+        found.sort();
+        assert_eq!(found, expected);
+        for flag in WITH_VALUE {
+            assert_eq!(spelled(&format!("torc {flag} exec exec -n a")), format!("torc {flag} exec exec --name a"));
+        }
+    }
+
+    #[test]
+    fn commands_come_from_flags_then_the_file_then_the_words() {
+        use clap::Parser as _;
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("list");
+        std::fs::write(&file, "# no\n\n  from file  \n").expect("a file");
+        let line =
+            ["torc", "exec", "-c", "first", "-C", file.to_str().expect("UTF-8"), "--", "echo", "two words", "it's"];
+        let cli = crate::args::Cli::try_parse_from(line).expect("a command line");
+        let crate::args::Command::Exec(args) = cli.command else { panic!("an exec") };
+        assert_eq!(commands(&args).expect("commands"), ["first", "from file", r"echo 'two words' 'it'\''s'"]);
+        assert_eq!(Link::Product.mode(), "product");
+        let name = unique_name(jiff::civil::date(2026, 1, 2).at(3, 4, 5, 0));
+        assert_eq!(name, format!("exec-20260102-030405-{}", std::process::id()));
+        assert_eq!((values("a, b"), values("1:3"), values("[a,b]")), (json!(["a", "b"]), json!("1:3"), json!("[a,b]")));
     }
 }

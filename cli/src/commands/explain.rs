@@ -127,3 +127,41 @@ fn next(text: &mut String, steps: &[String]) {
         let _ = writeln!(text, "  {step}");
     }
 }
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+
+    #[test]
+    fn an_explanation_lists_reasons_attempts_and_steps() {
+        let explanation: JobExplanation = serde_json::from_value(serde_json::json!({
+            "workflow": "w", "job": "train", "status": "failed", "runId": 1, "attempt": 3,
+            "reasons": [{ "reason": "Failed", "message": "it failed" }], "raised": ["memory", "time"],
+            "attempts": [{ "runId": 1, "attempt": 2, "status": "failed", "cause": "ExitCode", "diagnosis": "OutOfMemory", "endTime": "e",
+                "durationSeconds": 1.5, "node": "n1", "evidence": ["it used much"], "stderrTail": ["oops"], "then": "tried again" }],
+            "next": ["torc retry w"],
+        }))
+        .expect("an explanation");
+        let expected = "job/train is failed (attempt 3)\n  it failed\n  recovery has raised its memory, its time\n\nattempts so far:\n  \
+            2 on n1: failed, OutOfMemory after 1.5s\n     it used much\n     the end of its error output:\n       | oops\n     → tried again\n\n\
+            what to do:\n  torc retry w\n";
+        assert_eq!(job_text(&explanation), expected);
+    }
+
+    #[test]
+    fn a_workflow_is_explained_by_groups_of_jobs() {
+        let explanation: WorkflowExplanation = serde_json::from_value(serde_json::json!({
+            "workflow": "w", "progress": "1/9",
+            "reasons": [
+                { "reason": "NoRunner", "message": "no runner", "count": 3, "jobs": [{ "job": "a", "status": "ready" }, { "job": "b", "status": "ready" }] },
+                { "reason": "Suspended", "message": "suspended" },
+                { "reason": "Busy", "message": "busy", "count": 1, "jobs": [{ "job": "c", "status": "ready" }] },
+            ],
+        }))
+        .expect("an explanation");
+        let expected =
+            "workflow/w: 1/9 jobs have ended\n  3 jobs: no runner (a, b and 1 more)\n  suspended\n  1 job: busy (c)\n";
+        assert_eq!(workflow_text(&explanation), expected);
+    }
+}

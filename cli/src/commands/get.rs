@@ -319,4 +319,48 @@ mod tests {
         assert_eq!(get("jobs").states(), None);
         assert!(Line::try_parse_from(["get", "jobs", "--status", "sleepy"]).is_err());
     }
+
+    #[test]
+    fn filters_are_those_that_were_typed() {
+        let args = get("results w --status failed --job j --contains c --run 2 --failed --return-code -9 --latest");
+        let results = args.result_filter();
+        assert_eq!(
+            (results.job.as_deref(), results.run, results.status.as_deref()),
+            (Some("j"), Some(2), Some("failed"))
+        );
+        assert_eq!((results.failed, results.return_code, results.latest), (true, Some(-9), true));
+        let jobs = args.job_filter();
+        assert_eq!(
+            (jobs.status.as_deref(), jobs.name.as_deref(), jobs.contains.as_deref()),
+            (Some("failed"), Some("j"), Some("c"))
+        );
+        let plain = get("results w").result_filter();
+        assert!(!plain.failed && !plain.latest && plain.run.is_none() && plain.return_code.is_none());
+        for (line, expected) in
+            [("workflows", true), ("wf/a", true), ("slc", true), ("jobs", false), ("nonsense", false)]
+        {
+            assert_eq!(get(line).is_of_objects(), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn every_resource_is_known_by_its_names() {
+        for (names, resource) in [
+            (&["workflows", "workflow", "wf", "twf"][..], Resource::Workflows),
+            (&["jobs", "job"], Resource::Jobs),
+            (&["results", "result"], Resource::Results),
+            (&["actions", "action"], Resource::Actions),
+            (&["runners", "runner"], Resource::Runners),
+            (&["allocations", "allocation", "allocs", "alloc"], Resource::Allocations),
+            (&["slurmclusters", "slurmcluster", "slc"], Resource::SlurmClusters),
+            (&["events", "event", "ev"], Resource::Events),
+            (&["files", "file"], Resource::Files),
+            (&["user-data", "userdata", "user_data"], Resource::UserData),
+            (&["audit"], Resource::Audit),
+        ] {
+            for name in names {
+                assert_eq!(get(name).target().expect(name).0, resource, "{name}");
+            }
+        }
+    }
 }

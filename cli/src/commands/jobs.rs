@@ -83,3 +83,31 @@ fn list(args: JobListArgs) -> GetArgs {
 fn one(args: JobArgs) -> DescribeArgs {
     DescribeArgs { resource: "job".to_owned(), name: Some(args.job), workflow: args.workflow }
 }
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+
+    #[test]
+    fn a_list_of_jobs_asks_for_what_was_typed() {
+        let args = JobListArgs {
+            workflow: Some("w".to_owned()),
+            status: vec![JobState::Failed],
+            contains: Some("c".to_owned()),
+            watch: true,
+            limit: Some(3),
+        };
+        let found = list(args);
+        assert_eq!(
+            (found.resource.as_str(), found.workflow.as_deref(), found.contains.as_deref()),
+            ("jobs", Some("w"), Some("c"))
+        );
+        assert_eq!((found.status, found.watch, found.limit, found.job), (vec![JobState::Failed], true, Some(3), None));
+        let shown = one(JobArgs { job: "j".to_owned(), workflow: Some("w".to_owned()) });
+        assert_eq!(
+            (shown.resource.as_str(), shown.name.as_deref(), shown.workflow.as_deref()),
+            ("job", Some("j"), Some("w"))
+        );
+    }
+}

@@ -6,6 +6,7 @@ use serde_json::json;
 use super::Context;
 use crate::connection::Connection;
 use crate::error::{CommandError, ExitStatus};
+use crate::output::known;
 
 /// Say whether the server, or the store of this folder, can be reached.
 ///
@@ -21,7 +22,7 @@ pub async fn run(context: &Context, _: &PingArgs) -> Result<ExitStatus, CommandE
     connection.close().await;
     let version = version?;
     let value = json!({ "url": url, "version": version.version, "protocol": version.protocol });
-    context.output.value(&value, || match &url {
+    context.output.value(&known(value), || match &url {
         Some(url) => format!("{url} answers: torc {}\n", version.version),
         None => format!("the store of this folder can be used, and nobody serves it: torc {}\n", version.version),
     })?;

@@ -159,4 +159,26 @@ mod tests {
         assert_eq!(value, expected);
         assert!(planned(&expanded.jobs[0], &expanded).ready);
     }
+
+    #[test]
+    fn node_hours_are_added_up_where_there_are_allocations() {
+        let row = |node_hours| SchedulerRow {
+            name: "s".to_owned(),
+            partition: None,
+            jobs: 1,
+            allocations: 1,
+            nodes: 1,
+            walltime_seconds: 60,
+            deferred: false,
+            node_hours,
+        };
+        assert_eq!((node_hours(&[]), node_hours(&[row(1.5), row(2.0)])), (None, Some(3.5)));
+        let plan =
+            Plan { workflow: "w".to_owned(), jobs: Vec::new(), allocations: vec![row(1.5)], node_hours: Some(1.5) };
+        let value = serde_json::json!(plan);
+        assert_eq!(
+            (&value["workflow"], &value["nodeHours"], value["allocations"].as_array().map(Vec::len)),
+            (&"w".into(), &1.5.into(), Some(1))
+        );
+    }
 }

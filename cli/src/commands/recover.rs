@@ -231,3 +231,131 @@ pub fn describe(context: &Context, workflow: &str, recovered: &Recovered, served
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use torc_api::state::Cause;
+
+    use super::*;
+
+    fn remedy(line: &str) -> RemedyArgs {
+        use clap::Parser as _;
+        let cli = crate::args::Cli::try_parse_from(format!("torc recover w {line}").split_whitespace())
+            .expect("a command line");
+        let crate::args::Command::Recover(args) = cli.command else { panic!("a recover") };
+        args.remedy
+    }
+
+    fn job(cause: Cause, decision: RecoveryDecision, raised: &[&str]) -> torc_api::recovery::RecoveredJob {
+        let raised: Vec<String> = raised.iter().map(|text| (*text).to_owned()).collect();
+        torc_api::recovery::RecoveredJob { job: "a".to_owned(), attempt: 2, cause, return_code: 137, decision, raised }
+    }
+
+    // S20
+    #[test]
+    fn factors_are_between_1_and_100_and_become_percent() {
+        for (text, accepted) in [
+            ("1", true),
+            ("0.99", false),
+            ("100", true),
+            ("100.01", false),
+            ("-2", false),
+            ("NaN", false),
+            ("x", false),
+        ] {
+            assert_eq!(factor(text).is_ok(), accepted, "{text}");
+        }
+        let usual = remedy("").request(false);
+        assert_eq!((usual.memory_percent, usual.runtime_percent), (Some(150), Some(150)));
+        assert_eq!((usual.dry_run, usual.retry_unknown), (false, false));
+        let said = remedy("--memory-multiplier 2 --runtime-multiplier 1.256").request(true);
+        assert_eq!((said.memory_percent, said.runtime_percent, said.dry_run), (Some(200), Some(126), true));
+        assert!(remedy("--retry-unknown").request(false).retry_unknown);
+        assert!(remedy("--recovery-hook x").request(false).retry_unknown, "a hook is for what failed by itself");
+    }
+
+    #[test]
+    fn a_hook_is_for_jobs_that_failed_by_themselves() {
+        for (cause, expected) in [
+            (Cause::OutOfMemory, false),
+            (Cause::Timeout, false),
+            (Cause::NodeFailure, false),
+            (Cause::Preempted, false),
+            (Cause::Lost, false),
+            (Cause::ExitCode, true),
+            (Cause::Canceled, false),
+            (Cause::StartFailed, true),
+            (Cause::MissingOutput, true),
+            (Cause::Stopped, false),
+        ] {
+            let jobs = vec![job(Cause::Lost, RecoveryDecision::Retry, &[]), job(cause, RecoveryDecision::Leave, &[])];
+            assert_eq!(has_unknown(&RecoverReport { jobs, ..RecoverReport::default() }), expected, "{cause:?}");
+        }
+        assert!(!has_unknown(&RecoverReport::default()));
+    }
+
+    #[test]
+    fn only_actions_need_new_allocations() {
+        let workflow = |actions: serde_json::Value| -> Workflow {
+            let document = serde_json::json!({ "apiVersion": "torc.dev/v1alpha1", "metadata": { "name": "w" }, "spec": { "jobs": [], "actions": actions } });
+            let mut workflow = crate::follow::tests::workflow(torc_api::status::JobCounts::default(), &[]);
+            workflow.document = Some(serde_json::from_value(document).expect("a document"));
+            workflow
+        };
+        let asks =
+            workflow(serde_json::json!([{ "triggerType": "on_workflow_start", "actionType": "schedule_nodes" }]));
+        for (workflow, jobs, expected) in
+            [(&asks, 1, true), (&asks, 0, false), (&workflow(serde_json::json!([])), 1, false)]
+        {
+            assert_eq!(needs_allocations(workflow, jobs), expected);
+        }
+    }
+
+    // R04
+    #[test]
+    fn what_was_done_is_told_job_by_job() {
+        let context = crate::commands::tests::context();
+        let told = |jobs: RecoverReport, orphans: OrphanReport, served: bool| {
+            describe(&context, "w", &Recovered { orphans, jobs, regenerated: None }, served)
+        };
+        let report = |again: i64, dry_run: bool, jobs| RecoverReport { again, dry_run, jobs };
+        let jobs = || {
+            vec![
+                job(Cause::OutOfMemory, RecoveryDecision::Retry, &["memory from 1m to 2m", "time"]),
+                job(Cause::Lost, RecoveryDecision::Retry, &[]),
+                job(Cause::ExitCode, RecoveryDecision::Leave, &[]),
+            ]
+        };
+        let lines = "a: OutOfMemory (exit code 137, signal 9 (KILL)) → tried again with memory from 1m to 2m, time\n\
+            a: Lost (exit code 137, signal 9 (KILL)) → tried again\n\
+            a: ExitCode (exit code 137, signal 9 (KILL)) → stays failed (--retry-unknown tries it again)\n";
+        let none = OrphanReport::default;
+        assert_eq!(
+            told(report(2, false, jobs()), none(), false),
+            format!("{lines}workflow/w: 2 jobs run again\nstart with: torc run w\n")
+        );
+        assert_eq!(told(report(1, false, jobs()), none(), true), format!("{lines}workflow/w: 1 job run again\n"));
+        assert_eq!(
+            told(report(2, true, jobs()), none(), false),
+            format!("{lines}workflow/w: 2 jobs would run again\n")
+        );
+        assert_eq!(told(report(0, false, vec![]), none(), false), "workflow/w: no job has failed\n");
+        let lost = OrphanReport {
+            jobs: vec![torc_api::allocation::OrphanedJob {
+                workflow: "w".to_owned(),
+                job: "a".to_owned(),
+                cause: Cause::Lost,
+            }],
+            ..OrphanReport::default()
+        };
+        let text = told(report(0, true, vec![]), lost, false);
+        assert!(
+            text.ends_with("workflow/w: without --dry-run lost jobs count as failed, and are judged like these\n"),
+            "{text}"
+        );
+        let value = serde_json::json!(Recovered { orphans: none(), jobs: report(1, false, jobs()), regenerated: None });
+        let mut fields: Vec<&String> = value.as_object().expect("fields").keys().collect();
+        fields.sort();
+        assert_eq!(fields, ["again", "jobs", "orphans"]);
+    }
+}

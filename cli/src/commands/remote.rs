@@ -242,3 +242,30 @@ fn partly_failed(failed: &[(String, Trouble)], of: usize, what: &str, again: &st
     }
     error.hint(again)
 }
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+
+    #[test]
+    fn workers_that_failed_decide_the_exit_code() {
+        let trouble = |unreachable| Trouble { unreachable, reason: "r".to_owned(), advice: "a".to_owned() };
+        let failed = |all: &[bool]| -> Vec<(String, Trouble)> {
+            all.iter().map(|one| ("n".to_owned(), trouble(*one))).collect()
+        };
+        for (all, code) in
+            [(&[true][..], 6), (&[false], 7), (&[false, true], 6), (&[true, false], 6), (&[false, false], 7)]
+        {
+            let error = partly_failed(&failed(all), 5, "started", "again");
+            assert_eq!(error.kind.code(), code, "{all:?}");
+            assert_eq!(error.message, format!("{} of 5 workers could not be started", all.len()));
+            assert_eq!(error.lines.len(), all.len());
+            assert_eq!(error.hints, ["a", "again"], "the same advice is given once");
+        }
+        for (text, accepted) in [("0", false), ("1", true), ("x", false)] {
+            assert_eq!(parse_at_once(text).is_ok(), accepted, "{text}");
+        }
+        assert_eq!(parse_address("@").expect_err("no worker").kind, ExitStatus::InvalidInput);
+    }
+}

@@ -119,3 +119,32 @@ fn untouched(workflow: &Workflow, served: bool) -> String {
     let start = if served { String::new() } else { format!("start with: torc run {}\n", workflow.name) };
     format!("workflow/{}: {jobs} ready for the first run\n{start}", workflow.name)
 }
+
+#[cfg(test)]
+mod tests {
+    use torc_api::status::JobCounts;
+
+    use super::*;
+
+    #[test]
+    fn a_first_run_that_has_not_begun_is_untouched() {
+        let workflow = |run_id, jobs| {
+            let mut workflow = crate::follow::tests::workflow(jobs, &[]);
+            workflow.status.run_id = run_id;
+            workflow
+        };
+        let waiting = || JobCounts { total: 5, ready: 2, blocked: 3, ..JobCounts::default() };
+        for (run, jobs, expected) in [
+            (Some(1), waiting(), true),
+            (Some(2), waiting(), false),
+            (None, waiting(), false),
+            (Some(1), JobCounts { running: 1, ready: 1, ..waiting() }, false),
+            (Some(1), JobCounts { completed: 1, blocked: 2, ..waiting() }, false),
+        ] {
+            assert_eq!(is_untouched(&workflow(run, jobs)), expected, "{run:?} {jobs:?}");
+        }
+        let fresh = workflow(Some(1), waiting());
+        assert_eq!(untouched(&fresh, true), "workflow/w: 5 jobs ready for the first run\n");
+        assert_eq!(untouched(&fresh, false), "workflow/w: 5 jobs ready for the first run\nstart with: torc run w\n");
+    }
+}

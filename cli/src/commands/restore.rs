@@ -8,6 +8,7 @@ use serde_json::json;
 use super::Context;
 use super::apply::place_here;
 use crate::error::{CommandError, ExitStatus};
+use crate::output::known;
 use crate::place::Place;
 use crate::standalone::{Entry, enter};
 
@@ -50,7 +51,7 @@ pub async fn run(context: &Context, args: &RestoreArgs) -> Result<ExitStatus, Co
     let kept = replace(&place.database, &args.file)
         .map_err(|error| CommandError::unexpected(format!("could not replace {}", place.database.display()), error))?;
     let value = json!({ "database": place.database, "kept": kept });
-    context.output.value(&value, || {
+    context.output.value(&known(value), || {
         let before = kept.as_ref().map_or(String::new(), |path| format!("; what was there is in {}", path.display()));
         format!("{} was restored{before}\n", place.database.display())
     })?;

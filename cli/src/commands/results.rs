@@ -67,3 +67,32 @@ fn list(args: ResultListArgs) -> GetArgs {
         ..GetArgs::default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+
+    #[test]
+    fn a_list_of_results_asks_for_what_was_typed() {
+        let args = |all_runs| ResultListArgs {
+            workflow: Some("w".to_owned()),
+            failed: true,
+            return_code: Some(-1),
+            status: vec![JobState::Failed],
+            job: Some("j".to_owned()),
+            all_runs,
+            limit: Some(3),
+        };
+        let found = list(args(false));
+        assert_eq!(
+            (found.resource.as_str(), found.workflow.as_deref(), found.job.as_deref()),
+            ("results", Some("w"), Some("j"))
+        );
+        assert_eq!(
+            (found.failed, found.return_code, found.status, found.limit),
+            (true, Some(-1), vec![JobState::Failed], Some(3))
+        );
+        assert_eq!((found.latest, list(args(true)).latest), (true, false));
+    }
+}

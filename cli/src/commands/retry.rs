@@ -114,3 +114,37 @@ fn shortened(names: &[&str]) -> String {
     let more = if names.len() > SHOWN { format!(" … and {} more", names.len() - SHOWN) } else { String::new() };
     format!("{}{more}", names[..names.len().min(SHOWN)].join(", "))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_runs_again_is_told_with_the_way_on() {
+        let names: Vec<String> = ["a", "b"].map(str::to_owned).to_vec();
+        let again = |jobs, dry_run| Again { jobs, dry_run, names: &names, reasons: &[] };
+        assert_eq!(describe("w", &again(1, false), false), "workflow/w: 1 job runs again\nstart with: torc run w\n");
+        assert_eq!(describe("w", &again(2, false), true), "workflow/w: 2 jobs run again\n");
+        assert_eq!(describe("w", &again(0, false), false), "workflow/w: 0 jobs run again\n");
+        assert_eq!(describe("w", &again(2, true), false), "workflow/w: 2 jobs would run again\n  a, b\n");
+        let reasons = [Reason { job: "a".to_owned(), reason: changes::Why::InputGone, what: "f".to_owned() }];
+        let because = Again { reasons: &reasons, ..again(2, true) };
+        let expected = "workflow/w: 2 jobs would run again\n  a: input f is gone\n  because of these: b\n";
+        assert_eq!(describe("w", &because, false), expected);
+        let fields = serde_json::json!({ "jobs": 2, "dryRun": true, "names": ["a", "b"],
+            "reasons": [{ "job": "a", "reason": "inputGone", "what": "f" }] });
+        assert_eq!(serde_json::json!(because), fields);
+        assert_eq!(
+            serde_json::json!(Again { jobs: 3, dry_run: false, names: &[], reasons: &[] }),
+            serde_json::json!({ "jobs": 3 })
+        );
+    }
+
+    #[test]
+    fn twenty_names_are_listed() {
+        let names: Vec<String> = (1..=21).map(|number| number.to_string()).collect();
+        let all: Vec<&str> = names.iter().map(String::as_str).collect();
+        assert!(shortened(&all[..20]).ends_with("19, 20"));
+        assert!(shortened(&all).ends_with("19, 20 … and 1 more"));
+    }
+}

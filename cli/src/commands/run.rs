@@ -8,9 +8,10 @@ use torc_api::wire::RunnerScope;
 
 use super::Context;
 use super::apply::{Purpose, line, place_here, submit};
+use super::runner::{claim_folder, state_folder};
 use crate::args::RunnerArgs;
 use crate::client::Client;
-use crate::connection::{bare_name, explain_missing, remote, server_file};
+use crate::connection::{bare_name, explain_missing, no_store, remote, server_file};
 use crate::documents;
 use crate::error::{CommandError, ExitStatus};
 use crate::listen_args::ListenArgs;
@@ -50,9 +51,7 @@ pub async fn run_wanted(context: &Context, wanted: Wanted) -> Result<ExitStatus,
         None => {
             let place = match wanted {
                 Wanted::Documents(_) => place_here(context)?,
-                Wanted::Stored(_) => Place::find(&context.folder).ok_or_else(|| {
-                    CommandError::not_found("there is no store here: no `.torc` folder in this folder or above")
-                })?,
+                Wanted::Stored(_) => Place::find(&context.folder).ok_or_else(no_store)?,
             };
             run_here::run(context, &place, &wanted, Ground::Here).await
         }
@@ -101,7 +100,9 @@ async fn run_for(context: &Context, client: &Client, wanted: Wanted) -> Result<E
     let mut interrupts = Interrupts::listen()?;
     let mut outcome = ExitStatus::Success;
     for id in ids {
-        let folder = super::runner::state_folder(&context.settings.run, &client.url(), Some(&id.to_string()));
+        let folder = state_folder(&context.settings.run, &client.url(), Some(&id.to_string()));
+        // Another runner of this workflow may be at work here.
+        let (folder, _claim) = claim_folder(&folder)?;
         let mut config = runner_config(&context.settings.run, &folder, &context.folder).await?;
         config.scope = RunnerScope::Workflow(id.to_string());
         config.api_url = Some(client.url());

@@ -135,11 +135,7 @@ pub async fn serve(
     let Some(worker) = serving.worker else {
         let kind = config.kind;
         let ended = drive(context, config, client, &mut interrupts).await?;
-        return Ok(match (kind, conclude(context, ended)) {
-            // A Pod that was told to end and has done so has not failed.
-            (RunnerKind::Pod, ExitStatus::Interrupted) => ExitStatus::Success,
-            (_, status) => status,
-        });
+        return Ok(conclude(context, kind, ended));
     };
     config.kind = RunnerKind::Remote;
     let life = Life::begin(worker).map_err(|error| unusable(&folder, error))?;
@@ -149,7 +145,7 @@ pub async fn serve(
         Err(error) => error.message.as_str(),
     };
     life.end(reason).map_err(|error| unusable(&folder, error))?;
-    ended.map(|ended| conclude(context, ended))
+    ended.map(|ended| conclude(context, RunnerKind::Remote, ended))
 }
 
 /// Runs jobs until the runner leaves; nothing when a signal ended it.
@@ -177,10 +173,22 @@ async fn drive(
     runner.stop(interrupts).await.map(|()| None)
 }
 
-fn conclude(context: &Context, ended: Option<RunnerExit>) -> ExitStatus {
-    let Some(exit) = ended else { return ExitStatus::Interrupted };
-    context.output.progress(&format!("runner: {}", describe(exit)));
-    if exit == RunnerExit::Dismissed { ExitStatus::Refused } else { ExitStatus::Success }
+fn conclude(context: &Context, kind: RunnerKind, ended: Option<RunnerExit>) -> ExitStatus {
+    if let Some(exit) = ended {
+        context.output.progress(&format!("runner: {}", describe(exit)));
+    }
+    exit_status(kind, ended)
+}
+
+/// What a runner exits with; `ended` is absent when a signal ended it.
+fn exit_status(kind: RunnerKind, ended: Option<RunnerExit>) -> ExitStatus {
+    match (kind, ended) {
+        // A Pod that was told to end and has done so has not failed.
+        (RunnerKind::Pod, None) => ExitStatus::Success,
+        (_, None) => ExitStatus::Interrupted,
+        (_, Some(RunnerExit::Dismissed)) => ExitStatus::Refused,
+        (_, Some(_)) => ExitStatus::Success,
+    }
 }
 
 /// A runner that starts a workflow's jobs itself starts them on its own node, and must not count what the others have; unless there
@@ -236,7 +244,7 @@ const RUNNERS_IN_ONE_FOLDER: u32 = 256;
 
 /// The first place that no living runner has; the lock is its claim. One that a dead runner left may have a keeper with jobs in
 /// it, which is taken over.
-fn claim_folder(name: &Path) -> Result<(PathBuf, Flock<File>), CommandError> {
+pub fn claim_folder(name: &Path) -> Result<(PathBuf, Flock<File>), CommandError> {
     for number in 1..=RUNNERS_IN_ONE_FOLDER {
         let folder =
             if number == 1 { name.to_owned() } else { name.with_file_name(format!("{}-{number}", file_name(name))) };
@@ -299,5 +307,84 @@ mod tests {
         drop(first_claim);
         let (again, _claim) = claim_folder(&name).expect("the first place again");
         assert_eq!(again, first);
+    }
+
+    #[test]
+    fn each_end_of_a_runner_has_its_exit_code() {
+        let ends = [
+            (Some(RunnerExit::Complete), 0),
+            (Some(RunnerExit::Canceled), 0),
+            (Some(RunnerExit::Stopped), 0),
+            (Some(RunnerExit::Deadline), 0),
+            (Some(RunnerExit::Idle), 0),
+            (Some(RunnerExit::Drained), 0),
+            (Some(RunnerExit::Dismissed), 7),
+            (None, 130),
+        ];
+        for kind in [RunnerKind::Local, RunnerKind::Slurm, RunnerKind::Remote] {
+            for (end, code) in ends {
+                assert_eq!(exit_status(kind, end).code(), code, "{kind:?} {end:?}");
+            }
+        }
+        assert_eq!(exit_status(RunnerKind::Pod, None).code(), 0, "a Pod that was told to end has not failed");
+        assert_eq!(exit_status(RunnerKind::Pod, Some(RunnerExit::Dismissed)).code(), 7);
+        let words: std::collections::HashSet<&str> = ends.iter().filter_map(|(end, _)| end.map(describe)).collect();
+        assert_eq!(words.len(), 7, "each end has words of its own");
+    }
+
+    // J25
+    #[test]
+    fn a_runner_stays_as_long_as_it_was_told() {
+        let time = Duration::from_secs(7);
+        for (asked, workflow, expected) in [
+            (Some(time), Some("w"), IdleExit::After(time)),
+            (Some(time), None, IdleExit::After(time)),
+            (None, Some("w"), IdleExit::AsTold),
+            (None, None, IdleExit::Never),
+        ] {
+            assert_eq!(idle_exit(asked, workflow), expected, "{asked:?} {workflow:?}");
+        }
+    }
+
+    #[test]
+    fn a_place_is_named_by_host_server_and_workflow() {
+        let run = RunSettings { output_dir: "out".into(), ..RunSettings::default() };
+        let name = |url: &str, workflow: Option<&str>| file_name(&state_folder(&run, url, workflow));
+        let host: String =
+            host_name().chars().map(|c| if c.is_ascii_alphanumeric() || ".".contains(c) { c } else { '-' }).collect();
+        assert_eq!(name("http://h:1", Some("7")).replace('_', "-"), format!("{host}-http---h-1-7").replace('_', "-"));
+        assert!(name("http://h:1", None).ends_with("_all"));
+        assert_ne!(name("http://h:1", Some("7")), name("http://h:2", Some("7")));
+        assert_eq!(state_folder(&run, "u", None).parent(), Some(Path::new("out/.torc-runners")));
+    }
+
+    // X01, J02
+    #[test]
+    fn jobs_that_start_directly_are_counted_on_one_node() {
+        let workflow = |spec: serde_json::Value| -> Workflow {
+            let document =
+                serde_json::json!({ "apiVersion": "torc.dev/v1alpha1", "metadata": { "name": "w" }, "spec": spec });
+            let mut workflow = crate::follow::tests::workflow(torc_api::status::JobCounts::default(), &[]);
+            workflow.document = Some(serde_json::from_value(document).expect("a document"));
+            workflow
+        };
+        let needs = |nodes: i64| serde_json::json!([{ "name": "n", "numNodes": nodes, "numCpus": 1, "memory": "1m", "runtime": "1m" }]);
+        let job = serde_json::json!([{ "name": "a", "command": "x", "resourceRequirements": "n" }]);
+        let direct = serde_json::json!({ "mode": "direct" });
+        let config = RunnerConfig::new("o".into(), "s".into(), Vec::new());
+        for (spec, expected) in [
+            (serde_json::json!({ "jobs": job, "resourceRequirements": needs(1), "executionConfig": direct }), true),
+            (serde_json::json!({ "jobs": job, "resourceRequirements": needs(2), "executionConfig": direct }), false),
+            (
+                serde_json::json!({ "jobs": [{ "name": "a", "command": "x" }], "resourceRequirements": needs(2), "executionConfig": direct }),
+                true,
+            ),
+            (
+                serde_json::json!({ "jobs": job, "resourceRequirements": needs(1), "executionConfig": { "mode": "auto" } }),
+                true,
+            ),
+        ] {
+            assert_eq!(starts_directly(Some(&workflow(spec.clone())), &config), expected, "{spec}");
+        }
     }
 }

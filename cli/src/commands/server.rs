@@ -194,3 +194,35 @@ fn is_on_slurm(workflow: &Workflow) -> bool {
     let counts = workflow.status.allocations.unwrap_or_default();
     counts.pending + counts.active > 0 || workflow.slurm_cluster.is_some() && standing(workflow).is_active()
 }
+
+#[cfg(test)]
+mod tests {
+
+    use torc_api::status::{AllocationCounts, JobCounts};
+
+    use super::*;
+
+    #[test]
+    fn slurm_keeps_a_server_from_leaving() {
+        let workflow = |cluster: Option<&str>, jobs, counts: Option<(i64, i64, i64)>| {
+            let mut workflow = crate::follow::tests::workflow(jobs, &[]);
+            workflow.slurm_cluster = cluster.map(str::to_owned);
+            workflow.status.allocations =
+                counts.map(|(pending, active, finished)| AllocationCounts { desired: 9, pending, active, finished });
+            workflow
+        };
+        let ready = || JobCounts { ready: 1, ..JobCounts::default() };
+        let waits = || JobCounts { pending_failed: 1, ..JobCounts::default() };
+        for (workflow, expected) in [
+            (workflow(None, ready(), None), false),
+            (workflow(None, ready(), Some((0, 0, 5))), false),
+            (workflow(None, ready(), Some((1, 0, 0))), true),
+            (workflow(None, ready(), Some((0, 1, 0))), true),
+            (workflow(Some("c"), ready(), None), true),
+            (workflow(Some("c"), waits(), None), false),
+            (workflow(Some("c"), waits(), Some((0, 1, 0))), true),
+        ] {
+            assert_eq!(is_on_slurm(&workflow), expected, "{workflow:?}");
+        }
+    }
+}

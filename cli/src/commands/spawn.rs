@@ -78,3 +78,26 @@ fn describe(response: &SpawnResponse) -> String {
         format!("loop {lineage}: {} added as generation {generation}\n", human::count(response.jobs, "job"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+
+    #[test]
+    fn what_became_of_a_loop_is_told() {
+        let response = |converged, replayed| SpawnResponse {
+            lineage: "l".to_owned(),
+            generation: 2,
+            jobs: 3,
+            converged,
+            replayed,
+            ..SpawnResponse::default()
+        };
+        assert_eq!(describe(&response(true, true)), "loop l has converged after 2 generations\n");
+        assert_eq!(describe(&response(false, true)), "loop l: the jobs were there already\n");
+        assert_eq!(describe(&response(false, false)), "loop l: 3 jobs added as generation 2\n");
+        assert_eq!(parse_state("-1"), Ok(serde_json::json!(-1)));
+        assert!(parse_state("{").is_err());
+    }
+}

@@ -12,7 +12,7 @@ use crate::client::Client;
 use crate::connection::{explain_missing, resolve_workflow, with_client};
 use crate::error::{CommandError, ExitStatus};
 use crate::follow::{Standing, standing};
-use crate::output::{human, status_word};
+use crate::output::{human, known, status_word};
 use crate::progress::allocations;
 
 /// Show where a workflow stands: its run, its jobs by state, its runners.
@@ -42,7 +42,7 @@ fn serves(runner: &Runner, workflow: &Workflow) -> bool {
 }
 
 fn value(workflow: &Workflow, runners: &[Runner]) -> Value {
-    json!({
+    known(json!({
         "name": workflow.name,
         "id": workflow.id,
         "namespace": workflow.namespace,
@@ -54,7 +54,7 @@ fn value(workflow: &Workflow, runners: &[Runner]) -> Value {
         "startTime": workflow.status.start_time,
         "completionTime": workflow.status.completion_time,
         "runners": runners,
-    })
+    }))
 }
 
 fn text(workflow: &Workflow, runners: &[Runner]) -> String {
@@ -158,5 +158,48 @@ mod tests {
         ] {
             assert!(sentence(&workflow, &[]).ends_with(expected), "{}", sentence(&workflow, &[]));
         }
+    }
+
+    #[test]
+    fn the_fields_for_programs() {
+        let mut workflow = workflow(JobCounts { total: 1, ready: 1, ..JobCounts::default() }, &["Accepted"]);
+        let fields = |workflow: &Workflow| {
+            let mut names: Vec<String> = value(workflow, &[]).as_object().expect("fields").keys().cloned().collect();
+            names.sort();
+            names
+        };
+        let always = ["conditions", "id", "jobs", "message", "name", "namespace", "runId", "runners", "status"];
+        assert_eq!(fields(&workflow), always);
+        workflow.status.start_time = Some("s".to_owned());
+        workflow.status.completion_time = Some("c".to_owned());
+        let shown = value(&workflow, &[]);
+        assert_eq!((&shown["startTime"], &shown["completionTime"]), (&json!("s"), &json!("c")));
+        assert_eq!((&shown["name"], &shown["id"], &shown["namespace"]), (&json!("w"), &json!(1), &json!("default")));
+    }
+
+    #[test]
+    fn a_runner_serves_all_or_its_own_workflow() {
+        let workflow =
+            workflow(JobCounts { total: 4, running: 1, completed: 1, ready: 2, ..JobCounts::default() }, &[]);
+        let runner = |served: Option<&str>, status: &str| -> Runner {
+            let mut value = json!({ "id": 4, "host": "h", "pid": 7, "kind": "local", "status": status,
+                "capacity": { "cpus": 1, "memoryBytes": 1, "gpus": 0, "nodes": 1 }, "version": "1", "queued": 2, "running": 3, "startTime": "t" });
+            if let Some(served) = served {
+                value["workflow"] = json!(served);
+            }
+            serde_json::from_value(value).expect("a runner")
+        };
+        for (served, expected) in [(None, true), (Some("w"), true), (Some("1"), true), (Some("other"), false)] {
+            assert_eq!(serves(&runner(served, "active"), &workflow), expected, "{served:?}");
+        }
+        assert_eq!(sentence(&workflow, &[runner(None, "active")]), "1 job running, 2 waiting");
+        assert_eq!(sentence(&workflow, &[]), "3 to do, and no runner is there; start one with: torc run w");
+        let shown = text(&workflow, &[runner(None, "silent")]);
+        assert!(shown.ends_with("Runners:   1\n  4 on h: 1 CPU, 3 running, silent\n"), "{shown}");
+        let failed = crate::follow::tests::workflow(
+            JobCounts { total: 9, failed: 1, terminated: 2, canceled: 3, ..JobCounts::default() },
+            &["Finished"],
+        );
+        assert_eq!(sentence(&failed, &[]), "6 jobs did not succeed; run them again with: torc retry w");
     }
 }

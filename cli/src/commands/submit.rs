@@ -7,16 +7,17 @@ use torc_api::action::Action;
 use torc_api::api::Workflow;
 use torc_api::workflow::WorkflowSpec;
 
-use super::apply::{ApplyArgs, place_here};
+use super::apply::ApplyArgs;
 use super::run::is_file;
 use super::{Context, apply};
 use crate::args::{FileArgs, RunnerArgs};
 use crate::client::Client;
-use crate::connection::{bare_name, explain_missing, remote};
+use crate::connection::{bare_name, explain_missing, no_store, remote};
 use crate::documents;
 use crate::error::{CommandError, ExitStatus};
 use crate::listen_args::ListenArgs;
 use crate::listening::Reach;
+use crate::place::Place;
 use crate::standalone::{Entry, enter, start_background};
 
 /// Put a workflow on Slurm: its allocations are asked for, and a server is left in the background unless there is one.
@@ -45,7 +46,8 @@ pub async fn run(context: &Context, args: &SubmitArgs) -> Result<ExitStatus, Com
         let client = remote(&context.settings, url, &context.folder)?;
         return stored(context, &client, name).await;
     }
-    let place = place_here(context)?;
+    // A store that is made now would not hold it.
+    let place = Place::find(&context.folder).ok_or_else(no_store)?;
     let client = match enter(&place, context.settings.namespace.as_deref()).await? {
         Entry::Theirs(_, client) => *client,
         Entry::Ours(lock) => {
@@ -99,4 +101,33 @@ fn check(name: &str, spec: &WorkflowSpec, file: &str) -> Result<(), CommandError
     Err(CommandError::invalid(format!("workflow `{name}` asks for no allocations"))
         .hint(format!("`torc slurm generate {file} --account ACCOUNT` writes schedulers and actions into it"))
         .hint("or name a cluster in it: `slurmCluster: local` is the Slurm of this machine"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // J03
+    #[test]
+    fn only_what_asks_for_allocations_is_submitted() {
+        let action = |kind: &str| {
+            let text = format!(r#"{{"triggerType": "on_workflow_start", "actionType": "{kind}"}}"#);
+            WorkflowSpec { actions: vec![serde_json::from_str(&text).expect("an action")], ..WorkflowSpec::default() }
+        };
+        let cluster = WorkflowSpec { slurm_cluster: Some("c".to_owned()), ..WorkflowSpec::default() };
+        for (spec, accepted) in [
+            (WorkflowSpec::default(), false),
+            (action("run_commands"), false),
+            (action("schedule_nodes"), true),
+            (cluster, true),
+        ] {
+            assert_eq!(check("w", &spec, "f.yaml").is_ok(), accepted, "{spec:?}");
+        }
+        let error = check("w", &WorkflowSpec::default(), "f.yaml").expect_err("nothing asks");
+        assert_eq!(
+            (error.kind, error.message.as_str()),
+            (ExitStatus::InvalidInput, "workflow `w` asks for no allocations")
+        );
+        assert!(error.hints[0].contains("torc slurm generate f.yaml"), "{:?}", error.hints);
+    }
 }

@@ -90,4 +90,16 @@ mod tests {
         assert_eq!(describe("w", &report, false), found);
         assert_eq!(describe("w", &report, true), format!("{found}nothing was changed\n"));
     }
+
+    #[test]
+    fn what_slurm_requeued_and_what_is_not_certain_is_told() {
+        let report = OrphanReport {
+            requeued: vec!["a1".to_owned()],
+            in_doubt: vec!["a2".to_owned()],
+            runners: vec![9],
+            ..OrphanReport::default()
+        };
+        let expected = "a1 was requeued by Slurm\na2: Slurm says nothing certain about it; it stays as it is\n";
+        assert_eq!(describe("w", &report, false), expected);
+    }
 }

@@ -12,6 +12,7 @@ use super::Context;
 use crate::client::Client;
 use crate::connection::{bare_name, explain_missing, read_token, with_client};
 use crate::error::{CommandError, ExitStatus};
+use crate::output::known;
 use crate::place::Place;
 
 /// Make and look at tokens that allow less than the server's own.
@@ -136,15 +137,8 @@ fn show(context: &Context, args: &ShowArgs) -> Result<ExitStatus, CommandError> 
         Some(statement) => json!({ "statement": statement, "certificateSha256": certificate }),
         None => json!({ "statement": { "scope": "admin" }, "certificateSha256": certificate }),
     };
-    context.output.value(&without_nulls(value), || lines(statement.as_ref(), certificate.as_deref()))?;
+    context.output.value(&known(value), || lines(statement.as_ref(), certificate.as_deref()))?;
     Ok(ExitStatus::Success)
-}
-
-fn without_nulls(mut value: serde_json::Value) -> serde_json::Value {
-    if let Some(map) = value.as_object_mut() {
-        map.retain(|_, value| !value.is_null());
-    }
-    value
 }
 
 fn lines(statement: Option<&Statement>, certificate: Option<&str>) -> String {
@@ -184,5 +178,42 @@ mod tests {
         let text = lines(Some(&statement), None);
         assert!(text.contains("workflow 3 (runner)") && text.contains("1970-01-02T00:00:00Z"), "{text}");
         assert!(lines(None, Some("ab")).contains("everything (admin)\ncertificate: ab"));
+    }
+
+    #[test]
+    fn every_scope_has_its_word_and_its_sentence() {
+        use clap::ValueEnum as _;
+        let scopes = [
+            ("admin", Scope::Admin),
+            ("owner", Scope::Owner),
+            ("viewer", Scope::Viewer),
+            ("editor", Scope::Editor),
+            ("runner", Scope::Runner),
+            ("pool", Scope::Pool),
+            ("metrics", Scope::Metrics),
+        ];
+        for (word, scope) in scopes {
+            assert_eq!(ScopeArg::from_str(word, false).map(ScopeArg::scope), Ok(scope), "{word}");
+        }
+        assert_eq!(ScopeArg::value_variants().len(), scopes.len());
+        let sentence = |grant: Grant| {
+            let statement = Statement { grant, issuer: "ada".to_owned(), issued: 60, expires: None };
+            lines(Some(&statement), None)
+        };
+        let text = |name: &str| name.to_owned();
+        for (grant, expected) in [
+            (Grant::Admin, "everything (admin)"),
+            (Grant::Owner { user: text("u") }, "the workflows of u (owner)"),
+            (Grant::Viewer { namespace: text("n") }, "reading the workflows of the namespace n (viewer)"),
+            (Grant::Editor { namespace: text("n") }, "the workflows of the namespace n (editor)"),
+            (Grant::Runner { workflow: 3 }, "runners and jobs of workflow 3 (runner)"),
+            (Grant::Pool, "the runners and jobs of every workflow (pool)"),
+            (Grant::Metrics, "reading metrics (metrics)"),
+        ] {
+            let end =
+                "made by:     ada, 1970-01-01T00:01:00Z\nexpires:     never\ncertificate: any that is trusted here\n";
+            assert_eq!(sentence(grant), format!("allows:      {expected}\n{end}"));
+        }
+        assert_eq!(known(json!({ "a": null, "b": 1, "c": { "d": null } })), json!({ "b": 1, "c": { "d": null } }));
     }
 }

@@ -100,3 +100,26 @@ fn size(entry: &Entry) -> i64 {
 fn item(pack: &Path, entry: &Entry) -> serde_json::Value {
     json!({ "name": file_name(entry), "pack": pack, "offset": entry.offset, "sizeBytes": entry.length })
 }
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+
+    #[test]
+    fn unpacked_logs_are_named_as_if_they_had_never_been_packed() {
+        let entry = |stream| Entry { label: "wf1_j2_r1_a1".to_owned(), stream, offset: 5, length: 7 };
+        assert_eq!(file_name(&entry(Stream::Out)), "job_wf1_j2_r1_a1.o");
+        assert_eq!(file_name(&entry(Stream::Err)), "job_wf1_j2_r1_a1.e");
+        let expected = json!({ "name": "job_wf1_j2_r1_a1.e", "pack": "/p", "offset": 5, "sizeBytes": 7 });
+        assert_eq!(item(Path::new("/p"), &entry(Stream::Err)), expected);
+        let folder = tempfile::tempdir().expect("a folder");
+        for name in ["b.pack", "a.pack", "a.o"] {
+            fs::write(folder.path().join(name.replace("pack", packs::PACK)), "").expect("a file");
+        }
+        let found = packs_in(folder.path()).expect("packs");
+        let names: Vec<&str> = found.iter().filter_map(|path| path.file_stem()?.to_str()).collect();
+        assert_eq!(names, ["a", "b"]);
+        assert_eq!(packs_in(&folder.path().join("none")).expect_err("no folder").kind, ExitStatus::NotFound);
+    }
+}

@@ -174,4 +174,14 @@ mod tests {
         assert_eq!(parse("-1").expect("a number"), serde_json::json!(-1));
         assert_eq!(parse("text").expect_err("no quotes").kind, ExitStatus::InvalidInput);
     }
+
+    #[test]
+    fn what_a_value_changes_is_told() {
+        let told = |changed, stale_jobs| describe("w", "d", "set", &UserDataWritten { changed, stale_jobs });
+        assert_eq!(told(false, 3), "user-data/d unchanged\n");
+        assert_eq!(told(true, 0), "user-data/d set\n");
+        let expected =
+            "user-data/d set\n2 jobs completed with what it was before; run again with: torc retry w --changed\n";
+        assert_eq!(told(true, 2), expected);
+    }
 }

@@ -196,4 +196,28 @@ mod tests {
         }
         assert_eq!(judge(&done, &Goal::Delete), None);
     }
+
+    #[test]
+    fn every_condition_can_be_waited_for() {
+        for name in ["Accepted", "AllocationsReady", "Recovering", "Stalled", "Suspended", "Finished", "Succeeded"] {
+            let goal = Goal::Condition(name.to_owned());
+            for text in [format!("condition={name}"), name.to_lowercase(), format!("condition={name}=True")] {
+                assert_eq!(parse_goal(&text), Ok(goal.clone()), "{text}");
+            }
+            assert_eq!(judge(&workflow(JobCounts::default(), &[name]), &goal), Some(ExitStatus::Success));
+            assert_eq!(goal_text(&goal), name.to_lowercase());
+        }
+        assert_eq!((parse_goal("Delete"), goal_text(&Goal::Delete)), (Ok(Goal::Delete), "deleted".to_owned()));
+    }
+
+    #[test]
+    fn success_is_out_of_reach_only_when_all_is_over() {
+        let succeeded = Goal::Condition("Succeeded".to_owned());
+        let canceled = Workflow { canceled: true, ..workflow(JobCounts::default(), &["Finished"]) };
+        let decide = workflow(JobCounts { pending_failed: 1, ..JobCounts::default() }, &[]);
+        let held = Workflow { suspended: true, ..workflow(JobCounts::default(), &[]) };
+        for (workflow, expected) in [(canceled, Some(ExitStatus::WorkflowFailed)), (decide, None), (held, None)] {
+            assert_eq!(judge(&workflow, &succeeded), expected, "{workflow:?}");
+        }
+    }
 }

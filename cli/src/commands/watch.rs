@@ -3,9 +3,11 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use torc_api::allocation::AllocationStatus;
+use torc_api::action::Action;
+use torc_api::allocation::{Allocation, AllocationStatus};
 use torc_api::api::Workflow;
 use torc_api::recovery::RegenerateRequest;
+use torc_api::workflow::WorkflowSpec;
 
 use super::recover::{self, RemedyArgs};
 use super::{Context, parse_duration};
@@ -104,7 +106,7 @@ async fn look(context: &Context, args: &WatchArgs, client: &Client, watch: &mut 
     say(context, watch, &workflow);
     // Every allocation is looked at: a live one hides no dead one.
     let live = client.live_allocations(&id).await?;
-    let is_alive = live.iter().any(|one| one.status != AllocationStatus::Pending || one.slurm_job_id.is_some());
+    let is_alive = live.iter().any(is_alive);
     watch.without_allocation = if is_alive { 0 } else { watch.without_allocation + 1 };
     if may_be_lost(is_alive, watch.without_allocation, workflow.status.jobs.running) {
         let found = client.sync_status(&id, false).await?;
@@ -127,6 +129,11 @@ async fn look(context: &Context, args: &WatchArgs, client: &Client, watch: &mut 
         }
         Standing::Canceled => Ok(Look::Over(ExitStatus::WorkflowFailed)),
     }
+}
+
+/// Slurm knows of it.
+fn is_alive(allocation: &Allocation) -> bool {
+    allocation.status != AllocationStatus::Pending || allocation.slurm_job_id.is_some()
 }
 
 /// Without a live allocation, what was lost is looked for: at once if jobs are said to run, otherwise after some looks.
@@ -154,6 +161,11 @@ fn say(context: &Context, watch: &mut Watch, workflow: &Workflow) {
     }
 }
 
+/// It was recovered as often as it may be.
+fn is_spent(max_retries: Option<u32>, recoveries: u32) -> bool {
+    max_retries.is_some_and(|most| recoveries >= most)
+}
+
 async fn after_failure(
     context: &Context,
     args: &WatchArgs,
@@ -161,7 +173,7 @@ async fn after_failure(
     workflow: &Workflow,
     watch: &mut Watch,
 ) -> Result<Option<ExitStatus>, CommandError> {
-    let is_spent = args.max_retries.is_some_and(|most| watch.recoveries >= most);
+    let is_spent = is_spent(args.max_retries, watch.recoveries);
     if !args.recover || is_spent {
         if is_spent && args.recover {
             context.output.progress(&format!("{}: recovered as often as it may be", workflow.name));
@@ -177,6 +189,16 @@ async fn after_failure(
     Ok(None)
 }
 
+/// Allocations were not asked for, or long ago.
+fn is_cool(since: Option<Duration>) -> bool {
+    since.is_none_or(|since| since >= COOL_DOWN)
+}
+
+/// Its allocations follow from its jobs, and nobody has to ask for them.
+fn sizes_itself(spec: &WorkflowSpec) -> bool {
+    spec.slurm_cluster.is_some() && !spec.actions.iter().any(Action::asks_slurm_for_nodes)
+}
+
 async fn schedule(
     context: &Context,
     args: &WatchArgs,
@@ -184,12 +206,8 @@ async fn schedule(
     workflow: &Workflow,
     watch: &mut Watch,
 ) -> Result<(), CommandError> {
-    let is_cool = watch.scheduled.is_none_or(|last| last.elapsed() >= COOL_DOWN);
     let spec = workflow.document.as_ref().map(|document| &document.spec);
-    let sizes_itself = spec.is_some_and(|spec| {
-        spec.slurm_cluster.is_some() && !spec.actions.iter().any(torc_api::action::Action::asks_slurm_for_nodes)
-    });
-    if !is_cool || sizes_itself {
+    if !is_cool(watch.scheduled.map(|last| last.elapsed())) || spec.is_some_and(sizes_itself) {
         return Ok(());
     }
     watch.scheduled = Some(Instant::now());
@@ -216,6 +234,66 @@ mod tests {
         ];
         for (is_alive, looks, running, expected) in cases {
             assert_eq!(may_be_lost(is_alive, looks, running), expected, "{is_alive} {looks} {running}");
+        }
+    }
+
+    #[test]
+    fn looks_are_at_least_a_second_apart() {
+        for (text, seconds) in [("0", 1), ("1", 1), ("30", 30), ("2m", 120), ("0s", 1), ("1h", 3_600)] {
+            assert_eq!(parse_interval(text), Ok(Duration::from_secs(seconds)), "{text}");
+        }
+        assert!(parse_interval("soon").is_err());
+    }
+
+    #[test]
+    fn recoveries_are_counted_and_allocations_asked_for_now_and_then() {
+        for (most, done, expected) in
+            [(None, 99, false), (Some(0), 0, true), (Some(2), 1, false), (Some(2), 2, true), (Some(2), 3, true)]
+        {
+            assert_eq!(is_spent(most, done), expected, "{done} of {most:?}");
+        }
+        for (since, expected) in [(None, true), (Some(59_999), false), (Some(60_000), true)] {
+            assert_eq!(is_cool(since.map(Duration::from_millis)), expected, "{since:?}");
+        }
+        assert_eq!(LOOKS, 3);
+    }
+
+    #[test]
+    fn an_allocation_lives_once_slurm_knows_of_it() {
+        let allocation = |status: &str, id: Option<&str>| -> Allocation {
+            let mut value = serde_json::json!({ "name": "a", "id": 1, "workflow": "w", "workflowId": 1, "cluster": "c",
+                "status": status, "nodes": 1, "origin": "manual", "walltimeSeconds": 1, "creationTime": "t" });
+            if let Some(id) = id {
+                value["slurmJobId"] = id.into();
+            }
+            serde_json::from_value(value).expect("an allocation")
+        };
+        for (status, id, expected) in [
+            ("pending", None, false),
+            ("pending", Some("7"), true),
+            ("active", None, true),
+            ("active", Some("7"), true),
+        ] {
+            assert_eq!(is_alive(&allocation(status, id)), expected, "{status} {id:?}");
+        }
+    }
+
+    #[test]
+    fn only_a_cluster_without_actions_sizes_itself() {
+        let action = || {
+            serde_json::from_str(
+                r#"{"triggerType": "on_workflow_start", "actionType": "schedule_nodes", "schedulerType": "slurm"}"#,
+            )
+        };
+        let action: Action = action().expect("an action");
+        let cluster = || Some("c".to_owned());
+        for (slurm_cluster, actions, expected) in [
+            (None, vec![], false),
+            (cluster(), vec![], true),
+            (cluster(), vec![action.clone()], false),
+            (None, vec![action], false),
+        ] {
+            assert_eq!(sizes_itself(&WorkflowSpec { slurm_cluster, actions, ..WorkflowSpec::default() }), expected);
         }
     }
 }

@@ -140,3 +140,26 @@ async fn export(context: &Context, args: &ExportArgs) -> Result<ExitStatus, Comm
     context.output.document(&json!(document.map(Document::Workflow)))?;
     Ok(ExitStatus::Success)
 }
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+
+    #[test]
+    fn each_spelling_asks_for_what_was_typed() {
+        let listed = list(ListArgs { watch: true, limit: Some(3) });
+        assert_eq!((listed.resource.as_str(), listed.watch, listed.limit), ("workflows", true, Some(3)));
+        let shown = one(OneArgs { workflow: Some("w".to_owned()) });
+        assert_eq!((shown.resource.as_str(), shown.name.as_deref(), shown.workflow), ("workflow", Some("w"), None));
+        let actions = list_actions(ListActionsArgs { workflow: Some("w".to_owned()) });
+        assert_eq!((actions.resource.as_str(), actions.workflow.as_deref()), ("actions", Some("w")));
+        for failed_only in [true, false] {
+            let put_back = reset(ResetStatusArgs { workflow: Some("w".to_owned()), failed_only });
+            assert_eq!(
+                (put_back.workflow.as_deref(), put_back.all, put_back.changed, put_back.dry_run),
+                (Some("w"), !failed_only, false, false)
+            );
+        }
+    }
+}

@@ -143,4 +143,21 @@ mod tests {
         let error = report.into_result().expect_err("two errors");
         assert_eq!((error.message.as_str(), error.lines.len()), ("2 problems in a", 2));
     }
+
+    #[test]
+    fn problems_for_programs_have_all_that_is_known() {
+        let mut report = Report::default();
+        let mut placed = Problem::error("spec.x", "wrong").hint("do this");
+        placed.position = Some(Position { line: 3, column: 5 });
+        report.add("a.yaml", vec![placed]);
+        report.add("b.yaml", vec![Problem::warning("", "odd")]);
+        let severity = |severity: Severity| json!(severity);
+        let expected = json!([
+            { "file": "a.yaml", "severity": severity(Severity::Error), "field": "spec.x", "message": "wrong", "line": 3, "column": 5, "hint": "do this" },
+            { "file": "b.yaml", "severity": severity(Severity::Warning), "field": "", "message": "odd" },
+        ]);
+        assert_eq!(report.to_json(), expected);
+        let error = report.into_result().expect_err("an error");
+        assert_eq!((error.message.as_str(), error.lines.len()), ("1 problem in a.yaml", 1), "a warning is no problem");
+    }
 }

@@ -212,4 +212,94 @@ mod tests {
             assert_eq!(reach(&cli.command), expected, "{line}");
         }
     }
+
+    /// Every command, and what it needs of a cluster.
+    #[test]
+    fn every_verb_has_its_reach() {
+        use clap::CommandFactory as _;
+        let (nothing, objects, server) = (Reach::Nothing, Reach::Objects, Reach::Server);
+        let table = [
+            ("apply -f a", objects),
+            ("run a", Reach::ThisMachine("run")),
+            ("exec -c a", Reach::ThisMachine("exec")),
+            ("plan a", nothing),
+            ("diff -f a", objects),
+            ("validate a", nothing),
+            ("get jobs", server),
+            ("get slurmclusters", objects),
+            ("describe workflow", server),
+            ("explain a", server),
+            ("status", server),
+            ("logs a", server),
+            ("unpack", nothing),
+            ("plot", server),
+            ("wait", objects),
+            ("submit a", Reach::ThisMachine("submit")),
+            ("recover", server),
+            ("watch", server),
+            ("cancel", objects),
+            ("suspend", objects),
+            ("resume", objects),
+            ("retry", objects),
+            ("retry --all", objects),
+            ("delete a", objects),
+            ("workflows list", server),
+            ("jobs list", server),
+            ("results list", server),
+            ("user-data list", server),
+            ("slurm stats", server),
+            ("spawn --lineage l --converged", server),
+            ("ro-crate export", server),
+            ("server", nothing),
+            ("runner", server),
+            ("remote run a", Reach::ThisMachine("remote")),
+            ("hpc list", nothing),
+            ("token show", server),
+            ("ping", server),
+            ("gc --older-than 1d", server),
+            ("backup a", server),
+            ("restore a", Reach::ThisMachine("restore")),
+            ("crd print", nothing),
+            ("admin release-finalizers", nothing),
+            ("config show", nothing),
+            ("completions bash", nothing),
+            ("copy-program a", nothing),
+            ("keeper", nothing),
+            ("remote-agent", nothing),
+            ("reference cli", nothing),
+        ];
+        for (line, expected) in table {
+            let cli = Cli::try_parse_from(format!("torc {line}").split_whitespace()).unwrap();
+            assert_eq!(reach(&cli.command), expected, "{line}");
+        }
+        let command = Cli::command();
+        let verbs = command.get_subcommands().map(|verb| verb.get_name()).filter(|name| *name != "help");
+        for verb in verbs {
+            assert!(table.iter().any(|(line, _)| line.split(' ').next() == Some(verb)), "no row for {verb}");
+        }
+    }
+
+    #[test]
+    fn the_nearest_word_about_a_cluster_counts() {
+        let both = |context: Origin, kubeconfig: Origin, url: Origin| {
+            choose(
+                &layers(&[("client.context", context), ("client.kubeconfig", kubeconfig), ("client.url", url)]),
+                false,
+            )
+        };
+        let cluster = Way::Cluster(Choice {
+            context: Some("client.context-value".to_owned()),
+            kubeconfig: Some("client.kubeconfig-value".into()),
+        });
+        assert_eq!(both(file(), Origin::Flag, environment()).unwrap(), cluster);
+        assert_eq!(both(Origin::Flag, file(), environment()).unwrap(), cluster);
+        assert_eq!(both(file(), file(), environment()).unwrap(), Way::Server);
+        assert!(both(file(), environment(), environment()).is_err());
+        let order = [Origin::Flag, environment(), file(), Origin::BuiltIn].map(|origin| nearness(&origin));
+        assert_eq!(order, [0, 1, 2, 3]);
+        assert_eq!(cluster.choice().context.as_deref(), Some("client.context-value"));
+        assert_eq!((Way::Here.choice(), Way::Server.choice()), (Choice::default(), Choice::default()));
+        let plugin = choose(&layers(&[("client.context", file()), ("client.url", Origin::Flag)]), true).unwrap();
+        assert_eq!(plugin, Way::Server, "the command line is nearer than being a plugin");
+    }
 }

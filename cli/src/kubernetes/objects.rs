@@ -246,4 +246,47 @@ mod tests {
             assert_eq!(Applied { before, after }.outcome(), outcome);
         }
     }
+
+    #[test]
+    fn an_object_is_seen_as_a_workflow() {
+        let value = json!({
+            "apiVersion": "torc.dev/v1alpha1", "kind": "Workflow",
+            "metadata": { "name": "w", "namespace": "n", "generation": 4, "creationTimestamp": "2026-01-01T00:00:00Z" },
+            "spec": { "user": "ada", "suspend": true, "stopPolicy": "Cancel", "slurmCluster": "c" },
+            "status": { "observedGeneration": 5, "runId": 6 },
+        });
+        let found = view(&serde_json::from_value(value.clone()).unwrap());
+        assert_eq!((found.name.as_str(), found.namespace.as_str(), found.owner.as_str()), ("w", "n", "ada"));
+        assert_eq!((found.generation, found.status.run_id), (4, Some(6)), "a later observation counts, too");
+        assert_eq!((found.suspended, found.canceled, found.slurm_cluster.as_deref()), (true, true, Some("c")));
+        assert_eq!(found.creation_time, "2026-01-01T00:00:00Z");
+        let mut other = value;
+        other["spec"] = json!({ "stopPolicy": "None" });
+        let found = view(&serde_json::from_value(other).unwrap());
+        assert_eq!((found.suspended, found.canceled, found.slurm_cluster), (false, false, None));
+    }
+
+    #[test]
+    fn labels_and_annotations_are_written_by_people_too() {
+        for field in ["labels", "annotations"] {
+            let mut value = json!(object(1, 1));
+            value["metadata"][field] = json!({ "a": "b" });
+            let after: DynamicObject = serde_json::from_value(value).unwrap();
+            assert_eq!(Applied { before: Some(object(1, 1)), after }.outcome(), ApplyOutcome::Configured, "{field}");
+        }
+        assert_eq!((Kind::Workflow.word(), Kind::SlurmCluster.word()), ("workflow", "slurmcluster"));
+    }
+
+    #[test]
+    fn a_conflict_names_the_fields_and_the_way_on() {
+        let status = |code: u16| {
+            let causes = json!([{ "field": ".spec.jobs", "message": "conflict with x", "reason": "r" }]);
+            let value = json!({ "status": "Failure", "message": "m", "reason": "r", "code": code, "details": { "causes": causes } });
+            kube::Error::Api(serde_json::from_value(value).unwrap())
+        };
+        let conflict = explain("apply w", status(409));
+        assert_eq!(conflict.lines, ["  .spec.jobs: conflict with x"]);
+        assert!(conflict.hints[0].contains("--force-conflicts"), "{:?}", conflict.hints);
+        assert!(!explain("apply w", status(422)).hints.iter().any(|hint| hint.contains("--force-conflicts")));
+    }
 }

@@ -160,4 +160,93 @@ mod tests {
         }
         assert_eq!([count(1, "job"), count(2, "job")], ["1 job", "2 jobs"]);
     }
+
+    #[test]
+    fn durations_change_their_unit_at_its_size() {
+        for (seconds, text) in [
+            (1, "1s"),
+            (60, "1m"),
+            (61, "1m1s"),
+            (119, "1m59s"),
+            (120, "2m"),
+            (599, "9m59s"),
+            (600, "10m"),
+            (601, "10m"),
+            (659, "10m"),
+            (3_599, "59m"),
+            (3_600, "1h"),
+            (3_659, "1h"),
+            (3_660, "1h1m"),
+            (35_999, "9h59m"),
+            (36_000, "10h"),
+            (86_399, "23h"),
+            (86_400, "1d"),
+            (89_999, "1d"),
+            (90_000, "1d1h"),
+            (863_999, "9d23h"),
+            (864_000, "10d"),
+            (i64::MIN, "0s"),
+        ] {
+            assert_eq!(duration(seconds), text, "{seconds}");
+        }
+        for (seconds, text) in [
+            (0.0004, "0s"),
+            (0.0005, "0ms"),
+            (0.0006, "1ms"),
+            (0.999, "999ms"),
+            (1.0, "1.0s"),
+            (59.94, "59.9s"),
+            (60.0, "1m"),
+            (60.4, "1m"),
+            (60.5, "1m1s"),
+        ] {
+            assert_eq!(precise(seconds), text, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn amounts_change_their_unit_at_1024() {
+        for (amount, text) in [
+            (1, "1B"),
+            (1_023, "1023B"),
+            (1_024, "1Ki"),
+            (1_025, "1.0Ki"),
+            (1_536, "1.5Ki"),
+            ((1 << 20) - 1, "1024.0Ki"),
+            (1 << 20, "1Mi"),
+            (1 << 30, "1Gi"),
+            (1 << 40, "1Ti"),
+            (1 << 50, "1024Ti"),
+            (3 << 39, "1.5Ti"),
+        ] {
+            assert_eq!(bytes(amount), text, "{amount}");
+        }
+        assert_eq!([percent(0.4), percent(0.6), percent(99.5)], ["0%", "1%", "100%"]);
+        assert_eq!([count(0, "job"), count(-1, "job")], ["0 jobs", "-1 jobs"]);
+        let between = |start: &str, end: &str| between(start, end);
+        assert_eq!(between("2026-01-01T00:00:00Z", "2026-01-01T00:00:01.5Z"), Some(1.5));
+        assert_eq!((between("x", "2026-01-01T00:00:00Z"), between("2026-01-01T00:00:00Z", "x")), (None, None));
+    }
+
+    #[test]
+    fn what_was_used_is_told_as_far_as_it_is_known() {
+        let all = Usage {
+            peak_memory_bytes: Some(1 << 20),
+            average_memory_bytes: Some(2 << 20),
+            peak_cpu_percent: Some(3.0),
+            average_cpu_percent: Some(4.0),
+            peak_gpu_percent: Some(5.0),
+            average_gpu_percent: Some(6.0),
+            peak_gpu_memory_bytes: Some(7 << 20),
+        };
+        let expected =
+            "1Mi memory peak, 2Mi average; 3% CPU peak, 4% average; 5% GPU peak, 6% average; 7Mi GPU memory peak";
+        assert_eq!(usage(&all).as_deref(), Some(expected));
+        assert_eq!(
+            usage(&Usage { average_cpu_percent: Some(4.0), ..Usage::default() }).as_deref(),
+            Some("4% CPU average")
+        );
+        assert_eq!(usage(&Usage { peak_cpu_percent: Some(4.0), ..Usage::default() }).as_deref(), Some("4% CPU peak"));
+        assert_eq!(usage(&Usage::default()), None);
+    }
 }

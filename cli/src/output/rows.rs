@@ -375,4 +375,12 @@ mod tests {
         };
         assert_eq!(event_text(&event), "a running, 7 completed");
     }
+
+    #[test]
+    fn a_command_of_sixty_letters_is_whole() {
+        for (length, expected) in [(59, 59), (60, 60), (61, 60)] {
+            let shown = shortened(&"x".repeat(length));
+            assert_eq!((shown.chars().count(), shown.ends_with('…')), (expected, length > 60));
+        }
+    }
 }

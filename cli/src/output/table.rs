@@ -124,6 +124,27 @@ fn paint(cell: TableCell, width: usize) -> Cell {
     }
 }
 
+/// A row as `COLUMN=text`, each with the sign of its colour, and wide columns in brackets.
+#[cfg(test)]
+pub fn described<T: Tabular>(row: &T, now: Timestamp) -> Vec<String> {
+    let sign = |paint: Paint| match paint {
+        Paint::Plain => "",
+        Paint::Good => "+",
+        Paint::Bad => "-",
+        Paint::Active => "~",
+        Paint::Faint => ".",
+    };
+    let cells = row.cells(now);
+    assert_eq!(cells.len(), T::COLUMNS.len(), "a cell for each column");
+    let pairs = T::COLUMNS.iter().zip(cells);
+    pairs
+        .map(|(column, cell)| {
+            let text = format!("{}={}{}", column.name, sign(cell.paint), cell.text);
+            if column.wide { format!("[{text}]") } else { text }
+        })
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

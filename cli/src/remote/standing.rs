@@ -172,4 +172,27 @@ mod tests {
         assert_eq!(runner_of(&in_home, &runners).map(|runner| runner.id), Some(3));
         assert_eq!(runner_of(&RemoteWorker { folder: None, ..worker() }, &runners), None);
     }
+
+    #[test]
+    fn a_machine_that_is_silent_is_told_with_what_the_server_knows() {
+        let trouble = || Err(Trouble { unreachable: true, reason: "no route".to_owned(), advice: String::new() });
+        for (status, expected) in [
+            ("active", "no route; its runner reports to the server"),
+            ("silent", "no route; its runner is silent, too"),
+            ("gone", "no route"),
+        ] {
+            let standing = judge(&worker(), &trouble(), &[runner(4, "/w/out/s_n1", status)]);
+            assert_eq!(standing.message, expected);
+            assert_eq!((standing.host.as_deref(), standing.pid), (Some("h"), Some(7)), "as the server knows them");
+        }
+        let unknown = judge(&worker(), &trouble(), &[]);
+        assert_eq!((unknown.running, unknown.queued, unknown.runner, unknown.since), (0, 0, None, None));
+        let known = judge(&worker(), &report(true, None), &[runner(4, "/w/out/s_n1", "active")]);
+        assert_eq!((known.pid, known.worker.as_str(), known.folder.as_deref()), (Some(9), "n1", Some("/w/out/s_n1")));
+        let never = Ok(Some(Report { host: "h".to_owned(), outcome: Outcome::Looked, runner: None, alive: false }));
+        assert_eq!(judge(&worker(), &never, &[]).state, WorkerState::Stopped);
+        let words = [WorkerState::Running, WorkerState::Stopped, WorkerState::Dead, WorkerState::Unreachable]
+            .map(WorkerState::word);
+        assert_eq!(words, ["running", "stopped", "dead", "unreachable"]);
+    }
 }

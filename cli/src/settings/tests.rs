@@ -186,3 +186,402 @@ fn every_setting_has_a_variable_by_its_sections() {
     let (layers, _) = world.gather(Layers::default()).unwrap();
     assert_eq!(layers.get("client.run.num_cpus").unwrap().text, "4", "the short one wins");
 }
+
+/// A value of each source that no other source has, for every setting.
+#[test]
+fn for_every_setting_the_nearer_source_wins() {
+    let sources = ["system", "user", "project", "section", "variable", "flag"];
+    for (count, nearest) in sources.iter().enumerate() {
+        let mut world = World::new();
+        let mut flags = Layers::default();
+        let text = |source: &str| {
+            let mut lines = String::new();
+            for (number, key) in KEYS.iter().enumerate() {
+                lines.push_str(&format!("{} = \"{source}-{number}\"\n", key.name));
+            }
+            lines
+        };
+        for source in &sources[..=count] {
+            match *source {
+                "system" => drop(world.file("etc/torc/config.toml", &text(source))),
+                "user" => drop(world.file("home/.config/torc/config.toml", &text(source))),
+                "project" => drop(world.file("project/torc.toml", &text(source))),
+                _ => {}
+            }
+            for (number, key) in KEYS.iter().enumerate() {
+                let value = format!("{source}-{number}");
+                match *source {
+                    "section" if key.variable_by_section() != key.variable => {
+                        world.variables.insert(key.variable_by_section(), value);
+                    }
+                    "variable" => drop(world.variables.insert(key.variable.to_owned(), value)),
+                    "flag" => flags.below(key.name, value, Origin::Flag),
+                    _ => {}
+                }
+            }
+        }
+        let (layers, warnings) = world.gather(flags).unwrap();
+        assert_eq!(warnings, Vec::<String>::new());
+        for (number, key) in KEYS.iter().enumerate() {
+            let has_one_name = *nearest == "section" && key.variable_by_section() == key.variable;
+            let expected = if has_one_name { "project" } else { nearest };
+            let value = layers.get(key.name).unwrap();
+            assert_eq!(value.text, format!("{expected}-{number}"), "{}", key.name);
+            let origin_is_right = match expected {
+                "flag" => value.origin == Origin::Flag,
+                "variable" => value.origin == Origin::Environment(key.variable.to_owned()),
+                "section" => value.origin == Origin::Environment(key.variable_by_section()),
+                _ => matches!(value.origin, Origin::File(_)),
+            };
+            assert!(origin_is_right, "{}: {:?}", key.name, value.origin);
+        }
+    }
+}
+
+#[test]
+fn an_empty_variable_says_nothing() {
+    let mut world = World::new();
+    world.file("project/torc.toml", "[client]\nformat = \"yaml\"\n");
+    world.variables.insert("TORC_FORMAT".to_owned(), String::new());
+    let (layers, _) = world.gather(Layers::default()).unwrap();
+    assert_eq!(layers.get("client.format").unwrap().text, "yaml");
+    let none = Handed::from(&|_| Some(String::new()));
+    assert_eq!((none.token, none.server_file, none.server_certificates), (None, None, None));
+}
+
+#[test]
+fn what_is_built_in() {
+    let (layers, _) = World::new().gather(Layers::default()).unwrap();
+    let built_in: Vec<(&str, &str)> =
+        KEYS.iter().filter_map(|key| Some((key.name, layers.get(key.name)?.text.as_str()))).collect();
+    let expected = [
+        ("client.format", "table"),
+        ("client.ssh", "ssh"),
+        ("client.run.output_dir", "torc_output"),
+        ("client.run.poll_interval", "5"),
+        ("client.slurm.poll_interval", "30"),
+        ("client.run.claim_backoff_max_secs", "300"),
+        ("client.run.long_poll", "true"),
+        ("client.run.persistent", "false"),
+        ("client.run.skip_version_check", "false"),
+        ("client.run.prefetch", "auto"),
+        ("client.offline.enabled", "true"),
+        ("client.offline.drain_ping_interval_secs", "120"),
+        ("server.bind", "127.0.0.1:7421"),
+        ("server.tls", "false"),
+        ("server.runner_token_lifetime", "30d"),
+        ("server.insecure_http", "false"),
+        ("server.max_connections", "4096"),
+        ("server.slurm_poll_interval", "15"),
+        ("server.kubernetes.pod_namespace", "default"),
+        ("server.kubernetes.sources", "false"),
+        ("server.kubernetes.cleanup_seconds", "600"),
+        ("server.max_jobs", "1000000"),
+    ];
+    assert_eq!(built_in, expected);
+    assert!(built_in.iter().all(|(name, _)| layers.get(name).unwrap().origin == Origin::BuiltIn));
+    let settings = resolve(&layers, Handed::default()).unwrap();
+    assert_eq!((settings.url, settings.way, settings.namespace), (None, Way::Here, None));
+    assert_eq!(settings.server.runner_token_lifetime, Duration::from_secs(30 * 86_400));
+    assert_eq!(settings.server.kubernetes.cleanup_patience, Duration::from_secs(600));
+    assert_eq!(settings.server.slurm_poll_interval, Duration::from_secs(15));
+}
+
+/// Every setting is given to its own field.
+#[test]
+fn every_setting_has_its_field() {
+    let said = [
+        ("client.url", "http://h:1/x/"),
+        ("client.service", "ns/svc"),
+        ("client.token_file", "/token"),
+        ("client.ca_cert", "/ca"),
+        ("client.certificate_sha256", &"ab".repeat(32)),
+        ("client.format", "wide"),
+        ("client.namespace", "lab"),
+        ("client.ssh", "ssh -4"),
+        ("client.run.num_cpus", "1"),
+        ("client.run.memory", "2m"),
+        ("client.run.num_gpus", "3"),
+        ("client.run.max_parallel_jobs", "4"),
+        ("client.run.output_dir", "/out"),
+        ("client.run.poll_interval", "5.5"),
+        ("client.slurm.poll_interval", "6"),
+        ("client.run.claim_backoff_max_secs", "7"),
+        ("client.run.long_poll", "false"),
+        ("client.run.labels", "b,a"),
+        ("client.run.time_limit", "8s"),
+        ("client.run.end_time", "2026-01-01T00:00:09Z"),
+        ("client.run.persistent", "true"),
+        ("client.run.skip_version_check", "1"),
+        ("client.run.prefetch", "on"),
+        ("client.run.prefetch_batch_size", "10"),
+        ("client.run.prefetch_max_queued", "11"),
+        ("client.run.prefetch_refill_threshold", "12"),
+        ("client.run.lease_seconds", "13"),
+        ("client.offline.enabled", "0"),
+        ("client.offline.drain_ping_interval_secs", "14"),
+        ("client.offline.wait_for_healthy_database_minutes", "15"),
+        ("server.bind", "1.1.1.1:1"),
+        ("client.run.bind", "2.2.2.2:2"),
+        ("server.advertise", "there"),
+        ("server.tls", "true"),
+        ("server.tls_cert", "/crt"),
+        ("server.tls_key", "/key"),
+        ("server.tls_ca", "/tlsca"),
+        ("server.runner_token_lifetime", "16s"),
+        ("server.insecure_http", "true"),
+        ("server.admin_token_file", "/admin"),
+        ("server.metrics_token_file", "/metrics"),
+        ("server.token_key_file", "/tokenkey"),
+        ("server.max_connections", "17"),
+        ("server.database", "/db"),
+        ("server.slurm_poll_interval", "18"),
+        ("server.kubernetes.pod_name", "pod"),
+        ("server.kubernetes.pod_namespace", "podns"),
+        ("server.kubernetes.lease", "lease"),
+        ("server.kubernetes.namespaces", "n1,n2"),
+        ("server.kubernetes.sources", "true"),
+        ("server.kubernetes.ssh_secrets", "/secrets"),
+        ("server.kubernetes.audience", "aud"),
+        ("server.kubernetes.runner_accounts", "r/r"),
+        ("server.kubernetes.admin_accounts", "a/a"),
+        ("server.kubernetes.viewer_account", "view"),
+        ("server.kubernetes.editor_account", "edit"),
+        ("server.kubernetes.pools", "[]"),
+        ("server.kubernetes.working_dir", "/wd"),
+        ("server.kubernetes.cleanup_seconds", "19"),
+        ("server.max_jobs", "20"),
+    ];
+    let mut layers = Layers::default();
+    for (key, text) in said {
+        let name = KEYS.iter().find(|known| known.name == key).unwrap().name;
+        layers.below(name, text.to_owned(), Origin::Flag);
+    }
+    let unsaid: Vec<&str> = KEYS.iter().map(|key| key.name).filter(|name| layers.get(name).is_none()).collect();
+    assert_eq!(unsaid, ["client.context", "client.kubeconfig"], "a cluster and a server are not named together");
+    let path = |text: &str| Some(PathBuf::from(text));
+    let seconds = Duration::from_secs;
+    let handed = Handed {
+        token: Some("secret".to_owned()),
+        server_file: path("/server"),
+        server_certificates: path("/certificates"),
+        plugin: false,
+    };
+    let found = resolve(&layers, handed).unwrap();
+    let expected = Settings {
+        url: Some("http://h:1/x".to_owned()),
+        token: Some("secret".to_owned()),
+        token_file: path("/token"),
+        server_file: path("/server"),
+        server_certificates: path("/certificates"),
+        way: Way::Server,
+        service: Some("ns/svc".to_owned()),
+        server_name: None,
+        certificate_sha256: Some(Fingerprint([0xab; 32])),
+        ca_cert: path("/ca"),
+        format: Format::Wide,
+        namespace: Some("lab".to_owned()),
+        ssh: "ssh -4".to_owned(),
+        run: RunSettings {
+            num_cpus: Some(1),
+            memory_bytes: Some(2 << 20),
+            num_gpus: Some(3),
+            max_parallel_jobs: Some(4),
+            labels: vec!["a".to_owned(), "b".to_owned()],
+            output_dir: "/out".into(),
+            time_limit: Some(seconds(8)),
+            end_time: Some("2026-01-01T00:00:09Z".parse().unwrap()),
+            poll_interval: Duration::from_millis(5_500),
+            slurm_poll_interval: seconds(6),
+            claim_backoff_max: seconds(7),
+            long_poll: false,
+            offline: OfflineSettings { enabled: false, ping_interval: seconds(14), retry_window: Some(seconds(900)) },
+            persistent: true,
+            skip_version_check: true,
+            prefetch: torc_api::failure::Prefetch {
+                enabled: Some(true),
+                batch_size: Some(10),
+                max_queued: Some(11),
+                refill_threshold: Some(12),
+                lease_seconds: Some(13),
+                horizon_seconds: None,
+            },
+        },
+        server: ServerSettings {
+            bind: "1.1.1.1:1".to_owned(),
+            embedded_bind: Some("2.2.2.2:2".to_owned()),
+            advertise: Some("there".to_owned()),
+            certificate: Some(TlsFiles { certificate: "/crt".into(), key: "/key".into() }),
+            authority: path("/tlsca"),
+            runner_token_lifetime: seconds(16),
+            tls: true,
+            insecure_http: true,
+            admin_token_file: path("/admin"),
+            metrics_token_file: path("/metrics"),
+            token_key_file: path("/tokenkey"),
+            max_connections: 17,
+            database: Some("/db".to_owned()),
+            max_jobs: 20,
+            slurm_poll_interval: seconds(18),
+            kubernetes: found.server.kubernetes.clone(),
+        },
+    };
+    assert_eq!(found, expected);
+    let cluster = found.server.kubernetes;
+    assert_eq!((cluster.identity.as_str(), cluster.namespace.as_str()), ("pod", "podns"));
+    assert_eq!((cluster.lease.as_deref(), cluster.audience.as_deref()), (Some("lease"), Some("aud")));
+    assert_eq!((cluster.namespaces, cluster.sources), (vec!["n1".to_owned(), "n2".to_owned()], true));
+    assert_eq!((cluster.ssh_secrets, cluster.working_dir.as_str()), (path("/secrets"), "/wd"));
+    assert_eq!((cluster.runner_accounts, cluster.admin_accounts), (vec!["r/r".to_owned()], vec!["a/a".to_owned()]));
+    assert_eq!((cluster.viewer_account.as_str(), cluster.editor_account.as_str()), ("view", "edit"));
+    assert_eq!((cluster.pools.len(), cluster.cleanup_patience), (0, seconds(19)));
+}
+
+#[test]
+fn every_flag_is_its_setting() {
+    use clap::Parser as _;
+    let line = "torc server --url u --token-file t --ca-cert c --certificate-sha256 f --context x --kubeconfig k -o yaml -n ns \
+        --num-cpus 1 --memory 2g --num-gpus 3 -j 4 --label b --label a --output-dir o --time-limit 5h --skip-version-check \
+        --poll-interval 6.5 --claim-backoff-max-secs 7 --long-poll false --offline-drain true --drain-ping-interval-secs 8 \
+        --persistent --prefetch on --prefetch-batch-size 9 --prefetch-max-queued 10 --prefetch-refill-threshold 11 \
+        --lease-seconds 12 --bind b --advertise d --tls --tls-cert e --tls-key g --tls-ca h --admin-token-file i \
+        --metrics-token-file j --token-key-file l --database m --max-jobs 13";
+    let cli = crate::args::Cli::try_parse_from(line.split_whitespace()).unwrap();
+    let crate::args::Command::Server(args) = &cli.command else { panic!("a server") };
+    let mut layers = flags(&cli.global, Some(&args.runner));
+    args.add_flags(&mut layers);
+    let found: Vec<(&str, &str)> = layers.values.iter().map(|(key, value)| (*key, value.text.as_str())).collect();
+    let expected = [
+        ("client.ca_cert", "c"),
+        ("client.certificate_sha256", "f"),
+        ("client.context", "x"),
+        ("client.format", "yaml"),
+        ("client.kubeconfig", "k"),
+        ("client.namespace", "ns"),
+        ("client.offline.drain_ping_interval_secs", "8"),
+        ("client.offline.enabled", "true"),
+        ("client.run.claim_backoff_max_secs", "7"),
+        ("client.run.labels", "b,a"),
+        ("client.run.lease_seconds", "12"),
+        ("client.run.long_poll", "false"),
+        ("client.run.max_parallel_jobs", "4"),
+        ("client.run.memory", "2g"),
+        ("client.run.num_cpus", "1"),
+        ("client.run.num_gpus", "3"),
+        ("client.run.output_dir", "o"),
+        ("client.run.persistent", "true"),
+        ("client.run.poll_interval", "6.5"),
+        ("client.run.prefetch", "on"),
+        ("client.run.prefetch_batch_size", "9"),
+        ("client.run.prefetch_max_queued", "10"),
+        ("client.run.prefetch_refill_threshold", "11"),
+        ("client.run.skip_version_check", "true"),
+        ("client.run.time_limit", "5h"),
+        ("client.slurm.poll_interval", "6.5"),
+        ("client.token_file", "t"),
+        ("client.url", "u"),
+        ("server.admin_token_file", "i"),
+        ("server.advertise", "d"),
+        ("server.bind", "b"),
+        ("server.database", "m"),
+        ("server.max_jobs", "13"),
+        ("server.metrics_token_file", "j"),
+        ("server.tls", "true"),
+        ("server.tls_ca", "h"),
+        ("server.tls_cert", "e"),
+        ("server.tls_key", "g"),
+        ("server.token_key_file", "l"),
+    ];
+    assert_eq!(found, expected);
+    let other = crate::args::Cli::try_parse_from(
+        "torc apply -f a --bind b --insecure-http --end-time t --memory-gb 1.5".split(' '),
+    );
+    let crate::args::Command::Apply(args) = other.unwrap().command else { panic!("an apply") };
+    let mut layers = flags(&GlobalArgs::default(), Some(&args.runner));
+    args.listen.add_flags("client.run.bind", &mut layers);
+    let found: Vec<(&str, &str)> = layers.values.iter().map(|(key, value)| (*key, value.text.as_str())).collect();
+    let expected = [
+        ("client.run.bind", "b"),
+        ("client.run.end_time", "t"),
+        ("client.run.memory", "1610612736"),
+        ("server.insecure_http", "true"),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn the_least_that_a_setting_may_be() {
+    for (key, least) in [
+        ("client.run.num_cpus", 1),
+        ("client.run.num_gpus", 0),
+        ("client.run.max_parallel_jobs", 1),
+        ("client.run.prefetch_batch_size", 1),
+        ("client.run.prefetch_max_queued", 0),
+        ("client.run.prefetch_refill_threshold", 0),
+        ("client.run.lease_seconds", 5),
+        ("server.max_connections", 1),
+        ("server.max_jobs", 1),
+    ] {
+        let with = |number: i64| {
+            let mut layers = Layers::default();
+            layers.below(key, number.to_string(), Origin::Flag);
+            resolve(&layers, Handed::default())
+        };
+        assert!(with(least).is_ok(), "{key} = {least}");
+        let error = with(least - 1).unwrap_err();
+        assert!(error.message.contains(&format!("at least {least}")), "{key}: {}", error.message);
+    }
+}
+
+#[test]
+fn a_certificate_and_its_key_come_together() {
+    for (key, words) in [("server.tls_cert", "--tls-key"), ("server.tls_key", "--tls-cert")] {
+        let mut layers = Layers::default();
+        layers.below(key, "/f".to_owned(), Origin::Flag);
+        let error = resolve(&layers, Handed::default()).unwrap_err();
+        assert_eq!(error.kind, crate::error::ExitStatus::Usage);
+        assert!(error.message.contains(words), "{}", error.message);
+    }
+}
+
+#[test]
+fn files_of_this_folder_come_before_those_of_others() {
+    let mut world = World::new();
+    let system = world.file("etc/torc/config.toml", "");
+    let user = world.file("home/.config/torc/config.toml", "");
+    let above = world.file("torc.toml", "");
+    let project = world.file("project/torc.toml", "");
+    let folder = world.root.path().join("project/inner");
+    let found = |world: &World| {
+        let variable = |name: &str| world.variables.get(name).cloned();
+        let system = world.root.path().join("etc");
+        config_files(&Surroundings { variable: &variable, folder: &folder, system: &system })
+    };
+    assert_eq!(found(&world), [project.clone(), user.clone(), system.clone()]);
+    std::fs::remove_file(&project).unwrap();
+    assert_eq!(found(&world), [above, user, system.clone()]);
+    world.variables.insert("XDG_CONFIG_HOME".to_owned(), String::new());
+    assert_eq!(found(&world).len(), 3, "an empty variable says nothing");
+    world.variables.insert("XDG_CONFIG_HOME".to_owned(), world.root.path().to_str().unwrap().to_owned());
+    assert_eq!(found(&world).len(), 2, "there is no file in that folder");
+    let table = world.file("project/torc.toml", "[client]\nformat = [\"json\"]\n");
+    let error = world.gather(Layers::default()).unwrap_err();
+    assert_eq!(error.message, format!("{}: `client.format` must be one value", table.display()));
+    world.file("project/torc.toml", "[client.run]\nnum_cpus = 3\nlong_poll = false\npoll_interval = 1.5\n");
+    let (layers, _) = world.gather(Layers::default()).unwrap();
+    let text = |key: &str| layers.get(key).unwrap().text.clone();
+    assert_eq!(
+        [text("client.run.num_cpus"), text("client.run.long_poll"), text("client.run.poll_interval")],
+        ["3", "false", "1.5"]
+    );
+}
+
+#[test]
+fn a_mistake_in_a_file_is_told_with_line_and_column() {
+    for (text, place) in [("x = \n", ":1:"), ("\n\n  x = [\n", ":3:"), ("a = 1\nä = ö\n", ":2:")] {
+        let world = World::new();
+        let path = world.file("project/torc.toml", text);
+        let error = world.gather(Layers::default()).unwrap_err();
+        assert!(error.message.starts_with(&format!("{}{place}", path.display())), "{}", error.message);
+    }
+}

@@ -117,3 +117,74 @@ fn runner_flags(run: &RunSettings) -> Vec<(&'static str, OsString)> {
     flags.push(("--output-dir", run.output_dir.clone().into_os_string()));
     flags
 }
+
+#[cfg(test)]
+mod tests {
+
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::{Cli, Command as Verb};
+    use crate::settings::{self, Handed, Layers, Surroundings};
+
+    /// Settings of a command line, as the server in the background would have them.
+    fn settings_of(words: &[OsString]) -> Settings {
+        let line = std::iter::once(OsString::from("torc")).chain(words.iter().cloned());
+        let cli = Cli::try_parse_from(line).expect("flags that a server takes");
+        let Verb::Server(args) = &cli.command else { panic!("a server") };
+        let mut flags = settings::flags(&cli.global, Some(&args.runner));
+        args.add_flags(&mut flags);
+        let folder = std::path::Path::new("/folder");
+        let surroundings = Surroundings { variable: &|_| None, folder, system: std::path::Path::new("/nowhere") };
+        let (layers, _): (Layers, _) = settings::gather(flags, &surroundings).expect("settings");
+        settings::resolve(&layers, Handed::default()).expect("settings")
+    }
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split_whitespace().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn a_server_in_the_background_has_the_same_settings() {
+        let place = Place::in_folder("/f".into());
+        let said = "server --num-cpus 1 --memory 2097152 --num-gpus 3 -j 4 --label a --label b --output-dir o --time-limit 5s \
+            --poll-interval 6.5 --claim-backoff-max-secs 7 --long-poll false --offline-drain false --drain-ping-interval-secs 8 \
+            --persistent --prefetch off --prefetch-batch-size 9 --prefetch-max-queued 10 --prefetch-refill-threshold 11 \
+            --lease-seconds 12 --advertise there --tls --tls-cert c --tls-key k --token-key-file t";
+        let mut wanted = settings_of(&words(said));
+        wanted.server.embedded_bind = Some("10.0.0.1:5".to_owned());
+        let found = settings_of(&arguments(&place, &wanted, Reach::Here));
+        assert_eq!(found.run, wanted.run);
+        assert_eq!(found.server.bind, "10.0.0.1:5");
+        assert_eq!(found.server.database.as_deref(), Some("/f/torc.db"));
+        let same = |server: &ServerSettings| {
+            (
+                server.advertise.clone(),
+                server.certificate.clone(),
+                server.token_key_file.clone(),
+                server.tls,
+                server.insecure_http,
+            )
+        };
+        assert_eq!(same(&found.server), same(&wanted.server));
+        let mut open = settings_of(&words("server --insecure-http --end-time 2026-01-01T00:00:09Z --prefetch on"));
+        open.server.embedded_bind = None;
+        let found = settings_of(&arguments(&place, &open, Reach::Elsewhere));
+        assert_eq!(found.server.bind, "0.0.0.0:0");
+        // One flag sets both intervals, and the second one is for runners in allocations.
+        assert_eq!(RunSettings { slurm_poll_interval: open.run.slurm_poll_interval, ..found.run }, open.run);
+        assert!(found.server.insecure_http && !found.server.tls);
+    }
+
+    #[test]
+    fn it_is_of_the_background_runs_jobs_and_leaves() {
+        let place = Place::in_folder("/f".into());
+        let line: Vec<String> = arguments(&place, &settings_of(&words("server")), Reach::Here)
+            .iter()
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect();
+        let expected = "server --background --with-runner --database /f/torc.db --bind 127.0.0.1:0 --idle-exit 30s --poll-interval 5 \
+            --claim-backoff-max-secs 300 --long-poll true --offline-drain true --drain-ping-interval-secs 120 --output-dir torc_output";
+        assert_eq!(line.join(" "), expected);
+    }
+}

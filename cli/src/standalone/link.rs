@@ -1,8 +1,9 @@
 //! A runner in the same process reaches the engine without HTTP.
 
+use torc_api::api::ErrorBody;
 use torc_api::token::Grant;
 use torc_api::wire::{RegisterRequest, RegisterResponse, SyncRequest, SyncResponse};
-use torc_controller::{Engine, EngineError};
+use torc_controller::Engine;
 use torc_runner::{LinkError, ServerLink};
 
 /// The way from a runner to the engine of this process.
@@ -19,19 +20,38 @@ impl EngineLink {
 
 impl ServerLink for EngineLink {
     async fn register(&self, request: &RegisterRequest) -> Result<RegisterResponse, LinkError> {
-        self.engine.register(request.clone(), Grant::Admin).await.map_err(translate)
+        self.engine.register(request.clone(), Grant::Admin).await.map_err(|error| translate(*error.body))
     }
 
     async fn sync(&self, runner: i64, request: &SyncRequest) -> Result<SyncResponse, LinkError> {
-        self.engine.sync(runner, request.clone(), Grant::Admin).await.map_err(translate)
+        self.engine.sync(runner, request.clone(), Grant::Admin).await.map_err(|error| translate(*error.body))
     }
 }
 
-fn translate(error: EngineError) -> LinkError {
-    let body = error.body;
+fn translate(body: ErrorBody) -> LinkError {
     match body.code.as_str() {
         "RunnerNotFound" => LinkError::Unknown,
         "Stopped" | "StoreUnavailable" | "Internal" => LinkError::Unreachable(body.message),
         _ => LinkError::Refused { code: body.code, message: body.message },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+
+    #[test]
+    fn what_the_engine_says_becomes_what_a_server_would() {
+        let said = |code: &str| {
+            let body = ErrorBody { code: code.to_owned(), message: "m".to_owned(), ..ErrorBody::default() };
+            translate(body)
+        };
+        assert!(matches!(said("RunnerNotFound"), LinkError::Unknown));
+        for code in ["Stopped", "StoreUnavailable", "Internal"] {
+            assert!(matches!(said(code), LinkError::Unreachable(message) if message == "m"), "{code}");
+        }
+        let refused = said("Forbidden");
+        assert!(matches!(refused, LinkError::Refused { code, message } if code == "Forbidden" && message == "m"));
     }
 }

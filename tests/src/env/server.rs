@@ -111,9 +111,14 @@ impl Server {
     }
 
     /// Ends it with SIGTERM and waits for its end.
-    pub fn stop(mut self) {
+    pub fn stop(self) {
+        self.end_with(Signal::SIGTERM);
+    }
+
+    /// Ends it with a signal that asks it to leave, and waits for its end.
+    pub fn end_with(mut self, signal: Signal) {
         let process = self.process.take().expect("a server that was not killed");
-        process.signal(Signal::SIGTERM);
+        process.signal(signal);
         process.finish().exits(0);
     }
 }

@@ -11,8 +11,8 @@ PartitionName=gpu MaxNodes=UNLIMITED MaxTime=1-00:00:00 OverSubscribe=EXCLUSIVE 
 ";
 const NODES: &str = "cpu|10|8|16000|(null)|idle\ngpu|2|16|64000|gpu:a100:4|idle\n";
 
-/// A lab with programs that answer as Slurm would.
-fn lab() -> TestEnv {
+/// An environment with programs that answer as Slurm would.
+pub fn lab() -> TestEnv {
     let env = TestEnv::new();
     program(&env, "scontrol", &format!("cat <<'END'\n{PARTITIONS}END"));
     program(&env, "sinfo", &format!("cat <<'END'\n{NODES}END"));
@@ -21,12 +21,14 @@ fn lab() -> TestEnv {
     env
 }
 
-fn program(env: &TestEnv, name: &str, script: &str) {
+/// Writes a program.
+pub fn program(env: &TestEnv, name: &str, script: &str) {
     env.write(name, format!("#!/bin/bash\n{script}\n"));
     std::fs::set_permissions(env.path(name), PermissionsExt::from_mode(0o755)).unwrap();
 }
 
-fn call(env: &TestEnv, line: &str) -> Call {
+/// A call that finds these programs instead of Slurm's.
+pub fn call(env: &TestEnv, line: &str) -> Call {
     ["SCONTROL", "SINFO", "SQUEUE", "SBATCH"]
         .into_iter()
         .fold(env.call(line), |call, tool| call.env(&format!("TORC_FAKE_{tool}"), env.path(&tool.to_lowercase())))

@@ -139,4 +139,26 @@ mod tests {
         assert!(order.is_sorted());
         assert_eq!(order.map(|found| found.exit_status().code()), [0, 0, 9, 5]);
     }
+
+    #[test]
+    fn each_standing_has_its_words() {
+        let all = [
+            (Standing::Current, "Current", "is up to date", false),
+            (Standing::Newer, "Newer", "is newer than this program", false),
+            (Standing::Older, "Older", "is older than this program", true),
+            (Standing::Missing, "Missing", "is missing", true),
+        ];
+        for (standing, word, words, needs_install) in all {
+            assert_eq!((standing.word(), standing.in_words(), standing.needs_install()), (word, words, needs_install));
+        }
+        for (kind, status, expected) in
+            [("Established", "True", true), ("Established", "False", false), ("NamesAccepted", "True", false)]
+        {
+            let definition = json!({ "status": { "conditions": [{ "type": "X", "status": "True" }, { "type": kind, "status": status }] } });
+            assert_eq!(is_established(&definition), expected, "{kind} {status}");
+        }
+        for (text, expected) in [("1.10.0-rc1", vec![1, 10, 0]), ("2", vec![2]), ("", vec![])] {
+            assert_eq!(version(&definition(text, &json!({}))), expected, "{text}");
+        }
+    }
 }

@@ -303,3 +303,34 @@ impl Round<'_> {
         self.args.job.is_some() || self.args.contains.is_some() || !self.args.status.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+
+    #[test]
+    fn what_tells_one_thing_from_another() {
+        let result: JobResult = serde_json::from_value(
+            serde_json::json!({ "workflow": "w", "job": "j", "jobId": 3, "runId": 4, "attempt": 5,
+            "status": "completed", "endTime": "t", "durationSeconds": 1.0 }),
+        )
+        .expect("a result");
+        assert_eq!(result_key(&result), (3, 4, 5));
+        let runner: Runner = serde_json::from_value(serde_json::json!({ "id": 4, "host": "h", "pid": 7, "kind": "local", "status": "silent",
+            "capacity": { "cpus": 1, "memoryBytes": 1, "gpus": 0, "nodes": 1 }, "version": "1", "queued": 2, "running": 3, "startTime": "t" })).expect("a runner");
+        assert_eq!(runner_key(&runner), (4, (RunnerStatus::Silent, 3, 2)));
+    }
+
+    #[test]
+    fn any_filter_of_jobs_hides_the_unknown() {
+        let client =
+            Client::trusting("http://127.0.0.1:1", None, &crate::client::Trust::System, None).expect("a client");
+        let filtered =
+            |args: GetArgs| Round { args: &args, client: &client, resource: Resource::Jobs, name: None }.is_filtered();
+        assert!(!filtered(GetArgs::default()));
+        assert!(filtered(GetArgs { job: Some("j".to_owned()), ..GetArgs::default() }));
+        assert!(filtered(GetArgs { contains: Some("c".to_owned()), ..GetArgs::default() }));
+        assert!(filtered(GetArgs { status: vec![torc_api::state::JobState::Ready], ..GetArgs::default() }));
+    }
+}

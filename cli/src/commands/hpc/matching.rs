@@ -83,3 +83,28 @@ fn row(needs: &Requirements, partition: &Partition, chosen: Option<&String>) -> 
             .or_else(|| partition.on_request.then(|| "only used when it is named".to_owned())),
     }
 }
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+
+    #[test]
+    fn a_partition_that_must_be_named_fits_and_is_not_chosen() {
+        let partition = |name: &str, cpus: i64, on_request: bool| -> Partition {
+            let value = serde_json::json!({ "name": name, "cpusPerNode": cpus, "memoryMb": 1024, "maxWalltime": "1h", "requiresExplicitRequest": on_request });
+            let partition: torc_api::cluster::Partition = serde_json::from_value(value).expect("a partition");
+            Partition::try_from(&partition).expect("a partition")
+        };
+        let needs = Requirements { num_cpus: 4, runtime_seconds: 60, ..Requirements::default() };
+        let chosen = "large".to_owned();
+        let shown = |partition: &Partition| {
+            let row = row(&needs, partition, Some(&chosen));
+            (row.fits, row.chosen, row.reason)
+        };
+        assert_eq!(shown(&partition("large", 4, false)), (true, true, None));
+        assert_eq!(shown(&partition("other", 4, true)), (true, false, Some("only used when it is named".to_owned())));
+        let (fits, is_chosen, reason) = shown(&partition("small", 3, false));
+        assert!(!fits && !is_chosen && reason.is_some_and(|reason| reason.contains('4')));
+    }
+}

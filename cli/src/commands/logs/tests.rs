@@ -93,3 +93,20 @@ fn logs_of_a_running_job() {
     let expected = ["/out/job_stdio/job_wf3_j7_r1_a2.e", "/out/job_stdio/job_wf3_j7_r1_a2.log"];
     assert_eq!(files, expected.map(PathBuf::from));
 }
+
+#[test]
+fn both_streams_and_the_combined_one_of_a_running_job() {
+    let files = |line: &str| live_files(&args(line), "/out", 3, &job(JobState::Running, 2));
+    let all = ["o", "e", "log"].map(|end| PathBuf::from(format!("/out/job_stdio/job_wf3_j7_r1_a2.{end}")));
+    assert_eq!(files("j"), all);
+    assert_eq!(files("j --stdout"), [all[0].clone(), all[2].clone()]);
+    let message = |line: &str| never_ran(&args(line), &job(JobState::Blocked, 1)).message;
+    assert_eq!(message("j"), "job `j` has not run: it is blocked");
+    assert_eq!(message("j --attempt 4"), "job `j` has no attempt 4 that ran");
+    let found = of_result(&args("j"), "w".to_owned(), &result(5, 6));
+    assert_eq!(
+        (found.run, found.attempt, found.ended, found.workflow.as_str(), found.job.as_str()),
+        (5, 6, true, "w", "j")
+    );
+    assert_eq!((PAUSE.as_millis(), DISTANT_PAUSE.as_secs()), (200, 1));
+}

@@ -50,3 +50,47 @@ fn asked_for(action: &Action, spec: &WorkflowSpec, expanded: &Expanded) -> Optio
         name,
     })
 }
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+
+    // R13
+    #[test]
+    fn what_actions_ask_for_is_counted() {
+        let spec: WorkflowSpec = serde_json::from_value(serde_json::json!({
+            "jobs": [{ "name": "a", "command": "x" }],
+            "slurmSchedulers": [
+                { "name": "s", "account": "acc", "partition": "p", "nodes": 3, "walltime": "02:00:00" },
+                { "name": "t", "account": "acc" },
+            ],
+            "actions": [
+                { "triggerType": "on_workflow_start", "actionType": "schedule_nodes", "scheduler": "s", "schedulerType": "slurm", "numAllocations": 4 },
+                { "triggerType": "on_jobs_ready", "actionType": "schedule_nodes", "scheduler": "t", "schedulerType": "slurm" },
+                { "triggerType": "on_workflow_start", "actionType": "run_commands", "commands": ["x"] },
+            ],
+        }))
+        .expect("a specification");
+        let job = |scheduler: Option<&str>| torc_core::expanded::ExpandedJob {
+            scheduler: scheduler.map(str::to_owned),
+            ..torc_core::expanded::ExpandedJob::default()
+        };
+        let expanded =
+            Expanded { jobs: vec![job(Some("s")), job(Some("s")), job(Some("t")), job(None)], ..Expanded::default() };
+        let row =
+            |name: &str, partition: Option<&str>, numbers: (usize, i64, i64, i64), deferred, node_hours| SchedulerRow {
+                name: name.to_owned(),
+                partition: partition.map(str::to_owned),
+                jobs: numbers.0,
+                allocations: numbers.1,
+                nodes: numbers.2,
+                walltime_seconds: numbers.3,
+                deferred,
+                node_hours,
+            };
+        let expected =
+            [row("s", Some("p"), (2, 4, 3, 7_200), false, 24.0), row("t", None, (1, 1, 1, 3_600), true, 1.0)];
+        assert_eq!(of(&spec, &expanded, &[]), expected);
+    }
+}

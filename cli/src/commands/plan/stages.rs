@@ -148,4 +148,35 @@ mod tests {
     fn numbers_become_one_sign() {
         assert_eq!(pattern("a12_b3.0"), "a#_b#.#");
     }
+
+    #[test]
+    fn twelve_families_and_four_parents_are_listed() {
+        let job = |name: String, depends_on: Vec<u32>| ExpandedJob { name, depends_on, ..ExpandedJob::default() };
+        let letters =
+            |count: u8| (0..count).map(|n| job(format!("{}x", char::from(b'a' + n)), vec![])).collect::<Vec<_>>();
+        let drawn = |jobs: Vec<ExpandedJob>| {
+            draw("w", &Expanded { jobs, requirements: vec![Requirements::default()], ..Expanded::default() })
+        };
+        let twelve = drawn(letters(12));
+        assert!(twelve.contains("└─ lx") && !twelve.contains("more"), "{twelve}");
+        let thirteen = drawn(letters(13));
+        assert!(thirteen.contains("├─ lx") && thirteen.ends_with("└─ and 1 more\n"), "{thirteen}");
+        let parents = |count: u8| {
+            let mut jobs = letters(count);
+            jobs.push(job("last".to_owned(), (0..u32::from(count)).collect()));
+            drawn(jobs)
+        };
+        assert!(parents(4).ends_with("after ax, bx, cx, dx\n"));
+        assert!(parents(5).ends_with("after ax, bx, cx, dx, …\n"));
+    }
+
+    #[test]
+    fn needs_are_told_where_they_are_unusual() {
+        let told =
+            |needs: Requirements| super::needs(&Expanded { requirements: vec![needs], ..Expanded::default() }, 0);
+        let base =
+            || Requirements { num_cpus: 2, memory_bytes: 3 << 20, runtime_seconds: 60, ..Requirements::default() };
+        assert_eq!(told(Requirements { num_gpus: 4, num_nodes: 5, ..base() }), "2 CPU, 3Mi, 4 GPU, 5 nodes, 1m");
+        assert_eq!(told(base()), "2 CPU, 3Mi, 1m");
+    }
 }

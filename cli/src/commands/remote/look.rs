@@ -73,6 +73,10 @@ pub async fn stop(
             context.output.progress(&format!("[{number}/{of}] {}: {word}", worker.address));
         });
         let answers = answers.await;
+        let is_late = |answer: &Result<Option<Report>, Trouble>| {
+            matches!(answer, Ok(Some(report)) if report.outcome == Outcome::StillRunning)
+        };
+        let late = answers.iter().filter(|(_, answer)| is_late(answer)).count();
         let ended: Vec<Answer<Report>> = answers
             .into_iter()
             .filter_map(|(worker, answer)| Some((worker, answer.transpose()?.and_then(has_ended))))
@@ -86,7 +90,8 @@ pub async fn stop(
         if failed.is_empty() {
             return Ok(ExitStatus::Success);
         }
-        Err(partly_failed(&failed, of, "stopped", "then run the same command again"))
+        let error = partly_failed(&failed, of, "stopped", "then run the same command again");
+        Err(CommandError { kind: if late == failed.len() { ExitStatus::Timeout } else { error.kind }, ..error })
     })
     .await
 }

@@ -327,4 +327,71 @@ mod tests {
         let wrong = typed("torc remote run w.txt 1 --advertise n0");
         assert_eq!(reachable_url(&wrong, local, &workers("n1")).expect_err("no URL").kind, ExitStatus::Usage);
     }
+
+    #[test]
+    fn every_outcome_has_its_word_and_only_a_refusal_is_trouble() {
+        let outcomes = [
+            (Outcome::Looked, "looked at"),
+            (Outcome::Started, "started"),
+            (Outcome::AlreadyRunning, "already running"),
+            (Outcome::Stopped, "stopped"),
+            (Outcome::NotRunning, "not running"),
+            (Outcome::StillRunning, "still running"),
+            (Outcome::Deleted { files: 3 }, "deleted"),
+            (Outcome::Refused { reason: "r".to_owned(), advice: "a".to_owned() }, "refused"),
+        ];
+        for (outcome, word) in outcomes {
+            let report = Report { host: "h".to_owned(), outcome: outcome.clone(), runner: None, alive: false };
+            assert_eq!(said(&report), word);
+            let answer = accepted(report);
+            match &outcome {
+                Outcome::Refused { .. } => {
+                    let trouble = answer.expect_err("a refusal");
+                    assert_eq!(
+                        (trouble.unreachable, trouble.reason.as_str(), trouble.advice.as_str()),
+                        (false, "r", "a")
+                    );
+                }
+                _ => assert!(answer.is_ok(), "{outcome:?}"),
+            }
+        }
+        let worker = Worker::new(workers::kept(&"n1".parse().expect("an address"), None)).expect("a worker");
+        let process = torc_runner::ProcessMark { pid: 9, ..torc_runner::ProcessMark::default() };
+        let runner = crate::remote::order::RecordedRunner {
+            process,
+            host: "there".to_owned(),
+            start_time: "s".to_owned(),
+            end_time: None,
+            end_reason: None,
+        };
+        let report = Report { host: "h".to_owned(), outcome: Outcome::Started, runner: Some(runner), alive: true };
+        let good = row(&worker, &Ok(report));
+        assert_eq!(
+            (good.outcome, good.good, good.host.as_deref(), good.pid, good.message.as_str()),
+            ("started", true, Some("h"), Some(9), "")
+        );
+        let bad = row(&worker, &Err(Trouble { unreachable: true, reason: "r".to_owned(), advice: "a".to_owned() }));
+        assert_eq!(
+            (bad.outcome, bad.good, bad.host, bad.pid, bad.message.as_str()),
+            ("failed", false, None, None, "r")
+        );
+    }
+
+    #[test]
+    fn a_worker_stays_in_its_folder_unless_another_is_named() {
+        let context = crate::commands::tests::context();
+        let mut workflow = crate::follow::tests::workflow(torc_api::status::JobCounts::default(), &[]);
+        workflow.working_dir = "/work".to_owned();
+        let worker: WorkerAddress = "n1".parse().expect("an address");
+        let at = |line: &str, earlier: Option<&str>| {
+            folder_for(&typed(&format!("torc remote run w.txt 1 {line}")), &context, &workflow, &worker, earlier)
+                .display()
+                .to_string()
+        };
+        assert_eq!(at("", None), "/work/torc_output/w_n1");
+        assert_eq!(at("", Some("/old")), "/old");
+        assert_eq!(at("--remote-dir /r", Some("/old")), "/r/torc_output/w_n1");
+        assert_eq!(at("--output-dir x", Some("/old")), "/work/torc_output/w_n1");
+        assert_eq!(WORKER_TOKEN_SECONDS, 90 * 86_400);
+    }
 }

@@ -131,3 +131,64 @@ fn read_end(path: &Path) -> std::io::Result<String> {
     file.take(LONGEST).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+
+    fn jobs() -> SlurmJobs {
+        SlurmJobs { workflow: "w".to_owned(), number: 4, ids: vec!["77".to_owned()], output_dirs: Vec::new() }
+    }
+
+    #[test]
+    fn logs_of_the_workflow_are_found_by_their_names() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let inside = folder.path().join("job_stdio");
+        fs::create_dir(&inside).expect("a folder");
+        for name in ["slurm-77.out", "slurm-77", "run_77.log", "run_77.dat", "slurm-777.out", "other.log"] {
+            fs::write(folder.path().join(name), "").expect("a file");
+        }
+        for name in ["job_wf4_j1_r1_a1.o", "job_wf4_j1_r1_a1.e", "job_wf44_j1_r1_a1.o"] {
+            fs::write(inside.join(name), "").expect("a file");
+        }
+        let found: Vec<String> = log_files(folder.path(), &jobs())
+            .iter()
+            .map(|path| path.strip_prefix(folder.path()).expect("inside").display().to_string())
+            .collect();
+        let expected =
+            ["job_stdio/job_wf4_j1_r1_a1.e", "job_stdio/job_wf4_j1_r1_a1.o", "run_77.log", "slurm-77", "slurm-77.out"];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_finding_names_its_job_its_file_and_its_line() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("job_wf4_j7_r1_a2.e");
+        fs::write(&path, "fine\n  Segmentation fault  \n*** JOB 7 ON n1\n").expect("a file");
+        let names = HashMap::from([(7, "train".to_owned()), (4, "other".to_owned())]);
+        let found = read_file(&path, &names);
+        let file = path.display().to_string();
+        let expected = |kind, severity, line, text: &str| LogFinding {
+            kind,
+            severity,
+            job: Some("train".to_owned()),
+            step: Some("wf4_j7_r1_a2".to_owned()),
+            file: file.clone(),
+            line,
+            text: text.to_owned(),
+        };
+        assert_eq!(
+            found,
+            [
+                expected(Kind::Crash, "error", 2, "Segmentation fault"),
+                expected(Kind::Cancelled, "warning", 3, "*** JOB 7 ON n1")
+            ]
+        );
+        let fields = serde_json::json!({ "kind": "Crash", "severity": "error", "job": "train", "step": "wf4_j7_r1_a2", "file": file, "line": 2, "text": "Segmentation fault" });
+        assert_eq!(serde_json::json!(found[0]), fields);
+        for (label, expected) in [("wf42_j7_r1_a1", Some(7)), ("wf42", None), ("j9", Some(9))] {
+            assert_eq!(job_number(label), expected, "{label}");
+        }
+    }
+}

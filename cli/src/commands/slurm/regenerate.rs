@@ -189,4 +189,46 @@ mod tests {
         let line = Line::try_parse_from(["regenerate", "--profile", "kestrel"]).expect("a command line");
         assert_eq!(line.args.plan.site.profile.as_deref(), Some("kestrel"));
     }
+
+    // R07, R08, R14
+    #[test]
+    fn what_was_planned_is_told() {
+        let context = crate::commands::tests::context();
+        let report =
+            |value: serde_json::Value| -> RegenerateReport { serde_json::from_value(value).expect("a report") };
+        let told = |value, served| describe(&context, "w", &report(value), served);
+        assert_eq!(
+            told(serde_json::json!({ "pendingJobs": 0 }), false),
+            "workflow/w: no job is still to run; nothing was done\n"
+        );
+        let scheduler = |deferred| serde_json::json!({ "name": "s", "jobs": 1, "allocations": 2, "nodes": 3, "walltimeSeconds": 60, "deferred": deferred, "nodeHours": 1.0 });
+        let full = serde_json::json!({ "pendingJobs": 2, "schedulers": [scheduler(true)], "supersededActions": 1, "allocations": ["a1", "a2"],
+            "unplaced": [{ "job": "j", "reason": "r" }] });
+        let text = told(full, true);
+        for line in [
+            "1 action of the document will ask for nothing any more\n",
+            "no scheduler for j: r\n",
+            "allocations of deferred schedulers are asked for when their jobs are ready\n",
+            "asked for a1, a2\n",
+        ] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+        assert!(text.ends_with("asked for a1, a2\n"), "{text}");
+        let unasked = told(serde_json::json!({ "pendingJobs": 2, "schedulers": [scheduler(false)] }), false);
+        assert!(unasked.contains("nothing was submitted: `torc slurm schedule-nodes w --scheduler NAME`"), "{unasked}");
+        assert!(
+            unasked.ends_with("nobody serves this store: `torc submit w` does\n") && !unasked.contains("deferred"),
+            "{unasked}"
+        );
+        let dry =
+            told(serde_json::json!({ "dryRun": true, "pendingJobs": 2, "schedulers": [scheduler(false)] }), false);
+        assert!(dry.ends_with("nothing was changed\n"), "{dry}");
+    }
+
+    #[test]
+    fn what_was_said_of_the_plan_is_passed_on() {
+        let words = ["--dry-run", "--single-allocation"];
+        let found = asked(&words);
+        assert!(found.dry_run && found.single_allocation && !found.submit);
+    }
 }

@@ -114,3 +114,35 @@ fn save(path: &Path, rows: &[SacctRow]) -> Result<(), CommandError> {
     }
     std::fs::write(path, text + "\n").map_err(failed)
 }
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+
+    #[test]
+    fn a_record_of_the_accounting_is_a_row() {
+        let text = "77.1|FAILED|2:0|2026-11-16T13:00:00|2026-11-16T14:00:00|3600|2|8|28800|02:00:00|3M|n[1-2]|step\n";
+        let record = torc_slurm::records::read(text).expect("readable").remove(0);
+        let row = SacctRow::from(record.clone());
+        let time =
+            |seconds: Option<i64>| seconds.and_then(|at| Timestamp::from_second(at).ok()).map(|at| at.to_string());
+        let expected = SacctRow {
+            slurm_job_id: "77.1".to_owned(),
+            name: "step".to_owned(),
+            state: "FAILED".to_owned(),
+            exit_code: "2:0".to_owned(),
+            start_time: time(record.start),
+            end_time: time(record.end),
+            elapsed_seconds: 3_600,
+            nodes: 2,
+            cpus: 8,
+            cpu_seconds: 28_800,
+            used_cpu_seconds: Some(7_200.0),
+            max_rss_bytes: Some(3 << 20),
+            node_list: Some("n[1-2]".to_owned()),
+        };
+        assert_eq!(row, expected);
+        assert_ne!(row.start_time, row.end_time);
+    }
+}

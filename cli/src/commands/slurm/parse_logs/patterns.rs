@@ -173,4 +173,43 @@ mod tests {
         let found = findings(&text);
         assert_eq!((found.len(), found[0].2.chars().count()), (MOST_OF_A_KIND, LONGEST_LINE));
     }
+
+    /// Every pattern, and what it tells of; the more special come first.
+    #[test]
+    fn every_pattern_has_its_kind() {
+        for (pattern, kind) in PATTERNS {
+            assert_eq!(pattern, pattern.to_lowercase(), "compared with lines in lower case");
+            let first = findings(&pattern.to_uppercase()).first().map(|(found, ..)| *found);
+            assert_eq!(first, Some(kind), "{pattern}");
+        }
+        let kinds = [
+            (Kind::OutOfMemory, "OutOfMemory", true),
+            (Kind::TimeLimit, "TimeLimit", true),
+            (Kind::NodeFailure, "NodeFailure", true),
+            (Kind::Preempted, "Preempted", false),
+            (Kind::Cancelled, "Cancelled", false),
+            (Kind::Slurm, "Slurm", true),
+            (Kind::DiskFull, "DiskFull", true),
+            (Kind::Missing, "Missing", true),
+            (Kind::Crash, "Crash", true),
+            (Kind::Mpi, "Mpi", true),
+            (Kind::Gpu, "Gpu", true),
+            (Kind::Python, "Python", true),
+            (Kind::Network, "Network", true),
+        ];
+        for (kind, name, is_error) in kinds {
+            assert_eq!((kind.name(), kind.is_error()), (name, is_error));
+            assert_eq!(serde_json::json!(kind), name);
+        }
+        for (line, kind) in [
+            ("mpi_abort was called", Kind::Mpi),
+            ("ConnectionError: [Errno 111] Connection refused", Kind::Network),
+            ("NVML: driver", Kind::Gpu),
+            ("ModuleNotFoundError: No module", Kind::Python),
+            ("Bus error (core dumped)", Kind::Crash),
+            ("Disk quota exceeded", Kind::DiskFull),
+        ] {
+            assert_eq!(findings(line)[0].0, kind, "{line}");
+        }
+    }
 }
