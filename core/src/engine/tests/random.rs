@@ -87,7 +87,8 @@ pub fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    // Each history is restored after every step, so a case takes a tenth of a second without optimization.
+    #![proptest_config(ProptestConfig { cases: 80, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_history_ends_as_its_results_say(plan in plans(), recruits in prop::collection::vec(any::<u32>(), 1..4), steps in steps(), tail in any::<u64>()) {
