@@ -85,7 +85,7 @@ fn each_ending_has_its_state_and_its_result() {
 fn an_exit_code_without_a_cause_is_a_failure() {
     let mut lab = Lab::new(&Plan::new([job("a")]));
     let key = lab.say(ask(1, 1)).leases[0].key;
-    let finished = torc_api::wire::FinishedAttempt { return_code: 2, ..success(key) };
+    let finished = FinishedAttempt { return_code: 2, ..success(key) };
     lab.say(SyncRequest { finished: vec![finished], ..say(1) });
     assert_eq!(lab.world.results_of("a")[0].cause, Some(Cause::ExitCode));
 }

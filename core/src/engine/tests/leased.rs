@@ -197,7 +197,7 @@ fn every_attempt_of_every_run_has_its_own_result() {
         world.sync(id, &ask(3, 1));
         let done = FinishedAttempt { files: vec![seen.clone()], ..success(world.key("a")) };
         world.sync(id, &SyncRequest { finished: vec![done], ..say(4) });
-        let file = &world.database.files[&(world.job("a").id, "x".to_owned())];
+        let file = &world.database.files[&(world.workflow(), world.job("a").id, "x".to_owned())];
         assert_eq!((file.run, file.attempt), (run, 2));
         if run == 1 {
             let again = crate::engine::Retry::All;
