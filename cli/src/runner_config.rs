@@ -173,7 +173,7 @@ mod tests {
             nodes: vec!["n1".to_owned(), "n2".to_owned()],
             node: Some("n2".to_owned()),
             cpus: Some(6),
-            least_cpus: Some(6),
+            least_cpus: Some(4),
             memory_bytes: Some(9 << 30),
             gpus: Some(1),
             end_time: None,
@@ -182,7 +182,7 @@ mod tests {
         let (place, folder) = (Path::new("place"), Path::new("/folder"));
         for (run, share, cpus, memory_bytes, gpus, nodes) in [
             (&nothing, Share::OwnNode, 6, 9 << 30, 1, 1),
-            (&nothing, Share::AllNodes, 12, 18 << 30, 2, 2),
+            (&nothing, Share::AllNodes, 8, 18 << 30, 2, 2),
             (&said(), Share::AllNodes, 6, 10 << 20, 4, 2),
         ] {
             let mut config = runner_config(run, place, folder).await.expect("a configuration");

@@ -132,7 +132,8 @@ mod tests {
     #[test]
     fn on_slurm_allocations_are_what_is_waited_for() {
         let on_slurm = |pending, active| {
-            let mut workflow = workflow(JobCounts { total: 3, ready: 2, running: 1, ..JobCounts::default() }, &[]);
+            let counts = JobCounts { total: 8, ready: 2, running: 1, completed: 5, ..JobCounts::default() };
+            let mut workflow = workflow(counts, &[]);
             workflow.slurm_cluster = Some("local".to_owned());
             workflow.status.allocations = Some(AllocationCounts { pending, active, ..AllocationCounts::default() });
             workflow

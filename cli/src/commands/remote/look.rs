@@ -106,3 +106,19 @@ fn has_ended(report: Report) -> Result<Report, Trouble> {
         advice: "wait longer (--timeout), or end them at once (--force)".to_owned(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+
+    #[test]
+    fn only_a_runner_that_goes_on_has_not_ended() {
+        let report = |outcome| Report { host: "h".to_owned(), outcome, runner: None, alive: true };
+        for outcome in [Outcome::Stopped, Outcome::NotRunning] {
+            assert!(has_ended(report(outcome)).is_ok());
+        }
+        let late = has_ended(report(Outcome::StillRunning)).expect_err("it goes on");
+        assert!(!late.unreachable && late.advice.contains("--timeout"), "{late:?}");
+    }
+}
