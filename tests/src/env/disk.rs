@@ -29,7 +29,7 @@ impl SmallDisk {
     /// Takes all the room there is.
     pub fn fill(&self) {
         // It ends with an error when the disk is full, which is the point.
-        let _ = fs::write(self.path.join("filler"), vec![0; 8 << 20]);
+        let _ = fs::write(self.path.join("filler"), vec![0; 16 << 20]);
     }
 
     /// Gives it back.
