@@ -27,7 +27,7 @@ pub use wait::{eventually, until};
 /// The variable that marks every process of a test environment: all descendants inherit it, also detached ones.
 const MARK: &str = "TORC_TEST_ENV";
 /// The mark that the harness gives to a test.
-const HARNESS_MARK: &str = "TORC_TEST_ID";
+pub(crate) const HARNESS_MARK: &str = "TORC_TEST_ID";
 
 /// The root of the project.
 pub fn project_root() -> &'static Path {

@@ -2,10 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::env::{Process, kill, marked_processes};
-
-/// The variable that every descendant of a test inherits.
-pub const MARK: &str = "TORC_TEST_ID";
+use crate::env::{HARNESS_MARK as MARK, Process, kill, marked_processes};
 
 /// Time that a process may take to end after its test has ended. Killed processes of a busy machine take a moment.
 const LEFTOVER_GRACE: Duration = Duration::from_secs(10);

@@ -13,8 +13,9 @@ use anyhow::{Context as _, Result};
 use tempfile::TempDir;
 
 use super::catalog::Test;
-use super::processes::{MARK, clear_leftovers, kill_all};
+use super::processes::{clear_leftovers, kill_all};
 use super::report::{Outcome, TestResult};
+use crate::env::HARNESS_MARK;
 use crate::labs::shared::TURN_TAKEN;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(4);
@@ -120,7 +121,7 @@ impl Runner {
             .env("TORC_BIN", &self.torc)
             .env("TORC_TEST_SHARED", self.folder.path().join("shared"))
             .env("TORC_TEST_HARNESS", std::process::id().to_string())
-            .env(MARK, id)
+            .env(HARNESS_MARK, id)
             .stdin(Stdio::null())
             .stderr(output.try_clone().context("a file for the output")?)
             .stdout(output)

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::shared;
+use super::shared::{self, Lifetime};
 use crate::env::{Call, Running, TestEnv, binary, eventually, project_root, until};
 
 /// The script beside this crate that starts it.
@@ -45,7 +45,7 @@ impl KubeLab {
     pub fn shared(suite: &str) -> Self {
         let start = |folder: &Path| {
             let lab = Self { folder: folder.to_owned() };
-            lab.up();
+            lab.up(Lifetime::Run);
             lab.install();
         };
         Self { folder: shared::once(&format!("kube-{suite}"), start) }
@@ -56,12 +56,12 @@ impl KubeLab {
         // Not a folder that removes itself: the lab's guard removes it.
         let folder = tempfile::Builder::new().prefix("torc-kube-").tempdir().expect("a folder").keep();
         let lab = Self { folder };
-        lab.up();
+        lab.up(Lifetime::Process);
         lab
     }
 
-    fn up(&self) {
-        let output = self.tool("up").env("LAB_OWNER", shared::owner()).output().expect("the lab's script");
+    fn up(&self, lifetime: Lifetime) {
+        let output = lifetime.apply(&mut self.tool("up")).output().expect("the lab's script");
         assert!(output.status.success(), "no Kubernetes: {}", String::from_utf8_lossy(&output.stderr));
     }
 
@@ -89,7 +89,7 @@ impl KubeLab {
 
     /// Something else that the lab's script can do, e.g. `stop etcd`.
     pub fn run(&self, verb: &str, arguments: &[&str]) -> String {
-        let said = self.tool(verb).args(arguments).output().expect("the lab's script");
+        let said = Lifetime::Run.apply(self.tool(verb).args(arguments)).output().expect("the lab's script");
         assert!(said.status.success(), "kube-lab {verb}: {}", String::from_utf8_lossy(&said.stderr));
         String::from_utf8_lossy(&said.stdout).trim().to_owned()
     }

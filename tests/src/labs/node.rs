@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::kube::{programs, script};
-use super::shared::{self, Turn};
+use super::shared::{self, Lifetime, Turn};
 use crate::env::{binary, project_root};
 
 /// Pods take their time, and this machine may be busy.
@@ -39,8 +39,8 @@ impl Node {
     }
 
     fn start(&self) {
-        let output = self.tool("up").arg("--node").env("LAB_OWNER", shared::owner()).output();
-        let output = output.expect("the lab's script");
+        let mut command = self.tool("up");
+        let output = Lifetime::Run.apply(command.arg("--node")).output().expect("the lab's script");
         assert!(output.status.success(), "no node: {}", String::from_utf8_lossy(&output.stderr));
         self.give_images();
         self.give_volumes();

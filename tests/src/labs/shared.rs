@@ -2,9 +2,12 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::OnceLock;
 
 use nix::fcntl::{Flock, FlockArg};
+
+use crate::env::HARNESS_MARK;
 
 /// Printed when a test gets its turn. The harness then restarts the test's time limit: waiting for others does not count.
 pub const TURN_TAKEN: &str = "turn taken:";
@@ -31,9 +34,24 @@ fn run() -> &'static Run {
     })
 }
 
-/// The process whose end ends the shared components, for `LAB_OWNER`.
-pub fn owner() -> String {
-    run().owner.to_string()
+/// The time for which a component of a lab lives.
+#[derive(Clone, Copy)]
+pub enum Lifetime {
+    /// As long as the run, for all of its tests.
+    Run,
+    /// As long as the process of one test.
+    Process,
+}
+
+impl Lifetime {
+    /// Prepares a call of a lab's script that starts daemons: their owner is named, and they are not counted as processes of the test.
+    pub fn apply(self, command: &mut Command) -> &mut Command {
+        let owner = match self {
+            Self::Run => run().owner,
+            Self::Process => std::process::id(),
+        };
+        command.env("LAB_OWNER", owner.to_string()).env_remove(HARNESS_MARK)
+    }
 }
 
 /// The folder of a shared component. The first caller starts it; the others wait until it has started.

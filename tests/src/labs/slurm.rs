@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use nix::fcntl::FlockArg;
 
-use super::shared;
+use super::shared::{self, Lifetime};
 
 /// Slurm takes its time: it looks at time limits every half minute, and this machine may be busy.
 const DEADLINE: Duration = Duration::from_secs(300);
@@ -20,23 +20,22 @@ pub struct SlurmLab {
 impl SlurmLab {
     /// The Slurm that all tests of a suite share, with four CPUs on each node.
     pub fn shared(suite: &str) -> Self {
-        Self { folder: shared::once(&format!("slurm-{suite}"), |folder| Self::start(folder, 4)) }
+        Self { folder: shared::once(&format!("slurm-{suite}"), |folder| Self::start(folder, 4, Lifetime::Run)) }
     }
 
     /// A Slurm of this process alone, with this many CPUs on each node. It goes when the process does.
     pub fn with_cpus(cpus: usize) -> Self {
         // Not a folder that removes itself: the lab's guard removes it.
         let folder = tempfile::Builder::new().prefix("torc-slurm-").tempdir().expect("a folder for Slurm").keep();
-        Self::start(&folder, cpus);
+        Self::start(&folder, cpus, Lifetime::Process);
         Self { folder }
     }
 
-    fn start(folder: &Path, cpus: usize) {
+    fn start(folder: &Path, cpus: usize, lifetime: Lifetime) {
         // One after another: each looks for free ports before it takes them.
         let _turn = shared::lock("slurm-ports", FlockArg::LockExclusive);
         let mut command = Self { folder: folder.to_owned() }.tool("up");
-        let output = command.env("LAB_OWNER", shared::owner()).env("LAB_CPUS", cpus.to_string()).output();
-        let output = output.expect("the lab's script");
+        let output = lifetime.apply(command.env("LAB_CPUS", cpus.to_string())).output().expect("the lab's script");
         assert!(output.status.success(), "no Slurm: {}", String::from_utf8_lossy(&output.stderr));
     }
 
@@ -49,7 +48,7 @@ impl SlurmLab {
 
     /// Something else that the lab's script can do, e.g. `node-down 3`.
     pub fn run(&self, verb: &str, argument: &str) {
-        let status = self.tool(verb).arg(argument).status().expect("the lab's script");
+        let status = Lifetime::Run.apply(self.tool(verb).arg(argument)).status().expect("the lab's script");
         assert!(status.success(), "slurm-lab {verb} {argument}");
     }
 

@@ -56,7 +56,7 @@ fn every_test_ends_with_its_own_outcome_whatever_the_others_do() {
     assert_eq!(place, format!("{} {} {} unset", shown("home"), shown("tmp"), shown("run")));
     for test in &tests {
         let id = own.join(tests.iter().position(|other| other == test).expect("a test").to_string());
-        let left = crate::env::marked_processes(MARK, &id.to_string_lossy());
+        let left = crate::env::marked_processes(HARNESS_MARK, &id.to_string_lossy());
         assert!(left.is_empty(), "{} left {left:?}", test.name);
     }
 }
