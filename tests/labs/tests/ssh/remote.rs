@@ -281,7 +281,7 @@ fn force_ends_what_does_not_want_to() {
     workers.env.write("w.yaml", format!("name: w\n{lead}\njobs: [{{name: a, command: \"{job}\"}}]\n"));
     workers.torc("remote run workers.txt w.yaml").exits(0);
     until(|| workers.env.lines("ran").len() == 1, || "the job has not begun".to_owned());
-    workers.torc("remote stop w --timeout 1s").exits(7).says("--force");
+    workers.torc("remote stop w --timeout 1s").exits(8).says("--force");
     assert_eq!(workers.states()[&workers.machines[0].address()], "running");
     workers.torc("remote stop w --force").exits(0).says("stopped");
     until(
