@@ -86,7 +86,7 @@ impl Turn {
     }
 
     fn take(name: &str, how: FlockArg) -> Self {
-        // Whoever wants the component alone holds the queue while it waits, so that a stream of sharing tests cannot starve it.
+        // A test that wants the component alone holds the queue while it waits: a stream of sharing tests cannot starve it.
         let queue = lock(&format!("{name}.queue"), FlockArg::LockExclusive);
         let turn = Self { _lock: lock(&format!("{name}.turn"), how) };
         drop(queue);
