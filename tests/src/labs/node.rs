@@ -58,15 +58,22 @@ impl Node {
     /// The image of the chart with the `torc` under test and its libraries, and an image for jobs without Torc.
     fn give_images(&self) {
         let torc = binary();
+        self.give_image("torc:lab", &torc, std::slice::from_ref(&torc), None);
+        // Jobs have the libraries of the program that the chart copies into their image, but not the program.
         let tools: Vec<PathBuf> = PROGRAMS.iter().map(|name| Path::new("/usr/bin").join(name)).collect();
-        for (name, programs) in [("torc:lab", &[torc][..]), ("jobs:lab", &tools)] {
-            let files = self.folder.join("image");
-            let made = packaging("image-files").arg(&files).args(programs).status().expect("the image's files");
-            assert!(made.success(), "image-files for {name}");
-            let given = self.tool("image").arg(name).arg(&files).arg(entry(&programs[0])).output().expect("the lab");
-            assert!(given.status.success(), "{name}: {}", String::from_utf8_lossy(&given.stderr));
-            fs::remove_dir_all(&files).expect("removed");
+        self.give_image("jobs:lab", &tools[0], &[tools.as_slice(), &[torc]].concat(), Some("usr/bin/torc"));
+    }
+
+    fn give_image(&self, name: &str, entrypoint: &Path, programs: &[PathBuf], removed: Option<&str>) {
+        let files = self.folder.join("image");
+        let made = packaging("image-files").arg(&files).args(programs).status().expect("the image's files");
+        assert!(made.success(), "image-files for {name}");
+        if let Some(removed) = removed {
+            fs::remove_file(files.join(removed)).expect("a file of the image");
         }
+        let given = self.tool("image").arg(name).arg(&files).arg(entry(entrypoint)).output().expect("the lab");
+        assert!(given.status.success(), "{name}: {}", String::from_utf8_lossy(&given.stderr));
+        fs::remove_dir_all(&files).expect("removed");
     }
 
     /// A volume for the store, which outlives releases, and a folder that all jobs see.
