@@ -49,10 +49,14 @@ fn ending(jobs: &mut Jobs) -> Option<(Ending, Moment)> {
     told(jobs).ending
 }
 
-/// Waits until its process has exited. It is not collected: that would also take the children of other tests.
+/// Waits until its process has exited, and collects it alone: others may be the children of other tests.
 fn expect_killed(jobs: &Jobs) {
-    let pid = jobs.processes[&KEY];
-    wait_until("the end of the job", || procfs::is_zombie(pid));
+    await_end(jobs.processes[&KEY]);
+}
+
+fn await_end(pid: i32) {
+    wait_until("the end of a job", || procfs::is_zombie(pid));
+    let _ = rustix::process::waitpid(Pid::from_raw(pid), rustix::process::WaitOptions::NOHANG);
 }
 
 fn ask(jobs: &mut Jobs, why: Ending, lead_seconds: u64, now: Moment) {
@@ -151,7 +155,7 @@ fn started(jobs: &Jobs) -> Vec<i64> {
 fn kill_all(mut jobs: Jobs) {
     for pid in jobs.processes.values().copied().collect::<Vec<_>>() {
         signal_group(pid, Signal::KILL);
-        wait_until("the end of a job", || procfs::is_zombie(pid));
+        await_end(pid);
     }
     jobs.running.clear();
 }

@@ -78,12 +78,15 @@ fn every_field_of_an_end_reaches_the_report() {
     assert_eq!((told.message, told.files.len(), told.slurm_stats), (None, 0, None));
 }
 
+/// Logs that go, and whether the kernel is asked about its kills.
+type Look<'a> = (&'a [&'a str], bool);
+
 // J22. Logs are deleted after success only, and only where that was asked for.
 #[test]
 fn what_is_looked_for_after_an_end() {
     let stdio = |delete| Some(Stdio { mode: None, delete_on_success: Some(delete) });
     // Output files, whether logs go, how it ended; whether anything is looked for, and which logs go.
-    let cases: [(&[&str], bool, Outcome, Option<(&[&str], bool)>); 7] = [
+    let cases: [(&[&str], bool, Outcome, Option<Look<'_>>); 7] = [
         (&[], false, Outcome::Exited(0), None),
         (&["out"], false, Outcome::Exited(0), Some((&[], false))),
         (&[], true, Outcome::Exited(0), Some((&["/o", "/e"], false))),
