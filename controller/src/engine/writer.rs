@@ -29,7 +29,7 @@ use crate::metrics::Metrics;
 use crate::{memory, views};
 
 /// The most commands in one transaction.
-pub(super) const GROUP_LIMIT: usize = 1_024;
+const GROUP_LIMIT: usize = 1_024;
 /// How often silent runners are looked for.
 pub(super) const TICK: Duration = Duration::from_secs(1);
 /// How often a store that failed is tried again.

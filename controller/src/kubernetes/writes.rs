@@ -82,7 +82,8 @@ mod tests {
     #[test]
     fn each_part_of_a_condition_but_its_words_and_time_is_written_at_once() {
         let before = status("1/9", "Running", "");
-        let changes: [(fn(&mut Condition), bool); 6] = [
+        type Change = fn(&mut Condition);
+        let changes: [(Change, bool); 6] = [
             (|one| one.type_ = "Other".to_owned(), true),
             (|one| one.status = "True".to_owned(), true),
             (|one| one.reason = "Other".to_owned(), true),

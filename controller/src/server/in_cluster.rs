@@ -85,10 +85,7 @@ impl Candidacy {
     /// Waits until this server leads, and holds the lease from then on; nothing for one that is the only one.
     async fn win(&mut self, config: &ServerConfig, readiness: &Readiness) -> Option<Leader> {
         let mut candidate = self.candidate.take()?;
-        let standing_by = |holder: &str| {
-            let why = if holder.is_empty() { "nobody can say who leads".to_owned() } else { format!("{holder} leads") };
-            readiness.lacks(LEADERSHIP, why);
-        };
+        let standing_by = |holder: &str| readiness.lacks(LEADERSHIP, led_by(holder));
         let (leader, asked) = candidate.win(&config.database, standing_by).await;
         readiness.lacks(LEADERSHIP, "the store is being opened");
         tracing::info!(epoch = leader.epoch, "leading as {}", leader.holder);
@@ -98,6 +95,11 @@ impl Candidacy {
         self.tenure = Some((tenure, release));
         Some(leader)
     }
+}
+
+/// Says who leads; nothing is known of the holder when the lease cannot be read.
+fn led_by(holder: &str) -> String {
+    if holder.is_empty() { "nobody can say who leads".to_owned() } else { format!("{holder} leads") }
 }
 
 /// Opens the store. An earlier leader that was cut short may hold it for a moment, and one that is frozen in the middle of a write
@@ -129,6 +131,12 @@ fn held_by(last: Leader) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_that_stands_by_says_who_leads() {
+        assert_eq!(led_by("torc-1_00ff"), "torc-1_00ff leads");
+        assert_eq!(led_by(""), "nobody can say who leads");
+    }
 
     #[test]
     fn whoever_holds_the_store_is_named() {

@@ -241,3 +241,94 @@ async fn allocations_are_paid_by_whom_the_request_names_or_the_document() {
         assert_eq!(allocations["items"][0]["account"].as_str(), Some(expected), "{allocations}");
     }
 }
+
+#[tokio::test]
+async fn what_is_removed_is_answered_without_content() {
+    let server = TestServer::start().await;
+    server.apply("ada", "default", "w", jobs(&["j"])).await;
+    let workers = json!({ "workers": [{ "address": "h1" }] });
+    server.ok("POST", "/v1/workflows/w/remote-workers", Some(workers)).await;
+    let cluster = json!({ "apiVersion": "torc.dev/v1alpha1", "metadata": { "name": "c" }, "spec": {} });
+    server.ok("POST", "/v1/slurmclusters", Some(cluster)).await;
+    for path in ["/v1/workflows/w/remote-workers/h1", "/v1/slurmclusters/c", "/v1/workflows/w"] {
+        let reply = server.send("DELETE", path, Some(crate::tests::ADMIN), None).await;
+        assert_eq!((reply.status.as_u16(), reply.text.as_str()), (204, ""), "{path}");
+        let again = server.send("DELETE", path, Some(crate::tests::ADMIN), None).await;
+        assert_eq!(again.status.as_u16(), 404, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn data_that_changes_under_a_completed_job_makes_it_stale() {
+    let server = TestServer::start().await;
+    let spec = json!({
+        "userData": [{ "name": "lr", "data": 1 }, { "name": "later" }],
+        "jobs": [
+            { "name": "reader", "command": "true", "inputUserData": ["lr"] },
+            { "name": "waiter", "command": "true", "inputUserData": ["later"] },
+        ],
+    });
+    server.apply_spec("ada", "default", "w", spec).await;
+    let runner = server.register("n", None).await;
+    let leased = server.sync(runner, json!({ "sequence": 1, "want": want(1) })).await;
+    assert_eq!(leased["leases"][0]["name"], "reader", "{leased}");
+    let ended = json!([{ "key": leased["leases"][0]["key"], "returnCode": 0, "durationMs": 1, "endedMsAgo": 0 }]);
+    server.sync(runner, json!({ "sequence": 2, "acknowledged": 1, "finished": ended })).await;
+    let missing = json!([{ "job": "waiter", "data": "later" }]);
+    let before = server.ok("GET", "/v1/workflows/w/staleness", None).await;
+    assert_eq!((&before["changedData"], &before["missingData"]), (&json!([]), &missing));
+    let written = server.ok("PUT", "/v1/workflows/w/user-data/lr", Some(json!({ "data": 2 }))).await;
+    assert_eq!((&written["changed"], &written["staleJobs"]), (&json!(true), &json!(1)), "{written}");
+    let after = server.ok("GET", "/v1/workflows/w/staleness", None).await;
+    assert_eq!(after["changedData"], json!([{ "job": "reader", "data": "lr" }]));
+}
+
+#[tokio::test]
+async fn a_running_job_adds_jobs_that_depend_on_others() {
+    let server = TestServer::start().await;
+    server.apply("ada", "default", "w", jobs(&["maker", "other"])).await;
+    let runner = server.register("n", None).await;
+    let leased = server.sync(runner, json!({ "sequence": 1, "want": want(1) })).await;
+    let lease = &leased["leases"][0];
+    let running = json!([{ "key": lease["key"], "elapsedMs": 1 }]);
+    server.sync(runner, json!({ "sequence": 2, "acknowledged": 1, "running": running })).await;
+    let (maker, other) = if lease["name"] == "maker" { ("maker", "other") } else { ("other", "maker") };
+    let new = json!([
+        { "name": "a", "command": "true", "dependsOn": [other] },
+        { "name": "b", "command": "true", "dependsOn": ["a"] },
+    ]);
+    let request = json!({ "lineage": "l", "jobs": new, "runId": 1, "attempt": 1 });
+    let answer = server.ok("POST", &format!("/v1/workflows/w/jobs/{maker}/spawn"), Some(request)).await;
+    assert_eq!((&answer["jobs"], &answer["lineage"]), (&json!(2), &json!("l")), "{answer}");
+    for (name, depends_on) in [("a", ["maker", "other"]), ("b", ["a", maker])] {
+        let job = server.ok("GET", &format!("/v1/workflows/w/jobs/{name}"), None).await;
+        // What a job makes waits for it, too.
+        assert_eq!((&job["dependsOn"], &job["waitingFor"]), (&json!(depends_on), &json!(2)), "{job}");
+        assert_eq!((&job["origin"], &job["lineage"]), (&json!("spawn"), &json!("l")));
+    }
+    let total = server.ok("GET", "/v1/workflows/w", None).await["status"]["jobs"]["total"].clone();
+    assert_eq!(total, 4, "those that are referred to are not made again");
+}
+
+#[tokio::test]
+async fn requirements_are_made_smaller_unless_that_is_not_wanted() {
+    let server = TestServer::start().await;
+    let spec = json!({
+        "resourceRequirements": [{ "name": "r", "numCpus": 1, "memory": "800m", "runtime": "PT2H" }],
+        "jobs": [{ "name": "j", "command": "true", "resourceRequirements": "r" }],
+    });
+    server.apply_spec("ada", "default", "w", spec).await;
+    let runner = server.register("n", None).await;
+    let leased = server.sync(runner, json!({ "sequence": 1, "want": want(1) })).await;
+    let mut ended =
+        json!({ "key": leased["leases"][0]["key"], "returnCode": 0, "durationMs": 60_000, "endedMsAgo": 0 });
+    ended["usage"] = json!({ "peakMemoryBytes": 1 << 20, "peakCpuPercent": 50.0, "averageCpuPercent": 50.0 });
+    server.sync(runner, json!({ "sequence": 2, "acknowledged": 1, "finished": [ended] })).await;
+    let corrections = async |no_downsize: bool, dry_run: bool| {
+        let request = json!({ "noDownsize": no_downsize, "dryRun": dry_run });
+        let report = server.ok("POST", "/v1/workflows/w/correct-resources", Some(request)).await;
+        report["corrections"].as_array().unwrap().len()
+    };
+    assert_eq!((corrections(true, true).await, corrections(false, true).await), (0, 1));
+    assert_eq!((corrections(true, false).await, corrections(false, false).await), (0, 1));
+}

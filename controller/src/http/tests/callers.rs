@@ -204,3 +204,23 @@ async fn refusals_say_what_the_token_is_good_for() {
         assert_eq!(reply.body["message"], *expected);
     }
 }
+
+#[tokio::test]
+async fn every_handler_acts_on_the_workflow_of_its_namespace() {
+    let server = TestServer::start().await;
+    server.stop_http.cancel();
+    server.apply("ada", "default", "other", crate::tests::jobs(&["one"])).await;
+    assert_eq!(server.apply("bob", "lab", "sweep", crate::tests::jobs(&["two"])).await, 2);
+    let mut called = 0;
+    for (row, (method, path, query, ..)) in CALLS.iter().enumerate().filter(|(_, call)| call.2.contains("namespace=NS"))
+    {
+        let reply = call(&server, row, 2, Some(crate::tests::ADMIN)).await;
+        assert_ne!(reply.body["code"], "WorkflowNotFound", "{method} {path}{query}: {}", reply.text);
+        called += 1;
+    }
+    assert!(called > 30, "{called} routes were called");
+    let deleted = server.send("DELETE", "/v1/workflows/sweep?namespace=lab", Some(crate::tests::ADMIN), None).await;
+    assert_eq!(deleted.status.as_u16(), 204);
+    // Without one it is the default one.
+    assert_eq!(server.ok("GET", "/v1/workflows/other", None).await["namespace"], "default");
+}
