@@ -117,9 +117,14 @@ fn needs_the_slurm_of_this_machine(specs: &[&WorkflowSpec], has_clusters: bool) 
 }
 
 fn has_sbatch() -> bool {
-    let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
-    let path = variable("PATH").unwrap_or_default();
-    variable(Tool::Sbatch.replacement_variable()).is_some()
+    finds_sbatch(|name| std::env::var(name).ok())
+}
+
+/// Whether a program stands in for `sbatch`, or a folder of the path has it.
+fn finds_sbatch(variable: impl Fn(&str) -> Option<String>) -> bool {
+    let said = |name: &str| variable(name).filter(|text| !text.is_empty());
+    let path = said("PATH").unwrap_or_default();
+    said(Tool::Sbatch.replacement_variable()).is_some()
         || std::env::split_paths(&path).any(|folder| folder.join(Tool::Sbatch.name()).is_file())
 }
 
@@ -390,6 +395,29 @@ mod tests {
             (vec![&asks, &named], false, false),
         ] {
             assert_eq!(needs_the_slurm_of_this_machine(&specs, has_clusters), expected);
+        }
+    }
+
+    #[test]
+    fn sbatch_is_looked_for_in_every_folder_of_the_path() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (with, without) = (folder.path().join("with"), folder.path().join("without"));
+        for one in [&with, &without] {
+            std::fs::create_dir(one).expect("a folder");
+        }
+        std::fs::write(with.join("sbatch"), "").expect("a file");
+        let path = |folders: &[&std::path::PathBuf]| {
+            std::env::join_paths(folders).expect("a path").into_string().expect("UTF-8")
+        };
+        for (path, replaced, expected) in [
+            (path(&[&without, &with]), None, true),
+            (path(&[&with, &without]), None, true),
+            (path(&[&without]), None, false),
+            (path(&[&without]), Some("x"), true),
+            (path(&[&without]), Some(""), false),
+        ] {
+            let variable = |name: &str| if name == "PATH" { Some(path.clone()) } else { replaced.map(str::to_owned) };
+            assert_eq!(finds_sbatch(variable), expected, "{path} {replaced:?}");
         }
     }
 }

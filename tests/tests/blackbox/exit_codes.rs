@@ -252,7 +252,11 @@ fn of_a_workflow_that_is_not_there_each_exits_with_5() {
     let mut deviations = Deviations::default();
     let named = ROWS.iter().map(|(line, _)| *line).filter(|line| line.contains("{w}"));
     for line in named.map(|line| line.replace("{w}", "ghost")) {
-        deviations.check_json(&line, &admin(&env, &server, &line).env("TORC_FORMAT", "json").run(), 5);
+        let outcome = admin(&env, &server, &line).env("TORC_FORMAT", "json").run();
+        deviations.check_json(&line, &outcome, 5);
+        if !outcome.stderr.contains("\"hint\":") {
+            deviations.0.push(format!("{line}: it is not said what there is: {}", outcome.stderr));
+        }
     }
     deviations.expect_none();
 }

@@ -234,3 +234,13 @@ fn a_torn_pack_loses_only_its_end() {
     assert_ne!(env.torc("logs second").code, Some(0));
     assert_eq!(env.items("unpack --list").len(), 1);
 }
+
+#[test]
+fn a_log_that_was_printed_is_not_said_to_be_empty() {
+    let env = TestEnv::new();
+    env.write("w.yaml", "name: w\njobs: [{name: loud, command: echo hi}, {name: quiet, command: 'true'}]\n");
+    env.torc("apply -f w.yaml").exits(0);
+    let loud = env.torc("logs loud").exits(0);
+    assert_eq!((loud.stdout.as_str(), loud.stderr.as_str()), ("hi\n", ""));
+    env.torc("logs quiet").exits(0).says("attempt 1 of quiet has no output");
+}

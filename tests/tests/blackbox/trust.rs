@@ -298,11 +298,11 @@ fn those_who_never_finish_hold_up_nobody() {
     let server = Server::with_flags(&env, "--bind 127.0.0.1:0 --tls");
     let address = server.address();
     // Silent connections, halves of greetings, and plain words do not keep others out.
-    let idle: Vec<TcpStream> = (0..50).map(|_| TcpStream::connect(&address).unwrap()).collect();
-    let mut half = TcpStream::connect(&address).unwrap();
+    let idle: Vec<TcpStream> = (0..50).map(|_| TcpStream::connect(address).unwrap()).collect();
+    let mut half = TcpStream::connect(address).unwrap();
     half.write_all(&[0x16, 3, 1]).unwrap();
     server.torc(&env, "get workflows").exits(0);
-    let answer = converse(&address, b"GET /v1/version HTTP/1.1\r\nhost: x\r\n\r\n");
+    let answer = converse(address, b"GET /v1/version HTTP/1.1\r\nhost: x\r\n\r\n");
     assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("TlsRequired"), "{answer}");
     // A greeting that is never finished is given up on.
     half.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -314,7 +314,7 @@ fn those_who_never_finish_hold_up_nobody() {
     let plain_env = TestEnv::new();
     let plain = Server::with_flags(&plain_env, "--bind 127.0.0.1:0");
     let head = "POST /v1/workflows HTTP/1.1\r\nhost: x\r\ncontent-length: 100000000\r\nconnection: close\r\n\r\n";
-    let answer = converse(&plain.address(), head.as_bytes());
+    let answer = converse(plain.address(), head.as_bytes());
     assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
 }
 
@@ -352,7 +352,7 @@ fn every_route_is_closed_to_strangers() {
         let body = json!({}).to_string();
         let length = body.len();
         let answer = converse(
-            &server.address(),
+            server.address(),
             format!(
                 "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n{token}content-length: {length}\r\n\r\n{body}"
             )
@@ -386,7 +386,7 @@ fn tokens_of_administrators_and_of_metrics_may_be_given() {
     let ask = |token: &str| {
         let request =
             format!("GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\nauthorization: Bearer {token}\r\n\r\n");
-        converse(&server.address(), request.as_bytes())
+        converse(server.address(), request.as_bytes())
     };
     assert!(ask("another-word-for-figures").starts_with("HTTP/1.1 200"));
     assert!(ask("another-word-for-figure").starts_with("HTTP/1.1 401"));

@@ -6,7 +6,7 @@ use nix::sys::signal::Signal;
 use torc_tests::env::{Running, Server, TestEnv, eventually, until};
 
 use super::table::INTERRUPTED;
-use super::{Deviations, admin, call_in, served, with_files, without_slurm};
+use super::{DEAD_URL, Deviations, admin, call_in, served, with_files, without_slurm};
 
 /// Waits until a process handles both signals itself. Before that they would end it in another way.
 pub fn until_it_listens(running: &mut Running) {
@@ -53,6 +53,15 @@ fn a_command_that_a_signal_stops_exits_with_130() {
     // Who only followed leaves the workflows alone.
     assert_eq!(server.state(&env, "gate", "a"), "running");
     assert_eq!(server.state(&env, "held", "a"), "ready");
+}
+
+#[test]
+fn a_runner_that_stays_waits_for_its_server() {
+    let env = TestEnv::new();
+    let waiting = env.call("runner --persistent").env("TORC_API_URL", DEAD_URL).start();
+    waiting.says("trying again");
+    waiting.signal(Signal::SIGTERM);
+    waiting.finish().exits(130);
 }
 
 #[test]
