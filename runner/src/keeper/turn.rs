@@ -325,6 +325,17 @@ mod tests {
         assert!(matches!(late, FromKeeper::Refused { leaving: true, .. }), "{late:?}");
     }
 
+    // A keeper with nothing to do leaves when its agent does; one with jobs waits for another.
+    #[test]
+    fn a_goodbye_lets_an_idle_keeper_leave() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut keeper = keeper(dir.path());
+        answer(&mut keeper, "secret", VERSION);
+        assert!(!keeper.leaving);
+        keeper.obey(ToKeeper::Goodbye, Moment(5));
+        assert!(keeper.leaving && keeper.brain.is_some(), "the agent hears when it has left");
+    }
+
     // J23. A keeper that is alone leaves after its grace, to the microsecond, and not while somebody is there.
     #[test]
     fn a_keeper_that_is_alone_leaves_after_its_grace() {

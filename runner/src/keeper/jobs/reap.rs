@@ -135,7 +135,7 @@ pub(super) fn result(job: &Job, (at, outcome): (Moment, Outcome), kept: &Kept) -
 
 /// Whether the output of a job that ended so goes at once. Nothing can be taken out of a pack, so it must not get there. Elsewhere
 /// the brain removes the files, after it has looked for what the job should have made.
-fn is_unwanted(template: &Template, outcome: &Outcome) -> bool {
+pub(super) fn is_unwanted(template: &Template, outcome: &Outcome) -> bool {
     let Template { stdio, terms, .. } = template;
     *stdio == StdioMode::Packed
         && terms.delete_on_success

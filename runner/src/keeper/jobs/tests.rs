@@ -347,3 +347,22 @@ fn a_job_is_signaled_once() {
     assert_eq!((dir.path().join("first").exists(), dir.path().join("second").exists()), (true, false));
     kill_all(jobs);
 }
+
+// J22. Output that is packed goes at once only if nobody can want it any more.
+#[test]
+fn which_packed_outputs_go_at_once() {
+    use torc_api::execution::StdioMode::{Packed, Separate};
+    let cases = [
+        (Packed, true, vec![], Outcome::Exited(0), true),
+        (Separate, true, vec![], Outcome::Exited(0), false),
+        (Packed, false, vec![], Outcome::Exited(0), false),
+        (Packed, true, vec!["out".to_owned()], Outcome::Exited(0), false),
+        (Packed, true, vec![], Outcome::Exited(1), false),
+        (Packed, true, vec![], Outcome::Signaled(9), false),
+    ];
+    for (stdio, delete_on_success, output_files, outcome, expected) in cases {
+        let terms = Terms { delete_on_success, output_files, ..Terms::default() };
+        let template = Template { stdio, terms, ..Template::default() };
+        assert_eq!(reap::is_unwanted(&template, &outcome), expected, "{template:?} {outcome:?}");
+    }
+}

@@ -376,3 +376,27 @@ fn what_is_said_when_workflows_differ() {
     );
     assert_eq!(desk.terminated(), [(1, 15, 30_000), (2, 15, 30_000), (3, 12, 45_000)]);
 }
+
+// X18. Where there is no lead, nothing is waited for.
+#[test]
+fn without_a_lead_no_wait_is_told() {
+    let config = ExecutionConfig { sigterm_lead_seconds: Some(0), ..ExecutionConfig::default() };
+    let mut desk = desk_for(600, config);
+    desk.answer([1]);
+    desk.started(1).handle(Event::Stop);
+    assert_eq!(told(&desk), ["1 of 1", "job 1 signal 15"]);
+}
+
+// X05. A job that has ended, and whose files are being looked for, is not asked to end.
+#[test]
+fn a_job_that_has_ended_is_not_asked_to_end() {
+    let began = Moment(1_000 * SECOND);
+    let mut desk = desk_for(600, ExecutionConfig::default());
+    desk.profile.output_files = vec!["out".to_owned()];
+    desk.answer([1]);
+    desk.started(1).ended(1, 0);
+    assert!(desk.state.jobs.contains_key(&key(1)), "its files are being looked for");
+    desk.now = began.plus(Duration::from_secs(510));
+    desk.handle(Event::Tick);
+    assert_eq!((desk.terminated(), told(&desk)), (vec![], vec![]));
+}

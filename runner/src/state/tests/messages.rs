@@ -348,3 +348,33 @@ fn a_token_that_was_accepted_again_has_five_minutes_more() {
     desk.fail(LinkError::Outdated);
     assert_eq!(desk.exit(), None, "four minutes since it was accepted last");
 }
+
+#[test]
+fn a_runner_that_has_left_does_nothing_more() {
+    let mut desk = Desk::new(1);
+    desk.answer([1]).started(1);
+    desk.state.go(Ok(RunnerExit::Stopped), &mut Vec::new());
+    for event in [Event::Tick, Event::Stop, Event::StopNow, Event::KeeperLost, Event::Trouble("x".to_owned())] {
+        assert!(desk.handle(event.clone()).effects.is_empty(), "{event:?}: {:?}", desk.effects);
+    }
+}
+
+// An answer to a call of before the keeper was lost speaks of leases that are not known any more.
+#[test]
+fn answers_from_before_a_lost_keeper_are_thrown_away() {
+    let mut desk = Desk::new(1);
+    desk.state.pace.job_ended(Duration::from_millis(4));
+    desk.answer(1..=3).started(1).later(Duration::from_millis(100));
+    assert!(desk.has_sync());
+    let before = desk.state.contact_sequence();
+    desk.handle(Event::KeeperLost);
+    let late = SyncResponse {
+        sequence: before,
+        leases: vec![lease(9)],
+        profiles: vec![profile(1)],
+        lease_ms: 120_000,
+        ..SyncResponse::default()
+    };
+    desk.handle(Event::Answered(Box::new(late)));
+    assert_eq!((desk.starts(), desk.state.holds()), (vec![], (0, 0)));
+}

@@ -379,3 +379,15 @@ fn a_released_job_counts_as_running() {
     assert!(desk.effects.iter().any(|effect| matches!(effect, Effect::Go(next) if *next == key(2))));
     assert_eq!((desk.state.kinds.classes[0].running, desk.state.kinds.handed()), (1, 2), "and two follow again");
 }
+
+// P03. A job of the keeper's that could not be started was never one that ran.
+#[test]
+fn a_follower_that_did_not_start_changes_no_count() {
+    let mut desk = Desk::new(1);
+    desk.state.pace.job_ended(Duration::from_millis(4));
+    desk.answer(1..=3).started(1);
+    assert_eq!(desk.state.kinds.classes[0].running, 1);
+    let outcome = Outcome::NotStarted { code: 127, message: String::new() };
+    desk.handle(Event::Ended(Box::new(Ended::of(key(2), "job2", (desk.now, desk.now), outcome))));
+    assert_eq!(desk.state.kinds.classes[0].running, 1, "the first one runs");
+}

@@ -317,3 +317,17 @@ fn a_report_waits_for_company_for_its_interval_and_no_longer() {
         assert_eq!(desk.sync().finished.len(), 1);
     }
 }
+
+// P08. An answer that says nothing of the lease time leaves it as it was.
+#[test]
+fn a_lease_time_stays_until_another_is_said() {
+    let mut desk = without_long_polls(3_000, 3_000);
+    busy(&mut desk, 600);
+    let before = desk.now;
+    let sequence = desk.state.contact_sequence();
+    desk.handle(Event::Answered(Box::new(SyncResponse { sequence, lease_ms: 0, ..SyncResponse::default() })));
+    while !desk.has_sync() {
+        desk.until_due();
+    }
+    assert_eq!(desk.now.since(before).as_secs(), 200, "a third of 600 s");
+}

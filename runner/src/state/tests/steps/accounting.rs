@@ -349,3 +349,33 @@ fn a_step_that_is_not_looked_for_uses_up_no_tries() {
     }
     assert_eq!((desk.state.expect_number(key(1)), desk.state.expect_number(key(2))), (false, true));
 }
+
+// X05. A step that was ended from here needs no explanation by Slurm.
+#[test]
+fn an_end_that_was_ordered_leads_to_no_look_at_the_allocation() {
+    let mut desk = desk();
+    desk.answer([1, 2]);
+    desk.started(1).started(2).later(Duration::from_millis(100));
+    desk.respond(SyncResponse { cancel: vec![key(1)], ..SyncResponse::default() });
+    desk.ended(1, 143);
+    assert!(!inquiries(&desk).contains(&Inquiry::Preemption), "{:?}", desk.effects);
+    desk.ended(2, 143);
+    assert!(inquiries(&desk).contains(&Inquiry::Preemption), "nobody here has ended this one");
+}
+
+// S08. Once per interval, and not again as soon as Slurm has answered.
+#[test]
+fn steps_are_measured_once_in_an_interval() {
+    let mut desk = desk();
+    measured(&mut desk);
+    desk.answer([1]);
+    desk.started(1);
+    assert_eq!(looks(&mut desk), [Inquiry::StepNumbers]);
+    desk.slurm_says(SlurmAnswer::StepNumbers(vec![(key(1).label(), 4)]));
+    assert_eq!(inquiries(&desk), [Inquiry::StepUsage(vec![4])]);
+    let asked = desk.now;
+    desk.effects.clear();
+    desk.slurm_says(SlurmAnswer::StepUsage(desk.now, Vec::new()));
+    assert_eq!(looks(&mut desk), [Inquiry::StepUsage(vec![4])]);
+    assert_eq!(desk.now.since(asked), Duration::from_secs(10));
+}
