@@ -67,7 +67,9 @@ impl SlurmEnv {
     /// What the accounting has on record, which it learns a little later than the queue.
     fn recorded(&self, arguments: &[&str]) -> String {
         patiently("a record of the accounting", || {
-            let text = self.slurm.command("sacct", &[&["-X", "-n", "-P"], arguments].concat());
+            // A slurmdbd that has just come back refuses connections for a moment.
+            let output = self.slurm.attempt("sacct", &[&["-X", "-n", "-P"], arguments].concat());
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
             // Until it knows the name, it says "allocation".
             (!text.trim().is_empty() && !text.starts_with("allocation")).then_some(text)
         })
