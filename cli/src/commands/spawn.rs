@@ -92,7 +92,6 @@ mod tests {
             jobs: 3,
             converged,
             replayed,
-            ..SpawnResponse::default()
         };
         assert_eq!(describe(&response(true, true)), "loop l has converged after 2 generations\n");
         assert_eq!(describe(&response(false, true)), "loop l: the jobs were there already\n");
