@@ -316,7 +316,7 @@ fn a_node_is_measured_for_those_who_want_it() {
 
 // X02. Ninety-five percent of the limit are near enough.
 #[test]
-fn a_killed_job_at_ninety_five_percent_of_its_limit_ran_out_of_memory() {
+fn a_kill_at_95_percent_of_the_limit_is_out_of_memory() {
     let limit = 100 * MIB.unsigned_abs();
     for (peak, cause) in [(limit * 95 / 100, Cause::OutOfMemory), (limit * 95 / 100 - 1, Cause::ExitCode)] {
         let mut profile = measured();

@@ -267,7 +267,7 @@ fn a_wait_for_news_is_no_round_trip() {
 
 // J15. Cancellations are listened for a quarter of a second after the last answer, however much waits.
 #[test]
-fn a_runner_with_enough_work_listens_after_a_quarter_of_a_second() {
+fn a_runner_with_enough_work_listens_after_250_ms() {
     let mut desk = Desk::new(1);
     desk.answer([1, 2, 3]).started(1);
     while !desk.has_sync() {
@@ -300,7 +300,7 @@ fn a_recalled_lease_is_held_until_the_keeper_has_confirmed() {
 
 // J12. What belongs to a worker's end is asked for once, and waited for.
 #[test]
-fn the_call_for_last_commands_is_not_repeated_while_it_is_under_way() {
+fn the_call_for_last_commands_is_not_repeated() {
     let mut desk = Desk::new(1);
     desk.answer([]).handle(Event::Stop);
     assert!(desk.sync().completing);

@@ -53,7 +53,7 @@ fn when_the_accounting_is_asked_again() {
 
 // S10, S19. A failure that the accounting never hears of is reported after six tries, by its code.
 #[test]
-fn a_failure_that_the_accounting_does_not_know_is_reported_after_six_tries() {
+fn an_unknown_failure_is_reported_after_six_tries() {
     let mut desk = desk();
     desk.answer([1]);
     desk.started(1).ended(1, 137);
