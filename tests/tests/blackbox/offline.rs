@@ -299,6 +299,8 @@ fn brain_and_keeper_die_without_a_server_and_the_attempt_is_made_again() {
     site.apply(&names("gate", 1), AT_ONCE);
     let first = site.runner("w").start();
     site.until_running(1);
+    // A running job may not have come to its first line yet.
+    until(|| site.env.lines("client/started").len() == 1, || "no first attempt".to_owned());
     site.server.kill();
     first.says("draining offline");
     first.kill();
