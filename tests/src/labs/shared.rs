@@ -44,13 +44,14 @@ pub enum Lifetime {
 }
 
 impl Lifetime {
-    /// Prepares a call of a lab's script that starts daemons: their owner is named, and they are not counted as processes of the test.
+    /// Prepares a call of a lab's script that starts daemons: their owner is named, they are not counted as processes of the test, and
+    /// their temporary folder outlives it (MariaDB refuses queries without one).
     pub fn apply(self, command: &mut Command) -> &mut Command {
         let owner = match self {
             Self::Run => run().owner,
             Self::Process => std::process::id(),
         };
-        command.env("LAB_OWNER", owner.to_string()).env_remove(HARNESS_MARK)
+        command.env("LAB_OWNER", owner.to_string()).env("TMPDIR", &run().folder).env_remove(HARNESS_MARK)
     }
 }
 
