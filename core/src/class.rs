@@ -1,12 +1,10 @@
 //! Resource classes: jobs that need the same and may run in the same places wait in one queue.
 
+use torc_api::termination::EndMargin;
 use torc_api::wire::Resources;
 
 use crate::expanded::Requirements;
 use crate::rows::JobProfile;
-
-/// A job may start with this much less time left than it declares: declared runtimes are estimates.
-pub const RUNTIME_GRACE_SECONDS: i64 = 120;
 
 /// What decides where a job may run.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -64,10 +62,12 @@ impl Class {
         }
     }
 
-    /// Whether a job of this class could run there if the runner were empty. The scheduler is looked at separately.
-    pub fn suits(&self, place: &Place<'_>) -> bool {
+    /// Whether a job of this class could run there if the runner were empty. `end` is the margin of its workflow's jobs in such a
+    /// place. The scheduler is looked at separately.
+    pub fn suits(&self, place: &Place<'_>, end: EndMargin) -> bool {
         labels_match(&self.labels, place.labels)
-            && (place.by_count || (self.fits_empty(&place.capacity) && self.ends_in_time(place)))
+            && (place.by_count || self.fits_empty(&place.capacity))
+            && self.has_time(place, end)
     }
 
     /// Whether the runner lives in an allocation of this class's scheduler, or the class has none.
@@ -84,8 +84,10 @@ impl Class {
             && needs.num_gpus <= capacity.gpus / nodes
     }
 
-    fn ends_in_time(&self, place: &Place<'_>) -> bool {
-        place.remaining_seconds.is_none_or(|left| self.requirements.runtime_seconds <= left + RUNTIME_GRACE_SECONDS)
+    /// The queue strategy ignores declared runtimes, but nothing starts after its first signal is due.
+    fn has_time(&self, place: &Place<'_>, end: EndMargin) -> bool {
+        let runtime = if place.by_count { 0 } else { self.requirements.runtime_seconds };
+        place.remaining_seconds.is_none_or(|remaining| end.allows(runtime, remaining))
     }
 }
 

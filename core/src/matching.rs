@@ -3,6 +3,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
 
+use torc_api::termination::EndMargin;
 use torc_api::wire::Want;
 
 use crate::class::{Class, Place, fits, minus};
@@ -46,6 +47,8 @@ pub struct Candidate<'a> {
     pub queue: &'a ReadyQueue,
     /// How much of it, together with the other queues of its workflow.
     pub allowance: Allowance,
+    /// What is left of the runner's time when its jobs get their first signal.
+    pub end: EndMargin,
 }
 
 /// How much of a workflow's work is given out in one answer.
@@ -95,7 +98,7 @@ pub struct Choice {
 
 /// Chooses jobs for a runner. One outside a class's scheduler gets its jobs only when there is nothing else for it to do.
 pub fn choose(place: &Place<'_>, want: &Want, candidates: &[Candidate<'_>]) -> Vec<Choice> {
-    let suits = |candidate: &&Candidate<'_>| !candidate.queue.is_empty() && candidate.class.suits(place);
+    let suits = |candidate: &&Candidate<'_>| !candidate.queue.is_empty() && candidate.class.suits(place, candidate.end);
     let (preferred, others): (Vec<_>, Vec<_>) =
         candidates.iter().filter(suits).partition(|candidate| candidate.class.prefers(place));
     let chosen = pack(place, want, &preferred);

@@ -55,6 +55,8 @@ pub struct ExecutionConfig {
 
 /// Seconds between the last SIGKILL and the end of an allocation, unless a document says otherwise.
 pub const SIGKILL_HEADROOM_SECONDS: i64 = 60;
+/// Seconds between the termination signal and SIGKILL in direct mode, unless a document says otherwise.
+pub const SIGTERM_LEAD_SECONDS: i64 = 30;
 
 /// Who starts and limits the processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -33,6 +33,7 @@ pub mod slurm;
 pub mod slurm_stats;
 pub mod state;
 pub mod status;
+pub mod termination;
 #[cfg(test)]
 mod testing;
 pub mod token;

@@ -177,6 +177,9 @@ pub struct SyncRequest {
     /// Leases that the runner gives back unstarted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub returned: Vec<AttemptKey>,
+    /// Those of them that it returns because too little of its time is left.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub out_of_time: Vec<AttemptKey>,
     /// How much more work it could use.
     #[serde(default)]
     pub want: Want,

@@ -129,6 +129,15 @@ pub enum RunnerEvent {
         /// By this signal.
         signal: String,
     },
+    /// A lease was returned because too little time is left for its job.
+    OutOfTime {
+        /// Which attempt.
+        key: AttemptKey,
+        /// The job's declared runtime.
+        runtime_seconds: i64,
+        /// Time until the runner has to end.
+        remaining: Duration,
+    },
     /// Jobs that were asked to end have time for it.
     Waiting {
         /// So much at most.
@@ -215,6 +224,13 @@ impl RunnerEvent {
             Self::Warned { key, signal } => {
                 info!(workflow_id = key.workflow, job_id = key.job, signal, "Job is warned of its end");
             }
+            Self::OutOfTime { key, runtime_seconds, remaining } => info!(
+                workflow_id = key.workflow,
+                job_id = key.job,
+                runtime_seconds,
+                remaining_seconds = remaining.as_secs(),
+                "lease returned: too little time is left"
+            ),
             Self::Waiting { lead } => {
                 info!("Waiting {}s for graceful termination before SIGKILL", lead.as_secs_f64().ceil());
             }

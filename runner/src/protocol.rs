@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use torc_api::execution::{MonitorPlan, SIGKILL_HEADROOM_SECONDS, StdioMode};
 use torc_api::state::Cause;
+use torc_api::termination::{EndMargin, StepWarning};
 use torc_api::wire::{AttemptKey, LeaseRole, Resources};
 
 use crate::clock::Moment;
@@ -161,6 +162,17 @@ impl Terms {
     /// From SIGKILL to the end of the runner's time.
     pub fn headroom(&self) -> Duration {
         Duration::from_millis(self.headroom_ms)
+    }
+
+    /// Returns the end of a runner's time as the job sees it, in whole seconds.
+    pub fn end_margin(&self) -> EndMargin {
+        let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
+        let warning = self.warning.as_deref().and_then(StepWarning::parse).map_or(Duration::ZERO, |it| it.before);
+        EndMargin {
+            headroom_seconds: seconds(self.headroom()),
+            notice_seconds: seconds(if self.in_step { warning } else { self.lead() }),
+            in_step: self.in_step,
+        }
     }
 }
 

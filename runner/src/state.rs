@@ -31,6 +31,7 @@ mod exits;
 mod extensions;
 mod job;
 mod kinds;
+mod lateness;
 mod leases;
 mod measures;
 mod nodes;
@@ -277,6 +278,10 @@ pub struct State {
     active: BTreeSet<AttemptKey>,
     reports: BTreeMap<AttemptKey, Report>,
     returned: BTreeSet<AttemptKey>,
+    /// Those of them for which too little time is left.
+    out_of_time: BTreeSet<AttemptKey>,
+    /// When the first unstarted lease is too late to start.
+    late_from: Option<Moment>,
     /// When running jobs have to be asked to end.
     ends: BTreeSet<(Moment, AttemptKey)>,
     pace: Pace,
@@ -314,6 +319,8 @@ impl State {
             active: BTreeSet::new(),
             reports: BTreeMap::new(),
             returned: BTreeSet::new(),
+            out_of_time: BTreeSet::new(),
+            late_from: None,
             ends: BTreeSet::new(),
             pace: Pace::new(settings.prefetch.clone()),
             measures: Measures::new(settings.oom_kills),

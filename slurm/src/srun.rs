@@ -140,28 +140,6 @@ fn all_nodes(step: &Step<'_>) -> Vec<(&'static str, String)> {
     variables
 }
 
-/// The early warning of a step.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Warning {
-    /// The signal, by name or number.
-    pub signal: String,
-    /// So long before the end.
-    pub before: Duration,
-}
-
-/// What `--signal` asks for, e.g. `TERM@120`, `R:USR1` or `15@30`; a minute before the end when it does not say. One for the batch
-/// script is none for its steps.
-pub fn warning(text: &str) -> Option<Warning> {
-    let text = text.trim();
-    let (flags, rest) = text.split_once(':').unwrap_or(("", text));
-    let (signal, before) = rest.split_once('@').unwrap_or((rest, "60"));
-    let is_signal = !signal.is_empty() && signal.chars().all(|c| c.is_ascii_alphanumeric());
-    if !is_signal || flags.contains('B') {
-        return None;
-    }
-    Some(Warning { signal: signal.to_owned(), before: Duration::from_secs(before.parse().ok()?) })
-}
-
 /// Memory in Slurm's unit. Less than one would mean "everything" to Slurm.
 fn mebibytes(bytes: i64) -> i64 {
     (bytes.max(0) / MIB + i64::from(bytes % MIB > 0)).max(1)
@@ -293,27 +271,6 @@ mod tests {
             assert_eq!(usable, minutes, "{remaining} s left, {headroom} s headroom");
         }
         assert_eq!(usable_minutes(Duration::from_millis(119_999), Duration::from_secs(60)), None);
-    }
-
-    // X11
-    #[test]
-    fn what_an_early_warning_asks_for() {
-        let cases = [
-            ("TERM@120", Some(("TERM", 120))),
-            ("R:USR1@30", Some(("USR1", 30))),
-            (" 15@10 ", Some(("15", 10))),
-            ("INT", Some(("INT", 60))),
-            ("B:TERM@5", None),
-            ("TERM@soon", None),
-            ("@5", None),
-            ("--name@5", None),
-            ("", None),
-        ];
-        for (text, expected) in cases {
-            let found = warning(text);
-            let found = found.as_ref().map(|warning| (warning.signal.as_str(), warning.before.as_secs()));
-            assert_eq!(found, expected, "{text:?}");
-        }
     }
 
     /// What `srun` would read from the allocation's environment, in alphabetical order.

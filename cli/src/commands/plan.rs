@@ -1,6 +1,6 @@
 //! `torc plan`: the jobs that a document comes to.
 
-mod allocations;
+pub mod allocations;
 mod stages;
 
 use std::path::PathBuf;
@@ -8,13 +8,17 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 use torc_api::api::JobResources;
-use torc_core::expand::Limits;
+use torc_core::expand::{Limits, warnings};
 use torc_core::expanded::{Expanded, ExpandedJob};
 
+use self::allocations::{Allocations, UnplacedJob};
 use super::Context;
 use crate::documents::{self, LoadedWorkflow, Report};
 use crate::error::{CommandError, ExitStatus};
-use crate::output::{Items, SchedulerRow, human};
+use crate::output::{Items, Output, SchedulerRow, human};
+
+/// So many jobs without an allocation are named before the rest is counted.
+const MAX_NAMED_JOBS: usize = 10;
 
 /// Show the jobs that a document comes to.
 ///
@@ -39,6 +43,8 @@ struct Plan {
     allocations: Vec<SchedulerRow>,
     #[serde(skip_serializing_if = "Option::is_none")]
     node_hours: Option<f64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unplaced: Vec<UnplacedJob>,
 }
 
 #[derive(Debug, PartialEq, Serialize)]
@@ -62,10 +68,12 @@ pub fn run(context: &Context, args: &PlanArgs) -> Result<ExitStatus, CommandErro
     let mut text = String::new();
     for (workflow, expanded) in workflows.iter().zip(&expanded) {
         text.push_str(&stages::draw(workflow.name(), expanded));
-        let allocations = allocations::of(&workflow.document.spec, expanded, &clusters);
-        text.push_str(&cost(context, &allocations));
-        plans.push(Plan { node_hours: node_hours(&allocations), allocations, ..plan(workflow, expanded) });
+        let Allocations { rows, unplaced } = allocations::of(&workflow.document.spec, expanded, &clusters);
+        text.push_str(&cost(context, &rows));
+        text.push_str(&without_allocation(&unplaced));
+        plans.push(Plan { node_hours: node_hours(&rows), allocations: rows, unplaced, ..plan(workflow, expanded) });
     }
+    tell_warnings(&workflows, &expanded, context.output);
     if let [only] = plans.as_slice() {
         context.output.value(only, || text)?;
     } else {
@@ -85,6 +93,25 @@ fn cost(context: &Context, allocations: &[SchedulerRow]) -> String {
     format!("\n{}{count}, at most {hours:.1} node-hours\n", context.output.table(allocations))
 }
 
+/// Names the first jobs that no allocation can be requested for, with the reason.
+fn without_allocation(unplaced: &[UnplacedJob]) -> String {
+    let line = |one: &UnplacedJob| format!("no allocation can be requested for job '{}': {}\n", one.job, one.reason);
+    let mut text: String = unplaced.iter().take(MAX_NAMED_JOBS).map(line).collect();
+    if let Some(more) = unplaced.len().checked_sub(MAX_NAMED_JOBS).filter(|more| *more > 0) {
+        text.push_str(&format!("and for {}\n", human::count(more as i64, "more job")));
+    }
+    text
+}
+
+/// Prints remarks on documents that expand.
+fn tell_warnings(workflows: &[LoadedWorkflow], expanded: &[Expanded], output: Output) {
+    let mut report = Report::default();
+    for (workflow, expanded) in workflows.iter().zip(expanded) {
+        report.add(&workflow.file, workflow.locate(warnings(&workflow.document.spec, expanded)));
+    }
+    report.tell_warnings(output);
+}
+
 /// Expands every workflow, or tells everything that is wrong.
 pub fn expand_all(workflows: &[LoadedWorkflow], max_jobs: usize) -> Result<Vec<Expanded>, CommandError> {
     let limits = Limits { max_jobs, ..Limits::default() };
@@ -102,7 +129,7 @@ pub fn expand_all(workflows: &[LoadedWorkflow], max_jobs: usize) -> Result<Vec<E
 fn plan(workflow: &LoadedWorkflow, expanded: &Expanded) -> Plan {
     let shown = workflow.document.spec.display_name.as_deref().unwrap_or(workflow.name());
     let jobs = expanded.jobs.iter().map(|job| planned(job, expanded)).collect();
-    Plan { workflow: shown.to_owned(), jobs, allocations: Vec::new(), node_hours: None }
+    Plan { workflow: shown.to_owned(), jobs, allocations: Vec::new(), node_hours: None, unplaced: Vec::new() }
 }
 
 fn planned(job: &ExpandedJob, expanded: &Expanded) -> PlannedJob {
@@ -173,12 +200,14 @@ mod tests {
             node_hours,
         };
         assert_eq!((node_hours(&[]), node_hours(&[row(1.5), row(2.0)])), (None, Some(3.5)));
-        let plan =
-            Plan { workflow: "w".to_owned(), jobs: Vec::new(), allocations: vec![row(1.5)], node_hours: Some(1.5) };
+        let unplaced = vec![UnplacedJob { job: "j".to_owned(), reason: "r".to_owned() }];
+        let (workflow, allocations) = ("w".to_owned(), vec![row(1.5)]);
+        let plan = Plan { workflow, jobs: Vec::new(), allocations, node_hours: Some(1.5), unplaced };
         let value = serde_json::json!(plan);
         assert_eq!(
             (&value["workflow"], &value["nodeHours"], value["allocations"].as_array().map(Vec::len)),
             (&"w".into(), &1.5.into(), Some(1))
         );
+        assert_eq!(value["unplaced"], serde_json::json!([{ "job": "j", "reason": "r" }]));
     }
 }

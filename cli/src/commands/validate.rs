@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 use torc_api::document::SlurmClusterDocument;
+use torc_api::problem::Problem;
 use torc_api::size::too_large;
-use torc_core::expand::Limits;
+use torc_core::expand::{Limits, warnings};
 
 use super::Context;
+use super::plan::allocations::{self, UnplacedJob};
 use crate::documents;
 use crate::error::{CommandError, ExitStatus};
 use crate::output::human;
@@ -43,7 +45,14 @@ pub fn run(context: &Context, args: &ValidateArgs) -> Result<ExitStatus, Command
         let limits = Limits { max_jobs: context.settings.server.max_jobs, ..Limits::default() };
         for workflow in &workflows {
             match workflow.expand(&limits) {
-                Ok(expanded) => valid.push((workflow.name(), expanded.jobs.len())),
+                Ok(expanded) => {
+                    let spec = &workflow.document.spec;
+                    let mut found = warnings(spec, &expanded);
+                    let allocations = allocations::of(spec, &expanded, report.clusters());
+                    found.extend(allocations.unplaced.iter().map(unplaced));
+                    report.add(&workflow.file, workflow.locate(found));
+                    valid.push((workflow.name(), expanded.jobs.len()));
+                }
                 Err(problems) => report.add(&workflow.file, workflow.locate(problems)),
             }
         }
@@ -61,4 +70,12 @@ pub fn run(context: &Context, args: &ValidateArgs) -> Result<ExitStatus, Command
         valid.iter().map(line).chain(clusters.iter().map(cluster)).collect()
     })?;
     Ok(ExitStatus::Success)
+}
+
+/// Says why a job would wait for ever on the cluster that is described beside its workflow.
+fn unplaced(one: &UnplacedJob) -> Problem {
+    Problem::warning(
+        "spec.slurmCluster",
+        format!("no allocation can be requested for job '{}': {}", one.job, one.reason),
+    )
 }

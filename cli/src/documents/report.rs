@@ -33,6 +33,11 @@ impl Report {
         self.clusters.push(cluster);
     }
 
+    /// Returns the Slurm clusters that were found.
+    pub fn clusters(&self) -> &[SlurmClusterDocument] {
+        &self.clusters
+    }
+
     /// The Slurm clusters that were found.
     pub fn take_clusters(&mut self) -> Vec<SlurmClusterDocument> {
         std::mem::take(&mut self.clusters)

@@ -1,5 +1,7 @@
 //! Where a job may run, rule by rule.
 
+use torc_api::termination::EndMargin;
+
 use super::*;
 
 const GIB: i64 = 1 << 30;
@@ -18,6 +20,9 @@ fn class(cpus: i64, gpus: i64, gib: i64, nodes: i64) -> Class {
         scheduler: None,
     }
 }
+
+/// The last two minutes are not for jobs.
+const END: EndMargin = EndMargin { headroom_seconds: 90, notice_seconds: 30, in_step: false };
 
 /// A runner of so many nodes with 8 CPUs, 2 GPUs and 64 GiB each.
 fn place(nodes: i64) -> Place<'static> {
@@ -38,20 +43,22 @@ fn a_job_must_fit_a_node_of_the_empty_runner() {
         (class(1, 0, 1, 2), 1, false),
     ];
     for (class, nodes, expected) in table {
-        assert_eq!(class.suits(&place(nodes)), expected, "{class:?} on {nodes}");
+        assert_eq!(class.suits(&place(nodes), END), expected, "{class:?} on {nodes}");
     }
     // A runner that does not say how many nodes it has is one.
     let mut one = place(1);
     one.capacity.nodes = 0;
-    assert!(class(8, 2, 64, 1).suits(&one));
+    assert!(class(8, 2, 64, 1).suits(&one, END));
 }
 
 #[test]
 fn the_queue_strategy_looks_at_labels_only() {
-    let counting = Place { by_count: true, remaining_seconds: Some(0), ..place(1) };
-    assert!(class(100, 100, 1_000, 9).suits(&counting));
+    let counting = Place { by_count: true, remaining_seconds: Some(121), ..place(1) };
+    assert!(class(100, 100, 1_000, 9).suits(&counting, END));
+    let late = Place { remaining_seconds: Some(120), ..counting.clone() };
+    assert!(!class(1, 0, 1, 1).suits(&late, END), "nothing starts after its first signal");
     let labelled = Class { labels: vec!["a".to_owned()], ..class(1, 0, 1, 1) };
-    assert!(!labelled.suits(&counting));
+    assert!(!labelled.suits(&counting, END));
 }
 
 #[test]
@@ -69,15 +76,15 @@ fn unlabelled_goes_to_unlabelled_and_labels_must_all_be_there() {
         let owned = |labels: &[&str]| labels.iter().map(|label| (*label).to_owned()).collect::<Vec<_>>();
         let class = Class { labels: owned(wanted), ..class(1, 0, 1, 1) };
         let labels = owned(present);
-        assert_eq!(class.suits(&Place { labels: &labels, ..place(1) }), expected, "{wanted:?} on {present:?}");
+        assert_eq!(class.suits(&Place { labels: &labels, ..place(1) }, END), expected, "{wanted:?} on {present:?}");
     }
 }
 
 #[test]
-fn a_job_may_be_short_of_two_minutes() {
-    for (left, expected) in [(None, true), (Some(600), true), (Some(480), true), (Some(479), false), (Some(0), false)] {
+fn a_job_may_be_short_of_a_minute_before_its_first_signal() {
+    for (left, expected) in [(None, true), (Some(720), true), (Some(660), true), (Some(659), false), (Some(0), false)] {
         let place = Place { remaining_seconds: left, ..place(1) };
-        assert_eq!(class(1, 0, 1, 1).suits(&place), expected, "{left:?}");
+        assert_eq!(class(1, 0, 1, 1).suits(&place, END), expected, "{left:?}");
     }
 }
 
@@ -87,7 +94,7 @@ fn a_scheduler_is_preferred_and_not_required() {
     for (scheduler, expected) in [(Some("gpu"), true), (Some("cpu"), false), (None, false)] {
         let place = Place { scheduler, ..place(1) };
         assert_eq!(bound.prefers(&place), expected);
-        assert!(bound.suits(&place));
+        assert!(bound.suits(&place, END));
         assert!(class(1, 0, 1, 1).prefers(&place), "a job without a scheduler goes anywhere");
     }
 }

@@ -224,7 +224,8 @@ impl State {
         let held = runner.errands.keys().filter(|errand| errand.role == LeaseRole::Recovery).count();
         let limit = usize::try_from(slots).unwrap_or(usize::MAX).saturating_sub(held);
         let is_there = |other: RunnerId| self.runners.get(&other).is_some_and(|other| !other.silent);
-        for job in workflow.recoveries_for(id, &runner.place(now), is_there, limit) {
+        let end = workflow.end_margin(runner.is_in_allocation());
+        for job in workflow.recoveries_for(id, (&runner.place(now), end), is_there, limit) {
             self.last.epoch += 1;
             let epoch = self.last.epoch;
             let Some(workflow) = self.workflows.get(&workflow_id) else { return };

@@ -36,7 +36,7 @@ impl State {
         let told = stories(attempts, needs, record.state.is_settled() || record.state == JobState::PendingFailed);
         let last = told.last().and_then(|story| Some((story.diagnosis?, story.return_code?)));
         let Some(facts) = self.job_facts(workflow, job, last, now) else { return Ok(JobExplanation::default()) };
-        let reasons = why(&facts, workflow.facts(), &self.runner_facts(id, now), &workflow.slurm_facts());
+        let reasons = why(&facts, workflow.facts(), &self.runner_facts(workflow, now), &workflow.slurm_facts());
         let declared = workflow.profile(job).declared.as_deref();
         let raised = declared.map_or_else(Vec::new, |declared| raised(declared, needs));
         let (name, cause) = (workflow.name(job), last.map(|(cause, _)| cause));
@@ -106,11 +106,16 @@ impl State {
     }
 
     /// Runners that serve a workflow. Which session a runner of an earlier process served is not known.
-    fn runner_facts(&self, id: WorkflowId, now: Now) -> Vec<RunnerFacts<'_>> {
-        let serves = |scope: &RunnerScope| self.live_in_scope(scope).contains(&id);
+    fn runner_facts(&self, workflow: &Workflow, now: Now) -> Vec<RunnerFacts<'_>> {
+        let serves = |scope: &RunnerScope| self.live_in_scope(scope).contains(&workflow.id());
         let serving = self.runners.values().filter(|runner| serves(&runner.row.scope));
         serving
-            .map(|runner| RunnerFacts { host: &runner.row.host, place: runner.place(now), is_silent: runner.silent })
+            .map(|runner| RunnerFacts {
+                host: &runner.row.host,
+                place: runner.place(now),
+                end: workflow.end_margin(runner.is_in_allocation()),
+                is_silent: runner.silent,
+            })
             .collect()
     }
 
@@ -120,7 +125,7 @@ impl State {
         if workflow.is_suspended() || workflow.is_canceled() {
             return reasons;
         }
-        let runners = self.runner_facts(workflow.id(), now);
+        let runners = self.runner_facts(workflow, now);
         let slurm = workflow.slurm_facts();
         for (class, queue) in workflow.classes.iter().zip(&workflow.queues).filter(|(_, queue)| !queue.is_empty()) {
             let jobs: Vec<u32> = queue.iter().map(|(_, job)| job).collect();

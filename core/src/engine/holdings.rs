@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 
+use torc_api::quantity::format_duration;
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::{AttemptKey, FinishedAttempt, SyncRequest};
 
@@ -24,7 +25,10 @@ impl State {
             runner.says_what_waits(request);
         }
         for key in &request.returned {
-            self.release(id, key, (recorder, now));
+            let is_released = self.release(id, key, (recorder, now));
+            if is_released && request.out_of_time.contains(key) {
+                self.note_out_of_time(id, key, recorder, now);
+            }
         }
         for running in &request.running {
             self.confirm_running(id, &running.key, ago(now.wall_ms, running.elapsed_ms), recorder, now);
@@ -107,24 +111,39 @@ impl State {
     }
 
     /// The runner gives back what it has not started: the attempt's number stays good.
-    fn release(&mut self, id: RunnerId, key: &AttemptKey, (recorder, now): (&mut Recorder, Now)) {
+    fn release(&mut self, id: RunnerId, key: &AttemptKey, (recorder, now): (&mut Recorder, Now)) -> bool {
         if let Some(lease) = self.take_stray(id, key) {
-            return self.end_stray(StrayLease { started_ms: None, ..lease }, Err("it was given back"), (recorder, now));
+            self.end_stray(StrayLease { started_ms: None, ..lease }, Err("it was given back"), (recorder, now));
+            return false;
         }
         if self.release_errand(id, key, recorder) {
-            return;
+            return false;
         }
         let Some((workflow_id, job)) = self.held_by(id, key).map(|(workflow, job)| (workflow.id(), job)) else {
-            return;
+            return false;
         };
-        let Some(workflow) = self.workflows.get_mut(&workflow_id) else { return };
+        let Some(workflow) = self.workflows.get_mut(&workflow_id) else { return false };
         if workflow.step(job, JobEvent::LeaseEnded, recorder).is_err() {
-            return;
+            return false;
         }
         if let Some(runner) = self.runners.get_mut(&id) {
             runner.held.remove(&JobId(key.job));
         }
         self.news += 1;
+        true
+    }
+
+    /// Records why a runner has returned a lease.
+    fn note_out_of_time(&self, id: RunnerId, key: &AttemptKey, recorder: &mut Recorder, now: Now) {
+        let (Some(runner), Some((workflow_id, job))) = (self.runners.get(&id), self.locate(key)) else { return };
+        let Some(workflow) = self.workflows.get(&workflow_id) else { return };
+        let message = format!(
+            "the runner on {} returned job '{}' unstarted: too little of its time is left for a runtime of {}",
+            runner.row.host,
+            workflow.name(job),
+            format_duration(workflow.profile(job).requirements.runtime_seconds),
+        );
+        recorder.event(now, Some(workflow_id), "LeaseReturned", message);
     }
 
     /// The runner runs it. What really runs wins over a promise that nobody has acted upon.

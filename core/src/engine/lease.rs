@@ -66,8 +66,9 @@ impl State {
             .filter(|workflow| !workflow.is_starting() && !workflow.is_preparing(id))
             .flat_map(|workflow| {
                 let allowance = runner.map_or_else(Allowance::default, |runner| self.allowance(runner, workflow));
+                let end = workflow.end_margin(runner.is_some_and(Runner::is_in_allocation));
                 let queues = workflow.classes.iter().zip(&workflow.queues);
-                queues.map(move |(class, queue)| Candidate { workflow: workflow.id(), class, queue, allowance })
+                queues.map(move |(class, queue)| Candidate { workflow: workflow.id(), class, queue, allowance, end })
             })
             .collect()
     }

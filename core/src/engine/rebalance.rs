@@ -92,7 +92,8 @@ impl State {
                 looked += 1;
                 let Some((workflow, job)) = self.movable(*donor_id, key) else { continue };
                 let class = workflow.class_of(job);
-                let may = scope.contains(&workflow.id()) && class.is_some_and(|class| class.suits(&place));
+                let end = workflow.end_margin(starving.is_in_allocation());
+                let may = scope.contains(&workflow.id()) && class.is_some_and(|class| class.suits(&place, end));
                 let demand = class.map(|class| class.demand(&place.capacity)).unwrap_or_default();
                 if may && !donor.asked_back.contains_key(&JobId(key.job)) && basket.take(&demand) {
                     found.push((*donor_id, workflow.id(), job));

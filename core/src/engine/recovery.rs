@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use torc_api::state::Cause;
+use torc_api::termination::EndMargin;
 use torc_api::wire::FinishedAttempt;
 
 use super::State;
@@ -98,7 +99,7 @@ impl Workflow {
     pub fn recoveries_for(
         &self,
         runner: RunnerId,
-        place: &Place<'_>,
+        (place, end): (&Place<'_>, EndMargin),
         is_there: impl Fn(RunnerId) -> bool,
         limit: usize,
     ) -> Vec<JobId> {
@@ -107,7 +108,7 @@ impl Workflow {
         }
         let suits = |job: &JobId| {
             let class = self.ordinal(*job).and_then(|job| self.class_of(job));
-            class.is_some_and(|class| class.suits(place))
+            class.is_some_and(|class| class.suits(place, end))
         };
         self.recoveries.for_runner(runner, is_there).take(LOOK_AT_MOST).filter(suits).take(limit).collect()
     }

@@ -19,7 +19,7 @@ use super::workflow::Workflow;
 use super::{Refusal, State};
 use crate::ids::{JobId, Now, ProfileId, WorkflowId};
 use crate::planning::course;
-use crate::planning::fit::Walltime;
+use crate::planning::fit::{Walltime, WalltimeMargin};
 use crate::planning::generate::{Plan, Planned, Settings, plan};
 use crate::planning::groups::PendingJob;
 use crate::planning::partition::Partition;
@@ -234,6 +234,8 @@ impl Workflow {
                 requirements: &profile.requirements,
                 labels: &profile.labels,
                 waits: self.parents(job).iter().any(open),
+                // Only merged groups need it, and these are kept apart.
+                chain_seconds: profile.requirements.runtime_seconds,
             }
         };
         let jobs: Vec<PendingJob<'_>> =
@@ -243,6 +245,7 @@ impl Workflow {
             partition: wanted.request.partition.as_deref(),
             by_requirements: true,
             walltime: Walltime::FromJobs,
+            margin: WalltimeMargin::of(self.spec.execution_config.as_ref()),
             seconds: wanted.seconds,
             single_allocation: wanted.request.single_allocation,
             keep_apart: true,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use torc_api::wire::{AttemptKey, SyncRequest, SyncResponse, Want};
+use torc_api::wire::{AttemptKey, RunnerKind, SyncRequest, SyncResponse, Want};
 
 use super::allocations::AllocationKey;
 use super::errands::ErrandId;
@@ -96,6 +96,11 @@ impl Runner {
             is_new |= *self.told.entry(key).or_insert(request.sequence) > request.acknowledged;
         }
         is_new
+    }
+
+    /// Whether it lives in a Slurm allocation, where jobs are steps unless their workflow says otherwise.
+    pub fn is_in_allocation(&self) -> bool {
+        self.row.kind == RunnerKind::Slurm
     }
 
     pub fn place(&self, now: Now) -> Place<'_> {

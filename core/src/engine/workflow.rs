@@ -7,6 +7,7 @@ use indexmap::IndexSet;
 use torc_api::document::WorkflowDocument;
 use torc_api::state::{Cause, JobState};
 use torc_api::status::{FailureSample, JobCounts};
+use torc_api::termination::EndMargin;
 use torc_api::wire::AttemptKey;
 use torc_api::workflow::{StopPolicy, WorkflowSpec};
 
@@ -189,6 +190,11 @@ impl Workflow {
             workflow.enqueue(ordinal);
         }
         workflow
+    }
+
+    /// Returns the margin before the end of a runner's time in which its jobs get their first signal.
+    pub fn end_margin(&self, in_allocation: bool) -> EndMargin {
+        EndMargin::of(self.spec.execution_config.as_ref(), in_allocation)
     }
 
     /// Adds a profile, and its class if that is new.

@@ -173,6 +173,41 @@ fn several_writers_are_all_waited_for_and_remarked_upon() {
     assert_eq!(fields, ["spec.jobs[2].useParameters", "spec.jobs[2].inputFiles", "spec.files"]);
 }
 
+// X10, X11
+#[test]
+fn a_walltime_too_short_for_its_longest_job_is_remarked_upon() {
+    let document = |walltime: &str, headroom: i64| {
+        json!({
+            "executionConfig": {"mode": "slurm", "srunTerminationSignal": "TERM@120", "sigkillHeadroomSeconds": headroom},
+            "resourceRequirements": [
+                {"name": "short", "memory": "1m", "runtime": "PT1M"}, {"name": "long", "memory": "1m", "runtime": "PT10M"},
+            ],
+            "slurmSchedulers": [{"name": "s", "account": "a", "walltime": walltime}, {"name": "t", "account": "a", "walltime": "1m"}],
+            "jobs": [
+                {"name": "a", "command": "x", "resourceRequirements": "short", "scheduler": "s"},
+                {"name": "b", "command": "x", "resourceRequirements": "long", "scheduler": "s"},
+                {"name": "c", "command": "x", "resourceRequirements": "long"},
+            ],
+        })
+    };
+    let told = |walltime: &str, headroom: i64| {
+        let document = document(walltime, headroom);
+        let expanded = expanded(document.clone());
+        let warnings = warnings(&spec(document), &expanded);
+        warnings.iter().map(|one| (one.field.clone(), one.message.clone(), one.hint.clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(told("15m", 180), [], "10 + 2 + 3 minutes");
+    assert_eq!(
+        told("14m", 180),
+        [(
+            "spec.slurmSchedulers[0].walltime".to_owned(),
+            "job `b` declares a runtime of 10m, but in a walltime of 14m it gets its first signal after 9m".to_owned(),
+            Some("a walltime of at least 19m, or less `sigkillHeadroomSeconds` and warning time".to_owned()),
+        )]
+    );
+    assert_eq!(told("15m", 181).len(), 1);
+}
+
 #[test]
 fn a_job_that_reads_what_it_writes_does_not_wait_for_itself() {
     let job = json!({"name": "j", "command": "x", "inputFiles": ["f"], "outputFiles": ["f"]});

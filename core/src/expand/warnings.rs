@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 
 use torc_api::parameters::Parameterization;
 use torc_api::problem::Problem;
+use torc_api::quantity::{format_duration, parse_walltime};
 use torc_api::workflow::WorkflowSpec;
 
-use crate::expanded::Expanded;
+use crate::expanded::{Expanded, ExpandedJob};
 use crate::graph::Adjacency;
+use crate::planning::fit::WalltimeMargin;
 
 /// Remarks on a document that expands.
 pub fn warnings(spec: &WorkflowSpec, expanded: &Expanded) -> Vec<Problem> {
@@ -22,8 +24,35 @@ pub fn warnings(spec: &WorkflowSpec, expanded: &Expanded) -> Vec<Problem> {
         overridden_parameters(&format!("spec.userData[{at}]"), &data.parameterization, &mut warnings);
     }
     replaced_lists(spec, &mut warnings);
+    short_walltimes(spec, expanded, &mut warnings);
     several_writers(expanded, &mut warnings);
     warnings
+}
+
+/// A scheduler whose allocations end before its longest job could: the job would get its first signal too early.
+fn short_walltimes(spec: &WorkflowSpec, expanded: &Expanded, warnings: &mut Vec<Problem>) {
+    let margin = WalltimeMargin::of(spec.execution_config.as_ref());
+    for (at, scheduler) in spec.slurm_schedulers.iter().enumerate() {
+        let walltime = scheduler.walltime.as_deref().and_then(|text| parse_walltime(text).ok());
+        let jobs = expanded.jobs.iter().filter(|job| job.scheduler.is_some() && job.scheduler == scheduler.name);
+        let runtime =
+            |job: &ExpandedJob| expanded.requirements.get(job.requirements as usize).map(|it| it.runtime_seconds);
+        let longest = jobs.filter_map(|job| Some((runtime(job)?, job))).max_by_key(|(runtime, _)| *runtime);
+        let (Some(walltime), Some((runtime, job))) = (walltime, longest) else { continue };
+        if margin.end.seconds_for(runtime) <= walltime {
+            continue;
+        }
+        let message = format!(
+            "job `{}` declares a runtime of {}, but in a walltime of {} it gets its first signal after {}",
+            job.name,
+            format_duration(runtime),
+            format_duration(walltime),
+            format_duration(margin.end.usable_seconds(walltime).max(0)),
+        );
+        let least = format_duration(margin.walltime_for(runtime));
+        let hint = format!("a walltime of at least {least}, or less `sigkillHeadroomSeconds` and warning time");
+        warnings.push(Problem::warning(format!("spec.slurmSchedulers[{at}].walltime"), message).hint(hint));
+    }
 }
 
 /// Parameters of an entry's own leave those that it picks from the workflow without effect.

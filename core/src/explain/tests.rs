@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
+use torc_api::termination::EndMargin;
 use torc_api::wire::{Resources, Usage};
 
 use super::*;
@@ -41,6 +42,7 @@ fn runner<'a>(cpus: i64, gib: i64, labels: &'a [String], left: Option<i64>) -> R
     RunnerFacts {
         host: "n1",
         place: Place { capacity, labels, scheduler: None, remaining_seconds: left, by_count: false },
+        end: EndMargin { headroom_seconds: 60, notice_seconds: 30, in_step: false },
         is_silent: false,
     }
 }
@@ -89,9 +91,11 @@ fn a_ready_job_says_what_no_runner_has() {
         (
             vec![runner(8, 16, &[], Some(1_200))],
             ReasonKind::TimeLeft,
-            "it needs 1h, and no runner has so much time left (the most is 20m",
+            "it needs 1h, and no runner has so much time left: the most is 18m30s before its first signal, on n1 (20m left, of \
+             which 1m30s are for the signal and the headroom)",
         ),
-        (vec![runner(8, 16, &[], Some(3_500))], ReasonKind::Busy, "it waits for its turn"),
+        (vec![runner(8, 16, &[], Some(3_569))], ReasonKind::TimeLeft, "it needs 1h"),
+        (vec![runner(8, 16, &[], Some(3_570))], ReasonKind::Busy, "it waits for its turn"),
         (
             vec![RunnerFacts { is_silent: true, ..runner(8, 16, &[], None) }],
             ReasonKind::NoRunner,

@@ -2,9 +2,10 @@
 
 use torc_api::explain::{Reason, ReasonKind};
 use torc_api::quantity::{format_duration, format_memory};
+use torc_api::termination::EndMargin;
 use torc_api::wire::Resources;
 
-use crate::class::{Class, Place, RUNTIME_GRACE_SECONDS};
+use crate::class::{Class, Place};
 use crate::expanded::Requirements;
 
 /// A runner that serves the workflow.
@@ -14,6 +15,8 @@ pub struct RunnerFacts<'a> {
     pub host: &'a str,
     /// What it has.
     pub place: Place<'a>,
+    /// What is left of its time when the workflow's jobs get their first signal.
+    pub end: EndMargin,
     /// It has not been heard of for as long as a lease lasts.
     pub is_silent: bool,
 }
@@ -55,7 +58,7 @@ pub struct WaitingAllocation {
 /// Why a ready job does not run.
 pub fn why_ready(class: &Class, runners: &[RunnerFacts<'_>], slurm: &SlurmFacts<'_>) -> Vec<Reason> {
     let live: Vec<&RunnerFacts<'_>> = runners.iter().filter(|runner| !runner.is_silent).collect();
-    let could = |runner: &&&RunnerFacts<'_>| class.suits(&runner.place);
+    let could = |runner: &&&RunnerFacts<'_>| class.suits(&runner.place, runner.end);
     let able = live.iter().filter(could).count();
     if able > 0 {
         let runners = if able == 1 {
@@ -146,18 +149,30 @@ fn misfit(class: &Class, runners: &[&RunnerFacts<'_>]) -> Option<Reason> {
         };
         return Some(Reason::new(ReasonKind::Label, message));
     }
-    let fits = |runner: &&&RunnerFacts<'_>| class.suits(&Place { remaining_seconds: None, ..runner.place.clone() });
+    let fits = |runner: &&&RunnerFacts<'_>| {
+        class.suits(&Place { remaining_seconds: None, ..runner.place.clone() }, runner.end)
+    };
     let fitting: Vec<&RunnerFacts<'_>> = labelled.iter().filter(fits).copied().collect();
     if fitting.is_empty() {
         return Some(too_big(&class.requirements, &labelled));
     }
-    let most = fitting.iter().filter_map(|runner| Some((runner.place.remaining_seconds?, runner.host))).max();
-    most.map(|(left, host)| {
-        let (needs, left) = (format_duration(class.requirements.runtime_seconds), format_duration(left));
-        let grace = format_duration(RUNTIME_GRACE_SECONDS);
-        let message = format!("it needs {needs}, and no runner has so much time left (the most is {left}, on {host}; {grace} less would do)");
-        Reason::new(ReasonKind::TimeLeft, message)
-    })
+    let usable = |runner: &&RunnerFacts<'_>| Some(runner.end.usable_seconds(runner.place.remaining_seconds?));
+    let most = fitting.iter().filter_map(|runner| Some((usable(runner)?, *runner))).max_by_key(|(usable, _)| *usable);
+    most.map(|(usable, runner)| Reason::new(ReasonKind::TimeLeft, too_late(&class.requirements, usable, runner)))
+}
+
+/// Says how much of the time that a runner has left is a job's.
+fn too_late(needs: &Requirements, usable_seconds: i64, runner: &RunnerFacts<'_>) -> String {
+    let left = format_duration(runner.place.remaining_seconds.unwrap_or(0).max(0));
+    let EndMargin { headroom_seconds, notice_seconds, .. } = runner.end;
+    let reserved = format_duration(headroom_seconds.saturating_add(notice_seconds));
+    format!(
+        "it needs {}, and no runner has so much time left: the most is {} before its first signal, on {} ({left} left, of which \
+         {reserved} are for the signal and the headroom)",
+        format_duration(needs.runtime_seconds),
+        format_duration(usable_seconds.max(0)),
+        runner.host,
+    )
 }
 
 fn too_big(needs: &Requirements, runners: &[&RunnerFacts<'_>]) -> Reason {

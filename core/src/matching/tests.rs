@@ -44,7 +44,13 @@ fn run(place: &Place<'_>, want: Want, jobs: &[(Class, i64, u32)]) -> Vec<u32> {
     }
     let candidates: Vec<Candidate<'_>> = classes
         .iter()
-        .map(|(class, queue)| Candidate { workflow: WorkflowId(1), class, queue, allowance: Allowance::default() })
+        .map(|(class, queue)| Candidate {
+            workflow: WorkflowId(1),
+            class,
+            queue,
+            allowance: Allowance::default(),
+            end: EndMargin::default(),
+        })
         .collect();
     choose(place, &want, &candidates).into_iter().map(|choice| choice.job).collect()
 }
@@ -114,6 +120,7 @@ fn the_older_workflow_is_served_first() {
         class: &class,
         queue: &queue,
         allowance: Allowance::default(),
+        end: EndMargin::default(),
     });
     let served: Vec<i64> =
         choose(&place(8), &want(8, 0, 9), &candidates).iter().map(|choice| choice.workflow.0).collect();
@@ -170,7 +177,13 @@ fn each_workflow_limits_its_own_work() {
     let limits = [Allowance { batch: 3, ..Allowance::default() }, Allowance { ahead: 1, ..Allowance::default() }];
     let candidates: Vec<Candidate<'_>> = (1..)
         .zip(limits)
-        .map(|(id, allowance)| Candidate { workflow: WorkflowId(id), class: &class, queue: &queue, allowance })
+        .map(|(id, allowance)| Candidate {
+            workflow: WorkflowId(id),
+            class: &class,
+            queue: &queue,
+            allowance,
+            end: EndMargin::default(),
+        })
         .collect();
     let chosen = choose(&place(4), &want(4, 20, 20), &candidates);
     let of = |id: i64| chosen.iter().filter(|choice| choice.workflow == WorkflowId(id)).count();

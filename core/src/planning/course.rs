@@ -12,7 +12,7 @@ use torc_api::quantity::{parse_memory, parse_walltime};
 use torc_api::resources::SlurmScheduler;
 use torc_api::workflow::WorkflowSpec;
 
-use super::fit::Walltime;
+use super::fit::{Walltime, WalltimeMargin};
 use super::partition::Partition;
 use super::sizing::{self, Difference, Existing, Limits, Shape, Stage};
 use crate::engine::Outlook;
@@ -291,7 +291,13 @@ fn size(needs: &Needs, partitions: &[Partition], account: Option<&str>, now_ms: 
 }
 
 fn limits(max_allocations: i64, needs: &Needs) -> Limits {
-    Limits { max_allocations, walltime: Walltime::FromJobs, suspended: needs.is_suspended, finished: false }
+    Limits {
+        max_allocations,
+        walltime: Walltime::FromJobs,
+        margin: WalltimeMargin::of(needs.spec.execution_config.as_ref()),
+        suspended: needs.is_suspended,
+        finished: false,
+    }
 }
 
 fn demand(kind: &Kind) -> sizing::Demand<'_> {

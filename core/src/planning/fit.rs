@@ -1,10 +1,40 @@
 //! How many jobs an allocation takes, and how many allocations jobs need.
 
+use torc_api::execution::ExecutionConfig;
+use torc_api::termination::{EndMargin, up_to_minute};
+
 use super::partition::Partition;
 use crate::expanded::Requirements;
 
-/// Time of an allocation in which no job runs: the runner starts, and at the end it leaves some for killing and accounting.
-pub const MARGIN_SECONDS: i64 = 300;
+/// Seconds between the start of an allocation and that of its first job: the prolog, staggered runners, a slow file system.
+pub const STARTUP_SECONDS: i64 = 180;
+
+/// The parts of an allocation's walltime that no job can use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WalltimeMargin {
+    /// Seconds before the first job starts.
+    pub startup_seconds: i64,
+    /// The end, from a job's first signal on.
+    pub end: EndMargin,
+}
+
+impl WalltimeMargin {
+    /// Returns the margin of allocations for jobs with this configuration.
+    pub fn of(config: Option<&ExecutionConfig>) -> Self {
+        Self { startup_seconds: STARTUP_SECONDS, end: EndMargin::of(config, true) }
+    }
+
+    /// Returns the shortest walltime, in whole minutes, in which jobs that take `seconds` one after another end before their
+    /// first signal.
+    pub fn walltime_for(&self, seconds: i64) -> i64 {
+        up_to_minute(seconds.max(1).saturating_add(self.startup_seconds).saturating_add(self.end.max_seconds()))
+    }
+
+    /// Returns the seconds of a walltime that jobs can use.
+    pub fn usable_seconds(&self, walltime: i64) -> i64 {
+        walltime.saturating_sub(self.startup_seconds).saturating_sub(self.end.max_seconds())
+    }
+}
 
 /// How long an allocation is asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,16 +46,32 @@ pub enum Walltime {
     FromPartition,
 }
 
-/// How long an allocation for jobs of this length is asked for, in whole minutes.
-pub fn walltime(longest_job: i64, partition: &Partition, strategy: Walltime) -> i64 {
+/// The jobs that an allocation is sized for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sequence {
+    /// Seconds of the longest of them.
+    pub longest_seconds: i64,
+    /// Seconds of those that have to run one after another because they depend on each other; at least the longest.
+    pub chain_seconds: i64,
+}
+
+impl Sequence {
+    /// Jobs that do not depend on each other.
+    pub fn of_one(longest_seconds: i64) -> Self {
+        Self { longest_seconds, chain_seconds: longest_seconds }
+    }
+}
+
+/// Returns the walltime to request for these jobs, in whole minutes, at most what the partition allows.
+pub fn walltime(sequence: Sequence, partition: &Partition, strategy: Walltime, margin: WalltimeMargin) -> i64 {
     let most = partition.seconds.max(60);
     let wanted = match strategy {
         Walltime::FromPartition => most,
-        // Of a short job's time and a half, too little would be left for the job.
-        Walltime::FromJobs => (longest_job.saturating_mul(3) / 2).max(longest_job.saturating_add(MARGIN_SECONDS)),
+        // Half as much again is room for an estimate that is too low; short jobs need more than that for the margin.
+        Walltime::FromJobs => up_to_minute(sequence.longest_seconds.saturating_mul(3) / 2)
+            .max(margin.walltime_for(sequence.chain_seconds.max(sequence.longest_seconds))),
     };
-    let minutes = wanted.saturating_add(59) / 60;
-    minutes.saturating_mul(60).min(most / 60 * 60).max(60)
+    wanted.min(most / 60 * 60).max(60)
 }
 
 /// How many jobs run side by side on a node, or on the nodes of a job that needs several. At least one: whoever asks has seen that
@@ -41,9 +87,10 @@ pub fn side_by_side(needs: &Requirements, partition: &Partition) -> i64 {
         .max(1)
 }
 
-/// How many jobs of a length run one after another. At least one: the last minutes of an allocation are the job's if it needs them.
-pub fn one_after_another(seconds: i64, runtime: i64) -> i64 {
-    ((seconds - MARGIN_SECONDS) / runtime.max(1)).max(1)
+/// How many jobs of a length run one after another in a walltime. At least one: a walltime that is too short for one was set by the
+/// user, and more allocations would not help.
+pub fn one_after_another(walltime: i64, runtime: i64, margin: WalltimeMargin) -> i64 {
+    (margin.usable_seconds(walltime) / runtime.max(1)).max(1)
 }
 
 /// Jobs that need the same.
@@ -55,10 +102,10 @@ pub struct Load<'a> {
     pub jobs: i64,
 }
 
-/// How many allocations of so many seconds these jobs need, if all could start at once. An allocation has as many nodes as one job
+/// How many allocations of this walltime these jobs need, if all could start at once. An allocation has as many nodes as one job
 /// of it; jobs of different kinds are not put side by side, but one after another.
-pub fn allocations(loads: &[Load<'_>], partition: &Partition, seconds: i64) -> i64 {
-    let usable = seconds - MARGIN_SECONDS;
+pub fn allocations(loads: &[Load<'_>], partition: &Partition, walltime: i64, margin: WalltimeMargin) -> i64 {
+    let usable = margin.usable_seconds(walltime);
     let mut rounds: Vec<(i64, i64)> = loads
         .iter()
         .filter(|load| load.jobs > 0)
@@ -70,7 +117,7 @@ pub fn allocations(loads: &[Load<'_>], partition: &Partition, seconds: i64) -> i
     let mut total = 0_i64;
     for (runtime, mut count) in rounds {
         count = fill(&mut open, runtime, count);
-        let each = one_after_another(seconds, runtime);
+        let each = one_after_another(walltime, runtime, margin);
         let new = divide_up(count, each);
         let full = count / each;
         total = total.saturating_add(new);
@@ -115,9 +162,17 @@ pub fn node_hours(allocations: i64, nodes: i64, seconds: i64) -> f64 {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use torc_api::execution::ExecutionMode;
 
     use super::super::partition::tests::{needs, partition};
     use super::*;
+
+    /// Five minutes in all.
+    const MARGIN: WalltimeMargin = WalltimeMargin {
+        startup_seconds: 200,
+        end: EndMargin { headroom_seconds: 70, notice_seconds: 30, in_step: false },
+    };
+    const MARGIN_SECONDS: i64 = 300;
 
     fn of(jobs: i64, cpus: i64, hours: i64, walltime_hours: i64) -> i64 {
         let needs = needs(cpus, 1, 0, 1, hours);
@@ -125,6 +180,7 @@ mod tests {
             &[Load { needs: &needs, jobs }],
             &partition("p", 100, 1_000, 0, 100),
             walltime_hours * 3_600 + MARGIN_SECONDS,
+            MARGIN,
         )
     }
 
@@ -156,7 +212,7 @@ mod tests {
         assert_eq!(side_by_side(&needs(1, 100, 0, 1, 1), &node), 3);
         assert_eq!(side_by_side(&needs(2, 1, 0, 4, 1), &node), 1);
         let wide = needs(2, 1, 0, 4, 1);
-        assert_eq!(allocations(&[Load { needs: &wide, jobs: 6 }], &node, 2 * 3_600 + MARGIN_SECONDS), 3);
+        assert_eq!(allocations(&[Load { needs: &wide, jobs: 6 }], &node, 2 * 3_600 + MARGIN_SECONDS, MARGIN), 3);
     }
 
     // R13
@@ -166,7 +222,7 @@ mod tests {
         let node = partition("p", 100, 1_000, 0, 100);
         let count = |long_jobs: i64, short_jobs: i64| {
             let loads = [Load { needs: &short, jobs: short_jobs }, Load { needs: &long, jobs: long_jobs }];
-            allocations(&loads, &node, 6 * 3_600 + MARGIN_SECONDS)
+            allocations(&loads, &node, 6 * 3_600 + MARGIN_SECONDS, MARGIN)
         };
         assert_eq!(count(3, 0), 3);
         assert_eq!(count(3, 6), 3, "two hours are left of each");
@@ -182,21 +238,100 @@ mod tests {
         let cases = [
             (3_600, Walltime::FromJobs, 5_400),
             (60, Walltime::FromJobs, 360),
+            (61, Walltime::FromJobs, 420),
+            (600, Walltime::FromJobs, 900),
+            (601, Walltime::FromJobs, 960),
             (3_601, Walltime::FromJobs, 5_460),
             (14_400, Walltime::FromJobs, 14_400),
             (60, Walltime::FromPartition, 14_400),
         ];
         for (longest, strategy, expected) in cases {
-            assert_eq!(walltime(longest, &four_hours, strategy), expected, "{longest}");
+            assert_eq!(walltime(Sequence::of_one(longest), &four_hours, strategy, MARGIN), expected, "{longest}");
         }
-        assert_eq!(one_after_another(5_400, 3_600), 1);
-        assert_eq!(one_after_another(7_200, 3_600), 1, "no job runs in the margin");
-        assert_eq!(one_after_another(7_200 + MARGIN_SECONDS, 3_600), 2);
-        assert_eq!(one_after_another(60, 3_600), 1);
+        assert_eq!(one_after_another(5_400, 3_600, MARGIN), 1);
+        assert_eq!(one_after_another(7_200, 3_600, MARGIN), 1, "no job runs in the margin");
+        assert_eq!(one_after_another(7_200 + MARGIN_SECONDS, 3_600, MARGIN), 2);
+        assert_eq!(one_after_another(60, 3_600, MARGIN), 1);
         assert!((node_hours(3, 2, 5_400) - 9.0).abs() < 1e-9);
     }
 
+    fn config(mode: ExecutionMode, headroom: i64, lead: i64, warning: Option<u32>) -> ExecutionConfig {
+        ExecutionConfig {
+            mode: Some(mode),
+            sigkill_headroom_seconds: Some(headroom),
+            sigterm_lead_seconds: Some(lead),
+            srun_termination_signal: warning.map(|seconds| format!("TERM@{seconds}")),
+            ..ExecutionConfig::default()
+        }
+    }
+
+    // X10, X11
+    #[test]
+    fn walltimes_include_headroom_warning_and_start_up() {
+        use ExecutionMode::{Auto, Direct, Slurm};
+        let day = partition("p", 1, 1, 0, 24);
+        let cases = [
+            ("headroom 180, warning 120", config(Slurm, 180, 30, Some(120)), 60, 10),
+            ("headroom 300, warning 120", config(Auto, 300, 30, Some(120)), 60, 12),
+            ("headroom 300, warning 120, 10m", config(Auto, 300, 30, Some(120)), 600, 21),
+            ("direct, its own lead", config(Direct, 90, 60, Some(120)), 60, 7),
+            ("the defaults of steps", ExecutionConfig::default(), 60, 6),
+            ("the defaults of direct mode", config(Direct, 60, 30, None), 60, 6),
+            ("a long job", ExecutionConfig::default(), 36_000, 900),
+        ];
+        for (why, config, runtime, minutes) in cases {
+            let margin = WalltimeMargin::of(Some(&config));
+            let found = walltime(Sequence::of_one(runtime), &day, Walltime::FromJobs, margin);
+            assert_eq!(found, minutes * 60, "{why}");
+        }
+        let chain = Sequence { longest_seconds: 3_600, chain_seconds: 7_200 };
+        let margin = WalltimeMargin::of(None);
+        assert_eq!(walltime(chain, &day, Walltime::FromJobs, margin), margin.walltime_for(7_200));
+    }
+
+    /// Jobs one after another in an allocation that was sized for them, each as late as the one before it allows: the seconds
+    /// between a job's start and its first signal, as runner and Slurm reckon them.
+    fn seconds_before_signal(runtimes: &[i64], walltime: i64, config: &ExecutionConfig) -> Vec<i64> {
+        let is_step = config.mode != Some(ExecutionMode::Direct);
+        let headroom = config.sigkill_headroom_seconds.unwrap_or(60);
+        let lead = config.sigterm_lead_seconds.unwrap_or(30);
+        let warning = config.srun_termination_signal.as_deref().map_or(0, |text| text[5..].parse().expect("seconds"));
+        let mut started = STARTUP_SECONDS;
+        let mut found = Vec::new();
+        for runtime in runtimes {
+            let before_kill = walltime - started - headroom;
+            found.push(if is_step { before_kill / 60 * 60 - warning } else { before_kill - lead });
+            started += runtime;
+        }
+        found
+    }
+
     proptest! {
+        // X05, X10, X11
+        #[test]
+        fn jobs_have_their_declared_runtime_before_the_signal(
+            mode in prop::sample::select(vec![ExecutionMode::Direct, ExecutionMode::Slurm, ExecutionMode::Auto]),
+            (headroom, lead, warning) in (0_i64..1_000, 0_i64..1_000, proptest::option::of(0_u32..1_000)),
+            runtimes in proptest::collection::vec(1_i64..20_000, 1..5),
+        ) {
+            let config = config(mode, headroom, lead, warning);
+            let margin = WalltimeMargin::of(Some(&config));
+            let day = partition("p", 1, 1, 0, 48);
+            let longest_seconds = runtimes.iter().copied().max().unwrap_or(0);
+            let chain = Sequence { longest_seconds, chain_seconds: runtimes.iter().sum() };
+            let chained = walltime(chain, &day, Walltime::FromJobs, margin);
+            for (seconds, runtime) in seconds_before_signal(&runtimes, chained, &config).iter().zip(&runtimes) {
+                prop_assert!(seconds >= runtime, "{seconds} of {runtime} in {chained}");
+            }
+            // Jobs that do not depend on each other: as many as are thought to run one after another.
+            let single = walltime(Sequence::of_one(longest_seconds), &day, Walltime::FromJobs, margin);
+            let count = one_after_another(single, longest_seconds, margin);
+            let rounds = vec![longest_seconds; usize::try_from(count).unwrap_or(0)];
+            for seconds in seconds_before_signal(&rounds, single, &config) {
+                prop_assert!(seconds >= longest_seconds, "{seconds} of {longest_seconds} in {single}");
+            }
+        }
+
         #[test]
         fn there_is_enough_room_and_not_much_more(
             kinds in proptest::collection::vec((1_i64..5_000, 1_i64..40, 1_i64..20), 1..5),
@@ -207,7 +342,7 @@ mod tests {
                 kinds.into_iter().map(|(jobs, cpus, hours)| (needs(cpus, 1, 0, 1, hours), jobs)).collect();
             let loads: Vec<Load<'_>> = kinds.iter().map(|(needs, jobs)| Load { needs, jobs: *jobs }).collect();
             let seconds = hours * 3_600 + MARGIN_SECONDS;
-            let count = allocations(&loads, &node, seconds);
+            let count = allocations(&loads, &node, seconds, MARGIN);
             let rounds = |load: &Load<'_>| divide_up(load.jobs, side_by_side(load.needs, &node));
             let needed: i64 = loads.iter().map(|load| rounds(load) * load.needs.runtime_seconds).sum();
             prop_assert!(count * hours * 3_600 >= needed, "too few: {count}");

@@ -5,7 +5,7 @@ use torc_api::action::{Action, ActionType, TriggerType};
 use torc_api::quantity::format_duration;
 use torc_api::resources::SlurmScheduler;
 
-use super::fit::{Load, Walltime, allocations, node_hours, walltime};
+use super::fit::{Load, Sequence, Walltime, WalltimeMargin, allocations, node_hours, walltime};
 use super::groups::{Group, PendingJob, groups};
 use super::partition::{NoPlace, Partition, choose};
 
@@ -23,6 +23,8 @@ pub struct Settings<'a> {
     pub by_requirements: bool,
     /// How long allocations are.
     pub walltime: Walltime,
+    /// The part of their time that no job can use.
+    pub margin: WalltimeMargin,
     /// So long, whatever the jobs need.
     pub seconds: Option<i64>,
     /// One allocation with many nodes, not many with one.
@@ -31,6 +33,22 @@ pub struct Settings<'a> {
     pub keep_apart: bool,
     /// What names of schedulers get so that they differ from older ones, e.g. `regen_20261116T094530`.
     pub stamp: Option<&'a str>,
+}
+
+impl Settings<'_> {
+    /// Returns the partition for a group. A walltime that the user sets is a limit like that of a partition.
+    fn place_for<'a>(&self, group: &Group<'_>, partitions: &'a [Partition]) -> Result<&'a Partition, NoPlace> {
+        if !group.labels.is_empty() {
+            return Err(NoPlace::Labels { labels: group.labels.join(", ") });
+        }
+        let partition = choose(group.requirements, partitions, self.partition, self.margin)?;
+        let runtime = group.requirements.runtime_seconds;
+        let needed = self.margin.walltime_for(runtime);
+        match self.seconds {
+            Some(most) if needed > most => Err(NoPlace::Time { runtime, needed, most }),
+            _ => Ok(partition),
+        }
+    }
 }
 
 /// A scheduler and the jobs it is for.
@@ -122,12 +140,7 @@ pub fn plan<'a>(jobs: &[PendingJob<'a>], partitions: &'a [Partition], settings: 
     let mut plan = Plan::default();
     let mut lots: Vec<Lot<'a>> = Vec::new();
     for group in groups(jobs) {
-        let place = if group.labels.is_empty() {
-            choose(group.requirements, partitions, settings.partition)
-        } else {
-            Err(NoPlace::Labels { labels: group.labels.join(", ") })
-        };
-        match place {
+        match settings.place_for(&group, partitions) {
             Ok(partition) => join(&mut lots, group, partition, settings.by_requirements),
             Err(reason) => {
                 plan.unplaced.extend(group.jobs.iter().map(|job| Unplaced { job: *job, reason: reason.clone() }));
@@ -164,6 +177,7 @@ fn merge(lots: &mut Vec<Lot<'_>>, settings: Settings<'_>) {
                 && (lot.partition.name.as_str(), lot.nodes, lot.requirements)
                     == (late.partition.name.as_str(), late.nodes, late.requirements)
                 && lot.count(settings) + late.count(settings) <= MERGE_UP_TO
+                && late.has_time_for_chain(settings)
         });
         match partner {
             Some(lot) => lot.groups.extend(late.groups),
@@ -180,8 +194,21 @@ fn extract<T>(list: &mut Vec<T>, is_meant: impl Fn(&T) -> bool) -> Vec<T> {
 
 impl Lot<'_> {
     fn seconds(&self, settings: Settings<'_>) -> i64 {
-        let longest = self.groups.iter().map(|group| group.requirements.runtime_seconds).max().unwrap_or(0);
-        settings.seconds.unwrap_or_else(|| walltime(longest, self.partition, settings.walltime))
+        let longest_seconds = self.groups.iter().map(|group| group.requirements.runtime_seconds).max().unwrap_or(0);
+        // The allocations of jobs that wait begin when these are ready; others begin with the first job of the chain.
+        let chain_seconds = if self.waits { longest_seconds } else { self.chain_seconds() };
+        let sequence = Sequence { longest_seconds, chain_seconds };
+        settings.seconds.unwrap_or_else(|| walltime(sequence, self.partition, settings.walltime, settings.margin))
+    }
+
+    fn chain_seconds(&self) -> i64 {
+        self.groups.iter().map(|group| group.chain_seconds).max().unwrap_or(0)
+    }
+
+    /// Whether jobs that wait could end in an allocation that begins with the jobs that they wait for.
+    fn has_time_for_chain(&self, settings: Settings<'_>) -> bool {
+        let most = settings.seconds.unwrap_or(self.partition.seconds);
+        settings.margin.walltime_for(self.chain_seconds()) <= most
     }
 
     fn count(&self, settings: Settings<'_>) -> i64 {
@@ -189,7 +216,7 @@ impl Lot<'_> {
             |group: &Group<'_>| (group.requirements.clone(), i64::try_from(group.jobs.len()).unwrap_or(i64::MAX));
         let loads: Vec<_> = self.groups.iter().map(load).collect();
         let loads: Vec<Load<'_>> = loads.iter().map(|(needs, jobs)| Load { needs, jobs: *jobs }).collect();
-        allocations(&loads, self.partition, self.seconds(settings))
+        allocations(&loads, self.partition, self.seconds(settings), settings.margin)
     }
 
     fn planned(&self, settings: Settings<'_>) -> Planned {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use crate::expanded::{Expanded, Requirements};
+use crate::graph::stages;
 
 /// A job that is still to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,17 +18,35 @@ pub struct PendingJob<'a> {
     pub labels: &'a [String],
     /// It waits for another job that is still to run.
     pub waits: bool,
+    /// Seconds until it has ended if it and the jobs that it waits for run one after another.
+    pub chain_seconds: i64,
 }
 
 /// The jobs of a document that are still to run. One that waits only for jobs that have ended does not wait.
 pub fn pending<'a>(expanded: &'a Expanded, is_pending: impl Fn(u32) -> bool) -> Vec<PendingJob<'a>> {
+    let chains = chain_seconds(expanded, &is_pending);
     let jobs = (0_u32..).zip(&expanded.jobs).filter(|(index, _)| is_pending(*index));
     let describe = |(index, job): (u32, &'a crate::expanded::ExpandedJob)| {
         let requirements = expanded.requirements.get(job.requirements as usize)?;
         let waits = job.depends_on.iter().any(|job| is_pending(*job));
-        Some(PendingJob { index, name: &job.name, requirements, labels: &job.labels, waits })
+        let chain_seconds = chains.get(index as usize).copied().unwrap_or_default();
+        Some(PendingJob { index, name: &job.name, requirements, labels: &job.labels, waits, chain_seconds })
     };
     jobs.filter_map(describe).collect()
+}
+
+/// Returns for each pending job the longest sequence of pending jobs that ends with it, in seconds.
+fn chain_seconds(expanded: &Expanded, is_pending: impl Fn(u32) -> bool) -> Vec<i64> {
+    let mut chains = vec![0_i64; expanded.jobs.len()];
+    for job in stages(expanded).into_iter().flatten() {
+        let Some(one) = expanded.jobs.get(job as usize).filter(|_| is_pending(job)) else { continue };
+        let runtime = expanded.requirements.get(one.requirements as usize).map_or(0, |needs| needs.runtime_seconds);
+        let before = one.depends_on.iter().filter_map(|parent| chains.get(*parent as usize)).max().copied();
+        if let Some(chain) = chains.get_mut(job as usize) {
+            *chain = runtime.saturating_add(before.unwrap_or(0));
+        }
+    }
+    chains
 }
 
 /// Jobs that are alike.
@@ -41,6 +60,8 @@ pub struct Group<'a> {
     pub labels: &'a [String],
     /// Their places in the list of all jobs.
     pub jobs: Vec<u32>,
+    /// Seconds of the longest sequence of pending jobs that ends with one of them.
+    pub chain_seconds: i64,
 }
 
 /// Groups jobs by what they need, whether they wait, and their labels; in the order in which the groups first appear.
@@ -54,11 +75,13 @@ pub fn groups<'a>(jobs: &[PendingJob<'a>]) -> Vec<Group<'a>> {
                 waits: job.waits,
                 labels: job.labels,
                 jobs: Vec::new(),
+                chain_seconds: 0,
             });
             found.len() - 1
         });
         if let Some(group) = found.get_mut(place) {
             group.jobs.push(job.index);
+            group.chain_seconds = group.chain_seconds.max(job.chain_seconds);
         }
     }
     found
@@ -135,7 +158,14 @@ mod tests {
             Requirements { runtime_seconds: 7, ..base.clone() },
         ];
         let labels = ["a".to_owned(), "b".to_owned()];
-        let plain = PendingJob { index: 0, name: "j", requirements: &base, labels: &labels[..1], waits: false };
+        let plain = PendingJob {
+            index: 0,
+            name: "j",
+            requirements: &base,
+            labels: &labels[..1],
+            waits: false,
+            chain_seconds: 6,
+        };
         let mut jobs = vec![plain, PendingJob { waits: true, ..plain }];
         jobs.extend([&labels[..0], &labels[1..], &labels].map(|labels| PendingJob { labels, ..plain }));
         jobs.extend(others.iter().map(|requirements| PendingJob { requirements, ..plain }));
@@ -151,6 +181,22 @@ mod tests {
         for (group, job) in found.iter().zip(&jobs) {
             assert_eq!((group.requirements, group.waits, group.labels), (job.requirements, job.waits, job.labels));
         }
+    }
+
+    #[test]
+    fn chains_are_as_long_as_all_that_is_pending_before() {
+        let needs = |runtime_seconds| Requirements { runtime_seconds, ..Requirements::default() };
+        // c waits for a and b, d for c; listed in an order in which nothing comes after what it waits for.
+        let document = Expanded {
+            jobs: vec![job("d", 0, &[1], &[]), job("c", 1, &[2, 3], &[]), job("a", 2, &[], &[]), job("b", 3, &[], &[])],
+            requirements: vec![needs(1), needs(10), needs(100), needs(1_000)],
+            ..Expanded::default()
+        };
+        let chains = |is_pending: fn(u32) -> bool| {
+            pending(&document, is_pending).iter().map(|job| job.chain_seconds).collect::<Vec<_>>()
+        };
+        assert_eq!(chains(|_| true), [1_011, 1_010, 100, 1_000]);
+        assert_eq!(chains(|job| job != 3), [111, 110, 100], "what has ended takes no time");
     }
 
     // R07, R09

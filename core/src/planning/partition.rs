@@ -4,6 +4,7 @@ use thiserror::Error;
 use torc_api::cluster;
 use torc_api::quantity::{QuantityError, format_duration, format_memory, parse_walltime};
 
+use super::fit::WalltimeMargin;
 use crate::expanded::Requirements;
 
 const MIB: i64 = 1 << 20;
@@ -90,12 +91,19 @@ pub enum NoPlace {
         /// What there is.
         most: i64,
     },
-    /// No partition lets a job run for so long.
-    #[error("{} are longer than any partition allows ({})", format_duration(*needed), format_duration(*most))]
+    /// No partition allows a walltime that is long enough.
+    #[error(
+        "a runtime of {} needs a walltime of {} (start-up, warning and headroom included), but at most {} can be had",
+        format_duration(*runtime),
+        format_duration(*needed),
+        format_duration(*most)
+    )]
     Time {
-        /// What it needs.
+        /// The declared runtime.
+        runtime: i64,
+        /// The walltime that it needs.
         needed: i64,
-        /// What there is.
+        /// The longest walltime.
         most: i64,
     },
     /// Each need could be met somewhere, but not all in one place.
@@ -121,7 +129,10 @@ pub fn choose<'a>(
     needs: &Requirements,
     partitions: &'a [Partition],
     named: Option<&str>,
+    margin: WalltimeMargin,
 ) -> Result<&'a Partition, NoPlace> {
+    let fits = |needs: &Requirements, partition: &Partition| fits(needs, partition, margin);
+    let misfit = |needs: &Requirements, partitions: &[Partition]| misfit(needs, partitions, margin);
     if let Some(name) = named {
         let partition = partitions.iter().find(|partition| partition.name == name);
         let partition = partition.ok_or_else(|| NoPlace::Unknown { name: name.to_owned() })?;
@@ -139,11 +150,11 @@ pub fn choose<'a>(
     })
 }
 
-fn fits(needs: &Requirements, partition: &Partition) -> bool {
+fn fits(needs: &Requirements, partition: &Partition, margin: WalltimeMargin) -> bool {
     needs.num_cpus <= partition.cpus
         && needs.memory_bytes <= partition.memory_bytes
         && needs.num_gpus <= partition.gpus
-        && needs.runtime_seconds <= partition.seconds
+        && margin.walltime_for(needs.runtime_seconds) <= partition.seconds
         && partition.nodes.is_none_or(|most| needs.num_nodes <= most)
 }
 
@@ -171,7 +182,7 @@ fn is_small(needs: &Requirements, partition: &Partition) -> bool {
         && needs.num_gpus.saturating_mul(4) <= partition.gpus
 }
 
-fn misfit(needs: &Requirements, partitions: &[Partition]) -> NoPlace {
+fn misfit(needs: &Requirements, partitions: &[Partition], margin: WalltimeMargin) -> NoPlace {
     let most = |amount: fn(&Partition) -> i64| partitions.iter().map(amount).max();
     let Some(cpus) = most(|partition| partition.cpus) else { return NoPlace::NoPartitions };
     let memory = most(|partition| partition.memory_bytes).unwrap_or(0);
@@ -186,8 +197,9 @@ fn misfit(needs: &Requirements, partitions: &[Partition]) -> NoPlace {
         NoPlace::Gpus { needed: needs.num_gpus, most: gpus }
     } else if needs.num_nodes > nodes {
         NoPlace::Nodes { needed: needs.num_nodes, most: nodes }
-    } else if needs.runtime_seconds > seconds {
-        NoPlace::Time { needed: needs.runtime_seconds, most: seconds }
+    } else if margin.walltime_for(needs.runtime_seconds) > seconds {
+        let runtime = needs.runtime_seconds;
+        NoPlace::Time { runtime, needed: margin.walltime_for(runtime), most: seconds }
     } else {
         NoPlace::Together
     }
@@ -237,7 +249,8 @@ pub(super) mod tests {
     }
 
     fn chosen(needs: &Requirements) -> String {
-        choose(needs, &site(), None).map_or_else(|reason| reason.to_string(), |partition| partition.name.clone())
+        choose(needs, &site(), None, WalltimeMargin::default())
+            .map_or_else(|reason| reason.to_string(), |partition| partition.name.clone())
     }
 
     #[test]
@@ -277,14 +290,15 @@ pub(super) mod tests {
     #[test]
     fn gpus_are_left_to_jobs_that_need_them() {
         let partitions = [partition("gpu", 64, 100, 4, 8), partition("cpu", 64, 500, 0, 8)];
-        assert_eq!(choose(&needs(32, 50, 0, 1, 1), &partitions, None).unwrap().name, "cpu");
-        assert_eq!(choose(&needs(32, 50, 1, 1, 1), &partitions, None).unwrap().name, "gpu");
+        assert_eq!(choose(&needs(32, 50, 0, 1, 1), &partitions, None, WalltimeMargin::default()).unwrap().name, "cpu");
+        assert_eq!(choose(&needs(32, 50, 1, 1, 1), &partitions, None, WalltimeMargin::default()).unwrap().name, "gpu");
     }
 
     #[test]
     fn a_partition_fits_up_to_its_limits() {
+        let none = WalltimeMargin::default();
         let most = Partition { nodes: Some(2), ..partition("p", 8, 16, 4, 3) };
-        assert!(fits(&needs(8, 16, 4, 2, 3), &most));
+        assert!(fits(&needs(8, 16, 4, 2, 3), &most, none));
         for beyond in [
             needs(9, 16, 4, 2, 3),
             needs(8, 17, 4, 2, 3),
@@ -292,16 +306,21 @@ pub(super) mod tests {
             needs(8, 16, 4, 3, 3),
             needs(8, 16, 4, 2, 4),
         ] {
-            assert!(!fits(&beyond, &most), "{}", beyond.name);
+            assert!(!fits(&beyond, &most, none), "{}", beyond.name);
         }
-        assert!(fits(&needs(8, 16, 4, 99, 3), &Partition { nodes: None, ..most }));
+        let margin = WalltimeMargin { startup_seconds: 60, ..none };
+        assert!(!fits(&needs(8, 16, 4, 2, 3), &most, margin), "the margin is part of the walltime");
+        assert!(fits(&needs(8, 16, 4, 99, 3), &Partition { nodes: None, ..most }, none));
     }
 
     #[test]
     fn a_partition_for_debugging_is_the_last_resort() {
         let partitions = [partition("debug", 8, 8, 0, 4), partition("long", 64, 500, 0, 400)];
-        assert_eq!(choose(&needs(1, 1, 0, 1, 1), &partitions, None).unwrap().name, "long");
-        assert_eq!(choose(&needs(1, 1, 0, 1, 1), &partitions[..1], None).unwrap().name, "debug");
+        assert_eq!(choose(&needs(1, 1, 0, 1, 1), &partitions, None, WalltimeMargin::default()).unwrap().name, "long");
+        assert_eq!(
+            choose(&needs(1, 1, 0, 1, 1), &partitions[..1], None, WalltimeMargin::default()).unwrap().name,
+            "debug"
+        );
     }
 
     #[test]
@@ -310,26 +329,35 @@ pub(super) mod tests {
             (needs(300, 1, 0, 1, 1), "300 CPUs on a node are more than any partition has (256)"),
             (needs(1, 5_000, 0, 1, 1), "5000g of memory on a node is more than any partition has (4000g)"),
             (needs(1, 1, 9, 1, 1), "9 GPUs on a node are more than any partition has (8)"),
-            (needs(1, 1, 0, 1, 241), "10d1h are longer than any partition allows (10d)"),
+            (
+                needs(1, 1, 0, 1, 241),
+                "a runtime of 10d1h needs a walltime of 10d1h (start-up, warning and headroom included), but at most 10d can be had",
+            ),
             (needs(200, 1, 0, 1, 1), "it only fits in 'vip', which has to be named"),
         ];
         for (needs, expected) in cases {
             assert_eq!(chosen(&needs), expected);
         }
         let two = [partition("cpu", 64, 100, 0, 1), partition("gpu", 8, 100, 4, 1)];
-        assert_eq!(choose(&needs(64, 1, 4, 1, 1), &two, None), Err(NoPlace::Together));
+        assert_eq!(choose(&needs(64, 1, 4, 1, 1), &two, None, WalltimeMargin::default()), Err(NoPlace::Together));
         let narrow = [Partition { nodes: Some(2), ..partition("p", 8, 8, 0, 8) }];
-        assert_eq!(choose(&needs(1, 1, 0, 3, 1), &narrow, None), Err(NoPlace::Nodes { needed: 3, most: 2 }));
-        assert_eq!(choose(&needs(1, 1, 0, 1, 1), &[], None), Err(NoPlace::NoPartitions));
+        assert_eq!(
+            choose(&needs(1, 1, 0, 3, 1), &narrow, None, WalltimeMargin::default()),
+            Err(NoPlace::Nodes { needed: 3, most: 2 })
+        );
+        assert_eq!(choose(&needs(1, 1, 0, 1, 1), &[], None, WalltimeMargin::default()), Err(NoPlace::NoPartitions));
     }
 
     #[test]
     fn a_named_partition_is_taken_if_it_fits() {
-        assert_eq!(choose(&needs(1, 1, 0, 1, 1), &site(), Some("vip")).unwrap().name, "vip");
-        assert_eq!(choose(&needs(1, 1, 0, 1, 1), &site(), Some("x")), Err(NoPlace::Unknown { name: "x".to_owned() }));
+        assert_eq!(choose(&needs(1, 1, 0, 1, 1), &site(), Some("vip"), WalltimeMargin::default()).unwrap().name, "vip");
+        assert_eq!(
+            choose(&needs(1, 1, 0, 1, 1), &site(), Some("x"), WalltimeMargin::default()),
+            Err(NoPlace::Unknown { name: "x".to_owned() })
+        );
         let partitions = site();
-        let too_long = choose(&needs(1, 1, 0, 1, 5), &partitions, Some("short"));
-        assert_eq!(too_long, Err(NoPlace::Time { needed: 5 * HOUR, most: 4 * HOUR }));
+        let too_long = choose(&needs(1, 1, 0, 1, 5), &partitions, Some("short"), WalltimeMargin::default());
+        assert_eq!(too_long, Err(NoPlace::Time { runtime: 5 * HOUR, needed: 5 * HOUR, most: 4 * HOUR }));
     }
 
     #[test]

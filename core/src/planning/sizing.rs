@@ -5,9 +5,10 @@
 
 use torc_api::wire::Resources;
 
-use super::fit::{MARGIN_SECONDS, Walltime, divide_up, node_hours, one_after_another, side_by_side, walltime};
+use super::fit::{
+    Sequence, Walltime, WalltimeMargin, divide_up, node_hours, one_after_another, side_by_side, walltime,
+};
 use super::partition::{NoPlace, Partition, choose};
-use crate::class::RUNTIME_GRACE_SECONDS;
 use crate::expanded::Requirements;
 
 /// What an allocation has.
@@ -91,6 +92,8 @@ pub struct Limits {
     pub max_allocations: i64,
     /// How long they are.
     pub walltime: Walltime,
+    /// The part of their time that no job can use.
+    pub margin: WalltimeMargin,
     /// Nothing new is asked for.
     pub suspended: bool,
     /// Nothing will ever be to do again.
@@ -119,8 +122,8 @@ struct Room {
     now: (Resources, i64),
     /// What is free when the last of its jobs has ended, and for how long; nothing if it has none.
     then: Option<(Resources, i64)>,
-    /// It has not started, so all of its time is ahead of it.
-    is_ahead: bool,
+    /// The part of its time that no job can use: the start is over once it runs.
+    margin: WalltimeMargin,
     is_used: bool,
 }
 
@@ -136,7 +139,7 @@ pub fn difference(
         result.cancel = existing.iter().map(|one| one.marker.clone()).collect();
         return result;
     }
-    let mut rooms: Vec<Room> = existing.iter().map(Room::of).collect();
+    let mut rooms: Vec<Room> = existing.iter().map(|one| Room::of(one, limits.margin)).collect();
     // Running ones first: they cost already.
     let mut order: Vec<usize> = (0..existing.len()).collect();
     order.sort_by_key(|index| existing.get(*index).is_some_and(|one| one.stage == Stage::Pending));
@@ -147,7 +150,7 @@ pub fn difference(
         let mut left = if demand.labels.is_empty() { demand.ready } else { 0 };
         let usable = order.iter().copied().chain(existing.len()..rooms.len()).collect::<Vec<usize>>();
         left = take(&mut rooms, &usable, demand.needs, left);
-        match shape_for(demand, partitions, limits.walltime) {
+        match shape_for(demand, partitions, limits) {
             Err(reason) => {
                 // Jobs that wait are told about too: better now than after days.
                 if left > 0 || demand.waiting > 0 || !demand.labels.is_empty() {
@@ -156,8 +159,8 @@ pub fn difference(
             }
             Ok((shape, partition)) => {
                 while left > 0 && may_add > 0 {
-                    let shape = trim(&shape, partition, demand.needs, left);
-                    rooms.push(Room::fresh(shape.clone()));
+                    let shape = trim(&shape, partition, demand.needs, left, limits.margin);
+                    rooms.push(Room::fresh(shape.clone(), limits.margin));
                     result.submit.push(shape);
                     may_add -= 1;
                     let last = rooms.len() - 1;
@@ -167,14 +170,15 @@ pub fn difference(
             }
         }
     }
-    release(existing, &rooms_to_keep(demands, existing, &order), limits, &mut result);
+    release(existing, &rooms_to_keep(demands, existing, &order, limits.margin), limits, &mut result);
     result
 }
 
 /// Who has a job for it. What waits in the queue already is given up less readily than it is asked for: jobs that could start now
 /// but for a free lane are a reason to keep it, and so are jobs that will be ready some time.
-fn rooms_to_keep(demands: &[Demand<'_>], existing: &[Existing], order: &[usize]) -> Vec<Room> {
-    let mut rooms: Vec<Room> = existing.iter().map(Room::of).map(|room| Room { then: None, ..room }).collect();
+fn rooms_to_keep(demands: &[Demand<'_>], existing: &[Existing], order: &[usize], margin: WalltimeMargin) -> Vec<Room> {
+    let whole = |one: &Existing| Room { then: None, ..Room::of(one, margin) };
+    let mut rooms: Vec<Room> = existing.iter().map(whole).collect();
     let placed: Vec<&Demand<'_>> = hardest_first(demands)
         .into_iter()
         .filter_map(|index| demands.get(index))
@@ -224,30 +228,30 @@ fn hardest_first(demands: &[Demand<'_>]) -> Vec<usize> {
 fn shape_for<'a>(
     demand: &Demand<'_>,
     partitions: &'a [Partition],
-    strategy: Walltime,
+    limits: Limits,
 ) -> Result<(Shape, &'a Partition), NoPlace> {
     if !demand.labels.is_empty() {
         return Err(NoPlace::Labels { labels: demand.labels.join(", ") });
     }
-    let partition = choose(demand.needs, partitions, None)?;
+    let partition = choose(demand.needs, partitions, None, limits.margin)?;
     let shape = Shape {
         partition: partition.name.clone(),
         nodes: demand.needs.num_nodes.max(1),
         cpus: partition.cpus,
         memory_bytes: partition.memory_bytes,
         gpus: if demand.needs.num_gpus > 0 { partition.gpus } else { 0 },
-        seconds: walltime(demand.needs.runtime_seconds, partition, strategy),
+        seconds: walltime(Sequence::of_one(demand.needs.runtime_seconds), partition, limits.walltime, limits.margin),
     };
     Ok((shape, partition))
 }
 
 /// Where nodes are shared, no more is asked for than the jobs use that are left.
-fn trim(shape: &Shape, partition: &Partition, needs: &Requirements, jobs: i64) -> Shape {
+fn trim(shape: &Shape, partition: &Partition, needs: &Requirements, jobs: i64, margin: WalltimeMargin) -> Shape {
     if !partition.is_shared || needs.num_nodes > 1 {
         return shape.clone();
     }
-    let lanes =
-        divide_up(jobs, one_after_another(shape.seconds, needs.runtime_seconds)).min(side_by_side(needs, partition));
+    let each = one_after_another(shape.seconds, needs.runtime_seconds, margin);
+    let lanes = divide_up(jobs, each).min(side_by_side(needs, partition));
     Shape {
         cpus: needs.num_cpus.saturating_mul(lanes).min(shape.cpus),
         memory_bytes: needs.memory_bytes.saturating_mul(lanes).min(shape.memory_bytes),
@@ -257,18 +261,19 @@ fn trim(shape: &Shape, partition: &Partition, needs: &Requirements, jobs: i64) -
 }
 
 impl Room {
-    fn fresh(shape: Shape) -> Self {
+    fn fresh(shape: Shape, margin: WalltimeMargin) -> Self {
         let now = (shape.capacity(), shape.seconds);
-        Self { shape, now, then: None, is_ahead: true, is_used: false }
+        Self { shape, now, then: None, margin, is_used: false }
     }
 
-    fn of(existing: &Existing) -> Self {
+    fn of(existing: &Existing, margin: WalltimeMargin) -> Self {
         let Stage::Running { seconds_left, free, busy_seconds } = existing.stage else {
-            return Self::fresh(existing.shape.clone());
+            return Self::fresh(existing.shape.clone(), margin);
         };
         let shape = existing.shape.clone();
         let then = Some((shape.capacity(), seconds_left - busy_seconds.max(0)));
-        Self { shape, now: (free, seconds_left), then, is_ahead: false, is_used: true }
+        let margin = WalltimeMargin { startup_seconds: 0, ..margin };
+        Self { shape, now: (free, seconds_left), then, margin, is_used: true }
     }
 
     /// Takes jobs in, and says how many are left.
@@ -302,10 +307,10 @@ impl Room {
     /// How many jobs of a length run one after another in a time.
     fn rounds(&self, seconds: i64, runtime: i64) -> i64 {
         let runtime = runtime.max(1);
-        let whole = ((seconds - MARGIN_SECONDS) / runtime).max(0);
-        // The last of its time is the job's if it needs it. Runners allow for estimates that are a little too long.
-        let grace = if self.is_ahead { RUNTIME_GRACE_SECONDS } else { RUNTIME_GRACE_SECONDS.min(runtime / 10) };
-        if seconds + grace >= runtime { whole.max(1) } else { 0 }
+        let whole = (self.margin.usable_seconds(seconds) / runtime).max(0);
+        // A runner starts a job with a little less time than the job declares.
+        let may_start = self.margin.end.allows(runtime, seconds - self.margin.startup_seconds);
+        if may_start { whole.max(1) } else { 0 }
     }
 
     /// What one job takes from the whole allocation.

@@ -141,6 +141,7 @@ fn a_report_carries_every_field() {
         finished: vec![finished()],
         slurm_stats: vec![stats()],
         returned: vec![key(300)],
+        out_of_time: vec![key(400)],
         want: Want { free: Resources { cpus: 34, memory_bytes: 35, gpus: 36, nodes: 37 }, ahead: 38, limit: 39 },
         wait_ms: 40,
         remaining_ms: Some(41),
@@ -152,7 +153,7 @@ fn a_report_carries_every_field() {
     let mut expected = json!({
         "sequence": 31, "acknowledged": 32, "keeperFound": true, "queued": [key_json(100)],
         "running": [{ "key": key_json(200), "elapsedMs": 33 }], "finished": [finished_json()],
-        "slurmStats": [stats_json()], "returned": [key_json(300)],
+        "slurmStats": [stats_json()], "returned": [key_json(300)], "outOfTime": [key_json(400)],
         "want": { "free": { "cpus": 34, "memoryBytes": 35, "gpus": 36, "nodes": 37 }, "ahead": 38, "limit": 39 },
         "waitMs": 40, "remainingMs": 41, "leaseSeconds": 42, "stopping": true, "leaving": true,
     });

@@ -107,6 +107,7 @@ impl State {
             effects.push(Effect::Inquire(Inquiry::Preemption));
         }
         self.settings.time = Some((began, end));
+        self.late_from = Some(now);
         self.ends.clear();
         for key in self.active.iter().copied().collect::<Vec<_>>() {
             self.mind_time(key);

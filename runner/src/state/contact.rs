@@ -290,6 +290,7 @@ impl State {
         }
         for key in &sync.returned {
             self.returned.remove(key);
+            self.out_of_time.remove(key);
         }
         for key in &sync.stats {
             self.accounts.news.remove(key);
@@ -414,6 +415,7 @@ impl State {
             acknowledged: self.contact.acknowledged,
             keeper_found: self.settings.keeper_found,
             returned: self.returned.iter().copied().collect(),
+            out_of_time: self.out_of_time.iter().copied().collect(),
             slurm_stats: self.accounts.news.values().cloned().collect(),
             want: self.want(now),
             lease_seconds: self.settings.prefetch.lease_seconds.map(i32::unsigned_abs),

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use torc_api::state::Cause;
+use torc_api::termination::StepWarning;
 use torc_api::wire::{AttemptKey, FileSeen, FinishedAttempt, Usage};
 use torc_core::ledger::Reservation;
-use torc_slurm::srun::{self, Warning};
 
 use super::accounts::ASKED_TO_END;
 use super::deadlines::kill_time;
@@ -391,11 +391,11 @@ fn step_cause(return_code: i32, job: &Job, ended: &Ended) -> Cause {
     let ran = ended.ended.since(ended.started) + SECOND_OF_THE_END;
     let limit = ended.step_limit_ms.map(Duration::from_millis);
     let signal = job.kind.terms().warning.as_deref();
-    let is_killed_by = |warning: &Warning| {
+    let is_killed_by = |warning: &StepWarning| {
         let number = warning.signal.parse().unwrap_or_else(|_| termination_signal(Some(&warning.signal)));
         return_code == SIGNALED + number
     };
-    let warning = signal.and_then(srun::warning).filter(is_killed_by);
+    let warning = signal.and_then(StepWarning::parse).filter(is_killed_by);
     let before = warning.map_or(Duration::ZERO, |warning| warning.before);
     if limit.is_some_and(|limit| ran >= limit.saturating_sub(before)) {
         Cause::Timeout

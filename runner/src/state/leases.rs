@@ -48,6 +48,7 @@ impl State {
                 continue;
             };
             self.returned.remove(&lease.key);
+            self.out_of_time.remove(&lease.key);
             self.line_for(lease.role).push_back(lease.key);
             let inputs = look_for_inputs(lease.key, &kind, effects);
             let job = Job {
@@ -67,6 +68,7 @@ impl State {
                 step: StepLook::default(),
                 devices: Vec::new(),
             };
+            self.watch_time_of(&job);
             self.jobs.insert(lease.key, job);
         }
     }
@@ -158,6 +160,7 @@ impl State {
 
     /// Starts what fits, and hands to the keeper what may follow.
     pub(super) fn fill(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+        self.return_late_leases(now, effects);
         self.start_errands(now, effects);
         if self.phase != Phase::Serving {
             return;

@@ -6,8 +6,8 @@
 
 use std::collections::BTreeSet;
 
+use torc_api::termination::StepWarning;
 use torc_api::wire::AttemptKey;
-use torc_slurm::srun::{self, Warning};
 
 use super::ends::milliseconds;
 use super::job::{Job, Stage};
@@ -21,8 +21,8 @@ use crate::protocol::StepNote;
 pub(super) type Warnings = BTreeSet<(Moment, AttemptKey)>;
 
 /// How a step wants to be warned.
-fn warning(job: &Job) -> Option<Warning> {
-    job.kind.terms().warning.as_deref().and_then(srun::warning)
+fn warning(job: &Job) -> Option<StepWarning> {
+    job.kind.terms().warning.as_deref().and_then(StepWarning::parse)
 }
 
 impl State {

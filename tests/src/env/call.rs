@@ -107,6 +107,19 @@ impl Running {
         kill(Pid::from_raw(self.pid()), signal).expect("it lives");
     }
 
+    /// Stops it, and returns when none of its threads runs any more: the signal alone returns before that.
+    pub fn freeze(&self) {
+        self.signal(Signal::SIGSTOP);
+        let tasks = format!("/proc/{}/task", self.pid());
+        let is_stopped = |task: fs::DirEntry| {
+            let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            // The state follows the name in brackets; a thread that has ended meanwhile runs no more.
+            stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('T'))
+        };
+        let all_stopped = || fs::read_dir(&tasks).expect("it lives").flatten().all(is_stopped);
+        until(all_stopped, || "it goes on in spite of SIGSTOP".to_owned());
+    }
+
     /// What it has printed.
     pub fn stdout(&self) -> String {
         read(&self.out)

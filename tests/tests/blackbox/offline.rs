@@ -329,7 +329,7 @@ fn a_runner_that_was_frozen_past_its_lease_doubles_nothing() {
     let held =
         |status: &str| site.server.items(&site.env, "get jobs w").iter().filter(|job| job["status"] == status).count();
     until(|| held("leased") == 1, || "nothing was leased ahead".to_owned());
-    frozen.signal(Signal::SIGSTOP);
+    frozen.freeze();
     let gates = (site.open("first"), site.open("second"));
     until(|| held("ready") == 1, || "its promise did not return to the pool".to_owned());
     let other = site.runner("w --num-cpus 1 --idle-exit 5s").run();
@@ -348,7 +348,7 @@ fn of_two_attempts_after_a_freeze_each_has_one_result() {
     site.apply(&names("gate", 1), "prefetch: {lease_seconds: 5}\norphan_after: 6s");
     let frozen = site.runner("w --num-cpus 1").start();
     site.until_running(1);
-    frozen.signal(Signal::SIGSTOP);
+    frozen.freeze();
     let other = site.runner("w --num-cpus 1 --idle-exit 60s").start();
     until(|| site.env.lines("client/started").len() == 2, || "no second attempt".to_owned());
     until(|| site.running() == 1, || "its start is not known".to_owned());

@@ -158,6 +158,54 @@ fn schedulers_are_written_into_the_document() {
     assert!(!env.lines("w.yaml").iter().any(|line| line.contains("schedule_nodes")));
 }
 
+/// A workflow that is warned and ended early, as its configuration says, with one job of a runtime.
+fn warned(runtime: &str, signal: &str, headroom: u32) -> String {
+    format!(
+        "name: w\nexecution_config: {{mode: slurm, srun_termination_signal: {signal}, sigkill_headroom_seconds: {headroom}}}\n\
+         resource_requirements:\n  - {{name: r, num_cpus: 1, memory: 100m, runtime: {runtime}}}\n\
+         jobs:\n  - name: b\n    command: sleep 50\n    resource_requirements: r\n"
+    )
+}
+
+/// Start-up takes 3 minutes at most, and steps end on whole minutes.
+// R13, X10, X11
+#[test]
+fn walltimes_leave_time_for_warning_and_headroom() {
+    let env = lab();
+    call(&env, "hpc generate --name here --to cluster.yaml").run().exits(0);
+    for (runtime, signal, headroom, minutes) in
+        [("PT1M", "TERM@120", 180, 10), ("PT1M", "TERM@120", 300, 12), ("PT7M", "USR1@45", 240, 16)]
+    {
+        env.write("w.yaml", warned(runtime, signal, headroom));
+        let done = json(&env, "slurm generate w.yaml --account a");
+        assert_eq!(done["schedulers"][0]["walltimeSeconds"], minutes * 60, "{runtime} {signal} {headroom}");
+        let validated = env.torc("validate -f w.yaml").exits(0);
+        assert!(!validated.stderr.contains("warning"), "what was written is right: {}", validated.stderr);
+        let sized = warned(runtime, signal, headroom).replacen("name: w\n", "name: w\nslurm_cluster: here\n", 1);
+        env.write("sized.yaml", sized);
+        let plan = env.torc("plan sized.yaml cluster.yaml -o json").exits(0).json();
+        assert_eq!(plan["allocations"][0]["walltimeSeconds"], minutes * 60, "the plan agrees");
+    }
+}
+
+// R13, X10
+#[test]
+fn a_runtime_beyond_every_partition_is_told_with_its_numbers() {
+    let env = lab();
+    call(&env, "hpc generate --name here --to cluster.yaml").run().exits(0);
+    env.write("w.yaml", warned("P2D", "TERM@120", 180).replacen("name: w\n", "name: w\nslurm_cluster: here\n", 1));
+    let reason =
+        "a runtime of 2d needs a walltime of 2d9m (start-up, warning and headroom included), but at most 2d can be had";
+    let plan = env.torc("plan w.yaml cluster.yaml -o json").exits(0).json();
+    assert_eq!((text(&plan["unplaced"][0], "job"), text(&plan["unplaced"][0], "reason")), ("b".into(), reason.into()));
+    assert!(env.torc("plan w.yaml cluster.yaml").exits(0).stdout.contains(reason));
+    assert!(env.torc("validate w.yaml cluster.yaml").exits(0).stderr.contains(reason));
+    env.write("w.yaml", warned("P2D", "TERM@120", 180));
+    let refused = call(&env, "slurm generate w.yaml --account a").run();
+    assert_ne!(refused.code, Some(0));
+    assert!(refused.stderr.contains(reason), "{}", refused.stderr);
+}
+
 #[test]
 fn a_plan_shows_allocations_and_what_they_cost() {
     let env = lab();

@@ -3,6 +3,7 @@
 use clap::Args;
 use torc_api::quantity::{parse_memory, parse_walltime};
 use torc_core::expanded::Requirements;
+use torc_core::planning::fit::WalltimeMargin;
 use torc_core::planning::partition::{Partition, choose};
 
 use super::SiteArgs;
@@ -52,7 +53,7 @@ pub(super) async fn run(context: &Context, args: &MatchArgs) -> Result<(), Comma
         ..Requirements::default()
     };
     let partitions = read_partitions(&site)?;
-    let chosen = choose(&needs, &partitions, None).map(|partition| partition.name.clone());
+    let chosen = choose(&needs, &partitions, None, WalltimeMargin::default()).map(|partition| partition.name.clone());
     let rows: Vec<MatchRow> = partitions.iter().map(|partition| row(&needs, partition, chosen.as_ref().ok())).collect();
     context.output.list(&rows)?;
     if let Err(reason) = chosen {
@@ -73,7 +74,7 @@ pub fn read_partitions(site: &Site) -> Result<Vec<Partition>, CommandError> {
 }
 
 fn row(needs: &Requirements, partition: &Partition, chosen: Option<&String>) -> MatchRow {
-    let misfit = choose(needs, std::slice::from_ref(partition), Some(&partition.name)).err();
+    let misfit = choose(needs, std::slice::from_ref(partition), Some(&partition.name), WalltimeMargin::default()).err();
     MatchRow {
         partition: partition.name.clone(),
         fits: misfit.is_none(),

@@ -1,12 +1,13 @@
 //! The allocations that a document comes to, and what they would cost.
 
+use serde::Serialize;
 use torc_api::action::Action;
 use torc_api::document::SlurmClusterDocument;
 use torc_api::quantity::parse_walltime;
 use torc_api::workflow::WorkflowSpec;
 use torc_core::expanded::Expanded;
-use torc_core::planning::fit::node_hours;
-use torc_core::planning::generate::{Settings, plan};
+use torc_core::planning::fit::{WalltimeMargin, node_hours};
+use torc_core::planning::generate::{Planned, Settings, Unplaced, plan};
 use torc_core::planning::groups::pending;
 use torc_core::planning::partition::Partition;
 
@@ -15,11 +16,27 @@ use crate::output::SchedulerRow;
 /// How long an allocation lasts whose scheduler does not say.
 const WALLTIME_SECONDS: i64 = 3_600;
 
-/// What its actions ask for; or what its jobs need on a cluster that is described beside it.
-pub fn of(spec: &WorkflowSpec, expanded: &Expanded, clusters: &[SlurmClusterDocument]) -> Vec<SchedulerRow> {
+/// A job that no allocation of its cluster is for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UnplacedJob {
+    pub job: String,
+    pub reason: String,
+}
+
+/// The allocations of a document, and the jobs without one.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Allocations {
+    pub rows: Vec<SchedulerRow>,
+    pub unplaced: Vec<UnplacedJob>,
+}
+
+/// Returns what its actions request; or what its jobs need on a cluster that is described beside it.
+pub fn of(spec: &WorkflowSpec, expanded: &Expanded, clusters: &[SlurmClusterDocument]) -> Allocations {
     let actions: Vec<&Action> = spec.actions.iter().filter(|action| action.asks_slurm_for_nodes()).collect();
     if !actions.is_empty() {
-        return actions.into_iter().filter_map(|action| asked_for(action, spec, expanded)).collect();
+        let rows = actions.into_iter().filter_map(|action| asked_for(action, spec, expanded)).collect();
+        return Allocations { rows, unplaced: Vec::new() };
     }
     let cluster = clusters.iter().find(|cluster| spec.slurm_cluster.as_ref() == Some(&cluster.metadata.name));
     let partitions: Vec<Partition> = cluster
@@ -28,10 +45,19 @@ pub fn of(spec: &WorkflowSpec, expanded: &Expanded, clusters: &[SlurmClusterDocu
         .filter_map(|one| one.try_into().ok())
         .collect();
     if partitions.is_empty() {
-        return Vec::new();
+        return Allocations::default();
     }
-    let planned = plan(&pending(expanded, |_| true), &partitions, Settings::default()).planned;
-    planned.iter().map(|one| SchedulerRow { name: String::new(), ..SchedulerRow::of(one) }).collect()
+    let settings = Settings { margin: WalltimeMargin::of(spec.execution_config.as_ref()), ..Settings::default() };
+    let plan = plan(&pending(expanded, |_| true), &partitions, settings);
+    let row = |one: &Planned| SchedulerRow { name: String::new(), ..SchedulerRow::of(one) };
+    let unplaced = |one: &Unplaced| {
+        let job = expanded.jobs.get(one.job as usize)?.name.clone();
+        Some(UnplacedJob { job, reason: one.reason.to_string() })
+    };
+    Allocations {
+        rows: plan.planned.iter().map(row).collect(),
+        unplaced: plan.unplaced.iter().filter_map(unplaced).collect(),
+    }
 }
 
 fn asked_for(action: &Action, spec: &WorkflowSpec, expanded: &Expanded) -> Option<SchedulerRow> {
@@ -91,6 +117,6 @@ mod tests {
             };
         let expected =
             [row("s", Some("p"), (2, 4, 3, 7_200), false, 24.0), row("t", None, (1, 1, 1, 3_600), true, 1.0)];
-        assert_eq!(of(&spec, &expanded, &[]), expected);
+        assert_eq!(of(&spec, &expanded, &[]).rows, expected);
     }
 }

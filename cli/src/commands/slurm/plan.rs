@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use torc_core::expand::{Limits, entries_of_jobs};
 use torc_core::expanded::Expanded;
-use torc_core::planning::fit::Walltime;
+use torc_core::planning::fit::{Walltime, WalltimeMargin};
 use torc_core::planning::generate::{self, Plan, Settings};
 use torc_core::planning::groups;
 
@@ -95,6 +95,7 @@ pub(super) async fn plan(context: &Context, path: &Path, args: &PlanArgs) -> Res
             WalltimeStrategy::MaxJobRuntime => Walltime::FromJobs,
             WalltimeStrategy::MaxPartitionTime => Walltime::FromPartition,
         },
+        margin: WalltimeMargin::of(workflow.document.spec.execution_config.as_ref()),
         single_allocation: args.single_allocation,
         seconds: None,
         keep_apart: false,

@@ -1,5 +1,7 @@
 //! A runner that plays by the rules, on a network that does not: requests and answers get lost, late and doubled.
 
+use std::collections::HashMap;
+
 use torc_api::state::Cause;
 use torc_api::wire::{
     AttemptKey, FinishedAttempt, LEASE_SECONDS, LeaseRole, RegisterRequest, Resources, RunningAttempt, SyncRequest,
@@ -22,8 +24,10 @@ pub struct SimRunner {
     pub running: Vec<Promise>,
     pub finished: Vec<FinishedAttempt>,
     pub returned: Vec<AttemptKey>,
-    /// When it last took an answer in.
+    /// When it sent the message whose answer it took in last: the server has heard of it at least until then.
     pub heard_ms: u64,
+    /// When it sent each message, by sequence number.
+    pub sent_ms: HashMap<u64, u64>,
 }
 
 /// A lease in the hands of a runner.
@@ -52,6 +56,7 @@ impl SimRunner {
             finished: Vec::new(),
             returned: Vec::new(),
             heard_ms: 0,
+            sent_ms: HashMap::new(),
         }
     }
 
@@ -63,6 +68,7 @@ impl SimRunner {
     /// What it says now.
     pub fn message(&mut self, ahead: u32, limit: u32, now_ms: u64) -> SyncRequest {
         self.sequence += 1;
+        self.sent_ms.insert(self.sequence, now_ms);
         let elapsed = |promise: &Promise| RunningAttempt { key: promise.key, elapsed_ms: now_ms - promise.started_ms };
         SyncRequest {
             sequence: self.sequence,
@@ -94,7 +100,7 @@ impl SimRunner {
         if self.is_cut_off(now_ms) {
             self.running.iter_mut().for_each(|promise| promise.was_cut_off = true);
         }
-        self.heard_ms = now_ms;
+        self.heard_ms = self.sent_ms.get(&request.sequence).copied().unwrap_or(now_ms);
         self.acknowledged = response.sequence;
         self.finished.retain(|finished| !request.finished.contains(finished));
         self.returned.retain(|key| !request.returned.contains(key));
@@ -151,5 +157,6 @@ impl SimRunner {
         self.id = None;
         self.sequence = 0;
         self.acknowledged = 0;
+        self.sent_ms.clear();
     }
 }

@@ -6,7 +6,8 @@ use torc_api::execution::{ExecutionConfig, ResourceMonitor, Stdio};
 use torc_api::failure::Prefetch;
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::{
-    FileSeen, FinishedAttempt, Profile, RegisterRequest, Resources, RunnerKind, RunnerScope, SyncRequest, Usage, Want,
+    AttemptKey, FileSeen, FinishedAttempt, Profile, RegisterRequest, Resources, RunnerKind, RunnerScope, SyncRequest,
+    Usage, Want,
 };
 
 use super::plan::{Plan, job};
@@ -310,14 +311,45 @@ fn a_runner_that_speaks_has_its_whole_lease_again() {
     assert_eq!(silent, ["runner 1 on one has been silent for 120 s"]);
 }
 
-/// Declared runtimes are estimates: a job may start with two minutes less than it declares.
+/// Declared runtimes are estimates: a job may start with two minutes less than it declares, of the time before its first signal. In
+/// direct mode the signal comes 90 s before the end; a step of this workflow is warned 120 s before its limit, which is a whole
+/// number of minutes, 60 s before the end.
+// J39, X05, X10, X11
 #[test]
 fn a_runner_gets_only_jobs_that_end_in_its_time() {
     let needs = Requirements { name: "hour".to_owned(), runtime_seconds: 3_600, ..Requirements::default() };
-    for (remaining_ms, leases) in [(None, 1), (Some(3_480_000), 1), (Some(3_479_999), 0), (Some(0), 0)] {
-        let mut world = World::with(&Plan::new([job("a").needs(needs.clone())]));
-        let id = world.register(&runner("one"));
+    let mut plan = Plan::new([job("a").needs(needs)]);
+    plan.spec.execution_config =
+        Some(ExecutionConfig { srun_termination_signal: Some("TERM@120".to_owned()), ..ExecutionConfig::default() });
+    let cases = [
+        (RunnerKind::Local, None, 1),
+        (RunnerKind::Local, Some(3_570_000), 1),
+        (RunnerKind::Local, Some(3_569_999), 0),
+        (RunnerKind::Local, Some(0), 0),
+        (RunnerKind::Slurm, Some(3_660_000), 1),
+        (RunnerKind::Slurm, Some(3_659_999), 0),
+    ];
+    for (kind, remaining_ms, leases) in cases {
+        let mut world = World::with(&plan);
+        let id = world.register(&RegisterRequest { kind, ..runner("one") });
         let answer = world.sync(id, &SyncRequest { remaining_ms, ..ask(1, 1) });
-        assert_eq!(answer.leases.len(), leases, "{remaining_ms:?}");
+        assert_eq!(answer.leases.len(), leases, "{kind:?} {remaining_ms:?}");
     }
+}
+
+/// The event says why, once, however often the runner repeats what it has returned.
+#[test]
+fn a_lease_returned_for_lack_of_time_says_so() {
+    let mut world = World::with(&Plan::new([job("a"), job("b")]));
+    let id = world.register(&runner("one"));
+    let keys: Vec<AttemptKey> = world.sync(id, &ask(1, 2)).leases.iter().map(|lease| lease.key).collect();
+    for sequence in 2..4 {
+        let request = SyncRequest { returned: keys.clone(), out_of_time: vec![keys[1]], ..say(sequence) };
+        world.sync(id, &request);
+    }
+    assert_eq!(world.states(&["a", "b"]), [JobState::Ready, JobState::Ready]);
+    let events = world.database.events.iter().filter(|event| event.reason == "LeaseReturned");
+    let messages: Vec<&str> = events.map(|event| event.message.as_str()).collect();
+    let expected = "the runner on one returned job 'b' unstarted: too little of its time is left for a runtime of 1m";
+    assert_eq!(messages, [expected]);
 }

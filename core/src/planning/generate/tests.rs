@@ -3,16 +3,23 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
+use torc_api::termination::EndMargin;
 
 use super::super::partition::tests::{needs, partition, site};
 use super::*;
 use crate::expanded::Requirements;
 
+/// Five minutes in all.
+const MARGIN: WalltimeMargin = WalltimeMargin {
+    startup_seconds: 200,
+    end: EndMargin { headroom_seconds: 70, notice_seconds: 30, in_step: false },
+};
 const SETTINGS: Settings<'static> = Settings {
     account: "science",
     partition: None,
     by_requirements: false,
     walltime: Walltime::FromJobs,
+    margin: MARGIN,
     seconds: None,
     single_allocation: false,
     keep_apart: false,
@@ -24,7 +31,15 @@ fn jobs<'a>(kinds: &[(&'a Requirements, bool, usize)]) -> Vec<PendingJob<'a>> {
     let each = kinds.iter().flat_map(|(needs, waits, count)| std::iter::repeat_n((*needs, *waits), *count));
     (0_u32..)
         .zip(each)
-        .map(|(index, (requirements, waits))| PendingJob { index, name: "", requirements, labels: &[], waits })
+        .map(|(index, (requirements, waits))| PendingJob {
+            index,
+            name: "",
+            requirements,
+            labels: &[],
+            waits,
+            // Those that wait do so for a job like them.
+            chain_seconds: requirements.runtime_seconds * if waits { 2 } else { 1 },
+        })
         .collect()
 }
 
@@ -77,7 +92,7 @@ fn few_allocations_are_enough_for_both() {
         let plan = plan(&jobs(&[(&cpu, false, now), (&cpu, true, later)]), &partitions, SETTINGS);
         plan.planned.iter().map(|planned| (planned.allocations, planned.waits)).collect::<Vec<_>>()
     };
-    assert_eq!(both(1, 1), [(2, false)]);
+    assert_eq!(both(1, 1), [(1, false)], "one after the other in one allocation that is long enough for both");
     assert_eq!(both(2, 1), [(2, false), (1, true)]);
     assert_eq!(both(0, 1), [(1, true)]);
 }

@@ -1,11 +1,18 @@
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
+use torc_api::termination::EndMargin;
 
 use super::super::partition::tests::{GIB, needs, partition, site};
 use super::*;
 
-const LIMITS: Limits = Limits { max_allocations: 4, walltime: Walltime::FromJobs, suspended: false, finished: false };
+/// Five minutes in all.
+const MARGIN: WalltimeMargin = WalltimeMargin {
+    startup_seconds: 200,
+    end: EndMargin { headroom_seconds: 70, notice_seconds: 30, in_step: false },
+};
+const LIMITS: Limits =
+    Limits { max_allocations: 4, walltime: Walltime::FromJobs, margin: MARGIN, suspended: false, finished: false };
 
 fn ready(needs: &Requirements, ready: i64) -> Demand<'_> {
     Demand { needs, labels: &[], ready, waiting: 0 }
@@ -211,8 +218,8 @@ proptest! {
         let one = [partition("p", 104, 240, 0, 48)];
         let limits = Limits { max_allocations: i64::MAX, ..LIMITS };
         let submitted = difference(&[ready(&needs, jobs)], &[], &one, limits).submit.len() as i64;
-        let seconds = walltime(needs.runtime_seconds, &one[0], Walltime::FromJobs);
-        let counted = super::super::fit::allocations(&[super::super::fit::Load { needs: &needs, jobs }], &one[0], seconds);
+        let seconds = walltime(Sequence::of_one(needs.runtime_seconds), &one[0], Walltime::FromJobs, MARGIN);
+        let counted = super::super::fit::allocations(&[super::super::fit::Load { needs: &needs, jobs }], &one[0], seconds, MARGIN);
         prop_assert_eq!(submitted, counted);
     }
 }

@@ -400,3 +400,54 @@ fn a_job_that_has_ended_is_not_asked_to_end() {
     desk.handle(Event::Tick);
     assert_eq!((desk.terminated(), told(&desk)), (vec![], vec![]));
 }
+
+/// Lets time pass, answering every sync, until a lease is returned; how long after the beginning, and which leases.
+fn until_returned(desk: &mut Desk, began: Moment) -> (Duration, Vec<i64>) {
+    while desk.state.returned.is_empty() {
+        if desk.has_sync() {
+            desk.answer([]);
+        } else {
+            desk.until_due();
+        }
+    }
+    assert_eq!(desk.state.returned, desk.state.out_of_time, "the reason is told");
+    (desk.now.since(began), desk.state.returned.iter().map(|key| key.job).collect())
+}
+
+fn two_minutes_of_headroom() -> ExecutionConfig {
+    ExecutionConfig { sigkill_headroom_seconds: Some(120), ..ExecutionConfig::default() }
+}
+
+/// A job of one minute (of which all may be missing) has to start before the first signal is due; one of five minutes may be one short.
+// J39, X05
+#[test]
+fn a_lease_that_cannot_start_in_time_is_returned() {
+    for (runtime, latest_start) in [(60, 600 - 151), (300, 600 - 390)] {
+        let mut desk = desk_for(600, two_minutes_of_headroom());
+        desk.profile.runtime_seconds = runtime;
+        let began = desk.now;
+        desk.answer([1, 2, 3, 4, 5]);
+        desk.started(1).started(2).started(3).started(4);
+        let (after, jobs) = until_returned(&mut desk, began);
+        assert_eq!(jobs, [5], "what waits behind the four that run");
+        let due = Duration::from_secs(latest_start + 5);
+        assert!(after > due && after <= due + Duration::from_secs(1), "{runtime}: {after:?}");
+        let told = desk
+            .effects
+            .iter()
+            .any(|effect| matches!(effect, Effect::Tell(RunnerEvent::OutOfTime { key: late, .. }) if *late == key(5)));
+        assert!(told, "{:?}", desk.effects);
+    }
+}
+
+#[test]
+fn by_number_of_jobs_the_declared_runtime_is_ignored() {
+    let mut desk = desk_for(600, two_minutes_of_headroom());
+    desk.profile.runtime_seconds = 86_400;
+    desk.state.settings.max_parallel_jobs = Some(2);
+    let began = desk.now;
+    desk.answer([1, 2, 3, 4, 5]);
+    desk.started(1).started(2).started(3).started(4);
+    assert_eq!(until_returned(&mut desk, began).1, [5]);
+    assert!(desk.now.since(began) > Duration::from_secs(449), "{:?}", desk.now.since(began));
+}

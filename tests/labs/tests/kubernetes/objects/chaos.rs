@@ -117,7 +117,7 @@ fn a_leader_that_was_frozen_writes_nothing_any_more_and_ends() {
     namespace.apply("w", &marked(&cluster, 40));
     namespace.expect("w", "Accepted", "True/Planned");
     let frozen = pair.controllers[0].process.take().unwrap();
-    frozen.signal(Signal::SIGSTOP);
+    frozen.freeze();
     until(|| pair.controllers[1].is_ready(), || pair.controllers[1].process().stderr());
     let _runner = runner(&cluster.env, "runner", &pair.controllers[1].address);
     expect_status(namespace, "w", "some have ended", |status| {
