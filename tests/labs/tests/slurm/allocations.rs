@@ -230,7 +230,11 @@ fn an_allocation_whose_time_is_up_is_replaced() {
     let running = login.call("apply -f w.yaml").start();
     login.until_exists("first");
     let number = login.active();
-    login.slurm.command("scontrol", &["update", &format!("JobId={number}"), "EndTime=now"]);
+    // Slurm refuses an end in the second of the start.
+    patiently("its time is up", || {
+        let ended = login.slurm.attempt("scontrol", &["update", &format!("JobId={number}"), "EndTime=now"]);
+        ended.status.success().then_some(())
+    });
     login.end(running).exits(0);
     assert_eq!(login.allocations()[0]["slurmState"], "TIMEOUT");
 }
