@@ -4,7 +4,7 @@ use super::Outcome::{Block, Setting, Test};
 use super::{Given, Literal, block, page, row, runs, torc_1};
 
 const ID: &[(&str, &str)] = &[("<workflow-id>", "1")];
-const RUN: &[(&str, &str)] = &[("42 1", "1 1"), ("42", "1"), ("/scratch/run42", "torc_output")];
+const RUN: &[(&str, &str)] = &[("/scratch/run42", "torc_output"), ("42", "1")];
 
 const BY_CPUS: &str = "\
 parameters:

@@ -185,13 +185,7 @@ fn a_workflow_that_is_meant_by_number_is_called_by_its_name() {
     let env = TestEnv::new();
     env.write("mixed.yaml", MIXED);
     env.torc("apply -f mixed.yaml").exits(3);
-    for line in [
-        "retry 1",
-        "workflows reset-status 1",
-        "workflows sync-status 1",
-        "cancel 1",
-        "slurm regenerate 1 --profile kestrel --account a",
-    ] {
+    for line in ["retry 1", "workflows reset-status 1", "workflows sync-status 1", "cancel 1"] {
         let outcome = env.torc(line).exits(0);
         let said = format!("{}{}", outcome.stdout, outcome.stderr);
         assert!(said.contains("workflow/mixed") && !said.contains("workflow/1"), "{line}: {said}");
