@@ -189,7 +189,6 @@ mod tests {
             "torc runner diamond --num-cpus 4",
             "torc run 1 --max-parallel-jobs 10 --num-cpus 4 --memory-gb 16 --num-gpus 0 -p 5.0 --time-limit 4h --label gpu",
             "torc run 1 --end-time 2026-11-16T12:00:00Z --output-dir results --persistent --skip-checks",
-            "torc run 1 --job-completion-poll-interval 5",
             "torc runner 1 --prefetch off --prefetch-batch-size 4 --prefetch-max-queued 8 --lease-seconds 60",
             "torc remote add-workers diamond alice@node1 node2:2222",
             "torc remote add-workers-from-file diamond workers.txt",
@@ -212,7 +211,6 @@ mod tests {
             "torc recover diamond --dry-run --memory-multiplier 2 --runtime-multiplier 1.2 --retry-unknown --recovery-hook x",
             "torc watch diamond -r -m 3 --auto-schedule -p 30 --account a --partition p --walltime 4h",
             "torc workflows sync-status diamond --dry-run",
-            "torc workflows create-slurm a.yaml --account a --profile kestrel --overwrite",
             "torc workflows correct-resources diamond --dry-run --no-downsize --job-ids 1,2",
             "torc slurm regenerate 1 --account a --submit --profile kestrel --dry-run --include-job-ids 1,2",
             "torc slurm schedule-nodes diamond --scheduler s --num-allocations 2 --start-one-worker-per-node",
@@ -239,6 +237,16 @@ mod tests {
             if let Err(error) = Cli::try_parse_from(line.split_whitespace()) {
                 panic!("{line}: {error}");
             }
+        }
+    }
+
+    #[test]
+    fn names_of_torc_1_parse() {
+        for line in [
+            "torc workflows create-slurm a.yaml --account a --profile kestrel --overwrite",
+            "torc run 1 --job-completion-poll-interval 5",
+        ] {
+            assert!(Cli::try_parse_from(line.split_whitespace()).is_ok(), "{line}");
         }
     }
 

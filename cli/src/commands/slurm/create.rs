@@ -68,7 +68,7 @@ pub async fn run(context: &Context, args: &CreateSlurmArgs) -> Result<ExitStatus
     let file = args.file.display();
     context.output.value(&created, || {
         format!(
-            "{}{}\n{} on {}; `torc submit {}` submits them\nthe same with the schedulers in the file: \
+            "{}{}\n{} planned on {}; submit with: torc submit {}\nthe same with the schedulers in the file: \
              `torc slurm generate {file}`, then `torc submit {file}`\n",
             context.output.table(&created.schedulers),
             line(response, Purpose::Store),
