@@ -36,7 +36,7 @@ fn schedulers_are_regenerated_as_printed() {
     let commands = commands(Given::Slurm);
     assert!(!commands.is_empty());
     for (literal, command) in commands {
-        let login = SlurmEnv::without_polling(SlurmLab::shared("documents"));
+        let login = SlurmEnv::new(SlurmLab::shared("documents"));
         login.env.write("w.yaml", HEAD);
         login.torc("apply -f w.yaml --no-run").exits(0);
         let words = words(literal, command);
