@@ -241,6 +241,16 @@ mod tests {
     }
 
     #[test]
+    fn names_of_torc_1_parse() {
+        for line in [
+            "torc workflows create-slurm a.yaml --account a --profile kestrel --overwrite",
+            "torc run 1 --job-completion-poll-interval 5",
+        ] {
+            assert!(Cli::try_parse_from(line.split_whitespace()).is_ok(), "{line}");
+        }
+    }
+
+    #[test]
     fn what_makes_no_sense_is_refused() {
         for line in ["torc apply", "torc apply -f a.yaml --num-cpus 0", "torc apply -f a --detach --no-run", "torc get"]
         {

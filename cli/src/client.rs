@@ -401,6 +401,11 @@ impl Client {
         Ok(Watch::new(self.send(self.request(Method::GET, url)).await?))
     }
 
+    /// Returns the namespace that names of workflows are looked up in; none leaves it to the server.
+    pub fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+
     fn in_namespace(&self) -> Query {
         let mut query = Query::new();
         add(&mut query, "namespace", self.namespace.as_ref());

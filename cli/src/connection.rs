@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use torc_api::api::Workflow;
+use torc_api::document::DEFAULT_NAMESPACE;
 use torc_api::token::Credential;
 
 use crate::client::{Client, ClientError, Trust};
@@ -140,11 +142,17 @@ pub fn bare_name(reference: &str) -> &str {
 /// The workflow that is meant: the one that was named, or the only one there is.
 pub async fn resolve_workflow(client: &Client, reference: Option<&str>) -> Result<String, CommandError> {
     if let Some(reference) = reference {
-        return Ok(bare_name(reference).to_owned());
+        let reference = bare_name(reference);
+        return if is_number(reference) {
+            let workflow = client.workflow(reference).await.map_err(explain_missing)?;
+            Ok(shown_reference(client, &workflow))
+        } else {
+            Ok(reference.to_owned())
+        };
     }
     let workflows = client.first_workflows(6).await?;
     match workflows.as_slice() {
-        [only] => Ok(only.id.to_string()),
+        [only] => Ok(shown_reference(client, only)),
         [] => Err(CommandError::not_found("the store holds no workflow")),
         several => {
             let names: Vec<&str> = several.iter().take(5).map(|workflow| workflow.name.as_str()).collect();
@@ -153,6 +161,16 @@ pub async fn resolve_workflow(client: &Client, reference: Option<&str>) -> Resul
             Err(CommandError::usage("the store holds several workflows: name one").hint(hint))
         }
     }
+}
+
+fn is_number(reference: &str) -> bool {
+    !reference.is_empty() && reference.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Returns the name of a workflow, which messages show; its number where the name would mean one of another namespace.
+fn shown_reference(client: &Client, workflow: &Workflow) -> String {
+    let namespace = client.namespace().unwrap_or(DEFAULT_NAMESPACE);
+    if workflow.namespace == namespace { workflow.name.clone() } else { workflow.id.to_string() }
 }
 
 /// Says that a workflow was not found in words that help.

@@ -74,7 +74,7 @@ pub fn read(paths: &[PathBuf], namespace: Option<&str>) -> Result<(Vec<LoadedWor
     for path in files(paths)? {
         let text = read_text(&path)?;
         let format = Format::from_path(&path.to_string_lossy());
-        let loaded = load(&text, format, &LoadOptions::default());
+        let loaded = load(&text, format, &load_options(&path));
         flawed.extend(take(loaded, &display(&path), namespace, &mut workflows, &mut report));
     }
     if workflows.is_empty() && !report.has_errors() && !report.has_documents() {
@@ -265,6 +265,12 @@ fn documents_in(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     }
     found.sort();
     Ok(found)
+}
+
+/// Returns how a file is loaded: a bare document without a name takes the file's.
+pub fn load_options(path: &Path) -> LoadOptions {
+    let stem = path.file_stem().filter(|_| !is_stdin(path)).map(|stem| stem.to_string_lossy().into_owned());
+    LoadOptions { default_name: stem, ..LoadOptions::default() }
 }
 
 fn display(path: &Path) -> String {

@@ -53,6 +53,19 @@ pub const OTHERS: &[Variable] = &[
         doc: "Set in allocations of a server whose certificate was given: the file in which the server keeps it, with those who vouch for it. The server is believed if its certificate is in the file, if those in it vouch for it, or if the machine trusts it.",
     },
     Variable {
+        name: WORKFLOW_ID,
+        doc: "Set for jobs: the number of their workflow. Commands inside a job mean that one.",
+    },
+    Variable { name: JOB_ID, doc: "Set for jobs: their number." },
+    Variable { name: RUN_ID, doc: "Set for jobs: their run." },
+    Variable { name: ATTEMPT_ID, doc: "Set for jobs: their attempt." },
+    Variable { name: "SBATCH_ACCOUNT", doc: "The account of planned schedulers where `--account` is absent." },
+    Variable { name: "SLURM_ACCOUNT", doc: "The same where `SBATCH_ACCOUNT` is absent, too." },
+    Variable {
+        name: "SLURM_JOB_ID",
+        doc: "Set by Slurm in an allocation: `mode: auto` then starts every job as a step with `srun`.",
+    },
+    Variable {
         name: LOG,
         doc: "What is logged to standard error, e.g. `info` or `torc_runner=debug` (`warn` when absent).",
     },
@@ -71,6 +84,7 @@ pub const OTHERS: &[Variable] = &[
     Variable { name: Tool::Sacct.replacement_variable(), doc: "Stands in for `sacct`, for tests." },
     Variable { name: Tool::Sinfo.replacement_variable(), doc: "Stands in for `sinfo`, for tests." },
     Variable { name: Tool::Scontrol.replacement_variable(), doc: "Stands in for `scontrol`, for tests." },
+    Variable { name: Tool::Sstat.replacement_variable(), doc: "Stands in for `sstat`, for tests." },
     Variable { name: NO_COLOR, doc: "Set to anything: no colours." },
     Variable { name: XDG_CONFIG_HOME, doc: "Where the user's `torc/config.toml` is (`~/.config` when absent)." },
 ];

@@ -9,10 +9,21 @@ mod yaml;
 use serde::Serialize;
 use serde_json::Value;
 use torc_api::document::Document;
-use torc_api::load::{Format, LoadOptions, LoadedDocument, load};
+use torc_api::load::{Format, LoadOptions, Loaded, LoadedDocument, load};
 use torc_api::problem::Position;
 use torc_api::schema::snake_case;
 use torc_api::workflow::WorkflowSpec;
+
+/// Why a text cannot be edited.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Obstacle {
+    /// Where it is.
+    pub position: Option<Position>,
+    /// What keeps the text from being edited.
+    pub reason: String,
+    /// What to do about it.
+    pub hint: String,
+}
 
 /// A text and what it is to say.
 struct Task<'a> {
@@ -30,18 +41,33 @@ struct Edit {
     text: String,
 }
 
-/// The text of a file in which a workflow's schedulers, actions and jobs' schedulers are as wanted; none if that cannot be done by
-/// editing, e.g. because of how the text is laid out.
-pub fn rewrite(text: &str, format: Format, found: &LoadedDocument, wanted: &WorkflowSpec) -> Option<String> {
-    let Document::Workflow(document) = &found.document else { return None };
+/// Returns the text of a file in which a workflow's schedulers, actions and jobs' schedulers are as wanted; an error if that
+/// cannot be done by editing, e.g. because a job is an alias.
+pub fn rewrite(
+    text: &str,
+    format: Format,
+    found: &LoadedDocument,
+    wanted: &WorkflowSpec,
+    options: &LoadOptions,
+) -> Result<String, Box<Obstacle>> {
+    let Document::Workflow(document) = &found.document else {
+        return Err(Box::new(obstacle(None, "the document is no workflow", "name a file with a workflow")));
+    };
     let task = Task { text, found, before: &document.spec, wanted };
     let edits = match format {
         Format::Yaml => yaml::edits(&task)?,
-        Format::Json | Format::Json5 => json::edits(&task)?,
-        Format::Kdl => kdl::edits(&task)?,
+        Format::Json | Format::Json5 => json::edits(&task).ok_or_else(|| task.unknown_layout())?,
+        Format::Kdl => kdl::edits(&task).ok_or_else(|| task.unknown_layout())?,
     };
-    let edited = carry_out(text, edits)?;
-    says(&edited, format, &document.metadata.name, wanted).then_some(edited)
+    let is_wanted = |edited: &String| {
+        let loaded = load(edited.as_bytes(), Some(format), options);
+        !loaded.has_errors() && says(&loaded, &document.metadata.name, wanted)
+    };
+    carry_out(text, edits).filter(is_wanted).ok_or_else(|| Box::new(task.unknown_layout()))
+}
+
+fn obstacle(position: Option<Position>, reason: &str, hint: &str) -> Obstacle {
+    Obstacle { position, reason: reason.to_owned(), hint: hint.to_owned() }
 }
 
 fn carry_out(text: &str, mut edits: Vec<Edit>) -> Option<String> {
@@ -55,20 +81,22 @@ fn carry_out(text: &str, mut edits: Vec<Edit>) -> Option<String> {
     Some(edited)
 }
 
-fn says(text: &str, format: Format, name: &str, wanted: &WorkflowSpec) -> bool {
-    let loaded = load(text.as_bytes(), Some(format), &LoadOptions::default());
+fn says(loaded: &Loaded, name: &str, wanted: &WorkflowSpec) -> bool {
     let is_wanted = |found: &LoadedDocument| matches!(&found.document, Document::Workflow(document) if document.metadata.name == name && document.spec == *wanted);
-    !loaded.has_errors() && loaded.documents.iter().any(is_wanted)
+    loaded.documents.iter().any(is_wanted)
 }
 
 impl Task<'_> {
+    /// Returns the error for a text whose edited form says something else, e.g. because of an anchor that several parts use.
+    fn unknown_layout(&self) -> Obstacle {
+        let position = self.found.positions.of("spec.jobs");
+        let hint = "write out what anchors (&), aliases (*) and merge keys (<<) stand for, one key a line, and run the command again";
+        obstacle(position, "the jobs cannot be edited as they are laid out", hint)
+    }
+
     /// Where a field is, as a number of bytes.
     fn offset(&self, field: &str) -> Option<usize> {
         offset(self.text, self.found.positions.of(field)?)
-    }
-
-    fn column(&self, field: &str) -> Option<usize> {
-        Some(self.found.positions.of(field)?.column)
     }
 
     /// A key as this document spells keys.

@@ -39,7 +39,7 @@ pub struct RunnerArgs {
     #[arg(long, hide_short_help = true)]
     pub skip_version_check: bool,
     /// Seconds between two calls when nothing of the runner waits on the server.
-    #[arg(short = 'p', long, value_name = "SECONDS", hide_short_help = true)]
+    #[arg(short = 'p', long, alias = "job-completion-poll-interval", value_name = "SECONDS", hide_short_help = true)]
     pub poll_interval: Option<f64>,
     /// While jobs run and nothing else happens the wait between two calls doubles up to so many seconds.
     #[arg(long, value_name = "SECONDS", hide_short_help = true)]

@@ -47,11 +47,15 @@ fn is_stuck(workflow: &Workflow) -> bool {
     is_still(workflow) && workflow.status.jobs.ready > 0 && !workflow.suspended
 }
 
+fn lacking(needed: i64, noun: &str, there: i64) -> String {
+    format!("{} where {there} {}", human::count(needed, noun), if there == 1 { "is" } else { "are" })
+}
+
 fn explain(workflow: &Workflow, job: &Job, capacity: Resources) -> String {
     let needs = &job.resources;
     let mut reasons = Vec::new();
     if needs.num_cpus > capacity.cpus {
-        reasons.push(format!("{} CPUs where {} are", needs.num_cpus, capacity.cpus));
+        reasons.push(lacking(needs.num_cpus, "CPU", capacity.cpus));
     }
     if needs.memory_bytes > capacity.memory_bytes {
         reasons.push(format!(
@@ -61,10 +65,10 @@ fn explain(workflow: &Workflow, job: &Job, capacity: Resources) -> String {
         ));
     }
     if needs.num_gpus > capacity.gpus {
-        reasons.push(format!("{} GPUs where {} are", needs.num_gpus, capacity.gpus));
+        reasons.push(lacking(needs.num_gpus, "GPU", capacity.gpus));
     }
     if needs.num_nodes > capacity.nodes {
-        reasons.push(format!("{} nodes where {} is", needs.num_nodes, capacity.nodes));
+        reasons.push(lacking(needs.num_nodes, "node", capacity.nodes));
     }
     if !job.labels.is_empty() {
         reasons.push(format!("a runner with the labels {}", job.labels.join(", ")));
@@ -119,7 +123,7 @@ mod tests {
         let capacity = Resources { cpus: 2, memory_bytes: 2 << 30, gpus: 0, nodes: 1 };
         assert_eq!(
             explain(&stuck, &job, capacity),
-            "w: 1 job is ready, but the local runner can take none: big needs 99 CPUs where 2 are and 1 GPUs where 0 are"
+            "w: 1 job is ready, but the local runner can take none: big needs 99 CPUs where 2 are and 1 GPU where 0 are"
         );
     }
 
@@ -161,7 +165,7 @@ mod tests {
         };
         for (capacity, expected) in [
             (exact, "e.g. j"),
-            (Resources { cpus: 1, ..exact }, "j needs 2 CPUs where 1 are"),
+            (Resources { cpus: 1, ..exact }, "j needs 2 CPUs where 1 is"),
             (Resources { memory_bytes: 1 << 10, ..exact }, "j needs 1Mi of memory where 1Ki are"),
             (Resources { gpus: 2, ..exact }, "j needs 3 GPUs where 2 are"),
             (Resources { nodes: 1, ..exact }, "j needs 4 nodes where 1 is"),

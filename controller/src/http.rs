@@ -8,6 +8,7 @@ mod events;
 mod identity;
 mod jobs;
 mod logs;
+mod older_paths;
 mod recovery;
 mod remote;
 mod replay;

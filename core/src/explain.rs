@@ -4,7 +4,7 @@ mod attempts;
 mod waiting;
 
 use torc_api::explain::{JobStanding, Reason, ReasonKind};
-use torc_api::quantity::{format_duration, format_memory};
+use torc_api::quantity::{format_duration, readable_memory};
 use torc_api::state::{Cause, JobState};
 
 use crate::class::Class;
@@ -250,7 +250,7 @@ fn after_failure(workflow: &str, again: String, cause: Option<Cause>, is_raised:
 pub fn raised(declared: &Requirements, now: &Requirements) -> Vec<String> {
     let mut raised = Vec::new();
     if declared.memory_bytes != now.memory_bytes {
-        let (from, to) = (format_memory(declared.memory_bytes), format_memory(now.memory_bytes));
+        let (from, to) = (readable_memory(declared.memory_bytes), readable_memory(now.memory_bytes));
         raised.push(format!("memory from {from} to {to}"));
     }
     if declared.runtime_seconds != now.runtime_seconds {

@@ -25,6 +25,7 @@ mod yaml;
 
 pub use positions::Positions;
 pub use slug::LONGEST_NAME;
+pub use yaml::layout::{YamlEntry, YamlKind, YamlNode, layout as yaml_layout};
 
 use listed::Listed;
 use tree::{Kind, Node, Place};
@@ -68,11 +69,13 @@ pub struct LoadOptions {
     pub max_values: usize,
     /// The most problems that are listed.
     pub max_problems: usize,
+    /// The name of a bare document that has none.
+    pub default_name: Option<String>,
 }
 
 impl Default for LoadOptions {
     fn default() -> Self {
-        Self { max_bytes: 64 << 20, max_depth: 64, max_values: 6_000_000, max_problems: 200 }
+        Self { max_bytes: 64 << 20, max_depth: 64, max_values: 6_000_000, max_problems: 200, default_name: None }
     }
 }
 
@@ -172,7 +175,7 @@ pub fn load(text: &[u8], format: Option<Format>, options: &LoadOptions) -> Loade
     }
     let mut loaded = Loaded::default();
     for document in present {
-        let interpreted = envelope::interpret(document, options.max_problems);
+        let interpreted = envelope::interpret(document, options);
         loaded.documents.extend(interpreted.document);
         loaded.flawed.extend(interpreted.flawed);
         listed.append(interpreted.problems);

@@ -434,10 +434,15 @@ fn logs_and_workers_carry_every_field() {
     );
     is_written_as(&LogPiece::missing(6), json!({ "id": 6, "found": false, "offset": 0, "content": "" }));
     assert_eq!(crate::logs::LONGEST_PIECE, 1_048_576);
-    let worker = RemoteWorker { address: "a@b".to_owned(), folder: text("/f"), creation_time: text("t") };
+    let worker = RemoteWorker {
+        address: "a@b".to_owned(),
+        folder: text("/f"),
+        remote_torc: text("/r"),
+        creation_time: text("t"),
+    };
     is_written_as(
         &RemoteWorkersRequest { workers: vec![worker] },
-        json!({ "workers": [{ "address": "a@b", "folder": "/f", "creationTime": "t" }] }),
+        json!({ "workers": [{ "address": "a@b", "folder": "/f", "remoteTorc": "/r", "creationTime": "t" }] }),
     );
 }
 

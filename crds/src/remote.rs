@@ -16,12 +16,16 @@ pub struct RemoteWorker {
     /// The folder on that machine in which its runner was started last; absent until then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<String>,
+    /// The program `torc` on that machine, as `--remote-torc` named it last; absent: `torc` in the PATH of a login.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote_torc: Option<String>,
     /// When it was added; the server says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub creation_time: Option<String>,
 }
 
-/// `POST /v1/workflows/{workflow}/remote-workers`: workers to add. One that is there keeps its folder unless another is said.
+/// `POST /v1/workflows/{workflow}/remote-workers`: workers to add. One that is there keeps the fields that the request leaves
+/// out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RemoteWorkersRequest {

@@ -13,16 +13,21 @@ pub(crate) async fn list(
     workflow: WorkflowId,
 ) -> Result<Vec<RemoteWorker>, Failure> {
     let records = sqlx::query!(
-        "select address, folder, added_ms from remote_workers where workflow = ? order by added_ms, address",
+        "select address, folder, remote_torc, added_ms from remote_workers where workflow = ? order by added_ms, address",
         workflow.0
     )
     .fetch_all(connection)
     .await?;
-    let worker = |address, folder, added_ms| RemoteWorker { address, folder, creation_time: Some(rfc3339(added_ms)) };
-    Ok(records.into_iter().map(|record| worker(record.address, record.folder, record.added_ms)).collect())
+    let workers = records.into_iter().map(|record| RemoteWorker {
+        address: record.address,
+        folder: record.folder,
+        remote_torc: record.remote_torc,
+        creation_time: Some(rfc3339(record.added_ms)),
+    });
+    Ok(workers.collect())
 }
 
-/// Adds workers; those that are there keep their folders unless another is said. A workflow that is gone gets none.
+/// Adds workers; those that are there keep what the new entry leaves out. A workflow that is gone gets none.
 pub(crate) async fn add(
     connection: &mut SqliteConnection,
     workflow: WorkflowId,
@@ -30,13 +35,16 @@ pub(crate) async fn add(
     now_ms: i64,
 ) -> Result<(), Failure> {
     for worker in workers {
-        let (id, address, folder) = (workflow.0, worker.address.as_str(), worker.folder.as_deref());
+        let (id, address) = (workflow.0, worker.address.as_str());
+        let (folder, remote_torc) = (worker.folder.as_deref(), worker.remote_torc.as_deref());
         sqlx::query!(
-            "insert into remote_workers (workflow, address, folder, added_ms)
-            select id, ?, ?, ? from workflows where id = ?
-            on conflict (workflow, address) do update set folder = coalesce(excluded.folder, folder)",
+            "insert into remote_workers (workflow, address, folder, remote_torc, added_ms)
+            select id, ?, ?, ?, ? from workflows where id = ?
+            on conflict (workflow, address) do update set folder = coalesce(excluded.folder, folder),
+                remote_torc = coalesce(excluded.remote_torc, remote_torc)",
             address,
             folder,
+            remote_torc,
             now_ms,
             id
         )

@@ -3,6 +3,7 @@
 //! Deliberately absent: everything about the inside of Torc. A suite sees commands, exit codes, files and processes.
 
 pub mod conformance;
+pub mod documents;
 pub mod env;
 pub mod harness;
 pub mod labs;

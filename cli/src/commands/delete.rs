@@ -9,7 +9,7 @@ use super::Context;
 use crate::client::Client;
 use crate::connection::{bare_name, explain_missing, with_client};
 use crate::error::{CommandError, ExitStatus};
-use crate::output::Items;
+use crate::output::{Items, human};
 
 /// Delete workflows with their jobs, results and events, or SlurmClusters.
 ///
@@ -102,9 +102,11 @@ fn agreed(context: &Context, workflow: &Workflow) -> Result<bool, CommandError> 
         return Ok(true);
     }
     let open = jobs.total - jobs.settled();
-    context
-        .output
-        .progress(&format!("workflow/{} has {open} jobs that have not ended. Delete it? [y/N]", workflow.name));
+    context.output.progress(&format!(
+        "workflow/{} has {} not ended yet. Delete it? [y/N]",
+        workflow.name,
+        human::count(open, "job")
+    ));
     let mut answer = String::new();
     std::io::stdin()
         .lock()

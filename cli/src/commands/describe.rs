@@ -109,13 +109,16 @@ fn cluster_text(cluster: &SlurmCluster) -> String {
     };
     field(&mut text, "Partitions", if partitions.is_empty() { "unknown so far" } else { source });
     for partition in partitions {
-        let gpus = partition.gpus_per_node.map_or(String::new(), |gpus| format!(", {gpus} GPUs"));
-        let nodes = partition.nodes.map_or(String::new(), |nodes| format!(", up to {nodes} nodes"));
+        let gpus = partition.gpus_per_node.map_or(String::new(), |gpus| format!(", {}", human::count(gpus, "GPU")));
+        let nodes = partition.nodes.map_or(String::new(), |nodes| format!(", up to {}", human::count(nodes, "node")));
         let shared = if partition.shared == Some(true) { ", shared" } else { "" };
         let _ = writeln!(
             text,
-            "  {}: {} CPUs, {} MiB{gpus} a node{nodes}, up to {}{shared}",
-            partition.name, partition.cpus_per_node, partition.memory_mb, partition.max_walltime
+            "  {}: {}, {} MiB{gpus} a node{nodes}, up to {}{shared}",
+            partition.name,
+            human::count(partition.cpus_per_node, "CPU"),
+            partition.memory_mb,
+            partition.max_walltime
         );
     }
     text
@@ -389,7 +392,7 @@ mod tests {
         ));
         assert!(
             written.ends_with(
-                "Commands:    of this machine\nPartitions:  as written down\n  q: 1 CPUs, 2 MiB a node, up to 3h\n"
+                "Commands:    of this machine\nPartitions:  as written down\n  q: 1 CPU, 2 MiB a node, up to 3h\n"
             ),
             "{written}"
         );

@@ -89,7 +89,8 @@ fn node_hours(allocations: &[SchedulerRow]) -> Option<f64> {
 
 fn cost(context: &Context, allocations: &[SchedulerRow]) -> String {
     let Some(hours) = node_hours(allocations) else { return String::new() };
-    let count = human::count(allocations.iter().map(|one| one.allocations).sum(), "allocation");
+    let total: i64 = allocations.iter().map(|one| one.allocations).sum();
+    let count = human::count(total, "allocation");
     format!("\n{}{count}, at most {hours:.1} node-hours\n", context.output.table(allocations))
 }
 

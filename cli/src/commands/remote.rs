@@ -16,6 +16,7 @@ use crate::args::RunnerArgs;
 use crate::client::Client;
 use crate::connection::{bare_name, explain_missing};
 use crate::error::{CommandError, ExitStatus};
+use crate::output::human;
 use crate::remote::ssh::{Ssh, Trouble};
 
 /// Run jobs on machines that are reached over SSH.
@@ -147,9 +148,9 @@ pub struct SshArgs {
     /// An option for ssh as in its configuration, e.g. `ProxyJump=login1`; may be given several times.
     #[arg(long = "ssh-option", global = true, value_name = "OPTION")]
     pub options: Vec<String>,
-    /// The program `torc` on the workers.
-    #[arg(long, global = true, value_name = "PATH", default_value = "torc")]
-    pub remote_torc: String,
+    /// The program `torc` on the workers [default: the one named last for the worker, else `torc`].
+    #[arg(long, global = true, value_name = "PATH")]
+    pub remote_torc: Option<String>,
 }
 
 fn parse_at_once(text: &str) -> Result<usize, String> {
@@ -157,18 +158,24 @@ fn parse_at_once(text: &str) -> Result<usize, String> {
 }
 
 impl SshArgs {
-    fn ssh(&self, context: &Context) -> Ssh {
+    /// Returns the call for one worker: with the program that was typed now, else with the one that the server keeps.
+    fn ssh(&self, context: &Context, worker: &RemoteWorker) -> Ssh {
         let program = context.settings.ssh.split_whitespace().map(str::to_owned).collect();
-        Ssh { program, options: self.options.clone(), torc: self.remote_torc.clone() }
+        Ssh { program, options: self.options.clone(), torc: program_of(self.remote_torc.as_deref(), worker) }
     }
+}
+
+/// Returns the program `torc` on a worker.
+fn program_of(typed: Option<&str>, worker: &RemoteWorker) -> String {
+    typed.or(worker.remote_torc.as_deref()).unwrap_or("torc").to_owned()
 }
 
 /// Runs the verb.
 pub async fn run(context: &Context, args: RemoteArgs) -> Result<ExitStatus, CommandError> {
     let ssh = &args.ssh;
     match args.command {
-        RemoteCommand::AddWorkers { workflow, workers } => workers::add(context, &workflow, &workers).await,
-        RemoteCommand::AddWorkersFromFile { workflow, file } => workers::add_file(context, &workflow, &file).await,
+        RemoteCommand::AddWorkers { workflow, workers } => workers::add(context, ssh, &workflow, &workers).await,
+        RemoteCommand::AddWorkersFromFile { workflow, file } => workers::add_file(context, ssh, &workflow, &file).await,
         RemoteCommand::RemoveWorker { workflow, worker, force } => {
             workers::remove(context, &workflow, &worker, force).await
         }
@@ -194,6 +201,10 @@ impl Worker {
     fn new(kept: RemoteWorker) -> Result<Self, CommandError> {
         Ok(Self { address: parse_address(&kept.address)?, kept })
     }
+}
+
+fn count(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 fn parse_address(text: &str) -> Result<WorkerAddress, CommandError> {
@@ -231,7 +242,7 @@ type Answer<T> = (Worker, Result<T, Trouble>);
 fn partly_failed(failed: &[(String, Trouble)], of: usize, what: &str, again: &str) -> CommandError {
     let unreachable = failed.iter().any(|(_, trouble)| trouble.unreachable);
     let kind = if unreachable { ExitStatus::Unreachable } else { ExitStatus::Refused };
-    let message = format!("{} of {of} workers could not be {what}", failed.len());
+    let message = format!("{} of {} could not be {what}", failed.len(), human::count(count(of), "worker"));
     let lines = failed.iter().map(|(worker, trouble)| format!("  {worker}: {}", trouble.reason));
     let mut error = CommandError::new(kind, message).lines(lines);
     let mut advice: Vec<&str> = failed.iter().map(|(_, trouble)| trouble.advice.as_str()).collect();
@@ -247,6 +258,21 @@ fn partly_failed(failed: &[(String, Trouble)], of: usize, what: &str, again: &st
 mod tests {
 
     use super::*;
+
+    // J04
+    #[test]
+    fn the_program_typed_now_wins_over_the_one_that_is_kept() {
+        let kept =
+            |program: Option<&str>| RemoteWorker { remote_torc: program.map(str::to_owned), ..RemoteWorker::default() };
+        for (typed, stored, expected) in [
+            (None, None, "torc"),
+            (None, Some("/opt/torc"), "/opt/torc"),
+            (Some("~/torc"), None, "~/torc"),
+            (Some("~/torc"), Some("/opt/torc"), "~/torc"),
+        ] {
+            assert_eq!(program_of(typed, &kept(stored)), expected, "{typed:?}, {stored:?}");
+        }
+    }
 
     #[test]
     fn workers_that_failed_decide_the_exit_code() {

@@ -1,6 +1,7 @@
 //! `torc slurm`: what Torc and Slurm know of each other, and allocations for jobs. One subcommand a file.
 
 pub mod allocations;
+pub mod create;
 mod generate;
 pub mod parse_logs;
 mod plan;

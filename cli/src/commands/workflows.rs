@@ -13,6 +13,7 @@ use super::get::GetArgs;
 use super::reconcile::ReconcileArgs;
 use super::restart::{InitArgs, ReinitArgs};
 use super::retry::RetryArgs;
+use super::slurm::create::{self, CreateSlurmArgs};
 use super::status::StatusArgs;
 use super::sync_status::SyncStatusArgs;
 use super::{
@@ -45,6 +46,7 @@ pub enum WorkflowsCommand {
     ListActions(ListActionsArgs),
     SyncStatus(SyncStatusArgs),
     CorrectResources(CorrectResourcesArgs),
+    CreateSlurm(CreateSlurmArgs),
 }
 
 /// List workflows, as `torc get workflows`.
@@ -111,6 +113,7 @@ pub async fn run(context: &Context, args: WorkflowsArgs) -> Result<ExitStatus, C
         WorkflowsCommand::Reconcile(args) => reconcile::run(context, &args).await,
         WorkflowsCommand::SyncStatus(args) => sync_status::run(context, &args).await,
         WorkflowsCommand::CorrectResources(args) => correct_resources::run(context, &args).await,
+        WorkflowsCommand::CreateSlurm(args) => create::run(context, &args).await,
         WorkflowsCommand::ListActions(args) => get::run(context, &list_actions(args)).await,
     }
 }

@@ -1,6 +1,7 @@
 //! Times and amounts as people say them.
 
 use jiff::Timestamp;
+pub use torc_api::quantity::count;
 use torc_api::wire::Usage;
 
 const UNITS: [(&str, i64); 4] = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];
@@ -103,11 +104,6 @@ pub fn exit_code(code: i32) -> String {
         }
         _ => format!("exit code {code}"),
     }
-}
-
-/// `1 job`, `2 jobs`.
-pub fn count(number: i64, noun: &str) -> String {
-    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
 #[cfg(test)]

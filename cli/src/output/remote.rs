@@ -13,11 +13,17 @@ fn text<T: ToString>(value: Option<&T>) -> TableCell {
 }
 
 impl Tabular for RemoteWorker {
-    const COLUMNS: &'static [Column] = &[Column::always("WORKER"), Column::always("AGE"), Column::always("FOLDER")];
+    const COLUMNS: &'static [Column] =
+        &[Column::always("WORKER"), Column::always("AGE"), Column::always("FOLDER"), Column::wide("REMOTE-TORC")];
 
     fn cells(&self, now: Timestamp) -> Vec<TableCell> {
         let age = self.creation_time.as_ref().map(|time| human::age(time, now));
-        vec![self.address.as_str().into(), text(age.as_ref()), text(self.folder.as_ref())]
+        vec![
+            self.address.as_str().into(),
+            text(age.as_ref()),
+            text(self.folder.as_ref()),
+            text(self.remote_torc.as_ref()),
+        ]
     }
 }
 
@@ -39,7 +45,7 @@ impl Tabular for Standing {
         let paint = match self.state {
             WorkerState::Running => Paint::Good,
             WorkerState::Stopped => Paint::Faint,
-            WorkerState::Dead | WorkerState::Unreachable => Paint::Bad,
+            WorkerState::Dead | WorkerState::Unreachable | WorkerState::Unknown => Paint::Bad,
         };
         let since = self.since.as_ref().map(|time| human::age(time, now));
         vec![

@@ -283,6 +283,8 @@ fn actions() {
         "TRIES=6",
         "RUNNER=7 (n1)",
         "ENDED=40s",
+        "[IS_RECOVERY=true]",
+        "[SCHEDULER=s]",
         "[WORKER=21]",
         "[RUN=4]",
         "[CODE=8]",
@@ -402,8 +404,8 @@ fn files_and_data() {
 
 #[test]
 fn workers() {
-    let worker = json!({ "address": "a@n1:22", "folder": "/f", "creationTime": before(14) });
-    assert_eq!(row::<RemoteWorker>(&worker), ["WORKER=a@n1:22", "AGE=14s", "FOLDER=/f"]);
+    let worker = json!({ "address": "a@n1:22", "folder": "/f", "remoteTorc": "/t", "creationTime": before(14) });
+    assert_eq!(row::<RemoteWorker>(&worker), ["WORKER=a@n1:22", "AGE=14s", "FOLDER=/f", "[REMOTE-TORC=/t]"]);
     let standing = |state| Standing {
         worker: "n1".to_owned(),
         state,

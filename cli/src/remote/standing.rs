@@ -21,6 +21,8 @@ pub enum WorkerState {
     Dead,
     /// Its machine does not answer.
     Unreachable,
+    /// Its machine answers, but `torc` there does not report.
+    Unknown,
 }
 
 impl WorkerState {
@@ -31,6 +33,7 @@ impl WorkerState {
             Self::Stopped => "stopped",
             Self::Dead => "dead",
             Self::Unreachable => "unreachable",
+            Self::Unknown => "unknown",
         }
     }
 }
@@ -78,7 +81,10 @@ pub fn judge(worker: &RemoteWorker, answer: &Result<Option<Report>, Trouble>, ru
     let runner = runner_of(worker, runners);
     let heard = |runner: &Runner| runner.last_contact_time.clone().or_else(|| runner.end_time.clone());
     let (state, since, message) = match answer {
-        Err(trouble) => (WorkerState::Unreachable, runner.and_then(heard), unreachable(trouble, runner)),
+        Err(trouble) => {
+            let state = if trouble.unreachable { WorkerState::Unreachable } else { WorkerState::Unknown };
+            (state, runner.and_then(heard), without_report(trouble, runner))
+        }
         Ok(None) => (WorkerState::Stopped, None, "it has not been started yet".to_owned()),
         Ok(Some(report)) => match &report.runner {
             None => (WorkerState::Stopped, None, "it has not been started yet".to_owned()),
@@ -108,7 +114,8 @@ pub fn judge(worker: &RemoteWorker, answer: &Result<Option<Report>, Trouble>, ru
     }
 }
 
-fn unreachable(trouble: &Trouble, runner: Option<&Runner>) -> String {
+/// Describes a worker without a report: the reason, and what the server has heard of its runner.
+fn without_report(trouble: &Trouble, runner: Option<&Runner>) -> String {
     match runner.map(|runner| runner.status) {
         Some(RunnerStatus::Active) => format!("{}; its runner reports to the server", trouble.reason),
         Some(RunnerStatus::Silent) => format!("{}; its runner is silent, too", trouble.reason),
@@ -149,12 +156,14 @@ mod tests {
     // J04
     #[test]
     fn every_way_to_stand() {
+        let no_program = Trouble { unreachable: false, reason: "no program".to_owned(), advice: String::new() };
         let silent = Trouble { unreachable: true, reason: "no route".to_owned(), advice: String::new() };
         for (answer, state, since) in [
             (report(true, None), WorkerState::Running, Some("start")),
             (report(false, Some("end")), WorkerState::Stopped, Some("end")),
             (report(false, None), WorkerState::Dead, Some("t1")),
             (Err(silent), WorkerState::Unreachable, Some("t1")),
+            (Err(no_program), WorkerState::Unknown, Some("t1")),
             (Ok(None), WorkerState::Stopped, None),
         ] {
             let standing = judge(&worker(), &answer, &[runner(4, "/w/out/s_n1", "silent")]);
@@ -191,8 +200,14 @@ mod tests {
         assert_eq!((known.pid, known.worker.as_str(), known.folder.as_deref()), (Some(9), "n1", Some("/w/out/s_n1")));
         let never = Ok(Some(Report { host: "h".to_owned(), outcome: Outcome::Looked, runner: None, alive: false }));
         assert_eq!(judge(&worker(), &never, &[]).state, WorkerState::Stopped);
-        let words = [WorkerState::Running, WorkerState::Stopped, WorkerState::Dead, WorkerState::Unreachable]
-            .map(WorkerState::word);
-        assert_eq!(words, ["running", "stopped", "dead", "unreachable"]);
+        let words = [
+            WorkerState::Running,
+            WorkerState::Stopped,
+            WorkerState::Dead,
+            WorkerState::Unreachable,
+            WorkerState::Unknown,
+        ]
+        .map(WorkerState::word);
+        assert_eq!(words, ["running", "stopped", "dead", "unreachable", "unknown"]);
     }
 }

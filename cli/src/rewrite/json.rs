@@ -54,7 +54,7 @@ fn value_behind(text: &str, key: usize) -> Option<(usize, usize)> {
 }
 
 /// Where a text or a list ends that begins here.
-fn end_of_value(text: &str, start: usize) -> Option<usize> {
+pub(super) fn end_of_value(text: &str, start: usize) -> Option<usize> {
     let mut depth = 0;
     let mut quote: Option<char> = None;
     let mut escaped = false;

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
+use super::keys::OLDER_NAMES;
 use super::{KEYS, Layers, Origin, Surroundings};
 use crate::env;
 use crate::error::CommandError;
@@ -43,7 +44,12 @@ fn walk(
 ) -> Result<(), CommandError> {
     for (name, value) in table {
         let full = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
-        let known = KEYS.iter().find(|key| key.name == full);
+        let newer = OLDER_NAMES.iter().find(|(older, _)| *older == full).map(|(_, newer)| *newer);
+        if let Some(newer) = newer {
+            let page = "docs/reference/configuration.md";
+            warnings.push(format!("{}: the setting `{full}` is now called `{newer}` ({page})", path.display()));
+        }
+        let known = KEYS.iter().find(|key| key.name == newer.unwrap_or(&full));
         match (known, value) {
             (Some(key), value) => layers.below(key.name, scalar(path, &full, value)?, Origin::File(path.to_owned())),
             (None, Value::Table(inner)) => walk(layers, path, &full, inner, warnings)?,

@@ -19,6 +19,13 @@ impl Key {
     }
 }
 
+/// Names that Torc 1.0's documentation has for settings, and the settings of today: section by section.
+pub const OLDER_NAMES: &[(&str, &str)] = &[
+    ("client.job_completion_poll_interval", "client.run.poll_interval"),
+    ("client.run.job_completion_poll_interval", "client.run.poll_interval"),
+    ("client.slurm.job_completion_poll_interval", "client.slurm.poll_interval"),
+];
+
 const fn key(name: &'static str, variable: &'static str, default: Option<&'static str>, doc: &'static str) -> Key {
     Key { name, variable, default, doc }
 }

@@ -106,6 +106,24 @@ fn unknown_keys_are_warnings_with_the_nearest() {
     );
 }
 
+// J26
+#[test]
+fn names_of_torc_1_count_and_say_what_they_are_called_now() {
+    let world = World::new();
+    let text = "[client.run]\njob_completion_poll_interval = 7\n[client.slurm]\njob_completion_poll_interval = 8\n";
+    let path = world.file("project/torc.toml", text);
+    let (layers, warnings) = world.gather(Layers::default()).unwrap();
+    let settings = resolve(&layers, Handed::default()).unwrap();
+    assert_eq!(settings.run.poll_interval, Duration::from_secs(7));
+    assert_eq!(settings.run.slurm_poll_interval, Duration::from_secs(8));
+    let expected = ["client.run", "client.slurm"].map(|section| {
+        let (path, key) = (path.display(), format!("{section}.job_completion_poll_interval"));
+        format!("{path}: the setting `{key}` is now called `{section}.poll_interval` (docs/reference/configuration.md)")
+    });
+    assert_eq!(warnings, expected);
+    assert!(keys::OLDER_NAMES.iter().all(|(_, newer)| KEYS.iter().any(|key| key.name == *newer)));
+}
+
 #[test]
 fn wrong_values_name_their_source() {
     let world = World::new();

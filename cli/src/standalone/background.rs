@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::reach;
+use super::{Entry, enter, reach};
 use crate::client::Client;
 use crate::error::CommandError;
 use crate::listening::Reach;
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// It ends when it has had nothing to do for so many seconds.
 const IDLE_SECONDS: u64 = 30;
 
-/// Starts a server in the background and waits until it answers.
+/// Starts a server in the background and waits until it, or one that was started at the same moment, answers.
 pub async fn start(place: &Place, settings: &Settings, who: Reach) -> Result<(ServerInfo, Client), CommandError> {
     let failed = |error: std::io::Error| CommandError::unexpected("could not start a server in the background", error);
     let log = OpenOptions::new().create(true).append(true).mode(0o600).open(place.log_file()).map_err(failed)?;
@@ -37,7 +37,11 @@ pub async fn start(place: &Place, settings: &Settings, who: Reach) -> Result<(Se
             return Ok((info, client));
         }
         if let Some(status) = child.try_wait().map_err(failed)? {
-            return Err(silent(place, &format!("it ended at once: {status}")));
+            // Another command may have started one at the same moment: then that one serves the store.
+            return match enter(place, settings.namespace.as_deref()).await? {
+                Entry::Theirs(info, client) => Ok((*info, *client)),
+                Entry::Ours(_) => Err(silent(place, &format!("it ended at once: {status}"))),
+            };
         }
         if start.elapsed() > PATIENCE {
             return Err(silent(place, "it does not answer"));

@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use torc_api::api::ErrorBody;
 use torc_core::trust::TokenError;
 
+use super::older_paths::versioned_path;
 use crate::engine::{EngineError, ErrorKind, NOT_READY};
 
 /// What a handler returns instead of an answer.
@@ -75,10 +76,15 @@ const NAME_TOKEN: &str = "pass --token-file or set TORC_TOKEN_FILE to the file t
 const RENEW: &str = "`torc token create` makes another one";
 
 pub(super) async fn no_such_route(uri: Uri) -> ApiError {
+    let list = "GET /v1/openapi.json lists what there is";
+    let hint = match versioned_path(uri.path()) {
+        Some(path) => format!("use {path} (docs/reference/http-api.md); {list}"),
+        None => list.to_owned(),
+    };
     let body = ErrorBody {
         code: "NotFound".to_owned(),
         message: format!("there is nothing at {}", uri.path()),
-        hint: Some("GET /v1/openapi.json lists what there is".to_owned()),
+        hint: Some(hint),
         ..ErrorBody::default()
     };
     ApiError { status: StatusCode::NOT_FOUND, body: Box::new(body) }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use kube::api::{Api, Patch, PatchParams};
 use kube::{Resource as _, ResourceExt as _};
 use serde_json::json;
+use torc_api::quantity::count;
 use torc_api::workflow::Workflow;
 
 use super::FINALIZER;
@@ -72,17 +73,17 @@ pub(super) async fn clean_up(
         Step::Wait => {
             let generation = found.meta().generation.unwrap_or_default();
             let stored = workflow.and_then(|workflow| workflow.status.as_ref());
-            let lingers =
-                (waited > NOTICE).then(|| format!("it is being deleted, and waits for {allocations} allocations"));
+            let lingers = (waited > NOTICE)
+                .then(|| format!("it is being deleted, and waits for {}", count(allocations, "allocation")));
             write_status(desk, object, generation, stored, lingers).await?;
             return Ok(Some(PAUSE));
         }
         Step::Release => {}
         Step::GiveUp => {
             let note = format!(
-                "{allocations} allocations and {} jobs may still be there after {} s: look for Slurm jobs named \
-                 torc-wf{}-*",
-                jobs.running + jobs.leased,
+                "{} and {} may still be there after {} s: look for Slurm jobs named torc-wf{}-*",
+                count(allocations, "allocation"),
+                count(jobs.running + jobs.leased, "job"),
                 waited.as_secs(),
                 summary.id
             );

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use torc_api::action::{Action, ActionState, ActionType, TriggerType};
 use torc_api::allocation::AllocationOrigin;
 use torc_api::cluster::LOCAL;
+use torc_api::quantity::count;
 use torc_api::recovery::{RecoveryScheduler, RegenerateReport, RegenerateRequest, ScheduleNodesRequest, UnplacedJob};
 use torc_api::resources::SlurmScheduler;
 use torc_api::state::JobState;
@@ -84,7 +85,8 @@ impl State {
         if wanted.request.submit {
             report.allocations = self.ask_for_planned(id, &plan, recorder, now)?;
         }
-        let message = format!("{} schedulers were planned for {pending} jobs", report.schedulers.len());
+        let schedulers = count(report.schedulers.len(), "scheduler");
+        let message = format!("{schedulers} planned for {}", count(pending, "job"));
         recorder.event(now, Some(id), "AllocationsRegenerated", message);
         self.news += 1;
         Ok(report)

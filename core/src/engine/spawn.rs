@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use serde_json::Value;
 use torc_api::api::JobChanges;
 use torc_api::data::SpawnResponse;
+use torc_api::quantity::count;
 use torc_api::state::JobState;
 
 use super::apply::profile_of;
@@ -80,8 +81,13 @@ impl State {
         let jobs = self.insert(id, caller, spawn, recorder);
         let name = lineage::generation_name(spawn.lineage, generation + 1);
         self.remember(id, caller, name, spawn.state.clone(), (recorder, now));
-        let message =
-            format!("{} jobs spawned by '{}' (generation {} of {})", jobs, spawn.caller, generation + 1, spawn.lineage);
+        let message = format!(
+            "{} spawned by '{}' (generation {} of {})",
+            count(jobs, "job"),
+            spawn.caller,
+            generation + 1,
+            spawn.lineage
+        );
         recorder.event(now, Some(id), "JobsSpawned", message);
         self.news += 1;
         Ok(SpawnResponse { generation: generation + 1, jobs, ..plain })

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use torc_api::api;
+use torc_api::quantity::count;
 use torc_api::status::{Condition, PlanSummary, WorkflowStatus};
 use torc_api::wire::RunnerScope;
 
@@ -145,10 +146,7 @@ impl State {
 
 /// So many jobs, in words.
 pub(super) fn counted(jobs: i64) -> String {
-    match jobs {
-        1 => "1 job".to_owned(),
-        jobs => format!("{jobs} jobs"),
-    }
+    count(jobs, "job")
 }
 
 impl Workflow {

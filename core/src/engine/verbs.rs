@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use torc_api::api::JobNames;
+use torc_api::quantity::count;
 use torc_api::state::JobState;
 use torc_api::workflow::StopPolicy;
 
@@ -80,7 +81,7 @@ impl State {
         workflow.row.canceled = true;
         recorder.workflow(&workflow.row);
         let affected = self.cancel_jobs(id, recorder);
-        recorder.event(now, Some(id), "WorkflowCanceled", format!("{affected} jobs cancelled"));
+        recorder.event(now, Some(id), "WorkflowCanceled", format!("{} canceled", count(affected, "job")));
         Ok(affected)
     }
 
@@ -129,7 +130,7 @@ impl State {
         self.drop_forgotten_strays(id, recorder);
         let affected = self.reset(id, jobs, recorder).len();
         self.session.workflows.insert(id);
-        recorder.event(now, Some(id), "WorkflowRetried", format!("{affected} jobs run again"));
+        recorder.event(now, Some(id), "WorkflowRetried", format!("{} reset to run again", count(affected, "job")));
         Ok(affected as i64)
     }
 

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 use torc_api::cluster;
-use torc_api::quantity::{QuantityError, format_duration, format_memory, parse_walltime};
+use torc_api::quantity::{QuantityError, count, format_duration, parse_walltime, readable_memory};
 
 use super::fit::WalltimeMargin;
 use crate::expanded::Requirements;
@@ -60,7 +60,7 @@ pub enum NoPlace {
         name: String,
     },
     /// No node has so many CPUs.
-    #[error("{needed} CPUs on a node are more than any partition has ({most})")]
+    #[error("{} on a node {} more than any partition has ({most})", count(*needed, "CPU"), is_or_are(*needed))]
     Cpus {
         /// What it needs.
         needed: i64,
@@ -68,7 +68,7 @@ pub enum NoPlace {
         most: i64,
     },
     /// No node has so much memory.
-    #[error("{} of memory on a node is more than any partition has ({})", format_memory(*needed), format_memory(*most))]
+    #[error("{} of memory on a node is more than any partition has ({})", readable_memory(*needed), readable_memory(*most))]
     Memory {
         /// What it needs.
         needed: i64,
@@ -76,7 +76,7 @@ pub enum NoPlace {
         most: i64,
     },
     /// No node has so many GPUs.
-    #[error("{needed} GPUs on a node are more than any partition has ({most})")]
+    #[error("{} on a node {} more than any partition has ({most})", count(*needed, "GPU"), is_or_are(*needed))]
     Gpus {
         /// What it needs.
         needed: i64,
@@ -84,7 +84,7 @@ pub enum NoPlace {
         most: i64,
     },
     /// No partition lets a job have so many nodes.
-    #[error("{needed} nodes are more than any partition gives a job ({most})")]
+    #[error("{} {} more than any partition gives a job ({most})", count(*needed, "node"), is_or_are(*needed))]
     Nodes {
         /// What it needs.
         needed: i64,
@@ -203,6 +203,10 @@ fn misfit(needs: &Requirements, partitions: &[Partition], margin: WalltimeMargin
     } else {
         NoPlace::Together
     }
+}
+
+fn is_or_are(number: i64) -> &'static str {
+    if number == 1 { "is" } else { "are" }
 }
 
 #[cfg(test)]

@@ -18,6 +18,22 @@ use crate::schema::{Record, Shape, snake_case};
 /// Fields that files of the past may have, and what to use instead.
 const REMOVED: [(&str, &str); 1] = [("slurm_config", "use `execution_config`")];
 
+/// Names that belong to a runner's settings and not into a document: what to write instead, and the page that describes it.
+const SETTINGS: [(&str, &str); 3] = [
+    (
+        "job_completion_poll_interval",
+        "set `poll_interval` in torc.toml, or `torc run --poll-interval SECONDS`: docs/reference/configuration.md",
+    ),
+    (
+        "claim_backoff_max_secs",
+        "set it in torc.toml, or `torc run --claim-backoff-max-secs SECONDS`: docs/reference/configuration.md",
+    ),
+    (
+        "drain_ping_interval_secs",
+        "set it in torc.toml, or `torc run --drain-ping-interval-secs SECONDS`: docs/reference/configuration.md",
+    ),
+];
+
 /// Names that fields had before Torc 1.0. Leaving these out would run jobs in the wrong order or place.
 const OLDER_NAMES: [(&str, &str); 11] = [
     ("blocked_by", "depends_on"),
@@ -199,6 +215,11 @@ impl Checker {
         let field = path.key(&entry.key).to_string();
         if let Some((name, hint)) = REMOVED.iter().find(|(name, _)| *name == &*entry.key) {
             self.report(Problem::error(field, format!("the field `{name}` no longer exists")).hint(*hint), entry.place);
+            return;
+        }
+        if let Some((name, hint)) = SETTINGS.iter().find(|(name, _)| *name == snake_case(&entry.key)) {
+            let message = format!("`{name}` is a setting of runners and has no effect in a document");
+            self.report(Problem::warning(field, message).hint(*hint), entry.place);
             return;
         }
         let message = format!("unknown field `{}`", excerpt(&entry.key));

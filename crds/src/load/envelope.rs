@@ -6,7 +6,7 @@ use super::path::{Step, steps};
 use super::positions::Positions;
 use super::suggest::nearest;
 use super::tree::{Entry, Kind, Node, Place};
-use super::{FlawedDocument, LoadedDocument, slug};
+use super::{FlawedDocument, LoadOptions, LoadedDocument, slug};
 use crate::document::Document;
 use crate::problem::Problem;
 use crate::schema::{BARE, CLUSTER, Record, WORKFLOW, camel_case};
@@ -24,14 +24,17 @@ pub(super) struct Interpreted {
 }
 
 /// Checks one document in every respect and gives it its types.
-pub(super) fn interpret(mut root: Node, most: usize) -> Interpreted {
+pub(super) fn interpret(mut root: Node, options: &LoadOptions) -> Interpreted {
+    let most = options.max_problems;
     if !matches!(root.kind, Kind::Map(_)) {
         let message = format!("expected a mapping at the top of the document, found {}", root.describe());
         return refused(Problem::error("", message), root.place, most);
     }
     let keys = ["apiVersion", "kind", "spec"];
     if !keys.iter().any(|key| root.get(key).is_some()) {
-        let problems = check(&mut root, &BARE, Dialect::Bare, most);
+        let named = options.default_name.as_deref().and_then(|name| give_name(&mut root, name));
+        let mut problems = check(&mut root, &BARE, Dialect::Bare, most);
+        named.into_iter().for_each(|warning| problems.add(warning));
         return typed(wrap(root), Dialect::Bare, problems);
     }
     match record_of(&mut root) {
@@ -41,6 +44,21 @@ pub(super) fn interpret(mut root: Node, most: usize) -> Interpreted {
         }
         Err((problem, place)) => refused(problem, place, most),
     }
+}
+
+/// Gives a bare workflow that has no name this one. Returns a warning that says so; none if nothing was done.
+fn give_name(root: &mut Node, name: &str) -> Option<Problem> {
+    let place = root.place;
+    let Kind::Map(entries) = &mut root.kind else { return None };
+    let has = |key: &str| entries.iter().any(|entry| &*entry.key == key && !entry.node.is_null());
+    if has("name") || !has("jobs") {
+        return None;
+    }
+    entries.retain(|entry| &*entry.key != "name");
+    entries.push(Entry::new("name", place, Node::text(place, name)));
+    let message = format!("the document has no `name`: the workflow is called `{}`, after its file", slug::slug(name));
+    let hint = "add `name:` so that it stays the same workflow when the file is renamed";
+    Some(Problem { position: Some(place.into()), ..Problem::warning("name", message).hint(hint) })
 }
 
 fn refused(mut problem: Problem, place: Place, most: usize) -> Interpreted {

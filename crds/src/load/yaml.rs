@@ -13,6 +13,7 @@ use super::keys::Keys;
 use super::tree::{Entry, Kind, Node, Place, excerpt};
 use super::{LoadOptions, SyntaxError};
 
+pub(super) mod layout;
 pub(super) mod scalar;
 
 /// Reads every document up to the first error. The error belongs to the document after the last one returned.

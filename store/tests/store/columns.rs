@@ -413,8 +413,13 @@ fn bare() -> Changes {
 /// What [`full`] does not write: the rest of the store, and the numbers that are given out.
 async fn write_beside(store: &Store, side: Side) -> Beside {
     let is_first = matches!(side, Side::First);
-    let (told, folder, now_ms) = if is_first { (51, "folder 1", 41) } else { (52, "folder 2", 42) };
-    let worker = RemoteWorker { address: "host".to_owned(), folder: Some(folder.to_owned()), creation_time: None };
+    let (told, number, now_ms) = if is_first { (51, 1, 41) } else { (52, 2, 42) };
+    let worker = RemoteWorker {
+        address: "host".to_owned(),
+        folder: Some(format!("folder {number}")),
+        remote_torc: Some(format!("torc {number}")),
+        creation_time: None,
+    };
     store.add_remote_workers(WORKFLOW, std::slice::from_ref(&worker), now_ms).await.unwrap();
     store.note_told(told).await.unwrap();
     // The time at which a worker was added stays.
@@ -506,7 +511,7 @@ async fn every_column_is_written_overwritten_and_emptied() {
     assert_eq!(store.load().await.unwrap(), database.snapshot());
     let emptied = stored(&store).await;
     for (table, columns) in &schema {
-        // The folder of a worker stays until another one is said.
+        // The folder and the program of a worker stay until others are named.
         for nullable in columns.iter().filter(|column| column.is_nullable && table != "remote_workers") {
             let null = format!("{:?}", Cell::Null);
             assert!(column(&emptied, table, nullable).contains(&null), "{table}.{} has a value", nullable.name);

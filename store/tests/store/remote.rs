@@ -8,7 +8,7 @@ use torc_store::Store;
 use crate::samples::{new_store, workflow};
 
 fn worker(address: &str, folder: Option<&str>) -> RemoteWorker {
-    RemoteWorker { address: address.to_owned(), folder: folder.map(str::to_owned), creation_time: None }
+    RemoteWorker { address: address.to_owned(), folder: folder.map(str::to_owned), ..RemoteWorker::default() }
 }
 
 /// A worker of a list: its address, its folder and when it was added.
@@ -47,6 +47,20 @@ async fn workers_are_listed_by_time_and_address() {
     add(1, &[worker("a", Some("/a")), worker("b", Some("/b")), worker("c", None)], 9_000).await;
     check(&store, 1, &[("b", Some("/b"), FIRST), ("c", Some("/c"), FIRST), ("a", Some("/a"), SECOND)]).await;
     check(&store, 2, &[("a", Some("/other"), FIRST)]).await;
+}
+
+// J04
+#[tokio::test]
+async fn a_worker_keeps_its_program_until_another_is_named() {
+    let (_folder, store) = new_store().await;
+    store.commit(&Changes { workflows: vec![workflow(1)], ..Changes::default() }).await.unwrap();
+    let with_program =
+        |program: Option<&str>| RemoteWorker { remote_torc: program.map(str::to_owned), ..worker("a", Some("/a")) };
+    for (program, expected) in [(None, None), (Some("/1"), Some("/1")), (None, Some("/1")), (Some("/2"), Some("/2"))] {
+        store.add_remote_workers(WorkflowId(1), &[with_program(program)], 1_000).await.unwrap();
+        let found = store.remote_workers(WorkflowId(1)).await.unwrap();
+        assert_eq!(found[0].remote_torc.as_deref(), expected, "after {program:?}");
+    }
 }
 
 // J04

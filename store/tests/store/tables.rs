@@ -577,6 +577,7 @@ fn remote_worker((workflow, worker, added_ms): &(WorkflowId, RemoteWorker, i64))
         ("workflow", workflow.0.into()),
         ("address", (&worker.address).into()),
         ("folder", text(&worker.folder)),
+        ("remote_torc", text(&worker.remote_torc)),
         ("added_ms", (*added_ms).into()),
     ])
 }

@@ -6,6 +6,7 @@ mod apply;
 mod conformance;
 mod crash;
 mod data;
+mod documents;
 mod exit_codes;
 mod explain;
 mod input;

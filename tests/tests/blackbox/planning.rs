@@ -232,11 +232,53 @@ fn every_format_stays_what_it_is() {
     for file in ["w.json5", "w.kdl"] {
         env.torc(&format!("validate -f {file}")).exits(0);
     }
-    env.write("flow.yaml", "{name: w, jobs: [{name: a, command: x}]}\n");
-    let outcome = call(&env, "slurm generate flow.yaml --account a").run().exits(4);
-    assert!(outcome.stderr.contains("--to"), "{}", outcome.stderr);
-    json(&env, "slurm generate flow.yaml --account a --to new.yaml");
-    env.torc("validate -f new.yaml").exits(0);
+}
+
+// J03
+#[test]
+fn flow_style_is_edited_and_comments_stay() {
+    let env = lab();
+    let rows = "# mine\nname: w\n# the work\njobs:\n- {name: a, command: x}  # first\n# between\n- {name: b, command: y, depends_on: [a]}\n";
+    let line = "{name: w, jobs: [{name: a, command: x}]}  # mine\n";
+    for (text, comments) in [(rows, &["# mine", "# the work", "# first", "# between"][..]), (line, &["# mine"])] {
+        for flags in ["", "--to new.yaml"] {
+            env.write("flow.yaml", text);
+            json(&env, &format!("slurm generate flow.yaml --account a {flags}"));
+            let file = if flags.is_empty() { "flow.yaml" } else { "new.yaml" };
+            let written = env.lines(file).join("\n");
+            assert!(written.contains("{name: a, scheduler: ") && written.contains("schedule_nodes"), "{written}");
+            assert!(comments.iter().all(|comment| written.contains(comment)), "{written}");
+            env.torc(&format!("validate -f {file}")).exits(0);
+        }
+    }
+}
+
+#[test]
+fn a_document_that_cannot_be_edited_names_the_line() {
+    let env = lab();
+    env.write("alias.yaml", "name: w\nx: &a {name: a, command: x}\njobs:\n- *a\n");
+    for flags in ["", "--to new.yaml"] {
+        let outcome = call(&env, &format!("slurm generate alias.yaml --account a {flags}")).run().exits(4);
+        assert!(outcome.stderr.contains("alias.yaml:4:3: job 'a' is an alias"), "{}", outcome.stderr);
+        assert!(outcome.stderr.contains("hint: write the job out"), "{}", outcome.stderr);
+    }
+    assert!(!env.path("new.yaml").exists());
+}
+
+// R09
+#[test]
+fn create_slurm_stores_the_plan_and_leaves_the_file() {
+    let env = lab();
+    env.write("w.yaml", STUDY);
+    let done = json(&env, "workflows create-slurm w.yaml --account a");
+    assert_eq!((text(&done, "workflow"), done["id"].as_i64()), ("study".to_owned(), Some(1)));
+    assert_eq!(env.lines("w.yaml").join("\n").trim(), STUDY.trim(), "the file is as it was");
+    let stored = env.torc("workflows export study").exits(0).stdout;
+    assert!(stored.contains("slurmSchedulers:") && stored.contains("actionType: schedule_nodes"), "{stored}");
+    let states = env.states("study");
+    assert!(states.values().all(|state| state != "completed"), "nothing runs: {states:?}");
+    env.write("again.yaml", stored);
+    call(&env, "workflows create-slurm again.yaml --account a").run().exits(2).says("--overwrite");
 }
 
 #[test]

@@ -179,3 +179,34 @@ fn parameters_of_commands_are_combined_or_taken_side_by_side() {
     let wrong = env.call("exec --param i=1:2 --param s=a,b,c --link zip -c").arg("echo {i}{s}").run().exits(4);
     assert!(wrong.stderr.contains("error:"), "{}", wrong.stderr);
 }
+
+#[test]
+fn a_workflow_that_is_meant_by_number_is_called_by_its_name() {
+    let env = TestEnv::new();
+    env.write("mixed.yaml", MIXED);
+    env.torc("apply -f mixed.yaml").exits(3);
+    for line in ["retry 1", "workflows reset-status 1", "workflows sync-status 1", "cancel 1"] {
+        let outcome = env.torc(line).exits(0);
+        let said = format!("{}{}", outcome.stdout, outcome.stderr);
+        assert!(said.contains("workflow/mixed") && !said.contains("workflow/1"), "{line}: {said}");
+    }
+    env.torc("retry 2").exits(5).says("torc get workflows");
+}
+
+// J03. Both find nobody who serves the store, and both start a server.
+#[test]
+fn commands_at_the_same_moment_share_a_server() {
+    let env = TestEnv::new();
+    let mut started = Vec::new();
+    for number in 1..=4 {
+        let name = format!("w{number}");
+        env.write(&format!("{name}.yaml"), format!("name: {name}\njobs: [{{name: a, command: 'true'}}]\n"));
+        started.push(env.start(&format!("apply -f {name}.yaml --detach")));
+    }
+    for process in started {
+        process.finish().exits(0).says("running in the background");
+    }
+    for number in 1..=4 {
+        env.torc(&format!("wait w{number} --for condition=Succeeded --timeout 1m")).exits(0);
+    }
+}

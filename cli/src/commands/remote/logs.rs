@@ -11,7 +11,7 @@ use crate::client::Client;
 use crate::commands::Context;
 use crate::connection::with_client;
 use crate::error::{CommandError, ExitStatus};
-use crate::output::LogsRow;
+use crate::output::{LogsRow, human};
 use crate::remote::order::{LOGS, Order, Outcome};
 use crate::remote::parallel;
 use crate::remote::ssh::{Ssh, Trouble};
@@ -26,8 +26,11 @@ pub async fn collect(
     let into = context.folder.join(output_dir);
     with_client(&context.settings, &context.folder, async |client: &Client| {
         let workers: Vec<Worker> = started(chosen_workers(client, chosen).await?);
-        let (ssh, of) = (ssh_args.ssh(context), workers.len());
-        let work = |worker: Worker| bring(ssh.clone(), worker.clone(), into.join(worker.address.file_name()));
+        let of = workers.len();
+        let work = |worker: Worker| {
+            let folder = into.join(worker.address.file_name());
+            bring(ssh_args.ssh(context, &worker.kept), worker, folder)
+        };
         let answers: Vec<Answer<PathBuf>> =
             parallel::for_each(workers, ssh_args.max_parallel_ssh, work, |number, (worker, answer)| {
                 let text = match answer {
@@ -174,7 +177,10 @@ fn agreed(context: &Context, workers: usize) -> Result<bool, CommandError> {
     if !io::stdin().is_terminal() {
         return Ok(false);
     }
-    context.output.progress(&format!("Delete the logs of runners and jobs on {workers} machines? [y/N]"));
+    context.output.progress(&format!(
+        "Delete the logs of runners and jobs on {}? [y/N]",
+        human::count(super::count(workers), "machine")
+    ));
     let mut answer = String::new();
     io::stdin()
         .lock()

@@ -38,10 +38,9 @@ pub async fn ask_all(
     order: &dyn Fn(PathBuf) -> Order,
     done: impl FnMut(usize, &Answer<Option<Report>>),
 ) -> Vec<Answer<Option<Report>>> {
-    let ssh = ssh_args.ssh(context);
     let work = |worker: Worker| {
         let order = worker.kept.folder.as_ref().map(|folder| order(PathBuf::from(folder)));
-        let ssh = ssh.clone();
+        let ssh = ssh_args.ssh(context, &worker.kept);
         async move {
             let answer = match order {
                 Some(order) => ssh.order(&worker.address, &order).await.and_then(accepted).map(Some),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use torc_api::api::Workflow;
-use torc_api::remote::{WorkerAddress, is_loopback_host};
+use torc_api::remote::{RemoteWorker, WorkerAddress, is_loopback_host};
 use torc_api::token::{Credential, Scope, TokenRequest};
 use torc_controller::tls::certificates_of;
 
@@ -41,28 +41,26 @@ pub async fn run(context: &Context, ssh: &SshArgs, args: &RunRemoteArgs) -> Resu
     };
     let url = reachable_url(args, &address, &addresses)?;
     let known = client.remote_workers(&id).await?;
-    let folders = |address: &WorkerAddress| {
-        let earlier = known.iter().find(|worker| worker.address == address.to_string());
-        let earlier = earlier.and_then(|worker| worker.folder.clone());
-        (folder_for(args, context, &workflow, address, earlier.as_deref()), earlier)
-    };
     // Kept before anything is started: what runs must never be unknown.
-    let planned: Vec<(WorkerAddress, PathBuf, Option<String>)> = addresses
+    let planned: Vec<PlannedWorker> = addresses
         .into_iter()
         .map(|address| {
-            let (folder, earlier) = folders(&address);
-            (address, folder, earlier)
+            let earlier =
+                known.iter().find(|worker| worker.address == address.to_string()).cloned().unwrap_or_default();
+            let folder = folder_for(args, context, &workflow, &address, earlier.folder.as_deref());
+            PlannedWorker { address, folder, earlier }
         })
         .collect();
-    let kept = planned.iter().map(|(address, folder, _)| workers::kept(address, Some(folder.display().to_string())));
+    let kept = planned.iter().map(|worker| worker.kept(ssh));
     client.add_remote_workers(&id, kept.collect()).await?;
     let token = worker_token(&client, &workflow).await?;
     let certificates = worker_certificates(&client)?;
-    let orders = planned.into_iter().map(|(address, folder, earlier)| {
+    let orders = planned.into_iter().map(|worker| {
+        let kept = RemoteWorker { remote_torc: worker.earlier.remote_torc.clone(), ..worker.kept(ssh) };
         let order = StartOrder {
             version: (!args.runner.skip_version_check).then(|| VERSION.to_owned()),
-            earlier_folder: earlier.map(PathBuf::from).filter(|earlier| *earlier != folder),
-            folder,
+            earlier_folder: worker.earlier.folder.map(PathBuf::from).filter(|earlier| *earlier != worker.folder),
+            folder: worker.folder,
             working_dir: PathBuf::from(&workflow.working_dir),
             make_folder: args.make_folder,
             workflow: workflow.id,
@@ -71,10 +69,24 @@ pub async fn run(context: &Context, ssh: &SshArgs, args: &RunRemoteArgs) -> Resu
             certificates: certificates.clone(),
             arguments: arguments(args),
         };
-        (workers::kept(&address, None), order)
+        (Worker { address: worker.address, kept }, order)
     });
-    let orders = orders.map(|(kept, order)| Ok((Worker::new(kept)?, order))).collect::<Result<_, CommandError>>()?;
+    let orders = orders.collect();
     start_all(context, ssh, &workflow, orders).await
+}
+
+/// A worker that is about to be started.
+struct PlannedWorker {
+    address: WorkerAddress,
+    folder: PathBuf,
+    /// What the server knew of it before; empty for a new one.
+    earlier: RemoteWorker,
+}
+
+impl PlannedWorker {
+    fn kept(&self, ssh: &SshArgs) -> RemoteWorker {
+        workers::kept(&self.address, Some(self.folder.display().to_string()), ssh.remote_torc.clone())
+    }
 }
 
 /// What the workers show to the server: good for this workflow and nothing else.
@@ -216,8 +228,8 @@ async fn start_all(
     workflow: &Workflow,
     orders: Vec<(Worker, StartOrder)>,
 ) -> Result<ExitStatus, CommandError> {
-    let (ssh, of) = (ssh_args.ssh(context), orders.len());
-    let work = |(worker, order): (Worker, StartOrder)| start(ssh.clone(), worker, order);
+    let of = orders.len();
+    let work = |(worker, order): (Worker, StartOrder)| start(ssh_args.ssh(context, &worker.kept), worker, order);
     let answers: Vec<Answer<Report>> =
         parallel::for_each(orders, ssh_args.max_parallel_ssh, work, |number, (worker, answer)| {
             let word = answer.as_ref().map_or_else(|trouble| trouble.reason.clone(), |report| said(report).to_owned());
@@ -355,7 +367,7 @@ mod tests {
                 _ => assert!(answer.is_ok(), "{outcome:?}"),
             }
         }
-        let worker = Worker::new(workers::kept(&"n1".parse().expect("an address"), None)).expect("a worker");
+        let worker = Worker::new(workers::kept(&"n1".parse().expect("an address"), None, None)).expect("a worker");
         let process = torc_runner::ProcessMark { pid: 9, ..torc_runner::ProcessMark::default() };
         let runner = crate::remote::order::RecordedRunner {
             process,

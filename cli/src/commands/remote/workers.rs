@@ -6,7 +6,7 @@ use std::path::Path;
 use torc_api::api::RunnerStatus;
 use torc_api::remote::{RemoteWorker, WorkerAddress, WorkerList, parse_workers};
 
-use super::parse_address;
+use super::{SshArgs, count, parse_address};
 use crate::client::Client;
 use crate::commands::Context;
 use crate::connection::{bare_name, explain_missing, with_client};
@@ -15,7 +15,12 @@ use crate::output::human;
 use crate::remote::standing::runner_of;
 
 /// Adds workers that were typed.
-pub async fn add(context: &Context, workflow: &str, workers: &[String]) -> Result<ExitStatus, CommandError> {
+pub async fn add(
+    context: &Context,
+    ssh: &SshArgs,
+    workflow: &str,
+    workers: &[String],
+) -> Result<ExitStatus, CommandError> {
     let mut list = WorkerList::default();
     for text in workers {
         let address = parse_address(text)?;
@@ -25,16 +30,26 @@ pub async fn add(context: &Context, workflow: &str, workers: &[String]) -> Resul
             list.workers.push(address);
         }
     }
-    add_all(context, workflow, &list.workers).await
+    add_all(context, ssh, workflow, &list.workers).await
 }
 
 /// Adds the workers of a file.
-pub async fn add_file(context: &Context, workflow: &str, file: &Path) -> Result<ExitStatus, CommandError> {
+pub async fn add_file(
+    context: &Context,
+    ssh: &SshArgs,
+    workflow: &str,
+    file: &Path,
+) -> Result<ExitStatus, CommandError> {
     let workers = read(context, file)?;
-    add_all(context, workflow, &workers).await
+    add_all(context, ssh, workflow, &workers).await
 }
 
-async fn add_all(context: &Context, workflow: &str, workers: &[WorkerAddress]) -> Result<ExitStatus, CommandError> {
+async fn add_all(
+    context: &Context,
+    ssh: &SshArgs,
+    workflow: &str,
+    workers: &[WorkerAddress],
+) -> Result<ExitStatus, CommandError> {
     let workflow = bare_name(workflow);
     with_client(&context.settings, &context.folder, async |client: &Client| {
         let known = client.remote_workers(workflow).await.map_err(explain_missing)?;
@@ -43,8 +58,8 @@ async fn add_all(context: &Context, workflow: &str, workers: &[WorkerAddress]) -
                 context.output.warning(&format!("the workflow has {worker} already"));
             }
         }
-        let all =
-            client.add_remote_workers(workflow, workers.iter().map(|worker| kept(worker, None)).collect()).await?;
+        let added = workers.iter().map(|worker| kept(worker, None, ssh.remote_torc.clone()));
+        let all = client.add_remote_workers(workflow, added.collect()).await?;
         let added = all.len() - known.len();
         let text = format!("{} added, {} in all", human::count(count(added), "worker"), all.len());
         context.output.progress(&text);
@@ -54,13 +69,9 @@ async fn add_all(context: &Context, workflow: &str, workers: &[WorkerAddress]) -
     Ok(ExitStatus::Success)
 }
 
-fn count(number: usize) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
 /// A worker as the server keeps it.
-pub fn kept(worker: &WorkerAddress, folder: Option<String>) -> RemoteWorker {
-    RemoteWorker { address: worker.to_string(), folder, creation_time: None }
+pub fn kept(worker: &WorkerAddress, folder: Option<String>, remote_torc: Option<String>) -> RemoteWorker {
+    RemoteWorker { address: worker.to_string(), folder, remote_torc, creation_time: None }
 }
 
 /// The workers of a file; every line that is wrong is told at once.

@@ -4,23 +4,22 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
-use serde_json::json;
 use torc_api::document::Document;
-use torc_api::load::{Format, LoadOptions, LoadedDocument, load};
+use torc_api::load::{Format, LoadedDocument, load};
 use torc_api::workflow::WorkflowSpec;
 use torc_core::planning::document::{asks_for_nodes, write};
 
 use super::plan::{PlanArgs, Planned, plan};
 use crate::commands::Context;
-use crate::documents::read_text;
+use crate::documents::{load_options, read_text};
 use crate::error::{CommandError, ExitStatus};
-use crate::output::{SchedulerRow, document_text, human};
+use crate::output::{SchedulerRow, human};
 use crate::rewrite::rewrite;
 
 /// Write Slurm schedulers, and actions that ask for their allocations, into a document.
 ///
 /// Jobs are grouped by what they need and by whether they wait for others; each group gets a partition, a time limit and a number
-/// of allocations. The file keeps its format and its comments. A document that names a `slurmCluster` needs none of this: its
+/// of allocations. The file keeps its format, its layout and its comments. A document that names a `slurmCluster` needs none of this: its
 /// allocations are sized while it runs.
 #[derive(Debug, Args)]
 pub struct GenerateArgs {
@@ -67,18 +66,13 @@ struct UnplacedJob {
 
 pub(super) async fn run(context: &Context, args: &GenerateArgs) -> Result<ExitStatus, CommandError> {
     let planned = plan(context, &args.file, &args.plan).await?;
-    let spec = &planned.workflow.document.spec;
-    let has_some = !spec.slurm_schedulers.is_empty() || spec.actions.iter().any(asks_for_nodes);
-    if has_some && !args.overwrite {
-        return Err(CommandError::usage(format!("{} has Slurm schedulers or scheduling actions", args.file.display()))
-            .hint("--overwrite replaces them"));
-    }
+    refuse_known(&args.file, &planned, args.overwrite)?;
     if planned.plan.planned.is_empty() {
         return Err(no_place(&planned));
     }
     let target = args.to.as_deref().unwrap_or(&args.file);
     if !args.dry_run {
-        let text = written(&args.file, &planned, !args.no_actions, args.to.is_some())?;
+        let text = written(&args.file, &planned, !args.no_actions)?;
         replace(target, text.as_bytes())
             .map_err(|error| CommandError::unexpected(format!("could not write {}", target.display()), error))?;
     }
@@ -94,6 +88,17 @@ pub(super) async fn run(context: &Context, args: &GenerateArgs) -> Result<ExitSt
     };
     context.output.value(&done, || describe(context, &done))?;
     Ok(ExitStatus::Success)
+}
+
+/// Refuses a document that has schedulers or scheduling actions already, unless they are to be replaced.
+pub(super) fn refuse_known(file: &Path, planned: &Planned, overwrite: bool) -> Result<(), CommandError> {
+    let spec = &planned.workflow.document.spec;
+    let has_some = !spec.slurm_schedulers.is_empty() || spec.actions.iter().any(asks_for_nodes);
+    if has_some && !overwrite {
+        return Err(CommandError::usage(format!("{} has Slurm schedulers or scheduling actions", file.display()))
+            .hint("--overwrite replaces them"));
+    }
+    Ok(())
 }
 
 /// Writes a file whole: whoever reads it meanwhile sees the old one.
@@ -120,7 +125,7 @@ fn unplaced(planned: &Planned) -> Vec<UnplacedJob> {
     planned.plan.unplaced.iter().map(describe).collect()
 }
 
-fn no_place(planned: &Planned) -> CommandError {
+pub(super) fn no_place(planned: &Planned) -> CommandError {
     const SHOWN: usize = 5;
     let jobs = unplaced(planned);
     let lines = jobs.iter().take(SHOWN).map(|one| format!("  {}: {}", one.job, one.reason));
@@ -130,27 +135,26 @@ fn no_place(planned: &Planned) -> CommandError {
 }
 
 /// The text of the file with everything in it.
-fn written(path: &Path, planned: &Planned, with_actions: bool, elsewhere: bool) -> Result<String, CommandError> {
+fn written(path: &Path, planned: &Planned, with_actions: bool) -> Result<String, CommandError> {
     let bytes = read_text(path)?;
     let format = Format::from_path(&path.to_string_lossy()).unwrap_or(Format::Yaml);
     let text = String::from_utf8_lossy(&bytes);
-    let loaded = load(&bytes, Some(format), &LoadOptions::default());
-    let named = |found: &&LoadedDocument| matches!(&found.document, Document::Workflow(document) if document.metadata.name == planned.workflow.name());
-    let found = loaded.documents.iter().find(named);
+    let options = load_options(path);
+    let loaded = load(&bytes, Some(format), &options);
+    let found = loaded.documents.iter().find(|found| is_named(found, planned.workflow.name()));
     // Tables that were embedded on the way are not written into the file.
     let Some((found, Document::Workflow(raw))) = found.map(|found| (found, &found.document)) else {
         return Err(CommandError::invalid(format!("{} changed while it was read", path.display())));
     };
     let wanted: WorkflowSpec = write(&raw.spec, &planned.expanded, &planned.entries, &planned.plan, with_actions);
-    if let Some(text) = rewrite(&text, format, found, &wanted) {
-        return Ok(text);
-    }
-    if elsewhere && loaded.documents.len() == 1 {
-        let document = torc_api::document::WorkflowDocument { spec: wanted, ..raw.clone() };
-        return Ok(document_text(&json!(Document::Workflow(document))));
-    }
-    Err(CommandError::invalid(format!("{} cannot be edited as it is laid out", path.display()))
-        .hint("--to NEW.yaml writes the whole document anew, without its comments"))
+    rewrite(&text, format, found, &wanted, &options).map_err(|obstacle| {
+        let place = obstacle.position.map_or_else(String::new, |at| format!(":{}:{}", at.line, at.column));
+        CommandError::invalid(format!("{}{place}: {}", path.display(), obstacle.reason)).hint(obstacle.hint)
+    })
+}
+
+fn is_named(found: &LoadedDocument, name: &str) -> bool {
+    matches!(&found.document, Document::Workflow(document) if document.metadata.name == name)
 }
 
 fn describe(context: &Context, done: &Done<'_>) -> String {
@@ -162,7 +166,8 @@ fn describe(context: &Context, done: &Done<'_>) -> String {
         text.push_str(&format!("no scheduler for {}: {}\n", one.job, one.reason));
     }
     if done.unplaced.len() > SHOWN {
-        text.push_str(&format!("and for {} more jobs\n", done.unplaced.len() - SHOWN));
+        let others = i64::try_from(done.unplaced.len() - SHOWN).unwrap_or(i64::MAX);
+        text.push_str(&format!("and for {}\n", human::count(others, "more job")));
     }
     match done.file {
         Some(file) => {

@@ -96,8 +96,7 @@ async fn an_object_is_given_up_when_patience_is_over() {
             assert_eq!((&told.body["reason"], &told.body["type"]), (&json!("CleanupGivenUp"), &json!("Warning")));
             let note = told.body["note"].as_str().unwrap();
             assert!(
-                note.starts_with("0 allocations and 1 jobs may still be there after 60")
-                    && note.ends_with("torc-wf1-*"),
+                note.starts_with("0 allocations and 1 job may still be there after 60") && note.ends_with("torc-wf1-*"),
                 "{note}"
             );
         }

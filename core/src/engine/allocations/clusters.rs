@@ -3,6 +3,7 @@
 use torc_api::api::ApplyOutcome;
 use torc_api::cluster::LOCAL;
 use torc_api::document::SlurmClusterDocument;
+use torc_api::quantity::count;
 
 use crate::engine::record::Recorder;
 use crate::engine::{Refusal, State};
@@ -43,9 +44,11 @@ impl State {
             return Err(Refusal::NoCluster(name.to_owned()));
         }
         let live = self.workflows.values().flat_map(|workflow| workflow.allocations.live.values());
-        let count = live.filter(|row| row.cluster == name).count();
-        if count > 0 {
-            let message = format!("{count} allocations live in SlurmCluster '{name}'; cancel their workflows first");
+        let live = live.filter(|row| row.cluster == name).count();
+        if live > 0 {
+            let verb = if live == 1 { "lives" } else { "live" };
+            let live = count(live, "allocation");
+            let message = format!("{live} {verb} in SlurmCluster '{name}'; cancel their workflows first");
             return Err(Refusal::Conflict(message));
         }
         self.clusters.remove(name);

@@ -1,6 +1,7 @@
 //! One look at everything: what Slurm says about allocations, and what follows for runners and jobs.
 
 use torc_api::allocation::{AllocationStatus, OrphanReport, OrphanedAllocation, OrphanedJob};
+use torc_api::quantity::count;
 use torc_api::slurm::SlurmState;
 use torc_api::state::{Cause, JobState};
 
@@ -180,8 +181,8 @@ impl State {
             recorder.event(now, Some(seen.key.0), "AllocationRequeued", message);
         }
         for (workflow, jobs) in lost {
-            let runners = findings.stale_runners.len();
-            let message = format!("{jobs} running jobs were lost with their allocations ({runners} runners)");
+            let (jobs, runners) = (count(jobs, "running job"), count(findings.stale_runners.len(), "runner"));
+            let message = format!("{jobs} lost with their allocations ({runners})");
             recorder.event(now, Some(workflow), "OrphansReclaimed", message);
         }
     }

@@ -34,6 +34,39 @@ fn unknown_keys_are_warnings() {
 }
 
 #[test]
+fn settings_of_runners_are_no_errors_and_name_their_page() {
+    let bare = "name: demo\njob_completion_poll_interval: 5\njobs:\n- {name: a, command: b}\n";
+    let found = read(bare, Format::Yaml);
+    assert_eq!((found.documents.len(), found.problems.len()), (1, 1));
+    let problem = &found.problems[0];
+    assert!(!problem.is_error() && problem.message.contains("job_completion_poll_interval"), "{problem:?}");
+    let hint = problem.hint.as_deref().unwrap_or_default();
+    assert!(hint.contains("--poll-interval") && hint.contains("docs/reference/configuration.md"), "{hint}");
+    let envelope = "apiVersion: torc.dev/v1alpha1\nkind: Workflow\nmetadata: {name: demo}\nspec:\n  \
+        claimBackoffMaxSecs: 5\n  jobs:\n  - {name: a, command: b}\n";
+    assert!(!read(envelope, Format::Yaml).has_errors());
+}
+
+#[test]
+fn a_bare_document_without_a_name_takes_the_one_of_its_file() {
+    let options = LoadOptions { default_name: Some("My_Sweep".to_owned()), ..LoadOptions::default() };
+    let loaded = |text: &str| load(text.as_bytes(), Some(Format::Yaml), &options);
+    let name = |text: &str| match &loaded(text).documents.first()?.document {
+        Document::Workflow(workflow) => Some(workflow.metadata.name.clone()),
+        Document::SlurmCluster(_) => None,
+    };
+    let jobs = "jobs:\n- {name: a, command: b}\n";
+    assert_eq!(name(jobs).as_deref(), Some("my-sweep"));
+    assert_eq!(name(&format!("name: own\n{jobs}")).as_deref(), Some("own"));
+    let found = loaded(jobs);
+    assert_eq!(found.problems.len(), 1);
+    assert!(!found.problems[0].is_error() && found.problems[0].message.contains("`my-sweep`"), "{found:?}");
+    assert!(loaded("files: []\n").has_errors(), "without jobs it is no workflow");
+    let envelope = "apiVersion: torc.dev/v1alpha1\nkind: Workflow\nmetadata: {}\nspec: {}\n";
+    assert!(loaded(envelope).has_errors(), "an object has a name of its own");
+}
+
+#[test]
 fn removed_and_renamed_fields() {
     check(
         "name: demo\nslurm_config: {}\n",

@@ -87,7 +87,8 @@ fn a_file_at_its_limits_is_read() {
     let limits = |max_bytes: usize| LoadOptions { max_bytes, ..LoadOptions::default() };
     assert!(load(text.as_bytes(), Some(Format::Yaml), &limits(11)).problems.is_empty());
     assert!(load(text.as_bytes(), Some(Format::Yaml), &limits(10)).has_errors());
-    let expected = LoadOptions { max_bytes: 67_108_864, max_depth: 64, max_values: 6_000_000, max_problems: 200 };
+    let (max_bytes, max_values) = (67_108_864, 6_000_000);
+    let expected = LoadOptions { max_bytes, max_depth: 64, max_values, max_problems: 200, default_name: None };
     assert_eq!(LoadOptions::default(), expected);
     // The mapping, the name's value and its key, and the list with its two values.
     let values = |max_values: usize| LoadOptions { max_values, ..LoadOptions::default() };

@@ -3,5 +3,6 @@
 
 mod allocations;
 mod commands;
+mod documents;
 mod recovery;
 mod slurm_env;

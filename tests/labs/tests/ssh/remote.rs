@@ -196,15 +196,13 @@ fn machines_that_cannot_be_used_are_told_and_the_others_go_on() {
     let states = workers.states();
     assert_eq!(states[&nobody], "unreachable");
     assert_eq!(states[&good], "stopped");
+    assert_eq!(states[&bare.address()], "unknown", "its machine answers");
     // Another program in the place of torc is found by its path.
     let torc = workers.machines[0].home.join("bin/torc");
     let with_path = format!("remote run w --remote-torc {} -o json", torc.display());
     workers.torc(&with_path).exits(6).says("1 of 4 workers could not be started");
     // There is nothing left to do, so all of them leave.
-    let stopped = || {
-        let standings = workers.items(&format!("remote status w --remote-torc {}", torc.display()));
-        standings.iter().filter(|standing| text(standing, "state") == "stopped").count()
-    };
+    let stopped = || workers.states().values().filter(|state| *state == "stopped").count();
     until(|| stopped() == 3, || format!("{} have stopped", stopped()));
     workers.machines.extend([old, bare]);
     workers.close();

@@ -59,6 +59,7 @@ pub const CODES: &[(&str, &[i32])] = &[
     ("workflows list-actions", &[0, 2, 4, 5, 6, 7]),
     ("workflows sync-status", &[0, 2, 4, 5, 6, 7]),
     ("workflows correct-resources", &[0, 2, 4, 5, 6, 7]),
+    ("workflows create-slurm", &[0, 2, 4, 6, 7]),
     ("jobs list", &[0, 2, 4, 5, 6, 7, 130]),
     ("jobs get", &[0, 2, 4, 5, 6, 7]),
     ("jobs retry", &[0, 2, 4, 5, 6, 7]),
@@ -218,6 +219,7 @@ pub const ROWS: &[(&str, [i32; 4])] = &[
     ("workflows cancel {w}",                         [5, 6, 7, 0]),
     ("workflows delete {w} -y",                      [5, 6, 7, 0]),
     ("delete fail -y",                               [5, 6, 7, 0]),
+    ("workflows create-slurm w.yaml --account a --profile kestrel", [0, 6, 7, 0]),
 ];
 
 /// More calls with a server and its token, one after the other.

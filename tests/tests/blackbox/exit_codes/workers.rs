@@ -77,3 +77,28 @@ fn each_outcome_with_workers_has_its_code() {
     deviations.expect_none();
     server.process().signal(Signal::SIGTERM);
 }
+
+// J04
+#[test]
+fn later_commands_know_the_program_that_run_was_given() {
+    let (env, server) = served();
+    env.write("client/ssh.sh", SSH);
+    env.write("client/workers", "localhost\n");
+    env.write("client/w.yaml", "name: w\njobs: [{name: a, command: 'true', labels: [worker]}]\n");
+    // The PATH of the login has no `torc`: the path that was typed is the only way to it.
+    let ssh = format!("env PATH=/usr/bin:/bin sh {}", env.text_path("client/ssh.sh"));
+    let remote = |line: &str| admin(&env, &server, line).env("TORC_SSH", ssh.as_str());
+    admin(&env, &server, "apply -f w.yaml").run().exits(0);
+    remote("remote run workers w --label worker").arg("--remote-torc").arg(binary()).run().exits(0);
+    let state = || {
+        let standings = remote("remote status w -o json").run().exits(0).json();
+        standings["items"][0]["state"].as_str().unwrap_or_default().to_owned()
+    };
+    until(|| state() == "stopped", state);
+    for line in ["remote run w --label worker", "remote stop w", "remote collect-logs w", "remote delete-logs w -y"] {
+        remote(line).run().exits(0);
+    }
+    let nothing = env.text_path("client/nothing");
+    remote("remote status w -o json").arg("--remote-torc").arg(&nothing).run().exits(0).says("unknown");
+    server.process().signal(Signal::SIGTERM);
+}

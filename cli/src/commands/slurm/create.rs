@@ -1,0 +1,81 @@
+//! `torc workflows create-slurm`: a workflow with planned schedulers, stored without a change to its file.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Serialize;
+use torc_core::planning::document::write;
+
+use super::generate::{no_place, refuse_known};
+use super::plan::{PlanArgs, plan};
+use crate::commands::Context;
+use crate::commands::apply::{Purpose, line, place_here, submit};
+use crate::connection::Connection;
+use crate::error::{CommandError, ExitStatus};
+use crate::output::{SchedulerRow, human};
+
+/// Store a workflow with Slurm schedulers and actions planned for its jobs, as in Torc 1.0.
+///
+/// The file stays as it is, and nothing is submitted. `torc slurm generate FILE` writes the same schedulers and actions into the
+/// file; `torc submit` then submits it.
+#[derive(Debug, Args)]
+pub struct CreateSlurmArgs {
+    /// The document.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub plan: PlanArgs,
+    /// Replace the schedulers and scheduling actions that the document has.
+    #[arg(long)]
+    pub overwrite: bool,
+}
+
+/// The outcome, for programs.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Created<'a> {
+    workflow: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<i64>,
+    profile: &'a str,
+    schedulers: Vec<SchedulerRow>,
+}
+
+/// Runs the verb.
+pub async fn run(context: &Context, args: &CreateSlurmArgs) -> Result<ExitStatus, CommandError> {
+    let mut planned = plan(context, &args.file, &args.plan).await?;
+    refuse_known(&args.file, &planned, args.overwrite)?;
+    if planned.plan.planned.is_empty() {
+        return Err(no_place(&planned));
+    }
+    let spec = write(&planned.workflow.document.spec, &planned.expanded, &planned.entries, &planned.plan, true);
+    planned.workflow.document.spec = spec;
+    if context.settings.url.is_none() {
+        place_here(context)?;
+    }
+    let connection = Connection::open(&context.settings, &context.folder).await?;
+    let stored = submit(context, connection.client(), std::slice::from_ref(&planned.workflow), Purpose::Store).await;
+    connection.close().await;
+    let stored = stored?;
+    let Some(response) = stored.first() else { return Err(CommandError::not_found("nothing was stored")) };
+    let created = Created {
+        workflow: &response.name,
+        id: response.id,
+        profile: &planned.site.profile.name,
+        schedulers: planned.plan.planned.iter().map(SchedulerRow::of).collect(),
+    };
+    let allocations: i64 = planned.plan.planned.iter().map(|one| one.allocations).sum();
+    let file = args.file.display();
+    context.output.value(&created, || {
+        format!(
+            "{}{}\n{} planned on {}; submit with: torc submit {}\nthe same with the schedulers in the file: \
+             `torc slurm generate {file}`, then `torc submit {file}`\n",
+            context.output.table(&created.schedulers),
+            line(response, Purpose::Store),
+            human::count(allocations, "allocation"),
+            created.profile,
+            created.workflow,
+        )
+    })?;
+    Ok(ExitStatus::Success)
+}

@@ -1,0 +1,47 @@
+//! Workflow recovery: orphans, new schedulers and allocations, recovery actions.
+
+use super::Outcome::Test;
+use super::{Given, Literal, row, runs, torc_1};
+
+const FILLED: &[(&str, &str)] = &[("<workflow_id>", "1"), ("<account>", "root")];
+
+#[rustfmt::skip]
+pub(super) const LITERALS: &[Literal] = &[
+    row("torc slurm regenerate <workflow_id> --account <account>", &[
+        runs(Given::Scheduled, FILLED, &["_deferred", "jobs ready"]),
+        runs(Given::Slurm, FILLED, &["_deferred"]),
+    ]),
+    row("torc slurm regenerate <workflow_id> --account <account> --submit", &[
+        runs(Given::Slurm, FILLED, &["torc-wf1-a"]),
+    ]),
+    row("torc slurm regenerate <workflow_id> --account <account> --profile kestrel", &[
+        runs(Given::Scheduled, FILLED, &["_deferred"]),
+    ]),
+    row("torc slurm regenerate", &[runs(Given::Finished, &[("regenerate", "regenerate w --profile kestrel --account a")], &["nothing was done"])]),
+    row("torc recover", &[runs(Given::Finished, &[("recover", "recover 1")], &["no job has failed"])]),
+    row("torc workflows sync-status", &[
+        runs(Given::Finished, &[("sync-status", "sync-status 1")], &["workflow/w: nothing was lost"]),
+        Test("orphans.rs::sync_status_finds_what_was_lost_and_a_dry_run_only_says_so"),
+    ]),
+    row("torc watch", &[
+        runs(Given::Finished, &[("watch", "watch 1")], &[]),
+        Test("recovery.rs::watch_recovers_a_job_with_more_memory_and_leaves_what_failed_by_itself"),
+    ]),
+    row("torc workflows create-slurm", &[
+        runs(Given::File, &[("create-slurm", "create-slurm w.yaml --account a")], &["workflow/w created", "torc slurm generate w.yaml"]),
+    ]),
+    row("squeue", &[Test("recovery.rs::what_was_lost_is_found_and_its_allocations_are_planned_anew")]),
+    row("ScheduledComputeNodes", &[torc_1("`torc get allocations`")]),
+    row("schedule_nodes", &[Test("recovery.rs::what_was_lost_is_found_and_its_allocations_are_planned_anew")]),
+    row("claim_action", &[torc_1("`torc slurm regenerate`")]),
+    row("get_workflow_actions", &[torc_1("`torc get actions W`")]),
+    row("scheduler_groups", &[torc_1("`torc slurm plan-allocations`")]),
+    row("depends_on_job_ids", &[torc_1("`dependsOn`")]),
+    row("reset_actions_for_reinitialize", &[torc_1("`torc workflows reinit`")]),
+    row("workflow_action", &[torc_1("`torc get actions W -o wide`")]),
+    row("is_recovery", &[
+        runs(Given::Scheduled, &[("is_recovery", "torc get actions w -o wide")], &["IS_RECOVERY"]),
+        torc_1("`IS_RECOVERY`"),
+    ]),
+    row("_deferred", &[Test("recovery.rs::what_was_lost_is_found_and_its_allocations_are_planned_anew")]),
+];
