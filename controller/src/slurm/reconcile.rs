@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use torc_api::allocation::OrphanReport;
 use torc_api::cluster::{SlurmClusterSpec, SlurmClusterStatus};
+use torc_api::recovery::SyncStatusRequest;
 use torc_api::workflow::WorkflowSpec;
 use torc_core::engine::{AllocationKey, Observation};
 use torc_core::ids::WorkflowId;
@@ -109,7 +110,7 @@ impl Desk {
         let described = self.described().await?;
         if is_due && needs.iter().any(|one| !one.allocations.is_empty()) {
             let observations = self.observe(&needs, &described).await;
-            self.engine.observe_allocations(observations, None, false).await?;
+            self.engine.observe_allocations(observations).await?;
             self.settle_doubts(&needs, &described).await?;
             let after = self.engine.slurm_needs(self.config.serves.clone()).await?;
             self.tidy_up(&needs, &after, &described).await?;
@@ -128,13 +129,13 @@ impl Desk {
     /// One look at everything that Slurm knows of.
     pub async fn find_orphans(
         &mut self,
-        workflow: Option<WorkflowId>,
-        dry_run: bool,
+        workflow: WorkflowId,
+        request: SyncStatusRequest,
     ) -> Result<OrphanReport, EngineError> {
         let needs = self.engine.slurm_needs(None).await?;
         let described = self.described().await?;
         let observations = self.observe(&needs, &described).await;
-        self.engine.observe_allocations(observations, workflow, dry_run).await
+        self.engine.sync_status(observations, workflow, request).await
     }
 
     async fn described(&self) -> Result<Described, EngineError> {

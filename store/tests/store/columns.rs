@@ -8,7 +8,7 @@ use torc_api::execution::{Stdio, StdioMode};
 use torc_api::remote::RemoteWorker;
 use torc_api::slurm_stats::SlurmStats;
 use torc_api::state::{Cause, JobState};
-use torc_api::wire::{LeaseRole, Resources, RunnerKind, RunnerScope, Usage};
+use torc_api::wire::{LeaseRole, ProcessIdentity, Resources, RunnerKind, RunnerScope, Usage};
 use torc_core::expanded::Requirements;
 use torc_core::ids::{AllocationId, JobId, ProfileId, RunnerId, WorkflowId};
 use torc_core::rows::{
@@ -153,6 +153,11 @@ impl Values {
             slurm_job_id: Some(self.text()),
             output_dir: self.text(),
             place: self.text(),
+            process: Some(ProcessIdentity {
+                boot_id: self.text(),
+                pid_namespace: self.text(),
+                start_ticks: self.number().cast_unsigned(),
+            }),
             version: self.text(),
             started_ms: self.number(),
             ended_ms: Some(self.number()),

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
+use torc_api::recovery::SyncStatusRequest;
 use torc_api::wire::RunnerScope;
 
 use super::super::tests::FakeSlurm;
@@ -243,11 +244,12 @@ async fn orphans_are_found_and_a_dry_run_changes_nothing() {
     lab.tick(false).await;
     lab.slurm.says("sacct", "501|FAILED|1:0|2026-01-01T00:00:30|2026-01-01T00:00:40|n3|x\n");
     let before = lab.allocations().await;
-    let report = lab.desk.find_orphans(Some(WorkflowId(1)), true).await.unwrap();
-    let other = lab.desk.find_orphans(Some(WorkflowId(9)), true).await.unwrap();
+    let request = |dry_run| SyncStatusRequest { dry_run, ..SyncStatusRequest::default() };
+    let report = lab.desk.find_orphans(WorkflowId(1), request(true)).await.unwrap();
+    let other = lab.desk.find_orphans(WorkflowId(9), request(true)).await.unwrap();
     assert_eq!(lab.allocations().await, before);
     assert_ne!(report, other, "a report is about one workflow");
-    assert_eq!(lab.desk.find_orphans(Some(WorkflowId(1)), false).await.unwrap(), report);
+    assert_eq!(lab.desk.find_orphans(WorkflowId(1), request(false)).await.unwrap(), report);
     assert_eq!(lab.allocations().await, [known("501", "complete")]);
 }
 

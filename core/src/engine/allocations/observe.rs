@@ -267,6 +267,7 @@ impl State {
             in_doubt: findings.in_doubt.iter().filter_map(named).map(AllocationRow::name).collect(),
             runners: findings.stale_runners.iter().filter(serves).copied().collect(),
             jobs: findings.lost_jobs.iter().filter_map(|(id, cause)| job(*id, *cause)).collect(),
+            unreachable: Vec::new(),
         }
     }
 }
