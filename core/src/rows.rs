@@ -547,6 +547,8 @@ pub struct AllocationRow {
     pub expected_end_ms: Option<i64>,
     /// When Slurm was last asked to cancel it.
     pub canceled_ms: Option<i64>,
+    /// Since when Slurm has known nothing of it.
+    pub unseen_since_ms: Option<i64>,
     /// A runner in it has reported the end of a job.
     pub has_reported: bool,
     /// A sentence about what happened.

@@ -11,7 +11,7 @@ use crate::client::Client;
 use crate::connection::{Connection, explain_missing, resolve_workflow};
 use crate::error::{CommandError, ExitStatus};
 use crate::next_step::start_command;
-use crate::orphans::{Search, find_lost, gather, replay_journals};
+use crate::orphans::{Search, find_lost, gather, replay_journals, visible_runners};
 use crate::output::human;
 
 /// Run jobs again.
@@ -106,7 +106,7 @@ async fn settle_ended_attempts(
     if jobs.running + jobs.leased == 0 {
         return Ok(());
     }
-    let runners = client.runners(false).await?;
+    let runners = visible_runners(client).await?;
     replay_journals(context, client, workflow, &runners).await?;
     let evidence = gather(context, runners, true).await?;
     if evidence.iter().any(|one| one.agent == ProcessState::Ended) {

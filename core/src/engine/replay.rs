@@ -8,6 +8,7 @@ use super::runner::Runner;
 use super::workflow::Workflow;
 use super::{Refusal, State};
 use crate::ids::{JobId, Now, RunnerId, WorkflowId};
+use crate::rows::StrayLease;
 
 /// Clocks of hosts may differ by so much.
 const SKEW_MS: i64 = 60_000;
@@ -61,6 +62,8 @@ impl State {
         };
         let Some(holder) = self.runners.values().find(is_ending).map(|runner| runner.row.id) else { return };
         if let Some(lease) = self.take_stray(holder, key) {
+            // The result is rejected, so there is nothing to record of it.
+            let lease = StrayLease { started_ms: None, ..lease };
             self.end_stray(lease, Err("the journal of its runner says that it has ended"), (recorder, now));
         }
     }

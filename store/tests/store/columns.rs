@@ -194,6 +194,7 @@ impl Values {
             estimated_start_ms: Some(self.number()),
             expected_end_ms: Some(self.number()),
             canceled_ms: Some(self.number()),
+            unseen_since_ms: Some(self.number()),
             has_reported: false,
             message: Some(self.text()),
         }
@@ -399,6 +400,7 @@ fn bare() -> Changes {
     }
     for row in &mut changes.runners {
         (row.max_parallel_jobs, row.scheduler, row.slurm_job_id, row.ended_ms) = (None, None, None, None);
+        row.process = None;
     }
     changes.strays.iter_mut().for_each(|row| row.started_ms = None);
     for row in &mut changes.allocations {

@@ -368,13 +368,14 @@ prop_compose! {
 prop_compose! {
     fn allocation_row()(id in 1..20i64, workflow in workflow_id(), status in select(AllocationStatus::ALL.to_vec()),
         origin in select(AllocationOrigin::ALL.to_vec()), texts in vec(option::of(text()), 7), cluster in text(), slurm_job_id in slurm_job_id(),
-        numbers in any::<[i64; 6]>(), times in any::<[Option<i64>; 7]>(), ended_ms in option::of(time()), flags in any::<[bool; 2]>(),
+        numbers in any::<[i64; 6]>(), times in any::<[Option<i64>; 8]>(), ended_ms in option::of(time()), flags in any::<[bool; 2]>(),
         max_parallel_jobs in any::<Option<i32>>(),
     ) -> AllocationRow {
         let mut texts = texts.into_iter();
         let mut text = || texts.next().flatten();
         let [nodes, cpus, memory_bytes, gpus, seconds, created_ms] = numbers;
-        let [action, called_ms, submitted_ms, started_ms, estimated_start_ms, expected_end_ms, canceled_ms] = times;
+        let [action, called_ms, submitted_ms, started_ms, estimated_start_ms, expected_end_ms, canceled_ms, unseen_since_ms] =
+            times;
         let [one_worker_per_node, has_reported] = flags;
         AllocationRow {
             id: AllocationId(id),
@@ -405,6 +406,7 @@ prop_compose! {
             estimated_start_ms,
             expected_end_ms,
             canceled_ms,
+            unseen_since_ms,
             has_reported,
             message: text(),
         }

@@ -479,6 +479,7 @@ fn allocation(row: &AllocationRow) -> Record {
         estimated_start_ms,
         expected_end_ms,
         canceled_ms,
+        unseen_since_ms,
         has_reported,
         message,
     } = row;
@@ -511,6 +512,7 @@ fn allocation(row: &AllocationRow) -> Record {
         ("estimated_start_ms", cell(estimated_start_ms)),
         ("expected_end_ms", cell(expected_end_ms)),
         ("canceled_ms", cell(canceled_ms)),
+        ("unseen_since_ms", cell(unseen_since_ms)),
         ("has_reported", (*has_reported).into()),
         ("message", text(message)),
     ])

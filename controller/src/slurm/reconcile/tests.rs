@@ -253,6 +253,27 @@ async fn orphans_are_found_and_a_dry_run_changes_nothing() {
     assert_eq!(lab.allocations().await, [known("501", "complete")]);
 }
 
+// R02. Every call of `sync-status` is a process of its own.
+#[test]
+fn what_an_earlier_process_did_not_see_counts() {
+    let key = (WorkflowId(1), torc_core::ids::AllocationId(2));
+    let row = |unseen_since_ms| AllocationRow { id: key.1, workflow: key.0, unseen_since_ms, ..AllocationRow::default() };
+    let seen = |sighting, unseen_ms| Observation { sighting, unseen_ms, ..Observation::unanswered(key) };
+    for (sighting, own, since, expected) in [
+        (Sighting::Unseen, 0, Some(40_000), 60_000),
+        (Sighting::Unseen, 70_000, Some(40_000), 70_000),
+        (Sighting::Unseen, 5, None, 5),
+        (Sighting::Unseen, 5, Some(200_000), 5),
+        (Sighting::Recorded(torc_api::slurm::SlurmState::Running), 0, Some(40_000), 60_000),
+        (Sighting::Queued(torc_api::slurm::SlurmState::Running), 0, Some(40_000), 0),
+        (Sighting::NoAnswer, 0, Some(40_000), 0),
+    ] {
+        let mut found = [seen(sighting, own)];
+        remember_unseen(&mut found, &[row(since)], 100_000);
+        assert_eq!(found[0].unseen_ms, expected, "{sighting:?} {own} {since:?}");
+    }
+}
+
 #[test]
 fn pauses_double_from_ten_seconds_to_five_minutes() {
     let seconds = |count| pause_after(count, FIRST_PAUSE).as_secs();
