@@ -85,8 +85,7 @@ pub async fn replay_journals(
 }
 
 fn is_own(folder: &Path) -> bool {
-    std::fs::symlink_metadata(folder)
-        .is_ok_and(|found| found.is_dir() && found.uid() == nix::unistd::getuid().as_raw())
+    std::fs::symlink_metadata(folder).is_ok_and(|found| found.is_dir() && found.uid() == nix::unistd::getuid().as_raw())
 }
 
 /// Looks at the processes of runners, as far as they are of this machine.

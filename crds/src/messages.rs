@@ -3,7 +3,8 @@
 use serde_json::json;
 
 use crate::allocation::{
-    Allocation, AllocationOrigin, AllocationStatus, OrphanReport, OrphanedAllocation, OrphanedJob, UnreachableReason, UnreachableRunner,
+    Allocation, AllocationOrigin, AllocationStatus, OrphanReport, OrphanedAllocation, OrphanedJob, UnreachableReason,
+    UnreachableRunner,
 };
 use crate::data::{
     DataUse, File, FileRole, FileStatus, FileUse, SpawnRequest, SpawnResponse, Staleness, UserData, UserDataWritten,
@@ -12,9 +13,9 @@ use crate::data::{
 use crate::explain::{AttemptStory, JobExplanation, JobStanding, Reason, ReasonKind, WorkflowExplanation};
 use crate::logs::{LogExchange, LogPiece, LogWishes, WantedPiece};
 use crate::recovery::{
-    ClassifyRequest, CorrectResourcesReport, CorrectResourcesRequest, Correction, FailureClass, NodesScheduled,
-    RecoverReport, RecoverRequest, RecoveredJob, RecoveryDecision, RecoveryScheduler, RegenerateReport,
-    MachineMatch, ProcessState, RegenerateRequest, RunnerEvidence, ScheduleNodesRequest, SyncStatusRequest, UnplacedJob,
+    ClassifyRequest, CorrectResourcesReport, CorrectResourcesRequest, Correction, FailureClass, MachineMatch,
+    NodesScheduled, ProcessState, RecoverReport, RecoverRequest, RecoveredJob, RecoveryDecision, RecoveryScheduler,
+    RegenerateReport, RegenerateRequest, RunnerEvidence, ScheduleNodesRequest, SyncStatusRequest, UnplacedJob,
 };
 use crate::remote::{RemoteWorker, RemoteWorkersRequest};
 use crate::slurm::SlurmState;

@@ -95,7 +95,8 @@ fn steps_here(explanation: &JobExplanation, here: Resources) -> Vec<String> {
 }
 
 fn amounts(resources: &Resources) -> String {
-    let mut parts = vec![human::count(resources.cpus, "CPU"), format!("{} of memory", human::bytes(resources.memory_bytes))];
+    let mut parts =
+        vec![human::count(resources.cpus, "CPU"), format!("{} of memory", human::bytes(resources.memory_bytes))];
     if resources.gpus > 0 {
         parts.push(human::count(resources.gpus, "GPU"));
     }
@@ -215,7 +216,9 @@ mod tests {
         assert_eq!(steps_here(&explanation("Busy", 64), here), ["the usual"]);
         assert_eq!(
             steps_here(&explanation("NoRunner", 64), here),
-            ["this machine is too small (2 CPUs, 1Gi of memory): run `torc runner w` on one that has 64 CPUs, 1Mi of memory"]
+            [
+                "this machine is too small (2 CPUs, 1Gi of memory): run `torc runner w` on one that has 64 CPUs, 1Mi of memory"
+            ]
         );
         for small in [Resources { memory_bytes: 1, ..here }, Resources { nodes: 0, ..here }] {
             assert_ne!(steps_here(&explanation("NoRunner", 2), small), ["the usual"], "{small:?}");

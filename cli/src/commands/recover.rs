@@ -118,8 +118,7 @@ async fn recover_and_tell(
 ) -> Result<Option<String>, CommandError> {
     let name = resolve_workflow(client, args.workflow.as_deref()).await?;
     let workflow = client.workflow(&name).await.map_err(explain_missing)?;
-    let search =
-        Search { dry_run: args.dry_run, is_served, ends_left_processes: true, assume_lost: &args.assume_lost };
+    let search = Search { dry_run: args.dry_run, is_served, ends_left_processes: true, assume_lost: &args.assume_lost };
     let recovered = recover(context, client, &workflow, &args.remedy, search).await?;
     let is_for_slurm = recovered.regenerated.is_some() || workflow.slurm_cluster.is_some();
     let will_be_served = is_for_slurm && !args.dry_run && recovered.jobs.again > 0;
@@ -143,7 +142,9 @@ pub async fn recover(
             let jobs = RecoverReport { dry_run, ..RecoverReport::default() };
             return Ok(Recovered { orphans, jobs, regenerated: None });
         }
-        Err(error) if error.is_conflict() => return Err(still_running(error.into(), &workflow.name, &orphans, dry_run)),
+        Err(error) if error.is_conflict() => {
+            return Err(still_running(error.into(), &workflow.name, &orphans, dry_run));
+        }
         answer => answer.map_err(explain_missing)?,
     };
     if dry_run {
@@ -174,7 +175,8 @@ fn still_running(error: CommandError, workflow: &str, orphans: &OrphanReport, dr
     let command = format!("torc recover {workflow}");
     let found = OrphanReport { unreachable: Vec::new(), ..orphans.clone() };
     let losses = if found.has_losses() { describe_losses(workflow, &found, dry_run) } else { String::new() };
-    let lines = losses.lines().map(str::to_owned).chain(orphans.unreachable.iter().map(|one| unreachable(workflow, one)));
+    let lines =
+        losses.lines().map(str::to_owned).chain(orphans.unreachable.iter().map(|one| unreachable(workflow, one)));
     let error = error.lines(lines.collect::<Vec<String>>());
     orphans.unreachable.iter().filter_map(|one| assume_lost(one, &command)).fold(error, CommandError::hint)
 }
@@ -403,11 +405,8 @@ mod tests {
         let (jobs, host) = (vec!["a".to_owned()], "n7".to_owned());
         let one =
             UnreachableRunner { runner: 3, host, pid: 12, reason: UnreachableReason::NotVerified, jobs, running: 1 };
-        let lost = torc_api::allocation::OrphanedJob {
-            workflow: "w".to_owned(),
-            job: "b".to_owned(),
-            cause: Cause::Lost,
-        };
+        let lost =
+            torc_api::allocation::OrphanedJob { workflow: "w".to_owned(), job: "b".to_owned(), cause: Cause::Lost };
         let error = told(OrphanReport { jobs: vec![lost], unreachable: vec![one], ..OrphanReport::default() });
         assert_eq!(error.hints, ["if runner 3 is gone: torc recover w --assume-lost 3"]);
         assert_eq!(error.lines.len(), 2, "{:?}", error.lines);

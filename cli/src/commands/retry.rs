@@ -110,7 +110,8 @@ async fn settle_ended_attempts(
     replay_journals(context, client, workflow, &runners).await?;
     let evidence = gather(context, runners, true).await?;
     if evidence.iter().any(|one| one.agent == ProcessState::Ended) {
-        find_lost(context, client, workflow, Search { is_served, ends_left_processes: true, ..Search::default() }).await?;
+        find_lost(context, client, workflow, Search { is_served, ends_left_processes: true, ..Search::default() })
+            .await?;
     }
     Ok(())
 }

@@ -115,7 +115,9 @@ pub fn unreachable(workflow: &str, one: &UnreachableRunner) -> String {
 pub fn assume_lost(one: &UnreachableRunner, command: &str) -> Option<String> {
     let hint = format!("if runner {0} is gone: {command} --assume-lost {0}", one.runner);
     match one.reason {
-        UnreachableReason::ResultsLeft => Some(format!("to give the results up: {command} --assume-lost {}", one.runner)),
+        UnreachableReason::ResultsLeft => {
+            Some(format!("to give the results up: {command} --assume-lost {}", one.runner))
+        }
         UnreachableReason::AllocationRuns | UnreachableReason::NotVerified => Some(hint),
         UnreachableReason::AgentRuns | UnreachableReason::ShimRuns | UnreachableReason::JobsRun => None,
     }

@@ -8,11 +8,11 @@ use torc_api::wire::RunnerScope;
 
 use super::workflow::Workflow;
 use super::{Refusal, State};
+use crate::expanded::Requirements;
 use crate::explain::{
     Attempt, JobFacts, RunnerFacts, ScriptFacts, SlurmFacts, WaitingAllocation, WorkflowFacts, next_steps, raised,
     stories, why, why_ready,
 };
-use crate::expanded::Requirements;
 use crate::ids::{Now, WorkflowId};
 use crate::rows::AllocationRow;
 use crate::time::rfc3339;

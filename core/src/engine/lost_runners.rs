@@ -122,9 +122,8 @@ impl State {
     /// Jobs of a workflow that run on a runner, in the order of their numbers.
     fn running_on(&self, workflow: WorkflowId, runner: &Runner) -> Vec<JobId> {
         let Some(home) = self.workflows.get(&workflow) else { return Vec::new() };
-        let runs = |job: &JobId| {
-            home.ordinal(*job).is_some_and(|job| home.jobs[job as usize].state == JobState::Running)
-        };
+        let runs =
+            |job: &JobId| home.ordinal(*job).is_some_and(|job| home.jobs[job as usize].state == JobState::Running);
         let held = runner.held.iter().filter(|(_, held)| held.workflow == workflow).map(|(job, _)| *job);
         let mut running: Vec<JobId> = held.filter(runs).collect();
         running.sort_unstable();

@@ -188,11 +188,7 @@ fn a_runner_carries_every_field() {
         slurm_job_id: Some("67".to_owned()),
         output_dir: "/o".to_owned(),
         place: "h:/p".to_owned(),
-        process: Some(ProcessIdentity {
-            boot_id: "b".to_owned(),
-            pid_namespace: "n".to_owned(),
-            start_ticks: 60,
-        }),
+        process: Some(ProcessIdentity { boot_id: "b".to_owned(), pid_namespace: "n".to_owned(), start_ticks: 60 }),
         version: "v".to_owned(),
         queued: 68,
         running: 69,

@@ -241,7 +241,8 @@ fn a_retry_after_a_drained_exit_starts_at_once() {
     let journalled = site.ended();
     site.server.torc(&site.env, "retry w --all").exits(0).says("replayed from offline journals");
     assert_eq!(jobs(&site, "ready"), 2, "{:#?}", site.server.items(&site.env, "get jobs w"));
-    let completed = |line: &str| site.server.items(&site.env, line).iter().filter(|one| one["status"] == "completed").count();
+    let completed =
+        |line: &str| site.server.items(&site.env, line).iter().filter(|one| one["status"] == "completed").count();
     assert_eq!(completed("get results w"), journalled, "what had ended counts in its run");
     drop(gate);
 }

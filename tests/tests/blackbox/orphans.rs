@@ -205,7 +205,8 @@ fn recover_serves_a_dead_store_again_where_it_was_served() {
     let slurm = FakeSlurm::new();
     slurm.env.write("w.yaml", DOCUMENT);
     let url = || {
-        let info: Value = serde_json::from_str(&std::fs::read_to_string(slurm.env.path(".torc/server.json")).ok()?).ok()?;
+        let info: Value =
+            serde_json::from_str(&std::fs::read_to_string(slurm.env.path(".torc/server.json")).ok()?).ok()?;
         Some((text(&info, "url"), info["pid"].as_i64()?))
     };
     slurm.call("submit w.yaml --bind 127.0.0.1:0").run().exits(0);
@@ -237,6 +238,9 @@ fn a_server_with_a_runner_registers_it_once() {
     let runners = slurm.json("get runners --all");
     let local = runners["items"].as_array().unwrap().iter().filter(|one| one["kind"] == "local").count();
     assert_eq!(local, 1, "{runners:#}");
+    // Its server looks at Slurm only when it is told to.
+    slurm.cancel();
+    slurm.json("workflows sync-status w");
     server.says("nothing left to do");
     server.finish().exits(0);
 }

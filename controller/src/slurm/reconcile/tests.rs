@@ -257,7 +257,8 @@ async fn orphans_are_found_and_a_dry_run_changes_nothing() {
 #[test]
 fn what_an_earlier_process_did_not_see_counts() {
     let key = (WorkflowId(1), torc_core::ids::AllocationId(2));
-    let row = |unseen_since_ms| AllocationRow { id: key.1, workflow: key.0, unseen_since_ms, ..AllocationRow::default() };
+    let row =
+        |unseen_since_ms| AllocationRow { id: key.1, workflow: key.0, unseen_since_ms, ..AllocationRow::default() };
     let seen = |sighting, unseen_ms| Observation { sighting, unseen_ms, ..Observation::unanswered(key) };
     for (sighting, own, since, expected) in [
         (Sighting::Unseen, 0, Some(40_000), 60_000),
