@@ -210,7 +210,7 @@ mod tests {
             "torc submit diamond",
             "torc recover diamond --dry-run --memory-multiplier 2 --runtime-multiplier 1.2 --retry-unknown --recovery-hook x",
             "torc watch diamond -r -m 3 --auto-schedule -p 30 --account a --partition p --walltime 4h",
-            "torc workflows sync-status diamond --dry-run",
+            "torc workflows sync-status diamond --dry-run --assume-lost 3 --assume-lost 4",
             "torc workflows correct-resources diamond --dry-run --no-downsize --job-ids 1,2",
             "torc slurm regenerate 1 --account a --submit --profile kestrel --dry-run --include-job-ids 1,2",
             "torc slurm schedule-nodes diamond --scheduler s --num-allocations 2 --start-one-worker-per-node",

@@ -98,6 +98,9 @@ pub fn main(mut arguments: Vec<OsString>) -> ExitCode {
         Command::Submit(args) => args.listen.add_flags("client.run.bind", &mut flags),
         Command::Apply(args) => args.listen.add_flags("client.run.bind", &mut flags),
         Command::Run(args) => args.listen.add_flags("client.run.bind", &mut flags),
+        Command::Recover(args) => args.listen.add_flags("client.run.bind", &mut flags),
+        Command::Watch(args) => args.listen.add_flags("client.run.bind", &mut flags),
+        Command::Slurm(args) => args.add_flags(&mut flags),
         _ => {}
     }
     start(&cli.global, flags, |context| execute(context, command))

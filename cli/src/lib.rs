@@ -16,6 +16,8 @@ mod kubernetes;
 mod listen_args;
 mod listening;
 mod logging;
+mod next_step;
+mod orphans;
 mod output;
 mod place;
 mod progress;

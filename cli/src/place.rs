@@ -15,6 +15,7 @@ use torc_core::trust::TokenKey;
 
 use crate::client::Trust;
 use crate::error::{CommandError, ExitStatus};
+use crate::listen_args::resolve;
 
 /// The folder of a store that was not given a place of its own.
 pub const FOLDER: &str = ".torc";
@@ -151,6 +152,20 @@ impl Place {
         };
         let wanted = port().map(|port| SocketAddr::new(bind.ip(), port)).filter(|_| bind.port() == 0);
         wanted.filter(|address| std::net::TcpListener::bind(address).is_ok()).unwrap_or(bind)
+    }
+
+    /// The address that the store was last served on, if this machine has it. Unlike the owner's file it outlives the owner.
+    pub fn last_bind(&self) -> Option<String> {
+        let bind = std::fs::read_to_string(self.beside("bind")).ok()?;
+        let address = resolve(bind.trim()).ok()?;
+        std::net::TcpListener::bind((address.ip(), 0)).ok()?;
+        Some(SocketAddr::new(address.ip(), 0).to_string())
+    }
+
+    /// Notes the address that the store is served on, for commands that serve it later and are not told where.
+    pub fn note_bind(&self, bind: &str) {
+        // Without it the next one listens where it would by default.
+        let _ = self.write_private(&self.beside("bind"), format!("{bind}\n").as_bytes());
     }
 
     /// Says who owns the store at present.
@@ -390,6 +405,23 @@ mod tests {
         assert!(place.try_lock().unwrap().is_none());
         drop(lock);
         assert!(place.try_lock().unwrap().is_some());
+    }
+
+    #[test]
+    fn the_address_of_a_store_is_remembered_where_it_exists() {
+        let root = tempfile::tempdir().unwrap();
+        let place = Place::in_folder(root.path().to_owned());
+        assert_eq!(place.last_bind(), None);
+        // The port may be taken by then; that of an owner that died is found otherwise.
+        for (bind, expected) in [
+            ("127.0.0.1:4711", Some("127.0.0.1:0")),
+            ("0.0.0.0:0", Some("0.0.0.0:0")),
+            ("192.0.2.1:80", None),
+            ("nonsense", None),
+        ] {
+            place.note_bind(bind);
+            assert_eq!(place.last_bind().as_deref(), expected, "{bind}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! owner where it is not, and as its successor when the owner leaves.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 use torc_api::action::{ActionState, ActionType};
@@ -25,8 +25,8 @@ use crate::output::{Items, human};
 use crate::place::{Lock, Place};
 use crate::progress::Progress;
 use crate::runner_config::runner_config;
-use crate::standalone::{Announce, Entry, Owner, enter};
-use crate::starving::starving;
+use crate::standalone::{Announce, Entry, Owner, bind_to_note, enter};
+use crate::starving::{LocalOffer, Starved, starving};
 use crate::summary;
 
 /// What is to be run.
@@ -68,6 +68,9 @@ pub async fn run(
                 let listening = Listening::embedded(&context.settings.server, reach, resolve)?;
                 if listening.is_exposed() {
                     context.output.warning("requests and tokens are not encrypted: see --insecure-http");
+                }
+                if let Some(bind) = bind_to_note(&context.settings.server, reach) {
+                    place.note_bind(&bind);
                 }
                 let slurm = (ground == Ground::Slurm).then_some(RunnerScope::Session);
                 let announce = Announce::Yes { listening, runner: true, slurm, kubernetes: None };
@@ -173,10 +176,11 @@ async fn lead(
     config.api_url = Some(client.url());
     config.server_file = Some(place.server_file());
     let mut progress = Progress::new(context.output);
-    let capacity = config.capacity;
+    let time = [config.time_limit, config.allocation_time].into_iter().flatten().min();
+    let offer = LocalOffer { capacity: config.capacity, end: time.map(|time| Instant::now() + time) };
     let runner = LocalRunner::start(config, owner.link(), Author::Owner);
     let here: Vec<i64> = workflows.iter().filter(|one| !is_elsewhere(one, owner)).map(|one| one.id).collect();
-    let starved = starving(client, &here, capacity);
+    let starved = starving(client, &here, offer);
     let outcome = match settled {
         true => make_up(client, &ids, runner, &mut progress, interrupts).await,
         false => drive(client, &ids, runner, &mut progress, (interrupts, starved)).await,
@@ -185,10 +189,9 @@ async fn lead(
     let_allocations_go(context, owner, outcome.as_ref().ok(), interrupts).await?;
     match outcome? {
         Driven::Settled(workflows) => conclude(context, client, &workflows).await,
-        Driven::Starved(reason) => {
+        Driven::Starved(Starved { message, hint }) => {
             conclude(context, client, &look(client, &ids).await?).await?;
-            let hint = "give it more (--num-cpus, --memory, --num-gpus), or start `torc server` here and `torc runner` where it fits";
-            Err(CommandError::new(ExitStatus::WorkflowFailed, reason).hint(hint))
+            Err(CommandError::new(ExitStatus::WorkflowFailed, message).hint(hint))
         }
         Driven::Drained => Err(Driven::drained()),
         Driven::Interrupted => {
@@ -293,7 +296,7 @@ pub enum Driven {
     /// The workflows have settled, or the runner was sent away.
     Settled(Vec<Workflow>),
     /// Jobs are ready, and nobody will ever take them.
-    Starved(String),
+    Starved(Starved),
     /// The server stayed away, and the runner has done what can be done without it.
     Drained,
     /// A person stopped it.
@@ -315,7 +318,7 @@ pub async fn drive(
     ids: &[i64],
     mut runner: LocalRunner,
     progress: &mut Progress,
-    (interrupts, starved): (&mut Interrupts, impl Future<Output = Result<String, ClientError>>),
+    (interrupts, starved): (&mut Interrupts, impl Future<Output = Result<Starved, ClientError>>),
 ) -> Result<Driven, CommandError> {
     let mut starved = std::pin::pin!(starved);
     let outcome = loop {

@@ -15,7 +15,10 @@ pub async fn see_to_it(context: &Context, workflow: &str) -> Result<(), CommandE
     let place = place_here(context)?;
     let Entry::Ours(lock) = enter(&place, context.settings.namespace.as_deref()).await? else { return Ok(()) };
     drop(lock);
-    let (info, client): (_, Client) = start_background(&place, &context.settings, Reach::Elsewhere).await?;
+    let mut settings = context.settings.clone();
+    // A store that was served to this machine only does not become open to others by a repair.
+    settings.server.embedded_bind = settings.server.embedded_bind.or_else(|| place.last_bind());
+    let (info, client): (_, Client) = start_background(&place, &settings, Reach::Elsewhere).await?;
     client.submit(workflow).await?;
     let log = place.log_file();
     context.output.progress(&format!("running in the background: process {}, log {}", info.pid, log.display()));

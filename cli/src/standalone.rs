@@ -14,10 +14,11 @@ use torc_api::token::{Credential, Fingerprint};
 use torc_api::wire::RunnerScope;
 use torc_controller::tls::{TlsFiles, fingerprint_of};
 use torc_controller::{KubernetesConfig, Server, ServerConfig, SlurmConfig, SlurmHandle, StartError};
+use torc_core::engine::Activity;
 use torc_slurm::call::Tool;
 use torc_store::StoreError;
 
-pub use background::start as start_background;
+pub use background::{bind_to_note, start as start_background};
 pub use link::EngineLink;
 
 use crate::advertise;
@@ -235,6 +236,12 @@ impl Owner {
     /// The way to the engine for a runner in this process.
     pub fn link(&self) -> EngineLink {
         EngineLink::new(self.server.engine())
+    }
+
+    /// Whether something is done or comes by itself, and the last event.
+    pub async fn activity(&self, scope: &RunnerScope) -> Result<Activity, CommandError> {
+        let activity = self.server.engine().activity(scope.clone()).await;
+        activity.map_err(|error| CommandError::unexpected("the store cannot be asked", error))
     }
 
     /// The way to Slurm.

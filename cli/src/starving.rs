@@ -3,6 +3,8 @@
 use std::time::{Duration, Instant};
 
 use torc_api::api::{Job, Workflow};
+use torc_api::quantity::format_duration;
+use torc_api::termination::EndMargin;
 use torc_api::wire::Resources;
 
 use crate::client::{Client, ClientError, JobFilter};
@@ -13,8 +15,26 @@ use crate::output::human;
 const GRACE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Ends with a sentence when jobs are ready, nothing moves, and no runner but ours is there.
-pub async fn starving(client: &Client, ids: &[i64], capacity: Resources) -> Result<String, ClientError> {
+/// What the local runner offers to jobs.
+#[derive(Clone, Copy, Debug)]
+pub struct LocalOffer {
+    /// What it may use.
+    pub capacity: Resources,
+    /// When it has to end.
+    pub end: Option<Instant>,
+}
+
+/// Why jobs that are ready are never started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Starved {
+    /// What is lacking.
+    pub message: String,
+    /// How to provide it.
+    pub hint: String,
+}
+
+/// Ends when jobs are ready, nothing moves, and no runner but ours is there.
+pub async fn starving(client: &Client, ids: &[i64], offer: LocalOffer) -> Result<Starved, ClientError> {
     let mut since: Option<Instant> = None;
     loop {
         tokio::time::sleep(PAUSE).await;
@@ -31,7 +51,8 @@ pub async fn starving(client: &Client, ids: &[i64], capacity: Resources) -> Resu
         let ready = JobFilter { status: Some("ready".to_owned()), ..JobFilter::default() };
         let jobs = client.jobs(&stuck.id.to_string(), &ready, Some(1)).await?;
         if let Some(job) = jobs.first() {
-            return Ok(explain(stuck, job, capacity));
+            let left = offer.end.map(|end| end.saturating_duration_since(Instant::now()));
+            return Ok(explain(stuck, job, (offer.capacity, left)));
         }
     }
 }
@@ -51,11 +72,13 @@ fn lacking(needed: i64, noun: &str, there: i64) -> String {
     format!("{} where {there} {}", human::count(needed, noun), if there == 1 { "is" } else { "are" })
 }
 
-fn explain(workflow: &Workflow, job: &Job, capacity: Resources) -> String {
+fn explain(workflow: &Workflow, job: &Job, (capacity, left): (Resources, Option<Duration>)) -> Starved {
     let needs = &job.resources;
     let mut reasons = Vec::new();
+    let mut flags = Vec::new();
     if needs.num_cpus > capacity.cpus {
         reasons.push(lacking(needs.num_cpus, "CPU", capacity.cpus));
+        flags.push("--num-cpus");
     }
     if needs.memory_bytes > capacity.memory_bytes {
         reasons.push(format!(
@@ -63,9 +86,11 @@ fn explain(workflow: &Workflow, job: &Job, capacity: Resources) -> String {
             human::bytes(needs.memory_bytes),
             human::bytes(capacity.memory_bytes)
         ));
+        flags.push("--memory");
     }
     if needs.num_gpus > capacity.gpus {
         reasons.push(lacking(needs.num_gpus, "GPU", capacity.gpus));
+        flags.push("--num-gpus");
     }
     if needs.num_nodes > capacity.nodes {
         reasons.push(lacking(needs.num_nodes, "node", capacity.nodes));
@@ -73,13 +98,27 @@ fn explain(workflow: &Workflow, job: &Job, capacity: Resources) -> String {
     if !job.labels.is_empty() {
         reasons.push(format!("a runner with the labels {}", job.labels.join(", ")));
     }
+    let seconds_left = left.map(|left| i64::try_from(left.as_secs()).unwrap_or(i64::MAX));
+    let config = workflow.document.as_ref().and_then(|document| document.spec.execution_config.as_ref());
+    let end = EndMargin::of(config, false);
+    if let Some(left) = seconds_left.filter(|left| !end.allows(needs.runtime_seconds, *left)) {
+        let (needed, left) = (format_duration(needs.runtime_seconds), format_duration(left));
+        reasons.push(format!("{needed} of time where {left} are left"));
+        flags.push("--time-limit");
+    }
     let count = human::count(workflow.status.jobs.ready, "job");
     let verb = if workflow.status.jobs.ready == 1 { "is" } else { "are" };
     let example = match reasons.as_slice() {
         [] => format!("e.g. {}", job.name),
         reasons => format!("{} needs {}", job.name, reasons.join(" and ")),
     };
-    format!("{}: {count} {verb} ready, but the local runner can take none: {example}", workflow.name)
+    let message = format!("{}: {count} {verb} ready, but the local runner can take none: {example}", workflow.name);
+    let elsewhere = "start `torc server` here and `torc runner` where it fits";
+    let hint = match flags.as_slice() {
+        [] => elsewhere.to_owned(),
+        flags => format!("give it more ({}), or {elsewhere}", flags.join(", ")),
+    };
+    Starved { message, hint }
 }
 
 #[cfg(test)]
@@ -121,10 +160,32 @@ mod tests {
         };
         let stuck = workflow(JobCounts { total: 1, ready: 1, ..JobCounts::default() }, &[]);
         let capacity = Resources { cpus: 2, memory_bytes: 2 << 30, gpus: 0, nodes: 1 };
+        let told = explain(&stuck, &job, (capacity, None));
         assert_eq!(
-            explain(&stuck, &job, capacity),
+            told.message,
             "w: 1 job is ready, but the local runner can take none: big needs 99 CPUs where 2 are and 1 GPU where 0 are"
         );
+        let hint = "give it more (--num-cpus, --num-gpus), or start `torc server` here and `torc runner` where it fits";
+        assert_eq!(told.hint, hint);
+    }
+
+    #[test]
+    fn time_is_named_where_only_time_is_lacking() {
+        let job: Job = serde_json::from_value(serde_json::json!({
+            "id": 1, "workflow": "w", "name": "long", "status": "ready", "runId": 1, "attempt": 1, "command": "", "priority": 0,
+            "resources": { "numCpus": 1, "memoryBytes": 1, "numGpus": 0, "numNodes": 1, "runtimeSeconds": 14_400 },
+        }))
+        .expect("a job");
+        let stuck = workflow(JobCounts { total: 1, ready: 1, ..JobCounts::default() }, &[]);
+        let capacity = Resources { cpus: 2, memory_bytes: 2 << 30, gpus: 0, nodes: 1 };
+        let told = |left: u64| explain(&stuck, &job, (capacity, Some(Duration::from_secs(left))));
+        let start = "w: 1 job is ready, but the local runner can take none:";
+        assert_eq!(told(600).message, format!("{start} long needs 4h of time where 10m are left"));
+        assert!(told(600).hint.starts_with("give it more (--time-limit), or "), "{}", told(600).hint);
+        // Two minutes less would do, of the time before the first signal, which comes 90 s before the end.
+        assert!(told(14_400 - 120 + 89).message.contains("of time"));
+        assert_eq!(told(14_400 - 120 + 90).message, format!("{start} e.g. long"));
+        assert_eq!(told(14_400).hint, "start `torc server` here and `torc runner` where it fits");
     }
 
     #[test]
@@ -159,7 +220,7 @@ mod tests {
         stuck.name = "many".to_owned();
         let told = |value: &serde_json::Value, capacity| {
             let job: Job = serde_json::from_value(value.clone()).expect("a job");
-            let text = explain(&stuck, &job, capacity);
+            let text = explain(&stuck, &job, (capacity, None)).message;
             let start = "many: 2 jobs are ready, but the local runner can take none: ";
             text.strip_prefix(start).unwrap_or_else(|| panic!("{text}")).to_owned()
         };

@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use torc_api::allocation::OrphanReport;
 use torc_api::api::SlurmCluster;
 use torc_api::cluster::{LOCAL, SlurmClusterSpec};
+use torc_api::recovery::SyncStatusRequest;
 use torc_api::wire::RunnerScope;
 use torc_core::engine::Observation;
 use torc_core::ids::WorkflowId;
@@ -95,9 +96,13 @@ impl SlurmHandle {
         (handle, task)
     }
 
-    /// One look at everything that Slurm knows of, now: what is over or lost, of one workflow or of all.
-    pub async fn find_orphans(&self, workflow: Option<WorkflowId>, dry_run: bool) -> Result<OrphanReport, EngineError> {
-        let look = async { self.desk.lock().await.find_orphans(workflow, dry_run).await };
+    /// One look at everything that Slurm knows of, now, and at what the request says of runners: what of a workflow is over or lost.
+    pub async fn find_orphans(
+        &self,
+        workflow: WorkflowId,
+        request: SyncStatusRequest,
+    ) -> Result<OrphanReport, EngineError> {
+        let look = async { self.desk.lock().await.find_orphans(workflow, request.clone()).await };
         if let Ok(report) = tokio::time::timeout(LOOK, look).await {
             return report;
         }
@@ -105,7 +110,7 @@ impl SlurmHandle {
         let needs = self.engine.slurm_needs(None).await?;
         let rows = needs.iter().flat_map(|one| &one.allocations).map(|one| &one.row);
         let unanswered = rows.map(|row| Observation::unanswered((row.workflow, row.id))).collect();
-        self.engine.observe_allocations(unanswered, workflow, dry_run).await
+        self.engine.sync_status(unanswered, workflow, request).await
     }
 
     /// Something was stopped: its allocations go. Where nobody ticks this is done here and now.

@@ -113,6 +113,8 @@ pub fn gone_runner(row: &RunnerRow) -> Runner {
         version: row.version.clone(),
         slurm_job_id: row.slurm_job_id.clone(),
         output_dir: row.output_dir.clone(),
+        place: row.place.clone(),
+        process: row.process.clone(),
         queued: 0,
         running: 0,
         start_time: rfc3339(row.started_ms),

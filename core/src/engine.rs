@@ -6,6 +6,7 @@
 
 mod accounting;
 mod actions;
+mod activity;
 mod allocations;
 mod apply;
 mod attempt;
@@ -17,6 +18,7 @@ mod explain;
 mod files;
 mod holdings;
 mod lease;
+mod lost_runners;
 mod pool;
 mod profile;
 mod rebalance;
@@ -49,9 +51,11 @@ use crate::ids::{RunnerId, WorkflowId};
 use crate::rows::{ClusterRow, LastIds};
 
 pub use actions::PendingAllocation;
+pub use activity::Activity;
 pub use allocations::{AllocationKey, FRUITLESS_LIMIT, Observation, Orphans, Outlook, allocation_view, slurm_name};
 pub use apply::{Apply, apply_changes};
 pub use data::{DataWritten, LARGEST_VALUE};
+pub use lost_runners::LostRunners;
 pub use pool::Demand;
 pub use record::Recorder;
 pub use recover::LatestResults;

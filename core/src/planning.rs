@@ -16,4 +16,5 @@ pub mod groups;
 pub mod orphans;
 pub mod partition;
 pub mod recovery;
+pub mod runner_fate;
 pub mod sizing;

@@ -12,7 +12,7 @@ use torc_api::execution::Stdio;
 use torc_api::resources::SlurmScheduler;
 use torc_api::slurm_stats::SlurmStats;
 use torc_api::state::{Cause, JobState};
-use torc_api::wire::{LeaseRole, Resources, RunnerKind, RunnerScope, Usage};
+use torc_api::wire::{LeaseRole, ProcessIdentity, Resources, RunnerKind, RunnerScope, Usage};
 
 use crate::expanded::Requirements;
 use crate::ids::{AllocationId, JobId, ProfileId, RunnerId, WorkflowId};
@@ -478,6 +478,8 @@ pub struct RunnerRow {
     pub output_dir: String,
     /// Where its keeper is found.
     pub place: String,
+    /// The process behind `pid`, where its machine told.
+    pub process: Option<ProcessIdentity>,
     /// Its version.
     pub version: String,
     /// When it registered.
@@ -545,6 +547,8 @@ pub struct AllocationRow {
     pub expected_end_ms: Option<i64>,
     /// When Slurm was last asked to cancel it.
     pub canceled_ms: Option<i64>,
+    /// Since when Slurm has known nothing of it.
+    pub unseen_since_ms: Option<i64>,
     /// A runner in it has reported the end of a job.
     pub has_reported: bool,
     /// A sentence about what happened.

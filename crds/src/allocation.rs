@@ -185,6 +185,51 @@ pub struct OrphanReport {
     pub runners: Vec<i64>,
     /// Jobs that were running there.
     pub jobs: Vec<OrphanedJob>,
+    /// Runners with running jobs that do not report and cannot be shown to have ended: their jobs stay as they are.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unreachable: Vec<UnreachableRunner>,
+}
+
+impl OrphanReport {
+    /// Whether something is over or lost.
+    pub fn has_losses(&self) -> bool {
+        !self.allocations.is_empty() || !self.jobs.is_empty() || !self.runners.is_empty()
+    }
+}
+
+/// A runner that does not report and may still run jobs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UnreachableRunner {
+    /// The runner's number.
+    pub runner: i64,
+    /// Its host.
+    pub host: String,
+    /// Its process.
+    pub pid: i64,
+    /// Why its jobs are not lost.
+    pub reason: UnreachableReason,
+    /// Its running jobs of the workflow; at most twenty are named.
+    pub jobs: Vec<String>,
+    /// How many there are.
+    pub running: i64,
+}
+
+/// Why the jobs of a runner that does not report are not lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum UnreachableReason {
+    /// The process that registered still runs.
+    AgentRuns,
+    /// The process that holds the jobs still runs.
+    ShimRuns,
+    /// Processes of its jobs run although its own have ended.
+    JobsRun,
+    /// Its processes have ended and left results, which the next runner in its folder reports.
+    ResultsLeft,
+    /// Its Slurm allocation has not ended.
+    AllocationRuns,
+    /// Its processes cannot be checked from here.
+    NotVerified,
 }
 
 /// An allocation that Slurm says is over.

@@ -9,7 +9,7 @@ use crate::document::WorkflowDocument;
 use crate::problem::Problem;
 use crate::state::{Cause, JobState};
 use crate::status::WorkflowStatus;
-use crate::wire::{Resources, RunnerKind, Usage};
+use crate::wire::{ProcessIdentity, Resources, RunnerKind, Usage};
 
 /// A page of a list; `next` is the cursor of the following one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -383,6 +383,12 @@ pub struct Runner {
     /// Where its job logs are.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub output_dir: String,
+    /// Where its shim is found: host and folder.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub place: String,
+    /// The process behind `pid`; absent where its machine did not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<ProcessIdentity>,
     /// The runner's version.
     pub version: String,
     /// Jobs that wait in it.

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::api::JobResources;
 use crate::state::{Cause, JobState};
 
 /// Why a job is where it is, why it ran again, and why it failed.
@@ -22,6 +23,9 @@ pub struct JobExplanation {
     pub attempt: i32,
     /// Why it is there; the first is the most important one.
     pub reasons: Vec<Reason>,
+    /// What it needs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resources: Option<JobResources>,
     /// What recovery has raised its requirements from and to, e.g. `memory from 1g to 1536m`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub raised: Vec<String>,

@@ -3,7 +3,8 @@
 use serde_json::json;
 
 use crate::allocation::{
-    Allocation, AllocationOrigin, AllocationStatus, OrphanReport, OrphanedAllocation, OrphanedJob,
+    Allocation, AllocationOrigin, AllocationStatus, OrphanReport, OrphanedAllocation, OrphanedJob, UnreachableReason,
+    UnreachableRunner,
 };
 use crate::data::{
     DataUse, File, FileRole, FileStatus, FileUse, SpawnRequest, SpawnResponse, Staleness, UserData, UserDataWritten,
@@ -12,9 +13,9 @@ use crate::data::{
 use crate::explain::{AttemptStory, JobExplanation, JobStanding, Reason, ReasonKind, WorkflowExplanation};
 use crate::logs::{LogExchange, LogPiece, LogWishes, WantedPiece};
 use crate::recovery::{
-    ClassifyRequest, CorrectResourcesReport, CorrectResourcesRequest, Correction, FailureClass, NodesScheduled,
-    RecoverReport, RecoverRequest, RecoveredJob, RecoveryDecision, RecoveryScheduler, RegenerateReport,
-    RegenerateRequest, ScheduleNodesRequest, SyncStatusRequest, UnplacedJob,
+    ClassifyRequest, CorrectResourcesReport, CorrectResourcesRequest, Correction, FailureClass, MachineMatch,
+    NodesScheduled, ProcessState, RecoverReport, RecoverRequest, RecoveredJob, RecoveryDecision, RecoveryScheduler,
+    RegenerateReport, RegenerateRequest, RunnerEvidence, ScheduleNodesRequest, SyncStatusRequest, UnplacedJob,
 };
 use crate::remote::{RemoteWorker, RemoteWorkersRequest};
 use crate::slurm::SlurmState;
@@ -91,14 +92,26 @@ fn a_report_of_orphans_carries_every_field() {
         in_doubt: vec!["c".to_owned()],
         runners: vec![2],
         jobs: vec![OrphanedJob { workflow: "w".to_owned(), job: "j".to_owned(), cause: Cause::Lost }],
+        unreachable: vec![UnreachableRunner {
+            runner: 3,
+            host: "h".to_owned(),
+            pid: 4,
+            reason: UnreachableReason::ShimRuns,
+            jobs: vec!["k".to_owned()],
+            running: 5,
+        }],
     };
     is_written_as(
         &report,
         json!({
             "allocations": [{ "name": "a", "slurmJobId": "1", "was": "active", "slurmState": "NodeFailure" }],
             "requeued": ["b"], "inDoubt": ["c"], "runners": [2], "jobs": [{ "workflow": "w", "job": "j", "cause": "Lost" }],
+            "unreachable": [{ "runner": 3, "host": "h", "pid": 4, "reason": "ShimRuns", "jobs": ["k"], "running": 5 }],
         }),
     );
+    let over = OrphanReport { allocations: Vec::new(), jobs: Vec::new(), ..report.clone() };
+    let nothing = OrphanReport { runners: Vec::new(), ..over.clone() };
+    assert!(report.has_losses() && over.has_losses() && !nothing.has_losses());
 }
 
 #[test]
@@ -187,7 +200,24 @@ fn requests_about_data_carry_every_field() {
 // R04, R05
 #[test]
 fn recovery_requests_carry_every_field() {
-    is_written_as(&SyncStatusRequest { dry_run: true }, json!({ "dryRun": true }));
+    is_written_as(&SyncStatusRequest { dry_run: true, ..Default::default() }, json!({ "dryRun": true }));
+    let evidence = RunnerEvidence {
+        runner: 1,
+        machine: MachineMatch::Rebooted,
+        agent: ProcessState::Ended,
+        shim: ProcessState::Unknown,
+        left_processes: 2,
+        left_results: 3,
+    };
+    is_written_as(
+        &SyncStatusRequest { dry_run: false, is_unserved: true, evidence: vec![evidence], assume_lost: vec![4] },
+        json!({
+            "dryRun": false, "isUnserved": true, "assumeLost": [4],
+            "evidence": [{
+                "runner": 1, "machine": "Rebooted", "agent": "Ended", "shim": "Unknown", "leftProcesses": 2, "leftResults": 3,
+            }],
+        }),
+    );
     let recover =
         RecoverRequest { dry_run: true, memory_percent: Some(160), runtime_percent: Some(170), retry_unknown: false };
     is_written_as(
@@ -332,6 +362,7 @@ fn an_explanation_carries_every_field() {
         run_id: 2,
         attempt: 3,
         reasons: vec![reason.clone()],
+        resources: Some(crate::api::JobResources { num_cpus: 1, ..Default::default() }),
         raised: vec!["memory".to_owned()],
         attempts: vec![AttemptStory {
             run_id: 4,
@@ -356,6 +387,7 @@ fn an_explanation_carries_every_field() {
         json!({
             "workflow": "w", "job": "j", "status": "failed", "runId": 2, "attempt": 3, "reasons": [reason_json],
             "raised": ["memory"],
+            "resources": { "numCpus": 1, "memoryBytes": 0, "numGpus": 0, "numNodes": 0, "runtimeSeconds": 0 },
             "attempts": [{
                 "runId": 4, "attempt": 5, "status": "terminated", "returnCode": 6, "cause": "ExitCode", "diagnosis": "Timeout",
                 "endTime": "t", "durationSeconds": 7.5, "node": "n", "peakMemoryBytes": 8, "evidence": ["e"], "stderr": "s",

@@ -12,6 +12,55 @@ use crate::state::Cause;
 pub struct SyncStatusRequest {
     /// Only say what was found.
     pub dry_run: bool,
+    /// No process served the store before this request: runners could not report.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_unserved: bool,
+    /// What the caller's machine says about the processes of runners.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub evidence: Vec<RunnerEvidence>,
+    /// Runners that the caller declares lost; only their jobs of this workflow are.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub assume_lost: Vec<i64>,
+}
+
+/// The processes of a runner, as the caller's machine sees them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RunnerEvidence {
+    /// The runner.
+    pub runner: i64,
+    /// Whether the runner registered on the caller's machine.
+    pub machine: MachineMatch,
+    /// The process that registered.
+    pub agent: ProcessState,
+    /// The process that holds the jobs.
+    pub shim: ProcessState,
+    /// Processes of jobs that run although the shim has ended.
+    pub left_processes: i64,
+    /// Results that the shim left for the next runner in its folder.
+    pub left_results: i64,
+}
+
+/// A machine compared with the caller's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum MachineMatch {
+    /// The same machine and boot, and the same PID namespace.
+    Same,
+    /// The same machine, which has booted since.
+    Rebooted,
+    /// Another machine, or one that cannot be compared.
+    Other,
+}
+
+/// Whether a process is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ProcessState {
+    /// It runs.
+    Running,
+    /// It has ended.
+    Ended,
+    /// It cannot be checked.
+    Unknown,
 }
 
 /// Try failed jobs again, each with what it lacked.

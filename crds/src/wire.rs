@@ -105,6 +105,21 @@ pub struct RegisterRequest {
     /// earlier one held and the successor's first sync does not name is gone.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub place: String,
+    /// The process behind `pid`; absent where the machine does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<ProcessIdentity>,
+}
+
+/// A process of one machine. A PID alone is ambiguous: PIDs are reused, and each namespace has its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ProcessIdentity {
+    /// The boot of the machine: Linux makes a random one at each.
+    pub boot_id: String,
+    /// The PID namespace that the PID is of.
+    pub pid_namespace: String,
+    /// Start of the process, in clock ticks since the boot.
+    pub start_ticks: u64,
 }
 
 /// The answer to a registration.

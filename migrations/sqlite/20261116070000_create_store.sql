@@ -111,6 +111,8 @@ create table runners (
     slurm_job_id text,
     output_dir text not null,
     place text not null,
+    -- The process behind pid, as JSON: boot, namespace and start. Nothing is searched by it.
+    process text,
     version text not null,
     started_ms integer not null,
     ended_ms integer

@@ -35,6 +35,8 @@ create table allocations (
     expected_end_ms integer,
     -- When Slurm was last asked to cancel it.
     canceled_ms integer,
+    -- Since when Slurm has known nothing of it: a process that looks once remembers nothing itself.
+    unseen_since_ms integer,
     -- A runner in it has reported the end of a job.
     has_reported integer not null,
     message text

@@ -3,7 +3,8 @@
 //! Nothing is decided here. Calls to the server and looks at the file system run beside the loop, so that nothing holds up
 //! the collection and the start of jobs.
 
-use std::fs;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,6 +24,7 @@ use crate::files::Hashes;
 use crate::journal::{self, Journal};
 use crate::link::ServerLink;
 use crate::monitor::{self, Sampler};
+use crate::process::ProcessMark;
 use crate::protocol::{FromKeeper, ToKeeper};
 use crate::series::Recorder;
 use crate::state::{Effect, Event, Settings, State};
@@ -40,8 +42,9 @@ pub async fn run<L: ServerLink>(
     stop: CancellationToken,
     observer: impl Fn(RunnerEvent) + Send + Sync,
 ) -> Result<RunnerExit, RunnerError> {
-    config.output_dir = prepare(&config.output_dir)?;
-    config.state_dir = prepare(&config.state_dir)?;
+    config.output_dir = prepare(&config.output_dir, 0o777)?;
+    // What is in it is trusted: which processes are ours to end, and which results are real.
+    config.state_dir = prepare(&config.state_dir, 0o700)?;
     let environment: Vec<_> = std::env::vars_os().collect();
     let began = clock::now();
     let mut settings = settings(&config, ShellSetup::of(command::pairs(&environment)), began)?;
@@ -262,10 +265,10 @@ async fn sleep_until(moment: Option<Moment>) {
     }
 }
 
-/// The folder, existing and absolute.
-fn prepare(path: &Path) -> Result<PathBuf, RunnerError> {
+/// The folder, existing and absolute; `mode` is for folders that are made.
+fn prepare(path: &Path, mode: u32) -> Result<PathBuf, RunnerError> {
     let failed = |source| RunnerError::PrepareFolder { path: path.to_path_buf(), source };
-    fs::create_dir_all(path).map_err(failed)?;
+    DirBuilder::new().recursive(true).mode(mode).create(path).map_err(failed)?;
     path.canonicalize().map_err(failed)
 }
 
@@ -328,6 +331,7 @@ fn registration(config: &RunnerConfig, output_dir: &str) -> RegisterRequest {
         slurm_job_id: config.slurm_job_id.clone(),
         allocation: config.allocation_name.clone(),
         output_dir: output_dir.to_owned(),
+        process: Some(ProcessMark::own().identity()),
     }
 }
 
@@ -436,6 +440,7 @@ mod tests {
             allocation: Some("allocation".to_owned()),
             output_dir: "/out".to_owned(),
             place: format!("{}:/state", request.host),
+            process: Some(ProcessMark::own().identity()),
         };
         assert_eq!(request, expected, "two devices on each of three nodes");
         let mut config = full();

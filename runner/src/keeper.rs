@@ -22,7 +22,7 @@ use crate::process::ProcessMark;
 
 mod connection;
 mod jobs;
-mod leftovers;
+pub(crate) mod leftovers;
 mod logs;
 mod notes;
 pub(crate) mod place;

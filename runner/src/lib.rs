@@ -15,6 +15,7 @@ pub mod inquiry;
 pub mod journal;
 pub mod keeper;
 pub mod link;
+pub mod liveness;
 pub mod mode;
 pub mod monitor;
 pub mod packs;

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use torc_api::wire::ProcessIdentity;
+
 use crate::keeper::procfs;
 
 /// Names a process of this machine for good.
@@ -21,6 +23,12 @@ impl ProcessMark {
     pub fn own() -> Self {
         let pid = i32::try_from(std::process::id()).unwrap_or_default();
         Self { pid, start_ticks: procfs::start_ticks(pid).unwrap_or_default(), boot_id: procfs::boot_id() }
+    }
+
+    /// The process as a server and other processes of its machine know it, beside its PID.
+    pub fn identity(self) -> ProcessIdentity {
+        let pid_namespace = procfs::pid_namespace();
+        ProcessIdentity { boot_id: self.boot_id, pid_namespace, start_ticks: self.start_ticks }
     }
 
     /// Whether exactly this process is still there.

@@ -119,7 +119,7 @@ async fn runners(connection: &mut SqliteConnection) -> Result<Vec<RunnerRow>, Fa
     sqlx::query_as!(
         RunnerRecord,
         "select id, host, pid, kind, capacity, max_parallel_jobs, labels, scope, scheduler, slurm_job_id, output_dir, place,
-            version, started_ms, ended_ms
+            process, version, started_ms, ended_ms
         from runners where ended_ms is null order by id"
     )
     .fetch_all(connection)

@@ -279,15 +279,16 @@ async fn write_runner(connection: &mut SqliteConnection, row: &RunnerRow) -> Res
     let id = row.id.0;
     let (kind, capacity, labels, scope) =
         (to_json(&row.kind)?, to_json(&row.capacity)?, to_json(&row.labels)?, to_json(&row.scope)?);
+    let process = row.process.as_ref().map(to_json).transpose()?;
     sqlx::query!(
         "insert into runners (id, host, pid, kind, capacity, max_parallel_jobs, labels, scope, scheduler, slurm_job_id,
-            output_dir, place, version, started_ms, ended_ms)
-        values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+            output_dir, place, process, version, started_ms, ended_ms)
+        values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
         on conflict (id) do update set
             host = excluded.host, pid = excluded.pid, kind = excluded.kind, capacity = excluded.capacity,
             max_parallel_jobs = excluded.max_parallel_jobs, labels = excluded.labels, scope = excluded.scope,
             scheduler = excluded.scheduler, slurm_job_id = excluded.slurm_job_id, output_dir = excluded.output_dir,
-            place = excluded.place, version = excluded.version, started_ms = excluded.started_ms,
+            place = excluded.place, process = excluded.process, version = excluded.version, started_ms = excluded.started_ms,
             ended_ms = excluded.ended_ms",
         id,
         row.host,
@@ -301,6 +302,7 @@ async fn write_runner(connection: &mut SqliteConnection, row: &RunnerRow) -> Res
         row.slurm_job_id,
         row.output_dir,
         row.place,
+        process,
         row.version,
         row.started_ms,
         row.ended_ms

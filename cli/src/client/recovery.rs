@@ -11,8 +11,8 @@ use super::{Client, ClientError};
 
 impl Client {
     /// Finds what was lost with allocations and runners.
-    pub async fn sync_status(&self, workflow: &str, dry_run: bool) -> Result<OrphanReport, ClientError> {
-        self.post(&["workflows", workflow, "sync-status"], &SyncStatusRequest { dry_run }).await
+    pub async fn sync_status(&self, workflow: &str, request: &SyncStatusRequest) -> Result<OrphanReport, ClientError> {
+        self.post(&["workflows", workflow, "sync-status"], request).await
     }
 
     /// Tries failed jobs again, each with what it lacked.

@@ -215,7 +215,8 @@ async fn every_change_asks_its_own_route() {
     assert_eq!(body, json!({ "jobs": ["j"], "all": true, "changed": false, "dryRun": true }));
     let _ = client.replay("w", 7, &ReplayRequest { results: Vec::new() }).await;
     server.made("POST /v1/workflows/w/runs/7/results?namespace=lab");
-    let _ = client.sync_status("w", true).await;
+    let dry = torc_api::recovery::SyncStatusRequest { dry_run: true, ..Default::default() };
+    let _ = client.sync_status("w", &dry).await;
     assert_eq!(server.made("POST /v1/workflows/w/sync-status?namespace=lab")["dryRun"], json!(true));
     let recover =
         RecoverRequest { dry_run: true, memory_percent: Some(150), runtime_percent: Some(120), retry_unknown: false };

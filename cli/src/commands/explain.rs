@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use clap::Args;
-use torc_api::explain::{AttemptStory, JobExplanation, Reason, WorkflowExplanation};
+use torc_api::explain::{AttemptStory, JobExplanation, Reason, ReasonKind, WorkflowExplanation};
+use torc_api::wire::Resources;
+use torc_runner::detect;
 
 use super::Context;
 use super::logs::last_lines_of;
@@ -11,6 +13,7 @@ use crate::client::Client;
 use crate::connection::{bare_name, explain_missing, resolve_workflow, with_client};
 use crate::error::{CommandError, ExitStatus};
 use crate::output::human;
+use crate::settings::RunSettings;
 
 /// Say why a job is not running, why it ran again or why it failed, with the evidence.
 ///
@@ -48,10 +51,59 @@ pub async fn run(context: &Context, args: &ExplainArgs) -> Result<ExitStatus, Co
             let path = story.stderr.as_deref();
             story.stderr_tail = path.map_or_else(Vec::new, |path| last_lines_of(path, args.lines));
         }
+        explanation.next = steps_here(&explanation, local_capacity(&context.settings.run));
         context.output.value(&explanation, || job_text(&explanation))
     })
     .await?;
     Ok(ExitStatus::Success)
+}
+
+/// What a runner of this machine would offer.
+fn local_capacity(run: &RunSettings) -> Resources {
+    let gpus = || i64::try_from(detect::gpus().len()).unwrap_or(i64::MAX);
+    Resources {
+        cpus: run.num_cpus.unwrap_or_else(detect::cpus),
+        memory_bytes: run.memory_bytes.unwrap_or_else(detect::memory),
+        gpus: run.num_gpus.unwrap_or_else(gpus),
+        nodes: 1,
+    }
+}
+
+/// The next steps, without a runner on this machine where that could not run the job.
+fn steps_here(explanation: &JobExplanation, here: Resources) -> Vec<String> {
+    let lacks_runner = explanation.reasons.first().is_some_and(|reason| reason.reason == ReasonKind::NoRunner);
+    let Some(needs) = explanation.resources.filter(|_| lacks_runner) else { return explanation.next.clone() };
+    let fits = needs.num_cpus <= here.cpus
+        && needs.memory_bytes <= here.memory_bytes
+        && needs.num_gpus <= here.gpus
+        && needs.num_nodes <= here.nodes;
+    if fits {
+        return explanation.next.clone();
+    }
+    let needed = Resources {
+        cpus: needs.num_cpus,
+        memory_bytes: needs.memory_bytes,
+        gpus: needs.num_gpus,
+        nodes: needs.num_nodes,
+    };
+    vec![format!(
+        "this machine is too small ({}): run `torc runner {}` on one that has {}",
+        amounts(&here),
+        explanation.workflow,
+        amounts(&needed)
+    )]
+}
+
+fn amounts(resources: &Resources) -> String {
+    let mut parts =
+        vec![human::count(resources.cpus, "CPU"), format!("{} of memory", human::bytes(resources.memory_bytes))];
+    if resources.gpus > 0 {
+        parts.push(human::count(resources.gpus, "GPU"));
+    }
+    if resources.nodes > 1 {
+        parts.insert(0, human::count(resources.nodes, "node"));
+    }
+    parts.join(", ")
 }
 
 fn job_text(explanation: &JobExplanation) -> String {
@@ -147,6 +199,30 @@ mod tests {
             2 on n1: failed, OutOfMemory after 1.5s\n     it used much\n     the end of its error output:\n       | oops\n     → tried again\n\n\
             what to do:\n  torc retry w\n";
         assert_eq!(job_text(&explanation), expected);
+    }
+
+    #[test]
+    fn a_machine_that_is_too_small_is_not_suggested() {
+        let explanation = |kind: &str, cpus: i64| -> JobExplanation {
+            serde_json::from_value(serde_json::json!({
+                "workflow": "w", "job": "j", "status": "ready", "runId": 1, "attempt": 1, "next": ["the usual"],
+                "reasons": [{ "reason": kind, "message": "m" }],
+                "resources": { "numCpus": cpus, "memoryBytes": 1 << 20, "numGpus": 0, "numNodes": 1, "runtimeSeconds": 60 },
+            }))
+            .expect("an explanation")
+        };
+        let here = Resources { cpus: 2, memory_bytes: 1 << 30, gpus: 0, nodes: 1 };
+        assert_eq!(steps_here(&explanation("NoRunner", 2), here), ["the usual"]);
+        assert_eq!(steps_here(&explanation("Busy", 64), here), ["the usual"]);
+        assert_eq!(
+            steps_here(&explanation("NoRunner", 64), here),
+            [
+                "this machine is too small (2 CPUs, 1Gi of memory): run `torc runner w` on one that has 64 CPUs, 1Mi of memory"
+            ]
+        );
+        for small in [Resources { memory_bytes: 1, ..here }, Resources { nodes: 0, ..here }] {
+            assert_ne!(steps_here(&explanation("NoRunner", 2), small), ["the usual"], "{small:?}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::{Value, json};
+use torc_api::api::Workflow;
 use torc_api::causes::with_causes;
 use torc_api::wire::{AttemptKey, JournalledResult, ReplayOutcome, ReplayRequest, Replayed};
 use torc_runner::journal::{self, Found};
@@ -64,6 +65,28 @@ pub async fn run(context: &Context, args: &ReconcileArgs) -> Result<ExitStatus, 
         format!("{} could not be read, and what they hold is missing", amount(report.damaged.len(), "journal"));
     Err(CommandError::new(ExitStatus::Unexpected, message)
         .hint("mend them, e.g. with `sqlite3 FILE .recover`, and run this again"))
+}
+
+/// Replays the journals of a workflow's present run in these folders; how many results the server did not have before.
+pub async fn replay_below(
+    output: Output,
+    client: &Client,
+    workflow: &Workflow,
+    folders: Vec<PathBuf>,
+) -> Result<usize, CommandError> {
+    let run = workflow.status.run_id.unwrap_or(1);
+    let mut accepted = 0;
+    for folder in folders {
+        let found = search(output, folder, workflow.id, run).await?;
+        let mut report = Report::new(&workflow.name, workflow.id, run, found);
+        let results = report.read().await;
+        report.replay(output, client, results).await?;
+        for (path, reason) in &report.damaged {
+            output.warning(&format!("the journal {} cannot be read: {reason}", path.display()));
+        }
+        accepted += report.count(ReplayOutcome::Accepted);
+    }
+    Ok(accepted)
 }
 
 /// Looks for journals off the async threads: a shared folder may hold a million files.

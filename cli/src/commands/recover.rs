@@ -11,10 +11,14 @@ use torc_api::recovery::{RecoverReport, RecoverRequest, RecoveryDecision, Regene
 
 use super::Context;
 use super::slurm::regenerate::{self, ReplanArgs};
+use super::sync_status::{assume_lost, unreachable};
 use crate::client::Client;
 use crate::connection::{Connection, explain_missing, resolve_workflow};
 use crate::env;
 use crate::error::{CommandError, ExitStatus};
+use crate::listen_args::ListenArgs;
+use crate::next_step::start_command;
+use crate::orphans::{Search, find_lost};
 use crate::output::human;
 use crate::serving::see_to_it;
 
@@ -34,6 +38,11 @@ pub struct RecoverArgs {
     /// Only say what would be done.
     #[arg(long)]
     pub dry_run: bool,
+    /// Declare a runner lost that does not report and cannot be checked; may be given several times
+    #[arg(long, value_name = "RUNNER")]
+    pub assume_lost: Vec<i64>,
+    #[command(flatten)]
+    pub listen: ListenArgs,
 }
 
 /// What is done about failed jobs.
@@ -109,10 +118,11 @@ async fn recover_and_tell(
 ) -> Result<Option<String>, CommandError> {
     let name = resolve_workflow(client, args.workflow.as_deref()).await?;
     let workflow = client.workflow(&name).await.map_err(explain_missing)?;
-    let recovered = recover(context, client, &workflow, &args.remedy, args.dry_run).await?;
+    let search = Search { dry_run: args.dry_run, is_served, ends_left_processes: true, assume_lost: &args.assume_lost };
+    let recovered = recover(context, client, &workflow, &args.remedy, search).await?;
     let is_for_slurm = recovered.regenerated.is_some() || workflow.slurm_cluster.is_some();
     let will_be_served = is_for_slurm && !args.dry_run && recovered.jobs.again > 0;
-    context.output.value(&recovered, || describe(context, &workflow.name, &recovered, is_served || will_be_served))?;
+    context.output.value(&recovered, || describe(context, &workflow, &recovered, is_served || will_be_served))?;
     Ok(will_be_served.then(|| workflow.id.to_string()))
 }
 
@@ -122,15 +132,18 @@ pub async fn recover(
     client: &Client,
     workflow: &Workflow,
     remedy: &RemedyArgs,
-    dry_run: bool,
+    search: Search<'_>,
 ) -> Result<Recovered, CommandError> {
-    let name = workflow.id.to_string();
-    let orphans = client.sync_status(&name, dry_run).await?;
+    let (name, dry_run) = (workflow.id.to_string(), search.dry_run);
+    let orphans = find_lost(context, client, workflow, search).await?;
     let mut jobs = match client.recover(&name, &remedy.request(true)).await {
         // In a dry run what was lost still counts as running. What would come of it is known when it is failed.
         Err(error) if dry_run && !orphans.jobs.is_empty() && error.is_conflict() => {
             let jobs = RecoverReport { dry_run, ..RecoverReport::default() };
             return Ok(Recovered { orphans, jobs, regenerated: None });
+        }
+        Err(error) if error.is_conflict() => {
+            return Err(still_running(error.into(), &workflow.name, &orphans, dry_run));
         }
         answer => answer.map_err(explain_missing)?,
     };
@@ -152,6 +165,24 @@ pub async fn recover(
         client.submit(&name).await?;
     }
     Ok(Recovered { orphans, jobs, regenerated })
+}
+
+/// The refusal with what was found, and the way on where jobs may run on runners that do not report.
+fn still_running(error: CommandError, workflow: &str, orphans: &OrphanReport, dry_run: bool) -> CommandError {
+    if !orphans.has_losses() && orphans.unreachable.is_empty() {
+        return error;
+    }
+    let command = format!("torc recover {workflow}");
+    let found = OrphanReport { unreachable: Vec::new(), ..orphans.clone() };
+    let losses = if found.has_losses() { describe_losses(workflow, &found, dry_run) } else { String::new() };
+    let lines =
+        losses.lines().map(str::to_owned).chain(orphans.unreachable.iter().map(|one| unreachable(workflow, one)));
+    let error = error.lines(lines.collect::<Vec<String>>());
+    orphans.unreachable.iter().filter_map(|one| assume_lost(one, &command)).fold(error, CommandError::hint)
+}
+
+fn describe_losses(workflow: &str, orphans: &OrphanReport, dry_run: bool) -> String {
+    super::sync_status::describe(workflow, orphans, dry_run, &format!("torc recover {workflow}"))
 }
 
 /// Its allocations are asked for by actions, so somebody has to ask for new ones.
@@ -199,10 +230,13 @@ fn run_hook(context: &Context, hook: &str, workflow: &Workflow) -> Result<(), Co
 }
 
 /// What was done, for people.
-pub fn describe(context: &Context, workflow: &str, recovered: &Recovered, served: bool) -> String {
+pub fn describe(context: &Context, workflow: &Workflow, recovered: &Recovered, served: bool) -> String {
+    let start = start_command(workflow);
+    let workflow = workflow.name.as_str();
     let mut text = String::new();
-    if !recovered.orphans.allocations.is_empty() || !recovered.orphans.jobs.is_empty() {
-        text.push_str(&super::sync_status::describe(workflow, &recovered.orphans, recovered.jobs.dry_run));
+    let orphans = &recovered.orphans;
+    if !orphans.allocations.is_empty() || !orphans.jobs.is_empty() || !orphans.unreachable.is_empty() {
+        text.push_str(&describe_losses(workflow, orphans, recovered.jobs.dry_run));
     }
     let report = &recovered.jobs;
     for one in &report.jobs {
@@ -227,7 +261,7 @@ pub fn describe(context: &Context, workflow: &str, recovered: &Recovered, served
     if let Some(regenerated) = &recovered.regenerated {
         text.push_str(&regenerate::describe(context, workflow, regenerated, served));
     } else if report.again > 0 && !report.dry_run && !served {
-        let _ = writeln!(text, "start with: torc run {workflow}");
+        let _ = writeln!(text, "start with: {start}");
     }
     text
 }
@@ -316,7 +350,8 @@ mod tests {
     fn what_was_done_is_told_job_by_job() {
         let context = crate::commands::tests::context();
         let told = |jobs: RecoverReport, orphans: OrphanReport, served: bool| {
-            describe(&context, "w", &Recovered { orphans, jobs, regenerated: None }, served)
+            let workflow = crate::follow::tests::workflow(torc_api::status::JobCounts::default(), &[]);
+            describe(&context, &workflow, &Recovered { orphans, jobs, regenerated: None }, served)
         };
         let report = |again: i64, dry_run: bool, jobs| RecoverReport { again, dry_run, jobs };
         let jobs = || {
@@ -357,5 +392,25 @@ mod tests {
         let mut fields: Vec<&String> = value.as_object().expect("fields").keys().collect();
         fields.sort();
         assert_eq!(fields, ["again", "jobs", "orphans"]);
+    }
+
+    // R03, R04
+    #[test]
+    fn a_refusal_names_the_runners_that_do_not_report() {
+        use torc_api::allocation::{UnreachableReason, UnreachableRunner};
+        let refusal = || CommandError::new(ExitStatus::Refused, "1 job still running");
+        let told = |orphans| still_running(refusal(), "w", &orphans, false);
+        let plain = told(OrphanReport::default());
+        assert!(plain.lines.is_empty() && plain.hints.is_empty());
+        let (jobs, host) = (vec!["a".to_owned()], "n7".to_owned());
+        let one =
+            UnreachableRunner { runner: 3, host, pid: 12, reason: UnreachableReason::NotVerified, jobs, running: 1 };
+        let lost =
+            torc_api::allocation::OrphanedJob { workflow: "w".to_owned(), job: "b".to_owned(), cause: Cause::Lost };
+        let error = told(OrphanReport { jobs: vec![lost], unreachable: vec![one], ..OrphanReport::default() });
+        assert_eq!(error.hints, ["if runner 3 is gone: torc recover w --assume-lost 3"]);
+        assert_eq!(error.lines.len(), 2, "{:?}", error.lines);
+        assert_eq!(error.lines[0], "job b of w was lost: Lost");
+        assert!(error.lines[1].contains("job a of w may still run on runner 3"), "{:?}", error.lines);
     }
 }

@@ -9,6 +9,7 @@ use crate::changes;
 use crate::client::Client;
 use crate::connection::{Connection, explain_missing, resolve_workflow};
 use crate::error::{CommandError, ExitStatus};
+use crate::next_step::start_command;
 use crate::output::human;
 
 /// Start a workflow from the beginning, after a look at what it needs.
@@ -116,7 +117,7 @@ fn is_untouched(workflow: &Workflow) -> bool {
 
 fn untouched(workflow: &Workflow, served: bool) -> String {
     let jobs = human::count(workflow.status.jobs.total, "job");
-    let start = if served { String::new() } else { format!("start with: torc run {}\n", workflow.name) };
+    let start = if served { String::new() } else { format!("start with: {}\n", start_command(workflow)) };
     format!("workflow/{}: {jobs} ready for the first run\n{start}", workflow.name)
 }
 

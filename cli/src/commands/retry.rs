@@ -3,12 +3,15 @@
 use clap::Args;
 use serde::Serialize;
 use torc_api::api::{RetryRequest, Workflow};
+use torc_api::recovery::ProcessState;
 
 use super::Context;
 use crate::changes::{self, Reason};
 use crate::client::Client;
 use crate::connection::{Connection, explain_missing, resolve_workflow};
 use crate::error::{CommandError, ExitStatus};
+use crate::next_step::start_command;
+use crate::orphans::{Search, find_lost, gather, replay_journals, visible_runners};
 use crate::output::human;
 
 /// Run jobs again.
@@ -81,20 +84,45 @@ pub async fn retry(
     jobs.extend(reasons.iter().map(|reason| reason.job.clone()));
     jobs.sort();
     jobs.dedup();
+    if !args.dry_run {
+        settle_ended_attempts(context, client, workflow, served).await?;
+    }
     let request = RetryRequest { jobs, all: args.all, changed: args.changed, dry_run: args.dry_run };
     let affected = client.retry(&workflow.id.to_string(), &request).await.map_err(explain_missing)?;
     let again = Again { jobs: affected.jobs, dry_run: args.dry_run, names: &affected.names, reasons: &reasons };
-    context.output.value(&again, || describe(&workflow.name, &again, served))?;
+    context.output.value(&again, || describe(workflow, &again, served))?;
     Ok(ExitStatus::Success)
 }
 
-fn describe(workflow: &str, again: &Again<'_>, served: bool) -> String {
+/// Attempts that have ended without the server knowing are settled first: a job that runs again would wait until their runner's
+/// lease expires. Slurm is not asked: its allocations keep their leases until they end.
+async fn settle_ended_attempts(
+    context: &Context,
+    client: &Client,
+    workflow: &Workflow,
+    is_served: bool,
+) -> Result<(), CommandError> {
+    let jobs = &workflow.status.jobs;
+    if jobs.running + jobs.leased == 0 {
+        return Ok(());
+    }
+    let runners = visible_runners(client).await?;
+    replay_journals(context, client, workflow, &runners).await?;
+    let evidence = gather(context, runners, true).await?;
+    if evidence.iter().any(|one| one.agent == ProcessState::Ended) {
+        find_lost(context, client, workflow, Search { is_served, ends_left_processes: true, ..Search::default() })
+            .await?;
+    }
+    Ok(())
+}
+
+fn describe(workflow: &Workflow, again: &Again<'_>, served: bool) -> String {
     let verb = match (again.dry_run, again.jobs) {
         (true, _) => "would run",
         (false, 1) => "runs",
         (false, _) => "run",
     };
-    let mut text = format!("workflow/{workflow}: {} {verb} again\n", human::count(again.jobs, "job"));
+    let mut text = format!("workflow/{}: {} {verb} again\n", workflow.name, human::count(again.jobs, "job"));
     text.push_str(&changes::describe(again.reasons));
     if again.dry_run {
         let because = |name: &&String| again.reasons.iter().any(|reason| reason.job == **name);
@@ -104,7 +132,7 @@ fn describe(workflow: &str, again: &Again<'_>, served: bool) -> String {
             text.push_str(&format!("  {heading}{}\n", shortened(&rest)));
         }
     } else if again.jobs > 0 && !served {
-        text.push_str(&format!("start with: torc run {workflow}\n"));
+        text.push_str(&format!("start with: {}\n", start_command(workflow)));
     }
     text
 }
@@ -121,16 +149,20 @@ mod tests {
 
     #[test]
     fn what_runs_again_is_told_with_the_way_on() {
+        let w = crate::follow::tests::workflow(torc_api::status::JobCounts::default(), &[]);
         let names: Vec<String> = ["a", "b"].map(str::to_owned).to_vec();
         let again = |jobs, dry_run| Again { jobs, dry_run, names: &names, reasons: &[] };
-        assert_eq!(describe("w", &again(1, false), false), "workflow/w: 1 job runs again\nstart with: torc run w\n");
-        assert_eq!(describe("w", &again(2, false), true), "workflow/w: 2 jobs run again\n");
-        assert_eq!(describe("w", &again(0, false), false), "workflow/w: 0 jobs run again\n");
-        assert_eq!(describe("w", &again(2, true), false), "workflow/w: 2 jobs would run again\n  a, b\n");
+        assert_eq!(describe(&w, &again(1, false), false), "workflow/w: 1 job runs again\nstart with: torc run w\n");
+        let on_slurm = Workflow { slurm_cluster: Some("local".to_owned()), ..w.clone() };
+        let told = describe(&on_slurm, &again(1, false), false);
+        assert_eq!(told, "workflow/w: 1 job runs again\nstart with: torc submit w\n");
+        assert_eq!(describe(&w, &again(2, false), true), "workflow/w: 2 jobs run again\n");
+        assert_eq!(describe(&w, &again(0, false), false), "workflow/w: 0 jobs run again\n");
+        assert_eq!(describe(&w, &again(2, true), false), "workflow/w: 2 jobs would run again\n  a, b\n");
         let reasons = [Reason { job: "a".to_owned(), reason: changes::Why::InputGone, what: "f".to_owned() }];
         let because = Again { reasons: &reasons, ..again(2, true) };
         let expected = "workflow/w: 2 jobs would run again\n  a: input f is gone\n  because of these: b\n";
-        assert_eq!(describe("w", &because, false), expected);
+        assert_eq!(describe(&w, &because, false), expected);
         let fields = serde_json::json!({ "jobs": 2, "dryRun": true, "names": ["a", "b"],
             "reasons": [{ "job": "a", "reason": "inputGone", "what": "f" }] });
         assert_eq!(serde_json::json!(because), fields);

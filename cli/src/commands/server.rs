@@ -1,13 +1,13 @@
 //! `torc server`: serve a store over HTTP.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::json;
 use torc_api::api::Workflow;
 use torc_api::wire::RunnerScope;
-use torc_runner::{IdleExit, RunnerExit};
+use torc_runner::IdleExit;
 
 use super::Context;
 use super::apply::place_here;
@@ -115,6 +115,10 @@ pub async fn run(context: &Context, args: &ServerArgs) -> Result<ExitStatus, Com
             "requests and tokens are not encrypted: only a proxy that speaks TLS may be reachable from other machines",
         );
     }
+    // Whoever started one in the background has noted where.
+    if !args.background {
+        place.note_bind(&said.bind);
+    }
     let announce = Announce::Yes { listening, runner: args.with_runner, slurm, kubernetes };
     let owner = tokio::select! {
         owner = Owner::start(&place, lock, &context.settings, announce) => owner?,
@@ -157,36 +161,63 @@ async fn serve(
             }
         };
     }
+    let scope = if args.background { RunnerScope::Session } else { RunnerScope::All };
+    let idle_exit = args.idle_exit.filter(|_| !context.settings.run.persistent);
+    let mut idle = std::pin::pin!(idle(owner, &scope, idle_exit));
     loop {
         let mut config = runner_config(&context.settings.run, &place.runner_folder(), &context.folder).await?;
-        config.scope = if args.background { RunnerScope::Session } else { RunnerScope::All };
+        config.scope = scope.clone();
         config.api_url = Some(owner.client().url());
         config.server_file = Some(place.server_file());
         config.exit_when_complete = false;
-        config.idle_exit = args.idle_exit.map_or(IdleExit::Never, IdleExit::After);
+        // It stays as long as the server: one that left for lack of work would register again while others are at work.
+        config.idle_exit = IdleExit::Never;
         let mut runner = LocalRunner::start(config, owner.link(), Author::Owner);
-        let ended = tokio::select! {
-            ended = runner.ended() => ended?,
+        tokio::select! {
+            ended = runner.ended() => drop(ended?),
+            idle = &mut idle => {
+                idle?;
+                context.output.progress("nothing left to do: leaving");
+                runner.stop(interrupts).await?;
+                return Ok(ExitStatus::Success);
+            }
             () = interrupts.next() => {
                 context.output.progress("stopping: running jobs are asked to end");
                 runner.stop(interrupts).await?;
                 return Ok(ExitStatus::Success);
             }
-        };
-        let idle = ended == RunnerExit::Idle && !is_busy(owner).await?;
-        if idle {
-            context.output.progress("nothing left to do: leaving");
-            return Ok(ExitStatus::Success);
         }
     }
 }
 
-/// Whether somebody else's runner is at work, or something comes back by itself.
+/// The longest time between two looks at whether there is something to do.
+const MAX_IDLE_POLL_INTERVAL: Duration = Duration::from_secs(2);
+const MIN_IDLE_POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Ends when nothing has happened for so long and nothing comes by itself; never without a limit.
+async fn idle(owner: &Owner, scope: &RunnerScope, limit: Option<Duration>) -> Result<(), CommandError> {
+    let Some(limit) = limit else { return std::future::pending().await };
+    let interval = (limit / 10).clamp(MIN_IDLE_POLL_INTERVAL, MAX_IDLE_POLL_INTERVAL);
+    let (mut since, mut last_event) = (Instant::now(), None);
+    loop {
+        let activity = owner.activity(scope).await?;
+        if last_event.replace(activity.last_event) != Some(activity.last_event) {
+            since = Instant::now();
+        } else if since.elapsed() >= limit {
+            // Workflows are listed only when it matters: there may be many.
+            if !activity.is_busy && !is_busy(owner).await? {
+                return Ok(());
+            }
+            since = Instant::now();
+        }
+        tokio::time::sleep(interval).await;
+    }
+}
+
+/// Whether something comes back by itself, or Slurm has something to do.
 async fn is_busy(owner: &Owner) -> Result<bool, CommandError> {
-    let runners = owner.client().runners(false).await?;
     let workflows = owner.client().workflows().await?;
-    Ok(runners.iter().any(|runner| runner.running + runner.queued > 0)
-        || workflows.iter().any(|workflow| workflow.status.jobs.recovering > 0 || is_on_slurm(workflow)))
+    Ok(workflows.iter().any(|workflow| workflow.status.jobs.recovering > 0 || is_on_slurm(workflow)))
 }
 
 /// Slurm has something to do for it, or will have.

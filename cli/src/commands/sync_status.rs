@@ -3,17 +3,19 @@
 use std::fmt::Write as _;
 
 use clap::Args;
-use torc_api::allocation::OrphanReport;
+use torc_api::allocation::{OrphanReport, UnreachableReason, UnreachableRunner};
 
 use super::Context;
 use crate::client::Client;
-use crate::connection::{explain_missing, resolve_workflow, with_client};
+use crate::connection::{Connection, explain_missing, resolve_workflow};
 use crate::error::{CommandError, ExitStatus};
+use crate::orphans::{Search, find_lost};
 
 /// Find allocations that Slurm has ended and jobs that were lost with them or with their runners.
 ///
 /// One pass of what a server does all the time. Lost attempts are recorded as failed with -128; whether a job is tried again is
-/// for its workflow's recovery policy. What Slurm does not answer about stays as it is.
+/// for its workflow's recovery policy. What Slurm does not answer about stays as it is. A runner outside of Slurm is lost if its
+/// processes on this machine have ended; of others, --assume-lost decides.
 #[derive(Debug, Args)]
 pub struct SyncStatusArgs {
     /// The workflow, by name or number; may be left out where the store holds one.
@@ -22,21 +24,41 @@ pub struct SyncStatusArgs {
     /// Only say what was found.
     #[arg(long)]
     pub dry_run: bool,
+    /// Declare a runner lost that does not report and cannot be checked; may be given several times
+    #[arg(long, value_name = "RUNNER")]
+    pub assume_lost: Vec<i64>,
 }
 
 /// Runs the verb.
 pub async fn run(context: &Context, args: &SyncStatusArgs) -> Result<ExitStatus, CommandError> {
-    with_client(&context.settings, &context.folder, async |client: &Client| {
-        let name = resolve_workflow(client, args.workflow.as_deref()).await?;
-        let report = client.sync_status(&name, args.dry_run).await.map_err(explain_missing)?;
-        context.output.value(&report, || describe(&name, &report, args.dry_run))
-    })
-    .await?;
+    let connection = Connection::open(&context.settings, &context.folder).await?;
+    let search = Search {
+        dry_run: args.dry_run,
+        is_served: connection.is_served(),
+        ends_left_processes: true,
+        assume_lost: &args.assume_lost,
+    };
+    let result = find_and_tell(context, args, connection.client(), search).await;
+    connection.close().await;
+    result
+}
+
+async fn find_and_tell(
+    context: &Context,
+    args: &SyncStatusArgs,
+    client: &Client,
+    search: Search<'_>,
+) -> Result<ExitStatus, CommandError> {
+    let name = resolve_workflow(client, args.workflow.as_deref()).await?;
+    let workflow = client.workflow(&name).await.map_err(explain_missing)?;
+    let report = find_lost(context, client, &workflow, search).await?;
+    let command = format!("torc workflows sync-status {}", workflow.name);
+    context.output.value(&report, || describe(&workflow.name, &report, args.dry_run, &command))?;
     Ok(ExitStatus::Success)
 }
 
-/// What was found, for people.
-pub fn describe(workflow: &str, report: &OrphanReport, dry_run: bool) -> String {
+/// What was found, for people; `command` is the one that takes --assume-lost.
+pub fn describe(workflow: &str, report: &OrphanReport, dry_run: bool, command: &str) -> String {
     let mut text = String::new();
     for one in &report.allocations {
         let number = one.slurm_job_id.as_deref().map_or(String::new(), |id| format!(" (Slurm job {id})"));
@@ -51,6 +73,10 @@ pub fn describe(workflow: &str, report: &OrphanReport, dry_run: bool) -> String 
     for name in &report.in_doubt {
         let _ = writeln!(text, "{name}: Slurm says nothing certain about it; it stays as it is");
     }
+    for one in &report.unreachable {
+        let _ = writeln!(text, "{}", unreachable(workflow, one));
+        text.extend(assume_lost(one, command).map(|hint| format!("  {hint}\n")));
+    }
     if text.is_empty() {
         return format!("workflow/{workflow}: nothing was lost\n");
     }
@@ -58,6 +84,43 @@ pub fn describe(workflow: &str, report: &OrphanReport, dry_run: bool) -> String 
         text.push_str("nothing was changed\n");
     }
     text
+}
+
+/// Why the jobs of a runner that does not report are not lost.
+pub fn unreachable(workflow: &str, one: &UnreachableRunner) -> String {
+    let UnreachableRunner { runner, host, pid, reason, jobs, running } = one;
+    let first = jobs.first().map_or("", String::as_str);
+    let (jobs, it) = match running {
+        1 => (format!("job {first} of {workflow}"), "it"),
+        more => (format!("{more} jobs of {workflow} (such as {first})"), "them"),
+    };
+    let why = match reason {
+        UnreachableReason::AgentRuns => "the runner still runs, but does not report".to_owned(),
+        UnreachableReason::ShimRuns => {
+            format!("the process that holds {it} still runs; the next runner in its folder takes {it} over")
+        }
+        UnreachableReason::JobsRun => format!(
+            "the runner has ended, but processes that it started for {it} still run; `torc workflows sync-status {workflow}` ends them"
+        ),
+        UnreachableReason::ResultsLeft => {
+            "the runner has ended and left results, which the next runner in its folder reports".to_owned()
+        }
+        UnreachableReason::AllocationRuns => "the Slurm allocation of the runner has not ended".to_owned(),
+        UnreachableReason::NotVerified => "the runner does not report, and cannot be checked from here".to_owned(),
+    };
+    format!("{jobs} may still run on runner {runner} (process {pid} on {host}): {why}")
+}
+
+/// The command that declares a runner lost, where that is for the user to say.
+pub fn assume_lost(one: &UnreachableRunner, command: &str) -> Option<String> {
+    let hint = format!("if runner {0} is gone: {command} --assume-lost {0}", one.runner);
+    match one.reason {
+        UnreachableReason::ResultsLeft => {
+            Some(format!("to give the results up: {command} --assume-lost {}", one.runner))
+        }
+        UnreachableReason::AllocationRuns | UnreachableReason::NotVerified => Some(hint),
+        UnreachableReason::AgentRuns | UnreachableReason::ShimRuns | UnreachableReason::JobsRun => None,
+    }
 }
 
 #[cfg(test)]
@@ -71,7 +134,7 @@ mod tests {
     // R05
     #[test]
     fn what_was_found_is_told_and_nothing_else() {
-        assert_eq!(describe("w", &OrphanReport::default(), false), "workflow/w: nothing was lost\n");
+        assert_eq!(describe("w", &OrphanReport::default(), false, "torc x"), "workflow/w: nothing was lost\n");
         let report = OrphanReport {
             allocations: vec![OrphanedAllocation {
                 name: "torc-wf1-a1".to_owned(),
@@ -87,8 +150,8 @@ mod tests {
             SlurmState::NodeFailure,
             Cause::NodeFailure
         );
-        assert_eq!(describe("w", &report, false), found);
-        assert_eq!(describe("w", &report, true), format!("{found}nothing was changed\n"));
+        assert_eq!(describe("w", &report, false, "torc x"), found);
+        assert_eq!(describe("w", &report, true, "torc x"), format!("{found}nothing was changed\n"));
     }
 
     #[test]
@@ -100,6 +163,40 @@ mod tests {
             ..OrphanReport::default()
         };
         let expected = "a1 was requeued by Slurm\na2: Slurm says nothing certain about it; it stays as it is\n";
-        assert_eq!(describe("w", &report, false), expected);
+        assert_eq!(describe("w", &report, false, "torc x"), expected);
+    }
+
+    // R03, R05
+    #[test]
+    fn runners_that_cannot_be_judged_are_named_with_the_way_on() {
+        use UnreachableReason::{AgentRuns, AllocationRuns, JobsRun, NotVerified, ResultsLeft, ShimRuns};
+        let told = |reason, running| {
+            let one = UnreachableRunner {
+                runner: 3,
+                host: "n7".to_owned(),
+                pid: 12,
+                reason,
+                jobs: vec!["a".to_owned()],
+                running,
+            };
+            let report = OrphanReport { unreachable: vec![one], ..OrphanReport::default() };
+            describe("w", &report, false, "torc recover w")
+        };
+        assert_eq!(
+            told(NotVerified, 1),
+            "job a of w may still run on runner 3 (process 12 on n7): the runner does not report, and cannot be checked from \
+             here\n  if runner 3 is gone: torc recover w --assume-lost 3\n"
+        );
+        assert!(told(NotVerified, 4).starts_with("4 jobs of w (such as a) may still run on runner 3"));
+        for (reason, is_for_the_user) in [
+            (AgentRuns, false),
+            (ShimRuns, false),
+            (JobsRun, false),
+            (ResultsLeft, true),
+            (AllocationRuns, true),
+            (NotVerified, true),
+        ] {
+            assert_eq!(told(reason, 1).contains("torc recover w --assume-lost 3\n"), is_for_the_user, "{reason:?}");
+        }
     }
 }

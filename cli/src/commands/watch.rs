@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use torc_api::action::Action;
-use torc_api::allocation::{Allocation, AllocationStatus};
+use torc_api::allocation::{Allocation, AllocationStatus, OrphanReport, UnreachableRunner};
 use torc_api::api::Workflow;
 use torc_api::recovery::RegenerateRequest;
 use torc_api::workflow::WorkflowSpec;
@@ -15,6 +15,9 @@ use crate::client::Client;
 use crate::connection::{Connection, explain_missing, resolve_workflow};
 use crate::error::{CommandError, ExitStatus};
 use crate::follow::{Standing, standing};
+use crate::listen_args::ListenArgs;
+use crate::next_step::start_command;
+use crate::orphans::{Search, find_lost};
 use crate::output::{human, status_word};
 use crate::run_here::Interrupts;
 use crate::serving::see_to_it;
@@ -41,6 +44,8 @@ pub struct WatchArgs {
     pub auto_schedule: bool,
     #[command(flatten)]
     pub remedy: RemedyArgs,
+    #[command(flatten)]
+    pub listen: ListenArgs,
 }
 
 /// A number alone is in seconds, as in Torc 1.0.
@@ -64,6 +69,7 @@ pub async fn run(context: &Context, args: &WatchArgs) -> Result<ExitStatus, Comm
         // The store is opened anew for each look: nobody is kept from running meanwhile.
         let connection = Connection::open(&context.settings, &context.folder).await?;
         let is_served = connection.is_served();
+        watch.is_served = is_served;
         let looked = look(context, args, connection.client(), &mut watch).await;
         connection.close().await;
         match looked? {
@@ -85,6 +91,12 @@ pub async fn run(context: &Context, args: &WatchArgs) -> Result<ExitStatus, Comm
 #[derive(Default)]
 struct Watch {
     said: String,
+    /// Runners that do not report, as they were told last.
+    told_unreachable: Vec<UnreachableRunner>,
+    /// It was told that no process serves the store.
+    told_unserved: bool,
+    /// A process serves the store at this look.
+    is_served: bool,
     without_allocation: u32,
     recoveries: u32,
     scheduled: Option<Instant>,
@@ -105,14 +117,25 @@ async fn look(context: &Context, args: &WatchArgs, client: &Client, watch: &mut 
     let id = workflow.id.to_string();
     say(context, watch, &workflow);
     // Every allocation is looked at: a live one hides no dead one.
-    let live = client.live_allocations(&id).await?;
-    let is_alive = live.iter().any(is_alive);
+    // What these flags ask for is served from here, after this look.
+    if !args.recover && !args.auto_schedule {
+        tell_unserved(context, watch, &workflow);
+    }
+    let mut is_alive = has_live_allocation(client, &id).await?;
     watch.without_allocation = if is_alive { 0 } else { watch.without_allocation + 1 };
-    if may_be_lost(is_alive, watch.without_allocation, workflow.status.jobs.running) {
-        let found = client.sync_status(&id, false).await?;
-        if !found.jobs.is_empty() || !found.allocations.is_empty() {
-            context.output.progress(super::sync_status::describe(&workflow.name, &found, false).trim_end());
+    let seen = Seen {
+        is_served: watch.is_served,
+        is_alive,
+        looks_without: watch.without_allocation,
+        running: workflow.status.jobs.running,
+    };
+    if may_be_lost(seen) {
+        let search = Search { is_served: watch.is_served, ..Search::default() };
+        let found = find_lost(context, client, &workflow, search).await?;
+        tell_found(context, watch, &workflow.name, found.clone());
+        if found.has_losses() {
             workflow = client.workflow(&id).await?;
+            is_alive = has_live_allocation(client, &id).await?;
         }
     }
     let goes = Look::Goes { workflow: id, is_for_slurm: workflow.status.allocations.is_some() };
@@ -136,9 +159,50 @@ fn is_alive(allocation: &Allocation) -> bool {
     allocation.status != AllocationStatus::Pending || allocation.slurm_job_id.is_some()
 }
 
-/// Without a live allocation, what was lost is looked for: at once if jobs are said to run, otherwise after some looks.
-fn may_be_lost(is_alive: bool, looks_without: u32, running: i64) -> bool {
-    !is_alive && (looks_without >= LOOKS || running > 0)
+async fn has_live_allocation(client: &Client, workflow: &str) -> Result<bool, CommandError> {
+    Ok(client.live_allocations(workflow).await?.iter().any(is_alive))
+}
+
+/// One look, as far as it tells whether something may be lost.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    is_served: bool,
+    /// The store knows of a live allocation. Only a process that serves it keeps that up to date.
+    is_alive: bool,
+    looks_without: u32,
+    running: i64,
+}
+
+/// Without a live allocation, what was lost is looked for: at once if jobs are said to run, otherwise after some looks. Where no
+/// process serves the store, nobody else asks Slurm whether an allocation lives.
+fn may_be_lost(seen: Seen) -> bool {
+    let is_stale = !seen.is_served && (seen.is_alive || seen.running > 0);
+    is_stale || !seen.is_alive && (seen.looks_without >= LOOKS || seen.running > 0)
+}
+
+/// Says what was lost, and once what cannot be judged.
+fn tell_found(context: &Context, watch: &mut Watch, workflow: &str, found: OrphanReport) {
+    let is_told = watch.told_unreachable == found.unreachable;
+    watch.told_unreachable.clone_from(&found.unreachable);
+    let unreachable = if is_told { Vec::new() } else { found.unreachable };
+    let news = OrphanReport { unreachable, in_doubt: Vec::new(), requeued: Vec::new(), ..found };
+    if news.has_losses() || !news.unreachable.is_empty() {
+        let command = format!("torc workflows sync-status {workflow}");
+        context.output.progress(super::sync_status::describe(workflow, &news, false, &command).trim_end());
+    }
+}
+
+/// Says once that nothing moves because no process serves the store.
+fn tell_unserved(context: &Context, watch: &mut Watch, workflow: &Workflow) {
+    let is_news = !watch.is_served && !std::mem::replace(&mut watch.told_unserved, true);
+    watch.told_unserved &= !watch.is_served;
+    if is_news && standing(workflow).is_active() {
+        let start = start_command(workflow);
+        context.output.progress(&format!(
+            "{}: no torc process serves this store: no job is started and no result is taken; continue with: {start}",
+            workflow.name
+        ));
+    }
 }
 
 fn say(context: &Context, watch: &mut Watch, workflow: &Workflow) {
@@ -180,9 +244,10 @@ async fn after_failure(
         }
         return Ok(Some(ExitStatus::WorkflowFailed));
     }
-    let recovered = recover::recover(context, client, workflow, &args.remedy, false).await?;
+    let search = Search { is_served: watch.is_served, ends_left_processes: true, ..Search::default() };
+    let recovered = recover::recover(context, client, workflow, &args.remedy, search).await?;
     watch.recoveries += 1;
-    context.output.progress(recover::describe(context, &workflow.name, &recovered, true).trim_end());
+    context.output.progress(recover::describe(context, workflow, &recovered, true).trim_end());
     if recovered.jobs.again == 0 {
         return Ok(Some(ExitStatus::WorkflowFailed));
     }
@@ -232,8 +297,18 @@ mod tests {
             (true, 0, 9, false),
             (true, LOOKS, 9, false),
         ];
-        for (is_alive, looks, running, expected) in cases {
-            assert_eq!(may_be_lost(is_alive, looks, running), expected, "{is_alive} {looks} {running}");
+        for (is_alive, looks_without, running, expected) in cases {
+            let seen = Seen { is_served: true, is_alive, looks_without, running };
+            assert_eq!(may_be_lost(seen), expected, "{seen:?}");
+        }
+    }
+
+    // R06
+    #[test]
+    fn slurm_is_asked_at_every_look_where_nothing_serves_the_store() {
+        for (is_alive, running, expected) in [(true, 0, true), (true, 3, true), (false, 1, true), (false, 0, false)] {
+            let seen = Seen { is_served: false, is_alive, looks_without: 0, running };
+            assert_eq!(may_be_lost(seen), expected, "{seen:?}");
         }
     }
 

@@ -29,6 +29,9 @@ pub async fn start(place: &Place, settings: &Settings, who: Reach) -> Result<(Se
         .stderr(log)
         .spawn()
         .map_err(failed)?;
+    if let Some(bind) = bind_to_note(&settings.server, who) {
+        place.note_bind(&bind);
+    }
     let start = Instant::now();
     loop {
         if let Some(info) = place.server_info().filter(|info| info.pid == child.id())
@@ -78,9 +81,19 @@ fn arguments(place: &Place, settings: &Settings, reach: Reach) -> Vec<OsString> 
     arguments
 }
 
+fn bind_of(server: &ServerSettings, reach: Reach) -> String {
+    server.embedded_bind.clone().unwrap_or_else(|| reach.default_bind().to_owned())
+}
+
+/// The address that later servers of the store take over. One that nobody named and that only this machine needs is no decision.
+pub fn bind_to_note(server: &ServerSettings, reach: Reach) -> Option<String> {
+    let is_decided = server.embedded_bind.is_some() || reach == Reach::Elsewhere;
+    is_decided.then(|| bind_of(server, reach))
+}
+
 /// Where it listens, as flags with their values.
 fn listen_flags(server: &ServerSettings, reach: Reach) -> Vec<(&'static str, OsString)> {
-    let bind = server.embedded_bind.clone().unwrap_or_else(|| reach.default_bind().to_owned());
+    let bind = bind_of(server, reach);
     let mut flags: Vec<(&str, OsString)> = vec![("--bind", bind.into())];
     flags.extend(server.advertise.as_ref().map(|advertise| ("--advertise", advertise.into())));
     if let Some(files) = &server.certificate {
@@ -178,6 +191,22 @@ mod tests {
         // One flag sets both intervals, and the second one is for runners in allocations.
         assert_eq!(RunSettings { slurm_poll_interval: open.run.slurm_poll_interval, ..found.run }, open.run);
         assert!(found.server.insecure_http && !found.server.tls);
+    }
+
+    #[test]
+    fn an_address_is_noted_where_somebody_else_needs_it() {
+        let named = |bind: Option<&str>| ServerSettings {
+            embedded_bind: bind.map(str::to_owned),
+            ..settings_of(&words("server")).server
+        };
+        for (bind, reach, expected) in [
+            (None, Reach::Here, None),
+            (None, Reach::Elsewhere, Some("0.0.0.0:0")),
+            (Some("127.0.0.1:5"), Reach::Here, Some("127.0.0.1:5")),
+            (Some("127.0.0.1:5"), Reach::Elsewhere, Some("127.0.0.1:5")),
+        ] {
+            assert_eq!(bind_to_note(&named(bind), reach).as_deref(), expected, "{bind:?} {reach:?}");
+        }
     }
 
     #[test]

@@ -6,8 +6,9 @@ use tokio::sync::Notify;
 use torc_api::allocation::{Allocation, OrphanReport};
 use torc_api::api::{ClusterApplied, Page, SlurmCluster};
 use torc_api::document::{Document, SlurmClusterDocument};
+use torc_api::recovery::SyncStatusRequest;
 use torc_api::wire::RunnerScope;
-use torc_core::engine::{AllocationKey, Demand, Observation, Outlook, allocation_view};
+use torc_core::engine::{Activity, AllocationKey, Demand, Observation, Outlook, allocation_view};
 use torc_core::ids::{JobId, WorkflowId};
 use torc_core::planning::course::Needs;
 use torc_core::rows::{AllocationRow, ClusterRow};
@@ -89,28 +90,49 @@ impl Engine {
         self.read(|state| Ok(state.demands())).await
     }
 
+    /// Whether runners are at work or something comes by itself, and the last event.
+    pub async fn activity(&self, scope: RunnerScope) -> Result<Activity, EngineError> {
+        self.read(move |state| Ok(state.activity(&scope))).await
+    }
+
     /// How many allocations of a workflow, or of all, are not over.
     pub async fn live_allocations(&self, workflow: Option<WorkflowId>) -> Result<usize, EngineError> {
         self.read(move |state| Ok(state.live_allocations(workflow))).await
     }
 
-    /// Takes in what Slurm says, and what follows from it; a dry run only says what that would be.
-    pub(crate) async fn observe_allocations(
+    /// Takes in what Slurm says, and what follows from it.
+    pub(crate) async fn observe_allocations(&self, observations: Vec<Observation>) -> Result<(), EngineError> {
+        self.write(move |state, recorder, now| {
+            state.observe_allocations(&observations, recorder, now);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Takes in what Slurm and the caller's machine say of a workflow's allocations and runners, and what follows from it; a dry run
+    /// only says what that would be.
+    pub(crate) async fn sync_status(
         &self,
         observations: Vec<Observation>,
-        workflow: Option<WorkflowId>,
-        dry_run: bool,
+        workflow: WorkflowId,
+        request: SyncStatusRequest,
     ) -> Result<OrphanReport, EngineError> {
-        if dry_run {
+        if request.dry_run {
             let find = move |state: &torc_core::engine::State| {
-                Ok(state.orphan_report(&state.find_orphans(&observations), workflow))
+                let mut report = state.orphan_report(&state.find_orphans(&observations), Some(workflow));
+                let found = state.find_lost_runners(workflow, &request, &report.runners)?;
+                state.report_lost_runners(workflow, &found, &mut report);
+                Ok(report)
             };
             return self.read(find).await;
         }
         self.write(move |state, recorder, now| {
             // Its words are those of before: afterwards what is over is not there any more.
-            let report = state.orphan_report(&state.find_orphans(&observations), workflow);
+            let mut report = state.orphan_report(&state.find_orphans(&observations), Some(workflow));
+            let found = state.find_lost_runners(workflow, &request, &report.runners)?;
+            state.report_lost_runners(workflow, &found, &mut report);
             state.observe_allocations(&observations, recorder, now);
+            state.lose_runners(workflow, &found, recorder, now);
             Ok(report)
         })
         .await

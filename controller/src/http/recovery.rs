@@ -36,8 +36,8 @@ async fn sync_status(
     let Json(request) = request?;
     let id = app.engine.find((namespace.name(), &workflow)).await?;
     match &app.slurm {
-        Some(slurm) => Ok(Json(slurm.find_orphans(Some(id), request.dry_run).await?)),
-        None => Ok(Json(app.engine.observe_allocations(Vec::new(), Some(id), request.dry_run).await?)),
+        Some(slurm) => Ok(Json(slurm.find_orphans(id, request).await?)),
+        None => Ok(Json(app.engine.sync_status(Vec::new(), id, request).await?)),
     }
 }
 

@@ -7,10 +7,12 @@ use std::time::{Duration, Instant};
 
 use torc_api::allocation::OrphanReport;
 use torc_api::cluster::{SlurmClusterSpec, SlurmClusterStatus};
+use torc_api::recovery::SyncStatusRequest;
 use torc_api::workflow::WorkflowSpec;
 use torc_core::engine::{AllocationKey, Observation};
 use torc_core::ids::WorkflowId;
 use torc_core::planning::course::{Course, Ground, Needs, course};
+use torc_core::planning::orphans::Sighting;
 use torc_core::rows::AllocationRow;
 use torc_slurm::sbatch;
 use torc_slurm::trouble::Trouble;
@@ -53,6 +55,17 @@ struct Refusals {
     sentence: String,
     /// The document that it refused: another one is another question.
     spec: Arc<WorkflowSpec>,
+}
+
+/// What an earlier process did not see counts, too: one that looks once would never be certain.
+fn remember_unseen(seen: &mut [Observation], rows: &[AllocationRow], now_ms: i64) {
+    let is_missing = |one: &&mut Observation| matches!(one.sighting, Sighting::Unseen | Sighting::Recorded(_));
+    for one in seen.iter_mut().filter(is_missing) {
+        let row = rows.iter().find(|row| (row.workflow, row.id) == one.key);
+        if let Some(since_ms) = row.and_then(|row| row.unseen_since_ms) {
+            one.unseen_ms = one.unseen_ms.max(now_ms.saturating_sub(since_ms));
+        }
+    }
 }
 
 /// How long is waited after so many refusals in a row.
@@ -109,7 +122,7 @@ impl Desk {
         let described = self.described().await?;
         if is_due && needs.iter().any(|one| !one.allocations.is_empty()) {
             let observations = self.observe(&needs, &described).await;
-            self.engine.observe_allocations(observations, None, false).await?;
+            self.engine.observe_allocations(observations).await?;
             self.settle_doubts(&needs, &described).await?;
             let after = self.engine.slurm_needs(self.config.serves.clone()).await?;
             self.tidy_up(&needs, &after, &described).await?;
@@ -128,13 +141,13 @@ impl Desk {
     /// One look at everything that Slurm knows of.
     pub async fn find_orphans(
         &mut self,
-        workflow: Option<WorkflowId>,
-        dry_run: bool,
+        workflow: WorkflowId,
+        request: SyncStatusRequest,
     ) -> Result<OrphanReport, EngineError> {
         let needs = self.engine.slurm_needs(None).await?;
         let described = self.described().await?;
         let observations = self.observe(&needs, &described).await;
-        self.engine.observe_allocations(observations, workflow, dry_run).await
+        self.engine.sync_status(observations, workflow, request).await
     }
 
     async fn described(&self) -> Result<Described, EngineError> {
@@ -146,7 +159,11 @@ impl Desk {
         let mut observations = Vec::new();
         for (name, rows) in by_cluster(needs) {
             match self.clusters.get(&name, described.get(&name)) {
-                Some(cluster) => observations.extend(poll::look(cluster, &rows, &mut self.unseen).await),
+                Some(cluster) => {
+                    let mut seen = poll::look(cluster, &rows, &mut self.unseen).await;
+                    remember_unseen(&mut seen, &rows, clock::now().wall_ms);
+                    observations.extend(seen);
+                }
                 None => observations.extend(rows.iter().map(|row| Observation::unanswered((row.workflow, row.id)))),
             }
         }

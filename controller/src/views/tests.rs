@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use torc_api::state::{Cause, JobState};
-use torc_api::wire::{Resources, RunnerKind, Usage};
+use torc_api::wire::{ProcessIdentity, Resources, RunnerKind, Usage};
 use torc_core::ids::{JobId, ProfileId, RunnerId, WorkflowId};
 use torc_core::rows::{JobProfile, JobRow, ResultRow, Spawned};
 
@@ -116,6 +116,7 @@ fn a_runner_that_has_left_shows_every_field() {
         slurm_job_id: Some("48".to_owned()),
         output_dir: "/output".to_owned(),
         place: "/place".to_owned(),
+        process: Some(ProcessIdentity { start_ticks: 49, ..ProcessIdentity::default() }),
         version: "version".to_owned(),
         started_ms: T0,
         ended_ms: Some(T0 + 1_000),
@@ -123,7 +124,8 @@ fn a_runner_that_has_left_shows_every_field() {
     let expected = json!({
         "id": 41, "host": "host", "pid": 42, "kind": "remote", "status": "gone",
         "capacity": { "cpus": 43, "memoryBytes": 44, "gpus": 45, "nodes": 46 }, "labels": ["label"], "workflow": "lab/w",
-        "slurmJobId": "48", "outputDir": "/output", "version": "version", "queued": 0, "running": 0,
+        "slurmJobId": "48", "outputDir": "/output", "place": "/place",
+        "process": { "bootId": "", "pidNamespace": "", "startTicks": 49 }, "version": "version", "queued": 0, "running": 0,
         "startTime": "2026-01-01T00:00:00.000Z", "endTime": "2026-01-01T00:00:01.000Z",
     });
     assert_eq!(serde_json::to_value(gone_runner(&row)).unwrap(), expected);

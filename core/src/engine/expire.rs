@@ -6,6 +6,7 @@ use torc_api::state::JobState;
 use super::State;
 use super::holdings::Word;
 use super::record::Recorder;
+use super::runner::Runner;
 use super::workflow::Workflow;
 use crate::ids::{JobId, Now, RunnerId, WorkflowId};
 
@@ -59,9 +60,11 @@ impl State {
         self.forget_if_empty(id, recorder, now);
     }
 
-    /// A silent runner that holds nothing has left without a word.
-    fn forget_if_empty(&mut self, id: RunnerId, recorder: &mut Recorder, now: Now) {
-        if self.runners.get(&id).is_some_and(|runner| runner.held.is_empty() && runner.errands.is_empty())
+    /// A runner that is silent or lost and holds nothing has left without a word.
+    pub(super) fn forget_if_empty(&mut self, id: RunnerId, recorder: &mut Recorder, now: Now) {
+        let holds_nothing =
+            |runner: &Runner| runner.held.is_empty() && runner.errands.is_empty() && runner.ending.is_empty();
+        if self.runners.get(&id).is_some_and(holds_nothing)
             && let Some(mut runner) = self.runners.remove(&id)
         {
             runner.row.ended_ms = Some(now.wall_ms);

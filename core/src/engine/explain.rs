@@ -1,12 +1,14 @@
 //! Facts about jobs and workflows for those who ask why; what follows from them is decided elsewhere.
 
 use torc_api::allocation::AllocationStatus;
+use torc_api::api::JobResources;
 use torc_api::explain::{JobExplanation, JobStanding, Reason, ReasonKind, WorkflowExplanation};
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::RunnerScope;
 
 use super::workflow::Workflow;
 use super::{Refusal, State};
+use crate::expanded::Requirements;
 use crate::explain::{
     Attempt, JobFacts, RunnerFacts, ScriptFacts, SlurmFacts, WaitingAllocation, WorkflowFacts, next_steps, raised,
     stories, why, why_ready,
@@ -48,6 +50,7 @@ impl State {
             attempt: record.attempt,
             next: next_steps(&workflow.row.name, name, &reasons, cause, !raised.is_empty()),
             reasons,
+            resources: Some(job_resources(needs)),
             raised,
             attempts: told,
         })
@@ -145,6 +148,16 @@ impl State {
             }
         }
         reasons
+    }
+}
+
+fn job_resources(needs: &Requirements) -> JobResources {
+    JobResources {
+        num_cpus: needs.num_cpus,
+        memory_bytes: needs.memory_bytes,
+        num_gpus: needs.num_gpus,
+        num_nodes: needs.num_nodes,
+        runtime_seconds: needs.runtime_seconds,
     }
 }
 

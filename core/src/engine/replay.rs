@@ -4,9 +4,11 @@ use torc_api::wire::{AttemptKey, FinishedAttempt, JournalledResult, ReplayOutcom
 
 use super::attempt::ago;
 use super::record::Recorder;
+use super::runner::Runner;
 use super::workflow::Workflow;
 use super::{Refusal, State};
 use crate::ids::{JobId, Now, RunnerId, WorkflowId};
+use crate::rows::StrayLease;
 
 /// Clocks of hosts may differ by so much.
 const SKEW_MS: i64 = 60_000;
@@ -35,6 +37,7 @@ impl State {
         let key = result.finished.key;
         let rejected = |reason| Replayed { key, outcome: ReplayOutcome::Rejected, reason: Some(reason) };
         if let Some(reason) = self.misplaced(run, result) {
+            self.end_superseded(&key, recorder, now);
             return rejected(reason);
         }
         let age = u64::try_from(now.wall_ms.saturating_sub(result.ended_ms)).unwrap_or(0);
@@ -49,6 +52,20 @@ impl State {
             false => ReplayOutcome::AlreadyKnown,
         };
         Replayed { key, outcome, reason: None }
+    }
+
+    /// A result of an earlier run counts no more, but it tells that its attempt has ended: the job need not wait for that.
+    fn end_superseded(&mut self, key: &AttemptKey, recorder: &mut Recorder, now: Now) {
+        let is_ending = |runner: &&Runner| {
+            let lease = runner.ending.get(&key.epoch).map(|ending| &ending.lease);
+            lease.is_some_and(|lease| lease.workflow.0 == key.workflow)
+        };
+        let Some(holder) = self.runners.values().find(is_ending).map(|runner| runner.row.id) else { return };
+        if let Some(lease) = self.take_stray(holder, key) {
+            // The result is rejected, so there is nothing to record of it.
+            let lease = StrayLease { started_ms: None, ..lease };
+            self.end_stray(lease, Err("the journal of its runner says that it has ended"), (recorder, now));
+        }
     }
 
     /// Why a result cannot be one of this run, if so.

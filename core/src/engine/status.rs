@@ -121,6 +121,8 @@ impl State {
             },
             slurm_job_id: runner.row.slurm_job_id.clone(),
             output_dir: runner.row.output_dir.clone(),
+            place: runner.row.place.clone(),
+            process: runner.row.process.clone(),
             version: runner.row.version.clone(),
             queued: runner.held.len() as i64 - running,
             running,

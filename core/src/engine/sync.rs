@@ -248,6 +248,7 @@ fn runner_row(id: RunnerId, request: &RegisterRequest, now: Now) -> RunnerRow {
         slurm_job_id: request.slurm_job_id.clone(),
         output_dir: request.output_dir.clone(),
         place: request.place.clone(),
+        process: request.process.clone(),
         version: request.version.clone(),
         started_ms: now.wall_ms,
         ended_ms: None,

@@ -16,6 +16,7 @@ mod inspection;
 mod invariants;
 mod leased;
 mod leases;
+mod lost_runners;
 mod model;
 mod plan;
 mod random;

@@ -41,6 +41,7 @@ fn runner_row() -> RunnerRow {
         slurm_job_id: None,
         output_dir: String::new(),
         place: String::new(),
+        process: None,
         version: "0.1.0".into(),
         started_ms: 0,
         ended_ms: None,

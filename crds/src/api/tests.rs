@@ -187,6 +187,8 @@ fn a_runner_carries_every_field() {
         workflow: Some("w".to_owned()),
         slurm_job_id: Some("67".to_owned()),
         output_dir: "/o".to_owned(),
+        place: "h:/p".to_owned(),
+        process: Some(ProcessIdentity { boot_id: "b".to_owned(), pid_namespace: "n".to_owned(), start_ticks: 60 }),
         version: "v".to_owned(),
         queued: 68,
         running: 69,
@@ -199,7 +201,8 @@ fn a_runner_carries_every_field() {
         json!({
             "id": 61, "host": "h", "pid": 62, "kind": "pod", "status": "silent",
             "capacity": { "cpus": 63, "memoryBytes": 64, "gpus": 65, "nodes": 66 }, "labels": ["l"], "workflow": "w",
-            "slurmJobId": "67", "outputDir": "/o", "version": "v", "queued": 68, "running": 69, "startTime": "t1",
+            "slurmJobId": "67", "outputDir": "/o", "place": "h:/p",
+            "process": { "bootId": "b", "pidNamespace": "n", "startTicks": 60 }, "version": "v", "queued": 68, "running": 69, "startTime": "t1",
             "lastContactTime": "t2", "endTime": "t3",
         }),
     );

@@ -107,6 +107,11 @@ fn a_registration_carries_every_field() {
         allocation: Some("torc-wf3-a12".to_owned()),
         output_dir: "/out".to_owned(),
         place: "node7:/run".to_owned(),
+        process: Some(ProcessIdentity {
+            boot_id: "b".to_owned(),
+            pid_namespace: "pid:[1]".to_owned(),
+            start_ticks: 19,
+        }),
     };
     is_written_as(
         &request,
@@ -115,6 +120,7 @@ fn a_registration_carries_every_field() {
             "capacity": { "cpus": 13, "memoryBytes": 14, "gpus": 15, "nodes": 16 }, "maxParallelJobs": 17,
             "labels": ["fast", "big"], "scope": { "workflow": "lab/w" }, "scheduler": "night", "slurmJobId": "18",
             "allocation": "torc-wf3-a12", "outputDir": "/out", "place": "node7:/run",
+            "process": { "bootId": "b", "pidNamespace": "pid:[1]", "startTicks": 19 },
         }),
     );
     let none = json!({ "cpus": 0, "memoryBytes": 0, "gpus": 0, "nodes": 0 });

@@ -1,5 +1,6 @@
 //! What a keeper finds after one that was killed together with its brain: processes that go on, output in scratch files.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -26,6 +27,16 @@ pub fn clear(dir: &Path) {
     logs::adopt(&author.keeper, notes.into_iter().flat_map(|note| note.logs));
 }
 
+/// How many processes of jobs an earlier keeper in this place left running.
+pub fn count(dir: &Path) -> usize {
+    let Some((author, notes)) = left_notes(dir).filter(|(author, _)| author.boot_id == procfs::boot_id()) else {
+        return 0;
+    };
+    let noted = notes.iter().filter_map(Note::living_process).filter(|pid| !procfs::is_zombie(*pid));
+    let pids: BTreeSet<i32> = noted.chain(marked(&author)).collect();
+    pids.len()
+}
+
 /// How many had to be killed: groups of noted processes, and whatever carries the keeper's mark.
 fn kill_left(author: &Author, notes: &[Note]) -> usize {
     let mut killed = 0;
@@ -34,12 +45,18 @@ fn kill_left(author: &Author, notes: &[Note]) -> usize {
         killed +=
             usize::from(Pid::from_raw(pid).is_some_and(|pid| kill_process_group(pid, Signal::KILL).is_ok()) && alive);
     }
-    let own = i32::try_from(std::process::id()).ok();
-    for pid in procfs::processes().into_iter().filter(|pid| Some(*pid) != own) {
-        let environment = procfs::environment(pid);
-        if procfs::variable(&environment, KEEPER_VARIABLE) == Some(author.keeper.as_str()) && !procfs::is_zombie(pid) {
-            killed += usize::from(Pid::from_raw(pid).is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok()));
-        }
+    for pid in marked(author) {
+        killed += usize::from(Pid::from_raw(pid).is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok()));
     }
     killed
+}
+
+/// Processes that carry the keeper's mark.
+fn marked(author: &Author) -> Vec<i32> {
+    let own = i32::try_from(std::process::id()).ok();
+    let is_marked = |pid: &i32| {
+        let environment = procfs::environment(*pid);
+        procfs::variable(&environment, KEEPER_VARIABLE) == Some(author.keeper.as_str()) && !procfs::is_zombie(*pid)
+    };
+    procfs::processes().into_iter().filter(|pid| Some(*pid) != own).filter(is_marked).collect()
 }

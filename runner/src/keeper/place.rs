@@ -60,9 +60,14 @@ pub fn card_path(dir: &Path) -> PathBuf {
     dir.join("keeper.json")
 }
 
+/// The file of the lock.
+pub fn lock_path(dir: &Path) -> PathBuf {
+    dir.join("keeper.lock")
+}
+
 /// Held by a keeper as long as it lives; absent while another one has it. File systems without locks are trusted.
 pub fn lock(dir: &Path) -> io::Result<Option<File>> {
-    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(dir.join("keeper.lock"))?;
+    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(lock_path(dir))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) | Err(Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK) => Ok(Some(file)),
         Err(Errno::WOULDBLOCK) => Ok(None),

@@ -52,6 +52,7 @@ struct AllocationRecord {
     estimated_start_ms: Option<i64>,
     expected_end_ms: Option<i64>,
     canceled_ms: Option<i64>,
+    unseen_since_ms: Option<i64>,
     has_reported: i64,
     message: Option<String>,
 }
@@ -89,6 +90,7 @@ impl TryFrom<AllocationRecord> for AllocationRow {
             estimated_start_ms: record.estimated_start_ms,
             expected_end_ms: record.expected_end_ms,
             canceled_ms: record.canceled_ms,
+            unseen_since_ms: record.unseen_since_ms,
             has_reported: record.has_reported != 0,
             message: record.message,
         })

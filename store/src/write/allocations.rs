@@ -45,11 +45,12 @@ pub(super) async fn delete_workflow(connection: &mut SqliteConnection, workflow:
 async fn write_allocations(connection: &mut SqliteConnection, rows: &[&AllocationRow]) -> Result<(), Failure> {
     static INSERT: LazyLock<BulkStatement> = LazyLock::new(|| {
         BulkStatement::new(
-            30,
+            31,
             "insert or replace into allocations (id, workflow, cluster, scheduler, origin, action, status, slurm_job_id,
                 slurm_state, slurm_reason, partition, account, nodes, cpus, memory_bytes, gpus, seconds,
                 one_worker_per_node, max_parallel_jobs, node_list, created_ms, called_ms, submitted_ms, started_ms,
-                ended_ms, estimated_start_ms, expected_end_ms, canceled_ms, has_reported, message)
+                ended_ms, estimated_start_ms, expected_end_ms, canceled_ms, unseen_since_ms, has_reported,
+                message)
             select * from $rows where column1 is not null",
         )
     });
@@ -61,7 +62,7 @@ async fn write_allocations(connection: &mut SqliteConnection, rows: &[&Allocatio
         places.add(row.memory_bytes)?.add(row.gpus)?.add(row.seconds)?.add(row.one_worker_per_node)?;
         places.add(row.max_parallel_jobs)?.add(row.node_list.as_deref())?.add(row.created_ms)?.add(row.called_ms)?;
         places.add(row.submitted_ms)?.add(row.started_ms)?.add(row.ended_ms)?.add(row.estimated_start_ms)?;
-        places.add(row.expected_end_ms)?.add(row.canceled_ms)?.add(row.has_reported)?;
+        places.add(row.expected_end_ms)?.add(row.canceled_ms)?.add(row.unseen_since_ms)?.add(row.has_reported)?;
         places.add(row.message.as_deref()).map(drop)
     });
     Ok(write.await?)

@@ -8,7 +8,7 @@ use torc_api::execution::{Stdio, StdioMode};
 use torc_api::remote::RemoteWorker;
 use torc_api::slurm_stats::SlurmStats;
 use torc_api::state::{Cause, JobState};
-use torc_api::wire::{LeaseRole, Resources, RunnerKind, RunnerScope, Usage};
+use torc_api::wire::{LeaseRole, ProcessIdentity, Resources, RunnerKind, RunnerScope, Usage};
 use torc_core::expanded::Requirements;
 use torc_core::ids::{AllocationId, JobId, ProfileId, RunnerId, WorkflowId};
 use torc_core::rows::{
@@ -153,6 +153,11 @@ impl Values {
             slurm_job_id: Some(self.text()),
             output_dir: self.text(),
             place: self.text(),
+            process: Some(ProcessIdentity {
+                boot_id: self.text(),
+                pid_namespace: self.text(),
+                start_ticks: self.number().cast_unsigned(),
+            }),
             version: self.text(),
             started_ms: self.number(),
             ended_ms: Some(self.number()),
@@ -189,6 +194,7 @@ impl Values {
             estimated_start_ms: Some(self.number()),
             expected_end_ms: Some(self.number()),
             canceled_ms: Some(self.number()),
+            unseen_since_ms: Some(self.number()),
             has_reported: false,
             message: Some(self.text()),
         }
@@ -394,6 +400,7 @@ fn bare() -> Changes {
     }
     for row in &mut changes.runners {
         (row.max_parallel_jobs, row.scheduler, row.slurm_job_id, row.ended_ms) = (None, None, None, None);
+        row.process = None;
     }
     changes.strays.iter_mut().for_each(|row| row.started_ms = None);
     for row in &mut changes.allocations {

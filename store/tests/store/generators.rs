@@ -8,7 +8,7 @@ use torc_api::action::ActionState;
 use torc_api::allocation::{AllocationOrigin, AllocationStatus};
 use torc_api::slurm_stats::SlurmStats;
 use torc_api::state::{Cause, JobState};
-use torc_api::wire::{LeaseRole, Resources, RunnerKind, RunnerScope, Usage};
+use torc_api::wire::{LeaseRole, ProcessIdentity, Resources, RunnerKind, RunnerScope, Usage};
 use torc_core::expanded::Requirements;
 use torc_core::ids::{AllocationId, JobId, ProfileId, RunnerId, WorkflowId};
 use torc_core::rows::{
@@ -249,7 +249,7 @@ prop_compose! {
 prop_compose! {
     fn runner_row()(id in 1..5i64, texts in [text(), text(), text(), text()], labels in vec(text(), 0..3), scheduler in option::of(text()),
         slurm_job_id in slurm_job_id(), numbers in any::<[i64; 6]>(), max_parallel_jobs in any::<Option<u32>>(), ended_ms in option::of(time()),
-        kind in select(vec![RunnerKind::Local, RunnerKind::Slurm, RunnerKind::Remote, RunnerKind::Pod]),
+        process in option::of(process()), kind in select(vec![RunnerKind::Local, RunnerKind::Slurm, RunnerKind::Remote, RunnerKind::Pod]),
         scope in prop_oneof![Just(RunnerScope::All), Just(RunnerScope::Session), text().prop_map(RunnerScope::Workflow)],
     ) -> RunnerRow {
         let [host, output_dir, place, version] = texts;
@@ -267,10 +267,18 @@ prop_compose! {
             slurm_job_id,
             output_dir,
             place,
+            process,
             version,
             started_ms,
             ended_ms,
         }
+    }
+}
+
+prop_compose! {
+    fn process()(texts in [text(), text()], start_ticks in any::<u64>()) -> ProcessIdentity {
+        let [boot_id, pid_namespace] = texts;
+        ProcessIdentity { boot_id, pid_namespace, start_ticks }
     }
 }
 
@@ -360,13 +368,14 @@ prop_compose! {
 prop_compose! {
     fn allocation_row()(id in 1..20i64, workflow in workflow_id(), status in select(AllocationStatus::ALL.to_vec()),
         origin in select(AllocationOrigin::ALL.to_vec()), texts in vec(option::of(text()), 7), cluster in text(), slurm_job_id in slurm_job_id(),
-        numbers in any::<[i64; 6]>(), times in any::<[Option<i64>; 7]>(), ended_ms in option::of(time()), flags in any::<[bool; 2]>(),
+        numbers in any::<[i64; 6]>(), times in any::<[Option<i64>; 8]>(), ended_ms in option::of(time()), flags in any::<[bool; 2]>(),
         max_parallel_jobs in any::<Option<i32>>(),
     ) -> AllocationRow {
         let mut texts = texts.into_iter();
         let mut text = || texts.next().flatten();
         let [nodes, cpus, memory_bytes, gpus, seconds, created_ms] = numbers;
-        let [action, called_ms, submitted_ms, started_ms, estimated_start_ms, expected_end_ms, canceled_ms] = times;
+        let [action, called_ms, submitted_ms, started_ms, estimated_start_ms, expected_end_ms, canceled_ms, unseen_since_ms] =
+            times;
         let [one_worker_per_node, has_reported] = flags;
         AllocationRow {
             id: AllocationId(id),
@@ -397,6 +406,7 @@ prop_compose! {
             estimated_start_ms,
             expected_end_ms,
             canceled_ms,
+            unseen_since_ms,
             has_reported,
             message: text(),
         }

@@ -127,6 +127,7 @@ pub fn runner(id: i64) -> RunnerRow {
         slurm_job_id: None,
         output_dir: String::new(),
         place: String::new(),
+        process: None,
         version: "0.1.0".to_owned(),
         started_ms: 1_000,
         ended_ms: None,

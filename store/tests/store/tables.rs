@@ -424,6 +424,7 @@ fn runner(row: &RunnerRow) -> Record {
         slurm_job_id,
         output_dir,
         place,
+        process,
         version,
         started_ms,
         ended_ms,
@@ -441,6 +442,7 @@ fn runner(row: &RunnerRow) -> Record {
         ("slurm_job_id", text(slurm_job_id)),
         ("output_dir", output_dir.into()),
         ("place", place.into()),
+        ("process", process.as_ref().map_or(Cell::Null, json)),
         ("version", version.into()),
         ("started_ms", (*started_ms).into()),
         ("ended_ms", cell(ended_ms)),
@@ -477,6 +479,7 @@ fn allocation(row: &AllocationRow) -> Record {
         estimated_start_ms,
         expected_end_ms,
         canceled_ms,
+        unseen_since_ms,
         has_reported,
         message,
     } = row;
@@ -509,6 +512,7 @@ fn allocation(row: &AllocationRow) -> Record {
         ("estimated_start_ms", cell(estimated_start_ms)),
         ("expected_end_ms", cell(expected_end_ms)),
         ("canceled_ms", cell(canceled_ms)),
+        ("unseen_since_ms", cell(unseen_since_ms)),
         ("has_reported", (*has_reported).into()),
         ("message", text(message)),
     ])

@@ -11,6 +11,7 @@ mod exit_codes;
 mod explain;
 mod input;
 mod logs;
+mod lost_runners;
 mod machine;
 mod memory;
 mod misbehaving_jobs;

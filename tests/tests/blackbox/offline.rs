@@ -200,13 +200,16 @@ fn results_of_a_superseded_run_are_rejected_and_reported_without_an_error() {
     let gate = site.open("gate");
     runner.finish().exits(0);
     site.server.start_again(&site.env);
+    // Where its runner wrote it, the retry would find it.
+    fs::rename(site.env.path("client/torc_output/offline_journal"), site.env.path("client/moved")).unwrap();
     site.server.torc(&site.env, "retry w --all").exits(0);
+    let before = site.attempts();
     let report = site.reconcile("w 1");
     assert_eq!(numbers(&report), (2, 0, 0, 2), "{report:#}");
     assert_eq!(report["rejected"][0]["reason"], "run 1 is superseded: the workflow is at run 2");
     let text = site.server.torc(&site.env, "workflows reconcile w 1").exits(0).stdout;
     assert!(text.contains("rejected: gate_1 (attempt 1): run 1 is superseded"), "{text}");
-    assert_eq!(site.attempts().len(), 0, "nothing has changed");
+    assert_eq!(site.attempts(), before, "nothing has changed");
     let status = site.server.torc(&site.env, "workflows status w").exits(0).stdout;
     assert!(status.contains('2'), "{status}");
     // Nothing was written in the run that counts now, and nobody complains about that.
@@ -216,6 +219,31 @@ fn results_of_a_superseded_run_are_rejected_and_reported_without_an_error() {
     let attempts = site.attempts();
     let completed = attempts.iter().filter(|attempt| attempt.ends_with("completed")).count();
     assert_eq!(completed, 2, "the second run's own: {attempts:?}");
+    drop(gate);
+}
+
+// J36. A new run waits neither for results that are in a journal nor for the lease of the runner that wrote them.
+#[test]
+fn a_retry_after_a_drained_exit_starts_at_once() {
+    let mut site = ServerEnv::new();
+    site.apply(&names("gate", 2), AT_ONCE);
+    let runner = site.runner("w --num-cpus 1").start();
+    let jobs = |site: &ServerEnv, status: &str| {
+        site.server.items(&site.env, "get jobs w").iter().filter(|job| job["status"] == status).count()
+    };
+    site.until_running(1);
+    until(|| jobs(&site, "leased") == 1, || "nothing is leased ahead".to_owned());
+    site.server.kill();
+    runner.says("draining offline");
+    let gate = site.open("gate");
+    runner.finish().exits(0);
+    site.server.start_again(&site.env);
+    let journalled = site.ended();
+    site.server.torc(&site.env, "retry w --all").exits(0).says("replayed from offline journals");
+    assert_eq!(jobs(&site, "ready"), 2, "{:#?}", site.server.items(&site.env, "get jobs w"));
+    let completed =
+        |line: &str| site.server.items(&site.env, line).iter().filter(|one| one["status"] == "completed").count();
+    assert_eq!(completed("get results w"), journalled, "what had ended counts in its run");
     drop(gate);
 }
 

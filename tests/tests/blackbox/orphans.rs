@@ -3,6 +3,8 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 use serde_json::Value;
 use torc_tests::env::{Call, Running, TestEnv, kill, text, until};
 
@@ -30,6 +32,23 @@ actions:
 jobs:
 - {name: a, command: 'touch began; test -e go || sleep 600', resource_requirements: small}
 ";
+
+/// Submits what never starts.
+const SBATCH_PENDING: &str = "cat >script
+echo '70|PENDING|cpu|1|N/A|N/A|1:00:00||(null)|x|Priority' >queue
+echo 70";
+
+const RECORD: &str = "70|CANCELLED by 0|0:15|2026-01-01T00:00:00|2026-01-01T00:01:00|n1|x\n";
+
+/// What has become of the server that `torc submit` left in the background.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Serves,
+    Left,
+    Killed,
+}
+
+const FATES: [Fate; 3] = [Fate::Serves, Fate::Left, Fate::Killed];
 
 struct FakeSlurm {
     env: TestEnv,
@@ -90,11 +109,140 @@ impl FakeSlurm {
             },
             || "the runner does not go".to_owned(),
         );
-        self.env.write("slurm/queue", "");
-        let record = "70|CANCELLED by 0|0:15|2026-01-01T00:00:00|2026-01-01T00:01:00|n1|x\n";
-        self.env.write("slurm/records", record);
+        self.cancel();
         assert_eq!(self.state(), "running", "nobody has told anybody");
     }
+
+    /// Slurm says that the allocation was cancelled.
+    fn cancel(&self) {
+        self.env.write("slurm/queue", "");
+        self.env.write("slurm/records", RECORD);
+    }
+
+    /// The server in the background meets its fate.
+    fn befalls(&self, fate: Fate) {
+        let servers = || {
+            let found = self.env.processes().into_iter();
+            found.filter(|process| process.command.contains("server --background")).collect::<Vec<_>>()
+        };
+        let signal = match fate {
+            Fate::Serves => return,
+            Fate::Left => Signal::SIGTERM,
+            Fate::Killed => Signal::SIGKILL,
+        };
+        for server in servers() {
+            let _ = nix::sys::signal::kill(Pid::from_raw(server.pid), signal);
+        }
+        until(|| servers().is_empty(), || format!("the server does not end: {:#?}", servers()));
+    }
+}
+
+// R01, R05
+#[test]
+fn sync_status_finds_losses_whatever_became_of_the_server() {
+    for fate in FATES {
+        let slurm = FakeSlurm::new();
+        slurm.lose();
+        slurm.befalls(fate);
+        let done = slurm.json("workflows sync-status w");
+        assert_eq!(text(&done["jobs"][0], "job"), "a", "{fate:?}: {done:#}");
+        assert_eq!(text(&done["allocations"][0], "was"), "active", "{fate:?}: {done:#}");
+        assert_eq!((slurm.state(), done.get("unreachable")), ("failed".into(), None), "{fate:?}: {done:#}");
+    }
+}
+
+// R02, R05, R06
+#[test]
+fn an_allocation_that_disappears_from_the_queue_is_over() {
+    for fate in FATES {
+        let slurm = FakeSlurm::new();
+        slurm.program("sbatch", SBATCH_PENDING);
+        slurm.env.write("w.yaml", DOCUMENT);
+        slurm.call("submit w.yaml").run().exits(0);
+        let submitted = || slurm.json("get allocations w")["items"][0]["slurmJobId"] == "70";
+        until(submitted, || "nothing was submitted".to_owned());
+        slurm.befalls(fate);
+        slurm.cancel();
+        let done = slurm.json("workflows sync-status w");
+        assert_eq!(text(&done["allocations"][0], "was"), "pending", "{fate:?}: {done:#}");
+        assert_eq!(slurm.json("get allocations w")["items"][0]["status"], "complete", "{fate:?}");
+    }
+}
+
+// R01, R06. Nobody else asks Slurm.
+#[test]
+fn watch_asks_slurm_when_nothing_serves_the_store() {
+    for fate in [Fate::Left, Fate::Killed] {
+        let slurm = FakeSlurm::new();
+        slurm.lose();
+        slurm.befalls(fate);
+        let watched = slurm.call("watch w -p 1").run().exits(3);
+        watched.says("no torc process serves this store").says("torc submit w").says("job a of w was lost");
+        assert_eq!(slurm.state(), "failed", "{fate:?}");
+    }
+}
+
+// R02, R06
+#[test]
+fn watch_sees_a_pending_allocation_go_while_it_watches() {
+    let slurm = FakeSlurm::new();
+    slurm.program("sbatch", SBATCH_PENDING);
+    slurm.env.write("w.yaml", DOCUMENT);
+    slurm.call("submit w.yaml").run().exits(0);
+    let submitted = || slurm.json("get allocations w")["items"][0]["slurmJobId"] == "70";
+    until(submitted, || "nothing was submitted".to_owned());
+    slurm.befalls(Fate::Killed);
+    let watch = slurm.call("watch w -p 1").start();
+    watch.says("1 allocation pending");
+    slurm.cancel();
+    watch.says("was pending and is over");
+    watch.says("0 allocations pending, 0 active");
+}
+
+// R04. The store stays on the address that it was served on before.
+#[test]
+fn recover_serves_a_dead_store_again_where_it_was_served() {
+    let slurm = FakeSlurm::new();
+    slurm.env.write("w.yaml", DOCUMENT);
+    let url = || {
+        let info: Value =
+            serde_json::from_str(&std::fs::read_to_string(slurm.env.path(".torc/server.json")).ok()?).ok()?;
+        Some((text(&info, "url"), info["pid"].as_i64()?))
+    };
+    slurm.call("submit w.yaml --bind 127.0.0.1:0").run().exits(0);
+    let (_, first) = url().unwrap();
+    slurm.lose();
+    slurm.befalls(Fate::Killed);
+    slurm.env.write("go", "");
+    slurm.call("recover w").run().exits(0).says("job a of w was lost").says("running in the background");
+    let (address, second) = url().unwrap();
+    assert!(address.starts_with("http://127.0.0.1:") && first != second, "{address}");
+    slurm.until_state("completed");
+    slurm.befalls(Fate::Killed);
+    slurm.call("retry w --all").run().exits(0).says("start with: torc submit w");
+    slurm.call("slurm regenerate w --account a --submit --bind 127.0.0.2:0").run().exits(0);
+    let (address, _) = url().unwrap();
+    assert!(address.starts_with("http://127.0.0.2:"), "{address}");
+}
+
+// The runner of the server has nothing to do; it leaves with the server, and not before.
+#[test]
+fn a_server_with_a_runner_registers_it_once() {
+    let slurm = FakeSlurm::new();
+    let document = DOCUMENT.replace("test -e go || sleep 600", "sleep 3");
+    slurm.env.write("w.yaml", document);
+    let server = slurm.call("server --with-runner --idle-exit 1s --bind 127.0.0.1:0").start();
+    server.says("serving");
+    slurm.call("apply -f w.yaml").run().exits(0);
+    slurm.until_state("completed");
+    let runners = slurm.json("get runners --all");
+    let local = runners["items"].as_array().unwrap().iter().filter(|one| one["kind"] == "local").count();
+    assert_eq!(local, 1, "{runners:#}");
+    // Its server looks at Slurm only when it is told to.
+    slurm.cancel();
+    slurm.json("workflows sync-status w");
+    server.says("nothing left to do");
+    server.finish().exits(0);
 }
 
 // R01, R05

@@ -10,6 +10,7 @@ use crate::commands::Context;
 use crate::commands::hpc::SiteArgs;
 use crate::connection::{Connection, explain_missing, resolve_workflow};
 use crate::error::{CommandError, ExitStatus};
+use crate::listen_args::ListenArgs;
 use crate::output::{SchedulerRow, human};
 use crate::serving::see_to_it;
 use crate::sites;
@@ -34,6 +35,8 @@ pub struct RegenerateArgs {
     /// Also these jobs, by name or number, wherever they stand.
     #[arg(long, value_delimiter = ',', value_name = "JOBS")]
     pub include_job_ids: Vec<String>,
+    #[command(flatten)]
+    pub listen: ListenArgs,
 }
 
 /// How allocations are planned anew.

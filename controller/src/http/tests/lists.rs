@@ -218,7 +218,7 @@ async fn allocations_are_found_by_workflow_and_life() {
     let key = (WorkflowId(2), AllocationId(2));
     assert!(server.engine.allocation_submitted(key, "77".to_owned()).await.unwrap());
     let ended = Observation { sighting: Sighting::Recorded(SlurmState::Completed), ..Observation::unanswered(key) };
-    server.engine.observe_allocations(vec![ended], None, false).await.unwrap();
+    server.engine.observe_allocations(vec![ended]).await.unwrap();
     for (query, expected) in [
         ("", vec![1, 2, 3]),
         ("?workflow=third&namespace=lab", vec![3]),

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
+use torc_api::recovery::SyncStatusRequest;
 use torc_api::wire::RunnerScope;
 
 use super::super::tests::FakeSlurm;
@@ -243,12 +244,35 @@ async fn orphans_are_found_and_a_dry_run_changes_nothing() {
     lab.tick(false).await;
     lab.slurm.says("sacct", "501|FAILED|1:0|2026-01-01T00:00:30|2026-01-01T00:00:40|n3|x\n");
     let before = lab.allocations().await;
-    let report = lab.desk.find_orphans(Some(WorkflowId(1)), true).await.unwrap();
-    let other = lab.desk.find_orphans(Some(WorkflowId(9)), true).await.unwrap();
+    let request = |dry_run| SyncStatusRequest { dry_run, ..SyncStatusRequest::default() };
+    let report = lab.desk.find_orphans(WorkflowId(1), request(true)).await.unwrap();
+    let other = lab.desk.find_orphans(WorkflowId(9), request(true)).await.unwrap();
     assert_eq!(lab.allocations().await, before);
     assert_ne!(report, other, "a report is about one workflow");
-    assert_eq!(lab.desk.find_orphans(Some(WorkflowId(1)), false).await.unwrap(), report);
+    assert_eq!(lab.desk.find_orphans(WorkflowId(1), request(false)).await.unwrap(), report);
     assert_eq!(lab.allocations().await, [known("501", "complete")]);
+}
+
+// R02. Every call of `sync-status` is a process of its own.
+#[test]
+fn what_an_earlier_process_did_not_see_counts() {
+    let key = (WorkflowId(1), torc_core::ids::AllocationId(2));
+    let row =
+        |unseen_since_ms| AllocationRow { id: key.1, workflow: key.0, unseen_since_ms, ..AllocationRow::default() };
+    let seen = |sighting, unseen_ms| Observation { sighting, unseen_ms, ..Observation::unanswered(key) };
+    for (sighting, own, since, expected) in [
+        (Sighting::Unseen, 0, Some(40_000), 60_000),
+        (Sighting::Unseen, 70_000, Some(40_000), 70_000),
+        (Sighting::Unseen, 5, None, 5),
+        (Sighting::Unseen, 5, Some(200_000), 5),
+        (Sighting::Recorded(torc_api::slurm::SlurmState::Running), 0, Some(40_000), 60_000),
+        (Sighting::Queued(torc_api::slurm::SlurmState::Running), 0, Some(40_000), 0),
+        (Sighting::NoAnswer, 0, Some(40_000), 0),
+    ] {
+        let mut found = [seen(sighting, own)];
+        remember_unseen(&mut found, &[row(since)], 100_000);
+        assert_eq!(found[0].unseen_ms, expected, "{sighting:?} {own} {since:?}");
+    }
 }
 
 #[test]

@@ -121,6 +121,12 @@ impl State {
         if let Some(text) = &seen.state_text {
             row.slurm_state = Some(text.clone());
         }
+        row.unseen_since_ms = match seen.sighting {
+            Sighting::NoAnswer => row.unseen_since_ms,
+            Sighting::Queued(_) => None,
+            Sighting::Recorded(state) if state.is_over() => None,
+            Sighting::Recorded(_) | Sighting::Unseen => row.unseen_since_ms.or(Some(now.wall_ms)),
+        };
         let Sighting::Queued(state) = seen.sighting else {
             if *row != before {
                 recorder.allocation(row);
@@ -268,6 +274,7 @@ impl State {
             in_doubt: findings.in_doubt.iter().filter_map(named).map(AllocationRow::name).collect(),
             runners: findings.stale_runners.iter().filter(serves).copied().collect(),
             jobs: findings.lost_jobs.iter().filter_map(|(id, cause)| job(*id, *cause)).collect(),
+            unreachable: Vec::new(),
         }
     }
 }

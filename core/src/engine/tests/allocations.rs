@@ -239,6 +239,27 @@ fn a_job_that_runs_with_nobody_is_lost_and_the_others_are_not() {
     assert_eq!(lost, [("b", Cause::Lost)], "the runner of the other is there");
 }
 
+// R02
+#[test]
+fn what_slurm_does_not_know_is_remembered_until_it_does() {
+    let mut world = World::with(&for_slurm());
+    let key = world.allocation("7");
+    let first_ms = world.now.wall_ms;
+    for (sighting, expected) in [
+        (Sighting::NoAnswer, None),
+        (Sighting::Unseen, Some(first_ms + 2_000)),
+        (Sighting::NoAnswer, Some(first_ms + 2_000)),
+        (Sighting::Recorded(SlurmState::Running), Some(first_ms + 2_000)),
+        (Sighting::Queued(SlurmState::Pending), None),
+        (Sighting::Unseen, Some(first_ms + 6_000)),
+    ] {
+        world.pass(1_000);
+        let seen = Observation { sighting, ..Observation::unanswered(key) };
+        world.run(|state, recorder, now| state.observe_allocations(&[seen], recorder, now));
+        assert_eq!(world.row(key).unseen_since_ms, expected, "{sighting:?}");
+    }
+}
+
 #[test]
 fn no_answer_changes_nothing() {
     let mut world = World::with(&for_slurm());

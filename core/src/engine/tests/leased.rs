@@ -6,8 +6,8 @@ use torc_api::execution::{ExecutionConfig, ResourceMonitor, Stdio};
 use torc_api::failure::Prefetch;
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::{
-    AttemptKey, FileSeen, FinishedAttempt, Profile, RegisterRequest, Resources, RunnerKind, RunnerScope, SyncRequest,
-    Usage, Want,
+    AttemptKey, FileSeen, FinishedAttempt, ProcessIdentity, Profile, RegisterRequest, Resources, RunnerKind, RunnerScope,
+    SyncRequest, Usage, Want,
 };
 
 use super::plan::{Plan, job};
@@ -224,6 +224,7 @@ fn a_runner_is_written_field_by_field() {
         slurm_job_id: Some("99".to_owned()),
         output_dir: "/logs".to_owned(),
         place: "n7:/keeper".to_owned(),
+        process: Some(ProcessIdentity { start_ticks: 3, ..ProcessIdentity::default() }),
         ..runner("n7")
     };
     let mut world = World::new();
@@ -241,6 +242,7 @@ fn a_runner_is_written_field_by_field() {
         slurm_job_id: Some("99".to_owned()),
         output_dir: "/logs".to_owned(),
         place: "n7:/keeper".to_owned(),
+        process: request.process.clone(),
         version: "1.2.3".to_owned(),
         started_ms: world.now.wall_ms,
         ended_ms: None,

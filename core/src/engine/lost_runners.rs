@@ -1,0 +1,160 @@
+//! Runners that are gone, and the jobs of one workflow that were lost with them.
+//!
+//! Whoever asks speaks for one workflow: jobs of other workflows that the same runner holds stay as they are.
+
+use torc_api::allocation::{OrphanReport, OrphanedJob, UnreachableRunner};
+use torc_api::recovery::{RunnerEvidence, SyncStatusRequest};
+use torc_api::state::{Cause, JobState};
+
+use super::errands::ErrandId;
+use super::holdings::Word;
+use super::record::Recorder;
+use super::runner::Runner;
+use super::{Refusal, State};
+use crate::ids::{JobId, Now, RunnerId, WorkflowId};
+use crate::planning::runner_fate::{Contact, Loss, RunnerFacts, RunnerFate, runner_fate};
+use crate::rows::StrayLease;
+
+/// Jobs of a runner that are named in a report.
+const NAMED_JOBS: usize = 20;
+
+/// What was found about the runners of a workflow.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LostRunners {
+    lost: Vec<(RunnerId, Loss)>,
+    unreachable: Vec<UnreachableRunner>,
+}
+
+impl State {
+    /// Finds the runners of a workflow that are gone; `gone` are known to be by other means. Changes nothing.
+    pub fn find_lost_runners(
+        &self,
+        workflow: WorkflowId,
+        request: &SyncStatusRequest,
+        gone: &[i64],
+    ) -> Result<LostRunners, Refusal> {
+        let mut found = LostRunners::default();
+        for runner in self.runners.values().filter(|runner| !gone.contains(&runner.row.id.0)) {
+            if !runner.holds_something_of(workflow) {
+                continue;
+            }
+            let id = runner.row.id;
+            match runner_fate(&facts(runner, request)) {
+                RunnerFate::Present => {}
+                RunnerFate::Lost(loss) => found.lost.push((id, loss)),
+                RunnerFate::Unreachable(reason) => {
+                    let jobs = self.running_on(workflow, runner);
+                    let named = jobs.iter().take(NAMED_JOBS).filter_map(|job| self.job_name(workflow, *job));
+                    let (host, pid, running) = (runner.row.host.clone(), runner.row.pid, jobs.len() as i64);
+                    let jobs = named.map(str::to_owned).collect();
+                    found.unreachable.push(UnreachableRunner { runner: id.0, host, pid, reason, jobs, running });
+                }
+            }
+        }
+        for assumed in request.assume_lost.iter().filter(|assumed| !gone.contains(assumed)) {
+            self.check_assumption(workflow, RunnerId(*assumed), &found)?;
+        }
+        found.unreachable.retain(|one| one.running > 0);
+        Ok(found)
+    }
+
+    /// An assumption that was not followed is refused with the reason.
+    fn check_assumption(&self, workflow: WorkflowId, id: RunnerId, found: &LostRunners) -> Result<(), Refusal> {
+        let runner = self.runners.get(&id).ok_or(Refusal::NoRunner(id))?;
+        if found.lost.iter().any(|(lost, _)| *lost == id) || !runner.holds_something_of(workflow) {
+            return Ok(());
+        }
+        let host = &runner.row.host;
+        Err(Refusal::Conflict(match found.unreachable.iter().any(|one| one.runner == id.0) {
+            true => format!("runner {id} on {host} is not lost: processes of it, or of its jobs, still run"),
+            false => format!("runner {id} on {host} is not lost: it reports to this server"),
+        }))
+    }
+
+    /// Adds to a report what was found.
+    pub fn report_lost_runners(&self, workflow: WorkflowId, found: &LostRunners, report: &mut OrphanReport) {
+        let name = self.workflow_name(workflow).unwrap_or_default();
+        for (id, _) in &found.lost {
+            let Some(runner) = self.runners.get(id) else { continue };
+            report.runners.push(id.0);
+            let running = self.running_on(workflow, runner);
+            let names = running.into_iter().filter_map(|job| self.job_name(workflow, job));
+            let lost = |job: &str| OrphanedJob { workflow: name.to_owned(), job: job.to_owned(), cause: Cause::Lost };
+            report.jobs.extend(names.map(lost));
+        }
+        report.unreachable.extend(found.unreachable.iter().cloned());
+    }
+
+    /// What a lost runner held of the workflow is lost, or free again where it had not started.
+    pub fn lose_runners(&mut self, workflow: WorkflowId, found: &LostRunners, recorder: &mut Recorder, now: Now) {
+        for (id, loss) in &found.lost {
+            self.lose_runner(workflow, *id, loss.message(), recorder, now);
+        }
+    }
+
+    fn lose_runner(&mut self, workflow: WorkflowId, id: RunnerId, why: &str, recorder: &mut Recorder, now: Now) {
+        let Some(runner) = self.runners.get(&id) else { return };
+        let running = self.running_on(workflow, runner).len();
+        let message = format!("runner {id} on {} is lost, with {running} running jobs: {why}", runner.row.host);
+        let mut held: Vec<JobId> =
+            runner.held.iter().filter(|(_, held)| held.workflow == workflow).map(|(job, _)| *job).collect();
+        held.sort_unstable();
+        let errands: Vec<ErrandId> =
+            runner.errands.keys().filter(|errand| errand.workflow == workflow).copied().collect();
+        for job in held {
+            self.give_up(id, (workflow, job), why, Word::Gone(Cause::Lost), (recorder, now));
+        }
+        self.end_strays_of(id, workflow, why, (recorder, now));
+        self.lose_errands(id, errands, why, recorder, now);
+        recorder.event(now, Some(workflow), "OrphansReclaimed", message);
+        self.forget_if_empty(id, recorder, now);
+    }
+
+    fn end_strays_of(&mut self, id: RunnerId, workflow: WorkflowId, why: &str, (recorder, now): (&mut Recorder, Now)) {
+        let Some(runner) = self.runners.get_mut(&id) else { return };
+        let ended = runner.ending.extract_if(.., |_, ending| ending.lease.workflow == workflow);
+        let ended: Vec<StrayLease> = ended.map(|(_, ending)| ending.lease).collect();
+        for lease in ended {
+            self.end_stray(lease, Err(why), (recorder, now));
+        }
+    }
+
+    /// Jobs of a workflow that run on a runner, in the order of their numbers.
+    fn running_on(&self, workflow: WorkflowId, runner: &Runner) -> Vec<JobId> {
+        let Some(home) = self.workflows.get(&workflow) else { return Vec::new() };
+        let runs =
+            |job: &JobId| home.ordinal(*job).is_some_and(|job| home.jobs[job as usize].state == JobState::Running);
+        let held = runner.held.iter().filter(|(_, held)| held.workflow == workflow).map(|(job, _)| *job);
+        let mut running: Vec<JobId> = held.filter(runs).collect();
+        running.sort_unstable();
+        running
+    }
+}
+
+impl Runner {
+    fn holds_something_of(&self, workflow: WorkflowId) -> bool {
+        self.held.values().any(|held| held.workflow == workflow)
+            || self.ending.values().any(|ending| ending.lease.workflow == workflow)
+            || self.errands.keys().any(|errand| errand.workflow == workflow)
+    }
+
+    fn contact(&self) -> Contact {
+        match (self.silent, self.sequence) {
+            (true, _) => Contact::Silent,
+            (false, 0) => Contact::NotYet,
+            (false, _) => Contact::Heard,
+        }
+    }
+}
+
+fn facts<'a>(runner: &Runner, request: &'a SyncStatusRequest) -> RunnerFacts<'a> {
+    let id = runner.row.id.0;
+    let evidence: Option<&RunnerEvidence> = request.evidence.iter().find(|one| one.runner == id);
+    RunnerFacts {
+        contact: runner.contact(),
+        is_unserved: request.is_unserved,
+        is_in_slurm: runner.row.slurm_job_id.is_some(),
+        is_assumed_lost: request.assume_lost.contains(&id),
+        evidence,
+    }
+}

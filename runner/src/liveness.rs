@@ -1,0 +1,191 @@
+//! Tells which processes of a runner are left on this machine: the agent that registered, its shim, and those of its jobs.
+//!
+//! "Ended" is only said where nothing can be overlooked. A process that may not be looked at is unknown.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
+use torc_api::recovery::ProcessState;
+use torc_api::wire::ProcessIdentity;
+
+use crate::keeper::place::{self, Card};
+use crate::keeper::{leftovers, procfs};
+
+/// The state of a runner's folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlaceState {
+    /// The process that holds the jobs.
+    pub shim: ProcessState,
+    /// Processes of jobs that run although their shim has ended.
+    pub left_processes: usize,
+    /// Results that nobody has taken.
+    pub left_results: usize,
+}
+
+/// Whether PIDs of a process mean the same here: same boot, same namespace.
+pub fn is_of_this_machine(process: &ProcessIdentity) -> bool {
+    is_of_this_boot(process) && process.pid_namespace == procfs::pid_namespace() && !process.pid_namespace.is_empty()
+}
+
+/// Whether a process was started since this machine's last boot, in whatever namespace.
+pub fn is_of_this_boot(process: &ProcessIdentity) -> bool {
+    process.boot_id == procfs::boot_id() && !process.boot_id.is_empty()
+}
+
+/// The state of a process of this machine.
+pub fn process_state(pid: i64, process: &ProcessIdentity) -> ProcessState {
+    let Some(pid) = i32::try_from(pid).ok().filter(|pid| *pid > 0) else { return ProcessState::Unknown };
+    // Unlike /proc, a signal also finds processes that are hidden from this user.
+    if Pid::from_raw(pid).is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH)) {
+        return ProcessState::Ended;
+    }
+    match procfs::start_ticks(pid) {
+        Some(ticks) if process.start_ticks > 0 && ticks != process.start_ticks => ProcessState::Ended,
+        Some(_) if process.start_ticks == 0 => ProcessState::Unknown,
+        Some(_) if procfs::is_zombie(pid) => ProcessState::Ended,
+        Some(_) => ProcessState::Running,
+        None => ProcessState::Unknown,
+    }
+}
+
+/// Looks at the folder of a runner of this machine.
+pub fn place_state(dir: &Path) -> PlaceState {
+    let unknown = PlaceState { shim: ProcessState::Unknown, left_processes: 0, left_results: 0 };
+    if has_shim_process(dir) {
+        return PlaceState { shim: ProcessState::Running, ..unknown };
+    }
+    match fs::metadata(dir) {
+        Ok(_) if !is_own(dir) => unknown,
+        Ok(_) if is_locked(dir) || Card::read(dir).is_some_and(|card| card.is_alive()) => {
+            PlaceState { shim: ProcessState::Running, ..unknown }
+        }
+        Ok(_) => PlaceState {
+            shim: ProcessState::Ended,
+            left_processes: leftovers::count(dir),
+            left_results: place::left_results(dir).len(),
+        },
+        // A shim outlives its folder; then only the list of processes tells, if it is complete.
+        Err(error) if error.kind() == io::ErrorKind::NotFound && sees_all_processes() => {
+            PlaceState { shim: ProcessState::Ended, ..unknown }
+        }
+        Err(_) => unknown,
+    }
+}
+
+/// Ends the processes of jobs whose shim has ended, as the next shim in the folder would. Nothing is done while a shim may live.
+pub fn end_left_processes(dir: &Path) -> io::Result<()> {
+    if !is_own(dir) || has_shim_process(dir) {
+        return Ok(());
+    }
+    // No shim starts here meanwhile.
+    if let Some(_lock) = place::lock(dir)? {
+        leftovers::clear(dir);
+    }
+    Ok(())
+}
+
+/// What is in a folder of this user was written by a runner of this user: only then its PIDs may be acted upon.
+fn is_own(dir: &Path) -> bool {
+    let uid = rustix::process::getuid().as_raw();
+    fs::symlink_metadata(dir).is_ok_and(|found| found.is_dir() && found.uid() == uid && found.mode() & 0o022 == 0)
+}
+
+/// A shim is told its folder when it is started.
+fn has_shim_process(dir: &Path) -> bool {
+    let is_told = |arguments: &[Vec<u8>]| {
+        let mut pairs = arguments.windows(2);
+        pairs.any(|pair| pair[0] == b"--dir" && pair[1] == dir.as_os_str().as_bytes())
+    };
+    let own = i32::try_from(std::process::id()).ok();
+    let others = procfs::processes().into_iter().filter(|pid| Some(*pid) != own);
+    others.filter(|pid| is_told(&procfs::arguments(*pid))).any(|pid| !procfs::is_zombie(pid))
+}
+
+/// Where /proc hides processes of other users, it hides the first one, too.
+fn sees_all_processes() -> bool {
+    procfs::start_ticks(1).is_some()
+}
+
+/// Whether a shim holds the lock of a folder.
+fn is_locked(dir: &Path) -> bool {
+    let Ok(file) = OpenOptions::new().write(true).open(place::lock_path(dir)) else { return false };
+    flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+    use crate::process::ProcessMark;
+
+    fn own() -> (i64, ProcessIdentity) {
+        (i64::from(std::process::id()), ProcessMark::own().identity())
+    }
+
+    fn private_folder() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().expect("a folder");
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o700)).expect("permissions");
+        dir
+    }
+
+    #[test]
+    fn a_machine_is_known_by_its_boot_and_namespace() {
+        let (_, process) = own();
+        assert!(is_of_this_machine(&process) && is_of_this_boot(&process));
+        let contained = ProcessIdentity { pid_namespace: "pid:[1]".to_owned(), ..process.clone() };
+        assert!(!is_of_this_machine(&contained) && is_of_this_boot(&contained));
+        for other in [ProcessIdentity { boot_id: "b".to_owned(), ..process }, ProcessIdentity::default()] {
+            assert!(!is_of_this_machine(&other) && !is_of_this_boot(&other), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_process_is_known_by_its_pid_and_start() {
+        let (pid, process) = own();
+        let started = |start_ticks| ProcessIdentity { start_ticks, ..process.clone() };
+        assert_eq!(process_state(pid, &process), ProcessState::Running);
+        assert_eq!(process_state(pid, &started(process.start_ticks + 1)), ProcessState::Ended, "a reused PID");
+        assert_eq!(process_state(pid, &started(0)), ProcessState::Unknown);
+        assert_eq!(process_state(i64::from(i32::MAX), &process), ProcessState::Ended);
+        for nonsense in [0, -1, i64::MAX] {
+            assert_eq!(process_state(nonsense, &process), ProcessState::Unknown);
+        }
+    }
+
+    #[test]
+    fn a_held_lock_is_a_living_shim() {
+        let dir = private_folder();
+        assert_eq!(place_state(dir.path()).shim, ProcessState::Ended);
+        let lock = place::lock(dir.path()).expect("a file").expect("free");
+        assert_eq!(place_state(dir.path()).shim, ProcessState::Running);
+        drop(lock);
+        assert_eq!(place_state(dir.path()).shim, ProcessState::Ended);
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o722)).expect("permissions");
+        assert_eq!(place_state(dir.path()).shim, ProcessState::Unknown, "others may write there");
+    }
+
+    #[test]
+    fn a_shim_is_found_without_its_folder() {
+        let dir = private_folder();
+        let gone = dir.path().join("gone");
+        let mut shim = Command::new("sh")
+            .args(["-c", "read line", "keeper", "--dir"])
+            .arg(&gone)
+            .stdin(Stdio::piped())
+            .spawn()
+            .expect("a process");
+        assert_eq!(place_state(&gone).shim, ProcessState::Running);
+        drop(shim.stdin.take());
+        shim.wait().expect("an end");
+        let expected = if sees_all_processes() { ProcessState::Ended } else { ProcessState::Unknown };
+        assert_eq!(place_state(&gone).shim, expected);
+    }
+}
