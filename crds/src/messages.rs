@@ -188,14 +188,28 @@ fn requests_about_data_carry_every_field() {
 #[test]
 fn recovery_requests_carry_every_field() {
     is_written_as(&SyncStatusRequest { dry_run: true }, json!({ "dryRun": true }));
-    let recover =
-        RecoverRequest { dry_run: true, memory_percent: Some(160), runtime_percent: Some(170), retry_unknown: false };
+    let plan = RegenerateRequest { submit: true, ..RegenerateRequest::default() };
+    let partition: crate::cluster::Partition = serde_json::from_value(
+        json!({ "name": "p", "cpusPerNode": 1, "memoryMb": 2, "maxWalltime": "3h" }),
+    )
+    .expect("a partition");
+    let recover = RecoverRequest {
+        dry_run: true,
+        memory_percent: Some(160),
+        runtime_percent: Some(170),
+        retry_unknown: false,
+        regenerate: Some(Box::new(plan.clone())),
+        partitions: vec![partition.clone()],
+    };
     is_written_as(
         &recover,
-        json!({ "dryRun": true, "memoryPercent": 160, "runtimePercent": 170, "retryUnknown": false }),
+        json!({
+            "dryRun": true, "memoryPercent": 160, "runtimePercent": 170, "retryUnknown": false,
+            "regenerate": plan, "partitions": [partition],
+        }),
     );
     is_written_as(
-        &RecoverRequest { dry_run: false, retry_unknown: true, memory_percent: None, runtime_percent: None },
+        &RecoverRequest { retry_unknown: true, ..RecoverRequest::default() },
         json!({ "dryRun": false, "retryUnknown": true }),
     );
     let report = RecoverReport {
@@ -207,8 +221,10 @@ fn recovery_requests_carry_every_field() {
             cause: Cause::OutOfMemory,
             decision: RecoveryDecision::Leave,
             raised: vec!["memory".to_owned()],
+            reason: text("full"),
         }],
         again: 3,
+        regenerated: Some(RegenerateReport { pending_jobs: 4, ..RegenerateReport::default() }),
     };
     is_written_as(
         &report,
@@ -216,7 +232,9 @@ fn recovery_requests_carry_every_field() {
             "dryRun": true, "again": 3,
             "jobs": [{
                 "job": "j", "attempt": 2, "returnCode": 137, "cause": "OutOfMemory", "decision": "Leave", "raised": ["memory"],
+                "reason": "full",
             }],
+            "regenerated": { "pendingJobs": 4, "supersededActions": 0, "schedulers": [], "allocations": [] },
         }),
     );
     is_written_as(

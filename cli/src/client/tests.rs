@@ -217,8 +217,12 @@ async fn every_change_asks_its_own_route() {
     server.made("POST /v1/workflows/w/runs/7/results?namespace=lab");
     let _ = client.sync_status("w", true).await;
     assert_eq!(server.made("POST /v1/workflows/w/sync-status?namespace=lab")["dryRun"], json!(true));
-    let recover =
-        RecoverRequest { dry_run: true, memory_percent: Some(150), runtime_percent: Some(120), retry_unknown: false };
+    let recover = RecoverRequest {
+        dry_run: true,
+        memory_percent: Some(150),
+        runtime_percent: Some(120),
+        ..RecoverRequest::default()
+    };
     let _ = client.recover("w", &recover).await;
     let body = server.made("POST /v1/workflows/w/recover?namespace=lab");
     assert_eq!((&body["memoryPercent"], &body["runtimePercent"]), (&json!(150), &json!(120)));
