@@ -200,12 +200,13 @@ fn recovery_requests_carry_every_field() {
         retry_unknown: false,
         regenerate: Some(Box::new(plan.clone())),
         partitions: vec![partition.clone()],
+        lost: vec![OrphanedJob { workflow: "w".to_owned(), job: "l".to_owned(), cause: Cause::Lost }],
     };
     is_written_as(
         &recover,
         json!({
             "dryRun": true, "memoryPercent": 160, "runtimePercent": 170, "retryUnknown": false,
-            "regenerate": plan, "partitions": [partition],
+            "regenerate": plan, "partitions": [partition], "lost": [{ "workflow": "w", "job": "l", "cause": "Lost" }],
         }),
     );
     is_written_as(

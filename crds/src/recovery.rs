@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::allocation::OrphanedJob;
 use crate::cluster::Partition;
 use crate::state::Cause;
 
@@ -37,6 +38,9 @@ pub struct RecoverRequest {
     /// the server knows count when this is empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub partitions: Vec<Partition>,
+    /// Jobs that a dry run takes for lost: those that a dry run of `sync-status` has found. Ignored otherwise.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lost: Vec<OrphanedJob>,
 }
 
 /// What was done about failed jobs.

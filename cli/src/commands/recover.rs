@@ -76,17 +76,17 @@ impl RemedyArgs {
 }
 
 impl RemedyArgs {
-    /// Returns the request with what Slurm has: a dry run asks for exactly the same.
-    async fn full_request(
+    /// Completes a request with what Slurm has. A dry run asks for exactly the same.
+    async fn with_slurm(
         &self,
         client: &Client,
         workflow: &Workflow,
         preview: &RecoverReport,
-        dry_run: bool,
+        request: RecoverRequest,
     ) -> Result<RecoverRequest, CommandError> {
-        let request = self.request(dry_run);
         let open = client.workflow(&workflow.id.to_string()).await?.status.jobs;
-        if needs_allocations(workflow, preview.again + open.ready + open.blocked) {
+        let open = preview.again + open.ready + open.blocked + request.lost.len() as i64;
+        if needs_allocations(workflow, open) {
             let plan = RegenerateRequest { submit: true, ..self.plan.request(client, workflow).await? };
             return Ok(RecoverRequest { regenerate: Some(Box::new(plan)), ..request });
         }
@@ -150,18 +150,15 @@ pub async fn recover(
 ) -> Result<Recovered, CommandError> {
     let name = workflow.id.to_string();
     let orphans = client.sync_status(&name, dry_run).await?;
-    let preview = match client.recover(&name, &remedy.request(true)).await {
-        // In a dry run what was lost still counts as running. What would come of it is known when it is failed.
-        Err(error) if dry_run && !orphans.jobs.is_empty() && error.is_conflict() => {
-            let jobs = RecoverReport { dry_run, ..RecoverReport::default() };
-            return Ok(Recovered { orphans, jobs });
-        }
-        answer => answer.map_err(explain_missing)?,
-    };
+    // In a dry run what was lost still counts as running.
+    let lost = if dry_run { orphans.jobs.clone() } else { Vec::new() };
+    let preview = RecoverRequest { lost: lost.clone(), ..remedy.request(true) };
+    let preview = client.recover(&name, &preview).await.map_err(explain_missing)?;
     if let Some(hook) = remedy.recovery_hook.as_deref().filter(|_| !dry_run && has_unknown(&preview)) {
         run_hook(context, hook, workflow)?;
     }
-    let request = remedy.full_request(client, workflow, &preview, dry_run).await?;
+    let request = RecoverRequest { lost, ..remedy.request(dry_run) };
+    let request = remedy.with_slurm(client, workflow, &preview, request).await?;
     let jobs = client.recover(&name, &request).await.map_err(explain_missing)?;
     if !dry_run && jobs.regenerated.is_none() && jobs.again > 0 {
         client.submit(&name).await?;
@@ -217,12 +214,6 @@ pub fn describe(context: &Context, workflow: &str, recovered: &Recovered, served
         let _ = writeln!(text, "{}: {} ({}) → {what}", one.job, one.cause, human::exit_code(one.return_code));
     }
     let _ = match (report.dry_run, report.again) {
-        (true, 0) if !recovered.orphans.jobs.is_empty() => {
-            writeln!(
-                text,
-                "workflow/{workflow}: without --dry-run lost jobs count as failed, and are judged like these"
-            )
-        }
         (_, 0) if report.jobs.is_empty() => writeln!(text, "workflow/{workflow}: no job has failed"),
         (true, again) => writeln!(text, "workflow/{workflow}: {} would run again", human::count(again, "job")),
         (false, again) => writeln!(text, "workflow/{workflow}: {} run again", human::count(again, "job")),
@@ -368,9 +359,7 @@ mod tests {
         };
         let text = told(report(0, true, vec![]), lost, false);
         assert!(
-            text.ends_with(
-                "workflow/w: without --dry-run lost jobs count as failed, and are judged like these\nnothing was changed\n"
-            ),
+            text.starts_with("job a of w was lost: Lost\n") && text.ends_with("no job has failed\nnothing was changed\n"),
             "{text}"
         );
         assert_eq!(text.matches("nothing was changed").count(), 1, "{text}");

@@ -1,5 +1,6 @@
 //! Commands of recovery: the live state, the attempts in the store, and what a person asked for.
 
+use torc_api::allocation::OrphanedJob;
 use torc_api::api;
 use torc_api::quantity::parse_walltime;
 use torc_api::recovery::{
@@ -26,7 +27,7 @@ impl Engine {
     ) -> Result<RecoverReport, EngineError> {
         let id = self.find(reference).await?;
         let latest = self.latest_results(id, true).await?;
-        let RecoverRequest { dry_run, memory_percent, runtime_percent, retry_unknown, regenerate, partitions } = request;
+        let RecoverRequest { dry_run, memory_percent, runtime_percent, retry_unknown, .. } = request;
         let percent = |asked: Option<i32>, built_in: i64| asked.map_or(built_in, i64::from).max(100);
         let built_in = Multipliers::default();
         let multipliers = Multipliers {
@@ -34,9 +35,9 @@ impl Engine {
             runtime_percent: percent(runtime_percent, built_in.runtime_percent),
         };
         let options = RecoveryOptions { multipliers, retry_unknown };
-        let partitions = read_partitions(&partitions)?;
-        let plan = regenerate.map(|request| Prepared::new(*request)).transpose()?;
-        let wanted = PreparedRecovery { latest, options, partitions, plan };
+        let partitions = read_partitions(&request.partitions)?;
+        let plan = request.regenerate.map(|request| Prepared::new(*request)).transpose()?;
+        let wanted = PreparedRecovery { latest, options, partitions, plan, lost: request.lost };
         if dry_run {
             return self
                 .read(move |state| {
@@ -144,6 +145,7 @@ struct PreparedRecovery {
     options: RecoveryOptions,
     partitions: Vec<Partition>,
     plan: Option<Prepared>,
+    lost: Vec<OrphanedJob>,
 }
 
 impl PreparedRecovery {
@@ -152,8 +154,9 @@ impl PreparedRecovery {
     }
 
     fn with<'a>(&'a self, account: &'a str) -> Recover<'a> {
-        let Self { latest, options, partitions, plan } = self;
-        Recover { latest, options: *options, partitions, regenerate: plan.as_ref().map(|plan| plan.with(account)) }
+        let Self { latest, options, partitions, plan, lost } = self;
+        let regenerate = plan.as_ref().map(|plan| plan.with(account));
+        Recover { latest, options: *options, partitions, regenerate, lost }
     }
 }
 

@@ -91,10 +91,10 @@ impl State {
 
     /// Returns the nodes that the next attempt could get, if it is to get more memory or time.
     fn nodes_for_next_attempt(&self, id: WorkflowId, job: u32, finished: &FinishedAttempt) -> Vec<NodeShape> {
-        let Some(workflow) = self.workflows.get(&id) else { return Vec::new() };
+        let workflow = self.workflows.get(&id).filter(|_| cause_of(finished).is_some());
+        let Some(workflow) = workflow else { return Vec::new() };
         let evidence = Evidence::of_report(&workflow.profile(job).requirements, finished);
-        let is_failure = cause_of(finished).is_some();
-        match is_failure && may_escalate(&evidence, workflow.failure_policy(job)) {
+        match may_escalate(&evidence, workflow.failure_policy(job)) {
             true => self.nodes_for(workflow, job),
             false => Vec::new(),
         }

@@ -1,7 +1,9 @@
 //! Commands for failed jobs: recover them, decide about those that need a manual decision, correct requirements.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
+use torc_api::allocation::OrphanedJob;
 use torc_api::recovery::{
     CorrectResourcesReport, Correction, FailureClass, RecoverReport, RecoveredJob, RecoveryDecision, RegenerateReport,
 };
@@ -35,6 +37,8 @@ pub struct Recover<'a> {
     pub partitions: &'a [Partition],
     /// Allocations that are planned for the jobs that are still to run.
     pub regenerate: Option<Regenerate<'a>>,
+    /// Jobs that a preview takes for lost.
+    pub lost: &'a [OrphanedJob],
 }
 
 /// A failed job and what is done about it.
@@ -47,8 +51,9 @@ struct JobRecovery {
 impl State {
     /// Returns what a recovery would do: it is carried out on a copy of the workflow.
     pub fn recover_preview(&self, id: WorkflowId, wanted: Recover<'_>, now: Now) -> Result<RecoverReport, Refusal> {
-        let decided = self.decide_about_failed(id, wanted)?;
         let mut copy = self.copy_of(id)?;
+        let latest = copy.assume_lost(id, wanted, now)?;
+        let decided = self.decide_about_failed(copy.workflow(id)?, Recover { latest: &latest, ..wanted })?;
         let report = copy.carry_out_recovery(id, decided, wanted.regenerate, &mut Recorder::default(), now)?;
         let preview = |planned| RegenerateReport { dry_run: true, allocations: Vec::new(), ..planned };
         Ok(RecoverReport { dry_run: true, regenerated: report.regenerated.map(preview), ..report })
@@ -63,12 +68,34 @@ impl State {
         recorder: &mut Recorder,
         now: Now,
     ) -> Result<RecoverReport, Refusal> {
-        let decided = self.decide_about_failed(id, wanted)?;
+        let decided = self.decide_about_failed(self.workflow(id)?, wanted)?;
         self.carry_out_recovery(id, decided, wanted.regenerate, recorder, now)
     }
 
-    fn decide_about_failed(&self, id: WorkflowId, wanted: Recover<'_>) -> Result<Vec<JobRecovery>, Refusal> {
-        let workflow = self.workflow(id)?;
+    /// Records jobs as lost, and returns the latest results with theirs.
+    fn assume_lost<'a>(
+        &mut self,
+        id: WorkflowId,
+        wanted: Recover<'a>,
+        now: Now,
+    ) -> Result<Cow<'a, LatestResults>, Refusal> {
+        let mut recorder = Recorder::default();
+        for lost in wanted.lost {
+            let workflow = self.workflow(id)?;
+            let Some(job) = workflow.find(&lost.job) else { continue };
+            if matches!(workflow.jobs[job as usize].state, JobState::Leased | JobState::Running) {
+                self.lose_attempt(id, job, (lost.cause, ""), (&mut recorder, now));
+            }
+        }
+        let mut latest = Cow::Borrowed(wanted.latest);
+        let results = std::mem::take(&mut recorder.changes().results);
+        if !results.is_empty() {
+            latest.to_mut().extend(results.into_iter().map(|row| (row.job, row)));
+        }
+        Ok(latest)
+    }
+
+    fn decide_about_failed(&self, workflow: &Workflow, wanted: Recover<'_>) -> Result<Vec<JobRecovery>, Refusal> {
         workflow.check_that_nothing_runs()?;
         if wanted.regenerate.is_some() {
             workflow.may_be_regenerated()?;

@@ -117,11 +117,12 @@ fn recover_finds_what_was_lost_before_it_asks_whether_it_may_begin() {
     let slurm = FakeSlurm::new();
     slurm.lose();
     let would = slurm.json("recover w --dry-run");
-    assert_eq!(text(&would["orphans"]["jobs"][0], "job"), "a", "{would:#}");
+    assert_eq!((text(&would["orphans"]["jobs"][0], "job"), &would["again"]), ("a".into(), &1.into()), "{would:#}");
     assert_eq!(slurm.state(), "running", "a dry run changes nothing");
     slurm.env.write("go", "");
     let done = slurm.json("recover w");
     assert_eq!((text(&done["orphans"]["jobs"][0], "job"), &done["again"]), ("a".into(), &1.into()), "{done:#}");
+    assert_eq!((&would["jobs"], would["regenerated"].is_object()), (&done["jobs"], true), "{would:#} {done:#}");
     slurm.until_state("completed");
     let results = slurm.json("get results w");
     let causes: Vec<&Value> = results["items"].as_array().unwrap().iter().map(|one| &one["cause"]).collect();

@@ -1,7 +1,7 @@
 //! What people ask for when jobs have failed or allocations are gone.
 
 use torc_api::action::{Action, ActionState, ActionType, TriggerType};
-use torc_api::allocation::AllocationOrigin;
+use torc_api::allocation::{AllocationOrigin, OrphanedJob};
 use torc_api::failure::{Recovery, RecoveryPolicy};
 use torc_api::recovery::{FailureClass, RecoveryDecision, RegenerateReport, RegenerateRequest, ScheduleNodesRequest};
 use torc_api::resources::SlurmScheduler;
@@ -53,7 +53,7 @@ fn partitions() -> Vec<Partition> {
 
 /// A recovery without any wishes.
 pub fn recovery(latest: &LatestResults) -> Recover<'_> {
-    Recover { latest, options: RecoveryOptions::default(), partitions: &[], regenerate: None }
+    Recover { latest, options: RecoveryOptions::default(), partitions: &[], regenerate: None, lost: &[] }
 }
 
 impl World {
@@ -418,6 +418,30 @@ fn a_dry_run_shows_exactly_what_recovery_does() {
     let longest = done.schedulers.iter().map(|one| one.walltime_seconds).max();
     assert!(longest >= Some(650), "{done:?}");
     assert_eq!(world.state_of("e"), JobState::Canceled, "b stays failed");
+}
+
+// R01, R04
+#[test]
+fn a_dry_run_takes_for_lost_what_was_found_to_be() {
+    let never = Recovery { policy: Some(RecoveryPolicy::Never), ..Recovery::default() };
+    for (policy, decided) in [(Some(never), 1), (None, 0)] {
+        let mut world = World::with(&plan().with(|spec| spec.recovery = policy.clone()));
+        let id = world.register(&runner("n1"));
+        let leases = world.sync(id, &ask(1, 1)).leases;
+        assert_eq!(leases[0].name, "d");
+        world.sync(id, &SyncRequest { running: vec![running(leases[0].key)], ..say(2) });
+        let lost = [OrphanedJob { workflow: "w".to_owned(), job: "d".to_owned(), cause: Cause::NodeFailure }];
+        let (latest, partitions) = (LatestResults::new(), partitions());
+        let request = RegenerateRequest::default();
+        let plan =
+            Regenerate { request: &request, account: "x", seconds: None, partitions: &partitions, stamp: "regen_2" };
+        let wanted = Recover { regenerate: Some(plan), lost: &lost, ..recovery(&latest) };
+        let would = world.state.recover_preview(world.workflow(), wanted, world.now).unwrap();
+        assert_eq!((would.jobs.len(), would.again), (decided, decided as i64), "{policy:?}");
+        assert_eq!(world.state_of("d"), JobState::Running, "nothing was changed");
+        assert!(would.jobs.iter().all(|one| one.cause == Cause::NodeFailure), "{would:?}");
+        assert_eq!(would.regenerated.unwrap().pending_jobs, 4, "the job that was lost is one of them");
+    }
 }
 
 // R04
