@@ -112,11 +112,6 @@ impl ClientError {
         matches!(self, Self::Answer { status: 404, .. } | Self::Deleted { .. })
     }
 
-    /// What was asked for does not go together with how things stand.
-    pub fn is_conflict(&self) -> bool {
-        matches!(self, Self::Answer { status: 409, .. })
-    }
-
     fn kind(&self) -> ExitStatus {
         match self {
             Self::Unreachable { .. } | Self::CutOff { .. } | Self::Closed => ExitStatus::Unreachable,
@@ -237,7 +232,7 @@ mod tests {
             (505, 1),
         ] {
             let error = ClientError::answer(status, "");
-            assert_eq!((error.is_not_found(), error.is_conflict()), (status == 404, status == 409), "{status}");
+            assert_eq!(error.is_not_found(), status == 404, "{status}");
             assert!(!error.is_unreachable(), "somebody has answered: {status}");
             assert_eq!(CommandError::from(error).kind.code(), code, "{status}");
         }
