@@ -189,10 +189,9 @@ fn requests_about_data_carry_every_field() {
 fn recovery_requests_carry_every_field() {
     is_written_as(&SyncStatusRequest { dry_run: true }, json!({ "dryRun": true }));
     let plan = RegenerateRequest { submit: true, ..RegenerateRequest::default() };
-    let partition: crate::cluster::Partition = serde_json::from_value(
-        json!({ "name": "p", "cpusPerNode": 1, "memoryMb": 2, "maxWalltime": "3h" }),
-    )
-    .expect("a partition");
+    let partition: crate::cluster::Partition =
+        serde_json::from_value(json!({ "name": "p", "cpusPerNode": 1, "memoryMb": 2, "maxWalltime": "3h" }))
+            .expect("a partition");
     let recover = RecoverRequest {
         dry_run: true,
         memory_percent: Some(160),

@@ -245,7 +245,15 @@ mod tests {
 
     fn job(cause: Cause, decision: RecoveryDecision, raised: &[&str]) -> torc_api::recovery::RecoveredJob {
         let raised: Vec<String> = raised.iter().map(|text| (*text).to_owned()).collect();
-        torc_api::recovery::RecoveredJob { job: "a".to_owned(), attempt: 2, cause, return_code: 137, decision, raised, reason: None }
+        torc_api::recovery::RecoveredJob {
+            job: "a".to_owned(),
+            attempt: 2,
+            cause,
+            return_code: 137,
+            decision,
+            raised,
+            reason: None,
+        }
     }
 
     // S20
@@ -359,7 +367,8 @@ mod tests {
         };
         let text = told(report(0, true, vec![]), lost, false);
         assert!(
-            text.starts_with("job a of w was lost: Lost\n") && text.ends_with("no job has failed\nnothing was changed\n"),
+            text.starts_with("job a of w was lost: Lost\n")
+                && text.ends_with("no job has failed\nnothing was changed\n"),
             "{text}"
         );
         assert_eq!(text.matches("nothing was changed").count(), 1, "{text}");

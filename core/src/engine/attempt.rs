@@ -170,9 +170,7 @@ impl Workflow {
             Decision::RetryWith(requirements) => {
                 AttemptOutcome { requirements: Some(requirements), ..Ending::Retry.into() }
             }
-            Decision::RunScript(script) => {
-                AttemptOutcome { script: Some(script.to_owned()), ..Ending::Recover.into() }
-            }
+            Decision::RunScript(script) => AttemptOutcome { script: Some(script.to_owned()), ..Ending::Recover.into() },
             Decision::PendingFailed(limit) => AttemptOutcome { limit, ..Ending::PendingFailed.into() },
             Decision::Fail(limit) => AttemptOutcome { limit, ..failed.into() },
         }

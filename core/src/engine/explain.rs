@@ -8,8 +8,8 @@ use torc_api::wire::RunnerScope;
 use super::workflow::Workflow;
 use super::{Refusal, State};
 use crate::explain::{
-    Attempt, JobFacts, RecoveryHint, RunnerFacts, ScriptFacts, SlurmFacts, WaitingAllocation, WorkflowFacts, next_steps,
-    raised, stories, why, why_ready,
+    Attempt, JobFacts, RecoveryHint, RunnerFacts, ScriptFacts, SlurmFacts, WaitingAllocation, WorkflowFacts,
+    next_steps, raised, stories, why, why_ready,
 };
 use crate::failure::{Evidence, Multipliers, escalate};
 use crate::ids::{Now, WorkflowId};

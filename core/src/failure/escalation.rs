@@ -164,8 +164,9 @@ fn more_time(evidence: &Evidence<'_>, percent: i64, largest: Largest<'_>) -> Res
     let had = needs.runtime_seconds.max(evidence.run_seconds);
     let runtime_seconds = match largest.seconds(needs) {
         Some(longest) if longest <= had => return Err(LimitReached::Time { had, longest }),
-        longest => scale_seconds(needs.runtime_seconds, Some(evidence.run_seconds), percent)
-            .min(longest.unwrap_or(i64::MAX)),
+        longest => {
+            scale_seconds(needs.runtime_seconds, Some(evidence.run_seconds), percent).min(longest.unwrap_or(i64::MAX))
+        }
     };
     Ok(Requirements { runtime_seconds, ..needs.clone() })
 }
@@ -237,7 +238,11 @@ mod tests {
         let memory = next(evidence(&needs, 137, None, 60), &[]);
         assert_eq!((memory.memory_bytes, memory.runtime_seconds, memory.num_cpus), (12 * GIB, HOUR, 4));
         assert_eq!(next(evidence(&needs, 1, Some(10 * GIB), 60), &[]).memory_bytes, 15 * GIB, "of what it used");
-        assert_eq!(next(evidence(&needs, 137, Some(2 * GIB), 60), &[]).memory_bytes, 12 * GIB, "never less than it had");
+        assert_eq!(
+            next(evidence(&needs, 137, Some(2 * GIB), 60), &[]).memory_bytes,
+            12 * GIB,
+            "never less than it had"
+        );
         let time = next(evidence(&needs, 152, None, HOUR), &[]);
         assert_eq!((time.memory_bytes, time.runtime_seconds), (8 * GIB, HOUR * 3 / 2));
         let busy = Evidence { peak_cpu_percent: Some(730.0), ..evidence(&needs, 152, None, HOUR) };
@@ -304,9 +309,8 @@ mod tests {
         assert_eq!(oom(8, &[node(4, 7, 1)]), reached(7));
         assert_eq!(oom(8, &[node(4, 8, 1), node(2, 64, 1)]), reached(8), "the large node has too few CPUs");
         assert_eq!(oom(8, &[node(2, 8, 1)]), memory(12), "it runs elsewhere, so nothing is known");
-        let late = |ran: i64, nodes: &[NodeShape]| {
-            escalate(&evidence(&needs, 152, None, ran), Multipliers::default(), nodes)
-        };
+        let late =
+            |ran: i64, nodes: &[NodeShape]| escalate(&evidence(&needs, 152, None, ran), Multipliers::default(), nodes);
         let time = |seconds: i64| Escalated::To(Requirements { runtime_seconds: seconds, ..needs.clone() });
         assert_eq!(late(HOUR, &[node(4, 8, 2)]), time(5_400));
         assert_eq!(late(2 * HOUR - 1, &[node(4, 8, 2)]), time(2 * HOUR));

@@ -90,7 +90,11 @@ fn the_policy_and_a_request_give_the_same() {
         let plan = Plan::new([job("a").needs(declared(mib * MIB, seconds))]);
         let mut by_itself = World::with(&auto(plan.clone()));
         by_itself.fail(&runner("n1"), cause, observed);
-        assert_eq!((by_itself.state_of("a"), by_itself.given("a")), (JobState::Ready, expected), "{cause} {mib} {seconds}");
+        assert_eq!(
+            (by_itself.state_of("a"), by_itself.given("a")),
+            (JobState::Ready, expected),
+            "{cause} {mib} {seconds}"
+        );
         let mut on_request = World::with(&plan);
         on_request.fail(&runner("n1"), cause, observed);
         let mut latest = on_request.latest();
@@ -100,7 +104,11 @@ fn the_policy_and_a_request_give_the_same() {
         }
         let id = on_request.workflow();
         on_request.run(|state, recorder, now| state.recover(id, recovery(&latest), recorder, now)).unwrap();
-        assert_eq!((on_request.state_of("a"), on_request.given("a")), (JobState::Ready, expected), "{cause} on request");
+        assert_eq!(
+            (on_request.state_of("a"), on_request.given("a")),
+            (JobState::Ready, expected),
+            "{cause} on request"
+        );
     }
 }
 
@@ -135,7 +143,10 @@ fn only_runners_that_may_run_the_job_limit_it() {
     };
     let others = [
         ("with labels", larger(|request| request.labels = vec!["x".to_owned()])),
-        ("of another workflow", larger(|request| request.scope = torc_api::wire::RunnerScope::Workflow("v".to_owned()))),
+        (
+            "of another workflow",
+            larger(|request| request.scope = torc_api::wire::RunnerScope::Workflow("v".to_owned())),
+        ),
         ("in an allocation", larger(|request| request.slurm_job_id = Some("7".to_owned()))),
         ("with fewer CPUs", larger(|request| request.capacity.cpus = 1)),
     ];
@@ -153,10 +164,13 @@ fn only_runners_that_may_run_the_job_limit_it() {
 
 #[test]
 fn a_workflow_that_sizes_itself_is_limited_by_the_partitions() {
-    let plan = auto(Plan::new([job("a").needs(declared(GIB, 60))]))
-        .with(|spec| spec.slurm_cluster = Some("c".to_owned()));
-    let in_allocation =
-        RegisterRequest { slurm_job_id: Some("7".to_owned()), scope: torc_api::wire::RunnerScope::Workflow("w".to_owned()), ..with_memory(1) };
+    let plan =
+        auto(Plan::new([job("a").needs(declared(GIB, 60))])).with(|spec| spec.slurm_cluster = Some("c".to_owned()));
+    let in_allocation = RegisterRequest {
+        slurm_job_id: Some("7".to_owned()),
+        scope: torc_api::wire::RunnerScope::Workflow("w".to_owned()),
+        ..with_memory(1)
+    };
     let late = Observed { run_seconds: 432, ..Observed::default() };
     for (partitions, expected) in [
         (None, Some(650)),
@@ -210,8 +224,11 @@ fn a_workflow_with_schedulers_is_limited_by_them() {
         spec.slurm_schedulers = vec![scheduler("s", "00:08:00"), scheduler("t", "00:05:00")];
         spec.actions = vec![action];
     });
-    let in_allocation =
-        RegisterRequest { slurm_job_id: Some("7".to_owned()), scope: torc_api::wire::RunnerScope::Workflow("w".to_owned()), ..with_memory(4) };
+    let in_allocation = RegisterRequest {
+        slurm_job_id: Some("7".to_owned()),
+        scope: torc_api::wire::RunnerScope::Workflow("w".to_owned()),
+        ..with_memory(4)
+    };
     let mut world = World::with(&plan);
     world.fail(&in_allocation, Cause::Timeout, Observed { run_seconds: 432, ..Observed::default() });
     assert_eq!(world.given("a"), (1_024, 480), "no allocation of this document lasts longer");

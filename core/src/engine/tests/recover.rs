@@ -358,8 +358,7 @@ fn each_failed_job_gets_what_it_lacked_and_no_other_does() {
     let (id, latest) = (world.workflow(), world.latest());
     let preview = world.state.recover_preview(id, recovery(&latest), world.now).unwrap();
     assert_eq!((preview.again, world.state_of("a")), (3, JobState::Failed), "a, what waits for it, and d");
-    let report =
-        world.run(|state, recorder, now| state.recover(id, recovery(&latest), recorder, now)).unwrap();
+    let report = world.run(|state, recorder, now| state.recover(id, recovery(&latest), recorder, now)).unwrap();
     assert_eq!(report.jobs, preview.jobs);
     let decisions: Vec<RecoveryDecision> = report.jobs.iter().map(|one| one.decision).collect();
     assert_eq!(decisions, [RecoveryDecision::Retry, RecoveryDecision::Leave, RecoveryDecision::Retry]);
@@ -401,8 +400,7 @@ fn a_dry_run_shows_exactly_what_recovery_does() {
     world.sync(id, &SyncRequest { sequence: 2, acknowledged: 1, finished, leaving: true, ..SyncRequest::default() });
     let (id, latest, partitions) = (world.workflow(), world.latest(), partitions());
     let request = RegenerateRequest { submit: true, ..RegenerateRequest::default() };
-    let plan =
-        Regenerate { request: &request, account: "x", seconds: None, partitions: &partitions, stamp: "regen_2" };
+    let plan = Regenerate { request: &request, account: "x", seconds: None, partitions: &partitions, stamp: "regen_2" };
     let wanted = Recover { regenerate: Some(plan), ..recovery(&latest) };
     let before = format!("{:?} {:?}", world.database.jobs, world.action_states());
     let would = world.state.recover_preview(id, wanted, world.now).unwrap();
