@@ -256,11 +256,7 @@ mod tests {
             (ClientError::Deleted { id: 7 }, 5, false, true, None),
             (ClientError::Decode { source: no_json() }, 1, false, false, None),
         ] {
-            assert_eq!(
-                (error.is_unreachable(), error.is_not_found(), error.is_conflict()),
-                (unreachable, missing, false),
-                "{error:?}"
-            );
+            assert_eq!((error.is_unreachable(), error.is_not_found()), (unreachable, missing), "{error:?}");
             let name = format!("{error:?}");
             let command = CommandError::from(error);
             assert_eq!(command.kind.code(), code, "{name}");
