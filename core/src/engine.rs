@@ -19,6 +19,7 @@ mod files;
 mod holdings;
 mod lease;
 mod lost_runners;
+mod nodes;
 mod pool;
 mod profile;
 mod rebalance;
@@ -58,7 +59,7 @@ pub use data::{DataWritten, LARGEST_VALUE};
 pub use lost_runners::LostRunners;
 pub use pool::Demand;
 pub use record::Recorder;
-pub use recover::LatestResults;
+pub use recover::{LatestResults, Recover};
 pub use regenerate::Regenerate;
 pub use restore::UnreadableDocument;
 pub use spawn::{LINEAGE_VARIABLE, MAX_ITERATIONS, Spawn};
@@ -93,7 +94,7 @@ pub struct State {
     news: u64,
 }
 
-/// What the process that owns the store was asked to run. Not kept: the next owner has a session of its own.
+/// What the process that owns the store was asked to run, and learned meanwhile. Not kept: the next owner has a session of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Session {
     /// The workflows that were applied since.
@@ -101,6 +102,8 @@ pub struct Session {
     /// It submits allocations: then the jobs of workflows that are for Slurm run there, and only where somebody asks for them by
     /// their workflow's name.
     serves_slurm: bool,
+    /// Partitions of the clusters that it has looked at.
+    partitions: nodes::KnownPartitions,
 }
 
 /// Why a command was refused.
@@ -188,6 +191,7 @@ impl State {
     pub fn continue_session(&mut self, before: &Session) {
         self.session.workflows.extend(before.workflows.iter().filter(|id| self.workflows.contains_key(id)));
         self.session.serves_slurm = before.serves_slurm;
+        self.session.partitions.clone_from(&before.partitions);
     }
 
     /// This process submits allocations from now on.

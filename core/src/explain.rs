@@ -4,11 +4,12 @@ mod attempts;
 mod waiting;
 
 use torc_api::explain::{JobStanding, Reason, ReasonKind};
-use torc_api::quantity::{format_duration, readable_memory};
+use torc_api::quantity::{format_bytes, format_duration, readable_memory};
 use torc_api::state::{Cause, JobState};
 
 use crate::class::Class;
 use crate::expanded::Requirements;
+use crate::failure::{Escalated, LimitReached};
 
 pub use attempts::{Attempt, stories};
 pub use waiting::{RunnerFacts, SlurmFacts, WaitingAllocation, why_ready};
@@ -61,6 +62,15 @@ pub struct WorkflowFacts<'a> {
     pub is_canceled: bool,
     /// Its first commands have not ended.
     pub is_starting: bool,
+}
+
+/// What recovery would do about a failed job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecoveryHint {
+    /// The requirements of its last attempt.
+    pub had: Requirements,
+    /// The requirements of its next attempt.
+    pub next: Escalated,
 }
 
 /// Why a job is where it is.
@@ -193,7 +203,7 @@ fn exit_code(code: i32) -> String {
 }
 
 /// What can be done about a job.
-pub fn next_steps(workflow: &str, job: &str, reasons: &[Reason], cause: Option<Cause>, is_raised: bool) -> Vec<String> {
+pub fn next_steps(workflow: &str, job: &str, reasons: &[Reason], recovery: Option<&RecoveryHint>) -> Vec<String> {
     let Some(first) = reasons.first() else { return Vec::new() };
     let again = format!("`torc retry {workflow} --job {job}` runs it again");
     match first.reason {
@@ -216,7 +226,7 @@ pub fn next_steps(workflow: &str, job: &str, reasons: &[Reason], cause: Option<C
         ReasonKind::NeedsDecision => {
             vec![format!("`torc jobs retry {job} -w {workflow}` or `torc jobs fail {job} -w {workflow}` decides")]
         }
-        ReasonKind::Failed => after_failure(workflow, again, cause, is_raised),
+        ReasonKind::Failed => after_failure(workflow, again, recovery),
         ReasonKind::AllocationRefused | ReasonKind::NoPartition => {
             vec!["change the document's scheduler or requirements and apply it again".to_owned()]
         }
@@ -233,16 +243,26 @@ fn needs_explanation(state: JobState) -> bool {
     !matches!(state, JobState::Running | JobState::Leased | JobState::Completed)
 }
 
-fn after_failure(workflow: &str, again: String, cause: Option<Cause>, is_raised: bool) -> Vec<String> {
-    let more = if is_raised { " more" } else { "" };
-    match cause {
-        Some(Cause::OutOfMemory) => vec![format!(
-            "`torc recover {workflow}` runs it again with{more} memory; `recovery: {{policy: Auto}}` does so by itself"
-        )],
-        Some(Cause::Timeout) => vec![format!(
-            "`torc recover {workflow}` runs it again with{more} time; `recovery: {{policy: Auto}}` does so by itself"
-        )],
-        _ => vec![again],
+fn after_failure(workflow: &str, again: String, recovery: Option<&RecoveryHint>) -> Vec<String> {
+    match recovery.map(|hint| (&hint.next, &hint.had)) {
+        Some((Escalated::To(next), had)) => {
+            let (resource, from, to) = if next.memory_bytes == had.memory_bytes {
+                ("time", format_duration(had.runtime_seconds), format_duration(next.runtime_seconds))
+            } else {
+                ("memory", format_bytes(had.memory_bytes), format_bytes(next.memory_bytes))
+            };
+            vec![format!(
+                "`torc recover {workflow}` retries it with more {resource} ({from} -> {to}); `recovery: {{policy: Auto}}` does so \
+                 automatically"
+            )]
+        }
+        Some((Escalated::Not(LimitReached::Memory { .. }), _)) => {
+            vec!["change the job so that it needs less memory, or make a larger node available".to_owned(), again]
+        }
+        Some((Escalated::Not(LimitReached::Time { .. }), _)) => {
+            vec!["change the job so that it needs less time, or make a longer time limit available".to_owned(), again]
+        }
+        Some((Escalated::Unneeded, _)) | None => vec![again],
     }
 }
 

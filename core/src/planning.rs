@@ -5,16 +5,13 @@
 
 pub mod adopt;
 pub mod compare;
-pub mod correction;
 pub mod course;
 pub mod cpus;
-pub mod diagnosis;
 pub mod document;
 pub mod fit;
 pub mod generate;
 pub mod groups;
 pub mod orphans;
 pub mod partition;
-pub mod recovery;
 pub mod runner_fate;
 pub mod sizing;

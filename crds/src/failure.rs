@@ -92,7 +92,7 @@ pub struct Escalation {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub limit: Option<i32>,
-    /// The new amount in percent of the old (150 when absent).
+    /// The new amount in percent of what the attempt had or was seen to use, whichever is more (150 when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 100, max = 10_000))]
     pub increase_percent: Option<i32>,

@@ -218,14 +218,28 @@ fn recovery_requests_carry_every_field() {
             }],
         }),
     );
-    let recover =
-        RecoverRequest { dry_run: true, memory_percent: Some(160), runtime_percent: Some(170), retry_unknown: false };
+    let plan = RegenerateRequest { submit: true, ..RegenerateRequest::default() };
+    let partition: crate::cluster::Partition =
+        serde_json::from_value(json!({ "name": "p", "cpusPerNode": 1, "memoryMb": 2, "maxWalltime": "3h" }))
+            .expect("a partition");
+    let recover = RecoverRequest {
+        dry_run: true,
+        memory_percent: Some(160),
+        runtime_percent: Some(170),
+        retry_unknown: false,
+        regenerate: Some(Box::new(plan.clone())),
+        partitions: vec![partition.clone()],
+        lost: vec![OrphanedJob { workflow: "w".to_owned(), job: "l".to_owned(), cause: Cause::Lost }],
+    };
     is_written_as(
         &recover,
-        json!({ "dryRun": true, "memoryPercent": 160, "runtimePercent": 170, "retryUnknown": false }),
+        json!({
+            "dryRun": true, "memoryPercent": 160, "runtimePercent": 170, "retryUnknown": false,
+            "regenerate": plan, "partitions": [partition], "lost": [{ "workflow": "w", "job": "l", "cause": "Lost" }],
+        }),
     );
     is_written_as(
-        &RecoverRequest { dry_run: false, retry_unknown: true, memory_percent: None, runtime_percent: None },
+        &RecoverRequest { retry_unknown: true, ..RecoverRequest::default() },
         json!({ "dryRun": false, "retryUnknown": true }),
     );
     let report = RecoverReport {
@@ -237,8 +251,10 @@ fn recovery_requests_carry_every_field() {
             cause: Cause::OutOfMemory,
             decision: RecoveryDecision::Leave,
             raised: vec!["memory".to_owned()],
+            reason: text("full"),
         }],
         again: 3,
+        regenerated: Some(RegenerateReport { pending_jobs: 4, ..RegenerateReport::default() }),
     };
     is_written_as(
         &report,
@@ -246,7 +262,9 @@ fn recovery_requests_carry_every_field() {
             "dryRun": true, "again": 3,
             "jobs": [{
                 "job": "j", "attempt": 2, "returnCode": 137, "cause": "OutOfMemory", "decision": "Leave", "raised": ["memory"],
+                "reason": "full",
             }],
+            "regenerated": { "pendingJobs": 4, "supersededActions": 0, "schedulers": [], "allocations": [] },
         }),
     );
     is_written_as(

@@ -125,6 +125,23 @@ pub fn count(number: impl TryInto<i64>, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
+/// An amount of memory for readers, e.g. `60 MiB` or `1.5 GiB`: the largest unit, rounded to one decimal.
+pub fn format_bytes(bytes: i64) -> String {
+    const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let bytes = bytes.max(0);
+    let mut power = (bytes.max(1).ilog2() / 10).min(5);
+    let tenths_of = |power: u32| {
+        let unit = 1_i128 << (10 * power);
+        (i128::from(bytes) * 10 + unit / 2) / unit
+    };
+    // 1023.97 MiB is 1 GiB when rounded.
+    if tenths_of(power) >= 10_240 && power < 5 {
+        power += 1;
+    }
+    let (tenths, unit) = (tenths_of(power), UNITS[power as usize]);
+    if tenths % 10 == 0 { format!("{} {unit}", tenths / 10) } else { format!("{}.{} {unit}", tenths / 10, tenths % 10) }
+}
+
 /// A text that `parse_duration` reads back, e.g. `1d2h30m`. Durations are never negative.
 pub fn format_duration(seconds: i64) -> String {
     let mut rest = seconds.max(0);

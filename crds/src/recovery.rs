@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::allocation::OrphanedJob;
 use crate::cluster::Partition;
 use crate::state::Cause;
 
@@ -73,16 +74,26 @@ pub struct RecoverRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 100, max = 10_000))]
     pub memory_percent: Option<i32>,
-    /// The new time of a job that ran out of it, in percent of what it had (150 when absent).
+    /// The new time of a job that ran out of it, in percent of what it ran or had (150 when absent).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 100, max = 10_000))]
     pub runtime_percent: Option<i32>,
     /// Jobs that failed by themselves are tried again too.
     pub retry_unknown: bool,
+    /// Plan allocations for the jobs that are still to run, as `regenerate` does; its own `dryRun` is ignored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub regenerate: Option<Box<RegenerateRequest>>,
+    /// Partitions of the cluster of a workflow whose allocations follow from its jobs: no job gets more than they have. Those that
+    /// the server knows count when this is empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub partitions: Vec<Partition>,
+    /// Jobs that a dry run takes for lost: those that a dry run of `sync-status` has found. Ignored otherwise.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lost: Vec<OrphanedJob>,
 }
 
 /// What was done about failed jobs.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RecoverReport {
     /// Nothing was changed.
@@ -92,6 +103,9 @@ pub struct RecoverReport {
     pub jobs: Vec<RecoveredJob>,
     /// How many jobs run again, those that depend on them included.
     pub again: i64,
+    /// Allocations that were planned for the jobs that are still to run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub regenerated: Option<RegenerateReport>,
 }
 
 /// A job that had failed.
@@ -111,6 +125,9 @@ pub struct RecoveredJob {
     /// What it has more of, e.g. `memory from 1g to 1536m`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub raised: Vec<String>,
+    /// Why it stays failed, where a retry would be in vain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// What is done about a failed job.

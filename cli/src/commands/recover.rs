@@ -7,7 +7,7 @@ use clap::Args;
 use serde::Serialize;
 use torc_api::allocation::OrphanReport;
 use torc_api::api::Workflow;
-use torc_api::recovery::{RecoverReport, RecoverRequest, RecoveryDecision, RegenerateReport, RegenerateRequest};
+use torc_api::recovery::{RecoverReport, RecoverRequest, RecoveryDecision, RegenerateRequest};
 
 use super::Context;
 use super::slurm::regenerate::{self, ReplanArgs};
@@ -24,8 +24,9 @@ use crate::serving::see_to_it;
 
 /// Try failed jobs again, each with what it lacked.
 ///
-/// First finds out what was lost. Then each failed job is judged by itself: one that ran out of memory or time gets more of it, one
-/// that was lost is tried again, and one that failed by itself stays failed unless --retry-unknown or --recovery-hook is given.
+/// First finds out what was lost. Then each failed job is judged by itself: one that ran out of memory or time gets more than it had
+/// and more than it was seen to use, up to the largest node and the longest time limit; one that was lost is tried again, and one
+/// that failed by itself stays failed unless --retry-unknown or --recovery-hook is given.
 /// A workflow with Slurm schedulers gets new allocations; one whose allocations follow from its jobs needs none of that.
 /// `recovery: {policy: Auto}` in the document does the same without anybody asking.
 #[derive(Debug, Args)]
@@ -48,10 +49,10 @@ pub struct RecoverArgs {
 /// What is done about failed jobs.
 #[derive(Clone, Debug, Args)]
 pub struct RemedyArgs {
-    /// How much more memory a job gets that ran out of it.
+    /// Memory of a job that ran out of it, as a multiple of what it used or had.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.5, value_parser = factor)]
     pub memory_multiplier: f64,
-    /// How much more time a job gets that ran out of it.
+    /// Time of a job that ran out of it, as a multiple of what it ran or had.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.5, value_parser = factor)]
     pub runtime_multiplier: f64,
     /// Jobs that failed by themselves are tried again too.
@@ -78,7 +79,33 @@ impl RemedyArgs {
             memory_percent: percent(self.memory_multiplier),
             runtime_percent: percent(self.runtime_multiplier),
             retry_unknown: self.retry_unknown || self.recovery_hook.is_some(),
+            ..RecoverRequest::default()
         }
+    }
+}
+
+impl RemedyArgs {
+    /// Completes a request with what Slurm has. A dry run asks for exactly the same.
+    async fn with_slurm(
+        &self,
+        client: &Client,
+        workflow: &Workflow,
+        preview: &RecoverReport,
+        request: RecoverRequest,
+    ) -> Result<RecoverRequest, CommandError> {
+        let open = client.workflow(&workflow.id.to_string()).await?.status.jobs;
+        let open = preview.again + open.ready + open.blocked + request.lost.len() as i64;
+        if needs_allocations(workflow, open) {
+            let plan = RegenerateRequest { submit: true, ..self.plan.request(client, workflow).await? };
+            return Ok(RecoverRequest { regenerate: Some(Box::new(plan)), ..request });
+        }
+        let gets_more = preview.jobs.iter().any(|one| !one.raised.is_empty());
+        if gets_more && workflow.slurm_cluster.is_some() {
+            // Where Slurm cannot be asked from here, the server's knowledge counts.
+            let partitions = self.plan.partitions(client, workflow).await.unwrap_or_default();
+            return Ok(RecoverRequest { partitions, ..request });
+        }
+        Ok(request)
     }
 }
 
@@ -88,12 +115,9 @@ impl RemedyArgs {
 pub struct Recovered {
     /// What was found to be lost.
     pub orphans: OrphanReport,
-    /// What was done about failed jobs.
+    /// What was done about failed jobs, and the allocations that were planned for them.
     #[serde(flatten)]
     pub jobs: RecoverReport,
-    /// Allocations that were planned anew.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub regenerated: Option<RegenerateReport>,
 }
 
 /// Runs the verb.
@@ -120,7 +144,7 @@ async fn recover_and_tell(
     let workflow = client.workflow(&name).await.map_err(explain_missing)?;
     let search = Search { dry_run: args.dry_run, is_served, ends_left_processes: true, assume_lost: &args.assume_lost };
     let recovered = recover(context, client, &workflow, &args.remedy, search).await?;
-    let is_for_slurm = recovered.regenerated.is_some() || workflow.slurm_cluster.is_some();
+    let is_for_slurm = recovered.jobs.regenerated.is_some() || workflow.slurm_cluster.is_some();
     let will_be_served = is_for_slurm && !args.dry_run && recovered.jobs.again > 0;
     context.output.value(&recovered, || describe(context, &workflow, &recovered, is_served || will_be_served))?;
     Ok(will_be_served.then(|| workflow.id.to_string()))
@@ -136,35 +160,25 @@ pub async fn recover(
 ) -> Result<Recovered, CommandError> {
     let (name, dry_run) = (workflow.id.to_string(), search.dry_run);
     let orphans = find_lost(context, client, workflow, search).await?;
-    let mut jobs = match client.recover(&name, &remedy.request(true)).await {
-        // In a dry run what was lost still counts as running. What would come of it is known when it is failed.
-        Err(error) if dry_run && !orphans.jobs.is_empty() && error.is_conflict() => {
-            let jobs = RecoverReport { dry_run, ..RecoverReport::default() };
-            return Ok(Recovered { orphans, jobs, regenerated: None });
-        }
+    // In a dry run what was lost still counts as running.
+    let lost = if dry_run { orphans.jobs.clone() } else { Vec::new() };
+    let preview = RecoverRequest { lost: lost.clone(), ..remedy.request(true) };
+    let preview = match client.recover(&name, &preview).await {
         Err(error) if error.is_conflict() => {
             return Err(still_running(error.into(), &workflow.name, &orphans, dry_run));
         }
         answer => answer.map_err(explain_missing)?,
     };
-    if dry_run {
-        let regenerated = match needs_allocations(workflow, jobs.again) {
-            true => Some(plan_anew(client, workflow, remedy, &jobs, true).await?),
-            false => None,
-        };
-        return Ok(Recovered { orphans, jobs, regenerated });
-    }
-    if let Some(hook) = remedy.recovery_hook.as_deref().filter(|_| has_unknown(&jobs)) {
+    if let Some(hook) = remedy.recovery_hook.as_deref().filter(|_| !dry_run && has_unknown(&preview)) {
         run_hook(context, hook, workflow)?;
     }
-    jobs = client.recover(&name, &remedy.request(false)).await?;
-    let pending = client.workflow(&name).await?.status.jobs;
-    let is_needed = needs_allocations(workflow, jobs.again + pending.ready + pending.blocked);
-    let regenerated = if is_needed { Some(plan_anew(client, workflow, remedy, &jobs, false).await?) } else { None };
-    if regenerated.is_none() && jobs.again > 0 {
+    let request = RecoverRequest { lost, ..remedy.request(dry_run) };
+    let request = remedy.with_slurm(client, workflow, &preview, request).await?;
+    let jobs = client.recover(&name, &request).await.map_err(explain_missing)?;
+    if !dry_run && jobs.regenerated.is_none() && jobs.again > 0 {
         client.submit(&name).await?;
     }
-    Ok(Recovered { orphans, jobs, regenerated })
+    Ok(Recovered { orphans, jobs })
 }
 
 /// The refusal with what was found, and the way on where jobs may run on runners that do not report.
@@ -190,20 +204,6 @@ fn needs_allocations(workflow: &Workflow, jobs: i64) -> bool {
     let spec = workflow.document.as_ref().map(|document| &document.spec);
     let asks = spec.is_some_and(|spec| spec.actions.iter().any(torc_api::action::Action::asks_slurm_for_nodes));
     jobs > 0 && asks
-}
-
-async fn plan_anew(
-    client: &Client,
-    workflow: &Workflow,
-    remedy: &RemedyArgs,
-    jobs: &RecoverReport,
-    dry_run: bool,
-) -> Result<RegenerateReport, CommandError> {
-    let retried = jobs.jobs.iter().filter(|one| one.decision == RecoveryDecision::Retry);
-    let include_jobs = if dry_run { retried.map(|one| one.job.clone()).collect() } else { Vec::new() };
-    let request =
-        RegenerateRequest { dry_run, submit: true, include_jobs, ..remedy.plan.request(client, workflow).await? };
-    client.regenerate(&workflow.id.to_string(), &request).await.map_err(explain_missing)
 }
 
 fn has_unknown(report: &RecoverReport) -> bool {
@@ -236,32 +236,31 @@ pub fn describe(context: &Context, workflow: &Workflow, recovered: &Recovered, s
     let mut text = String::new();
     let orphans = &recovered.orphans;
     if !orphans.allocations.is_empty() || !orphans.jobs.is_empty() || !orphans.unreachable.is_empty() {
-        text.push_str(&describe_losses(workflow, orphans, recovered.jobs.dry_run));
+        // That nothing was changed is told once, at the end.
+        text.push_str(&describe_losses(workflow, orphans, false));
     }
     let report = &recovered.jobs;
     for one in &report.jobs {
-        let what = match (one.decision, one.raised.as_slice()) {
-            (RecoveryDecision::Leave, _) => "stays failed (--retry-unknown tries it again)".to_owned(),
-            (RecoveryDecision::Retry, []) => "tried again".to_owned(),
-            (RecoveryDecision::Retry, raised) => format!("tried again with {}", raised.join(", ")),
+        let what = match (one.decision, &one.reason, one.raised.as_slice()) {
+            (RecoveryDecision::Leave, Some(reason), _) => format!("stays failed: {reason}"),
+            (RecoveryDecision::Leave, None, _) => "stays failed (--retry-unknown tries it again)".to_owned(),
+            (RecoveryDecision::Retry, _, []) => "tried again".to_owned(),
+            (RecoveryDecision::Retry, _, raised) => format!("tried again with {}", raised.join(", ")),
         };
         let _ = writeln!(text, "{}: {} ({}) → {what}", one.job, one.cause, human::exit_code(one.return_code));
     }
     let _ = match (report.dry_run, report.again) {
-        (true, 0) if !recovered.orphans.jobs.is_empty() => {
-            writeln!(
-                text,
-                "workflow/{workflow}: without --dry-run lost jobs count as failed, and are judged like these"
-            )
-        }
         (_, 0) if report.jobs.is_empty() => writeln!(text, "workflow/{workflow}: no job has failed"),
         (true, again) => writeln!(text, "workflow/{workflow}: {} would run again", human::count(again, "job")),
         (false, again) => writeln!(text, "workflow/{workflow}: {} run again", human::count(again, "job")),
     };
-    if let Some(regenerated) = &recovered.regenerated {
-        text.push_str(&regenerate::describe(context, workflow, regenerated, served));
+    if let Some(regenerated) = &report.regenerated {
+        text.push_str(&regenerate::describe_plan(context, workflow, regenerated, served));
     } else if report.again > 0 && !report.dry_run && !served {
         let _ = writeln!(text, "start with: {start}");
+    }
+    if report.dry_run {
+        text.push_str("nothing was changed\n");
     }
     text
 }
@@ -282,7 +281,15 @@ mod tests {
 
     fn job(cause: Cause, decision: RecoveryDecision, raised: &[&str]) -> torc_api::recovery::RecoveredJob {
         let raised: Vec<String> = raised.iter().map(|text| (*text).to_owned()).collect();
-        torc_api::recovery::RecoveredJob { job: "a".to_owned(), attempt: 2, cause, return_code: 137, decision, raised }
+        torc_api::recovery::RecoveredJob {
+            job: "a".to_owned(),
+            attempt: 2,
+            cause,
+            return_code: 137,
+            decision,
+            raised,
+            reason: None,
+        }
     }
 
     // S20
@@ -306,6 +313,18 @@ mod tests {
         assert_eq!((said.memory_percent, said.runtime_percent, said.dry_run), (Some(200), Some(126), true));
         assert!(remedy("--retry-unknown").request(false).retry_unknown);
         assert!(remedy("--recovery-hook x").request(false).retry_unknown, "a hook is for what failed by itself");
+    }
+
+    // R06
+    #[test]
+    fn watch_asks_for_the_same_as_recover() {
+        use clap::Parser as _;
+        for line in ["", "--memory-multiplier 1.2 --runtime-multiplier 3 --retry-unknown"] {
+            let cli = crate::args::Cli::try_parse_from(format!("torc watch w --recover {line}").split_whitespace())
+                .expect("a command line");
+            let crate::args::Command::Watch(args) = cli.command else { panic!("a watch") };
+            assert_eq!(args.remedy.request(false), remedy(line).request(false), "{line}");
+        }
     }
 
     #[test]
@@ -351,9 +370,9 @@ mod tests {
         let context = crate::commands::tests::context();
         let told = |jobs: RecoverReport, orphans: OrphanReport, served: bool| {
             let workflow = crate::follow::tests::workflow(torc_api::status::JobCounts::default(), &[]);
-            describe(&context, &workflow, &Recovered { orphans, jobs, regenerated: None }, served)
+            describe(&context, &workflow, &Recovered { orphans, jobs }, served)
         };
-        let report = |again: i64, dry_run: bool, jobs| RecoverReport { again, dry_run, jobs };
+        let report = |again: i64, dry_run: bool, jobs| RecoverReport { again, dry_run, jobs, regenerated: None };
         let jobs = || {
             vec![
                 job(Cause::OutOfMemory, RecoveryDecision::Retry, &["memory from 1m to 2m", "time"]),
@@ -372,7 +391,7 @@ mod tests {
         assert_eq!(told(report(1, false, jobs()), none(), true), format!("{lines}workflow/w: 1 job run again\n"));
         assert_eq!(
             told(report(2, true, jobs()), none(), false),
-            format!("{lines}workflow/w: 2 jobs would run again\n")
+            format!("{lines}workflow/w: 2 jobs would run again\nnothing was changed\n")
         );
         assert_eq!(told(report(0, false, vec![]), none(), false), "workflow/w: no job has failed\n");
         let lost = OrphanReport {
@@ -385,10 +404,23 @@ mod tests {
         };
         let text = told(report(0, true, vec![]), lost, false);
         assert!(
-            text.ends_with("workflow/w: without --dry-run lost jobs count as failed, and are judged like these\n"),
+            text.starts_with("job a of w was lost: Lost\n")
+                && text.ends_with("no job has failed\nnothing was changed\n"),
             "{text}"
         );
-        let value = serde_json::json!(Recovered { orphans: none(), jobs: report(1, false, jobs()), regenerated: None });
+        assert_eq!(text.matches("nothing was changed").count(), 1, "{text}");
+        let planned: torc_api::recovery::RegenerateReport =
+            serde_json::from_value(serde_json::json!({ "dryRun": true, "pendingJobs": 1 })).expect("a report");
+        let limited = torc_api::recovery::RecoveredJob {
+            reason: Some("it ran out of memory with 8 GiB, and the largest node that it can use has 8 GiB".to_owned()),
+            ..job(Cause::OutOfMemory, RecoveryDecision::Leave, &[])
+        };
+        let dry = RecoverReport { regenerated: Some(planned), ..report(1, true, vec![limited]) };
+        let text = told(dry, none(), false);
+        assert!(text.contains("→ stays failed: it ran out of memory with 8 GiB, and the largest node"), "{text}");
+        assert!(text.ends_with("nothing was changed\n"), "{text}");
+        assert_eq!(text.matches("nothing was changed").count(), 1, "{text}");
+        let value = serde_json::json!(Recovered { orphans: none(), jobs: report(1, false, jobs()) });
         let mut fields: Vec<&String> = value.as_object().expect("fields").keys().collect();
         fields.sort();
         assert_eq!(fields, ["again", "jobs", "orphans"]);

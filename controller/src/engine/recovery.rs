@@ -1,16 +1,16 @@
 //! Commands of recovery: the live state, the attempts in the store, and what a person asked for.
 
+use torc_api::allocation::OrphanedJob;
 use torc_api::api;
 use torc_api::quantity::parse_walltime;
 use torc_api::recovery::{
     ClassifyRequest, CorrectResourcesReport, CorrectResourcesRequest, RecoverReport, RecoverRequest, RegenerateReport,
     RegenerateRequest, ScheduleNodesRequest,
 };
-use torc_core::engine::{LatestResults, Regenerate, State};
+use torc_core::engine::{LatestResults, Recover, Regenerate, State};
+use torc_core::failure::{Multipliers, RecoveryOptions};
 use torc_core::ids::WorkflowId;
-use torc_core::planning::diagnosis::Factors;
 use torc_core::planning::partition::Partition;
-use torc_core::planning::recovery::Options;
 use torc_store::ResultQuery;
 
 use super::{Engine, EngineError, WorkflowRef};
@@ -27,19 +27,30 @@ impl Engine {
     ) -> Result<RecoverReport, EngineError> {
         let id = self.find(reference).await?;
         let latest = self.latest_results(id, true).await?;
+        let RecoverRequest { dry_run, memory_percent, runtime_percent, retry_unknown, .. } = request;
         let percent = |asked: Option<i32>, built_in: i64| asked.map_or(built_in, i64::from).max(100);
-        let built_in = Factors::default();
-        let options = Options {
-            factors: Factors {
-                memory_percent: percent(request.memory_percent, built_in.memory_percent),
-                runtime_percent: percent(request.runtime_percent, built_in.runtime_percent),
-            },
-            retry_unknown: request.retry_unknown,
+        let built_in = Multipliers::default();
+        let multipliers = Multipliers {
+            memory_percent: percent(memory_percent, built_in.memory_percent),
+            runtime_percent: percent(runtime_percent, built_in.runtime_percent),
         };
-        if request.dry_run {
-            return self.read(move |state| Ok(state.recover_preview(id, &latest, options)?)).await;
+        let options = RecoveryOptions { multipliers, retry_unknown };
+        let partitions = read_partitions(&request.partitions)?;
+        let plan = request.regenerate.map(|request| Prepared::new(*request)).transpose()?;
+        let wanted = PreparedRecovery { latest, options, partitions, plan, lost: request.lost };
+        if dry_run {
+            return self
+                .read(move |state| {
+                    let account = wanted.account(state, id)?;
+                    Ok(state.recover_preview(id, wanted.with(&account), crate::clock::now())?)
+                })
+                .await;
         }
-        self.write(move |state, recorder, now| Ok(state.recover(id, &latest, options, recorder, now)?)).await
+        self.write(move |state, recorder, now| {
+            let account = wanted.account(state, id)?;
+            Ok(state.recover(id, wanted.with(&account), recorder, now)?)
+        })
+        .await
     }
 
     /// Plans schedulers and allocations anew, or says what that would do.
@@ -52,7 +63,10 @@ impl Engine {
         let plan = Prepared::new(request)?;
         if plan.request.dry_run {
             return self
-                .read(move |state| Ok(state.regenerate_preview(id, plan.with(&plan.account(state, id)?))?))
+                .read(move |state| {
+                    let account = plan.account(state, id)?;
+                    Ok(state.regenerate_preview(id, plan.with(&account), crate::clock::now())?)
+                })
                 .await;
         }
         self.write(move |state, recorder, now| {
@@ -125,6 +139,32 @@ impl Engine {
     }
 }
 
+/// A recovery with its texts read.
+struct PreparedRecovery {
+    latest: LatestResults,
+    options: RecoveryOptions,
+    partitions: Vec<Partition>,
+    plan: Option<Prepared>,
+    lost: Vec<OrphanedJob>,
+}
+
+impl PreparedRecovery {
+    fn account(&self, state: &State, id: WorkflowId) -> Result<String, EngineError> {
+        self.plan.as_ref().map_or_else(|| Ok(String::new()), |plan| plan.account(state, id))
+    }
+
+    fn with<'a>(&'a self, account: &'a str) -> Recover<'a> {
+        let Self { latest, options, partitions, plan, lost } = self;
+        let regenerate = plan.as_ref().map(|plan| plan.with(account));
+        Recover { latest, options: *options, partitions, regenerate, lost }
+    }
+}
+
+fn read_partitions(partitions: &[torc_api::cluster::Partition]) -> Result<Vec<Partition>, EngineError> {
+    let partitions = partitions.iter().map(Partition::try_from).collect::<Result<_, _>>();
+    partitions.map_err(|error| EngineError::bad_request(error.to_string()))
+}
+
 /// A request with its texts read.
 struct Prepared {
     request: RegenerateRequest,
@@ -136,8 +176,7 @@ struct Prepared {
 impl Prepared {
     fn new(request: RegenerateRequest) -> Result<Self, EngineError> {
         let wrong = |error: torc_api::quantity::QuantityError| EngineError::bad_request(error.to_string());
-        let partitions: Vec<Partition> =
-            request.partitions.iter().map(Partition::try_from).collect::<Result<_, _>>().map_err(wrong)?;
+        let partitions = read_partitions(&request.partitions)?;
         let seconds = request.walltime.as_deref().map(parse_walltime).transpose().map_err(wrong)?;
         let now = torc_core::time::rfc3339(crate::clock::now().wall_ms);
         // To the second, as names may be: 20261116T080000.

@@ -11,6 +11,7 @@ use torc_api::wire::RunnerScope;
 use torc_core::engine::{Activity, AllocationKey, Demand, Observation, Outlook, allocation_view};
 use torc_core::ids::{JobId, WorkflowId};
 use torc_core::planning::course::Needs;
+use torc_core::planning::partition::Partition;
 use torc_core::rows::{AllocationRow, ClusterRow};
 use torc_core::time::rfc3339;
 use torc_store::AllocationQuery;
@@ -175,6 +176,15 @@ impl Engine {
 
     pub(crate) async fn cancel_allocations(&self, keys: Vec<AllocationKey>) -> Result<Vec<AllocationRow>, EngineError> {
         self.write(move |state, recorder, now| Ok(state.cancel_allocations(&keys, recorder, now))).await
+    }
+
+    /// Remembers what a cluster has: a retry gets no more than that.
+    pub(crate) async fn note_partitions(&self, cluster: String, partitions: Vec<Partition>) -> Result<(), EngineError> {
+        self.write(move |state, _, _| {
+            state.note_partitions(cluster, partitions);
+            Ok(())
+        })
+        .await
     }
 
     pub(crate) async fn note_outlook(&self, workflow: WorkflowId, outlook: Outlook) -> Result<(), EngineError> {

@@ -45,6 +45,7 @@ fn told_as(reason: &str) -> Option<(&'static str, Kind)> {
         "OrphansReclaimed" => ("OrphansReclaimed", Kind::Warning),
         "RecoveryStarted" => ("RecoveryStarted", Kind::Normal),
         "RecoveryExhausted" => ("RecoveryExhausted", Kind::Warning),
+        "RecoveryLimitReached" => ("RecoveryLimitReached", Kind::Warning),
         "WorkflowFinished" => ("WorkflowFinished", Kind::Normal),
         "WorkflowFailed" => ("WorkflowFailed", Kind::Warning),
         _ => return None,
@@ -197,6 +198,7 @@ mod tests {
             "OrphansReclaimed",
             "RecoveryStarted",
             "RecoveryExhausted",
+            "RecoveryLimitReached",
             "WorkflowFinished",
             "WorkflowFailed",
         ]
@@ -204,9 +206,10 @@ mod tests {
         .filter_map(|reason| Some(told_as(reason)?.0))
         .collect();
         told.dedup();
-        assert_eq!(told.len(), 9, "{told:?}");
+        assert_eq!(told.len(), 10, "{told:?}");
         told.retain(|reason| told_as(reason).is_some_and(|(_, kind)| kind == Kind::Warning));
-        assert_eq!(told, ["OrphansReclaimed", "RecoveryExhausted", "WorkflowFailed"], "what people should worry about");
+        let warnings = ["OrphansReclaimed", "RecoveryExhausted", "RecoveryLimitReached", "WorkflowFailed"];
+        assert_eq!(told, warnings, "what people should worry about");
         assert_eq!(told_as("JobsChanged"), None, "rows are not Events");
         assert_eq!(told_as("WorkflowSteered"), None, "a scale or a pause is in the object, and changes no plan");
     }
@@ -255,6 +258,7 @@ mod tests {
             ("OrphansReclaimed", Some(("OrphansReclaimed", Warning))),
             ("RecoveryStarted", Some(("RecoveryStarted", Normal))),
             ("RecoveryExhausted", Some(("RecoveryExhausted", Warning))),
+            ("RecoveryLimitReached", Some(("RecoveryLimitReached", Warning))),
             ("WorkflowFinished", Some(("WorkflowFinished", Normal))),
             ("WorkflowFailed", Some(("WorkflowFailed", Warning))),
             ("RunnerSilent", None),

@@ -7,12 +7,14 @@ use std::time::{Duration, Instant};
 
 use torc_api::allocation::OrphanReport;
 use torc_api::cluster::{SlurmClusterSpec, SlurmClusterStatus};
+use torc_api::failure::RecoveryPolicy;
 use torc_api::recovery::SyncStatusRequest;
 use torc_api::workflow::WorkflowSpec;
 use torc_core::engine::{AllocationKey, Observation};
 use torc_core::ids::WorkflowId;
 use torc_core::planning::course::{Course, Ground, Needs, course};
 use torc_core::planning::orphans::Sighting;
+use torc_core::planning::partition::Partition;
 use torc_core::rows::AllocationRow;
 use torc_slurm::sbatch;
 use torc_slurm::trouble::Trouble;
@@ -42,6 +44,8 @@ pub(super) struct Desk {
     clusters: Clusters,
     unseen: Unseen,
     refusals: HashMap<WorkflowId, Refusals>,
+    /// Partitions that the engine knows of, by cluster: a retry gets no more than they have.
+    noted_partitions: HashMap<String, Vec<Partition>>,
     /// Everything is to go.
     is_winding_down: Arc<AtomicBool>,
     moments: Moments,
@@ -94,6 +98,7 @@ impl Desk {
             clusters,
             unseen: Unseen::new(),
             refusals: HashMap::new(),
+            noted_partitions: HashMap::new(),
             is_winding_down,
             moments,
         }
@@ -233,18 +238,21 @@ impl Desk {
     /// Closes the difference of one workflow.
     async fn reconcile(&mut self, needs: &Needs, described: &Described) -> Result<(), EngineError> {
         let name = needs.cluster.clone().unwrap_or_default();
+        let mut known = None;
         let (mut plan, unreachable) = match self.clusters.get(&name, described.get(&name)) {
             Some(cluster) => {
                 let account = cluster.spec.default_account.clone();
-                let wants_partitions =
-                    needs.is_served && !is_over(needs) && needs.kinds.iter().any(|kind| kind.ready > 0);
+                let has_ready = needs.kinds.iter().any(|kind| kind.ready > 0);
+                let wants_partitions = needs.is_served && !is_over(needs) && (has_ready || may_escalate(needs));
                 let partitions = if wants_partitions {
                     cluster.partitions().await.map(<[_]>::to_vec)
                 } else {
                     cluster.known_partitions()
                 };
                 let ground = Ground { partitions: partitions.as_deref(), account: account.as_deref() };
-                (course(needs, ground, clock::now().wall_ms), cluster.unreachable())
+                let planned = (course(needs, ground, clock::now().wall_ms), cluster.unreachable());
+                known = partitions;
+                planned
             }
             None => {
                 let mut plan = course(needs, Ground::default(), clock::now().wall_ms);
@@ -254,6 +262,9 @@ impl Desk {
                 (plan, None)
             }
         };
+        if let Some(partitions) = known {
+            self.note_partitions(name, partitions).await?;
+        }
         plan.outlook.unreachable = unreachable;
         if self.refusals.get(&needs.workflow).is_some_and(|refusals| !Arc::ptr_eq(&refusals.spec, &needs.spec)) {
             self.refusals.remove(&needs.workflow);
@@ -263,6 +274,16 @@ impl Desk {
         }
         self.cancel(needs, &plan, described).await?;
         self.ask_for(needs, plan, described).await
+    }
+
+    /// Tells the engine what a cluster has, when that has changed.
+    async fn note_partitions(&mut self, cluster: String, partitions: Vec<Partition>) -> Result<(), EngineError> {
+        if self.noted_partitions.get(&cluster) == Some(&partitions) {
+            return Ok(());
+        }
+        self.engine.note_partitions(cluster.clone(), partitions.clone()).await?;
+        self.noted_partitions.insert(cluster, partitions);
+        Ok(())
     }
 
     async fn cancel(&mut self, needs: &Needs, plan: &Course, described: &Described) -> Result<(), EngineError> {
@@ -381,6 +402,11 @@ async fn cancel(cluster: &mut Cluster, numbers: &[String]) {
     if let Err(trouble) = sbatch::read_cancelled(answer) {
         tracing::warn!("cancelling Slurm jobs {}: {trouble}", numbers.join(", "));
     }
+}
+
+/// Its jobs may be retried with more memory or time, so what the cluster has matters before any of them is ready.
+fn may_escalate(needs: &Needs) -> bool {
+    needs.spec.recovery.as_ref().and_then(|recovery| recovery.policy) == Some(RecoveryPolicy::Auto)
 }
 
 /// Nothing more will be to do for it.

@@ -370,6 +370,11 @@ impl Workflow {
         !self.regenerated.is_empty() || self.spec.actions.iter().any(torc_api::action::Action::asks_slurm_for_nodes)
     }
 
+    /// Its allocations are sized by what its jobs need.
+    pub fn sizes_itself(&self) -> bool {
+        self.is_for_slurm() && !self.has_schedule_nodes()
+    }
+
     /// The Slurm that it runs on, if it does.
     pub fn cluster(&self) -> Option<&str> {
         self.is_for_slurm().then(|| self.spec.slurm_cluster.as_deref().unwrap_or(torc_api::cluster::LOCAL))

@@ -1,4 +1,4 @@
-//! What follows from the end of an attempt, in one command: record the result, ask for the verdict, settle the dependents.
+//! The end of an attempt, in one command: record the result, decide about the job, settle its dependents.
 
 use torc_api::failure::FailureHandler;
 use torc_api::state::{Cause, JobState};
@@ -8,16 +8,36 @@ use super::State;
 use super::record::Recorder;
 use super::recovery::FailedAttempt;
 use super::workflow::Workflow;
+use crate::expanded::Requirements;
+use crate::failure::policy::{decide, may_escalate};
+use crate::failure::{Decision, Evidence, Failure, LimitReached, NodeShape, Policy, exit_codes};
 use crate::ids::{Now, ProfileId, RunnerId, WorkflowId};
 use crate::job::{Ending, JobEvent};
 use crate::rows::{ProfileRow, ResultRow};
-use crate::verdict::{Failure, Increase, Policy, Verdict, decide};
 
-/// The return code of an attempt that was lost.
-pub(super) const LOST_RETURN_CODE: i32 = -128;
+/// The event of a job that is not retried because it had as much memory or time as there is.
+const RECOVERY_LIMIT_REACHED: &str = "RecoveryLimitReached";
 
 /// What is said of an attempt that a recovery script follows.
 const AWAITS_SCRIPT: &str = "the job is tried again if its recovery script succeeds";
+
+/// What follows from the end of an attempt.
+#[derive(Debug)]
+struct AttemptOutcome {
+    ending: Ending,
+    /// The requirements of the next attempt, where they change.
+    requirements: Option<Requirements>,
+    /// The script that has to succeed before the next attempt.
+    script: Option<String>,
+    /// Why the next attempt would be in vain.
+    limit: Option<LimitReached>,
+}
+
+impl From<Ending> for AttemptOutcome {
+    fn from(ending: Ending) -> Self {
+        Self { ending, requirements: None, script: None, limit: None }
+    }
+}
 
 impl State {
     /// An attempt of a job that nobody else has taken over has ended.
@@ -30,16 +50,21 @@ impl State {
         context: (&mut Recorder, Now),
     ) {
         let (recorder, now) = context;
+        let nodes = self.nodes_for_next_attempt(workflow, job, finished);
         let mut next_profile = self.last.profile;
         let Some(workflow) = self.workflows.get_mut(&workflow) else { return };
         let cause = cause_of(finished);
-        let (ending, increase, script) = workflow.judge(job, cause, finished.return_code);
-        workflow.record_result(job, finished, ending, runner, (recorder, now));
+        let AttemptOutcome { ending, requirements, script, limit } =
+            workflow.decide_outcome(job, cause, finished, &nodes);
+        workflow.record_result(job, finished, (ending, limit), runner, (recorder, now));
         if ending == Ending::Completed {
             workflow.record_files(job, finished, (recorder, now));
         }
-        if let Some(increase) = increase {
-            workflow.enlarge(job, increase, &mut next_profile, recorder);
+        if let Some(requirements) = requirements {
+            workflow.set_requirements(job, &requirements, &mut next_profile, recorder);
+        }
+        if let Some(limit) = limit {
+            workflow.note_limit(job, limit, recorder, now);
         }
         workflow.forget_given_up(job, recorder);
         let retried = ending == Ending::Retry;
@@ -62,6 +87,17 @@ impl State {
         }
         self.last.profile = next_profile;
         self.news += 1;
+    }
+
+    /// Returns the nodes that the next attempt could get, if it is to get more memory or time.
+    fn nodes_for_next_attempt(&self, id: WorkflowId, job: u32, finished: &FinishedAttempt) -> Vec<NodeShape> {
+        let workflow = self.workflows.get(&id).filter(|_| cause_of(finished).is_some());
+        let Some(workflow) = workflow else { return Vec::new() };
+        let evidence = Evidence::of_report(&workflow.profile(job).requirements, finished);
+        match may_escalate(&evidence, workflow.failure_policy(job)) {
+            true => self.nodes_for(workflow, job),
+            false => Vec::new(),
+        }
     }
 
     /// An attempt is known to be gone without a result.
@@ -89,7 +125,7 @@ pub(super) fn lost_attempt(key: AttemptKey, started_ms: Option<i64>, message: &s
     let elapsed = started_ms.map_or(0, |started| (now.wall_ms - started).max(0));
     FinishedAttempt {
         key,
-        return_code: LOST_RETURN_CODE,
+        return_code: exit_codes::LOST,
         cause: Some(Cause::Lost),
         duration_ms: elapsed.unsigned_abs(),
         message: Some(message.to_owned()),
@@ -107,36 +143,52 @@ pub(super) fn cause_of(finished: &FinishedAttempt) -> Option<Cause> {
 }
 
 impl Workflow {
-    /// What follows, what the next attempt gets more of, and the script that has to succeed before it.
-    fn judge(
+    /// Decides about the job, and counts the failure.
+    fn decide_outcome(
         &mut self,
         job: u32,
         cause: Option<Cause>,
-        return_code: i32,
-    ) -> (Ending, Option<Increase>, Option<String>) {
-        let Some(cause) = cause else { return (Ending::Completed, None, None) };
+        finished: &FinishedAttempt,
+        nodes: &[NodeShape],
+    ) -> AttemptOutcome {
+        let Some(cause) = cause else { return Ending::Completed.into() };
         if self.is_canceled() || cause == Cause::Canceled {
-            return (Ending::Canceled, None, None);
+            return Ending::Canceled.into();
         }
         // The runner was asked to stop; that says nothing about the job.
         if cause == Cause::Stopped {
-            return (Ending::Retry, None, None);
+            return Ending::Retry.into();
         }
         let id = self.jobs[job as usize].id;
         let count = self.failed_attempts.entry(id).or_default().entry(cause).or_default();
         *count += 1;
-        let failure = Failure { cause, return_code, count: *count };
-        let policy = Policy {
+        let count = *count;
+        let evidence = Evidence::of_report(&self.profile(job).requirements, finished);
+        let failed = if cause == Cause::Timeout { Ending::Terminated } else { Ending::Failed };
+        match decide(&Failure { cause, evidence, count, nodes }, self.failure_policy(job)) {
+            Decision::Retry => Ending::Retry.into(),
+            Decision::RetryWith(requirements) => {
+                AttemptOutcome { requirements: Some(requirements), ..Ending::Retry.into() }
+            }
+            Decision::RunScript(script) => AttemptOutcome { script: Some(script.to_owned()), ..Ending::Recover.into() },
+            Decision::PendingFailed(limit) => AttemptOutcome { limit, ..Ending::PendingFailed.into() },
+            Decision::Fail(limit) => AttemptOutcome { limit, ..failed.into() },
+        }
+    }
+
+    fn failure_policy(&self, job: u32) -> Policy<'_> {
+        Policy {
             handler: self.handler(job),
             recovery: self.spec.recovery.as_ref(),
             use_pending_failed: self.spec.use_pending_failed == Some(true),
-        };
-        match decide(failure, policy) {
-            Verdict::Retry(increase) => (Ending::Retry, (increase != Increase::default()).then_some(increase), None),
-            Verdict::Recover(script) => (Ending::Recover, None, Some(script.to_owned())),
-            Verdict::PendingFailed => (Ending::PendingFailed, None, None),
-            Verdict::Settle if cause == Cause::Timeout => (Ending::Terminated, None, None),
-            Verdict::Settle => (Ending::Failed, None, None),
+        }
+    }
+
+    /// Tells that a job is not retried. Many jobs may fail alike, so one event of a commit is enough.
+    fn note_limit(&self, job: u32, limit: LimitReached, recorder: &mut Recorder, now: Now) {
+        if !recorder.has_event(self.id(), RECOVERY_LIMIT_REACHED) {
+            let message = format!("job '{}' is not retried: {limit}", self.name(job));
+            recorder.event(now, Some(self.id()), RECOVERY_LIMIT_REACHED, message);
         }
     }
 
@@ -149,7 +201,7 @@ impl Workflow {
         &mut self,
         job: u32,
         finished: &FinishedAttempt,
-        ending: Ending,
+        (ending, limit): (Ending, Option<LimitReached>),
         runner: Option<RunnerId>,
         (recorder, now): (&mut Recorder, Now),
     ) {
@@ -166,6 +218,10 @@ impl Workflow {
         let mut row = self.result_row(job, (run, attempt), finished, (state, cause), runner, now);
         if ending == Ending::Recover {
             row.message.get_or_insert_with(|| AWAITS_SCRIPT.to_owned());
+        }
+        if let Some(limit) = limit {
+            let why = format!("not retried: {limit}");
+            row.message = Some(row.message.map_or(why.clone(), |message| format!("{message}; {why}")));
         }
         if finished.key.attempt != attempt {
             let late = format!("started as attempt {}, given up, and turned up again", finished.key.attempt);
@@ -208,26 +264,26 @@ impl Workflow {
         }
     }
 
-    /// The next attempt of this job, and of no other, gets more memory or time.
-    fn enlarge(&mut self, job: u32, increase: Increase, last_profile: &mut i64, recorder: &mut Recorder) {
-        let grow = |amount: i64, percent: Option<i32>| match percent {
-            Some(percent) => i64::try_from(i128::from(amount) * i128::from(percent) / 100).unwrap_or(i64::MAX),
-            None => amount,
-        };
+    /// Gives this job, and no other, other requirements. What the document says stays known.
+    pub(super) fn set_requirements(
+        &mut self,
+        job: u32,
+        requirements: &Requirements,
+        last_profile: &mut i64,
+        recorder: &mut Recorder,
+    ) {
         let present = self.jobs[job as usize].profile;
-        let index = match self.enlarged.get(&(present, increase)) {
+        let index = match self.scaled_profiles.get(&(present, requirements.clone())) {
             Some(index) => *index,
             None => {
                 let mut profile = self.whole_profile(job);
                 profile.declared.get_or_insert_with(|| Box::new(profile.requirements.clone()));
-                let needs = &mut profile.requirements;
-                needs.memory_bytes = grow(needs.memory_bytes, increase.memory_percent);
-                needs.runtime_seconds = grow(needs.runtime_seconds, increase.runtime_percent);
+                profile.requirements = requirements.clone();
                 *last_profile += 1;
                 let id = ProfileId(*last_profile);
                 recorder.changes().profiles.push(ProfileRow { id, workflow: self.row.id, profile: profile.clone() });
                 let index = self.add_profile(id, profile);
-                self.enlarged.insert((present, increase), index);
+                self.scaled_profiles.insert((present, requirements.clone()), index);
                 index
             }
         };

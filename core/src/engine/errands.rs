@@ -9,10 +9,11 @@ use torc_api::wire::{AttemptKey, FinishedAttempt, Lease, LeaseRole, Profile, Syn
 
 use super::State;
 use super::actions::{ActionRecord, next_attempt};
-use super::attempt::{LOST_RETURN_CODE, ago};
+use super::attempt::ago;
 use super::record::Recorder;
 use super::runner::HeldErrand;
 use super::workflow::Workflow;
+use crate::failure::exit_codes;
 use crate::ids::{JobId, Now, RunnerId, WorkflowId};
 use crate::rows::Errand;
 
@@ -423,7 +424,7 @@ impl State {
         let Some(started_ms) = held.started_ms else { return self.forget_promise(id, errand, recorder) };
         let lost = FinishedAttempt {
             key: workflow.errand_key(errand.number, held),
-            return_code: LOST_RETURN_CODE,
+            return_code: exit_codes::LOST,
             cause: Some(Cause::Lost),
             duration_ms: (now.wall_ms - started_ms).max(0).unsigned_abs(),
             message: Some(why.to_owned()),

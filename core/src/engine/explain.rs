@@ -10,9 +10,10 @@ use super::workflow::Workflow;
 use super::{Refusal, State};
 use crate::expanded::Requirements;
 use crate::explain::{
-    Attempt, JobFacts, RunnerFacts, ScriptFacts, SlurmFacts, WaitingAllocation, WorkflowFacts, next_steps, raised,
-    stories, why, why_ready,
+    Attempt, JobFacts, RecoveryHint, RunnerFacts, ScriptFacts, SlurmFacts, WaitingAllocation, WorkflowFacts,
+    next_steps, raised, stories, why, why_ready,
 };
+use crate::failure::{Evidence, Multipliers, escalate};
 use crate::ids::{Now, WorkflowId};
 use crate::rows::AllocationRow;
 use crate::time::rfc3339;
@@ -41,14 +42,19 @@ impl State {
         let reasons = why(&facts, workflow.facts(), &self.runner_facts(workflow, now), &workflow.slurm_facts());
         let declared = workflow.profile(job).declared.as_deref();
         let raised = declared.map_or_else(Vec::new, |declared| raised(declared, needs));
-        let (name, cause) = (workflow.name(job), last.map(|(cause, _)| cause));
+        let name = workflow.name(job);
+        let hint = attempts.last().map(|attempt| {
+            let evidence = Evidence::of_result(needs, Some(attempt.result));
+            let next = escalate(&evidence, Multipliers::default(), &self.nodes_for(workflow, job));
+            RecoveryHint { had: needs.clone(), next }
+        });
         Ok(JobExplanation {
             workflow: workflow.row.name.clone(),
             job: name.to_owned(),
             status: Some(record.state),
             run_id: record.run,
             attempt: record.attempt,
-            next: next_steps(&workflow.row.name, name, &reasons, cause, !raised.is_empty()),
+            next: next_steps(&workflow.row.name, name, &reasons, hint.as_ref()),
             reasons,
             resources: Some(job_resources(needs)),
             raised,
@@ -64,7 +70,7 @@ impl State {
         reasons.extend(workflow.by_state());
         let example =
             reasons.first().and_then(|reason| reason.jobs.first()).map_or("", |standing| standing.job.as_str());
-        let mut next = next_steps(&workflow.row.name, example, &reasons, None, false);
+        let mut next = next_steps(&workflow.row.name, example, &reasons, None);
         if reasons.iter().any(|reason| reason.reason == ReasonKind::Failed) {
             next.push(format!(
                 "`torc recover {0} --dry-run` says what could be done about failed jobs",

@@ -1,80 +1,201 @@
-//! What people ask for when jobs have failed: to recover, to decide about those that wait for them, to correct requirements.
+//! Commands for failed jobs: recover them, decide about those that need a manual decision, correct requirements.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
+use torc_api::allocation::OrphanedJob;
 use torc_api::recovery::{
-    CorrectResourcesReport, Correction, FailureClass, RecoverReport, RecoveredJob, RecoveryDecision,
+    CorrectResourcesReport, Correction, FailureClass, RecoverReport, RecoveredJob, RecoveryDecision, RegenerateReport,
 };
 use torc_api::state::{Cause, JobState};
 
 use super::record::Recorder;
+use super::regenerate::Regenerate;
 use super::workflow::Workflow;
 use super::{Refusal, State};
 use crate::expanded::Requirements;
 use crate::explain::raised;
-use crate::ids::{JobId, Now, ProfileId, WorkflowId};
+use crate::failure::{
+    Evidence, ManualDecision, NodeShape, ObservedJob, RecoveryOptions, correct, diagnose, manual::decide,
+};
+use crate::ids::{JobId, Now, WorkflowId};
 use crate::job::{Ending, JobEvent};
-use crate::planning::correction::{Observation, correct};
-use crate::planning::diagnosis::Evidence;
-use crate::planning::recovery::{Decision, Options, decide};
-use crate::rows::{ProfileRow, ResultRow};
+use crate::planning::partition::Partition;
+use crate::rows::ResultRow;
 
 /// The latest result of each job that has one.
 pub type LatestResults = HashMap<JobId, ResultRow>;
 
+/// A recovery on request.
+#[derive(Clone, Copy, Debug)]
+pub struct Recover<'a> {
+    /// The latest result of each failed job.
+    pub latest: &'a LatestResults,
+    /// What the user asked for.
+    pub options: RecoveryOptions,
+    /// Partitions of the workflow's cluster; what the owner of the store knows counts when empty.
+    pub partitions: &'a [Partition],
+    /// Allocations that are planned for the jobs that are still to run.
+    pub regenerate: Option<Regenerate<'a>>,
+    /// Jobs that a preview takes for lost.
+    pub lost: &'a [OrphanedJob],
+}
+
 /// A failed job and what is done about it.
-struct Judged {
+struct JobRecovery {
     job: u32,
     report: RecoveredJob,
     requirements: Option<Requirements>,
 }
 
 impl State {
-    /// What a recovery would do. Changes nothing.
-    pub fn recover_preview(
-        &self,
-        id: WorkflowId,
-        latest: &LatestResults,
-        options: Options,
-    ) -> Result<RecoverReport, Refusal> {
-        let workflow = self.workflow(id)?;
-        workflow.check_that_nothing_runs()?;
-        let judged = workflow.judge_failed(latest, options);
-        let again = workflow.with_descendants(retried(&judged));
-        let jobs = judged.into_iter().map(|one| one.report).collect();
-        Ok(RecoverReport { dry_run: true, jobs, again: again.len() as i64 })
+    /// Returns what a recovery would do: it is carried out on a copy of the workflow.
+    pub fn recover_preview(&self, id: WorkflowId, wanted: Recover<'_>, now: Now) -> Result<RecoverReport, Refusal> {
+        let mut copy = self.copy_of(id)?;
+        let latest = copy.assume_lost(id, wanted, now)?;
+        let decided = self.decide_about_failed(copy.workflow(id)?, Recover { latest: &latest, ..wanted })?;
+        let report = copy.carry_out_recovery(id, decided, wanted.regenerate, &mut Recorder::default(), now)?;
+        let preview = |planned| RegenerateReport { dry_run: true, allocations: Vec::new(), ..planned };
+        Ok(RecoverReport { dry_run: true, regenerated: report.regenerated.map(preview), ..report })
     }
 
-    /// Tries failed jobs again, each with more of what it lacked; no other job's requirements change.
+    /// Retries failed jobs, each with more of what it lacked, and plans allocations for them if that is wanted. No other job's
+    /// requirements change.
     pub fn recover(
         &mut self,
         id: WorkflowId,
-        latest: &LatestResults,
-        options: Options,
+        wanted: Recover<'_>,
+        recorder: &mut Recorder,
+        now: Now,
+    ) -> Result<RecoverReport, Refusal> {
+        let decided = self.decide_about_failed(self.workflow(id)?, wanted)?;
+        self.carry_out_recovery(id, decided, wanted.regenerate, recorder, now)
+    }
+
+    /// Records jobs as lost, and returns the latest results with theirs.
+    fn assume_lost<'a>(
+        &mut self,
+        id: WorkflowId,
+        wanted: Recover<'a>,
+        now: Now,
+    ) -> Result<Cow<'a, LatestResults>, Refusal> {
+        let mut recorder = Recorder::default();
+        for lost in wanted.lost {
+            let workflow = self.workflow(id)?;
+            let Some(job) = workflow.find(&lost.job) else { continue };
+            if matches!(workflow.jobs[job as usize].state, JobState::Leased | JobState::Running) {
+                self.lose_attempt(id, job, (lost.cause, ""), (&mut recorder, now));
+            }
+        }
+        let mut latest = Cow::Borrowed(wanted.latest);
+        let results = std::mem::take(&mut recorder.changes().results);
+        if !results.is_empty() {
+            latest.to_mut().extend(results.into_iter().map(|row| (row.job, row)));
+        }
+        Ok(latest)
+    }
+
+    fn decide_about_failed(&self, workflow: &Workflow, wanted: Recover<'_>) -> Result<Vec<JobRecovery>, Refusal> {
+        workflow.check_that_nothing_runs()?;
+        if wanted.regenerate.is_some() {
+            workflow.may_be_regenerated()?;
+        }
+        let is_failed = |job: &u32| {
+            let state = workflow.jobs[*job as usize].state;
+            matches!(state, JobState::Failed | JobState::Terminated | JobState::PendingFailed)
+        };
+        let failed = (0..workflow.jobs.len() as u32).filter(is_failed);
+        Ok(failed.map(|job| self.decide_about(workflow, job, wanted)).collect())
+    }
+
+    fn decide_about(&self, workflow: &Workflow, job: u32, wanted: Recover<'_>) -> JobRecovery {
+        let record = &workflow.jobs[job as usize];
+        let needs = &workflow.profile(job).requirements;
+        let evidence = Evidence::of_result(needs, wanted.latest.get(&record.id));
+        let cause = diagnose(&evidence);
+        let nodes = match cause {
+            Cause::OutOfMemory | Cause::Timeout => self.nodes_after_recovery(workflow, job, wanted),
+            _ => Vec::new(),
+        };
+        let (decision, requirements, reason) = match decide(&evidence, wanted.options, &nodes) {
+            ManualDecision::Retry => (RecoveryDecision::Retry, None, None),
+            ManualDecision::RetryWith(requirements) => (RecoveryDecision::Retry, Some(requirements), None),
+            ManualDecision::Leave(limit) => (RecoveryDecision::Leave, None, limit.map(|limit| limit.to_string())),
+        };
+        let report = RecoveredJob {
+            job: workflow.name(job).to_owned(),
+            attempt: record.attempt,
+            return_code: evidence.return_code,
+            cause,
+            decision,
+            raised: requirements.as_ref().map_or_else(Vec::new, |more| raised(needs, more)),
+            reason,
+        };
+        JobRecovery { job, report, requirements }
+    }
+
+    /// Returns the nodes that a job could get after this recovery.
+    fn nodes_after_recovery(&self, workflow: &Workflow, job: u32, wanted: Recover<'_>) -> Vec<NodeShape> {
+        let is_for_allocations = workflow.profile(job).labels.is_empty();
+        match wanted.regenerate.filter(|_| is_for_allocations) {
+            Some(plan) => {
+                let mut nodes = NodeShape::of_partitions(plan.partitions, plan.request.partition.as_deref());
+                for node in &mut nodes {
+                    node.seconds = node.seconds.min(plan.seconds.unwrap_or(i64::MAX));
+                }
+                nodes
+            }
+            None if is_for_allocations && workflow.sizes_itself() && !wanted.partitions.is_empty() => {
+                NodeShape::of_partitions(wanted.partitions, None)
+            }
+            None => self.nodes_for(workflow, job),
+        }
+    }
+
+    fn carry_out_recovery(
+        &mut self,
+        id: WorkflowId,
+        decided: Vec<JobRecovery>,
+        regenerate: Option<Regenerate<'_>>,
         recorder: &mut Recorder,
         now: Now,
     ) -> Result<RecoverReport, Refusal> {
         let mut last_profile = self.last.profile;
         let workflow = self.workflow_mut(id)?;
-        workflow.check_that_nothing_runs()?;
-        let judged = workflow.judge_failed(latest, options);
-        let again = retried(&judged);
-        let mut made = HashMap::new();
-        for one in &judged {
+        for one in &decided {
             if let Some(requirements) = &one.requirements {
-                workflow.require(one.job, requirements, (&mut made, &mut last_profile), recorder);
+                workflow.set_requirements(one.job, requirements, &mut last_profile, recorder);
             }
         }
         self.last.profile = last_profile;
-        let count = again.len();
-        let affected = if again.is_empty() { 0 } else { self.reset(id, again, recorder).len() };
+        let retried = retried(&decided);
+        let count = retried.len();
+        let affected = if retried.is_empty() { 0 } else { self.reset(id, retried, recorder).len() };
         if affected > 0 {
             self.session.workflows.insert(id);
-            let message = format!("{count} failed jobs are tried again, {affected} jobs in all");
+            let failed = if count == 1 { "1 failed job is".to_owned() } else { format!("{count} failed jobs are") };
+            let all = if affected == 1 { "1 job".to_owned() } else { format!("{affected} jobs") };
+            let message = format!("{failed} retried, {all} in all");
             recorder.event(now, Some(id), super::status::RECOVERY_STARTED, message);
         }
-        let jobs = judged.into_iter().map(|one| one.report).collect();
-        Ok(RecoverReport { dry_run: false, jobs, again: affected as i64 })
+        let regenerated = match regenerate {
+            Some(plan) => Some(self.regenerate(id, plan, recorder, now)?).filter(|planned| planned.pending_jobs > 0),
+            None => None,
+        };
+        let jobs = decided.into_iter().map(|one| one.report).collect();
+        Ok(RecoverReport { dry_run: false, jobs, again: affected as i64, regenerated })
+    }
+
+    /// Returns a state with a copy of one workflow, to find out what a command would do.
+    pub(super) fn copy_of(&self, id: WorkflowId) -> Result<Self, Refusal> {
+        let workflow = self.workflow(id)?.without(&BTreeSet::new());
+        Ok(Self {
+            workflows: [(id, workflow)].into(),
+            live: self.live.iter().copied().filter(|live| *live == id).collect(),
+            session: self.session.clone(),
+            last: self.last,
+            ..Self::default()
+        })
     }
 
     /// A person decides about failed jobs that wait for that. Returns how many jobs that concerns.
@@ -116,8 +237,8 @@ impl State {
         references: &[String],
         (latest, may_reduce): (&LatestResults, bool),
     ) -> Result<CorrectResourcesReport, Refusal> {
-        let found = self.workflow(id)?.misfits(references, latest, may_reduce)?;
-        Ok(CorrectResourcesReport { dry_run: true, corrections: found.iter().map(Misfit::report).collect() })
+        let found = self.mismatches(id, references, latest, may_reduce)?;
+        Ok(CorrectResourcesReport { dry_run: true, corrections: found.iter().map(ResourceMismatch::report).collect() })
     }
 
     /// Corrects them, for the next attempt of each of these jobs.
@@ -129,13 +250,12 @@ impl State {
         recorder: &mut Recorder,
         now: Now,
     ) -> Result<CorrectResourcesReport, Refusal> {
+        let found = self.mismatches(id, references, latest, may_reduce)?;
         let mut last_profile = self.last.profile;
         let workflow = self.workflow_mut(id)?;
-        let found = workflow.misfits(references, latest, may_reduce)?;
-        let mut made = HashMap::new();
-        for misfit in &found {
-            for job in &misfit.jobs {
-                workflow.require(*job, &misfit.better, (&mut made, &mut last_profile), recorder);
+        for mismatch in &found {
+            for job in &mismatch.jobs {
+                workflow.set_requirements(*job, &mismatch.better, &mut last_profile, recorder);
             }
         }
         self.last.profile = last_profile;
@@ -143,19 +263,50 @@ impl State {
             let message = format!("{} sets of requirements were corrected", found.len());
             recorder.event(now, Some(id), "RequirementsCorrected", message);
         }
-        Ok(CorrectResourcesReport { dry_run: false, corrections: found.iter().map(Misfit::report).collect() })
+        Ok(CorrectResourcesReport { dry_run: false, corrections: found.iter().map(ResourceMismatch::report).collect() })
+    }
+
+    fn mismatches(
+        &self,
+        id: WorkflowId,
+        references: &[String],
+        latest: &LatestResults,
+        may_reduce: bool,
+    ) -> Result<Vec<ResourceMismatch>, Refusal> {
+        let workflow = self.workflow(id)?;
+        let chosen = if references.is_empty() { None } else { Some(workflow.find_all(references)?) };
+        let mut by_needs: HashMap<&Requirements, Vec<u32>> = HashMap::new();
+        for job in (0..workflow.jobs.len() as u32).filter(|job| chosen.as_ref().is_none_or(|jobs| jobs.contains(job))) {
+            by_needs.entry(&workflow.profile(job).requirements).or_default().push(job);
+        }
+        let mut found = Vec::new();
+        for (needs, jobs) in by_needs {
+            // The requirements of jobs that declare none are assumed, not estimated.
+            if needs.name == torc_api::resources::DEFAULT_REQUIREMENTS {
+                continue;
+            }
+            let results = jobs.iter().filter_map(|job| latest.get(&workflow.jobs[*job as usize].id));
+            let observed: Vec<ObservedJob> = results.map(observation).collect();
+            let may_reduce = may_reduce && observed.len() == jobs.len();
+            let nodes = jobs.first().map_or_else(Vec::new, |job| self.nodes_for(workflow, *job));
+            if let Some(better) = correct(needs, &observed, may_reduce, &nodes) {
+                found.push(ResourceMismatch { needs: needs.clone(), better, jobs, observed: observed.len() });
+            }
+        }
+        found.sort_by(|left, right| left.needs.cmp(&right.needs));
+        Ok(found)
     }
 }
 
 /// Requirements that do not fit what was observed.
-struct Misfit {
+struct ResourceMismatch {
     needs: Requirements,
     better: Requirements,
     jobs: Vec<u32>,
     observed: usize,
 }
 
-impl Misfit {
+impl ResourceMismatch {
     fn report(&self) -> Correction {
         Correction {
             requirements: self.needs.name.clone(),
@@ -166,12 +317,12 @@ impl Misfit {
     }
 }
 
-fn retried(judged: &[Judged]) -> BTreeSet<u32> {
-    judged.iter().filter(|one| one.report.decision == RecoveryDecision::Retry).map(|one| one.job).collect()
+fn retried(decided: &[JobRecovery]) -> BTreeSet<u32> {
+    decided.iter().filter(|one| one.report.decision == RecoveryDecision::Retry).map(|one| one.job).collect()
 }
 
-fn observation(row: &ResultRow) -> Observation {
-    Observation {
+fn observation(row: &ResultRow) -> ObservedJob {
+    ObservedJob {
         succeeded: row.state == JobState::Completed,
         peak_memory_bytes: row.usage.peak_memory_bytes,
         peak_cpu_percent: row.usage.peak_cpu_percent,
@@ -195,66 +346,6 @@ impl Workflow {
         Ok(())
     }
 
-    fn misfits(&self, references: &[String], latest: &LatestResults, may_reduce: bool) -> Result<Vec<Misfit>, Refusal> {
-        let chosen = if references.is_empty() { None } else { Some(self.find_all(references)?) };
-        let mut by_needs: HashMap<&Requirements, Vec<u32>> = HashMap::new();
-        for job in (0..self.jobs.len() as u32).filter(|job| chosen.as_ref().is_none_or(|jobs| jobs.contains(job))) {
-            by_needs.entry(&self.profile(job).requirements).or_default().push(job);
-        }
-        let mut found = Vec::new();
-        for (needs, jobs) in by_needs {
-            // What every job has that names none is nobody's estimate.
-            if needs.name == torc_api::resources::DEFAULT_REQUIREMENTS {
-                continue;
-            }
-            let results = jobs.iter().filter_map(|job| latest.get(&self.jobs[*job as usize].id));
-            let observed: Vec<Observation> = results.map(observation).collect();
-            let may_reduce = may_reduce && observed.len() == jobs.len();
-            if let Some(better) = correct(needs, &observed, may_reduce) {
-                found.push(Misfit { needs: needs.clone(), better, jobs, observed: observed.len() });
-            }
-        }
-        found.sort_by(|left, right| left.needs.cmp(&right.needs));
-        Ok(found)
-    }
-
-    /// Why each failed job failed, and what is done about it.
-    fn judge_failed(&self, latest: &LatestResults, options: Options) -> Vec<Judged> {
-        let failed = |job: &u32| {
-            matches!(self.jobs[*job as usize].state, JobState::Failed | JobState::Terminated | JobState::PendingFailed)
-        };
-        (0..self.jobs.len() as u32).filter(failed).map(|job| self.judge_one(job, latest, options)).collect()
-    }
-
-    fn judge_one(&self, job: u32, latest: &LatestResults, options: Options) -> Judged {
-        let record = &self.jobs[job as usize];
-        let needs = &self.profile(job).requirements;
-        let result = latest.get(&record.id);
-        let evidence = Evidence {
-            needs,
-            cause: result.map_or(Some(Cause::Lost), |row| row.cause),
-            return_code: result.map_or(super::attempt::LOST_RETURN_CODE, |row| row.return_code),
-            peak_memory_bytes: result.and_then(|row| row.usage.peak_memory_bytes),
-            peak_cpu_percent: result.and_then(|row| row.usage.peak_cpu_percent),
-            run_seconds: result.map_or(0, |row| (row.ended_ms - row.started_ms).max(0) / 1_000),
-        };
-        let (cause, decision) = decide(&evidence, options);
-        let (decision, requirements) = match decision {
-            Decision::Retry => (RecoveryDecision::Retry, None),
-            Decision::RetryWith(requirements) => (RecoveryDecision::Retry, Some(requirements)),
-            Decision::Leave => (RecoveryDecision::Leave, None),
-        };
-        let report = RecoveredJob {
-            job: self.name(job).to_owned(),
-            attempt: record.attempt,
-            return_code: evidence.return_code,
-            cause,
-            decision,
-            raised: requirements.as_ref().map_or_else(Vec::new, |more| raised(needs, more)),
-        };
-        Judged { job, report, requirements }
-    }
-
     fn waiting_for_decision(&self, references: &[String]) -> Result<BTreeSet<u32>, Refusal> {
         let waits = |job: u32| self.jobs[job as usize].state == JobState::PendingFailed;
         if references.is_empty() {
@@ -270,32 +361,5 @@ impl Workflow {
                 )))
             }
         }
-    }
-
-    /// Gives a job other requirements. What the document says stays known.
-    fn require(
-        &mut self,
-        job: u32,
-        requirements: &Requirements,
-        (made, last_profile): (&mut HashMap<(u32, Requirements), u32>, &mut i64),
-        recorder: &mut Recorder,
-    ) {
-        let present = self.jobs[job as usize].profile;
-        let index = match made.get(&(present, requirements.clone())) {
-            Some(index) => *index,
-            None => {
-                let mut profile = self.whole_profile(job);
-                profile.declared.get_or_insert_with(|| Box::new(profile.requirements.clone()));
-                profile.requirements = requirements.clone();
-                *last_profile += 1;
-                let id = ProfileId(*last_profile);
-                recorder.changes().profiles.push(ProfileRow { id, workflow: self.row.id, profile: profile.clone() });
-                let index = self.add_profile(id, profile);
-                made.insert((present, requirements.clone()), index);
-                index
-            }
-        };
-        self.set_profile(job, index);
-        recorder.job(self.job_row(job));
     }
 }

@@ -42,13 +42,15 @@ pub struct Regenerate<'a> {
 }
 
 impl State {
-    /// What would be planned. Changes nothing.
-    pub fn regenerate_preview(&self, id: WorkflowId, wanted: Regenerate<'_>) -> Result<RegenerateReport, Refusal> {
-        let workflow = self.workflow(id)?;
-        workflow.may_be_regenerated()?;
-        let (plan, pending) = workflow.plan_anew(wanted)?;
-        let superseded = if pending == 0 { 0 } else { workflow.own_scheduling_actions(true).len() };
-        Ok(RegenerateReport { dry_run: true, ..workflow.report(&plan, pending, superseded) })
+    /// Returns what a regeneration would plan: it is carried out on a copy of the workflow.
+    pub fn regenerate_preview(
+        &self,
+        id: WorkflowId,
+        wanted: Regenerate<'_>,
+        now: Now,
+    ) -> Result<RegenerateReport, Refusal> {
+        let report = self.copy_of(id)?.regenerate(id, wanted, &mut Recorder::default(), now)?;
+        Ok(RegenerateReport { dry_run: true, allocations: Vec::new(), ..report })
     }
 
     /// Plans schedulers for the jobs that are still to run, and asks for the allocations of those that wait for nothing if that is
@@ -136,19 +138,7 @@ impl State {
             return Err(Refusal::Conflict(format!("workflow '{}' has nothing left to run", workflow.row.name)));
         }
         let name = workflow.chosen_scheduler(request.scheduler.as_deref())?;
-        let action = Action {
-            trigger_type: TriggerType::OnWorkflowStart,
-            action_type: ActionType::ScheduleNodes,
-            jobs: None,
-            job_name_regexes: None,
-            commands: None,
-            scheduler: Some(name.clone()),
-            scheduler_type: None,
-            num_allocations: request.num_allocations,
-            start_one_worker_per_node: Some(request.start_one_worker_per_node),
-            max_parallel_jobs: request.max_parallel_jobs,
-            persistent: None,
-        };
+        let action = nodes_action(&name, request);
         let count = request.num_allocations.unwrap_or(1).max(1);
         self.ask_for_nodes(id, (&name, count), &action, AllocationOrigin::Manual, (recorder, now))
     }
@@ -203,9 +193,26 @@ impl State {
     }
 }
 
+/// The action that a manual request for nodes stands for.
+pub(super) fn nodes_action(scheduler: &str, request: &ScheduleNodesRequest) -> Action {
+    Action {
+        trigger_type: TriggerType::OnWorkflowStart,
+        action_type: ActionType::ScheduleNodes,
+        jobs: None,
+        job_name_regexes: None,
+        commands: None,
+        scheduler: Some(scheduler.to_owned()),
+        scheduler_type: None,
+        num_allocations: request.num_allocations,
+        start_one_worker_per_node: Some(request.start_one_worker_per_node),
+        max_parallel_jobs: request.max_parallel_jobs,
+        persistent: None,
+    }
+}
+
 impl Workflow {
     /// Its own plan of allocations may be replaced.
-    fn may_be_regenerated(&self) -> Result<(), Refusal> {
+    pub(super) fn may_be_regenerated(&self) -> Result<(), Refusal> {
         if self.is_canceled() {
             let message = format!("workflow '{}' was cancelled; `torc resume` takes that back", self.row.name);
             return Err(Refusal::Conflict(message));
@@ -408,7 +415,7 @@ impl Workflow {
         }
     }
 
-    fn schedulers(&self) -> impl Iterator<Item = &SlurmScheduler> {
+    pub(super) fn schedulers(&self) -> impl Iterator<Item = &SlurmScheduler> {
         self.regenerated.iter().map(|one| &one.scheduler).chain(&self.spec.slurm_schedulers)
     }
 

@@ -405,14 +405,14 @@ impl Workflow {
     }
 
     /// The same workflow without some of its jobs.
-    fn without(&self, gone: &BTreeSet<u32>) -> Self {
+    pub(super) fn without(&self, gone: &BTreeSet<u32>) -> Self {
         let kept = (0..self.jobs.len() as u32).filter(|job| !gone.contains(job));
         let rows: Vec<JobRow> = kept.map(|job| self.job_row(job)).collect();
         let profile = |entry: &ProfileEntry| ProfileRow { id: entry.id, workflow: self.id(), profile: entry.whole() };
         let mut new = Self::build(self.row.clone(), self.spec.clone(), self.profiles.iter().map(profile), &rows);
         new.inherit(self);
         new.set_actions(self.actions.iter().map(|action| action.row.clone()).collect());
-        new.enlarged = self.enlarged.clone();
+        new.scaled_profiles = self.scaled_profiles.clone();
         new
     }
 }

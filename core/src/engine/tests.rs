@@ -9,6 +9,7 @@ mod cost;
 mod data;
 mod details;
 mod edits;
+mod escalation;
 mod failures;
 mod fleet;
 mod history;

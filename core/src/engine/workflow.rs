@@ -18,13 +18,13 @@ use super::record::Recorder;
 use super::recovering::Recovering;
 use super::recovery::Recoveries;
 use crate::class::Class;
+use crate::expanded::Requirements;
 use crate::ids::{JobId, ProfileId, RunnerId, WorkflowId};
 use crate::job::{IllegalMove, JobEvent, next_state};
 use crate::matching::ReadyQueue;
 use crate::rows::{
     JobProfile, JobRow, JobUpdate, ProfileRow, Regenerated, ResultRow, StrayLease, UserDataRow, WorkflowRow,
 };
-use crate::verdict::Increase;
 
 /// How many failures a status shows.
 pub(super) const FAILURES_SHOWN: usize = 20;
@@ -51,8 +51,9 @@ pub(super) struct Workflow {
     pub recovering: Recovering,
     /// Values that jobs exchange; of the states of loops only the names.
     pub data: BTreeMap<String, UserDataRow>,
-    /// Profiles that recovery has made: jobs that ran out of the same alike share one.
-    pub enlarged: HashMap<(u32, Increase), u32>,
+    /// Profiles with other requirements than the document's, by the profile before and the new requirements: jobs that change alike
+    /// share one.
+    pub scaled_profiles: HashMap<(u32, Requirements), u32>,
     /// Leases that were given up and still count if they turn up. Few jobs are in here.
     pub given_up: HashMap<JobId, Vec<StrayLease>>,
     /// How many leases of its jobs are being ended.
@@ -165,7 +166,7 @@ impl Workflow {
             failed_attempts: HashMap::new(),
             recovering: Recovering::default(),
             data: BTreeMap::new(),
-            enlarged: HashMap::new(),
+            scaled_profiles: HashMap::new(),
             given_up: HashMap::new(),
             ending: 0,
             ending_actions: BTreeMap::new(),

@@ -6,7 +6,7 @@ use torc_api::state::{Cause, JobState};
 
 use super::failure;
 use crate::expanded::Requirements;
-use crate::planning::diagnosis::{Evidence, diagnose};
+use crate::failure::{Evidence, diagnose};
 use crate::rows::ResultRow;
 use crate::time::rfc3339;
 
@@ -29,14 +29,7 @@ fn story(attempt: &Attempt<'_>, next: Option<&Attempt<'_>>, needs: &Requirements
     let row = attempt.result;
     let run_ms = (row.ended_ms - row.started_ms).max(0);
     let peak = row.usage.peak_memory_bytes;
-    let evidence = Evidence {
-        needs,
-        cause: row.cause,
-        return_code: row.return_code,
-        peak_memory_bytes: peak,
-        peak_cpu_percent: row.usage.peak_cpu_percent,
-        run_seconds: run_ms / 1_000,
-    };
+    let evidence = Evidence::of_result(needs, Some(row));
     let diagnosis = row.cause.map(|_| diagnose(&evidence));
     let is_followed = next.is_some() || !is_over;
     AttemptStory {

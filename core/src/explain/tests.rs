@@ -163,12 +163,19 @@ fn ended_jobs_say_why() {
     let failed = JobFacts { last_failure: Some((Cause::OutOfMemory, 137)), ..facts(JobState::Failed, &class, &[]) };
     let reasons = why(&failed, WorkflowFacts::default(), &[], &none);
     assert_eq!(first(&reasons), (ReasonKind::Failed, "it ran out of memory (exit code 137, signal 9)"));
-    let next = next_steps("w", "j", &reasons, Some(Cause::OutOfMemory), false);
-    assert!(next[0].contains("torc recover w"), "{next:?}");
+    let had = Requirements { memory_bytes: 60 << 20, ..Requirements::default() };
+    let hint = |next: Escalated| next_steps("w", "j", &reasons, Some(&RecoveryHint { had: had.clone(), next }));
+    let memory = hint(Escalated::To(Requirements { memory_bytes: 90 << 20, ..had.clone() }));
+    assert!(memory[0].starts_with("`torc recover w` retries it with more memory (60 MiB -> 90 MiB);"), "{memory:?}");
+    let time = hint(Escalated::To(Requirements { runtime_seconds: 90, ..had.clone() }));
+    assert!(time[0].starts_with("`torc recover w` retries it with more time (1m -> 1m30s);"), "{time:?}");
+    let limit = hint(Escalated::Not(LimitReached::Memory { had: 60 << 20, largest: 60 << 20 }));
+    assert_eq!(limit[0], "change the job so that it needs less memory, or make a larger node available");
+    assert_eq!(hint(Escalated::Unneeded), ["`torc retry w --job j` runs it again"]);
     let canceled =
         why(&facts(JobState::Canceled, &class, &[("a", JobState::Failed)]), WorkflowFacts::default(), &[], &none);
     assert_eq!(first(&canceled), (ReasonKind::DependencyFailed, "it depends on job a, which is failed"));
-    let next = next_steps("w", "j", &canceled, None, false);
+    let next = next_steps("w", "j", &canceled, None);
     assert_eq!(next, ["`torc explain job/a -w w` says why"]);
     let by_person = WorkflowFacts { is_canceled: true, ..WorkflowFacts::default() };
     let canceled = why(&facts(JobState::Canceled, &class, &[("a", JobState::Failed)]), by_person, &[], &none);

@@ -22,6 +22,26 @@ fn amounts_and_counts_for_people() {
 }
 
 #[test]
+fn bytes_are_shown_in_the_largest_unit() {
+    let cases = [
+        (-5, "0 B"),
+        (0, "0 B"),
+        (1_023, "1023 B"),
+        (1 << 10, "1 KiB"),
+        (60 << 20, "60 MiB"),
+        ((60 << 20) + (300 << 10), "60.3 MiB"),
+        (634_632 << 10, "619.8 MiB"),
+        ((1 << 30) - 1, "1 GiB"),
+        (3 << 29, "1.5 GiB"),
+        (5 << 40, "5 TiB"),
+        (i64::MAX, "8192 PiB"),
+    ];
+    for (bytes, expected) in cases {
+        assert_eq!(format_bytes(bytes), expected);
+    }
+}
+
+#[test]
 fn memory_is_counted_in_powers_of_1024() {
     let cases = [
         ("0", 0),

@@ -32,6 +32,9 @@ const MOST_NAMED: usize = 1_000;
 /// A step that failed so shortly before the runner was told to stop was ended for the same reason.
 const SAME_BLOW: Duration = Duration::from_secs(10);
 
+/// So many questions at most does the report of a step wait for its memory peak after Slurm has said that it ran out of memory.
+const OOM_PEAK_TRIES: u32 = 2;
+
 /// The exit code of a job that SIGTERM has ended: 128 + 15.
 pub(super) const ASKED_TO_END: i32 = 143;
 
@@ -158,10 +161,12 @@ impl State {
             let has_all = |account: &StepAccount| account.has_numbers() || step_end::never_began(account, code);
             let is_settled = is_last || account.as_ref().is_some_and(has_all);
             if let Some(account) = account.as_ref().filter(|_| open.waits) {
+                // The next attempt of a job that ran out of memory gets more than the peak that the accounting knows of.
+                let needs_peak = account.state == SlurmState::OutOfMemory && open.tries < OOM_PEAK_TRIES;
                 // Why it failed is known; its numbers may follow.
-                open.waits = is_settled;
+                open.waits = is_settled || needs_peak;
                 self.blame(key, account, now, effects);
-                if !is_settled {
+                if !is_settled && !needs_peak {
                     self.close(key, now, effects);
                 }
             }

@@ -52,18 +52,63 @@ fn a_job_over_its_memory_is_killed_and_told_in_the_log() {
     env.expect_nothing_left();
 }
 
+// S20
 #[test]
-fn a_job_over_its_memory_gets_more_of_it_and_succeeds() {
+fn a_job_over_its_memory_gets_more_than_its_peak() {
     let env = TestEnv::new();
-    // 60 MiB are not enough, 90 are. The first attempt would wait for ever.
-    let document = document("w", "60m", "recovery: {policy: Auto}");
+    // About 72 MiB are needed. One and a half times the limit is not enough. The first attempt would wait for ever.
+    let document = document("w", "30m", "recovery: {policy: Auto}");
     env.write("w.yaml", document.replace("while [ ! -e enough ]", "while [ $TORC_ATTEMPT_ID = 1 ]"));
     env.torc("apply -f w.yaml").exits(0);
     assert_eq!(env.attempts("w"), ["hold 1 failed", "hold 2 completed"]);
     let first = result(&env, "w", 1);
     assert_eq!((&first["cause"], &first["returnCode"]), (&json!("OutOfMemory"), &json!(137)));
-    let job = &env.items("get jobs w")[0];
-    assert_eq!(job["resources"]["memoryBytes"], 90 << 20, "{job:#}");
+    let peak = first["peakMemoryBytes"].as_i64().unwrap();
+    let given = env.items("get jobs w")[0]["resources"]["memoryBytes"].as_i64().unwrap();
+    assert!(given * 2 >= peak * 3 && given < peak * 2, "{given} after a peak of {peak}");
+}
+
+#[test]
+fn a_job_that_had_all_the_memory_there_is_is_not_retried() {
+    let env = TestEnv::new();
+    env.write("w.yaml", document("w", "60m", "recovery: {policy: Auto}"));
+    env.torc("apply -f w.yaml --memory 60m").exits(3);
+    assert_eq!(env.attempts("w"), ["hold 1 failed"]);
+    let reason = "it ran out of memory with 60 MiB, and the largest node that it can use has 60 MiB";
+    let message = result(&env, "w", 1)["message"].as_str().unwrap().to_owned();
+    assert!(message.ends_with(&format!("not retried: {reason}")), "{message}");
+    env.torc("get events").exits(0).says("RecoveryLimitReached").says(&format!("job 'hold' is not retried: {reason}"));
+    env.torc("explain job/hold -w w").exits(0).says(reason);
+}
+
+// S20
+#[test]
+fn a_job_over_its_time_gets_more_than_it_ran() {
+    let document = |name: &str, more: &str| {
+        format!(
+            "name: {name}
+resource_requirements: [{{name: brief, num_cpus: 1, memory: 30m, runtime: PT1S}}]
+{more}
+jobs:
+- {{name: late, command: '[ $TORC_ATTEMPT_ID = 2 ] || {{ sleep 2; exit 152; }}', resource_requirements: brief}}
+"
+        )
+    };
+    let env = TestEnv::new();
+    env.write("auto.yaml", document("auto", "recovery: {policy: Auto}"));
+    env.write("asked.yaml", document("asked", ""));
+    env.torc("apply -f auto.yaml").exits(0);
+    env.torc("apply -f asked.yaml").exits(3);
+    let would = env.torc("recover asked --dry-run").exits(0);
+    assert_eq!(would.stdout.matches("nothing was changed").count(), 1, "{}", would.stdout);
+    let would = would.stdout.lines().next().unwrap().to_owned();
+    env.torc("explain job/late -w asked").exits(0).says("`torc recover asked` retries it with more time (1s -> ");
+    env.torc("recover asked").exits(0).says(&would);
+    for workflow in ["auto", "asked"] {
+        let job = &env.items(&format!("get jobs {workflow}"))[0];
+        let given = job["resources"]["runtimeSeconds"].as_i64().unwrap();
+        assert!(given >= 3, "{workflow}: {given} s after an attempt of 2 s");
+    }
 }
 
 // X07, X15

@@ -265,15 +265,53 @@ fn recover_finds_what_was_lost_before_it_asks_whether_it_may_begin() {
     let slurm = FakeSlurm::new();
     slurm.lose();
     let would = slurm.json("recover w --dry-run");
-    assert_eq!(text(&would["orphans"]["jobs"][0], "job"), "a", "{would:#}");
+    assert_eq!((text(&would["orphans"]["jobs"][0], "job"), &would["again"]), ("a".into(), &1.into()), "{would:#}");
     assert_eq!(slurm.state(), "running", "a dry run changes nothing");
     slurm.env.write("go", "");
     let done = slurm.json("recover w");
     assert_eq!((text(&done["orphans"]["jobs"][0], "job"), &done["again"]), ("a".into(), &1.into()), "{done:#}");
+    assert_eq!((&would["jobs"], would["regenerated"].is_object()), (&done["jobs"], true), "{would:#} {done:#}");
     slurm.until_state("completed");
     let results = slurm.json("get results w");
     let causes: Vec<&Value> = results["items"].as_array().unwrap().iter().map(|one| &one["cause"]).collect();
     assert_eq!(causes, [&Value::from("Lost"), &Value::Null], "{results:#}");
+}
+
+// R04, R07, R09, R10, S20
+#[test]
+fn a_dry_run_of_recover_shows_what_recover_does() {
+    let slurm = FakeSlurm::new();
+    let late = "'touch began; test -e go || exit 152'";
+    let document = DOCUMENT.replace("'touch began; test -e go || sleep 600'", late);
+    slurm.env.write(
+        "w.yaml",
+        format!("{document}- {{name: b, command: 'true', resource_requirements: small, depends_on: [a]}}\n"),
+    );
+    slurm.call("submit w.yaml").run().exits(0);
+    slurm.until_state("failed");
+    let text_of = |line: &str| slurm.call(line).run().exits(0).stdout;
+    let shown = text_of("recover w --dry-run");
+    assert_eq!(shown.matches("nothing was changed").count(), 1, "{shown}");
+    assert!(shown.contains("runtime from 5m to 7m30s"), "{shown}");
+    let would = slurm.json("recover w --dry-run");
+    assert_eq!(slurm.state(), "failed", "a dry run changes nothing");
+    slurm.env.write("go", "");
+    let done = slurm.json("recover w");
+    assert_eq!((&would["jobs"], &would["again"]), (&done["jobs"], &done["again"]));
+    // Names of schedulers carry the time at which they were planned.
+    let schedulers = |report: &Value| -> Vec<Value> {
+        let planned = report["regenerated"]["schedulers"].as_array().unwrap();
+        let mut planned = planned.clone();
+        for one in &mut planned {
+            let is_deferred = text(one, "name").ends_with("_deferred");
+            one["name"] = is_deferred.into();
+        }
+        planned
+    };
+    assert_eq!(schedulers(&would), schedulers(&done), "{would:#} {done:#}");
+    assert_eq!(schedulers(&done).iter().filter(|one| one["name"] == true && one["deferred"] == true).count(), 1);
+    assert_eq!(would["regenerated"]["supersededActions"], done["regenerated"]["supersededActions"]);
+    slurm.until_state("completed");
 }
 
 const CLUSTER: &str = "apiVersion: torc.dev/v1alpha1

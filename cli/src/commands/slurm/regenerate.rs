@@ -76,7 +76,7 @@ impl ReplanArgs {
     }
 
     /// Partitions of the profile that was named, of the workflow's cluster, or of the cluster that one is on.
-    async fn partitions(&self, client: &Client, workflow: &Workflow) -> Result<Vec<Partition>, CommandError> {
+    pub async fn partitions(&self, client: &Client, workflow: &Workflow) -> Result<Vec<Partition>, CommandError> {
         let name = workflow.slurm_cluster.as_deref().filter(|name| *name != LOCAL);
         if let (None, Some(name)) = (&self.site.profile, name) {
             let clusters = client.clusters().await?;
@@ -128,7 +128,16 @@ async fn regenerate(
 }
 
 /// What was planned, for people.
-pub fn describe(context: &Context, workflow: &str, report: &RegenerateReport, served: bool) -> String {
+fn describe(context: &Context, workflow: &str, report: &RegenerateReport, served: bool) -> String {
+    let mut text = describe_plan(context, workflow, report, served);
+    if report.dry_run && report.pending_jobs > 0 {
+        text.push_str("nothing was changed\n");
+    }
+    text
+}
+
+/// What was planned, as part of a larger report.
+pub fn describe_plan(context: &Context, workflow: &str, report: &RegenerateReport, served: bool) -> String {
     if report.pending_jobs == 0 {
         return format!("workflow/{workflow}: no job is still to run; nothing was done\n");
     }
@@ -146,7 +155,7 @@ pub fn describe(context: &Context, workflow: &str, report: &RegenerateReport, se
         text.push_str("allocations of deferred schedulers are asked for when their jobs are ready\n");
     }
     match (report.dry_run, report.allocations.as_slice()) {
-        (true, _) => text.push_str("nothing was changed\n"),
+        (true, _) => {}
         (false, []) => text.push_str(&format!(
             "nothing was submitted: `torc slurm schedule-nodes {workflow} --scheduler NAME` asks for allocations\n"
         )),

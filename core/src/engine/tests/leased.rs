@@ -6,8 +6,8 @@ use torc_api::execution::{ExecutionConfig, ResourceMonitor, Stdio};
 use torc_api::failure::Prefetch;
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::{
-    AttemptKey, FileSeen, FinishedAttempt, ProcessIdentity, Profile, RegisterRequest, Resources, RunnerKind, RunnerScope,
-    SyncRequest, Usage, Want,
+    AttemptKey, FileSeen, FinishedAttempt, ProcessIdentity, Profile, RegisterRequest, Resources, RunnerKind,
+    RunnerScope, SyncRequest, Usage, Want,
 };
 
 use super::plan::{Plan, job};

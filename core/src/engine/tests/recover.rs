@@ -1,7 +1,7 @@
 //! What people ask for when jobs have failed or allocations are gone.
 
 use torc_api::action::{Action, ActionState, ActionType, TriggerType};
-use torc_api::allocation::AllocationOrigin;
+use torc_api::allocation::{AllocationOrigin, OrphanedJob};
 use torc_api::failure::{Recovery, RecoveryPolicy};
 use torc_api::recovery::{FailureClass, RecoveryDecision, RegenerateReport, RegenerateRequest, ScheduleNodesRequest};
 use torc_api::resources::SlurmScheduler;
@@ -9,10 +9,10 @@ use torc_api::state::{Cause, JobState};
 
 use super::plan::{Plan, job, needs};
 use super::world::{World, ask, failure, runner, running, say, success};
-use crate::engine::{LatestResults, Refusal, Regenerate, Retry};
+use crate::engine::{LatestResults, Recover, Refusal, Regenerate, Retry};
+use crate::failure::RecoveryOptions;
 use crate::planning::partition::Partition;
-use crate::planning::recovery::Options;
-use torc_api::wire::SyncRequest;
+use torc_api::wire::{FinishedAttempt, SyncRequest};
 
 const GIB: i64 = 1 << 30;
 
@@ -51,6 +51,11 @@ fn partitions() -> Vec<Partition> {
     vec![Partition { name: "p".to_owned(), cpus: 4, memory_bytes: 8 * GIB, seconds: 86_400, ..Partition::default() }]
 }
 
+/// A recovery without any wishes.
+pub fn recovery(latest: &LatestResults) -> Recover<'_> {
+    Recover { latest, options: RecoveryOptions::default(), partitions: &[], regenerate: None, lost: &[] }
+}
+
 impl World {
     fn regenerate(&mut self, request: &RegenerateRequest) -> RegenerateReport {
         let (id, partitions) = (self.workflow(), partitions());
@@ -63,7 +68,7 @@ impl World {
         actions.iter().map(|action| (action.is_recovery, action.status)).collect()
     }
 
-    fn latest(&self) -> LatestResults {
+    pub fn latest(&self) -> LatestResults {
         let rows = self.database.results.iter();
         rows.map(|row| (row.job, row.clone())).collect()
     }
@@ -149,7 +154,7 @@ fn nothing_pending_nothing_done() {
     assert_eq!(world.action_states(), before);
     let (request, partitions) = (RegenerateRequest::default(), partitions());
     let wanted = Regenerate { request: &request, account: "x", seconds: None, partitions: &partitions, stamp: "s" };
-    let preview = world.state.regenerate_preview(world.workflow(), wanted).unwrap();
+    let preview = world.state.regenerate_preview(world.workflow(), wanted, world.now).unwrap();
     assert_eq!(preview, RegenerateReport { dry_run: true, ..RegenerateReport::default() });
 }
 
@@ -201,7 +206,7 @@ fn a_preview_changes_nothing() {
     let (request, partitions) = (RegenerateRequest { submit: true, ..RegenerateRequest::default() }, partitions());
     let wanted =
         Regenerate { request: &request, account: "x", seconds: Some(7_200), partitions: &partitions, stamp: "regen_1" };
-    let report = world.state.regenerate_preview(world.workflow(), wanted).unwrap();
+    let report = world.state.regenerate_preview(world.workflow(), wanted, world.now).unwrap();
     assert!(report.dry_run && report.schedulers.len() == 3 && report.superseded_actions == 1);
     assert!(report.schedulers.iter().all(|one| one.walltime_seconds == 7_200));
     assert_eq!(world.action_states(), [(false, ActionState::Pending)]);
@@ -319,7 +324,7 @@ fn a_workflow_that_sizes_itself_needs_no_plan() {
     let world = World::with(&sized);
     let (request, partitions) = (RegenerateRequest::default(), partitions());
     let wanted = Regenerate { request: &request, account: "", seconds: None, partitions: &partitions, stamp: "s" };
-    let refused = world.state.regenerate_preview(world.workflow(), wanted);
+    let refused = world.state.regenerate_preview(world.workflow(), wanted, world.now);
     assert!(matches!(refused, Err(Refusal::Conflict(_))), "{refused:?}");
 }
 
@@ -351,10 +356,9 @@ fn each_failed_job_gets_what_it_lacked_and_no_other_does() {
         [JobState::Failed, JobState::Failed, JobState::Canceled, JobState::Terminated]
     );
     let (id, latest) = (world.workflow(), world.latest());
-    let preview = world.state.recover_preview(id, &latest, Options::default()).unwrap();
+    let preview = world.state.recover_preview(id, recovery(&latest), world.now).unwrap();
     assert_eq!((preview.again, world.state_of("a")), (3, JobState::Failed), "a, what waits for it, and d");
-    let report =
-        world.run(|state, recorder, now| state.recover(id, &latest, Options::default(), recorder, now)).unwrap();
+    let report = world.run(|state, recorder, now| state.recover(id, recovery(&latest), recorder, now)).unwrap();
     assert_eq!(report.jobs, preview.jobs);
     let decisions: Vec<RecoveryDecision> = report.jobs.iter().map(|one| one.decision).collect();
     assert_eq!(decisions, [RecoveryDecision::Retry, RecoveryDecision::Leave, RecoveryDecision::Retry]);
@@ -368,13 +372,83 @@ fn each_failed_job_gets_what_it_lacked_and_no_other_does() {
     assert!(report.jobs[2].raised[0].starts_with("runtime from"));
 }
 
+// R04, R07, R09, R10, S20
+#[test]
+fn a_dry_run_shows_exactly_what_recovery_does() {
+    // `e` waits for a job that is retried and for one that stays failed; `f` for all of them, whatever becomes of them.
+    let jobs = [
+        job("e").needs(needs(1, 0, 1)).after(&["a", "b"]),
+        job("f").needs(needs(1, 0, 3)).after(&["a", "e"]).runs_after_failures(),
+        job("g").needs(needs(3, 0, 1)),
+    ];
+    let plan = jobs.into_iter().fold(plan(), Plan::plus);
+    let mut world = World::with(&plan);
+    // The document's action has asked for its nodes, and recovery planned once before.
+    world.regenerate(&RegenerateRequest { submit: true, ..RegenerateRequest::default() });
+    let id = world.register(&runner("n1"));
+    let leases = world.sync(id, &ask(1, 8)).leases;
+    let ended = |lease: &torc_api::wire::Lease| {
+        let failed = |code, cause| FinishedAttempt { duration_ms: 432_000, ..failure(lease.key, code, cause) };
+        match lease.name.as_str() {
+            "a" => failed(152, Cause::Timeout),
+            "b" => failed(1, Cause::ExitCode),
+            "d" => failed(137, Cause::OutOfMemory),
+            _ => success(lease.key),
+        }
+    };
+    let finished = leases.iter().map(ended).collect();
+    world.sync(id, &SyncRequest { sequence: 2, acknowledged: 1, finished, leaving: true, ..SyncRequest::default() });
+    let (id, latest, partitions) = (world.workflow(), world.latest(), partitions());
+    let request = RegenerateRequest { submit: true, ..RegenerateRequest::default() };
+    let plan = Regenerate { request: &request, account: "x", seconds: None, partitions: &partitions, stamp: "regen_2" };
+    let wanted = Recover { regenerate: Some(plan), ..recovery(&latest) };
+    let before = format!("{:?} {:?}", world.database.jobs, world.action_states());
+    let would = world.state.recover_preview(id, wanted, world.now).unwrap();
+    assert_eq!(format!("{:?} {:?}", world.database.jobs, world.action_states()), before, "nothing was changed");
+    let done = world.run(|state, recorder, now| state.recover(id, wanted, recorder, now)).unwrap();
+    assert!(would.dry_run && !done.dry_run);
+    assert_eq!((&would.jobs, would.again), (&done.jobs, done.again));
+    let (would, done) = (would.regenerated.unwrap(), done.regenerated.unwrap());
+    assert!(would.dry_run && would.allocations.is_empty() && !done.allocations.is_empty());
+    assert_eq!(would, RegenerateReport { dry_run: true, allocations: Vec::new(), ..done.clone() });
+    assert!(done.schedulers.iter().any(|one| one.deferred && one.name.ends_with("_deferred")), "{done:?}");
+    // Seven minutes and 12 seconds, half as much again, and what the plan adds.
+    let longest = done.schedulers.iter().map(|one| one.walltime_seconds).max();
+    assert!(longest >= Some(650), "{done:?}");
+    assert_eq!(world.state_of("e"), JobState::Canceled, "b stays failed");
+}
+
+// R01, R04
+#[test]
+fn a_dry_run_takes_for_lost_what_was_found_to_be() {
+    let never = Recovery { policy: Some(RecoveryPolicy::Never), ..Recovery::default() };
+    for (policy, decided) in [(Some(never), 1), (None, 0)] {
+        let mut world = World::with(&plan().with(|spec| spec.recovery = policy.clone()));
+        let id = world.register(&runner("n1"));
+        let leases = world.sync(id, &ask(1, 1)).leases;
+        assert_eq!(leases[0].name, "d");
+        world.sync(id, &SyncRequest { running: vec![running(leases[0].key)], ..say(2) });
+        let lost = [OrphanedJob { workflow: "w".to_owned(), job: "d".to_owned(), cause: Cause::NodeFailure }];
+        let (latest, partitions) = (LatestResults::new(), partitions());
+        let request = RegenerateRequest::default();
+        let plan =
+            Regenerate { request: &request, account: "x", seconds: None, partitions: &partitions, stamp: "regen_2" };
+        let wanted = Recover { regenerate: Some(plan), lost: &lost, ..recovery(&latest) };
+        let would = world.state.recover_preview(world.workflow(), wanted, world.now).unwrap();
+        assert_eq!((would.jobs.len(), would.again), (decided, decided as i64), "{policy:?}");
+        assert_eq!(world.state_of("d"), JobState::Running, "nothing was changed");
+        assert!(would.jobs.iter().all(|one| one.cause == Cause::NodeFailure), "{would:?}");
+        assert_eq!(would.regenerated.unwrap().pending_jobs, 4, "the job that was lost is one of them");
+    }
+}
+
 // R04
 #[test]
 fn recovery_waits_for_what_runs() {
     let mut world = World::with(&plan());
     let id = world.register(&runner("n1"));
     world.sync(id, &ask(1, 1));
-    let refused = world.state.recover_preview(world.workflow(), &LatestResults::new(), Options::default());
+    let refused = world.state.recover_preview(world.workflow(), recovery(&LatestResults::new()), world.now);
     assert!(matches!(refused, Err(Refusal::Conflict(message)) if message.contains("running")));
 }
 
@@ -384,7 +458,7 @@ fn what_was_cancelled_is_not_recovered() {
     let mut world = World::with(&plan());
     let id = world.workflow();
     world.run(|state, recorder, now| state.cancel(id, recorder, now)).unwrap();
-    let refused = world.state.recover_preview(id, &LatestResults::new(), Options::default());
+    let refused = world.state.recover_preview(id, recovery(&LatestResults::new()), world.now);
     assert!(matches!(&refused, Err(Refusal::Conflict(message)) if message.contains("cancelled")), "{refused:?}");
 }
 
@@ -395,7 +469,7 @@ fn a_job_that_used_more_than_it_asked_for_gets_more_than_it_used() {
     world.run_all("n1", |name| (name == "a").then_some((137, Cause::ExitCode)));
     let (id, mut latest) = (world.workflow(), world.latest());
     latest.get_mut(&world.job("a").id).unwrap().usage.peak_memory_bytes = Some(4 * GIB);
-    world.run(|state, recorder, now| state.recover(id, &latest, Options::default(), recorder, now)).unwrap();
+    world.run(|state, recorder, now| state.recover(id, recovery(&latest), recorder, now)).unwrap();
     let needs = &world.database.profiles[&world.job("a").profile].profile.requirements;
     assert_eq!(needs.memory_bytes, 6 * GIB);
 }

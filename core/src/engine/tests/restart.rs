@@ -35,7 +35,7 @@ fn forget_what_is_not_kept(state: &mut State, now: Now) {
         runner.errands.values_mut().for_each(|held| held.granted_in = 0);
     }
     for workflow in state.workflows.values_mut() {
-        workflow.enlarged.clear();
+        workflow.scaled_profiles.clear();
         for record in &mut workflow.jobs {
             record.in_doubt = false;
             record.moved = false;

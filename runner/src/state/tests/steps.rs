@@ -571,13 +571,33 @@ fn a_state_without_numbers_is_enough_to_report_a_failure() {
     desk.answer([1]);
     desk.started(1).ended(1, 1);
     looks(&mut desk);
-    desk.slurm_says(accounts([account(1, "OUT_OF_MEMORY", None)]));
-    assert_eq!(desk.reported(), [(1, 137, Some(Cause::OutOfMemory))]);
+    desk.slurm_says(accounts([account(1, "FAILED", None)]));
+    assert_eq!(desk.reported(), [(1, 1, Some(Cause::ExitCode))]);
     desk.answer([]);
     looks(&mut desk);
-    desk.slurm_says(accounts([account(1, "OUT_OF_MEMORY", Some(7))]));
+    desk.slurm_says(accounts([account(1, "FAILED", Some(7))]));
     desk.later(Duration::from_millis(100));
     assert_eq!(desk.sync().slurm_stats[0].max_rss_bytes, Some(7 << 10), "the numbers follow");
+}
+
+// S10, S20. Whoever decides about the next attempt has to know the peak.
+#[test]
+fn out_of_memory_is_reported_with_its_peak_if_that_comes_soon() {
+    for peak in [Some(7), None] {
+        let mut desk = desk();
+        desk.answer([1]);
+        desk.started(1).ended(1, 1);
+        looks(&mut desk);
+        assert_eq!(desk.reported(), []);
+        desk.answer([]);
+        desk.slurm_says(accounts([account(1, "OUT_OF_MEMORY", None)]));
+        assert!(desk.state.jobs.contains_key(&key(1)), "its report waits");
+        looks(&mut desk);
+        desk.slurm_says(accounts([account(1, "OUT_OF_MEMORY", peak)]));
+        assert_eq!(desk.reported(), [(1, 137, Some(Cause::OutOfMemory))], "{peak:?}");
+        let found = desk.sync().finished[0].slurm_stats.as_ref().and_then(|stats| stats.max_rss_bytes);
+        assert_eq!(found, peak.map(|kib| kib << 10));
+    }
 }
 
 // S19
