@@ -180,7 +180,8 @@ fn a_walltime_too_short_for_its_longest_job_is_remarked_upon() {
         json!({
             "executionConfig": {"mode": "slurm", "srunTerminationSignal": "TERM@120", "sigkillHeadroomSeconds": headroom},
             "resourceRequirements": [
-                {"name": "short", "memory": "1m", "runtime": "PT1M"}, {"name": "long", "memory": "1m", "runtime": "PT10M"},
+                {"name": "short", "numCpus": 1, "memory": "1m", "runtime": "PT1M"},
+                {"name": "long", "numCpus": 1, "memory": "1m", "runtime": "PT10M"},
             ],
             "slurmSchedulers": [{"name": "s", "account": "a", "walltime": walltime}, {"name": "t", "account": "a", "walltime": "1m"}],
             "jobs": [

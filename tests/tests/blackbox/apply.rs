@@ -384,7 +384,7 @@ resource_requirements: [{name: huge, num_cpus: 64, memory: 1m, runtime: PT1M}]
 jobs: [{name: a, command: 'true', resource_requirements: huge}, {name: b, command: 'true'}]
 ",
     );
-    env.torc("apply -f w.yaml --num-cpus 1").exits(3).says("a needs 64 CPUs where 1 are");
+    env.torc("apply -f w.yaml --num-cpus 1").exits(3).says("a needs 64 CPUs where 1 is");
     assert_eq!(env.states("")["b"], "completed");
     assert_eq!(env.states("")["a"], "ready");
     env.expect_nothing_left();
