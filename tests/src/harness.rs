@@ -4,6 +4,7 @@
 //! processes behind fails with a message, and nothing that it does can stop the others.
 
 mod catalog;
+mod lab_owner;
 mod order;
 mod processes;
 mod report;

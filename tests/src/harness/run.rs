@@ -13,6 +13,7 @@ use anyhow::{Context as _, Result};
 use tempfile::TempDir;
 
 use super::catalog::Test;
+use super::lab_owner::LabOwner;
 use super::processes::{clear_leftovers, kill_all};
 use super::report::{Outcome, TestResult};
 use crate::env::HARNESS_MARK;
@@ -38,6 +39,8 @@ pub struct Runner {
     torc: PathBuf,
     /// Lab tests keep the environment: they call package managers, cargo and Go.
     keeps_environment: bool,
+    /// Before the folder: the labs end first.
+    lab_owner: LabOwner,
     folder: TempDir,
 }
 
@@ -47,7 +50,8 @@ impl Runner {
         let folder = tempfile::Builder::new().prefix("tt-").tempdir().context("a folder for the tests")?;
         fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).context("a folder for the tests")?;
         fs::create_dir(folder.path().join("shared")).context("a folder for shared components")?;
-        Ok(Self { limits, torc, keeps_environment, folder })
+        let lab_owner = LabOwner::start(&folder.path().join("shared"))?;
+        Ok(Self { limits, torc, keeps_environment, lab_owner, folder })
     }
 
     /// Runs all tests. `report` is called as each of them ends, in the order of their ends.
@@ -120,7 +124,7 @@ impl Runner {
             .env("TMPDIR", folder.join("tmp"))
             .env("TORC_BIN", &self.torc)
             .env("TORC_TEST_SHARED", self.folder.path().join("shared"))
-            .env("TORC_TEST_HARNESS", std::process::id().to_string())
+            .env("TORC_TEST_HARNESS", self.lab_owner.pid().to_string())
             .env(HARNESS_MARK, id)
             .stdin(Stdio::null())
             .stderr(output.try_clone().context("a file for the output")?)
