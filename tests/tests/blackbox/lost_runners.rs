@@ -99,14 +99,20 @@ fn a_served_store_loses_a_killed_runner_at_once() {
 
 // R03, R05
 #[test]
-fn a_killed_runner_is_lost_when_its_server_is_dead_too() {
-    let env = new_env();
-    let (mut server, runner) = served(&env);
-    server.kill();
-    runner.kill();
-    end(&env, &[" keeper ", "until test -e go"]);
-    assert_eq!(text(&env.json("workflows sync-status w")["jobs"][0], "job"), "a");
-    assert_eq!(env.states("w")["a"], "failed");
+fn a_killed_runner_is_lost_when_its_server_is_gone_too() {
+    for is_killed in [true, false] {
+        let env = new_env();
+        let (mut server, runner) = served(&env);
+        if is_killed {
+            server.kill();
+        } else {
+            server.stop();
+        }
+        runner.kill();
+        end(&env, &[" keeper ", "until test -e go"]);
+        assert_eq!(text(&env.json("workflows sync-status w")["jobs"][0], "job"), "a");
+        assert_eq!(env.states("w")["a"], "failed");
+    }
 }
 
 // R03, R06

@@ -219,7 +219,9 @@ fn recover_serves_a_dead_store_again_where_it_was_served() {
     assert!(address.starts_with("http://127.0.0.1:") && first != second, "{address}");
     slurm.until_state("completed");
     slurm.befalls(Fate::Killed);
-    slurm.call("retry w --all").run().exits(0).says("start with: torc submit w");
+    for again in ["retry w --all", "workflows reset-status w", "workflows reinit w"] {
+        slurm.call(again).run().exits(0).says("torc submit w");
+    }
     slurm.call("slurm regenerate w --account a --submit --bind 127.0.0.2:0").run().exits(0);
     let (address, _) = url().unwrap();
     assert!(address.starts_with("http://127.0.0.2:"), "{address}");
@@ -262,8 +264,15 @@ fn sync_status_finds_what_was_lost_and_a_dry_run_only_says_so() {
 // R01, R04
 #[test]
 fn recover_finds_what_was_lost_before_it_asks_whether_it_may_begin() {
+    for fate in FATES {
+        recover_after_a_loss(fate);
+    }
+}
+
+fn recover_after_a_loss(fate: Fate) {
     let slurm = FakeSlurm::new();
     slurm.lose();
+    slurm.befalls(fate);
     let would = slurm.json("recover w --dry-run");
     assert_eq!((text(&would["orphans"]["jobs"][0], "job"), &would["again"]), ("a".into(), &1.into()), "{would:#}");
     assert_eq!(slurm.state(), "running", "a dry run changes nothing");
