@@ -8,10 +8,11 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 use torc_api::api::JobResources;
+use torc_api::recovery::UnplacedJob;
 use torc_core::expand::{Limits, warnings};
 use torc_core::expanded::{Expanded, ExpandedJob};
 
-use self::allocations::{Allocations, UnplacedJob};
+use self::allocations::Allocations;
 use super::Context;
 use crate::documents::{self, LoadedWorkflow, Report};
 use crate::error::{CommandError, ExitStatus};

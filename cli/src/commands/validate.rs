@@ -6,11 +6,12 @@ use clap::Args;
 use serde_json::json;
 use torc_api::document::SlurmClusterDocument;
 use torc_api::problem::Problem;
+use torc_api::recovery::UnplacedJob;
 use torc_api::size::too_large;
 use torc_core::expand::{Limits, warnings};
 
 use super::Context;
-use super::plan::allocations::{self, UnplacedJob};
+use super::plan::allocations;
 use crate::documents;
 use crate::error::{CommandError, ExitStatus};
 use crate::output::human;

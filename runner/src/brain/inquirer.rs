@@ -96,3 +96,110 @@ impl Inquirer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use tempfile::TempDir;
+    use torc_api::wire::AttemptKey;
+
+    use super::*;
+
+    /// Programs in place of Slurm's: each notes its arguments and prints its answer, or fails without one.
+    struct FakeSlurm {
+        folder: TempDir,
+    }
+
+    impl FakeSlurm {
+        fn new(answers: &[(&str, &str)]) -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            for (tool, answer) in answers {
+                let path = folder.path().join(tool);
+                let calls = folder.path().join("calls");
+                let script =
+                    format!("#!/bin/bash\necho \"{tool} $*\" >>{}\ncat <<'END'\n{answer}\nEND\n", calls.display());
+                std::fs::write(&path, script).unwrap();
+                std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+            }
+            Self { folder }
+        }
+
+        /// What is not there fails.
+        fn inquirer(&self) -> Inquirer {
+            let path = |name: &str| {
+                let tool = name.trim_start_matches("TORC_FAKE_").to_lowercase();
+                Some(self.folder.path().join(tool).to_string_lossy().into_owned())
+            };
+            Inquirer { slurm: Slurm::default().replaced_by(path), job_id: "42".to_owned() }
+        }
+
+        fn calls(&self) -> Vec<String> {
+            let text = std::fs::read_to_string(self.folder.path().join("calls")).unwrap_or_default();
+            text.lines().map(str::to_owned).collect()
+        }
+    }
+
+    // S07, X10, X11
+    #[tokio::test]
+    async fn questions_about_the_allocation_and_their_answers() {
+        let job = "JobId=42 JobState=RUNNING PreemptTime=2026-11-16T09:46:30";
+        let slurm = FakeSlurm::new(&[("squeue", "42.7|wf1_j2_r1_a1\n42.batch|batch"), ("scontrol", job), ("scancel", "")]);
+        let inquirer = slurm.inquirer();
+        let numbers = inquirer.answer(Inquiry::StepNumbers).await;
+        assert_eq!(numbers, SlurmAnswer::StepNumbers(vec![("wf1_j2_r1_a1".to_owned(), 7)]));
+        assert_eq!(inquirer.answer(Inquiry::TimeLeft).await, SlurmAnswer::TimeLeft(None), "that is no time");
+        let warn = Inquiry::Signal { step: 7, signal: "TERM".to_owned() };
+        assert_eq!(inquirer.answer(warn).await, SlurmAnswer::Signal(None));
+        assert_eq!(inquirer.answer(Inquiry::Preemption).await, SlurmAnswer::Preemption(Some(true)));
+        let key = AttemptKey::default();
+        let extend = Inquiry::Extend { key, step: 7, minutes: 90 };
+        assert_eq!(inquirer.answer(extend).await, SlurmAnswer::Extended(key, 90, None));
+        assert_eq!(
+            slurm.calls(),
+            [
+                "squeue --steps -h -o %i|%j -j 42",
+                "squeue -h -j 42 -o %L",
+                "scancel --signal TERM 42.7",
+                "scontrol -o show job 42",
+                "scontrol update StepId=42.7 TimeLimit=90",
+            ]
+        );
+        let calm = FakeSlurm::new(&[("squeue", "59:30"), ("scontrol", "JobId=42 JobState=RUNNING PreemptTime=None")]);
+        assert_eq!(calm.inquirer().answer(Inquiry::Preemption).await, SlurmAnswer::Preemption(Some(false)));
+        let left = SlurmAnswer::TimeLeft(Some(Duration::from_secs(3_570)));
+        assert_eq!(calm.inquirer().answer(Inquiry::TimeLeft).await, left);
+    }
+
+    // S19
+    #[tokio::test]
+    async fn a_slurm_that_does_not_answer_says_nothing() {
+        let inquirer = FakeSlurm::new(&[]).inquirer();
+        assert_eq!(inquirer.answer(Inquiry::StepNumbers).await, SlurmAnswer::StepNumbers(Vec::new()));
+        assert_eq!(inquirer.answer(Inquiry::TimeLeft).await, SlurmAnswer::TimeLeft(None));
+        assert_eq!(inquirer.answer(Inquiry::Preemption).await, SlurmAnswer::Preemption(None));
+        let SlurmAnswer::StepUsage(_, samples) = inquirer.answer(Inquiry::StepUsage(vec![1, 2])).await else {
+            panic!("an answer about use")
+        };
+        assert!(samples.is_empty());
+        let SlurmAnswer::Accounts(found, _) = inquirer.answer(Inquiry::Accounts(Vec::new())).await else {
+            panic!("an answer of the accounting")
+        };
+        assert!(found.is_err());
+        let warned = inquirer.answer(Inquiry::Signal { step: 1, signal: "TERM".to_owned() }).await;
+        assert!(matches!(&warned, SlurmAnswer::Signal(Some(why)) if why.contains("could not be warned")), "{warned:?}");
+        let extend = Inquiry::Extend { key: AttemptKey::default(), step: 1, minutes: 5 };
+        let extended = inquirer.answer(extend).await;
+        assert!(matches!(&extended, SlurmAnswer::Extended(_, 5, Some(why)) if why.contains("keeps its time")), "{extended:?}");
+    }
+
+    #[tokio::test]
+    async fn an_answer_becomes_an_event() {
+        let slurm = FakeSlurm::new(&[("squeue", "10")]);
+        let (sender, mut events) = tokio::sync::mpsc::unbounded_channel();
+        slurm.inquirer().ask(Inquiry::TimeLeft, sender);
+        let Some(Event::SlurmAnswered(answer)) = events.recv().await else { panic!("an answer") };
+        assert_eq!(*answer, SlurmAnswer::TimeLeft(Some(Duration::from_secs(10))));
+    }
+}

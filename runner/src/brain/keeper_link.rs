@@ -226,3 +226,103 @@ async fn start(config: &RunnerConfig) -> Result<Option<Child>, RunnerError> {
     let said = fs::read_to_string(&log_path).unwrap_or_default();
     Err(RunnerError::StartKeeper(format!("it ended before it was ready: {}", said.trim())))
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use torc_api::wire::AttemptKey;
+
+    use super::*;
+
+    /// A link, and the end of its keeper.
+    fn pair() -> (KeeperLink, UnixStream) {
+        let (stream, keeper) = UnixStream::pair().unwrap();
+        let link =
+            KeeperLink { stream, input: Vec::new(), output: Vec::new(), defined: HashSet::new(), child: None };
+        (link, keeper)
+    }
+
+    fn line(message: &FromKeeper) -> Vec<u8> {
+        let mut line = serde_json::to_vec(message).unwrap();
+        line.push(b'\n');
+        line
+    }
+
+    #[tokio::test]
+    async fn messages_are_whole_lines_however_they_arrive() {
+        let (mut link, mut keeper) = pair();
+        let (ready, revoked) = (FromKeeper::Ready, FromKeeper::Revoked(AttemptKey { job: 3, ..AttemptKey::default() }));
+        let bytes = [line(&revoked), b"\n{\"newer\":1}\n".to_vec(), line(&ready)].concat();
+        let (first, rest) = bytes.split_at(5);
+        keeper.write_all(first).await.unwrap();
+        let part = timeout(Duration::from_millis(20), link.receive()).await;
+        assert!(part.is_err(), "half a line is no message");
+        keeper.write_all(rest).await.unwrap();
+        let received = link.receive().await.unwrap();
+        assert_eq!(received, [revoked, ready], "what is not understood is left out");
+        let half = line(&FromKeeper::Ready);
+        keeper.write_all(&[line(&FromKeeper::Ready), half[..3].to_vec()].concat()).await.unwrap();
+        assert_eq!(link.receive().await.unwrap(), [FromKeeper::Ready]);
+        keeper.write_all(&half[3..]).await.unwrap();
+        assert_eq!(link.receive().await.unwrap(), [FromKeeper::Ready], "the rest of a line is kept for its end");
+        drop(keeper);
+        assert_eq!(link.receive().await.unwrap_err().kind(), ErrorKind::UnexpectedEof);
+    }
+
+    #[tokio::test]
+    async fn a_template_goes_before_its_first_use_and_only_then() {
+        let (mut link, keeper) = pair();
+        link.flush().await.unwrap();
+        let (one, two) = (Template { id: 1, ..Template::default() }, Template { id: 2, ..Template::default() });
+        for template in [&one, &one, &two, &one] {
+            link.start(StartOrder::default(), template);
+        }
+        link.flush().await.unwrap();
+        link.flush().await.unwrap();
+        drop(link);
+        let mut lines = BufReader::new(keeper).lines();
+        let mut kinds = Vec::new();
+        while let Some(line) = lines.next_line().await.unwrap() {
+            kinds.push(match serde_json::from_str(&line).unwrap() {
+                ToKeeper::Template(template) => format!("template {}", template.id),
+                ToKeeper::Start(_) => "start".to_owned(),
+                other => panic!("{other:?}"),
+            });
+        }
+        assert_eq!(kinds, ["template 1", "start", "start", "template 2", "start", "start"]);
+    }
+
+    #[tokio::test]
+    async fn a_keeper_is_heard_out_until_it_is_ready() {
+        let told = |messages: Vec<FromKeeper>| async move {
+            let (mut link, mut keeper) = pair();
+            for message in &messages {
+                keeper.write_all(&line(message)).await.unwrap();
+            }
+            drop(keeper);
+            hear_out(&mut link).await
+        };
+        let ended = || {
+            let at = crate::clock::now();
+            FromKeeper::Ended(Ended::of(AttemptKey::default(), "j", (at, at), crate::protocol::Outcome::Exited(0)))
+        };
+        match told(vec![ended(), FromKeeper::Ready, ended()]).await.unwrap() {
+            Heard::Everything(takeover) => assert_eq!((takeover.ended.len(), takeover.found), (2, false)),
+            Heard::Refused { reason, .. } => panic!("{reason}"),
+        }
+        for leaving in [true, false] {
+            let refusal = FromKeeper::Refused { reason: "no".to_owned(), leaving };
+            match told(vec![ended(), refusal]).await.unwrap() {
+                Heard::Refused { reason, leaving: says } => assert_eq!((reason.as_str(), says), ("no", leaving)),
+                Heard::Everything(takeover) => panic!("{takeover:?}"),
+            }
+        }
+        assert!(told(vec![ended()]).await.is_err(), "it ended before it was ready");
+    }
+
+    #[tokio::test]
+    async fn without_a_living_keeper_there_is_nothing_to_call() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(matches!(call(folder.path(), &[]).await, Ok(Called::Absent)));
+    }
+}

@@ -60,3 +60,52 @@ fn marked(author: &Author) -> Vec<i32> {
     };
     procfs::processes().into_iter().filter(|pid| Some(*pid) != own).filter(is_marked).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::process::{Child, Command};
+
+    use super::super::notes::Notes;
+    use super::*;
+
+    /// A process that carries a mark and would go on for a while.
+    fn marked_process(keeper: &str) -> Child {
+        Command::new("sleep").arg("300").env(KEEPER_VARIABLE, keeper).spawn().unwrap()
+    }
+
+    fn keeper(name: &str) -> String {
+        format!("leftovers-{name}-{}", std::process::id())
+    }
+
+    fn end(mut process: Child) {
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
+
+    #[test]
+    fn marked_processes_of_an_earlier_keeper_are_counted_and_killed() {
+        let folder = tempfile::tempdir().unwrap();
+        let author = Author { keeper: keeper("killed"), boot_id: procfs::boot_id() };
+        assert_eq!(count(folder.path()), 0, "no keeper was here");
+        drop(Notes::create(folder.path(), &author).unwrap());
+        let (mut own, mut others) = (marked_process(&author.keeper), marked_process(&keeper("spared")));
+        assert_eq!(count(folder.path()), 1);
+        clear(folder.path());
+        assert!(own.wait().unwrap().code().is_none(), "it was killed");
+        assert_eq!((count(folder.path()), others.try_wait().unwrap()), (0, None), "another keeper's lives on");
+        end(others);
+    }
+
+    #[test]
+    fn numbers_of_processes_from_before_a_boot_mean_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let author = Author { keeper: keeper("booted"), boot_id: "an earlier boot".to_owned() };
+        drop(Notes::create(folder.path(), &author).unwrap());
+        let mut process = marked_process(&author.keeper);
+        assert_eq!(count(folder.path()), 0);
+        clear(folder.path());
+        assert_eq!(process.try_wait().unwrap(), None);
+        end(process);
+    }
+}

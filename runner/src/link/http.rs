@@ -172,6 +172,118 @@ mod tests {
         assert!(!Bearer::new(Some("old".to_owned()), None).renew());
     }
 
+    /// A server that answers each request with the next of these answers, and returns what it was asked.
+    struct ScriptedServer {
+        base: String,
+        requests: std::thread::JoinHandle<Vec<String>>,
+    }
+
+    impl ScriptedServer {
+        fn start(answers: &[(u16, &str)]) -> Self {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+            let base = format!("http://{}/", listener.local_addr().expect("an address"));
+            let answers: Vec<(u16, String)> =
+                answers.iter().map(|(status, body)| (*status, (*body).to_owned())).collect();
+            let serve = move || answers.iter().map(|(status, body)| answer_one(&listener, *status, body)).collect();
+            Self { base, requests: std::thread::spawn(serve) }
+        }
+
+        fn link(&self, bearer: Bearer) -> HttpLink {
+            HttpLink::new(Client::new(), &self.base, bearer)
+        }
+
+        fn requests(self) -> Vec<String> {
+            self.requests.join().expect("a server that ends")
+        }
+    }
+
+    /// Reads one request and answers it; its first line, its token and its body.
+    fn answer_one(listener: &std::net::TcpListener, status: u16, body: &str) -> String {
+        use std::io::{BufRead as _, Read as _, Write as _};
+        let (mut stream, _) = listener.accept().expect("a caller");
+        let mut reader = std::io::BufReader::new(stream.try_clone().expect("a second end"));
+        let mut lines = Vec::new();
+        loop {
+            let mut line = String::new();
+            reader.read_line(&mut line).expect("a line");
+            if line.trim().is_empty() {
+                break;
+            }
+            lines.push(line.trim().to_owned());
+        }
+        let header = |name: &str| {
+            let found = lines.iter().filter_map(|line| line.split_once(": "));
+            found.filter(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.to_owned()).next()
+        };
+        let length = header("content-length").and_then(|text| text.parse().ok()).unwrap_or(0);
+        let mut received = vec![0; length];
+        reader.read_exact(&mut received).expect("a body");
+        let head = format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
+        stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes())).expect("an answer");
+        let token = header("authorization").unwrap_or_else(|| "-".to_owned());
+        format!("{} {token} {}", lines[0], String::from_utf8_lossy(&received))
+    }
+
+    const SYNCED: &str = r#"{"sequence":3,"leaseMs":1}"#;
+
+    #[tokio::test]
+    async fn every_call_goes_to_its_path_with_the_token() {
+        let registered = r#"{"runner":7,"version":"v","leaseMs":5}"#;
+        let server = ScriptedServer::start(&[(200, registered), (200, SYNCED), (200, "{}")]);
+        let link = server.link(Bearer::new(Some("secret".to_owned()), None));
+        assert_eq!(link.register(&RegisterRequest::default()).await.map(|answer| answer.runner), Ok(7));
+        let request = SyncRequest { sequence: 3, ..SyncRequest::default() };
+        assert_eq!(link.sync(7, &request).await.map(|answer| answer.sequence), Ok(3));
+        assert!(link.exchange_logs(&LogExchange::default()).await.is_ok());
+        let requests = server.requests();
+        let starts = ["POST /v1/runners HTTP/1.1", "POST /v1/runners/7/sync HTTP/1.1", "POST /v1/logs HTTP/1.1"];
+        for (request, start) in requests.iter().zip(starts) {
+            assert!(request.starts_with(&format!("{start} Bearer secret {{")), "{request}");
+        }
+        assert!(requests[1].contains("\"sequence\":3"), "{}", requests[1]);
+    }
+
+    #[tokio::test]
+    async fn a_refused_token_is_read_again_and_tried_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("token");
+        let link = |server: &ScriptedServer, file: bool| {
+            server.link(Bearer::new(Some("old".to_owned()), file.then(|| path.clone())))
+        };
+        let request = SyncRequest::default();
+        std::fs::write(&path, "new").expect("written");
+        let server = ScriptedServer::start(&[(401, ""), (200, SYNCED)]);
+        assert!(link(&server, true).sync(1, &request).await.is_ok());
+        let tokens: Vec<bool> = server.requests().iter().map(|request| request.contains("Bearer new")).collect();
+        assert_eq!(tokens, [false, true]);
+
+        let server = ScriptedServer::start(&[(401, ""), (401, "")]);
+        assert_eq!(link(&server, true).sync(1, &request).await, Err(LinkError::Outdated), "the new one is refused, too");
+        assert_eq!(server.requests().len(), 2);
+        std::fs::write(&path, "old").expect("written");
+        let server = ScriptedServer::start(&[(401, "")]);
+        assert_eq!(link(&server, true).sync(1, &request).await, Err(LinkError::Outdated), "there is no other");
+        assert_eq!(server.requests().len(), 1);
+        let server = ScriptedServer::start(&[(401, "")]);
+        assert_eq!(link(&server, false).sync(1, &request).await, Err(LinkError::Unauthorized), "none will come");
+        assert_eq!(server.requests().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn answers_that_cannot_be_read_are_no_answers() {
+        let server = ScriptedServer::start(&[(200, "no JSON")]);
+        let answer = server.link(Bearer::default()).sync(1, &SyncRequest::default()).await;
+        assert!(matches!(answer, Err(LinkError::Unreachable(_))), "{answer:?}");
+        let requests = server.requests();
+        assert!(requests[0].starts_with("POST /v1/runners/1/sync HTTP/1.1 - "), "without a token none is sent");
+        let closed = HttpLink::new(Client::new(), "http://127.0.0.1:9", Bearer::default());
+        assert!(matches!(closed.sync(1, &SyncRequest::default()).await, Err(LinkError::Unreachable(_))));
+        let server = ScriptedServer::start(&[(409, r#"{"code":"Conflict","message":"m"}"#)]);
+        let refused = server.link(Bearer::default()).register(&RegisterRequest::default()).await;
+        assert_eq!(refused, Err(LinkError::Refused { code: "Conflict".to_owned(), message: "m".to_owned() }));
+        assert_eq!(server.requests().len(), 1);
+    }
+
     #[test]
     fn statuses_mean() {
         let refused =

@@ -1,9 +1,9 @@
 //! The allocations that a document comes to, and what they would cost.
 
-use serde::Serialize;
 use torc_api::action::Action;
 use torc_api::document::SlurmClusterDocument;
 use torc_api::quantity::parse_walltime;
+use torc_api::recovery::UnplacedJob;
 use torc_api::workflow::WorkflowSpec;
 use torc_core::expanded::Expanded;
 use torc_core::planning::fit::{WalltimeMargin, node_hours};
@@ -15,14 +15,6 @@ use crate::output::SchedulerRow;
 
 /// How long an allocation lasts whose scheduler does not say.
 const WALLTIME_SECONDS: i64 = 3_600;
-
-/// A job that no allocation of its cluster is for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct UnplacedJob {
-    pub job: String,
-    pub reason: String,
-}
 
 /// The allocations of a document, and the jobs without one.
 #[derive(Clone, Debug, Default, PartialEq)]

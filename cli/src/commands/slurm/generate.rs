@@ -7,6 +7,7 @@ use serde::Serialize;
 use torc_api::document::Document;
 use torc_api::load::{Format, LoadedDocument, load};
 use torc_api::workflow::WorkflowSpec;
+use torc_api::recovery::UnplacedJob;
 use torc_core::planning::document::{asks_for_nodes, write};
 
 use super::plan::{PlanArgs, Planned, plan};
@@ -56,12 +57,6 @@ struct Done<'a> {
     node_hours: f64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unplaced: Vec<UnplacedJob>,
-}
-
-#[derive(Serialize)]
-struct UnplacedJob {
-    job: String,
-    reason: String,
 }
 
 pub(super) async fn run(context: &Context, args: &GenerateArgs) -> Result<ExitStatus, CommandError> {
