@@ -145,7 +145,8 @@ mod tests {
     #[tokio::test]
     async fn questions_about_the_allocation_and_their_answers() {
         let job = "JobId=42 JobState=RUNNING PreemptTime=2026-11-16T09:46:30";
-        let slurm = FakeSlurm::new(&[("squeue", "42.7|wf1_j2_r1_a1\n42.batch|batch"), ("scontrol", job), ("scancel", "")]);
+        let slurm =
+            FakeSlurm::new(&[("squeue", "42.7|wf1_j2_r1_a1\n42.batch|batch"), ("scontrol", job), ("scancel", "")]);
         let inquirer = slurm.inquirer();
         let numbers = inquirer.answer(Inquiry::StepNumbers).await;
         assert_eq!(numbers, SlurmAnswer::StepNumbers(vec![("wf1_j2_r1_a1".to_owned(), 7)]));
@@ -191,7 +192,10 @@ mod tests {
         assert!(matches!(&warned, SlurmAnswer::Signal(Some(why)) if why.contains("could not be warned")), "{warned:?}");
         let extend = Inquiry::Extend { key: AttemptKey::default(), step: 1, minutes: 5 };
         let extended = inquirer.answer(extend).await;
-        assert!(matches!(&extended, SlurmAnswer::Extended(_, 5, Some(why)) if why.contains("keeps its time")), "{extended:?}");
+        assert!(
+            matches!(&extended, SlurmAnswer::Extended(_, 5, Some(why)) if why.contains("keeps its time")),
+            "{extended:?}"
+        );
     }
 
     #[tokio::test]

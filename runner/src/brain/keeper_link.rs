@@ -237,8 +237,7 @@ mod tests {
     /// A link, and the end of its keeper.
     fn pair() -> (KeeperLink, UnixStream) {
         let (stream, keeper) = UnixStream::pair().unwrap();
-        let link =
-            KeeperLink { stream, input: Vec::new(), output: Vec::new(), defined: HashSet::new(), child: None };
+        let link = KeeperLink { stream, input: Vec::new(), output: Vec::new(), defined: HashSet::new(), child: None };
         (link, keeper)
     }
 

@@ -189,12 +189,18 @@ mod tests {
         }
 
         fn link(&self, bearer: Bearer) -> HttpLink {
-            HttpLink::new(Client::new(), &self.base, bearer)
+            HttpLink::new(client(), &self.base, bearer)
         }
 
         fn requests(self) -> Vec<String> {
             self.requests.join().expect("a server that ends")
         }
+    }
+
+    fn client() -> Client {
+        // Fails if another test was first, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        Client::new()
     }
 
     /// Reads one request and answers it; its first line, its token and its body.
@@ -229,7 +235,7 @@ mod tests {
     #[tokio::test]
     async fn every_call_goes_to_its_path_with_the_token() {
         let registered = r#"{"runner":7,"version":"v","leaseMs":5}"#;
-        let server = ScriptedServer::start(&[(200, registered), (200, SYNCED), (200, "{}")]);
+        let server = ScriptedServer::start(&[(200, registered), (200, SYNCED), (200, r#"{"wanted":[]}"#)]);
         let link = server.link(Bearer::new(Some("secret".to_owned()), None));
         assert_eq!(link.register(&RegisterRequest::default()).await.map(|answer| answer.runner), Ok(7));
         let request = SyncRequest { sequence: 3, ..SyncRequest::default() };
@@ -258,7 +264,11 @@ mod tests {
         assert_eq!(tokens, [false, true]);
 
         let server = ScriptedServer::start(&[(401, ""), (401, "")]);
-        assert_eq!(link(&server, true).sync(1, &request).await, Err(LinkError::Outdated), "the new one is refused, too");
+        assert_eq!(
+            link(&server, true).sync(1, &request).await,
+            Err(LinkError::Outdated),
+            "the new one is refused, too"
+        );
         assert_eq!(server.requests().len(), 2);
         std::fs::write(&path, "old").expect("written");
         let server = ScriptedServer::start(&[(401, "")]);
@@ -276,7 +286,7 @@ mod tests {
         assert!(matches!(answer, Err(LinkError::Unreachable(_))), "{answer:?}");
         let requests = server.requests();
         assert!(requests[0].starts_with("POST /v1/runners/1/sync HTTP/1.1 - "), "without a token none is sent");
-        let closed = HttpLink::new(Client::new(), "http://127.0.0.1:9", Bearer::default());
+        let closed = HttpLink::new(client(), "http://127.0.0.1:9", Bearer::default());
         assert!(matches!(closed.sync(1, &SyncRequest::default()).await, Err(LinkError::Unreachable(_))));
         let server = ScriptedServer::start(&[(409, r#"{"code":"Conflict","message":"m"}"#)]);
         let refused = server.link(Bearer::default()).register(&RegisterRequest::default()).await;

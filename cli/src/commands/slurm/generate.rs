@@ -6,8 +6,8 @@ use clap::Args;
 use serde::Serialize;
 use torc_api::document::Document;
 use torc_api::load::{Format, LoadedDocument, load};
-use torc_api::workflow::WorkflowSpec;
 use torc_api::recovery::UnplacedJob;
+use torc_api::workflow::WorkflowSpec;
 use torc_core::planning::document::{asks_for_nodes, write};
 
 use super::plan::{PlanArgs, Planned, plan};
