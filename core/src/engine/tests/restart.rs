@@ -138,6 +138,8 @@ fn jobs_are_lost_with_their_allocation_after_a_restart() {
     let causes: Vec<_> = ["a", "b"].map(|name| world.results_of(name)[0].cause).to_vec();
     assert_eq!(causes, [Some(Cause::NodeFailure); 2]);
     assert!(world.database.runners[&id].ended_ms.is_some(), "the runner went with its allocation");
+    let event = world.database.events.iter().find(|event| event.reason == "OrphansReclaimed").unwrap();
+    assert_eq!(event.message, "2 running jobs lost with their allocations (1 runner)");
 }
 
 #[test]
