@@ -18,7 +18,7 @@ use crate::error::CommandError;
 use crate::output::human;
 use crate::place::{Place, host_name};
 
-/// How to look for what was lost.
+/// Options of a search for losses.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Search<'a> {
     /// Only say what was found.

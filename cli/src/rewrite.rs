@@ -14,14 +14,14 @@ use torc_api::problem::Position;
 use torc_api::schema::snake_case;
 use torc_api::workflow::WorkflowSpec;
 
-/// Why a text cannot be edited.
+/// A place in a text that cannot be edited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obstacle {
-    /// Where it is.
+    /// Line and column, where known.
     pub position: Option<Position>,
-    /// What keeps the text from being edited.
+    /// The reason why the text cannot be edited.
     pub reason: String,
-    /// What to do about it.
+    /// A change by hand that helps.
     pub hint: String,
 }
 

@@ -15,21 +15,21 @@ use crate::output::human;
 const GRACE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// What the local runner offers to jobs.
+/// Resources and time of the local runner.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalOffer {
-    /// What it may use.
+    /// The resources that it may use.
     pub capacity: Resources,
-    /// When it has to end.
+    /// The end of its time.
     pub end: Option<Instant>,
 }
 
-/// Why jobs that are ready are never started.
+/// The reason why ready jobs are never started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Starved {
-    /// What is lacking.
+    /// The resources or the time that is lacking.
     pub message: String,
-    /// How to provide it.
+    /// The flags or commands that provide it.
     pub hint: String,
 }
 

@@ -7,7 +7,6 @@ use torc_api::api::{
 };
 use torc_api::wire::RunnerScope;
 use torc_core::engine::{JobDetail, State};
-use torc_core::expanded::Requirements;
 use torc_core::rows::{AuditRow, EventRow, RunnerRow};
 use torc_core::time::rfc3339;
 use torc_store::{EventView, GcReport, JobView, ResultView};
@@ -50,7 +49,7 @@ pub fn job(view: JobView, workflows: &HashMap<i64, String>, hosts: &HashMap<i64,
         attempt: job.attempt,
         command: job.command,
         priority: job.priority,
-        resources: resources(&profile.requirements),
+        resources: JobResources::from(&profile.requirements),
         depends_on: Vec::new(),
         waiting_for: 0,
         labels: profile.labels,
@@ -60,16 +59,6 @@ pub fn job(view: JobView, workflows: &HashMap<i64, String>, hosts: &HashMap<i64,
         start_time: job.started_ms.map(rfc3339),
         origin: profile.spawned.as_ref().map(|_| "spawn".to_owned()),
         lineage: profile.spawned.map(|spawned| spawned.lineage),
-    }
-}
-
-fn resources(needs: &Requirements) -> JobResources {
-    JobResources {
-        num_cpus: needs.num_cpus,
-        memory_bytes: needs.memory_bytes,
-        num_gpus: needs.num_gpus,
-        num_nodes: needs.num_nodes,
-        runtime_seconds: needs.runtime_seconds,
     }
 }
 

@@ -94,7 +94,7 @@ pub struct State {
     news: u64,
 }
 
-/// What the process that owns the store was asked to run, and learned meanwhile. Not kept: the next owner has a session of its own.
+/// Workflows that the owner of the store was asked to run, and facts that it has learned. Not stored: the next owner starts afresh.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Session {
     /// The workflows that were applied since.

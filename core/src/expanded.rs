@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use torc_api::api::JobResources;
 use torc_api::execution::Stdio;
 
 /// What a document comes to. Lists are in a fixed order; everything refers to everything else by index.
@@ -107,6 +108,18 @@ pub struct Requirements {
     pub num_nodes: i64,
     /// Expected duration.
     pub runtime_seconds: i64,
+}
+
+impl From<&Requirements> for JobResources {
+    fn from(needs: &Requirements) -> Self {
+        Self {
+            num_cpus: needs.num_cpus,
+            memory_bytes: needs.memory_bytes,
+            num_gpus: needs.num_gpus,
+            num_nodes: needs.num_nodes,
+            runtime_seconds: needs.runtime_seconds,
+        }
+    }
 }
 
 impl Default for Requirements {

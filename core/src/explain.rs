@@ -4,7 +4,7 @@ mod attempts;
 mod waiting;
 
 use torc_api::explain::{JobStanding, Reason, ReasonKind};
-use torc_api::quantity::{format_bytes, format_duration, readable_memory};
+use torc_api::quantity::{format_bytes, format_duration};
 use torc_api::state::{Cause, JobState};
 
 use crate::class::Class;
@@ -64,7 +64,7 @@ pub struct WorkflowFacts<'a> {
     pub is_starting: bool,
 }
 
-/// What recovery would do about a failed job.
+/// The increase that recovery would give a failed job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecoveryHint {
     /// The requirements of its last attempt.
@@ -270,7 +270,7 @@ fn after_failure(workflow: &str, again: String, recovery: Option<&RecoveryHint>)
 pub fn raised(declared: &Requirements, now: &Requirements) -> Vec<String> {
     let mut raised = Vec::new();
     if declared.memory_bytes != now.memory_bytes {
-        let (from, to) = (readable_memory(declared.memory_bytes), readable_memory(now.memory_bytes));
+        let (from, to) = (format_bytes(declared.memory_bytes), format_bytes(now.memory_bytes));
         raised.push(format!("memory from {from} to {to}"));
     }
     if declared.runtime_seconds != now.runtime_seconds {

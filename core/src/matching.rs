@@ -47,7 +47,7 @@ pub struct Candidate<'a> {
     pub queue: &'a ReadyQueue,
     /// How much of it, together with the other queues of its workflow.
     pub allowance: Allowance,
-    /// What is left of the runner's time when its jobs get their first signal.
+    /// The time that the runner has left when the jobs get their first signal.
     pub end: EndMargin,
 }
 

@@ -207,15 +207,15 @@ pub struct UnreachableRunner {
     pub host: String,
     /// Its process.
     pub pid: i64,
-    /// Why its jobs are not lost.
+    /// The reason why its jobs are not lost.
     pub reason: UnreachableReason,
     /// Its running jobs of the workflow; at most twenty are named.
     pub jobs: Vec<String>,
-    /// How many there are.
+    /// The number of running jobs.
     pub running: i64,
 }
 
-/// Why the jobs of a runner that does not report are not lost.
+/// The reason why the jobs of a runner that does not report are not lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum UnreachableReason {
     /// The process that registered still runs.

@@ -383,7 +383,7 @@ pub struct Runner {
     /// Where its job logs are.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub output_dir: String,
-    /// Where its shim is found: host and folder.
+    /// Host and folder of its shim.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub place: String,
     /// The process behind `pid`; absent where its machine did not tell.

@@ -23,7 +23,7 @@ pub struct JobExplanation {
     pub attempt: i32,
     /// Why it is there; the first is the most important one.
     pub reasons: Vec<Reason>,
-    /// What it needs.
+    /// The resources that the job needs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<JobResources>,
     /// What recovery has raised its requirements from and to, e.g. `memory from 1g to 1536m`.

@@ -105,20 +105,6 @@ pub fn format_memory(bytes: i64) -> String {
     bytes.to_string()
 }
 
-/// Returns an amount of memory for messages, in the units of documents: exact in whole mebibytes, otherwise with one digit
-/// behind the point, e.g. `90m`, `619.8m`.
-pub fn readable_memory(bytes: i64) -> String {
-    let unit = [(4, "t"), (3, "g"), (2, "m")].into_iter().find(|(power, _)| bytes >= 1_i64 << (10 * power));
-    match unit {
-        Some((power, name)) if bytes % (1 << 20) != 0 => {
-            let size = 1_i64 << (10 * power);
-            let tenths = (bytes / size) * 10 + (bytes % size * 10 + size / 2) / size;
-            format!("{}.{}{name}", tenths / 10, tenths % 10)
-        }
-        _ => format_memory(bytes),
-    }
-}
-
 /// Returns a number with its noun: `1 job`, `2 jobs`.
 pub fn count(number: impl TryInto<i64>, noun: &str) -> String {
     let number = number.try_into().unwrap_or(i64::MAX);

@@ -16,7 +16,7 @@ pub struct SyncStatusRequest {
     /// No process served the store before this request: runners could not report.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_unserved: bool,
-    /// What the caller's machine says about the processes of runners.
+    /// The state of the runners' processes as seen from the caller's machine.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<RunnerEvidence>,
     /// Runners that the caller declares lost; only their jobs of this workflow are.
@@ -125,7 +125,7 @@ pub struct RecoveredJob {
     /// What it has more of, e.g. `memory from 1g to 1536m`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub raised: Vec<String>,
-    /// Why it stays failed, where a retry would be in vain.
+    /// The reason why it stays failed, where a retry would be in vain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

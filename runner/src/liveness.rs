@@ -24,7 +24,7 @@ pub struct PlaceState {
     pub shim: ProcessState,
     /// Processes of jobs that run although their shim has ended.
     pub left_processes: usize,
-    /// Results that nobody has taken.
+    /// Results that no agent has taken.
     pub left_results: usize,
 }
 
@@ -90,7 +90,7 @@ pub fn end_left_processes(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What is in a folder of this user was written by a runner of this user: only then its PIDs may be acted upon.
+/// Whether this user owns the folder, so that a runner of this user wrote the PIDs in it. Other PIDs must not be signaled.
 fn is_own(dir: &Path) -> bool {
     let uid = rustix::process::getuid().as_raw();
     fs::symlink_metadata(dir).is_ok_and(|found| found.is_dir() && found.uid() == uid && found.mode() & 0o022 == 0)
@@ -107,7 +107,7 @@ fn has_shim_process(dir: &Path) -> bool {
     others.filter(|pid| is_told(&procfs::arguments(*pid))).any(|pid| !procfs::is_zombie(pid))
 }
 
-/// Where /proc hides processes of other users, it hides the first one, too.
+/// Whether /proc shows processes of other users: where it hides them, it hides the first one, too.
 fn sees_all_processes() -> bool {
     procfs::start_ticks(1).is_some()
 }

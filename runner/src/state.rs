@@ -280,7 +280,7 @@ pub struct State {
     returned: BTreeSet<AttemptKey>,
     /// Those of them for which too little time is left.
     out_of_time: BTreeSet<AttemptKey>,
-    /// When the first unstarted lease is too late to start.
+    /// The moment from which the first unstarted lease is too late to start.
     late_from: Option<Moment>,
     /// When running jobs have to be asked to end.
     ends: BTreeSet<(Moment, AttemptKey)>,

@@ -12,11 +12,11 @@ mod steps;
 pub struct Literal {
     /// The text as printed; line breaks and indentation as its format needs them.
     pub printed: &'static str,
-    /// What it does here. A literal without an outcome fails a test.
+    /// Its outcomes here. A literal without one fails a test.
     pub outcomes: &'static [Outcome],
 }
 
-/// What a literal does.
+/// The expected effect of a literal.
 pub enum Outcome {
     /// A command line that is run.
     Command(Command),

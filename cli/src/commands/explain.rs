@@ -58,7 +58,7 @@ pub async fn run(context: &Context, args: &ExplainArgs) -> Result<ExitStatus, Co
     Ok(ExitStatus::Success)
 }
 
-/// What a runner of this machine would offer.
+/// Returns the resources that a runner of this machine would advertise.
 fn local_capacity(run: &RunSettings) -> Resources {
     let gpus = || i64::try_from(detect::gpus().len()).unwrap_or(i64::MAX);
     Resources {

@@ -18,7 +18,7 @@ use crate::documents::{self, LoadedWorkflow, Report};
 use crate::error::{CommandError, ExitStatus};
 use crate::output::{Items, Output, SchedulerRow, human};
 
-/// So many jobs without an allocation are named before the rest is counted.
+/// Number of jobs without an allocation that are named before the rest is counted.
 const MAX_NAMED_JOBS: usize = 10;
 
 /// Show the jobs that a document comes to.
@@ -145,13 +145,7 @@ fn planned(job: &ExpandedJob, expanded: &Expanded) -> PlannedJob {
         priority: job.priority,
         ready: depends_on.is_empty(),
         depends_on,
-        resources: JobResources {
-            num_cpus: needs.num_cpus,
-            memory_bytes: needs.memory_bytes,
-            num_gpus: needs.num_gpus,
-            num_nodes: needs.num_nodes,
-            runtime_seconds: needs.runtime_seconds,
-        },
+        resources: JobResources::from(&needs),
     }
 }
 

@@ -24,11 +24,11 @@ use crate::serving::see_to_it;
 
 /// Try failed jobs again, each with what it lacked.
 ///
-/// First finds out what was lost. Then each failed job is judged by itself: one that ran out of memory or time gets more than it had
-/// and more than it was seen to use, up to the largest node and the longest time limit; one that was lost is tried again, and one
-/// that failed by itself stays failed unless --retry-unknown or --recovery-hook is given.
-/// A workflow with Slurm schedulers gets new allocations; one whose allocations follow from its jobs needs none of that.
-/// `recovery: {policy: Auto}` in the document does the same without anybody asking.
+/// Finds lost allocations and runners first. Then decides about each failed job: one that ran out of memory or time gets more than
+/// it requested and more than it used, up to the largest node and the longest time limit. A lost job is retried as it is. A job that
+/// failed by itself stays failed unless --retry-unknown or --recovery-hook is given.
+/// A workflow with Slurm schedulers gets new allocations; allocations that are sized by the controller need none of this.
+/// `recovery: {policy: Auto}` in the document does the same automatically.
 #[derive(Debug, Args)]
 pub struct RecoverArgs {
     /// The workflow, by name or number; may be left out where the store holds one.
@@ -115,7 +115,7 @@ impl RemedyArgs {
 pub struct Recovered {
     /// What was found to be lost.
     pub orphans: OrphanReport,
-    /// What was done about failed jobs, and the allocations that were planned for them.
+    /// The decisions about failed jobs, and the allocations that were planned for them.
     #[serde(flatten)]
     pub jobs: RecoverReport,
 }

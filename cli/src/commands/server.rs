@@ -115,7 +115,7 @@ pub async fn run(context: &Context, args: &ServerArgs) -> Result<ExitStatus, Com
             "requests and tokens are not encrypted: only a proxy that speaks TLS may be reachable from other machines",
         );
     }
-    // Whoever started one in the background has noted where.
+    // A server in the background takes the address that its starter has recorded.
     if !args.background {
         place.note_bind(&said.bind);
     }

@@ -57,7 +57,7 @@ async fn find_and_tell(
     Ok(ExitStatus::Success)
 }
 
-/// What was found, for people; `command` is the one that takes --assume-lost.
+/// Describes the losses for the terminal; `command` is the one that takes --assume-lost.
 pub fn describe(workflow: &str, report: &OrphanReport, dry_run: bool, command: &str) -> String {
     let mut text = String::new();
     for one in &report.allocations {
@@ -86,7 +86,7 @@ pub fn describe(workflow: &str, report: &OrphanReport, dry_run: bool, command: &
     text
 }
 
-/// Why the jobs of a runner that does not report are not lost.
+/// Says why the jobs of a runner that does not report are not lost.
 pub fn unreachable(workflow: &str, one: &UnreachableRunner) -> String {
     let UnreachableRunner { runner, host, pid, reason, jobs, running } = one;
     let first = jobs.first().map_or("", String::as_str);

@@ -174,7 +174,7 @@ struct Seen {
 }
 
 /// Without a live allocation, what was lost is looked for: at once if jobs are said to run, otherwise after some looks. Where no
-/// process serves the store, nobody else asks Slurm whether an allocation lives.
+/// process serves the store, no other process asks Slurm whether an allocation lives.
 fn may_be_lost(seen: Seen) -> bool {
     let is_stale = !seen.is_served && (seen.is_alive || seen.running > 0);
     is_stale || !seen.is_alive && (seen.looks_without >= LOOKS || seen.running > 0)

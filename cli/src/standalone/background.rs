@@ -85,7 +85,7 @@ fn bind_of(server: &ServerSettings, reach: Reach) -> String {
     server.embedded_bind.clone().unwrap_or_else(|| reach.default_bind().to_owned())
 }
 
-/// The address that later servers of the store take over. One that nobody named and that only this machine needs is no decision.
+/// Returns the address that later servers of the store take over. A loopback address that the user did not set is not recorded.
 pub fn bind_to_note(server: &ServerSettings, reach: Reach) -> Option<String> {
     let is_decided = server.embedded_bind.is_some() || reach == Reach::Elsewhere;
     is_decided.then(|| bind_of(server, reach))
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_noted_where_somebody_else_needs_it() {
+    fn an_address_is_noted_where_others_need_it() {
         let named = |bind: Option<&str>| ServerSettings {
             embedded_bind: bind.map(str::to_owned),
             ..settings_of(&words("server")).server

@@ -61,7 +61,7 @@ struct Refusals {
     spec: Arc<WorkflowSpec>,
 }
 
-/// What an earlier process did not see counts, too: one that looks once would never be certain.
+/// Continues counting from the store: a process that asks Slurm only once would never be certain that an allocation is gone.
 fn remember_unseen(seen: &mut [Observation], rows: &[AllocationRow], now_ms: i64) {
     let is_missing = |one: &&mut Observation| matches!(one.sighting, Sighting::Unseen | Sighting::Recorded(_));
     for one in seen.iter_mut().filter(is_missing) {

@@ -8,6 +8,8 @@ use torc_api::wire::{ProcessIdentity, Resources, RunnerKind, Usage};
 use torc_core::ids::{JobId, ProfileId, RunnerId, WorkflowId};
 use torc_core::rows::{JobProfile, JobRow, ResultRow, Spawned};
 
+use torc_core::expanded::Requirements;
+
 use super::*;
 
 const T0: i64 = 1_767_225_600_000;

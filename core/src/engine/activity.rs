@@ -6,7 +6,7 @@ use super::State;
 use super::runner::Runner;
 use super::workflow::Workflow;
 
-/// What goes on in the store.
+/// A summary of the work in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Activity {
     /// A runner holds something, or something comes back by itself.

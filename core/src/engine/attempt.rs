@@ -21,7 +21,7 @@ const RECOVERY_LIMIT_REACHED: &str = "RecoveryLimitReached";
 /// What is said of an attempt that a recovery script follows.
 const AWAITS_SCRIPT: &str = "the job is tried again if its recovery script succeeds";
 
-/// What follows from the end of an attempt.
+/// The consequences of the end of an attempt.
 #[derive(Debug)]
 struct AttemptOutcome {
     ending: Ending,
@@ -29,7 +29,7 @@ struct AttemptOutcome {
     requirements: Option<Requirements>,
     /// The script that has to succeed before the next attempt.
     script: Option<String>,
-    /// Why the next attempt would be in vain.
+    /// The limit that makes another attempt useless.
     limit: Option<LimitReached>,
 }
 

@@ -8,7 +8,6 @@ use torc_api::wire::RunnerScope;
 
 use super::workflow::Workflow;
 use super::{Refusal, State};
-use crate::expanded::Requirements;
 use crate::explain::{
     Attempt, JobFacts, RecoveryHint, RunnerFacts, ScriptFacts, SlurmFacts, WaitingAllocation, WorkflowFacts,
     next_steps, raised, stories, why, why_ready,
@@ -56,7 +55,7 @@ impl State {
             attempt: record.attempt,
             next: next_steps(&workflow.row.name, name, &reasons, hint.as_ref()),
             reasons,
-            resources: Some(job_resources(needs)),
+            resources: Some(JobResources::from(needs)),
             raised,
             attempts: told,
         })
@@ -154,16 +153,6 @@ impl State {
             }
         }
         reasons
-    }
-}
-
-fn job_resources(needs: &Requirements) -> JobResources {
-    JobResources {
-        num_cpus: needs.num_cpus,
-        memory_bytes: needs.memory_bytes,
-        num_gpus: needs.num_gpus,
-        num_nodes: needs.num_nodes,
-        runtime_seconds: needs.runtime_seconds,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Runners that are gone, and the jobs of one workflow that were lost with them.
 //!
-//! Whoever asks speaks for one workflow: jobs of other workflows that the same runner holds stay as they are.
+//! A request concerns one workflow: jobs of other workflows that the same runner holds stay as they are.
 
 use torc_api::allocation::{OrphanReport, OrphanedJob, UnreachableRunner};
 use torc_api::recovery::{RunnerEvidence, SyncStatusRequest};
@@ -18,7 +18,7 @@ use crate::rows::StrayLease;
 /// Jobs of a runner that are named in a report.
 const NAMED_JOBS: usize = 20;
 
-/// What was found about the runners of a workflow.
+/// The lost and the unreachable runners of a workflow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LostRunners {
     lost: Vec<(RunnerId, Loss)>,
@@ -85,7 +85,7 @@ impl State {
         report.unreachable.extend(found.unreachable.iter().cloned());
     }
 
-    /// What a lost runner held of the workflow is lost, or free again where it had not started.
+    /// Marks the started jobs of lost runners as lost and returns the others to the queue.
     pub fn lose_runners(&mut self, workflow: WorkflowId, found: &LostRunners, recorder: &mut Recorder, now: Now) {
         for (id, loss) in &found.lost {
             self.lose_runner(workflow, *id, loss.message(), recorder, now);

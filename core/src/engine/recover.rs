@@ -31,7 +31,7 @@ pub type LatestResults = HashMap<JobId, ResultRow>;
 pub struct Recover<'a> {
     /// The latest result of each failed job.
     pub latest: &'a LatestResults,
-    /// What the user asked for.
+    /// Options of the request.
     pub options: RecoveryOptions,
     /// Partitions of the workflow's cluster; what the owner of the store knows counts when empty.
     pub partitions: &'a [Partition],

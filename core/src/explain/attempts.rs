@@ -1,7 +1,7 @@
 //! The story of a job's attempts: how each ended, what speaks for it, and why another one followed.
 
 use torc_api::explain::AttemptStory;
-use torc_api::quantity::{format_duration, readable_memory};
+use torc_api::quantity::{format_bytes, format_duration};
 use torc_api::state::{Cause, JobState};
 
 use super::failure;
@@ -73,7 +73,7 @@ fn sentences(
         // What was killed for its memory was quicker than who measured it.
         let is_missed = cause == Cause::OutOfMemory && peak < needs.memory_bytes;
         let missed = if is_missed { " when it was last measured" } else { "" };
-        let (peak, limit) = (readable_memory(peak), readable_memory(needs.memory_bytes));
+        let (peak, limit) = (format_bytes(peak), format_bytes(needs.memory_bytes));
         said.push(format!("its peak memory was {peak}{missed}; it asks for {limit}{now}"));
     }
     if cause == Cause::Timeout {

@@ -15,7 +15,7 @@ pub struct RunnerFacts<'a> {
     pub host: &'a str,
     /// What it has.
     pub place: Place<'a>,
-    /// What is left of its time when the workflow's jobs get their first signal.
+    /// The time that it has left when the workflow's jobs get their first signal.
     pub end: EndMargin,
     /// It has not been heard of for as long as a lease lasts.
     pub is_silent: bool,

@@ -89,7 +89,7 @@ impl Peak {
         Self { most: known().max(), is_complete: known().count() == observed.len() }
     }
 
-    /// What was observed above an amount.
+    /// Returns the peak if it exceeds an amount.
     fn above(self, amount: i64) -> Option<i64> {
         self.most.filter(|most| *most > amount)
     }

@@ -9,7 +9,7 @@ use crate::accounting::complete;
 use crate::expanded::Requirements;
 use crate::rows::ResultRow;
 
-/// What is known of a failed attempt.
+/// Facts about a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Evidence<'a> {
     /// The requirements that the attempt ran with.

@@ -9,13 +9,13 @@ use crate::expanded::Requirements;
 /// Options of a recovery on request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryOptions {
-    /// How much more memory or time a job gets that ran out of it.
+    /// Factors for the memory or time that a job ran out of.
     pub multipliers: Multipliers,
     /// Jobs that failed by themselves are retried too.
     pub retry_unknown: bool,
 }
 
-/// What is done about a failed job.
+/// The decision about a failed job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ManualDecision {
     /// It is retried as it is.

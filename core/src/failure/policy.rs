@@ -21,7 +21,7 @@ pub const HANDLER_RETRIES: i32 = 3;
 pub struct Failure<'a> {
     /// The reported cause, which failure handlers match.
     pub cause: Cause,
-    /// What is known of the attempt.
+    /// Facts about the attempt.
     pub evidence: Evidence<'a>,
     /// Attempts of this job in this run that have ended with this cause, this one included.
     pub count: i32,
@@ -40,7 +40,7 @@ pub struct Policy<'a> {
     pub use_pending_failed: bool,
 }
 
-/// What happens to the job.
+/// The decision about the job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision<'a> {
     /// It is retried as it is.
@@ -132,7 +132,7 @@ fn with_more<'a>(failure: &Failure<'_>, multipliers: Multipliers) -> Result<Deci
     }
 }
 
-/// How often a job is retried with more, and with how much more.
+/// The number of retries with more, and the increase of each.
 struct Budget {
     retries: i32,
     percent: i64,

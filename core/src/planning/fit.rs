@@ -87,7 +87,7 @@ pub fn side_by_side(needs: &Requirements, partition: &Partition) -> i64 {
         .max(1)
 }
 
-/// How many jobs of a length run one after another in a walltime. At least one: a walltime that is too short for one was set by the
+/// Returns how many jobs of a length run one after another in a walltime. At least one: a walltime that is too short for one was set by the
 /// user, and more allocations would not help.
 pub fn one_after_another(walltime: i64, runtime: i64, margin: WalltimeMargin) -> i64 {
     (margin.usable_seconds(walltime) / runtime.max(1)).max(1)
@@ -102,7 +102,7 @@ pub struct Load<'a> {
     pub jobs: i64,
 }
 
-/// How many allocations of this walltime these jobs need, if all could start at once. An allocation has as many nodes as one job
+/// Returns how many allocations of this walltime these jobs need, if all could start at once. An allocation has as many nodes as one job
 /// of it; jobs of different kinds are not put side by side, but one after another.
 pub fn allocations(loads: &[Load<'_>], partition: &Partition, walltime: i64, margin: WalltimeMargin) -> i64 {
     let usable = margin.usable_seconds(walltime);

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 use torc_api::cluster;
-use torc_api::quantity::{QuantityError, count, format_duration, parse_walltime, readable_memory};
+use torc_api::quantity::{QuantityError, count, format_bytes, format_duration, parse_walltime};
 
 use super::fit::WalltimeMargin;
 use crate::expanded::Requirements;
@@ -68,7 +68,7 @@ pub enum NoPlace {
         most: i64,
     },
     /// No node has so much memory.
-    #[error("{} of memory on a node is more than any partition has ({})", readable_memory(*needed), readable_memory(*most))]
+    #[error("{} of memory on a node is more than any partition has ({})", format_bytes(*needed), format_bytes(*most))]
     Memory {
         /// What it needs.
         needed: i64,

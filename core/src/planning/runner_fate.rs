@@ -7,7 +7,7 @@
 use torc_api::allocation::UnreachableReason;
 use torc_api::recovery::{MachineMatch, ProcessState, RunnerEvidence};
 
-/// When a runner last reported to the process that asks.
+/// The last report of a runner, as seen by the process that asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contact {
     /// It reported within its lease.
@@ -21,7 +21,7 @@ pub enum Contact {
 /// Everything that is known of a runner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunnerFacts<'a> {
-    /// When it last reported.
+    /// Its last report.
     pub contact: Contact,
     /// No process served the store: the runner could not report.
     pub is_unserved: bool,
@@ -29,7 +29,7 @@ pub struct RunnerFacts<'a> {
     pub is_in_slurm: bool,
     /// The user declares it lost.
     pub is_assumed_lost: bool,
-    /// What the caller's machine says about its processes.
+    /// The state of its processes as seen from the caller's machine.
     pub evidence: Option<&'a RunnerEvidence>,
 }
 
@@ -44,7 +44,7 @@ pub enum RunnerFate {
     Unreachable(UnreachableReason),
 }
 
-/// Why a runner is lost.
+/// The reason why a runner is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// All of its processes have ended.
@@ -95,7 +95,7 @@ pub fn runner_fate(facts: &RunnerFacts<'_>) -> RunnerFate {
     }
 }
 
-/// What still runs of it, as far as the caller's machine sees.
+/// Returns which of its processes still run, as far as the caller's machine sees.
 fn living(evidence: &RunnerEvidence) -> Option<UnreachableReason> {
     if evidence.machine != MachineMatch::Same {
         return None;

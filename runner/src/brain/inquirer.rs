@@ -126,7 +126,7 @@ mod tests {
             Self { folder }
         }
 
-        /// What is not there fails.
+        /// Returns an inquirer that calls these programs; a missing one fails.
         fn inquirer(&self) -> Inquirer {
             let path = |name: &str| {
                 let tool = name.trim_start_matches("TORC_FAKE_").to_lowercase();

@@ -27,7 +27,7 @@ pub fn clear(dir: &Path) {
     logs::adopt(&author.keeper, notes.into_iter().flat_map(|note| note.logs));
 }
 
-/// How many processes of jobs an earlier keeper in this place left running.
+/// Returns the number of job processes that an earlier shim in this folder left running.
 pub fn count(dir: &Path) -> usize {
     let Some((author, notes)) = left_notes(dir).filter(|(author, _)| author.boot_id == procfs::boot_id()) else {
         return 0;

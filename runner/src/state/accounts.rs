@@ -32,7 +32,7 @@ const MOST_NAMED: usize = 1_000;
 /// A step that failed so shortly before the runner was told to stop was ended for the same reason.
 const SAME_BLOW: Duration = Duration::from_secs(10);
 
-/// So many questions at most does the report of a step wait for its memory peak after Slurm has said that it ran out of memory.
+/// Number of sacct queries for which the report of a step that ran out of memory waits for its memory peak.
 const OOM_PEAK_TRIES: u32 = 2;
 
 /// The exit code of a job that SIGTERM has ended: 128 + 15.

@@ -13,7 +13,7 @@ use torc_tests::env::{Server, TestEnv, binary, project_root};
 
 use crate::planning;
 
-/// What was expected and did not happen, so that one run shows all of it.
+/// Deviations from the expectation, collected so that one run shows all of them.
 #[derive(Default)]
 struct Deviations(Vec<String>);
 

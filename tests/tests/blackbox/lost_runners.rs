@@ -31,7 +31,7 @@ fn end(env: &TestEnv, texts: &[&str]) {
     until(|| found() == 0, || format!("{texts:?} do not end: {:#?}", env.processes()));
 }
 
-/// A job runs in the foreground; then nobody owns the store.
+/// A job runs in the foreground; then no process owns the store.
 fn interrupted(env: &TestEnv) {
     let owner = env.start("run w.yaml");
     until_running(env);

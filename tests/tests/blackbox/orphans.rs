@@ -40,7 +40,7 @@ echo 70";
 
 const RECORD: &str = "70|CANCELLED by 0|0:15|2026-01-01T00:00:00|2026-01-01T00:01:00|n1|x\n";
 
-/// What has become of the server that `torc submit` left in the background.
+/// The state of the server that `torc submit` left in the background.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Serves,
@@ -113,6 +113,15 @@ impl FakeSlurm {
         assert_eq!(self.state(), "running", "nobody has told anybody");
     }
 
+    /// Submits an allocation that waits in the queue.
+    fn submit_pending(&self) {
+        self.program("sbatch", SBATCH_PENDING);
+        self.env.write("w.yaml", DOCUMENT);
+        self.call("submit w.yaml").run().exits(0);
+        let submitted = || self.json("get allocations w")["items"][0]["slurmJobId"] == "70";
+        until(submitted, || "nothing was submitted".to_owned());
+    }
+
     /// Slurm says that the allocation was cancelled.
     fn cancel(&self) {
         self.env.write("slurm/queue", "");
@@ -156,11 +165,7 @@ fn sync_status_finds_losses_whatever_became_of_the_server() {
 fn an_allocation_that_disappears_from_the_queue_is_over() {
     for fate in FATES {
         let slurm = FakeSlurm::new();
-        slurm.program("sbatch", SBATCH_PENDING);
-        slurm.env.write("w.yaml", DOCUMENT);
-        slurm.call("submit w.yaml").run().exits(0);
-        let submitted = || slurm.json("get allocations w")["items"][0]["slurmJobId"] == "70";
-        until(submitted, || "nothing was submitted".to_owned());
+        slurm.submit_pending();
         slurm.befalls(fate);
         slurm.cancel();
         let done = slurm.json("workflows sync-status w");
@@ -169,7 +174,7 @@ fn an_allocation_that_disappears_from_the_queue_is_over() {
     }
 }
 
-// R01, R06. Nobody else asks Slurm.
+// R01, R06. No other process asks Slurm.
 #[test]
 fn watch_asks_slurm_when_nothing_serves_the_store() {
     for fate in [Fate::Left, Fate::Killed] {
@@ -186,11 +191,7 @@ fn watch_asks_slurm_when_nothing_serves_the_store() {
 #[test]
 fn watch_sees_a_pending_allocation_go_while_it_watches() {
     let slurm = FakeSlurm::new();
-    slurm.program("sbatch", SBATCH_PENDING);
-    slurm.env.write("w.yaml", DOCUMENT);
-    slurm.call("submit w.yaml").run().exits(0);
-    let submitted = || slurm.json("get allocations w")["items"][0]["slurmJobId"] == "70";
-    until(submitted, || "nothing was submitted".to_owned());
+    slurm.submit_pending();
     slurm.befalls(Fate::Killed);
     let watch = slurm.call("watch w -p 1").start();
     watch.says("1 allocation pending");

@@ -193,7 +193,7 @@ fn a_workflow_that_is_meant_by_number_is_called_by_its_name() {
     env.torc("retry 2").exits(5).says("torc get workflows");
 }
 
-// J03. Both find nobody who serves the store, and both start a server.
+// J03. Both find the store not served, and both start a server.
 #[test]
 fn commands_at_the_same_moment_share_a_server() {
     let env = TestEnv::new();

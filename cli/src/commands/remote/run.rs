@@ -79,7 +79,7 @@ pub async fn run(context: &Context, ssh: &SshArgs, args: &RunRemoteArgs) -> Resu
 struct PlannedWorker {
     address: WorkerAddress,
     folder: PathBuf,
-    /// What the server knew of it before; empty for a new one.
+    /// The worker as the server knew it before; empty for a new one.
     earlier: RemoteWorker,
 }
 
@@ -393,17 +393,17 @@ mod tests {
     fn a_worker_stays_in_its_folder_unless_another_is_named() {
         let context = crate::commands::tests::context();
         let mut workflow = crate::follow::tests::workflow(torc_api::status::JobCounts::default(), &[]);
-        workflow.working_dir = "/work".to_owned();
+        workflow.working_dir = "/home/ada".to_owned();
         let worker: WorkerAddress = "n1".parse().expect("an address");
         let at = |line: &str, earlier: Option<&str>| {
             folder_for(&typed(&format!("torc remote run w.txt 1 {line}")), &context, &workflow, &worker, earlier)
                 .display()
                 .to_string()
         };
-        assert_eq!(at("", None), "/work/torc_output/w_n1");
+        assert_eq!(at("", None), "/home/ada/torc_output/w_n1");
         assert_eq!(at("", Some("/old")), "/old");
         assert_eq!(at("--remote-dir /r", Some("/old")), "/r/torc_output/w_n1");
-        assert_eq!(at("--output-dir x", Some("/old")), "/work/torc_output/w_n1");
+        assert_eq!(at("--output-dir x", Some("/old")), "/home/ada/torc_output/w_n1");
         assert_eq!(WORKER_TOKEN_SECONDS, 90 * 86_400);
     }
 }

@@ -136,7 +136,7 @@ fn describe(context: &Context, workflow: &str, report: &RegenerateReport, served
     text
 }
 
-/// What was planned, as part of a larger report.
+/// Describes the planned allocations, as part of a larger report.
 pub fn describe_plan(context: &Context, workflow: &str, report: &RegenerateReport, served: bool) -> String {
     if report.pending_jobs == 0 {
         return format!("workflow/{workflow}: no job is still to run; nothing was done\n");

@@ -29,7 +29,7 @@ fn partition(gib: i64, seconds: i64) -> Partition {
     Partition { name: "p".to_owned(), cpus: 8, memory_bytes: gib * GIB, seconds, ..Partition::default() }
 }
 
-/// What was observed of an attempt.
+/// Measurements of an attempt.
 #[derive(Clone, Copy, Default)]
 struct Observed {
     peak: Option<i64>,

@@ -24,9 +24,9 @@ pub struct SimRunner {
     pub running: Vec<Promise>,
     pub finished: Vec<FinishedAttempt>,
     pub returned: Vec<AttemptKey>,
-    /// When it sent the message whose answer it took in last: the server has heard of it at least until then.
+    /// Send time of the message whose answer it took in last: the server has heard of it at least until then.
     pub heard_ms: u64,
-    /// When it sent each message, by sequence number.
+    /// Send times of its messages, by sequence number.
     pub sent_ms: HashMap<u64, u64>,
 }
 

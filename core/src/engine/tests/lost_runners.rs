@@ -99,7 +99,7 @@ fn the_user_decides_about_a_silent_runner_and_not_about_others() {
 
 // R03
 #[test]
-fn a_store_that_nobody_served_names_its_runners_at_once() {
+fn a_store_that_was_not_served_names_its_runners_at_once() {
     let (mut world, id) = busy();
     world.restart();
     assert_eq!(sync(&mut world, &SyncStatusRequest::default()).unwrap(), OrphanReport::default(), "it may report yet");
@@ -120,7 +120,7 @@ fn a_result_that_comes_late_undoes_the_loss() {
     assert_eq!(world.state_of("a"), JobState::Completed);
 }
 
-/// Whoever asks speaks for one workflow.
+/// A request concerns one workflow.
 #[test]
 fn jobs_of_other_workflows_stay_with_the_runner() {
     let mut world = World::with(&Plan::new([job("a")]));

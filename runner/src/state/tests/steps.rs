@@ -580,7 +580,7 @@ fn a_state_without_numbers_is_enough_to_report_a_failure() {
     assert_eq!(desk.sync().slurm_stats[0].max_rss_bytes, Some(7 << 10), "the numbers follow");
 }
 
-// S10, S20. Whoever decides about the next attempt has to know the peak.
+// S10, S20. The decision about the next attempt needs the peak.
 #[test]
 fn out_of_memory_is_reported_with_its_peak_if_that_comes_soon() {
     for peak in [Some(7), None] {

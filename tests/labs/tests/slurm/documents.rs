@@ -4,6 +4,7 @@ use torc_tests::documents::{Command, Given, Literal, Outcome, literals, words};
 use torc_tests::env::{text, until};
 use torc_tests::labs::slurm::{SlurmLab, patiently};
 
+use crate::recovery::HEAD;
 use crate::slurm_env::SlurmEnv;
 
 /// The command lines of the table that are run in this world.
@@ -17,14 +18,7 @@ fn commands(given: Given) -> Vec<(&'static Literal, &'static Command)> {
     literals().flat_map(|(_, literal)| of(literal)).collect()
 }
 
-const HEAD: &str = "\
-name: w
-resource_requirements:
-- {name: small, num_cpus: 1, memory: 60m, runtime: PT5M}
-slurm_schedulers:
-- {name: s, account: root, partition: debug, nodes: 1, mem: 1g, walltime: '00:20:00'}
-actions:
-- {trigger_type: on_workflow_start, action_type: schedule_nodes, scheduler: s, scheduler_type: slurm}
+const JOBS: &str = "\
 jobs:
 - {name: a, command: 'sleep 600', resource_requirements: small}
 - {name: b, command: 'true', resource_requirements: small, depends_on: [a]}
@@ -37,7 +31,7 @@ fn schedulers_are_regenerated_as_printed() {
     assert!(!commands.is_empty());
     for (literal, command) in commands {
         let login = SlurmEnv::new(SlurmLab::shared("documents"));
-        login.env.write("w.yaml", HEAD);
+        login.env.write("w.yaml", format!("{HEAD}{JOBS}"));
         login.torc("apply -f w.yaml --no-run").exits(0);
         let words = words(literal, command);
         let call = words[1..].iter().fold(login.call(""), |call, word| call.arg(word));
@@ -59,7 +53,7 @@ fn slurm_answers_the_questions_as_printed() {
     let commands = commands(Given::Step);
     assert_eq!(commands.len(), 3, "squeue, sstat and sacct");
     let login = SlurmEnv::new(SlurmLab::shared("documents"));
-    login.env.write("w.yaml", HEAD);
+    login.env.write("w.yaml", format!("{HEAD}{JOBS}"));
     login.torc("submit w.yaml").exits(0);
     let is_running = || login.items("get jobs w").iter().any(|job| text(job, "status") == "running");
     until(is_running, || format!("{:#?}", login.items("get jobs w")));

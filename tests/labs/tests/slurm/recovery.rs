@@ -24,7 +24,8 @@ impl SlurmEnv {
     }
 }
 
-const HEAD: &str = "\
+/// A workflow with a scheduler and the action that requests its nodes; jobs follow.
+pub const HEAD: &str = "\
 name: w
 resource_requirements:
 - {name: small, num_cpus: 1, memory: 60m, runtime: PT5M}
