@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 use torc_api::api::Event;
 use torc_api::causes::with_causes;
 use torc_api::token::Grant;
-use torc_api::wire::{JobToken, LONG_POLL_SECONDS, SyncRequest, SyncResponse};
-use torc_core::engine::{Recorder, Session, State};
+use torc_api::wire::{JobToken, SyncRequest, SyncResponse};
+use torc_core::engine::{LongPoll, LongPolls, Recorder, Session, State};
 use torc_core::ids::{Now, RunnerId, WorkflowId};
 use torc_core::rows::Changes;
 use torc_store::Store;
@@ -60,9 +60,7 @@ pub(super) struct Writer {
     changed: Arc<Notify>,
     touched: Touched,
     metrics: Arc<Metrics>,
-    waiting: Vec<Waiting>,
-    /// What `State::news` was when the waiting runners were last looked at.
-    seen_news: u64,
+    waiting: LongPolls<Instant, SyncReply>,
     stop: Stop,
     issuer: Issuer,
     clock: Clock,
@@ -77,14 +75,6 @@ pub(crate) struct Stop {
     pub queue: CancellationToken,
     /// Somebody else owns the store by now: this process has to end.
     pub superseded: CancellationToken,
-}
-
-/// A runner that waits for work.
-struct Waiting {
-    runner: RunnerId,
-    request: Box<SyncRequest>,
-    until: Instant,
-    reply: SyncReply,
 }
 
 /// Reads everything live from the store.
@@ -108,7 +98,7 @@ impl Writer {
         issuer: Issuer,
         clock: Clock,
     ) -> Self {
-        let seen_news = state.news();
+        let waiting = LongPolls::new(&state);
         Self {
             state: Some(state),
             session: Session::default(),
@@ -118,8 +108,7 @@ impl Writer {
             changed,
             touched,
             metrics,
-            waiting: Vec::new(),
-            seen_news,
+            waiting,
             stop,
             issuer,
             clock,
@@ -134,7 +123,7 @@ impl Writer {
         let mut group = Vec::new();
         let stop = self.stop.clone();
         loop {
-            let next_timeout = self.waiting.iter().map(|waiting| waiting.until).min();
+            let next_timeout = self.waiting.next_timeout();
             let mut ticked = false;
             tokio::select! {
                 received = commands.recv_many(&mut group, GROUP_LIMIT) => if received == 0 { break },
@@ -163,7 +152,10 @@ impl Writer {
         if ticked {
             state.expire(&mut recorder, now);
         }
-        self.look_at_waiting(&mut state, &mut recorder, now, &mut answers);
+        let everyone = self.stop.waiting.is_cancelled();
+        for (reply, response) in self.waiting.answer(&mut state, (&mut recorder, now), Instant::now(), everyone) {
+            answers.push(reply_with(reply, Ok(self.with_tokens(response))));
+        }
         let changes = state.finish(recorder, now);
         match self.write(&changes).await {
             Ok(()) => {
@@ -195,12 +187,13 @@ impl Writer {
                 }
                 self.metrics.sync(request.finished.len());
                 match state.sync(runner, &request, recorder, now) {
-                    Ok(answer) if answer.may_wait && request.wait_ms > 0 => {
-                        let until = Instant::now() + longest_wait(&request, &answer.response);
-                        self.waiting.push(Waiting { runner, request, until, reply });
-                        None
-                    }
-                    Ok(answer) => Some(reply_with(reply, Ok(self.with_tokens(answer.response)))),
+                    Ok(answer) => match answer.wait(&request) {
+                        Some(wait) => {
+                            self.waiting.park(LongPoll { runner, request, until: Instant::now() + wait, reply });
+                            None
+                        }
+                        None => Some(reply_with(reply, Ok(self.with_tokens(answer.response)))),
+                    },
                     Err(refusal) => Some(reply_with(reply, Err(refusal.into()))),
                 }
             }
@@ -213,29 +206,6 @@ impl Writer {
         let token = |workflow| JobToken { workflow, token: self.issuer.for_jobs(WorkflowId(workflow)) };
         response.job_tokens = workflows.into_iter().map(token).collect();
         response
-    }
-
-    /// Answers waiting runners for whom there is news, whose time is over, or who have sent a newer message.
-    fn look_at_waiting(&mut self, state: &mut State, recorder: &mut Recorder, now: Now, answers: &mut Vec<Answer>) {
-        let news = state.news() != self.seen_news;
-        self.seen_news = state.news();
-        let instant = Instant::now();
-        let stopping = self.stop.waiting.is_cancelled();
-        for waiting in std::mem::take(&mut self.waiting) {
-            let overtaken = state.is_overtaken(waiting.runner, waiting.request.sequence);
-            let response =
-                if news || overtaken { state.poll(waiting.runner, &waiting.request, recorder, now) } else { None };
-            let over = || (waiting.until <= instant || stopping).then(|| state.plain_response(waiting.runner));
-            match response.or_else(over) {
-                Some(mut response) => {
-                    response.sequence = waiting.request.sequence;
-                    answers.push(reply_with(waiting.reply, Ok(self.with_tokens(response))));
-                }
-                None => self.waiting.push(waiting),
-            }
-        }
-        // Granting work to one runner is no news for the others.
-        self.seen_news = state.news();
     }
 
     async fn write(&self, changes: &Changes) -> Result<(), torc_store::StoreError> {
@@ -262,8 +232,8 @@ impl Writer {
         for answer in answers {
             answer(Err(reason.clone()));
         }
-        for waiting in std::mem::take(&mut self.waiting) {
-            let _ = waiting.reply.send(Err(reason.clone()));
+        for reply in self.waiting.take_all() {
+            let _ = reply.send(Err(reason.clone()));
         }
         self.metrics.write_failed();
         if matches!(error, torc_store::StoreError::Superseded { .. }) {
@@ -292,7 +262,7 @@ impl Writer {
         match self.reload().await {
             Ok(state) => {
                 info!("the store can be written to again");
-                self.seen_news = state.news();
+                self.waiting.restart(&state);
                 self.state = Some(state);
                 self.unavailable = None;
             }
@@ -312,12 +282,6 @@ fn answer_read_only(group: Vec<Command>, state: Option<&State>, reason: &EngineE
             }
         }
     }
-}
-
-/// Nobody waits so long that its lease could run out meanwhile.
-pub(super) fn longest_wait(request: &SyncRequest, response: &SyncResponse) -> Duration {
-    let lease = Duration::from_millis(response.lease_ms);
-    Duration::from_millis(request.wait_ms).min(Duration::from_secs(LONG_POLL_SECONDS)).min(lease / 3)
 }
 
 fn reply_with(reply: SyncReply, result: Result<SyncResponse, EngineError>) -> Answer {

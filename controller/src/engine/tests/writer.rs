@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use torc_api::wire::{SyncRequest, SyncResponse};
 use torc_core::rows::{Changes, EventRow};
 use torc_store::{Leader, OpenOptions, Store};
 
-use crate::engine::writer::{PROBE, TICK, longest_wait};
+use crate::engine::writer::{PROBE, TICK};
 use crate::tests::{ADMIN, TestServer, VirtualClock, jobs, want};
 
 /// Nothing takes longer on the busiest machine.
@@ -42,24 +41,6 @@ fn silent_runners_are_looked_for_every_second() {
     assert!(TICK <= Duration::from_secs(1), "a lease is over at most a second before its job is ready: {TICK:?}");
     assert!(TICK >= Duration::from_millis(100), "an idle server does next to nothing: {TICK:?}");
     assert!((Duration::from_secs(1)..=Duration::from_secs(5)).contains(&PROBE), "{PROBE:?}");
-}
-
-#[test]
-fn a_runner_waits_for_the_shortest_of_its_limits() {
-    for (wait_ms, lease_ms, expected) in [
-        (1_000, 120_000, 1_000),
-        (29_999, 120_000, 29_999),
-        (60_000, 120_000, 30_000),
-        (60_000, 90_000, 30_000),
-        (60_000, 30_000, 10_000),
-        (60_000, 3_001, 1_000),
-        (500, 3_000, 500),
-    ] {
-        let request = SyncRequest { wait_ms, ..SyncRequest::default() };
-        let response = SyncResponse { lease_ms, ..SyncResponse::default() };
-        let found = longest_wait(&request, &response).as_millis();
-        assert_eq!(found, expected, "wants {wait_ms} ms with a lease of {lease_ms} ms");
-    }
 }
 
 /// A sync that waits in the writer: it is there once the runner's message is the newest.

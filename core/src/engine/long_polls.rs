@@ -1,0 +1,132 @@
+//! Syncs that wait on the server until there is something to say.
+//!
+//! Generic over the caller's clock (`T`) and over the handle that takes the answer (`R`): the server and the simulator share it.
+
+use std::time::Duration;
+
+use torc_api::wire::{LONG_POLL_SECONDS, SyncRequest, SyncResponse};
+
+use super::record::Recorder;
+use super::{State, SyncAnswer};
+use crate::ids::{Now, RunnerId};
+
+/// All waiting syncs of a server.
+#[derive(Debug)]
+pub struct LongPolls<T, R> {
+    waiting: Vec<LongPoll<T, R>>,
+    /// `State::news` when the waiting runners were last looked at.
+    seen_news: u64,
+}
+
+/// A sync that waits.
+#[derive(Debug)]
+pub struct LongPoll<T, R> {
+    /// The runner that waits.
+    pub runner: RunnerId,
+    /// Its message.
+    pub request: Box<SyncRequest>,
+    /// It is answered at this time at the latest.
+    pub until: T,
+    /// Takes the answer.
+    pub reply: R,
+}
+
+impl<T: Copy + Ord, R> LongPolls<T, R> {
+    /// Returns an empty list for a state.
+    pub fn new(state: &State) -> Self {
+        Self { waiting: Vec::new(), seen_news: state.news() }
+    }
+
+    /// Nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Returns the time at which the first of them has waited for long enough.
+    pub fn next_timeout(&self) -> Option<T> {
+        self.waiting.iter().map(|poll| poll.until).min()
+    }
+
+    /// Lets a sync wait.
+    pub fn park(&mut self, poll: LongPoll<T, R>) {
+        self.waiting.push(poll);
+    }
+
+    /// Removes all of them, without an answer.
+    pub fn take_all(&mut self) -> Vec<R> {
+        self.waiting.drain(..).map(|poll| poll.reply).collect()
+    }
+
+    /// Another state has taken the place of the one that was looked at.
+    pub fn restart(&mut self, state: &State) {
+        self.seen_news = state.news();
+    }
+
+    /// Answers syncs for which there is news, that have waited until `until`, or that a newer message has overtaken.
+    /// With `everyone` all of them are answered.
+    pub fn answer(
+        &mut self,
+        state: &mut State,
+        (recorder, now): (&mut Recorder, Now),
+        until: T,
+        everyone: bool,
+    ) -> Vec<(R, SyncResponse)> {
+        let news = state.news() != self.seen_news;
+        self.seen_news = state.news();
+        let mut answers = Vec::new();
+        for poll in std::mem::take(&mut self.waiting) {
+            let overtaken = state.is_overtaken(poll.runner, poll.request.sequence);
+            let found = if news || overtaken { state.poll(poll.runner, &poll.request, recorder, now) } else { None };
+            let over = || (everyone || poll.until <= until).then(|| state.plain_response(poll.runner));
+            match found.or_else(over) {
+                Some(mut response) => {
+                    response.sequence = poll.request.sequence;
+                    answers.push((poll.reply, response));
+                }
+                None => self.waiting.push(poll),
+            }
+        }
+        // Granting work to one runner is no news for the others.
+        self.seen_news = state.news();
+        answers
+    }
+}
+
+impl SyncAnswer {
+    /// Returns how long this answer may wait for news; none if it has something to say or the runner does not wait. Nobody waits so
+    /// long that its lease could run out meanwhile.
+    pub fn wait(&self, request: &SyncRequest) -> Option<Duration> {
+        if !self.may_wait || request.wait_ms == 0 {
+            return None;
+        }
+        let lease = Duration::from_millis(self.response.lease_ms);
+        Some(Duration::from_millis(request.wait_ms).min(Duration::from_secs(LONG_POLL_SECONDS)).min(lease / 3))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_waits_for_the_shortest_of_its_limits() {
+        for (wait_ms, lease_ms, expected) in [
+            (0, 120_000, None),
+            (1, 120_000, Some(1)),
+            (29_999, 120_000, Some(29_999)),
+            (30_001, 120_000, Some(30_000)),
+            (60_000, 90_000, Some(30_000)),
+            (60_000, 30_000, Some(10_000)),
+            (60_000, 3_000, Some(1_000)),
+            (500, 3_000, Some(500)),
+        ] {
+            let request = SyncRequest { wait_ms, ..SyncRequest::default() };
+            let mut answer =
+                SyncAnswer { response: SyncResponse { lease_ms, ..SyncResponse::default() }, may_wait: true };
+            let expected = expected.map(Duration::from_millis);
+            assert_eq!(answer.wait(&request), expected, "asks for {wait_ms} ms with a lease of {lease_ms} ms");
+            answer.may_wait = false;
+            assert_eq!(answer.wait(&request), None, "there is something to say");
+        }
+    }
+}
