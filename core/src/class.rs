@@ -62,6 +62,14 @@ impl Class {
         }
     }
 
+    /// What one job of this class takes from a runner that offers this place. A runner that counts jobs offers its free slots as CPUs.
+    pub fn demand_on(&self, place: &Place<'_>) -> Resources {
+        if place.by_count {
+            return Resources { cpus: 1, ..Resources::default() };
+        }
+        self.demand(&place.capacity)
+    }
+
     /// Whether a job of this class could run there if the runner were empty. `end` is the margin of its workflow's jobs in such a
     /// place. The scheduler is looked at separately.
     pub fn suits(&self, place: &Place<'_>, end: EndMargin) -> bool {
@@ -102,6 +110,16 @@ pub fn fits(free: &Resources, demand: &Resources) -> bool {
         && demand.memory_bytes <= free.memory_bytes
         && demand.gpus <= free.gpus
         && demand.nodes <= free.nodes
+}
+
+/// Returns the sum of two amounts.
+pub fn plus(left: &Resources, right: &Resources) -> Resources {
+    Resources {
+        cpus: left.cpus + right.cpus,
+        memory_bytes: left.memory_bytes + right.memory_bytes,
+        gpus: left.gpus + right.gpus,
+        nodes: left.nodes + right.nodes,
+    }
 }
 
 /// What is left after `demand` was taken.

@@ -21,6 +21,7 @@ mod lease;
 mod long_polls;
 mod lost_runners;
 mod nodes;
+mod offers;
 mod pool;
 mod profile;
 mod rebalance;
@@ -80,6 +81,12 @@ pub struct State {
     live: BTreeSet<WorkflowId>,
     names: HashMap<(String, String), WorkflowId>,
     runners: BTreeMap<RunnerId, Runner>,
+    /// Runners that could start more at once.
+    offering: BTreeSet<RunnerId>,
+    /// Runners that got nothing ahead because others could start it at once.
+    withheld: BTreeSet<RunnerId>,
+    /// Runners in which leases wait.
+    donors: BTreeSet<RunnerId>,
     /// What a foreground `torc apply` runs.
     session: Session,
     /// Slurm clusters that somebody has described.

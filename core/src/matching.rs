@@ -1,12 +1,14 @@
-//! Which ready jobs a runner gets: by priority, then the hardest to place first, then whatever fits beside them.
+//! Which ready jobs a runner gets. Owners share equally; of one owner the jobs of the highest priority come first, and workflows with
+//! jobs of equal priority share equally. Within a workflow the hardest to place comes first, then whatever fits beside it.
 
 use std::cmp::{Ordering, Reverse};
-use std::collections::{BTreeSet, BinaryHeap, HashMap};
+use std::collections::{BTreeSet, BinaryHeap};
 
 use torc_api::termination::EndMargin;
-use torc_api::wire::Want;
+use torc_api::wire::{Resources, Want};
 
-use crate::class::{Class, Place, fits, minus};
+use crate::class::{Class, Place, fits, minus, plus};
+use crate::expanded::Requirements;
 use crate::ids::WorkflowId;
 
 /// Ready jobs of one class, the most urgent first.
@@ -37,18 +39,82 @@ impl ReadyQueue {
     }
 }
 
-/// A queue that a runner may be served from.
-pub struct Candidate<'a> {
-    /// Whose queue.
+/// Resources in use: started jobs, and jobs that are promised to a runner.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// CPUs.
+    pub cpus: i64,
+    /// Bytes of memory.
+    pub memory_bytes: i64,
+    /// GPUs.
+    pub gpus: i64,
+    /// Jobs.
+    pub jobs: i64,
+}
+
+impl Usage {
+    /// Adds `times` jobs with these requirements; removes them where `times` is negative.
+    pub fn add(&mut self, needs: &Requirements, times: i64) {
+        let nodes = needs.num_nodes.max(1).saturating_mul(times);
+        let add = |sum: &mut i64, each: i64| *sum = sum.saturating_add(each.saturating_mul(nodes));
+        add(&mut self.cpus, needs.num_cpus);
+        add(&mut self.memory_bytes, needs.memory_bytes);
+        add(&mut self.gpus, needs.num_gpus);
+        self.jobs += times;
+    }
+
+    /// Adds what somebody else uses.
+    pub fn merge(&mut self, other: &Self) {
+        self.cpus = self.cpus.saturating_add(other.cpus);
+        self.memory_bytes = self.memory_bytes.saturating_add(other.memory_bytes);
+        self.gpus = self.gpus.saturating_add(other.gpus);
+        self.jobs = self.jobs.saturating_add(other.jobs);
+    }
+
+    /// Returns the dominant share: the largest fraction of what the runner has of a resource, in millionths. It can exceed the whole,
+    /// because there are other runners. A runner that counts jobs compares jobs.
+    fn dominant_share(&self, place: &Place<'_>) -> i128 {
+        if place.by_count {
+            return self.jobs.into();
+        }
+        let share = |used: i64, of: i64| if of > 0 { i128::from(used) * 1_000_000 / i128::from(of) } else { 0 };
+        let Resources { cpus, memory_bytes, gpus, .. } = place.capacity;
+        share(self.cpus, cpus).max(share(self.memory_bytes, memory_bytes)).max(share(self.gpus, gpus))
+    }
+}
+
+/// An owner whose workflows have ready jobs. Owners share equally.
+pub struct OwnerQueues<'a> {
+    /// The owner's name.
+    pub owner: &'a str,
+    /// What all live workflows of the owner use.
+    pub usage: Usage,
+    /// The workflows that may give work to the runner.
+    pub workflows: Vec<WorkflowQueues<'a>>,
+}
+
+/// A workflow that may give work to a runner. Workflows of one owner share equally among jobs of equal priority.
+pub struct WorkflowQueues<'a> {
+    /// The workflow.
     pub workflow: WorkflowId,
+    /// What its jobs use.
+    pub usage: Usage,
+    /// How much of it is given out in one answer.
+    pub allowance: Allowance,
+    /// The time that the runner has left when the jobs get their first signal.
+    pub end: EndMargin,
+    /// Its ready jobs by class.
+    pub classes: Vec<ClassQueue<'a>>,
+}
+
+/// Ready jobs of one class.
+pub struct ClassQueue<'a> {
     /// What its jobs need.
     pub class: &'a Class,
     /// The jobs.
     pub queue: &'a ReadyQueue,
-    /// How much of it, together with the other queues of its workflow.
-    pub allowance: Allowance,
-    /// The time that the runner has left when the jobs get their first signal.
-    pub end: EndMargin,
+    /// Another runner could start such a job now: none of them is leased ahead.
+    pub is_wanted_elsewhere: bool,
 }
 
 /// How much of a workflow's work is given out in one answer.
@@ -66,25 +132,17 @@ impl Default for Allowance {
     }
 }
 
-/// What has been chosen so far of workflows that limit it.
-#[derive(Default)]
-struct Taken(HashMap<WorkflowId, Allowance>);
-
-impl Taken {
-    /// Counts one more, unless that would be too much.
-    fn add(&mut self, candidate: &Candidate<'_>, is_ahead: bool) -> bool {
-        if candidate.allowance == Allowance::default() {
-            return true;
-        }
-        let taken = self.0.entry(candidate.workflow).or_insert(Allowance { batch: 0, ahead: 0 });
-        let most = candidate.allowance;
-        if taken.batch >= most.batch || is_ahead && taken.ahead >= most.ahead {
-            return false;
-        }
-        taken.batch += 1;
-        taken.ahead += usize::from(is_ahead);
-        true
-    }
+/// Jobs for a runner.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chosen {
+    /// Jobs that fit what is free.
+    pub now: Vec<Choice>,
+    /// Jobs that it starts later.
+    pub ahead: Vec<Choice>,
+    /// What the jobs of `now` take.
+    pub taken: Resources,
+    /// More would have been leased ahead if no other runner could start it now.
+    pub is_withheld: bool,
 }
 
 /// A chosen job.
@@ -97,68 +155,191 @@ pub struct Choice {
 }
 
 /// Chooses jobs for a runner. One outside a class's scheduler gets its jobs only when there is nothing else for it to do.
-pub fn choose(place: &Place<'_>, want: &Want, candidates: &[Candidate<'_>]) -> Vec<Choice> {
-    let suits = |candidate: &&Candidate<'_>| !candidate.queue.is_empty() && candidate.class.suits(place, candidate.end);
-    let (preferred, others): (Vec<_>, Vec<_>) =
-        candidates.iter().filter(suits).partition(|candidate| candidate.class.prefers(place));
-    let chosen = pack(place, want, &preferred);
-    if chosen.is_empty() { pack(place, want, &others) } else { chosen }
-}
-
-/// First jobs that fit what is free, then some to work on afterwards.
-fn pack(place: &Place<'_>, want: &Want, candidates: &[&Candidate<'_>]) -> Vec<Choice> {
-    let mut heads: BinaryHeap<Head<'_>> =
-        candidates.iter().filter_map(|candidate| Head::new(candidate, place)).collect();
-    let mut chosen = Vec::new();
-    let limit = want.limit as usize;
-    let mut taken = Taken::default();
-    if place.by_count {
-        take(&mut heads, &mut chosen, limit, |candidate| taken.add(candidate, false));
-        return chosen;
+pub fn choose(place: &Place<'_>, want: &Want, owners: &[OwnerQueues<'_>]) -> Chosen {
+    let chosen = pack(place, want, owners, true);
+    if chosen.now.is_empty() && chosen.ahead.is_empty() {
+        let others = pack(place, want, owners, false);
+        return Chosen { is_withheld: chosen.is_withheld || others.is_withheld, ..others };
     }
-    let mut free = want.free;
-    let mut too_big = Vec::new();
-    while chosen.len() < limit
-        && let Some(head) = heads.pop()
-    {
-        let demand = head.candidate.class.demand(&place.capacity);
-        if fits(&free, &demand) {
-            if !taken.add(head.candidate, false) {
-                continue;
-            }
-            free = minus(&free, &demand);
-            chosen.push(head.choice());
-            heads.extend(head.following());
-        } else {
-            too_big.push(head);
-        }
-    }
-    heads.extend(too_big);
-    let ahead = limit.min(chosen.len() + want.ahead as usize);
-    take(&mut heads, &mut chosen, ahead, |candidate| taken.add(candidate, true));
     chosen
 }
 
-fn take(
-    heads: &mut BinaryHeap<Head<'_>>,
-    chosen: &mut Vec<Choice>,
-    limit: usize,
-    mut may: impl FnMut(&Candidate<'_>) -> bool,
-) {
-    while chosen.len() < limit
-        && let Some(head) = heads.pop()
+/// First jobs that fit what is free, then some to work on afterwards.
+fn pack(place: &Place<'_>, want: &Want, owners: &[OwnerQueues<'_>], preferred: bool) -> Chosen {
+    let mut contest = Contest::new(place, owners, preferred);
+    let limit = want.limit as usize;
+    let (mut chosen, mut free) = (Chosen::default(), want.free);
+    while chosen.now.len() < limit
+        && let Some(turn) = contest.next()
     {
-        if !may(head.candidate) {
-            continue;
+        let demand = turn.head.queue.class.demand_on(place);
+        if !fits(&free, &demand) {
+            contest.set_aside(turn);
+        } else if let Some(choice) = contest.take(turn, false) {
+            free = minus(&free, &demand);
+            chosen.taken = plus(&chosen.taken, &demand);
+            chosen.now.push(choice);
         }
-        chosen.push(head.choice());
-        heads.extend(head.following());
+    }
+    contest.resume();
+    let most = (want.ahead as usize).min(limit - chosen.now.len());
+    while chosen.ahead.len() < most
+        && let Some(turn) = contest.next()
+    {
+        if turn.head.queue.is_wanted_elsewhere {
+            chosen.is_withheld = true;
+            contest.put_back(turn.workflow);
+        } else {
+            chosen.ahead.extend(contest.take(turn, true));
+        }
+    }
+    chosen
+}
+
+/// Whose turn it is: the owner that uses least, then the owner's most urgent workflow, and of equally urgent ones the one that uses
+/// least.
+struct Contest<'a> {
+    place: &'a Place<'a>,
+    owners: Vec<OwnerTurns>,
+    workflows: Vec<WorkflowTurns<'a>>,
+    order: BinaryHeap<OwnerKey>,
+}
+
+struct OwnerTurns {
+    usage: Usage,
+    order: BinaryHeap<WorkflowKey>,
+}
+
+struct WorkflowTurns<'a> {
+    owner: usize,
+    id: WorkflowId,
+    usage: Usage,
+    allowance: Allowance,
+    heads: BinaryHeap<Head<'a>>,
+    /// Heads that do not fit what is free.
+    too_big: Vec<Head<'a>>,
+}
+
+/// The job whose turn it is.
+struct Turn<'a> {
+    workflow: usize,
+    head: Head<'a>,
+}
+
+/// Higher is served first.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct OwnerKey {
+    share: Reverse<i128>,
+    index: Reverse<usize>,
+}
+
+/// Higher is served first.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct WorkflowKey {
+    priority: i64,
+    share: Reverse<i128>,
+    id: Reverse<WorkflowId>,
+    index: usize,
+}
+
+impl<'a> Contest<'a> {
+    fn new(place: &'a Place<'a>, owners: &'a [OwnerQueues<'a>], preferred: bool) -> Self {
+        let mut contest = Self { place, owners: Vec::new(), workflows: Vec::new(), order: BinaryHeap::new() };
+        for owner in owners {
+            let index = contest.owners.len();
+            contest.owners.push(OwnerTurns { usage: owner.usage, order: BinaryHeap::new() });
+            for queues in &owner.workflows {
+                let suits = |queue: &&ClassQueue<'_>| {
+                    queue.class.prefers(place) == preferred && queue.class.suits(place, queues.end)
+                };
+                let heads: BinaryHeap<_> =
+                    queues.classes.iter().filter(suits).filter_map(|queue| Head::new(queue, place)).collect();
+                contest.workflows.push(WorkflowTurns {
+                    owner: index,
+                    id: queues.workflow,
+                    usage: queues.usage,
+                    allowance: queues.allowance,
+                    heads,
+                    too_big: Vec::new(),
+                });
+            }
+        }
+        contest.resume();
+        contest
+    }
+
+    /// Takes the next job out of the contest.
+    fn next(&mut self) -> Option<Turn<'a>> {
+        let owner = self.order.pop()?.index.0;
+        let workflow = self.owners[owner].order.pop()?.index;
+        let head = self.workflows[workflow].heads.pop()?;
+        Some(Turn { workflow, head })
+    }
+
+    /// Chooses the job, unless its workflow gives out no more: then all jobs of its queue stay.
+    fn take(&mut self, turn: Turn<'a>, is_ahead: bool) -> Option<Choice> {
+        let Turn { workflow: index, head } = turn;
+        let workflow = &mut self.workflows[index];
+        let allowance = &mut workflow.allowance;
+        if allowance.batch == 0 || is_ahead && allowance.ahead == 0 {
+            self.put_back(index);
+            return None;
+        }
+        allowance.batch -= 1;
+        allowance.ahead -= usize::from(is_ahead);
+        let choice = Choice { workflow: workflow.id, job: head.order.job.0 };
+        let needs = &head.queue.class.requirements;
+        workflow.usage.add(needs, 1);
+        self.owners[workflow.owner].usage.add(needs, 1);
+        workflow.heads.extend(head.following());
+        self.put_back(index);
+        Some(choice)
+    }
+
+    /// The job is too big for what is free: it may be leased ahead.
+    fn set_aside(&mut self, turn: Turn<'a>) {
+        self.workflows[turn.workflow].too_big.push(turn.head);
+        self.put_back(turn.workflow);
+    }
+
+    /// Returns a workflow to the contest after one of its heads was taken out.
+    fn put_back(&mut self, index: usize) {
+        let workflow = &self.workflows[index];
+        let owner = &mut self.owners[workflow.owner];
+        if let Some(head) = workflow.heads.peek() {
+            let share = Reverse(workflow.usage.dominant_share(self.place));
+            owner.order.push(WorkflowKey { priority: head.order.priority, share, id: Reverse(workflow.id), index });
+        }
+        if !owner.order.is_empty() {
+            let share = Reverse(owner.usage.dominant_share(self.place));
+            self.order.push(OwnerKey { share, index: Reverse(workflow.owner) });
+        }
+    }
+
+    /// Begins anew with everything that is left, also with what was set aside.
+    fn resume(&mut self) {
+        self.order.clear();
+        self.owners.iter_mut().for_each(|owner| owner.order.clear());
+        for workflow in &mut self.workflows {
+            workflow.heads.extend(workflow.too_big.drain(..));
+        }
+        for index in 0..self.workflows.len() {
+            let workflow = &self.workflows[index];
+            let Some(head) = workflow.heads.peek() else { continue };
+            let share = Reverse(workflow.usage.dominant_share(self.place));
+            let key = WorkflowKey { priority: head.order.priority, share, id: Reverse(workflow.id), index };
+            self.owners[workflow.owner].order.push(key);
+        }
+        for (index, owner) in self.owners.iter().enumerate().filter(|(_, owner)| !owner.order.is_empty()) {
+            let share = Reverse(owner.usage.dominant_share(self.place));
+            self.order.push(OwnerKey { share, index: Reverse(index) });
+        }
     }
 }
 
 /// The most urgent job of a queue that has not been chosen yet.
 struct Head<'a> {
-    candidate: &'a Candidate<'a>,
+    queue: &'a ClassQueue<'a>,
     rest: Box<dyn Iterator<Item = (i64, u32)> + 'a>,
     order: Order,
 }
@@ -171,14 +352,13 @@ struct Order {
     runtime: i64,
     memory: i64,
     cpus: i64,
-    workflow: Reverse<WorkflowId>,
     job: Reverse<u32>,
 }
 
 impl<'a> Head<'a> {
-    fn new(candidate: &'a Candidate<'a>, place: &Place<'_>) -> Option<Self> {
-        let needs = &candidate.class.requirements;
-        let mut rest: Box<dyn Iterator<Item = (i64, u32)> + 'a> = Box::new(candidate.queue.iter());
+    fn new(queue: &'a ClassQueue<'a>, place: &Place<'_>) -> Option<Self> {
+        let needs = &queue.class.requirements;
+        let mut rest: Box<dyn Iterator<Item = (i64, u32)> + 'a> = Box::new(queue.queue.iter());
         let (priority, job) = rest.next()?;
         // The queue strategy ignores requirements, for the order too.
         let [gpus, runtime, memory, cpus] = if place.by_count {
@@ -186,13 +366,8 @@ impl<'a> Head<'a> {
         } else {
             [needs.num_gpus, needs.runtime_seconds, needs.memory_bytes, needs.num_cpus]
         };
-        let order =
-            Order { priority, gpus, runtime, memory, cpus, workflow: Reverse(candidate.workflow), job: Reverse(job) };
-        Some(Self { candidate, rest, order })
-    }
-
-    fn choice(&self) -> Choice {
-        Choice { workflow: self.candidate.workflow, job: self.order.job.0 }
+        let order = Order { priority, gpus, runtime, memory, cpus, job: Reverse(job) };
+        Some(Self { queue, rest, order })
     }
 
     fn following(mut self) -> Option<Self> {

@@ -17,6 +17,8 @@ impl State {
     /// Looks at every deadline and at every runner's silence. Cheap when nothing is due.
     pub fn expire(&mut self, recorder: &mut Recorder, now: Now) {
         self.end_overdue(recorder, now);
+        self.expire_offers(now);
+        self.expire_lease_requests(now);
         let silent: Vec<RunnerId> = self
             .runners
             .iter()
@@ -38,6 +40,7 @@ impl State {
         let host = runner.row.host.clone();
         let mut held: Vec<(JobId, WorkflowId)> = runner.held.iter().map(|(job, h)| (*job, h.workflow)).collect();
         held.sort_unstable();
+        self.withdraw_offer(id);
         if first_time {
             let message = format!("runner {id} on {host} has been silent for {} s", silence_ms / 1_000);
             recorder.event(now, None, "RunnerSilent", message);
@@ -65,7 +68,7 @@ impl State {
         let holds_nothing =
             |runner: &Runner| runner.held.is_empty() && runner.errands.is_empty() && runner.ending.is_empty();
         if self.runners.get(&id).is_some_and(holds_nothing)
-            && let Some(mut runner) = self.runners.remove(&id)
+            && let Some(mut runner) = self.remove_runner(id)
         {
             runner.row.ended_ms = Some(now.wall_ms);
             recorder.runner(&runner.row);

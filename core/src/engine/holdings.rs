@@ -21,9 +21,7 @@ use crate::rows::StrayLease;
 impl State {
     /// Takes in what a runner says it holds, gave back or no longer has.
     pub(super) fn take_in(&mut self, id: RunnerId, request: &SyncRequest, recorder: &mut Recorder, now: Now) {
-        if let Some(runner) = self.runners.get_mut(&id) {
-            runner.says_what_waits(request);
-        }
+        self.note_waiting(id, request);
         for key in &request.returned {
             let is_released = self.release(id, key, (recorder, now));
             if is_released && request.out_of_time.contains(key) {
@@ -280,7 +278,7 @@ impl State {
 
     fn retire(&mut self, id: RunnerId, request: &SyncRequest, recorder: &mut Recorder, now: Now) {
         self.end_all_strays(id, "its runner has left", (recorder, now));
-        let Some(mut runner) = self.runners.remove(&id) else { return };
+        let Some(mut runner) = self.remove_runner(id) else { return };
         let mut held: Vec<_> = runner.held.drain().collect();
         held.sort_unstable_by_key(|(job, _)| *job);
         runner.row.ended_ms = Some(now.wall_ms);

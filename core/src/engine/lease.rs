@@ -11,9 +11,10 @@ use super::State;
 use super::record::Recorder;
 use super::runner::{Holding, Runner};
 use super::workflow::Workflow;
+use crate::class::{Class, minus};
 use crate::ids::{Now, RunnerId, WorkflowId};
 use crate::job::JobEvent;
-use crate::matching::{Allowance, Candidate, Choice, choose};
+use crate::matching::{Allowance, Choice, ClassQueue, OwnerQueues, Usage, WorkflowQueues, choose};
 use crate::prefetch::together;
 
 /// No lease is shorter: the next sync would come too late.
@@ -31,9 +32,18 @@ impl State {
         let (recorder, now) = context;
         let Some(runner) = self.runners.get(&id) else { return };
         let scope = self.live_in_scope(&runner.row.scope);
-        let choices = choose(&runner.place(now), &want, &self.candidates(id, &scope));
+        let chosen = choose(&runner.place(now), &want, &self.queues_for(id, want, &scope, now));
+        if chosen.is_withheld {
+            self.withheld.insert(id);
+        } else {
+            self.withheld.remove(&id);
+        }
+        let left = minus(&want.free, &chosen.taken);
+        self.set_offer(id, left);
+        let ahead = u32::try_from(chosen.ahead.len()).unwrap_or(u32::MAX);
+        let granted = chosen.now.len() + chosen.ahead.len();
         let mut profiles = HashMap::new();
-        for Choice { workflow, job } in choices {
+        for Choice { workflow, job } in chosen.now.into_iter().chain(chosen.ahead) {
             self.grant_one(id, (workflow, job), response.sequence, recorder);
             let lacks_data = self.workflows.get(&workflow).and_then(|workflow| workflow.lacks_data(job));
             if let Some(message) = lacks_data {
@@ -54,23 +64,60 @@ impl State {
                 ..Lease::default()
             });
         }
+        if left.cpus > 0 && !self.donors.is_empty() {
+            let granted = u32::try_from(granted).unwrap_or(u32::MAX);
+            let want =
+                Want { free: left, ahead: want.ahead.saturating_sub(ahead), limit: want.limit.saturating_sub(granted) };
+            self.request_leases_for(id, want, now);
+        }
     }
 
     /// Ready jobs of workflows that may give work to this runner: first the workflow starts, then the worker for it.
-    fn candidates(&self, id: RunnerId, scope: &[WorkflowId]) -> Vec<Candidate<'_>> {
-        let runner = self.runners.get(&id);
-        scope
-            .iter()
-            .filter_map(|id| self.workflows.get(id))
-            .filter(|workflow| !workflow.is_suspended() && !workflow.is_canceled())
-            .filter(|workflow| !workflow.is_starting() && !workflow.is_preparing(id))
-            .flat_map(|workflow| {
-                let allowance = runner.map_or_else(Allowance::default, |runner| self.allowance(runner, workflow));
-                let end = workflow.end_margin(runner.is_some_and(Runner::is_in_allocation));
-                let queues = workflow.classes.iter().zip(&workflow.queues);
-                queues.map(move |(class, queue)| Candidate { workflow: workflow.id(), class, queue, allowance, end })
-            })
-            .collect()
+    fn queues_for(&self, id: RunnerId, want: Want, scope: &[WorkflowId], now: Now) -> Vec<OwnerQueues<'_>> {
+        let Some(runner) = self.runners.get(&id) else { return Vec::new() };
+        let may_give = |workflow: &&Workflow| {
+            workflow.is_active() && !workflow.is_starting() && !workflow.is_preparing(id) && workflow.has_ready_jobs()
+        };
+        let is_wanted_elsewhere =
+            |workflow: &Workflow, class: &Class| want.ahead > 0 && self.is_wanted_elsewhere(id, workflow, class, now);
+        let mut owners: Vec<OwnerQueues<'_>> = Vec::new();
+        let mut index: HashMap<&str, usize> = HashMap::new();
+        for workflow in scope.iter().filter_map(|id| self.workflows.get(id)).filter(may_give) {
+            let ready = workflow.classes.iter().zip(&workflow.queues).filter(|(_, queue)| !queue.is_empty());
+            let classes = ready.map(|(class, queue)| {
+                let is_wanted_elsewhere = is_wanted_elsewhere(workflow, class);
+                ClassQueue { class, queue, is_wanted_elsewhere }
+            });
+            let queues = WorkflowQueues {
+                workflow: workflow.id(),
+                usage: workflow.usage,
+                allowance: self.allowance(runner, workflow),
+                end: workflow.end_margin(runner.is_in_allocation()),
+                classes: classes.collect(),
+            };
+            let owner = workflow.row.owner.as_str();
+            let at = *index.entry(owner).or_insert(owners.len());
+            if at == owners.len() {
+                owners.push(OwnerQueues { owner, usage: Usage::default(), workflows: Vec::new() });
+            }
+            owners[at].workflows.push(queues);
+        }
+        self.add_usage(&mut owners);
+        owners
+    }
+
+    /// Adds what each owner uses in all; a single one has nobody to share with.
+    fn add_usage(&self, owners: &mut [OwnerQueues<'_>]) {
+        if owners.len() < 2 {
+            return;
+        }
+        let mut usage: HashMap<&str, Usage> = HashMap::new();
+        for workflow in self.live.iter().filter_map(|id| self.workflows.get(id)) {
+            usage.entry(&workflow.row.owner).or_default().merge(&workflow.usage);
+        }
+        for owner in owners {
+            owner.usage = usage.get(owner.owner).copied().unwrap_or_default();
+        }
     }
 
     fn grant_one(
@@ -183,6 +230,10 @@ impl State {
 }
 
 impl Workflow {
+    fn has_ready_jobs(&self) -> bool {
+        self.counts.of(JobState::Ready) > 0
+    }
+
     fn wire_profile(&self, index: u32) -> Profile {
         let profile = self.profiles[index as usize].whole();
         let needs = &profile.requirements;

@@ -10,6 +10,10 @@ use super::record::Recorder;
 use super::{State, SyncAnswer};
 use crate::ids::{Now, RunnerId};
 
+/// An answer to one runner can be news for another: a lease is asked back, or capacity is no longer free. What is left after this many
+/// rounds waits for the next message.
+const MAX_PASSES: usize = 4;
+
 /// All waiting syncs of a server.
 #[derive(Debug)]
 pub struct LongPolls<T, R> {
@@ -71,23 +75,26 @@ impl<T: Copy + Ord, R> LongPolls<T, R> {
         until: T,
         everyone: bool,
     ) -> Vec<(R, SyncResponse)> {
-        let news = state.news() != self.seen_news;
-        self.seen_news = state.news();
         let mut answers = Vec::new();
-        for poll in std::mem::take(&mut self.waiting) {
-            let overtaken = state.is_overtaken(poll.runner, poll.request.sequence);
-            let found = if news || overtaken { state.poll(poll.runner, &poll.request, recorder, now) } else { None };
-            let over = || (everyone || poll.until <= until).then(|| state.plain_response(poll.runner));
-            match found.or_else(over) {
-                Some(mut response) => {
-                    response.sequence = poll.request.sequence;
-                    answers.push((poll.reply, response));
+        for pass in 0..MAX_PASSES {
+            let has_news = state.news() != self.seen_news;
+            if pass > 0 && !has_news {
+                break;
+            }
+            self.seen_news = state.news();
+            for poll in std::mem::take(&mut self.waiting) {
+                let is_asked = has_news || state.is_overtaken(poll.runner, poll.request.sequence);
+                let found = if is_asked { state.poll(poll.runner, &poll.request, recorder, now) } else { None };
+                let over = || (everyone || poll.until <= until).then(|| state.plain_response(poll.runner));
+                match found.or_else(over) {
+                    Some(mut response) => {
+                        response.sequence = poll.request.sequence;
+                        answers.push((poll.reply, response));
+                    }
+                    None => self.waiting.push(poll),
                 }
-                None => self.waiting.push(poll),
             }
         }
-        // Granting work to one runner is no news for the others.
-        self.seen_news = state.news();
         answers
     }
 }

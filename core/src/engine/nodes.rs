@@ -54,7 +54,8 @@ impl State {
         self.runners.values().filter(may_run).map(Runner::node_shape).collect()
     }
 
-    fn is_served_by(&self, id: WorkflowId, scope: &RunnerScope) -> bool {
+    /// Whether a runner with this scope serves the workflow.
+    pub(super) fn is_served_by(&self, id: WorkflowId, scope: &RunnerScope) -> bool {
         match scope {
             RunnerScope::All => !self.is_left_to_slurm(id),
             RunnerScope::Session => self.session.workflows.contains(&id) && !self.is_left_to_slurm(id),

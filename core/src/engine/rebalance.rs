@@ -1,8 +1,8 @@
-//! Near the end, work that has not started moves from loaded runners to idle ones.
+//! Leases that have not started move to runners that can start them now.
 //!
-//! A runner that wants work and finds none is *starving*. Leases that wait in others are then asked back on its behalf: from
-//! those that have the most waiting for each job that they run, the last in line first, and at most half of what waits. Their
-//! holder gives them back, or says that it has started them. A lease moves once: nothing goes to and fro.
+//! A runner with free capacity for which no ready job is left gets leases that wait in others: the last in line of the most loaded
+//! runner first. Their holder is asked to give them back, and another runner gets them only after it has confirmed that it did not
+//! start them. A lease moves at most twice, so nothing goes to and fro.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -10,15 +10,20 @@ use std::collections::HashSet;
 use torc_api::wire::{AttemptKey, Resources, SyncRequest, Want};
 
 use super::State;
-use super::runner::Runner;
-use crate::class::{fits, minus};
+use super::runner::{AskedBack, Runner};
+use super::workflow::Workflow;
+use crate::class::{Place, fits, minus};
 use crate::ids::{JobId, Now, RunnerId, WorkflowId};
 
-/// The most leases that are looked at for one starving runner in one go.
-const LOOK_AT_MOST: usize = 256;
+/// The most leases that are looked at for one runner in one go.
+const MAX_LEASES_EXAMINED: usize = 256;
+/// A lease moves this often.
+const MAX_MOVES: u8 = 2;
+/// A holder that has not answered for so long is not waited for: others are asked, too.
+const REQUEST_TIMEOUT_MS: u64 = 2_000;
 
 impl Runner {
-    /// What waits in it and is not asked back yet.
+    /// Leases that wait in it and are not asked back yet.
     fn spare(&self) -> usize {
         self.waiting.len().saturating_sub(self.asked_back.len())
     }
@@ -32,34 +37,48 @@ impl Runner {
     fn load(&self) -> usize {
         self.spare() * 1_024 / self.busy().max(1)
     }
+}
 
-    /// A message says what waits in it. What it was asked for and no longer has, or has started, is not awaited any more.
-    pub fn says_what_waits(&mut self, request: &SyncRequest) {
-        self.waiting.clone_from(&request.queued);
-        if !self.asked_back.is_empty() {
-            let waiting: HashSet<i64> = request.queued.iter().map(|key| key.job).collect();
-            self.asked_back.retain(|job, _| waiting.contains(&job.0));
-        }
-    }
+/// A lease that could move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct SpareLease {
+    donor: RunnerId,
+    workflow: WorkflowId,
+    job: u32,
 }
 
 impl State {
-    /// Nothing was found for a runner that wants work: others are asked for some of what waits in them.
-    pub(super) fn ask_back_for(&mut self, id: RunnerId, want: Want, now: Now) {
-        let asked = |runner: &Runner| runner.asked_back.values().any(|for_whom| *for_whom == id);
-        if self.runners.values().any(asked) {
+    /// Takes in which leases wait in a runner. Requests for leases that it no longer has, or has started, are over.
+    pub(super) fn note_waiting(&mut self, id: RunnerId, request: &SyncRequest) {
+        let Some(runner) = self.runners.get_mut(&id) else { return };
+        runner.waiting.clone_from(&request.queued);
+        if !runner.asked_back.is_empty() {
+            let waiting: HashSet<i64> = request.queued.iter().map(|key| key.job).collect();
+            runner.asked_back.retain(|job, _| waiting.contains(&job.0));
+        }
+        if runner.spare() == 0 {
+            self.donors.remove(&id);
             return;
         }
+        self.donors.insert(id);
+        // Another runner may have found nothing before this message came.
+        if self.offering.iter().any(|other| *other != id) {
+            self.news += 1;
+        }
+    }
+
+    /// Asks other runners for leases that this one could start now.
+    pub(super) fn request_leases_for(&mut self, id: RunnerId, want: Want, now: Now) {
         let found = self.spare_leases(id, want, now);
         if found.is_empty() {
             return;
         }
-        for (donor, workflow_id, job) in found {
-            let Some(workflow) = self.workflows.get_mut(&workflow_id) else { continue };
-            workflow.jobs[job as usize].moved = true;
-            let number = workflow.jobs[job as usize].id;
+        for SpareLease { donor, workflow, job } in found {
+            let Some(workflow) = self.workflows.get_mut(&workflow) else { continue };
+            let record = &mut workflow.jobs[job as usize];
+            record.moves += 1;
             if let Some(donor) = self.runners.get_mut(&donor) {
-                donor.asked_back.insert(number, id);
+                donor.asked_back.insert(record.id, AskedBack { taker: id, at_ms: now.mono_ms });
             }
         }
         self.news += 1;
@@ -70,38 +89,68 @@ impl State {
         self.runners.get(&id).is_some_and(|runner| runner.asked_back.contains_key(&JobId(key.job)))
     }
 
-    /// Leases that wait elsewhere and that the runner could start now or soon.
-    fn spare_leases(&self, id: RunnerId, want: Want, now: Now) -> Vec<(RunnerId, WorkflowId, u32)> {
-        let Some(starving) = self.runners.get(&id) else { return Vec::new() };
-        let place = starving.place(now);
-        let scope = self.may_give_to(id, starving);
-        let mut donors: Vec<(&RunnerId, &Runner)> = self
-            .runners
-            .iter()
-            .filter(|(other, donor)| **other != id && !donor.silent && donor.spare() > 0 && donor.busy() > 0)
-            .collect();
-        donors.sort_by_key(|(other, donor)| (Reverse(donor.load()), **other));
-        let mut basket = Basket { free: want.free, ahead: want.ahead, by_count: place.by_count };
-        let (mut found, mut looked) = (Vec::new(), 0);
-        for (donor_id, donor) in donors {
-            let mut share = donor.spare().div_ceil(2);
+    /// Lets runners ask others if a holder does not answer.
+    pub(super) fn expire_lease_requests(&mut self, now: Now) {
+        let is_late = |donor: &RunnerId| {
+            let asked = self.runners.get(donor).map(|donor| donor.asked_back.values());
+            asked.into_iter().flatten().any(|asked| asked.is_late(now))
+        };
+        if !self.offering.is_empty() && self.donors.iter().any(is_late) {
+            self.news += 1;
+        }
+    }
+
+    /// Leases that wait elsewhere and that the runner could start now; then some to follow, at most half of what waits.
+    fn spare_leases(&self, id: RunnerId, want: Want, now: Now) -> Vec<SpareLease> {
+        let Some(taker) = self.runners.get(&id) else { return Vec::new() };
+        let donors = self.donors_for(id);
+        if donors.is_empty() {
+            return Vec::new();
+        }
+        let place = taker.place(now);
+        let scope = self.may_give_to(id, taker);
+        let mut budget = StealBudget { free: self.free_beside_requests(id, want.free, &place, now), ahead: want.ahead };
+        let (mut found, mut examined) = (Vec::new(), 0);
+        for donor in donors {
+            let mut share = donor.spare() / 2;
             for key in donor.waiting.iter().rev() {
-                if share == 0 || looked == LOOK_AT_MOST || found.len() >= want.limit as usize {
-                    break;
+                if examined == MAX_LEASES_EXAMINED || found.len() >= want.limit as usize || budget.is_spent() {
+                    return found;
                 }
-                looked += 1;
-                let Some((workflow, job)) = self.movable(*donor_id, key) else { continue };
-                let class = workflow.class_of(job);
-                let end = workflow.end_margin(starving.is_in_allocation());
-                let may = scope.contains(&workflow.id()) && class.is_some_and(|class| class.suits(&place, end));
-                let demand = class.map(|class| class.demand(&place.capacity)).unwrap_or_default();
-                if may && !donor.asked_back.contains_key(&JobId(key.job)) && basket.take(&demand) {
-                    found.push((*donor_id, workflow.id(), job));
-                    share -= 1;
+                examined += 1;
+                let Some((workflow, job)) = self.movable(donor.row.id, key) else { continue };
+                let end = workflow.end_margin(taker.is_in_allocation());
+                let class = workflow.class_of(job).filter(|class| class.suits(&place, end));
+                let Some(class) = class.filter(|_| scope.contains(&workflow.id())) else { continue };
+                if budget.take(&class.demand_on(&place), &mut share) {
+                    found.push(SpareLease { donor: donor.row.id, workflow: workflow.id(), job });
                 }
             }
         }
         found
+    }
+
+    /// Runners with waiting leases, the most loaded first. One that runs nothing is about to start what it has.
+    fn donors_for(&self, id: RunnerId) -> Vec<&Runner> {
+        let others = self.donors.iter().filter(|donor| **donor != id).filter_map(|donor| self.runners.get(donor));
+        let mut donors: Vec<&Runner> =
+            others.filter(|donor| !donor.silent && donor.spare() > 0 && donor.busy() > 0).collect();
+        donors.sort_by_key(|donor| (Reverse(donor.load()), donor.row.id));
+        donors
+    }
+
+    /// What is left of a runner's free capacity once the leases have come that others were asked for on its behalf.
+    fn free_beside_requests(&self, id: RunnerId, free: Resources, place: &Place<'_>, now: Now) -> Resources {
+        let mut left = free;
+        for donor in self.donors.iter().filter_map(|donor| self.runners.get(donor)) {
+            let awaited = donor.asked_back.iter().filter(|(_, asked)| asked.taker == id && !asked.is_late(now));
+            for (job, _) in awaited {
+                let workflow = donor.held.get(job).and_then(|holding| self.workflows.get(&holding.workflow));
+                let class = workflow.and_then(|workflow| workflow.class_of(workflow.ordinal(*job)?));
+                left = class.map_or(left, |class| minus(&left, &class.demand_on(place)));
+            }
+        }
+        left
     }
 
     /// Workflows whose jobs the runner may have now.
@@ -114,32 +163,46 @@ impl State {
         self.live_in_scope(&runner.row.scope).into_iter().filter(open).collect()
     }
 
-    /// The job of a lease that has not started and has not moved before.
-    fn movable(&self, donor: RunnerId, key: &AttemptKey) -> Option<(&super::workflow::Workflow, u32)> {
+    /// The job of a lease that has not started and may move.
+    fn movable(&self, donor: RunnerId, key: &AttemptKey) -> Option<(&Workflow, u32)> {
         let (workflow, job) = self.held_by(donor, key)?;
         let record = &workflow.jobs[job as usize];
-        (record.started_ms.is_none() && !record.moved).then_some((workflow, job))
+        let may_move = record.started_ms.is_none() && record.moves < MAX_MOVES && !self.is_asked_back(donor, key);
+        may_move.then_some((workflow, job))
     }
 }
 
-/// What a starving runner can take: first what fits, then some to follow.
-struct Basket {
-    free: Resources,
-    ahead: u32,
-    by_count: bool,
+impl AskedBack {
+    /// Its holder should have answered by now.
+    fn is_late(&self, now: Now) -> bool {
+        now.mono_ms.saturating_sub(self.at_ms) >= REQUEST_TIMEOUT_MS
+    }
 }
 
-impl Basket {
-    fn take(&mut self, demand: &Resources) -> bool {
-        if self.by_count {
-            return true;
-        }
+/// What a runner can take from others: first what it can start at once, then some to follow.
+struct StealBudget {
+    free: Resources,
+    ahead: u32,
+}
+
+impl StealBudget {
+    /// Nothing more can be taken.
+    fn is_spent(&self) -> bool {
+        self.free.cpus <= 0 && self.ahead == 0
+    }
+
+    /// Takes one lease, if there is room for it. What only waits for its turn counts against the donor's share.
+    fn take(&mut self, demand: &Resources, share: &mut usize) -> bool {
         if fits(&self.free, demand) {
             self.free = minus(&self.free, demand);
+            *share = share.saturating_sub(1);
             return true;
         }
-        let more = self.ahead > 0;
-        self.ahead = self.ahead.saturating_sub(1);
-        more
+        if self.ahead == 0 || *share == 0 {
+            return false;
+        }
+        self.ahead -= 1;
+        *share -= 1;
+        true
     }
 }

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use torc_api::wire::{AttemptKey, RunnerKind, SyncRequest, SyncResponse, Want};
+use torc_api::wire::{AttemptKey, RunnerKind, SyncRequest, SyncResponse};
 
 use super::allocations::AllocationKey;
 use super::errands::ErrandId;
+use super::offers::Offer;
 use crate::class::Place;
 use crate::ids::{JobId, Now, RunnerId, WorkflowId};
 use crate::rows::{RunnerRow, StrayLease};
@@ -22,8 +23,8 @@ pub(super) struct Runner {
     pub ends_ms: Option<u64>,
     /// How long it may be silent, if it said so itself.
     pub lease_seconds: Option<u32>,
-    /// What it last said it could use.
-    pub want: Want,
+    /// What it could start at once.
+    pub offer: Offer,
     /// It has been silent for longer than its lease.
     pub silent: bool,
     pub held: HashMap<JobId, Holding>,
@@ -33,8 +34,8 @@ pub(super) struct Runner {
     pub told: HashMap<AttemptKey, u64>,
     /// What waited in it when it last spoke.
     pub waiting: Vec<AttemptKey>,
-    /// What of that was asked back, and for whom.
-    pub asked_back: HashMap<JobId, RunnerId>,
+    /// Those of them that were asked back.
+    pub asked_back: HashMap<JobId, AskedBack>,
     /// The Slurm allocation that it lives in, if that is one of ours.
     pub allocation: Option<AllocationKey>,
     /// Actions and recovery scripts that it has.
@@ -47,6 +48,15 @@ pub(super) struct Holding {
     pub workflow: WorkflowId,
     /// The message whose answer brought it.
     pub granted_in: u64,
+}
+
+/// A lease that its holder was asked to give back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct AskedBack {
+    /// The runner that could start it.
+    pub taker: RunnerId,
+    /// When that was; on the monotonic clock.
+    pub at_ms: u64,
 }
 
 /// An action or a recovery script of a runner.
@@ -74,7 +84,7 @@ impl Runner {
             sequence: 0,
             ends_ms: None,
             lease_seconds: None,
-            want: Want::default(),
+            offer: Offer::default(),
             silent: false,
             held: HashMap::new(),
             ending: BTreeMap::new(),

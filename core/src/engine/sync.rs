@@ -2,6 +2,7 @@
 
 use torc_api::wire::{PROTOCOL, RegisterRequest, RegisterResponse, SyncRequest, SyncResponse, Want};
 
+use super::offers::Offer;
 use super::record::Recorder;
 use super::runner::{EndingLease, HeldErrand, Holding, Runner};
 use super::workflow::Workflow;
@@ -59,7 +60,7 @@ impl State {
     }
 
     fn succeed(&mut self, predecessor: RunnerId, successor: &mut Runner, recorder: &mut Recorder, now: Now) {
-        let Some(mut earlier) = self.runners.remove(&predecessor) else { return };
+        let Some(mut earlier) = self.remove_runner(predecessor) else { return };
         for (job_id, holding) in earlier.held.drain() {
             let Some(workflow) = self.workflows.get_mut(&holding.workflow) else { continue };
             let Some(job) = workflow.ordinal(job_id) else { continue };
@@ -101,7 +102,7 @@ impl State {
         let newest = request.sequence > runner.sequence;
         runner.sequence = runner.sequence.max(request.sequence);
         if newest {
-            runner.want = request.want;
+            runner.offer.until_ms = Offer::until(request.wait_ms, now);
         }
         let mut response = SyncResponse { sequence: request.sequence, ..SyncResponse::default() };
         for finished in &request.finished {
@@ -110,12 +111,10 @@ impl State {
             }
         }
         self.take_slurm_stats(&request.slurm_stats, recorder);
-        // What it gives back is for somebody else: it gets nothing ahead in return.
-        let gives_away = self.runners.get(&id).is_some_and(|runner| !runner.asked_back.is_empty());
         if newest {
             self.take_in(id, request, recorder, now);
         }
-        self.answer(id, (request, gives_away), newest, &mut response, (recorder, now));
+        self.answer(id, request, newest, &mut response, (recorder, now));
         let nothing_reported =
             request.finished.is_empty() && request.returned.is_empty() && request.slurm_stats.is_empty();
         let nothing_to_say = newest && !self.is_worth_saying(id, request, &response);
@@ -136,8 +135,7 @@ impl State {
             return Some(SyncResponse { sequence: request.sequence, ..self.plain_response(id) });
         }
         let mut response = SyncResponse { sequence: request.sequence, ..SyncResponse::default() };
-        let gives_away = !runner.asked_back.is_empty();
-        self.answer(id, (request, gives_away), true, &mut response, (recorder, now));
+        self.answer(id, request, true, &mut response, (recorder, now));
         self.is_worth_saying(id, request, &response).then_some(response)
     }
 
@@ -172,7 +170,7 @@ impl State {
     fn answer(
         &mut self,
         id: RunnerId,
-        (request, gives_away): (&SyncRequest, bool),
+        request: &SyncRequest,
         newest: bool,
         response: &mut SyncResponse,
         context: (&mut Recorder, Now),
@@ -182,14 +180,10 @@ impl State {
             if !request.leaving && (!request.stopping || request.completing) {
                 self.grant_errands(id, request, response, context.0, context.1);
             }
-            if !request.leaving && request.want != Want::default() {
-                let ahead = if gives_away { 0 } else { request.want.ahead };
-                let (want, now) = (Want { ahead, ..request.want }, context.1);
-                let before = response.leases.len();
-                self.grant(id, want, response, context);
-                if response.leases.len() == before && request.queued.is_empty() {
-                    self.ask_back_for(id, want, now);
-                }
+            if request.leaving || request.want == Want::default() {
+                self.withdraw_offer(id);
+            } else {
+                self.grant(id, request.want, response, context);
             }
         }
         let plain = self.plain_response(id);

@@ -21,7 +21,7 @@ use crate::class::Class;
 use crate::expanded::Requirements;
 use crate::ids::{JobId, ProfileId, RunnerId, WorkflowId};
 use crate::job::{IllegalMove, JobEvent, next_state};
-use crate::matching::ReadyQueue;
+use crate::matching::{ReadyQueue, Usage};
 use crate::rows::{
     JobProfile, JobRow, JobUpdate, ProfileRow, Regenerated, ResultRow, StrayLease, UserDataRow, WorkflowRow,
 };
@@ -43,6 +43,8 @@ pub(super) struct Workflow {
     /// One queue a class.
     pub queues: Vec<ReadyQueue>,
     pub counts: JobCounts,
+    /// What leased and running jobs use.
+    pub usage: Usage,
     /// The latest failures by end, job and attempt: the order in which they are shown, also after a restart.
     pub failures: BTreeMap<(i64, JobId, i32), FailureSample>,
     /// How many attempts of a job in this run ended with a cause; only jobs that failed are in here.
@@ -89,8 +91,8 @@ pub(super) struct JobRecord {
     pub ending: u8,
     /// Its runner is silent: whether it still runs is not known.
     pub in_doubt: bool,
-    /// Its present attempt has been asked back for another runner.
-    pub moved: bool,
+    /// How often its present attempt was asked back for another runner.
+    pub moves: u8,
     name: Text,
     command: Text,
 }
@@ -100,7 +102,7 @@ impl JobRecord {
     pub fn next_attempt(&mut self) {
         self.attempt += 1;
         self.epoch = 0;
-        self.moved = false;
+        self.moves = 0;
     }
 }
 
@@ -162,6 +164,7 @@ impl Workflow {
             classes: IndexSet::new(),
             queues: Vec::new(),
             counts: JobCounts::default(),
+            usage: Usage::default(),
             failures: BTreeMap::new(),
             failed_attempts: HashMap::new(),
             recovering: Recovering::default(),
@@ -189,6 +192,7 @@ impl Workflow {
         for ordinal in 0..workflow.jobs.len() as u32 {
             workflow.jobs[ordinal as usize].unmet = workflow.count_unmet(ordinal);
             workflow.enqueue(ordinal);
+            workflow.count_usage(ordinal, 1);
         }
         workflow
     }
@@ -226,7 +230,7 @@ impl Workflow {
             state: job.state,
             ending: 0,
             in_doubt: false,
-            moved: false,
+            moves: 0,
             name,
             command,
         });
@@ -414,6 +418,7 @@ impl Workflow {
         let before = record.state;
         let after = next_state(before, event)?;
         self.dequeue(job);
+        self.count_usage(job, -1);
         self.counts.add(before, -1);
         self.counts.add(after, 1);
         let record = &mut self.jobs[job as usize];
@@ -427,6 +432,7 @@ impl Workflow {
             record.unmet = unmet;
         }
         self.enqueue(job);
+        self.count_usage(job, 1);
         self.actions.job_moved(job, before, after);
         self.mind_recovery(job);
         if before == JobState::Recovering && self.recoveries.remove(self.jobs[job as usize].id).is_some() {
@@ -473,8 +479,10 @@ impl Workflow {
     /// Gives a job another profile; it moves to the queue of its new class.
     pub fn set_profile(&mut self, job: u32, profile: u32) {
         self.dequeue(job);
+        self.count_usage(job, -1);
         self.jobs[job as usize].profile = profile;
         self.enqueue(job);
+        self.count_usage(job, 1);
     }
 
     fn enqueue(&mut self, job: u32) {
@@ -482,6 +490,15 @@ impl Workflow {
         if record.state == JobState::Ready {
             let class = self.profiles[record.profile as usize].class;
             self.queues[class as usize].insert(record.priority, job);
+        }
+    }
+
+    /// Adds a job to what is in use, `times` times, if a runner has it.
+    fn count_usage(&mut self, job: u32, times: i64) {
+        let record = &self.jobs[job as usize];
+        if record.state.is_held() {
+            let needs = &self.profiles[record.profile as usize].common().requirements;
+            self.usage.add(needs, times);
         }
     }
 

@@ -32,8 +32,8 @@ fn want(free_cpus: i64, ahead: u32, limit: u32) -> Want {
     Want { free: capacity(free_cpus), ahead, limit }
 }
 
-/// Queues of jobs: class, priority, number. Returns the numbers of those that are chosen.
-fn run(place: &Place<'_>, want: Want, jobs: &[(Class, i64, u32)]) -> Vec<u32> {
+/// Jobs in queues of their classes.
+fn queues(jobs: &[(Class, i64, u32)]) -> Vec<(Class, ReadyQueue)> {
     let mut classes: Vec<(Class, ReadyQueue)> = Vec::new();
     for (class, priority, job) in jobs {
         let index = classes.iter().position(|(known, _)| known == class).unwrap_or_else(|| {
@@ -42,17 +42,33 @@ fn run(place: &Place<'_>, want: Want, jobs: &[(Class, i64, u32)]) -> Vec<u32> {
         });
         classes[index].1.insert(*priority, *job);
     }
-    let candidates: Vec<Candidate<'_>> = classes
-        .iter()
-        .map(|(class, queue)| Candidate {
-            workflow: WorkflowId(1),
-            class,
-            queue,
-            allowance: Allowance::default(),
-            end: EndMargin::default(),
-        })
-        .collect();
-    choose(place, &want, &candidates).into_iter().map(|choice| choice.job).collect()
+    classes
+}
+
+fn class_queues(classes: &[(Class, ReadyQueue)]) -> Vec<ClassQueue<'_>> {
+    let queue = |(class, queue)| ClassQueue { class, queue, is_wanted_elsewhere: false };
+    classes.iter().map(|(class, ready)| queue((class, ready))).collect()
+}
+
+fn workflow<'a>(id: i64, classes: &'a [(Class, ReadyQueue)]) -> WorkflowQueues<'a> {
+    WorkflowQueues {
+        workflow: WorkflowId(id),
+        usage: Usage::default(),
+        allowance: Allowance::default(),
+        end: EndMargin::default(),
+        classes: class_queues(classes),
+    }
+}
+
+fn owner<'a>(name: &'a str, workflows: Vec<WorkflowQueues<'a>>) -> OwnerQueues<'a> {
+    OwnerQueues { owner: name, usage: Usage::default(), workflows }
+}
+
+/// One workflow with these jobs: class, priority, number. Returns the numbers of those that are chosen.
+fn run(place: &Place<'_>, want: Want, jobs: &[(Class, i64, u32)]) -> Vec<u32> {
+    let classes = queues(jobs);
+    let chosen = choose(place, &want, &[owner("ada", vec![workflow(1, &classes)])]);
+    chosen.now.into_iter().chain(chosen.ahead).map(|choice| choice.job).collect()
 }
 
 #[test]
@@ -95,7 +111,9 @@ fn the_queue_strategy_counts_and_ignores_requirements() {
     let counting = Place { by_count: true, ..place(1) };
     let jobs =
         [(class(1, 0, 1, 1), 0, 0), (class(99, 9, 999, 9), 0, 1), (class(2, 0, 1, 1), 5, 2), (class(1, 0, 1, 1), 0, 3)];
-    assert_eq!(run(&counting, want(0, 0, 3), &jobs), [2, 0, 1], "by priority, then by number");
+    assert_eq!(run(&counting, want(3, 0, 9), &jobs), [2, 0, 1], "three slots: by priority, then by number");
+    assert_eq!(run(&counting, want(1, 1, 9), &jobs), [2, 0], "one slot, and one to follow");
+    assert_eq!(run(&counting, want(0, 0, 9), &jobs), [0u32; 0], "no slot");
 }
 
 #[test]
@@ -110,21 +128,101 @@ fn jobs_of_another_scheduler_come_only_when_there_is_nothing_else() {
     assert_eq!(run(&place(8), want(8, 0, 9), &jobs), [0, 1]);
 }
 
+/// What workflows use, and the order in which their jobs are chosen, by the number of the workflow.
+fn served(want: Want, owners: &[OwnerQueues<'_>]) -> Vec<i64> {
+    let chosen = choose(&place(8), &want, owners);
+    chosen.now.iter().chain(&chosen.ahead).map(|choice| choice.workflow.0).collect()
+}
+
+fn used(cpus: i64) -> Usage {
+    Usage { cpus, jobs: cpus, ..Usage::default() }
+}
+
+/// So many jobs of one CPU.
+fn small_jobs(count: u32, priority: i64) -> Vec<(Class, ReadyQueue)> {
+    queues(&(0..count).map(|job| (class(1, 0, 1, 1), priority, job)).collect::<Vec<_>>())
+}
+
 #[test]
-fn the_older_workflow_is_served_first() {
-    let class = class(1, 0, 1, 1);
-    let mut queue = ReadyQueue::default();
-    queue.insert(0, 7);
-    let candidates = [2, 1].map(|id| Candidate {
-        workflow: WorkflowId(id),
-        class: &class,
-        queue: &queue,
-        allowance: Allowance::default(),
-        end: EndMargin::default(),
-    });
-    let served: Vec<i64> =
-        choose(&place(8), &want(8, 0, 9), &candidates).iter().map(|choice| choice.workflow.0).collect();
-    assert_eq!(served, [1, 2]);
+fn workflows_of_one_owner_share_equally() {
+    let (many, few) = (small_jobs(20, 0), small_jobs(2, 0));
+    let both = |first: Usage, second: Usage| {
+        let of = |id, usage, classes| WorkflowQueues { usage, ..workflow(id, classes) };
+        [owner("ada", vec![of(1, first, &many[..]), of(2, second, &few[..])])]
+    };
+    assert_eq!(served(want(6, 0, 9), &both(used(0), used(0))), [1, 2, 1, 2, 1, 1], "in turn, the older one first");
+    assert_eq!(served(want(6, 0, 9), &both(used(3), used(0))), [2, 2, 1, 1, 1, 1], "who uses less comes first");
+    assert_eq!(served(want(6, 0, 9), &both(used(1), used(0))), [2, 1, 2, 1, 1, 1]);
+    assert_eq!(served(want(2, 4, 9), &both(used(0), used(0))), [1, 2, 1, 2, 1, 1], "what is leased ahead counts, too");
+}
+
+#[test]
+fn a_higher_priority_of_the_same_owner_comes_first() {
+    let (low, high) = (small_jobs(9, 0), small_jobs(3, 1));
+    let busy = WorkflowQueues { usage: used(7), ..workflow(2, &high) };
+    let owners = [owner("ada", vec![workflow(1, &low), busy])];
+    assert_eq!(served(want(5, 0, 9), &owners), [2, 2, 2, 1, 1], "although it uses more");
+}
+
+#[test]
+fn owners_share_equally_whatever_their_priorities_are() {
+    let (low, high) = (small_jobs(9, 0), small_jobs(9, 5));
+    let owners = |ada: Usage, bob: Usage| {
+        [
+            OwnerQueues { usage: ada, ..owner("ada", vec![workflow(1, &high), workflow(2, &high)]) },
+            OwnerQueues { usage: bob, ..owner("bob", vec![workflow(3, &low)]) },
+        ]
+    };
+    assert_eq!(served(want(6, 0, 9), &owners(used(0), used(0))), [1, 3, 2, 3, 1, 3]);
+    assert_eq!(served(want(4, 0, 9), &owners(used(4), used(1))), [3, 3, 3, 1]);
+    assert_eq!(served(want(4, 0, 9), &owners(used(1), used(5))), [1, 2, 1, 2]);
+}
+
+#[test]
+fn the_dominant_resource_decides_who_uses_less() {
+    let place = Place { capacity: Resources { cpus: 10, memory_bytes: 1_000, gpus: 2, nodes: 1 }, ..place(1) };
+    let share = |cpus, memory_bytes, gpus| Usage { cpus, memory_bytes, gpus, jobs: 7 }.dominant_share(&place);
+    assert_eq!([share(1, 0, 0), share(1, 200, 0), share(1, 200, 1)], [100_000, 200_000, 500_000]);
+    assert_eq!(share(30, 0, 0), 3_000_000, "of all runners together");
+    assert_eq!(
+        Usage { cpus: 1, jobs: 7, ..Usage::default() }.dominant_share(&Place { by_count: true, ..place.clone() }),
+        7
+    );
+    let without = Place { capacity: Resources { gpus: 0, ..place.capacity }, ..place };
+    assert_eq!(Usage { gpus: 5, ..Usage::default() }.dominant_share(&without), 0, "it has none to share");
+}
+
+#[test]
+fn usage_counts_every_node_of_a_job() {
+    let needs = Requirements { num_cpus: 2, memory_bytes: 3, num_gpus: 4, num_nodes: 5, ..Requirements::default() };
+    let mut usage = Usage::default();
+    usage.add(&needs, 2);
+    assert_eq!(usage, Usage { cpus: 20, memory_bytes: 30, gpus: 40, jobs: 2 });
+    usage.add(&needs, -1);
+    assert_eq!(usage, Usage { cpus: 10, memory_bytes: 15, gpus: 20, jobs: 1 });
+    usage.merge(&Usage { cpus: 1, memory_bytes: 2, gpus: 3, jobs: 4 });
+    assert_eq!(usage, Usage { cpus: 11, memory_bytes: 17, gpus: 23, jobs: 5 });
+}
+
+// P06. Free capacity comes first, here and elsewhere.
+#[test]
+fn nothing_is_leased_ahead_that_another_runner_could_start() {
+    let (here, both) = (queues(&[(class(2, 0, 1, 1), 0, 0)]), small_jobs(6, 0));
+    let mut queues = WorkflowQueues { classes: class_queues(&both), ..workflow(1, &here) };
+    queues.classes[0].is_wanted_elsewhere = true;
+    queues.classes.extend(class_queues(&here));
+    let owners = [owner("ada", vec![queues])];
+    let chosen = choose(&place(8), &want(2, 9, 20), &owners);
+    assert_eq!((chosen.now.len(), chosen.ahead.len(), chosen.is_withheld), (1, 0, true), "two CPUs: the larger job");
+    let chosen = choose(&place(8), &want(1, 9, 20), &owners);
+    assert_eq!(
+        (chosen.now.len(), chosen.ahead.len(), chosen.is_withheld),
+        (1, 1, true),
+        "only the larger one waits here"
+    );
+    assert_eq!(chosen.taken, Resources { cpus: 1, memory_bytes: 1, ..Resources::default() });
+    let chosen = choose(&place(8), &want(8, 9, 20), &owners);
+    assert_eq!((chosen.now.len(), chosen.ahead.len(), chosen.is_withheld), (7, 0, false), "everything fits");
 }
 
 /// The slow way: sort everything, then go through it twice.
@@ -171,21 +269,12 @@ proptest! {
 // P05
 #[test]
 fn each_workflow_limits_its_own_work() {
-    let mut queue = ReadyQueue::default();
-    (1..7).for_each(|job| queue.insert(0, job));
-    let class = class(1, 0, 1, 1);
+    let jobs = small_jobs(6, 0);
     let limits = [Allowance { batch: 3, ..Allowance::default() }, Allowance { ahead: 1, ..Allowance::default() }];
-    let candidates: Vec<Candidate<'_>> = (1..)
-        .zip(limits)
-        .map(|(id, allowance)| Candidate {
-            workflow: WorkflowId(id),
-            class: &class,
-            queue: &queue,
-            allowance,
-            end: EndMargin::default(),
-        })
-        .collect();
-    let chosen = choose(&place(4), &want(4, 20, 20), &candidates);
-    let of = |id: i64| chosen.iter().filter(|choice| choice.workflow == WorkflowId(id)).count();
-    assert_eq!((of(1), of(2)), (3, 2), "three in one answer; one that fits and one ahead");
+    let workflows = (1..).zip(limits).map(|(id, allowance)| WorkflowQueues { allowance, ..workflow(id, &jobs) });
+    let owners = [owner("ada", workflows.collect())];
+    let chosen = choose(&place(4), &want(4, 20, 20), &owners);
+    let of = |chosen: &[Choice], id: i64| chosen.iter().filter(|choice| choice.workflow == WorkflowId(id)).count();
+    assert_eq!((of(&chosen.now, 1), of(&chosen.now, 2)), (2, 2));
+    assert_eq!((of(&chosen.ahead, 1), of(&chosen.ahead, 2)), (1, 1), "three in one answer; one ahead");
 }

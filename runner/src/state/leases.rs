@@ -178,13 +178,18 @@ impl State {
             } else if let Some(reservation) = self.ledger.reserve(job.kind.resources(), job.kind.reach()) {
                 self.queue.remove(at);
                 self.start(key, reservation, now, effects);
-            } else if now.since(job.since) > PASSED_OVER_AT_MOST {
+            } else if self.is_passed_over_too_long(job, now) {
                 break;
             } else {
                 at += 1;
             }
         }
         self.hand_ahead(now, effects);
+    }
+
+    /// Smaller jobs must not be started before this one any more.
+    pub(super) fn is_passed_over_too_long(&self, job: &Job, now: Moment) -> bool {
+        now.since(job.since) > PASSED_OVER_AT_MOST
     }
 
     /// Something could start, if it is small enough.

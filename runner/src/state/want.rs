@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use torc_api::wire::{Resources, Want};
+use torc_core::class::{fits, minus};
 
+use super::job::Job;
 use super::{Phase, State};
 use crate::clock::Moment;
 
@@ -15,17 +17,12 @@ impl State {
             return Want::default();
         }
         let waiting = u32::try_from(self.queue.len() + self.kinds.handed()).unwrap_or(u32::MAX);
-        let free = self.free_after_queue();
-        let slots = self.ledger.free_slots();
-        let free_jobs = slots.unwrap_or_else(|| u32::try_from(free.cpus).unwrap_or(u32::MAX)).saturating_sub(
-            // By number, every job that waits takes a slot.
-            if slots.is_some() { waiting } else { 0 },
-        );
+        let free = self.free_now(now);
+        let free_jobs = u32::try_from(free.cpus).unwrap_or(u32::MAX);
         let jobs = || self.active.iter().filter_map(|key| self.jobs.get(key)).filter(|job| job.role.is_job());
         let youngest = jobs().map(|job| now.since(job.since)).min();
         let target = self.pace.target(youngest.unwrap_or_default());
-        let starving = waiting == 0 && free_jobs > 0;
-        if !starving && waiting >= target.refill_below {
+        if free_jobs == 0 && waiting >= target.refill_below {
             return Want::default();
         }
         let ahead = target.queued.saturating_sub(waiting);
@@ -44,25 +41,44 @@ impl State {
         self.settings.max_parallel_jobs.is_some() && self.settings.time.is_some_and(|(_, end)| end.since(now) <= least)
     }
 
-    /// What would be free once everything that waits has started.
-    pub(super) fn free_after_queue(&self) -> Resources {
-        let mut free = self.ledger.free();
+    /// Returns what further jobs could use at once. Waiting jobs that are not started for another reason than their size get theirs
+    /// first, and nothing is free while a large one has waited for too long. Free slots are told as CPUs.
+    fn free_now(&self, now: Moment) -> Resources {
+        let mut free = match self.ledger.free_slots() {
+            Some(slots) => Resources { cpus: slots.into(), ..Resources::default() },
+            None => self.ledger.free(),
+        };
         for job in self.queue.iter().filter_map(|key| self.jobs.get(key)) {
-            let need = job.kind.resources();
-            let times = need.nodes.max(1);
-            free.cpus -= need.cpus.max(0).saturating_mul(times);
-            free.memory_bytes -= need.memory_bytes.max(0).saturating_mul(times);
-            free.gpus -= need.gpus.max(0).saturating_mul(times);
-            free.nodes -= if times > 1 { times } else { 0 };
             if free.cpus <= 0 {
                 break;
             }
+            let need = self.demand_of(job);
+            if fits(&free, &need) {
+                free = minus(&free, &need);
+            } else if self.is_passed_over_too_long(job, now) {
+                return Resources::default();
+            }
         }
+        free
+    }
+
+    /// Returns what a waiting job takes from what is free.
+    fn demand_of(&self, job: &Job) -> Resources {
+        if self.settings.max_parallel_jobs.is_some() {
+            return Resources { cpus: 1, ..Resources::default() };
+        }
+        let need = *job.kind.resources();
+        if need.nodes <= 1 {
+            return Resources { nodes: 0, ..need };
+        }
+        // A job of several nodes takes them whole.
+        let capacity = self.ledger.capacity();
+        let share = |total: i64| total / capacity.nodes.max(1) * need.nodes;
         Resources {
-            cpus: free.cpus.max(0),
-            memory_bytes: free.memory_bytes.max(0),
-            gpus: free.gpus.max(0),
-            nodes: free.nodes.max(0),
+            cpus: share(capacity.cpus),
+            memory_bytes: share(capacity.memory_bytes),
+            gpus: share(capacity.gpus),
+            nodes: need.nodes,
         }
     }
 

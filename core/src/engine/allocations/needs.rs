@@ -8,7 +8,7 @@ use torc_api::state::JobState;
 use torc_api::wire::{Resources, RunnerScope};
 
 use super::State;
-use crate::class::{Class, minus};
+use crate::class::{Class, minus, plus};
 use crate::engine::actions::ActionRecord;
 use crate::engine::record::Recorder;
 use crate::engine::runner::Runner;
@@ -143,15 +143,6 @@ impl State {
             busy = busy.max(class.requirements.runtime_seconds - elapsed);
         }
         (free, busy)
-    }
-}
-
-fn plus(left: &Resources, right: &Resources) -> Resources {
-    Resources {
-        cpus: left.cpus + right.cpus,
-        memory_bytes: left.memory_bytes + right.memory_bytes,
-        gpus: left.gpus + right.gpus,
-        nodes: left.nodes + right.nodes,
     }
 }
 

@@ -224,7 +224,7 @@ impl State {
     /// A runner cannot be alive: what it held returns to the pool.
     fn dismiss(&mut self, id: RunnerId, recorder: &mut Recorder, now: Now) {
         self.end_all_strays(id, "its allocation is over", (recorder, now));
-        let Some(mut runner) = self.runners.remove(&id) else { return };
+        let Some(mut runner) = self.remove_runner(id) else { return };
         let mut held: Vec<_> = runner.held.drain().map(|(job, holding)| (job, holding.workflow)).collect();
         held.sort_unstable();
         // Should it be alive all the same, on a node that Slurm has given up, it is not to come back as somebody else.

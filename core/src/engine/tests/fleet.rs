@@ -84,6 +84,10 @@ impl SimRunner {
 
     fn free(&self) -> Resources {
         let mut free = self.introduction.capacity;
+        if let Some(slots) = self.introduction.max_parallel_jobs {
+            let taken = (self.queued.len() + self.running.len()) as i64;
+            return Resources { cpus: (i64::from(slots) - taken).max(0), ..Resources::default() };
+        }
         for promise in self.queued.iter().chain(&self.running) {
             free.cpus = (free.cpus - promise.demand.cpus).max(0);
             free.memory_bytes = (free.memory_bytes - promise.demand.memory_bytes).max(0);

@@ -11,12 +11,14 @@ use crate::engine::errands::ErrandId;
 use crate::engine::runner::Runner;
 use crate::engine::workflow::Workflow;
 use crate::ids::{JobId, RunnerId, WorkflowId};
+use crate::matching::Usage;
 use crate::rows::{StrayFate, StrayLease};
 
 /// Counters, queues, dependencies and leases agree with each other.
 pub fn check_live(state: &State) {
     for workflow in state.workflows.values() {
         check_counts(workflow);
+        check_usage(workflow);
         check_queues(workflow);
         check_dependencies(workflow);
         check_recoveries(workflow);
@@ -34,6 +36,14 @@ fn check_counts(workflow: &Workflow) {
     }
     assert_eq!(workflow.counts, counts);
     assert_eq!(JobState::ALL.into_iter().map(|state| counts.of(state)).sum::<i64>(), workflow.jobs.len() as i64);
+}
+
+fn check_usage(workflow: &Workflow) {
+    let mut usage = Usage::default();
+    for (job, _) in (0..).zip(&workflow.jobs).filter(|(_, record)| record.state.is_held()) {
+        usage.add(&workflow.profile(job).requirements, 1);
+    }
+    assert_eq!(workflow.usage, usage, "what runners have of it");
 }
 
 fn check_queues(workflow: &Workflow) {

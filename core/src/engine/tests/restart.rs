@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use torc_api::action::{ActionState, TriggerType};
 use torc_api::slurm::SlurmState;
 use torc_api::state::{Cause, JobState};
-use torc_api::wire::{LEASE_SECONDS, SyncRequest, Want};
+use torc_api::wire::{LEASE_SECONDS, SyncRequest};
 
 use super::actions::commands;
 use super::allocations::{for_slurm, in_slurm};
@@ -12,6 +12,7 @@ use super::history::History;
 use super::plan::{Plan, job};
 use super::random::{plans, steps};
 use super::world::{World, ask, failure, runner, running, say, success};
+use crate::engine::offers::Offer;
 use crate::engine::{Observation, Recorder, Retry, State};
 use crate::ids::{Now, RunnerId};
 use crate::planning::orphans::Sighting;
@@ -25,7 +26,7 @@ fn forget_what_is_not_kept(state: &mut State, now: Now) {
         runner.sequence = 0;
         runner.ends_ms = None;
         runner.lease_seconds = None;
-        runner.want = Want::default();
+        runner.offer = Offer::default();
         runner.silent = false;
         runner.told.clear();
         runner.waiting.clear();
@@ -38,10 +39,13 @@ fn forget_what_is_not_kept(state: &mut State, now: Now) {
         workflow.scaled_profiles.clear();
         for record in &mut workflow.jobs {
             record.in_doubt = false;
-            record.moved = false;
+            record.moves = 0;
         }
     }
     state.dismissed.clear();
+    state.offering.clear();
+    state.withheld.clear();
+    state.donors.clear();
 }
 
 /// Messages of all runners, then everything that follows from a long silence, a retry and a cancellation.

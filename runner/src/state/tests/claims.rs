@@ -38,15 +38,15 @@ fn what_waits_is_not_offered_as_free() {
         (capacity, &[all(3, 10, 1, 1)], all(13, 990, 3, 1), "one waits"),
         (capacity, &[all(3, 10, 1, 1), all(2, 200, 2, 1)], all(11, 790, 1, 1), "two wait"),
         (capacity, &[all(5, 300, 0, 1); 3], all(1, 100, 4, 1), "a node is not used up by jobs of one node"),
-        (capacity, &[all(1, 700, 3, 1); 2], all(14, 0, 0, 1), "never below zero"),
+        (capacity, &[all(1, 700, 3, 1); 2], all(15, 300, 1, 1), "one that does not fit takes nothing"),
         (capacity, &[all(16, 0, 0, 1)], all(0, 1_000, 4, 1), "no CPU is left"),
-        (all(16, 1_000, 4, 4), &[all(2, 25, 1, 3)], all(10, 925, 1, 1), "needs are for each node"),
+        (all(16, 1_000, 4, 4), &[all(2, 25, 1, 3)], all(4, 250, 1, 1), "whole nodes are taken"),
         (all(16, 1_000, 4, 4), &[all(2, 25, 1, 1)], all(14, 975, 3, 4), "one node is shared"),
     ];
     for (capacity, needs, expected, why) in cases {
         let desk = with_queue(capacity, needs);
         // A runner that is full or has enough asks for nothing, so the computation itself is looked at.
-        assert_eq!(desk.state.free_after_queue(), expected, "{why}");
+        assert_eq!(desk.state.free_now(desk.now), expected, "{why}");
     }
 }
 

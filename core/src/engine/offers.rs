@@ -1,0 +1,92 @@
+//! Free capacity that runners offer. Nothing is leased ahead to one runner that another one could start now.
+
+use torc_api::wire::Resources;
+
+use super::State;
+use super::runner::Runner;
+use super::workflow::Workflow;
+use crate::class::{Class, fits};
+use crate::ids::{Now, RunnerId};
+
+/// An offer of a runner that does not wait on the server counts for so long: it may be about to ask again. One that waits longer
+/// between two messages is not relied on.
+const OFFER_MS: u64 = 2_000;
+
+/// Free capacity of a runner.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Offer {
+    /// What it can still start at once.
+    pub free: Resources,
+    /// The runner is heard of again by then; on the monotonic clock.
+    pub until_ms: u64,
+}
+
+impl Offer {
+    /// Returns the time until which a runner's message counts, if it waits for `wait_ms` on the server.
+    pub fn until(wait_ms: u64, now: Now) -> u64 {
+        now.mono_ms.saturating_add(wait_ms).saturating_add(OFFER_MS)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.free.cpus <= 0
+    }
+}
+
+impl State {
+    /// Records what a runner can still start at once. Where that is less than before, runners whose work was withheld in its favour
+    /// are looked at again.
+    pub(super) fn set_offer(&mut self, id: RunnerId, free: Resources) {
+        let Some(runner) = self.runners.get_mut(&id) else { return };
+        let before = std::mem::replace(&mut runner.offer.free, free);
+        if runner.offer.is_empty() {
+            self.offering.remove(&id);
+        } else {
+            self.offering.insert(id);
+        }
+        if !fits(&free, &before) {
+            self.wake_withheld(id);
+        }
+    }
+
+    /// A runner is gone or silent: it offers nothing.
+    pub(super) fn withdraw_offer(&mut self, id: RunnerId) {
+        self.withheld.remove(&id);
+        self.set_offer(id, Resources::default());
+    }
+
+    /// Takes a runner out of the list; the caller sees to what it held.
+    pub(super) fn remove_runner(&mut self, id: RunnerId) -> Option<Runner> {
+        self.withdraw_offer(id);
+        self.donors.remove(&id);
+        self.runners.remove(&id)
+    }
+
+    /// Withdraws offers of runners that have not been heard of in time.
+    pub(super) fn expire_offers(&mut self, now: Now) {
+        let is_over = |id: &RunnerId| self.runners.get(id).is_none_or(|runner| runner.offer.until_ms < now.mono_ms);
+        let over: Vec<RunnerId> = self.offering.iter().copied().filter(is_over).collect();
+        for id in over {
+            self.offering.remove(&id);
+            self.withdraw_offer(id);
+        }
+    }
+
+    fn wake_withheld(&mut self, except: RunnerId) {
+        if self.withheld.iter().any(|id| *id != except) {
+            self.news += 1;
+        }
+    }
+
+    /// Whether another runner could start a job of this class now.
+    pub(super) fn is_wanted_elsewhere(&self, id: RunnerId, workflow: &Workflow, class: &Class, now: Now) -> bool {
+        let others = self.offering.iter().filter(|other| **other != id).filter_map(|other| self.runners.get(other));
+        others.into_iter().any(|other| {
+            let (offer, place) = (&other.offer, other.place(now));
+            offer.until_ms >= now.mono_ms
+                && fits(&offer.free, &class.demand_on(&place))
+                && class.suits(&place, workflow.end_margin(other.is_in_allocation()))
+                && self.is_served_by(workflow.id(), &other.row.scope)
+                && !workflow.is_preparing(other.row.id)
+        })
+    }
+}
