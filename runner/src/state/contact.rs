@@ -23,7 +23,7 @@ use crate::link::LinkError;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Pause before asking again after an answer that brought some, but not all, of the work that was asked for.
 const SHORT_PAUSE: Duration = Duration::from_millis(5);
-/// With enough work waiting, the server is listened to after this time of silence, for cancellations.
+/// A runner that reports often listens to the server after this time of silence, for cancellations and leases that move.
 const LISTEN_AFTER: Duration = Duration::from_millis(250);
 
 /// How long another token is waited for. A server that was away renews tokens soon after it is back.
@@ -377,15 +377,31 @@ impl State {
             return Some(now);
         }
         let has_reports = self.reports.keys().any(|key| !self.jobs.contains_key(key)) || !self.returned.is_empty();
-        let report = contact.news_since.map(|since| match has_reports && self.is_starving() {
-            true => now,
+        let report = contact.news_since.map(|since| match has_reports {
+            true if self.is_starving() => now,
+            // Somebody else may wait for it: only a report soon after another one waits for company.
+            true => contact.sent_at.plus(self.settings.report_interval),
             false => since.plus(self.settings.report_interval),
         });
         let hungry = contact.in_flight.iter().all(|sync| sync.limit == 0) && self.want(now).limit > 0;
         let ask = hungry.then(|| contact.ask_at.max(now));
-        let listen = contact.in_flight.is_empty().then(|| contact.ask_at.max(contact.heard_at.plus(LISTEN_AFTER)));
+        let listens_at_once = self.can_wait(now) && !self.reports_are_frequent();
+        let silence = if listens_at_once { Duration::ZERO } else { LISTEN_AFTER };
+        let listen = contact.in_flight.is_empty().then(|| contact.ask_at.max(contact.heard_at.plus(silence)));
         let renew = contact.sent_at.plus(self.lease_time() / 3);
         [report, ask, listen, Some(renew)].into_iter().flatten().min()
+    }
+
+    /// Whether a sync waits on the server for news. The first call brings what the runner has to know, and one that asks whether the
+    /// server is back only wants an answer.
+    fn can_wait(&self, now: Moment) -> bool {
+        let has_time = self.settings.time.is_none_or(|(_, end)| now < end);
+        self.settings.long_poll && self.contact.has_heard() && !self.contact.is_draining() && has_time
+    }
+
+    /// Jobs end so often that the answers to reports bring what a waiting sync would.
+    fn reports_are_frequent(&self) -> bool {
+        self.pace.interval().is_some_and(|interval| interval <= self.settings.report_interval)
     }
 
     fn sync(&mut self, runner: i64, now: Moment, effects: &mut Vec<Effect>) {
@@ -437,9 +453,7 @@ impl State {
         }
         let complete = self.reports.iter().filter(|(key, _)| !self.jobs.contains_key(key));
         request.finished = complete.map(|(_, report)| report.told_at(now)).collect();
-        // The first call brings what the runner has to know, and one that asks whether the server is back only wants an answer.
-        let may_wait = self.settings.long_poll && self.contact.has_heard() && !self.contact.is_draining();
-        if may_wait && !request.leaving && !request.completing {
+        if self.can_wait(now) && !request.leaving && !request.completing {
             let third = milliseconds(self.lease_time() / 3);
             request.wait_ms = third.min(LONG_POLL_SECONDS * 1_000).min(request.remaining_ms.unwrap_or(u64::MAX));
         }

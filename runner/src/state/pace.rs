@@ -70,6 +70,11 @@ impl Pace {
         self.round_trip = Some(self.round_trip.map_or(round_trip, |average| (average * 7 + round_trip) / 8));
     }
 
+    /// Returns the time between the ends of two jobs.
+    pub fn interval(&self) -> Option<Duration> {
+        self.duration.map(|duration| duration / self.width.max(1))
+    }
+
     /// How many jobs the keeper gets in advance for each that runs.
     pub fn hand_ahead(&self) -> u32 {
         match self.duration {

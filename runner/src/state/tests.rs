@@ -328,7 +328,6 @@ fn a_server_that_forgot_us_is_told_everything_again() {
     desk.fail(LinkError::Unknown);
     assert!(desk.effects.iter().any(|effect| matches!(effect, Effect::Register)));
     desk.handle(Event::Registered(RegisterResponse { runner: 6, version: String::new(), lease_ms: 120_000 }));
-    desk.later(Duration::from_millis(100));
     assert!(matches!(desk.effects.iter().find(|effect| matches!(effect, Effect::Sync(..))), Some(Effect::Sync(6, _))));
     assert_eq!((desk.sync().running.len(), desk.sync().queued.clone()), (1, vec![key(2)]));
 }

@@ -43,7 +43,7 @@ impl State {
 
     /// Returns what further jobs could use at once. Waiting jobs that are not started for another reason than their size get theirs
     /// first, and nothing is free while a large one has waited for too long. Free slots are told as CPUs.
-    fn free_now(&self, now: Moment) -> Resources {
+    pub(super) fn free_now(&self, now: Moment) -> Resources {
         let mut free = match self.ledger.free_slots() {
             Some(slots) => Resources { cpus: slots.into(), ..Resources::default() },
             None => self.ledger.free(),

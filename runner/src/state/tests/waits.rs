@@ -301,16 +301,17 @@ fn a_report_waits_for_company_for_its_interval_and_no_longer() {
     for interval_ms in [1, 100, 249] {
         let report_interval = Duration::from_millis(interval_ms);
         let mut desk = Desk::with(Settings { report_interval, ..settings(1) });
-        desk.answer([1, 2, 3]);
-        desk.started(1);
-        while !desk.has_sync() {
-            desk.until_due();
-        }
-        desk.answer([]);
+        desk.answer([1, 2, 3, 4]);
+        desk.started(1).later(Duration::from_secs(1));
+        assert!(desk.has_sync(), "it listens");
+        desk.later(report_interval);
         let before = desk.now;
-        desk.ended(1, 0).started(2);
-        assert!(!desk.has_sync(), "{interval_ms} ms");
-        while !desk.has_sync() {
+        desk.ended(1, 0);
+        assert_eq!(desk.sync().finished.len(), 1, "{interval_ms} ms after the last message: at once");
+        desk.answer([]);
+        desk.started(2).ended(2, 0).started(3);
+        assert!(!desk.has_sync(), "{interval_ms} ms: it waits for company");
+        while !(desk.has_sync() && !desk.sync().finished.is_empty()) {
             desk.until_due();
         }
         assert_eq!(desk.now.since(before), report_interval, "{interval_ms} ms");
