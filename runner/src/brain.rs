@@ -209,6 +209,7 @@ impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Brain<L, O> {
             Effect::Start(order, template) => self.keeper.start(*order, &template),
             Effect::Go(key) => self.keeper.say(&ToKeeper::Go(key)),
             Effect::Revoke(keys) => self.keeper.say(&ToKeeper::Revoke(keys)),
+            Effect::Heartbeat { alive_until } => self.keeper.heartbeat(alive_until),
             Effect::Terminate(termination) => self.keeper.say(&ToKeeper::Terminate(termination)),
             Effect::Note(note) => self.keeper.say(&ToKeeper::Note(note)),
             Effect::Acknowledge(keys) => self.keeper.say(&ToKeeper::Acknowledge(keys)),

@@ -13,7 +13,9 @@ use torc_api::wire::{AttemptKey, LeaseRole, Resources};
 use crate::clock::Moment;
 
 /// The version of these messages.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
+/// The first version whose shim understands [`ToKeeper::Heartbeat`].
+pub const HEARTBEAT_VERSION: u32 = 3;
 
 /// From the brain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,6 +31,12 @@ pub enum ToKeeper {
     Go(AttemptKey),
     /// Do not start these, if they still wait for their turn.
     Revoke(Vec<AttemptKey>),
+    /// The agent counts as alive until this moment: until then the shim starts jobs in turn by itself.
+    Heartbeat {
+        /// By the clock of the machine.
+        #[serde(rename = "aliveUntil")]
+        alive_until: Moment,
+    },
     /// End a job: signal, lead, SIGKILL. Repeated, it can only become faster.
     Terminate(Termination),
     /// What was done to a step, for the next brain.
@@ -204,7 +212,7 @@ pub struct StartOrder {
     pub step_limit_ms: Option<u64>,
     /// Jobs of one class take the same from the node, so one can follow another.
     pub class: u32,
-    /// Not now, but when a job of its class has ended, in that one's place.
+    /// Not now, but when a job of its class has ended, in that one's place, while the agent is alive.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub in_turn: bool,
     /// Not after this moment.
@@ -488,6 +496,7 @@ mod tests {
             (json!(ToKeeper::Go(KEY)), json!({"go": key})),
             (json!(ToKeeper::Revoke(vec![KEY])), json!({"revoke": [key]})),
             (json!(ToKeeper::Acknowledge(vec![KEY])), json!({"acknowledge": [key]})),
+            (json!(ToKeeper::Heartbeat { alive_until: Moment(7) }), json!({"heartbeat": {"aliveUntil": 7}})),
             (json!(ToKeeper::Goodbye), json!("goodbye")),
             (
                 json!(ToKeeper::Terminate(termination)),

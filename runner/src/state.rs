@@ -29,6 +29,7 @@ mod deadlines;
 mod ends;
 mod exits;
 mod extensions;
+mod heartbeat;
 mod job;
 mod kinds;
 mod lateness;
@@ -188,6 +189,8 @@ pub enum Effect {
     Go(AttemptKey),
     /// Do not start these.
     Revoke(Vec<AttemptKey>),
+    /// Tell the shim that the agent counts as alive until this moment.
+    Heartbeat { alive_until: Moment },
     /// End a job.
     Terminate(Termination),
     /// The keeper may forget these results.
@@ -301,6 +304,8 @@ pub struct State {
     is_hurried: bool,
     busy_at: Moment,
     told_too_late: bool,
+    /// When the shim got its last heartbeat; absent for one that has had none.
+    heartbeat_at: Option<Moment>,
     wake_at: Option<Moment>,
 }
 
@@ -336,6 +341,7 @@ impl State {
             phase: Phase::Serving,
             busy_at: now,
             told_too_late: false,
+            heartbeat_at: None,
             wake_at: None,
             settings,
         }
@@ -421,6 +427,7 @@ impl State {
         self.fill(now, effects);
         self.pace.runs(self.jobs_at_work());
         self.move_on(now, effects);
+        self.send_heartbeat(now, effects);
         self.keep_journal(now, effects);
         self.keep_contact(now, effects);
     }

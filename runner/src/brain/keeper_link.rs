@@ -13,11 +13,12 @@ use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::clock::Moment;
 use crate::config::{RunnerConfig, RunnerError};
 use crate::events::RunnerEvent;
 use crate::keeper::place::Card;
 use crate::keeper::{KeeperArgs, READY};
-use crate::protocol::{Ended, FromKeeper, HeldJob, Hello, StartOrder, Template, ToKeeper, VERSION};
+use crate::protocol::{Ended, FromKeeper, HEARTBEAT_VERSION, HeldJob, Hello, StartOrder, Template, ToKeeper, VERSION};
 
 /// How long a keeper may take to start, or to answer.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -30,6 +31,8 @@ pub struct KeeperLink {
     input: Vec<u8>,
     output: Vec<u8>,
     defined: HashSet<u32>,
+    /// The version of the shim's messages.
+    version: u32,
     /// Present if this process started it: then it has to be collected.
     child: Option<Child>,
 }
@@ -54,6 +57,11 @@ enum Called {
 }
 
 impl KeeperLink {
+    fn new(stream: UnixStream) -> Self {
+        let (input, output) = (Vec::new(), Vec::new());
+        Self { stream, input, output, defined: HashSet::new(), version: 0, child: None }
+    }
+
     /// Takes over the keeper of the place, or starts one.
     pub async fn open(
         config: &RunnerConfig,
@@ -102,6 +110,13 @@ impl KeeperLink {
         self.say(&ToKeeper::Start(order));
     }
 
+    /// Tells the shim that the agent is alive. One of an earlier version would not understand it, and needs none.
+    pub fn heartbeat(&mut self, alive_until: Moment) {
+        if self.version >= HEARTBEAT_VERSION {
+            self.say(&ToKeeper::Heartbeat { alive_until });
+        }
+    }
+
     /// Sends what was said.
     pub async fn flush(&mut self) -> io::Result<()> {
         if self.output.is_empty() {
@@ -148,7 +163,7 @@ async fn call(dir: &Path, environment: &[(OsString, OsString)]) -> io::Result<Ca
         Ok(stream) => stream,
         Err(error) => return Ok(Called::Leaving(error.to_string())),
     };
-    let mut link = KeeperLink { stream, input: Vec::new(), output: Vec::new(), defined: HashSet::new(), child: None };
+    let mut link = KeeperLink::new(stream);
     link.say(&ToKeeper::Hello(Hello {
         version: VERSION,
         token: card.token,
@@ -178,6 +193,7 @@ async fn hear_out(link: &mut KeeperLink) -> io::Result<Heard> {
     while !complete {
         for message in link.receive().await? {
             match message {
+                FromKeeper::Welcome { version } => link.version = version,
                 FromKeeper::Refused { reason, leaving } => return Ok(Heard::Refused { reason, leaving }),
                 FromKeeper::Running(held) => takeover.running.push(held),
                 // Also one that ended in this very moment, after everything had been told.
@@ -237,8 +253,7 @@ mod tests {
     /// A link, and the end of its keeper.
     fn pair() -> (KeeperLink, UnixStream) {
         let (stream, keeper) = UnixStream::pair().unwrap();
-        let link = KeeperLink { stream, input: Vec::new(), output: Vec::new(), defined: HashSet::new(), child: None };
-        (link, keeper)
+        (KeeperLink::new(stream), keeper)
     }
 
     fn line(message: &FromKeeper) -> Vec<u8> {
@@ -277,18 +292,43 @@ mod tests {
             link.start(StartOrder::default(), template);
         }
         link.flush().await.unwrap();
-        link.flush().await.unwrap();
-        drop(link);
-        let mut lines = BufReader::new(keeper).lines();
-        let mut kinds = Vec::new();
-        while let Some(line) = lines.next_line().await.unwrap() {
-            kinds.push(match serde_json::from_str(&line).unwrap() {
+        let kinds: Vec<String> = said(link, keeper)
+            .await
+            .into_iter()
+            .map(|message| match message {
                 ToKeeper::Template(template) => format!("template {}", template.id),
                 ToKeeper::Start(_) => "start".to_owned(),
                 other => panic!("{other:?}"),
-            });
-        }
+            })
+            .collect();
         assert_eq!(kinds, ["template 1", "start", "start", "template 2", "start", "start"]);
+    }
+
+    /// What a link has said, message by message.
+    async fn said(mut link: KeeperLink, shim: UnixStream) -> Vec<ToKeeper> {
+        link.flush().await.unwrap();
+        drop(link);
+        let mut lines = BufReader::new(shim).lines();
+        let mut said = Vec::new();
+        while let Some(line) = lines.next_line().await.unwrap() {
+            said.push(serde_json::from_str(&line).unwrap());
+        }
+        said
+    }
+
+    // P08. A shim of the version before would report every heartbeat as a message that it does not understand.
+    #[tokio::test]
+    async fn a_heartbeat_goes_only_to_a_shim_that_understands_it() {
+        let heartbeat = ToKeeper::Heartbeat { alive_until: Moment(5) };
+        for (version, expected) in [(2, vec![]), (3, vec![heartbeat.clone()]), (4, vec![heartbeat])] {
+            let (mut link, mut shim) = pair();
+            for message in [FromKeeper::Welcome { version }, FromKeeper::Ready] {
+                shim.write_all(&line(&message)).await.unwrap();
+            }
+            assert!(matches!(hear_out(&mut link).await, Ok(Heard::Everything(_))));
+            link.heartbeat(Moment(5));
+            assert_eq!(said(link, shim).await, expected, "version {version}");
+        }
     }
 
     #[tokio::test]

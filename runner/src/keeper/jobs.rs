@@ -36,6 +36,8 @@ pub struct Jobs {
     running: HashMap<i32, Job>,
     processes: HashMap<AttemptKey, i32>,
     waiting: HashMap<u32, VecDeque<StartOrder>>,
+    /// What waits is started in turn until this moment; absent before the first heartbeat of an agent.
+    agent_alive_until: Option<Moment>,
     unacknowledged: BTreeMap<AttemptKey, Ended>,
     /// When those of them ended that did so before the machine started, in milliseconds since 1970.
     ended_earlier: HashMap<AttemptKey, i64>,
@@ -88,6 +90,7 @@ impl Jobs {
             running: HashMap::new(),
             processes: HashMap::new(),
             waiting: HashMap::new(),
+            agent_alive_until: None,
             unacknowledged: results.into_iter().map(|result| (result.ended.key, result.ended)).collect(),
             ended_earlier,
             ending: Vec::new(),
@@ -154,6 +157,7 @@ impl Jobs {
     /// Nobody decides any more: what has not started does not start.
     pub fn brain_left(&mut self) {
         self.waiting.clear();
+        self.agent_alive_until = None;
         self.news.clear();
     }
 
@@ -177,6 +181,16 @@ impl Jobs {
         if let Some(order) = self.take_waiting(key) {
             self.start(order);
         }
+    }
+
+    /// The agent counts as alive until this moment. The latest word counts, also if it is shorter than the one before.
+    pub fn heartbeat(&mut self, alive_until: Moment) {
+        self.agent_alive_until = Some(alive_until);
+    }
+
+    #[cfg(test)]
+    pub(super) fn agent_alive_until(&self) -> Option<Moment> {
+        self.agent_alive_until
     }
 
     /// These are not to be started. Those that have been are not named in the answer.
@@ -369,7 +383,7 @@ impl Jobs {
 
     /// Keeps and tells a result, and gives the place to the next job whose turn it is.
     fn report(&mut self, ended: Ended, class: Option<u32>) {
-        let next = class.and_then(|class| self.next_in_turn(class));
+        let next = class.and_then(|class| self.next_in_turn(class, clock_now()));
         // Known terms are not told again: the brain that is here knows them.
         let told = Ended {
             terms: None,
@@ -386,9 +400,13 @@ impl Jobs {
         }
     }
 
-    fn next_in_turn(&mut self, class: u32) -> Option<StartOrder> {
+    /// Takes the next job of a class that may be started now. While the agent is silent there is none, and everything goes on waiting:
+    /// the agent learns that the place is empty, and starts or revokes the job itself when it is back.
+    fn next_in_turn(&mut self, class: u32, now: Moment) -> Option<StartOrder> {
+        if self.agent_alive_until.is_none_or(|until| until < now) {
+            return None;
+        }
         let queue = self.waiting.get_mut(&class)?;
-        let now = clock_now();
         while let Some(order) = queue.pop_front() {
             if now <= order.until {
                 return Some(order);

@@ -159,6 +159,7 @@ impl Keeper {
             ToKeeper::Start(order) => self.jobs.order(order),
             ToKeeper::Go(key) => self.jobs.go(&key),
             ToKeeper::Revoke(keys) => self.jobs.revoke(&keys),
+            ToKeeper::Heartbeat { alive_until } => self.jobs.heartbeat(alive_until),
             ToKeeper::Terminate(termination) => self.jobs.terminate(&termination, now),
             ToKeeper::Note(note) => self.jobs.note(&note),
             ToKeeper::Acknowledge(keys) => self.jobs.acknowledge(&keys),
@@ -351,6 +352,19 @@ mod tests {
         answer(&mut keeper, "secret", VERSION);
         keeper.mind_being_alone(Moment(u64::MAX));
         assert!(!keeper.leaving, "somebody is there");
+    }
+
+    // P08. A lost agent is not alive, whatever its last heartbeat said.
+    #[test]
+    fn a_heartbeat_counts_for_the_agent_that_sent_it() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut keeper = keeper(dir.path());
+        answer(&mut keeper, "secret", VERSION);
+        assert_eq!(keeper.jobs.agent_alive_until(), None);
+        keeper.obey(ToKeeper::Heartbeat { alive_until: Moment(9) }, Moment(5));
+        assert_eq!(keeper.jobs.agent_alive_until(), Some(Moment(9)));
+        keeper.lose_brain(Moment(6));
+        assert_eq!(keeper.jobs.agent_alive_until(), None);
     }
 
     // P03. News that nobody waits for are collected for 2 ms.

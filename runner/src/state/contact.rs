@@ -460,7 +460,8 @@ impl State {
         request
     }
 
-    fn lease_time(&self) -> Duration {
+    /// How long leases are good after a sync.
+    pub(super) fn lease_time(&self) -> Duration {
         if self.contact.lease.is_zero() { Duration::from_secs(LEASE_SECONDS) } else { self.contact.lease }
     }
 }

@@ -211,6 +211,7 @@ impl State {
     /// The keeper was killed, and its successor has ended what it left.
     pub(super) fn keeper_lost(&mut self, now: Moment, effects: &mut Vec<Effect>) {
         self.doubt_handed();
+        self.heartbeat_at = None;
         let running: Vec<AttemptKey> = self.active.iter().copied().collect();
         for key in running {
             let Some(job) = self.jobs.get_mut(&key).filter(|job| job.stage != Stage::Checking) else { continue };

@@ -22,9 +22,20 @@ enum Step {
     Fail { forget: bool },
     JobEnds(u8),
     Wait(u16),
+    Freeze(Freeze),
     KeeperDies,
     BrainDies,
     Stop,
+}
+
+/// The agent is frozen.
+#[derive(Clone, Debug)]
+struct Freeze {
+    milliseconds: u32,
+    /// Jobs that end meanwhile, with equal times between them.
+    ends: Vec<u8>,
+    /// Afterwards it looks at the time before it hears the shim.
+    by_time: bool,
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -34,11 +45,18 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => any::<bool>().prop_map(|forget| Step::Fail { forget }),
         12 => any::<u8>().prop_map(Step::JobEnds),
         4 => (0_u16..20_000).prop_map(Step::Wait),
+        1 => freezes().prop_map(Step::Freeze),
         1 => Just(Step::KeeperDies),
         1 => Just(Step::BrainDies),
         1 => Just(Step::Stop),
     ];
     prop::collection::vec(step, 1..120)
+}
+
+/// Some are shorter than a third of a lease, some are longer than a lease.
+fn freezes() -> impl Strategy<Value = Freeze> {
+    let parts = (0_u32..150_000, prop::collection::vec(any::<u8>(), 0..5), any::<bool>());
+    parts.prop_map(|(milliseconds, ends, by_time)| Freeze { milliseconds, ends, by_time })
 }
 
 /// Keeper and server, as simple as they can be.
@@ -54,6 +72,10 @@ struct World {
     /// Attempts of which nobody is left that knows how they ended.
     unknown: HashSet<AttemptKey>,
     waiting: Vec<StartOrder>,
+    /// Until when the shim takes the agent for alive.
+    alive_until: Option<Moment>,
+    /// What the shim has said and the agent has not heard yet.
+    news: Vec<Event>,
     revoking: Vec<AttemptKey>,
     looking: Vec<(AttemptKey, Vec<String>)>,
     checking: Vec<AttemptKey>,
@@ -95,6 +117,8 @@ impl World {
             needs: HashMap::new(),
             running: Vec::new(),
             waiting: Vec::new(),
+            alive_until: None,
+            news: Vec::new(),
             revoking: Vec::new(),
             looking: Vec::new(),
             checking: Vec::new(),
@@ -128,9 +152,10 @@ impl World {
             Effect::Go(go) => {
                 if let Some(at) = self.waiting.iter().position(|order| order.key == go) {
                     let order = self.waiting.remove(at);
-                    self.start(&order);
+                    self.start_in_time(&order);
                 }
             }
+            Effect::Heartbeat { alive_until } => self.alive_until = Some(alive_until),
             Effect::Revoke(keys) => self.revoking.extend(keys),
             Effect::Exit(_) => self.exited = true,
             Effect::Acknowledge(keys) => {
@@ -176,6 +201,15 @@ impl World {
         assert!(self.used() <= self.cpus, "over-committed: {} of {}", self.used(), self.cpus);
     }
 
+    /// The shim starts nothing after the end of its lease.
+    fn start_in_time(&mut self, order: &StartOrder) {
+        if self.now <= order.until {
+            self.start(order);
+        } else {
+            self.news.push(Event::Revoked(order.key));
+        }
+    }
+
     fn used(&self) -> i64 {
         self.running.iter().map(|running| self.needs[&running.key].cpus).sum()
     }
@@ -186,6 +220,16 @@ impl World {
         assert!(free.cpus <= self.cpus - self.used(), "a running job has no reservation");
         let devices: usize = self.running.iter().map(|running| running.devices.len()).sum();
         assert!(free.gpus <= (GPUS.len() - devices) as i64, "a GPU in use counts as free");
+        self.check_heartbeat();
+    }
+
+    /// While jobs are handed to the shim, an agent that wakes up when it wants to counts as alive there.
+    fn check_heartbeat(&self) {
+        if self.state.kinds.handed() > 0 {
+            let alive_until = self.alive_until.expect("the shim has had a heartbeat");
+            assert!(self.now < alive_until, "it is taken for dead");
+            assert!(self.state.wake_at().is_some_and(|at| at < alive_until), "it would wake up too late");
+        }
     }
 
     /// Another brain takes the keeper over. What had not started goes back to the server with its lease.
@@ -193,8 +237,7 @@ impl World {
         // What only this brain knew, that a killed keeper had lost a job, the server learns from the next one's silence about it.
         let told_again = |key: &&AttemptKey| self.kept.iter().any(|ended| ended.key == **key);
         self.unknown.extend(self.state.reports.keys().filter(|key| !told_again(key)));
-        self.waiting.clear();
-        self.revoking.clear();
+        self.shim_forgets_what_waits();
         self.pending.clear();
         self.registering = false;
         self.lapsed_allowed = true;
@@ -212,6 +255,13 @@ impl World {
         self.handle(Event::Tick);
     }
 
+    fn shim_forgets_what_waits(&mut self) {
+        self.waiting.clear();
+        self.revoking.clear();
+        self.news.clear();
+        self.alive_until = None;
+    }
+
     /// While not everything has been told, the books are not complete.
     fn handle_quietly(&mut self, event: Event) {
         for effect in self.state.handle(event, self.now) {
@@ -221,6 +271,10 @@ impl World {
 
     /// What the keeper says about starts and revocations comes before anything else it says.
     fn keeper_speaks(&mut self) {
+        while !self.news.is_empty() {
+            let event = self.news.remove(0);
+            self.handle(event);
+        }
         for key in std::mem::take(&mut self.revoking) {
             if let Some(at) = self.waiting.iter().position(|order| order.key == key) {
                 self.waiting.remove(at);
@@ -237,11 +291,30 @@ impl World {
     }
 
     fn job_ends(&mut self, pick: u8) {
+        self.shim_collects(pick);
+        self.keeper_speaks();
+    }
+
+    /// The next job of a class that the shim starts by itself.
+    fn next_in_turn(&mut self, class: u32) -> Option<StartOrder> {
+        let is_alive = self.alive_until.is_some_and(|until| self.now <= until);
+        while let Some(at) = self.waiting.iter().position(|order| order.class == class).filter(|_| is_alive) {
+            let order = self.waiting.remove(at);
+            if self.now <= order.until {
+                return Some(order);
+            }
+            self.news.push(Event::Revoked(order.key));
+        }
+        None
+    }
+
+    /// A job ends, and the shim goes on as it may.
+    fn shim_collects(&mut self, pick: u8) {
         if self.running.is_empty() {
             return;
         }
         let Running { key, class, .. } = self.running.remove(usize::from(pick) % self.running.len());
-        let next = self.waiting.iter().position(|order| order.class == class).map(|at| self.waiting.remove(at));
+        let next = self.next_in_turn(class);
         let started = self.now.minus(Duration::from_micros(u64::from(pick) * 100));
         let ended = Ended {
             key,
@@ -267,7 +340,22 @@ impl World {
             self.start(&order);
         }
         self.kept.push(ended.clone());
-        self.handle(Event::Ended(Box::new(ended)));
+        self.news.push(Event::Ended(Box::new(ended)));
+    }
+
+    /// Nobody acts on what the shim says before the agent goes on, with what it hears or with what has become due.
+    fn freeze(&mut self, freeze: &Freeze) {
+        self.lapsed_allowed = true;
+        let parts = u32::try_from(freeze.ends.len() + 1).expect("few");
+        let between = Duration::from_millis(freeze.milliseconds.into()) / parts;
+        for pick in &freeze.ends {
+            self.now = self.now.plus(between);
+            self.shim_collects(*pick);
+        }
+        self.now = self.now.plus(between);
+        if freeze.by_time {
+            self.handle(Event::Tick);
+        }
         self.keeper_speaks();
     }
 
@@ -335,10 +423,10 @@ impl World {
                 self.handle(Event::Tick);
                 self.keeper_speaks();
             }
+            Step::Freeze(freeze) => self.freeze(&freeze),
             Step::KeeperDies => {
                 self.running.clear();
-                self.waiting.clear();
-                self.revoking.clear();
+                self.shim_forgets_what_waits();
                 self.handle(Event::KeeperLost);
                 self.keeper_speaks();
             }

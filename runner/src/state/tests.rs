@@ -11,6 +11,7 @@ mod deadlines;
 mod errands;
 mod exits;
 mod files;
+mod heartbeats;
 mod kinds;
 mod measures;
 mod messages;

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 use serde_json::Value;
-use torc_tests::env::{Call, Running, Server, SmallDisk, TestEnv, kill, until};
+use torc_tests::env::{Call, Running, Server, SmallDisk, TestEnv, kill, text, until};
 
 /// An environment with a server that can be killed and brought back at the same address.
 struct ServerEnv {
@@ -57,6 +58,12 @@ impl ServerEnv {
 
     fn until_running(&self, count: usize) {
         until(|| self.running() == count, || format!("{} instead of {count} jobs run", self.running()));
+    }
+
+    /// The names of the jobs that have a status.
+    fn with_status(&self, status: &str) -> Vec<String> {
+        let jobs = self.server.items(&self.env, "get jobs w");
+        jobs.iter().filter(|job| job["status"] == status).map(|job| text(job, "name")).collect()
     }
 
     fn until_ended(&self, count: usize) {
@@ -368,6 +375,38 @@ fn a_runner_that_was_frozen_past_its_lease_doubles_nothing() {
     assert_eq!(site.attempts(), ["first_1 1 completed", "second_1 2 completed"]);
     assert_eq!(site.env.lines("client/started"), ["first_1 1", "second_1 2"], "nothing ran twice");
     drop(gates);
+}
+
+// P03, P08. Jobs this short are handed to the shim in advance. It starts none of them when its agent was silent for a third of the lease.
+#[test]
+fn a_shim_starts_nothing_for_an_agent_that_was_frozen() {
+    const LEASE: Duration = Duration::from_secs(6);
+    let site = ServerEnv::new();
+    let (short, last, after) = (names("short", 30), names("last", 1), names("after", 20));
+    let spec = format!("prefetch: {{lease_seconds: {}}}\norphan_after: never", LEASE.as_secs());
+    site.apply(&[short.clone(), last.clone(), after.clone()].concat(), &spec);
+    let gates = (site.open("short"), site.open("after"));
+    let frozen = site.runner("w --num-cpus 1").start();
+    until(|| site.with_status("running") == last, || "the server does not know that the last one runs".to_owned());
+    until(|| !site.with_status("leased").is_empty(), || "nothing was leased ahead".to_owned());
+    // The shim runs the last one, and has been handed at least one of those that follow it.
+    frozen.freeze();
+    let since = Instant::now();
+    until(|| since.elapsed() > LEASE / 3, || "time stands still".to_owned());
+    let gate = site.open("last");
+    until(|| site.env.lines("client/ended").contains(&last[0]), || "the last one has not ended".to_owned());
+    until(|| site.with_status("leased").is_empty(), || "the leases have not expired".to_owned());
+    site.runner("w --num-cpus 1 --idle-exit 2s").run().exits(0);
+    frozen.signal(Signal::SIGCONT);
+    frozen.finish().exits(0);
+    let started = site.env.lines("client/started");
+    let mut starts: Vec<&str> = started.iter().filter_map(|line| line.split(' ').next()).collect();
+    starts.sort_unstable();
+    let mut jobs = [short, last, after].concat();
+    jobs.sort_unstable();
+    assert_eq!(starts, jobs, "each was started once");
+    assert_eq!(site.attempts().len(), jobs.len());
+    drop((gates, gate));
 }
 
 #[test]

@@ -123,6 +123,7 @@ fn idle(dir: &Path) -> Jobs {
     let folder = dir.display().to_string();
     let terms = Terms { lead_ms: 4_000, signal: 12, timeout_exit_code: 77, ..Terms::default() };
     jobs.define(Template { id: 3, working_dir: folder.clone(), log_dir: folder, terms, ..Template::default() });
+    jobs.heartbeat(Moment(u64::MAX));
     jobs.news.clear();
     jobs
 }
@@ -150,6 +151,21 @@ fn started(jobs: &Jobs) -> Vec<i64> {
         _ => None,
     });
     keys.collect()
+}
+
+/// Takes the next job of the class that every [`order`] has.
+fn next_in_turn(jobs: &mut Jobs, now: Moment) -> Option<i64> {
+    jobs.next_in_turn(2, now).map(|order| order.key.job)
+}
+
+/// The end of a job that cannot be started, and the job that was started in its place.
+fn successor_of_a_failed_start(jobs: &mut Jobs, job: i64) -> Option<i64> {
+    jobs.order(StartOrder { template: 99, ..order(job, false) });
+    let successor = jobs.news.iter().find_map(|news| match news {
+        FromKeeper::Ended(ended) if ended.key.job == job => Some(ended.successor),
+        _ => None,
+    });
+    successor.expect("it has ended").map(|key| key.job)
 }
 
 fn kill_all(mut jobs: Jobs) {
@@ -199,8 +215,8 @@ fn what_waits_for_its_turn_is_started_or_revoked() {
     jobs.news.clear();
     jobs.revoke(&[4, 5, 9].map(|job| AttemptKey { job, ..KEY }));
     assert_eq!(jobs.news, [FromKeeper::Revoked(AttemptKey { job: 4, ..KEY })], "one runs, and one was never here");
-    assert_eq!(jobs.next_in_turn(2).map(|order| order.key.job), Some(6), "only its own class");
-    assert!(jobs.next_in_turn(2).is_none() && jobs.next_in_turn(0).is_none());
+    assert_eq!(next_in_turn(&mut jobs, clock_now()), Some(6), "only its own class");
+    assert!(next_in_turn(&mut jobs, clock_now()).is_none() && jobs.next_in_turn(0, clock_now()).is_none());
     kill_all(jobs);
 }
 
@@ -216,6 +232,74 @@ fn a_late_order_is_revoked() {
     jobs.order(StartOrder { template: 99, ..order(5, false) });
     let [FromKeeper::Ended(ended)] = jobs.news.as_slice() else { panic!("{:?}", jobs.news) };
     assert_eq!((ended.key.job, ended.outcome.return_code()), (5, 126), "its template is unknown");
+}
+
+// P08. To the microsecond: what an agent handed over is started until it has been silent for too long, and again when it is back.
+#[test]
+fn jobs_follow_in_turn_only_while_the_agent_is_alive() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut jobs = idle(dir.path());
+    for job in [4, 5, 6] {
+        jobs.order(order(job, true));
+    }
+    jobs.heartbeat(Moment(1_000));
+    assert_eq!(next_in_turn(&mut jobs, Moment(999)), Some(4));
+    assert_eq!(next_in_turn(&mut jobs, Moment(1_000)), Some(5));
+    assert_eq!(next_in_turn(&mut jobs, Moment(1_001)), None);
+    assert_eq!(jobs.news, [], "the last one goes on waiting");
+    jobs.heartbeat(Moment(2_000));
+    assert_eq!(next_in_turn(&mut jobs, Moment(2_001)), None, "a heartbeat that is read late grants no more time");
+    assert_eq!(next_in_turn(&mut jobs, Moment(1_001)), Some(6));
+}
+
+// P08. An agent that has not said that it is alive starts each job itself, and so does one of an earlier version.
+#[test]
+fn nothing_follows_in_turn_before_the_first_heartbeat() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut jobs = idle(dir.path());
+    jobs.welcome(Vec::new());
+    jobs.order(order(4, true));
+    assert_eq!(next_in_turn(&mut jobs, Moment(0)), None, "the heartbeat was the last agent's");
+    jobs.heartbeat(Moment(0));
+    assert_eq!(next_in_turn(&mut jobs, Moment(0)), Some(4));
+}
+
+// P08. The lease bounds a turn also while the agent is alive: machine, shim and agent may have been suspended together.
+#[test]
+fn a_turn_ends_with_the_lease_whatever_the_agent_says() {
+    for (until, expected) in [(999, None), (1_000, Some(4)), (1_001, Some(4))] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut jobs = idle(dir.path());
+        jobs.order(StartOrder { until: Moment(until), ..order(4, true) });
+        assert_eq!(next_in_turn(&mut jobs, Moment(1_000)), expected, "a lease until {until}");
+        let revoked = FromKeeper::Revoked(AttemptKey { job: 4, ..KEY });
+        assert_eq!(jobs.news.contains(&revoked), expected.is_none(), "a lease until {until}");
+    }
+}
+
+// P03, P08. While the agent is silent a place stays empty, the agent is told so, and what it orders then is done.
+#[test]
+fn a_silent_agent_decides_itself_when_it_is_back() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut jobs = idle(dir.path());
+    jobs.order(order(5, true));
+    jobs.order(order(6, true));
+    jobs.heartbeat(clock_now().minus(Duration::from_micros(1)));
+    assert_eq!(successor_of_a_failed_start(&mut jobs, 4), None);
+    assert_eq!(started(&jobs), Vec::<i64>::new());
+    assert!(jobs.has_urgent_news(), "a place is empty");
+    jobs.news.clear();
+    jobs.revoke(&[AttemptKey { job: 6, ..KEY }]);
+    assert_eq!(jobs.news, [FromKeeper::Revoked(AttemptKey { job: 6, ..KEY })]);
+    jobs.order(order(7, false));
+    jobs.go(&AttemptKey { job: 5, ..KEY });
+    assert_eq!(started(&jobs), [7, 5], "what is ordered needs no heartbeat");
+    jobs.order(order(8, true));
+    jobs.heartbeat(Moment(u64::MAX));
+    assert_eq!(started(&jobs), [7, 5], "a heartbeat alone starts nothing");
+    assert_eq!(successor_of_a_failed_start(&mut jobs, 9), Some(8));
+    assert_eq!(started(&jobs), [7, 5, 8]);
+    kill_all(jobs);
 }
 
 // J16. A result is kept until it is acknowledged, with its terms, and each agent hears of it.
@@ -287,7 +371,8 @@ fn nothing_of_the_last_agent_is_left_for_the_next() {
     jobs.order(order(5, true));
     jobs.news.push(FromKeeper::Problem("old".to_owned()));
     jobs.welcome(Vec::new());
-    assert!(jobs.next_in_turn(2).is_none(), "it waited for the last agent");
+    jobs.heartbeat(Moment(u64::MAX));
+    assert!(next_in_turn(&mut jobs, clock_now()).is_none(), "it waited for the last agent");
     assert!(!jobs.news.contains(&FromKeeper::Problem("old".to_owned())), "nobody is told what another one was");
     assert_eq!(jobs.news.last(), Some(&FromKeeper::Ready));
     let classes: Vec<Option<u32>> = jobs.running.values().map(|job| job.class).collect();
