@@ -1,45 +1,67 @@
 //! A lower bound of the end of every schedule: no path is shorter than its jobs, and no runner works before it arrives.
 
 use crate::graph::remaining_paths;
+use crate::place::last_success;
 use crate::time::{Time, micros};
 use crate::workload::{JobPlan, RunnerPlan, Scenario};
 
-/// Amounts of one resource.
-type Amount = fn(&torc_api::wire::Resources) -> i64;
+/// Something that runners have and jobs take.
+#[derive(Clone, Copy)]
+struct Capacity {
+    of_runner: fn(&RunnerPlan) -> i64,
+    of_job: fn(&JobPlan) -> i64,
+}
 
-const RESOURCES: [Amount; 3] = [|amounts| amounts.cpus, |amounts| amounts.memory_bytes, |amounts| amounts.gpus];
+const RESOURCES: [Capacity; 3] = [
+    Capacity { of_runner: |runner| runner.capacity.cpus, of_job: |job| job.needs.cpus * job.needs.nodes.max(1) },
+    Capacity {
+        of_runner: |runner| runner.capacity.memory_bytes,
+        of_job: |job| job.needs.memory_bytes * job.needs.nodes.max(1),
+    },
+    Capacity { of_runner: |runner| runner.capacity.gpus, of_job: |job| job.needs.gpus * job.needs.nodes.max(1) },
+];
+
+const JOB_SLOTS: Capacity =
+    Capacity { of_runner: |runner| runner.max_parallel_jobs.map_or(0, i64::from), of_job: |_| 1 };
 
 /// Returns a time before which no schedule ends.
 pub fn lower_bound(scenario: &Scenario) -> Time {
-    // By number of jobs, the resources of runners do not count.
-    let counts_jobs = scenario.runners.iter().any(|runner| runner.max_parallel_jobs.is_some());
-    let work = RESOURCES.iter().filter(|_| !counts_jobs).map(|amount| capacity_bound(scenario, *amount));
+    let counting = scenario.runners.iter().filter(|runner| runner.max_parallel_jobs.is_some()).count();
+    let capacities = match counting {
+        0 => &RESOURCES[..],
+        _ if counting == scenario.runners.len() => &[JOB_SLOTS],
+        // There is no common measure.
+        _ => &[],
+    };
+    let work = capacities.iter().map(|capacity| capacity_bound(scenario, *capacity));
     work.chain([path_bound(scenario)]).max().unwrap_or_default()
 }
 
 fn path_bound(scenario: &Scenario) -> Time {
-    let ends = scenario
-        .workflows
-        .iter()
-        .flat_map(|workflow| remaining_paths(workflow).into_iter().map(|path| workflow.applied.plus(path)));
+    let measured = scenario.workflows.iter().filter(|workflow| !workflow.is_warm_up);
+    let ends = measured.flat_map(|workflow| {
+        remaining_paths(workflow, |job| job.duration).into_iter().map(|path| workflow.applied.plus(path))
+    });
     ends.max().unwrap_or_default()
 }
 
-/// Returns the time at which all runners together have had the capacity for all jobs.
-fn capacity_bound(scenario: &Scenario, amount: Amount) -> Time {
-    let first = scenario.workflows.iter().map(|workflow| workflow.applied).min().unwrap_or_default();
-    let mut work: f64 = scenario.jobs().map(|(_, job)| work_of(job, amount)).sum();
+/// Returns the time at which all runners together have had the capacity for all jobs that count.
+fn capacity_bound(scenario: &Scenario, capacity: Capacity) -> Time {
+    let first = scenario.measured_from();
+    let measured = scenario.jobs().filter(|(job, _)| scenario.is_measured(*job));
+    let mut work: f64 = measured.map(|(_, job)| work_of(job, capacity)).sum();
     // Between two arrivals or departures the capacity is constant.
     let mut edges: Vec<Time> = vec![first];
     for runner in &scenario.runners {
-        edges.extend([Some(runner.arrives), runner.closes()].into_iter().flatten().filter(|edge| *edge > first));
+        edges.extend([Some(runner.arrives), last_success(runner)].into_iter().flatten().filter(|edge| *edge > first));
     }
     edges.sort_unstable();
     edges.dedup();
     for (at, edge) in edges.iter().enumerate() {
-        let present = |runner: &&RunnerPlan| runner.arrives <= *edge && runner.closes().is_none_or(|end| end > *edge);
+        let present =
+            |runner: &&RunnerPlan| runner.arrives <= *edge && last_success(runner).is_none_or(|end| end > *edge);
         let rate: f64 =
-            scenario.runners.iter().filter(present).map(|runner| amount(&runner.capacity).max(0) as f64).sum();
+            scenario.runners.iter().filter(present).map(|runner| (capacity.of_runner)(runner).max(0) as f64).sum();
         let length = edges.get(at + 1).map_or(f64::INFINITY, |next| (next.0 - edge.0) as f64);
         if work <= rate * length {
             return Time(edge.0 + if work > 0.0 { (work / rate) as u64 } else { 0 });
@@ -50,9 +72,8 @@ fn capacity_bound(scenario: &Scenario, amount: Amount) -> Time {
 }
 
 /// Returns amount times microseconds.
-fn work_of(job: &JobPlan, amount: Amount) -> f64 {
-    let nodes = job.needs.nodes.max(1);
-    (amount(&job.needs).max(0) * nodes) as f64 * micros(job.duration) as f64
+fn work_of(job: &JobPlan, capacity: Capacity) -> f64 {
+    (capacity.of_job)(job).max(0) as f64 * micros(job.duration) as f64
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use crate::workload::{JobRef, Scenario};
 
 /// Returns the integral of idle jobs over time, from the first measured workflow to the end of the last job.
 pub fn idle_time(scenario: &Scenario, trace: &Trace) -> Duration {
-    let (from, until) = (scenario.measured_from(), trace.last_end());
+    let (from, until) = (scenario.measured_from(), trace.last_end(scenario));
     let mut sweep = Sweep::new(scenario, trace);
     let mut edges = edges(scenario, trace, &sweep.classes);
     edges.sort();

@@ -8,7 +8,7 @@ use torc_core::class::Class;
 use crate::bound::lower_bound;
 use crate::idle::idle_time;
 use crate::place::JobClasses;
-use crate::reference::reference_end;
+use crate::reference::{Knowledge, reference_end};
 use crate::time::Time;
 use crate::trace::{Attempt, Trace};
 use crate::workload::{RunnerPlan, Scenario};
@@ -19,6 +19,8 @@ pub struct Measures {
     pub makespan: Duration,
     /// The makespan of the reference schedule.
     pub reference: Duration,
+    /// The makespan of the reference schedule with declared runtimes instead of durations.
+    pub declared_reference: Duration,
     /// No schedule is shorter.
     pub bound: Duration,
     /// Of the resource that is used the most: use divided by capacity, from 0 to 1.
@@ -37,6 +39,11 @@ impl Measures {
         quotient(self.makespan, self.reference)
     }
 
+    /// Returns the makespan of the reference that knows declared runtimes only, divided by that of the reference.
+    pub fn declared_ratio(&self) -> f64 {
+        quotient(self.declared_reference, self.reference)
+    }
+
     /// Returns the lower bound divided by the makespan of the reference.
     pub fn bound_ratio(&self) -> f64 {
         quotient(self.bound, self.reference)
@@ -53,10 +60,12 @@ pub fn measure(scenario: &Scenario, trace: &Trace) -> Measures {
     let from = scenario.measured_from();
     let jobs = scenario.jobs().count().max(1) as f64;
     let idle = idle_time(scenario, trace);
-    let busy: Duration = trace.attempts.iter().map(|attempt| busy_time(attempt, from, trace.last_end())).sum();
+    let until = trace.last_end(scenario);
+    let busy: Duration = trace.attempts.iter().map(|attempt| busy_time(attempt, from, until)).sum();
     Measures {
         makespan: trace.makespan(scenario),
-        reference: reference_end(scenario).since(from),
+        reference: reference_end(scenario, Knowledge::Durations).since(from),
+        declared_reference: reference_end(scenario, Knowledge::DeclaredRuntimes).since(from),
         bound: lower_bound(scenario).since(from),
         utilization: utilization(scenario, trace),
         idle_while_ready: if idle.is_zero() { 0.0 } else { quotient(idle, idle + busy) },
@@ -73,12 +82,15 @@ fn busy_time(attempt: &Attempt, from: Time, until: Time) -> Duration {
 
 /// Returns the utilization of the resource that is used the most.
 fn utilization(scenario: &Scenario, trace: &Trace) -> f64 {
-    let (from, until) = (scenario.measured_from(), trace.last_end());
+    let (from, until) = (scenario.measured_from(), trace.last_end(scenario));
     let classes = JobClasses::new(scenario);
     let mut used = Amounts::default();
     for attempt in &trace.attempts {
         let class: &Class = &classes.classes[classes.of(attempt.job)].class;
-        used.add(&class.demand(&scenario.runners[attempt.runner].capacity), busy_time(attempt, from, until));
+        let runner = &scenario.runners[attempt.runner];
+        // What runs on after the runner was told to stop was no capacity.
+        let until = runner.closes().map_or(until, |end| end.min(until));
+        used.add(&class.demand(&runner.capacity), busy_time(attempt, from, until));
     }
     let mut present = Amounts::default();
     for runner in &scenario.runners {

@@ -13,10 +13,14 @@ use torc_core::ledger::{Ledger, Reach, Reservation, Strategy};
 use crate::time::Time;
 use crate::workload::{JobPlan, RunnerPlan, Scenario};
 
-/// From the order to stop to SIGKILL.
-const STOP_LEAD: Duration = Duration::from_secs(30);
 /// From SIGKILL to the end of the walltime.
 const KILL_HEADROOM: Duration = Duration::from_secs(60);
+
+/// Returns the time after which no job of a runner succeeds, if there is one. A job that is asked to stop counts for nothing.
+pub fn last_success(plan: &RunnerPlan) -> Option<Time> {
+    let out_of_time = plan.walltime.map(|walltime| plan.arrives.plus(walltime.saturating_sub(KILL_HEADROOM)));
+    [plan.stops, plan.crashes, out_of_time].into_iter().flatten().min()
+}
 
 /// Jobs that may run in the same places: of one workflow, with the same needs and labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,15 +133,10 @@ impl<'a> RunnerSlots<'a> {
         serves && job.class.suits(&place, EndMargin::of(None, plan.is_in_allocation()))
     }
 
-    /// Returns whether a process of this duration ends before the runner stops, crashes or is out of time.
+    /// Returns whether a process of this duration ends before the runner ends it.
     pub fn lasts(&self, now: Time, duration: Duration) -> bool {
         let plan = self.plan;
-        let end = now.plus(duration);
-        let out_of_time = plan.walltime.map(|walltime| plan.arrives.plus(walltime.saturating_sub(KILL_HEADROOM)));
-        plan.arrives <= now
-            && plan.stops.is_none_or(|stop| now < stop && end <= stop.plus(STOP_LEAD))
-            && plan.crashes.is_none_or(|crash| end <= crash)
-            && out_of_time.is_none_or(|over| end <= over)
+        plan.arrives <= now && last_success(plan).is_none_or(|last| now.plus(duration) <= last)
     }
 
     /// Returns what is free.

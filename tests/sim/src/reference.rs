@@ -1,7 +1,8 @@
 //! The reference scheduler: knows all jobs and durations, pays no latency, and places greedily.
 //!
 //! At each moment it goes over the ready jobs by priority, longest remaining path and number, and puts each on the runner with the
-//! least free capacity that can take it.
+//! least free capacity that can take it. With declared runtimes instead of durations it shows what a schedule can be that knows no
+//! more than Torc does.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -14,7 +15,7 @@ use crate::events::EventQueue;
 use crate::graph::{children, remaining_paths};
 use crate::place::{JobClasses, RunnerSlots};
 use crate::time::Time;
-use crate::workload::{JobRef, Scenario};
+use crate::workload::{JobPlan, JobRef, Scenario};
 
 /// A ready job; the least one is placed first.
 type Rank = (Reverse<i64>, Reverse<Duration>, JobRef);
@@ -44,12 +45,30 @@ struct Reference<'a> {
     some_leave: bool,
 }
 
-/// Returns the end of the last job in the reference schedule.
-pub fn reference_end(scenario: &Scenario) -> Time {
-    let mut reference = Reference::new(scenario);
+/// What the order of jobs is decided by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Knowledge {
+    Durations,
+    DeclaredRuntimes,
+}
+
+impl Knowledge {
+    fn duration(self) -> fn(&JobPlan) -> Duration {
+        match self {
+            Self::Durations => |job| job.duration,
+            Self::DeclaredRuntimes => |job| Duration::from_secs(job.runtime_seconds.unsigned_abs()),
+        }
+    }
+}
+
+/// Returns the end of the last measured job in the reference schedule.
+pub fn reference_end(scenario: &Scenario, knowledge: Knowledge) -> Time {
+    let mut reference = Reference::new(scenario, knowledge);
     let mut last_end = Time::ZERO;
     while let Some((now, change)) = reference.changes.pop() {
-        if let Change::End { .. } = change {
+        if let Change::End { job, .. } = &change
+            && scenario.is_measured(*job)
+        {
             last_end = now;
         }
         reference.apply(change);
@@ -62,7 +81,7 @@ pub fn reference_end(scenario: &Scenario) -> Time {
 }
 
 impl<'a> Reference<'a> {
-    fn new(scenario: &'a Scenario) -> Self {
+    fn new(scenario: &'a Scenario, knowledge: Knowledge) -> Self {
         let mut changes = EventQueue::new();
         scenario
             .workflows
@@ -75,7 +94,7 @@ impl<'a> Reference<'a> {
             ready: vec![BTreeSet::new(); classes.classes.len()],
             classes,
             runners: scenario.runners.iter().map(RunnerSlots::new).collect(),
-            paths: scenario.workflows.iter().map(remaining_paths).collect(),
+            paths: scenario.workflows.iter().map(|plan| remaining_paths(plan, knowledge.duration())).collect(),
             children: scenario.workflows.iter().map(children).collect(),
             unmet: scenario
                 .workflows

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::random::Random;
 use crate::time::Time;
-use crate::workload::{GIB, JobPlan, RunnerPlan, Scenario, WorkflowPlan};
+use crate::workload::{GIB, JobPlan, RunnerPlan, Scenario, WorkflowPlan, whole_seconds};
 
 mod changing_fleets;
 mod graphs;
@@ -21,6 +21,10 @@ pub struct Shape {
     pub build: fn(u64) -> Scenario,
 }
 
+const fn shape(name: &'static str, description: &'static str, build: fn(u64) -> Scenario) -> Shape {
+    Shape { name, description, build }
+}
+
 /// All shapes.
 pub fn all() -> Vec<Shape> {
     let files: [&[Shape]; 5] =
@@ -33,11 +37,20 @@ fn equal_runners(count: usize, cpus: i64) -> Vec<RunnerPlan> {
     (0..count).map(|number| RunnerPlan::new(format!("node{number}"), cpus, 4 * GIB * cpus, 0)).collect()
 }
 
-/// Returns independent jobs of one CPU. All declare the same runtime, as most authors do.
+/// Returns independent jobs of one CPU.
 fn bag(random: &mut Random, count: usize, low: Duration, high: Duration) -> Vec<JobPlan> {
-    let runtime_seconds = (high.as_secs() + 1).cast_signed();
-    let job = |number| JobPlan { runtime_seconds, ..JobPlan::new(format!("j{number}"), random.duration(low, high)) };
-    (0..count).map(job).collect()
+    (0..count).map(|number| job(number, random.duration(low, high))).collect()
+}
+
+/// Returns a job that declares a round runtime, as authors do.
+fn job(number: usize, duration: Duration) -> JobPlan {
+    JobPlan { runtime_seconds: round_runtime(duration), ..JobPlan::new(format!("j{number}"), duration) }
+}
+
+/// Returns the next of few durations.
+fn round_runtime(duration: Duration) -> i64 {
+    let declared = whole_seconds(duration);
+    [1, 2, 5, 10, 20, 60, 120, 300, 600].into_iter().find(|limit| declared <= *limit).unwrap_or(3_600)
 }
 
 /// Returns a workflow that lets the agents learn how long jobs take.

@@ -42,6 +42,13 @@ struct Process {
     ending: Option<Ending>,
 }
 
+impl Process {
+    /// Agents report a job that was asked to stop as stopped, even if it exits with 0. Only one that is out of time may succeed.
+    fn has_succeeded(&self) -> bool {
+        self.outcome == Outcome::Exited(0) && self.ending.is_none_or(|why| why == Ending::Timeout)
+    }
+}
+
 /// What a shim says, or will do.
 #[derive(Debug)]
 pub enum ShimOutput {
@@ -52,7 +59,7 @@ pub enum ShimOutput {
     /// [`Shim::check_process`] is to be called at this time.
     Check { key: AttemptKey, at: Time },
     /// A process has ended.
-    Exited { key: AttemptKey, outcome: Outcome },
+    Exited { key: AttemptKey, succeeded: bool },
 }
 
 impl Shim {
@@ -110,7 +117,7 @@ impl Shim {
 
     fn exit(&mut self, key: AttemptKey, now: Time, out: &mut Vec<ShimOutput>) {
         let Some(process) = self.processes.remove(&key) else { return };
-        out.push(ShimOutput::Exited { key, outcome: process.outcome.clone() });
+        out.push(ShimOutput::Exited { key, succeeded: process.has_succeeded() });
         let next = self.next_in_turn(process.class, now, out);
         let times = (process.started.moment(), now.moment());
         let ended = Ended {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use torc_api::wire::AttemptKey;
 use torc_runner::RunnerError;
-use torc_runner::protocol::{Outcome, StartOrder};
+use torc_runner::protocol::StartOrder;
 use torc_runner::state::Event as AgentEvent;
 
 use crate::events::EventQueue;
@@ -197,9 +197,7 @@ impl<'a> Simulation<'a> {
                 self.queue.push(at, SimEvent::CheckProcess(index, key));
             }
             HostOutput::Shim(ShimOutput::Starts { key, name, at }) => self.begin_attempt(index, key, &name, at),
-            HostOutput::Shim(ShimOutput::Exited { key, outcome }) => {
-                self.end_attempt((index, key), outcome == Outcome::Exited(0));
-            }
+            HostOutput::Shim(ShimOutput::Exited { key, succeeded }) => self.end_attempt((index, key), succeeded),
         }
     }
 

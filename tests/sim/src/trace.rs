@@ -29,7 +29,7 @@ pub struct Attempt {
     pub started: Time,
     /// None while it runs.
     pub ended: Option<Time>,
-    /// It exited with code 0.
+    /// It exited with code 0 and nobody had asked it to stop.
     pub succeeded: bool,
 }
 
@@ -88,13 +88,14 @@ impl Trace {
         self.job_times(scenario).iter().flatten().filter(|times| times.is_none()).count()
     }
 
-    /// Returns the end of the last job.
-    pub fn last_end(&self) -> Time {
-        self.attempts.iter().filter_map(|attempt| attempt.ended).max().unwrap_or_default()
+    /// Returns the end of the last job that counts for the makespan.
+    pub fn last_end(&self, scenario: &Scenario) -> Time {
+        let measured = self.attempts.iter().filter(|attempt| scenario.is_measured(attempt.job));
+        measured.filter_map(|attempt| attempt.ended).max().unwrap_or_default()
     }
 
-    /// Returns the time from the first measured workflow to the end of the last job.
+    /// Returns the time from the first measured workflow to the end of its last job.
     pub fn makespan(&self, scenario: &Scenario) -> Duration {
-        self.last_end().since(scenario.measured_from())
+        self.last_end(scenario).since(scenario.measured_from())
     }
 }

@@ -48,6 +48,11 @@ impl Scenario {
         measured.map(|workflow| workflow.applied).min().unwrap_or_default()
     }
 
+    /// Returns whether a job counts for the makespan.
+    pub fn is_measured(&self, job: JobRef) -> bool {
+        !self.workflows[job.workflow].is_warm_up
+    }
+
     /// Sets leasing ahead for all workflows.
     #[must_use]
     pub fn with_prefetch(mut self, enabled: bool) -> Self {
@@ -127,7 +132,7 @@ impl RunnerPlan {
         self.capacity.nodes > 1
     }
 
-    /// Returns the time from which it is gone or runs nothing new, if there is one.
+    /// Returns the time from which it starts nothing new, if there is one.
     pub fn closes(&self) -> Option<Time> {
         let over = self.walltime.map(|walltime| self.arrives.plus(walltime));
         [self.stops, self.crashes, over].into_iter().flatten().min()
@@ -141,7 +146,7 @@ pub struct WorkflowPlan {
     pub name: String,
     pub owner: String,
     pub applied: Time,
-    /// It only lets the agents learn how long jobs take; the schedule is measured from the next workflow on.
+    /// It is there before the schedule is measured, and its jobs do not count for the makespan.
     pub is_warm_up: bool,
     pub prefetch: Option<Prefetch>,
     /// How long a running job of a silent runner is waited for.

@@ -1,4 +1,5 @@
 //! A small workflow is not delayed by a large one that came before it.
+#![allow(clippy::print_stdout, reason = "the times are of interest when the test succeeds, too")]
 
 use std::time::Duration;
 
@@ -39,6 +40,7 @@ fn check_small_owner(owner: &str) {
         trace.job_times(&scenario)[1].iter().flatten().map(|times| times.started.since(times.ready)).collect();
     let longest = waits.iter().max().unwrap();
     let delay = beside.since(alone);
+    println!("jobs of the small workflow wait for {longest:?}, the large one ends {delay:?} later");
     assert!(*longest <= LONGEST_WAIT, "jobs of the small workflow wait for {longest:?} (all: {waits:?})");
     assert!(delay <= alone.since(Time::ZERO) / 100, "the large workflow is delayed by {delay:?} of {alone:?}");
 }

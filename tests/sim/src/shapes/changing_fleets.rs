@@ -1,16 +1,14 @@
 //! Runners that arrive late, leave early or run out of time.
 
-use std::time::Duration;
-
-use super::{Shape, bag, equal_runners, seconds};
+use super::{Shape, bag, equal_runners, seconds, shape};
 use crate::random::Random;
 use crate::time::Time;
 use crate::workload::{Scenario, WorkflowPlan};
 
 pub(super) const SHAPES: &[Shape] = &[
-    Shape { name: "late-runners", description: "1,500 jobs; 5 runners with 8 CPUs come within a minute", build: late },
-    Shape { name: "leaving", description: "1,200 jobs; 3 of 6 runners with 8 CPUs are stopped", build: leaving },
-    Shape { name: "walltime", description: "800 jobs; 4 of 6 runners with 8 CPUs run out of time", build: walltime },
+    shape("late-runners", "1,500 jobs of 1-5 s; 4 of 5 runners with 8 CPUs arrive within a minute", late),
+    shape("leaving", "1,200 jobs of 1-5 s; 3 of 6 runners with 8 CPUs are stopped", leaving),
+    shape("walltime", "800 jobs of 5-30 s; 4 of 6 runners with 8 CPUs run out of time", walltime),
 ];
 
 fn late(seed: u64) -> Scenario {
@@ -42,7 +40,7 @@ fn walltime(seed: u64) -> Scenario {
     let mut jobs = bag(&mut random, 800, seconds(5), seconds(30));
     for job in &mut jobs {
         // A job may start with a minute less than it declares, and is killed if it then takes longer.
-        job.runtime_seconds = (Duration::from_secs(60) + seconds(30)).as_secs().cast_signed();
+        job.runtime_seconds = 90;
     }
     Scenario::new(seed, runners, vec![WorkflowPlan::new("jobs", jobs)])
 }

@@ -1,27 +1,15 @@
 //! Jobs with dependencies.
 
-use super::{Shape, equal_runners, millis, seconds};
+use super::{Shape, equal_runners, job, millis, shape};
 use crate::random::Random;
 use crate::workload::{GIB, JobPlan, RunnerPlan, Scenario, WorkflowPlan};
 
 pub(super) const SHAPES: &[Shape] = &[
-    Shape { name: "chains", description: "48 chains of 20 jobs of 0.5-2 s on 4 runners with 8 CPUs", build: chains },
-    Shape {
-        name: "layers",
-        description: "12 layers of 10-40 jobs, all to all, on 3 runners with 8 CPUs",
-        build: layers,
-    },
-    Shape { name: "fork-join", description: "15 times 1, 60 and 1 jobs of 0.2-2 s on 4x8 CPUs", build: fork_join },
-    Shape {
-        name: "random-graph",
-        description: "600 jobs after 0-3 others each, on 4 runners with 8 CPUs",
-        build: random_graph,
-    },
-    Shape {
-        name: "multi-node",
-        description: "20 jobs of 2-4 nodes beside 600 small ones, 2 runners of 8 nodes",
-        build: multi_node,
-    },
+    shape("chains", "48 chains of 20 jobs of 0.5-2 s on 4 runners with 8 CPUs", chains),
+    shape("layers", "12 layers of 10-40 jobs of 0.5-3 s, all to all, on 3 runners with 8 CPUs", layers),
+    shape("fork-join", "15 times 1, 60 and 1 jobs of 0.2-2 s on 4 runners with 8 CPUs", fork_join),
+    shape("random-graph", "600 jobs of 0.2-5 s after 0-3 others each, on 4 runners with 8 CPUs", random_graph),
+    shape("multi-node", "20 jobs of 2-4 nodes beside 600 small ones, on 2 runners with 8 nodes", multi_node),
 ];
 
 /// A workflow that grows job by job.
@@ -39,8 +27,7 @@ impl Graph {
     fn add(&mut self, low: u64, high: u64, after: impl IntoIterator<Item = usize>) -> usize {
         let number = self.jobs.len();
         let duration = self.random.duration(millis(low), millis(high));
-        let job = JobPlan { runtime_seconds: 60, ..JobPlan::new(format!("j{number}"), duration) };
-        self.jobs.push(job.after(after));
+        self.jobs.push(job(number, duration).after(after));
         number
     }
 
@@ -107,7 +94,5 @@ fn multi_node(seed: u64) -> Scenario {
         }
     }
     let runner = |number| RunnerPlan::new(format!("allocation{number}"), 16, 64 * GIB, 0).with_nodes(8);
-    let mut scenario = graph.scenario(seed, (0..2).map(runner).collect());
-    scenario.limit = crate::Time::after_start(seconds(3 * 3_600));
-    scenario
+    graph.scenario(seed, (0..2).map(runner).collect())
 }

@@ -2,41 +2,53 @@
 
 use std::time::Duration;
 
-use super::{Shape, bag, equal_runners, millis, seconds, warm_up};
+use super::{Shape, bag, equal_runners, job, millis, round_runtime, seconds, shape, warm_up};
 use crate::random::Random;
 use crate::time::Time;
 use crate::workload::{GIB, JobPlan, RunnerPlan, Scenario, WorkflowPlan};
 
 pub(super) const SHAPES: &[Shape] = &[
-    Shape { name: "equal-few", description: "8 jobs of 5 s on 2 runners with 4 CPUs, after others", build: equal_few },
-    Shape { name: "equal-many", description: "2,000 jobs of 1-10 s on 8 runners with 16 CPUs", build: equal_many },
-    Shape { name: "unequal", description: "1,500 jobs of 1-10 s on runners with 4, 8, 16 and 64 CPUs", build: unequal },
-    Shape { name: "cpu-mix", description: "800 jobs with 1-16 CPUs on 6 runners with 32", build: cpu_mix },
-    Shape { name: "memory-mix", description: "800 jobs with 1-32 GiB on 6 runners with 64 GiB", build: memory_mix },
-    Shape { name: "gpu-mix", description: "600 jobs with 0-4 GPUs on 8 runners with 4", build: gpu_mix },
-    Shape { name: "gpu-small", description: "200 jobs of 5 s with a GPU on 4 runners with 4", build: gpu_small },
-    Shape { name: "gpu-large", description: "4,000 jobs of 5 s with a GPU on 200 runners with 4", build: gpu_large },
-    Shape { name: "long-few", description: "40 jobs of 1-10 min on 4 runners with 8 CPUs", build: long_few },
-    Shape { name: "short-many", description: "6,000 jobs of 10-50 ms on 4 runners with 8 CPUs", build: short_many },
-    Shape { name: "varying", description: "1,000 jobs of 0.2-20 s, all orders alike, on 4x16 CPUs", build: varying },
-    Shape { name: "misdeclared", description: "800 jobs that take 0.1-1 of their runtime", build: misdeclared },
-    Shape {
-        name: "priorities",
-        description: "1,000 jobs with 6 priorities on 4 runners with 8 CPUs",
-        build: priorities,
-    },
-    Shape { name: "slots", description: "1,000 jobs on 4 runners that take 8 jobs each", build: slots },
+    shape("equal-few", "8 jobs of 5 s on 2 runners with 4 CPUs, while other work goes on", equal_few),
+    shape("after-pause", "the same, when everything before it has completed", after_pause),
+    shape("equal-many", "2,000 jobs of 1-10 s on 8 runners with 16 CPUs", equal_many),
+    shape("unequal", "1,500 jobs of 1-10 s on runners with 4, 8, 16 and 64 CPUs", unequal),
+    shape("cpu-mix", "800 jobs with 1-16 CPUs on 6 runners with 32", cpu_mix),
+    shape("memory-mix", "800 jobs with 1-32 GiB on 6 runners with 64 GiB", memory_mix),
+    shape("gpu-mix", "600 jobs with 0-4 GPUs on 8 runners with 4", gpu_mix),
+    shape("gpu-small", "200 jobs of 5 s with a GPU on 4 runners with 4", gpu_small),
+    shape("gpu-large", "4,000 jobs of 5 s with a GPU on 200 runners with 4", gpu_large),
+    shape("long-few", "40 jobs of 1-10 min on 4 runners with 8 CPUs", long_few),
+    shape("short-many", "6,000 jobs of 10-50 ms on 4 runners with 8 CPUs", short_many),
+    shape("varying", "3,000 jobs of 0.2-20 s that declare one runtime, on 4 runners with 8 CPUs", varying),
+    shape(
+        "misdeclared",
+        "1,500 jobs of 1-10 s that declare up to ten times as much, on 4 runners with 16 CPUs",
+        misdeclared,
+    ),
+    shape("priorities", "1,000 jobs with 6 priorities on 4 runners with 8 CPUs", priorities),
+    shape("slots", "1,000 jobs on 4 runners that take 8 jobs each", slots),
 ];
 
 fn one(seed: u64, runners: Vec<RunnerPlan>, jobs: Vec<JobPlan>) -> Scenario {
     Scenario::new(seed, runners, vec![WorkflowPlan::new("jobs", jobs)])
 }
 
+/// A job on a runner of its own keeps another workflow from completing.
 fn equal_few(seed: u64) -> Scenario {
+    let mut scenario = after_pause(seed);
+    let mut background = WorkflowPlan { name: "background".to_owned(), ..warm_up(1, seconds(60)) };
+    background.jobs[0].labels = vec!["background".to_owned()];
+    scenario.workflows.push(background);
+    let runner = RunnerPlan::new("background", 1, GIB, 0);
+    scenario.runners.push(RunnerPlan { labels: vec!["background".to_owned()], ..runner });
+    scenario
+}
+
+fn after_pause(seed: u64) -> Scenario {
     let mut random = Random::new(seed, 1);
     // The seed moves the time at which the jobs come, relative to the agents' timers.
     let applied = seconds(16) + random.duration(Duration::ZERO, seconds(1));
-    let jobs = (0..8).map(|number| JobPlan::new(format!("j{number}"), seconds(5))).collect();
+    let jobs = (0..8).map(|number| job(number, seconds(5))).collect();
     let measured = WorkflowPlan { applied: Time::after_start(applied), ..WorkflowPlan::new("jobs", jobs) };
     Scenario::new(seed, equal_runners(2, 4), vec![warm_up(16, seconds(5)), measured])
 }
@@ -86,8 +98,7 @@ fn gpu_mix(seed: u64) -> Scenario {
 }
 
 fn gpu_jobs(count: usize) -> Vec<JobPlan> {
-    let job = |number| JobPlan { runtime_seconds: 60, ..JobPlan::new(format!("j{number}"), seconds(5)) };
-    (0..count).map(|number| job(number).needing(1, GIB, 1)).collect()
+    (0..count).map(|number| job(number, seconds(5)).needing(1, GIB, 1)).collect()
 }
 
 fn gpu_small(seed: u64) -> Scenario {
@@ -109,12 +120,7 @@ fn staggered(seed: u64, mut runners: Vec<RunnerPlan>, jobs: Vec<JobPlan>) -> Sce
 
 fn long_few(seed: u64) -> Scenario {
     let mut random = Random::new(seed, 8);
-    let mut jobs = bag(&mut random, 40, seconds(60), seconds(600));
-    for job in &mut jobs {
-        // Authors know the order of magnitude: they declare full minutes.
-        job.runtime_seconds = (job.duration.as_secs().div_ceil(60) * 60).cast_signed();
-    }
-    one(seed, equal_runners(4, 8), jobs)
+    one(seed, equal_runners(4, 8), bag(&mut random, 40, seconds(60), seconds(600)))
 }
 
 fn short_many(seed: u64) -> Scenario {
@@ -124,23 +130,20 @@ fn short_many(seed: u64) -> Scenario {
 
 fn varying(seed: u64) -> Scenario {
     let mut random = Random::new(seed, 10);
-    let job = |number| {
+    let one_job = |number| {
         let duration = random.log_duration(millis(200), seconds(20));
-        JobPlan { runtime_seconds: 60, ..JobPlan::new(format!("j{number}"), duration) }
+        JobPlan { runtime_seconds: 60, ..job(number, duration) }
     };
-    let jobs = (0..1_000).map(job).collect();
-    one(seed, equal_runners(4, 16), jobs)
+    let jobs = (0..3_000).map(one_job).collect();
+    one(seed, equal_runners(4, 8), jobs)
 }
 
 fn misdeclared(seed: u64) -> Scenario {
     let mut random = Random::new(seed, 11);
-    let mut jobs = bag(&mut random, 800, seconds(1), seconds(10));
+    let mut jobs = bag(&mut random, 1_500, seconds(1), seconds(10));
     for job in &mut jobs {
-        let factor = random.within(1, 10);
-        let declared = job.duration.as_secs() * factor;
-        // Authors declare one of few runtimes.
-        job.runtime_seconds =
-            [10, 30, 100].into_iter().find(|limit| declared < *limit).unwrap_or(100_u64).cast_signed();
+        let factor = u32::try_from(random.within(1, 10)).unwrap_or(1);
+        job.runtime_seconds = round_runtime(job.duration * factor);
     }
     one(seed, equal_runners(4, 16), jobs)
 }

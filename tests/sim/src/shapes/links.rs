@@ -1,18 +1,14 @@
 //! Links that are slow or uneven.
 
-use super::{Shape, bag, equal_runners, millis, seconds};
+use super::{Shape, bag, equal_runners, millis, seconds, shape};
 use crate::network::Link;
 use crate::random::Random;
 use crate::workload::{Scenario, WorkflowPlan};
 
 pub(super) const SHAPES: &[Shape] = &[
-    Shape { name: "slow-links", description: "1,500 jobs of 0.5-2 s, round trips of 200 ms", build: slow_links },
-    Shape {
-        name: "one-slow-link",
-        description: "1,500 jobs of 0.5-2 s, one round trip of 200 ms",
-        build: one_slow_link,
-    },
-    Shape { name: "jitter", description: "1,500 jobs of 0.5-2 s, messages take 1-21 ms", build: jitter },
+    shape("slow-links", "1,500 jobs of 0.5-2 s on 4 runners with 8 CPUs, round trips of 200 ms", slow_links),
+    shape("one-slow-link", "the same, with one round trip of 200 ms and three of 0.5 ms", one_slow_link),
+    shape("jitter", "the same, with messages that take 1-21 ms", jitter),
 ];
 
 fn with_links(seed: u64, link: impl Fn(usize) -> Link) -> Scenario {

@@ -1,12 +1,12 @@
 //! Several workflows at once.
 
-use super::{Shape, applied_at, bag, equal_runners, millis, seconds};
+use super::{Shape, applied_at, bag, equal_runners, millis, seconds, shape};
 use crate::random::Random;
 use crate::workload::{Scenario, WorkflowPlan};
 
 pub(super) const SHAPES: &[Shape] = &[
-    Shape { name: "one-owner", description: "5 workflows of one owner, 2 s apart, 200 jobs each", build: one_owner },
-    Shape { name: "several-owners", description: "6 owners, one workflow of 50-400 jobs each", build: several_owners },
+    shape("one-owner", "5 workflows of one owner, 2 s apart, 200 jobs each, on 4 runners with 8 CPUs", one_owner),
+    shape("several-owners", "6 owners, one workflow of 50-400 jobs each, on 4 runners with 8 CPUs", several_owners),
 ];
 
 fn one_owner(seed: u64) -> Scenario {

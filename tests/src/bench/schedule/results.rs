@@ -51,6 +51,11 @@ impl ShapeResult {
         self.worst(|run| run.measures.ratio())
     }
 
+    /// Returns what a schedule can be at best that knows only declared runtimes, divided by the reference, for the worst seed.
+    pub fn declared_ratio(&self) -> f64 {
+        self.worst(|run| run.measures.declared_ratio())
+    }
+
     /// Returns the lower bound divided by the reference.
     pub fn bound_ratio(&self) -> f64 {
         self.median(|run| run.measures.bound_ratio())

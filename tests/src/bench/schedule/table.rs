@@ -4,10 +4,11 @@ use std::fmt::Write;
 
 use super::results::{Goals, ShapeResult};
 
-const HEADINGS: [&str; 11] = [
+const HEADINGS: [&str; 12] = [
     "shape",
     "makespan",
     "worst",
+    "declared",
     "bound",
     "used %",
     "idle %",
@@ -46,12 +47,13 @@ pub fn markdown(results: &[ShapeResult]) -> String {
     text
 }
 
-fn cells(result: &ShapeResult) -> [String; 11] {
+fn cells(result: &ShapeResult) -> [String; 12] {
     let missed = result.missed(&Goals::default());
     [
         result.shape.name.to_owned(),
         format!("{:.3}", result.ratio()),
         format!("{:.3}", result.worst_ratio()),
+        format!("{:.3}", result.declared_ratio()),
         format!("{:.3}", result.bound_ratio()),
         format!("{:.1}", result.utilization_percent()),
         format!("{:.2}", result.idle_percent()),
