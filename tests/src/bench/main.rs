@@ -5,6 +5,7 @@ mod apply;
 mod chain;
 mod nodes;
 mod report;
+mod schedule;
 mod server;
 mod simulate;
 mod slurm;
@@ -38,6 +39,15 @@ struct Args {
     /// How many jobs the shape `slurm-direct` has.
     #[arg(long, default_value_t = 10_000)]
     jobs: usize,
+    /// How many seeds each shape of `schedule` is measured with.
+    #[arg(long, default_value_t = 20)]
+    seeds: u64,
+    /// Only shapes of `schedule` whose name contains this.
+    #[arg(long, default_value = "")]
+    shape: String,
+    /// Write the table of `schedule` into this page of the book, and its chart beside it.
+    #[arg(long)]
+    write: Option<PathBuf>,
     /// Write the figures here, as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -65,6 +75,10 @@ async fn main() -> Result<()> {
     }
     if wanted("nodes") {
         nodes::measure(&args.torc, &mut report).await?;
+    }
+    if wanted("schedule") {
+        let options = schedule::Options { seeds: args.seeds, shape: &args.shape, write: args.write.as_deref() };
+        schedule::measure(&options, &mut report)?;
     }
     // A Slurm is more than every machine has: these are measured when they are asked for.
     let asked_for = |name: &str| !args.only.is_empty() && name.contains(&args.only);

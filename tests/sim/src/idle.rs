@@ -1,0 +1,254 @@
+//! Capacity that is idle while jobs are ready.
+//!
+//! At every moment: how many ready jobs that have not started could start in the free capacity of all runners, each job counted
+//! once. A job counts when it has been ready for longer than a report, a commit, a lease and a start need, twice.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use torc_api::wire::Resources;
+use torc_core::ledger::Reservation;
+
+use crate::place::{JobClass, JobClasses, RunnerSlots};
+use crate::time::Time;
+use crate::trace::{Attempt, Trace};
+use crate::workload::{JobRef, Scenario};
+
+/// Returns the integral of idle jobs over time, from the first measured workflow to the end of the last job.
+pub fn idle_time(scenario: &Scenario, trace: &Trace) -> Duration {
+    let (from, until) = (scenario.measured_from(), trace.last_end(scenario));
+    let mut sweep = Sweep::new(scenario, trace);
+    let mut edges = edges(scenario, trace, &sweep.classes);
+    edges.sort();
+    let (mut idle_us, mut now, mut count) = (0_u128, from, 0_u64);
+    let mut edges = edges.into_iter().peekable();
+    while let Some(edge) = edges.next_if(|edge| edge.at < until) {
+        idle_us += u128::from(count) * edge.at.since(now).as_micros();
+        now = now.max(edge.at);
+        sweep.apply(edge.change);
+        if edges.peek().is_none_or(|next| next.at != edge.at) {
+            count = if edge.at < from { 0 } else { sweep.idle_jobs(now) };
+        }
+    }
+    idle_us += u128::from(count) * until.since(now).as_micros();
+    Duration::from_micros(u64::try_from(idle_us).unwrap_or(u64::MAX))
+}
+
+/// How long a job may be ready, and a runner there, before the capacity counts as idle: two round trips and two commits.
+fn grace(scenario: &Scenario) -> Duration {
+    let slowest = scenario.runners.iter().map(|runner| runner.link.round_trip()).max().unwrap_or_default();
+    (slowest + scenario.timing.commit) * 2
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Edge {
+    at: Time,
+    change: Change,
+}
+
+/// In the order in which changes at one time are applied: what ends makes room for what starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Change {
+    /// An attempt ends, by its position in the trace.
+    Free(usize),
+    Arrive(usize),
+    Close(usize),
+    Occupy(usize),
+    StopWaiting(Wait),
+    Wait(Wait),
+}
+
+/// A job that is ready and has not started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Wait {
+    class: usize,
+    /// The runner that starts it in the end.
+    runner: Option<usize>,
+}
+
+impl PartialOrd for Edge {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Edge {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.at, self.change).cmp(&(other.at, other.change))
+    }
+}
+
+fn edges(scenario: &Scenario, trace: &Trace, classes: &JobClasses) -> Vec<Edge> {
+    let grace = grace(scenario);
+    let mut edges = Vec::new();
+    let mut add = |at: Time, change: Change| edges.push(Edge { at, change });
+    for (index, runner) in scenario.runners.iter().enumerate() {
+        add(runner.arrives.plus(grace), Change::Arrive(index));
+        runner.closes().into_iter().for_each(|at| add(at, Change::Close(index)));
+    }
+    for (index, attempt) in trace.attempts.iter().enumerate() {
+        add(attempt.ordered, Change::Occupy(index));
+        attempt.ended.into_iter().for_each(|at| add(at, Change::Free(index)));
+    }
+    for (job, waits) in waits(scenario, trace) {
+        let class = classes.of(job);
+        for (ready, attempt) in waits {
+            let (from, to) = (ready.plus(grace), attempt.map_or(trace.ended, |attempt| attempt.ordered));
+            if from < to {
+                let wait = Wait { class, runner: attempt.map(|attempt| attempt.runner) };
+                add(from, Change::Wait(wait));
+                add(to, Change::StopWaiting(wait));
+            }
+        }
+    }
+    edges
+}
+
+/// For each job the times at which it was ready, and the attempts that followed.
+fn waits<'a>(scenario: &Scenario, trace: &'a Trace) -> BTreeMap<JobRef, Vec<(Time, Option<&'a Attempt>)>> {
+    let mut attempts: BTreeMap<JobRef, Vec<&Attempt>> = BTreeMap::new();
+    for attempt in &trace.attempts {
+        attempts.entry(attempt.job).or_default().push(attempt);
+    }
+    let success = |job: &JobRef| attempts.get(job)?.iter().find(|attempt| attempt.succeeded)?.ended;
+    let mut waits = BTreeMap::new();
+    for (job, plan) in scenario.jobs() {
+        let ends = plan.after.iter().map(|parent| success(&JobRef { job: *parent, ..job }));
+        let applied = scenario.workflows[job.workflow].applied;
+        // A job whose dependencies have not ended is not ready.
+        let Some(mut ready) = ends.chain([Some(applied)]).collect::<Option<Vec<Time>>>().and_then(latest) else {
+            continue;
+        };
+        let mut list = Vec::new();
+        let tried = attempts.get(&job).map_or(&[][..], Vec::as_slice);
+        for attempt in tried {
+            list.push((ready, Some(*attempt)));
+            ready = attempt.ended.unwrap_or(trace.ended);
+        }
+        if !tried.iter().any(|attempt| attempt.succeeded) {
+            list.push((ready, None));
+        }
+        waits.insert(job, list);
+    }
+    waits
+}
+
+fn latest(times: Vec<Time>) -> Option<Time> {
+    times.into_iter().max()
+}
+
+struct Sweep<'a> {
+    scenario: &'a Scenario,
+    trace: &'a Trace,
+    classes: JobClasses,
+    slots: Vec<RunnerSlots<'a>>,
+    is_open: Vec<bool>,
+    taken: BTreeMap<usize, Reservation>,
+    /// Jobs of each class that could start.
+    waiting: Vec<u64>,
+    /// Multi-node jobs that wait, by runner and nodes.
+    reserved: BTreeMap<(usize, i64), u64>,
+    /// By runner and class: whether the runner may run such jobs while time has no end.
+    suits: Vec<Vec<bool>>,
+}
+
+impl<'a> Sweep<'a> {
+    fn new(scenario: &'a Scenario, trace: &'a Trace) -> Self {
+        let classes = JobClasses::new(scenario);
+        let slots: Vec<RunnerSlots<'_>> = scenario.runners.iter().map(RunnerSlots::new).collect();
+        let suits = |slots: &RunnerSlots<'_>| {
+            classes.classes.iter().map(|class| slots.suits(class, scenario, slots.plan.arrives)).collect()
+        };
+        Self {
+            scenario,
+            trace,
+            suits: slots.iter().map(suits).collect(),
+            is_open: vec![false; slots.len()],
+            taken: BTreeMap::new(),
+            waiting: vec![0; classes.classes.len()],
+            reserved: BTreeMap::new(),
+            slots,
+            classes,
+        }
+    }
+
+    fn apply(&mut self, change: Change) {
+        match change {
+            Change::Arrive(runner) => self.is_open[runner] = true,
+            Change::Close(runner) => self.is_open[runner] = false,
+            Change::Occupy(index) => {
+                let attempt = &self.trace.attempts[index];
+                let class = &self.classes.classes[self.classes.of(attempt.job)];
+                let reservation = self.slots[attempt.runner].reserve(class);
+                self.taken.extend(reservation.map(|reservation| (index, reservation)));
+            }
+            Change::Free(index) => {
+                if let Some(reservation) = self.taken.remove(&index) {
+                    self.slots[self.trace.attempts[index].runner].release(reservation);
+                }
+            }
+            Change::Wait(wait) => self.wait(wait, 1),
+            Change::StopWaiting(wait) => self.wait(wait, -1),
+        }
+    }
+
+    fn wait(&mut self, wait: Wait, more: i64) {
+        self.waiting[wait.class] = self.waiting[wait.class].saturating_add_signed(more);
+        let class = &self.classes.classes[wait.class];
+        if let Some(runner) = wait.runner.filter(|_| class.is_multi_node()) {
+            let count = self.reserved.entry((runner, class.needs().nodes)).or_default();
+            *count = count.saturating_add_signed(more);
+        }
+    }
+
+    /// Packs waiting jobs into what is free, and counts them.
+    fn idle_jobs(&mut self, now: Time) -> u64 {
+        if self.waiting.iter().all(|count| *count == 0) {
+            return 0;
+        }
+        let mut waiting = self.waiting.clone();
+        let mut count = 0;
+        for runner in 0..self.slots.len() {
+            if !self.is_open[runner] {
+                continue;
+            }
+            let mut packed = self.reserve_for_multi_node(runner);
+            for (class, left) in waiting.iter_mut().enumerate().filter(|(_, left)| **left > 0) {
+                let suits = match self.slots[runner].plan.walltime {
+                    Some(_) => self.slots[runner].suits(&self.classes.classes[class], self.scenario, now),
+                    None => self.suits[runner][class],
+                };
+                while suits
+                    && *left > 0
+                    && let Some(reservation) = self.slots[runner].reserve(&self.classes.classes[class])
+                {
+                    packed.push(reservation);
+                    *left -= 1;
+                    count += 1;
+                }
+            }
+            packed.into_iter().for_each(|reservation| self.slots[runner].release(reservation));
+        }
+        count
+    }
+
+    /// Takes the free nodes that a waiting multi-node job collects.
+    fn reserve_for_multi_node(&mut self, runner: usize) -> Vec<Reservation> {
+        let waiting = self.reserved.range((runner, 0)..(runner + 1, 0)).filter(|(_, count)| **count > 0);
+        let Some(nodes) = waiting.map(|((_, nodes), _)| *nodes).max() else { return Vec::new() };
+        let slots = &mut self.slots[runner];
+        let Resources { cpus, memory_bytes, gpus, nodes: all } = slots.plan.capacity;
+        // All of them are free: the job itself could start, and that is what counts.
+        if slots.free().nodes >= nodes {
+            return Vec::new();
+        }
+        let all = all.max(1);
+        let whole = JobClass::whole_node(Resources {
+            cpus: cpus / all,
+            memory_bytes: memory_bytes / all,
+            gpus: gpus / all,
+            nodes: 1,
+        });
+        std::iter::from_fn(|| slots.reserve(&whole)).take(usize::try_from(nodes).unwrap_or(0)).collect()
+    }
+}

@@ -1,0 +1,184 @@
+//! The simulated server: the real engine state and its long polls, driven as `controller/src/engine/writer.rs` does.
+//!
+//! Every message is a group of its own. Its answers leave when the commit is over.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use torc_api::problem::Problem;
+use torc_api::wire::{AttemptKey, RegisterRequest, SyncRequest, SyncResponse};
+use torc_core::engine::{Apply, LongPoll, LongPolls, Recorder, Refusal, State};
+use torc_core::expand::{Limits, expand};
+use torc_core::ids::RunnerId;
+use torc_runner::LinkError;
+use torc_runner::state::Event;
+
+use crate::document::document;
+use crate::runner::Message;
+use crate::time::Time;
+use crate::workload::WorkflowPlan;
+
+/// How often silent runners are looked for.
+pub const TICK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A document that the engine does not accept.
+#[derive(Debug, thiserror::Error)]
+pub enum ApplyError {
+    #[error("workflow '{workflow}' cannot be expanded: {problems:?}")]
+    Expand { workflow: String, problems: Vec<Problem> },
+    #[error("workflow '{workflow}' cannot be written as JSON")]
+    Write { workflow: String, source: serde_json::Error },
+}
+
+/// The server.
+pub struct Server {
+    state: State,
+    polls: LongPolls<Time, Reply>,
+    commit: Duration,
+    /// Leases that a runner was told to give back and has not.
+    asked_back: BTreeSet<AttemptKey>,
+    /// Leases that runners gave back because they were told to.
+    pub lease_moves: u64,
+    pub syncs: u64,
+}
+
+/// The runner that waits for an answer, by its index.
+#[derive(Clone, Copy, Debug)]
+struct Reply {
+    runner: usize,
+}
+
+/// An answer to a runner.
+#[derive(Debug)]
+pub struct Answer {
+    /// The runner's index.
+    pub runner: usize,
+    pub leaves: Time,
+    /// What its agent gets.
+    pub event: Event,
+}
+
+impl Server {
+    /// Returns a server without workflows and runners.
+    pub fn new(commit: Duration) -> Self {
+        let state = State::default();
+        let polls = LongPolls::new(&state);
+        Self { state, polls, commit, asked_back: BTreeSet::new(), lease_moves: 0, syncs: 0 }
+    }
+
+    /// All workflows have settled.
+    pub fn is_idle(&self) -> bool {
+        self.state.is_idle()
+    }
+
+    /// Returns the time at which the first waiting sync has to be answered.
+    pub fn next_timeout(&self) -> Option<Time> {
+        self.polls.next_timeout()
+    }
+
+    /// Applies a workflow. Returns its number and the answers to runners that waited for work.
+    pub fn apply(&mut self, plan: &WorkflowPlan, now: Time) -> Result<(i64, Vec<Answer>), ApplyError> {
+        let workflow = || plan.name.clone();
+        let document = document(plan);
+        let expanded = expand(&document.spec, &Limits::default())
+            .map_err(|problems| ApplyError::Expand { workflow: workflow(), problems })?;
+        let apply = Apply {
+            document: &document,
+            expanded: &expanded,
+            owner: &plan.owner,
+            working_dir: "/simulated",
+            store_only: false,
+        };
+        let mut recorder = Recorder::default();
+        let applied = self
+            .state
+            .apply(&apply, &mut recorder, now.engine_now())
+            .map_err(|source| ApplyError::Write { workflow: workflow(), source })?;
+        Ok((applied.id.unwrap_or_default(), self.finish(recorder, Vec::new(), now)))
+    }
+
+    /// Handles a message of a runner.
+    pub fn receive(&mut self, runner: usize, message: Message, now: Time) -> Vec<Answer> {
+        let mut recorder = Recorder::default();
+        let answer = match message {
+            Message::Register(request) => Some(self.register(&request, &mut recorder, now)),
+            Message::Sync(id, request) => self.sync(Reply { runner }, RunnerId(id), request, &mut recorder, now),
+        };
+        let answers = answer.into_iter().map(|event| (Reply { runner }, event)).collect();
+        self.finish(recorder, answers, now)
+    }
+
+    /// Looks for silent runners.
+    pub fn tick(&mut self, now: Time) -> Vec<Answer> {
+        let mut recorder = Recorder::default();
+        self.state.expire(&mut recorder, now.engine_now());
+        self.finish(recorder, Vec::new(), now)
+    }
+
+    /// Answers syncs that have waited for long enough.
+    pub fn answer_timeouts(&mut self, now: Time) -> Vec<Answer> {
+        self.finish(Recorder::default(), Vec::new(), now)
+    }
+
+    fn register(&mut self, request: &RegisterRequest, recorder: &mut Recorder, now: Time) -> Event {
+        match self.state.register(request, recorder, now.engine_now()) {
+            Ok(response) => Event::Registered(response),
+            Err(refusal) => Event::NotRegistered(link_error(&refusal)),
+        }
+    }
+
+    fn sync(
+        &mut self,
+        reply: Reply,
+        id: RunnerId,
+        request: Box<SyncRequest>,
+        recorder: &mut Recorder,
+        now: Time,
+    ) -> Option<Event> {
+        self.syncs += 1;
+        self.count_moves(&request);
+        match self.state.sync(id, &request, recorder, now.engine_now()) {
+            Ok(answer) => match answer.wait(&request) {
+                Some(wait) => {
+                    self.polls.park(LongPoll { runner: id, request, until: now.plus(wait), reply });
+                    None
+                }
+                None => Some(self.answered(answer.response)),
+            },
+            Err(refusal) => Some(Event::NotAnswered(request.sequence, link_error(&refusal))),
+        }
+    }
+
+    fn count_moves(&mut self, request: &SyncRequest) {
+        for key in &request.returned {
+            self.lease_moves += u64::from(self.asked_back.remove(key));
+        }
+    }
+
+    fn answered(&mut self, response: SyncResponse) -> Event {
+        self.asked_back.extend(&response.give_back);
+        Event::Answered(Box::new(response))
+    }
+
+    /// Answers waiting syncs for which there is news, and ends the group.
+    fn finish(&mut self, mut recorder: Recorder, mut answers: Vec<(Reply, Event)>, now: Time) -> Vec<Answer> {
+        let engine_now = now.engine_now();
+        let waiting = self.polls.answer(&mut self.state, (&mut recorder, engine_now), now, false);
+        for (reply, response) in waiting {
+            let event = self.answered(response);
+            answers.push((reply, event));
+        }
+        let changes = self.state.finish(recorder, engine_now);
+        // The writer skips a commit without changes.
+        let leaves = if changes.is_empty() { now } else { now.plus(self.commit) };
+        answers.into_iter().map(|(reply, event)| Answer { runner: reply.runner, leaves, event }).collect()
+    }
+}
+
+/// The error that a runner gets over HTTP.
+fn link_error(refusal: &Refusal) -> LinkError {
+    match refusal {
+        Refusal::NoRunner(_) => LinkError::Unknown,
+        other => LinkError::Refused { code: "Refused".to_owned(), message: other.to_string() },
+    }
+}
