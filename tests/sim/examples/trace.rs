@@ -14,15 +14,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     let scenario = (shape.build)(seed).with_prefetch(words.next().is_none());
     let trace = simulate(&scenario)?;
     let times = trace.job_times(&scenario);
-    println!("{:>12} {:<12} {:<10} {:>10} {:>10} {:>10}", "workflow", "runner", "job", "ready", "start", "end");
+    println!("    workflow runner       job      CPUs GPUs      ready      start        end");
     for attempt in &trace.attempts {
         let JobRef { workflow, job } = attempt.job;
+        let plan = scenario.job(attempt.job);
         let seconds = |time: torc_sim::Time| time.0 as f64 / 1e6;
         println!(
-            "{:>12} {:<12} {:<10} {:>10.4} {:>10.4} {:>10.4}{}",
+            "{:>12} {:<12} {:<8} {:>4} {:>4} {:>10.4} {:>10.4} {:>10.4}{}",
             scenario.workflows[workflow].name,
             scenario.runners[attempt.runner].host,
-            scenario.job(attempt.job).name,
+            plan.name,
+            plan.needs.cpus,
+            plan.needs.gpus,
             times[workflow][job].map_or(f64::NAN, |times| seconds(times.ready)),
             seconds(attempt.started),
             attempt.ended.map_or(f64::NAN, seconds),

@@ -14,12 +14,12 @@ impl Random {
     /// Returns the generator of a seed. Generators with different streams are independent.
     pub fn new(seed: u64, stream: u64) -> Self {
         let mut random = Self { state: seed };
-        random.state = random.next().wrapping_add(stream);
+        random.state = random.bits().wrapping_add(stream);
         random
     }
 
     /// Returns the next 64 bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.state;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -29,7 +29,7 @@ impl Random {
 
     /// Returns a number from `low` to `high`, both included.
     pub fn within(&mut self, low: u64, high: u64) -> u64 {
-        low + self.next() % (high.saturating_sub(low) + 1)
+        low + self.bits() % (high.saturating_sub(low) + 1)
     }
 
     /// Returns an index below `count`.
@@ -61,7 +61,7 @@ impl Random {
     /// Returns a number from 0 to 1.
     pub fn unit(&mut self) -> f64 {
         // 53 bits are what a float holds exactly.
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+        (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
     }
 }
 
@@ -73,7 +73,7 @@ mod tests {
     fn a_seed_and_a_stream_give_one_sequence() {
         let draw = |seed, stream| {
             let mut random = Random::new(seed, stream);
-            [random.next(), random.next(), random.next()]
+            [random.bits(), random.bits(), random.bits()]
         };
         assert_eq!(draw(1, 0), draw(1, 0));
         assert_ne!(draw(1, 0), draw(2, 0));

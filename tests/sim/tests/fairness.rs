@@ -1,5 +1,6 @@
 //! A small workflow is not delayed by a large one that came before it.
 #![allow(clippy::print_stdout, reason = "the times are of interest when the test succeeds, too")]
+#![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
 

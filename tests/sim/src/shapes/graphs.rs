@@ -7,7 +7,7 @@ use crate::workload::{GIB, JobPlan, RunnerPlan, Scenario, WorkflowPlan};
 pub(super) const SHAPES: &[Shape] = &[
     shape("chains", "48 chains of 20 jobs of 0.5-2 s on 4 runners with 8 CPUs", chains),
     shape("layers", "12 layers of 10-40 jobs of 0.5-3 s, all to all, on 3 runners with 8 CPUs", layers),
-    shape("fork-join", "15 times 1, 60 and 1 jobs of 0.2-2 s on 4 runners with 8 CPUs", fork_join),
+    shape("fork-join", "6 times 1, 160 and 1 jobs of 1-10 s on 4 runners with 8 CPUs", fork_join),
     shape("random-graph", "600 jobs of 0.2-5 s after 0-3 others each, on 4 runners with 8 CPUs", random_graph),
     shape("multi-node", "20 jobs of 2-4 nodes beside 600 small ones, on 2 runners with 8 nodes", multi_node),
 ];
@@ -60,10 +60,10 @@ fn layers(seed: u64) -> Scenario {
 fn fork_join(seed: u64) -> Scenario {
     let mut graph = Graph::new(seed, 23);
     let mut last = None;
-    for _ in 0..15 {
-        let fork = graph.add(200, 500, last);
-        let middle: Vec<usize> = (0..60).map(|_| graph.add(200, 2_000, [fork])).collect();
-        last = Some(graph.add(200, 500, middle));
+    for _ in 0..6 {
+        let fork = graph.add(1_000, 2_000, last);
+        let middle: Vec<usize> = (0..160).map(|_| graph.add(1_000, 10_000, [fork])).collect();
+        last = Some(graph.add(1_000, 2_000, middle));
     }
     graph.scenario(seed, equal_runners(4, 8))
 }
