@@ -132,7 +132,8 @@ impl RunnerHost {
             | Effect::Inquire(_)
             | Effect::Record(_)
             | Effect::Unjournal(_)
-            | Effect::Tell(_) => {}
+            | Effect::Tell(_)
+            | Effect::Heartbeat { .. } => {}
         }
         out.extend(shim.into_iter().map(HostOutput::Shim));
     }
