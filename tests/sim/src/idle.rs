@@ -4,13 +4,12 @@
 //! once. A job counts when it has been ready for longer than a report, a commit, a lease and a start need, twice.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use torc_api::wire::Resources;
 use torc_core::ledger::Reservation;
 
-use crate::place::{JobClass, JobClasses, RunnerSlots};
+use crate::place::{JobClasses, RunnerSlots};
 use crate::time::Time;
 use crate::trace::{Attempt, Trace};
 use crate::workload::{JobRef, Scenario};
@@ -55,16 +54,19 @@ enum Change {
     Arrive(usize),
     Close(usize),
     Occupy(usize),
-    StopWaiting(Wait),
-    Wait(Wait),
+    /// A job of this class starts, or is given up.
+    StopWaiting(usize),
+    /// A job of this class could start.
+    Wait(usize),
+    EndDrain(Drain),
+    BeginDrain(Drain),
 }
 
-/// A job that is ready and has not started.
+/// A runner that collects nodes for a job of several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Wait {
+struct Drain {
+    runner: usize,
     class: usize,
-    /// The runner that starts it in the end.
-    runner: Option<usize>,
 }
 
 impl PartialOrd for Edge {
@@ -95,13 +97,24 @@ fn edges(scenario: &Scenario, trace: &Trace, classes: &JobClasses) -> Vec<Edge> 
         for (ready, attempt) in waits {
             let (from, to) = (ready.plus(grace), attempt.map_or(trace.ended, |attempt| attempt.ordered));
             if from < to {
-                let wait = Wait { class, runner: attempt.map(|attempt| attempt.runner) };
-                add(from, Change::Wait(wait));
-                add(to, Change::StopWaiting(wait));
+                add(from, Change::Wait(class));
+                add(to, Change::StopWaiting(class));
+            }
+            if let Some(attempt) = attempt.filter(|_| classes.classes[class].is_multi_node()) {
+                let drain = Drain { runner: attempt.runner, class };
+                add(drain_start(trace, attempt).max(ready), Change::BeginDrain(drain));
+                add(attempt.ordered, Change::EndDrain(drain));
             }
         }
     }
     edges
+}
+
+/// Returns the time from which a runner collected nodes for a job: the last start of another job before it.
+fn drain_start(trace: &Trace, attempt: &Attempt) -> Time {
+    let others =
+        trace.attempts.iter().filter(|other| other.runner == attempt.runner && other.ordered < attempt.ordered);
+    others.map(|other| other.ordered).max().unwrap_or_default()
 }
 
 /// For each job the times at which it was ready, and the attempts that followed.
@@ -146,8 +159,8 @@ struct Sweep<'a> {
     taken: BTreeMap<usize, Reservation>,
     /// Jobs of each class that could start.
     waiting: Vec<u64>,
-    /// Multi-node jobs that wait, by runner and nodes.
-    reserved: BTreeMap<(usize, i64), u64>,
+    /// Runners that collect nodes, and the classes of the jobs that they do it for.
+    drains: BTreeSet<Drain>,
     /// By runner and class: whether the runner may run such jobs while time has no end.
     suits: Vec<Vec<bool>>,
 }
@@ -166,7 +179,7 @@ impl<'a> Sweep<'a> {
             is_open: vec![false; slots.len()],
             taken: BTreeMap::new(),
             waiting: vec![0; classes.classes.len()],
-            reserved: BTreeMap::new(),
+            drains: BTreeSet::new(),
             slots,
             classes,
         }
@@ -187,17 +200,10 @@ impl<'a> Sweep<'a> {
                     self.slots[self.trace.attempts[index].runner].release(reservation);
                 }
             }
-            Change::Wait(wait) => self.wait(wait, 1),
-            Change::StopWaiting(wait) => self.wait(wait, -1),
-        }
-    }
-
-    fn wait(&mut self, wait: Wait, more: i64) {
-        self.waiting[wait.class] = self.waiting[wait.class].saturating_add_signed(more);
-        let class = &self.classes.classes[wait.class];
-        if let Some(runner) = wait.runner.filter(|_| class.is_multi_node()) {
-            let count = self.reserved.entry((runner, class.needs().nodes)).or_default();
-            *count = count.saturating_add_signed(more);
+            Change::Wait(class) => self.waiting[class] += 1,
+            Change::StopWaiting(class) => self.waiting[class] -= 1,
+            Change::BeginDrain(drain) => drop(self.drains.insert(drain)),
+            Change::EndDrain(drain) => drop(self.drains.remove(&drain)),
         }
     }
 
@@ -209,10 +215,10 @@ impl<'a> Sweep<'a> {
         let mut waiting = self.waiting.clone();
         let mut count = 0;
         for runner in 0..self.slots.len() {
-            if !self.is_open[runner] {
+            if !self.is_open[runner] || self.is_draining(runner) {
                 continue;
             }
-            let mut packed = self.reserve_for_multi_node(runner);
+            let mut packed = Vec::new();
             for (class, left) in waiting.iter_mut().enumerate().filter(|(_, left)| **left > 0) {
                 let suits = match self.slots[runner].plan.walltime {
                     Some(_) => self.slots[runner].suits(&self.classes.classes[class], self.scenario, now),
@@ -232,23 +238,11 @@ impl<'a> Sweep<'a> {
         count
     }
 
-    /// Takes the free nodes that a waiting multi-node job collects.
-    fn reserve_for_multi_node(&mut self, runner: usize) -> Vec<Reservation> {
-        let waiting = self.reserved.range((runner, 0)..(runner + 1, 0)).filter(|(_, count)| **count > 0);
-        let Some(nodes) = waiting.map(|((_, nodes), _)| *nodes).max() else { return Vec::new() };
-        let slots = &mut self.slots[runner];
-        let Resources { cpus, memory_bytes, gpus, nodes: all } = slots.plan.capacity;
-        // All of them are free: the job itself could start, and that is what counts.
-        if slots.free().nodes >= nodes {
-            return Vec::new();
-        }
-        let all = all.max(1);
-        let whole = JobClass::whole_node(Resources {
-            cpus: cpus / all,
-            memory_bytes: memory_bytes / all,
-            gpus: gpus / all,
-            nodes: 1,
-        });
-        std::iter::from_fn(|| slots.reserve(&whole)).take(usize::try_from(nodes).unwrap_or(0)).collect()
+    /// Returns whether a runner collects nodes for a job that has no place yet.
+    fn is_draining(&mut self, runner: usize) -> bool {
+        let all = Drain { runner, class: 0 }..Drain { runner: runner + 1, class: 0 };
+        let Some(drain) = self.drains.range(all).next() else { return false };
+        let place = self.slots[runner].reserve(&self.classes.classes[drain.class]);
+        place.map(|place| self.slots[runner].release(place)).is_none()
     }
 }

@@ -44,12 +44,6 @@ impl JobClass {
         Self { workflow, class: Class { requirements, labels, scheduler: None } }
     }
 
-    /// Returns the class of a job that takes one node of this size.
-    pub fn whole_node(node: Resources) -> Self {
-        let job = JobPlan { needs: node, ..JobPlan::new("", Duration::ZERO) };
-        Self::of(0, &job)
-    }
-
     /// Returns what a job takes, on each of its nodes.
     pub fn needs(&self) -> Resources {
         let Requirements { num_cpus, memory_bytes, num_gpus, num_nodes, .. } = self.class.requirements;

@@ -31,6 +31,15 @@ enum Change {
     },
 }
 
+/// What became of a ready job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Placement {
+    Started,
+    /// There is room on a runner that leaves before the job would end.
+    TooLong,
+    NoRoom,
+}
+
 struct Reference<'a> {
     scenario: &'a Scenario,
     classes: JobClasses,
@@ -41,8 +50,6 @@ struct Reference<'a> {
     /// Ready jobs of each class.
     ready: Vec<BTreeSet<Rank>>,
     changes: EventQueue<Change>,
-    /// Some runner leaves before the end of time.
-    some_leave: bool,
 }
 
 /// What the order of jobs is decided by.
@@ -102,7 +109,6 @@ impl<'a> Reference<'a> {
                 .map(|plan| plan.jobs.iter().map(|job| job.after.len()).collect())
                 .collect(),
             changes,
-            some_leave: scenario.runners.iter().any(|plan| plan.closes().is_some()),
             scenario,
         }
     }
@@ -137,33 +143,42 @@ impl<'a> Reference<'a> {
         let mut open: BTreeSet<(Rank, usize)> =
             self.ready.iter().enumerate().filter_map(|(class, ready)| Some((*ready.first()?, class))).collect();
         while let Some((rank, class)) = open.pop_first() {
-            let is_placed = self.start(rank.2, class, now);
-            // Jobs of a class differ in their durations, which count where a runner leaves. Otherwise, if one has no place, the
-            // others have none.
-            let next =
-                self.ready[class].range((Excluded(rank), Unbounded)).next().filter(|_| is_placed || self.some_leave);
-            open.extend(next.map(|next| (*next, class)));
-            if is_placed {
+            let placement = self.start(rank.2, class, now);
+            // Jobs of a class differ only in their durations: if there is no room for one, there is none for the others.
+            let next = self.ready[class].range((Excluded(rank), Unbounded)).next();
+            open.extend(next.filter(|_| placement != Placement::NoRoom).map(|next| (*next, class)));
+            if placement == Placement::Started {
                 self.ready[class].remove(&rank);
             }
         }
     }
 
-    fn start(&mut self, job: JobRef, class: usize, now: Time) -> bool {
+    fn start(&mut self, job: JobRef, class: usize, now: Time) -> Placement {
         let duration = self.scenario.job(job).duration;
         let class = &self.classes.classes[class];
-        let may = |slots: &RunnerSlots<'_>| slots.lasts(now, duration) && slots.suits(class, self.scenario, now);
-        let mut fitting: Vec<usize> = (0..self.runners.len()).filter(|at| may(&self.runners[*at])).collect();
-        fitting.sort_by_key(|at| {
+        let may = |slots: &RunnerSlots<'_>| {
+            slots.lasts(now, Duration::from_micros(1)) && slots.suits(class, self.scenario, now)
+        };
+        let mut suiting: Vec<usize> = (0..self.runners.len()).filter(|at| may(&self.runners[*at])).collect();
+        suiting.sort_by_key(|at| {
             let free = self.runners[*at].free();
             (free.gpus, free.cpus, free.memory_bytes, *at)
         });
-        for runner in fitting {
-            if let Some(reservation) = self.runners[runner].reserve(class) {
-                self.changes.push(now.plus(duration), Change::End { job, runner, reservation });
-                return true;
+        let mut placement = Placement::NoRoom;
+        for runner in suiting {
+            let lasts = self.runners[runner].lasts(now, duration);
+            match self.runners[runner].reserve(class) {
+                Some(reservation) if lasts => {
+                    self.changes.push(now.plus(duration), Change::End { job, runner, reservation });
+                    return Placement::Started;
+                }
+                Some(reservation) => {
+                    self.runners[runner].release(reservation);
+                    placement = Placement::TooLong;
+                }
+                None => {}
             }
         }
-        false
+        placement
     }
 }

@@ -8,7 +8,7 @@ use crate::workload::{Scenario, WorkflowPlan};
 pub(super) const SHAPES: &[Shape] = &[
     shape("late-runners", "1,500 jobs of 1-5 s; 4 of 5 runners with 8 CPUs arrive within a minute", late),
     shape("leaving", "1,200 jobs of 1-5 s; 3 of 6 runners with 8 CPUs are stopped", leaving),
-    shape("walltime", "800 jobs of 5-30 s; 4 of 6 runners with 8 CPUs run out of time", walltime),
+    shape("walltime", "1,600 jobs of 5-15 s; 4 of 6 runners with 8 CPUs run out of time", walltime),
 ];
 
 fn late(seed: u64) -> Scenario {
@@ -37,10 +37,10 @@ fn walltime(seed: u64) -> Scenario {
     for runner in runners.iter_mut().skip(2) {
         runner.walltime = Some(random.duration(seconds(180), seconds(400)));
     }
-    let mut jobs = bag(&mut random, 800, seconds(5), seconds(30));
+    let mut jobs = bag(&mut random, 1_600, seconds(5), seconds(15));
     for job in &mut jobs {
         // A job may start with a minute less than it declares, and is killed if it then takes longer.
-        job.runtime_seconds = 90;
+        job.runtime_seconds = 75;
     }
     Scenario::new(seed, runners, vec![WorkflowPlan::new("jobs", jobs)])
 }

@@ -6,10 +6,14 @@ use crate::workload::{GIB, JobPlan, RunnerPlan, Scenario, WorkflowPlan};
 
 pub(super) const SHAPES: &[Shape] = &[
     shape("chains", "48 chains of 20 jobs of 0.5-2 s on 4 runners with 8 CPUs", chains),
-    shape("layers", "12 layers of 10-40 jobs of 0.5-3 s, all to all, on 3 runners with 8 CPUs", layers),
-    shape("fork-join", "6 times 1, 160 and 1 jobs of 1-10 s on 4 runners with 8 CPUs", fork_join),
+    shape(
+        "layers",
+        "12 layers of 10-40 jobs of 1-4 s, alike within a layer, all to all, on 3 runners with 8 CPUs",
+        layers,
+    ),
+    shape("fork-join", "5 times 1, 240 and 1 jobs of 1-10 s on 4 runners with 8 CPUs", fork_join),
     shape("random-graph", "600 jobs of 0.2-5 s after 0-3 others each, on 4 runners with 8 CPUs", random_graph),
-    shape("multi-node", "20 jobs of 2-4 nodes beside 600 small ones, on 2 runners with 8 nodes", multi_node),
+    shape("multi-node", "20 jobs of 2-4 nodes beside 1,500 small ones, on 2 runners with 8 nodes", multi_node),
 ];
 
 /// A workflow that grows job by job.
@@ -52,7 +56,9 @@ fn layers(seed: u64) -> Scenario {
     let mut before: Vec<usize> = Vec::new();
     for _ in 0..12 {
         let width = graph.random.within(10, 40);
-        before = (0..width).map(|_| graph.add(500, 3_000, before.iter().copied())).collect();
+        let typical = graph.random.within(1_000, 4_000);
+        let (low, high) = (typical * 95 / 100, typical * 105 / 100);
+        before = (0..width).map(|_| graph.add(low, high, before.iter().copied())).collect();
     }
     graph.scenario(seed, equal_runners(3, 8))
 }
@@ -60,9 +66,9 @@ fn layers(seed: u64) -> Scenario {
 fn fork_join(seed: u64) -> Scenario {
     let mut graph = Graph::new(seed, 23);
     let mut last = None;
-    for _ in 0..6 {
+    for _ in 0..5 {
         let fork = graph.add(1_000, 2_000, last);
-        let middle: Vec<usize> = (0..160).map(|_| graph.add(1_000, 10_000, [fork])).collect();
+        let middle: Vec<usize> = (0..240).map(|_| graph.add(1_000, 10_000, [fork])).collect();
         last = Some(graph.add(1_000, 2_000, middle));
     }
     graph.scenario(seed, equal_runners(4, 8))
@@ -83,9 +89,9 @@ fn random_graph(seed: u64) -> Scenario {
 
 fn multi_node(seed: u64) -> Scenario {
     let mut graph = Graph::new(seed, 25);
-    for number in 0..620 {
-        if number % 31 == 0 {
-            let job = graph.add(20_000, 40_000, []);
+    for number in 0..1_520 {
+        if number % 76 == 0 {
+            let job = graph.add(10_000, 20_000, []);
             let needs = &mut graph.jobs[job].needs;
             (needs.nodes, needs.cpus) = (graph.random.within(2, 4).cast_signed(), 16);
         } else {
