@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use torc_api::wire::{AttemptKey, RunnerKind, SyncRequest, SyncResponse};
+use torc_api::wire::{AttemptKey, RunnerKind, SyncRequest, SyncResponse, Verdict};
 
 use super::allocations::AllocationKey;
 use super::errands::ErrandId;
@@ -30,6 +30,8 @@ pub(super) struct Runner {
     pub held: HashMap<JobId, Holding>,
     /// Leases that it is to end, by their numbers.
     pub ending: BTreeMap<i64, EndingLease>,
+    /// The directive that it was told last, and the message whose answer said so first.
+    pub told_verdict: ToldVerdict,
     /// What it was told to end or to give back and still has, with the message whose answer said so first.
     pub told: HashMap<AttemptKey, u64>,
     /// What waited in it when it last spoke.
@@ -40,6 +42,14 @@ pub(super) struct Runner {
     pub allocation: Option<AllocationKey>,
     /// Actions and recovery scripts that it has.
     pub errands: HashMap<ErrandId, HeldErrand>,
+}
+
+/// A directive that a runner was told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ToldVerdict {
+    pub verdict: Verdict,
+    /// The message whose answer said so first.
+    pub sequence: u64,
 }
 
 /// A lease of a runner.
@@ -88,6 +98,7 @@ impl Runner {
             silent: false,
             held: HashMap::new(),
             ending: BTreeMap::new(),
+            told_verdict: ToldVerdict::default(),
             told: HashMap::new(),
             allocation: None,
             errands: HashMap::new(),
@@ -106,6 +117,15 @@ impl Runner {
             is_new |= *self.told.entry(key).or_insert(request.sequence) > request.acknowledged;
         }
         is_new
+    }
+
+    /// Whether an answer brings a directive that the runner has not heard of. Once it knows that everything has completed, it waits
+    /// for the next workflow as for any other work.
+    pub fn hears_new_verdict(&mut self, request: &SyncRequest, response: &SyncResponse) -> bool {
+        if self.told_verdict.verdict != response.verdict {
+            self.told_verdict = ToldVerdict { verdict: response.verdict, sequence: request.sequence };
+        }
+        self.told_verdict.sequence > request.acknowledged
     }
 
     /// Whether it lives in a Slurm allocation, where jobs are steps unless their workflow says otherwise.

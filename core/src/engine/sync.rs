@@ -140,11 +140,11 @@ impl State {
     }
 
     fn is_worth_saying(&mut self, id: RunnerId, request: &SyncRequest, response: &SyncResponse) -> bool {
-        let new_orders = self.runners.get_mut(&id).is_some_and(|runner| runner.hears_new_orders(request, response));
-        new_orders
-            || !response.leases.is_empty()
-            || !response.refused.is_empty()
-            || response.verdict != torc_api::wire::Verdict::Continue
+        let is_new = self.runners.get_mut(&id).is_some_and(|runner| {
+            let has_new_orders = runner.hears_new_orders(request, response);
+            runner.hears_new_verdict(request, response) || has_new_orders
+        });
+        is_new || !response.leases.is_empty() || !response.refused.is_empty()
     }
 
     /// A newer message has come from the runner, or it has left: the older one is not waited for any more.

@@ -18,8 +18,10 @@ use crate::events::RunnerEvent;
 use crate::mode::{self, Mode};
 use crate::protocol::{Ending, HeldJob};
 
-/// A job that has waited for so long is not passed over any more by smaller ones.
-const PASSED_OVER_AT_MOST: Duration = Duration::from_secs(10);
+/// A job of several nodes that has waited for so long is not passed over any more: its nodes are kept free as they become free.
+const MAX_PASSED_OVER_WITH_NODES: Duration = Duration::from_secs(10);
+/// The same for a job of one node. Room for it comes by itself as jobs end, and a node that is kept free for it is idle meanwhile.
+const MAX_PASSED_OVER: Duration = Duration::from_secs(300);
 
 impl State {
     /// Takes in new work, or gives it back at once.
@@ -189,7 +191,8 @@ impl State {
 
     /// Smaller jobs must not be started before this one any more.
     pub(super) fn is_passed_over_too_long(&self, job: &Job, now: Moment) -> bool {
-        now.since(job.since) > PASSED_OVER_AT_MOST
+        let most = if job.kind.resources().nodes > 1 { MAX_PASSED_OVER_WITH_NODES } else { MAX_PASSED_OVER };
+        now.since(job.since) > most
     }
 
     /// Something could start, if it is small enough.

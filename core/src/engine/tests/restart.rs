@@ -13,6 +13,7 @@ use super::plan::{Plan, job};
 use super::random::{plans, steps};
 use super::world::{World, ask, failure, runner, running, say, success};
 use crate::engine::offers::Offer;
+use crate::engine::runner::ToldVerdict;
 use crate::engine::{Observation, Recorder, Retry, State};
 use crate::ids::{Now, RunnerId};
 use crate::planning::orphans::Sighting;
@@ -29,6 +30,7 @@ fn forget_what_is_not_kept(state: &mut State, now: Now) {
         runner.offer = Offer::default();
         runner.silent = false;
         runner.told.clear();
+        runner.told_verdict = ToldVerdict::default();
         runner.waiting.clear();
         runner.asked_back.clear();
         runner.held.values_mut().for_each(|holding| holding.granted_in = 0);
