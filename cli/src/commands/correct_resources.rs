@@ -72,8 +72,8 @@ mod tests {
             describe("w", &report(false, serde_json::json!([]))),
             "workflow/w: the requirements fit what was observed\n"
         );
-        let one = serde_json::json!([{ "requirements": "small", "jobs": 1, "observed": 2, "changes": ["memory from 1m to 2m", "CPUs"] }]);
-        let line = "small (1 job, 2 observed): memory from 1m to 2m, CPUs\n";
+        let one = serde_json::json!([{ "requirements": "small", "jobs": 1, "observed": 2, "changes": ["memory from 1 MiB to 2 MiB", "CPUs"] }]);
+        let line = "small (1 job, 2 observed): memory from 1 MiB to 2 MiB, CPUs\n";
         assert_eq!(describe("w", &report(true, one.clone())), format!("{line}nothing was changed\n"));
         assert_eq!(describe("w", &report(false, one)), format!("{line}the next attempts have it\n"));
     }

@@ -375,12 +375,12 @@ mod tests {
         let report = |again: i64, dry_run: bool, jobs| RecoverReport { again, dry_run, jobs, regenerated: None };
         let jobs = || {
             vec![
-                job(Cause::OutOfMemory, RecoveryDecision::Retry, &["memory from 1m to 2m", "time"]),
+                job(Cause::OutOfMemory, RecoveryDecision::Retry, &["memory from 1 MiB to 2 MiB", "time"]),
                 job(Cause::Lost, RecoveryDecision::Retry, &[]),
                 job(Cause::ExitCode, RecoveryDecision::Leave, &[]),
             ]
         };
-        let lines = "a: OutOfMemory (exit code 137, signal 9 (KILL)) → tried again with memory from 1m to 2m, time\n\
+        let lines = "a: OutOfMemory (exit code 137, signal 9 (KILL)) → tried again with memory from 1 MiB to 2 MiB, time\n\
             a: Lost (exit code 137, signal 9 (KILL)) → tried again\n\
             a: ExitCode (exit code 137, signal 9 (KILL)) → stays failed (--retry-unknown tries it again)\n";
         let none = OrphanReport::default;

@@ -229,7 +229,7 @@ fn each_attempt_tells_how_it_ended_and_why_another_followed() {
     assert_eq!(told[0].then.as_deref(), Some("it was tried again: that was not its fault"));
     assert_eq!(told[1].diagnosis, Some(Cause::OutOfMemory));
     assert!(
-        told[1].evidence.contains(&"its peak memory was 2g; it asks for 1g now".to_owned()),
+        told[1].evidence.contains(&"its peak memory was 2 GiB; it asks for 1 GiB now".to_owned()),
         "{:?}",
         told[1].evidence
     );
@@ -242,6 +242,6 @@ fn each_attempt_tells_how_it_ended_and_why_another_followed() {
 fn what_recovery_has_raised() {
     let declared = Requirements { memory_bytes: GIB, runtime_seconds: 60, ..Requirements::default() };
     let now = Requirements { memory_bytes: 2 * GIB, runtime_seconds: 90, ..declared.clone() };
-    assert_eq!(raised(&declared, &now), ["memory from 1g to 2g", "runtime from 1m to 1m30s"]);
+    assert_eq!(raised(&declared, &now), ["memory from 1 GiB to 2 GiB", "runtime from 1m to 1m30s"]);
     assert!(raised(&declared, &declared).is_empty());
 }

@@ -331,7 +331,7 @@ pub(super) mod tests {
     fn what_does_not_fit_is_told_with_the_reason() {
         let cases = [
             (needs(300, 1, 0, 1, 1), "300 CPUs on a node are more than any partition has (256)"),
-            (needs(1, 5_000, 0, 1, 1), "5000g of memory on a node is more than any partition has (4000g)"),
+            (needs(1, 5_000, 0, 1, 1), "4.9 TiB of memory on a node is more than any partition has (3.9 TiB)"),
             (needs(1, 1, 9, 1, 1), "9 GPUs on a node are more than any partition has (8)"),
             (
                 needs(1, 1, 0, 1, 241),

@@ -97,9 +97,17 @@ async fn raised(server: &TestServer, request: Value) -> Vec<(String, Vec<String>
 async fn recover_raises_each_resource_by_its_own_percentage() {
     let server = ended().await;
     for (request, memory, runtime) in [
-        (json!({}), "memory from 100m to 150m", "runtime from 20m to 30m"),
-        (json!({ "memoryPercent": 250, "runtimePercent": 300 }), "memory from 100m to 250m", "runtime from 20m to 1h"),
-        (json!({ "memoryPercent": 300, "runtimePercent": 250 }), "memory from 100m to 300m", "runtime from 20m to 50m"),
+        (json!({}), "memory from 100 MiB to 150 MiB", "runtime from 20m to 30m"),
+        (
+            json!({ "memoryPercent": 250, "runtimePercent": 300 }),
+            "memory from 100 MiB to 250 MiB",
+            "runtime from 20m to 1h",
+        ),
+        (
+            json!({ "memoryPercent": 300, "runtimePercent": 250 }),
+            "memory from 100 MiB to 300 MiB",
+            "runtime from 20m to 50m",
+        ),
     ] {
         let expected = [
             ("late Retry".to_owned(), vec![runtime.to_owned()]),

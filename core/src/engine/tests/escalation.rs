@@ -131,7 +131,7 @@ fn a_job_that_had_the_whole_node_fails_with_the_numbers() {
     // A larger runner connects: now there is more.
     world.register(&RegisterRequest { place: "n2:/keeper".to_owned(), ..with_memory(64) });
     let report = world.state.recover_preview(world.workflow(), recovery(&latest), world.now).unwrap();
-    assert_eq!(report.jobs[0].raised, ["memory from 8g to 12g"]);
+    assert_eq!(report.jobs[0].raised, ["memory from 8 GiB to 12 GiB"]);
 }
 
 #[test]

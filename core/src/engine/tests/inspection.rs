@@ -175,7 +175,7 @@ fn a_job_that_got_more_says_from_what_to_what() {
     let told = world.state.explain_job(world.workflow(), "a", &attempts, world.now).unwrap();
     assert_eq!((told.workflow.as_str(), told.job.as_str(), told.status), ("w", "a", Some(JobState::Ready)));
     assert_eq!((told.run_id, told.attempt, told.attempts.len()), (1, 3, 2));
-    assert!(told.raised[0].starts_with("memory from 1g to "), "{:?}", told.raised);
+    assert!(told.raised[0].starts_with("memory from 1 GiB to "), "{:?}", told.raised);
     assert!(told.attempts.iter().all(|story| story.then.is_some()), "it is tried again: {:?}", told.attempts);
     world.sync(id, &ask(5, 1));
     let failed = SyncRequest { finished: vec![failure(world.key("a"), 137, Cause::OutOfMemory)], ..say(6) };

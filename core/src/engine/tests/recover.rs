@@ -501,7 +501,7 @@ fn requirements_are_corrected_by_what_was_observed() {
     }
     let id = world.workflow();
     let preview = world.state.correction_preview(id, &[], (&latest, true)).unwrap();
-    assert!(preview.dry_run && preview.corrections.iter().all(|one| one.changes[0].starts_with("memory from 1g")));
+    assert!(preview.dry_run && preview.corrections.iter().all(|one| one.changes[0].starts_with("memory from 1 GiB")));
     let report =
         world.run(|state, recorder, now| state.correct_resources(id, &[], (&latest, true), recorder, now)).unwrap();
     assert_eq!(report.corrections, preview.corrections);

@@ -111,7 +111,7 @@ fn watch_recovers_a_job_with_more_memory_and_leaves_what_failed_by_itself() {
     assert_eq!((login.state("eater"), login.state("after")), ("completed".into(), "completed".into()));
     assert_eq!(login.state("bad"), "failed");
     let eater = login.json("explain job/eater -w w");
-    assert_eq!(eater["raised"][0], "memory from 60m to 90m");
+    assert_eq!(eater["raised"][0], "memory from 60 MiB to 90 MiB");
     assert_eq!(text(&eater["attempts"][0], "diagnosis"), "OutOfMemory");
     let small = login.json("get jobs w");
     let bad = small["items"].as_array().unwrap().iter().find(|one| text(one, "name") == "bad").cloned().unwrap();
