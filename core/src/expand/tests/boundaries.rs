@@ -149,7 +149,7 @@ fn an_expression_for_files_is_not_about_the_jobs_own_number() {
 fn the_first_requirements_of_a_name_count() {
     let named = |name: &str| Requirements { name: name.to_owned(), ..Requirements::default() };
     let all = [named("a"), named("b"), named("a")];
-    let found = jobs::Catalogue::by_name(&all);
+    let found = Catalogue::by_name(&all);
     assert_eq!((found.get("a"), found.get("b"), found.get("c")), (Some(&0), Some(&1), None));
 }
 
