@@ -120,6 +120,7 @@ fn is_locked(dir: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read as _;
     use std::os::unix::fs::PermissionsExt as _;
     use std::process::{Command, Stdio};
 
@@ -177,11 +178,14 @@ mod tests {
         let dir = private_folder();
         let gone = dir.path().join("gone");
         let mut shim = Command::new("sh")
-            .args(["-c", "read line", "keeper", "--dir"])
+            .args(["-c", "echo; read line", "keeper", "--dir"])
             .arg(&gone)
             .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
             .spawn()
             .expect("a process");
+        // The kernel shows the arguments of a process a moment after its start has been reported.
+        shim.stdout.as_mut().expect("a pipe").read_exact(&mut [0]).expect("a line");
         assert_eq!(place_state(&gone).shim, ProcessState::Running);
         drop(shim.stdin.take());
         shim.wait().expect("an end");

@@ -5,6 +5,7 @@ mod cleanup;
 mod clusters;
 mod events;
 mod leader;
+mod loops;
 mod pools;
 mod reconcile;
 mod reviews;

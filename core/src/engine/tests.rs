@@ -12,6 +12,7 @@ mod edits;
 mod escalation;
 mod failures;
 mod fleet;
+mod gates;
 mod history;
 mod inspection;
 mod invariants;

@@ -162,4 +162,60 @@ mod tests {
         assert!(!is_known(&["a", "b"], "spec.file", field, "there is no file `x`"));
         assert!(is_known(&["a", "b"], "spec.jobs[0].comand", field, "there is no file `x`"));
     }
+
+    #[test]
+    fn a_problem_needs_the_list_that_it_refers_to() {
+        let cases = [
+            ("spec.jobs[1].dependsOnRegexes[0]", "jobs"),
+            ("spec.actions[0]", "jobs"),
+            ("spec.actions[0].jobs[0]", "jobs"),
+            ("spec.actions[0].jobNameRegexes[0]", "jobs"),
+            ("spec.jobs[1].inputFiles[0]", "files"),
+            ("spec.jobs[1].inputFileRegexes[0]", "files"),
+            ("spec.jobs[1].outputFiles[0]", "files"),
+            ("spec.jobs[1].outputFileRegexes[0]", "files"),
+            ("spec.jobs[1].inputUserData[0]", "userData"),
+            ("spec.jobs[1].inputUserDataRegexes[0]", "userData"),
+            ("spec.jobs[1].outputUserData[0]", "userData"),
+            ("spec.jobs[1].outputUserDataRegexes[0]", "userData"),
+            ("spec.jobs[1].resourceRequirements", "resourceRequirements"),
+            ("spec.jobs[1].failureHandler", "failureHandlers"),
+            ("spec.jobs[1].scheduler", "slurmSchedulers"),
+            ("spec.actions[1].scheduler", "slurmSchedulers"),
+        ];
+        let lists = ["jobs", "files", "userData", "resourceRequirements", "failureHandlers", "slurmSchedulers"];
+        let spec: WorkflowSpec = serde_json::from_value(serde_json::json!({
+            "jobs": [{"name": "a", "command": "x"}, {"name": "b", "command": "x"}],
+            "files": [{"name": "f", "path": "f"}],
+            "userData": [{"name": "d"}],
+            "resourceRequirements": [{"name": "r", "numCpus": 1, "memory": "1g"}],
+            "failureHandlers": [{"name": "h", "rules": []}],
+            "slurmSchedulers": [{"name": "s", "account": "a"}],
+        }))
+        .expect("a document");
+        for (field, needed) in cases {
+            for list in lists {
+                let doubt = Doubt::new(&spec, vec![format!("spec.{list}[0].name")]);
+                let is_known = doubt.is_known(&Problem::error(field, "there is no such thing"));
+                assert_eq!(is_known, list != needed, "{field} with a wrong name in {list}");
+            }
+        }
+        let plain = Problem::error("spec.jobs[1].labels[0]", "no label");
+        assert!(Doubt::new(&spec, vec!["spec.jobs[0].name".to_owned()]).is_known(&plain), "it refers to nothing");
+    }
+
+    #[test]
+    fn names_of_other_lists_decide_only_by_shared_parameters() {
+        let field = "spec.jobs[1].dependsOn[0]";
+        let unknown = "there is no job `x`";
+        assert!(is_known(&["a_{i}", "b"], "spec.files[0].parameters", field, unknown), "it is about files");
+        assert!(!is_known(&["a_{i}", "b"], "spec.variables", field, unknown), "all entries share these");
+        assert!(is_known(&["a", "b"], "spec.variables", field, unknown), "no name has a variable");
+        assert!(!is_known(&["a_{i}", "b"], "spec.jobs[0].parameters", field, unknown));
+        assert!(is_known(&["a_{i}", "b"], "spec.jobs[1].parameters", field, unknown), "its own name is fixed");
+        assert!(!is_known(&["a"], "spec.jobs[7].parameters", field, unknown), "the entry is not there");
+        assert!(!is_known(&[], "spec.job", field, unknown), "the list may be misspelt");
+        assert!(is_known(&[], "spec.job.x", field, unknown));
+        assert!(is_known(&[], "spec.job[0]", field, unknown));
+    }
 }

@@ -151,4 +151,27 @@ mod tests {
             ]
         );
     }
+
+    #[test]
+    fn a_table_that_is_there_stays_and_all_lists_are_read() {
+        let mut spec: WorkflowSpec = serde_json::from_value(json!({
+            "parametersFile": "sweep.csv",
+            "parameterTable": {"columns": ["old"], "rows": [[1]]},
+            "jobs": [{"name": "a", "command": "a"}],
+            "files": [{"name": "f", "path": "f", "parameters": {"i": "@/data/runs.txt"}}],
+            "userData": [
+                {"name": "d", "parametersFile": "sweep.csv"},
+                {"name": "e", "parameters": {"i": "@missing.txt"}},
+            ],
+        }))
+        .unwrap();
+        let problems = embed(&mut spec, &mut files);
+        let told: Vec<_> = problems.iter().map(|problem| (problem.field.as_str(), problem.message.as_str())).collect();
+        assert_eq!(told, [("spec.userData[1].parameters.i", "cannot read `missing.txt`: no such file")]);
+        assert_eq!(spec.parameter_table.map(|table| table.columns), Some(vec!["old".to_owned()]));
+        assert_eq!(spec.files[0].parameterization.parameters["i"], json!([1, 2]));
+        let read = spec.user_data[0].parameterization.parameter_table.as_ref().map(|table| table.columns.len());
+        assert_eq!(read, Some(2));
+        assert_eq!(spec.user_data[1].parameterization.parameters["i"], json!("@missing.txt"));
+    }
 }

@@ -281,4 +281,85 @@ mod tests {
             assert_eq!(Family::of(&entry, &shared).unwrap_err(), expected, "{entry:?}");
         }
     }
+
+    fn of(entry: &Parameterization, most: usize) -> Result<Family, FamilyError> {
+        let pool = BTreeMap::new();
+        Family::of(entry, &Shared { parameters: &pool, has_table: false, table: None, most })
+    }
+
+    fn with_table(columns: &[&str], rows: Vec<Vec<Value>>) -> Parameterization {
+        let columns = columns.iter().map(|name| (*name).to_owned()).collect();
+        Parameterization { parameter_table: Some(ParameterTable { columns, rows }), ..Default::default() }
+    }
+
+    #[test]
+    fn a_table_excludes_every_inline_field() {
+        let table = || with_table(&["a"], vec![vec![json!(1)]]);
+        assert_eq!(of(&table(), 100).unwrap().rows(), 1);
+        let inline = [
+            Parameterization { parameters: BTreeMap::from([("a".to_owned(), json!(1))]), ..table() },
+            Parameterization { parameter_mode: Some(ParameterMode::Product), ..table() },
+            Parameterization { use_parameters: Some(Vec::new()), ..table() },
+        ];
+        for entry in inline {
+            assert_eq!(of(&entry, 100).unwrap_err(), FamilyError::TableAndInline, "{entry:?}");
+        }
+        let opted_out = Parameterization { use_parameters_file: Some(false), ..table() };
+        assert_eq!(of(&opted_out, 100).unwrap().rows(), 1, "false is as good as nothing");
+    }
+
+    #[test]
+    fn tables_have_cells_for_all_columns_and_few_enough_rows() {
+        let rows = |count: i64| (0..count).map(|n| vec![json!(n), json!(n + 10)]).collect::<Vec<_>>();
+        for (count, expected) in [(2, Ok(2)), (3, Ok(3)), (4, Err(FamilyError::TooMany(3)))] {
+            let found = of(&with_table(&["a", "b"], rows(count)), 3).map(|family| family.rows());
+            assert_eq!(found, expected, "{count} rows");
+        }
+        let family = of(&with_table(&["a", "b"], rows(3)), 3).unwrap();
+        assert_eq!((row(&family, 0), row(&family, 2)), (vec![0, 10], vec![2, 12]));
+        let ragged = with_table(&["a", "b"], vec![vec![json!(1), json!(2)], vec![json!(3)]]);
+        let expected = FamilyError::RaggedTable { row: 2, found: 1, columns: 2 };
+        assert_eq!(of(&ragged, 100).unwrap_err(), expected);
+        let gap = of(&with_table(&["a"], vec![vec![json!(null)], vec![json!("null")]]), 100).unwrap();
+        assert_eq!((gap.cell(0, 0), gap.cell(1, 0)), (None, Some(&Scalar::Text("null".to_owned()))));
+        assert_eq!((gap.cell(2, 0), gap.cell(0, 1)), (None, None), "beyond the end");
+    }
+
+    #[test]
+    fn combinations_may_reach_the_limit() {
+        for (values, expected) in [(2, Ok(4)), (3, Ok(6)), (4, Err(FamilyError::TooMany(7)))] {
+            let found = Family::product(vec![column("a", 2), column("b", values)], 7).map(|family| family.rows());
+            assert_eq!(found, expected, "2 x {values}");
+        }
+        let unequal = Family::zip(vec![column("a", 2), column("b", 2), column("c", 3)]).unwrap_err();
+        let expected = FamilyError::UnequalLengths {
+            first: "a".to_owned(),
+            first_length: 2,
+            other: "c".to_owned(),
+            other_length: 3,
+        };
+        assert_eq!(unequal, expected);
+    }
+
+    #[test]
+    fn every_error_names_its_field() {
+        let name = || "n".to_owned();
+        let cases = [
+            (FamilyError::TableAndInline, "parametersFile"),
+            (FamilyError::TwoTables, "parametersFile"),
+            (FamilyError::TableNotRead(name()), "parametersFile"),
+            (FamilyError::NoSharedTable, "useParametersFile"),
+            (FamilyError::EmptyTable, "parameterTable"),
+            (FamilyError::RaggedTable { row: 1, found: 2, columns: 3 }, "parameterTable"),
+            (FamilyError::Value { name: name(), error: ValueError::Map }, "parameters.n"),
+            (
+                FamilyError::UnequalLengths { first: name(), first_length: 1, other: name(), other_length: 2 },
+                "parameterMode",
+            ),
+            (FamilyError::TooMany(1), "parameters"),
+        ];
+        for (error, field) in cases {
+            assert_eq!(error.field(), field, "{error}");
+        }
+    }
 }

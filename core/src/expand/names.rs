@@ -217,4 +217,45 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn a_fourth_of_a_name_may_differ_up_to_four_letters() {
+        // The length of the name, how many letters are other ones, whether that is near.
+        let cases = [
+            (1, 1, true),
+            (7, 1, true),
+            (7, 2, false),
+            (8, 2, true),
+            (8, 3, false),
+            (16, 4, true),
+            (19, 5, false),
+            (20, 5, false),
+            (40, 4, true),
+            (40, 5, false),
+        ];
+        for (length, slips, expected) in cases {
+            let name = "a".repeat(length);
+            let other = format!("{}{}", "b".repeat(slips), "a".repeat(length - slips));
+            let found = nearest(&name, [other.as_str()].into_iter());
+            assert_eq!(found.is_some(), expected, "{slips} of {length} letters");
+            // Letters that are missing count, too.
+            let shorter = "a".repeat(length - slips);
+            let found = nearest(&name, [shorter.as_str()].into_iter());
+            assert_eq!(found.is_some(), expected, "{length} letters without {slips}");
+        }
+        let known = ["abcdefxy", "abcdefgx", "abcdxxgh"];
+        assert_eq!(nearest("abcdefgh", known.into_iter()), Some("abcdefgx"), "the nearest of several");
+    }
+
+    #[test]
+    fn names_have_numbers_and_expressions_are_remembered() {
+        let names: Vec<String> = ["a", "b", "ab"].map(str::to_owned).into();
+        let (mut index, _) = Names::new(&names);
+        assert_eq!((index.name(0), index.name(2), index.name(3)), ("a", "ab", ""));
+        for _ in 0..2 {
+            assert_eq!(&index.matching("^a").unwrap()[..], [0, 2]);
+            assert_eq!(&index.matching("b").unwrap()[..], [1, 2]);
+            assert_eq!(&index.matching("^a[b]$").unwrap()[..], [2]);
+        }
+    }
 }

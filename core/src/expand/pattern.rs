@@ -222,4 +222,44 @@ mod tests {
             assert_eq!(candidates(pattern), expected, "{pattern}");
         }
     }
+
+    #[test]
+    fn classes_groups_and_repetitions_are_skipped_whole() {
+        let own = str::to_owned;
+        let among = |text: &str| Candidates::AmongContaining(own(text));
+        let table = [
+            ("[]x]_end", among("_end")),
+            ("[^]x]_end", among("_end")),
+            ("[\\]x]_end", among("_end")),
+            ("[[:alpha:]]_end", Candidates::Any),
+            ("[a_end", Candidates::Any),
+            ("(a(b|c)d)_end", among("_end")),
+            ("(\\)x)_end", among("_end")),
+            ("([)]x)_end", among("_end")),
+            ("(?:x|y)_end", among("_end")),
+            ("(a(?i)b)_end", Candidates::Any),
+            ("(a_end", Candidates::Any),
+            ("a)_end", Candidates::Any),
+            ("é+?_end", among("_end")),
+            ("a{2,3}?_end", among("_end")),
+            ("ab*_end", among("_end")),
+            ("\\w\\S_end", among("_end")),
+            ("\\<_end", Candidates::Any),
+            ("\\", Candidates::Any),
+            ("short.+longer", among("longer")),
+            ("longer.+short", among("longer")),
+            (".*_end.*", Candidates::Containing(own("_end"))),
+            (".+_end", among("_end")),
+            (".*?_end", among("_end")),
+            ("^+a", among("a")),
+            ("^é$", Candidates::Exactly(own("é"))),
+            ("^a[^b]", Candidates::AmongStartingWith { prefix: own("a"), tail: own("^(?:[^b])") }),
+            ("^a[^b]^", among("a")),
+            ("^a\\Bb", Candidates::Any),
+            ("^a(\\Bb)", among("a")),
+        ];
+        for (pattern, expected) in table {
+            assert_eq!(candidates(pattern), expected, "{pattern}");
+        }
+    }
 }

@@ -45,3 +45,45 @@ impl Report {
         if self.problems.is_empty() { Ok(value) } else { Err(self.problems) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(count: usize) -> Report {
+        let mut report = Report::default();
+        for number in 0..count {
+            report.add(Problem::error(format!("spec.jobs[{number}]"), "wrong"));
+        }
+        report
+    }
+
+    #[test]
+    fn a_field_is_reported_once_unless_it_is_said_otherwise() {
+        let mut report = report(1);
+        report.add(Problem::error("spec.jobs[0]", "another"));
+        report.add_another(Problem::error("spec.jobs[0]", "a third"));
+        let messages: Vec<String> =
+            report.finish(()).err().into_iter().flatten().map(|problem| problem.message).collect();
+        assert_eq!(messages, ["wrong", "a third"]);
+        assert_eq!(Report::default().finish(7), Ok(7));
+    }
+
+    #[test]
+    fn at_most_500_problems_are_listed_and_the_rest_is_counted() {
+        for (count, listed, last) in
+            [(499, 499, "wrong"), (500, 500, "wrong"), (503, 501, "3 more problems of this kind")]
+        {
+            let problems = report(count).finish(()).err().unwrap_or_default();
+            assert_eq!(problems.len(), listed, "{count}");
+            assert_eq!(problems.last().map(|problem| problem.message.as_str()), Some(last), "{count}");
+        }
+    }
+
+    #[test]
+    fn the_first_20_problems_have_hints() {
+        for (count, expected) in [(0, true), (19, true), (20, false)] {
+            assert_eq!(report(count).deserves_hint(), expected, "{count}");
+        }
+    }
+}

@@ -83,4 +83,25 @@ mod tests {
         };
         assert_eq!(expand(&[written], &mut Report::default())[1], expected);
     }
+
+    #[test]
+    fn requirements_keep_every_number() {
+        let written = ResourceRequirements {
+            name: "big".to_owned(),
+            num_cpus: 2,
+            memory: "3m".to_owned(),
+            num_gpus: Some(4),
+            num_nodes: Some(5),
+            runtime: Some("PT6M".to_owned()),
+        };
+        let expected = Requirements {
+            name: "big".to_owned(),
+            num_cpus: 2,
+            memory_bytes: 3 << 20,
+            num_gpus: 4,
+            num_nodes: 5,
+            runtime_seconds: 360,
+        };
+        assert_eq!(expand(&[written], &mut Report::default())[1], expected);
+    }
 }

@@ -178,4 +178,21 @@ mod tests {
         let text = "# runs\n1\n\n 2.5 \n# more\nname with blanks\n";
         assert_eq!(parse_list(text), [json!(1), json!(2.5), json!("name with blanks")]);
     }
+
+    #[test]
+    fn mistakes_are_counted_from_the_first_row() {
+        let table = [
+            ("t.csv", "a,b\n1,2\n3,\n", "row 2 has no value for `b`"),
+            ("t.csv", "a,b\n1,2\n3\n", "line 3 is not CSV"),
+            ("t.json", r#"[{"a":1},2]"#, "row 2 is not an object"),
+            ("t.jsonl", "{\"a\":1}\n\n{", "line 3 is not JSON"),
+            ("json", "[]", "a table ends in"),
+            ("t.json5", "[]", "a table ends in"),
+        ];
+        for (file, text, expected) in table {
+            let error = parse(file, text).unwrap_err().to_string();
+            assert!(error.contains(expected), "{file}: {error}");
+        }
+        assert_eq!(parse(" t.csv ", "a\n1\n").unwrap().rows, [[json!(1)]]);
+    }
 }

@@ -129,4 +129,25 @@ mod tests {
             assert_eq!(Template::compile(text, &family).text(&family, 0), expected, "{text}");
         }
     }
+
+    #[test]
+    fn rows_differ_and_an_absent_cell_leaves_the_token() {
+        let cell = |row: &[Option<i64>]| row.iter().map(|n| n.map_or(serde_json::Value::Null, Into::into)).collect();
+        let table = torc_api::parameters::ParameterTable {
+            columns: vec!["i".to_owned(), "k".to_owned()],
+            rows: [[Some(1), None], [Some(2), Some(30)]].iter().map(|row| cell(row)).collect(),
+        };
+        let entry = torc_api::parameters::Parameterization { parameter_table: Some(table), ..Default::default() };
+        let pool = std::collections::BTreeMap::new();
+        let shared = crate::expand::family::Shared { parameters: &pool, has_table: false, table: None, most: 9 };
+        let family = Family::of(&entry, &shared).unwrap();
+        let template = Template::compile("{i:02d}-{k:03d}.x", &family);
+        let mut scratch = "of an earlier text".to_owned();
+        for (row, expected) in [(0, "01-{k:03d}.x"), (1, "02-030.x")] {
+            assert_eq!(template.render(&family, row, &mut scratch), expected);
+            assert_eq!(template.text(&family, row), expected);
+        }
+        assert!(matches!(Template::compile("{x} {", &family), Template::Fixed("{x} {")));
+        assert!(matches!(Template::compile("{i}", &Family::single()), Template::Fixed("{i}")));
+    }
 }

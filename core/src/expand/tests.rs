@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::*;
 
+mod boundaries;
 mod properties;
 
 fn spec(value: Value) -> WorkflowSpec {

@@ -349,4 +349,67 @@ mod tests {
             assert_eq!(out, expected, "{scalar:?} as {spec}");
         }
     }
+
+    #[test]
+    fn as_many_values_as_the_limit_are_fine() {
+        let forms = |count: i64| {
+            let list: Vec<i64> = (1..=count).collect();
+            [
+                json!(format!("1:{count}")),
+                json!(format!("{count}:1:-1")),
+                json!(format!("1.0:{count}.0")),
+                json!(format!("{count}.0:1.0:-1.0")),
+                json!(list),
+                json!(format!("{list:?}")),
+            ]
+        };
+        for (count, expected) in [(2, Ok(2)), (3, Ok(3)), (4, Err(ValueError::TooMany(3)))] {
+            for form in forms(count) {
+                assert_eq!(parse(&form, 3).map(|values| values.len()), expected, "{form}");
+            }
+        }
+    }
+
+    #[test]
+    fn ends_of_ranges_and_odd_texts() {
+        let table: &[(Value, &[&str])] = &[
+            (json!("3:3:-1"), &["3"]),
+            (json!("1:6:2"), &["1", "3", "5"]),
+            (json!("6:1:-2"), &["6", "4", "2"]),
+            (json!("-1:1"), &["-1", "0", "1"]),
+            (json!("0.0:0.3:0.1"), &["0", "0.1", "0.2", "0.30000000000000004"]),
+            (json!("0.3:0.1:-0.1"), &["0.3", "0.19999999999999998", "0.09999999999999998"]),
+            (json!("1.0:0.0"), &[]),
+            (json!("0.0:1.0:-0.5"), &[]),
+            (json!("1:2.5"), &["1", "2"]),
+            (json!("{1,2}"), &["{1,2}"]),
+            (json!("{x}"), &["x"]),
+            (json!("{x"), &["{x"]),
+            (json!("[1"), &["[1"]),
+            (json!("['a, b]"), &["a", "b"]),
+            (json!("[ 'a,b' , \"c,d\",'e']"), &["a,b", "c,d", "e"]),
+            (json!("[1:2, x]"), &["1:2", "x"]),
+            (json!("9223372036854775807:9223372036854775807"), &["9223372036854775807"]),
+        ];
+        for (value, expected) in table {
+            assert_eq!(&printed(value), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn the_widest_formats() {
+        let width = |spec: &str, scalar: Scalar| {
+            let mut out = String::new();
+            scalar.print(Format::parse(spec), &mut out);
+            out.len()
+        };
+        for (spec, expected) in [("0999d", 999), ("01000d", 1_000), ("01001d", 1)] {
+            assert_eq!(width(spec, Scalar::Integer(7)), expected, "{spec}");
+        }
+        for (spec, expected) in [(".999f", 1_001), (".1000f", 1_002), (".1001f", 1)] {
+            assert_eq!(width(spec, Scalar::Float(2.0)), expected, "{spec}");
+        }
+        assert_eq!(file_name(&json!(" @ a b.txt ")), Some("a b.txt"));
+        assert_eq!((file_name(&json!("a@b")), file_name(&json!(1))), (None, None));
+    }
 }

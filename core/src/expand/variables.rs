@@ -234,4 +234,51 @@ mod tests {
         let spec = spec(json!({"jobs": [{"name": "a", "command": "echo {whatever}"}]}));
         assert!(matches!(resolved(&spec).unwrap(), Cow::Borrowed(_)));
     }
+
+    #[test]
+    fn parameters_of_all_entries_are_known_names() {
+        let table = json!({"columns": ["t"], "rows": [[1]]});
+        let document = |token: &str| {
+            spec(json!({
+                "variables": {"v": "x"},
+                "description": format!("{{{token}}}"),
+                "parameters": {"shared": 1},
+                "parameterTable": {"columns": ["column"], "rows": [[1]]},
+                "jobs": [{"name": "a", "command": "x", "parameters": {"of_job": 1}}],
+                "files": [{"name": "f", "path": "f", "parameters": {"of_file": 1}}],
+                "userData": [{"name": "d", "parameterTable": table.clone()}],
+            }))
+        };
+        for token in ["v", "shared", "column", "of_job", "of_file", "t", "v:03d", "1x", "a b", ""] {
+            assert!(resolved(&document(token)).is_ok(), "{token}");
+        }
+        for token in ["x", "of_jo", "_x", "x1"] {
+            assert!(resolved(&document(token)).is_err(), "{token}");
+        }
+        let hint = |token: &str| resolved(&document(token)).unwrap_err().remove(0).hint;
+        assert_eq!((hint("of_jo").as_deref(), hint("nothing_alike")), (Some("did you mean `{of_job}`?"), None));
+    }
+
+    #[test]
+    fn tables_and_names_of_parameters_are_left_alone() {
+        let document = spec(json!({
+            "variables": {"v": "x", "n": 3, "flag": true},
+            "parameterTable": {"columns": ["c"], "rows": [["{v} {unknown}"]]},
+            "description": "{n} {flag} {v:>3} {{v}} ${v}",
+            "jobs": [{"name": "a", "command": "x", "useParameters": ["{v}"]}],
+        }));
+        let resolved = resolved(&document).unwrap();
+        assert_eq!(resolved.description.as_deref(), Some("3 true x {x} ${v}"));
+        assert_eq!(resolved.parameter_table.as_ref().unwrap().rows[0][0], json!("{v} {unknown}"));
+        assert_eq!(resolved.jobs[0].parameterization.use_parameters, Some(vec!["{v}".to_owned()]));
+        assert_eq!(resolved.variables, document.variables);
+    }
+
+    #[test]
+    fn one_text_is_replaced_only_with_usable_variables() {
+        let good = spec(json!({"variables": {"dir": "/d", "_x1": "y"}}));
+        assert_eq!(in_text(&good, "{dir}/{_x1}/{z}"), "/d/y/{z}");
+        let bad = spec(json!({"variables": {"dir": "/d", "a": "{dir}"}}));
+        assert_eq!(in_text(&bad, "{dir}/z"), "{dir}/z");
+    }
 }

@@ -162,4 +162,20 @@ mod tests {
         assert_eq!(more(NodeShape { memory_bytes: 10 * GIB, ..NodeShape::UNLIMITED }), (10, 5, 8_640));
         assert_eq!(more(NodeShape { cpus: 4, seconds: 8_000, ..NodeShape::UNLIMITED }), (24, 4, 8_000));
     }
+
+    #[test]
+    fn a_peak_at_the_limit_is_not_above_it() {
+        let needs = needs(2, 10, 0, 1, 1);
+        let exact = seen(10, 200.0, 3_600);
+        assert_eq!(correct(&needs, &[exact], true, &[]), None);
+        let raised = |observed: ObservedJob| {
+            let more = correct(&needs, &[observed], true, &[]).unwrap_or_else(|| needs.clone());
+            let is_more = [more.memory_bytes > needs.memory_bytes, more.num_cpus > needs.num_cpus];
+            (is_more, more.runtime_seconds > needs.runtime_seconds)
+        };
+        let memory = ObservedJob { peak_memory_bytes: Some(10 * GIB + 1), ..exact };
+        assert_eq!(raised(memory), ([true, false], false));
+        assert_eq!(raised(ObservedJob { peak_cpu_percent: Some(200.1), ..exact }), ([false, true], false));
+        assert_eq!(raised(ObservedJob { run_seconds: Some(3_601), ..exact }), ([false, false], true));
+    }
 }

@@ -206,4 +206,40 @@ mod tests {
         let Some(Event::SlurmAnswered(answer)) = events.recv().await else { panic!("an answer") };
         assert_eq!(*answer, SlurmAnswer::TimeLeft(Some(Duration::from_secs(10))));
     }
+
+    // S08, S10, S11
+    #[tokio::test]
+    async fn what_steps_use_is_asked_for_and_read() {
+        let used = "42.3|00:00:07|5K\n42.4|00:00:09|11K\n42.batch|00:00:01|1K";
+        let account =
+            "wf1_j2_r1_a1|2K|3K|4K|5K|00:00:06|n[1-2]|COMPLETED\nwf1_j2_r1_a2|7K|8K|9K|10K|00:00:11|n3|FAILED";
+        let slurm = FakeSlurm::new(&[("sstat", used), ("sacct", account)]);
+        let inquirer = slurm.inquirer();
+        let SlurmAnswer::StepUsage(_, samples) = inquirer.answer(Inquiry::StepUsage(vec![3, 4])).await else {
+            panic!("an answer about use")
+        };
+        let samples: Vec<_> = samples.iter().map(|one| (one.step, one.cpu_seconds, one.memory_bytes)).collect();
+        assert_eq!(samples, [(3, Some(7.0), Some(5 << 10)), (4, Some(9.0), Some(11 << 10))]);
+        let SlurmAnswer::Accounts(Ok(found), _) = inquirer.answer(Inquiry::Accounts(vec![3, 4])).await else {
+            panic!("an answer of the accounting")
+        };
+        let peaks = ["wf1_j2_r1_a1", "wf1_j2_r1_a2"].map(|name| found[name].max_rss_bytes);
+        assert_eq!((found.len(), peaks), (2, [Some(2 << 10), Some(7 << 10)]));
+        let calls = slurm.calls();
+        assert_eq!(calls[0], "sstat -j 42.3,42.4 --format=JobID,AveCPU,MaxRSS -P -n");
+        assert!(calls[1].starts_with("sacct -j 42.3,42.4 --format=JobName,MaxRSS,"), "{}", calls[1]);
+    }
+
+    // S08
+    #[tokio::test]
+    async fn many_steps_are_asked_for_in_several_calls() {
+        let slurm = FakeSlurm::new(&[("sstat", "42.3|00:00:07|5K")]);
+        let most = u32::try_from(sstat::MOST_STEPS).unwrap();
+        for (steps, calls) in [(most, 1), (most + 1, 2)] {
+            let before = slurm.calls().len();
+            let answer = slurm.inquirer().answer(Inquiry::StepUsage((0..steps).collect())).await;
+            let SlurmAnswer::StepUsage(_, samples) = answer else { panic!("an answer about use") };
+            assert_eq!((samples.len(), slurm.calls().len() - before), (calls, calls), "{steps} steps");
+        }
+    }
 }

@@ -364,4 +364,122 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         assert!(matches!(call(folder.path(), &[]).await, Ok(Called::Absent)));
     }
+
+    /// A place whose keeper is this process and listens at the socket that is returned.
+    fn place(folder: &Path) -> tokio::net::UnixListener {
+        let socket = folder.join("socket");
+        let listener = tokio::net::UnixListener::bind(&socket).unwrap();
+        card(socket).write(folder).unwrap();
+        listener
+    }
+
+    fn card(socket: std::path::PathBuf) -> Card {
+        let own = crate::process::ProcessMark::own();
+        Card { pid: own.pid, start_ticks: own.start_ticks, boot_id: own.boot_id, socket, token: "secret".to_owned() }
+    }
+
+    /// Answers one caller with these messages; returns what the caller said until it left.
+    async fn serve(listener: &tokio::net::UnixListener, answer: Vec<FromKeeper>) -> Vec<ToKeeper> {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        for message in &answer {
+            stream.write_all(&line(message)).await.unwrap();
+        }
+        let mut lines = BufReader::new(stream).lines();
+        let mut said = Vec::new();
+        while let Some(line) = lines.next_line().await.unwrap() {
+            said.push(serde_json::from_str(&line).unwrap());
+            if said.last() == Some(&ToKeeper::Goodbye) {
+                break;
+            }
+        }
+        said
+    }
+
+    fn config(folder: &Path, command: &[&str]) -> RunnerConfig {
+        let command = command.iter().map(OsString::from).collect();
+        RunnerConfig::new(folder.to_owned(), folder.to_owned(), command)
+    }
+
+    #[tokio::test]
+    async fn a_keeper_that_is_found_is_greeted_and_taken_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let listener = place(folder.path());
+        let held = FromKeeper::Running(HeldJob { name: "held".to_owned(), ..HeldJob::default() });
+        let environment = vec![(OsString::from("A"), OsString::from("1"))];
+        let (config, told) = (config(folder.path(), &["no-such-program"]), std::cell::Cell::new(0));
+        let observer = |_| told.set(told.get() + 1);
+        let brain = async {
+            let (mut link, takeover) = KeeperLink::open(&config, &environment, &observer).await.unwrap();
+            assert!(takeover.found && link.child.is_none(), "it was there before");
+            assert_eq!(takeover.running.iter().map(|job| job.name.as_str()).collect::<Vec<_>>(), ["held"]);
+            link.leave().await;
+        };
+        let (said, ()) = tokio::join!(serve(&listener, vec![held, FromKeeper::Ready]), brain);
+        let hello = Hello {
+            version: VERSION,
+            token: "secret".to_owned(),
+            pid: std::process::id(),
+            environment: environment.clone(),
+        };
+        assert_eq!((said, told.get()), (vec![ToKeeper::Hello(hello), ToKeeper::Goodbye], 0));
+    }
+
+    #[tokio::test]
+    async fn a_refusal_is_an_error_and_a_leaving_keeper_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let listener = place(folder.path());
+        let refusal = |leaving| vec![FromKeeper::Refused { reason: "busy".to_owned(), leaving }];
+        let problems = std::cell::RefCell::new(Vec::new());
+        let observer = |event| problems.borrow_mut().push(event);
+        let config = config(folder.path(), &["no-such-program"]);
+        let keeper = async {
+            serve(&listener, refusal(true)).await;
+            serve(&listener, refusal(true)).await;
+            // One that hangs up before it is ready is leaving, too.
+            drop(listener.accept().await.unwrap());
+            serve(&listener, refusal(false)).await
+        };
+        let brain = async { KeeperLink::open(&config, &[], &observer).await.map(|_| ()) };
+        let (_, opened) = tokio::join!(keeper, brain);
+        assert!(matches!(opened, Err(RunnerError::KeeperRefused(reason)) if reason == "busy"));
+        let problems = problems.into_inner();
+        assert_eq!(problems.len(), 1, "the wait is told once: {problems:?}");
+    }
+
+    #[tokio::test]
+    async fn a_card_of_a_dead_process_is_no_keeper() {
+        let folder = tempfile::tempdir().unwrap();
+        let dead = Card { start_ticks: 1, ..card(folder.path().join("socket")) };
+        dead.write(folder.path()).unwrap();
+        assert!(matches!(call(folder.path(), &[]).await, Ok(Called::Absent)));
+        // Its process lives, and nobody listens: it is on its way out.
+        card(folder.path().join("socket")).write(folder.path()).unwrap();
+        assert!(matches!(call(folder.path(), &[]).await, Ok(Called::Leaving(_))));
+    }
+
+    #[tokio::test]
+    async fn a_keeper_is_started_with_its_folder_and_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = format!("echo \"$@\" >{}/args; echo; echo ready", folder.path().display());
+        let started = start(&config(folder.path(), &["sh", "-c", &script, "keeper"])).await.unwrap();
+        assert!(started.expect("a child of ours").wait().await.unwrap().success());
+        let args = std::fs::read_to_string(folder.path().join("args")).unwrap();
+        assert_eq!(args, format!("--dir {} --orphan-grace-ms 60000\n", folder.path().display()));
+        let failed = |command: &'static [&'static str]| {
+            let config = config(folder.path(), command);
+            async move { start(&config).await.map(|_| ()).unwrap_err().to_string() }
+        };
+        let ended = "cannot start the keeper: it ended before it was ready: no room";
+        assert_eq!(failed(&["sh", "-c", "echo not ready; echo ' no room ' >&2"]).await, ended);
+        assert_eq!(failed(&[]).await, "cannot start the keeper: no command was given");
+        assert!(failed(&["no-such-program-here"]).await.starts_with("cannot start the keeper: "));
+    }
+
+    /// Another keeper got the place while this one was starting.
+    #[tokio::test]
+    async fn a_keeper_that_lost_the_race_is_no_error() {
+        let folder = tempfile::tempdir().unwrap();
+        card(folder.path().join("socket")).write(folder.path()).unwrap();
+        assert!(matches!(start(&config(folder.path(), &["true"])).await, Ok(None)));
+    }
 }

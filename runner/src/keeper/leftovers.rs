@@ -108,4 +108,81 @@ mod tests {
         assert_eq!(process.try_wait().unwrap(), None);
         end(process);
     }
+
+    /// A job of an earlier keeper: a group of its own, without the keeper's mark.
+    fn noted_process(script: &str) -> (Child, Note) {
+        use std::os::unix::process::CommandExt as _;
+        let before = now();
+        let child = Command::new("sh").args(["-c", script]).process_group(0).spawn().unwrap();
+        let mut note = Note::default();
+        note.started(i32::try_from(child.id()).unwrap(), (before, now()));
+        (child, note)
+    }
+
+    fn is_gone(pid: i32) -> bool {
+        procfs::is_zombie(pid)
+    }
+
+    /// Waits for what another process does, and gives up after two minutes.
+    fn until(mut is_so: impl FnMut() -> bool) {
+        let end = now().plus(Duration::from_secs(120));
+        while !is_so() {
+            assert!(now() < end, "waited in vain");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    #[test]
+    fn noted_processes_are_killed_with_their_groups() {
+        let folder = tempfile::tempdir().unwrap();
+        let author = Author { keeper: keeper("noted"), boot_id: procfs::boot_id() };
+        let notes = Notes::create(folder.path(), &author).unwrap();
+        let pid_file = folder.path().join("pid");
+        let script = format!("sleep 300 & echo $! >{0}.new; mv {0}.new {0}; wait", pid_file.display());
+        let (mut leader, note) = noted_process(&script);
+        notes.set(0, &note).unwrap();
+        let (mut other, of_other) = noted_process("exec sleep 300");
+        // Its number is used again by another process: the note is about one that started earlier.
+        notes.set(1, &Note { ticks: (0, of_other.ticks.0 - 1), ..of_other }).unwrap();
+        until(|| pid_file.exists());
+        let member: i32 = std::fs::read_to_string(&pid_file).unwrap().trim().parse().unwrap();
+        assert_eq!(count(folder.path()), 1, "a member of a group is not noted");
+        clear(folder.path());
+        assert!(leader.wait().unwrap().code().is_none());
+        until(|| is_gone(member));
+        assert_eq!((count(folder.path()), other.try_wait().unwrap()), (0, None));
+        end(other);
+    }
+
+    #[test]
+    fn a_noted_process_with_a_mark_is_counted_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let author = Author { keeper: keeper("both"), boot_id: procfs::boot_id() };
+        let notes = Notes::create(folder.path(), &author).unwrap();
+        let before = now();
+        let mut both = marked_process(&author.keeper);
+        let mut note = Note::default();
+        note.started(i32::try_from(both.id()).unwrap(), (before, now()));
+        notes.set(0, &note).unwrap();
+        assert_eq!(count(folder.path()), 1);
+        both.kill().unwrap();
+        until(|| is_gone(i32::try_from(both.id()).unwrap()));
+        assert_eq!(count(folder.path()), 0, "a zombie runs no more");
+        clear(folder.path());
+        both.wait().unwrap();
+    }
+
+    #[test]
+    fn output_is_put_where_it_belongs_also_after_a_boot() {
+        let folder = tempfile::tempdir().unwrap();
+        for boot_id in [procfs::boot_id(), "an earlier boot".to_owned()] {
+            let notes = Notes::create(folder.path(), &Author { keeper: keeper("output"), boot_id }).unwrap();
+            let (scratch, log) = (folder.path().join("scratch"), folder.path().join("log"));
+            std::fs::write(&scratch, "said").unwrap();
+            notes.set(0, &Note { logs: vec![(scratch.clone(), log.clone())], ..Note::default() }).unwrap();
+            clear(folder.path());
+            assert_eq!((std::fs::read_to_string(&log).unwrap().as_str(), scratch.exists()), ("said", false));
+            std::fs::remove_file(&log).unwrap();
+        }
+    }
 }

@@ -37,7 +37,7 @@ fn spawn(
 }
 
 /// Calls as a job's present attempt.
-fn spawn_from(
+pub fn spawn_from(
     world: &mut World,
     caller: &str,
     known: &[&str],

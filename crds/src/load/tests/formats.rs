@@ -21,6 +21,22 @@ fn every_format_gives_the_same_document() {
 }
 
 #[test]
+fn a_file_with_warnings_is_guessed_by_its_format_too() {
+    let guessed = |text: &str| {
+        let loaded = load(text.as_bytes(), None, &LoadOptions::default());
+        (loaded.documents.len(), loaded.problems.iter().map(shown).collect::<Vec<_>>())
+    };
+    let twice = "name \"x\"\njob \"b\" { command \"c\"; command \"d\"; }\n";
+    assert_eq!(guessed(twice), (1, vec!["2:24 warning: `command` is given twice; the last counts".to_owned()]));
+    // Neither YAML nor KDL: the problem is told as one of YAML, which most files are.
+    let (documents, problems) = guessed("name: [a\n");
+    assert_eq!(documents, 0);
+    assert!(problems[0].contains(" error"), "{problems:?}");
+    let unnamed = guessed("job \"b\" { command \"c\"; }\n");
+    assert_eq!(unnamed.0, 0, "a KDL file has a name: {unnamed:?}");
+}
+
+#[test]
 fn both_forms_give_the_same_specification() {
     let bare = "name: test\njobs:\n- {name: a, command: x, use_parameters: [p], resource_requirements: small}\nparameters: {p: '1:3'}\nresource_requirements: [{name: small, num_cpus: 2, memory: 4g}]\n";
     let full = envelope(

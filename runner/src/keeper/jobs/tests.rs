@@ -3,6 +3,8 @@
 use super::*;
 use crate::keeper::notes::Author;
 
+mod endings;
+
 const KEY: AttemptKey = AttemptKey { workflow: 1, job: 2, run: 1, attempt: 1, epoch: 5 };
 
 /// Waits for a real process, and gives up when that takes too long.

@@ -1,0 +1,213 @@
+//! The loops that look after objects: they begin by themselves, keep to the office, go on after trouble and end when told to.
+
+use kube::runtime::reflector::Store;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::super::reconcile::reconcile;
+use super::super::watch::Watches;
+use super::super::{clusters, definitions, events, pools, strays};
+use super::*;
+
+/// Waits until something is so, and gives up after a minute.
+async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let end = tokio::time::Instant::now() + Duration::from_secs(60);
+    while !is_so().await {
+        assert!(tokio::time::Instant::now() < end, "waited in vain for {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Tells a loop to end, and waits for that.
+async fn end(stop: &CancellationToken, task: JoinHandle<()>) {
+    stop.cancel();
+    tokio::time::timeout(Duration::from_secs(60), task).await.expect("it ends").expect("it does not panic");
+}
+
+/// The same engine seen by another server, which has its own view of workflows and its own way to the API server.
+fn beside(fixture: &Fixture, client: kube::Client, office: Office, stores: Vec<Store<Guarded>>) -> Arc<Desk> {
+    let desk = &fixture.desk;
+    let (config, readiness, url) = (desk.config.clone(), desk.readiness.clone(), desk.api_url.clone());
+    let clusters = desk.clusters.clone();
+    Arc::new(Desk::new(desk.engine.clone(), None, client, office, config, readiness, url, stores, clusters))
+}
+
+/// A server that no longer leads.
+fn deposed(fixture: &Fixture, api: &FakeApi) -> Arc<Desk> {
+    let office = Office::of_lease(0, CancellationToken::new());
+    beside(fixture, api.client(), office, fixture.desk.workflows.clone())
+}
+
+/// A workflow whose object is gone.
+async fn with_stray() -> Fixture {
+    let mut fixture = Fixture::new().await;
+    let found = fixture.sees(workflow("gone", 1, jobs(&["a"])));
+    reconcile(Arc::clone(&found), Arc::clone(&fixture.desk)).await.unwrap();
+    fixture.workflows.apply_watcher_event(&Event::Delete(Arc::unwrap_or_clone(found)));
+    fixture
+}
+
+async fn is_canceled(fixture: &Fixture) -> bool {
+    fixture.server.ok("GET", "/v1/workflows/gone?namespace=lab", None).await["canceled"] == true
+}
+
+#[tokio::test]
+async fn strays_are_looked_for_with_a_full_list_and_in_office() {
+    let (unlisted, led_by_others, leading) = (with_stray().await, with_stray().await, with_stray().await);
+    unlisted.desk.readiness.lists();
+    let stop = CancellationToken::new();
+    let start = |desk: &Arc<Desk>| tokio::spawn(strays::run(Arc::clone(desk), stop.clone()));
+    let tasks = [start(&unlisted.desk), start(&deposed(&led_by_others, &led_by_others.api)), start(&leading.desk)];
+    until("the end of a stray", async || is_canceled(&leading).await).await;
+    assert!(!is_canceled(&unlisted).await, "its object may yet be listed");
+    assert!(!is_canceled(&led_by_others).await, "another server leads");
+    unlisted.desk.readiness.listed();
+    until("the next look", async || is_canceled(&unlisted).await).await;
+    for task in tasks {
+        end(&stop, task).await;
+    }
+}
+
+#[tokio::test]
+async fn pools_are_sized_by_the_server_that_leads() {
+    let pool: pools::Pool =
+        serde_json::from_value(json!({ "deployment": "p", "idle": 0, "max": 5, "limits": { "cpu": 2 } })).unwrap();
+    let fixture = Fixture::with(|config| config.pools = vec![pool], Office::permanent()).await;
+    fixture.server.apply("ada", "lab", "w", crate::tests::jobs(&["a", "b", "c"])).await;
+    let other = FakeApi::default();
+    let scale = json!({
+        "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": { "name": "p" }, "spec": { "replicas": 1 },
+    });
+    for api in [&fixture.api, &other] {
+        api.answers("GET", "/apis/apps/v1/namespaces/torc/deployments/p/scale", 200, scale.clone());
+    }
+    let stop = CancellationToken::new();
+    let tasks =
+        [deposed(&fixture, &other), Arc::clone(&fixture.desk)].map(|desk| tokio::spawn(pools::run(desk, stop.clone())));
+    let mut calls = Vec::new();
+    until("a pool of another size", async || {
+        calls.extend(fixture.api.calls());
+        calls.iter().any(|call| call.method == "PATCH")
+    })
+    .await;
+    let patch = calls.iter().find(|call| call.method == "PATCH").map(|call| call.body.clone());
+    assert_eq!(patch, Some(json!({ "spec": { "replicas": 2 } })));
+    assert_eq!(other.lines(), Vec::<String>::new(), "another server leads");
+    for task in tasks {
+        end(&stop, task).await;
+    }
+}
+
+#[tokio::test]
+async fn definitions_are_compared_until_they_are_there() {
+    let fixture = Fixture::new().await;
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(definitions::run(Arc::clone(&fixture.desk), stop.clone()));
+    until("a complaint", async || fixture.desk.readiness.complaint().is_some()).await;
+    let complaint = fixture.desk.readiness.complaint().unwrap();
+    assert!(complaint.starts_with("definitions: ") && complaint.contains("`torc crd install`"), "{complaint}");
+    assert!(!task.is_finished(), "it looks again");
+    end(&stop, task).await;
+
+    let mut schemas = serde_json::Map::new();
+    for one in torc_api::definition::definitions() {
+        let kind = one["spec"]["names"]["kind"].as_str().unwrap().to_owned();
+        schemas.insert(
+            format!("dev.torc.v1alpha1.{kind}"),
+            one["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone(),
+        );
+    }
+    fixture.api.answers("GET", "/openapi/v3/apis/torc.dev", 200, json!({ "components": { "schemas": schemas } }));
+    definitions::run(Arc::clone(&fixture.desk), CancellationToken::new()).await;
+    assert_eq!(fixture.desk.readiness.complaint(), None, "and it ends by itself");
+}
+
+#[tokio::test]
+async fn events_are_told_again_after_trouble() {
+    let mut fixture = Fixture::new().await;
+    let found = fixture.sees(workflow("w", 1, jobs(&["a"])));
+    reconcile(found, Arc::clone(&fixture.desk)).await.unwrap();
+    let mut refusals = 1;
+    fixture.api.does(move |call| {
+        let is_event = call.method == "POST" && call.path.contains("/events") && refusals > 0;
+        is_event.then(|| {
+            refusals -= 1;
+            failure(503, "ServiceUnavailable", "not now")
+        })
+    });
+    fixture.api.calls();
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(events::run(Arc::clone(&fixture.desk), stop.clone()));
+    let told = async || fixture.server.engine.told().await.unwrap() > 0;
+    until("an event", told).await;
+    let posts = fixture.api.lines().iter().filter(|line| line.starts_with("POST")).count();
+    assert_eq!(posts, 2, "one was refused");
+    end(&stop, task).await;
+}
+
+/// A list of objects as an API server gives it.
+fn list(kind: &str, items: Value) -> Value {
+    json!({ "apiVersion": "torc.dev/v1alpha1", "kind": kind, "metadata": { "resourceVersion": "7" }, "items": items })
+}
+
+/// Lists are answered so; watches fail, so that they are not begun again at once.
+fn lists(api: &FakeApi, path: &'static str, list: Value) {
+    api.does(move |call| {
+        let is_watch = call.path.contains("watch=");
+        let answer = if is_watch { failure(500, "InternalError", "not now") } else { (200, list.clone()) };
+        call.path.starts_with(path).then_some(answer)
+    });
+}
+
+#[tokio::test]
+async fn clusters_are_removed_only_after_a_list() {
+    let path = "/apis/torc.dev/v1alpha1/slurmclusters";
+    let fixture = Fixture::new().await;
+    let Fixture { api, server, desk, clusters, .. } = fixture;
+    let old = json!({ "apiVersion": "torc.dev/v1alpha1", "metadata": { "name": "old" }, "spec": {} });
+    desk.engine.apply_cluster(serde_json::from_value(old).unwrap()).await.unwrap();
+    let names = async || {
+        let page = server.ok("GET", "/v1/slurmclusters", None).await;
+        page["items"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let (code, body) = failure(403, "Forbidden", "no");
+    api.answers("GET", path, code, body);
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(clusters::run(Arc::clone(&desk), clusters, stop.clone()));
+    let mut seen = 0;
+    until("two lists", async || {
+        seen += api.calls().len();
+        seen >= 2
+    })
+    .await;
+    assert_eq!(names().await, ["old"], "nothing is known of what there is");
+    let new = json!([{
+        "apiVersion": "torc.dev/v1alpha1", "kind": "SlurmCluster",
+        "metadata": { "name": "new", "uid": "u", "generation": 1 }, "spec": {},
+    }]);
+    lists(&api, path, list("SlurmClusterList", new));
+    until("the listed cluster", async || names().await == ["new"]).await;
+    end(&stop, task).await;
+}
+
+#[tokio::test]
+async fn listed_workflows_are_reconciled() {
+    let fixture = Fixture::new().await;
+    let watches = Watches::new(&["lab".to_owned()]);
+    let desk = beside(&fixture, fixture.api.client(), Office::permanent(), watches.stores());
+    desk.readiness.lists();
+    let items = json!([workflow("w", 1, jobs(&["a"]))]);
+    lists(&fixture.api, "/apis/torc.dev/v1alpha1/namespaces/lab/workflows?", list("WorkflowList", items));
+    let stop = CancellationToken::new();
+    let tasks = watches.run(&desk, &stop);
+    assert_eq!(tasks.len(), 2, "one for the namespace, one for news");
+    let total = async || {
+        let found = fixture.server.send("GET", "/v1/workflows/w?namespace=lab", Some(crate::tests::ADMIN), None).await;
+        found.body["status"]["jobs"]["total"] == 1
+    };
+    until("a stored workflow", total).await;
+    assert!(desk.readiness.has_listed());
+    for task in tasks {
+        end(&stop, task).await;
+    }
+}
