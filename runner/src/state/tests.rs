@@ -640,11 +640,11 @@ fn small_jobs_pass_a_big_one_but_not_for_ever() {
         sequence,
         leases,
         profiles: vec![profile(1), profile(2)],
-        lease_ms: 120_000,
+        lease_ms: 600_000,
         ..SyncResponse::default()
     })));
     assert_eq!(desk.starts(), [3], "the big one does not fit");
-    desk.started(3).later(Duration::from_secs(11));
+    desk.started(3).later(Duration::from_secs(301));
     if desk.has_sync() {
         desk.answer([4]);
     }

@@ -50,6 +50,21 @@ fn what_waits_is_not_offered_as_free() {
     }
 }
 
+// P02. Nodes are kept free for a job of several nodes sooner than a part of a node for another one.
+#[test]
+fn large_jobs_are_passed_over_for_a_bounded_time() {
+    let on_nodes = |nodes| Resources { cpus: 2, memory_bytes: 25, gpus: 0, nodes };
+    let capacity = Resources { cpus: 16, memory_bytes: 1_000, gpus: 0, nodes: 4 };
+    for (need, most) in [(on_nodes(1), 300), (on_nodes(2), 10)] {
+        let desk = with_queue(capacity, &[need]);
+        let job = desk.state.jobs.values().next().expect("it waits");
+        for (more_us, is_too_long) in [(0, false), (1, true)] {
+            let now = job.since.plus(Duration::from_secs(most) + Duration::from_micros(more_us));
+            assert_eq!(desk.state.is_passed_over_too_long(job, now), is_too_long, "{need:?} after {most} s");
+        }
+    }
+}
+
 // P01, P02, J08
 #[test]
 fn slots_that_waiting_jobs_will_take_are_not_asked_for_again() {
