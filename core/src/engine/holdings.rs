@@ -21,7 +21,7 @@ use crate::rows::StrayLease;
 impl State {
     /// Takes in what a runner says it holds, gave back or no longer has.
     pub(super) fn take_in(&mut self, id: RunnerId, request: &SyncRequest, recorder: &mut Recorder, now: Now) {
-        self.note_waiting(id, request);
+        self.note_waiting(id, request, now);
         for key in &request.returned {
             let is_released = self.release(id, key, (recorder, now));
             if is_released && request.out_of_time.contains(key) {

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use torc_api::wire::{AttemptKey, Resources, SyncRequest, Want};
 
 use super::State;
-use super::runner::{AskedBack, Runner};
+use super::runner::{AskedBack, Runner, WaitingClass};
 use super::workflow::Workflow;
 use crate::class::{Place, fits, minus};
 use crate::ids::{JobId, Now, RunnerId, WorkflowId};
@@ -49,9 +49,12 @@ struct SpareLease {
 
 impl State {
     /// Takes in which leases wait in a runner. Requests for leases that it no longer has, or has started, are over.
-    pub(super) fn note_waiting(&mut self, id: RunnerId, request: &SyncRequest) {
+    pub(super) fn note_waiting(&mut self, id: RunnerId, request: &SyncRequest, now: Now) {
+        let classes = self.classes_of(&request.queued);
         let Some(runner) = self.runners.get_mut(&id) else { return };
+        let is_new = runner.waiting != request.queued;
         runner.waiting.clone_from(&request.queued);
+        runner.waiting_classes = classes;
         if !runner.asked_back.is_empty() {
             let waiting: HashSet<i64> = request.queued.iter().map(|key| key.job).collect();
             runner.asked_back.retain(|job, _| waiting.contains(&job.0));
@@ -62,9 +65,43 @@ impl State {
         }
         self.donors.insert(id);
         // Another runner may have found nothing before this message came.
-        if self.offering.iter().any(|other| *other != id) {
+        if is_new && self.is_any_wanted_elsewhere(id, now) {
             self.news += 1;
         }
+    }
+
+    /// Returns the classes of leases, each once.
+    fn classes_of(&self, keys: &[AttemptKey]) -> Vec<WaitingClass> {
+        let mut found: Vec<WaitingClass> = Vec::new();
+        for key in keys {
+            let workflow = self.workflows.get(&WorkflowId(key.workflow));
+            let class = workflow.and_then(|workflow| workflow.class_index(workflow.ordinal(JobId(key.job))?));
+            let one = class.map(|class| WaitingClass { workflow: WorkflowId(key.workflow), class });
+            // Neighbours are mostly alike.
+            found.extend(one.filter(|one| found.last() != Some(one) && !found.contains(one)));
+        }
+        found
+    }
+
+    /// Whether another runner could start one of the leases that wait in this one.
+    fn is_any_wanted_elsewhere(&self, id: RunnerId, now: Now) -> bool {
+        let Some(runner) = self.runners.get(&id) else { return false };
+        runner.waiting_classes.iter().any(|waiting| {
+            let workflow = self.workflows.get(&waiting.workflow);
+            workflow.is_some_and(|workflow| {
+                let class = workflow.classes.get_index(waiting.class as usize);
+                class.is_some_and(|class| self.is_wanted_elsewhere(id, workflow, class, now))
+            })
+        })
+    }
+
+    /// Whether one of the leases that wait in a runner would fit into this.
+    fn has_fitting_lease(&self, donor: &Runner, free: &Resources, place: &Place<'_>) -> bool {
+        donor.waiting_classes.iter().any(|waiting| {
+            let workflow = self.workflows.get(&waiting.workflow);
+            let class = workflow.and_then(|workflow| workflow.classes.get_index(waiting.class as usize));
+            class.is_some_and(|class| fits(free, &class.demand_on(place)))
+        })
     }
 
     /// Asks other runners for leases that this one could start now.
@@ -103,11 +140,11 @@ impl State {
     /// Leases that wait elsewhere and that the runner could start now; then some to follow, at most half of what waits.
     fn spare_leases(&self, id: RunnerId, want: Want, now: Now) -> Vec<SpareLease> {
         let Some(taker) = self.runners.get(&id) else { return Vec::new() };
-        let donors = self.donors_for(id);
+        let place = taker.place(now);
+        let donors = self.donors_for(id, &want.free, &place);
         if donors.is_empty() {
             return Vec::new();
         }
-        let place = taker.place(now);
         let scope = self.may_give_to(id, taker);
         let mut budget = StealBudget { free: self.free_beside_requests(id, want.free, &place, now), ahead: want.ahead };
         let (mut found, mut examined) = (Vec::new(), 0);
@@ -130,11 +167,12 @@ impl State {
         found
     }
 
-    /// Runners with waiting leases, the most loaded first. One that runs nothing is about to start what it has.
-    fn donors_for(&self, id: RunnerId) -> Vec<&Runner> {
+    /// Runners with waiting leases of which one fits, the most loaded first. One that runs nothing is about to start what it has.
+    fn donors_for(&self, id: RunnerId, free: &Resources, place: &Place<'_>) -> Vec<&Runner> {
         let others = self.donors.iter().filter(|donor| **donor != id).filter_map(|donor| self.runners.get(donor));
+        let can_give = |donor: &&Runner| !donor.silent && donor.spare() > 0 && donor.busy() > 0;
         let mut donors: Vec<&Runner> =
-            others.filter(|donor| !donor.silent && donor.spare() > 0 && donor.busy() > 0).collect();
+            others.filter(can_give).filter(|donor| self.has_fitting_lease(donor, free, place)).collect();
         donors.sort_by_key(|donor| (Reverse(donor.load()), donor.row.id));
         donors
     }

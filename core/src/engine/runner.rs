@@ -36,6 +36,8 @@ pub(super) struct Runner {
     pub told: HashMap<AttemptKey, u64>,
     /// What waited in it when it last spoke.
     pub waiting: Vec<AttemptKey>,
+    /// What those of them need, each class once: few enough to be compared with every offer.
+    pub waiting_classes: Vec<WaitingClass>,
     /// Those of them that were asked back.
     pub asked_back: HashMap<JobId, AskedBack>,
     /// The Slurm allocation that it lives in, if that is one of ours.
@@ -58,6 +60,14 @@ pub(super) struct Holding {
     pub workflow: WorkflowId,
     /// The message whose answer brought it.
     pub granted_in: u64,
+}
+
+/// A class of leases that wait in a runner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct WaitingClass {
+    pub workflow: WorkflowId,
+    /// Index into the workflow's classes.
+    pub class: u32,
 }
 
 /// A lease that its holder was asked to give back.
@@ -103,6 +113,7 @@ impl Runner {
             allocation: None,
             errands: HashMap::new(),
             waiting: Vec::new(),
+            waiting_classes: Vec::new(),
             asked_back: HashMap::new(),
         }
     }

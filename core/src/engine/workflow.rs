@@ -347,6 +347,11 @@ impl Workflow {
         self.profiles[self.jobs[job as usize].profile as usize].whole()
     }
 
+    /// The index of a job's class.
+    pub fn class_index(&self, job: u32) -> Option<u32> {
+        Some(self.profiles.get(self.jobs[job as usize].profile as usize)?.class)
+    }
+
     /// What decides where a job may run.
     pub fn class_of(&self, job: u32) -> Option<&Class> {
         let profile = self.profiles.get(self.jobs[job as usize].profile as usize)?;

@@ -32,6 +32,7 @@ fn forget_what_is_not_kept(state: &mut State, now: Now) {
         runner.told.clear();
         runner.told_verdict = ToldVerdict::default();
         runner.waiting.clear();
+        runner.waiting_classes.clear();
         runner.asked_back.clear();
         runner.held.values_mut().for_each(|holding| holding.granted_in = 0);
         runner.ending.values_mut().for_each(|ending| ending.granted_in = 0);
