@@ -423,7 +423,7 @@ mod tests {
         let script = format!("echo \"$@\" >{}/args; echo; echo ready", folder.path().display());
         let started = start(&config(folder.path(), &["sh", "-c", &script, "keeper"])).await.unwrap();
         assert!(started.expect("a child of ours").wait().await.unwrap().success());
-        let args = std::fs::read_to_string(folder.path().join("args")).unwrap();
+        let args = fs::read_to_string(folder.path().join("args")).unwrap();
         assert_eq!(args, format!("--dir {} --orphan-grace-ms 60000\n", folder.path().display()));
         let failed = |command: &'static [&'static str]| {
             let config = config(folder.path(), command);
