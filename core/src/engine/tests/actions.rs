@@ -462,6 +462,24 @@ fn nothing_of_a_suspended_workflow_starts_and_a_deleted_one_is_forgotten() {
     assert_eq!(answer.cancel, [lease.key]);
 }
 
+// J12, J15
+#[test]
+fn what_belongs_to_an_end_runs_in_a_suspended_workflow() {
+    let gate = after_jobs(OnJobsComplete, &["a"]);
+    let actions = [gate, commands(OnWorkflowComplete, "end"), commands(OnWorkerComplete, "worker")];
+    let mut lab = Lab::new(&Plan::new([job("a")]).with(with(actions)));
+    let mut hand = lab.hire("one");
+    let a = lab.ask(&mut hand).remove(0);
+    let id = lab.world.workflow();
+    lab.world.run(|state, recorder, now| state.suspend(id, recorder, now)).unwrap();
+    let leases = lab.end(&mut hand, &a).leases;
+    assert_eq!(names(&leases), ["end"], "commands of the gate wait until it is resumed");
+    assert_eq!(lab.states()[..2], [Pending, Pending]);
+    let completing = SyncRequest { completing: true, stopping: true, ..say(1) };
+    let leases = lab.say(&mut hand, SyncRequest { finished: vec![success(leases[0].key)], ..completing }).leases;
+    assert_eq!(names(&leases), ["worker"]);
+}
+
 /// Commands that are set off again while the earlier ones are still being ended would run beside them.
 #[test]
 fn an_action_that_is_set_off_again_waits_for_the_end_of_its_earlier_commands() {

@@ -113,6 +113,7 @@ fn what_left_the_group_of_a_job_ends_with_it() {
 fn what_an_earlier_attempt_left_ends_and_strangers_wait() {
     alone("what_an_earlier_attempt_left_ends_and_strangers_wait", |dir| {
         let mut jobs = idle(dir);
+        #[allow(clippy::zombie_processes, reason = "the keeper collects all children of its process")]
         let spawn = |keeper: &str, attempt: i32| {
             let StartOrder { env, .. } = script(5, attempt, "");
             let mut command = std::process::Command::new("sleep");
