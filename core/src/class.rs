@@ -45,24 +45,16 @@ impl Class {
     /// What one job of this class takes from a runner. A job of several nodes owns them whole.
     pub fn demand(&self, capacity: &Resources) -> Resources {
         let needs = &self.requirements;
-        if needs.num_nodes <= 1 {
-            return Resources {
-                cpus: needs.num_cpus,
-                memory_bytes: needs.memory_bytes,
-                gpus: needs.num_gpus,
-                nodes: 0,
-            };
-        }
-        let share = |total: i64| total / capacity.nodes.max(1) * needs.num_nodes;
-        Resources {
-            cpus: share(capacity.cpus),
-            memory_bytes: share(capacity.memory_bytes),
-            gpus: share(capacity.gpus),
+        let on_a_node = Resources {
+            cpus: needs.num_cpus,
+            memory_bytes: needs.memory_bytes,
+            gpus: needs.num_gpus,
             nodes: needs.num_nodes,
-        }
+        };
+        taken_from(capacity, &on_a_node)
     }
 
-    /// What one job of this class takes from a runner that offers this place. A runner that counts jobs offers its free slots as CPUs.
+    /// Returns the resources that one job of this class takes from the runner. A runner that counts jobs offers its free slots as CPUs.
     pub fn demand_on(&self, place: &Place<'_>) -> Resources {
         if place.by_count {
             return Resources { cpus: 1, ..Resources::default() };
@@ -110,6 +102,20 @@ pub fn fits(free: &Resources, demand: &Resources) -> bool {
         && demand.memory_bytes <= free.memory_bytes
         && demand.gpus <= free.gpus
         && demand.nodes <= free.nodes
+}
+
+/// Returns the resources that a job takes from a runner, given its needs on each of its nodes. A job of several nodes takes them whole.
+pub fn taken_from(capacity: &Resources, on_a_node: &Resources) -> Resources {
+    if on_a_node.nodes <= 1 {
+        return Resources { nodes: 0, ..*on_a_node };
+    }
+    let share = |total: i64| total / capacity.nodes.max(1) * on_a_node.nodes;
+    Resources {
+        cpus: share(capacity.cpus),
+        memory_bytes: share(capacity.memory_bytes),
+        gpus: share(capacity.gpus),
+        nodes: on_a_node.nodes,
+    }
 }
 
 /// Returns the sum of two amounts.

@@ -1,4 +1,4 @@
-//! Which ready jobs a runner gets. Owners share equally; of one owner the jobs of the highest priority come first, and workflows with
+//! Chooses ready jobs for a runner. Owners share equally; of one owner the jobs of the highest priority come first, and workflows with
 //! jobs of equal priority share equally. Within a workflow the hardest to place comes first, then whatever fits beside it.
 
 use std::cmp::{Ordering, Reverse};
@@ -63,7 +63,7 @@ impl Usage {
         self.jobs += times;
     }
 
-    /// Adds what somebody else uses.
+    /// Adds other resources in use.
     pub fn merge(&mut self, other: &Self) {
         self.cpus = self.cpus.saturating_add(other.cpus);
         self.memory_bytes = self.memory_bytes.saturating_add(other.memory_bytes);
@@ -87,7 +87,7 @@ impl Usage {
 pub struct OwnerQueues<'a> {
     /// The owner's name.
     pub owner: &'a str,
-    /// What all live workflows of the owner use.
+    /// Resources in use by all live workflows of the owner.
     pub usage: Usage,
     /// The workflows that may give work to the runner.
     pub workflows: Vec<WorkflowQueues<'a>>,
@@ -97,9 +97,9 @@ pub struct OwnerQueues<'a> {
 pub struct WorkflowQueues<'a> {
     /// The workflow.
     pub workflow: WorkflowId,
-    /// What its jobs use.
+    /// Resources in use by its jobs.
     pub usage: Usage,
-    /// How much of it is given out in one answer.
+    /// Limits of what one answer may bring.
     pub allowance: Allowance,
     /// The time that the runner has left when the jobs get their first signal.
     pub end: EndMargin,
@@ -139,7 +139,7 @@ pub struct Chosen {
     pub now: Vec<Choice>,
     /// Jobs that it starts later.
     pub ahead: Vec<Choice>,
-    /// What the jobs of `now` take.
+    /// Resources that the jobs of `now` take.
     pub taken: Resources,
     /// More would have been leased ahead if no other runner could start it now.
     pub is_withheld: bool,
@@ -196,7 +196,7 @@ fn pack(place: &Place<'_>, want: &Want, owners: &[OwnerQueues<'_>], preferred: b
     chosen
 }
 
-/// Whose turn it is: the owner that uses least, then the owner's most urgent workflow, and of equally urgent ones the one that uses
+/// The order in which jobs are taken: the owner that uses least, then the owner's most urgent workflow, and of equally urgent ones the one that uses
 /// least.
 struct Contest<'a> {
     place: &'a Place<'a>,
@@ -316,7 +316,7 @@ impl<'a> Contest<'a> {
         }
     }
 
-    /// Begins anew with everything that is left, also with what was set aside.
+    /// Restarts with all remaining jobs, including those that were set aside.
     fn resume(&mut self) {
         self.order.clear();
         self.owners.iter_mut().for_each(|owner| owner.order.clear());

@@ -26,7 +26,7 @@ pub struct JobExplanation {
     /// The resources that the job needs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<JobResources>,
-    /// What recovery has raised its requirements from and to, e.g. `memory from 1 GiB to 1.5 GiB`.
+    /// Requirements that recovery has raised, e.g. `memory from 1 GiB to 1.5 GiB`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub raised: Vec<String>,
     /// The attempts that have ended, the first one first.

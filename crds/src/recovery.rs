@@ -122,7 +122,7 @@ pub struct RecoveredJob {
     pub cause: Cause,
     /// What is done.
     pub decision: RecoveryDecision,
-    /// What it has more of, e.g. `memory from 1 GiB to 1.5 GiB`.
+    /// Requirements that were raised, e.g. `memory from 1 GiB to 1.5 GiB`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub raised: Vec<String>,
     /// The reason why it stays failed, where a retry would be in vain.
@@ -254,7 +254,7 @@ pub struct Correction {
     pub jobs: i64,
     /// How many of these were observed.
     pub observed: i64,
-    /// What changes, e.g. `memory from 1 GiB to 2 GiB`.
+    /// Changed requirements, e.g. `memory from 1 GiB to 2 GiB`.
     pub changes: Vec<String>,
 }
 

@@ -304,7 +304,7 @@ pub struct State {
     is_hurried: bool,
     busy_at: Moment,
     told_too_late: bool,
-    /// When the shim got its last heartbeat; absent for one that has had none.
+    /// The last heartbeat to the shim; absent before the first.
     heartbeat_at: Option<Moment>,
     wake_at: Option<Moment>,
 }

@@ -255,6 +255,11 @@ impl Workflow {
         !self.is_settled() && !self.is_suspended() && !self.is_canceled()
     }
 
+    /// Whether jobs may be leased to a runner now: first the workflow starts, then the worker for it.
+    pub fn may_lease_to(&self, runner: RunnerId) -> bool {
+        self.is_active() && !self.is_starting() && !self.is_preparing(runner)
+    }
+
     /// Its first commands have not ended, or are about to be set off: nothing else of it may run.
     pub fn is_starting(&self) -> bool {
         let starts = |action: &ActionRecord| {

@@ -40,10 +40,26 @@ impl State {
         }
         let left = minus(&want.free, &chosen.taken);
         self.set_offer(id, left);
-        let ahead = u32::try_from(chosen.ahead.len()).unwrap_or(u32::MAX);
-        let granted = chosen.now.len() + chosen.ahead.len();
+        let count = |choices: &[Choice]| u32::try_from(choices.len()).unwrap_or(u32::MAX);
+        let (now_count, ahead_count) = (count(&chosen.now), count(&chosen.ahead));
+        self.lease_all(id, chosen.now.into_iter().chain(chosen.ahead), response, (recorder, now));
+        if left.cpus > 0 && !self.donors.is_empty() {
+            let ahead = want.ahead.saturating_sub(ahead_count);
+            let limit = want.limit.saturating_sub(now_count).saturating_sub(ahead_count);
+            self.request_leases_for(id, Want { free: left, ahead, limit }, now);
+        }
+    }
+
+    /// Leases the chosen jobs and describes them in the answer.
+    fn lease_all(
+        &mut self,
+        id: RunnerId,
+        choices: impl Iterator<Item = Choice>,
+        response: &mut SyncResponse,
+        (recorder, now): (&mut Recorder, Now),
+    ) {
         let mut profiles = HashMap::new();
-        for Choice { workflow, job } in chosen.now.into_iter().chain(chosen.ahead) {
+        for Choice { workflow, job } in choices {
             self.grant_one(id, (workflow, job), response.sequence, recorder);
             let lacks_data = self.workflows.get(&workflow).and_then(|workflow| workflow.lacks_data(job));
             if let Some(message) = lacks_data {
@@ -64,20 +80,12 @@ impl State {
                 ..Lease::default()
             });
         }
-        if left.cpus > 0 && !self.donors.is_empty() {
-            let granted = u32::try_from(granted).unwrap_or(u32::MAX);
-            let want =
-                Want { free: left, ahead: want.ahead.saturating_sub(ahead), limit: want.limit.saturating_sub(granted) };
-            self.request_leases_for(id, want, now);
-        }
     }
 
-    /// Ready jobs of workflows that may give work to this runner: first the workflow starts, then the worker for it.
+    /// Ready jobs of workflows that may give work to this runner, by owner.
     fn queues_for(&self, id: RunnerId, want: Want, scope: &[WorkflowId], now: Now) -> Vec<OwnerQueues<'_>> {
         let Some(runner) = self.runners.get(&id) else { return Vec::new() };
-        let may_give = |workflow: &&Workflow| {
-            workflow.is_active() && !workflow.is_starting() && !workflow.is_preparing(id) && workflow.has_ready_jobs()
-        };
+        let may_give = |workflow: &&Workflow| workflow.has_ready_jobs() && workflow.may_lease_to(id);
         let is_wanted_elsewhere =
             |workflow: &Workflow, class: &Class| want.ahead > 0 && self.is_wanted_elsewhere(id, workflow, class, now);
         let mut owners: Vec<OwnerQueues<'_>> = Vec::new();
@@ -106,7 +114,7 @@ impl State {
         owners
     }
 
-    /// Adds what each owner uses in all; a single one has nobody to share with.
+    /// Adds the resources in use by each owner. A single owner shares with no other.
     fn add_usage(&self, owners: &mut [OwnerQueues<'_>]) {
         if owners.len() < 2 {
             return;

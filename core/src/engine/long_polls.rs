@@ -10,8 +10,8 @@ use super::record::Recorder;
 use super::{State, SyncAnswer};
 use crate::ids::{Now, RunnerId};
 
-/// An answer to one runner can be news for another: a lease is asked back, or capacity is no longer free. What is left after this many
-/// rounds waits for the next message.
+/// An answer to one runner can concern another: a lease is asked back, or capacity is no longer free. After this many rounds the rest
+/// is left to the next message.
 const MAX_PASSES: usize = 4;
 
 /// All waiting syncs of a server.
@@ -41,7 +41,7 @@ impl<T: Copy + Ord, R> LongPolls<T, R> {
         Self { waiting: Vec::new(), seen_news: state.news() }
     }
 
-    /// Nobody waits.
+    /// Whether no sync waits.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -100,8 +100,8 @@ impl<T: Copy + Ord, R> LongPolls<T, R> {
 }
 
 impl SyncAnswer {
-    /// Returns how long this answer may wait for news; none if it has something to say or the runner does not wait. Nobody waits so
-    /// long that its lease could run out meanwhile.
+    /// Returns how long this answer may wait for a change; none if it is to be sent at once. The wait is at most a third of the lease,
+    /// so that the lease cannot expire meanwhile.
     pub fn wait(&self, request: &SyncRequest) -> Option<Duration> {
         if !self.may_wait || request.wait_ms == 0 {
             return None;

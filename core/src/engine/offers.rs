@@ -8,16 +8,16 @@ use super::workflow::Workflow;
 use crate::class::{Class, fits};
 use crate::ids::{Now, RunnerId};
 
-/// An offer of a runner that does not wait on the server counts for so long: it may be about to ask again. One that waits longer
-/// between two messages is not relied on.
+/// Time for which an offer counts after the runner's wait on the server has ended: long enough to ask again over a slow link. A runner
+/// that polls less often is not counted on.
 const OFFER_MS: u64 = 2_000;
 
 /// Free capacity of a runner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Offer {
-    /// What it can still start at once.
+    /// Resources that are still free.
     pub free: Resources,
-    /// The runner is heard of again by then; on the monotonic clock.
+    /// The offer expires then; on the monotonic clock.
     pub until_ms: u64,
 }
 
@@ -33,8 +33,7 @@ impl Offer {
 }
 
 impl State {
-    /// Records what a runner can still start at once. Where that is less than before, runners whose work was withheld in its favour
-    /// are looked at again.
+    /// Records the free capacity of a runner. If it shrinks, runners whose leases were withheld in its favor are polled again.
     pub(super) fn set_offer(&mut self, id: RunnerId, free: Resources) {
         let Some(runner) = self.runners.get_mut(&id) else { return };
         let before = std::mem::replace(&mut runner.offer.free, free);
@@ -79,14 +78,14 @@ impl State {
 
     /// Whether another runner could start a job of this class now.
     pub(super) fn is_wanted_elsewhere(&self, id: RunnerId, workflow: &Workflow, class: &Class, now: Now) -> bool {
-        let others = self.offering.iter().filter(|other| **other != id).filter_map(|other| self.runners.get(other));
-        others.into_iter().any(|other| {
+        let mut others = self.offering.iter().filter(|other| **other != id).filter_map(|other| self.runners.get(other));
+        others.any(|other| {
             let (offer, place) = (&other.offer, other.place(now));
             offer.until_ms >= now.mono_ms
                 && fits(&offer.free, &class.demand_on(&place))
                 && class.suits(&place, workflow.end_margin(other.is_in_allocation()))
                 && self.is_served_by(workflow.id(), &other.row.scope)
-                && !workflow.is_preparing(other.row.id)
+                && workflow.may_lease_to(other.row.id)
         })
     }
 }

@@ -177,7 +177,7 @@ impl State {
         donors
     }
 
-    /// What is left of a runner's free capacity once the leases have come that others were asked for on its behalf.
+    /// Returns the free capacity of a runner, less the leases that were requested for it and have not come yet.
     fn free_beside_requests(&self, id: RunnerId, free: Resources, place: &Place<'_>, now: Now) -> Resources {
         let mut left = free;
         for donor in self.donors.iter().filter_map(|donor| self.runners.get(donor)) {
@@ -193,11 +193,8 @@ impl State {
 
     /// Workflows whose jobs the runner may have now.
     fn may_give_to(&self, id: RunnerId, runner: &Runner) -> HashSet<WorkflowId> {
-        let open = |workflow: &WorkflowId| {
-            self.workflows
-                .get(workflow)
-                .is_some_and(|workflow| workflow.is_active() && !workflow.is_starting() && !workflow.is_preparing(id))
-        };
+        let open =
+            |workflow: &WorkflowId| self.workflows.get(workflow).is_some_and(|workflow| workflow.may_lease_to(id));
         self.live_in_scope(&runner.row.scope).into_iter().filter(open).collect()
     }
 
@@ -217,7 +214,7 @@ impl AskedBack {
     }
 }
 
-/// What a runner can take from others: first what it can start at once, then some to follow.
+/// The leases that a runner may take from others: those that it can start at once, then some to queue.
 struct StealBudget {
     free: Resources,
     ahead: u32,

@@ -23,7 +23,7 @@ pub(super) struct Runner {
     pub ends_ms: Option<u64>,
     /// How long it may be silent, if it said so itself.
     pub lease_seconds: Option<u32>,
-    /// What it could start at once.
+    /// Its free capacity.
     pub offer: Offer,
     /// It has been silent for longer than its lease.
     pub silent: bool,
@@ -36,7 +36,7 @@ pub(super) struct Runner {
     pub told: HashMap<AttemptKey, u64>,
     /// What waited in it when it last spoke.
     pub waiting: Vec<AttemptKey>,
-    /// What those of them need, each class once: few enough to be compared with every offer.
+    /// Classes of the waiting leases, each once: few enough to be compared with every offer.
     pub waiting_classes: Vec<WaitingClass>,
     /// Those of them that were asked back.
     pub asked_back: HashMap<JobId, AskedBack>,
@@ -75,7 +75,7 @@ pub(super) struct WaitingClass {
 pub(super) struct AskedBack {
     /// The runner that could start it.
     pub taker: RunnerId,
-    /// When that was; on the monotonic clock.
+    /// Time of the request, on the monotonic clock.
     pub at_ms: u64,
 }
 

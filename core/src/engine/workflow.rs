@@ -43,7 +43,7 @@ pub(super) struct Workflow {
     /// One queue a class.
     pub queues: Vec<ReadyQueue>,
     pub counts: JobCounts,
-    /// What leased and running jobs use.
+    /// Resources of leased and running jobs.
     pub usage: Usage,
     /// The latest failures by end, job and attempt: the order in which they are shown, also after a restart.
     pub failures: BTreeMap<(i64, JobId, i32), FailureSample>,
@@ -91,7 +91,7 @@ pub(super) struct JobRecord {
     pub ending: u8,
     /// Its runner is silent: whether it still runs is not known.
     pub in_doubt: bool,
-    /// How often its present attempt was asked back for another runner.
+    /// Number of times that the present attempt was asked back for another runner.
     pub moves: u8,
     name: Text,
     command: Text,

@@ -128,7 +128,7 @@ fn jobs_of_another_scheduler_come_only_when_there_is_nothing_else() {
     assert_eq!(run(&place(8), want(8, 0, 9), &jobs), [0, 1]);
 }
 
-/// What workflows use, and the order in which their jobs are chosen, by the number of the workflow.
+/// Returns the workflows of the chosen jobs, in the order of choice.
 fn served(want: Want, owners: &[OwnerQueues<'_>]) -> Vec<i64> {
     let chosen = choose(&place(8), &want, owners);
     chosen.now.iter().chain(&chosen.ahead).map(|choice| choice.workflow.0).collect()
@@ -138,7 +138,7 @@ fn used(cpus: i64) -> Usage {
     Usage { cpus, jobs: cpus, ..Usage::default() }
 }
 
-/// So many jobs of one CPU.
+/// Returns `count` jobs of one CPU each.
 fn small_jobs(count: u32, priority: i64) -> Vec<(Class, ReadyQueue)> {
     queues(&(0..count).map(|job| (class(1, 0, 1, 1), priority, job)).collect::<Vec<_>>())
 }

@@ -304,7 +304,7 @@ mod tests {
         assert_eq!(kinds, ["template 1", "start", "start", "template 2", "start", "start"]);
     }
 
-    /// What a link has said, message by message.
+    /// Returns the messages that a link has sent.
     async fn said(mut link: KeeperLink, shim: UnixStream) -> Vec<ToKeeper> {
         link.flush().await.unwrap();
         drop(link);

@@ -36,7 +36,7 @@ pub struct Jobs {
     running: HashMap<i32, Job>,
     processes: HashMap<AttemptKey, i32>,
     waiting: HashMap<u32, VecDeque<StartOrder>>,
-    /// What waits is started in turn until this moment; absent before the first heartbeat of an agent.
+    /// Waiting jobs are started in turn until this moment; absent before the first heartbeat of an agent.
     agent_alive_until: Option<Moment>,
     unacknowledged: BTreeMap<AttemptKey, Ended>,
     /// When those of them ended that did so before the machine started, in milliseconds since 1970.

@@ -460,7 +460,7 @@ impl State {
         request
     }
 
-    /// How long leases are good after a sync.
+    /// Returns the duration of a lease.
     pub(super) fn lease_time(&self) -> Duration {
         if self.contact.lease.is_zero() { Duration::from_secs(LEASE_SECONDS) } else { self.contact.lease }
     }

@@ -59,7 +59,7 @@ fn freezes() -> impl Strategy<Value = Freeze> {
     parts.prop_map(|(milliseconds, ends, by_time)| Freeze { milliseconds, ends, by_time })
 }
 
-/// Which jobs the server has.
+/// The jobs of the server.
 #[derive(Clone, Copy, Debug)]
 enum Jobs {
     /// They take one or two CPUs and up to two GPUs. Few of them can follow each other in turn.
@@ -93,7 +93,7 @@ struct World {
     waiting: Vec<StartOrder>,
     /// Until when the shim takes the agent for alive.
     alive_until: Option<Moment>,
-    /// What the shim has said and the agent has not heard yet.
+    /// Messages of the shim that have not reached the agent.
     news: Vec<Event>,
     revoking: Vec<AttemptKey>,
     looking: Vec<(AttemptKey, Vec<String>)>,

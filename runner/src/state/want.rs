@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use torc_api::wire::{Resources, Want};
-use torc_core::class::{fits, minus};
+use torc_core::class::{fits, minus, taken_from};
 
 use super::job::Job;
 use super::{Phase, State};
@@ -41,8 +41,8 @@ impl State {
         self.settings.max_parallel_jobs.is_some() && self.settings.time.is_some_and(|(_, end)| end.since(now) <= least)
     }
 
-    /// Returns what further jobs could use at once. Waiting jobs that are not started for another reason than their size get theirs
-    /// first, and nothing is free while a large one has waited for too long. Free slots are told as CPUs.
+    /// Returns the resources that are free for further jobs. Waiting jobs that fit come first, and nothing is free while a large job has
+    /// waited for too long. Free slots count as CPUs.
     pub(super) fn free_now(&self, now: Moment) -> Resources {
         let mut free = match self.ledger.free_slots() {
             Some(slots) => Resources { cpus: slots.into(), ..Resources::default() },
@@ -62,24 +62,12 @@ impl State {
         free
     }
 
-    /// Returns what a waiting job takes from what is free.
+    /// Returns the resources that a waiting job will take.
     fn demand_of(&self, job: &Job) -> Resources {
         if self.settings.max_parallel_jobs.is_some() {
             return Resources { cpus: 1, ..Resources::default() };
         }
-        let need = *job.kind.resources();
-        if need.nodes <= 1 {
-            return Resources { nodes: 0, ..need };
-        }
-        // A job of several nodes takes them whole.
-        let capacity = self.ledger.capacity();
-        let share = |total: i64| total / capacity.nodes.max(1) * need.nodes;
-        Resources {
-            cpus: share(capacity.cpus),
-            memory_bytes: share(capacity.memory_bytes),
-            gpus: share(capacity.gpus),
-            nodes: need.nodes,
-        }
+        taken_from(&self.ledger.capacity(), job.kind.resources())
     }
 
     /// Nothing waits, and something could run.

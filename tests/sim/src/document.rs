@@ -12,7 +12,7 @@ use torc_api::workflow::WorkflowSpec;
 
 use crate::workload::{JobPlan, WorkflowPlan, whole_seconds};
 
-/// What jobs need; jobs that need the same share one entry of the document.
+/// Requirements of jobs; jobs with equal requirements share one entry of the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Needs {
     resources: Resources,

@@ -34,7 +34,8 @@ pub fn idle_time(scenario: &Scenario, trace: &Trace) -> Duration {
     Duration::from_micros(u64::try_from(idle_us).unwrap_or(u64::MAX))
 }
 
-/// How long a job may be ready, and a runner there, before the capacity counts as idle: two round trips and two commits.
+/// Returns the time for which a job must be ready, and a runner present, before capacity counts as idle: two round trips and two
+/// commits.
 fn grace(scenario: &Scenario) -> Duration {
     let slowest = scenario.runners.iter().map(|runner| runner.link.round_trip()).max().unwrap_or_default();
     (slowest + scenario.timing.commit) * 2

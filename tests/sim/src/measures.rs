@@ -1,4 +1,4 @@
-//! How good a schedule is.
+//! Measures of a schedule.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Which jobs a runner can start, by the rules of the matching and of the agent's ledger.
+//! The placement rules: those of the engine's matching and of the agent's ledger.
 //!
 //! The reference scheduler and the measure of idle capacity share it, so that both judge by the rules that Torc follows.
 

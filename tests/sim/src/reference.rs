@@ -31,7 +31,7 @@ enum Change {
     },
 }
 
-/// What became of a ready job.
+/// The outcome of an attempt to place a ready job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Placement {
     Started,
@@ -52,7 +52,7 @@ struct Reference<'a> {
     changes: EventQueue<Change>,
 }
 
-/// What the order of jobs is decided by.
+/// The durations that the reference orders jobs by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Knowledge {
     Durations,

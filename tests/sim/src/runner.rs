@@ -21,12 +21,12 @@ pub struct RunnerHost {
     is_gone: bool,
 }
 
-/// What a runner does to the outside.
+/// Output of a runner host.
 #[derive(Debug)]
 pub enum HostOutput {
     /// A message to the server.
     Send(Message),
-    /// What the shim does.
+    /// Output of its shim.
     Shim(ShimOutput),
     /// An event for its agent, at once.
     Event(Event),

@@ -18,7 +18,7 @@ use crate::runner::Message;
 use crate::time::Time;
 use crate::workload::WorkflowPlan;
 
-/// How often silent runners are looked for.
+/// Interval at which the server looks for silent runners.
 pub const TICK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A document that the engine does not accept.
@@ -54,7 +54,7 @@ pub struct Answer {
     /// The runner's index.
     pub runner: usize,
     pub leaves: Time,
-    /// What its agent gets.
+    /// The event for its agent.
     pub event: Event,
 }
 

@@ -49,7 +49,7 @@ impl Process {
     }
 }
 
-/// What a shim says, or will do.
+/// Output of a shim: a message now, or the end of a process later.
 #[derive(Debug)]
 pub enum ShimOutput {
     /// For the agent, now.

@@ -1,4 +1,4 @@
-//! What happened in a simulation.
+//! The record of a simulation.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ impl Attempt {
     }
 }
 
-/// When a job could start and when it did.
+/// Ready time and start of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobTimes {
     /// The end of its last dependency, or the time at which its workflow was applied.

@@ -63,7 +63,7 @@ impl Scenario {
     }
 }
 
-/// How long the steps of the server and the shim take.
+/// Durations of a commit and of a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// From a message that changes something to the answers that depend on it.
@@ -90,7 +90,7 @@ pub struct RunnerPlan {
     pub labels: Vec<String>,
     pub scope: RunnerScope,
     pub link: Link,
-    /// What is set here wins over the workflow.
+    /// Settings of the runner, which override those of the workflow.
     pub prefetch: Prefetch,
     pub arrives: Time,
     /// It is told to stop at this time.
@@ -149,7 +149,7 @@ pub struct WorkflowPlan {
     /// It is there before the schedule is measured, and its jobs do not count for the makespan.
     pub is_warm_up: bool,
     pub prefetch: Option<Prefetch>,
-    /// How long a running job of a silent runner is waited for.
+    /// Time after which a running job of a silent runner is lost.
     pub orphan_after: Option<Duration>,
     pub jobs: Vec<JobPlan>,
 }
@@ -178,7 +178,7 @@ pub struct JobPlan {
     pub needs: Resources,
     /// The runtime that the document declares, in whole seconds.
     pub runtime_seconds: i64,
-    /// How long its process runs.
+    /// Duration of its process.
     pub duration: Duration,
     pub priority: i64,
     /// Jobs of the same workflow that have to end first, by index; each is lower than the job's own.

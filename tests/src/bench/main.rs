@@ -39,7 +39,7 @@ struct Args {
     /// How many jobs the shape `slurm-direct` has.
     #[arg(long, default_value_t = 10_000)]
     jobs: usize,
-    /// How many seeds each shape of `schedule` is measured with.
+    /// Number of seeds for each shape of `schedule`.
     #[arg(long, default_value_t = 20)]
     seeds: u64,
     /// Only shapes of `schedule` whose name contains this.

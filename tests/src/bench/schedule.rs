@@ -13,7 +13,7 @@ use torc_sim::shapes;
 use crate::report::{Bar, Report};
 use results::{Goals, ShapeResult};
 
-/// Which schedules are measured.
+/// Options of the measurement.
 pub struct Options<'a> {
     /// Seeds of each shape.
     pub seeds: u64,

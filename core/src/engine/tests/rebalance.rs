@@ -19,11 +19,11 @@ fn sized(host: &str, cpus: i64) -> RegisterRequest {
 }
 
 /// Runners that start what fits, lease ahead, and wait on the server for news.
-struct Hall {
+struct Fleet {
     world: World,
-    hands: Vec<SimRunner>,
+    runners: Vec<SimRunner>,
     polls: LongPolls<u64, Waiting>,
-    /// Who ran what.
+    /// The runner of each job.
     ran: BTreeMap<i64, usize>,
     moves: usize,
     ahead: u32,
@@ -35,7 +35,7 @@ struct Waiting {
     request: SyncRequest,
 }
 
-impl Hall {
+impl Fleet {
     fn new(jobs: usize, ahead: u32) -> Self {
         Self::of(&Plan::new((0..jobs).map(|n| job(&format!("j{n}")).needs(needs(1, 0, 1)))), ahead)
     }
@@ -51,30 +51,30 @@ impl Hall {
 
     fn in_world(world: World, ahead: u32) -> Self {
         let polls = LongPolls::new(&world.state);
-        Self { world, hands: Vec::new(), polls, ran: BTreeMap::new(), moves: 0, ahead }
+        Self { world, runners: Vec::new(), polls, ran: BTreeMap::new(), moves: 0, ahead }
     }
 
-    fn hire(&mut self, cpus: i64) -> usize {
-        let host = format!("host{}", self.hands.len());
-        self.hire_as(sized(&host, cpus))
+    fn register(&mut self, cpus: i64) -> usize {
+        let host = format!("host{}", self.runners.len());
+        self.register_as(sized(&host, cpus))
     }
 
-    fn hire_as(&mut self, introduction: RegisterRequest) -> usize {
-        let mut hand = SimRunner::new(introduction);
-        hand.id = Some(self.world.register(&hand.introduction));
-        self.hands.push(hand);
-        self.hands.len() - 1
+    fn register_as(&mut self, introduction: RegisterRequest) -> usize {
+        let mut runner = SimRunner::new(introduction);
+        runner.id = Some(self.world.register(&runner.introduction));
+        self.runners.push(runner);
+        self.runners.len() - 1
     }
 
     fn id(&self, index: usize) -> RunnerId {
-        self.hands[index].id.unwrap()
+        self.runners[index].id.unwrap()
     }
 
     fn message(&mut self, index: usize) -> SyncRequest {
         let now = self.world.now.mono_ms;
-        let hand = &mut self.hands[index];
-        let queued = hand.queued.len() as u32;
-        let mut request = hand.message(self.ahead.saturating_sub(queued), 0, now);
+        let runner = &mut self.runners[index];
+        let queued = runner.queued.len() as u32;
+        let mut request = runner.message(self.ahead.saturating_sub(queued), 0, now);
         let idle = u32::try_from(request.want.free.cpus).unwrap();
         let wants = idle > 0 || queued < self.ahead / 2;
         request.want = if wants { Want { limit: idle + request.want.ahead, ..request.want } } else { Want::default() };
@@ -82,10 +82,10 @@ impl Hall {
         request
     }
 
-    /// A runner says what is, and waits. Whoever is answered starts what fits at once and speaks again, as real runners do.
-    fn speak(&mut self, index: usize) {
-        let mut speakers = vec![index];
-        while let Some(index) = speakers.pop() {
+    /// A runner syncs and waits. Each runner that is answered starts what fits and syncs again, as real runners do.
+    fn sync(&mut self, index: usize) {
+        let mut pending = vec![index];
+        while let Some(index) = pending.pop() {
             let request = self.message(index);
             let id = self.id(index);
             let answer = self.world.try_sync(id, &request).unwrap();
@@ -103,51 +103,52 @@ impl Hall {
             answers.extend(self.world.run(|state, recorder, now| polls.answer(state, (recorder, now), 0, false)));
             for (Waiting { index, request }, response) in answers {
                 self.take(index, &request, &response);
-                let is_latest = response.sequence == self.hands[index].sequence;
-                speakers.extend((is_latest && response.verdict == Verdict::Continue).then_some(index));
+                let is_latest = response.sequence == self.runners[index].sequence;
+                pending.extend((is_latest && response.verdict == Verdict::Continue).then_some(index));
             }
         }
     }
 
     fn take(&mut self, index: usize, request: &SyncRequest, response: &SyncResponse) {
         let now = self.world.now.mono_ms;
-        let has = |key: &&AttemptKey| self.hands[index].queued.iter().any(|promise| promise.key == **key);
+        let has = |key: &&AttemptKey| self.runners[index].queued.iter().any(|promise| promise.key == **key);
         self.moves += response.give_back.iter().filter(has).count();
-        self.hands[index].take(request, response, now);
-        let hand = &mut self.hands[index];
+        self.runners[index].take(request, response, now);
+        let runner = &mut self.runners[index];
         let cpus = |promises: &[Promise]| promises.iter().map(|promise| promise.demand.cpus).sum::<i64>();
-        let capacity = hand.introduction.capacity.cpus;
-        while hand.queued.first().is_some_and(|next| cpus(&hand.running) + next.demand.cpus <= capacity) {
-            hand.start(0, now);
+        let capacity = runner.introduction.capacity.cpus;
+        while runner.queued.first().is_some_and(|next| cpus(&runner.running) + next.demand.cpus <= capacity) {
+            runner.start(0, now);
         }
     }
 
     /// The oldest job of a runner ends.
     fn finish(&mut self, index: usize) {
-        let hand = &mut self.hands[index];
-        if let Some(promise) = hand.running.first() {
+        let runner = &mut self.runners[index];
+        if let Some(promise) = runner.running.first() {
             let job = promise.key.job;
             assert_eq!(self.ran.insert(job, index), None, "job {job} ran twice");
-            hand.finish(0, None);
+            runner.finish(0, None);
         }
     }
 
     /// Jobs that a runner runs, and jobs that wait in it.
     fn held(&self, index: usize) -> (usize, usize) {
-        (self.hands[index].running.len(), self.hands[index].queued.len())
+        (self.runners[index].running.len(), self.runners[index].queued.len())
     }
 
-    /// Whoever is free has nothing to do only because nothing waits, or what waits has moved twice.
-    fn check_nobody_is_idle_beside_waiting_work(&self) {
+    /// A runner has free capacity only if no lease waits that may still move.
+    fn check_no_runner_is_idle_beside_waiting_work(&self) {
         let workflow = self.world.state.workflows.values().next().unwrap();
         let is_stuck = |promise: &Promise| {
             let job = workflow.ordinal(JobId(promise.key.job)).unwrap();
             workflow.jobs[job as usize].moves >= 2
         };
-        let waiting = self.hands.iter().flat_map(|hand| &hand.queued).filter(|promise| !is_stuck(promise)).count();
+        let waiting =
+            self.runners.iter().flat_map(|runner| &runner.queued).filter(|promise| !is_stuck(promise)).count();
         let ready = workflow.counts.of(JobState::Ready);
-        let is_free = |hand: &SimRunner| (hand.running.len() as i64) < hand.introduction.capacity.cpus;
-        let free = self.hands.iter().filter(|hand| is_free(hand)).count();
+        let is_free = |runner: &SimRunner| (runner.running.len() as i64) < runner.introduction.capacity.cpus;
+        let free = self.runners.iter().filter(|runner| is_free(runner)).count();
         assert!(free == 0 || waiting == 0 && ready == 0, "{free} are free, {waiting} jobs wait, {ready} are ready");
     }
 
@@ -159,226 +160,283 @@ impl Hall {
 // P01, P06
 #[test]
 fn two_idle_runners_share_the_jobs() {
-    let mut hall = Hall::idle(4);
-    let hands = [hall.hire(4), hall.hire(4)];
-    hands.into_iter().for_each(|index| hall.speak(index));
-    hall.world.apply(&Plan::new((0..8).map(|n| job(&format!("j{n}")).needs(needs(1, 0, 1)))));
-    hall.speak(0);
-    assert_eq!(hands.map(|index| hall.held(index)), [(4, 0), (4, 0)]);
-    assert_eq!(hall.moves, 0, "nothing was given to the wrong one");
+    let mut fleet = Fleet::idle(4);
+    let both = [fleet.register(4), fleet.register(4)];
+    both.into_iter().for_each(|index| fleet.sync(index));
+    fleet.world.apply(&Plan::new((0..8).map(|n| job(&format!("j{n}")).needs(needs(1, 0, 1)))));
+    fleet.sync(0);
+    assert_eq!(both.map(|index| fleet.held(index)), [(4, 0), (4, 0)]);
+    assert_eq!(fleet.moves, 0, "nothing was given to the wrong one");
 }
 
-// P03, P06. Nobody waits for an unrelated event.
+// P03, P06. No runner waits for an unrelated event.
 #[test]
-fn work_is_queued_as_soon_as_nobody_is_free() {
-    let mut hall = Hall::idle(4);
-    let hands = [hall.hire(4), hall.hire(4)];
-    hands.into_iter().for_each(|index| hall.speak(index));
-    hall.world.apply(&Plan::new((0..13).map(|n| job(&format!("j{n}")).needs(needs(1, 0, 1)))));
-    hall.speak(0);
-    assert_eq!(hands.map(|index| hall.held(index).0), [4, 4]);
-    let queued = hands.map(|index| hall.held(index).1);
+fn work_is_queued_as_soon_as_no_runner_is_free() {
+    let mut fleet = Fleet::idle(4);
+    let both = [fleet.register(4), fleet.register(4)];
+    both.into_iter().for_each(|index| fleet.sync(index));
+    fleet.world.apply(&Plan::new((0..13).map(|n| job(&format!("j{n}")).needs(needs(1, 0, 1)))));
+    fleet.sync(0);
+    assert_eq!(both.map(|index| fleet.held(index).0), [4, 4]);
+    let queued = both.map(|index| fleet.held(index).1);
     assert_eq!(queued.iter().sum::<usize>(), 5, "all of it waits where it runs next: {queued:?}");
 }
 
 #[test]
 fn an_offer_counts_only_for_jobs_that_it_fits() {
     let plan = Plan::new((0..6).map(|n| job(&format!("j{n}")).needs(needs(2, 0, 1))));
-    let mut hall = Hall::idle(2);
-    let (small, large) = (hall.hire(1), hall.hire(2));
-    hall.speak(small);
-    hall.world.apply(&plan);
-    hall.speak(large);
-    assert_eq!((hall.held(small), hall.held(large)), ((0, 0), (1, 2)), "the small runner can start none of them");
+    let mut fleet = Fleet::idle(2);
+    let (small, large) = (fleet.register(1), fleet.register(2));
+    fleet.sync(small);
+    fleet.world.apply(&plan);
+    fleet.sync(large);
+    assert_eq!((fleet.held(small), fleet.held(large)), ((0, 0), (1, 2)), "the small runner can start none of them");
 }
 
 #[test]
 fn an_offer_ends_when_its_runner_is_not_heard_of() {
-    let mut hall = Hall::idle(4);
-    let (lost, busy) = (hall.hire(4), hall.hire(4));
-    hall.speak(lost);
-    hall.world.apply(&Plan::new((0..8).map(|n| job(&format!("j{n}")).needs(needs(1, 0, 1)))));
+    let mut fleet = Fleet::idle(4);
+    let (lost, busy) = (fleet.register(4), fleet.register(4));
+    fleet.sync(lost);
+    fleet.world.apply(&Plan::new((0..8).map(|n| job(&format!("j{n}")).needs(needs(1, 0, 1)))));
     // Its connection is gone, and it does not take what it could have.
-    hall.polls.take_all();
+    fleet.polls.take_all();
     for (pass_ms, queued, why) in [(32_000, 0, "it may be there"), (1, 4, "it does not wait any more")] {
-        hall.world.now.mono_ms += pass_ms;
-        let message = hall.message(busy);
-        let id = hall.id(busy);
-        let response = hall.world.sync(id, &message);
-        hall.take(busy, &message, &response);
-        assert_eq!(hall.held(busy), (4, queued), "{why}");
+        fleet.world.now.mono_ms += pass_ms;
+        let message = fleet.message(busy);
+        let id = fleet.id(busy);
+        let response = fleet.world.sync(id, &message);
+        fleet.take(busy, &message, &response);
+        assert_eq!(fleet.held(busy), (4, queued), "{why}");
     }
+}
+
+/// A busy runner whose leases are withheld because another one, which does not take them, has free capacity.
+fn withheld() -> Fleet {
+    let mut fleet = Fleet::idle(4);
+    let (free, busy) = (fleet.register(4), fleet.register(4));
+    fleet.sync(free);
+    // The jobs come while the free runner's connection is gone.
+    fleet.polls.take_all();
+    fleet.world.apply(&Plan::new((0..8).map(|n| job(&format!("j{n}")).needs(needs(1, 0, 1)))));
+    fleet.sync(busy);
+    assert_eq!(fleet.held(busy), (4, 0), "four are kept for the free runner");
+    fleet
+}
+
+/// Answers the runners that wait.
+fn poll(fleet: &mut Fleet) {
+    let polls = &mut fleet.polls;
+    let answers = fleet.world.run(|state, recorder, now| polls.answer(state, (recorder, now), 0, false));
+    for (Waiting { index, request }, response) in answers {
+        fleet.take(index, &request, &response);
+    }
+}
+
+#[test]
+fn withheld_leases_come_when_the_free_runner_leaves() {
+    let mut fleet = withheld();
+    poll(&mut fleet);
+    assert_eq!(fleet.held(1), (4, 0), "nothing has changed");
+    let leaving = SyncRequest { leaving: true, ..fleet.message(0) };
+    let id = fleet.id(0);
+    fleet.world.sync(id, &leaving);
+    poll(&mut fleet);
+    assert_eq!(fleet.held(1), (4, 4));
+}
+
+#[test]
+fn withheld_leases_come_when_the_offer_expires() {
+    for (passed_ms, queued) in [(32_000, 0), (32_001, 4)] {
+        let mut fleet = withheld();
+        fleet.world.now.mono_ms += passed_ms;
+        fleet.world.run(|state, recorder, now| state.expire(recorder, now));
+        poll(&mut fleet);
+        assert_eq!(fleet.held(1), (4, queued), "{passed_ms} ms later");
+    }
+}
+
+#[test]
+fn withheld_leases_come_when_the_free_runner_is_busy() {
+    let mut fleet = withheld();
+    fleet.world.apply(&Plan::new((0..12).map(|n| job(&format!("j{n}")).needs(needs(1, 0, 1)))));
+    fleet.sync(0);
+    assert_eq!([0, 1].map(|index| fleet.held(index).0), [4, 4]);
+    assert_eq!([0, 1].map(|index| fleet.held(index).1).iter().sum::<usize>(), 4, "the rest is queued at once");
 }
 
 // P01
 #[test]
 fn an_idle_runner_gets_its_share_before_the_loaded_one_has_finished() {
-    let mut hall = Hall::new(40, 100);
-    let loaded = hall.hire(2);
-    hall.speak(loaded);
-    assert_eq!(hall.held(loaded), (2, 38), "it has everything");
-    let idle = hall.hire(2);
-    hall.speak(idle);
-    assert_eq!(hall.held(idle).0, 2, "it has work although nothing has ended");
-    assert!(hall.held(loaded).1 >= 19, "and the other keeps half of what waited");
+    let mut fleet = Fleet::new(40, 100);
+    let loaded = fleet.register(2);
+    fleet.sync(loaded);
+    assert_eq!(fleet.held(loaded), (2, 38), "it has everything");
+    let idle = fleet.register(2);
+    fleet.sync(idle);
+    assert_eq!(fleet.held(idle).0, 2, "it has work although nothing has ended");
+    assert!(fleet.held(loaded).1 >= 19, "and the other keeps half of what waited");
     for _ in 0..40 {
         for index in [loaded, idle] {
-            hall.finish(index);
-            hall.speak(index);
+            fleet.finish(index);
+            fleet.sync(index);
         }
     }
-    assert_eq!(hall.ran.len(), 40);
-    assert!(hall.ran_by(idle) >= 15, "{} of 40", hall.ran_by(idle));
+    assert_eq!(fleet.ran.len(), 40);
+    assert!(fleet.ran_by(idle) >= 15, "{} of 40", fleet.ran_by(idle));
 }
 
 #[test]
 fn everything_that_an_idle_runner_can_start_comes_to_it() {
-    let mut hall = Hall::new(8, 4);
-    let loaded = hall.hire(4);
-    hall.speak(loaded);
-    assert_eq!(hall.held(loaded), (4, 4));
-    let idle = hall.hire(4);
-    hall.speak(idle);
-    assert_eq!((hall.held(loaded), hall.held(idle), hall.moves), ((4, 0), (4, 0), 4));
+    let mut fleet = Fleet::new(8, 4);
+    let loaded = fleet.register(4);
+    fleet.sync(loaded);
+    assert_eq!(fleet.held(loaded), (4, 4));
+    let idle = fleet.register(4);
+    fleet.sync(idle);
+    assert_eq!((fleet.held(loaded), fleet.held(idle), fleet.moves), ((4, 0), (4, 0), 4));
 }
 
 #[test]
 fn free_capacity_beside_running_jobs_takes_leases_over_too() {
-    let mut hall = Hall::new(9, 4);
-    let loaded = hall.hire(4);
-    hall.speak(loaded);
-    let other = hall.hire(4);
-    hall.speak(other);
-    assert_eq!((hall.held(loaded), hall.held(other)), ((4, 1), (4, 0)), "one was ready, three came over");
-    let third = hall.hire(2);
-    hall.speak(third);
-    assert_eq!((hall.held(loaded), hall.held(third)), ((4, 0), (1, 0)));
+    let mut fleet = Fleet::new(9, 4);
+    let loaded = fleet.register(4);
+    fleet.sync(loaded);
+    let other = fleet.register(4);
+    fleet.sync(other);
+    assert_eq!((fleet.held(loaded), fleet.held(other)), ((4, 1), (4, 0)), "one was ready, three came over");
+    let third = fleet.register(2);
+    fleet.sync(third);
+    assert_eq!((fleet.held(loaded), fleet.held(third)), ((4, 0), (1, 0)));
 }
 
 #[test]
 fn nothing_is_taken_from_who_would_be_idle_or_for_whom_it_does_not_fit() {
-    let mut hall = Hall::new(4, 10);
-    let loaded = hall.hire(8);
-    hall.speak(loaded);
-    let idle = hall.hire(8);
-    hall.speak(idle);
-    assert_eq!(hall.moves, 0, "all of it runs");
-    let mut hall = Hall::of(&Plan::new((0..8).map(|n| job(&format!("j{n}")).needs(needs(1, 1, 1)))), 10);
-    let loaded = hall.hire(2);
-    hall.speak(loaded);
+    let mut fleet = Fleet::new(4, 10);
+    let loaded = fleet.register(8);
+    fleet.sync(loaded);
+    let idle = fleet.register(8);
+    fleet.sync(idle);
+    assert_eq!(fleet.moves, 0, "all of it runs");
+    let mut fleet = Fleet::of(&Plan::new((0..8).map(|n| job(&format!("j{n}")).needs(needs(1, 1, 1)))), 10);
+    let loaded = fleet.register(2);
+    fleet.sync(loaded);
     let mut without = sized("small", 2);
     without.capacity.gpus = 0;
-    let idle = hall.hire_as(without);
-    hall.speak(idle);
-    assert_eq!(hall.moves, 0, "it has no GPU");
+    let idle = fleet.register_as(without);
+    fleet.sync(idle);
+    assert_eq!(fleet.moves, 0, "it has no GPU");
 }
 
 #[test]
 fn who_runs_nothing_yet_is_left_alone() {
-    let mut hall = Hall::new(4, 10);
-    let loaded = hall.hire(2);
-    let now = hall.world.now.mono_ms;
+    let mut fleet = Fleet::new(4, 10);
+    let loaded = fleet.register(2);
+    let now = fleet.world.now.mono_ms;
     for _ in 0..2 {
-        let (id, request) = (hall.id(loaded), hall.hands[loaded].message(4, 4, now));
-        let response = hall.world.sync(id, &request);
-        hall.hands[loaded].take(&request, &response, now);
+        let (id, request) = (fleet.id(loaded), fleet.runners[loaded].message(4, 4, now));
+        let response = fleet.world.sync(id, &request);
+        fleet.runners[loaded].take(&request, &response, now);
     }
-    assert_eq!(hall.hands[loaded].queued.len(), 4, "it has everything, and has started none of it");
-    let idle = hall.hire(2);
-    hall.speak(idle);
-    assert!(hall.world.state.runners[&hall.id(loaded)].asked_back.is_empty());
+    assert_eq!(fleet.runners[loaded].queued.len(), 4, "it has everything, and has started none of it");
+    let idle = fleet.register(2);
+    fleet.sync(idle);
+    assert!(fleet.world.state.runners[&fleet.id(loaded)].asked_back.is_empty());
 }
 
 #[test]
 fn a_lease_moves_at_most_twice() {
-    let mut hall = Hall::new(12, 100);
-    let hands = [hall.hire(1), hall.hire(1)];
-    hall.speak(0);
-    hall.speak(1);
-    assert!(hall.held(1).1 > 1, "more than it can start came to it");
+    let mut fleet = Fleet::new(12, 100);
+    let both = [fleet.register(1), fleet.register(1)];
+    fleet.sync(0);
+    fleet.sync(1);
+    assert!(fleet.held(1).1 > 1, "more than it can start came to it");
     // Now one, now the other is idle; nothing ends that the other has.
     for round in 0..20 {
-        let index = hands[round % 2];
-        hall.finish(index);
-        hall.speak(index);
+        let index = both[round % 2];
+        fleet.finish(index);
+        fleet.sync(index);
     }
-    let moves = |hall: &Hall| {
-        let workflow = hall.world.state.workflows.values().next().unwrap();
+    let moves = |fleet: &Fleet| {
+        let workflow = fleet.world.state.workflows.values().next().unwrap();
         workflow.jobs.iter().map(|job| job.moves).max()
     };
-    assert!(moves(&hall) <= Some(2) && hall.moves <= 24, "{:?}", moves(&hall));
-    assert_eq!(hall.ran.len(), 12);
+    assert!(moves(&fleet) <= Some(2) && fleet.moves <= 24, "{:?}", moves(&fleet));
+    assert_eq!(fleet.ran.len(), 12);
 }
 
 #[test]
 fn a_lease_that_has_moved_twice_stays() {
-    let mut hall = Hall::new(2, 4);
-    let (loaded, idle) = (hall.hire(1), 1);
-    hall.speak(loaded);
+    let mut fleet = Fleet::new(2, 4);
+    let (loaded, idle) = (fleet.register(1), 1);
+    fleet.sync(loaded);
     for moves in [0, 1, 2] {
-        let workflow = hall.world.workflow();
-        let mut hall_again = Hall::new(2, 4);
-        assert_eq!(hall_again.hire(1), loaded);
-        hall_again.speak(loaded);
-        let jobs = &mut hall_again.world.state.workflows.get_mut(&workflow).unwrap().jobs;
+        let workflow = fleet.world.workflow();
+        let mut again = Fleet::new(2, 4);
+        assert_eq!(again.register(1), loaded);
+        again.sync(loaded);
+        let jobs = &mut again.world.state.workflows.get_mut(&workflow).unwrap().jobs;
         jobs.iter_mut().for_each(|job| job.moves = moves);
-        assert_eq!(hall_again.hire(1), idle);
-        hall_again.speak(idle);
-        assert_eq!(hall_again.held(idle).0, usize::from(moves < 2), "moved {moves} times before");
+        assert_eq!(again.register(1), idle);
+        again.sync(idle);
+        assert_eq!(again.held(idle).0, usize::from(moves < 2), "moved {moves} times before");
     }
 }
 
 #[test]
 fn a_runner_that_has_started_it_keeps_it() {
-    let mut hall = Hall::new(6, 10);
-    let loaded = hall.hire(2);
-    hall.speak(loaded);
-    let idle = hall.hire(1);
+    let mut fleet = Fleet::new(6, 10);
+    let loaded = fleet.register(2);
+    fleet.sync(loaded);
+    let idle = fleet.register(1);
     // The loaded one starts everything before it hears that some is asked for.
-    let now = hall.world.now.mono_ms;
-    let (id, request) = (hall.id(idle), hall.hands[idle].message(0, 1, now));
-    hall.world.sync(id, &request);
-    while !hall.hands[loaded].queued.is_empty() {
-        hall.hands[loaded].start(0, now);
+    let now = fleet.world.now.mono_ms;
+    let (id, request) = (fleet.id(idle), fleet.runners[idle].message(0, 1, now));
+    fleet.world.sync(id, &request);
+    while !fleet.runners[loaded].queued.is_empty() {
+        fleet.runners[loaded].start(0, now);
     }
-    let request = hall.hands[loaded].message(0, 0, now);
-    let answer = hall.world.sync(hall.id(loaded), &request);
+    let request = fleet.runners[loaded].message(0, 0, now);
+    let answer = fleet.world.sync(fleet.id(loaded), &request);
     assert_eq!((answer.give_back.len(), answer.cancel.len()), (0, 0));
 }
 
 #[test]
 fn others_are_asked_when_a_holder_does_not_answer() {
-    let mut hall = Hall::idle(1);
-    let holders = [hall.hire(1), hall.hire(1)];
-    hall.world.apply(&Plan::new((0..4).map(|n| job(&format!("j{n}")).needs(needs(1, 0, 1)))));
-    holders.into_iter().for_each(|index| hall.speak(index));
-    assert_eq!(holders.map(|index| hall.held(index)), [(1, 1), (1, 1)]);
-    let idle = hall.hire(1);
-    let request = hall.message(idle);
-    let id = hall.id(idle);
-    hall.world.sync(id, &request);
-    let asked = |hall: &Hall| {
-        holders.map(|index| hall.world.state.runners[&hall.id(index)].asked_back.len()).iter().sum::<usize>()
+    let mut fleet = Fleet::idle(1);
+    let holders = [fleet.register(1), fleet.register(1)];
+    fleet.world.apply(&Plan::new((0..4).map(|n| job(&format!("j{n}")).needs(needs(1, 0, 1)))));
+    holders.into_iter().for_each(|index| fleet.sync(index));
+    assert_eq!(holders.map(|index| fleet.held(index)), [(1, 1), (1, 1)]);
+    let idle = fleet.register(1);
+    let request = fleet.message(idle);
+    let id = fleet.id(idle);
+    fleet.world.sync(id, &request);
+    let asked = |fleet: &Fleet| {
+        holders.map(|index| fleet.world.state.runners[&fleet.id(index)].asked_back.len()).iter().sum::<usize>()
     };
     for (ms, expected) in [(0, 1), (1_999, 1), (1, 2)] {
-        hall.world.now.mono_ms += ms;
-        hall.world.run(|state, recorder, now| state.poll(id, &request, recorder, now));
-        assert_eq!(asked(&hall), expected, "{ms} ms later");
+        fleet.world.now.mono_ms += ms;
+        let before = fleet.world.state.news();
+        fleet.world.run(|state, recorder, now| state.expire(recorder, now));
+        assert_eq!(fleet.world.state.news() > before, expected == 2, "{ms} ms later: runners are polled again");
+        fleet.world.run(|state, recorder, now| state.poll(id, &request, recorder, now));
+        assert_eq!(asked(&fleet), expected, "{ms} ms later");
     }
 }
 
 #[test]
 fn many_waiting_leases_cost_no_more_than_a_few() {
-    let mut hall = Hall::new(1_500, 1_500);
-    let loaded = hall.hire(2);
-    hall.speak(loaded);
-    let idle = hall.hire(2);
-    let now = hall.world.now.mono_ms;
-    let mut request = hall.hands[idle].message(1_500, 1_500, now);
+    let mut fleet = Fleet::new(1_500, 1_500);
+    let loaded = fleet.register(2);
+    fleet.sync(loaded);
+    let idle = fleet.register(2);
+    let now = fleet.world.now.mono_ms;
+    let mut request = fleet.runners[idle].message(1_500, 1_500, now);
     request.want.free.cpus = 2;
-    let id = hall.id(idle);
-    hall.world.sync(id, &request);
-    let asked = hall.world.state.runners[&hall.id(loaded)].asked_back.len();
+    let id = fleet.id(idle);
+    fleet.world.sync(id, &request);
+    let asked = fleet.world.state.runners[&fleet.id(loaded)].asked_back.len();
     assert!((2..=256).contains(&asked), "{asked} were asked back in one go");
 }
 
@@ -392,26 +450,26 @@ proptest! {
         sizes in prop::collection::vec(1..5i64, 1..6),
         order in prop::collection::vec((any::<u16>(), any::<bool>()), 0..80),
     ) {
-        let mut hall = Hall::new(jobs, ahead);
+        let mut fleet = Fleet::new(jobs, ahead);
         for cpus in sizes {
-            let index = hall.hire(cpus);
-            hall.speak(index);
+            let index = fleet.register(cpus);
+            fleet.sync(index);
         }
         for (who, ends) in order {
-            let index = who as usize % hall.hands.len();
+            let index = who as usize % fleet.runners.len();
             if ends {
-                hall.finish(index);
+                fleet.finish(index);
             }
-            hall.speak(index);
-            hall.check_nobody_is_idle_beside_waiting_work();
+            fleet.sync(index);
+            fleet.check_no_runner_is_idle_beside_waiting_work();
         }
         for _ in 0..jobs + 10 {
-            for index in 0..hall.hands.len() {
-                hall.finish(index);
-                hall.speak(index);
+            for index in 0..fleet.runners.len() {
+                fleet.finish(index);
+                fleet.sync(index);
             }
         }
-        prop_assert_eq!(hall.ran.len(), jobs);
-        prop_assert!(hall.moves <= 2 * jobs, "{} moves of {jobs} jobs: each moves twice at most", hall.moves);
+        prop_assert_eq!(fleet.ran.len(), jobs);
+        prop_assert!(fleet.moves <= 2 * jobs, "{} moves of {jobs} jobs: each moves twice at most", fleet.moves);
     }
 }

@@ -1,4 +1,4 @@
-//! When the shim is told that its agent is alive. Every lease is for 120 s here, unless a test says otherwise.
+//! Heartbeats from the agent to the shim. A lease lasts 120 s unless a test says otherwise.
 
 use super::*;
 use crate::state::job::Stage;

@@ -1,4 +1,4 @@
-//! What holds in every trace.
+//! Invariants of every trace.
 
 use std::collections::BTreeMap;
 

@@ -7,7 +7,7 @@ use crate::reference::{Knowledge, reference_end};
 use crate::workload::GIB;
 use crate::{JobPlan, RunnerPlan, Scenario, Time, WorkflowPlan, measure, shapes, simulate};
 
-/// What a sync, a commit and a start take together, with room to spare.
+/// More than a sync, a commit and a start take together.
 const OVERHEAD: Duration = Duration::from_millis(10);
 
 fn scenario(runners: Vec<RunnerPlan>, jobs: Vec<JobPlan>) -> Scenario {

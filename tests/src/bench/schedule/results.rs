@@ -9,7 +9,7 @@ use torc_sim::measures::quotient;
 use torc_sim::shapes::Shape;
 use torc_sim::{Measures, measure, simulate};
 
-/// What every schedule is held to.
+/// Goals of every schedule.
 pub struct Goals {
     /// Makespan divided by the reference, for every seed.
     pub ratio: f64,
