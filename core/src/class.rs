@@ -44,14 +44,7 @@ impl Class {
 
     /// What one job of this class takes from a runner. A job of several nodes owns them whole.
     pub fn demand(&self, capacity: &Resources) -> Resources {
-        let needs = &self.requirements;
-        let on_a_node = Resources {
-            cpus: needs.num_cpus,
-            memory_bytes: needs.memory_bytes,
-            gpus: needs.num_gpus,
-            nodes: needs.num_nodes,
-        };
-        taken_from(capacity, &on_a_node)
+        taken_from(capacity, &self.requirements.resources())
     }
 
     /// Returns the resources that one job of this class takes from the runner. A runner that counts jobs offers its free slots as CPUs.

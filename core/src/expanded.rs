@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use torc_api::api::JobResources;
 use torc_api::execution::Stdio;
+use torc_api::wire::Resources;
 
 /// What a document comes to. Lists are in a fixed order; everything refers to everything else by index.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -108,6 +109,13 @@ pub struct Requirements {
     pub num_nodes: i64,
     /// Expected duration.
     pub runtime_seconds: i64,
+}
+
+impl Requirements {
+    /// Returns the resources on each node.
+    pub fn resources(&self) -> Resources {
+        Resources { cpus: self.num_cpus, memory_bytes: self.memory_bytes, gpus: self.num_gpus, nodes: self.num_nodes }
+    }
 }
 
 impl From<&Requirements> for JobResources {

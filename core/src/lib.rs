@@ -23,3 +23,4 @@ pub mod rows;
 pub mod testing;
 pub mod time;
 pub mod trust;
+pub mod urgency;

@@ -1,8 +1,8 @@
 //! Chooses ready jobs for a runner. Owners share equally; of one owner the jobs of the highest priority come first, and workflows with
-//! jobs of equal priority share equally. Within a workflow the hardest to place comes first, then whatever fits beside it.
+//! jobs of equal priority share equally. Within a workflow the most urgent comes first, then whatever fits beside it.
 
 use std::cmp::{Ordering, Reverse};
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::{BTreeSet, BinaryHeap, btree_set};
 
 use torc_api::termination::EndMargin;
 use torc_api::wire::{Resources, Want};
@@ -10,22 +10,47 @@ use torc_api::wire::{Resources, Want};
 use crate::class::{Class, Place, fits, minus, plus};
 use crate::expanded::Requirements;
 use crate::ids::WorkflowId;
+use crate::urgency::Urgency;
 
 /// Ready jobs of one class, the most urgent first.
 #[derive(Clone, Debug, Default)]
 pub struct ReadyQueue {
-    jobs: BTreeSet<(Reverse<i64>, u32)>,
+    jobs: BTreeSet<ReadyJob>,
+}
+
+/// A job of a [`ReadyQueue`]. The least one is the most urgent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ReadyJob {
+    priority: Reverse<i64>,
+    downstream_seconds: Reverse<u32>,
+    job: u32,
+}
+
+impl ReadyJob {
+    /// Returns the entry of a job with its priority and the declared runtimes of the longest chain that waits for it.
+    pub fn new(priority: i64, downstream_seconds: u32, job: u32) -> Self {
+        Self { priority: Reverse(priority), downstream_seconds: Reverse(downstream_seconds), job }
+    }
+
+    /// Returns its position among all jobs that a runner could get.
+    fn urgency(self, needs: &Requirements, place: &Place<'_>) -> Urgency {
+        let (Reverse(priority), Reverse(downstream)) = (self.priority, self.downstream_seconds);
+        if place.by_count {
+            return Urgency::by_count(priority, downstream);
+        }
+        Urgency::new(priority, &needs.resources(), needs.runtime_seconds, downstream)
+    }
 }
 
 impl ReadyQueue {
     /// A job became ready.
-    pub fn insert(&mut self, priority: i64, job: u32) {
-        self.jobs.insert((Reverse(priority), job));
+    pub fn insert(&mut self, job: ReadyJob) {
+        self.jobs.insert(job);
     }
 
     /// A job is no longer ready.
-    pub fn remove(&mut self, priority: i64, job: u32) {
-        self.jobs.remove(&(Reverse(priority), job));
+    pub fn remove(&mut self, job: ReadyJob) {
+        self.jobs.remove(&job);
     }
 
     /// Nothing waits.
@@ -33,9 +58,15 @@ impl ReadyQueue {
         self.jobs.is_empty()
     }
 
-    /// Jobs from the most urgent to the least.
-    pub fn iter(&self) -> impl Iterator<Item = (i64, u32)> + '_ {
-        self.jobs.iter().map(|(Reverse(priority), job)| (*priority, *job))
+    /// Returns whether all jobs are equally urgent.
+    fn is_uniform(&self) -> bool {
+        let rank = |ready: &ReadyJob| (ready.priority, ready.downstream_seconds);
+        self.jobs.first().map(rank) == self.jobs.last().map(rank)
+    }
+
+    /// Returns the numbers of the jobs, the most urgent first.
+    pub fn jobs(&self) -> impl Iterator<Item = u32> + '_ {
+        self.jobs.iter().map(|ready| ready.job)
     }
 }
 
@@ -189,6 +220,8 @@ fn pack(place: &Place<'_>, want: &Want, owners: &[OwnerQueues<'_>], preferred: b
         if turn.head.queue.is_wanted_elsewhere {
             chosen.is_withheld = true;
             contest.put_back(turn.workflow);
+        } else if chosen.ahead.len() >= want.bridge as usize && !contest.is_uniform(turn.workflow) {
+            contest.put_back(turn.workflow);
         } else {
             chosen.ahead.extend(contest.take(turn, true));
         }
@@ -216,6 +249,8 @@ struct WorkflowTurns<'a> {
     usage: Usage,
     allowance: Allowance,
     heads: BinaryHeap<Head<'a>>,
+    /// The ready jobs that the runner could have are alike: their order does not matter.
+    is_uniform: bool,
     /// Heads that do not fit what is free.
     too_big: Vec<Head<'a>>,
 }
@@ -254,18 +289,24 @@ impl<'a> Contest<'a> {
                 };
                 let heads: BinaryHeap<_> =
                     queues.classes.iter().filter(suits).filter_map(|queue| Head::new(queue, place)).collect();
+                let is_uniform = heads.len() == 1 && heads.iter().all(|head| head.queue.queue.is_uniform());
                 contest.workflows.push(WorkflowTurns {
                     owner: index,
                     id: queues.workflow,
                     usage: queues.usage,
                     allowance: queues.allowance,
                     heads,
+                    is_uniform,
                     too_big: Vec::new(),
                 });
             }
         }
         contest.resume();
         contest
+    }
+
+    fn is_uniform(&self, workflow: usize) -> bool {
+        self.workflows[workflow].is_uniform
     }
 
     /// Takes the next job out of the contest.
@@ -291,7 +332,7 @@ impl<'a> Contest<'a> {
         let needs = &head.queue.class.requirements;
         workflow.usage.add(needs, 1);
         self.owners[workflow.owner].usage.add(needs, 1);
-        workflow.heads.extend(head.following());
+        workflow.heads.extend(head.following(self.place));
         self.put_back(index);
         Some(choice)
     }
@@ -308,7 +349,12 @@ impl<'a> Contest<'a> {
         let owner = &mut self.owners[workflow.owner];
         if let Some(head) = workflow.heads.peek() {
             let share = Reverse(workflow.usage.dominant_share(self.place));
-            owner.order.push(WorkflowKey { priority: head.order.priority, share, id: Reverse(workflow.id), index });
+            owner.order.push(WorkflowKey {
+                priority: head.order.urgency.priority(),
+                share,
+                id: Reverse(workflow.id),
+                index,
+            });
         }
         if !owner.order.is_empty() {
             let share = Reverse(owner.usage.dominant_share(self.place));
@@ -327,7 +373,7 @@ impl<'a> Contest<'a> {
             let workflow = &self.workflows[index];
             let Some(head) = workflow.heads.peek() else { continue };
             let share = Reverse(workflow.usage.dominant_share(self.place));
-            let key = WorkflowKey { priority: head.order.priority, share, id: Reverse(workflow.id), index };
+            let key = WorkflowKey { priority: head.order.urgency.priority(), share, id: Reverse(workflow.id), index };
             self.owners[workflow.owner].order.push(key);
         }
         for (index, owner) in self.owners.iter().enumerate().filter(|(_, owner)| !owner.order.is_empty()) {
@@ -340,41 +386,30 @@ impl<'a> Contest<'a> {
 /// The most urgent job of a queue that has not been chosen yet.
 struct Head<'a> {
     queue: &'a ClassQueue<'a>,
-    rest: Box<dyn Iterator<Item = (i64, u32)> + 'a>,
+    rest: btree_set::Iter<'a, ReadyJob>,
     order: Order,
 }
 
 /// Higher is served first.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Order {
-    priority: i64,
-    gpus: i64,
-    runtime: i64,
-    memory: i64,
-    cpus: i64,
+    urgency: Urgency,
     job: Reverse<u32>,
 }
 
 impl<'a> Head<'a> {
     fn new(queue: &'a ClassQueue<'a>, place: &Place<'_>) -> Option<Self> {
-        let needs = &queue.class.requirements;
-        let mut rest: Box<dyn Iterator<Item = (i64, u32)> + 'a> = Box::new(queue.queue.iter());
-        let (priority, job) = rest.next()?;
-        // The queue strategy ignores requirements, for the order too.
-        let [gpus, runtime, memory, cpus] = if place.by_count {
-            [0; 4]
-        } else {
-            [needs.num_gpus, needs.runtime_seconds, needs.memory_bytes, needs.num_cpus]
-        };
-        let order = Order { priority, gpus, runtime, memory, cpus, job: Reverse(job) };
-        Some(Self { queue, rest, order })
+        Self::next_of(queue, queue.queue.jobs.iter(), place)
     }
 
-    fn following(mut self) -> Option<Self> {
-        let (priority, job) = self.rest.next()?;
-        self.order.priority = priority;
-        self.order.job = Reverse(job);
-        Some(self)
+    fn following(self, place: &Place<'_>) -> Option<Self> {
+        Self::next_of(self.queue, self.rest, place)
+    }
+
+    fn next_of(queue: &'a ClassQueue<'a>, mut rest: btree_set::Iter<'a, ReadyJob>, place: &Place<'_>) -> Option<Self> {
+        let ready = rest.next()?;
+        let urgency = ready.urgency(&queue.class.requirements, place);
+        Some(Self { queue, rest, order: Order { urgency, job: Reverse(ready.job) } })
     }
 }
 

@@ -224,8 +224,12 @@ pub struct SyncRequest {
 pub struct Want {
     /// What would be free once everything that is queued has started: jobs are packed into it.
     pub free: Resources,
-    /// How many jobs to lease beyond that, each of which fits the runner when it is empty.
+    /// Jobs to lease beyond that if they are alike, so that their order does not matter. Each fits the runner when it is empty.
     pub ahead: u32,
+    /// Those of them that bridge a round trip to the server. Of jobs that differ in urgency or requirements no more are leased ahead:
+    /// the server can still give the rest to the runner that first has room for them.
+    #[serde(default)]
+    pub bridge: u32,
     /// The most jobs in one answer.
     pub limit: u32,
 }
@@ -419,12 +423,22 @@ pub struct Lease {
     pub command: String,
     /// Index into the answer's profiles.
     pub profile: u32,
+    /// Priority of the job. A runner starts the most urgent of the leases that wait in it first.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub priority: i64,
+    /// Declared runtimes along the longest chain of jobs that waits for this one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub downstream_seconds: u32,
     /// What it is. Only a job takes resources; everything else starts at once, even on a full node.
     #[serde(default, skip_serializing_if = "LeaseRole::is_job")]
     pub role: LeaseRole,
     /// Environment variables of this lease alone, over those of the profile.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
+}
+
+fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
+    *number == T::default()
 }
 
 /// What a lease is.

@@ -104,6 +104,7 @@ impl Workflow {
             profile,
             role: LeaseRole::Action,
             env: env.map(|(name, value)| (name.to_owned(), value)).into(),
+            ..Lease::default()
         }
     }
 
@@ -117,6 +118,7 @@ impl Workflow {
             profile,
             role: LeaseRole::Recovery,
             env: env.map(|(name, value)| (name.to_owned(), value)).into(),
+            ..Lease::default()
         })
     }
 

@@ -136,7 +136,7 @@ impl State {
         let runners = self.runner_facts(workflow, now);
         let slurm = workflow.slurm_facts();
         for (class, queue) in workflow.classes.iter().zip(&workflow.queues).filter(|(_, queue)| !queue.is_empty()) {
-            let jobs: Vec<u32> = queue.iter().map(|(_, job)| job).collect();
+            let jobs: Vec<u32> = queue.jobs().collect();
             for mut reason in why_ready(class, &runners, &slurm) {
                 let count = jobs.len() as i64;
                 match reasons

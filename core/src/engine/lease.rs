@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use torc_api::failure::Prefetch;
 use torc_api::state::JobState;
-use torc_api::wire::{LEASE_SECONDS, Lease, Profile, Resources, RunnerScope, RunnerTerms, SyncResponse, Verdict, Want};
+use torc_api::wire::{LEASE_SECONDS, Lease, Profile, RunnerScope, RunnerTerms, SyncResponse, Verdict, Want};
 use torc_api::workflow::WorkflowSpec;
 
 use super::State;
@@ -45,8 +45,9 @@ impl State {
         self.lease_all(id, chosen.now.into_iter().chain(chosen.ahead), response, (recorder, now));
         if left.cpus > 0 && !self.donors.is_empty() {
             let ahead = want.ahead.saturating_sub(ahead_count);
+            let bridge = want.bridge.saturating_sub(ahead_count);
             let limit = want.limit.saturating_sub(now_count).saturating_sub(ahead_count);
-            self.request_leases_for(id, Want { free: left, ahead, limit }, now);
+            self.request_leases_for(id, Want { free: left, ahead, bridge, limit }, now);
         }
     }
 
@@ -67,7 +68,8 @@ impl State {
                 continue;
             }
             let Some(workflow) = self.workflows.get(&workflow) else { continue };
-            let index = workflow.jobs[job as usize].profile;
+            let record = &workflow.jobs[job as usize];
+            let index = record.profile;
             let profile = *profiles.entry((workflow.id(), index)).or_insert_with(|| {
                 response.profiles.push(workflow.wire_profile(index));
                 response.profiles.len() as u32 - 1
@@ -77,6 +79,8 @@ impl State {
                 name: workflow.name(job).to_owned(),
                 command: workflow.filled_command(job),
                 profile,
+                priority: record.priority,
+                downstream_seconds: record.downstream_seconds,
                 ..Lease::default()
             });
         }
@@ -246,12 +250,7 @@ impl Workflow {
         let profile = self.profiles[index as usize].whole();
         let needs = &profile.requirements;
         Profile {
-            resources: Resources {
-                cpus: needs.num_cpus,
-                memory_bytes: needs.memory_bytes,
-                gpus: needs.num_gpus,
-                nodes: needs.num_nodes,
-            },
+            resources: needs.resources(),
             runtime_seconds: needs.runtime_seconds,
             unlimited: needs.name == torc_api::resources::DEFAULT_REQUIREMENTS,
             workflow_name: self.row.name.clone(),

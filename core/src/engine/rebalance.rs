@@ -146,7 +146,8 @@ impl State {
             return Vec::new();
         }
         let scope = self.may_give_to(id, taker);
-        let mut budget = StealBudget { free: self.free_beside_requests(id, want.free, &place, now), ahead: want.ahead };
+        let mut budget =
+            StealBudget { free: self.free_beside_requests(id, want.free, &place, now), ahead: want.bridge };
         let (mut found, mut examined) = (Vec::new(), 0);
         for donor in donors {
             let mut share = donor.spare() / 2;

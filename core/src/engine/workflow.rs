@@ -21,10 +21,11 @@ use crate::class::Class;
 use crate::expanded::Requirements;
 use crate::ids::{JobId, ProfileId, RunnerId, WorkflowId};
 use crate::job::{IllegalMove, JobEvent, next_state};
-use crate::matching::{ReadyQueue, Usage};
+use crate::matching::{ReadyJob, ReadyQueue, Usage};
 use crate::rows::{
     JobProfile, JobRow, JobUpdate, ProfileRow, Regenerated, ResultRow, StrayLease, UserDataRow, WorkflowRow,
 };
+use crate::urgency::downstream_seconds;
 
 /// How many failures a status shows.
 pub(super) const FAILURES_SHOWN: usize = 20;
@@ -86,6 +87,8 @@ pub(super) struct JobRecord {
     pub unmet: u32,
     /// Index into the workflow's profiles.
     pub profile: u32,
+    /// Declared runtimes along the longest chain of jobs that waits for it.
+    pub downstream_seconds: u32,
     pub state: JobState,
     /// How many of its leases are being ended.
     pub ending: u8,
@@ -103,6 +106,11 @@ impl JobRecord {
         self.attempt += 1;
         self.epoch = 0;
         self.moves = 0;
+    }
+
+    /// Returns the entry of the job, which is the `ordinal`-th, in the queue of its class.
+    fn ready_job(&self, ordinal: u32) -> ReadyJob {
+        ReadyJob::new(self.priority, self.downstream_seconds, ordinal)
     }
 }
 
@@ -189,6 +197,7 @@ impl Workflow {
             workflow.add_record(job, profile);
         }
         workflow.connect(jobs);
+        workflow.measure_paths();
         for ordinal in 0..workflow.jobs.len() as u32 {
             workflow.jobs[ordinal as usize].unmet = workflow.count_unmet(ordinal);
             workflow.enqueue(ordinal);
@@ -227,6 +236,7 @@ impl Workflow {
             attempt: job.attempt,
             unmet: 0,
             profile,
+            downstream_seconds: 0,
             state: job.state,
             ending: 0,
             in_doubt: false,
@@ -250,6 +260,7 @@ impl Workflow {
             self.parents.offsets.push(self.parents.targets.len() as u32);
         }
         self.connect_children();
+        self.measure_paths();
         self.renew_gates();
         (first..self.jobs.len() as u32).collect()
     }
@@ -292,6 +303,20 @@ impl Workflow {
             }
         }
         self.children = Edges { offsets: degrees, targets };
+    }
+
+    /// Computes the paths below all jobs. Ready jobs whose path has changed move in their queues.
+    fn measure_paths(&mut self) {
+        let runtime = |job: u32| self.profile(job).requirements.runtime_seconds;
+        let count = self.jobs.len() as u32;
+        let paths = downstream_seconds(count, |job| self.parents.of(job), |job| self.children.of(job), runtime);
+        for (job, path) in (0..count).zip(paths) {
+            if self.jobs[job as usize].downstream_seconds != path {
+                self.dequeue(job);
+                self.jobs[job as usize].downstream_seconds = path;
+                self.enqueue(job);
+            }
+        }
     }
 
     pub fn id(&self) -> WorkflowId {
@@ -494,7 +519,7 @@ impl Workflow {
         let record = &self.jobs[job as usize];
         if record.state == JobState::Ready {
             let class = self.profiles[record.profile as usize].class;
-            self.queues[class as usize].insert(record.priority, job);
+            self.queues[class as usize].insert(record.ready_job(job));
         }
     }
 
@@ -511,7 +536,7 @@ impl Workflow {
         let record = &self.jobs[job as usize];
         if record.state == JobState::Ready {
             let class = self.profiles[record.profile as usize].class;
-            self.queues[class as usize].remove(record.priority, job);
+            self.queues[class as usize].remove(record.ready_job(job));
         }
     }
 

@@ -29,7 +29,7 @@ fn place(cpus: i64) -> Place<'static> {
 }
 
 fn want(free_cpus: i64, ahead: u32, limit: u32) -> Want {
-    Want { free: capacity(free_cpus), ahead, limit }
+    Want { free: capacity(free_cpus), ahead, bridge: ahead, limit }
 }
 
 /// Jobs in queues of their classes.
@@ -40,7 +40,7 @@ fn queues(jobs: &[(Class, i64, u32)]) -> Vec<(Class, ReadyQueue)> {
             classes.push((class.clone(), ReadyQueue::default()));
             classes.len() - 1
         });
-        classes[index].1.insert(*priority, *job);
+        classes[index].1.insert(ReadyJob::new(*priority, 0, *job));
     }
     classes
 }
@@ -69,6 +69,40 @@ fn run(place: &Place<'_>, want: Want, jobs: &[(Class, i64, u32)]) -> Vec<u32> {
     let classes = queues(jobs);
     let chosen = choose(place, &want, &[owner("ada", vec![workflow(1, &classes)])]);
     chosen.now.into_iter().chain(chosen.ahead).map(|choice| choice.job).collect()
+}
+
+/// One workflow whose jobs have one CPU and these paths below them, by number. Returns the numbers of those that are chosen.
+fn run_paths(want: Want, downstream: &[u32]) -> Vec<u32> {
+    let mut queue = ReadyQueue::default();
+    (0..).zip(downstream).for_each(|(job, downstream)| queue.insert(ReadyJob::new(0, *downstream, job)));
+    let classes = [(class(1, 0, 1, 1), queue)];
+    let chosen = choose(&place(4), &want, &[owner("ada", vec![workflow(1, &classes)])]);
+    chosen.now.into_iter().chain(chosen.ahead).map(|choice| choice.job).collect()
+}
+
+#[test]
+fn the_longest_remaining_path_comes_first() {
+    assert_eq!(run_paths(want(2, 0, 9), &[0, 7, 3, 7]), [1, 3]);
+    let jobs = [(class(1, 0, 1, 5), 0, 0), (class(1, 0, 1, 1), 0, 1)];
+    assert_eq!(run(&place(1), want(1, 0, 9), &jobs), [0], "5 s and nothing below");
+    let mut classes = queues(&jobs);
+    classes[1].1 = ReadyQueue::default();
+    classes[1].1.insert(ReadyJob::new(0, 5, 1));
+    let chosen = choose(&place(1), &want(1, 0, 9), &[owner("ada", vec![workflow(1, &classes)])]);
+    assert_eq!(chosen.now, [Choice { workflow: WorkflowId(1), job: 1 }], "1 s and 5 s below");
+}
+
+#[test]
+fn jobs_that_differ_are_leased_ahead_only_to_bridge_a_round_trip() {
+    let want = Want { bridge: 1, ..want(1, 4, 9) };
+    assert_eq!(run_paths(want, &[0; 9]), [0, 1, 2, 3, 4], "alike");
+    assert_eq!(run_paths(want, &[0, 0, 0, 0, 5]), [4, 0], "of different urgency");
+    let classes = |second| [(class(1, 0, 1, 1), 0, 0), (class(1, 0, 1, 1), 0, 1), (class(1, 0, 1, second), 0, 2)];
+    assert_eq!(run(&place(4), want, &classes(1)), [0, 1, 2], "one class");
+    assert_eq!(run(&place(4), want, &classes(2)), [2, 0], "of two classes");
+    assert_eq!(run(&place(4), Want { bridge: 0, ..want }, &classes(2)), [2]);
+    let elsewhere = [(class(9, 0, 1, 1), 0, 0), (class(1, 0, 1, 1), 0, 1), (class(1, 0, 1, 1), 0, 2)];
+    assert_eq!(run(&place(4), Want { bridge: 0, ..want }, &elsewhere), [1, 2], "another class does not fit the runner");
 }
 
 #[test]

@@ -148,7 +148,12 @@ fn a_report_carries_every_field() {
         slurm_stats: vec![stats()],
         returned: vec![key(300)],
         out_of_time: vec![key(400)],
-        want: Want { free: Resources { cpus: 34, memory_bytes: 35, gpus: 36, nodes: 37 }, ahead: 38, limit: 39 },
+        want: Want {
+            free: Resources { cpus: 34, memory_bytes: 35, gpus: 36, nodes: 37 },
+            ahead: 38,
+            bridge: 43,
+            limit: 39,
+        },
         wait_ms: 40,
         remaining_ms: Some(41),
         lease_seconds: Some(42),
@@ -160,7 +165,7 @@ fn a_report_carries_every_field() {
         "sequence": 31, "acknowledged": 32, "keeperFound": true, "queued": [key_json(100)],
         "running": [{ "key": key_json(200), "elapsedMs": 33 }], "finished": [finished_json()],
         "slurmStats": [stats_json()], "returned": [key_json(300)], "outOfTime": [key_json(400)],
-        "want": { "free": { "cpus": 34, "memoryBytes": 35, "gpus": 36, "nodes": 37 }, "ahead": 38, "limit": 39 },
+        "want": { "free": { "cpus": 34, "memoryBytes": 35, "gpus": 36, "nodes": 37 }, "ahead": 38, "bridge": 43, "limit": 39 },
         "waitMs": 40, "remainingMs": 41, "leaseSeconds": 42, "stopping": true, "leaving": true,
     });
     is_written_as(&request, expected.clone());
@@ -177,7 +182,7 @@ fn a_report_carries_every_field() {
     }
     let read: SyncRequest = serde_json::from_value(json!({ "sequence": 5 })).expect("what a server reads");
     assert_eq!(read, SyncRequest { sequence: 5, ..SyncRequest::default() });
-    let none = Want { free: Resources::default(), ahead: 0, limit: 0 };
+    let none = Want { free: Resources::default(), ahead: 0, bridge: 0, limit: 0 };
     is_written_as(&read, json!({ "sequence": 5, "acknowledged": 0, "want": none, "waitMs": 0 }));
     is_written_as(&JournalledResult::default(), json!({ "endedMs": 0, "finished": FinishedAttempt::default() }));
     is_written_as(
@@ -253,12 +258,15 @@ fn lease() -> Lease {
         profile: 75,
         role: LeaseRole::Recovery,
         env: BTreeMap::from([("A".to_owned(), "x".to_owned())]),
+        priority: 76,
+        downstream_seconds: 77,
     }
 }
 
 fn lease_json() -> Value {
     json!({
         "key": key_json(70), "name": "train", "command": "python t.py", "profile": 75, "role": "recovery", "env": { "A": "x" },
+        "priority": 76, "downstreamSeconds": 77,
     })
 }
 

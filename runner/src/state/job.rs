@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use torc_api::wire::{FileSeen, FinishedAttempt, LeaseRole};
 use torc_core::ledger::Reservation;
+use torc_core::urgency::Urgency;
 
 use super::kinds::Kind;
 use super::measures::Measured;
@@ -22,6 +23,8 @@ pub(super) struct Job {
     /// Variables of this one alone.
     pub env: BTreeMap<String, String>,
     pub kind: Arc<Kind>,
+    /// Decides which of the leases that wait starts first.
+    pub urgency: Urgency,
     pub stage: Stage,
     /// Taken from the ledger; absent while it waits, and for one that is to follow another.
     pub reservation: Option<Reservation>,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use torc_api::execution::ExecutionMode;
 use torc_api::wire::{AttemptKey, Lease, LeaseRole, Profile};
 use torc_core::ledger::{Reach, Reservation};
+use torc_core::urgency::Urgency;
 
 use super::job::{Inputs, Job, Stage};
 use super::kinds::Kind;
@@ -51,7 +52,12 @@ impl State {
             };
             self.returned.remove(&lease.key);
             self.out_of_time.remove(&lease.key);
-            self.line_for(lease.role).push_back(lease.key);
+            let urgency = self.urgency_of(&lease, &kind);
+            if lease.role.is_job() {
+                self.enqueue(lease.key, urgency);
+            } else {
+                self.errands.push_back(lease.key);
+            }
             let inputs = look_for_inputs(lease.key, &kind, effects);
             let job = Job {
                 role: lease.role,
@@ -59,6 +65,7 @@ impl State {
                 command: lease.command,
                 env: lease.env,
                 kind,
+                urgency,
                 stage: Stage::Queued,
                 reservation: None,
                 since: now,
@@ -73,6 +80,24 @@ impl State {
             self.watch_time_of(&job);
             self.jobs.insert(lease.key, job);
         }
+    }
+
+    /// Returns the position of a lease among those that wait.
+    fn urgency_of(&self, lease: &Lease, kind: &Kind) -> Urgency {
+        if self.settings.max_parallel_jobs.is_some() {
+            return Urgency::by_count(lease.priority, lease.downstream_seconds);
+        }
+        Urgency::new(lease.priority, kind.resources(), kind.terms().runtime_seconds, lease.downstream_seconds)
+    }
+
+    /// Puts a lease before less urgent ones of its workflow. Between workflows the server's order stays: only the server knows how
+    /// their owners share.
+    fn enqueue(&mut self, key: AttemptKey, urgency: Urgency) {
+        let is_less_urgent = |waiting: &AttemptKey| {
+            waiting.workflow == key.workflow && self.jobs.get(waiting).is_some_and(|job| job.urgency < urgency)
+        };
+        let passed = self.queue.iter().rev().take_while(|waiting| is_less_urgent(waiting)).count();
+        self.queue.insert(self.queue.len() - passed, key);
     }
 
     /// Says once for each workflow how its jobs are executed here.
@@ -109,6 +134,7 @@ impl State {
             command: String::new(),
             env: BTreeMap::new(),
             kind,
+            urgency: Urgency::default(),
             stage: Stage::Running,
             reservation,
             since: held.started,

@@ -109,6 +109,20 @@ impl Pace {
         let refill_below = say(self.prefetch.refill_threshold).unwrap_or(queued.div_ceil(2)).min(queued);
         Target { queued, refill_below, batch: say(self.prefetch.batch_size).unwrap_or(u32::MAX).max(1) }
     }
+
+    /// Returns how many of the jobs of a target bridge a round trip: the number that is expected to end before an answer comes, and
+    /// three standard deviations. Jobs that differ from each other wait only in this number. Where jobs end in quick succession, a
+    /// message for each of them would be too many. What the workflow says about its queue counts for all jobs.
+    pub fn bridge(&self, target: &Target, report_interval: Duration) -> u32 {
+        if self.prefetch.horizon_seconds.is_some() || self.prefetch.refill_threshold.is_some() {
+            return target.queued;
+        }
+        let Some(interval) = self.interval() else { return 0 };
+        let round_trips = self.round_trip.unwrap_or_default() * 2;
+        let latency = if interval <= report_interval / 2 { round_trips.max(report_interval) } else { round_trips };
+        let expected = latency.as_secs_f64() / interval.max(Duration::from_micros(1)).as_secs_f64();
+        ((expected + 3.0 * expected.sqrt()).round() as u32).min(target.queued)
+    }
 }
 
 /// How often `part` fits into `whole`, rounded up.
@@ -294,6 +308,42 @@ mod tests {
         assert_eq!(widths, [56, 49, 43, 38]);
         pace.runs(40);
         assert_eq!(pace.width, 40);
+    }
+
+    // P04, P06
+    #[test]
+    fn a_bridge_covers_two_round_trips_or_frequent_reports() {
+        let (ms, report_interval) = (Duration::from_millis, Duration::from_millis(100));
+        let cases = [
+            (ms(2_000), ms(1), 8, 0, "0.008 ends are expected"),
+            (ms(2_000), ms(10), 8, 1, "0.08 ends"),
+            (ms(2_000), ms(200), 8, 5, "1.6 ends"),
+            (ms(408), ms(1), 8, 1, "51 ms between ends: 0.04 ends"),
+            (ms(400), ms(1), 8, 6, "50 ms between ends: two of them within 100 ms"),
+            (ms(400), ms(100), 8, 10, "a round trip is longer than that"),
+            (ms(2_000), ms(30_000), 8, 8, "never more than should wait"),
+        ];
+        for (duration, round_trip, slots, expected, why) in cases {
+            let pace = steady(duration, round_trip, slots);
+            let target = Target { queued: if expected == 8 { 8 } else { 1_000 }, ..pace.target(Duration::ZERO) };
+            assert_eq!(pace.bridge(&target, report_interval), expected, "{why}");
+        }
+        assert_eq!(Pace::default().bridge(&Pace::default().target(Duration::ZERO), report_interval), 0);
+    }
+
+    // P05
+    #[test]
+    fn a_queue_that_is_set_counts_for_jobs_that_differ() {
+        let mut pace = steady(Duration::from_secs(2), Duration::ZERO, 4);
+        let target = pace.target(Duration::ZERO);
+        assert_eq!(pace.bridge(&target, Duration::from_millis(100)), 0);
+        for prefetch in [
+            Prefetch { horizon_seconds: Some(1), ..Prefetch::default() },
+            Prefetch { refill_threshold: Some(1), ..Prefetch::default() },
+        ] {
+            pace.prefetch = prefetch;
+            assert_eq!(pace.bridge(&target, Duration::from_millis(100)), 4);
+        }
     }
 
     // P03. Fifty milliseconds are the border.

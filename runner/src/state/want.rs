@@ -26,7 +26,8 @@ impl State {
             return Want::default();
         }
         let ahead = target.queued.saturating_sub(waiting);
-        Want { free, ahead, limit: free_jobs.saturating_add(ahead).min(target.batch) }
+        let bridge = self.pace.bridge(&target, self.settings.report_interval).saturating_sub(waiting);
+        Want { free, ahead, bridge, limit: free_jobs.saturating_add(ahead).min(target.batch) }
     }
 
     /// How many jobs run; what is done for a workflow or a worker beside them is none.

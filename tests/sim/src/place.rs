@@ -46,8 +46,7 @@ impl JobClass {
 
     /// Returns what a job takes, on each of its nodes.
     pub fn needs(&self) -> Resources {
-        let Requirements { num_cpus, memory_bytes, num_gpus, num_nodes, .. } = self.class.requirements;
-        Resources { cpus: num_cpus, memory_bytes, gpus: num_gpus, nodes: num_nodes }
+        self.class.requirements.resources()
     }
 
     /// Jobs take whole nodes.

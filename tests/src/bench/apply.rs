@@ -58,7 +58,7 @@ async fn first_lease(server: &Server) -> Result<()> {
     let registration =
         RegisterRequest { protocol: PROTOCOL, host: "bench".to_owned(), capacity, ..RegisterRequest::default() };
     let registered: RegisterResponse = server.call("/v1/runners", &registration).await?;
-    let want = Want { free: capacity, ahead: 0, limit: 1 };
+    let want = Want { free: capacity, limit: 1, ..Want::default() };
     let request = SyncRequest { sequence: 1, want, ..SyncRequest::default() };
     let answer: SyncResponse = server.call(&format!("/v1/runners/{}/sync", registered.runner), &request).await?;
     answer.leases.first().context("no lease after the restart")?;

@@ -53,8 +53,11 @@ async fn work_off(server: Arc<Server>) -> Result<u32> {
     };
     let registered: RegisterResponse = server.call("/v1/runners", &registration).await?;
     let path = format!("/v1/runners/{}/sync", registered.runner);
-    let mut request =
-        SyncRequest { want: Want { free: capacity, ahead: 0, limit: BATCH }, wait_ms: 1_000, ..SyncRequest::default() };
+    let mut request = SyncRequest {
+        want: Want { free: capacity, limit: BATCH, ..Want::default() },
+        wait_ms: 1_000,
+        ..SyncRequest::default()
+    };
     loop {
         request.sequence += 1;
         let answer: SyncResponse = server.call(&path, &request).await?;

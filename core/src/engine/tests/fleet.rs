@@ -77,7 +77,7 @@ impl SimRunner {
             running: self.running.iter().map(elapsed).collect(),
             finished: self.finished.clone(),
             returned: self.returned.clone(),
-            want: Want { free: self.free(), ahead, limit },
+            want: Want { free: self.free(), ahead, bridge: ahead, limit },
             ..SyncRequest::default()
         }
     }

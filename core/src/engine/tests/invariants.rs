@@ -1,5 +1,6 @@
 //! What must be true of the live state after every command, and of a state that was read again.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use torc_api::state::{Cause, JobState};
@@ -49,16 +50,24 @@ fn check_usage(workflow: &Workflow) {
 fn check_queues(workflow: &Workflow) {
     let mut queued = BTreeMap::new();
     for (class, queue) in workflow.queues.iter().enumerate() {
-        for (priority, job) in queue.iter() {
-            assert_eq!(queued.insert(job, (class as u32, priority)), None, "{} waits twice", workflow.name(job));
+        for job in queue.jobs() {
+            assert_eq!(queued.insert(job, class as u32), None, "{} waits twice", workflow.name(job));
         }
+        let ranks: Vec<(Reverse<i64>, Reverse<u32>, u32)> = queue.jobs().map(|job| rank(workflow, job)).collect();
+        assert!(ranks.is_sorted(), "the most urgent job comes first: {ranks:?}");
     }
-    let ready: BTreeMap<u32, (u32, i64)> = (0..workflow.jobs.len() as u32)
+    let ready: BTreeMap<u32, u32> = (0..workflow.jobs.len() as u32)
         .map(|job| (job, &workflow.jobs[job as usize]))
         .filter(|(_, record)| record.state == JobState::Ready)
-        .map(|(job, record)| (job, (workflow.profiles[record.profile as usize].class, record.priority)))
+        .map(|(job, record)| (job, workflow.profiles[record.profile as usize].class))
         .collect();
     assert_eq!(queued, ready, "the queues hold exactly the ready jobs");
+}
+
+/// Sorts the jobs of a class: by priority, then by the path below them.
+fn rank(workflow: &Workflow, job: u32) -> (Reverse<i64>, Reverse<u32>, u32) {
+    let record = &workflow.jobs[job as usize];
+    (Reverse(record.priority), Reverse(record.downstream_seconds), job)
 }
 
 fn check_dependencies(workflow: &Workflow) {

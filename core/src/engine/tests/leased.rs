@@ -40,7 +40,7 @@ fn jobs_without_requirements_fill_a_node_by_cpu_and_by_memory() {
     let leased = |free: Resources| {
         let mut world = World::with(&many());
         let id = world.register(&RegisterRequest { capacity: free, ..runner("one") });
-        world.sync(id, &SyncRequest { want: Want { free, ahead: 0, limit: 99 }, ..say(1) }).leases.len()
+        world.sync(id, &SyncRequest { want: Want { free, limit: 99, ..Want::default() }, ..say(1) }).leases.len()
     };
     let mib = 1 << 20;
     assert_eq!(leased(Resources { cpus: 8, memory_bytes: 64 * mib, gpus: 0, nodes: 1 }), 8, "one CPU each");

@@ -3,9 +3,10 @@
 use torc_api::state::JobState;
 use torc_api::wire::{AttemptKey, RunnerScope, SyncRequest, Verdict, Want};
 
-use super::plan::{Plan, job};
+use super::plan::{Plan, job, needs};
 use super::world::{World, ask, runner, running, say, success};
 use crate::engine::Refusal;
+use crate::expanded::Requirements;
 use crate::ids::RunnerId;
 
 fn two_jobs() -> (World, RunnerId) {
@@ -29,6 +30,29 @@ fn a_lease_has_everything_that_is_needed_to_start() {
     assert_eq!(answer.leases[0].command, "run 0");
     assert_eq!(answer.leases[0].key, world.key("a"));
     assert_eq!(world.states(&["a", "b"]), [JobState::Leased; 2]);
+}
+
+#[test]
+fn leases_come_by_priority_then_by_the_path_below_and_say_both() {
+    let plan = Plan::new([
+        job("leaf"),
+        job("urgent").priority(5),
+        job("root"),
+        job("middle").after(&["root"]),
+        job("end").after(&["middle"]).needs(Requirements { runtime_seconds: 600, ..needs(1, 0, 1) }),
+    ]);
+    let mut world = World::with(&plan);
+    let id = world.register(&runner("one"));
+    let expected = [("urgent", 5, 0), ("root", 0, 660), ("leaf", 0, 0)];
+    let leases = world.sync(id, &ask(1, 8)).leases;
+    let order = leases.iter().map(|lease| (lease.name.as_str(), lease.priority, lease.downstream_seconds));
+    assert_eq!(order.collect::<Vec<_>>(), expected);
+    // The path is computed again from what is stored.
+    world.restart();
+    let finished = vec![success(world.key("root"))];
+    let queued = vec![world.key("urgent"), world.key("leaf")];
+    let leases = world.sync(id, &SyncRequest { finished, queued, ..ask(2, 8) }).leases;
+    assert_eq!((leases[0].name.as_str(), leases[0].downstream_seconds), ("middle", 600));
 }
 
 #[test]

@@ -228,8 +228,10 @@ fn only_as_many_scripts_at_once_as_jobs() {
     let handler = FailureHandler { name: "h".to_owned(), rules: vec![rule(vec![7], vec![])] };
     let mut lab = Lab::new(&Plan::new(jobs).with(|spec| spec.failure_handlers = vec![handler]));
     let id = lab.hire("one");
-    let leases =
-        lab.say(id, SyncRequest { want: torc_api::wire::Want { ahead: 20, ..super::world::want(20) }, ..ask(1, 1) });
+    let leases = lab.say(
+        id,
+        SyncRequest { want: torc_api::wire::Want { ahead: 20, bridge: 20, ..super::world::want(20) }, ..ask(1, 1) },
+    );
     assert_eq!(leases.leases.len(), 20);
     let finished = leases.leases.iter().map(|lease| failure(lease.key, 7, Cause::ExitCode)).collect();
     let scripts = lab.say(id, SyncRequest { finished, ..say(1) }).leases;

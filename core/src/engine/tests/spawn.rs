@@ -89,6 +89,20 @@ fn spawned_jobs_wait_for_the_one_that_spawned_them_and_for_what_they_name() {
     assert_eq!(names, ["end", "a"]);
 }
 
+// A job that others wait for since the spawn goes before its equals.
+#[test]
+fn a_ready_job_that_spawned_jobs_wait_for_comes_first() {
+    let mut world = World::with(&Plan::new([job("seed"), job("p"), job("q")]));
+    let id = world.register(&runner("one"));
+    assert_eq!(world.sync(id, &ask(1, 1)).leases[0].name, "seed");
+    let seed = world.key("seed");
+    world.sync(id, &SyncRequest { running: vec![running(seed)], ..say(2) });
+    spawn_from(&mut world, "seed", &["q"], [job("a").after(&["q"]), job("b").after(&["a"])], None).unwrap();
+    let leases = world.sync(id, &SyncRequest { running: vec![running(seed)], ..ask(3, 2) }).leases;
+    let order: Vec<(&str, u32)> = leases.iter().map(|lease| (lease.name.as_str(), lease.downstream_seconds)).collect();
+    assert_eq!(order, [("q", 120), ("p", 0)]);
+}
+
 #[test]
 fn a_start_that_was_not_reported_yet_may_spawn() {
     let mut world = World::with(&Plan::new([job("seed")]));

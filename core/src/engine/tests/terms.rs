@@ -75,7 +75,7 @@ fn granted(prefetch: Option<Prefetch>) -> (usize, Option<Prefetch>) {
     let mut world = World::with(&Plan::new(jobs).with(|spec| spec.prefetch = prefetch));
     let id = world.register(&runner("one"));
     let free = Resources { cpus: 1, ..runner("").capacity };
-    let answer = world.sync(id, &SyncRequest { want: Want { free, ahead: 8, limit: 9 }, ..say(1) });
+    let answer = world.sync(id, &SyncRequest { want: Want { free, ahead: 8, bridge: 8, limit: 9 }, ..say(1) });
     (answer.leases.len(), answer.prefetch)
 }
 

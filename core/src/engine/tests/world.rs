@@ -151,7 +151,7 @@ pub fn runner(host: &str) -> RegisterRequest {
 
 /// Wants `limit` jobs, as many as fit an empty runner of [`runner`].
 pub fn want(limit: u32) -> Want {
-    Want { free: runner("").capacity, ahead: 0, limit }
+    Want { free: runner("").capacity, ahead: 0, bridge: 0, limit }
 }
 
 pub fn ask(sequence: u64, limit: u32) -> SyncRequest {

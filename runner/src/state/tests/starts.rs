@@ -59,6 +59,30 @@ fn an_order_says_everything_about_a_start() {
     assert_eq!(desk.state.jobs[&key].devices, ["GPU-a", "GPU-b"]);
 }
 
+// J06. Between workflows the order of the server stays.
+#[test]
+fn queued_leases_of_a_workflow_start_by_urgency() {
+    let mut desk = Desk::new(1);
+    desk.answer([1]);
+    desk.started(1).until_due();
+    let of = |workflow: i64, job: i64| {
+        let key = AttemptKey { workflow, ..key(job) };
+        Lease { key, ..lease(job) }
+    };
+    let leases = vec![
+        of(2, 10),
+        of(1, 20),
+        Lease { downstream_seconds: 60, ..of(1, 21) },
+        Lease { priority: 1, ..of(1, 22) },
+        Lease { downstream_seconds: 60, ..of(1, 23) },
+    ];
+    desk.respond(SyncResponse { leases, ..SyncResponse::default() });
+    let order: Vec<i64> = desk.state.queue.iter().map(|key| key.job).collect();
+    assert_eq!(order, [10, 22, 21, 23, 20]);
+    desk.ended(1, 0);
+    assert_eq!(desk.starts(), [10]);
+}
+
 // J06, J39
 #[test]
 fn what_can_never_fit_or_has_no_profile_goes_back_at_once() {
