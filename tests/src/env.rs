@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 pub use call::{Call, Outcome, Running, binary};
 pub use disk::SmallDisk;
-pub use overlap::most_at_once;
+pub use overlap::{most_at_once, rendezvous, results_by_runner};
 pub use processes::{Process, kill, marked as marked_processes};
 pub use server::{SERVER, Server};
 pub use wait::{eventually, until};

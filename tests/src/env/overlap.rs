@@ -1,4 +1,8 @@
-//! How many jobs ran at once, from a journal that each of them wrote to at its start and at its end.
+//! Jobs that run at the same time: the most at once in a journal of starts and ends, and workflows whose jobs wait for one another.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
 
 /// The most at once: `+N` stands for a start that takes N, `-N` for its end.
 pub fn most_at_once(lines: &[String]) -> i64 {
@@ -10,6 +14,39 @@ pub fn most_at_once(lines: &[String]) -> i64 {
     }
     assert_eq!(now, 0, "somebody started and did not end: {lines:?}");
     most
+}
+
+/// Returns a workflow whose jobs succeed only if all of them run at the same time. Each job takes one CPU of a runner with the label
+/// `pair`, writes a file to `folder` and waits up to a minute for the files of the others.
+pub fn rendezvous(name: &str, jobs: usize, folder: &str) -> String {
+    let wait = "n=0; until set -- FILES.*; [ $# -ge JOBS ]; do n=$((n + 1)); [ $n -le 300 ] || exit 1; sleep 0.2; done";
+    let files = format!("{folder}/{name}");
+    let wait = wait.replace("FILES", &files).replace("JOBS", &jobs.to_string());
+    format!(
+        "apiVersion: torc.dev/v1alpha1
+kind: Workflow
+metadata: {{name: {name}}}
+spec:
+  resourceRequirements:
+  - {{name: small, numCpus: 1, memory: 50m, runtime: PT2M}}
+  jobs:
+  - name: 'j{{i}}'
+    command: 'echo started > {files}.{{i}}; {wait}; sleep 2'
+    parameters: {{i: '1:{jobs}'}}
+    labels: [pair]
+    resourceRequirements: small
+"
+    )
+}
+
+/// Returns the number of results of each runner.
+pub fn results_by_runner(results: &[Value]) -> BTreeMap<i64, usize> {
+    let mut counts = BTreeMap::new();
+    for result in results {
+        let runner = result["runner"].as_i64().unwrap_or_else(|| panic!("no runner: {result}"));
+        *counts.entry(runner).or_default() += 1;
+    }
+    counts
 }
 
 #[cfg(test)]

@@ -107,6 +107,12 @@ impl Node {
                     "resources": { "requests": { "cpu": "10m" }, "limits": { "cpu": "1", "memory": "256Mi" } },
                     "volumes": volumes, "volumeMounts": mounts,
                 },
+                // A test scales it up.
+                {
+                    "name": "pair", "replicas": 0, "image": "jobs:lab", "labels": ["pair"],
+                    "resources": { "requests": { "cpu": "10m" }, "limits": { "cpu": "4", "memory": "512Mi" } },
+                    "volumes": volumes, "volumeMounts": mounts,
+                },
             ],
         });
         self.write("values.json", &values.to_string());

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use serde_json::Value;
-use torc_tests::env::{TestEnv, project_root};
+use torc_tests::env::{TestEnv, project_root, rendezvous, results_by_runner};
 use torc_tests::labs::node::{NAMESPACE, Node};
 
 /// The example that most tests run.
@@ -264,6 +264,39 @@ fn a_pool_follows_the_work() {
     node.kubectl(&["-n", "burst", "apply", "-f", &file]);
     finish(node, "burst", "burst");
     assert_eq!(noted(node, "burst"), ["1", "2", "3"]);
+}
+
+/// Scales the pool of the label `pair` and waits until that many of its Pods are left.
+fn scale_pair(node: &Node, replicas: usize) {
+    node.kubectl(&["-n", NAMESPACE, "scale", "deployment/torc-pair", &format!("--replicas={replicas}")]);
+    node.until("the pool has its size", || {
+        let pods = node.object(&["-n", NAMESPACE, "pods", "-l", "torc.dev/pool=pair"]);
+        (pods["items"].as_array()?.len() == replicas).then_some(())
+    });
+}
+
+// P01, P06. The first workflow teaches both runners durations, by which they lease ahead in the second.
+#[test]
+fn two_idle_pods_share_eight_jobs() {
+    let node = &Node::alone();
+    namespace(node, "pair");
+    scale_pair(node, 2);
+    let runners: BTreeSet<i64> = node.until("both runners are active", || {
+        let is_of_pool = |runner: &Value| runner["host"].as_str().is_some_and(|host| host.starts_with("torc-pair-"));
+        let mut runners = node.items("get runners");
+        runners.retain(|runner| is_of_pool(runner) && runner["status"] == "active");
+        (runners.len() == 2).then(|| runners.iter().map(|runner| runner["id"].as_i64().unwrap()).collect())
+    });
+    for name in ["first", "second"] {
+        let file = format!("{name}.yaml");
+        node.write(&file, &rendezvous(name, 8, "/shared"));
+        node.kubectl(&["-n", "pair", "apply", "-f", &node.text_path(&file)]);
+        finish(node, "pair", name);
+        assert_eq!(status(node, "pair", name)["jobs"]["completed"], 8, "the jobs of {name} ran at the same time");
+        let shares = results_by_runner(&node.items(&format!("get results {name} -n pair")));
+        assert_eq!(shares, runners.iter().map(|runner| (*runner, 4)).collect(), "{name}");
+    }
+    scale_pair(node, 0);
 }
 
 #[test]

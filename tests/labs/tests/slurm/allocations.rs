@@ -17,6 +17,7 @@ mod chaos;
 mod handover;
 mod manners;
 mod outages;
+mod sharing;
 mod time;
 
 /// The Slurm of this suite.
