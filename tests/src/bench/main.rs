@@ -4,6 +4,7 @@
 mod apply;
 mod chain;
 mod nodes;
+mod processes;
 mod report;
 mod schedule;
 mod server;
@@ -42,7 +43,7 @@ struct Args {
     /// Number of seeds for each shape of `schedule`.
     #[arg(long, default_value_t = 20)]
     seeds: u64,
-    /// Only shapes of `schedule` whose name contains this.
+    /// Only shapes of `schedule` or `processes` whose name contains this.
     #[arg(long, default_value = "")]
     shape: String,
     /// Write the table of `schedule` into this page of the book, and its chart beside it.
@@ -79,6 +80,9 @@ async fn main() -> Result<()> {
     if wanted("schedule") {
         let options = schedule::Options { seeds: args.seeds, shape: &args.shape, write: args.write.as_deref() };
         schedule::measure(&options, &mut report)?;
+    }
+    if wanted("processes") {
+        processes::measure(&args.torc, &args.shape, &mut report).await?;
     }
     // A Slurm is more than every machine has: these are measured when they are asked for.
     let asked_for = |name: &str| !args.only.is_empty() && name.contains(&args.only);

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
+use torc_api::api::JobResult;
 
 /// Clock ticks a second, as `/proc` counts CPU time.
 const TICKS: f64 = 100.0;
@@ -72,6 +73,22 @@ impl Server {
     pub async fn get(&self, path: &str) -> Result<Value> {
         let request = self.client.get(format!("{}{path}", self.url)).bearer_auth(&self.token);
         Ok(serde_json::from_slice(&request.send().await?.error_for_status()?.bytes().await?)?)
+    }
+
+    /// Returns the results of a workflow; there has to be one for each of its jobs.
+    pub async fn results(&self, workflow: &str, jobs: usize) -> Result<Vec<JobResult>> {
+        let mut results = Vec::new();
+        let mut cursor = String::new();
+        loop {
+            let mut page = self.get(&format!("/v1/workflows/{workflow}/results?limit=5000{cursor}")).await?;
+            results.extend(serde_json::from_value::<Vec<JobResult>>(page["items"].take())?);
+            match page["next"].as_str() {
+                Some(next) => cursor = format!("&cursor={next}"),
+                None => break,
+            }
+        }
+        ensure!(results.len() == jobs, "{} results of {jobs} jobs", results.len());
+        Ok(results)
     }
 
     /// Like `post`, with types: a simulated runner should cost as little as possible.

@@ -162,37 +162,20 @@ impl Fixture {
             let failed = workflow["status"]["jobs"]["failed"].as_u64().unwrap_or_default();
             ensure!(failed == 0, "{failed} jobs have failed: {}", workflow["status"]["failures"]);
             if workflow["status"]["jobs"]["completed"].as_u64() == Some(count as u64) {
-                break self.results(count).await?;
+                break self.server.results("w", count).await?;
             }
         };
         let minutes = began.elapsed().as_secs_f64() / 60.0;
         let asked = fs::read_to_string(self.path("asked")).unwrap_or_default().lines().count();
-        let time = |result: &Value, field: &str| -> Result<f64> {
-            let text = result[field].as_str().context("no time")?;
-            Ok(text.parse::<jiff::Timestamp>()?.as_millisecond() as f64 / 1_000.0)
-        };
+        let seconds =
+            |time: &str| -> Result<f64> { Ok(time.parse::<jiff::Timestamp>()?.as_millisecond() as f64 / 1_000.0) };
         let (mut first, mut last, mut work_seconds) = (f64::MAX, f64::MIN, 0.0);
         for result in &results {
-            first = first.min(time(result, "startTime")?);
-            last = last.max(time(result, "endTime")?);
-            work_seconds += result["durationSeconds"].as_f64().unwrap_or_default();
+            first = first.min(seconds(result.start_time.as_deref().context("no time")?)?);
+            last = last.max(seconds(&result.end_time)?);
+            work_seconds += result.duration_seconds;
         }
         Ok(Seen { seconds: last - first, work_seconds, questions_a_minute: asked as f64 / minutes })
-    }
-
-    async fn results(&self, count: usize) -> Result<Vec<Value>> {
-        let mut results = Vec::new();
-        let mut cursor = String::new();
-        loop {
-            let page = self.server.get(&format!("/v1/workflows/w/results?limit=5000{cursor}")).await?;
-            results.extend(page["items"].as_array().context("no list")?.iter().cloned());
-            match page["next"].as_str() {
-                Some(next) => cursor = format!("&cursor={next}"),
-                None => break,
-            }
-        }
-        ensure!(results.len() == count, "{} results of {count} jobs", results.len());
-        Ok(results)
     }
 
     async fn until<T>(&self, what: &str, look: impl Fn() -> Option<T>) -> Result<T> {
