@@ -338,7 +338,7 @@ fn profile_json() -> Value {
 
 #[test]
 fn what_a_lease_leaves_out_is_its_default() {
-    let plain = Lease { role: LeaseRole::Job, env: BTreeMap::new(), ..lease() };
+    let plain = Lease { role: LeaseRole::Job, env: BTreeMap::new(), priority: 0, downstream_seconds: 0, ..lease() };
     is_written_as(&plain, json!({ "key": key_json(70), "name": "train", "command": "python t.py", "profile": 75 }));
     is_written_as(
         &Profile::default(),

@@ -108,7 +108,8 @@ async fn ended() -> TestServer {
         |lease: &Value, code: i64| json!({ "key": lease["key"], "returnCode": code, "durationMs": 5, "endedMsAgo": 0 });
     let leases = leased["leases"].as_array().unwrap();
     assert_eq!(leases.len(), 2, "{leased}");
-    let finished = json!([end(&leases[0], 3), end(&leases[1], 4)]);
+    assert_eq!(leases[0]["name"], "beta", "a job waits for it");
+    let finished = json!([end(&leases[0], 4), end(&leases[1], 3)]);
     server.sync(runner, json!({ "sequence": 2, "acknowledged": 1, "finished": finished })).await;
     server.clock.advance(600_000);
     let again = server.sync(runner, json!({ "sequence": 3, "acknowledged": 2, "want": want(4) })).await;

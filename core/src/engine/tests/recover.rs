@@ -423,7 +423,8 @@ fn a_dry_run_shows_exactly_what_recovery_does() {
 fn a_dry_run_takes_for_lost_what_was_found_to_be() {
     let never = Recovery { policy: Some(RecoveryPolicy::Never), ..Recovery::default() };
     for (policy, decided) in [(Some(never), 1), (None, 0)] {
-        let mut world = World::with(&plan().with(|spec| spec.recovery = policy.clone()));
+        let first = plan().edit("d", |job| job.priority = 1);
+        let mut world = World::with(&first.with(|spec| spec.recovery = policy.clone()));
         let id = world.register(&runner("n1"));
         let leases = world.sync(id, &ask(1, 1)).leases;
         assert_eq!(leases[0].name, "d");

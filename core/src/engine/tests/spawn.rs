@@ -86,7 +86,7 @@ fn spawned_jobs_wait_for_the_one_that_spawned_them_and_for_what_they_name() {
         ..ask(3, 8)
     };
     let names: Vec<String> = world.sync(id, &done).leases.into_iter().map(|lease| lease.name).collect();
-    assert_eq!(names, ["end", "a"]);
+    assert_eq!(names, ["a", "end"], "b waits for a");
 }
 
 // A job that others wait for since the spawn goes before its equals.
