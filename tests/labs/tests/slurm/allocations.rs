@@ -166,14 +166,16 @@ fn what_jobs_need_appears_by_itself_and_goes_when_they_are_done() {
     let numbers: BTreeSet<String> = login.numbers().into_iter().collect();
     assert!(!places.is_empty() && places.is_subset(&numbers), "{places:?} {numbers:?}");
     assert!((1..=2).contains(&allocations.len()), "{allocations:?}");
-    let one = &allocations[0];
-    for field in ["name", "workflow", "cluster", "slurmJobId", "status", "slurmState", "nodes", "partition", "origin"] {
+    // The other one may have been canceled before it started, once the jobs were done.
+    let has_run = |one: &&Value| places.contains(one["slurmJobId"].as_str().unwrap_or_default());
+    let one = allocations.iter().find(has_run).unwrap();
+    for field in ["workflow", "cluster", "status", "slurmState", "nodes", "partition"] {
         assert!(!one[field].is_null(), "{field} is missing: {one}");
     }
-    assert_eq!((one["name"].as_str(), one["origin"].as_str()), (Some("torc-wf1-a1"), Some("sizing")));
-    assert!(
-        one["submitTime"].as_str() <= one["startTime"].as_str() && one["startTime"].as_str() <= one["endTime"].as_str()
-    );
+    assert!(["torc-wf1-a1", "torc-wf1-a2"].contains(&one["name"].as_str().unwrap()), "{one}");
+    assert_eq!(one["origin"].as_str(), Some("sizing"));
+    let times = ["submitTime", "startTime", "endTime"].map(|field| one[field].as_str());
+    assert!(times[0].is_some() && times.is_sorted(), "{one}");
     login.expect_nothing_queued();
     let files = fs::read_dir(login.env.path(".torc/allocations")).unwrap().count();
     assert_eq!(files, 0, "nobody needs the secrets any more");
