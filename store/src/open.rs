@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use sqlx::migrate::{MigrateError, Migrator};
-use sqlx::{AssertSqlSafe, ConnectOptions, SqliteConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, SqliteConnection};
 
 use crate::connection::{self, Writer};
 use crate::error::{Failure, StoreError};
@@ -49,6 +49,28 @@ impl OpenOptions {
     pub fn exclusive(self, exclusive: bool) -> Self {
         Self { exclusive: Some(exclusive), ..self }
     }
+}
+
+/// Returns the last leader, which has the highest epoch; epoch 0 for a store without a leader or without a file.
+pub async fn last_leader(path: &Path) -> Result<Leader, StoreError> {
+    if !path.exists() {
+        return Ok(Leader::default());
+    }
+    let at = |error| StoreError::from_sqlx(path, error);
+    let mut connection = connection::options(path, false).read_only(true).connect().await.map_err(at)?;
+    let known: Result<i64, sqlx::Error> =
+        sqlx::query_scalar("select count(*) from sqlite_schema where type = 'table' and name = 'leadership'")
+            .fetch_one(&mut connection)
+            .await;
+    let leader = match known.map_err(at)? {
+        0 => Leader::default(),
+        _ => sqlx::query_as!(Leader, "select epoch, holder from leadership")
+            .fetch_one(&mut connection)
+            .await
+            .map_err(at)?,
+    };
+    connection.close().await.map_err(at)?;
+    Ok(leader)
 }
 
 /// An open file and how it may be read.

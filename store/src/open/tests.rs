@@ -200,7 +200,7 @@ async fn rows_of_the_first_version_are_read() {
     assert_eq!(found.identity.len(), 8, "it has a key from now on");
     store.close().await.unwrap();
     // A store that nobody has led.
-    assert_eq!(leadership::last_leader(&path).await.unwrap(), Leader::default());
+    assert_eq!(last_leader(&path).await.unwrap(), Leader::default());
 }
 
 /// A store is asked who leads before it is opened, so also one that does not know of leaders yet.
@@ -209,7 +209,7 @@ async fn an_older_file_has_had_no_leader() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("torc.db");
     older_file(&path, until("create_leadership") - 1).await.close().await.unwrap();
-    assert_eq!(leadership::last_leader(&path).await.unwrap(), Leader::default());
+    assert_eq!(last_leader(&path).await.unwrap(), Leader::default());
     let before = schema(&path).await;
     assert_eq!(before.2, i64::try_from(until("create_leadership")).unwrap() - 1, "asking changes nothing");
 }

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use sqlx::SqliteConnection;
 use torc_api::slurm_stats::SlurmStats;
+use torc_api::wire::AttemptKey;
 use torc_core::ids::WorkflowId;
 use torc_core::rows::{FileRow, UserDataRow};
 
@@ -46,7 +47,7 @@ pub(super) async fn write_slurm_stats(connection: &mut SqliteConnection, rows: &
                 node_list = excluded.node_list, state = excluded.state",
         )
     });
-    let rows: Vec<&SlurmStats> = last_of_each(rows, |row| row.key());
+    let rows: Vec<&SlurmStats> = last_of_each(rows, |row| AttemptKey::from(*row));
     let write = INSERT.run(connection, &rows, |row, places| {
         places.add(row.workflow)?.add(row.job)?.add(row.run)?.add(row.attempt)?;
         places.add(row.slurm_job_id.as_deref())?.add(row.step.as_deref())?;

@@ -335,7 +335,7 @@ prop_compose! {
 prop_compose! {
     /// Every state but the one that is never stored: that an action runs is told by its start.
     fn action_row()(id in 1..30i64, workflow in workflow_id(), position in any::<i32>(), worker in any::<Option<i64>>(),
-        state in select(ActionState::ALL.into_iter().filter(|state| *state != ActionState::Running).collect::<Vec<_>>()), errand in errand(),
+        state in select(ActionState::ALL.iter().copied().filter(|state| *state != ActionState::Running).collect::<Vec<_>>()), errand in errand(),
         ended_ms in any::<Option<i64>>(), return_code in any::<Option<i32>>(), texts in prop::array::uniform4(option::of(text())),
     ) -> ActionRow {
         let [definition, message, stdout, stderr] = texts;
