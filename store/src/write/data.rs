@@ -16,18 +16,18 @@ use crate::records::to_json;
 pub(super) async fn write_files(connection: &mut SqliteConnection, rows: &[&FileRow]) -> Result<(), Failure> {
     static INSERT: LazyLock<BulkStatement> = LazyLock::new(|| {
         BulkStatement::new(
-            9,
-            "insert into files (workflow, job, path, run, attempt, size_bytes, modified_ms, sha256, seen_ms)
+            7,
+            "insert into files (workflow, job, path, size_bytes, modified_ms, sha256, seen_ms)
             select * from $rows where column1 is not null
             on conflict (workflow, job, path) do update set
-                run = excluded.run, attempt = excluded.attempt, size_bytes = excluded.size_bytes,
-                modified_ms = excluded.modified_ms, sha256 = excluded.sha256, seen_ms = excluded.seen_ms",
+                size_bytes = excluded.size_bytes, modified_ms = excluded.modified_ms, sha256 = excluded.sha256,
+                seen_ms = excluded.seen_ms",
         )
     });
     // In one statement a row may be named once.
     let rows: Vec<&FileRow> = last_of_each(rows, |row| (row.workflow, row.job, row.path.as_str()));
     let write = INSERT.run(connection, &rows, |row, places| {
-        places.add(row.workflow.0)?.add(row.job.0)?.add(row.path.as_str())?.add(row.run)?.add(row.attempt)?;
+        places.add(row.workflow.0)?.add(row.job.0)?.add(row.path.as_str())?;
         places.add(row.size_bytes)?.add(row.modified_ms)?.add(row.sha256.as_deref())?.add(row.seen_ms).map(drop)
     });
     Ok(write.await?)

@@ -236,8 +236,6 @@ prop_compose! {
             workflow: key.0,
             job: key.1,
             path,
-            run: key.2,
-            attempt: key.3,
             size_bytes: numbers[0],
             modified_ms: numbers[1],
             sha256,

@@ -174,8 +174,6 @@ fn a_result_is_written_field_by_field() {
         workflow: world.workflow(),
         job: world.job("a").id,
         path: "x".to_owned(),
-        run: 1,
-        attempt: 1,
         size_bytes: 21,
         modified_ms: 22,
         sha256: Some("cafe".to_owned()),
