@@ -6,7 +6,7 @@ use torc_core::lineage;
 use torc_core::rows::{FileRow, UserDataRow};
 
 use crate::error::Failure;
-use crate::records::{from_json, small};
+use crate::records::from_json;
 
 /// Files as the jobs from one number to another saw them, in the order of jobs and paths.
 pub(crate) async fn files(
