@@ -13,9 +13,9 @@ use tokio_util::sync::CancellationToken;
 use torc_api::wire::{PROTOCOL, RegisterRequest};
 use torc_slurm::step_end;
 
-use self::slurm_client::SlurmClient;
-use self::shim_link::{ShimLink, AdoptedState};
 use self::journal_writer::JournalWriter;
+use self::shim_link::{AdoptedState, ShimLink};
+use self::slurm_client::SlurmClient;
 use crate::clock::{self, BootInstant};
 use crate::command::{self, ShellSetup};
 use crate::config::{RunnerConfig, RunnerError, RunnerExit};
@@ -30,10 +30,10 @@ use crate::series::Recorder;
 use crate::state::{Effect, Event, Settings, State};
 use crate::tokens::{self, Tokens};
 
-mod slurm_client;
-mod shim_link;
 mod file_checks;
 mod journal_writer;
+mod shim_link;
+mod slurm_client;
 
 /// Runs jobs until there is a reason to leave. `stop` asks for an orderly end: running jobs get their time to end.
 pub async fn run<L: ServerLink>(

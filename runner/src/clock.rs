@@ -58,7 +58,10 @@ mod tests {
     fn moments_never_go_below_zero_or_beyond_their_end() {
         let (second, at) = (Duration::from_secs(1), BootInstant(5_000_000));
         assert_eq!((at.plus(second), at.minus(second)), (BootInstant(6_000_000), BootInstant(4_000_000)));
-        assert_eq!((at.since(BootInstant(3_500_000)), BootInstant(3_500_000).since(at)), (second + second / 2, Duration::ZERO));
+        assert_eq!(
+            (at.since(BootInstant(3_500_000)), BootInstant(3_500_000).since(at)),
+            (second + second / 2, Duration::ZERO)
+        );
         assert_eq!((at.minus(second * 6), at.plus(Duration::MAX)), (BootInstant(0), BootInstant(u64::MAX)));
     }
 

@@ -11,9 +11,7 @@ pub mod detect;
 pub mod events;
 pub mod files;
 pub mod gpus;
-pub mod slurm_query;
 pub mod journal;
-pub mod shim;
 pub mod link;
 pub mod liveness;
 pub mod mode;
@@ -23,6 +21,8 @@ pub mod plots;
 pub mod process;
 pub mod protocol;
 pub mod series;
+pub mod shim;
+pub mod slurm_query;
 pub mod state;
 mod tokens;
 

@@ -170,8 +170,12 @@ impl Recorder {
     /// Begins. Files go below this folder; `tell` gets what a person should know.
     pub fn start(output_dir: &Path, host: &str, tell: impl Fn(String) + Send + 'static) -> Self {
         let (records, incoming) = unbounded_channel();
-        let buffer =
-            Buffer { folder: output_dir.join(FOLDER), host: host.to_owned(), files: BTreeMap::new(), complained: false };
+        let buffer = Buffer {
+            folder: output_dir.join(FOLDER),
+            host: host.to_owned(),
+            files: BTreeMap::new(),
+            complained: false,
+        };
         Self { records, task: tokio::spawn(buffer.keep(incoming, tell)) }
     }
 

@@ -14,22 +14,22 @@ use std::time::Duration;
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use thiserror::Error;
 
-use self::jobs::Jobs;
-use self::start_log::{Header, StartLog};
-use self::place::ShimInfo;
 use self::event_loop::{Shim, Signals};
+use self::jobs::Jobs;
+use self::place::ShimInfo;
+use self::start_log::{Header, StartLog};
 use crate::process::ProcessId;
 
 mod connection;
-mod jobs;
 pub(crate) mod crash_cleanup;
+mod event_loop;
+mod jobs;
 mod logs;
-mod start_log;
 pub(crate) mod place;
 pub(crate) mod procfs;
 mod rusage;
 pub(crate) mod spawn;
-mod event_loop;
+mod start_log;
 
 /// What the shim writes to standard output once it can be talked to.
 pub(crate) const READY: &str = "ready";

@@ -14,53 +14,53 @@ use crate::clock::BootInstant;
 use crate::command::ShellSetup;
 use crate::config::{IdleExit, RunnerExit};
 use crate::events::RunnerEvent;
-use crate::slurm_query::{SlurmQuery, SlurmAnswer};
 use crate::link::LinkError;
 use crate::mode::Allocation;
 use crate::monitor::{SampleOrder, Samples};
 use crate::protocol::{Ended, RunningJob, StartOrder, StepRecord, Template, Termination};
 use crate::series::Record;
+use crate::slurm_query::{SlurmAnswer, SlurmQuery};
 
-mod sacct_queue;
 mod allocation;
 mod backoff;
-mod server_session;
 mod deadlines;
 mod ends;
 mod exits;
 mod extensions;
 mod heartbeat;
 mod job;
-mod profiles;
 mod lateness;
 mod leases;
-mod usage;
 mod node_health;
 mod offline;
-mod throughput;
+mod profiles;
+mod sacct_queue;
+mod server_session;
 mod start;
 mod steps;
-mod work_request;
+mod throughput;
+mod usage;
 mod warnings;
+mod work_request;
 
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
 mod tests;
 
-use self::sacct_queue::SacctQueue;
 use self::allocation::AllocationWatch;
 use self::backoff::Backoff;
-use self::server_session::ServerSession;
 use self::extensions::Extensions;
 use self::job::{Job, Report};
-use self::profiles::ProfileCache;
-use self::usage::UsageMonitor;
 use self::node_health::NodeHealth;
 use self::offline::Journal;
 pub use self::offline::OfflineSettings;
-use self::throughput::ThroughputEstimator;
+use self::profiles::ProfileCache;
+use self::sacct_queue::SacctQueue;
+use self::server_session::ServerSession;
 use self::steps::StepTracker;
+use self::throughput::ThroughputEstimator;
+use self::usage::UsageMonitor;
 use self::warnings::Warnings;
 
 /// What does not change while a runner lives.

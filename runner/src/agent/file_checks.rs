@@ -31,7 +31,12 @@ pub(super) fn end_of(log: &Path) -> std::io::Result<String> {
 }
 
 /// Looks for the files that a job reads. Their hashes are worked out while it runs: nobody waits for them.
-pub(super) async fn stat_inputs(key: AttemptKey, wanted: InputCheck, hashes: Arc<Hashes>, sender: UnboundedSender<Event>) {
+pub(super) async fn stat_inputs(
+    key: AttemptKey,
+    wanted: InputCheck,
+    hashes: Arc<Hashes>,
+    sender: UnboundedSender<Event>,
+) {
     let wanted = Arc::new(wanted);
     let mut found = stat_all(&wanted).await;
     for pause in PATIENCE {

@@ -16,9 +16,9 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::clock::BootInstant;
 use crate::config::{RunnerConfig, RunnerError};
 use crate::events::RunnerEvent;
+use crate::protocol::{Ended, FromShim, HEARTBEAT_VERSION, Hello, RunningJob, StartOrder, Template, ToShim, VERSION};
 use crate::shim::place::ShimInfo;
-use crate::shim::{ShimArgs, READY};
-use crate::protocol::{Ended, FromShim, HEARTBEAT_VERSION, RunningJob, Hello, StartOrder, Template, ToShim, VERSION};
+use crate::shim::{READY, ShimArgs};
 
 /// How long a shim may take to start, or to answer.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -375,7 +375,13 @@ mod tests {
 
     fn info(socket: std::path::PathBuf) -> ShimInfo {
         let own = crate::process::ProcessId::own();
-        ShimInfo { pid: own.pid, start_ticks: own.start_ticks, boot_id: own.boot_id, socket, token: "secret".to_owned() }
+        ShimInfo {
+            pid: own.pid,
+            start_ticks: own.start_ticks,
+            boot_id: own.boot_id,
+            socket,
+            token: "secret".to_owned(),
+        }
     }
 
     /// Answers one caller with these messages; returns what the caller said until it left.

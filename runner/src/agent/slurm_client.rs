@@ -9,7 +9,7 @@ use torc_slurm::{allocation, sacct, sbatch, scontrol, squeue, sstat};
 use tracing::debug;
 
 use crate::clock;
-use crate::slurm_query::{SlurmQuery, SlurmAnswer};
+use crate::slurm_query::{SlurmAnswer, SlurmQuery};
 use crate::state::Event;
 
 /// The way to Slurm, and the allocation that is asked about.

@@ -4,7 +4,7 @@ use torc_api::state::{Cause, JobState};
 use torc_api::wire::{AttemptKey, Resources, Usage};
 
 use super::*;
-use crate::series::{NodePoint, DataPoint};
+use crate::series::{DataPoint, NodePoint};
 
 fn row(job: i64, name: &str) -> JobRow<i64> {
     JobRow {

@@ -9,7 +9,7 @@ use sqlx::{ConnectOptions as _, Connection, Row, SqliteConnection};
 use thiserror::Error;
 use torc_api::wire::{AttemptKey, Resources, Usage};
 
-use super::{Measurement, JobRow, NodePoint, NodeSummary, DataPoint, Series};
+use super::{DataPoint, JobRow, Measurement, NodePoint, NodeSummary, Series};
 use crate::clock::BootInstant;
 
 /// What every file's name begins with.
@@ -370,7 +370,10 @@ mod tests {
             devices: vec!["0".to_owned(), "GPU-1".to_owned()],
         };
         let wall_ms = |moment: BootInstant| i64::try_from(moment.0 / 1_000).expect("fits");
-        let first = [Measurement::JobSample { key, at: BootInstant(2_000_000), point }, Measurement::Job(Box::new(row.clone()))];
+        let first = [
+            Measurement::JobSample { key, at: BootInstant(2_000_000), point },
+            Measurement::Job(Box::new(row.clone())),
+        ];
         let second = [Measurement::NodeSample { at: BootInstant(4_000_000), point: node }, Measurement::Node(summary)];
         write(&path, "node", &first, wall_ms).await.expect("written");
         write(&path, "node", &second, wall_ms).await.expect("written again");
@@ -459,7 +462,9 @@ mod tests {
             Measurement::NodeSample { at: BootInstant(7_000_000), point: point(10) },
             Measurement::Node(summary),
         ];
-        write(&path, "node", &measurements, |moment| i64::try_from(moment.0 / 1_000).expect("fits")).await.expect("written");
+        write(&path, "node", &measurements, |moment| i64::try_from(moment.0 / 1_000).expect("fits"))
+            .await
+            .expect("written");
         let series = read(&path).await.expect("read");
         let expected = [1, 2].map(|attempt| {
             let JobRow { key, name, return_code, cause, usage, resources, memory_limit_bytes, devices, .. } =

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-use super::start_log::{Header, StartRecord, read_left};
 use super::spawn::SHIM_VARIABLE;
+use super::start_log::{Header, StartRecord, read_left};
 use super::{logs, procfs};
 use crate::clock::now;
 
@@ -179,7 +179,9 @@ mod tests {
             let records = StartLog::create(folder.path(), &Header { shim: shim("output"), boot_id }).unwrap();
             let (scratch, log) = (folder.path().join("scratch"), folder.path().join("log"));
             std::fs::write(&scratch, "said").unwrap();
-            records.set(0, &StartRecord { logs: vec![(scratch.clone(), log.clone())], ..StartRecord::default() }).unwrap();
+            records
+                .set(0, &StartRecord { logs: vec![(scratch.clone(), log.clone())], ..StartRecord::default() })
+                .unwrap();
             clear(folder.path());
             assert_eq!((std::fs::read_to_string(&log).unwrap().as_str(), scratch.exists()), ("said", false));
             std::fs::remove_file(&log).unwrap();

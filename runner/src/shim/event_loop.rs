@@ -142,9 +142,7 @@ impl Shim {
         for message in received.messages {
             match message {
                 Ok(message) => self.obey(message, now),
-                Err(error) => {
-                    self.jobs.news.push(FromShim::Problem(format!("a message was not understood: {error}")))
-                }
+                Err(error) => self.jobs.news.push(FromShim::Problem(format!("a message was not understood: {error}"))),
             }
         }
         if !received.open {

@@ -10,14 +10,14 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use torc_api::wire::{AttemptKey, LeaseRole};
 
 use super::logs::{self, Log, LogSlots};
-use super::start_log::{StartRecord, StartLog};
 use super::place::LeftResult;
 use super::procfs::{self, Children};
 use super::rusage::OwnPeak;
 use super::spawn::{Prepared, Programs, not_started};
+use super::start_log::{StartLog, StartRecord};
 use crate::clock::{BootInstant, date_ms, ms_since, now as clock_now};
 use crate::protocol::{
-    Rusage, Ended, Ending, FromShim, RunningJob, Outcome, StartOrder, StepRecord, Template, Termination, Terms,
+    Ended, Ending, FromShim, Outcome, RunningJob, Rusage, StartOrder, StepRecord, Template, Termination, Terms,
 };
 
 mod reap;
@@ -329,7 +329,8 @@ impl Jobs {
         slot: usize,
     ) -> Result<(i32, BootInstant), Outcome> {
         let io = |error: std::io::Error| not_started(126, format!("cannot prepare the start: {error}"));
-        let mut record = StartRecord { key: order.key, logs: logs.iter().map(Log::record).collect(), ..StartRecord::default() };
+        let mut record =
+            StartRecord { key: order.key, logs: logs.iter().map(Log::record).collect(), ..StartRecord::default() };
         self.start_log.set(slot, &record).map_err(io)?;
         let outputs = logs::outputs(logs).map_err(io)?;
         let before = clock_now();

@@ -9,7 +9,7 @@ use wait4::ResourceUsage;
 
 use super::procfs;
 use crate::clock::BootInstant;
-use crate::protocol::{Rusage, Outcome};
+use crate::protocol::{Outcome, Rusage};
 
 /// A child that has exited, and is gone now.
 pub struct Collected {

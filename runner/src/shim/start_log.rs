@@ -130,7 +130,8 @@ mod tests {
         let header = Header { shim: "k1".to_owned(), boot_id: "b".to_owned() };
         let notes = StartLog::create(dir.path(), &header).expect("created");
         assert_eq!(read_left(dir.path()), Some((header.clone(), Vec::new())));
-        let long = StartRecord { logs: vec![("x".repeat(300).into(), "y".into())], pid: Some(7), ..StartRecord::default() };
+        let long =
+            StartRecord { logs: vec![("x".repeat(300).into(), "y".into())], pid: Some(7), ..StartRecord::default() };
         let short = StartRecord { key: AttemptKey { job: 5, ..AttemptKey::default() }, ..StartRecord::default() };
         notes.set(2, &long).expect("written");
         notes.set(0, &long).expect("written");

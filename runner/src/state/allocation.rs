@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::{Effect, State};
 use crate::clock::BootInstant;
 use crate::events::RunnerEvent;
-use crate::slurm_query::SlurmQuery;
 use crate::protocol::Ending;
+use crate::slurm_query::SlurmQuery;
 
 /// The end is asked for so often in the time that is left.
 const LOOKS: u32 = 20;

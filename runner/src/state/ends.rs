@@ -9,16 +9,16 @@ use torc_api::termination::StepWarning;
 use torc_api::wire::{AttemptKey, FileSeen, FinishedAttempt, Usage};
 use torc_core::ledger::Reservation;
 
-use super::sacct_queue::ASKED_TO_END;
 use super::deadlines::kill_time;
 use super::job::{Inputs, Job, Report, Stage};
+use super::sacct_queue::ASKED_TO_END;
 use super::{Effect, Findings, OutputCheck, Phase, State, usage};
 use crate::clock::BootInstant;
 use crate::command::termination_signal;
 use crate::config::RunnerExit;
 use crate::events::RunnerEvent;
 use crate::link::LinkError;
-use crate::protocol::{Ended, Ending, RunningJob, Outcome, Termination};
+use crate::protocol::{Ended, Ending, Outcome, RunningJob, Termination};
 
 /// The exit code of an attempt that nobody knows anything about.
 const LOST: i32 = -128;
@@ -249,7 +249,12 @@ impl State {
     }
 
     /// Begins to end: no new work, waiting leases go back, running jobs are asked to end.
-    pub(super) fn end_with(&mut self, exit: Result<RunnerExit, LinkError>, now: BootInstant, effects: &mut Vec<Effect>) {
+    pub(super) fn end_with(
+        &mut self,
+        exit: Result<RunnerExit, LinkError>,
+        now: BootInstant,
+        effects: &mut Vec<Effect>,
+    ) {
         if self.phase != Phase::Serving {
             return;
         }
@@ -283,7 +288,13 @@ impl State {
     }
 
     /// Asks jobs to end, and says so: how many of each workflow, then one by one, then how long they have.
-    pub(super) fn terminate_all(&mut self, keys: &[AttemptKey], why: Ending, now: BootInstant, effects: &mut Vec<Effect>) {
+    pub(super) fn terminate_all(
+        &mut self,
+        keys: &[AttemptKey],
+        why: Ending,
+        now: BootInstant,
+        effects: &mut Vec<Effect>,
+    ) {
         let mut counts: BTreeMap<i64, usize> = BTreeMap::new();
         for key in keys.iter().filter(|key| self.jobs.contains_key(key)) {
             *counts.entry(key.workflow).or_default() += 1;

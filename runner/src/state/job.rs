@@ -9,8 +9,8 @@ use torc_core::ledger::Reservation;
 use torc_core::urgency::Urgency;
 
 use super::profiles::LaunchProfile;
-use super::usage::UsageStats;
 use super::steps::StepState;
+use super::usage::UsageStats;
 use crate::clock::BootInstant;
 use crate::protocol::Ending;
 

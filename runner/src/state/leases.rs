@@ -11,8 +11,8 @@ use torc_core::urgency::Urgency;
 
 use super::job::{Inputs, Job, Stage};
 use super::profiles::LaunchProfile;
-use super::usage::UsageStats;
 use super::steps::StepState;
+use super::usage::UsageStats;
 use super::{Effect, InputCheck, Phase, State};
 use crate::clock::BootInstant;
 use crate::events::RunnerEvent;
@@ -45,7 +45,8 @@ impl State {
                 true => self.profiles.of(lease.key.workflow, profile, &self.settings),
                 false => self.profiles.of_task(lease.key.workflow, profile, &self.settings),
             });
-            let fits = |launch: &Arc<LaunchProfile>| !lease.role.is_job() || self.ledger.can_ever_fit(launch.resources());
+            let fits =
+                |launch: &Arc<LaunchProfile>| !lease.role.is_job() || self.ledger.can_ever_fit(launch.resources());
             let Some(launch) = launch.filter(fits) else {
                 self.give_back(lease.key, now);
                 continue;
@@ -286,7 +287,8 @@ impl State {
         }
         while let Some(key) = self.queue.front().copied() {
             let Some(job) = self.jobs.get(&key) else { break };
-            let chooses = job.launch.resources().gpus > 0 || job.launch.resources().nodes > 1 || job.launch.step.is_some();
+            let chooses =
+                job.launch.resources().gpus > 0 || job.launch.resources().nodes > 1 || job.launch.step.is_some();
             if chooses || !self.may_start(job, now) {
                 break;
             }

@@ -71,7 +71,14 @@ impl State {
     }
 
     /// Nothing is started on these nodes for a while, or ever again.
-    fn rest(&mut self, key: AttemptKey, nodes: Vec<usize>, failure: StepFailure, now: BootInstant, effects: &mut Vec<Effect>) {
+    fn rest(
+        &mut self,
+        key: AttemptKey,
+        nodes: Vec<usize>,
+        failure: StepFailure,
+        now: BootInstant,
+        effects: &mut Vec<Effect>,
+    ) {
         let Some(started) = self.jobs.get(&key).map(|job| job.since) else { return };
         for node in nodes {
             let known = self.node_health.get(&node).copied();

@@ -12,8 +12,8 @@ use torc_api::wire::{
 };
 
 use super::tests::{SECOND, key, profile, settings};
-use super::{Effect, Event, Findings, LinkError, BootInstant, Settings, State, job};
-use crate::protocol::{Ended, RunningJob, Outcome, StartOrder, Terms};
+use super::{BootInstant, Effect, Event, Findings, LinkError, Settings, State, job};
+use crate::protocol::{Ended, Outcome, RunningJob, StartOrder, Terms};
 
 /// Something that happens next; numbers choose among what is possible.
 #[derive(Clone, Debug)]

@@ -19,9 +19,9 @@ use torc_slurm::trouble::Trouble;
 use super::job::Kept;
 use super::{Effect, State};
 use crate::clock::BootInstant;
-use crate::slurm_query::SlurmQuery;
 use crate::protocol::Ending;
 use crate::series::{Measurement, Record};
+use crate::slurm_query::SlurmQuery;
 
 /// A success waits so long for company: the accounting rarely knows of it at once.
 const BATCH_DELAY: Duration = Duration::from_secs(1);
@@ -76,7 +76,13 @@ impl SacctQueue {
 
 impl State {
     /// A step has ended. Whether its report has to wait for the accounting.
-    pub(super) fn open_account(&mut self, key: AttemptKey, ended: BootInstant, is_failure: bool, now: BootInstant) -> bool {
+    pub(super) fn open_account(
+        &mut self,
+        key: AttemptKey,
+        ended: BootInstant,
+        is_failure: bool,
+        now: BootInstant,
+    ) -> bool {
         let Some(job) = self.jobs.get(&key).filter(|_| self.settings.allocation.is_some()) else { return false };
         let waits = is_failure && !self.sacct.absent;
         let open = Open {
@@ -117,13 +123,8 @@ impl State {
             self.wake(due);
             return;
         }
-        let asked: Vec<(AttemptKey, Option<u32>)> = self
-            .sacct
-            .open
-            .iter()
-            .filter(|(_, open)| open.due <= now)
-            .map(|(key, open)| (*key, open.number))
-            .collect();
+        let asked: Vec<(AttemptKey, Option<u32>)> =
+            self.sacct.open.iter().filter(|(_, open)| open.due <= now).map(|(key, open)| (*key, open.number)).collect();
         let numbers = named(asked.iter().map(|(_, number)| *number));
         self.sacct.asked = Some(asked.into_iter().map(|(key, _)| key).collect());
         effects.push(Effect::QuerySlurm(SlurmQuery::Accounts(numbers)));

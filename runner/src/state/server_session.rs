@@ -170,7 +170,13 @@ impl State {
         self.unreachable(error, now, effects);
     }
 
-    pub(super) fn not_answered(&mut self, sequence: u64, error: LinkError, now: BootInstant, effects: &mut Vec<Effect>) {
+    pub(super) fn not_answered(
+        &mut self,
+        sequence: u64,
+        error: LinkError,
+        now: BootInstant,
+        effects: &mut Vec<Effect>,
+    ) {
         let Some(at) = self.session.in_flight.iter().position(|sync| sync.sequence == sequence) else { return };
         let lost = self.session.in_flight.remove(at);
         if lost.is_prompt() || !lost.started.is_empty() {

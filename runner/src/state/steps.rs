@@ -12,8 +12,8 @@ use torc_slurm::sstat::{Meter, Sample};
 use super::job::{Job, Stage};
 use super::{Effect, State};
 use crate::clock::BootInstant;
+use crate::series::{DataPoint, Measurement, Record};
 use crate::slurm_query::SlurmQuery;
-use crate::series::{Measurement, DataPoint, Record};
 
 /// What is to be asked about steps that run.
 #[derive(Debug, Default)]

@@ -181,7 +181,11 @@ mod tests {
             throughput.job_ended(Duration::from_secs(5));
             throughput.runs(4);
         }
-        assert!(throughput.target(Duration::ZERO).queued < 10, "a wide stage is over: {:?}", throughput.target(Duration::ZERO));
+        assert!(
+            throughput.target(Duration::ZERO).queued < 10,
+            "a wide stage is over: {:?}",
+            throughput.target(Duration::ZERO)
+        );
     }
 
     // P05
@@ -269,7 +273,11 @@ mod tests {
             let mut throughput = ThroughputEstimator::default();
             (0..ended).for_each(|_| throughput.job_ended(Duration::from_millis(3)));
             throughput.runs(3);
-            assert_eq!(throughput.target(Duration::ZERO).queued, queued, "{ended} have ended, 67 for each slot are enough");
+            assert_eq!(
+                throughput.target(Duration::ZERO).queued,
+                queued,
+                "{ended} have ended, 67 for each slot are enough"
+            );
         }
     }
 
@@ -328,7 +336,11 @@ mod tests {
             let target = Target { queued: if expected == 8 { 8 } else { 1_000 }, ..throughput.target(Duration::ZERO) };
             assert_eq!(throughput.bridge(&target, report_interval), expected, "{why}");
         }
-        assert_eq!(ThroughputEstimator::default().bridge(&ThroughputEstimator::default().target(Duration::ZERO), report_interval), 0);
+        assert_eq!(
+            ThroughputEstimator::default()
+                .bridge(&ThroughputEstimator::default().target(Duration::ZERO), report_interval),
+            0
+        );
     }
 
     // P05

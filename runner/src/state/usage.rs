@@ -16,7 +16,7 @@ use crate::events::RunnerEvent;
 use crate::gpus::{self, GpuLoad};
 use crate::monitor::{JobSample, Probe, SampleOrder, Samples};
 use crate::protocol::{Ended, Ending, Terms};
-use crate::series::{Measurement, JobRow, DataPoint, Record};
+use crate::series::{DataPoint, JobRow, Measurement, Record};
 
 mod node;
 mod spread;
@@ -179,7 +179,12 @@ pub(super) fn record_of(key: AttemptKey, job: &Job, report: &Report) -> Option<R
         memory_limit_bytes: terms.memory_limit_bytes,
         devices: job.devices.clone(),
     };
-    Some(Record { workflow: key.workflow, run: key.run, plan: terms.monitor, measurement: Measurement::Job(Box::new(row)) })
+    Some(Record {
+        workflow: key.workflow,
+        run: key.run,
+        plan: terms.monitor,
+        measurement: Measurement::Job(Box::new(row)),
+    })
 }
 
 impl State {

@@ -14,8 +14,8 @@ use super::job::{Job, Stage};
 use super::{Effect, State};
 use crate::clock::BootInstant;
 use crate::events::RunnerEvent;
-use crate::slurm_query::SlurmQuery;
 use crate::protocol::StepRecord;
+use crate::slurm_query::SlurmQuery;
 
 /// When steps have to be warned.
 pub(super) type Warnings = BTreeSet<(BootInstant, AttemptKey)>;

@@ -161,8 +161,7 @@ jobs:
     let first = env.start("apply -f w.yaml");
     until(|| env.lines("started").len() == 1, || "the job starts".to_owned());
     until(|| env.states("")["long"] == "running", || "its start is known".to_owned());
-    let shim =
-        eventually("a shim", || env.processes().into_iter().find(|process| process.command.contains(" shim ")));
+    let shim = eventually("a shim", || env.processes().into_iter().find(|process| process.command.contains(" shim ")));
     // In this order: an agent whose shim dies starts another one.
     first.kill();
     kill(shim.pid);

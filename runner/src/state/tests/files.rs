@@ -34,7 +34,9 @@ fn a_job_starts_when_what_it_reads_was_found() {
     assert_eq!(desk.starts(), [1]);
     let at = desk.now;
     desk.handle(Event::Ended(Box::new(ended(1, Outcome::Exited(0), at))));
-    let Some(Effect::CheckOutputs(_, check)) = desk.effects.iter().find(|effect| matches!(effect, Effect::CheckOutputs(..))) else {
+    let Some(Effect::CheckOutputs(_, check)) =
+        desk.effects.iter().find(|effect| matches!(effect, Effect::CheckOutputs(..)))
+    else {
         panic!("no check in {:?}", desk.effects)
     };
     assert_eq!((check.inputs.as_slice(), check.forgotten_inputs.len()), ([seen("in")].as_slice(), 0));

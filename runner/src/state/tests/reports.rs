@@ -65,7 +65,12 @@ fn every_field_of_an_end_reaches_the_report() {
         rusage: Some(Rusage { cpu_us: 350_000, peak_memory_bytes: Some(77) }),
         stdout: Some("/o".to_owned()),
         stderr: Some("/e".to_owned()),
-        ..Ended::of(key(1), "job1", (BootInstant(1_001 * SECOND), BootInstant(1_004 * SECOND + 500_000)), Outcome::Exited(0))
+        ..Ended::of(
+            key(1),
+            "job1",
+            (BootInstant(1_001 * SECOND), BootInstant(1_004 * SECOND + 500_000)),
+            Outcome::Exited(0),
+        )
     };
     desk.handle(Event::Ended(Box::new(over)));
     let report = &desk.state.reports[&key(1)];
@@ -284,7 +289,8 @@ fn a_result_is_journalled_when_it_is_complete() {
 fn an_old_result_began_its_duration_before_its_end() {
     let mut desk = Desk::new(1);
     let terms = crate::protocol::Terms { output_files: vec!["out".to_owned()], ..Default::default() };
-    let mut old = Ended::of(key(1), "job1", (BootInstant(1 << 50), BootInstant((1 << 50) + 3_000_000)), Outcome::Exited(0));
+    let mut old =
+        Ended::of(key(1), "job1", (BootInstant(1 << 50), BootInstant((1 << 50) + 3_000_000)), Outcome::Exited(0));
     (old.age_ms, old.terms) = (Some(50_000), Some(Box::new(terms)));
     desk.handle(Event::Ended(Box::new(old)));
     assert_eq!(checks(&desk)[0].elapsed, Duration::from_secs(53));

@@ -6,7 +6,7 @@ use torc_api::wire::FinishedAttempt;
 use super::*;
 use crate::monitor::{JobSample, NodeSample};
 use crate::protocol::{Rusage, Terms};
-use crate::series::{Measurement, NodePoint, DataPoint, Record};
+use crate::series::{DataPoint, Measurement, NodePoint, Record};
 
 const MIB: i64 = 1 << 20;
 
@@ -240,7 +240,8 @@ fn a_kill_by_the_kernel_is_told_from_others() {
     for (outcome, rusage, kills, expected, why) in cases {
         let mut desk = running(measured());
         desk.finish(outcome, rusage);
-        let asked = desk.effects.iter().any(|effect| matches!(effect, Effect::CheckOutputs(_, check) if check.oom_kills));
+        let asked =
+            desk.effects.iter().any(|effect| matches!(effect, Effect::CheckOutputs(_, check) if check.oom_kills));
         assert!(asked, "{why}");
         desk.handle(Event::OutputsChecked(key(1), Findings { oom_kills: Some(kills), ..Findings::default() }));
         let report = desk.report();
@@ -454,7 +455,8 @@ fn gpu_use_is_counted_for_the_job_and_for_the_node() {
         };
         desk.handle(Event::Sampled(Box::new(samples)));
         let recorded = desk.recorded();
-        let [Measurement::NodeSample { point: node, .. }, Measurement::JobSample { point, .. }] = recorded.as_slice() else {
+        let [Measurement::NodeSample { point: node, .. }, Measurement::JobSample { point, .. }] = recorded.as_slice()
+        else {
             panic!("{recorded:?}")
         };
         assert_eq!((point.gpu_percent, point.gpu_memory_bytes), (Some(f64::from(busy)), Some(memory)));

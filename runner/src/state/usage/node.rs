@@ -55,7 +55,12 @@ impl Node {
             total_gpu_memory_bytes,
         };
         let measurement = Measurement::NodeSample { at, point };
-        (wanted.granularity == Granularity::TimeSeries).then_some(Record { workflow, run, plan: self.plan, measurement })
+        (wanted.granularity == Granularity::TimeSeries).then_some(Record {
+            workflow,
+            run,
+            plan: self.plan,
+            measurement,
+        })
     }
 
     /// Everything that was measured, in short.

@@ -197,7 +197,8 @@ fn more_time_means_another_warning() {
     assert!(desk.state.warnings.is_empty());
     desk.slurm_says(SlurmAnswer::Extended(key(1), 20, None));
     assert!(!desk.state.jobs[&key(1)].step.is_warned);
-    let due: Vec<Duration> = desk.state.warnings.iter().map(|(due, _)| due.since(BootInstant(1_000 * SECOND))).collect();
+    let due: Vec<Duration> =
+        desk.state.warnings.iter().map(|(due, _)| due.since(BootInstant(1_000 * SECOND))).collect();
     assert_eq!(due, [Duration::from_secs(19 * 60)]);
 }
 
