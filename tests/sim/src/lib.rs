@@ -12,7 +12,7 @@ pub mod events;
 pub mod graph;
 pub mod idle;
 pub mod jobs;
-pub mod usage;
+pub mod measures;
 pub mod network;
 pub mod place;
 pub mod random;
@@ -29,7 +29,7 @@ pub mod workload;
 #[cfg(test)]
 mod tests;
 
-pub use usage::{UsageMonitor, measure};
+pub use measures::{Measures, measure};
 pub use simulation::{SimulationError, simulate};
 pub use time::Time;
 pub use trace::Trace;

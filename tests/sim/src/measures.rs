@@ -1,4 +1,4 @@
-//! UsageMonitor of a schedule.
+//! Measures of a schedule.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use crate::time::Time;
 use crate::trace::{Attempt, Trace};
 use crate::workload::{RunnerPlan, Scenario};
 
-/// UsageMonitor of one schedule. Times count from the first workflow that is no warm-up.
+/// Measures of one schedule. Times count from the first workflow that is no warm-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct UsageMonitor {
+pub struct Measures {
     pub makespan: Duration,
     /// The makespan of the reference schedule.
     pub reference: Duration,
@@ -33,7 +33,7 @@ pub struct UsageMonitor {
     pub unfinished: usize,
 }
 
-impl UsageMonitor {
+impl Measures {
     /// Returns the makespan divided by that of the reference.
     pub fn ratio(&self) -> f64 {
         quotient(self.makespan, self.reference)
@@ -55,14 +55,14 @@ pub fn quotient(part: Duration, whole: Duration) -> f64 {
     if whole.is_zero() { 1.0 } else { part.as_secs_f64() / whole.as_secs_f64() }
 }
 
-/// UsageMonitor a schedule.
-pub fn measure(scenario: &Scenario, trace: &Trace) -> UsageMonitor {
+/// Measures a schedule.
+pub fn measure(scenario: &Scenario, trace: &Trace) -> Measures {
     let from = scenario.measured_from();
     let jobs = scenario.jobs().count().max(1) as f64;
     let idle = idle_time(scenario, trace);
     let until = trace.last_end(scenario);
     let busy: Duration = trace.attempts.iter().map(|attempt| busy_time(attempt, from, until)).sum();
-    UsageMonitor {
+    Measures {
         makespan: trace.makespan(scenario),
         reference: reference_end(scenario, Knowledge::Durations).since(from),
         declared_reference: reference_end(scenario, Knowledge::DeclaredRuntimes).since(from),

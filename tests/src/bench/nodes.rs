@@ -1,6 +1,6 @@
 //! Nodes without processes: a runner's own decisions, the real protocol, a real server, and jobs that only take time.
 //!
-//! UsageMonitor what a scientist with short GPU jobs sees: how long a GPU waits between two jobs, how much of its time it works, and
+//! Measures what a scientist with short GPU jobs sees: how long a GPU waits between two jobs, how much of its time it works, and
 //! what that costs the server; with leasing ahead and without.
 
 use std::collections::HashMap;
