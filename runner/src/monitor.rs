@@ -90,7 +90,7 @@ impl Sampler {
         Ok(Self { orders })
     }
 
-    /// UsageMonitor soon.
+    /// Measures soon.
     pub fn order(&self, order: SampleOrder) {
         // The thread ends after its sender only.
         let _ = self.orders.send(order);
@@ -107,7 +107,7 @@ fn work(orders: &Receiver<SampleOrder>, tell: impl Fn(Samples)) {
     }
 }
 
-/// UsageMonitor all but GPUs now.
+/// Measures all but GPUs now.
 fn take(order: &SampleOrder) -> Samples {
     let node = order.node.then(node::read).flatten();
     if order.probes.is_empty() {

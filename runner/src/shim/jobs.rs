@@ -320,7 +320,7 @@ impl Jobs {
         }
     }
 
-    /// StartLog the job, starts it, notes its process.
+    /// Records the job, starts it, records its process.
     fn spawn(
         &mut self,
         prepared: &Prepared,

@@ -1,4 +1,4 @@
-//! StartLog on disk about what was started, for the shim that comes after one that was killed: which processes may be left,
+//! Records on disk of what was started, for the shim that comes after one that was killed: which processes may be left,
 //! and whose output a scratch file holds.
 //!
 //! A note is one line at a fixed place, written over by the next job of its slot, so that a start costs two small writes.

@@ -46,7 +46,7 @@ fn allocation(mib: i64, file: &str) -> String {
     format!("{} allocate {mib} {file}", std::env::current_exe().expect("an executable").display())
 }
 
-/// UsageStats every second, with a declared memory of so many MiB.
+/// Measured every second, with a declared memory of so many MiB.
 fn declare(mib: i64) -> impl FnOnce(&mut Profile) {
     move |profile| {
         profile.unlimited = false;
