@@ -47,7 +47,7 @@ pub(super) async fn write_slurm_stats(connection: &mut SqliteConnection, rows: &
                 node_list = excluded.node_list, state = excluded.state",
         )
     });
-    let rows: Vec<&SlurmStats> = last_of_each(rows, |row| AttemptKey::from(row));
+    let rows: Vec<&SlurmStats> = last_of_each(rows, AttemptKey::from);
     let write = INSERT.run(connection, &rows, |row, places| {
         places.add(row.workflow)?.add(row.job)?.add(row.run)?.add(row.attempt)?;
         places.add(row.slurm_job_id.as_deref())?.add(row.step.as_deref())?;
