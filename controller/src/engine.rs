@@ -428,7 +428,7 @@ impl EngineHandle {
         let report = self.store.gc(before_ms, request.dry_run).await?;
         if !request.dry_run {
             let forgotten = report.allocations.clone();
-            self.write(move |engine, _, _| {
+            self.write(move |engine, _| {
                 engine.forget_allocations(&forgotten);
                 Ok(())
             })

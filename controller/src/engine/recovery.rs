@@ -116,7 +116,7 @@ impl EngineHandle {
     /// This process is to run a workflow that is stored.
     pub async fn submit(&self, reference: WorkflowRef<'_>) -> Result<api::Workflow, EngineError> {
         let id = self.find(reference).await?;
-        self.write(move |engine, _, _| Ok(engine.serve(id)?)).await?;
+        self.write(move |engine, _| Ok(engine.serve(id)?)).await?;
         self.summary(id).await
     }
 

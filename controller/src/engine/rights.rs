@@ -51,7 +51,7 @@ impl EngineHandle {
     /// Refuses the present deed, and writes that down.
     pub(crate) async fn refuse(&self, error: EngineError) -> EngineError {
         let refusal = error.clone();
-        match self.write(move |_, _, _| Err::<(), _>(refusal)).await {
+        match self.write(move |_, _| Err::<(), _>(refusal)).await {
             Ok(()) => error,
             Err(error) => error,
         }
@@ -60,7 +60,7 @@ impl EngineHandle {
     /// Writes down a deed that the engine's own state has no part in.
     pub(crate) async fn note_deed(&self) -> Result<(), EngineError> {
         // Every command of a deed that is to be written down is; this one does nothing else.
-        self.write(|_, _, _| Ok(())).await
+        self.write(|_, _| Ok(())).await
     }
 
     /// Who did what, newest last; of one person, or of all.

@@ -39,7 +39,7 @@ impl EngineHandle {
         }
         let name = document.metadata.name.clone();
         audit::speaks_of(format!("slurmclusters/{name}"));
-        let apply = move |state: &mut torc_core::engine::Engine, tx: &mut _| {
+        let apply = move |engine: &mut torc_core::engine::Engine, tx: &mut _| {
             engine.apply_cluster(&document, tx).map_err(unwritable)
         };
         let outcome = self.write(apply).await?;
@@ -60,7 +60,7 @@ impl EngineHandle {
 
     /// From now on allocations are submitted by this process.
     pub(crate) async fn serve_slurm(&self) -> Result<(), EngineError> {
-        self.write(|engine, _, _| {
+        self.write(|engine, _| {
             engine.serve_slurm();
             Ok(())
         })
@@ -119,7 +119,7 @@ impl EngineHandle {
         request: SyncStatusRequest,
     ) -> Result<OrphanReport, EngineError> {
         if request.dry_run {
-            let find = move |state: &torc_core::engine::Engine| {
+            let find = move |engine: &torc_core::engine::Engine| {
                 let mut report = engine.orphan_report(&engine.find_orphans(&observations), Some(workflow));
                 let found = engine.find_lost_runners(workflow, &request, &report.runners)?;
                 engine.report_lost_runners(workflow, &found, &mut report);
@@ -180,7 +180,7 @@ impl EngineHandle {
 
     /// Remembers what a cluster has: a retry gets no more than that.
     pub(crate) async fn note_partitions(&self, cluster: String, partitions: Vec<Partition>) -> Result<(), EngineError> {
-        self.write(move |engine, _, _| {
+        self.write(move |engine, _| {
             engine.note_partitions(cluster, partitions);
             Ok(())
         })

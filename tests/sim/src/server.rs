@@ -100,7 +100,7 @@ impl Server {
         let mut tx = self.engine.begin(now.engine_now());
         let answer = match message {
             Message::Register(request) => Some(self.register(&request, &mut tx)),
-            Message::Sync(id, request) => self.sync(Reply { runner }, RunnerId(id), request, &mut tx),
+            Message::Sync(id, request) => self.sync(Reply { runner }, RunnerId(id), request, &mut tx, now),
         };
         let answers = answer.into_iter().map(|event| (Reply { runner }, event)).collect();
         self.finish(tx, answers, now)
