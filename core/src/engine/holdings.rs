@@ -221,9 +221,9 @@ impl Engine {
         for lease in ended {
             self.end_revoked(lease, Err("its runner has ended it"), tx);
         }
-        // Who has had an answer from us, or has its predecessor's keeper, knows what was started. A successor that has just
+        // Who has had an answer from us, or has its predecessor's shim, knows what was started. A successor that has just
         // come to an empty place does not.
-        let knows = request.acknowledged > 0 || request.keeper_found;
+        let knows = request.acknowledged > 0 || request.shim_found;
         let word = if knows { NotHeldReason::NotStarted } else { NotHeldReason::None };
         for (job, workflow) in missing {
             self.abandon_lease(id, (workflow, job), "its runner no longer has it", word, tx);
