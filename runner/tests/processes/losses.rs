@@ -134,7 +134,7 @@ fn an_agent_dies_while_it_ends_a_job() {
     stop.cancel();
     wait_until("the signal", || place.path("asked").exists());
     handle.abort();
-    // The keeper refuses a second brain until the first one's connection is closed.
+    // The shim refuses a second agent until the first one's connection is closed.
     assert!(runtime.block_on(handle).is_err_and(|error| error.is_cancelled()));
     place.run();
     let finished = place.finished(&only);
