@@ -53,7 +53,7 @@ mod tests {
     #[test]
     fn a_reset_begins_again() {
         let mut backoff = Backoff::new(SECOND, 3 * SECOND);
-        let mut delays = |backoff: &mut Backoff| (0..4).map(|_| backoff.next_delay().as_secs()).collect::<Vec<_>>();
+        let delays = |backoff: &mut Backoff| (0..4).map(|_| backoff.next_delay().as_secs()).collect::<Vec<_>>();
         assert_eq!(delays(&mut backoff), [1, 2, 3, 3]);
         backoff.reset();
         assert_eq!(delays(&mut backoff), [1, 2, 3, 3]);

@@ -132,7 +132,7 @@ fn nobody_is_killed_when_a_condition_is_missing() {
         change(&mut config);
         Profile { execution_config: Some(config), ..measured() }
     };
-    let limit = |profile: &Profile| super::super::usage_stats::memory_limit(profile);
+    let limit = |profile: &Profile| usage_stats::memory_limit(profile);
     assert_eq!(limit(&measured()), Some(100 * MIB));
     assert_eq!(limit(&config(|config| config.mode = Some(ExecutionMode::Direct))), Some(100 * MIB));
     assert_eq!(limit(&config(|config| config.limit_resources = Some(false))), None, "limits are off");
