@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use torc_api::api::Workflow;
 use torc_api::status::Condition;
+use torc_core::backoff::Backoff;
 
 use crate::client::{Client, ClientError};
 use crate::error::ExitStatus;
@@ -109,7 +110,7 @@ pub async fn follow(
     patience: Duration,
 ) -> Result<Followed, ClientError> {
     let mut last_answer = Instant::now();
-    let mut pause = PAUSES.0;
+    let mut backoff = Backoff::new(PAUSES.0, PAUSES.1);
     loop {
         match look(client, ids).await {
             Ok(workflows) => {
@@ -127,8 +128,7 @@ pub async fn follow(
             Err(error) if error.is_unreachable() => {}
             Err(error) => return Err(error),
         }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(PAUSES.1);
+        tokio::time::sleep(backoff.next_delay()).await;
     }
 }
 

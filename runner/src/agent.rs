@@ -10,10 +10,12 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
-use torc_api::wire::{PROTOCOL, RegisterRequest};
+use torc_api::wire::{AttemptKey, PROTOCOL, RegisterRequest};
 use torc_slurm::step_end;
+use tracing::{Instrument as _, Span, debug_span, info_span};
 
 use self::journal_writer::JournalWriter;
+use self::recorder::Recorder;
 use self::shim_link::{AdoptedState, ShimLink};
 use self::slurm_client::SlurmClient;
 use crate::clock::{self, BootInstant};
@@ -26,12 +28,12 @@ use crate::link::ServerLink;
 use crate::monitor::{self, Sampler};
 use crate::process::ProcessId;
 use crate::protocol::{FromShim, ToShim};
-use crate::series::Recorder;
-use crate::state::{Effect, Event, Settings, State};
+use crate::state::{Effect, Event, Settings, State, TimeSpan};
 use crate::tokens::{self, Tokens};
 
 mod file_checks;
 mod journal_writer;
+mod recorder;
 mod shim_link;
 mod slurm_client;
 
@@ -79,11 +81,11 @@ pub async fn run<L: ServerLink>(
         observer,
         exit: None,
     };
-    problems.into_iter().for_each(|message| agent.tell(RunnerEvent::Problem { message }));
+    problems.into_iter().for_each(|message| agent.log(RunnerEvent::Problem { message }));
     recovered.into_iter().for_each(|event| agent.handle(event));
     agent.take_over(adopted);
     agent.handle(Event::Tick);
-    let exit = agent.live(&config, events, stop, &environment).await?;
+    let exit = agent.run_loop(&config, events, stop, &environment).await?;
     agent.journal_writer.finish().await;
     agent.shim.leave().await;
     for message in agent.recorder.close().await {
@@ -115,7 +117,7 @@ enum WakeReason {
 }
 
 impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Agent<L, O> {
-    async fn live(
+    async fn run_loop(
         &mut self,
         config: &RunnerConfig,
         mut events: UnboundedReceiver<Event>,
@@ -137,9 +139,9 @@ impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Agent<L, O> {
                 () = sleep_until(self.state.wake_at()) => WakeReason::Event(Event::Tick),
             };
             match woken {
-                WakeReason::Shim(Ok(messages)) => messages.into_iter().for_each(|message| self.hear(message)),
+                WakeReason::Shim(Ok(messages)) => messages.into_iter().for_each(|message| self.handle_message(message)),
                 WakeReason::Shim(Err(error)) => {
-                    self.tell(RunnerEvent::Problem { message: format!("the shim is gone: {error}") });
+                    self.log(RunnerEvent::Problem { message: format!("the shim is gone: {error}") });
                     let (shim, adopted) = ShimLink::open(config, environment, &self.observer).await?;
                     self.shim = shim;
                     self.handle(Event::ShimLost);
@@ -156,7 +158,7 @@ impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Agent<L, O> {
     fn take_over(&mut self, adopted: AdoptedState) {
         let AdoptedState { running, ended, .. } = adopted;
         if !running.is_empty() || !ended.is_empty() {
-            self.tell(RunnerEvent::TookOver { running: running.len(), finished: ended.len() });
+            self.log(RunnerEvent::TookOver { running: running.len(), finished: ended.len() });
         }
         for held in running {
             self.handle(Event::Adopted(Box::new(held)));
@@ -166,13 +168,13 @@ impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Agent<L, O> {
         }
     }
 
-    fn hear(&mut self, message: FromShim) {
+    fn handle_message(&mut self, message: FromShim) {
         match message {
             FromShim::Started { key, at, pid } => self.handle(Event::Started(key, at, pid)),
             FromShim::Ended(ended) => self.handle(Event::Ended(Box::new(ended))),
             FromShim::Revoked(key) => self.handle(Event::Revoked(key)),
-            FromShim::Killed(key) => self.tell(RunnerEvent::Killed { key }),
-            FromShim::Problem(message) => self.tell(RunnerEvent::Problem { message }),
+            FromShim::Killed(key) => self.log(RunnerEvent::Killed { key }),
+            FromShim::Problem(message) => self.log(RunnerEvent::Problem { message }),
             FromShim::Running(held) => self.handle(Event::Adopted(Box::new(held))),
             FromShim::Welcome { .. } | FromShim::Refused { .. } | FromShim::Ready => {}
         }
@@ -180,17 +182,18 @@ impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Agent<L, O> {
 
     fn handle(&mut self, event: Event) {
         for effect in self.state.handle(event, clock::now()) {
-            self.carry_out(effect);
+            self.execute(effect);
         }
     }
 
-    fn carry_out(&mut self, effect: Effect) {
+    fn execute(&mut self, effect: Effect) {
         match effect {
             Effect::Register => self.register(),
             Effect::Sync(runner, request) => {
                 let (link, sender) = (Arc::clone(&self.link), self.sender.clone());
                 let tokens = Arc::clone(&self.tokens);
-                tokio::spawn(async move {
+                let span = info_span!("sync", runner, allocation = self.allocation(), sequence = request.sequence);
+                let call = async move {
                     let event = match link.sync(runner, &request).await {
                         Ok(mut response) => {
                             response.sequence = request.sequence;
@@ -204,17 +207,19 @@ impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Agent<L, O> {
                         Err(error) => Event::NotAnswered(request.sequence, error),
                     };
                     let _ = sender.send(event);
-                });
+                };
+                tokio::spawn(call.instrument(span));
             }
             Effect::Start(order, template) => self.shim.start(*order, &template),
-            Effect::StartNow(key) => self.shim.say(&ToShim::StartNow(key)),
-            Effect::Revoke(keys) => self.shim.say(&ToShim::Revoke(keys)),
+            Effect::StartNow(key) => self.shim.push(&ToShim::StartNow(key)),
+            Effect::Revoke(keys) => self.shim.push(&ToShim::Revoke(keys)),
             Effect::Heartbeat { alive_until } => self.shim.heartbeat(alive_until),
-            Effect::Terminate(termination) => self.shim.say(&ToShim::Terminate(termination)),
-            Effect::RecordStep(note) => self.shim.say(&ToShim::RecordStep(note)),
-            Effect::Acknowledge(keys) => self.shim.say(&ToShim::Acknowledge(keys)),
+            Effect::Terminate(termination) => self.shim.push(&ToShim::Terminate(termination)),
+            Effect::RecordStep(note) => self.shim.push(&ToShim::RecordStep(note)),
+            Effect::Acknowledge(keys) => self.shim.push(&ToShim::Acknowledge(keys)),
             Effect::CheckInputs(key, look) => {
-                tokio::spawn(file_checks::stat_inputs(key, *look, Arc::clone(&self.hashes), self.sender.clone()));
+                let check = file_checks::stat_inputs(key, *look, Arc::clone(&self.hashes), self.sender.clone());
+                tokio::spawn(check.instrument(self.attempt_span(&key)));
             }
             Effect::Sample(order) => self.sampler.order(order),
             Effect::QuerySlurm(query) => {
@@ -227,34 +232,51 @@ impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Agent<L, O> {
             Effect::Unjournal(keys) => self.journal_writer.remove(keys),
             Effect::CheckOutputs(key, check) => {
                 let (sender, hashes) = (self.sender.clone(), Arc::clone(&self.hashes));
+                let span = self.attempt_span(&key);
                 tokio::task::spawn_blocking(move || {
+                    let _entered = span.entered();
                     let _ = sender.send(Event::OutputsChecked(key, file_checks::check(&check, &hashes)));
                 });
             }
             Effect::ReadSrun(key, log) => {
                 let sender = self.sender.clone();
+                let span = self.attempt_span(&key);
                 tokio::task::spawn_blocking(move || {
+                    let _entered = span.entered();
                     let said = file_checks::end_of(Path::new(&log)).unwrap_or_default();
                     let _ = sender.send(Event::SrunSaid(key, step_end::never_asked_for(&said)));
                 });
             }
-            Effect::Log(event) => self.tell(event),
+            Effect::Log(event) => self.log(event),
             Effect::Exit(exit) => self.exit = Some(exit),
         }
     }
 
     fn register(&self) {
         let (link, sender, request) = (Arc::clone(&self.link), self.sender.clone(), self.registration.clone());
-        tokio::spawn(async move {
+        let span = info_span!("register", allocation = self.allocation());
+        let call = async move {
             let event = match link.register(&request).await {
                 Ok(response) => Event::Registered(response),
                 Err(error) => Event::NotRegistered(error),
             };
             let _ = sender.send(event);
-        });
+        };
+        tokio::spawn(call.instrument(span));
     }
 
-    fn tell(&self, event: RunnerEvent) {
+    /// The name of the allocation that the runner lives in.
+    fn allocation(&self) -> Option<&str> {
+        self.registration.allocation.as_deref()
+    }
+
+    /// A span for the work on one attempt. It is for debugging only: there may be a hundred thousand attempts.
+    fn attempt_span(&self, key: &AttemptKey) -> Span {
+        let AttemptKey { workflow, job, run, attempt, .. } = key;
+        debug_span!("attempt", workflow, job, run, attempt, allocation = self.allocation())
+    }
+
+    fn log(&self, event: RunnerEvent) {
         (self.observer)(event);
     }
 }
@@ -298,7 +320,7 @@ pub fn settings(config: &RunnerConfig, shell: ShellSetup, began: BootInstant) ->
             .into_iter()
             .flatten()
             .min()
-            .map(|limit| (began, began.plus(limit))),
+            .map(|limit| TimeSpan { began, end: began.plus(limit) }),
         own_end: config.time_limit.map(|limit| began.plus(limit)),
         exit_when_complete: config.exit_when_complete,
         idle_exit: config.idle_exit,
@@ -345,8 +367,8 @@ mod tests {
 
     use super::*;
     use crate::config::IdleExit;
+    use crate::config::OfflineSettings;
     use crate::mode::Allocation;
-    use crate::state::OfflineSettings;
 
     /// A configuration in which no two fields have the same value.
     fn full() -> RunnerConfig {
@@ -416,7 +438,7 @@ mod tests {
             config.time_limit = own.map(Duration::from_secs);
             config.allocation_time = allocation.map(Duration::from_secs);
             let settings = settings(&config, ShellSetup::default(), began).expect("settings");
-            assert_eq!(settings.time, end.map(|end| (began, after(end))), "{own:?} {allocation:?}");
+            assert_eq!(settings.time, end.map(|end| TimeSpan { began, end: after(end) }), "{own:?} {allocation:?}");
             assert_eq!(settings.own_end, own.map(after), "{own:?} {allocation:?}");
         }
     }

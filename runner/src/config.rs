@@ -11,7 +11,6 @@ use torc_api::wire::{Resources, RunnerKind, RunnerScope};
 
 use crate::link::LinkError;
 use crate::mode::Allocation;
-use crate::state::OfflineSettings;
 
 /// Everything a runner is told at its start.
 #[derive(Clone, Debug)]
@@ -114,6 +113,23 @@ impl RunnerConfig {
             shutdown_grace: Duration::from_secs(15),
             stop_now: CancellationToken::new(),
         }
+    }
+}
+
+/// What a runner does when the server stays away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OfflineSettings {
+    /// It drains; otherwise it ends its jobs and leaves.
+    pub enabled: bool,
+    /// While it drains, the server is called so often.
+    pub ping_interval: Duration,
+    /// How long calls are repeated before that, whatever the workflows say.
+    pub retry_window: Option<Duration>,
+}
+
+impl Default for OfflineSettings {
+    fn default() -> Self {
+        Self { enabled: true, ping_interval: Duration::from_secs(120), retry_window: None }
     }
 }
 

@@ -19,6 +19,7 @@ pub mod monitor;
 pub mod packs;
 pub mod plots;
 pub mod process;
+mod procfs;
 pub mod protocol;
 pub mod series;
 pub mod shim;
@@ -29,9 +30,8 @@ mod tokens;
 mod agent;
 
 pub use agent::{run, settings};
-pub use config::{IdleExit, RunnerConfig, RunnerError, RunnerExit};
+pub use config::{IdleExit, OfflineSettings, RunnerConfig, RunnerError, RunnerExit};
 pub use events::RunnerEvent;
 pub use link::http::{Bearer, HttpLink};
 pub use link::{LinkError, ServerLink};
 pub use process::ProcessId;
-pub use state::OfflineSettings;

@@ -14,8 +14,9 @@ use rustix::process::{Pid, test_kill_process};
 use torc_api::recovery::ProcessState;
 use torc_api::wire::ProcessIdentity;
 
+use crate::procfs;
+use crate::shim::crash_cleanup;
 use crate::shim::place::{self, ShimInfo};
-use crate::shim::{crash_cleanup, procfs};
 
 /// The state of a runner's folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

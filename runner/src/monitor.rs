@@ -11,7 +11,7 @@ use torc_api::wire::AttemptKey;
 use crate::clock::{self, BootInstant};
 use crate::detect;
 use crate::gpus::{GpuSample, Gpus};
-use crate::shim::procfs;
+use crate::procfs;
 use crate::shim::spawn::SHIM_VARIABLE;
 use tree::Process;
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use torc_api::wire::ProcessIdentity;
 
-use crate::shim::procfs;
+use crate::procfs;
 
 /// Names a process of this machine for good.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

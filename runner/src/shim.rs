@@ -19,6 +19,7 @@ use self::jobs::Jobs;
 use self::place::ShimInfo;
 use self::start_log::{Header, StartLog};
 use crate::process::ProcessId;
+use crate::procfs;
 
 mod connection;
 pub(crate) mod crash_cleanup;
@@ -26,7 +27,6 @@ mod event_loop;
 mod jobs;
 mod logs;
 pub(crate) mod place;
-pub(crate) mod procfs;
 mod rusage;
 pub(crate) mod spawn;
 mod start_log;

@@ -1,7 +1,6 @@
 //! The agent's decisions: what happened goes in, what is to be done comes out. Pure: time is an argument, nothing is read,
 //! written or started here.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +11,7 @@ use torc_core::ledger::{Ledger, Strategy};
 
 use crate::clock::BootInstant;
 use crate::command::ShellSetup;
-use crate::config::{IdleExit, RunnerExit};
+use crate::config::{IdleExit, OfflineSettings, RunnerExit};
 use crate::events::RunnerEvent;
 use crate::link::LinkError;
 use crate::mode::Allocation;
@@ -22,24 +21,27 @@ use crate::series::Record;
 use crate::slurm_query::{SlurmAnswer, SlurmQuery};
 
 mod allocation;
-mod backoff;
 mod deadlines;
 mod ends;
-mod exits;
 mod extensions;
 mod heartbeat;
-mod job;
-mod lateness;
+mod jobs;
 mod leases;
+mod lifecycle;
 mod node_health;
 mod offline;
+mod poll_backoff;
 mod profiles;
+mod reports;
 mod sacct_queue;
 mod server_session;
 mod start;
+mod step_state;
 mod steps;
 mod throughput;
+mod timer;
 mod usage;
+mod usage_stats;
 mod warnings;
 mod work_request;
 
@@ -49,21 +51,26 @@ mod properties;
 mod tests;
 
 use self::allocation::AllocationWatch;
-use self::backoff::Backoff;
+use self::deadlines::Deadlines;
+pub use self::deadlines::TimeSpan;
 use self::extensions::Extensions;
-use self::job::{Job, Report};
+use self::heartbeat::Heartbeat;
+use self::jobs::Jobs;
+use self::lifecycle::Lifecycle;
 use self::node_health::NodeHealth;
 use self::offline::Journal;
-pub use self::offline::OfflineSettings;
+use self::poll_backoff::PollBackoff;
 use self::profiles::ProfileCache;
+use self::reports::Reports;
 use self::sacct_queue::SacctQueue;
 use self::server_session::ServerSession;
 use self::steps::StepTracker;
 use self::throughput::ThroughputEstimator;
+use self::timer::Timer;
 use self::usage::UsageMonitor;
 use self::warnings::Warnings;
 
-/// What does not change while a runner lives.
+/// What the state reads of a [`crate::RunnerConfig`]: paths are text, durations are moments, and nothing in it does I/O.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The shim of its place was there before it.
@@ -99,7 +106,7 @@ pub struct Settings {
     /// What to do when the server stays away.
     pub offline: OfflineSettings,
     /// When its time began, and when it is over.
-    pub time: Option<(BootInstant, BootInstant)>,
+    pub time: Option<TimeSpan>,
     /// When it has to be over whatever becomes of its allocation.
     pub own_end: Option<BootInstant>,
     /// It leaves when everything it serves has settled.
@@ -251,62 +258,28 @@ pub struct OutputCheck {
     pub oom_kills: bool,
 }
 
-/// Where a runner stands in its life.
-#[derive(Clone, Debug, PartialEq)]
-enum Phase {
-    Serving,
-    /// No new work; it leaves when nothing is held any more.
-    Ending(Result<RunnerExit, LinkError>),
-    /// Nothing is held any more. What belongs to a worker's end is asked for and carried out; an answer is waited for until
-    /// this moment at most.
-    Completing(RunnerExit, BootInstant),
-    /// The last reports are on their way, until this moment at most.
-    Leaving(RunnerExit, BootInstant),
-    Gone,
-}
-
-/// Everything a runner knows.
+/// Everything a runner knows. The fields of each part are written by the part's own module only.
 #[derive(Debug)]
 pub struct State {
     settings: Settings,
-    ledger: Ledger,
     profiles: ProfileCache,
-    jobs: BTreeMap<AttemptKey, Job>,
-    queue: VecDeque<AttemptKey>,
-    /// Workflows that it has had work of.
-    announced_workflows: BTreeSet<i64>,
-    /// What takes no resources and has not started.
-    tasks: VecDeque<AttemptKey>,
-    /// Attempts that count as started.
-    active: BTreeSet<AttemptKey>,
-    reports: BTreeMap<AttemptKey, Report>,
-    returned: BTreeSet<AttemptKey>,
-    /// Those of them for which too little time is left.
-    out_of_time: BTreeSet<AttemptKey>,
-    /// The moment from which the first unstarted lease is too late to start.
-    late_from: Option<BootInstant>,
-    /// When running jobs have to be asked to end.
-    ends: BTreeSet<(BootInstant, AttemptKey)>,
+    jobs: Jobs,
+    reports: Reports,
+    journal: Journal,
+    deadlines: Deadlines,
+    session: ServerSession,
+    backoff: PollBackoff,
     throughput: ThroughputEstimator,
     usage: UsageMonitor,
     steps: StepTracker,
     warnings: Warnings,
-    /// Steps that could have more time.
     extensions: Extensions,
     sacct: SacctQueue,
     allocation: AllocationWatch,
     node_health: NodeHealth,
-    backoff: Backoff,
-    session: ServerSession,
-    journal: Journal,
-    phase: Phase,
-    /// What belongs to a worker's end is left out.
-    skip_worker_actions: bool,
-    busy_at: BootInstant,
-    told_too_late: bool,
-    /// The last heartbeat to the shim; absent before the first.
-    heartbeat_at: Option<BootInstant>,
-    wake_at: Option<BootInstant>,
+    heartbeat: Heartbeat,
+    lifecycle: Lifecycle,
+    timer: Timer,
 }
 
 impl State {
@@ -314,19 +287,13 @@ impl State {
     pub fn new(settings: Settings, now: BootInstant) -> Self {
         let strategy = settings.max_parallel_jobs.map_or(Strategy::Resources, Strategy::Slots);
         Self {
-            ledger: Ledger::new(strategy, settings.capacity, settings.devices.clone()),
             profiles: ProfileCache::default(),
-            jobs: BTreeMap::new(),
-            queue: VecDeque::new(),
-            announced_workflows: BTreeSet::new(),
-            tasks: VecDeque::new(),
-            skip_worker_actions: false,
-            active: BTreeSet::new(),
-            reports: BTreeMap::new(),
-            returned: BTreeSet::new(),
-            out_of_time: BTreeSet::new(),
-            late_from: None,
-            ends: BTreeSet::new(),
+            jobs: Jobs::new(Ledger::new(strategy, settings.capacity, settings.devices.clone())),
+            reports: Reports::default(),
+            journal: Journal::default(),
+            deadlines: Deadlines::new(&settings),
+            session: ServerSession::new(settings.shim_found),
+            backoff: PollBackoff::new(settings.poll_interval, settings.backoff_max),
             throughput: ThroughputEstimator::new(settings.prefetch.clone()),
             usage: UsageMonitor::new(settings.oom_kills),
             steps: StepTracker::default(),
@@ -335,14 +302,9 @@ impl State {
             sacct: SacctQueue::default(),
             allocation: AllocationWatch::default(),
             node_health: NodeHealth::default(),
-            backoff: Backoff::new(settings.poll_interval, settings.backoff_max),
-            session: ServerSession::default(),
-            journal: Journal::default(),
-            phase: Phase::Serving,
-            busy_at: now,
-            told_too_late: false,
-            heartbeat_at: None,
-            wake_at: None,
+            heartbeat: Heartbeat::default(),
+            lifecycle: Lifecycle::new(now),
+            timer: Timer::default(),
             settings,
         }
     }
@@ -350,14 +312,14 @@ impl State {
     /// Takes in what happened and says what is to be done about it.
     pub fn handle(&mut self, event: Event, now: BootInstant) -> Vec<Effect> {
         let mut effects = Vec::new();
-        if self.phase == Phase::Gone {
+        if self.lifecycle.is_gone() {
             return effects;
         }
         match event {
             Event::Registered(response) => self.registered(&response, now, &mut effects),
             Event::NotRegistered(error) => self.not_registered(error, now, &mut effects),
             Event::Adopted(held) => self.adopted(*held, now),
-            Event::Started(key, at, pid) => self.started(key, (at, pid), now, &mut effects),
+            Event::Started(key, at, pid) => self.started(key, at, pid, now, &mut effects),
             Event::Ended(ended) => self.ended(*ended, now, &mut effects),
             Event::Revoked(key) => self.revoked(key, now),
             Event::ShimLost => self.shim_lost(now, &mut effects),
@@ -382,19 +344,13 @@ impl State {
 
     /// When it wants to be handed a [`Event::Tick`] at the latest.
     pub fn wake_at(&self) -> Option<BootInstant> {
-        self.wake_at
+        self.timer.at()
     }
 
     /// How many jobs run, and how many wait.
     pub fn holds(&self) -> (usize, usize) {
-        let waiting = self.queue.len() + self.tasks.len() + self.profiles.handed();
+        let waiting = self.jobs.waiting();
         (self.jobs.len().saturating_sub(waiting), waiting)
-    }
-
-    /// The number of the latest sync.
-    #[cfg(test)]
-    fn session_sequence(&self) -> u64 {
-        self.session.sequence
     }
 
     fn slurm_answered(&mut self, answer: SlurmAnswer, now: BootInstant, effects: &mut Vec<Effect>) {
@@ -413,8 +369,8 @@ impl State {
 
     /// What follows from where things stand, whatever happened last.
     fn pulse(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
-        self.wake_at = None;
-        self.mind_outage(now, effects);
+        self.timer.clear();
+        self.check_outage(now, effects);
         self.expire_leases(now, effects);
         self.watch_allocation(now, effects);
         self.end_in_time(now, effects);
@@ -423,7 +379,7 @@ impl State {
         self.warn_steps(now, effects);
         self.query_steps(now, effects);
         self.ask_accounting(now, effects);
-        self.mind_nodes(now);
+        self.retry_nodes(now);
         self.fill(now, effects);
         self.throughput.runs(self.jobs_at_work());
         self.move_on(now, effects);
@@ -432,7 +388,12 @@ impl State {
         self.keep_in_touch(now, effects);
     }
 
+    /// Asks for an event at this moment at the latest.
     fn wake(&mut self, at: BootInstant) {
-        self.wake_at = Some(self.wake_at.map_or(at, |earlier| earlier.min(at)));
+        self.timer.set(at);
     }
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

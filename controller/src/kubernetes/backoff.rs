@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use torc_core::backoff::Backoff;
+
 /// No pause is shorter: a wrong sum must never become a hot loop.
 pub(super) const SHORTEST: Duration = Duration::from_secs(1);
 /// No pause is longer.
@@ -11,7 +13,7 @@ pub(super) const LEISURE: Duration = Duration::from_secs(300);
 
 /// After so many failures in a row.
 pub(super) fn after(failures: u32) -> Duration {
-    SHORTEST.saturating_mul(1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX)).min(LONGEST)
+    Backoff::new(SHORTEST, LONGEST).after(failures)
 }
 
 /// When to look again: the earliest that anybody asks for, but never at once.

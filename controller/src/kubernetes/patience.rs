@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt as _};
 use kube::runtime::watcher::{self, Event};
+use torc_core::backoff::Backoff;
 
 use super::complaint::{Complaint, explained_watch};
 
@@ -14,21 +15,20 @@ const LONGEST: Duration = Duration::from_secs(10);
 
 /// What is remembered of a watch's troubles.
 struct Patience {
-    next: Duration,
+    backoff: Backoff,
     complaint: Complaint,
 }
 
 impl Patience {
     fn new() -> Self {
-        Self { next: FIRST, complaint: Complaint::default() }
+        Self { backoff: Backoff::new(FIRST, LONGEST), complaint: Complaint::default() }
     }
 
     /// How long to wait after this, and what to tell of it.
     fn after<K>(&mut self, seen: &watcher::Result<Event<K>>) -> (Duration, Option<String>) {
         match seen {
             Err(error) => {
-                let pause = self.next;
-                self.next = pause.saturating_mul(2).min(LONGEST);
+                let pause = self.backoff.next_delay();
                 let said = explained_watch(error);
                 (pause, self.complaint.is_news(&said).then_some(said))
             }

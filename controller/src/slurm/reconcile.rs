@@ -10,6 +10,7 @@ use torc_api::cluster::{SlurmClusterSpec, SlurmClusterStatus};
 use torc_api::failure::RecoveryPolicy;
 use torc_api::recovery::SyncStatusRequest;
 use torc_api::workflow::WorkflowSpec;
+use torc_core::backoff::Backoff;
 use torc_core::engine::{AllocationKey, Observation};
 use torc_core::ids::WorkflowId;
 use torc_core::planning::course::{Course, Ground, Needs, course};
@@ -74,7 +75,7 @@ fn remember_unseen(seen: &mut [Observation], rows: &[AllocationRow], now_ms: i64
 
 /// How long is waited after so many refusals in a row.
 fn pause_after(count: u32, first: Duration) -> Duration {
-    first.saturating_mul(1_u32.checked_shl(count.saturating_sub(1)).unwrap_or(u32::MAX)).min(LONGEST_PAUSE)
+    Backoff::new(first, LONGEST_PAUSE).after(count)
 }
 
 type Described = BTreeMap<String, SlurmClusterSpec>;

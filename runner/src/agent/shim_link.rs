@@ -95,7 +95,7 @@ impl ShimLink {
     }
 
     /// Adds a message to what goes out next.
-    pub fn say(&mut self, message: &ToShim) {
+    pub fn push(&mut self, message: &ToShim) {
         // Nothing in these messages can fail to become JSON.
         if serde_json::to_writer(&mut self.output, message).is_ok() {
             self.output.push(b'\n');
@@ -105,15 +105,15 @@ impl ShimLink {
     /// Orders a start; its template goes before the first that uses it.
     pub fn start(&mut self, order: StartOrder, template: &Template) {
         if self.defined.insert(template.id) {
-            self.say(&ToShim::Template(template.clone()));
+            self.push(&ToShim::Template(template.clone()));
         }
-        self.say(&ToShim::Start(order));
+        self.push(&ToShim::Start(order));
     }
 
     /// Tells the shim that the agent is alive. One of an earlier version would not understand it, and needs none.
     pub fn heartbeat(&mut self, alive_until: BootInstant) {
         if self.version >= HEARTBEAT_VERSION {
-            self.say(&ToShim::Heartbeat { alive_until });
+            self.push(&ToShim::Heartbeat { alive_until });
         }
     }
 
@@ -145,7 +145,7 @@ impl ShimLink {
 
     /// Says goodbye, and waits until the shim has cleaned up.
     pub async fn leave(&mut self) {
-        self.say(&ToShim::Goodbye);
+        self.push(&ToShim::Goodbye);
         if self.flush().await.is_ok() {
             let gone = async { while self.receive().await.is_ok() {} };
             let _ = timeout(PATIENCE, gone).await;
@@ -164,7 +164,7 @@ async fn connect(dir: &Path, environment: &[(OsString, OsString)]) -> io::Result
         Err(error) => return Ok(ConnectOutcome::Leaving(error.to_string())),
     };
     let mut link = ShimLink::new(stream);
-    link.say(&ToShim::Hello(Hello {
+    link.push(&ToShim::Hello(Hello {
         version: VERSION,
         token: info.token,
         pid: std::process::id(),

@@ -77,7 +77,7 @@ pub enum SeriesError {
 }
 
 /// Adds to a file, in one transaction. `wall_ms` turns moments into milliseconds since 1970.
-pub(super) async fn write(
+pub(crate) async fn write(
     path: &Path,
     host: &str,
     measurements: &[Measurement],

@@ -58,7 +58,7 @@ impl Connection {
     }
 
     /// Adds a message to what goes out next.
-    pub fn say(&mut self, message: &FromShim) {
+    pub fn push(&mut self, message: &FromShim) {
         // Nothing in these messages can fail to become JSON: keys are strings and numbers are finite.
         if serde_json::to_writer(&mut self.output, message).is_ok() {
             self.output.push(b'\n');

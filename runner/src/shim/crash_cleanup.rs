@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
+use super::logs;
 use super::spawn::SHIM_VARIABLE;
 use super::start_log::{Header, StartRecord, read_left};
-use super::{logs, procfs};
 use crate::clock::now;
+use crate::procfs;
 
 /// How long killed processes are waited for.
 const PATIENCE: Duration = Duration::from_secs(10);

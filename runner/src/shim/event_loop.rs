@@ -34,7 +34,7 @@ pub struct Shim {
     agent: Option<Connection>,
     callers: Vec<Connection>,
     alone_since: Option<BootInstant>,
-    tell_at: Option<BootInstant>,
+    send_at: Option<BootInstant>,
     /// It leaves as soon as nothing runs.
     leaving: bool,
 }
@@ -69,7 +69,7 @@ impl Shim {
             agent: None,
             callers: Vec::new(),
             alone_since,
-            tell_at: None,
+            send_at: None,
             leaving: false,
         }
     }
@@ -93,24 +93,24 @@ impl Shim {
             self.jobs.reap();
         }
         if woken.agent {
-            self.hear_agent(now);
+            self.read_agent(now);
         }
         if woken.end {
             drain(&mut self.signals.end);
             self.leave(now);
         }
         // After the agent: one that has just gone makes room for the next.
-        self.hear_callers(now, woken.caller);
+        self.read_callers(now, woken.caller);
         self.jobs.on_time(now);
-        self.mind_being_alone(now);
-        self.tell(now);
+        self.check_orphaned(now);
+        self.send_news(now);
     }
 
     fn wait(&mut self) -> io::Result<WakeReason> {
         let now = clock_now();
         let hello = self.callers.iter().map(|caller| caller.since.plus(HELLO_WITHIN));
         let alone = self.alone_since.filter(|_| !self.leaving).map(|since| since.plus(self.orphan_grace));
-        let due = hello.chain(alone).chain(self.tell_at).chain(self.jobs.next_time(now)).min();
+        let due = hello.chain(alone).chain(self.send_at).chain(self.jobs.next_time(now)).min();
         let timeout = due.map(|due| {
             let left = due.since(now);
             Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() }
@@ -136,44 +136,44 @@ impl Shim {
         Ok(WakeReason { child: ready(0), end: ready(1), caller, agent })
     }
 
-    fn hear_agent(&mut self, now: BootInstant) {
+    fn read_agent(&mut self, now: BootInstant) {
         let Some(agent) = &mut self.agent else { return };
         let received = agent.receive();
         for message in received.messages {
             match message {
-                Ok(message) => self.obey(message, now),
+                Ok(message) => self.execute(message, now),
                 Err(error) => self.jobs.news.push(FromShim::Problem(format!("a message was not understood: {error}"))),
             }
         }
         if !received.open {
-            self.lose_agent(now);
+            self.drop_agent(now);
         }
     }
 
-    fn obey(&mut self, message: ToShim, now: BootInstant) {
+    fn execute(&mut self, message: ToShim, now: BootInstant) {
         match message {
             ToShim::Hello(_) => {}
             ToShim::Template(template) => self.jobs.define(template),
             ToShim::Start(order) => self.jobs.order(order),
-            ToShim::StartNow(key) => self.jobs.go(&key),
+            ToShim::StartNow(key) => self.jobs.start_now(&key),
             ToShim::Revoke(keys) => self.jobs.revoke(&keys),
             ToShim::Heartbeat { alive_until } => self.jobs.heartbeat(alive_until),
             ToShim::Terminate(termination) => self.jobs.terminate(&termination, now),
             ToShim::RecordStep(record) => self.jobs.record(&record),
             ToShim::Acknowledge(keys) => self.jobs.acknowledge(&keys),
             ToShim::Goodbye if self.jobs.is_idle() => self.leaving = true,
-            ToShim::Goodbye => self.lose_agent(now),
+            ToShim::Goodbye => self.drop_agent(now),
         }
     }
 
-    fn lose_agent(&mut self, now: BootInstant) {
+    fn drop_agent(&mut self, now: BootInstant) {
         self.agent = None;
-        self.tell_at = None;
+        self.send_at = None;
         self.alone_since = Some(now);
         self.jobs.agent_left();
     }
 
-    fn hear_callers(&mut self, now: BootInstant, woken: bool) {
+    fn read_callers(&mut self, now: BootInstant, woken: bool) {
         if !woken && self.callers.is_empty() {
             return;
         }
@@ -203,18 +203,18 @@ impl Shim {
             self.agent.as_ref().map(|agent| format!("process {} is connected", agent.pid.unwrap_or_default()))
         };
         if let Some(reason) = refusal {
-            caller.say(&FromShim::Refused { reason, leaving: self.leaving });
+            caller.push(&FromShim::Refused { reason, leaving: self.leaving });
             caller.flush();
             return;
         }
         caller.pid = Some(hello.pid);
-        caller.say(&FromShim::Welcome { version: VERSION });
+        caller.push(&FromShim::Welcome { version: VERSION });
         self.jobs.welcome(hello.environment);
         self.agent = Some(caller);
         self.alone_since = None;
     }
 
-    fn mind_being_alone(&mut self, now: BootInstant) {
+    fn check_orphaned(&mut self, now: BootInstant) {
         if self.alone_since.is_some_and(|since| since.plus(self.orphan_grace) <= now) {
             self.leave(now);
         }
@@ -228,21 +228,21 @@ impl Shim {
         }
     }
 
-    fn tell(&mut self, now: BootInstant) {
+    fn send_news(&mut self, now: BootInstant) {
         if !self.jobs.news.is_empty() && !self.jobs.has_urgent_news() {
-            let due = *self.tell_at.get_or_insert(now.plus(COLLECT_NEWS));
+            let due = *self.send_at.get_or_insert(now.plus(COLLECT_NEWS));
             if now < due {
                 return;
             }
         }
-        self.tell_at = None;
+        self.send_at = None;
         let news = std::mem::take(&mut self.jobs.news);
         let Some(agent) = &mut self.agent else { return };
         for message in &news {
-            agent.say(message);
+            agent.push(message);
         }
         if !agent.flush() {
-            self.lose_agent(clock_now());
+            self.drop_agent(clock_now());
         }
     }
 }
@@ -280,7 +280,7 @@ mod tests {
         let caller = Connection::new(ours, BootInstant(1)).expect("a connection");
         let hello = Hello { version, token: token.to_owned(), pid: 77, environment: Vec::new() };
         shim.answer_hello(caller, hello);
-        shim.tell(BootInstant(u64::MAX));
+        shim.send_news(BootInstant(u64::MAX));
         let mut line = String::new();
         io::BufReader::new(theirs).read_line(&mut line).expect("an answer");
         serde_json::from_str(&line).expect("a message")
@@ -318,7 +318,7 @@ mod tests {
         let second = answer(&mut shim, "secret", VERSION);
         let FromShim::Refused { reason, leaving: false } = second else { panic!("{second:?}") };
         assert!(reason.contains("77"), "{reason}");
-        shim.lose_agent(BootInstant(5));
+        shim.drop_agent(BootInstant(5));
         shim.leave(BootInstant(6));
         let late = answer(&mut shim, "secret", VERSION);
         assert!(matches!(late, FromShim::Refused { leaving: true, .. }), "{late:?}");
@@ -331,7 +331,7 @@ mod tests {
         let mut shim = shim(dir.path());
         answer(&mut shim, "secret", VERSION);
         assert!(!shim.leaving);
-        shim.obey(ToShim::Goodbye, BootInstant(5));
+        shim.execute(ToShim::Goodbye, BootInstant(5));
         assert!(shim.leaving && shim.agent.is_some(), "the agent hears when it has left");
     }
 
@@ -342,13 +342,13 @@ mod tests {
         let mut shim = shim(dir.path());
         let began = shim.alone_since.expect("nobody has come");
         for (after, leaves) in [(59_999_999, false), (60_000_000, true)] {
-            shim.mind_being_alone(BootInstant(began.0 + after));
+            shim.check_orphaned(BootInstant(began.0 + after));
             assert_eq!(shim.leaving, leaves, "{after} µs");
         }
         let dir = tempfile::tempdir().expect("a folder");
         let mut shim = self::shim(dir.path());
         answer(&mut shim, "secret", VERSION);
-        shim.mind_being_alone(BootInstant(u64::MAX));
+        shim.check_orphaned(BootInstant(u64::MAX));
         assert!(!shim.leaving, "somebody is there");
     }
 
@@ -359,9 +359,9 @@ mod tests {
         let mut shim = shim(dir.path());
         answer(&mut shim, "secret", VERSION);
         assert_eq!(shim.jobs.agent_alive_until(), None);
-        shim.obey(ToShim::Heartbeat { alive_until: BootInstant(9) }, BootInstant(5));
+        shim.execute(ToShim::Heartbeat { alive_until: BootInstant(9) }, BootInstant(5));
         assert_eq!(shim.jobs.agent_alive_until(), Some(BootInstant(9)));
-        shim.lose_agent(BootInstant(6));
+        shim.drop_agent(BootInstant(6));
         assert_eq!(shim.jobs.agent_alive_until(), None);
     }
 
@@ -374,11 +374,11 @@ mod tests {
         let key = torc_api::wire::AttemptKey::default();
         shim.jobs.news.push(FromShim::Started { key, at: BootInstant(1), pid: 2 });
         for (at, told) in [(10_000, false), (11_999, false), (12_000, true)] {
-            shim.tell(BootInstant(at));
+            shim.send_news(BootInstant(at));
             assert_eq!(shim.jobs.news.is_empty(), told, "{at} µs");
         }
         shim.jobs.news.push(FromShim::Revoked(key));
-        shim.tell(BootInstant(20_000));
+        shim.send_news(BootInstant(20_000));
         assert!(shim.jobs.news.is_empty(), "somebody waits for this");
     }
 }

@@ -11,11 +11,11 @@ use torc_api::wire::{AttemptKey, LeaseRole};
 
 use super::logs::{self, Log, LogSlots};
 use super::place::LeftResult;
-use super::procfs::{self, Children};
 use super::rusage::OwnPeak;
 use super::spawn::{Prepared, Programs, not_started};
 use super::start_log::{StartLog, StartRecord};
 use crate::clock::{BootInstant, date_ms, ms_since, now as clock_now};
+use crate::procfs::{self, Children};
 use crate::protocol::{
     Ended, Ending, FromShim, Outcome, RunningJob, Rusage, StartOrder, StepRecord, Template, Termination, Terms,
 };
@@ -76,6 +76,30 @@ struct Job {
     ending: Option<(Ending, BootInstant)>,
     kill_at: Option<BootInstant>,
     left_processes: bool,
+}
+
+impl Job {
+    fn new(order: StartOrder, prepared: Rc<Prepared>, slot: usize, logs: Vec<Log>, started: BootInstant) -> Self {
+        Self {
+            key: order.key,
+            role: order.role,
+            name: order.name,
+            devices: order.devices,
+            nodes: order.nodes,
+            step_limit_ms: order.step_limit_ms,
+            is_warned: false,
+            prepared,
+            class: Some(order.class),
+            slot,
+            started,
+            exited: None,
+            rusage: Rusage::default(),
+            logs,
+            ending: None,
+            kill_at: None,
+            left_processes: false,
+        }
+    }
 }
 
 impl Jobs {
@@ -177,7 +201,7 @@ impl Jobs {
     }
 
     /// A job need not wait for its turn any longer.
-    pub fn go(&mut self, key: &AttemptKey) {
+    pub fn start_now(&mut self, key: &AttemptKey) {
         if let Some(order) = self.take_waiting(key) {
             self.start(order);
         }
@@ -311,7 +335,7 @@ impl Jobs {
             self.slots - 1
         });
         match self.spawn(&prepared, &order, &logs, slot) {
-            Ok((pid, started)) => self.runs(order, prepared, (slot, logs), (pid, started)),
+            Ok((pid, started)) => self.add_running(pid, Job::new(order, prepared, slot, logs, started)),
             Err(outcome) => {
                 self.free_slots.insert(slot);
                 self.log_slots.finish(logs, true);
@@ -342,35 +366,10 @@ impl Jobs {
         Ok((pid, before))
     }
 
-    fn runs(
-        &mut self,
-        order: StartOrder,
-        prepared: Rc<Prepared>,
-        (slot, logs): (usize, Vec<Log>),
-        (pid, started): (i32, BootInstant),
-    ) {
-        self.promotions.push_back((started.plus(LOG_AFTER), pid, order.key));
-        self.processes.insert(order.key, pid);
-        self.news.push(FromShim::Started { key: order.key, at: started, pid });
-        let job = Job {
-            key: order.key,
-            role: order.role,
-            name: order.name,
-            devices: order.devices,
-            nodes: order.nodes,
-            step_limit_ms: order.step_limit_ms,
-            is_warned: false,
-            prepared,
-            class: Some(order.class),
-            slot,
-            started,
-            exited: None,
-            rusage: Rusage::default(),
-            logs,
-            ending: None,
-            kill_at: None,
-            left_processes: false,
-        };
+    fn add_running(&mut self, pid: i32, job: Job) {
+        self.promotions.push_back((job.started.plus(LOG_AFTER), pid, job.key));
+        self.processes.insert(job.key, pid);
+        self.news.push(FromShim::Started { key: job.key, at: job.started, pid });
         self.running.insert(pid, job);
     }
 

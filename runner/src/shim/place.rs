@@ -9,8 +9,8 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::procfs;
 use crate::process::ProcessId;
+use crate::procfs;
 use crate::protocol::Ended;
 
 /// How a shim is found: `shim.json` in its place, readable for its user only.

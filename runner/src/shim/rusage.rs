@@ -7,8 +7,8 @@ use nix::errno::Errno;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use wait4::ResourceUsage;
 
-use super::procfs;
 use crate::clock::BootInstant;
+use crate::procfs;
 use crate::protocol::{Outcome, Rusage};
 
 /// A child that has exited, and is gone now.

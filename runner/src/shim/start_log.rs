@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use torc_api::wire::AttemptKey;
 
-use super::procfs;
 use crate::clock::BootInstant;
+use crate::procfs;
 
 /// Room for a note; paths are at most 4 KiB each.
 const RECORD_BYTES: u64 = 16 * 1024;

@@ -10,15 +10,15 @@ use crate::protocol::Ending;
 use crate::slurm_query::SlurmQuery;
 
 /// The end is asked for so often in the time that is left.
-const LOOKS: u32 = 20;
+const QUERIES_PER_REMAINING_TIME: u32 = 20;
 /// It is not asked for more rarely.
-const LONGEST: Duration = Duration::from_secs(600);
+const MAX_QUERY_INTERVAL: Duration = Duration::from_secs(600);
 /// It is not asked for more often, whatever happens.
-const OFTEN: Duration = Duration::from_secs(5);
+const MIN_QUERY_INTERVAL: Duration = Duration::from_secs(5);
 /// Slurm counts whole seconds: a smaller difference is none.
-const SAME: Duration = Duration::from_secs(2);
+const END_TOLERANCE: Duration = Duration::from_secs(2);
 /// An end that comes nearer by more than this has a reason.
-const NEARER: Duration = Duration::from_secs(60);
+const PREEMPTION_ADVANCE: Duration = Duration::from_secs(60);
 
 /// What is known of the allocation's end.
 #[derive(Debug, Default)]
@@ -71,9 +71,11 @@ impl State {
             effects.push(Effect::QuerySlurm(SlurmQuery::Preemption));
             return;
         }
-        let left = self.settings.time.map(|(_, end)| end.since(now));
-        let pause =
-            left.map_or(LONGEST, |left| (left / LOOKS).clamp(self.settings.poll_interval.min(LONGEST), LONGEST));
+        let left = self.deadlines.end().map(|end| end.since(now));
+        let pause = left.map_or(MAX_QUERY_INTERVAL, |left| {
+            (left / QUERIES_PER_REMAINING_TIME)
+                .clamp(self.settings.poll_interval.min(MAX_QUERY_INTERVAL), MAX_QUERY_INTERVAL)
+        });
         let ask_at = *self.allocation.ask_at.get_or_insert_with(|| now.plus(pause));
         if now < ask_at {
             self.wake(ask_at);
@@ -88,7 +90,7 @@ impl State {
     /// A step was asked to end by somebody else. A preempted allocation's steps are told so, and its runner is not.
     pub(super) fn suspect_preemption(&mut self, now: BootInstant) {
         if !self.allocation.preempted {
-            self.allocation.suspected_at = Some(now.max(self.allocation.asked_at.plus(OFTEN)));
+            self.allocation.suspected_at = Some(now.max(self.allocation.asked_at.plus(MIN_QUERY_INTERVAL)));
         }
     }
 
@@ -97,22 +99,21 @@ impl State {
         self.allocation.asked = false;
         let Some(left) = left else { return };
         let end = self.settings.own_end.map_or(now.plus(left), |own| own.min(now.plus(left)));
-        let (began, known) = self.settings.time.unwrap_or((now, end));
-        if self.settings.time.is_some() && known.since(end) <= SAME && end.since(known) <= SAME {
+        let before = self.deadlines.end();
+        let known = before.unwrap_or(end);
+        if before.is_some() && known.since(end) <= END_TOLERANCE && end.since(known) <= END_TOLERANCE {
             return;
         }
         let is_later = end > known;
-        if known.since(end) > NEARER && !self.allocation.preempted {
+        if known.since(end) > PREEMPTION_ADVANCE && !self.allocation.preempted {
             self.allocation.asked = true;
             effects.push(Effect::QuerySlurm(SlurmQuery::Preemption));
         }
-        self.settings.time = Some((began, end));
-        self.late_from = Some(now);
-        self.ends.clear();
-        for key in self.active.iter().copied().collect::<Vec<_>>() {
-            self.mind_time(key);
+        self.deadlines.move_end(end, now);
+        for key in self.jobs.active_keys() {
+            self.watch_end_of(key);
             if is_later {
-                self.mind_extension(key);
+                self.watch_extension(key);
             }
         }
     }
@@ -125,6 +126,6 @@ impl State {
             return;
         }
         effects.push(Effect::Log(RunnerEvent::Preempted));
-        self.let_go(self.unstarted(), None, now, effects);
+        self.let_go(self.jobs.unstarted(), None, now, effects);
     }
 }

@@ -7,12 +7,12 @@ use std::time::Duration;
 use torc_api::state::Cause;
 use torc_api::termination::StepWarning;
 use torc_api::wire::{AttemptKey, FileSeen, FinishedAttempt, Usage};
-use torc_core::ledger::Reservation;
 
 use super::deadlines::kill_time;
-use super::job::{Inputs, Job, Report, Stage};
+use super::jobs::{Inputs, Job, Stage};
+use super::reports::Report;
 use super::sacct_queue::ASKED_TO_END;
-use super::{Effect, Findings, OutputCheck, Phase, State, usage};
+use super::{Effect, Findings, OutputCheck, State, milliseconds, usage};
 use crate::clock::BootInstant;
 use crate::command::termination_signal;
 use crate::config::RunnerExit;
@@ -41,17 +41,12 @@ impl State {
             self.adopt_ended(&mut ended, now);
         }
         let key = ended.key;
-        if let Some(job) = self.jobs.get_mut(&key) {
-            job.step.nodes = job.reservation.as_ref().map(Reservation::nodes).unwrap_or_default();
-        }
-        self.transfer_slot(ended.successor, key);
-        self.deactivate(key);
-        self.forget_handed(key);
-        let Some(job) = self.jobs.get_mut(&key) else { return };
-        if job.stage != Stage::Running && !matches!(ended.outcome, Outcome::NotStarted { .. }) {
+        let was_running = self.jobs.get(&key).is_some_and(|job| job.stage == Stage::Running);
+        let found_inputs = self.jobs.end(key, ended.successor);
+        let Some(job) = self.jobs.get(&key) else { return };
+        if !was_running && !matches!(ended.outcome, Outcome::NotStarted { .. }) {
             effects.push(Effect::Log(RunnerEvent::Started { key, name: job.name.clone() }));
         }
-        job.stage = Stage::Checking;
         let age = ended.age_ms.map(Duration::from_millis);
         let report = Report {
             older: age.unwrap_or_default(),
@@ -61,7 +56,7 @@ impl State {
             self.throughput.job_ended(ended.ended.since(ended.started));
         }
         let terms = job.launch.terms();
-        let (inputs, forgotten_inputs) = match std::mem::replace(&mut job.inputs, Inputs::Unknown) {
+        let (inputs, forgotten_inputs) = match found_inputs {
             Inputs::Found(found) => (found, Vec::new()),
             Inputs::Awaited | Inputs::Unknown => (Vec::new(), terms.input_files.clone()),
         };
@@ -88,7 +83,7 @@ impl State {
         if is_unexplained && report.finished.return_code == ASKED_TO_END {
             self.suspect_preemption(now);
         }
-        self.reports.insert(key, report);
+        self.reports.add(report);
         if is_step && succeeded {
             self.step_begun(key);
         }
@@ -122,28 +117,6 @@ impl State {
         self.adopted(held, now);
     }
 
-    /// The successor runs in the place of the one that ended; without one the place is free.
-    fn transfer_slot(&mut self, successor: Option<AttemptKey>, key: AttemptKey) {
-        let Some(place) = self.jobs.get_mut(&key).and_then(|job| job.reservation.take()) else { return };
-        let heir = successor.and_then(|next| Some((next, self.jobs.get_mut(&next)?)));
-        match heir {
-            Some((next, job)) if job.reservation.is_none() => {
-                job.reservation = Some(place);
-                if job.stage == Stage::Handed {
-                    job.stage = Stage::Starting;
-                    self.forget_handed(next);
-                    self.active.insert(next);
-                    if let Some(class) =
-                        self.jobs.get(&next).and_then(|job| self.profiles.classes.get_mut(job.launch.class as usize))
-                    {
-                        class.running += 1;
-                    }
-                }
-            }
-            _ => self.ledger.release(place),
-        }
-    }
-
     /// The files that a job reads were looked for. Without one of them it fails before it has started.
     pub(super) fn looked(
         &mut self,
@@ -152,12 +125,11 @@ impl State {
         now: BootInstant,
         effects: &mut Vec<Effect>,
     ) {
-        let Some(job) = self.jobs.get_mut(&key).filter(|job| job.inputs == Inputs::Awaited) else { return };
+        let Some(job) = self.jobs.get(&key).filter(|job| job.inputs == Inputs::Awaited) else { return };
         let missing = match found {
-            Ok(found) => return job.inputs = Inputs::Found(found),
+            Ok(found) => return self.jobs.set_inputs(&key, found),
             Err(missing) => missing,
         };
-        self.queue.retain(|queued| *queued != key);
         let finished = FinishedAttempt {
             key,
             return_code: NOT_STARTED,
@@ -166,7 +138,7 @@ impl State {
             ..FinishedAttempt::default()
         };
         let report = Report::new(&job.name, finished, now);
-        self.reports.insert(key, report);
+        self.reports.add(report);
         self.close(key, now, effects);
     }
 
@@ -175,16 +147,16 @@ impl State {
         if let Some(kills) = findings.oom_kills {
             self.blame_memory(key, kills);
         }
-        if let Some(report) = self.reports.get_mut(&key) {
+        if let Some(finished) = self.reports.finished_mut(&key) {
             if let Some(missing) = findings.missing {
-                report.finished.return_code = 1;
-                report.finished.cause = Some(Cause::MissingOutput);
-                report.finished.message = Some(format!("the output file {missing} does not exist"));
+                finished.return_code = 1;
+                finished.cause = Some(Cause::MissingOutput);
+                finished.message = Some(format!("the output file {missing} does not exist"));
             }
-            report.finished.files = findings.files;
+            finished.files = findings.files;
             if findings.logs_deleted {
-                report.finished.stdout = None;
-                report.finished.stderr = None;
+                finished.stdout = None;
+                finished.stderr = None;
             }
         }
         self.close(key, now, effects);
@@ -210,13 +182,11 @@ impl State {
 
     /// The shim was killed, and its successor has ended what it left.
     pub(super) fn shim_lost(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
-        self.doubt_handed();
-        self.heartbeat_at = None;
-        let running: Vec<AttemptKey> = self.active.iter().copied().collect();
-        for key in running {
-            let Some(job) = self.jobs.get_mut(&key).filter(|job| job.stage != Stage::Checking) else { continue };
-            let place = job.reservation.take();
-            job.stage = Stage::Checking;
+        self.forget_handed();
+        self.heartbeat.reset();
+        for key in self.jobs.active_keys() {
+            self.jobs.end(key, None);
+            let Some(job) = self.jobs.get(&key) else { continue };
             let finished = FinishedAttempt {
                 key,
                 return_code: LOST,
@@ -225,25 +195,16 @@ impl State {
                 message: Some("the process that kept it was killed".to_owned()),
                 ..FinishedAttempt::default()
             };
-            let report = Report::new(&job.name, finished, now);
-            self.deactivate(key);
-            if let Some(place) = place {
-                self.ledger.release(place);
-            }
-            self.reports.insert(key, report);
+            self.reports.add(Report::new(&job.name, finished, now));
             self.close(key, now, effects);
         }
     }
 
     /// What the shim was to start in turn may have been started, and nobody knows. Neither running it again under its number nor
     /// giving it back would be right. So the runner comes to the server as its own successor in an empty place: what it does not
-    /// name then is given to somebody under the next number.
-    fn doubt_handed(&mut self) {
-        self.profiles.classes.iter_mut().for_each(|class| class.handed.clear());
-        let before = self.jobs.len();
-        self.jobs.retain(|_, job| !matches!(job.stage, Stage::Handed | Stage::Recalled));
-        if self.jobs.len() < before {
-            self.settings.shim_found = false;
+    /// name then is given to another runner under the next number.
+    fn forget_handed(&mut self) {
+        if self.jobs.remove_handed() {
             self.session.reset();
         }
     }
@@ -255,36 +216,32 @@ impl State {
         now: BootInstant,
         effects: &mut Vec<Effect>,
     ) {
-        if self.phase != Phase::Serving {
+        if !self.lifecycle.is_serving() {
             return;
         }
         self.give_up_accounts(exit == Ok(RunnerExit::Stopped), now, effects);
-        self.phase = Phase::Ending(exit);
-        self.let_go(self.unstarted(), None, now, effects);
-        let running: Vec<AttemptKey> = self.active.iter().copied().collect();
+        self.lifecycle.end(exit);
+        self.let_go(self.jobs.unstarted(), None, now, effects);
+        let running = self.jobs.active_keys();
         self.terminate_all(&running, self.end_by_order(), now, effects);
     }
 
     /// There is no time for what belongs to the end, either.
     pub(super) fn hurry(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
         self.end_with(Ok(RunnerExit::Stopped), now, effects);
-        self.skip_worker_actions = true;
-        for key in &self.active {
-            if let Some(job) = self.jobs.get_mut(key) {
-                job.ending.get_or_insert((Ending::Stopped, now));
-            }
+        self.lifecycle.skip_worker_actions();
+        for key in self.jobs.active_keys() {
+            self.jobs.set_ending(&key, Ending::Stopped, now);
         }
         self.kill_all(effects);
     }
 
     /// No more patience with anything that runs.
     pub(super) fn kill_all(&mut self, effects: &mut Vec<Effect>) {
-        let kill = |key: &AttemptKey| {
-            let ending = self.jobs.get(key).and_then(|job| job.ending);
-            let why = ending.map_or(Ending::Stopped, |(why, _)| why);
-            Effect::Terminate(Termination { key: *key, why, signal: 9, lead_ms: 0 })
-        };
-        effects.extend(self.active.iter().map(kill));
+        effects.extend(self.jobs.active().map(|(key, job)| {
+            let why = job.ending.map_or(Ending::Stopped, |ending| ending.why);
+            Effect::Terminate(Termination { key, why, signal: 9, lead_ms: 0 })
+        }));
     }
 
     /// Asks jobs to end, and says so: how many of each workflow, then one by one, then how long they have.
@@ -315,9 +272,9 @@ impl State {
         now: BootInstant,
         effects: &mut Vec<Effect>,
     ) -> Option<Duration> {
-        let end = self.settings.time.map(|(_, end)| end);
-        let job = self.jobs.get_mut(&key)?;
-        job.ending.get_or_insert((why, now));
+        let end = self.deadlines.end();
+        self.jobs.set_ending(&key, why, now);
+        let job = self.jobs.get(&key)?;
         let terms = job.launch.terms();
         // However late the signal is, SIGKILL comes in time.
         let left = end.map(|end| kill_time(terms, end).since(now));
@@ -329,8 +286,10 @@ impl State {
 
     /// Ends a job at once.
     pub(super) fn kill(&mut self, key: AttemptKey, why: Ending, now: BootInstant, effects: &mut Vec<Effect>) {
-        let Some(job) = self.jobs.get_mut(&key) else { return };
-        job.ending.get_or_insert((why, now));
+        if !self.jobs.contains_key(&key) {
+            return;
+        }
+        self.jobs.set_ending(&key, why, now);
         effects.push(Effect::Terminate(Termination { key, why, signal: 9, lead_ms: 0 }));
     }
 
@@ -338,7 +297,7 @@ impl State {
     pub(super) fn cancel(&mut self, keys: &[AttemptKey], now: BootInstant, effects: &mut Vec<Effect>) {
         self.let_go(keys.to_vec(), Some(Ending::Canceled), now, effects);
         let runs = |job: &Job| {
-            matches!(job.stage, Stage::Starting | Stage::Running) && job.ending.is_none_or(|(_, at)| at == now)
+            matches!(job.stage, Stage::Starting | Stage::Running) && job.ending.is_none_or(|ending| ending.at == now)
         };
         let running: Vec<AttemptKey> =
             keys.iter().filter(|key| self.jobs.get(key).is_some_and(runs)).copied().collect();
@@ -348,7 +307,7 @@ impl State {
 
 /// Why it was ended from here; none for one that has ended by itself, or had before it was asked to.
 fn ending_of(job: &Job, ended: &Ended) -> Option<Ending> {
-    let ending = job.ending.filter(|(_, since)| *since <= ended.ended).map(|(why, _)| why);
+    let ending = job.ending.filter(|ending| ending.at <= ended.ended).map(|ending| ending.why);
     ending.or(ended.ending)
 }
 
@@ -416,8 +375,4 @@ fn step_cause(return_code: i32, job: &Job, ended: &Ended) -> Cause {
     } else {
         Cause::ExitCode
     }
-}
-
-pub(super) fn milliseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

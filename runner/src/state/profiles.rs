@@ -1,28 +1,28 @@
 //! What jobs have in common: how they are started, what they take, how they end. Profiles of the server become templates for
 //! the shim, each once.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use torc_api::execution::{ExecutionConfig, ExecutionMode};
-use torc_api::wire::{AttemptKey, Profile, Resources};
+use torc_api::wire::{Profile, Resources};
 use torc_core::ledger::Reach;
 use torc_slurm::srun::{self, Limits};
 
-use super::{Settings, usage};
+use super::Settings;
+use super::usage_stats::memory_limit;
 use crate::command::{self, ShellSetup};
 use crate::mode::{self, Mode};
 use crate::protocol::{RunningJob, Template, Terms};
 use crate::tokens;
 
-/// The class of what takes no resources: nothing follows it in its place.
-const NO_CLASS: u32 = u32::MAX;
 /// What takes no resources also runs when a worker ends: it has to be quick to end when there is no more time.
 const TASK_LEAD_MS: u64 = 5_000;
 /// The same for the time between its end and the runner's.
 const TASK_HEADROOM_MS: u64 = 10_000;
 
-/// What jobs have in common.
+/// What jobs have in common, as this runner starts them. `wire::Profile` is what their document says; here it is resolved for this
+/// host: its mode, its paths and its signals.
 #[derive(Debug)]
 pub(super) struct LaunchProfile {
     pub template: Arc<Template>,
@@ -43,6 +43,9 @@ pub(super) struct StepLaunch {
 }
 
 impl LaunchProfile {
+    /// The class of what takes no resources: nothing follows it in its place.
+    pub const NO_CLASS: u32 = u32::MAX;
+
     pub fn terms(&self) -> &Terms {
         &self.template.terms
     }
@@ -57,27 +60,29 @@ impl LaunchProfile {
     }
 }
 
-/// Jobs that take the same from the node.
-#[derive(Debug)]
-pub(super) struct Class {
-    pub resources: Resources,
-    /// They are steps, which may be on any node.
-    pub in_step: bool,
-    /// Jobs of it that run.
-    pub running: usize,
-    /// Jobs of it at the shim, to follow those that run.
-    pub handed: VecDeque<AttemptKey>,
-}
-
-/// Every kind and class a runner has met.
+/// The profiles that a runner has met, and the classes of jobs that take the same from the node.
 #[derive(Debug, Default)]
 pub(super) struct ProfileCache {
     known: HashMap<(i64, String), Arc<LaunchProfile>>,
-    pub classes: Vec<Class>,
+    classes: Vec<Class>,
     templates: u32,
+    /// Workflows that the runner has had work of.
+    workflows: HashSet<i64>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Class {
+    resources: Resources,
+    /// Its jobs are steps, which may be on any node.
+    in_step: bool,
 }
 
 impl ProfileCache {
+    /// Returns true for the first work of a workflow, and false from then on.
+    pub fn is_new_workflow(&mut self, workflow: i64) -> bool {
+        self.workflows.insert(workflow)
+    }
+
     /// The kind of a workflow's jobs with this profile.
     pub fn of(&mut self, workflow: i64, profile: &Profile, settings: &Settings) -> Arc<LaunchProfile> {
         // A profile is plain data, so this cannot fail; if it did, the profile would only be met twice.
@@ -115,7 +120,7 @@ impl ProfileCache {
         template.terms.lead_ms = template.terms.lead_ms.min(TASK_LEAD_MS);
         template.terms.headroom_ms = template.terms.headroom_ms.min(TASK_HEADROOM_MS);
         let launch = Arc::new(LaunchProfile {
-            class: NO_CLASS,
+            class: LaunchProfile::NO_CLASS,
             step: None,
             template: Arc::new(template),
             invocation_script: None,
@@ -130,7 +135,7 @@ impl ProfileCache {
         let template =
             Template { working_dir: held.working_dir.clone(), terms: held.terms.clone(), ..Template::default() };
         Arc::new(LaunchProfile {
-            class: if held.role.is_job() { self.class(&held.terms) } else { NO_CLASS },
+            class: if held.role.is_job() { self.class(&held.terms) } else { LaunchProfile::NO_CLASS },
             template: Arc::new(template),
             invocation_script: None,
             shell: ShellSetup::default(),
@@ -138,24 +143,14 @@ impl ProfileCache {
         })
     }
 
+    /// Returns the number of the class of these jobs.
     fn class(&mut self, terms: &Terms) -> u32 {
-        let (resources, in_step) = (terms.resources, terms.in_step);
-        let known = self.classes.iter().position(|class| (class.resources, class.in_step) == (resources, in_step));
-        let at = known.unwrap_or_else(|| {
-            self.classes.push(Class { resources, in_step, running: 0, handed: VecDeque::new() });
+        let class = Class { resources: terms.resources, in_step: terms.in_step };
+        let at = self.classes.iter().position(|known| *known == class).unwrap_or_else(|| {
+            self.classes.push(class);
             self.classes.len() - 1
         });
-        u32::try_from(at).unwrap_or(u32::MAX)
-    }
-
-    /// The class of a kind.
-    pub fn class_of(&mut self, launch: &LaunchProfile) -> Option<&mut Class> {
-        self.classes.get_mut(launch.class as usize)
-    }
-
-    /// Jobs at the shim that have not started.
-    pub fn handed(&self) -> usize {
-        self.classes.iter().map(|class| class.handed.len()).sum()
+        u32::try_from(at).unwrap_or(LaunchProfile::NO_CLASS)
     }
 }
 
@@ -223,7 +218,7 @@ fn template(workflow: i64, profile: &Profile, settings: &Settings) -> Template {
             in_step,
             warning: config.srun_termination_signal.clone().filter(|_| in_step),
             monitor: profile.resource_monitor.clone().unwrap_or_default().plan(),
-            memory_limit_bytes: usage::memory_limit(profile).filter(|_| !in_step),
+            memory_limit_bytes: memory_limit(profile).filter(|_| !in_step),
             oom_exit_code: config.oom_exit_code.unwrap_or(defaults.oom_exit_code),
         },
     }

@@ -12,7 +12,7 @@ use torc_api::wire::{
 };
 
 use super::tests::{SECOND, key, profile, settings};
-use super::{BootInstant, Effect, Event, Findings, LinkError, Settings, State, job};
+use super::{BootInstant, Effect, Event, Findings, LinkError, Settings, State, jobs};
 use crate::protocol::{Ended, Outcome, RunningJob, StartOrder, Terms};
 
 /// Something that happens next; numbers choose among what is possible.
@@ -237,7 +237,7 @@ impl World {
     }
 
     fn check(&self) {
-        let free = self.state.ledger.free();
+        let free = self.state.jobs.ledger().free();
         assert!(free.cpus >= 0 && free.gpus >= 0);
         assert!(free.cpus <= self.cpus - self.used(), "a running job has no reservation");
         let devices: usize = self.running.iter().map(|running| running.devices.len()).sum();
@@ -247,7 +247,7 @@ impl World {
 
     /// While jobs are handed to the shim, an agent that wakes up when it wants to counts as alive there.
     fn check_heartbeat(&self) {
-        if self.state.profiles.handed() > 0 {
+        if self.state.jobs.handed() > 0 {
             let alive_until = self.alive_until.expect("the shim has had a heartbeat");
             // The last heartbeat is no older than a ninth of the lease.
             assert!(self.now.plus(LEASE * 2 / 9) <= alive_until, "it is due and was not sent");
@@ -260,7 +260,7 @@ impl World {
     fn agent_dies(&mut self) {
         // What only this agent knew, that a killed shim had lost a job, the server learns from the next one's silence about it.
         let told_again = |key: &&AttemptKey| self.kept.iter().any(|ended| ended.key == **key);
-        self.unknown.extend(self.state.reports.keys().filter(|key| !told_again(key)));
+        self.unknown.extend(self.state.reports.iter().map(|(key, _)| key).filter(|key| !told_again(key)));
         self.shim_forgets_what_waits();
         self.pending.clear();
         self.registering = false;
@@ -307,7 +307,7 @@ impl World {
         }
         let fresh: Vec<AttemptKey> = self.running.iter().map(|running| running.key).collect();
         for key in fresh {
-            let starting = self.state.jobs.get(&key).is_some_and(|job| job.stage != job::Stage::Running);
+            let starting = self.state.jobs.get(&key).is_some_and(|job| job.stage != jobs::Stage::Running);
             if starting {
                 self.handle(Event::Started(key, self.now, 100));
             }
@@ -408,7 +408,7 @@ impl World {
             response.leases.push(Lease { key: key(self.next_job), profile: index, ..Lease::default() });
             self.next_job += 1;
         }
-        let held: Vec<AttemptKey> = self.state.jobs.keys().copied().collect();
+        let held: Vec<AttemptKey> = self.state.jobs.iter().map(|(key, _)| *key).collect();
         let choose =
             |pick: Option<u8>| pick.filter(|_| !held.is_empty()).map(|pick| held[usize::from(pick) % held.len()]);
         response.cancel.extend(choose(cancel));
@@ -506,7 +506,7 @@ proptest! {
             world.take(step);
         }
         world.finish();
-        prop_assert_eq!(world.state.ledger.free(), world.state.ledger.capacity());
+        prop_assert_eq!(world.state.jobs.ledger().free(), world.state.jobs.ledger().capacity());
         prop_assert!(world.state.jobs.is_empty());
         for job in 1..world.next_job {
             let count = |ends: &HashMap<AttemptKey, u32>| ends.get(&key(job)).copied().unwrap_or(0);

@@ -16,7 +16,6 @@ use torc_slurm::sacct::StepAccount;
 use torc_slurm::step_end;
 use torc_slurm::trouble::Trouble;
 
-use super::job::Kept;
 use super::{Effect, State};
 use crate::clock::BootInstant;
 use crate::protocol::Ending;
@@ -49,7 +48,7 @@ pub(super) struct SacctQueue {
     /// There is no accounting here.
     absent: bool,
     /// What the server has not been told, and has a result of already.
-    pub news: BTreeMap<AttemptKey, SlurmStats>,
+    news: BTreeMap<AttemptKey, SlurmStats>,
 }
 
 /// A step that has ended.
@@ -71,6 +70,21 @@ impl SacctQueue {
     /// Nothing is waited for.
     pub fn are_settled(&self) -> bool {
         self.open.is_empty()
+    }
+
+    /// Returns what the server has not been told, and has a result of already.
+    pub fn news(&self) -> &BTreeMap<AttemptKey, SlurmStats> {
+        &self.news
+    }
+
+    #[cfg(test)]
+    pub fn add_news(&mut self, key: AttemptKey) {
+        self.news.insert(key, SlurmStats::default());
+    }
+
+    /// The server was told of a step.
+    pub fn forget_news(&mut self, key: &AttemptKey) {
+        self.news.remove(key);
     }
 }
 
@@ -210,12 +224,8 @@ impl State {
         };
         let stats = account.map_or_else(unknown, |account| account.stats(key, allocation));
         effects.extend(open.record.map(|record| Effect::Record(vec![completed(record, &stats)])));
-        if let Some(report) = self.reports.get_mut(&key) {
-            report.finished.slurm_stats = Some(Box::new(stats.clone()));
-            // What is in the journal without it is written again.
-            if report.kept == Kept::Journal {
-                report.kept = Kept::No;
-            }
+        if let Some(finished) = self.reports.finished_mut(&key) {
+            finished.slurm_stats = Some(Box::new(stats.clone()));
         }
         if open.waits {
             self.close(key, now, effects);
@@ -234,8 +244,7 @@ impl State {
             self.step_begun(key);
         }
         let was_preempted = self.is_preempted();
-        let (Some(job), Some(report)) = (self.jobs.get(&key), self.reports.get_mut(&key)) else { return };
-        let finished = &mut report.finished;
+        let (Some(job), Some(finished)) = (self.jobs.get(&key), self.reports.finished_mut(&key)) else { return };
         if account.state == SlurmState::Unknown {
             return;
         }
@@ -278,11 +287,11 @@ impl State {
             if let Some(open) = self.sacct.open.get_mut(&key) {
                 open.waits = false;
             }
-            if let Some(report) = self.reports.get_mut(&key)
-                && is_stopped
+            if is_stopped
                 && now.since(ended) <= SHUTDOWN_WINDOW
+                && let Some(finished) = self.reports.finished_mut(&key)
             {
-                report.finished.cause = Some(Ending::Stopped.cause());
+                finished.cause = Some(Ending::Stopped.cause());
             }
             self.close(key, now, effects);
         }

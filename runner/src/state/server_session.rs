@@ -1,4 +1,4 @@
-//! ServerSession with the server: when to sync, what to say, and what to make of the answer.
+//! The session with the server: when to sync, what to say, and what to make of the answer.
 //!
 //! Reports wait for company while there is work to do, and go at once when there is none. With nothing to say a sync waits on the
 //! server for news; a newer one may overtake it.
@@ -9,18 +9,19 @@ use torc_api::wire::{
     AttemptKey, LEASE_SECONDS, LONG_POLL_SECONDS, RegisterResponse, RunnerTerms, RunningAttempt, SyncRequest,
     SyncResponse, Verdict,
 };
+use torc_core::backoff::Backoff;
 
-use super::backoff::{PollMode, bounded};
-use super::ends::milliseconds;
-use super::job::Stage;
-use super::{Effect, Phase, State};
+use super::jobs::Stage;
+use super::lifecycle::Phase;
+use super::poll_backoff::{PollMode, bounded};
+use super::{Effect, State, milliseconds};
 use crate::clock::BootInstant;
 use crate::config::RunnerExit;
 use crate::events::RunnerEvent;
 use crate::link::LinkError;
 
 /// First pause after a failed call, and after an answer that brought nothing.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const MIN_PAUSE: Duration = Duration::from_millis(100);
 /// Pause before asking again after an answer that brought some, but not all, of the work that was asked for.
 const SHORT_PAUSE: Duration = Duration::from_millis(5);
 /// A runner that reports often listens to the server after this time of silence, for cancellations and leases that move.
@@ -34,19 +35,21 @@ const RENEWAL: Duration = Duration::from_secs(300);
 pub(super) struct ServerSession {
     runner: Option<i64>,
     /// The number it has, or had before the server forgot it.
-    pub last_runner: Option<i64>,
+    last_runner: Option<i64>,
+    /// The shim was there before the runner: what it held is known.
+    shim_found: bool,
     registering: bool,
-    pub(super) sequence: u64,
+    sequence: u64,
     acknowledged: u64,
     in_flight: Vec<InFlight>,
     lease: Duration,
     /// Until when leases are good without another word.
-    pub lease_until: BootInstant,
+    lease_until: BootInstant,
     dirty_since: Option<BootInstant>,
     failures: u32,
     /// Since when calls fail, and why the last one did.
     failing_since: Option<BootInstant>,
-    pub last_failure: String,
+    last_failure: String,
     /// Since when the token is not accepted any more.
     outdated_since: Option<BootInstant>,
     /// The server has been away for so long that it is not counted on.
@@ -55,13 +58,13 @@ pub(super) struct ServerSession {
     fruitless: u32,
     ask_at: BootInstant,
     sent_at: BootInstant,
-    pub heard_at: BootInstant,
+    heard_at: BootInstant,
     /// How long to stay.
-    pub policy: RunnerTerms,
+    policy: RunnerTerms,
     /// Something could still add work or nodes.
-    pub capacity_expected: bool,
+    capacity_expected: bool,
     /// Everything that the runner serves has settled.
-    pub settled: Option<RunnerExit>,
+    settled: Option<RunnerExit>,
 }
 
 /// A sync without an answer so far.
@@ -89,6 +92,44 @@ impl InFlight {
 }
 
 impl ServerSession {
+    /// A runner that the server does not know. `shim_found` says whether its shim was there before it.
+    pub fn new(shim_found: bool) -> Self {
+        Self { shim_found, ..Self::default() }
+    }
+
+    /// Returns the number that the runner has, or had before the server forgot it.
+    pub fn last_runner(&self) -> Option<i64> {
+        self.last_runner
+    }
+
+    /// Returns until when leases are good without another answer.
+    pub fn lease_until(&self) -> BootInstant {
+        self.lease_until
+    }
+
+    /// Returns why the last call failed.
+    pub fn last_failure(&self) -> &str {
+        &self.last_failure
+    }
+
+    pub fn heard_at(&self) -> BootInstant {
+        self.heard_at
+    }
+
+    pub fn policy(&self) -> &RunnerTerms {
+        &self.policy
+    }
+
+    /// Whether something could still add work or nodes.
+    pub fn capacity_expected(&self) -> bool {
+        self.capacity_expected
+    }
+
+    /// Returns how to leave when everything that the runner serves has settled.
+    pub fn settled(&self) -> Option<RunnerExit> {
+        self.settled
+    }
+
     pub fn is_registered(&self) -> bool {
         self.runner.is_some()
     }
@@ -124,8 +165,9 @@ impl ServerSession {
         self.lease_until != BootInstant::default()
     }
 
-    /// The runner introduces itself again, and has heard nothing yet.
+    /// The runner introduces itself again, in an empty place, and has heard nothing yet.
     pub fn reset(&mut self) {
+        self.shim_found = false;
         self.runner = None;
         self.in_flight.clear();
         self.acknowledged = 0;
@@ -136,6 +178,17 @@ impl ServerSession {
         self.dirty_since.get_or_insert(now);
     }
 
+    #[cfg(test)]
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    #[cfg(test)]
+    pub fn set_settled(&mut self, exit: RunnerExit, heard_at: BootInstant) {
+        self.settled = Some(exit);
+        self.heard_at = heard_at;
+    }
+
     fn failed(&mut self, now: BootInstant, pause: Duration) {
         self.failures = self.failures.saturating_add(1);
         self.failing_since.get_or_insert(now);
@@ -143,9 +196,9 @@ impl ServerSession {
     }
 }
 
-/// Doubles with every time.
+/// Returns the pause after this many calls in a row that failed or brought nothing.
 fn pause(times: u32, longest: Duration) -> Duration {
-    FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(times.saturating_sub(1).min(16))).min(longest)
+    Backoff::new(MIN_PAUSE, longest).after(times).min(longest)
 }
 
 impl State {
@@ -228,10 +281,8 @@ impl State {
         self.session.runner = None;
         self.session.in_flight.clear();
         self.end_with(Err(error.clone()), now, effects);
-        match &mut self.phase {
-            Phase::Ending(exit) => *exit = Err(error),
-            Phase::Completing(..) | Phase::Leaving(..) => self.go(Err(error), effects),
-            Phase::Serving | Phase::Gone => {}
+        if self.lifecycle.fail(error.clone()) {
+            self.exit(Err(error), effects);
         }
     }
 
@@ -277,11 +328,11 @@ impl State {
         self.let_go(response.give_back, None, now, effects);
         let brought_nothing = response.leases.is_empty();
         self.take_leases(response.leases, &response.profiles, now, effects);
-        if let Phase::Completing(exit, _) = self.phase
+        if let Phase::Completing(exit, _) = *self.lifecycle.phase()
             && sync.completing
             && brought_nothing
         {
-            self.phase = Phase::Leaving(exit, now.plus(self.settings.shutdown_grace));
+            self.lifecycle.leave(exit, now.plus(self.settings.shutdown_grace));
         }
         self.heed(response.verdict, sync.leaving, now, effects);
     }
@@ -289,23 +340,14 @@ impl State {
     fn settle_reports(&mut self, sync: &InFlight, effects: &mut Vec<Effect>) {
         self.forget_journalled(&sync.reports, effects);
         for key in &sync.reports {
-            self.reports.remove(key);
+            self.reports.settle(key);
         }
         if !sync.reports.is_empty() {
             effects.push(Effect::Acknowledge(sync.reports.clone()));
         }
-        for key in &sync.returned {
-            self.returned.remove(key);
-            self.out_of_time.remove(key);
-        }
-        for key in &sync.stats {
-            self.sacct.news.remove(key);
-        }
-        for key in &sync.started {
-            if let Some(job) = self.jobs.get_mut(key) {
-                job.start_known = true;
-            }
-        }
+        sync.returned.iter().for_each(|key| self.reports.forget_returned(key));
+        sync.stats.iter().for_each(|key| self.sacct.forget_news(key));
+        sync.started.iter().for_each(|key| self.jobs.set_start_known(key));
     }
 
     /// Decides when the server may be asked for work again. What waits there is answered as soon as there is news, so the
@@ -317,7 +359,7 @@ impl State {
         let mark_dirty = !response.leases.is_empty() || sync.is_prompt();
         let mode = match mark_dirty {
             true => PollMode::Progress,
-            false if !self.active.is_empty() => PollMode::Waiting,
+            false if self.jobs.active_count() > 0 => PollMode::Waiting,
             false => PollMode::Idle,
         };
         self.session.fruitless =
@@ -328,7 +370,7 @@ impl State {
             times if can_wait => pause(times, self.backoff.wait_after(mode)),
             _ => self.backoff.wait_after(mode),
         };
-        let time_left = self.settings.time.map(|(_, end)| end.since(now));
+        let time_left = self.deadlines.end().map(|end| end.since(now));
         self.session.ask_at = now.plus(bounded(pause, self.lease_time(), time_left));
     }
 
@@ -341,14 +383,14 @@ impl State {
         if verdict == Verdict::Leave {
             self.end_with(Ok(RunnerExit::Dismissed), now, effects);
         }
-        if was_leaving && let Phase::Leaving(exit, _) = self.phase {
-            self.go(Ok(exit), effects);
+        if was_leaving && let Phase::Leaving(exit, _) = *self.lifecycle.phase() {
+            self.exit(Ok(exit), effects);
         }
     }
 
     /// Registers or syncs, if it is time for that.
     pub(super) fn keep_in_touch(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
-        let may_talk = match &self.phase {
+        let may_talk = match self.lifecycle.phase() {
             Phase::Gone => false,
             Phase::Ending(exit) => exit.is_ok(),
             Phase::Serving | Phase::Completing(..) | Phase::Leaving(..) => true,
@@ -378,11 +420,12 @@ impl State {
         if session.in_flight.len() >= 2 || session.in_flight.iter().any(InFlight::is_prompt) {
             return None;
         }
-        let is_completing = matches!(self.phase, Phase::Completing(..)) && self.jobs.is_empty();
-        if is_completing || matches!(self.phase, Phase::Leaving(..)) {
+        let is_completing = matches!(self.lifecycle.phase(), Phase::Completing(..)) && self.jobs.is_empty();
+        if is_completing || matches!(self.lifecycle.phase(), Phase::Leaving(..)) {
             return Some(now);
         }
-        let has_reports = self.reports.keys().any(|key| !self.jobs.contains_key(key)) || !self.returned.is_empty();
+        let has_reports =
+            self.reports.iter().any(|(key, _)| !self.jobs.contains_key(key)) || !self.reports.returned().is_empty();
         let report = session.dirty_since.map(|since| match has_reports {
             true if self.is_starving() => now,
             // Somebody else may wait for it: only a report soon after another one waits for company.
@@ -401,7 +444,7 @@ impl State {
     /// Whether a sync waits on the server for news. The first call brings what the runner has to know, and one that asks whether the
     /// server is back only wants an answer.
     fn can_wait(&self, now: BootInstant) -> bool {
-        let has_time = self.settings.time.is_none_or(|(_, end)| now < end);
+        let has_time = self.deadlines.end().is_none_or(|end| now < end);
         self.settings.long_poll && self.session.has_heard() && !self.session.is_draining() && has_time
     }
 
@@ -421,7 +464,7 @@ impl State {
             limit: request.want.limit,
             reports: request.finished.iter().map(|finished| finished.key).collect(),
             returned: request.returned.clone(),
-            stats: self.sacct.news.keys().copied().collect(),
+            stats: self.sacct.news().keys().copied().collect(),
             started: request.running.iter().map(|running| running.key).collect(),
             completing: request.completing,
             leaving: request.leaving,
@@ -435,19 +478,19 @@ impl State {
         let mut request = SyncRequest {
             sequence: self.session.sequence,
             acknowledged: self.session.acknowledged,
-            shim_found: self.settings.shim_found,
-            returned: self.returned.iter().copied().collect(),
-            out_of_time: self.out_of_time.iter().copied().collect(),
-            slurm_stats: self.sacct.news.values().cloned().collect(),
+            shim_found: self.session.shim_found,
+            returned: self.reports.returned().iter().copied().collect(),
+            out_of_time: self.reports.out_of_time().iter().copied().collect(),
+            slurm_stats: self.sacct.news().values().cloned().collect(),
             want: self.want(now),
             lease_seconds: self.settings.prefetch.lease_seconds.map(i32::unsigned_abs),
-            remaining_ms: self.settings.time.map(|(_, end)| milliseconds(end.since(now))),
-            stopping: self.phase != Phase::Serving,
-            completing: matches!(self.phase, Phase::Completing(..)) && self.jobs.is_empty(),
-            leaving: matches!(self.phase, Phase::Leaving(..)),
+            remaining_ms: self.deadlines.end().map(|end| milliseconds(end.since(now))),
+            stopping: !self.lifecycle.is_serving(),
+            completing: matches!(self.lifecycle.phase(), Phase::Completing(..)) && self.jobs.is_empty(),
+            leaving: matches!(self.lifecycle.phase(), Phase::Leaving(..)),
             ..SyncRequest::default()
         };
-        for (key, job) in &self.jobs {
+        for (key, job) in self.jobs.iter() {
             match job.stage {
                 Stage::Queued | Stage::Handed | Stage::Recalled => request.queued.push(*key),
                 Stage::Starting => request.running.push(RunningAttempt { key: *key, elapsed_ms: 0 }),

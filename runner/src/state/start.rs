@@ -6,9 +6,8 @@ use torc_api::wire::{AttemptKey, LeaseRole};
 use torc_core::ledger::Reservation;
 use torc_slurm::srun::{self, Step};
 
-use super::ends::milliseconds;
-use super::job::Job;
-use super::{Effect, State};
+use super::jobs::Job;
+use super::{State, milliseconds};
 use crate::clock::BootInstant;
 use crate::command;
 use crate::protocol::StartOrder;
@@ -16,7 +15,12 @@ use crate::protocol::StartOrder;
 impl State {
     /// The order for a job; one without a reservation follows another and takes over its place. What takes no resources needs
     /// neither.
-    pub(super) fn order(&self, key: AttemptKey, reservation: Option<&Reservation>, now: BootInstant) -> Option<Effect> {
+    pub(super) fn order(
+        &self,
+        key: AttemptKey,
+        reservation: Option<&Reservation>,
+        now: BootInstant,
+    ) -> Option<StartOrder> {
         let job = self.jobs.get(&key)?;
         let nodes = reservation.map(|taken| self.node_names(taken)).unwrap_or_default();
         let mut env = vec![
@@ -31,13 +35,13 @@ impl State {
         if !nodes.is_empty() {
             env.push(("TORC_NODELIST".to_owned(), nodes.join(",")));
         }
-        let devices = reservation.map(|taken| self.ledger.device_names(taken)).unwrap_or_default();
+        let devices = reservation.map(|taken| self.jobs.ledger().device_names(taken)).unwrap_or_default();
         // The devices of a step are Slurm's to choose.
         if job.launch.step.is_none() {
             env.extend(command::device_variables(&devices));
         }
         let minutes = self.step_minutes(job, now);
-        let order = StartOrder {
+        Some(StartOrder {
             key,
             role: job.role,
             name: job.name.clone(),
@@ -49,9 +53,8 @@ impl State {
             nodes,
             class: job.launch.class,
             in_turn: job.role.is_job() && reservation.is_none(),
-            until: self.session.lease_until,
-        };
-        Some(Effect::Start(Box::new(order), job.launch.template.clone()))
+            until: self.session.lease_until(),
+        })
     }
 
     fn argv(&self, key: AttemptKey, job: &Job, nodes: &[String], minutes: Option<u64>) -> Vec<String> {
@@ -78,13 +81,13 @@ impl State {
     /// How many minutes a step may have; absent for other jobs, and where time has no end.
     fn step_minutes(&self, job: &Job, now: BootInstant) -> Option<u64> {
         job.launch.step.as_ref()?;
-        let (_, end) = self.settings.time?;
+        let end = self.deadlines.end()?;
         srun::usable_minutes(end.since(now), job.launch.terms().headroom())
     }
 
     /// A step needs a whole minute.
     pub(super) fn has_time_for_step(&self, job: &Job, now: BootInstant) -> bool {
-        job.launch.step.is_none() || self.settings.time.is_none() || self.step_minutes(job, now).is_some()
+        job.launch.step.is_none() || self.deadlines.end().is_none() || self.step_minutes(job, now).is_some()
     }
 
     /// The nodes of a reservation by name; none where there is only one to choose from.

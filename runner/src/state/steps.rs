@@ -2,14 +2,13 @@
 //! have none yet, and then once for what they all use.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use torc_api::execution::Granularity;
 use torc_api::wire::AttemptKey;
 use torc_slurm::retry::STEP_NUMBER;
-use torc_slurm::sstat::{Meter, Sample};
+use torc_slurm::sstat::Sample;
 
-use super::job::{Job, Stage};
+use super::jobs::{Job, Stage};
 use super::{Effect, State};
 use crate::clock::BootInstant;
 use crate::series::{DataPoint, Measurement, Record};
@@ -26,34 +25,6 @@ pub(super) struct StepTracker {
     ask_at: BootInstant,
 }
 
-/// What is known of a step that runs.
-#[derive(Clone, Debug, Default)]
-pub(super) struct StepState {
-    /// Its number, which only Slurm knows.
-    pub number: Option<u32>,
-    /// How often its number was looked for in vain; a step without one is not measured.
-    tries: u32,
-    /// What its samples come to.
-    pub meter: Meter,
-    /// How long it may take.
-    pub limit: Option<Duration>,
-    /// It was warned of the end of that.
-    pub is_warned: bool,
-    /// Slurm does not let it have more.
-    pub is_fixed: bool,
-    /// Why `srun` could not even ask for it.
-    pub never_asked_for: Option<String>,
-    /// The nodes that it was put on, once it has ended.
-    pub nodes: Vec<usize>,
-}
-
-impl StepState {
-    /// What the shim knows of a step that another agent started.
-    pub fn of_running(limit: Option<Duration>, is_warned: bool) -> Self {
-        Self { limit, is_warned, ..Self::default() }
-    }
-}
-
 /// It runs as a step.
 fn is_running_step(job: &Job) -> bool {
     job.stage == Stage::Running && job.launch.terms().in_step
@@ -62,8 +33,7 @@ fn is_running_step(job: &Job) -> bool {
 impl State {
     /// The steps that are measured at this interval are due. Whether there are any.
     pub(super) fn steps_are_due(&mut self, every: u32) -> bool {
-        let running = self.active.iter().filter_map(|key| Some((*key, self.jobs.get(key)?)));
-        let steps = running.filter(|(_, job)| {
+        let steps = self.jobs.active().filter(|(_, job)| {
             let monitor = job.launch.terms().monitor;
             is_running_step(job) && monitor.jobs.is_some() && monitor.interval_seconds == every
         });
@@ -72,9 +42,13 @@ impl State {
         !steps.is_empty()
     }
 
+    fn running_steps(&self) -> Vec<AttemptKey> {
+        self.jobs.active().filter(|(_, job)| is_running_step(job)).map(|(key, _)| key).collect()
+    }
+
     /// A step's number is wanted. Whether it may still be found.
     pub(super) fn expect_number(&mut self, key: AttemptKey) -> bool {
-        let may_be_found = self.jobs.get(&key).is_some_and(|job| job.step.tries < STEP_NUMBER.tries);
+        let may_be_found = self.jobs.get(&key).is_some_and(|job| job.step.may_have_number());
         if may_be_found {
             self.steps.due.insert(key);
         }
@@ -89,7 +63,7 @@ impl State {
         let jobs = &self.jobs;
         self.steps.due.retain(|key| jobs.get(key).is_some_and(is_running_step));
         let due = || self.steps.due.iter().filter_map(|key| jobs.get(key));
-        if due().any(|job| job.step.number.is_none() && job.step.tries < STEP_NUMBER.tries) {
+        if due().any(|job| job.step.number.is_none() && job.step.may_have_number()) {
             if now < self.steps.ask_at {
                 self.wake(self.steps.ask_at);
                 return;
@@ -111,11 +85,11 @@ impl State {
         self.steps.asked = false;
         self.steps.ask_at = now.plus(STEP_NUMBER.pause);
         let numbers: BTreeMap<&str, u32> = numbers.iter().map(|(name, number)| (name.as_str(), *number)).collect();
-        for key in &self.active {
-            let Some(job) = self.jobs.get_mut(key).filter(|job| is_running_step(job)) else { continue };
+        for key in self.running_steps() {
+            let Some(step) = self.jobs.step_mut(&key) else { continue };
             match numbers.get(key.label().as_str()) {
-                Some(number) => job.step.number = Some(*number),
-                None if self.steps.due.contains(key) => job.step.tries += 1,
+                Some(number) => step.number = Some(*number),
+                None if self.steps.due.contains(&key) => step.tries += 1,
                 None => {}
             }
         }
@@ -126,17 +100,17 @@ impl State {
         self.steps.asked = false;
         let samples: BTreeMap<u32, &Sample> = samples.iter().map(|sample| (sample.step, sample)).collect();
         let mut records = Vec::new();
-        for key in &self.active {
-            let Some(job) = self.jobs.get_mut(key).filter(|job| is_running_step(job)) else { continue };
-            let Some(sample) = job.step.number.and_then(|number| samples.get(&number)) else { continue };
+        for key in self.running_steps() {
+            let Some(plan) = self.jobs.get(&key).map(|job| job.launch.terms().monitor) else { continue };
+            let Some(step) = self.jobs.step_mut(&key) else { continue };
+            let Some(sample) = step.number.and_then(|number| samples.get(&number)) else { continue };
             let milliseconds = i64::try_from(at.0 / 1_000).unwrap_or(i64::MAX);
-            let Some(cpu_percent) = job.step.meter.take(milliseconds, sample) else { continue };
-            let plan = job.launch.terms().monitor;
+            let Some(cpu_percent) = step.meter.take(milliseconds, sample) else { continue };
             if plan.jobs == Some(Granularity::TimeSeries) {
                 // Slurm counts tasks and not processes.
                 let memory_bytes = sample.memory_bytes.unwrap_or_default();
                 let point = DataPoint { cpu_percent, memory_bytes, ..DataPoint::default() };
-                let measurement = Measurement::JobSample { key: *key, at, point };
+                let measurement = Measurement::JobSample { key, at, point };
                 records.push(Record { workflow: key.workflow, run: key.run, plan, measurement });
             }
         }

@@ -4,6 +4,7 @@ use torc_api::wire::{Lease, Profile, Verdict};
 
 use super::*;
 use crate::protocol::{Ending, Outcome};
+use crate::state::lifecycle::Phase;
 
 mod adoption;
 mod claims;
@@ -132,13 +133,13 @@ impl Desk {
     }
 
     fn respond(&mut self, response: SyncResponse) -> &mut Self {
-        let sequence = self.state.session_sequence();
+        let sequence = self.state.session.sequence();
         let profiles = vec![self.profile.clone()];
         self.handle(Event::Answered(Box::new(SyncResponse { sequence, profiles, lease_ms: 120_000, ..response })))
     }
 
     fn fail(&mut self, error: LinkError) -> &mut Self {
-        let sequence = self.state.session_sequence();
+        let sequence = self.state.session.sequence();
         self.handle(Event::NotAnswered(sequence, error))
     }
 
@@ -261,7 +262,7 @@ fn a_newer_sync_overtakes_one_that_waits_but_not_one_that_reports() {
     desk.handle(Event::Adopted(Box::new(RunningJob { key: key(9), ..RunningJob::default() })));
     desk.handle(Event::Ended(Box::new(ended(9, Outcome::Exited(0), desk.now))));
     assert!(!desk.has_sync(), "two are under way");
-    let parked = desk.state.session_sequence() - 1;
+    let parked = desk.state.session.sequence() - 1;
     desk.handle(Event::Answered(Box::new(SyncResponse { sequence: parked, ..SyncResponse::default() })));
     assert!(!desk.has_sync(), "the report is answered at once anyway");
     desk.answer([]);
@@ -271,7 +272,7 @@ fn a_newer_sync_overtakes_one_that_waits_but_not_one_that_reports() {
 #[test]
 fn an_answer_that_was_overtaken_is_thrown_away() {
     let mut desk = Desk::new(2);
-    let first = desk.state.session_sequence();
+    let first = desk.state.session.sequence();
     desk.handle(Event::Adopted(Box::new(RunningJob { key: key(9), ..RunningJob::default() })));
     desk.handle(Event::Ended(Box::new(ended(9, Outcome::Exited(0), desk.now))));
     assert!(desk.has_sync());
@@ -348,7 +349,7 @@ fn queued_leases_run_out() {
     let held = desk.now.since(BootInstant(1_000 * SECOND));
     assert!(held >= Duration::from_secs(120) && held < Duration::from_secs(121), "{held:?}");
     assert!(desk.terminated().is_empty(), "its start was known");
-    assert!(desk.state.returned.is_empty(), "they are not ours to give back");
+    assert!(desk.state.reports.returned().is_empty(), "they are not ours to give back");
 }
 
 #[test]
@@ -391,7 +392,7 @@ fn cancel_ends_what_runs_and_returns_what_waits() {
     desk.started(1).later(Duration::from_millis(100));
     desk.respond(SyncResponse { cancel: vec![key(1), key(2)], ..SyncResponse::default() });
     assert_eq!(desk.terminated(), [(1, 15, 30_000)]);
-    assert_eq!(desk.state.returned.iter().copied().collect::<Vec<_>>(), [key(2)]);
+    assert_eq!(desk.state.reports.returned().iter().copied().collect::<Vec<_>>(), [key(2)]);
     desk.handle(Event::Ended(Box::new(ended(1, Outcome::Signaled(15), desk.now))));
     let report = &desk.state.reports[&key(1)].finished;
     assert_eq!((report.return_code, report.cause), (143, Some(Cause::Canceled)));
@@ -404,7 +405,7 @@ fn give_back_takes_only_what_has_not_started() {
     desk.started(1).later(Duration::from_millis(100));
     desk.respond(SyncResponse { give_back: vec![key(1), key(2)], ..SyncResponse::default() });
     assert!(desk.terminated().is_empty());
-    assert_eq!(desk.state.returned.iter().copied().collect::<Vec<_>>(), [key(2)]);
+    assert_eq!(desk.state.reports.returned().iter().copied().collect::<Vec<_>>(), [key(2)]);
 }
 
 // J23
@@ -525,14 +526,14 @@ fn short_jobs_are_handed_to_the_shim_and_follow_each_other() {
     first.successor = Some(key(2));
     desk.started(1).handle(Event::Ended(Box::new(first)));
     assert_eq!(desk.starts(), [7], "one more to follow, nothing beside");
-    assert_eq!(desk.state.ledger.free().cpus, 0);
+    assert_eq!(desk.state.jobs.ledger().free().cpus, 0);
     desk.started(2);
     // The shim had nothing to follow with: the place is free, and what it was given need not wait.
     desk.ended(2, 0);
     assert!(
         matches!(desk.effects.iter().find(|effect| matches!(effect, Effect::StartNow(_))), Some(Effect::StartNow(next)) if *next == key(3))
     );
-    assert_eq!(desk.state.ledger.free().cpus, 0);
+    assert_eq!(desk.state.jobs.ledger().free().cpus, 0);
 }
 
 #[test]
@@ -552,8 +553,8 @@ fn what_was_handed_is_revoked_when_the_runner_stops() {
     desk.started(2);
     assert_eq!(desk.terminated(), [(2, 15, 30_000)]);
     desk.handle(Event::Ended(Box::new(ended(2, Outcome::Signaled(15), desk.now))));
-    assert_eq!(desk.state.ledger.free().cpus, 1);
-    assert_eq!(desk.state.returned.iter().copied().collect::<Vec<_>>(), [key(3)]);
+    assert_eq!(desk.state.jobs.ledger().free().cpus, 1);
+    assert_eq!(desk.state.reports.returned().iter().copied().collect::<Vec<_>>(), [key(3)]);
     assert_eq!(desk.state.holds(), (0, 0));
 }
 
@@ -582,7 +583,7 @@ fn what_a_lost_shim_may_have_started_is_not_started_again_under_its_number() {
     let sync = desk.sync();
     assert_eq!((sync.acknowledged, sync.shim_found), (0, false));
     assert_eq!((sync.finished.len(), sync.running.len(), sync.queued.len(), sync.returned.len()), (1, 0, 0, 0));
-    assert_eq!(desk.state.ledger.free().cpus, 1);
+    assert_eq!(desk.state.jobs.ledger().free().cpus, 1);
 }
 
 /// An agent that ordered an end may be gone before it comes; the shim knows why.
@@ -634,7 +635,7 @@ fn small_jobs_pass_a_big_one_but_not_for_ever() {
     desk.answer([1]);
     desk.started(1);
     desk.until_due();
-    let sequence = desk.state.session_sequence();
+    let sequence = desk.state.session.sequence();
     let leases = vec![Lease { profile: 1, ..lease(2) }, lease(3)];
     desk.handle(Event::Answered(Box::new(SyncResponse {
         sequence,
@@ -692,7 +693,7 @@ fn a_retry_gives_its_gpu_back() {
         desk.handle(Event::Started(tried, desk.now, 100));
         let failed = Ended { key: tried, ..ended(1, Outcome::Exited(1), desk.now) };
         desk.handle(Event::Ended(Box::new(failed)));
-        assert_eq!(desk.state.ledger.free().gpus, 1);
+        assert_eq!(desk.state.jobs.ledger().free().gpus, 1);
     }
 }
 

@@ -11,9 +11,9 @@ use torc_api::wire::AttemptKey;
 
 use super::{Job, Jobs, signal_group, tell_terms};
 use crate::clock::{BootInstant, now as clock_now};
+use crate::procfs;
 use crate::protocol::{Ended, FromShim, Outcome, Template};
 use crate::shim::logs::LogOutcome;
-use crate::shim::procfs;
 use crate::shim::rusage::{Collected, collect};
 use crate::shim::spawn::SHIM_VARIABLE;
 

@@ -212,7 +212,7 @@ fn what_waits_for_its_turn_is_started_or_revoked() {
         jobs.order(order(job, true));
     }
     assert_eq!((started(&jobs), jobs.is_idle()), (vec![], true));
-    jobs.go(&AttemptKey { job: 5, ..KEY });
+    jobs.start_now(&AttemptKey { job: 5, ..KEY });
     assert_eq!(started(&jobs), [5]);
     jobs.news.clear();
     jobs.revoke(&[4, 5, 9].map(|job| AttemptKey { job, ..KEY }));
@@ -294,7 +294,7 @@ fn a_silent_agent_decides_itself_when_it_is_back() {
     jobs.revoke(&[AttemptKey { job: 6, ..KEY }]);
     assert_eq!(jobs.news, [FromShim::Revoked(AttemptKey { job: 6, ..KEY })]);
     jobs.order(order(7, false));
-    jobs.go(&AttemptKey { job: 5, ..KEY });
+    jobs.start_now(&AttemptKey { job: 5, ..KEY });
     assert_eq!(started(&jobs), [7, 5], "what is ordered needs no heartbeat");
     jobs.order(order(8, true));
     jobs.heartbeat(BootInstant(u64::MAX));

@@ -5,6 +5,7 @@ use torc_api::wire::LeaseRole;
 
 use super::*;
 use crate::protocol::Terms;
+use crate::state::jobs::EndingOrder;
 
 /// A job that the shim holds; no two fields have the same value.
 fn held(desk: &Desk) -> RunningJob {
@@ -57,7 +58,7 @@ fn a_job_that_is_taken_over_is_as_it_was() {
     assert_eq!((job.step.limit, job.step.is_warned), (Some(Duration::from_secs(932)), true));
     assert_eq!((job.launch.terms(), job.launch.template.working_dir.as_str()), (&held.terms, "/held"));
     assert_eq!(job.reservation.as_ref().map(|taken| taken.nodes()), Some(vec![1]), "it is on the second node");
-    let free = desk.state.ledger.free();
+    let free = desk.state.jobs.ledger().free();
     assert_eq!((free.cpus, free.memory_bytes, free.gpus), (6, 962, 3));
     desk.later(Duration::from_millis(100));
     let running = desk.sync().running.clone();
@@ -86,7 +87,7 @@ fn an_end_that_was_ordered_before_still_counts() {
     let since = desk.now.minus(Duration::from_secs(1));
     let held = RunningJob { ending: Some((Ending::Canceled, since)), ..held(&desk) };
     desk.handle(Event::Adopted(Box::new(held.clone())));
-    assert_eq!(desk.state.jobs[&held.key].ending, Some((Ending::Canceled, since)));
+    assert_eq!(desk.state.jobs[&held.key].ending, Some(EndingOrder { why: Ending::Canceled, at: since }));
     desk.handle(Event::StopNow);
     let kills: Vec<Ending> = desk
         .effects
@@ -105,7 +106,7 @@ fn an_errand_that_is_taken_over_takes_nothing() {
         let mut desk = Desk::with(two_nodes());
         let held = RunningJob { role, ..held(&desk) };
         desk.handle(Event::Adopted(Box::new(held.clone())));
-        assert_eq!(desk.state.ledger.free(), desk.state.ledger.capacity(), "{role:?}");
+        assert_eq!(desk.state.jobs.ledger().free(), desk.state.jobs.ledger().capacity(), "{role:?}");
         assert_eq!((desk.state.jobs_at_work(), desk.state.holds()), (0, (1, 0)), "{role:?}");
         assert_eq!(desk.state.jobs[&held.key].launch.class, u32::MAX, "{role:?}");
     }
@@ -150,8 +151,8 @@ fn a_result_of_an_earlier_agent_is_reported_with_its_terms() {
     assert_eq!((finished.key, finished.return_code, finished.cause), (key, 101, Some(Cause::Timeout)));
     assert_eq!((finished.stdout.as_deref(), finished.stderr.as_deref()), (Some("o"), Some("e")));
     assert_eq!(finished.duration_ms, 7_000);
-    assert!(desk.state.jobs.is_empty() && desk.state.active.is_empty());
-    assert_eq!(desk.state.ledger.free(), desk.state.ledger.capacity());
+    assert!(desk.state.jobs.is_empty() && desk.state.jobs.active_count() == 0);
+    assert_eq!(desk.state.jobs.ledger().free(), desk.state.jobs.ledger().capacity());
     // The same again, as shims tell it to every agent until it is acknowledged.
     desk.handle(Event::Ended(Box::new(result(Outcome::Exited(0), None))));
     assert_eq!(desk.state.reports[&key].finished.return_code, 101, "the first word counts");

@@ -17,7 +17,7 @@ fn with_queue(capacity: Resources, needs: &[Resources]) -> Desk {
     let leases =
         (1..).zip(0..needs.len()).map(|(job, at)| Lease { profile: u32::try_from(at).expect("few"), ..lease(job) });
     let response = SyncResponse {
-        sequence: desk.state.session_sequence(),
+        sequence: desk.state.session.sequence(),
         leases: leases.collect(),
         profiles: profiles.collect(),
         lease_ms: 120_000,
@@ -57,7 +57,7 @@ fn large_jobs_are_passed_over_for_a_bounded_time() {
     let capacity = Resources { cpus: 16, memory_bytes: 1_000, gpus: 0, nodes: 4 };
     for (need, most) in [(on_nodes(1), 300), (on_nodes(2), 10)] {
         let desk = with_queue(capacity, &[need]);
-        let job = desk.state.jobs.values().next().expect("it waits");
+        let job = desk.state.jobs.iter().next().expect("it waits").1;
         for (more_us, is_too_long) in [(0, false), (1, true)] {
             let now = job.since.plus(Duration::from_secs(most) + Duration::from_micros(more_us));
             assert_eq!(desk.state.is_passed_over_too_long(job, now), is_too_long, "{need:?} after {most} s");
@@ -97,8 +97,8 @@ fn jobs_at_the_shim_count_as_waiting() {
         desk.state.throughput.job_ended(Duration::from_millis(4));
     }
     desk.answer(1..=5).started(1);
-    assert_eq!(desk.state.profiles.handed(), 2, "two of them are at the shim");
-    assert_eq!(desk.state.queue.len(), 2, "two are in the queue");
+    assert_eq!(desk.state.jobs.handed(), 2, "two of them are at the shim");
+    assert_eq!(desk.state.jobs.queue().len(), 2, "two are in the queue");
     assert_eq!(desk.state.want(desk.now), Want::default(), "four wait, and three would be enough");
     let ended = |job, successor| Ended {
         successor: Some(key(successor)),
@@ -166,7 +166,7 @@ fn a_batch_bounds_what_comes_at_once_also_on_an_empty_runner() {
 #[test]
 fn new_jobs_are_claimed_only_while_the_time_exceeds_the_minimum() {
     let began = desk_start();
-    let time = Some((began, began.plus(Duration::from_secs(400))));
+    let time = Some(TimeSpan { began, end: began.plus(Duration::from_secs(400)) });
     let minimum = RunnerTerms { min_time_for_new_jobs_seconds: 70, ..RunnerTerms::default() };
     for (left_us, is_late) in [(70_000_001, false), (70_000_000, true), (69_999_999, true)] {
         let mut desk = Desk::with(Settings { max_parallel_jobs: Some(2), time, ..settings(1) });

@@ -7,7 +7,7 @@ use super::*;
 /// A desk whose time is over after so many seconds.
 fn desk_for(seconds: u64, config: ExecutionConfig) -> Desk {
     let began = BootInstant(1_000 * SECOND);
-    let time = Some((began, began.plus(Duration::from_secs(seconds))));
+    let time = Some(TimeSpan { began, end: began.plus(Duration::from_secs(seconds)) });
     let mut desk = Desk::with(Settings { time, ..settings(4) });
     desk.profile.execution_config = Some(config);
     desk
@@ -40,7 +40,7 @@ fn until_terminated(desk: &mut Desk, began: BootInstant) -> Duration {
 fn the_time_line_before_the_end_of_its_time() {
     let mut settings = settings(2);
     let began = BootInstant(1_000 * SECOND);
-    settings.time = Some((began, began.plus(Duration::from_secs(600))));
+    settings.time = Some(TimeSpan { began, end: began.plus(Duration::from_secs(600)) });
     let mut desk = Desk::with(settings);
     assert_eq!(desk.sync().remaining_ms, Some(600_000));
     desk.answer([1, 2]);
@@ -208,7 +208,7 @@ fn no_work_is_taken_and_what_waits_goes_back_when_the_end_is_near() {
     }
     assert_eq!(desk.now.since(began), Duration::from_secs(510));
     assert_eq!((desk.state.holds(), desk.state.want(desk.now).limit), ((4, 0), 0));
-    assert!(desk.state.returned.contains(&key(5)), "{:?}", desk.state.returned);
+    assert!(desk.state.reports.returned().contains(&key(5)), "{:?}", desk.state.reports.returned());
     assert_eq!(desk.terminated(), [], "who has a shorter headroom and lead goes on");
 }
 
@@ -264,11 +264,11 @@ fn pass_until(desk: &mut Desk, end: BootInstant) {
 fn a_short_life_takes_work_for_half_of_it() {
     let began = BootInstant(1_000 * SECOND);
     for (life_ms, close_ms) in [(600_000, 510_000), (180_002, 90_002), (180_000, 90_000), (179_000, 89_500), (10, 5)] {
-        let time = Some((began, began.plus(Duration::from_millis(life_ms))));
+        let time = Some(TimeSpan { began, end: began.plus(Duration::from_millis(life_ms)) });
         let open = |at_ms| {
             let mut desk = Desk::with(Settings { time, ..settings(1) });
             pass_until(&mut desk, began.plus(Duration::from_millis(at_ms)));
-            desk.state.phase == Phase::Serving
+            *desk.state.lifecycle.phase() == Phase::Serving
         };
         assert!(open(close_ms - 1), "a life of {life_ms} ms takes work until {close_ms} ms");
         assert!(!open(close_ms), "a life of {life_ms} ms takes no work from {close_ms} ms on");
@@ -279,7 +279,7 @@ fn a_short_life_takes_work_for_half_of_it() {
 #[test]
 fn the_close_and_the_end_of_its_time_wake_the_runner() {
     let began = BootInstant(1_000 * SECOND);
-    let time = Some((began, began.plus(Duration::from_secs(100))));
+    let time = Some(TimeSpan { began, end: began.plus(Duration::from_secs(100)) });
     let mut desk = Desk::with(Settings { time, long_poll: false, ..settings(1) });
     desk.handle(Event::Adopted(Box::new(RunningJob { key: key(9), started: began, ..RunningJob::default() })));
     desk.state.session.drain(BootInstant(u64::MAX));
@@ -287,7 +287,7 @@ fn the_close_and_the_end_of_its_time_wake_the_runner() {
     for (after, phase) in [(49, "Serving"), (50, "Ending")] {
         desk.now = began.plus(Duration::from_secs(after));
         desk.handle(Event::Tick);
-        let name = format!("{:?}", desk.state.phase);
+        let name = format!("{:?}", desk.state.lifecycle.phase());
         assert!(name.starts_with(phase), "{after} s: {name}");
         assert!(desk.state.wake_at().is_some_and(|due| due <= began.plus(Duration::from_secs(100))), "{after} s");
     }
@@ -403,15 +403,15 @@ fn a_job_that_has_ended_is_not_asked_to_end() {
 
 /// Lets time pass, answering every sync, until a lease is returned; how long after the beginning, and which leases.
 fn until_returned(desk: &mut Desk, began: BootInstant) -> (Duration, Vec<i64>) {
-    while desk.state.returned.is_empty() {
+    while desk.state.reports.returned().is_empty() {
         if desk.has_sync() {
             desk.answer([]);
         } else {
             desk.until_due();
         }
     }
-    assert_eq!(desk.state.returned, desk.state.out_of_time, "the reason is told");
-    (desk.now.since(began), desk.state.returned.iter().map(|key| key.job).collect())
+    assert_eq!(desk.state.reports.returned(), desk.state.reports.out_of_time(), "the reason is told");
+    (desk.now.since(began), desk.state.reports.returned().iter().map(|key| key.job).collect())
 }
 
 fn two_minutes_of_headroom() -> ExecutionConfig {

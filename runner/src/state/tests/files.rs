@@ -67,7 +67,7 @@ fn a_job_without_its_input_fails_before_it_starts() {
     let finished = &desk.sync().finished[0];
     assert_eq!((finished.return_code, finished.cause), (126, Some(Cause::StartFailed)));
     assert_eq!(finished.message.as_deref(), Some("the input file in does not exist"));
-    assert!(desk.state.jobs.is_empty() && desk.state.queue.is_empty());
+    assert!(desk.state.jobs.is_empty() && desk.state.jobs.queue().len() == 0);
 }
 
 #[test]

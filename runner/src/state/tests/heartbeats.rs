@@ -1,7 +1,7 @@
 //! Heartbeats from the agent to the shim. A lease lasts 120 s unless a test says otherwise.
 
 use super::*;
-use crate::state::job::Stage;
+use crate::state::jobs::Stage;
 
 const ALLOWED_SILENCE: Duration = Duration::from_secs(40);
 /// A ninth of a lease, in whole microseconds.
@@ -12,7 +12,7 @@ fn with_handed_jobs() -> Desk {
     let mut desk = Desk::new(1);
     desk.state.throughput.job_ended(Duration::from_millis(4));
     desk.answer(1..=3);
-    assert_eq!(desk.state.profiles.handed(), 2);
+    assert_eq!(desk.state.jobs.handed(), 2);
     desk
 }
 
@@ -101,7 +101,7 @@ fn without_handed_jobs_there_are_no_heartbeats() {
         }
         assert_eq!(heartbeats(&desk), []);
     }
-    assert_eq!(desk.state.heartbeat_at, None);
+    assert_eq!(desk.state.heartbeat.sent_at(), None);
     // What was handed is called back.
     let mut desk = with_handed_jobs();
     desk.started(1).handle(Event::Stop);
@@ -114,7 +114,7 @@ fn without_handed_jobs_there_are_no_heartbeats() {
         let successor = Some(key(job + 1));
         desk.handle(Event::Ended(Box::new(Ended { successor, ..ended(job, Outcome::Exited(0), desk.now) })));
     }
-    assert_eq!(desk.state.profiles.handed(), 0);
+    assert_eq!(desk.state.jobs.handed(), 0);
     desk.later(INTERVAL);
     assert_eq!(heartbeats(&desk), []);
 }
@@ -131,7 +131,7 @@ fn heartbeats_follow_the_lease_time() {
             desk.later(Duration::from_millis(100));
         }
         desk.now = BootInstant(1_000 * SECOND).plus(Duration::from_millis(after_ms));
-        let sequence = desk.state.session_sequence();
+        let sequence = desk.state.session.sequence();
         desk.handle(Event::Answered(Box::new(SyncResponse { sequence, lease_ms, ..SyncResponse::default() })));
         let expected = expected_ms.map(|silence| desk.now.plus(Duration::from_millis(silence)));
         assert_eq!(heartbeats(&desk), Vec::from_iter(expected), "{lease_ms} ms, after {after_ms} ms");
@@ -144,8 +144,8 @@ fn an_offline_agent_is_alive_until_its_leases_expire() {
     let mut desk = with_handed_jobs();
     let mut alive_until = heartbeats(&desk)[0];
     desk.started(1);
-    let lease_until = desk.state.session.lease_until;
-    while desk.state.profiles.handed() > 0 {
+    let lease_until = desk.state.session.lease_until();
+    while desk.state.jobs.handed() > 0 {
         assert!(desk.now <= alive_until && desk.now < lease_until);
         if desk.has_sync() {
             desk.fail(LinkError::Unreachable("x".to_owned()));
@@ -179,10 +179,10 @@ fn an_agent_that_was_frozen_goes_on_or_gives_up() {
 fn another_shim_gets_a_heartbeat_at_once() {
     let mut desk = with_handed_jobs();
     desk.started(1).handle(Event::ShimLost);
-    assert_eq!(desk.state.profiles.handed(), 0);
+    assert_eq!(desk.state.jobs.handed(), 0);
     desk.handle(Event::Registered(RegisterResponse { runner: 6, version: String::new(), lease_ms: 120_000 }));
     desk.state.throughput.job_ended(Duration::from_millis(4));
     desk.answer(11..=13);
-    assert_eq!(desk.state.profiles.handed(), 2);
+    assert_eq!(desk.state.jobs.handed(), 2);
     assert_eq!(heartbeats(&desk), [desk.now.plus(ALLOWED_SILENCE)]);
 }

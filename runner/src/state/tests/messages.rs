@@ -13,7 +13,7 @@ fn a_sync_says_everything_that_is() {
     let began = BootInstant(1_000 * SECOND);
     let mut settings = settings(2);
     settings.shim_found = true;
-    settings.time = Some((began, began.plus(Duration::from_secs(5_000))));
+    settings.time = Some(TimeSpan { began, end: began.plus(Duration::from_secs(5_000)) });
     settings.prefetch.lease_seconds = Some(77);
     let mut desk = Desk::with(settings);
     assert_eq!((desk.sync().sequence, desk.sync().acknowledged), (1, 0), "nothing was heard yet");
@@ -60,12 +60,15 @@ fn a_call_waits_no_longer_than_the_lease_and_the_time_allow() {
         (3_600, Some(29), 29_000, "the end of its time"),
     ];
     for (lease, left, expected, why) in cases {
-        let time = left.map(|left| (began.minus(Duration::from_secs(9_000)), began.plus(Duration::from_secs(left))));
+        let time = left.map(|left| TimeSpan {
+            began: began.minus(Duration::from_secs(9_000)),
+            end: began.plus(Duration::from_secs(left)),
+        });
         let mut desk = Desk::with(Settings { time: None, ..settings(1) });
-        desk.state.settings.time = time;
+        desk.state.deadlines.set_time(time);
         desk.state.settings.idle_exit = IdleExit::Never;
-        desk.state.phase = Phase::Serving;
-        let sequence = desk.state.session_sequence();
+        desk.state.lifecycle.set_phase(Phase::Serving);
+        let sequence = desk.state.session.sequence();
         let answer = SyncResponse { sequence, lease_ms: lease * 1_000, ..SyncResponse::default() };
         desk.state.answered(answer, began, &mut Vec::new());
         assert_eq!(desk.state.request(began).wait_ms, expected, "{why}");
@@ -78,18 +81,18 @@ fn a_lease_counts_from_the_call_that_renewed_it() {
     let mut desk = Desk::new(1);
     let sent = desk.now;
     desk.now = desk.now.plus(Duration::from_secs(50));
-    let sequence = desk.state.session_sequence();
+    let sequence = desk.state.session.sequence();
     let answer = |lease_ms| SyncResponse { sequence, lease_ms, ..SyncResponse::default() };
     desk.handle(Event::Answered(Box::new(answer(300_000))));
-    assert_eq!(desk.state.session.lease_until, sent.plus(Duration::from_secs(300)));
+    assert_eq!(desk.state.session.lease_until(), sent.plus(Duration::from_secs(300)));
     // A shorter lease does not take back what was promised, and no lease time changes nothing.
     for lease_ms in [0, 60_000] {
         while !desk.has_sync() {
             desk.until_due();
         }
-        let sequence = desk.state.session_sequence();
+        let sequence = desk.state.session.sequence();
         desk.handle(Event::Answered(Box::new(SyncResponse { sequence, lease_ms, ..SyncResponse::default() })));
-        assert!(desk.state.session.lease_until >= sent.plus(Duration::from_secs(300)), "{lease_ms}");
+        assert!(desk.state.session.lease_until() >= sent.plus(Duration::from_secs(300)), "{lease_ms}");
     }
 }
 
@@ -99,8 +102,8 @@ fn registering_gives_a_lease_time_of_at_least_a_second() {
         let now = BootInstant(1_000 * SECOND);
         let mut desk = Desk::unregistered(settings(1), now);
         desk.handle(Event::Tick).handle(Event::Registered(response(lease_ms)));
-        assert_eq!(desk.state.session.lease_until.since(now).as_millis(), expected, "{lease_ms} ms");
-        assert_eq!(desk.state.session.last_runner, Some(31));
+        assert_eq!(desk.state.session.lease_until().since(now).as_millis(), expected, "{lease_ms} ms");
+        assert_eq!(desk.state.session.last_runner(), Some(31));
         assert!(desk.has_sync(), "the first call follows at once");
         let told = |effect: &Effect| matches!(effect, Effect::Log(RunnerEvent::Registered { runner: 31 }));
         assert!(desk.effects.iter().any(told), "{:?}", desk.effects);
@@ -122,8 +125,8 @@ fn the_terms_of_an_answer_are_kept() {
             desk.until_due();
         }
         desk.respond(SyncResponse { terms, capacity_expected, ..SyncResponse::default() });
-        assert_eq!(desk.state.session.policy, terms);
-        assert_eq!(desk.state.session.capacity_expected, capacity_expected);
+        assert_eq!(*desk.state.session.policy(), terms);
+        assert_eq!(desk.state.session.capacity_expected(), capacity_expected);
     }
 }
 
@@ -142,7 +145,7 @@ fn a_verdict_says_why_it_may_leave_and_can_be_taken_back() {
             desk.until_due();
         }
         desk.respond(SyncResponse { verdict, ..SyncResponse::default() });
-        assert_eq!(desk.state.session.settled, settled, "{verdict:?}");
+        assert_eq!(desk.state.session.settled(), settled, "{verdict:?}");
     }
     while !desk.has_sync() {
         desk.until_due();
@@ -169,7 +172,7 @@ fn an_outage_is_told_once_with_its_reason() {
     assert_eq!(told(&desk), ["first"]);
     desk.until_due().fail(LinkError::Unreachable("second".to_owned()));
     assert_eq!(told(&desk), [""; 0]);
-    assert_eq!(desk.state.session.last_failure, "second", "the latest reason is remembered");
+    assert_eq!(desk.state.session.last_failure(), "second", "the latest reason is remembered");
     desk.until_due().answer([]);
     assert_eq!(told(&desk), ["back"]);
     while !desk.has_sync() {
@@ -362,7 +365,7 @@ fn a_token_that_was_accepted_again_has_five_minutes_more() {
 fn a_runner_that_has_left_does_nothing_more() {
     let mut desk = Desk::new(1);
     desk.answer([1]).started(1);
-    desk.state.go(Ok(RunnerExit::Stopped), &mut Vec::new());
+    desk.state.exit(Ok(RunnerExit::Stopped), &mut Vec::new());
     for event in [Event::Tick, Event::Stop, Event::StopNow, Event::ShimLost, Event::Trouble("x".to_owned())] {
         assert!(desk.handle(event.clone()).effects.is_empty(), "{event:?}: {:?}", desk.effects);
     }
@@ -375,7 +378,7 @@ fn answers_from_before_a_lost_shim_are_thrown_away() {
     desk.state.throughput.job_ended(Duration::from_millis(4));
     desk.answer(1..=3).started(1).later(Duration::from_millis(100));
     assert!(desk.has_sync());
-    let before = desk.state.session_sequence();
+    let before = desk.state.session.sequence();
     desk.handle(Event::ShimLost);
     let late = SyncResponse {
         sequence: before,

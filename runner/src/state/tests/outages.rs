@@ -122,11 +122,11 @@ fn nothing_is_held_up_while_calls_are_repeated() {
     desk.started(1).started(2).later(Duration::from_millis(100));
     desk.answer([]).until_due();
     desk.fail(gone());
-    assert_eq!(desk.state.ledger.free().cpus, 0);
+    assert_eq!(desk.state.jobs.ledger().free().cpus, 0);
     desk.ended(1, 7);
     assert_eq!(desk.starts(), [3], "its place is free and taken by the next");
     desk.started(3).ended(3, 0);
-    assert_eq!(desk.state.ledger.free().cpus, 1, "what it used is free");
+    assert_eq!(desk.state.jobs.ledger().free().cpus, 1, "what it used is free");
     while desk.terminated().is_empty() {
         if desk.has_sync() {
             desk.fail(gone());

@@ -5,7 +5,6 @@ use torc_api::wire::FinishedAttempt;
 
 use super::*;
 use crate::protocol::Rusage;
-use crate::state::job::Kept;
 
 fn checks(desk: &Desk) -> Vec<OutputCheck> {
     let checks = desk.effects.iter().filter_map(|effect| match effect {
@@ -79,7 +78,7 @@ fn every_field_of_an_end_reaches_the_report() {
     assert_eq!((told.stdout.as_deref(), told.stderr.as_deref()), (Some("/o"), Some("/e")));
     let usage = told.usage.expect("the system has counted");
     assert_eq!((usage.peak_memory_bytes, usage.average_cpu_percent), (Some(77), Some(10.0)));
-    assert_eq!((report.kept, report.older, report.name.as_str()), (Kept::No, Duration::ZERO, "job1"));
+    assert_eq!((report.is_journaled, report.older, report.name.as_str()), (false, Duration::ZERO, "job1"));
     assert_eq!((told.message, told.files.len(), told.slurm_stats), (None, 0, None));
 }
 
@@ -182,7 +181,7 @@ fn what_a_killed_shim_had_is_reported_as_lost() {
     assert_eq!((finished.duration_ms, report.ended, report.name.as_str()), (2_750, desk.now, "job1"));
     assert!(finished.message.as_deref().is_some_and(|message| message.contains("killed")), "{finished:?}");
     assert!(desk.state.reports.contains_key(&key(2)), "it was about to start");
-    assert_eq!(desk.state.ledger.free(), desk.state.ledger.capacity());
+    assert_eq!(desk.state.jobs.ledger().free(), desk.state.jobs.ledger().capacity());
 }
 
 // J33
@@ -223,7 +222,7 @@ fn the_journal_gets_every_report_once_and_again_when_it_changed() {
         assert_eq!(written(&desk).len(), count, "{after} ms");
     }
     desk.handle(Event::Journalled(vec![key(1)]));
-    assert_eq!(desk.state.reports[&key(1)].kept, Kept::Journal);
+    assert!(desk.state.reports[&key(1)].is_journaled);
 }
 
 // J18, J36. The hint names every workflow and run whose results are in the journal, each once.
@@ -261,10 +260,10 @@ fn a_recovered_result_does_not_replace_what_is_known() {
     };
     desk.handle(Event::Recovered(vec![recovered(1), recovered(2), recovered(3)]));
     let report = &desk.state.reports[&key(1)];
-    assert_eq!((report.finished.return_code, report.kept), (6, Kept::Journal), "known: it is only safe now");
+    assert_eq!((report.finished.return_code, report.is_journaled), (6, true), "known: it is only safe now");
     assert!(!desk.state.reports.contains_key(&key(2)), "it runs");
     let report = &desk.state.reports[&key(3)];
-    assert_eq!((report.finished.return_code, report.kept, report.name.as_str()), (99, Kept::Journal, "old"));
+    assert_eq!((report.finished.return_code, report.is_journaled, report.name.as_str()), (99, true, "old"));
     assert_eq!(report.told_at(desk.now).ended_ms_ago, 3_000);
 }
 

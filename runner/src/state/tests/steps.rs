@@ -28,7 +28,7 @@ fn desk() -> Desk {
     Desk::with(Settings {
         capacity,
         allocation: allocation(&["n1", "n2"]),
-        time: Some((began, began.plus(Duration::from_secs(1_800)))),
+        time: Some(TimeSpan { began, end: began.plus(Duration::from_secs(1_800)) }),
         ..settings(8)
     })
 }
@@ -468,7 +468,7 @@ fn a_success_is_reported_at_once_and_its_account_follows() {
     desk.answer([]);
     assert_eq!(desk.until_asked(), [SlurmQuery::Accounts(Vec::new())], "the other is asked about again");
     assert_eq!(desk.now.since(asked_at), Duration::from_secs(5));
-    assert_eq!(desk.state.sacct.news.len(), 0, "the server has the first");
+    assert_eq!(desk.state.sacct.news().len(), 0, "the server has the first");
 }
 
 // S10. A failure is asked about at once; a success waits for company, and is not dragged into that question.
@@ -512,7 +512,7 @@ fn after_six_tries_the_account_stays_empty_and_the_runner_may_leave() {
     }
     assert!(asked.windows(2).all(|pair| pair[1].since(pair[0]) == Duration::from_secs(5)), "{asked:?}");
     assert!(desk.state.sacct.are_settled());
-    let stats = desk.state.sacct.news.values().next().expect("a row without numbers");
+    let stats = desk.state.sacct.news().values().next().expect("a row without numbers");
     assert_eq!((stats.slurm_job_id.as_deref(), stats.max_rss_bytes), (Some("77"), None));
 }
 
@@ -533,7 +533,7 @@ fn numbers_that_will_not_come_keep_no_allocation() {
     assert!(!desk.state.sacct.are_settled(), "there may be more to do, so numbers are waited for");
     desk.respond(complete());
     assert!(desk.state.sacct.are_settled(), "its word is enough");
-    let stats = desk.state.sacct.news.values().next().expect("a row without numbers");
+    let stats = desk.state.sacct.news().values().next().expect("a row without numbers");
     assert_eq!((stats.state.as_deref(), stats.max_rss_bytes), (Some("COMPLETED"), None));
 }
 

@@ -88,7 +88,7 @@ fn a_job_with_too_much_memory_is_killed_at_once() {
     assert_eq!((report.return_code, report.cause), (137, Some(Cause::OutOfMemory)));
     assert_eq!(report.message.as_deref(), Some("it had 101.00MB of memory, and may have 100.00MB"));
     assert_eq!(report.usage.and_then(|usage| usage.peak_memory_bytes), Some(102 * MIB));
-    assert_eq!(desk.state.ledger.free().cpus, 1, "its place is free");
+    assert_eq!(desk.state.jobs.ledger().free().cpus, 1, "its place is free");
 }
 
 /// A call that takes minutes holds up neither the samples nor what follows from them.
@@ -96,7 +96,7 @@ fn a_job_with_too_much_memory_is_killed_at_once() {
 fn a_job_with_too_much_memory_is_killed_while_a_call_is_under_way_and_after_it_failed() {
     let mut desk = running(measured());
     desk.sample(50 * MIB, 0);
-    assert!(desk.state.session_sequence() > 1, "a call is under way");
+    assert!(desk.state.session.sequence() > 1, "a call is under way");
     desk.sample(101 * MIB, 0);
     assert_eq!(desk.terminated(), [(1, 9, 0)]);
     let mut desk = running(measured());
@@ -132,7 +132,7 @@ fn nobody_is_killed_when_a_condition_is_missing() {
         change(&mut config);
         Profile { execution_config: Some(config), ..measured() }
     };
-    let limit = |profile: &Profile| super::super::usage::memory_limit(profile);
+    let limit = |profile: &Profile| usage_stats::memory_limit(profile);
     assert_eq!(limit(&measured()), Some(100 * MIB));
     assert_eq!(limit(&config(|config| config.mode = Some(ExecutionMode::Direct))), Some(100 * MIB));
     assert_eq!(limit(&config(|config| config.limit_resources = Some(false))), None, "limits are off");
@@ -381,7 +381,7 @@ fn each_interval_has_its_own_samples() {
     };
     let mut desk = Desk::new(2);
     let leases = vec![lease(1), Lease { profile: 1, ..lease(2) }];
-    let sequence = desk.state.session_sequence();
+    let sequence = desk.state.session.sequence();
     let response = SyncResponse {
         sequence,
         leases,

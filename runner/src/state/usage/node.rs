@@ -2,11 +2,11 @@
 
 use torc_api::execution::{Granularity, MonitorPlan};
 
-use super::spread::{Spread, as_float, as_whole};
 use crate::clock::BootInstant;
 use crate::gpus::GpuLoad;
 use crate::monitor::NodeSample;
 use crate::series::{Measurement, NodePoint, NodeSummary, Record};
+use crate::state::usage_stats::{Spread, as_float, as_whole};
 
 #[derive(Debug)]
 pub(in crate::state) struct Node {

@@ -96,7 +96,7 @@ fn attempts_and_runs_of_one_job_have_their_own_accounts() {
     ];
     desk.slurm_says(SlurmAnswer::Accounts(Ok(found.into()), Duration::ZERO));
     for (key, number) in keys.into_iter().zip([1, 2, 3, 4]) {
-        let stats = desk.state.sacct.news.get(&key).cloned().expect("an account");
+        let stats = desk.state.sacct.news().get(&key).cloned().expect("an account");
         assert_eq!((stats.workflow, stats.job, stats.run, stats.attempt), (1, 1, key.run, key.attempt));
         let kibibytes =
             [stats.max_rss_bytes, stats.max_vm_size_bytes, stats.max_disk_read_bytes, stats.max_disk_write_bytes];
@@ -226,12 +226,12 @@ fn an_answer_settles_only_what_was_asked_about() {
     assert!(matches!(asked.as_slice(), [SlurmQuery::Accounts(_)]));
     desk.ended(2, 0);
     desk.slurm_says(accounts([account(1, "FAILED", Some(1)), account(2, "COMPLETED", Some(2))]));
-    assert_eq!(desk.state.sacct.news.len(), 0, "the second was not asked about");
+    assert_eq!(desk.state.sacct.news().len(), 0, "the second was not asked about");
     assert!(!desk.state.sacct.are_settled());
     let (_, after) = next_question(&mut desk);
     assert_eq!(after, Duration::from_secs(5), "no sooner than it is cheap");
     desk.slurm_says(accounts([account(1, "FAILED", Some(9)), account(2, "COMPLETED", Some(2))]));
-    let news: Vec<_> = desk.state.sacct.news.iter().map(|(key, one)| (key.job, one.max_rss_bytes)).collect();
+    let news: Vec<_> = desk.state.sacct.news().iter().map(|(key, one)| (key.job, one.max_rss_bytes)).collect();
     assert_eq!(news, [(2, Some(2 << 10))]);
     assert!(desk.state.sacct.are_settled());
 }
@@ -250,8 +250,8 @@ fn the_end_of_time_does_not_wait_for_the_accounting() {
     for (at, settled) in [(end.minus(Duration::from_millis(1)), false), (end, true)] {
         desk.now = at;
         desk.handle(Event::Tick);
-        let left = !matches!(desk.state.phase, Phase::Ending(_));
-        assert_eq!(left, settled, "{:?} before the end: {:?}", end.since(at), desk.state.phase);
+        let left = !matches!(desk.state.lifecycle.phase(), Phase::Ending(_));
+        assert_eq!(left, settled, "{:?} before the end: {:?}", end.since(at), desk.state.lifecycle.phase());
         assert!(!desk.state.sacct.are_settled());
     }
 }
@@ -265,7 +265,7 @@ fn an_account_that_comes_after_a_stop_is_told() {
     assert!(matches!(next_question(&mut desk).0.as_slice(), [SlurmQuery::Accounts(_)]));
     desk.handle(Event::Stop);
     desk.slurm_says(accounts([account(1, "FAILED", Some(6))]));
-    let news: Vec<_> = desk.state.sacct.news.values().map(|one| (one.job, one.max_rss_bytes)).collect();
+    let news: Vec<_> = desk.state.sacct.news().values().map(|one| (one.job, one.max_rss_bytes)).collect();
     assert_eq!(news, [(1, Some(6 << 10))]);
 }
 
@@ -303,7 +303,7 @@ fn an_account_without_a_state_is_one_of_an_end() {
         next_question(&mut desk);
         desk.slurm_says(accounts([account(1, state, Some(8))]));
         assert_eq!(desk.state.sacct.are_settled(), settled, "{state:?}");
-        let memory = desk.state.sacct.news.get(&key(1)).and_then(|one| one.max_rss_bytes);
+        let memory = desk.state.sacct.news().get(&key(1)).and_then(|one| one.max_rss_bytes);
         assert_eq!(memory, settled.then_some(8 << 10), "{state:?}");
     }
 }
@@ -327,7 +327,7 @@ fn a_stop_does_not_wait_for_the_accounting() {
     desk.started(1).ended(1, 0);
     assert!(!desk.state.sacct.are_settled());
     desk.handle(Event::Stop);
-    assert!(matches!(desk.state.phase, Phase::Completing(..)), "{:?}", desk.state.phase);
+    assert!(matches!(desk.state.lifecycle.phase(), Phase::Completing(..)), "{:?}", desk.state.lifecycle.phase());
 }
 
 // S07. Only a step that is looked for uses up its tries.

@@ -12,7 +12,10 @@ fn with_time(left: Option<u64>, poll_seconds: u64) -> Desk {
     let began = BootInstant(1_000 * SECOND);
     Desk::with(Settings {
         allocation: allocation(&["n1"]),
-        time: left.map(|left| (began.minus(Duration::from_secs(100_000)), began.plus(Duration::from_secs(left)))),
+        time: left.map(|left| TimeSpan {
+            began: began.minus(Duration::from_secs(100_000)),
+            end: began.plus(Duration::from_secs(left)),
+        }),
         poll_interval: Duration::from_secs(poll_seconds),
         ..settings(1)
     })
@@ -61,16 +64,16 @@ fn what_follows_from_another_end() {
     for (change_ms, moves, is_suspicious) in cases {
         let mut desk = with_time(Some(50_000), 10);
         asked_after(&mut desk);
-        let known = desk.state.settings.time.expect("an end").1;
+        let known = desk.state.deadlines.end().expect("an end");
         let left = i64::try_from(known.since(desk.now).as_millis()).expect("fits") + change_ms;
         let left = Duration::from_millis(u64::try_from(left).expect("later"));
         desk.slurm_says(SlurmAnswer::TimeLeft(Some(left)));
-        let end = desk.state.settings.time.expect("an end").1;
+        let end = desk.state.deadlines.end().expect("an end");
         let expected = if moves { desk.now.plus(left) } else { known };
         assert_eq!(end, expected, "{change_ms} ms");
         let asked = inquiries(&desk).contains(&SlurmQuery::Preemption);
         assert_eq!(asked, is_suspicious, "{change_ms} ms");
-        let began = desk.state.settings.time.expect("an end").0;
+        let began = desk.state.deadlines.time().expect("an end").began;
         assert_eq!(began, BootInstant(1_000 * SECOND).minus(Duration::from_secs(100_000)), "its beginning stays");
     }
 }
@@ -146,7 +149,7 @@ fn more_time_for_a_step_is_a_whole_minute_more() {
     for (end, has, more) in cases {
         let mut desk = with_time(Some(end), 10);
         desk.handle(Event::Adopted(Box::new(held(has))));
-        assert_eq!(desk.state.extensions.contains(&key(1)), more.is_some(), "{end} s, {has} min");
+        assert_eq!(desk.state.extensions.keys().contains(&key(1)), more.is_some(), "{end} s, {has} min");
         desk.slurm_says(SlurmAnswer::StepNumbers(vec![(key(1).label(), 4)]));
         let asked = inquiries(&desk).into_iter().find_map(|asked| match asked {
             SlurmQuery::Extend { step: 4, minutes, .. } => Some(minutes),
@@ -210,5 +213,5 @@ fn a_preempted_runner_gives_back_what_waits() {
     desk.started(1);
     assert_eq!(desk.state.holds(), (1, 2));
     desk.slurm_says(SlurmAnswer::Preemption(Some(true)));
-    assert_eq!((desk.state.holds(), desk.state.returned.len()), ((1, 0), 2));
+    assert_eq!((desk.state.holds(), desk.state.reports.returned().len()), ((1, 0), 2));
 }

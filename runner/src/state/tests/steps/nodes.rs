@@ -237,7 +237,7 @@ fn a_node_rests_for_exactly_its_time() {
         for (after, in_service) in [(rest_ms - 1, false), (rest_ms, true)] {
             desk.now = noticed.plus(Duration::from_millis(after));
             desk.handle(Event::Tick);
-            assert_eq!(desk.state.has_node(), in_service, "{after} ms");
+            assert_eq!(desk.state.jobs.has_node(), in_service, "{after} ms");
             assert!(in_service || desk.state.awaits_node(), "{after} ms: it is tried again");
             assert!(!desk.state.has_lost_its_nodes());
         }
@@ -271,7 +271,7 @@ fn failures_of_one_blow_count_once() {
         desk.state.node_fails(key(2), desk.now, &mut effects);
         let problems = effects.iter().filter(|one| matches!(one, Effect::Log(RunnerEvent::Problem { .. }))).count();
         assert_eq!(problems, told, "started {later_us} µs after it was noticed");
-        let failures = desk.state.node_health.get(&0).map(|trouble| trouble.failures);
+        let failures = desk.state.node_health.failures(0);
         assert_eq!(failures, Some(1 + told), "{later_us} µs");
     }
 }
@@ -305,6 +305,6 @@ fn an_older_step_does_not_heal_a_node() {
         job.since = noticed.plus(Duration::from_micros(later_us));
         job.step.nodes = vec![0];
         desk.state.step_begun(key(2));
-        assert_eq!((desk.state.has_node(), desk.state.node_health.is_empty()), (heals, heals), "{later_us} µs");
+        assert_eq!((desk.state.jobs.has_node(), desk.state.node_health.is_empty()), (heals, heals), "{later_us} µs");
     }
 }

@@ -1,7 +1,5 @@
 //! The time that steps have, and the warning before it is over.
 
-use std::collections::BTreeSet;
-
 use super::*;
 use torc_api::execution::MonitorPlan;
 
@@ -28,7 +26,7 @@ fn an_end_that_is_put_off_is_heard_of() {
     assert_eq!(desk.until_asked(), [SlurmQuery::TimeLeft]);
     assert_eq!(desk.now.since(began), Duration::from_secs(90), "a twentieth of half an hour");
     desk.slurm_says(SlurmAnswer::TimeLeft(Some(Duration::from_secs(7_200))));
-    assert_eq!(desk.state.settings.time.map(|(_, end)| end.since(desk.now)), Some(Duration::from_secs(7_200)));
+    assert_eq!(desk.state.deadlines.end().map(|end| end.since(desk.now)), Some(Duration::from_secs(7_200)));
     let asked = desk.now;
     // The step that runs gets its part of it; what starts now has it anyway.
     assert_eq!(desk.until_asked(), [SlurmQuery::StepNumbers]);
@@ -39,21 +37,17 @@ fn an_end_that_is_put_off_is_heard_of() {
     desk.slurm_says(SlurmAnswer::StepUsage(desk.now, Vec::new()));
     desk.slurm_says(SlurmAnswer::Extended(key(1), 120, None));
     assert_eq!(notes(&desk), [(Some(120 * 60_000), false)], "whoever takes the step over knows it");
-    assert_eq!(desk.state.extensions, BTreeSet::new());
+    assert_eq!(desk.state.extensions.keys(), []);
     assert_eq!(desk.until_asked(), [SlurmQuery::TimeLeft]);
     assert_eq!(desk.now.since(asked), Duration::from_secs(360));
     desk.slurm_says(SlurmAnswer::TimeLeft(None));
-    assert_eq!(
-        desk.state.settings.time.map(|(_, end)| end.since(asked)),
-        Some(Duration::from_secs(7_200)),
-        "no answer"
-    );
+    assert_eq!(desk.state.deadlines.end().map(|end| end.since(asked)), Some(Duration::from_secs(7_200)), "no answer");
     // What a person has said counts as well.
     let own = desk.now.plus(Duration::from_secs(60));
     desk.state.settings.own_end = Some(own);
     looks_time(&mut desk);
     desk.slurm_says(SlurmAnswer::TimeLeft(Some(Duration::from_secs(7_200))));
-    assert_eq!(desk.state.settings.time.map(|(_, end)| end), Some(own));
+    assert_eq!(desk.state.deadlines.end(), Some(own));
 }
 
 // X11, S06
@@ -232,7 +226,8 @@ fn more_time_is_asked_for_once_and_also_by_the_next_agent() {
     assert_eq!(due(&desk), [Duration::from_secs(4 * 60)]);
     desk.slurm_says(SlurmAnswer::Extended(key(1), 29, None));
     assert_eq!(due(&desk), [Duration::from_secs(28 * 60)], "the warning moves with the end");
-    desk.state.settings.time = Some((desk.now, desk.now.plus(Duration::from_secs(7_200))));
+    let end = desk.now.plus(Duration::from_secs(7_200));
+    desk.state.deadlines.set_time(Some(TimeSpan { began: desk.now, end }));
     desk.slurm_says(SlurmAnswer::TimeLeft(Some(Duration::from_secs(10_800))));
     let asked = inquiries(&desk);
     assert!(asked.iter().any(|asked| matches!(asked, SlurmQuery::Extend { minutes: 179.., .. })), "{asked:?}");

@@ -5,8 +5,10 @@
 
 use std::time::Duration;
 
+use torc_core::backoff::Backoff;
+
 /// Without jobs nothing but the timer wakes the runner, and it should notice soon that everything has ended.
-const IDLE_AT_MOST: Duration = Duration::from_secs(30);
+const MAX_IDLE_WAIT: Duration = Duration::from_secs(30);
 
 /// What the time since the last call brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,25 +23,27 @@ pub(super) enum PollMode {
 
 /// The wait between two calls, which grows while nothing happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Backoff {
-    base: Duration,
-    most: Duration,
-    wait: Duration,
+pub(super) struct PollBackoff {
+    backoff: Backoff,
 }
 
-impl Backoff {
-    /// Begins at `base`; doubles up to `most`.
-    pub fn new(base: Duration, most: Duration) -> Self {
-        Self { base, most: most.max(base), wait: base }
+impl PollBackoff {
+    /// Begins at `base`; doubles up to `max`.
+    pub fn new(base: Duration, max: Duration) -> Self {
+        let mut backoff = Backoff::new(base, max);
+        backoff.next_delay();
+        Self { backoff }
     }
 
-    /// How long to wait after a call. Progress lets the ramp begin anew; the end of a job is that, because it is reported at once.
-    pub fn wait_after(&mut self, regime: PollMode) -> Duration {
-        self.wait = match regime {
-            PollMode::Waiting => self.wait.saturating_mul(2).min(self.most),
-            PollMode::Progress | PollMode::Idle => self.base,
-        };
-        if regime == PollMode::Idle { self.base.min(IDLE_AT_MOST) } else { self.wait }
+    /// Returns how long to wait after a call. Progress lets the ramp begin again; the end of a job is that, because it is reported
+    /// at once.
+    pub fn wait_after(&mut self, mode: PollMode) -> Duration {
+        if mode == PollMode::Waiting {
+            return self.backoff.next_delay();
+        }
+        self.backoff.reset();
+        let wait = self.backoff.next_delay();
+        if mode == PollMode::Idle { wait.min(MAX_IDLE_WAIT) } else { wait }
     }
 }
 
@@ -57,7 +61,7 @@ mod tests {
     type Case<'a> = (u64, u64, &'a [PollMode], &'a [u64], &'a str);
 
     fn waits(base: u64, most: u64, regimes: &[PollMode]) -> Vec<u64> {
-        let mut backoff = Backoff::new(Duration::from_secs(base), Duration::from_secs(most));
+        let mut backoff = PollBackoff::new(Duration::from_secs(base), Duration::from_secs(most));
         regimes.iter().map(|regime| backoff.wait_after(*regime).as_secs()).collect()
     }
 
