@@ -8,8 +8,7 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use crate::expanded::{Expanded, ExpandedJob};
-use crate::expanded::{ExpandedFile, ExpandedUserData};
+use crate::expanded::{Expanded, ExpandedFile, ExpandedJob, ExpandedUserData};
 
 use super::names::Names;
 

@@ -10,8 +10,7 @@ use super::Engine;
 use crate::engine::held_leases::LeaseTarget;
 use crate::engine::leases::NotHeldReason;
 use crate::engine::tx::Tx;
-use crate::ids::AllocationKey;
-use crate::ids::{AllocationId, JobId, RunnerId, WorkflowId};
+use crate::ids::{AllocationId, AllocationKey, JobId, RunnerId, WorkflowId};
 use crate::planning::orphans::{self, Allocation, Findings, Runner, RunningJob, Sighting};
 use crate::rows::AllocationRow;
 

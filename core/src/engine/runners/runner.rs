@@ -6,8 +6,7 @@ use torc_api::wire::{AttemptKey, Resources, RunnerKind, SyncRequest, SyncRespons
 
 use crate::class::Place;
 use crate::engine::held_leases::RunnerLeases;
-use crate::ids::AllocationKey;
-use crate::ids::{JobId, Now, RunnerId, WorkflowId};
+use crate::ids::{AllocationKey, JobId, Now, RunnerId, WorkflowId};
 use crate::rows::RunnerRow;
 
 /// Time for which an offer counts after the runner's wait on the server has ended: long enough to ask again over a slow link. A runner
