@@ -30,16 +30,17 @@ use torc_core::ids::{JobId, Now, RunnerId, WorkflowId};
 use torc_core::rows::ResultRow;
 use torc_store::{EventQuery, JobQuery, ResultQuery, RunnerQuery, SlurmStatsQuery, Store};
 
+use crate::audit::{self, AuditOutcome};
 use crate::clock::{self, Clock};
 use crate::issuer::Issuer;
 use crate::metrics::Metrics;
-use crate::{audit, views};
+use crate::views;
 
 pub(crate) use error::NOT_READY;
 pub use error::{EngineError, ErrorKind};
 pub(crate) use touched::Touched;
 pub(crate) use writer::Stop;
-use writer::{Answer, Command, Read, Write, Writer};
+use writer::{Answer, Command, Write, Writer};
 
 /// How many committed groups a slow watcher may lag behind before it has to read from the store again.
 const WATCH_BACKLOG: usize = 256;
@@ -57,7 +58,7 @@ pub struct Engine {
     touched: Touched,
 }
 
-/// Which jobs or results are asked for, beside the workflow.
+/// A workflow by namespace, and name or number.
 pub type WorkflowRef<'a> = (&'a str, &'a str);
 
 impl Engine {
@@ -97,17 +98,39 @@ impl Engine {
         &self,
         command: impl FnOnce(&mut State, &mut Recorder, Now) -> Result<T, EngineError> + Send + 'static,
     ) -> Result<T, EngineError> {
+        self.write_then(command, |_, value| Ok(value)).await
+    }
+
+    /// Runs a command that changes a workflow, and returns the workflow as the command left it.
+    async fn write_and_show<T: Send + 'static>(
+        &self,
+        id: WorkflowId,
+        command: impl FnOnce(&mut State, &mut Recorder, Now) -> Result<T, EngineError> + Send + 'static,
+    ) -> Result<api::Workflow, EngineError> {
+        self.write_then(command, move |state, _| Ok(state.workflow_summary(id)?)).await
+    }
+
+    /// Runs a command in the writer, and once its changes are durable derives the answer from them.
+    async fn write_then<T: Send + 'static, A: Send + 'static>(
+        &self,
+        command: impl FnOnce(&mut State, &mut Recorder, Now) -> Result<T, EngineError> + Send + 'static,
+        answer: impl FnOnce(&State, T) -> Result<A, EngineError> + Send + 'static,
+    ) -> Result<A, EngineError> {
         let (sender, receiver) = oneshot::channel();
-        let deed = audit::present();
+        let audited = audit::current();
         let run: Write = Box::new(move |context| {
             let value = context.and_then(|(state, recorder, now)| {
                 let value = command(state, recorder, now);
-                if let Some(row) = deed.and_then(|deed| deed.row(value.as_ref().err(), now)) {
+                let outcome = value.as_ref().err().map_or(AuditOutcome::Done, EngineError::audit_outcome);
+                if let Some(row) = audited.and_then(|audited| audited.row(outcome, now)) {
                     recorder.audit(row);
                 }
                 value
             });
-            deliver(sender, value)
+            Box::new(move |committed| {
+                // The caller may have gone away; the command counts all the same.
+                let _ = sender.send(committed.and_then(|state| answer(state, value?)));
+            })
         });
         self.queue.send(Command::Write(run)).await.map_err(|_| EngineError::stopped())?;
         receiver.await.map_err(|_| EngineError::stopped())?
@@ -119,8 +142,11 @@ impl Engine {
         question: impl FnOnce(&State) -> Result<T, EngineError> + Send + 'static,
     ) -> Result<T, EngineError> {
         let (sender, receiver) = oneshot::channel();
-        let run: Read = Box::new(move |state| deliver(sender, state.and_then(question)));
-        self.queue.send(Command::Read(run)).await.map_err(|_| EngineError::stopped())?;
+        let answer: Answer = Box::new(move |state| {
+            // The caller may have gone away.
+            let _ = sender.send(state.and_then(question));
+        });
+        self.queue.send(Command::Read(answer)).await.map_err(|_| EngineError::stopped())?;
         receiver.await.map_err(|_| EngineError::stopped())?
     }
 
@@ -128,7 +154,7 @@ impl Engine {
     pub async fn apply(&self, request: ApplyRequest, owner: &str, grant: &Grant) -> Result<ApplyResponse, EngineError> {
         let (request, expanded) = self.expand(request).await?;
         let metadata = &request.document.metadata;
-        audit::speaks_of(format!("workflows/{}", metadata.name));
+        audit::set_object(format!("workflows/{}", metadata.name));
         let key = (metadata.namespace().to_owned(), metadata.name.clone());
         let (owner, grant) = (owner.to_owned(), grant.clone());
         if request.dry_run {
@@ -198,8 +224,7 @@ impl Engine {
     }
 
     /// A workflow with its document.
-    pub async fn workflow(&self, reference: WorkflowRef<'_>) -> Result<api::Workflow, EngineError> {
-        let id = self.find(reference).await?;
+    pub async fn workflow(&self, id: WorkflowId) -> Result<api::Workflow, EngineError> {
         let both = move |state: &State| Ok((state.workflow_summary(id)?, state.document(id)?.to_string()));
         let (mut workflow, document) = self.read(both).await?;
         workflow.document = serde_json::from_str(&document).ok();
@@ -217,35 +242,27 @@ impl Engine {
     }
 
     /// The actions of a workflow.
-    pub async fn actions(&self, reference: WorkflowRef<'_>) -> Result<Vec<api::WorkflowAction>, EngineError> {
-        let id = self.find(reference).await?;
+    pub async fn actions(&self, id: WorkflowId) -> Result<Vec<api::WorkflowAction>, EngineError> {
         self.read(move |state| Ok(state.actions(id)?)).await
     }
 
     /// Nothing more starts, and what runs is ended.
-    pub async fn cancel(&self, reference: WorkflowRef<'_>) -> Result<api::Workflow, EngineError> {
-        let id = self.find(reference).await?;
-        self.write(move |state, recorder, now| Ok(state.cancel(id, recorder, now)?)).await?;
-        self.summary(id).await
+    pub async fn cancel(&self, id: WorkflowId) -> Result<api::Workflow, EngineError> {
+        self.write_and_show(id, move |state, recorder, now| Ok(state.cancel(id, recorder, now)?)).await
     }
 
     /// No new leases.
-    pub async fn suspend(&self, reference: WorkflowRef<'_>) -> Result<api::Workflow, EngineError> {
-        let id = self.find(reference).await?;
-        self.write(move |state, recorder, now| Ok(state.suspend(id, recorder, now)?)).await?;
-        self.summary(id).await
+    pub async fn suspend(&self, id: WorkflowId) -> Result<api::Workflow, EngineError> {
+        self.write_and_show(id, move |state, recorder, now| Ok(state.suspend(id, recorder, now)?)).await
     }
 
     /// Goes on after a suspension or a cancellation.
-    pub async fn resume(&self, reference: WorkflowRef<'_>) -> Result<api::Workflow, EngineError> {
-        let id = self.find(reference).await?;
-        self.write(move |state, recorder, now| Ok(state.resume(id, recorder, now)?)).await?;
-        self.summary(id).await
+    pub async fn resume(&self, id: WorkflowId) -> Result<api::Workflow, EngineError> {
+        self.write_and_show(id, move |state, recorder, now| Ok(state.resume(id, recorder, now)?)).await
     }
 
     /// Jobs run again.
-    pub async fn retry(&self, reference: WorkflowRef<'_>, request: api::RetryRequest) -> Result<Affected, EngineError> {
-        let id = self.find(reference).await?;
+    pub async fn retry(&self, id: WorkflowId, request: api::RetryRequest) -> Result<Affected, EngineError> {
         let dry_run = request.dry_run;
         let which = match request {
             api::RetryRequest { all: true, .. } => Retry::All,
@@ -262,14 +279,13 @@ impl Engine {
     }
 
     /// Forgets a workflow.
-    pub async fn delete(&self, reference: WorkflowRef<'_>) -> Result<(), EngineError> {
-        let id = self.find(reference).await?;
+    pub async fn delete(&self, id: WorkflowId) -> Result<(), EngineError> {
         self.write(move |state, recorder, now| Ok(state.delete(id, recorder, now)?)).await
     }
 
     /// A runner introduces itself.
     pub async fn register(&self, request: RegisterRequest, grant: Grant) -> Result<RegisterResponse, EngineError> {
-        audit::speaks_of(format!("runners on {}", request.host));
+        audit::set_object(format!("runners on {}", request.host));
         self.write(move |state, recorder, now| {
             if !state.may_serve(&grant, &request.scope) {
                 let message = "the token allows no runner for that: name the workflow that it is for";
@@ -294,11 +310,10 @@ impl Engine {
     /// Results that runners wrote down while the server was away; what became of each, in their order.
     pub async fn replay(
         &self,
-        reference: WorkflowRef<'_>,
+        id: WorkflowId,
         run: i32,
         results: Vec<JournalledResult>,
     ) -> Result<Vec<Replayed>, EngineError> {
-        let id = self.find(reference).await?;
         let mut replayed = Vec::with_capacity(results.len());
         let mut fresh = Vec::new();
         for result in results {
@@ -338,8 +353,7 @@ impl Engine {
     }
 
     /// One job, with its dependencies.
-    pub async fn job(&self, reference: WorkflowRef<'_>, job: &str) -> Result<api::Job, EngineError> {
-        let id = self.find(reference).await?;
+    pub async fn job(&self, id: WorkflowId, job: &str) -> Result<api::Job, EngineError> {
         let job = job.to_owned();
         let live = self.read(move |state| Ok(views::LiveJob::from(state.job(id, &job)?.1))).await?;
         let query = JobQuery { workflow: Some(id), name: Some(live.name.clone()), limit: 1, ..JobQuery::default() };
@@ -438,54 +452,41 @@ impl Engine {
     }
 
     /// The machines of a workflow that are reached over SSH.
-    pub async fn remote_workers(&self, reference: WorkflowRef<'_>) -> Result<Vec<RemoteWorker>, EngineError> {
-        let id = self.find(reference).await?;
+    pub async fn remote_workers(&self, id: WorkflowId) -> Result<Vec<RemoteWorker>, EngineError> {
         Ok(self.store.remote_workers(id).await?)
     }
 
     /// Adds machines to a workflow, and lists all of them.
     pub async fn add_remote_workers(
         &self,
-        reference: WorkflowRef<'_>,
+        id: WorkflowId,
         workers: &[RemoteWorker],
     ) -> Result<Vec<RemoteWorker>, EngineError> {
         for worker in workers {
             let parsed: Result<WorkerAddress, _> = worker.address.parse();
             parsed.map_err(|error| EngineError::bad_request(format!("worker '{}': {error}", worker.address)))?;
         }
-        let id = self.find(reference).await?;
         self.store.add_remote_workers(id, workers, clock::now().wall_ms).await?;
-        self.note_deed().await?;
+        self.audit_only().await?;
         Ok(self.store.remote_workers(id).await?)
     }
 
     /// Forgets a machine of a workflow.
-    pub async fn remove_remote_worker(&self, reference: WorkflowRef<'_>, address: &str) -> Result<(), EngineError> {
-        let id = self.find(reference).await?;
+    pub async fn remove_remote_worker(&self, id: WorkflowId, address: &str) -> Result<(), EngineError> {
         let was_there = self.store.remove_remote_worker(id, address).await?;
-        self.note_deed().await?;
+        self.audit_only().await?;
         if was_there { Ok(()) } else { Err(EngineError::no_worker(address)) }
     }
 
     /// Writes a copy of the store.
     pub async fn backup(&self, to: &std::path::Path) -> Result<(), EngineError> {
-        self.note_deed().await?;
+        self.audit_only().await?;
         Ok(self.store.backup(to).await?)
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.metrics
     }
-}
-
-/// Sends a value once what led to it is durable. The caller may have gone away; the command counts all the same.
-fn deliver<T: Send + 'static>(
-    sender: oneshot::Sender<Result<T, EngineError>>,
-    value: Result<T, EngineError>,
-) -> Answer {
-    Box::new(move |outcome| {
-        let _ = sender.send(outcome.and(value));
-    })
 }
 
 /// Refuses what has problems.

@@ -21,6 +21,7 @@ mod rejection;
 mod reviews;
 mod sources;
 mod status;
+mod status_writer;
 mod strays;
 #[cfg(test)]
 mod tests;
@@ -36,10 +37,11 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Engine;
+use crate::leadership::Leadership;
 use crate::slurm::SlurmHandle;
 use desk::Desk;
 
-pub(crate) use leader::{Candidate, Office};
+pub(crate) use leader::Candidate;
 pub use pools::Pool;
 pub(crate) use readiness::Readiness;
 pub(crate) use reviews::{Lists as ReviewLists, Reviews};
@@ -108,19 +110,19 @@ pub(crate) struct Parts {
     pub engine: Engine,
     pub slurm: Option<SlurmHandle>,
     pub client: Client,
-    pub office: Office,
+    pub leadership: Leadership,
     pub readiness: Readiness,
     pub api_url: String,
 }
 
 /// Starts looking after objects, until `stop`.
 pub(crate) fn start(parts: Parts, config: KubernetesConfig, stop: &CancellationToken) -> Vec<JoinHandle<()>> {
-    let Parts { engine, slurm, client, office, readiness, api_url } = parts;
+    let Parts { engine, slurm, client, leadership, readiness, api_url } = parts;
     readiness.lists();
     let watches = watch::Watches::new(&config.namespaces);
     let stores = watches.stores();
     let (clusters, cluster_writer) = kube::runtime::reflector::store();
-    let desk = Arc::new(Desk::new(engine, slurm, client, office, config, readiness, api_url, stores, clusters));
+    let desk = Arc::new(Desk::new(engine, slurm, client, leadership, config, readiness, api_url, stores, clusters));
     let mut tasks = watches.run(&desk, stop);
     tasks.push(tokio::spawn(clusters::run(Arc::clone(&desk), cluster_writer, stop.clone())));
     tasks.push(tokio::spawn(definitions::run(Arc::clone(&desk), stop.clone())));

@@ -3,16 +3,17 @@
 //! Decisions are in `torc-core`, SQL is in `torc-store`; here they meet. Deliberately absent: starting processes, printing.
 
 mod audit;
+mod caller;
 mod clock;
 mod engine;
 mod handover;
 mod http;
 mod issuer;
 mod kubernetes;
+mod leadership;
 mod listener;
 mod memory;
 mod metrics;
-mod openapi;
 mod pieces;
 mod server;
 mod slurm;
@@ -23,7 +24,7 @@ mod views;
 
 pub use engine::{Engine, EngineError};
 pub use handover::Handover;
+pub use http::openapi_document;
 pub use kubernetes::{KubernetesConfig, NoCluster, Pool};
-pub use openapi::document as openapi_document;
 pub use server::{Server, ServerConfig, StartError};
 pub use slurm::{SlurmConfig, SlurmHandle};

@@ -22,7 +22,8 @@ use crate::engine::{Engine, EngineError, Stop};
 use crate::handover::{Handovers, Vouching};
 use crate::http::{self, Identities};
 use crate::issuer::Issuer;
-use crate::kubernetes::{KubernetesConfig, NoCluster, Office, Readiness};
+use crate::kubernetes::{KubernetesConfig, NoCluster, Readiness};
+use crate::leadership::Leadership;
 use crate::listener::{Listener, connection_limit};
 use crate::slurm::{SlurmConfig, SlurmHandle};
 use crate::tls::{Certificates, TlsError, TlsFiles, certificates_of};
@@ -123,7 +124,7 @@ impl Server {
         let vouching = Vouching { shown: certificates.clone(), authority: config.authority.clone() };
         let handovers = handovers(&config, address, vouching);
         let mut server =
-            Self::assemble(&config, store, opened, (address, handovers), &Office::permanent(), stop).await?;
+            Self::assemble(&config, store, opened, (address, handovers), &Leadership::permanent(), stop).await?;
         if let Some(socket) = socket {
             let identities =
                 Identities::new(config.token.clone(), issuer(&config)).with_metrics(config.metrics_token.clone());
@@ -139,7 +140,7 @@ impl Server {
         store: Store,
         (engine, writer): (Engine, JoinHandle<()>),
         (address, handovers): (Option<SocketAddr>, Handovers),
-        office: &Office,
+        leadership: &Leadership,
         stop: Stop,
     ) -> Result<Self, StartError> {
         let mut server = Self {
@@ -156,19 +157,19 @@ impl Server {
             tenure: None,
         };
         if let Some(slurm) = config.slurm.clone() {
-            server.serve_slurm(slurm, office).await?;
+            server.serve_slurm(slurm, leadership).await?;
         }
         Ok(server)
     }
 
     /// Starts looking after allocations; their runners are told where this server answers.
-    async fn serve_slurm(&mut self, config: SlurmConfig, office: &Office) -> Result<(), StartError> {
+    async fn serve_slurm(&mut self, config: SlurmConfig, leadership: &Leadership) -> Result<(), StartError> {
         if config.serves.is_some() {
             self.engine.serve_slurm().await.map_err(StartError::Load)?;
         }
         let stop = self.stop.waiting.clone();
         let (handle, task) =
-            SlurmHandle::start(self.engine.clone(), config, self.handovers.clone(), office.clone(), stop);
+            SlurmHandle::start(self.engine.clone(), config, self.handovers.clone(), leadership.clone(), stop);
         self.slurm = Some(handle);
         self.slurm_loop = task;
         Ok(())

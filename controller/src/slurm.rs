@@ -31,7 +31,7 @@ use torc_core::ids::WorkflowId;
 
 use crate::engine::{Engine, EngineError};
 use crate::handover::Handovers;
-use crate::kubernetes::Office;
+use crate::leadership::Leadership;
 use reconcile::Desk;
 
 /// News of the engine are acted upon at most so often: a tick looks at all that came meanwhile.
@@ -81,7 +81,7 @@ impl SlurmHandle {
         engine: Engine,
         config: SlurmConfig,
         handovers: Handovers,
-        office: Office,
+        leadership: Leadership,
         stop: CancellationToken,
     ) -> (Self, Option<tokio::task::JoinHandle<()>>) {
         let has_loop = config.serves.is_some();
@@ -89,7 +89,7 @@ impl SlurmHandle {
         let poll = config.poll;
         let is_winding_down = Arc::new(AtomicBool::new(false));
         let moments = Arc::new(Instant::now);
-        let desk = Desk::new(engine.clone(), config, handovers, office, Arc::clone(&is_winding_down), moments);
+        let desk = Desk::new(engine.clone(), config, handovers, leadership, Arc::clone(&is_winding_down), moments);
         let desk = Arc::new(Mutex::new(desk));
         let handle = Self { desk: Arc::clone(&desk), engine, wake: Arc::clone(&wake), has_loop, is_winding_down };
         let task = has_loop.then(|| tokio::spawn(run(desk, wake, poll, stop)));
@@ -206,7 +206,7 @@ async fn run(desk: Arc<Mutex<Desk>>, wake: Arc<Notify>, poll: Duration, stop: Ca
         let is_due = looked.is_none_or(|looked| looked.elapsed() >= pause);
         match desk.lock().await.tick(is_due).await {
             Ok(is_left) => pause = pause_between_looks(poll, is_left),
-            Err(error) => tracing::warn!("Slurm was not looked after: {error}"),
+            Err(error) => tracing::warn!(%error, "allocations were not reconciled"),
         }
         if is_due {
             looked = Some(Instant::now());

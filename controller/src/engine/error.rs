@@ -6,6 +6,8 @@ use torc_api::problem::Problem;
 use torc_core::engine::Refusal;
 use torc_store::StoreError;
 
+use crate::audit::AuditOutcome;
+
 /// Why the engine did not do what it was asked: a kind for programs, a body for people.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{}", body.message)]
@@ -41,6 +43,14 @@ pub enum ErrorKind {
 impl EngineError {
     fn new(kind: ErrorKind, code: &str, message: String) -> Self {
         Self { kind, body: Box::new(ErrorBody { code: code.to_owned(), message, ..ErrorBody::default() }) }
+    }
+
+    /// How the audit log names this error.
+    pub(crate) fn audit_outcome(&self) -> AuditOutcome<'_> {
+        match self.kind {
+            ErrorKind::Forbidden => AuditOutcome::Refused(&self.body.code),
+            _ => AuditOutcome::Failed(&self.body.code),
+        }
     }
 
     /// A document with problems.

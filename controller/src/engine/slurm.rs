@@ -38,7 +38,7 @@ impl Engine {
             return Err(EngineError::invalid(problems));
         }
         let name = document.metadata.name.clone();
-        audit::speaks_of(format!("slurmclusters/{name}"));
+        audit::set_object(format!("slurmclusters/{name}"));
         let apply = move |state: &mut torc_core::engine::State, recorder: &mut _, now| {
             state.apply_cluster(&document, recorder, now).map_err(unwritable)
         };

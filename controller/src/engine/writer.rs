@@ -19,7 +19,7 @@ use torc_core::engine::{LongPoll, LongPolls, Recorder, Session, State};
 use torc_core::ids::{Now, RunnerId, WorkflowId};
 use torc_core::rows::Changes;
 use torc_store::Store;
-use tracing::{error, info, warn};
+use tracing::{Instrument as _, error, info, info_span, warn};
 
 use super::error::EngineError;
 use super::touched::Touched;
@@ -35,15 +35,14 @@ pub(super) const TICK: Duration = Duration::from_secs(1);
 /// How often a store that failed is tried again.
 pub(super) const PROBE: Duration = Duration::from_secs(5);
 
-/// Gives out an answer once the outcome of the write is known.
-pub(super) type Answer = Box<dyn FnOnce(Result<(), EngineError>) + Send>;
-/// A command is run with the state, or told why it cannot be.
-pub(super) type Read = Box<dyn FnOnce(Result<&State, EngineError>) -> Answer + Send>;
+/// Sends an answer once the group's changes are durable: from the state that they led to, or why they could not be written.
+pub(super) type Answer = Box<dyn FnOnce(Result<&State, EngineError>) + Send>;
+/// Runs a command on the state, or passes on why it cannot be run.
 pub(super) type Write = Box<dyn FnOnce(Result<(&mut State, &mut Recorder, Now), EngineError>) -> Answer + Send>;
 type SyncReply = oneshot::Sender<Result<SyncResponse, EngineError>>;
 
 pub(super) enum Command {
-    Read(Read),
+    Read(Answer),
     Write(Write),
     Sync { runner: RunnerId, request: Box<SyncRequest>, grant: Grant, reply: SyncReply },
 }
@@ -133,7 +132,8 @@ impl Writer {
                 () = stop.waiting.cancelled(), if !self.waiting.is_empty() => {}
                 () = stop.queue.cancelled(), if !commands.is_closed() => commands.close(),
             }
-            self.process(std::mem::take(&mut group), ticked).await;
+            let span = info_span!("command_group", commands = group.len());
+            self.process(std::mem::take(&mut group), ticked).instrument(span).await;
         }
     }
 
@@ -164,10 +164,10 @@ impl Writer {
                     self.changed.notify_one();
                     self.touched.note(&changes);
                 }
-                self.state = Some(state);
                 for answer in answers {
-                    answer(Ok(()));
+                    answer(Ok(&state));
                 }
+                self.state = Some(state);
                 if changes.jobs.len() > memory::MANY_JOBS {
                     drop(changes);
                     memory::give_back();
@@ -179,14 +179,17 @@ impl Writer {
 
     fn carry_out(&mut self, command: Command, state: &mut State, recorder: &mut Recorder, now: Now) -> Option<Answer> {
         match command {
-            Command::Read(read) => Some(read(Ok(state))),
+            Command::Read(read) => Some(read),
             Command::Write(write) => Some(write(Ok((state, recorder, now)))),
             Command::Sync { runner, request, grant, reply } => {
                 if !state.may_sync(&grant, runner, &request) {
                     return Some(reply_with(reply, Err(EngineError::not_theirs())));
                 }
-                self.metrics.sync(request.finished.len());
-                match state.sync(runner, &request, recorder, now) {
+                let _span = info_span!("sync", runner = runner.0).entered();
+                let (start, reported) = (std::time::Instant::now(), request.finished.len());
+                let synced = state.sync(runner, &request, recorder, now);
+                self.metrics.sync(start.elapsed(), reported);
+                match synced {
                     Ok(answer) => match answer.wait(&request) {
                         Some(wait) => {
                             self.waiting.park(LongPoll { runner, request, until: Instant::now() + wait, reply });
@@ -275,8 +278,8 @@ impl Writer {
 fn answer_read_only(group: Vec<Command>, state: Option<&State>, reason: &EngineError) {
     for command in group {
         match command {
-            Command::Read(read) => read(state.ok_or_else(|| reason.clone()))(Ok(())),
-            Command::Write(write) => write(Err(reason.clone()))(Ok(())),
+            Command::Read(read) => read(state.ok_or_else(|| reason.clone())),
+            Command::Write(write) => write(Err(reason.clone()))(Err(reason.clone())),
             Command::Sync { reply, .. } => {
                 let _ = reply.send(Err(reason.clone()));
             }

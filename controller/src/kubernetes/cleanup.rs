@@ -11,8 +11,8 @@ use torc_api::workflow::Workflow;
 use super::FINALIZER;
 use super::desk::{Desk, Guarded, Object};
 use super::events::{self, Kind, Tale};
-use super::lifetime::leaves_archive;
-use super::reconcile::{Trouble, seconds, write_status};
+use super::lifetime::{leaves_archive, seconds};
+use super::status_writer::{Trouble, write_status};
 use crate::clock;
 
 /// Between two looks at what is still there.
@@ -55,16 +55,15 @@ pub(super) async fn clean_up(
     let Some(summary) = desk.summary(object).await? else {
         return release(desk, object, place).await;
     };
-    let reference = (object.namespace.as_str(), object.name.as_str());
+    let id = torc_core::ids::WorkflowId(summary.id);
     let deleted = deleted_at(found);
     let completed = summary.status.completion_time.as_deref().and_then(seconds);
     let ttl = workflow.and_then(|workflow| workflow.spec.ttl_seconds_after_finished);
     let is_kept = leaves_archive(ttl, completed, deleted);
-    desk.engine.cancel(reference).await?;
+    desk.engine.cancel(id).await?;
     if let Some(slurm) = &desk.slurm {
         slurm.something_stopped().await?;
     }
-    let id = torc_core::ids::WorkflowId(summary.id);
     let allocations = desk.engine.live_allocations(Some(id)).await?;
     let jobs = desk.engine.summary(id).await?.status.jobs;
     let left = allocations + usize::try_from(jobs.running + jobs.leased).unwrap_or_default();
@@ -87,13 +86,13 @@ pub(super) async fn clean_up(
                 waited.as_secs(),
                 summary.id
             );
-            tracing::warn!(namespace = object.namespace, name = object.name, "{note}");
+            tracing::warn!(namespace = object.namespace, workflow = object.name, "{note}");
             let tale = Tale { reason: "CleanupGivenUp", kind: Kind::Warning, note: &note, key: "cleanup".to_owned() };
             events::tell_if_allowed(desk, object, &tale).await?;
         }
     }
     if !is_kept {
-        desk.engine.delete(reference).await?;
+        desk.engine.delete(id).await?;
     }
     release(desk, object, place).await
 }

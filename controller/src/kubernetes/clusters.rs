@@ -77,7 +77,7 @@ pub(super) struct Known {
 }
 
 pub(super) async fn look(desk: &Desk, known: &mut Known) -> Result<(), String> {
-    if !desk.office.is_held() {
+    if !desk.leadership.is_held() {
         return Ok(());
     }
     let objects: Vec<Arc<Guarded>> = desk.clusters.state();
@@ -151,7 +151,7 @@ async fn tell(desk: &Desk, cluster: &SlurmCluster, known: &mut Known) -> kube::R
     let generation = cluster.metadata.generation.unwrap_or_default();
     let said = report(found, before, generation, &now);
     let age = known.written.get(&uid).map(|(_, at)| at.elapsed());
-    if !is_due(before, &said, age) || !desk.office.is_held() {
+    if !is_due(before, &said, age) || !desk.leadership.is_held() {
         return Ok(());
     }
     let api: Api<SlurmCluster> = Api::all(desk.client.clone());

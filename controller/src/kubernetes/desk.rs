@@ -14,11 +14,11 @@ use torc_api::workflow::Workflow;
 use torc_core::ids::WorkflowId;
 
 use super::complaint::Complaint;
-use super::leader::Office;
 use super::readiness::Readiness;
 use super::rejection::Rejection;
 use super::{KubernetesConfig, UID};
 use crate::engine::{Engine, EngineError, ErrorKind};
+use crate::leadership::Leadership;
 use crate::slurm::SlurmHandle;
 
 /// An object as it comes from the API server. One that cannot be read must not hide the others.
@@ -37,7 +37,7 @@ pub(super) struct Desk {
     pub engine: Engine,
     pub slurm: Option<SlurmHandle>,
     pub client: Client,
-    pub office: Office,
+    pub leadership: Leadership,
     pub config: KubernetesConfig,
     pub readiness: Readiness,
     /// Where the server answers.
@@ -105,7 +105,7 @@ impl Desk {
         engine: Engine,
         slurm: Option<SlurmHandle>,
         client: Client,
-        office: Office,
+        leadership: Leadership,
         config: KubernetesConfig,
         readiness: Readiness,
         api_url: String,
@@ -113,7 +113,7 @@ impl Desk {
         clusters: Store<DeserializeGuard<SlurmCluster>>,
     ) -> Self {
         let memories = Mutex::default();
-        Self { engine, slurm, client, office, config, readiness, api_url, workflows, clusters, memories }
+        Self { engine, slurm, client, leadership, config, readiness, api_url, workflows, clusters, memories }
     }
 
     /// What is remembered of an object; `status` is what it says itself, for one that was not seen before.
@@ -157,15 +157,19 @@ impl Desk {
         if let Some(id) = self.recall(object, None).workflow {
             return found(self.engine.summary(id).await);
         }
-        let Some(stored) = found(self.engine.workflow((&object.namespace, &object.name)).await)? else {
-            return Ok(None);
-        };
+        let Some(stored) = self.stored(object).await? else { return Ok(None) };
         let uid = stored.document.as_ref().and_then(|document| document.metadata.annotations.get(UID));
         if uid != Some(&object.uid) {
             return Ok(None);
         }
         self.remember(object, |memory| memory.workflow = Some(WorkflowId(stored.id)));
         Ok(Some(stored))
+    }
+
+    /// The engine's workflow with an object's name, of this object or of an earlier one.
+    pub async fn stored(&self, object: &Object) -> Result<Option<api::Workflow>, EngineError> {
+        let Some(id) = found(self.engine.find((&object.namespace, &object.name)).await)? else { return Ok(None) };
+        found(self.engine.workflow(id).await)
     }
 
     /// The object of one of the engine's workflows.

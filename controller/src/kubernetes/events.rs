@@ -19,7 +19,7 @@ use torc_store::EventQuery;
 use super::backoff;
 use super::complaint::{Complaint, explained};
 use super::desk::{Desk, Object};
-use super::status::cut;
+use super::rejection::cut;
 
 /// The longest note that an API server takes.
 const MOST_NOTE: usize = 1_024;
@@ -175,7 +175,7 @@ async fn note(desk: &Desk, sequence: i64, before: i64) -> Result<(), String> {
 async fn tell_one(desk: &Desk, event: &Event) -> Result<bool, String> {
     let (Some((reason, kind)), Some(workflow)) = (told_as(&event.reason), event.workflow_id) else { return Ok(true) };
     let Some(object) = desk.object_of(workflow).await else { return Ok(desk.knows_all()) };
-    if !desk.office.is_held() {
+    if !desk.leadership.is_held() {
         return Ok(false);
     }
     let tale = Tale { reason, kind, note: &event.message, key: format!("{:x}", event.sequence) };

@@ -5,7 +5,6 @@
 //! anything that the store cannot take back: before it talks with Slurm or Kubernetes it asks its own clock whether the lease could
 //! be somebody else's by now.
 
-mod office;
 mod term;
 
 use std::path::Path;
@@ -20,8 +19,8 @@ use torc_store::Leader;
 
 use super::complaint::{Complaint, explained};
 use crate::clock;
+use crate::leadership::Leadership;
 
-pub(crate) use office::Office;
 use term::{LEASE_SECONDS, RETRY, Record, Step, step};
 
 /// A call that takes longer has failed.
@@ -153,7 +152,7 @@ impl Candidate {
     }
 
     /// Renews the lease until `stop`, and gives it back then. Ends at once when somebody else has it.
-    pub async fn hold(mut self, office: Office, stop: CancellationToken) {
+    pub async fn hold(mut self, leadership: Leadership, stop: CancellationToken) {
         let mut complaint = Complaint::default();
         loop {
             tokio::select! {
@@ -163,12 +162,12 @@ impl Candidate {
             let asked = clock::now().mono_ms;
             match self.renew().await {
                 Ok(true) => {
-                    office.renewed(asked);
+                    leadership.renewed(asked);
                     complaint.over();
                 }
                 Ok(false) => {
                     tracing::error!("somebody else leads");
-                    return office.lose();
+                    return leadership.lose();
                 }
                 Err(said) if complaint.is_news(&said) => tracing::warn!("the lease is not renewed: {said}"),
                 Err(_) => {}

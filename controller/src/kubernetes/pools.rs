@@ -29,7 +29,7 @@ pub(super) async fn run(desk: Arc<Desk>, stop: CancellationToken) {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(PAUSE) => {}
         }
-        if !desk.office.is_held() {
+        if !desk.leadership.is_held() {
             continue;
         }
         for pool in &desk.config.pools {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
+use kube::api::{Api, DeleteParams, Preconditions};
 use kube::runtime::controller::Action;
 use serde_json::json;
 use torc_api::API_VERSION;
@@ -17,45 +17,38 @@ use torc_api::api::ApplyRequest;
 use torc_api::cluster::LOCAL;
 use torc_api::document::{Metadata, WorkflowDocument};
 use torc_api::size::too_many_bytes;
-use torc_api::status::WorkflowStatus;
 use torc_api::token::Grant;
 use torc_api::workflow::{Workflow, WorkflowSpec};
 use torc_core::ids::WorkflowId;
 use torc_core::time::rfc3339;
+use tracing::Instrument as _;
 
-use super::complaint::explained;
 use super::desk::{Accepted, Desk, Guarded, Memory, Object, object};
 use super::events::{self, Kind, Tale};
-use super::lifetime::{Lifetime, lifetime};
+use super::lifetime::{Lifetime, lifetime, seconds};
 use super::rejection::{Reason, Rejection};
 use super::sources::{self, Embedded};
-use super::status::{View, left_to_other, status};
-use super::writes::{Decision, decide};
-use super::{FIELD_MANAGER, FINALIZER, UID, WORKING_DIR, backoff, cleanup};
+use super::status::left_to_other;
+use super::status_writer::{NOT_LEADING_INTERVAL, Trouble, apply, write_status};
+use super::{FINALIZER, UID, WORKING_DIR, backoff, cleanup};
 use crate::clock;
-use crate::engine::{EngineError, ErrorKind};
+use crate::engine::ErrorKind;
+use crate::metrics::Reconciler;
 
-/// While this process is not sure to lead.
-const OUT_OF_OFFICE: Duration = Duration::from_secs(2);
 /// Tables in ConfigMaps are looked at so often.
 const SOURCES_AGE: Duration = Duration::from_secs(60);
-
-/// Why a pass was cut short. It is tried again.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Trouble {
-    #[error("the API server: {}", explained(.0))]
-    Api(#[from] kube::Error),
-    #[error("the engine: {0}")]
-    Engine(#[from] EngineError),
-}
 
 /// One pass.
 pub(super) async fn reconcile(found: Arc<Guarded>, desk: Arc<Desk>) -> Result<Action, Trouble> {
     let Some(object) = object(&found) else { return Ok(Action::await_change()) };
-    if !desk.office.is_held() {
-        return Ok(Action::requeue(OUT_OF_OFFICE));
+    if !desk.leadership.is_held() {
+        return Ok(Action::requeue(NOT_LEADING_INTERVAL));
     }
-    let wish = pass(&found, &object, &desk).await?;
+    let span = tracing::info_span!("reconcile", namespace = object.namespace, workflow = object.name);
+    let start = Instant::now();
+    let passed = pass(&found, &object, &desk).instrument(span).await;
+    desk.engine.metrics().reconciled(Reconciler::Workflow, start.elapsed());
+    let wish = passed?;
     desk.remember(&object, Memory::succeeded);
     Ok(Action::requeue(backoff::soonest([wish])))
 }
@@ -67,9 +60,9 @@ pub(super) fn after_trouble(found: Arc<Guarded>, trouble: &Trouble, desk: Arc<De
     let (mut failures, mut is_news) = (0, false);
     desk.remember(&object, |memory| (failures, is_news) = memory.failed(&said));
     if is_news {
-        tracing::warn!(namespace = object.namespace, name = object.name, "not reconciled: {said}");
+        tracing::warn!(namespace = object.namespace, workflow = object.name, error = said, "not reconciled");
     } else {
-        tracing::debug!(namespace = object.namespace, name = object.name, failures, "not reconciled: {said}");
+        tracing::debug!(namespace = object.namespace, workflow = object.name, failures, error = said, "not reconciled");
     }
     Action::requeue(backoff::after(failures))
 }
@@ -222,72 +215,17 @@ fn document(object: &Object, labels: &BTreeMap<String, String>, spec: WorkflowSp
 
 /// What is left of an earlier object of the same name goes.
 async fn make_room(desk: &Desk, object: &Object) -> Result<(), Trouble> {
-    let reference = (object.namespace.as_str(), object.name.as_str());
-    match desk.engine.workflow(reference).await {
-        Ok(stored) => {
-            let uid = stored.document.and_then(|document| document.metadata.annotations.get(UID).cloned());
-            if uid.is_some_and(|uid| uid != object.uid) {
-                tracing::info!(namespace = object.namespace, name = object.name, "an earlier workflow is replaced");
-                desk.engine.delete(reference).await?;
-            }
-            Ok(())
-        }
-        Err(error) if error.kind == ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error.into()),
+    let Some(stored) = desk.stored(object).await? else { return Ok(()) };
+    let uid = stored.document.and_then(|document| document.metadata.annotations.get(UID).cloned());
+    if uid.is_some_and(|uid| uid != object.uid) {
+        tracing::info!(
+            namespace = object.namespace,
+            workflow = object.name,
+            "replacing an earlier workflow of this name"
+        );
+        desk.engine.delete(WorkflowId(stored.id)).await?;
     }
-}
-
-/// Writes the status if there is something new to say; when it may be written, if that is not now.
-pub(super) async fn write_status(
-    desk: &Desk,
-    object: &Object,
-    generation: i64,
-    stored: Option<&WorkflowStatus>,
-    lingers: Option<String>,
-) -> Result<Option<Duration>, Trouble> {
-    let memory = desk.recall(object, stored);
-    let engine = desk.summary(object).await?.map(|summary| summary.status);
-    let rejection = memory.rejected.as_ref().filter(|(of, _)| *of == generation).map(|(_, rejection)| rejection);
-    let before = memory.written.as_ref();
-    let said = status(&View {
-        engine: engine.as_ref(),
-        generation,
-        accepted: memory.accepted.as_ref().map(|accepted| accepted.generation),
-        rejection,
-        lingers: lingers.as_deref(),
-        before: before.map(|status| status.conditions.as_slice()).unwrap_or_default(),
-        now: &rfc3339(clock::now().wall_ms),
-        api_url: Some(desk.api_url.as_str()).filter(|url| !url.is_empty()),
-    });
-    match decide(before, &said, memory.since_written()) {
-        Decision::Nothing => Ok(None),
-        Decision::After(pause) => Ok(Some(pause)),
-        Decision::Now => {
-            if !desk.office.is_held() {
-                return Ok(Some(OUT_OF_OFFICE));
-            }
-            let patch = json!({
-                "apiVersion": API_VERSION,
-                "kind": "Workflow",
-                "metadata": {"name": object.name, "uid": object.uid},
-                "status": said,
-            });
-            apply(desk, object, &patch, true).await?;
-            desk.engine.metrics().status_written();
-            desk.remember(object, |memory| (memory.written, memory.written_at) = (Some(said), Instant::now()));
-            Ok(None)
-        }
-    }
-}
-
-/// Says what this controller wants to be so, and nothing of what others do. Never brings back what is gone: the uid goes along.
-async fn apply(desk: &Desk, object: &Object, patch: &serde_json::Value, is_status: bool) -> kube::Result<()> {
-    let api: Api<Guarded> = Api::namespaced(desk.client.clone(), &object.namespace);
-    let parameters = PatchParams::apply(FIELD_MANAGER).force();
-    match is_status {
-        true => api.patch_status(&object.name, &parameters, &Patch::Apply(patch)).await.map(drop),
-        false => api.patch_metadata(&object.name, &parameters, &Patch::Apply(patch)).await.map(drop),
-    }
+    Ok(())
 }
 
 async fn add_finalizer(desk: &Desk, object: &Object) -> Result<(), Trouble> {
@@ -333,9 +271,4 @@ async fn expire(desk: &Desk, object: &Object, spec: &WorkflowSpec) -> Result<Opt
             Ok(None)
         }
     }
-}
-
-/// A time as a status has it, in seconds since 1970.
-pub(super) fn seconds(time: &str) -> Option<i64> {
-    time.parse::<k8s_openapi::jiff::Timestamp>().ok().map(|time| time.as_second())
 }

@@ -2,8 +2,6 @@
 
 use torc_api::problem::{Problem, ProblemKind};
 
-use super::status::cut;
-
 /// So many problems are told.
 const MOST_PROBLEMS: usize = 5;
 /// The longest message.
@@ -75,6 +73,18 @@ fn sentence(problem: &Problem) -> String {
     let field = if problem.field.is_empty() { String::new() } else { format!("{}: ", problem.field) };
     let hint = problem.hint.as_ref().map_or_else(String::new, |hint| format!(" ({hint})"));
     format!("{field}{}{hint}", problem.message)
+}
+
+/// The first so many bytes of a text, and a sign that there were more.
+pub(super) fn cut(text: &str, most: usize) -> String {
+    if text.len() <= most {
+        return text.to_owned();
+    }
+    let mut end = most.saturating_sub('…'.len_utf8());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}…", &text[..end])
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use torc_api::token::Grant;
 
 use super::KubernetesConfig;
 use super::complaint::{Complaint, explained};
-use crate::http::Caller;
+use crate::caller::Caller;
 use memory::Verdicts;
 
 /// How service accounts begin in the words of Kubernetes.

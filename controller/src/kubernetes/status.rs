@@ -2,7 +2,7 @@
 
 use torc_api::status::{Condition, WorkflowStatus};
 
-use super::rejection::Rejection;
+use super::rejection::{Rejection, cut};
 
 /// A status stays below this size, whatever happens: it is one of many objects that an API server keeps.
 const MOST_BYTES: usize = 8 << 10;
@@ -120,18 +120,6 @@ fn shortened(mut status: WorkflowStatus) -> WorkflowStatus {
         status.failures.remove(0);
     }
     status
-}
-
-/// The first so many bytes of a text, and a sign that there were more.
-pub(super) fn cut(text: &str, most: usize) -> String {
-    if text.len() <= most {
-        return text.to_owned();
-    }
-    let mut end = most.saturating_sub('…'.len_utf8());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    format!("{}…", &text[..end])
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use torc_api::api::Workflow;
+use torc_core::ids::WorkflowId;
 
 use super::UID;
 use super::desk::{Desk, object};
@@ -26,7 +27,7 @@ pub(super) async fn run(desk: Arc<Desk>, stop: CancellationToken) {
             () = tokio::time::sleep(pause) => {}
         }
         // Absence counts only from a complete list.
-        if !desk.knows_all() || !desk.office.is_held() {
+        if !desk.knows_all() || !desk.leadership.is_held() {
             continue;
         }
         if let Err(error) = look(&desk).await {
@@ -42,12 +43,16 @@ pub(super) async fn look(desk: &Desk) -> Result<(), EngineError> {
     desk.forget_all_but(&objects);
     let workflows = desk.engine.workflows(None).await?;
     for workflow in workflows.iter().filter(|workflow| may_be_stray(workflow, &desk.config.namespaces)) {
-        let reference = (workflow.namespace.as_str(), workflow.name.as_str());
-        let document = desk.engine.workflow(reference).await?.document;
+        let id = WorkflowId(workflow.id);
+        let document = desk.engine.workflow(id).await?.document;
         let uid = document.and_then(|document| document.metadata.annotations.get(UID).cloned());
         if uid.is_some_and(|uid| !objects.contains(&uid)) {
-            tracing::warn!(namespace = reference.0, name = reference.1, "its object is gone: it is cancelled");
-            desk.engine.cancel(reference).await?;
+            tracing::warn!(
+                namespace = workflow.namespace,
+                workflow = workflow.name,
+                "object is gone: canceling its workflow"
+            );
+            desk.engine.cancel(id).await?;
             if let Some(slurm) = &desk.slurm {
                 slurm.something_stopped().await?;
             }

@@ -24,8 +24,8 @@ use torc_api::cluster::SlurmCluster;
 
 use super::KubernetesConfig;
 use super::desk::{Desk, Guarded, Object, object};
-use super::leader::Office;
 use super::readiness::Readiness;
+use crate::leadership::Leadership;
 use crate::tests::{TestServer, VirtualClock};
 
 /// A call: method, path with its query, body.
@@ -112,10 +112,10 @@ pub(super) struct Fixture {
 
 impl Fixture {
     pub async fn new() -> Self {
-        Self::with(|_| {}, Office::permanent()).await
+        Self::with(|_| {}, Leadership::permanent()).await
     }
 
-    pub async fn with(change: impl FnOnce(&mut KubernetesConfig), office: Office) -> Self {
+    pub async fn with(change: impl FnOnce(&mut KubernetesConfig), leadership: Leadership) -> Self {
         let server = TestServer::start_in(tempfile::tempdir().unwrap(), VirtualClock::from_now()).await;
         let (store, workflows) = reflector::store();
         let (cluster_store, clusters) = reflector::store();
@@ -129,7 +129,8 @@ impl Fixture {
         change(&mut config);
         let (api, readiness) = (FakeApi::default(), Readiness::default());
         let (engine, url) = (server.engine.clone(), "https://api".to_owned());
-        let desk = Desk::new(engine, None, api.client(), office, config, readiness, url, vec![store], cluster_store);
+        let desk =
+            Desk::new(engine, None, api.client(), leadership, config, readiness, url, vec![store], cluster_store);
         Self { api, server, desk: Arc::new(desk), workflows, clusters }
     }
 

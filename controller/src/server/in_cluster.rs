@@ -10,7 +10,8 @@ use super::{Server, ServerConfig, StartError, bind, certificates, handovers, iss
 use crate::engine::{Engine, Stop};
 use crate::handover::Vouching;
 use crate::http::{Door, Identities};
-use crate::kubernetes::{self, Candidate, KubernetesConfig, Office, Parts, Readiness, ReviewLists as Lists, Reviews};
+use crate::kubernetes::{self, Candidate, KubernetesConfig, Parts, Readiness, ReviewLists as Lists, Reviews};
+use crate::leadership::Leadership;
 
 /// What a server that does not lead lacks.
 const LEADERSHIP: &str = "leadership";
@@ -43,7 +44,7 @@ pub(super) async fn start(config: ServerConfig) -> Result<Server, StartError> {
 
     let handovers = handovers(&config, address, Vouching { shown: certificates, authority: config.authority.clone() });
     let place = (address, handovers);
-    let mut server = Server::assemble(&config, store, opened, place, &candidacy.office, stop.clone()).await?;
+    let mut server = Server::assemble(&config, store, opened, place, &candidacy.leadership, stop.clone()).await?;
     server.http = http;
     server.tenure = candidacy.tenure;
     let identities = Identities::new(config.token.clone(), issuer(&config));
@@ -53,7 +54,7 @@ pub(super) async fn start(config: ServerConfig) -> Result<Server, StartError> {
         engine: server.engine.clone(),
         slurm: server.slurm.clone(),
         client,
-        office: candidacy.office,
+        leadership: candidacy.leadership,
         readiness,
         api_url: server.url().to_owned(),
     };
@@ -67,10 +68,10 @@ fn reviews(config: &KubernetesConfig, client: &kube::Client) -> Option<Reviews> 
     Some(Reviews::new(client.clone(), audience, Lists::of(config)))
 }
 
-/// The way into office.
+/// The way into leadership.
 struct Candidacy {
     candidate: Option<Candidate>,
-    office: Office,
+    leadership: Leadership,
     superseded: CancellationToken,
     tenure: Option<(tokio::task::JoinHandle<()>, CancellationToken)>,
 }
@@ -79,7 +80,7 @@ impl Candidacy {
     fn new(config: &KubernetesConfig, client: kube::Client, stop: &Stop) -> Self {
         let candidate =
             config.lease.as_deref().map(|lease| Candidate::new(client, &config.namespace, lease, &config.identity));
-        Self { candidate, office: Office::permanent(), superseded: stop.superseded.clone(), tenure: None }
+        Self { candidate, leadership: Leadership::permanent(), superseded: stop.superseded.clone(), tenure: None }
     }
 
     /// Waits until this server leads, and holds the lease from then on; nothing for one that is the only one.
@@ -89,9 +90,9 @@ impl Candidacy {
         let (leader, asked) = candidate.win(&config.database, standing_by).await;
         readiness.lacks(LEADERSHIP, "the store is being opened");
         tracing::info!(epoch = leader.epoch, "leading as {}", leader.holder);
-        self.office = Office::of_lease(asked, self.superseded.clone());
+        self.leadership = Leadership::of_lease(asked, self.superseded.clone());
         let release = CancellationToken::new();
-        let tenure = tokio::spawn(candidate.hold(self.office.clone(), release.clone()));
+        let tenure = tokio::spawn(candidate.hold(self.leadership.clone(), release.clone()));
         self.tenure = Some((tenure, release));
         Some(leader)
     }

@@ -65,11 +65,12 @@ impl Cluster {
 
     /// Makes a call and notes whether it was answered.
     pub async fn ask(&mut self, call: &Call) -> Result<Answer, Trouble> {
-        self.metrics.slurm_call(call.tool);
+        let start = Instant::now();
         let answer = self.slurm.ask(call).await;
+        self.metrics.slurm_call(call.tool, start.elapsed());
         match &answer {
             Err(trouble @ (Trouble::NoAnswer { .. } | Trouble::Missing { .. })) => {
-                tracing::warn!("{trouble}");
+                tracing::warn!(error = %trouble, "Slurm did not answer");
                 let since = self.silence.take().map_or_else(|| self.now(), |(since, _)| since);
                 self.silence = Some((since, trouble.to_string()));
             }

@@ -18,6 +18,7 @@ use torc_core::planning::partition::Partition;
 use torc_core::rows::AllocationRow;
 use torc_slurm::sbatch;
 use torc_slurm::trouble::Trouble;
+use tracing::Instrument as _;
 
 use super::SlurmConfig;
 use super::clusters::{Cluster, Clusters};
@@ -27,7 +28,8 @@ use super::submit::{self, slurm_job_name};
 use crate::clock::{self, Moments};
 use crate::engine::{Engine, EngineError};
 use crate::handover::Handovers;
-use crate::kubernetes::Office;
+use crate::leadership::Leadership;
+use crate::metrics::Reconciler;
 
 /// The first pause after a refusal; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
@@ -40,7 +42,7 @@ pub(super) struct Desk {
     config: SlurmConfig,
     deliveries: Deliveries,
     /// Whether anybody else could be talking with Slurm about the same.
-    office: Office,
+    leadership: Leadership,
     clusters: Clusters,
     unseen: Unseen,
     refusals: HashMap<WorkflowId, Refusals>,
@@ -84,7 +86,7 @@ impl Desk {
         engine: Engine,
         config: SlurmConfig,
         handovers: Handovers,
-        office: Office,
+        leadership: Leadership,
         is_winding_down: Arc<AtomicBool>,
         moments: Moments,
     ) -> Self {
@@ -94,7 +96,7 @@ impl Desk {
             engine,
             config,
             deliveries: Deliveries::new(handovers),
-            office,
+            leadership,
             clusters,
             unseen: Unseen::new(),
             refusals: HashMap::new(),
@@ -120,8 +122,15 @@ impl Desk {
     /// What Slurm says is taken in if that is due; then the difference between what should be and what is gets closed.
     /// Says whether somebody seems to have gone, so that Slurm should be looked at soon.
     pub async fn tick(&mut self, is_due: bool) -> Result<bool, EngineError> {
+        let start = Instant::now();
+        let ticked = self.close_difference(is_due).instrument(tracing::info_span!("allocation_tick")).await;
+        self.engine.metrics().reconciled(Reconciler::Allocation, start.elapsed());
+        ticked
+    }
+
+    async fn close_difference(&mut self, is_due: bool) -> Result<bool, EngineError> {
         let mut needs = self.engine.slurm_needs(self.config.serves.clone()).await?;
-        if needs.is_empty() || !self.office.is_held() {
+        if needs.is_empty() || !self.leadership.is_held() {
             return Ok(false);
         }
         let described = self.described().await?;
@@ -196,7 +205,7 @@ impl Desk {
             let Some(cluster) = self.clusters.get(&to.cluster, described.get(&to.cluster)) else { continue };
             let now_seconds = clock::now().wall_ms / 1_000;
             if let Err(trouble) = self.deliveries.deliver((&to, &identity), cluster, &self.config, now_seconds).await {
-                tracing::warn!("what the runners of workflow {} are handed is not renewed: {trouble}", to.workflow);
+                tracing::warn!(workflow = to.workflow.0, error = %trouble, "runner credentials were not renewed");
             }
         }
         Ok(())
@@ -359,7 +368,7 @@ impl Desk {
             self.engine.allocation_not_submitted(key, sentence.clone(), false).await?;
             return Ok(Some(sentence));
         };
-        if !self.office.is_held() {
+        if !self.leadership.is_held() {
             let sentence = "this server may not be the one that leads".to_owned();
             self.engine.allocation_not_submitted(key, sentence.clone(), false).await?;
             return Ok(Some(sentence));
@@ -400,7 +409,7 @@ impl Desk {
 async fn cancel(cluster: &mut Cluster, numbers: &[String]) {
     let answer = cluster.ask(&sbatch::cancel(numbers.iter().map(String::as_str))).await;
     if let Err(trouble) = sbatch::read_cancelled(answer) {
-        tracing::warn!("cancelling Slurm jobs {}: {trouble}", numbers.join(", "));
+        tracing::warn!(slurm_jobs = numbers.join(","), error = %trouble, "Slurm jobs were not canceled");
     }
 }
 

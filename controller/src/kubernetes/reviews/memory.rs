@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use sha2::{Digest as _, Sha256};
 
-use crate::http::Caller;
+use crate::caller::Caller;
 
 /// Somebody who is known stays so for this long, whatever happens to the account.
 const KNOWN: Duration = Duration::from_secs(60);

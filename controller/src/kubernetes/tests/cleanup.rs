@@ -21,7 +21,7 @@ fn released(calls: &[Call]) -> Option<&Call> {
 }
 
 async fn is_stored(fixture: &Fixture) -> bool {
-    fixture.server.engine.workflow(("lab", "w")).await.is_ok()
+    fixture.server.engine.find(("lab", "w")).await.is_ok()
 }
 
 /// A fixture whose object has one job, which a runner has begun.

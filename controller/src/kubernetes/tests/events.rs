@@ -62,7 +62,7 @@ async fn an_event_that_was_not_told_is_told_the_next_time() {
 
 #[tokio::test]
 async fn nothing_is_told_without_leadership() {
-    let mut fixture = Fixture::with(|_| {}, Office::of_lease(0, CancellationToken::new())).await;
+    let mut fixture = Fixture::with(|_| {}, Leadership::of_lease(0, CancellationToken::new())).await;
     fixture.sees(workflow("w", 1, jobs(&["a"])));
     fixture.server.apply("ada", "lab", "w", crate::tests::jobs(&["a"])).await;
     tell_news(&fixture.desk).await.unwrap();

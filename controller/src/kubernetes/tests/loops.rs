@@ -1,4 +1,4 @@
-//! The loops that look after objects: they begin by themselves, keep to the office, go on after trouble and end when told to.
+//! The loops that look after objects: they begin by themselves, keep to the leadership, go on after trouble and end when told to.
 
 use kube::runtime::reflector::Store;
 use tokio::task::JoinHandle;
@@ -25,17 +25,17 @@ async fn end(stop: &CancellationToken, task: JoinHandle<()>) {
 }
 
 /// The same engine seen by another server, which has its own view of workflows and its own way to the API server.
-fn beside(fixture: &Fixture, client: kube::Client, office: Office, stores: Vec<Store<Guarded>>) -> Arc<Desk> {
+fn beside(fixture: &Fixture, client: kube::Client, leadership: Leadership, stores: Vec<Store<Guarded>>) -> Arc<Desk> {
     let desk = &fixture.desk;
     let (config, readiness, url) = (desk.config.clone(), desk.readiness.clone(), desk.api_url.clone());
     let clusters = desk.clusters.clone();
-    Arc::new(Desk::new(desk.engine.clone(), None, client, office, config, readiness, url, stores, clusters))
+    Arc::new(Desk::new(desk.engine.clone(), None, client, leadership, config, readiness, url, stores, clusters))
 }
 
 /// A server that no longer leads.
 fn deposed(fixture: &Fixture, api: &FakeApi) -> Arc<Desk> {
-    let office = Office::of_lease(0, CancellationToken::new());
-    beside(fixture, api.client(), office, fixture.desk.workflows.clone())
+    let leadership = Leadership::of_lease(0, CancellationToken::new());
+    beside(fixture, api.client(), leadership, fixture.desk.workflows.clone())
 }
 
 /// A workflow whose object is gone.
@@ -72,7 +72,7 @@ async fn strays_are_looked_for_with_a_full_list_and_in_office() {
 async fn pools_are_sized_by_the_server_that_leads() {
     let pool: pools::Pool =
         serde_json::from_value(json!({ "deployment": "p", "idle": 0, "max": 5, "limits": { "cpu": 2 } })).unwrap();
-    let fixture = Fixture::with(|config| config.pools = vec![pool], Office::permanent()).await;
+    let fixture = Fixture::with(|config| config.pools = vec![pool], Leadership::permanent()).await;
     fixture.server.apply("ada", "lab", "w", crate::tests::jobs(&["a", "b", "c"])).await;
     let other = FakeApi::default();
     let scale = json!({
@@ -194,7 +194,7 @@ async fn clusters_are_removed_only_after_a_list() {
 async fn listed_workflows_are_reconciled() {
     let fixture = Fixture::new().await;
     let watches = Watches::new(&["lab".to_owned()]);
-    let desk = beside(&fixture, fixture.api.client(), Office::permanent(), watches.stores());
+    let desk = beside(&fixture, fixture.api.client(), Leadership::permanent(), watches.stores());
     desk.readiness.lists();
     let items = json!([workflow("w", 1, jobs(&["a"]))]);
     lists(&fixture.api, "/apis/torc.dev/v1alpha1/namespaces/lab/workflows?", list("WorkflowList", items));

@@ -3,7 +3,8 @@
 use kube::runtime::controller::Action;
 use tokio_util::sync::CancellationToken;
 
-use super::super::reconcile::{after_trouble, reconcile, seconds};
+use super::super::lifetime::seconds;
+use super::super::reconcile::{after_trouble, reconcile};
 use super::*;
 
 const W: &str = "/apis/torc.dev/v1alpha1/namespaces/lab/workflows/w";
@@ -126,7 +127,7 @@ async fn the_finalizer_is_added_where_it_is_missing() {
 
 #[tokio::test]
 async fn nothing_is_done_without_leadership() {
-    let mut fixture = Fixture::with(|_| {}, Office::of_lease(0, CancellationToken::new())).await;
+    let mut fixture = Fixture::with(|_| {}, Leadership::of_lease(0, CancellationToken::new())).await;
     let found = fixture.sees(workflow("w", 1, jobs(&["a"])));
     assert_eq!(pass(&fixture, &found).await, again(2));
     assert!(fixture.api.lines().is_empty());
@@ -246,7 +247,7 @@ async fn passes_that_fail_are_repeated_after_longer_pauses() {
 
 #[tokio::test]
 async fn tables_come_from_config_maps_and_are_looked_at_every_minute() {
-    let mut fixture = Fixture::with(|config| config.sources = true, Office::permanent()).await;
+    let mut fixture = Fixture::with(|config| config.sources = true, Leadership::permanent()).await;
     let versions = Arc::new(Mutex::new(("1", "lr\n0.1\n")));
     let served = Arc::clone(&versions);
     fixture.api.does(move |call| {

@@ -21,10 +21,10 @@ struct Lab {
 
 impl Lab {
     async fn new() -> Self {
-        Self::with_office(Office::permanent()).await
+        Self::with_office(Leadership::permanent()).await
     }
 
-    async fn with_office(office: Office) -> Self {
+    async fn with_office(leadership: Leadership) -> Self {
         let slurm = FakeSlurm::new();
         slurm.says("scontrol", "PartitionName=short MaxTime=01:00:00 State=UP TotalNodes=2 MaxNodes=UNLIMITED\n");
         slurm.says("sinfo", "short|2|8|16000|(null)|idle\n");
@@ -44,7 +44,7 @@ impl Lab {
         let handovers = Handovers::new("https://server".to_owned(), issuer, lifetime, Vouching::default());
         let winding_down = Arc::new(AtomicBool::new(false));
         let down = Arc::clone(&winding_down);
-        let desk = Desk::new(server.engine.clone(), config, handovers, office, down, slurm.moments());
+        let desk = Desk::new(server.engine.clone(), config, handovers, leadership, down, slurm.moments());
         Self { slurm, server, desk, winding_down }
     }
 
@@ -122,7 +122,7 @@ async fn what_jobs_need_is_submitted_once() {
 
 #[tokio::test]
 async fn nothing_is_asked_for_without_leadership() {
-    let mut lab = Lab::with_office(Office::of_lease(0, CancellationToken::new())).await;
+    let mut lab = Lab::with_office(Leadership::of_lease(0, CancellationToken::new())).await;
     lab.apply("w", 1).await;
     assert!(!lab.tick(true).await);
     for tool in ["sbatch", "squeue", "scontrol", "sinfo"] {
@@ -325,8 +325,8 @@ async fn another_process_hands_over_anew_what_runners_read() {
         let config = SlurmConfig { serves, ..lab.desk.config.clone() };
         let handovers =
             Handovers::new("https://s".to_owned(), issuer.clone(), Duration::from_secs(9), Vouching::default());
-        let (office, down) = (Office::permanent(), Arc::default());
-        let mut desk = Desk::new(lab.server.engine.clone(), config, handovers, office, down, lab.slurm.moments());
+        let (leadership, down) = (Leadership::permanent(), Arc::default());
+        let mut desk = Desk::new(lab.server.engine.clone(), config, handovers, leadership, down, lab.slurm.moments());
         desk.tick(true).await.unwrap();
         assert_eq!(lab.handed(), expected, "whoever only looks cannot be reached by the runners");
     }
@@ -344,7 +344,7 @@ async fn clusters_are_listed_by_name_with_what_is_known_of_them() {
     let config = SlurmConfig { serves: None, ..lab.desk.config.clone() };
     let stop = CancellationToken::new();
     let (handle, task) =
-        super::super::SlurmHandle::start(lab.server.engine.clone(), config, handovers, Office::permanent(), stop);
+        super::super::SlurmHandle::start(lab.server.engine.clone(), config, handovers, Leadership::permanent(), stop);
     assert!(task.is_none() && !handle.has_loop());
     let listed = async || {
         let clusters = handle.clusters().await.unwrap();
@@ -367,7 +367,7 @@ async fn a_stop_is_carried_out_where_nobody_ticks() {
     let config = SlurmConfig { serves: None, ..lab.desk.config.clone() };
     let stop = CancellationToken::new();
     let (handle, _) =
-        super::super::SlurmHandle::start(lab.server.engine.clone(), config, handovers, Office::permanent(), stop);
+        super::super::SlurmHandle::start(lab.server.engine.clone(), config, handovers, Leadership::permanent(), stop);
     lab.queue(&[("501", "PENDING")]);
     handle.something_stopped().await.unwrap();
     assert!(lab.slurm.calls("scancel").is_empty(), "it is not cancelled");
@@ -424,7 +424,7 @@ async fn orphans_of_one_workflow_are_reported_over_http() {
         lab.server.engine.clone(),
         config,
         handovers,
-        Office::permanent(),
+        Leadership::permanent(),
         stop.clone(),
     );
     let identities = crate::http::Identities::new(crate::tests::ADMIN.to_owned(), issuer);
