@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use torc_api::error_code::ErrorCode;
 use torc_api::token::Scope;
 use torc_core::ids::Now;
 use torc_core::rows::AuditRow;
@@ -109,13 +110,13 @@ pub(crate) enum AuditVerb {
 }
 
 /// How a request ended, as far as the audit log is concerned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AuditOutcome<'a> {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum AuditOutcome {
     Done,
     /// The token does not allow it.
-    Refused(&'a str),
-    /// It failed with the error of this code.
-    Failed(&'a str),
+    Refused(ErrorCode),
+    /// It failed with this error.
+    Failed(ErrorCode),
 }
 
 /// Who does what to which object.
@@ -134,14 +135,14 @@ impl AuditContext {
 
     /// Returns the row to be written, if any. Of runners and jobs only registrations and refusals are recorded: the rest of their
     /// work is on record as such.
-    pub fn row(&self, outcome: AuditOutcome<'_>, now: Now) -> Option<AuditRow> {
+    pub fn row(&self, outcome: AuditOutcome, now: Now) -> Option<AuditRow> {
         let is_refused = matches!(outcome, AuditOutcome::Refused(_));
         if self.scope == Scope::Runner && self.verb != AuditVerb::Register && !is_refused {
             return None;
         }
         let outcome = match outcome {
-            AuditOutcome::Done => "ok",
-            AuditOutcome::Refused(code) | AuditOutcome::Failed(code) => code,
+            AuditOutcome::Done => "ok".to_owned(),
+            AuditOutcome::Refused(code) | AuditOutcome::Failed(code) => code.to_string(),
         };
         Some(AuditRow {
             time_ms: now.wall_ms,
@@ -149,7 +150,7 @@ impl AuditContext {
             scope: self.scope.name().to_owned(),
             verb: self.verb.to_string(),
             object: self.object.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-            outcome: outcome.to_owned(),
+            outcome,
         })
     }
 }

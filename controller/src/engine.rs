@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use tokio::sync::{Notify, broadcast, mpsc, oneshot};
 use torc_api::api::{self, Affected, ApplyOutcome, ApplyRequest, ApplyResponse, Event, Page};
+use torc_api::error_code::ErrorKind;
 use torc_api::remote::{RemoteWorker, WorkerAddress};
 use torc_api::slurm_stats::SlurmStats;
 use torc_api::token::Grant;
@@ -36,8 +37,7 @@ use crate::issuer::Issuer;
 use crate::metrics::Metrics;
 use crate::views;
 
-pub(crate) use error::NOT_READY;
-pub use error::{EngineError, ErrorKind};
+pub use error::EngineError;
 pub(crate) use touched::Touched;
 pub(crate) use writer::Stop;
 use writer::{Answer, Command, Write, Writer};
@@ -302,7 +302,7 @@ impl Engine {
         let command = Command::Sync { runner: RunnerId(runner), request: Box::new(request), grant, reply: sender };
         self.queue.send(command).await.map_err(|_| EngineError::stopped())?;
         match receiver.await.map_err(|_| EngineError::stopped())? {
-            Err(error) if error.kind == ErrorKind::Forbidden => Err(self.refuse(error).await),
+            Err(error) if error.kind() == ErrorKind::Forbidden => Err(self.refuse(error).await),
             answer => answer,
         }
     }

@@ -13,6 +13,7 @@ mod older_paths;
 mod openapi;
 mod operation;
 mod recovery;
+mod reference;
 mod remote;
 mod replay;
 mod route;
@@ -52,6 +53,7 @@ use route::Route;
 pub(crate) use door::Door;
 pub(crate) use identity::Identities;
 pub use openapi::document as openapi_document;
+pub use reference::page as reference_page;
 
 /// The largest document or report.
 const BODY_LIMIT: usize = 256 << 20;

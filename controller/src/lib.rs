@@ -24,7 +24,7 @@ mod views;
 
 pub use engine::{Engine, EngineError};
 pub use handover::Handover;
-pub use http::openapi_document;
+pub use http::{openapi_document, reference_page};
 pub use kubernetes::{KubernetesConfig, NoCluster, Pool};
 pub use server::{Server, ServerConfig, StartError};
 pub use slurm::{SlurmConfig, SlurmHandle};

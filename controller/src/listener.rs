@@ -16,6 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use torc_api::api::ErrorBody;
+use torc_api::error_code::ErrorCode;
 
 /// What a client may take to say hello in TLS.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
@@ -131,7 +132,7 @@ async fn shake_hands(mut stream: TcpStream, tls: TlsAcceptor) -> Option<Secured>
 /// The answer to plain HTTP.
 fn speaks_tls() -> String {
     let body = ErrorBody {
-        code: "TlsRequired".to_owned(),
+        code: ErrorCode::TlsRequired,
         message: "this server speaks https, and was spoken to in http".to_owned(),
         hint: Some("write https:// in its URL".to_owned()),
         ..ErrorBody::default()

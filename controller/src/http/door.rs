@@ -7,9 +7,9 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use axum::{Json, Router};
 use torc_api::api::ErrorBody;
+use torc_api::error_code::ErrorCode;
 use tower::ServiceExt as _;
 
-use crate::engine::NOT_READY;
 use crate::kubernetes::Readiness;
 
 /// Clones are the same door.
@@ -47,7 +47,7 @@ async fn pass(State(door): State<Door>, request: Request) -> Response {
 
 fn closed(readiness: &Readiness) -> impl axum::response::IntoResponse {
     let body = ErrorBody {
-        code: NOT_READY.to_owned(),
+        code: ErrorCode::NotReady,
         message: readiness.complaint().unwrap_or_else(|| "the server is starting".to_owned()),
         hint: Some("try again in a moment: another server answers, or this one soon will".to_owned()),
         ..ErrorBody::default()

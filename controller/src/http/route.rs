@@ -18,6 +18,7 @@ pub(super) struct Route {
     summary: &'static str,
     handler: MethodRouter<App>,
     describe: Describe,
+    is_documented: bool,
 }
 
 type Describe = fn(&mut Operation, &mut SchemaGenerator);
@@ -57,7 +58,7 @@ impl Route {
 
     fn new(method: Method, path: &'static str, handler: MethodRouter<App>, describe: Describe) -> Self {
         let rule = Rule { method, path, ..Rule::unknown() };
-        Self { rule, summary: "", handler, describe }
+        Self { rule, summary: "", handler, describe, is_documented: true }
     }
 
     /// Who may call it; without this only an administrator may.
@@ -72,10 +73,21 @@ impl Route {
         self
     }
 
-    /// Its summary in the OpenAPI document; a route without one is left out of the document.
+    /// What it does, in a line.
     pub fn summary(mut self, summary: &'static str) -> Self {
         self.summary = summary;
         self
+    }
+
+    /// Leaves it out of the OpenAPI document.
+    pub fn undocumented(mut self) -> Self {
+        self.is_documented = false;
+        self
+    }
+
+    /// What it does, in a line.
+    pub fn title(&self) -> &'static str {
+        self.summary
     }
 
     pub fn rule(&self) -> &Rule {
@@ -84,7 +96,7 @@ impl Route {
 
     /// Returns its entry in the OpenAPI document.
     pub fn operation(&self, types: &mut SchemaGenerator) -> Option<Value> {
-        if self.summary.is_empty() {
+        if !self.is_documented {
             return None;
         }
         let mut operation = Operation::new(self.rule.path, self.summary, types);

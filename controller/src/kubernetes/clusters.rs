@@ -14,6 +14,7 @@ use kube::runtime::reflector::store::Writer;
 use kube::runtime::watcher::{self, watcher};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
+use torc_api::error_code::ErrorKind;
 use torc_api::API_VERSION;
 use torc_api::cluster::{SlurmCluster, SlurmClusterStatus};
 use torc_api::document::{Metadata, SlurmClusterDocument};
@@ -25,7 +26,7 @@ use super::desk::Desk;
 use super::patience::patiently;
 use super::watch::PAGE;
 use crate::clock;
-use crate::engine::{EngineError, ErrorKind};
+use crate::engine::EngineError;
 use report::{is_due, report};
 
 type Guarded = DeserializeGuard<SlurmCluster>;
@@ -116,7 +117,7 @@ async fn bring_up_to_date(desk: &Desk, cluster: &SlurmCluster, known: &mut Known
         Ok(_) => {
             known.greeted.remove(&name);
         }
-        Err(error) if error.kind == ErrorKind::Invalid => tracing::warn!("SlurmCluster '{name}': {error}"),
+        Err(error) if error.kind() == ErrorKind::Invalid => tracing::warn!("SlurmCluster '{name}': {error}"),
         Err(error) => return Err(error),
     }
     known.applied.insert(uid, generation);
@@ -127,7 +128,7 @@ async fn bring_up_to_date(desk: &Desk, cluster: &SlurmCluster, known: &mut Known
 async fn forget(desk: &Desk, name: &str) -> Result<(), EngineError> {
     match desk.engine.delete_cluster(name).await {
         Ok(()) => Ok(()),
-        Err(error) if error.kind == ErrorKind::Conflict => {
+        Err(error) if error.kind() == ErrorKind::Conflict => {
             tracing::debug!("{error}");
             Ok(())
         }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use kube::Client;
 use kube::core::DeserializeGuard;
 use kube::runtime::reflector::{ObjectRef, Store};
+use torc_api::error_code::ErrorKind;
 use torc_api::api;
 use torc_api::cluster::SlurmCluster;
 use torc_api::status::WorkflowStatus;
@@ -17,7 +18,7 @@ use super::complaint::Complaint;
 use super::readiness::Readiness;
 use super::rejection::Rejection;
 use super::{KubernetesConfig, UID};
-use crate::engine::{Engine, EngineError, ErrorKind};
+use crate::engine::{Engine, EngineError};
 use crate::leadership::Leadership;
 use crate::slurm::SlurmHandle;
 
@@ -182,7 +183,7 @@ impl Desk {
 fn found<T>(answer: Result<T, EngineError>) -> Result<Option<T>, EngineError> {
     match answer {
         Ok(value) => Ok(Some(value)),
-        Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -72,9 +72,13 @@ async fn tell(client: &Client, instance: &str, object: &Object, tale: &Tale<'_>)
     }
 }
 
+/// The cause of a refusal to create something in a namespace that is being deleted.
+const NAMESPACE_TERMINATING: &str = "NamespaceTerminating";
+
 /// It was told before; or the namespace goes, and takes everything with it.
 fn needs_no_telling(status: &Status) -> bool {
-    status.code == 409 || (status.is_forbidden() && status.message.contains("is being terminated"))
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    status.code == 409 || causes.into_iter().any(|cause| cause.reason == NAMESPACE_TERMINATING)
 }
 
 /// Tells it if that is allowed: what happens to an object does not wait for the right to speak of it.
@@ -82,7 +86,7 @@ pub(super) async fn tell_if_allowed(desk: &Desk, object: &Object, tale: &Tale<'_
     match tell(&desk.client, &desk.config.identity, object, tale).await {
         Err(error @ kube::Error::Api(_)) if is_forbidden(&error) => {
             let (namespace, name, reason) = (&object.namespace, &object.name, tale.reason);
-            tracing::warn!(namespace, name, "{reason} is not told as an Event: {}", explained(&error));
+            tracing::warn!(namespace, workflow = name, reason, error = explained(&error), "event was not published");
             Ok(())
         }
         told => told,
@@ -216,17 +220,15 @@ mod tests {
 
     #[test]
     fn only_what_was_told_before_or_goes_with_its_namespace_needs_no_telling() {
-        let status = |code, reason: &str, message: &str| Status {
-            code,
-            reason: reason.to_owned(),
-            message: message.to_owned(),
-            ..Status::default()
+        let status = |code, causes: &[&str]| -> Status {
+            let causes: Vec<_> = causes.iter().map(|reason| serde_json::json!({ "reason": reason })).collect();
+            let details = serde_json::from_value(serde_json::json!({ "causes": causes })).ok();
+            Status { code, details, ..Status::default() }
         };
-        let ending = "cannot be created in namespace lab because it is being terminated";
-        assert!(needs_no_telling(&status(409, "AlreadyExists", "it exists")));
-        assert!(needs_no_telling(&status(403, "Forbidden", ending)));
-        assert!(!needs_no_telling(&status(403, "Forbidden", "may not create events")), "that is a missing right");
-        assert!(!needs_no_telling(&status(500, "InternalError", ending)));
+        assert!(needs_no_telling(&status(409, &[])));
+        assert!(needs_no_telling(&status(403, &["NamespaceTerminating"])));
+        assert!(!needs_no_telling(&status(403, &[])), "that is a missing right");
+        assert!(!needs_no_telling(&status(500, &["UnexpectedServerResponse"])));
     }
 
     #[test]

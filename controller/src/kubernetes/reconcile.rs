@@ -12,6 +12,7 @@ use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, Preconditions};
 use kube::runtime::controller::Action;
 use serde_json::json;
+use torc_api::error_code::ErrorKind;
 use torc_api::API_VERSION;
 use torc_api::api::ApplyRequest;
 use torc_api::cluster::LOCAL;
@@ -32,7 +33,6 @@ use super::status::left_to_other;
 use super::status_writer::{NOT_LEADING_INTERVAL, Trouble, apply, write_status};
 use super::{FINALIZER, UID, WORKING_DIR, backoff, cleanup};
 use crate::clock;
-use crate::engine::ErrorKind;
 use crate::metrics::Reconciler;
 
 /// Tables in ConfigMaps are looked at so often.
@@ -187,7 +187,7 @@ async fn accept(
             desk.remember(object, |memory| memory.workflow = applied.id.map(WorkflowId));
             Ok(Ok(versions))
         }
-        Err(error) if error.kind == ErrorKind::Invalid => {
+        Err(error) if error.kind() == ErrorKind::Invalid => {
             let problems = &error.body.problems;
             let rejection = match problems.is_empty() {
                 true => Rejection::new(Reason::InvalidSpec, error.body.message.clone()),

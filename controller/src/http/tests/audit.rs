@@ -1,6 +1,7 @@
 //! The audit log: what is written of each verb, and who reads it.
 
 use serde_json::{Value, json};
+use torc_api::error_code::ErrorCode;
 use torc_api::token::{Grant, Scope};
 use torc_core::ids::Now;
 
@@ -153,16 +154,16 @@ async fn a_row_names_the_caller_and_what_it_was_done_to() {
     assert_eq!((row.time_ms, row.who.as_str(), row.scope.as_str()), (5, "who", Scope::Pool.name()));
     assert_eq!((row.verb.as_str(), row.object.as_str(), row.outcome.as_str()), ("apply", "what", "ok"));
     let (forbidden, wrong) = (EngineError::forbidden("no".to_owned()), EngineError::bad_request("no"));
-    assert_eq!((forbidden.audit_outcome(), wrong.audit_outcome()), (Refused("Forbidden"), Failed("BadRequest")));
+    assert_eq!((forbidden.audit_outcome(), wrong.audit_outcome()), (Refused(ErrorCode::Forbidden), Failed(ErrorCode::BadRequest)));
     for (scope, verb, outcome, expected) in [
         (Scope::Runner, Register, Done, Some("ok")),
-        (Scope::Runner, Register, Failed("BadRequest"), Some("BadRequest")),
+        (Scope::Runner, Register, Failed(ErrorCode::BadRequest), Some("BadRequest")),
         (Scope::Runner, Spawn, Done, None),
-        (Scope::Runner, Spawn, Failed("BadRequest"), None),
-        (Scope::Runner, Spawn, Refused("Forbidden"), Some("Forbidden")),
-        (Scope::Admin, Spawn, Failed("BadRequest"), Some("BadRequest")),
+        (Scope::Runner, Spawn, Failed(ErrorCode::BadRequest), None),
+        (Scope::Runner, Spawn, Refused(ErrorCode::Forbidden), Some("Forbidden")),
+        (Scope::Admin, Spawn, Failed(ErrorCode::BadRequest), Some("BadRequest")),
     ] {
-        let found = context(scope, verb).row(outcome, now).map(|row| row.outcome);
+        let found = context(scope, verb).row(outcome.clone(), now).map(|row| row.outcome);
         assert_eq!(found.as_deref(), expected, "{scope:?} {verb} {outcome:?}");
     }
     assert!(audit::current().is_none(), "the server's own commands are not audited");
