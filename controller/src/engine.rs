@@ -1,5 +1,6 @@
 //! A handle to the engine: every call is a command on one queue, answered when its changes are durable.
 
+mod changed_workflows;
 mod data;
 mod error;
 mod explain;
@@ -8,7 +9,6 @@ mod rights;
 mod slurm;
 #[cfg(test)]
 mod tests;
-mod touched;
 mod writer;
 
 use std::collections::{HashMap, HashSet};
@@ -37,8 +37,8 @@ use crate::issuer::Issuer;
 use crate::metrics::Metrics;
 use crate::views;
 
+pub(crate) use changed_workflows::ChangedWorkflows;
 pub use error::EngineError;
-pub(crate) use touched::Touched;
 pub(crate) use writer::Stop;
 use writer::{Answer, Command, Write, Writer};
 
@@ -55,7 +55,7 @@ pub struct Engine {
     metrics: Arc<Metrics>,
     /// Told whenever something has changed, for the loop that talks with Slurm.
     changed: Arc<Notify>,
-    touched: Touched,
+    changed_workflows: ChangedWorkflows,
 }
 
 /// A workflow by namespace, and name or number.
@@ -86,11 +86,11 @@ impl Engine {
         let (queue, commands) = mpsc::channel(1_024);
         let (events, _) = broadcast::channel(WATCH_BACKLOG);
         let changed = Arc::new(Notify::new());
-        let touched = Touched::default();
-        let told = (events.clone(), Arc::clone(&changed), touched.clone());
+        let changed_workflows = ChangedWorkflows::default();
+        let told = (events.clone(), Arc::clone(&changed), changed_workflows.clone());
         let writer = Writer::new(state, store.clone(), told, Arc::clone(&metrics), stop, issuer, clock);
         let task = tokio::spawn(writer.run(commands));
-        Ok((Self { queue, events, store, limits, metrics, changed, touched }, task))
+        Ok((Self { queue, events, store, limits, metrics, changed, changed_workflows }, task))
     }
 
     /// Runs a command in the writer; the answer comes when what it changed is durable.
@@ -410,9 +410,9 @@ impl Engine {
     }
 
     /// Workflows that have changed, from now on.
-    pub(crate) fn touched(&self) -> Touched {
-        self.touched.begin();
-        self.touched.clone()
+    pub(crate) fn changed_workflows(&self) -> ChangedWorkflows {
+        self.changed_workflows.begin();
+        self.changed_workflows.clone()
     }
 
     /// The last event that was told to Kubernetes.

@@ -2,7 +2,6 @@
 
 mod access;
 mod data;
-mod door;
 mod error;
 mod events;
 mod extract;
@@ -12,6 +11,7 @@ mod logs;
 mod older_paths;
 mod openapi;
 mod operation;
+mod readiness_gate;
 mod recovery;
 mod reference;
 mod remote;
@@ -44,21 +44,21 @@ use crate::audit::AuditVerb;
 use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::kubernetes::Readiness;
-use crate::pieces::Pieces;
+use crate::log_relay::LogRelay;
 use crate::slurm::SlurmHandle;
 
 use access::Access;
 use route::Route;
 
-pub(crate) use door::Door;
 pub(crate) use identity::Identities;
 pub use openapi::document as openapi_document;
+pub(crate) use readiness_gate::ReadinessGate;
 pub use reference::page as reference_page;
 
 /// The largest document or report.
 const BODY_LIMIT: usize = 256 << 20;
 /// How long a client may pause within a document or report.
-const BODY_PAUSE: Duration = Duration::from_secs(30);
+const BODY_READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What every handler may use.
 #[derive(Clone)]
@@ -67,7 +67,7 @@ struct App {
     slurm: Option<SlurmHandle>,
     identities: Identities,
     readiness: Readiness,
-    pieces: Pieces,
+    log_relay: LogRelay,
     stop: CancellationToken,
 }
 
@@ -79,10 +79,10 @@ pub(crate) fn app(
     readiness: Readiness,
     stop: CancellationToken,
 ) -> Router {
-    let app = App { engine, slurm, identities, readiness, pieces: Pieces::default(), stop };
+    let app = App { engine, slurm, identities, readiness, log_relay: LogRelay::default(), stop };
     let guarded = route::router(routes())
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
-        .layer(RequestBodyTimeoutLayer::new(BODY_PAUSE))
+        .layer(RequestBodyTimeoutLayer::new(BODY_READ_TIMEOUT))
         .layer(middleware::from_fn_with_state(app.clone(), access::guard));
     Router::new().merge(guarded).merge(system::health()).fallback(error::no_such_route).with_state(app)
 }

@@ -5,16 +5,16 @@
 mod audit;
 mod caller;
 mod clock;
+mod credentials;
 mod engine;
-mod handover;
 mod http;
 mod issuer;
 mod kubernetes;
 mod leadership;
 mod listener;
+mod log_relay;
 mod memory;
 mod metrics;
-mod pieces;
 mod server;
 mod slurm;
 #[cfg(test)]
@@ -22,8 +22,8 @@ mod tests;
 pub mod tls;
 mod views;
 
+pub use credentials::RunnerCredentials;
 pub use engine::{Engine, EngineError};
-pub use handover::Handover;
 pub use http::{openapi_document, reference_page};
 pub use kubernetes::{KubernetesConfig, NoCluster, Pool};
 pub use server::{Server, ServerConfig, StartError};

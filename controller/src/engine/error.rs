@@ -71,9 +71,8 @@ impl EngineError {
     pub(crate) fn allocations_left(workflow: &str, count: usize) -> Self {
         let of_it = if count == 1 { "an allocation".to_owned() } else { format!("{count} allocations") };
         let message = format!("workflow '{workflow}' is cancelled, and {of_it} of it may still be in Slurm");
-        Self::new(ErrorCode::AllocationsLeft, message).hint(
-            "delete it again when Slurm answers; `--force` forgets it at once, and `squeue` shows what is left",
-        )
+        Self::new(ErrorCode::AllocationsLeft, message)
+            .hint("delete it again when Slurm answers; `--force` forgets it at once, and `squeue` shows what is left")
     }
 
     /// A file that is no log of the job.
@@ -132,13 +131,10 @@ impl From<Refusal> for EngineError {
                 error(ErrorCode::UserDataNotFound).hint(format!("`torc user-data list {workflow}` lists its data"))
             }
             Refusal::Invalid(_) => error(ErrorCode::Invalid),
-            Refusal::TooManyIterations { .. } => error(ErrorCode::TooManyIterations).hint(
-                "raise `dynamicJobs.maxIterations` in the document, or end the loop with an empty list of jobs",
-            ),
+            Refusal::TooManyIterations { .. } => error(ErrorCode::TooManyIterations)
+                .hint("raise `dynamicJobs.maxIterations` in the document, or end the loop with an empty list of jobs"),
             Refusal::NoRunner(_) => error(ErrorCode::RunnerNotFound),
-            Refusal::NoCluster(_) => {
-                error(ErrorCode::ClusterNotFound).hint("`torc get slurmclusters` lists them")
-            }
+            Refusal::NoCluster(_) => error(ErrorCode::ClusterNotFound).hint("`torc get slurmclusters` lists them"),
             Refusal::AllocationEnded(_) => error(ErrorCode::AllocationEnded),
             Refusal::Protocol(_) => {
                 error(ErrorCode::ProtocolMismatch).hint("install the same version of torc on both sides")

@@ -21,8 +21,8 @@ use torc_core::rows::Changes;
 use torc_store::Store;
 use tracing::{Instrument as _, error, info, info_span, warn};
 
+use super::changed_workflows::ChangedWorkflows;
 use super::error::EngineError;
-use super::touched::Touched;
 use crate::clock::Clock;
 use crate::issuer::Issuer;
 use crate::metrics::Metrics;
@@ -57,7 +57,7 @@ pub(super) struct Writer {
     store: Store,
     events: broadcast::Sender<Arc<Vec<Event>>>,
     changed: Arc<Notify>,
-    touched: Touched,
+    changed_workflows: ChangedWorkflows,
     metrics: Arc<Metrics>,
     waiting: LongPolls<Instant, SyncReply>,
     stop: Stop,
@@ -91,7 +91,7 @@ impl Writer {
     pub fn new(
         state: State,
         store: Store,
-        (events, changed, touched): (broadcast::Sender<Arc<Vec<Event>>>, Arc<Notify>, Touched),
+        (events, changed, changed_workflows): (broadcast::Sender<Arc<Vec<Event>>>, Arc<Notify>, ChangedWorkflows),
         metrics: Arc<Metrics>,
         stop: Stop,
         issuer: Issuer,
@@ -105,7 +105,7 @@ impl Writer {
             store,
             events,
             changed,
-            touched,
+            changed_workflows,
             metrics,
             waiting,
             stop,
@@ -162,7 +162,7 @@ impl Writer {
                 self.publish(&changes, &state);
                 if !changes.is_empty() {
                     self.changed.notify_one();
-                    self.touched.note(&changes);
+                    self.changed_workflows.note(&changes);
                 }
                 for answer in answers {
                     answer(Ok(&state));

@@ -36,9 +36,9 @@ async fn exchange(
     State(app): State<App>,
     Body(LogExchange { host, pieces }): Body<LogExchange>,
 ) -> ApiResult<LogWishes> {
-    app.pieces.bring(pieces);
+    app.log_relay.deliver(pieces);
     tokio::select! {
-        wanted = app.pieces.wanted(&host) => Ok(Json(LogWishes { wanted })),
+        wanted = app.log_relay.poll(&host) => Ok(Json(LogWishes { wanted })),
         () = app.stop.cancelled() => Ok(Json(LogWishes::default())),
     }
 }
@@ -77,7 +77,7 @@ async fn piece(
         .into());
     };
     let brought = tokio::select! {
-        brought = app.pieces.ask(reader, &query.path, query.offset, query.lines) => brought,
+        brought = app.log_relay.ask(reader, &query.path, query.offset, query.lines) => brought,
         () = app.stop.cancelled() => return Err(EngineError::stopped().into()),
     };
     match brought {

@@ -17,7 +17,7 @@ use super::route::Route;
 use super::{App, Caller};
 use crate::audit::AuditVerb;
 use crate::engine::EngineError;
-use crate::slurm::FAREWELL;
+use crate::slurm::RELEASE_TIMEOUT;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -114,7 +114,7 @@ async fn remove(
     {
         // Once the workflow is deleted, no process would look after its allocations.
         let workflow = app.engine.cancel(id).await?;
-        slurm.see_off(id, FAREWELL).await?;
+        slurm.await_release(id, RELEASE_TIMEOUT).await?;
         let left = app.engine.live_allocations(Some(id)).await?;
         if left > 0 && !force {
             return Err(EngineError::allocations_left(&workflow.name, left).into());
@@ -135,7 +135,7 @@ async fn explain(State(app): State<App>, TargetWorkflow(id): TargetWorkflow) -> 
 async fn cancel(State(app): State<App>, TargetWorkflow(id): TargetWorkflow) -> ApiResult<Workflow> {
     let canceled = app.engine.cancel(id).await?;
     if let Some(slurm) = &app.slurm {
-        slurm.something_stopped().await?;
+        slurm.reconcile_now().await?;
     }
     Ok(Json(canceled))
 }

@@ -3,9 +3,9 @@
 use torc_api::problem::{Problem, ProblemKind};
 
 /// So many problems are told.
-const MOST_PROBLEMS: usize = 5;
+const MAX_PROBLEMS: usize = 5;
 /// The longest message.
-const MOST_MESSAGE: usize = 600;
+const MAX_MESSAGE_BYTES: usize = 600;
 
 /// Why the present generation was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl Reason {
 
 impl Rejection {
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
-        Self { reason, message: cut(&message.into(), MOST_MESSAGE) }
+        Self { reason, message: cut(&message.into(), MAX_MESSAGE_BYTES) }
     }
 
     /// Of a document with problems. What is not a matter of its structure names the reason.
@@ -61,9 +61,9 @@ impl Rejection {
         };
         // Those that gave the reason come first.
         let (first, rest): (Vec<&Problem>, Vec<&Problem>) = problems.iter().partition(|problem| problem.kind == kind);
-        let mut told: Vec<String> = first.iter().chain(&rest).take(MOST_PROBLEMS).map(|one| sentence(one)).collect();
-        if problems.len() > MOST_PROBLEMS {
-            told.push(format!("and {} more problems", problems.len() - MOST_PROBLEMS));
+        let mut told: Vec<String> = first.iter().chain(&rest).take(MAX_PROBLEMS).map(|one| sentence(one)).collect();
+        if problems.len() > MAX_PROBLEMS {
+            told.push(format!("and {} more problems", problems.len() - MAX_PROBLEMS));
         }
         Self::new(reason, told.join("; "))
     }
@@ -108,7 +108,7 @@ mod tests {
         let many = Rejection::of_problems(&vec![plain(); 9]).message;
         assert!(many.ends_with("; and 4 more problems"), "{many}");
         let long = Rejection::new(Reason::InvalidSpec, "x".repeat(5_000)).message;
-        assert!(long.len() <= MOST_MESSAGE && long.ends_with('…'), "a status stays small");
+        assert!(long.len() <= MAX_MESSAGE_BYTES && long.ends_with('…'), "a status stays small");
     }
 
     #[test]

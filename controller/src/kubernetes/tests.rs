@@ -6,10 +6,10 @@ mod clusters;
 mod events;
 mod leader;
 mod loops;
+mod orphans;
 mod pools;
 mod reconcile;
-mod reviews;
-mod strays;
+mod token_review;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use torc_api::cluster::SlurmCluster;
 
 use super::KubernetesConfig;
-use super::desk::{Desk, Guarded, Object, object};
+use super::context::{Context, Guarded, Object, object};
 use super::readiness::Readiness;
 use crate::leadership::Leadership;
 use crate::tests::{TestServer, VirtualClock};
@@ -105,7 +105,7 @@ pub(super) fn failure(code: u16, reason: &str, message: &str) -> (u16, Value) {
 pub(super) struct Fixture {
     pub api: FakeApi,
     pub server: TestServer,
-    pub desk: Arc<Desk>,
+    pub context: Arc<Context>,
     pub workflows: Writer<Guarded>,
     pub clusters: Writer<DeserializeGuard<SlurmCluster>>,
 }
@@ -129,9 +129,9 @@ impl Fixture {
         change(&mut config);
         let (api, readiness) = (FakeApi::default(), Readiness::default());
         let (engine, url) = (server.engine.clone(), "https://api".to_owned());
-        let desk =
-            Desk::new(engine, None, api.client(), leadership, config, readiness, url, vec![store], cluster_store);
-        Self { api, server, desk: Arc::new(desk), workflows, clusters }
+        let context =
+            Context::new(engine, None, api.client(), leadership, config, readiness, url, vec![store], cluster_store);
+        Self { api, server, context: Arc::new(context), workflows, clusters }
     }
 
     /// The object as the API server has it; the controller sees it from now on.

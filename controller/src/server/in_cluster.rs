@@ -6,17 +6,17 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use torc_store::{Leader, OpenOptions, Store, StoreError};
 
-use super::{Server, ServerConfig, StartError, bind, certificates, handovers, issuer, limits, listen};
+use super::{Server, ServerConfig, StartError, bind, certificates, credentials, issuer, limits, listen};
+use crate::credentials::ServerTrust;
 use crate::engine::{Engine, Stop};
-use crate::handover::Vouching;
-use crate::http::{Door, Identities};
+use crate::http::{Identities, ReadinessGate};
 use crate::kubernetes::{self, Candidate, KubernetesConfig, Parts, Readiness, ReviewLists as Lists, Reviews};
 use crate::leadership::Leadership;
 
 /// What a server that does not lead lacks.
 const LEADERSHIP: &str = "leadership";
 /// Between two attempts to open a store that another process has just now.
-const PAUSE: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(super) async fn start(config: ServerConfig) -> Result<Server, StartError> {
     let kubernetes = config.kubernetes.clone().unwrap_or_default();
@@ -25,16 +25,16 @@ pub(super) async fn start(config: ServerConfig) -> Result<Server, StartError> {
     let certificates = certificates(&config)?;
     let readiness = Readiness::default();
     readiness.lacks(LEADERSHIP, "nobody has been asked yet");
-    let door = Door::new(readiness.clone());
+    let gate = ReadinessGate::new(readiness.clone());
     let socket = bind(config.bind).await?;
     let address = socket.as_ref().and_then(|socket| socket.local_addr().ok());
     let http = match socket {
-        Some(socket) => Some(listen(socket, door.router(), (&config, certificates.clone()), &stop.waiting)?),
+        Some(socket) => Some(listen(socket, gate.router(), (&config, certificates.clone()), &stop.waiting)?),
         None => None,
     };
 
-    let mut candidacy = Candidacy::new(&kubernetes, impatient, &stop);
-    let leader = candidacy.win(&config, &readiness).await;
+    let mut election = LeaderElection::new(&kubernetes, impatient, &stop);
+    let leader = election.win(&config, &readiness).await;
     let store = open(&config, leader, &readiness).await?;
     let opened = Engine::start(store.clone(), limits(&config), Arc::default(), stop.clone(), issuer(&config)).await;
     let opened = opened.map_err(StartError::Load)?;
@@ -42,19 +42,20 @@ pub(super) async fn start(config: ServerConfig) -> Result<Server, StartError> {
     readiness.lists();
     readiness.has(LEADERSHIP);
 
-    let handovers = handovers(&config, address, Vouching { shown: certificates, authority: config.authority.clone() });
-    let place = (address, handovers);
-    let mut server = Server::assemble(&config, store, opened, place, &candidacy.leadership, stop.clone()).await?;
+    let credentials =
+        credentials(&config, address, ServerTrust { shown: certificates, authority: config.authority.clone() });
+    let place = (address, credentials);
+    let mut server = Server::assemble(&config, store, opened, place, &election.leadership, stop.clone()).await?;
     server.http = http;
-    server.tenure = candidacy.tenure;
+    server.tenure = election.tenure;
     let identities = Identities::new(config.token.clone(), issuer(&config));
     let identities = identities.with_metrics(config.metrics_token.clone()).with_reviews(reviews(&kubernetes, &client));
-    door.open(server.app(identities, readiness.clone()));
+    gate.open(server.app(identities, readiness.clone()));
     let parts = Parts {
         engine: server.engine.clone(),
         slurm: server.slurm.clone(),
         client,
-        leadership: candidacy.leadership,
+        leadership: election.leadership,
         readiness,
         api_url: server.url().to_owned(),
     };
@@ -69,14 +70,14 @@ fn reviews(config: &KubernetesConfig, client: &kube::Client) -> Option<Reviews> 
 }
 
 /// The way into leadership.
-struct Candidacy {
+struct LeaderElection {
     candidate: Option<Candidate>,
     leadership: Leadership,
     superseded: CancellationToken,
     tenure: Option<(tokio::task::JoinHandle<()>, CancellationToken)>,
 }
 
-impl Candidacy {
+impl LeaderElection {
     fn new(config: &KubernetesConfig, client: kube::Client, stop: &Stop) -> Self {
         let candidate =
             config.lease.as_deref().map(|lease| Candidate::new(client, &config.namespace, lease, &config.identity));
@@ -116,7 +117,7 @@ async fn open(config: &ServerConfig, leader: Option<Leader>, readiness: &Readine
                     tracing::warn!("{said}");
                     readiness.lacks(LEADERSHIP, said);
                 }
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(RETRY_INTERVAL).await;
             }
             opened => return opened.map_err(StartError::Store),
         }

@@ -22,30 +22,30 @@ use tracing::Instrument as _;
 
 use super::SlurmConfig;
 use super::clusters::{Cluster, Clusters};
-use super::delivery::{Deliveries, Recipient};
-use super::poll::{self, Found, Unseen};
+use super::credential_files::{CredentialFiles, CredentialTarget};
+use super::poll::{self, MissingSince, PollResult};
 use super::submit::{self, slurm_job_name};
 use crate::clock::{self, Moments};
+use crate::credentials::CredentialIssuer;
 use crate::engine::{Engine, EngineError};
-use crate::handover::Handovers;
 use crate::leadership::Leadership;
 use crate::metrics::Reconciler;
 
 /// The first pause after a refusal; each further one is twice as long.
-const FIRST_PAUSE: Duration = Duration::from_secs(10);
+const INITIAL_BACKOFF: Duration = Duration::from_secs(10);
 /// No pause is longer.
-const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+const MAX_BACKOFF: Duration = Duration::from_secs(300);
 
-/// Everything that a tick needs.
-pub(super) struct Desk {
+/// Context of the Slurm loop.
+pub(super) struct SlurmContext {
     engine: Engine,
     config: SlurmConfig,
-    deliveries: Deliveries,
+    credential_files: CredentialFiles,
     /// Whether anybody else could be talking with Slurm about the same.
     leadership: Leadership,
     clusters: Clusters,
-    unseen: Unseen,
-    refusals: HashMap<WorkflowId, Refusals>,
+    unseen: MissingSince,
+    backoffs: HashMap<WorkflowId, SubmitBackoff>,
     /// Partitions that the engine knows of, by cluster: a retry gets no more than they have.
     noted_partitions: HashMap<String, Vec<Partition>>,
     /// Everything is to go.
@@ -53,8 +53,8 @@ pub(super) struct Desk {
     moments: Moments,
 }
 
-/// Slurm has refused what a workflow asked for.
-struct Refusals {
+/// The pause after Slurm has refused a workflow's submissions.
+struct SubmitBackoff {
     count: u32,
     until: Instant,
     /// In its own words.
@@ -74,18 +74,18 @@ fn remember_unseen(seen: &mut [Observation], rows: &[AllocationRow], now_ms: i64
     }
 }
 
-/// How long is waited after so many refusals in a row.
+/// Returns the pause after so many refusals in a row.
 fn pause_after(count: u32, first: Duration) -> Duration {
-    first.saturating_mul(1_u32.checked_shl(count.saturating_sub(1)).unwrap_or(u32::MAX)).min(LONGEST_PAUSE)
+    first.saturating_mul(1_u32.checked_shl(count.saturating_sub(1)).unwrap_or(u32::MAX)).min(MAX_BACKOFF)
 }
 
 type Described = BTreeMap<String, SlurmClusterSpec>;
 
-impl Desk {
+impl SlurmContext {
     pub fn new(
         engine: Engine,
         config: SlurmConfig,
-        handovers: Handovers,
+        credentials: CredentialIssuer,
         leadership: Leadership,
         is_winding_down: Arc<AtomicBool>,
         moments: Moments,
@@ -95,11 +95,11 @@ impl Desk {
         Self {
             engine,
             config,
-            deliveries: Deliveries::new(handovers),
+            credential_files: CredentialFiles::new(credentials),
             leadership,
             clusters,
-            unseen: Unseen::new(),
-            refusals: HashMap::new(),
+            unseen: MissingSince::new(),
+            backoffs: HashMap::new(),
             noted_partitions: HashMap::new(),
             is_winding_down,
             moments,
@@ -107,7 +107,7 @@ impl Desk {
     }
 
     /// Asks a cluster for its partitions.
-    pub async fn greet(&mut self, name: &str) -> Result<(), EngineError> {
+    pub async fn probe(&mut self, name: &str) -> Result<(), EngineError> {
         let described = self.described().await?;
         if let Some(cluster) = self.clusters.get(name, described.get(name)) {
             cluster.detect().await;
@@ -191,7 +191,7 @@ impl Desk {
         let identity = self.engine.identity().await?;
         for to in before.difference(&after) {
             if let Some(cluster) = self.clusters.get(&to.cluster, described.get(&to.cluster)) {
-                self.deliveries.withdraw((to, &identity), cluster, &self.config).await;
+                self.credential_files.withdraw((to, &identity), cluster, &self.config).await;
             }
         }
         Ok(())
@@ -204,7 +204,9 @@ impl Desk {
         for to in recipients(needs.iter().filter(|one| one.is_served)) {
             let Some(cluster) = self.clusters.get(&to.cluster, described.get(&to.cluster)) else { continue };
             let now_seconds = clock::now().wall_ms / 1_000;
-            if let Err(trouble) = self.deliveries.deliver((&to, &identity), cluster, &self.config, now_seconds).await {
+            if let Err(trouble) =
+                self.credential_files.deliver((&to, &identity), cluster, &self.config, now_seconds).await
+            {
                 tracing::warn!(workflow = to.workflow.0, error = %trouble, "runner credentials were not renewed");
             }
         }
@@ -223,7 +225,7 @@ impl Desk {
             let found = poll::search(cluster, &rows, &named, &identity, clock::now().wall_ms).await;
             for (key, found) in found {
                 match found {
-                    Found::There(number, copies) => {
+                    PollResult::There(number, copies) => {
                         let is_ours = self.engine.allocation_submitted(key, number.clone()).await?;
                         let unwanted = copies.into_iter().chain((!is_ours).then_some(number));
                         let unwanted: Vec<String> = unwanted.collect();
@@ -233,11 +235,11 @@ impl Desk {
                             cancel(cluster, &unwanted).await;
                         }
                     }
-                    Found::Lost => {
+                    PollResult::Lost => {
                         let sentence = "nothing came of its submission; it is submitted again".to_owned();
                         self.engine.allocation_not_submitted(key, sentence, false).await?;
                     }
-                    Found::Unclear => {}
+                    PollResult::Unclear => {}
                 }
             }
         }
@@ -275,11 +277,11 @@ impl Desk {
             self.note_partitions(name, partitions).await?;
         }
         plan.outlook.unreachable = unreachable;
-        if self.refusals.get(&needs.workflow).is_some_and(|refusals| !Arc::ptr_eq(&refusals.spec, &needs.spec)) {
-            self.refusals.remove(&needs.workflow);
+        if self.backoffs.get(&needs.workflow).is_some_and(|backoffs| !Arc::ptr_eq(&backoffs.spec, &needs.spec)) {
+            self.backoffs.remove(&needs.workflow);
         }
-        if let Some(refusals) = self.refusals.get(&needs.workflow) {
-            plan.outlook.refused = Some(refusals.sentence.clone());
+        if let Some(backoffs) = self.backoffs.get(&needs.workflow) {
+            plan.outlook.refused = Some(backoffs.sentence.clone());
         }
         self.cancel(needs, &plan, described).await?;
         self.ask_for(needs, plan, described).await
@@ -315,7 +317,7 @@ impl Desk {
 
     /// Submits what is missing, and what Slurm has refused before, unless that was just now.
     async fn ask_for(&mut self, needs: &Needs, plan: Course, described: &Described) -> Result<(), EngineError> {
-        let is_held_off = self.refusals.get(&needs.workflow).is_some_and(|refusals| (self.moments)() < refusals.until);
+        let is_held_off = self.backoffs.get(&needs.workflow).is_some_and(|backoffs| (self.moments)() < backoffs.until);
         let Course { intend, begin, executed, outlook, cancel } = plan;
         let mut rows = Vec::new();
         if !is_held_off && needs.is_served && !is_over(needs) {
@@ -375,14 +377,14 @@ impl Desk {
         }
         let to = recipient(needs, row);
         let delivered =
-            self.deliveries.deliver((&to, &identity), cluster, &self.config, clock::now().wall_ms / 1_000).await;
+            self.credential_files.deliver((&to, &identity), cluster, &self.config, clock::now().wall_ms / 1_000).await;
         let answer = match delivered {
             Ok(file) => submit::submit(cluster, &self.config, &file, (needs, row), &identity).await,
             Err(trouble) => Err(trouble),
         };
         match answer {
             Ok(number) => {
-                self.refusals.remove(&needs.workflow);
+                self.backoffs.remove(&needs.workflow);
                 if !self.engine.allocation_submitted(key, number.clone()).await?
                     && let Some(cluster) = self.clusters.get(&row.cluster, described.get(&row.cluster))
                 {
@@ -395,10 +397,10 @@ impl Desk {
                 let perhaps_received = matches!(trouble, Trouble::NoAnswer { perhaps_received: true, .. });
                 let sentence = trouble.to_string();
                 self.engine.allocation_not_submitted(key, sentence.clone(), perhaps_received).await?;
-                let count = self.refusals.remove(&needs.workflow).map_or(1, |refusals| refusals.count + 1);
-                let until = (self.moments)() + pause_after(count, self.config.poll.min(FIRST_PAUSE));
+                let count = self.backoffs.remove(&needs.workflow).map_or(1, |backoffs| backoffs.count + 1);
+                let until = (self.moments)() + pause_after(count, self.config.poll.min(INITIAL_BACKOFF));
                 let spec = Arc::clone(&needs.spec);
-                self.refusals.insert(needs.workflow, Refusals { count, until, sentence: sentence.clone(), spec });
+                self.backoffs.insert(needs.workflow, SubmitBackoff { count, until, sentence: sentence.clone(), spec });
                 Ok(Some(sentence))
             }
         }
@@ -423,13 +425,13 @@ fn is_over(needs: &Needs) -> bool {
     needs.is_canceled || needs.finished_ms.is_some()
 }
 
-fn recipient(needs: &Needs, row: &AllocationRow) -> Recipient {
+fn recipient(needs: &Needs, row: &AllocationRow) -> CredentialTarget {
     let (cluster, workflow, working_dir) = (row.cluster.clone(), row.workflow, needs.working_dir.clone());
-    Recipient { cluster, workflow, working_dir }
+    CredentialTarget { cluster, workflow, working_dir }
 }
 
 /// Whose runners there are, or will be.
-fn recipients<'a>(needs: impl IntoIterator<Item = &'a Needs>) -> BTreeSet<Recipient> {
+fn recipients<'a>(needs: impl IntoIterator<Item = &'a Needs>) -> BTreeSet<CredentialTarget> {
     let all = needs.into_iter().flat_map(|one| one.allocations.iter().map(move |live| recipient(one, &live.row)));
     all.collect()
 }

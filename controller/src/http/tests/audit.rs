@@ -154,7 +154,10 @@ async fn a_row_names_the_caller_and_what_it_was_done_to() {
     assert_eq!((row.time_ms, row.who.as_str(), row.scope.as_str()), (5, "who", Scope::Pool.name()));
     assert_eq!((row.verb.as_str(), row.object.as_str(), row.outcome.as_str()), ("apply", "what", "ok"));
     let (forbidden, wrong) = (EngineError::forbidden("no".to_owned()), EngineError::bad_request("no"));
-    assert_eq!((forbidden.audit_outcome(), wrong.audit_outcome()), (Refused(ErrorCode::Forbidden), Failed(ErrorCode::BadRequest)));
+    assert_eq!(
+        (forbidden.audit_outcome(), wrong.audit_outcome()),
+        (Refused(ErrorCode::Forbidden), Failed(ErrorCode::BadRequest))
+    );
     for (scope, verb, outcome, expected) in [
         (Scope::Runner, Register, Done, Some("ok")),
         (Scope::Runner, Register, Failed(ErrorCode::BadRequest), Some("BadRequest")),

@@ -49,7 +49,10 @@ fn each_error_has_its_status_and_code() {
         (EngineError::unavailable(text("no")), 503, "StoreUnavailable", "nothing was lost; the server tries again by itself"),
     ];
     for (error, expected, code, hint) in errors {
-        assert_eq!((error.body.code.to_string().as_str(), error.body.hint.as_deref().unwrap_or_default()), (code, hint));
+        assert_eq!(
+            (error.body.code.to_string().as_str(), error.body.hint.as_deref().unwrap_or_default()),
+            (code, hint)
+        );
         assert_eq!(status(error), expected, "{code}");
     }
 }

@@ -13,7 +13,7 @@ fn deleted(seconds_ago: i64, spec: Value) -> Value {
 }
 
 async fn pass(fixture: &Fixture, found: &Arc<Guarded>) -> kube::runtime::controller::Action {
-    reconcile(Arc::clone(found), Arc::clone(&fixture.desk)).await.unwrap()
+    reconcile(Arc::clone(found), Arc::clone(&fixture.context)).await.unwrap()
 }
 
 fn released(calls: &[Call]) -> Option<&Call> {

@@ -1,6 +1,6 @@
-//! Output on the disks of runners that nobody else sees: who wants which piece of it, and who brings it.
+//! Relays logs from the disks of runners to the callers that ask for them.
 //!
-//! Nothing of it is kept: whoever asks waits, and whoever has given up is forgotten.
+//! Nothing is stored: a caller waits for its request, and a request is removed when its caller gives up.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,20 +10,20 @@ use tokio::sync::{Notify, oneshot};
 use torc_api::logs::{LogPiece, WantedPiece};
 use torc_api::wire::LONG_POLL_SECONDS;
 
-/// A runner that is there answers at once; one that is slow has so long.
-const PATIENCE: Duration = Duration::from_secs(15);
-/// So many may be wanted at once; whoever comes later is told to come back.
-const MOST: usize = 1_000;
+/// How long a caller waits for a runner.
+const RUNNER_ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
+/// The most requests at once; further ones are refused.
+const MAX_PENDING_REQUESTS: usize = 1_000;
 
-/// The desk at which wishes lie. Clones are the same.
+/// Pending log requests. Clones share state.
 #[derive(Clone, Default)]
-pub(crate) struct Pieces {
-    wishes: Arc<Mutex<Wishes>>,
+pub(crate) struct LogRelay {
+    pending: Arc<Mutex<PendingRequests>>,
     news: Arc<Notify>,
 }
 
 #[derive(Default)]
-struct Wishes {
+struct PendingRequests {
     last: i64,
     /// What has not been taken yet, with the host that has it.
     open: Vec<(String, WantedPiece)>,
@@ -31,29 +31,29 @@ struct Wishes {
     waiting: HashMap<i64, oneshot::Sender<LogPiece>>,
 }
 
-impl Pieces {
+impl LogRelay {
     /// A piece of a file on a host's disk; nothing if its runner does not bring it in time.
     pub async fn ask(&self, host: &str, path: &str, offset: i64, lines: Option<i64>) -> Option<LogPiece> {
         let (sender, receiver) = oneshot::channel();
         let id = {
-            let mut wishes = self.lock();
-            if wishes.waiting.len() >= MOST {
+            let mut pending = self.lock();
+            if pending.waiting.len() >= MAX_PENDING_REQUESTS {
                 return None;
             }
-            wishes.last += 1;
-            let id = wishes.last;
-            wishes.open.push((host.to_owned(), WantedPiece { id, path: path.to_owned(), offset, lines }));
-            wishes.waiting.insert(id, sender);
+            pending.last += 1;
+            let id = pending.last;
+            pending.open.push((host.to_owned(), WantedPiece { id, path: path.to_owned(), offset, lines }));
+            pending.waiting.insert(id, sender);
             id
         };
         self.news.notify_waiters();
         // Whoever stops waiting, for whatever reason, leaves nothing behind.
-        let _forget = Forget { pieces: self, id };
-        tokio::time::timeout(PATIENCE, receiver).await.ok()?.ok()
+        let _forget = RemoveOnDrop { pieces: self, id };
+        tokio::time::timeout(RUNNER_ANSWER_TIMEOUT, receiver).await.ok()?.ok()
     }
 
     /// What is wanted of a host; nothing after a while.
-    pub async fn wanted(&self, host: &str) -> Vec<WantedPiece> {
+    pub async fn poll(&self, host: &str) -> Vec<WantedPiece> {
         let until = tokio::time::Instant::now() + Duration::from_secs(LONG_POLL_SECONDS);
         loop {
             let news = self.news.notified();
@@ -68,10 +68,10 @@ impl Pieces {
     }
 
     /// Hands over what a runner has brought.
-    pub fn bring(&self, pieces: Vec<LogPiece>) {
-        let mut wishes = self.lock();
+    pub fn deliver(&self, pieces: Vec<LogPiece>) {
+        let mut pending = self.lock();
         for piece in pieces {
-            if let Some(waiting) = wishes.waiting.remove(&piece.id) {
+            if let Some(waiting) = pending.waiting.remove(&piece.id) {
                 // Whoever has just gone does not need it.
                 let _ = waiting.send(piece);
             }
@@ -79,27 +79,27 @@ impl Pieces {
     }
 
     fn take(&self, host: &str) -> Vec<WantedPiece> {
-        let mut wishes = self.lock();
-        let (its, others) = std::mem::take(&mut wishes.open).into_iter().partition(|(of, _)| of == host);
-        wishes.open = others;
+        let mut pending = self.lock();
+        let (its, others) = std::mem::take(&mut pending.open).into_iter().partition(|(of, _)| of == host);
+        pending.open = others;
         Vec::into_iter(its).map(|(_, piece)| piece).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Wishes> {
-        self.wishes.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, PendingRequests> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-struct Forget<'a> {
-    pieces: &'a Pieces,
+struct RemoveOnDrop<'a> {
+    pieces: &'a LogRelay,
     id: i64,
 }
 
-impl Drop for Forget<'_> {
+impl Drop for RemoveOnDrop<'_> {
     fn drop(&mut self) {
-        let mut wishes = self.pieces.lock();
-        wishes.waiting.remove(&self.id);
-        wishes.open.retain(|(_, piece)| piece.id != self.id);
+        let mut pending = self.pieces.lock();
+        pending.waiting.remove(&self.id);
+        pending.open.retain(|(_, piece)| piece.id != self.id);
     }
 }
 
@@ -107,19 +107,19 @@ impl Drop for Forget<'_> {
 mod tests {
     use super::*;
 
-    /// How many wishes have not been taken, and how many people wait.
-    fn left(pieces: &Pieces) -> (usize, usize) {
-        let wishes = pieces.lock();
-        (wishes.open.len(), wishes.waiting.len())
+    /// How many requests have not been taken, and how many callers wait.
+    fn left(pieces: &LogRelay) -> (usize, usize) {
+        let pending = pieces.lock();
+        (pending.open.len(), pending.waiting.len())
     }
 
     #[tokio::test]
     async fn a_piece_goes_from_the_host_that_has_it_to_who_wants_it() {
-        let pieces = Pieces::default();
+        let pieces = LogRelay::default();
         let runner = async {
-            let wanted = pieces.wanted("a").await;
+            let wanted = pieces.poll("a").await;
             assert_eq!(wanted.iter().map(|piece| piece.path.as_str()).collect::<Vec<_>>(), ["/x"]);
-            pieces.bring(vec![LogPiece::new(99, 0, b"nobody's"), LogPiece::new(wanted[0].id, 0, b"text")]);
+            pieces.deliver(vec![LogPiece::new(99, 0, b"nobody's"), LogPiece::new(wanted[0].id, 0, b"text")]);
         };
         let nobodys = pieces.ask("b", "/y", 0, None);
         tokio::pin!(nobodys);
@@ -135,7 +135,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_has_given_up_is_forgotten() {
-        let pieces = Pieces::default();
+        let pieces = LogRelay::default();
         let asked = tokio::time::timeout(Duration::from_millis(1), pieces.ask("b", "/y", 0, None)).await;
         assert!(asked.is_err());
         assert_eq!(left(&pieces), (0, 0));
@@ -144,12 +144,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_wish_says_which_part_of_which_file() {
-        let pieces = Pieces::default();
+        let pieces = LogRelay::default();
         let runner = async {
-            let wanted = pieces.wanted("a").await.remove(0);
+            let wanted = pieces.poll("a").await.remove(0);
             assert_eq!((wanted.path.as_str(), wanted.offset, wanted.lines), ("/x", 17, Some(19)));
             assert_eq!(pieces.take("a"), [], "it is taken once");
-            pieces.bring(vec![LogPiece::new(wanted.id, 17, b"text")]);
+            pieces.deliver(vec![LogPiece::new(wanted.id, 17, b"text")]);
         };
         let (piece, ()) = tokio::join!(pieces.ask("a", "/x", 17, Some(19)), runner);
         assert_eq!(piece.map(|piece| (piece.offset, piece.bytes())), Some((17, b"text".to_vec())));
@@ -158,12 +158,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_thousand_wishes_are_enough() {
-        let pieces = Pieces::default();
-        let mut asked: Vec<_> = (0..MOST).map(|_| Box::pin(pieces.ask("b", "/y", 0, None))).collect();
+        let pieces = LogRelay::default();
+        let mut asked: Vec<_> = (0..MAX_PENDING_REQUESTS).map(|_| Box::pin(pieces.ask("b", "/y", 0, None))).collect();
         for one in &mut asked {
             assert!(futures::poll!(one.as_mut()).is_pending());
         }
-        assert_eq!((left(&pieces), MOST), ((1_000, 1_000), 1_000));
+        assert_eq!((left(&pieces), MAX_PENDING_REQUESTS), ((1_000, 1_000), 1_000));
         assert_eq!(pieces.ask("b", "/y", 0, None).await, None, "whoever comes later is told at once");
         drop(asked);
         assert_eq!(left(&pieces), (0, 0));
@@ -171,6 +171,6 @@ mod tests {
 
     #[test]
     fn a_runner_has_fifteen_seconds_to_bring_a_piece() {
-        assert_eq!(PATIENCE, Duration::from_secs(15));
+        assert_eq!(RUNNER_ANSWER_TIMEOUT, Duration::from_secs(15));
     }
 }
