@@ -18,7 +18,6 @@ pub mod gc;
 pub mod get;
 pub mod hpc;
 pub mod jobs;
-pub mod keeper;
 pub mod logs;
 pub mod ping;
 pub mod plan;
@@ -36,6 +35,7 @@ pub mod ro_crate;
 pub mod run;
 pub mod runner;
 pub mod server;
+pub mod shim;
 pub mod slurm;
 pub mod spawn;
 pub mod status;
@@ -88,8 +88,8 @@ pub fn main(mut arguments: Vec<OsString>) -> ExitCode {
         Err(error) => return refuse(&error),
     };
     let command = match cli.command {
-        // The keeper has no settings, no runtime and no threads.
-        Command::Keeper(args) => return keeper::main(args),
+        // The shim has no settings, no runtime and no threads.
+        Command::Shim(args) => return shim::main(args),
         command => command,
     };
     let mut flags = settings::flags(&cli.global, runner_args(&command));
@@ -172,7 +172,7 @@ fn execute(context: &Context, command: Command) -> Result<ExitStatus, CommandErr
         Command::CopyProgram(args) => copy_program::run(context, &args),
         Command::Reference(args) => reference::run(context, &args),
         Command::Unpack(args) => unpack::run(context, &args),
-        Command::Keeper(_) => Ok(ExitStatus::Success),
+        Command::Shim(_) => Ok(ExitStatus::Success),
         command => block_on(reach_and_execute(context, command)),
     }
 }
@@ -258,7 +258,7 @@ async fn execute_async(context: &Context, command: Command) -> Result<ExitStatus
         | Command::CopyProgram(_)
         | Command::Reference(_)
         | Command::Unpack(_)
-        | Command::Keeper(_) => Ok(ExitStatus::Success),
+        | Command::Shim(_) => Ok(ExitStatus::Success),
     }
 }
 

@@ -353,7 +353,7 @@ pub async fn drive(
     Ok(outcome)
 }
 
-/// Lets the runner go. Jobs of others that follow here are left to the keeper, which their process takes over.
+/// Lets the runner go. Jobs of others that follow here are left to the shim, which their process takes over.
 async fn finish(
     client: &Client,
     ids: &[i64],
@@ -498,7 +498,7 @@ impl LocalRunner {
         Ok(())
     }
 
-    /// Leaves its jobs to whoever takes the keeper over.
+    /// Leaves its jobs to whoever takes the shim over.
     fn abandon(self) {
         self.task.abort();
     }

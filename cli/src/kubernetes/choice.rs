@@ -120,7 +120,7 @@ pub fn reach(command: &Command) -> Reach {
         | Command::Hpc(_)
         | Command::Server(_)
         | Command::RemoteAgent(_)
-        | Command::Keeper(_) => Reach::Nothing,
+        | Command::Shim(_) => Reach::Nothing,
         _ => Reach::Server,
     }
 }
@@ -264,7 +264,7 @@ mod tests {
             ("config show", nothing),
             ("completions bash", nothing),
             ("copy-program a", nothing),
-            ("keeper", nothing),
+            ("shim", nothing),
             ("remote-agent", nothing),
             ("reference cli", nothing),
         ];
