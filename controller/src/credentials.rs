@@ -184,13 +184,13 @@ mod tests {
     fn runners_get_a_token_of_their_workflow_and_the_certificate_of_the_server() {
         let pin = Fingerprint([2; 32]);
         let (key, credentials) = credentials(Some(pin), ServerTrust::default());
-        let handover = credentials.to_workflow(WORKFLOW, 1_000);
-        let statement = key.verify(&handover.token, 1_000 + 29 * DAY).unwrap();
+        let credentials = credentials.to_workflow(WORKFLOW, 1_000);
+        let statement = key.verify(&credentials.token, 1_000 + 29 * DAY).unwrap();
         assert_eq!(statement.grant, Grant::Runner { workflow: 3 });
         assert_eq!(statement.expires, Some(1_000 + 30 * DAY));
-        assert!(!format!("{handover:?}").contains(&handover.token), "nobody prints it by mistake");
+        assert!(!format!("{credentials:?}").contains(&credentials.token), "nobody prints it by mistake");
         let files = Files::of("/home/ada/.torc/allocations", "torc-wf3-0a1b");
-        let variables = handover.variables(&files);
+        let variables = credentials.variables(&files);
         let expected = BTreeMap::from([
             ("TORC_API_URL".to_owned(), "https://login1:7421".to_owned()),
             ("TORC_TOKEN_FILE".to_owned(), "/home/ada/.torc/allocations/torc-wf3-0a1b.token".to_owned()),

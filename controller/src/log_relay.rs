@@ -48,7 +48,7 @@ impl LogRelay {
         };
         self.news.notify_waiters();
         // Whoever stops waiting, for whatever reason, leaves nothing behind.
-        let _forget = RemoveOnDrop { pieces: self, id };
+        let _remove = RemoveOnDrop { relay: self, id };
         tokio::time::timeout(RUNNER_ANSWER_TIMEOUT, receiver).await.ok()?.ok()
     }
 
@@ -91,13 +91,13 @@ impl LogRelay {
 }
 
 struct RemoveOnDrop<'a> {
-    pieces: &'a LogRelay,
+    relay: &'a LogRelay,
     id: i64,
 }
 
 impl Drop for RemoveOnDrop<'_> {
     fn drop(&mut self) {
-        let mut pending = self.pieces.lock();
+        let mut pending = self.relay.lock();
         pending.waiting.remove(&self.id);
         pending.open.retain(|(_, piece)| piece.id != self.id);
     }
@@ -108,65 +108,65 @@ mod tests {
     use super::*;
 
     /// How many requests have not been taken, and how many callers wait.
-    fn left(pieces: &LogRelay) -> (usize, usize) {
-        let pending = pieces.lock();
+    fn left(relay: &LogRelay) -> (usize, usize) {
+        let pending = relay.lock();
         (pending.open.len(), pending.waiting.len())
     }
 
     #[tokio::test]
     async fn a_piece_goes_from_the_host_that_has_it_to_who_wants_it() {
-        let pieces = LogRelay::default();
+        let relay = LogRelay::default();
         let runner = async {
-            let wanted = pieces.poll("a").await;
+            let wanted = relay.poll("a").await;
             assert_eq!(wanted.iter().map(|piece| piece.path.as_str()).collect::<Vec<_>>(), ["/x"]);
-            pieces.deliver(vec![LogPiece::new(99, 0, b"nobody's"), LogPiece::new(wanted[0].id, 0, b"text")]);
+            relay.deliver(vec![LogPiece::new(99, 0, b"nobody's"), LogPiece::new(wanted[0].id, 0, b"text")]);
         };
-        let nobodys = pieces.ask("b", "/y", 0, None);
+        let nobodys = relay.ask("b", "/y", 0, None);
         tokio::pin!(nobodys);
         tokio::select! {
             biased;
             _ = &mut nobodys => panic!("no runner lives there"),
-            (mine, ()) = async { tokio::join!(pieces.ask("a", "/x", 0, None), runner) } => {
+            (mine, ()) = async { tokio::join!(relay.ask("a", "/x", 0, None), runner) } => {
                 assert_eq!(mine.map(|piece| piece.bytes()), Some(b"text".to_vec()));
             }
         }
-        assert_eq!(left(&pieces), (1, 1));
+        assert_eq!(left(&relay), (1, 1));
     }
 
     #[tokio::test]
     async fn whoever_has_given_up_is_forgotten() {
-        let pieces = LogRelay::default();
-        let asked = tokio::time::timeout(Duration::from_millis(1), pieces.ask("b", "/y", 0, None)).await;
+        let relay = LogRelay::default();
+        let asked = tokio::time::timeout(Duration::from_millis(1), relay.ask("b", "/y", 0, None)).await;
         assert!(asked.is_err());
-        assert_eq!(left(&pieces), (0, 0));
-        assert_eq!(pieces.take("b"), []);
+        assert_eq!(left(&relay), (0, 0));
+        assert_eq!(relay.take("b"), []);
     }
 
     #[tokio::test]
     async fn a_wish_says_which_part_of_which_file() {
-        let pieces = LogRelay::default();
+        let relay = LogRelay::default();
         let runner = async {
-            let wanted = pieces.poll("a").await.remove(0);
+            let wanted = relay.poll("a").await.remove(0);
             assert_eq!((wanted.path.as_str(), wanted.offset, wanted.lines), ("/x", 17, Some(19)));
-            assert_eq!(pieces.take("a"), [], "it is taken once");
-            pieces.deliver(vec![LogPiece::new(wanted.id, 17, b"text")]);
+            assert_eq!(relay.take("a"), [], "it is taken once");
+            relay.deliver(vec![LogPiece::new(wanted.id, 17, b"text")]);
         };
-        let (piece, ()) = tokio::join!(pieces.ask("a", "/x", 17, Some(19)), runner);
+        let (piece, ()) = tokio::join!(relay.ask("a", "/x", 17, Some(19)), runner);
         assert_eq!(piece.map(|piece| (piece.offset, piece.bytes())), Some((17, b"text".to_vec())));
-        assert_eq!(left(&pieces), (0, 0));
+        assert_eq!(left(&relay), (0, 0));
     }
 
     #[tokio::test]
     async fn a_thousand_wishes_are_enough() {
-        let pieces = LogRelay::default();
-        let mut asked: Vec<_> = (0..MAX_PENDING_REQUESTS).map(|_| Box::pin(pieces.ask("b", "/y", 0, None))).collect();
+        let relay = LogRelay::default();
+        let mut asked: Vec<_> = (0..MAX_PENDING_REQUESTS).map(|_| Box::pin(relay.ask("b", "/y", 0, None))).collect();
         for one in &mut asked {
             assert!(futures::poll!(one.as_mut()).is_pending());
         }
-        assert_eq!((left(&pieces), MAX_PENDING_REQUESTS), ((1_000, 1_000), 1_000));
-        assert_eq!(pieces.ask("b", "/y", 0, None).await, None, "whoever comes later is told at once");
+        assert_eq!((left(&relay), MAX_PENDING_REQUESTS), ((1_000, 1_000), 1_000));
+        assert_eq!(relay.ask("b", "/y", 0, None).await, None, "whoever comes later is told at once");
         drop(asked);
-        assert_eq!(left(&pieces), (0, 0));
+        assert_eq!(left(&relay), (0, 0));
     }
 
     #[test]

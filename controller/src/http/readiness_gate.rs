@@ -48,7 +48,7 @@ async fn pass(State(gate): State<ReadinessGate>, request: Request) -> Response {
 fn closed(readiness: &Readiness) -> impl axum::response::IntoResponse {
     let body = ErrorBody {
         code: ErrorCode::NotReady,
-        message: readiness.complaint().unwrap_or_else(|| "the server is starting".to_owned()),
+        message: readiness.missing().unwrap_or_else(|| "the server is starting".to_owned()),
         hint: Some("try again in a moment: another server answers, or this one soon will".to_owned()),
         ..ErrorBody::default()
     };

@@ -52,9 +52,9 @@ async fn openapi() -> Json<Value> {
 /// Ready means that the engine answers and that nothing is being waited for.
 async fn ready(State(app): State<App>) -> Result<&'static str, ApiError> {
     app.engine.is_idle().await?;
-    match app.readiness.complaint() {
+    match app.readiness.missing() {
         None => Ok("ok"),
-        Some(complaint) => Err(EngineError::not_ready(complaint).into()),
+        Some(missing) => Err(EngineError::not_ready(missing).into()),
     }
 }
 

@@ -8,7 +8,7 @@ use torc_slurm::trouble::Trouble;
 
 use super::SlurmConfig;
 use super::clusters::Cluster;
-use super::submit::handover_folder;
+use super::submit::credentials_folder;
 use crate::credentials::{CredentialIssuer, Files, RunnerCredentials};
 
 /// Whose runners: the cluster, and the workflow with the folder where its jobs run.
@@ -80,7 +80,7 @@ fn files((to, identity): (&CredentialTarget, &str), cluster: &Cluster, config: &
             "nobody says in which folder of the cluster its jobs run: annotate the workflow with torc.dev/working-dir";
         return Err(refused(sentence.to_owned()));
     }
-    let folder = handover_folder(config, &to.working_dir, !cluster.spec.command_prefix.is_empty());
+    let folder = credentials_folder(config, &to.working_dir, !cluster.spec.command_prefix.is_empty());
     let folder = folder.to_str().ok_or_else(|| refused(format!("the path {} is not UTF-8", folder.display())))?;
     // Other stores have workflows of the same number, and may keep theirs in the same folder.
     Ok(Files::of(folder, &format!("torc-wf{}-{identity}", to.workflow)))

@@ -109,9 +109,9 @@ async fn definitions_are_compared_until_they_are_there() {
     let fixture = Fixture::new().await;
     let stop = CancellationToken::new();
     let task = tokio::spawn(definitions::run(Arc::clone(&fixture.context), stop.clone()));
-    until("a log_once", async || fixture.context.readiness.log_once().is_some()).await;
-    let log_once = fixture.context.readiness.log_once().unwrap();
-    assert!(log_once.starts_with("definitions: ") && log_once.contains("`torc crd install`"), "{log_once}");
+    until("something is missing", async || fixture.context.readiness.missing().is_some()).await;
+    let missing = fixture.context.readiness.missing().unwrap();
+    assert!(missing.starts_with("definitions: ") && missing.contains("`torc crd install`"), "{missing}");
     assert!(!task.is_finished(), "it looks again");
     end(&stop, task).await;
 
@@ -125,7 +125,7 @@ async fn definitions_are_compared_until_they_are_there() {
     }
     fixture.api.answers("GET", "/openapi/v3/apis/torc.dev", 200, json!({ "components": { "schemas": schemas } }));
     definitions::run(Arc::clone(&fixture.context), CancellationToken::new()).await;
-    assert_eq!(fixture.context.readiness.log_once(), None, "and it ends by itself");
+    assert_eq!(fixture.context.readiness.missing(), None, "and it ends by itself");
 }
 
 #[tokio::test]
