@@ -129,7 +129,7 @@ impl Default for Metrics {
             registry,
         };
         for tool in Tool::ALL {
-            metrics.slurm_calls.get_or_create(&CommandLabel { command: tool.name() });
+            let _ = metrics.slurm_calls.get_or_create(&CommandLabel { command: tool.name() });
         }
         metrics
     }

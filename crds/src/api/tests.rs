@@ -331,7 +331,7 @@ fn requests_carry_every_field() {
 #[test]
 fn an_error_carries_every_problem() {
     let error = ErrorBody {
-        code: crate::error_code::ErrorCode::Invalid,
+        code: ErrorCode::Invalid,
         message: "m".to_owned(),
         field: Some("spec.x".to_owned()),
         hint: Some("h".to_owned()),

@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::reconcile::reconcile;
 use super::super::watch::Watches;
-use super::super::{clusters, definitions, events, pools, strays};
+use super::super::{clusters, definitions, events, orphans, pools};
 use super::*;
 
 /// Waits until something is so, and gives up after a minute.
