@@ -42,7 +42,7 @@ use tower_http::timeout::RequestBodyTimeoutLayer;
 
 use crate::audit::AuditVerb;
 use crate::caller::Caller;
-use crate::engine::Engine;
+use crate::engine::EngineHandle;
 use crate::kubernetes::Readiness;
 use crate::log_relay::LogRelay;
 use crate::slurm::SlurmHandle;
@@ -63,7 +63,7 @@ const BODY_READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// What every handler may use.
 #[derive(Clone)]
 struct App {
-    engine: Engine,
+    engine: EngineHandle,
     slurm: Option<SlurmHandle>,
     identities: Identities,
     readiness: Readiness,
@@ -73,7 +73,7 @@ struct App {
 
 /// The whole API.
 pub(crate) fn app(
-    engine: Engine,
+    engine: EngineHandle,
     slurm: Option<SlurmHandle>,
     identities: Identities,
     readiness: Readiness,

@@ -36,7 +36,7 @@ use kube::{Client, Config};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::Engine;
+use crate::engine::EngineHandle;
 use crate::leadership::Leadership;
 use crate::slurm::SlurmHandle;
 use context::Context;
@@ -107,7 +107,7 @@ pub(crate) async fn clients() -> Result<(Client, Client), NoCluster> {
 
 /// What the controller needs of the server that it is part of.
 pub(crate) struct Parts {
-    pub engine: Engine,
+    pub engine: EngineHandle,
     pub slurm: Option<SlurmHandle>,
     pub client: Client,
     pub leadership: Leadership,

@@ -23,7 +23,7 @@ pub mod tls;
 mod views;
 
 pub use credentials::RunnerCredentials;
-pub use engine::{Engine, EngineError};
+pub use engine::{EngineError, EngineHandle};
 pub use http::{openapi_document, reference_page};
 pub use kubernetes::{KubernetesConfig, NoCluster, Pool};
 pub use server::{Server, ServerConfig, StartError};

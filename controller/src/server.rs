@@ -19,7 +19,7 @@ use torc_core::trust::TokenKey;
 use torc_store::{OpenOptions, Store, StoreError};
 
 use crate::credentials::{CredentialIssuer, ServerTrust};
-use crate::engine::{Engine, EngineError, Stop};
+use crate::engine::{EngineError, EngineHandle, Stop};
 use crate::http::{self, Identities};
 use crate::issuer::Issuer;
 use crate::kubernetes::{KubernetesConfig, NoCluster, Readiness};
@@ -92,7 +92,7 @@ pub enum StartError {
 
 /// A running server.
 pub struct Server {
-    engine: Engine,
+    engine: EngineHandle,
     store: Store,
     address: Option<SocketAddr>,
     stop: Stop,
@@ -117,7 +117,8 @@ impl Server {
         let certificates = certificates(&config)?;
         let options = OpenOptions { path: config.database.clone(), create: true, ..OpenOptions::default() };
         let store = Store::open(options).await.map_err(StartError::Store)?;
-        let opened = Engine::start(store.clone(), limits(&config), Arc::default(), stop.clone(), issuer(&config)).await;
+        let opened =
+            EngineHandle::start(store.clone(), limits(&config), Arc::default(), stop.clone(), issuer(&config)).await;
         let opened = opened.map_err(StartError::Load)?;
         let socket = bind(config.bind).await?;
         let address = socket.as_ref().and_then(|socket| socket.local_addr().ok());
@@ -138,7 +139,7 @@ impl Server {
     async fn assemble(
         config: &ServerConfig,
         store: Store,
-        (engine, writer): (Engine, JoinHandle<()>),
+        (engine, writer): (EngineHandle, JoinHandle<()>),
         (address, credentials): (Option<SocketAddr>, CredentialIssuer),
         leadership: &Leadership,
         stop: Stop,
@@ -190,7 +191,7 @@ impl Server {
     }
 
     /// Its engine, for use in this process.
-    pub fn engine(&self) -> Engine {
+    pub fn engine(&self) -> EngineHandle {
         self.engine.clone()
     }
 

@@ -30,7 +30,7 @@ use torc_core::engine::Observation;
 use torc_core::ids::WorkflowId;
 
 use crate::credentials::CredentialIssuer;
-use crate::engine::{Engine, EngineError};
+use crate::engine::{EngineError, EngineHandle};
 use crate::leadership::Leadership;
 use reconcile::SlurmContext;
 
@@ -68,7 +68,7 @@ pub struct SlurmConfig {
 #[derive(Clone)]
 pub struct SlurmHandle {
     context: Arc<Mutex<SlurmContext>>,
-    engine: Engine,
+    engine: EngineHandle,
     wake: Arc<Notify>,
     has_loop: bool,
     /// Everything is to go.
@@ -78,7 +78,7 @@ pub struct SlurmHandle {
 impl SlurmHandle {
     /// Starts the loop, if this process was asked to serve somebody.
     pub(crate) fn start(
-        engine: Engine,
+        engine: EngineHandle,
         config: SlurmConfig,
         credentials: CredentialIssuer,
         leadership: Leadership,

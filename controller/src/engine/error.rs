@@ -4,7 +4,7 @@ use torc_api::api::ErrorBody;
 use torc_api::causes::with_causes;
 use torc_api::error_code::{ErrorCode, ErrorKind};
 use torc_api::problem::Problem;
-use torc_core::engine::Refusal;
+use torc_core::engine::CommandError;
 use torc_store::StoreError;
 
 use crate::audit::AuditOutcome;
@@ -119,28 +119,28 @@ impl EngineError {
     }
 }
 
-impl From<Refusal> for EngineError {
-    fn from(refusal: Refusal) -> Self {
+impl From<CommandError> for EngineError {
+    fn from(refusal: CommandError) -> Self {
         let error = |code| Self::new(code, refusal.to_string());
         match &refusal {
-            Refusal::NoWorkflow(_) => error(ErrorCode::WorkflowNotFound),
-            Refusal::NoJob { workflow, .. } => {
+            CommandError::NoWorkflow(_) => error(ErrorCode::WorkflowNotFound),
+            CommandError::NoJob { workflow, .. } => {
                 error(ErrorCode::JobNotFound).hint(format!("`torc get jobs {workflow}` lists its jobs"))
             }
-            Refusal::NoData { workflow, .. } => {
+            CommandError::NoData { workflow, .. } => {
                 error(ErrorCode::UserDataNotFound).hint(format!("`torc user-data list {workflow}` lists its data"))
             }
-            Refusal::Invalid(_) => error(ErrorCode::Invalid),
-            Refusal::TooManyIterations { .. } => error(ErrorCode::TooManyIterations)
+            CommandError::Invalid(_) => error(ErrorCode::Invalid),
+            CommandError::TooManyIterations { .. } => error(ErrorCode::TooManyIterations)
                 .hint("raise `dynamicJobs.maxIterations` in the document, or end the loop with an empty list of jobs"),
-            Refusal::NoRunner(_) => error(ErrorCode::RunnerNotFound),
-            Refusal::NoCluster(_) => error(ErrorCode::ClusterNotFound).hint("`torc get slurmclusters` lists them"),
-            Refusal::AllocationEnded(_) => error(ErrorCode::AllocationEnded),
-            Refusal::Protocol(_) => {
+            CommandError::NoRunner(_) => error(ErrorCode::RunnerNotFound),
+            CommandError::NoCluster(_) => error(ErrorCode::ClusterNotFound).hint("`torc get slurmclusters` lists them"),
+            CommandError::AllocationEnded(_) => error(ErrorCode::AllocationEnded),
+            CommandError::Protocol(_) => {
                 error(ErrorCode::ProtocolMismatch).hint("install the same version of torc on both sides")
             }
-            Refusal::Conflict(_) => error(ErrorCode::Conflict),
-            Refusal::Forbidden(_) => error(ErrorCode::Forbidden),
+            CommandError::Conflict(_) => error(ErrorCode::Conflict),
+            CommandError::Forbidden(_) => error(ErrorCode::Forbidden),
         }
     }
 }

@@ -24,7 +24,7 @@ use super::events::{EventsQuery, concerns};
 use super::extract::Query;
 use super::route::Route;
 use super::{App, Caller};
-use crate::engine::{Engine, EngineError};
+use crate::engine::{EngineError, EngineHandle};
 
 /// A status is sent at most this often.
 const STATUS_INTERVAL: Duration = Duration::from_millis(200);
@@ -73,7 +73,7 @@ async fn watch(
 
 /// One client's view.
 struct Watch {
-    engine: Engine,
+    engine: EngineHandle,
     workflow: Option<WorkflowId>,
     /// What the client may see.
     grant: Grant,

@@ -18,7 +18,7 @@ use super::log_once::LogOnce;
 use super::readiness::Readiness;
 use super::rejection::Rejection;
 use super::{KubernetesConfig, UID};
-use crate::engine::{Engine, EngineError};
+use crate::engine::{EngineError, EngineHandle};
 use crate::leadership::Leadership;
 use crate::slurm::SlurmHandle;
 
@@ -35,7 +35,7 @@ pub(super) struct Object {
 
 /// Context shared by the reconcilers.
 pub(super) struct Context {
-    pub engine: Engine,
+    pub engine: EngineHandle,
     pub slurm: Option<SlurmHandle>,
     pub client: Client,
     pub leadership: Leadership,
@@ -103,7 +103,7 @@ impl ObjectState {
 impl Context {
     #[allow(clippy::too_many_arguments, reason = "each is a thing of its own")]
     pub fn new(
-        engine: Engine,
+        engine: EngineHandle,
         slurm: Option<SlurmHandle>,
         client: Client,
         leadership: Leadership,

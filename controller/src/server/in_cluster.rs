@@ -8,7 +8,7 @@ use torc_store::{Leader, OpenOptions, Store, StoreError};
 
 use super::{Server, ServerConfig, StartError, bind, certificates, credentials, issuer, limits, listen};
 use crate::credentials::ServerTrust;
-use crate::engine::{Engine, Stop};
+use crate::engine::{EngineHandle, Stop};
 use crate::http::{Identities, ReadinessGate};
 use crate::kubernetes::{self, Candidate, KubernetesConfig, Parts, Readiness, ReviewLists as Lists, Reviews};
 use crate::leadership::Leadership;
@@ -36,7 +36,8 @@ pub(super) async fn start(config: ServerConfig) -> Result<Server, StartError> {
     let mut election = LeaderElection::new(&kubernetes, impatient, &stop);
     let leader = election.win(&config, &readiness).await;
     let store = open(&config, leader, &readiness).await?;
-    let opened = Engine::start(store.clone(), limits(&config), Arc::default(), stop.clone(), issuer(&config)).await;
+    let opened =
+        EngineHandle::start(store.clone(), limits(&config), Arc::default(), stop.clone(), issuer(&config)).await;
     let opened = opened.map_err(StartError::Load)?;
     readiness.lacks("definitions", "are being compared");
     readiness.lists();

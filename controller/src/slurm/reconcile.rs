@@ -27,7 +27,7 @@ use super::poll::{self, MissingSince, PollResult};
 use super::submit::{self, slurm_job_name};
 use crate::clock::{self, Moments};
 use crate::credentials::CredentialIssuer;
-use crate::engine::{Engine, EngineError};
+use crate::engine::{EngineError, EngineHandle};
 use crate::leadership::Leadership;
 use crate::metrics::Reconciler;
 
@@ -38,7 +38,7 @@ const MAX_BACKOFF: Duration = Duration::from_secs(300);
 
 /// Context of the Slurm loop.
 pub(super) struct SlurmContext {
-    engine: Engine,
+    engine: EngineHandle,
     config: SlurmConfig,
     credential_files: CredentialFiles,
     /// Whether anybody else could be talking with Slurm about the same.
@@ -83,7 +83,7 @@ type Described = BTreeMap<String, SlurmClusterSpec>;
 
 impl SlurmContext {
     pub fn new(
-        engine: Engine,
+        engine: EngineHandle,
         config: SlurmConfig,
         credentials: CredentialIssuer,
         leadership: Leadership,
@@ -267,7 +267,7 @@ impl SlurmContext {
             }
             None => {
                 let mut plan = course(needs, Ground::default(), clock::now().wall_ms);
-                plan.outlook.refused = needs.cluster.as_ref().map(|name| format!("there is no SlurmCluster '{name}'"));
+                plan.summary.refused = needs.cluster.as_ref().map(|name| format!("there is no SlurmCluster '{name}'"));
                 plan.intend.clear();
                 plan.begin.clear();
                 (plan, None)
@@ -276,12 +276,12 @@ impl SlurmContext {
         if let Some(partitions) = known {
             self.note_partitions(name, partitions).await?;
         }
-        plan.outlook.unreachable = unreachable;
+        plan.summary.unreachable = unreachable;
         if self.backoffs.get(&needs.workflow).is_some_and(|backoffs| !Arc::ptr_eq(&backoffs.spec, &needs.spec)) {
             self.backoffs.remove(&needs.workflow);
         }
         if let Some(backoffs) = self.backoffs.get(&needs.workflow) {
-            plan.outlook.refused = Some(backoffs.sentence.clone());
+            plan.summary.refused = Some(backoffs.sentence.clone());
         }
         self.cancel(needs, &plan, described).await?;
         self.ask_for(needs, plan, described).await
@@ -318,7 +318,7 @@ impl SlurmContext {
     /// Submits what is missing, and what Slurm has refused before, unless that was just now.
     async fn ask_for(&mut self, needs: &Needs, plan: Course, described: &Described) -> Result<(), EngineError> {
         let is_held_off = self.backoffs.get(&needs.workflow).is_some_and(|backoffs| (self.moments)() < backoffs.until);
-        let Course { intend, begin, executed, outlook, cancel } = plan;
+        let Course { intend, begin, executed, summary, cancel } = plan;
         let mut rows = Vec::new();
         if !is_held_off && needs.is_served && !is_over(needs) {
             for one in &needs.allocations {
@@ -332,7 +332,7 @@ impl SlurmContext {
                 rows.extend(self.engine.intend_allocations(needs.workflow, intend, (begin, executed)).await?);
             }
         }
-        self.engine.note_outlook(needs.workflow, outlook).await?;
+        self.engine.set_allocation_summary(needs.workflow, summary).await?;
         if rows.is_empty() {
             return Ok(());
         }
