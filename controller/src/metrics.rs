@@ -301,9 +301,18 @@ mod tests {
         assert_eq!((count("torc_slurm_calls_total{"), count("torc_jobs{")), (Tool::ALL.len(), JobState::ALL.len()));
     }
 
+    /// Metrics with at least one value under each name.
+    fn with_values() -> Metrics {
+        let metrics = Metrics::default();
+        metrics.request("GET", "/v1/workflows", 200, Duration::from_millis(1));
+        metrics.reconciled(Reconciler::Workflow, Duration::from_millis(1));
+        metrics.slurm_call(Tool::Squeue, Duration::from_millis(1));
+        metrics
+    }
+
     #[test]
     fn every_name_has_a_type_and_a_description() {
-        let text = Metrics::default().render(&[], 0);
+        let text = with_values().render(&[], 0);
         let types: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
         let expected = [
             "torc_commands counter",
@@ -329,7 +338,7 @@ mod tests {
     #[test]
     fn every_metric_is_in_the_reference() {
         let page = include_str!("../../docs/reference/metrics.md");
-        let text = Metrics::default().render(&[], 0);
+        let text = with_values().render(&[], 0);
         for line in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
             let (name, kind) = line.split_once(' ').unwrap();
             let suffix = if kind == "counter" { "_total" } else { "" };
