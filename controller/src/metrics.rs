@@ -191,7 +191,7 @@ impl Metrics {
     /// Returns all metrics as text.
     pub(crate) fn render(&self, workflows: &[Workflow], runners: usize) -> String {
         self.runners.set(i64::try_from(runners).unwrap_or(i64::MAX));
-        for state in JobState::ALL {
+        for state in JobState::ALL.iter().copied() {
             let jobs = workflows.iter().map(|workflow| workflow.status.jobs.of(state)).sum();
             self.jobs.get_or_create(&StateLabel { state: state.as_str() }).set(jobs);
         }
