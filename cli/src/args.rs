@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 pub use crate::runner_args::RunnerArgs;
 
 use crate::commands;
+use crate::logging::LogFormat;
 use crate::output::Format;
 
 /// Workflows for HPC and laptops as declarative documents.
@@ -54,6 +55,9 @@ pub struct GlobalArgs {
     /// Log more to standard error: -v for info, -vv for debug, -vvv for everything.
     #[arg(short = 'v', long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
+    /// The format of log lines on standard error.
+    #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value_t)]
+    pub log_format: LogFormat,
 }
 
 /// The verbs; each is described where its arguments are.

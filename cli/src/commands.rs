@@ -119,7 +119,7 @@ pub fn start(
     flags: Layers,
     verb: impl FnOnce(&Context) -> Result<ExitStatus, CommandError>,
 ) -> ExitCode {
-    logging::start(global.verbose);
+    logging::start(global.verbose, global.log_format);
     let fallback = Output::new(global.format.unwrap_or(Format::Table));
     let outcome = prepare(flags).map(|context| verb(&context).map_err(|error| (context.output, error)));
     let status = match outcome {

@@ -50,8 +50,18 @@ impl<'a> MakeWriter<'a> for &'static RunnerLog {
     }
 }
 
+/// The format of log lines on standard error.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogFormat {
+    /// One line of text for each event
+    #[default]
+    Text,
+    /// One JSON object for each event, with the fields of its spans
+    Json,
+}
+
 /// Begins to log. `verbose` counts how often `-v` was typed.
-pub fn start(verbose: u8) {
+pub fn start(verbose: u8, format: LogFormat) {
     let level = match verbose {
         0 => "warn",
         1 => "info",
@@ -63,7 +73,12 @@ pub fn start(verbose: u8) {
         EnvFilter::try_new(filters(said.as_deref(), level)).unwrap_or_else(|_| EnvFilter::new(filters(None, level)));
     let kept = if verbose > 1 { level } else { "info" };
     let kept = EnvFilter::new(format!("warn,torc_runner={kept}"));
-    let stderr = fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal()).with_filter(shown);
+    let stderr = fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
+    let stderr = match format {
+        LogFormat::Text => stderr.boxed(),
+        LogFormat::Json => stderr.json().boxed(),
+    };
+    let stderr = stderr.with_filter(shown);
     let file = fmt::layer().with_writer(&RUNNER_LOG).with_ansi(false).with_target(false).with_filter(kept);
     let _ = registry().with(stderr).with(file).try_init();
 }

@@ -230,11 +230,11 @@ async fn let_allocations_go(
         match outcome {
             Some(Driven::Settled(workflows)) => {
                 for workflow in workflows {
-                    slurm.see_off(WorkflowId(workflow.id), FAREWELL).await?;
+                    slurm.await_release(WorkflowId(workflow.id), FAREWELL).await?;
                 }
                 Ok(())
             }
-            _ => slurm.wind_down(STOPPING).await,
+            _ => slurm.drain(STOPPING).await,
         }
     };
     if !is_settled {

@@ -1,5 +1,6 @@
 //! A handle to the engine: every call is a command on one queue, answered when its changes are durable.
 
+mod changed_workflows;
 mod data;
 mod error;
 mod explain;
@@ -8,7 +9,6 @@ mod rights;
 mod slurm;
 #[cfg(test)]
 mod tests;
-mod touched;
 mod writer;
 
 use std::collections::{HashMap, HashSet};
@@ -17,6 +17,7 @@ use std::sync::Arc;
 use tokio::sync::{Notify, broadcast, mpsc, oneshot};
 use torc_api::api::{self, Affected, ApplyOutcome, ApplyRequest, ApplyResponse, Event, Page};
 use torc_api::document::WorkflowDocument;
+use torc_api::error_code::ErrorKind;
 use torc_api::remote::{RemoteWorker, WorkerAddress};
 use torc_api::slurm_stats::SlurmStats;
 use torc_api::token::Grant;
@@ -31,16 +32,16 @@ use torc_core::ids::{JobId, RunnerId, WorkflowId};
 use torc_core::rows::ResultRow;
 use torc_store::{EventQuery, JobQuery, ResultQuery, RunnerQuery, SlurmStatsQuery, Store};
 
+use crate::audit::{self, AuditOutcome};
 use crate::clock::{self, Clock};
 use crate::issuer::Issuer;
 use crate::metrics::Metrics;
-use crate::{audit, views};
+use crate::views;
 
-pub(crate) use error::NOT_READY;
-pub use error::{EngineError, ErrorKind};
-pub(crate) use touched::Touched;
+pub(crate) use changed_workflows::ChangedWorkflows;
+pub use error::EngineError;
 pub(crate) use writer::Stop;
-use writer::{Answer, Command, Read, Write, Writer};
+use writer::{Answer, Command, Write, Writer};
 
 /// How many committed groups a slow watcher may lag behind before it has to read from the store again.
 const WATCH_BACKLOG: usize = 256;
@@ -55,10 +56,10 @@ pub struct EngineHandle {
     metrics: Arc<Metrics>,
     /// Told whenever something has changed, for the loop that talks with Slurm.
     changed: Arc<Notify>,
-    touched: Touched,
+    changed_workflows: ChangedWorkflows,
 }
 
-/// Which jobs or results are asked for, beside the workflow.
+/// A workflow by namespace, and name or number.
 pub type WorkflowRef<'a> = (&'a str, &'a str);
 
 impl EngineHandle {
@@ -86,11 +87,11 @@ impl EngineHandle {
         let (queue, commands) = mpsc::channel(1_024);
         let (events, _) = broadcast::channel(WATCH_BACKLOG);
         let changed = Arc::new(Notify::new());
-        let touched = Touched::default();
-        let told = (events.clone(), Arc::clone(&changed), touched.clone());
+        let changed_workflows = ChangedWorkflows::default();
+        let told = (events.clone(), Arc::clone(&changed), changed_workflows.clone());
         let writer = Writer::new(engine, store.clone(), told, Arc::clone(&metrics), stop, issuer, clock);
         let task = tokio::spawn(writer.run(commands));
-        Ok((Self { queue, events, store, limits, metrics, changed, touched }, task))
+        Ok((Self { queue, events, store, limits, metrics, changed, changed_workflows }, task))
     }
 
     /// Runs a command in the writer; the answer comes when what it changed is durable.
@@ -98,17 +99,39 @@ impl EngineHandle {
         &self,
         command: impl FnOnce(&mut Engine, &mut Tx) -> Result<T, EngineError> + Send + 'static,
     ) -> Result<T, EngineError> {
+        self.write_then(command, |_, value| Ok(value)).await
+    }
+
+    /// Runs a command that changes a workflow, and returns the workflow as the command left it.
+    async fn write_and_show<T: Send + 'static>(
+        &self,
+        id: WorkflowId,
+        command: impl FnOnce(&mut Engine, &mut Tx) -> Result<T, EngineError> + Send + 'static,
+    ) -> Result<api::Workflow, EngineError> {
+        self.write_then(command, move |engine, _| Ok(engine.workflow_summary(id)?)).await
+    }
+
+    /// Runs a command in the writer, and once its changes are durable derives the answer from them.
+    async fn write_then<T: Send + 'static, A: Send + 'static>(
+        &self,
+        command: impl FnOnce(&mut Engine, &mut Tx) -> Result<T, EngineError> + Send + 'static,
+        answer: impl FnOnce(&Engine, T) -> Result<A, EngineError> + Send + 'static,
+    ) -> Result<A, EngineError> {
         let (sender, receiver) = oneshot::channel();
-        let deed = audit::present();
+        let audited = audit::current();
         let run: Write = Box::new(move |context| {
             let value = context.and_then(|(engine, tx)| {
                 let value = command(engine, tx);
-                if let Some(row) = deed.and_then(|deed| deed.row(value.as_ref().err(), tx.now)) {
+                let outcome = value.as_ref().err().map_or(AuditOutcome::Done, EngineError::audit_outcome);
+                if let Some(row) = audited.and_then(|audited| audited.row(outcome, tx.now)) {
                     tx.audit(row);
                 }
                 value
             });
-            deliver(sender, value)
+            Box::new(move |committed| {
+                // The caller may have gone away; the command counts all the same.
+                let _ = sender.send(committed.and_then(|engine| answer(engine, value?)));
+            })
         });
         self.queue.send(Command::Write(run)).await.map_err(|_| EngineError::stopped())?;
         receiver.await.map_err(|_| EngineError::stopped())?
@@ -120,8 +143,11 @@ impl EngineHandle {
         question: impl FnOnce(&Engine) -> Result<T, EngineError> + Send + 'static,
     ) -> Result<T, EngineError> {
         let (sender, receiver) = oneshot::channel();
-        let run: Read = Box::new(move |engine| deliver(sender, engine.and_then(question)));
-        self.queue.send(Command::Read(run)).await.map_err(|_| EngineError::stopped())?;
+        let answer: Answer = Box::new(move |engine| {
+            // The caller may have gone away.
+            let _ = sender.send(engine.and_then(question));
+        });
+        self.queue.send(Command::Read(answer)).await.map_err(|_| EngineError::stopped())?;
         receiver.await.map_err(|_| EngineError::stopped())?
     }
 
@@ -129,7 +155,7 @@ impl EngineHandle {
     pub async fn apply(&self, request: ApplyRequest, owner: &str, grant: &Grant) -> Result<ApplyResponse, EngineError> {
         let (request, expanded) = self.expand(request).await?;
         let metadata = &request.document.metadata;
-        audit::speaks_of(format!("workflows/{}", metadata.name));
+        audit::set_object(format!("workflows/{}", metadata.name));
         let key = (metadata.namespace().to_owned(), metadata.name.clone());
         let (owner, grant) = (owner.to_owned(), grant.clone());
         if request.dry_run {
@@ -199,8 +225,7 @@ impl EngineHandle {
     }
 
     /// A workflow with its document.
-    pub async fn workflow(&self, reference: WorkflowRef<'_>) -> Result<api::Workflow, EngineError> {
-        let id = self.find(reference).await?;
+    pub async fn workflow(&self, id: WorkflowId) -> Result<api::Workflow, EngineError> {
         let both = move |engine: &Engine| Ok((engine.workflow_summary(id)?, engine.document(id)?.to_string()));
         let (mut workflow, document) = self.read(both).await?;
         workflow.document = serde_json::from_str(&document).ok();
@@ -218,35 +243,27 @@ impl EngineHandle {
     }
 
     /// The actions of a workflow.
-    pub async fn actions(&self, reference: WorkflowRef<'_>) -> Result<Vec<api::WorkflowAction>, EngineError> {
-        let id = self.find(reference).await?;
+    pub async fn actions(&self, id: WorkflowId) -> Result<Vec<api::WorkflowAction>, EngineError> {
         self.read(move |engine| Ok(engine.actions(id)?)).await
     }
 
     /// Nothing more starts, and what runs is ended.
-    pub async fn cancel(&self, reference: WorkflowRef<'_>) -> Result<api::Workflow, EngineError> {
-        let id = self.find(reference).await?;
-        self.write(move |engine, tx| Ok(engine.cancel(id, tx)?)).await?;
-        self.summary(id).await
+    pub async fn cancel(&self, id: WorkflowId) -> Result<api::Workflow, EngineError> {
+        self.write_and_show(id, move |engine, tx| Ok(engine.cancel(id, tx)?)).await
     }
 
     /// No new leases.
-    pub async fn suspend(&self, reference: WorkflowRef<'_>) -> Result<api::Workflow, EngineError> {
-        let id = self.find(reference).await?;
-        self.write(move |engine, tx| Ok(engine.suspend(id, tx)?)).await?;
-        self.summary(id).await
+    pub async fn suspend(&self, id: WorkflowId) -> Result<api::Workflow, EngineError> {
+        self.write_and_show(id, move |engine, tx| Ok(engine.suspend(id, tx)?)).await
     }
 
     /// Goes on after a suspension or a cancellation.
-    pub async fn resume(&self, reference: WorkflowRef<'_>) -> Result<api::Workflow, EngineError> {
-        let id = self.find(reference).await?;
-        self.write(move |engine, tx| Ok(engine.resume(id, tx)?)).await?;
-        self.summary(id).await
+    pub async fn resume(&self, id: WorkflowId) -> Result<api::Workflow, EngineError> {
+        self.write_and_show(id, move |engine, tx| Ok(engine.resume(id, tx)?)).await
     }
 
     /// Jobs run again.
-    pub async fn retry(&self, reference: WorkflowRef<'_>, request: api::RetryRequest) -> Result<Affected, EngineError> {
-        let id = self.find(reference).await?;
+    pub async fn retry(&self, id: WorkflowId, request: api::RetryRequest) -> Result<Affected, EngineError> {
         let dry_run = request.dry_run;
         let which = match request {
             api::RetryRequest { all: true, .. } => Retry::All,
@@ -263,14 +280,13 @@ impl EngineHandle {
     }
 
     /// Forgets a workflow.
-    pub async fn delete(&self, reference: WorkflowRef<'_>) -> Result<(), EngineError> {
-        let id = self.find(reference).await?;
+    pub async fn delete(&self, id: WorkflowId) -> Result<(), EngineError> {
         self.write(move |engine, tx| Ok(engine.delete(id, tx)?)).await
     }
 
     /// A runner introduces itself.
     pub async fn register(&self, request: RegisterRequest, grant: Grant) -> Result<RegisterResponse, EngineError> {
-        audit::speaks_of(format!("runners on {}", request.host));
+        audit::set_object(format!("runners on {}", request.host));
         self.write(move |engine, tx| {
             if !engine.may_serve(&grant, &request.scope) {
                 let message = "the token allows no runner for that: name the workflow that it is for";
@@ -287,7 +303,7 @@ impl EngineHandle {
         let command = Command::Sync { runner: RunnerId(runner), request: Box::new(request), grant, reply: sender };
         self.queue.send(command).await.map_err(|_| EngineError::stopped())?;
         match receiver.await.map_err(|_| EngineError::stopped())? {
-            Err(error) if error.kind == ErrorKind::Forbidden => Err(self.refuse(error).await),
+            Err(error) if error.kind() == ErrorKind::Forbidden => Err(self.refuse(error).await),
             answer => answer,
         }
     }
@@ -295,11 +311,10 @@ impl EngineHandle {
     /// Results that runners wrote down while the server was away; what became of each, in their order.
     pub async fn replay(
         &self,
-        reference: WorkflowRef<'_>,
+        id: WorkflowId,
         run: i32,
         results: Vec<JournalledResult>,
     ) -> Result<Vec<Replayed>, EngineError> {
-        let id = self.find(reference).await?;
         let mut replayed = Vec::with_capacity(results.len());
         let mut fresh = Vec::new();
         for result in results {
@@ -339,8 +354,7 @@ impl EngineHandle {
     }
 
     /// One job, with its dependencies.
-    pub async fn job(&self, reference: WorkflowRef<'_>, job: &str) -> Result<api::Job, EngineError> {
-        let id = self.find(reference).await?;
+    pub async fn job(&self, id: WorkflowId, job: &str) -> Result<api::Job, EngineError> {
         let job = job.to_owned();
         let live = self.read(move |engine| Ok(views::LiveJob::from(engine.job(id, &job)?.1))).await?;
         let query = JobQuery { workflow: Some(id), name: Some(live.name.clone()), limit: 1, ..JobQuery::default() };
@@ -397,9 +411,9 @@ impl EngineHandle {
     }
 
     /// Workflows that have changed, from now on.
-    pub(crate) fn touched(&self) -> Touched {
-        self.touched.begin();
-        self.touched.clone()
+    pub(crate) fn changed_workflows(&self) -> ChangedWorkflows {
+        self.changed_workflows.begin();
+        self.changed_workflows.clone()
     }
 
     /// The last event that was told to Kubernetes.
@@ -439,54 +453,41 @@ impl EngineHandle {
     }
 
     /// The machines of a workflow that are reached over SSH.
-    pub async fn remote_workers(&self, reference: WorkflowRef<'_>) -> Result<Vec<RemoteWorker>, EngineError> {
-        let id = self.find(reference).await?;
+    pub async fn remote_workers(&self, id: WorkflowId) -> Result<Vec<RemoteWorker>, EngineError> {
         Ok(self.store.remote_workers(id).await?)
     }
 
     /// Adds machines to a workflow, and lists all of them.
     pub async fn add_remote_workers(
         &self,
-        reference: WorkflowRef<'_>,
+        id: WorkflowId,
         workers: &[RemoteWorker],
     ) -> Result<Vec<RemoteWorker>, EngineError> {
         for worker in workers {
             let parsed: Result<WorkerAddress, _> = worker.address.parse();
             parsed.map_err(|error| EngineError::bad_request(format!("worker '{}': {error}", worker.address)))?;
         }
-        let id = self.find(reference).await?;
         self.store.add_remote_workers(id, workers, clock::now().wall_ms).await?;
-        self.note_deed().await?;
+        self.audit_only().await?;
         Ok(self.store.remote_workers(id).await?)
     }
 
     /// Forgets a machine of a workflow.
-    pub async fn remove_remote_worker(&self, reference: WorkflowRef<'_>, address: &str) -> Result<(), EngineError> {
-        let id = self.find(reference).await?;
+    pub async fn remove_remote_worker(&self, id: WorkflowId, address: &str) -> Result<(), EngineError> {
         let was_there = self.store.remove_remote_worker(id, address).await?;
-        self.note_deed().await?;
+        self.audit_only().await?;
         if was_there { Ok(()) } else { Err(EngineError::no_worker(address)) }
     }
 
     /// Writes a copy of the store.
     pub async fn backup(&self, to: &std::path::Path) -> Result<(), EngineError> {
-        self.note_deed().await?;
+        self.audit_only().await?;
         Ok(self.store.backup(to).await?)
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.metrics
     }
-}
-
-/// Sends a value once what led to it is durable. The caller may have gone away; the command counts all the same.
-fn deliver<T: Send + 'static>(
-    sender: oneshot::Sender<Result<T, EngineError>>,
-    value: Result<T, EngineError>,
-) -> Answer {
-    Box::new(move |outcome| {
-        let _ = sender.send(outcome.and(value));
-    })
 }
 
 /// Returns what forbids a document to take the place of the stored one.

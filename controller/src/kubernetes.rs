@@ -7,25 +7,26 @@
 mod backoff;
 mod cleanup;
 mod clusters;
-mod complaint;
+mod context;
 mod definitions;
-mod desk;
 mod events;
 mod leader;
-mod lifetime;
-mod patience;
+mod log_once;
+mod orphans;
 mod pools;
 mod readiness;
 mod reconcile;
 mod rejection;
-mod reviews;
 mod sources;
 mod status;
-mod strays;
+mod status_throttle;
+mod status_writer;
 #[cfg(test)]
 mod tests;
+mod token_review;
+mod ttl;
 mod watch;
-mod writes;
+mod watch_backoff;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -36,13 +37,14 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::EngineHandle;
+use crate::leadership::Leadership;
 use crate::slurm::SlurmHandle;
-use desk::Desk;
+use context::Context;
 
-pub(crate) use leader::{Candidate, Office};
+pub(crate) use leader::Candidate;
 pub use pools::Pool;
 pub(crate) use readiness::Readiness;
-pub(crate) use reviews::{Lists as ReviewLists, Reviews};
+pub(crate) use token_review::{Lists as ReviewLists, Reviews};
 
 /// The field manager of what this controller writes.
 const FIELD_MANAGER: &str = "torc-controller";
@@ -108,26 +110,27 @@ pub(crate) struct Parts {
     pub engine: EngineHandle,
     pub slurm: Option<SlurmHandle>,
     pub client: Client,
-    pub office: Office,
+    pub leadership: Leadership,
     pub readiness: Readiness,
     pub api_url: String,
 }
 
 /// Starts looking after objects, until `stop`.
 pub(crate) fn start(parts: Parts, config: KubernetesConfig, stop: &CancellationToken) -> Vec<JoinHandle<()>> {
-    let Parts { engine, slurm, client, office, readiness, api_url } = parts;
+    let Parts { engine, slurm, client, leadership, readiness, api_url } = parts;
     readiness.lists();
     let watches = watch::Watches::new(&config.namespaces);
     let stores = watches.stores();
     let (clusters, cluster_writer) = kube::runtime::reflector::store();
-    let desk = Arc::new(Desk::new(engine, slurm, client, office, config, readiness, api_url, stores, clusters));
-    let mut tasks = watches.run(&desk, stop);
-    tasks.push(tokio::spawn(clusters::run(Arc::clone(&desk), cluster_writer, stop.clone())));
-    tasks.push(tokio::spawn(definitions::run(Arc::clone(&desk), stop.clone())));
-    tasks.push(tokio::spawn(events::run(Arc::clone(&desk), stop.clone())));
-    tasks.push(tokio::spawn(strays::run(Arc::clone(&desk), stop.clone())));
-    if !desk.config.pools.is_empty() {
-        tasks.push(tokio::spawn(pools::run(desk, stop.clone())));
+    let context =
+        Arc::new(Context::new(engine, slurm, client, leadership, config, readiness, api_url, stores, clusters));
+    let mut tasks = watches.run(&context, stop);
+    tasks.push(tokio::spawn(clusters::run(Arc::clone(&context), cluster_writer, stop.clone())));
+    tasks.push(tokio::spawn(definitions::run(Arc::clone(&context), stop.clone())));
+    tasks.push(tokio::spawn(events::run(Arc::clone(&context), stop.clone())));
+    tasks.push(tokio::spawn(orphans::run(Arc::clone(&context), stop.clone())));
+    if !context.config.pools.is_empty() {
+        tasks.push(tokio::spawn(pools::run(context, stop.clone())));
     }
     tasks
 }

@@ -152,7 +152,7 @@ fn plain_event(row: &EventRow, workflow: Option<String>) -> Event {
     }
 }
 
-/// A deed with its number.
+/// A row of the audit log with its number.
 pub fn audit_entry((sequence, row): (i64, AuditRow)) -> AuditEntry {
     let AuditRow { time_ms, who, scope, verb, object, outcome } = row;
     AuditEntry { sequence, time: rfc3339(time_ms), who, scope, verb, object, outcome }

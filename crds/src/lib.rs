@@ -12,6 +12,7 @@ pub mod data;
 #[cfg(feature = "kube")]
 pub mod definition;
 pub mod document;
+pub mod error_code;
 pub mod execution;
 pub mod explain;
 pub mod failure;

@@ -23,6 +23,8 @@ pub enum Page {
     Crds,
     /// docs/reference/environment.md
     Environment,
+    /// docs/reference/http-routes.md
+    Http,
     /// docs/reference/openapi.json
     Openapi,
 }
@@ -33,6 +35,7 @@ pub fn run(context: &Context, args: &ReferenceArgs) -> Result<ExitStatus, Comman
         Page::Cli => reference::command_line(),
         Page::Crds => reference::definitions::page(),
         Page::Environment => reference::environment(),
+        Page::Http => torc_controller::reference_page(),
         Page::Openapi => format!("{:#}\n", torc_controller::openapi_document()),
     };
     context.output.raw(page.as_bytes())?;

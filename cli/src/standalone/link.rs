@@ -1,6 +1,7 @@
 //! A runner in the same process reaches the engine without HTTP.
 
 use torc_api::api::ErrorBody;
+use torc_api::error_code::ErrorCode;
 use torc_api::token::Grant;
 use torc_api::wire::{RegisterRequest, RegisterResponse, SyncRequest, SyncResponse};
 use torc_controller::EngineHandle;
@@ -29,10 +30,10 @@ impl ServerLink for EngineLink {
 }
 
 fn translate(body: ErrorBody) -> LinkError {
-    match body.code.as_str() {
-        "RunnerNotFound" => LinkError::Unknown,
-        "Stopped" | "StoreUnavailable" | "Internal" => LinkError::Unreachable(body.message),
-        _ => LinkError::Refused { code: body.code, message: body.message },
+    match body.code {
+        ErrorCode::RunnerNotFound => LinkError::Unknown,
+        ErrorCode::Stopped | ErrorCode::StoreUnavailable | ErrorCode::Internal => LinkError::Unreachable(body.message),
+        code => LinkError::Refused { code: code.to_string(), message: body.message },
     }
 }
 
@@ -44,7 +45,7 @@ mod tests {
     #[test]
     fn what_the_engine_says_becomes_what_a_server_would() {
         let said = |code: &str| {
-            let body = ErrorBody { code: code.to_owned(), message: "m".to_owned(), ..ErrorBody::default() };
+            let body = ErrorBody { code: code.to_owned().into(), message: "m".to_owned(), ..ErrorBody::default() };
             translate(body)
         };
         assert!(matches!(said("RunnerNotFound"), LinkError::Unknown));

@@ -13,19 +13,14 @@ use torc_core::ids::WorkflowId;
 use torc_core::planning::partition::Partition;
 use torc_store::ResultQuery;
 
-use super::{EngineError, EngineHandle, WorkflowRef};
+use super::{EngineError, EngineHandle};
 
 /// How many results are read at once.
 const PAGE: u32 = 10_000;
 
 impl EngineHandle {
     /// Tries failed jobs again, each with what it lacked, or says what that would do.
-    pub async fn recover(
-        &self,
-        reference: WorkflowRef<'_>,
-        request: RecoverRequest,
-    ) -> Result<RecoverReport, EngineError> {
-        let id = self.find(reference).await?;
+    pub async fn recover(&self, id: WorkflowId, request: RecoverRequest) -> Result<RecoverReport, EngineError> {
         let latest = self.latest_results(id, true).await?;
         let RecoverRequest { dry_run, memory_percent, runtime_percent, retry_unknown, .. } = request;
         let percent = |asked: Option<i32>, built_in: i64| asked.map_or(built_in, i64::from).max(100);
@@ -56,10 +51,9 @@ impl EngineHandle {
     /// Plans schedulers and allocations anew, or says what that would do.
     pub async fn regenerate(
         &self,
-        reference: WorkflowRef<'_>,
+        id: WorkflowId,
         request: RegenerateRequest,
     ) -> Result<RegenerateReport, EngineError> {
-        let id = self.find(reference).await?;
         let plan = Prepared::new(request)?;
         if plan.request.dry_run {
             return self
@@ -79,10 +73,9 @@ impl EngineHandle {
     /// Corrects requirements by what was observed, or says which.
     pub async fn correct_resources(
         &self,
-        reference: WorkflowRef<'_>,
+        id: WorkflowId,
         request: CorrectResourcesRequest,
     ) -> Result<CorrectResourcesReport, EngineError> {
-        let id = self.find(reference).await?;
         let latest = self.latest_results(id, false).await?;
         let CorrectResourcesRequest { dry_run, no_downsize, jobs } = request;
         if dry_run {
@@ -92,12 +85,7 @@ impl EngineHandle {
     }
 
     /// Decides about failed jobs that wait for a person.
-    pub async fn classify(
-        &self,
-        reference: WorkflowRef<'_>,
-        request: ClassifyRequest,
-    ) -> Result<api::Affected, EngineError> {
-        let id = self.find(reference).await?;
+    pub async fn classify(&self, id: WorkflowId, request: ClassifyRequest) -> Result<api::Affected, EngineError> {
         let decide =
             move |engine: &mut Engine, tx: &mut _| Ok(engine.classify(id, &request.jobs, request.class, tx)?);
         Ok(api::Affected { jobs: self.write(decide).await?, names: Vec::new() })
@@ -106,18 +94,15 @@ impl EngineHandle {
     /// Asks for allocations of a scheduler; their names.
     pub async fn schedule_nodes(
         &self,
-        reference: WorkflowRef<'_>,
+        id: WorkflowId,
         request: ScheduleNodesRequest,
     ) -> Result<Vec<String>, EngineError> {
-        let id = self.find(reference).await?;
         self.write(move |engine, tx| Ok(engine.schedule_nodes(id, &request, tx)?)).await
     }
 
     /// This process is to run a workflow that is stored.
-    pub async fn submit(&self, reference: WorkflowRef<'_>) -> Result<api::Workflow, EngineError> {
-        let id = self.find(reference).await?;
-        self.write(move |engine, _| Ok(engine.serve(id)?)).await?;
-        self.summary(id).await
+    pub async fn submit(&self, id: WorkflowId) -> Result<api::Workflow, EngineError> {
+        self.write_and_show(id, move |engine, _| Ok(engine.serve(id)?)).await
     }
 
     async fn latest_results(&self, id: WorkflowId, failed_only: bool) -> Result<LatestResults, EngineError> {

@@ -12,14 +12,18 @@ use super::{EngineError, EngineHandle, WorkflowRef};
 use crate::views;
 
 impl EngineHandle {
-    /// Whether a workflow is one that the bearer deals with.
-    pub(crate) async fn is_theirs(
+    /// Returns the number of a workflow if it is one that the bearer deals with.
+    pub(crate) async fn find_theirs(
         &self,
         (namespace, reference): WorkflowRef<'_>,
         grant: &Grant,
-    ) -> Result<bool, EngineError> {
+    ) -> Result<Option<WorkflowId>, EngineError> {
         let (namespace, reference, grant) = (namespace.to_owned(), reference.to_owned(), grant.clone());
-        self.read(move |engine| Ok(engine.is_theirs(&grant, engine.find(&namespace, &reference)?))).await
+        self.read(move |engine| {
+            let id = engine.find(&namespace, &reference)?;
+            Ok(engine.is_theirs(&grant, id).then_some(id))
+        })
+        .await
     }
 
     /// The workflows that the bearer deals with; nothing when it is all of them.
@@ -48,7 +52,7 @@ impl EngineHandle {
         .await
     }
 
-    /// Refuses the present deed, and writes that down.
+    /// Records that the current request is refused, and returns the error to answer with.
     pub(crate) async fn refuse(&self, error: EngineError) -> EngineError {
         let refusal = error.clone();
         match self.write(move |_, _| Err::<(), _>(refusal)).await {
@@ -57,9 +61,9 @@ impl EngineHandle {
         }
     }
 
-    /// Writes down a deed that the engine's own state has no part in.
-    pub(crate) async fn note_deed(&self) -> Result<(), EngineError> {
-        // Every command of a deed that is to be written down is; this one does nothing else.
+    /// Records the current request, which does not change the engine's state.
+    pub(crate) async fn audit_only(&self) -> Result<(), EngineError> {
+        // Each command of an audited request is recorded; this one does nothing else.
         self.write(|_, _| Ok(())).await
     }
 

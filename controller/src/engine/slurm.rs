@@ -38,7 +38,7 @@ impl EngineHandle {
             return Err(EngineError::invalid(problems));
         }
         let name = document.metadata.name.clone();
-        audit::speaks_of(format!("slurmclusters/{name}"));
+        audit::set_object(format!("slurmclusters/{name}"));
         let apply = move |engine: &mut torc_core::engine::Engine, tx: &mut _| {
             engine.apply_cluster(&document, tx).map_err(unwritable)
         };

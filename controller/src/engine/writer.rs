@@ -19,10 +19,10 @@ use torc_core::engine::{Engine, LongPoll, LongPolls, Session, Tx};
 use torc_core::ids::{Now, RunnerId, WorkflowId};
 use torc_core::rows::Changes;
 use torc_store::Store;
-use tracing::{error, info, warn};
+use tracing::{Instrument as _, error, info, info_span, warn};
 
+use super::changed_workflows::ChangedWorkflows;
 use super::error::EngineError;
-use super::touched::Touched;
 use crate::clock::Clock;
 use crate::issuer::Issuer;
 use crate::metrics::Metrics;
@@ -35,15 +35,14 @@ pub(super) const TICK: Duration = Duration::from_secs(1);
 /// How often a store that failed is tried again.
 pub(super) const PROBE: Duration = Duration::from_secs(5);
 
-/// Gives out an answer once the outcome of the write is known.
-pub(super) type Answer = Box<dyn FnOnce(Result<(), EngineError>) + Send>;
-/// A command is run with the state, or told why it cannot be.
-pub(super) type Read = Box<dyn FnOnce(Result<&Engine, EngineError>) -> Answer + Send>;
+/// Sends an answer once the group's changes are durable: from the state that they led to, or why they could not be written.
+pub(super) type Answer = Box<dyn FnOnce(Result<&Engine, EngineError>) + Send>;
+/// Runs a command on the state, or passes on why it cannot be run.
 pub(super) type Write = Box<dyn FnOnce(Result<(&mut Engine, &mut Tx), EngineError>) -> Answer + Send>;
 type SyncReply = oneshot::Sender<Result<SyncResponse, EngineError>>;
 
 pub(super) enum Command {
-    Read(Read),
+    Read(Answer),
     Write(Write),
     Sync { runner: RunnerId, request: Box<SyncRequest>, grant: Grant, reply: SyncReply },
 }
@@ -58,7 +57,7 @@ pub(super) struct Writer {
     store: Store,
     events: broadcast::Sender<Arc<Vec<Event>>>,
     changed: Arc<Notify>,
-    touched: Touched,
+    changed_workflows: ChangedWorkflows,
     metrics: Arc<Metrics>,
     waiting: LongPolls<Instant, SyncReply>,
     stop: Stop,
@@ -92,7 +91,7 @@ impl Writer {
     pub fn new(
         engine: Engine,
         store: Store,
-        (events, changed, touched): (broadcast::Sender<Arc<Vec<Event>>>, Arc<Notify>, Touched),
+        (events, changed, changed_workflows): (broadcast::Sender<Arc<Vec<Event>>>, Arc<Notify>, ChangedWorkflows),
         metrics: Arc<Metrics>,
         stop: Stop,
         issuer: Issuer,
@@ -106,7 +105,7 @@ impl Writer {
             store,
             events,
             changed,
-            touched,
+            changed_workflows,
             metrics,
             waiting,
             stop,
@@ -133,7 +132,8 @@ impl Writer {
                 () = stop.waiting.cancelled(), if !self.waiting.is_empty() => {}
                 () = stop.queue.cancelled(), if !commands.is_closed() => commands.close(),
             }
-            self.process(std::mem::take(&mut group), ticked).await;
+            let span = info_span!("command_group", commands = group.len());
+            self.process(std::mem::take(&mut group), ticked).instrument(span).await;
         }
     }
 
@@ -162,12 +162,12 @@ impl Writer {
                 self.publish(&changes, &engine);
                 if !changes.is_empty() {
                     self.changed.notify_one();
-                    self.touched.note(&changes);
+                    self.changed_workflows.note(&changes);
+                }
+                for answer in answers {
+                    answer(Ok(&engine));
                 }
                 self.engine = Some(engine);
-                for answer in answers {
-                    answer(Ok(()));
-                }
                 if changes.jobs.len() > memory::MANY_JOBS {
                     drop(changes);
                     memory::give_back();
@@ -179,14 +179,17 @@ impl Writer {
 
     fn carry_out(&mut self, command: Command, engine: &mut Engine, tx: &mut Tx) -> Option<Answer> {
         match command {
-            Command::Read(read) => Some(read(Ok(engine))),
+            Command::Read(read) => Some(read),
             Command::Write(write) => Some(write(Ok((engine, tx)))),
             Command::Sync { runner, request, grant, reply } => {
                 if !engine.may_sync(&grant, runner, &request) {
                     return Some(reply_with(reply, Err(EngineError::not_theirs())));
                 }
-                self.metrics.sync(request.finished.len());
-                match engine.sync(runner, &request, tx) {
+                let _span = info_span!("sync", runner = runner.0).entered();
+                let (start, reported) = (std::time::Instant::now(), request.finished.len());
+                let synced = engine.sync(runner, &request, tx);
+                self.metrics.sync(start.elapsed(), reported);
+                match synced {
                     Ok(answer) => match answer.wait(&request) {
                         Some(wait) => {
                             self.waiting.park(LongPoll { runner, request, until: Instant::now() + wait, reply });
@@ -275,8 +278,8 @@ impl Writer {
 fn answer_read_only(group: Vec<Command>, engine: Option<&Engine>, reason: &EngineError) {
     for command in group {
         match command {
-            Command::Read(read) => read(engine.ok_or_else(|| reason.clone()))(Ok(())),
-            Command::Write(write) => write(Err(reason.clone()))(Ok(())),
+            Command::Read(read) => read(engine.ok_or_else(|| reason.clone())),
+            Command::Write(write) => write(Err(reason.clone()))(Err(reason.clone())),
             Command::Sync { reply, .. } => {
                 let _ = reply.send(Err(reason.clone()));
             }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use torc_api::error_code::ErrorCode;
 use torc_api::logs::{LONGEST_PIECE, LogExchange, LogPiece, WantedPiece};
 use torc_runner::{HttpLink, LinkError};
 
@@ -73,7 +74,7 @@ impl Distant {
 
 /// Whether an attempt that ran a moment ago has ended and left no such file: its result says what there is.
 fn has_ended_meanwhile(attempt: &Attempt, error: &ClientError) -> bool {
-    !attempt.ended && matches!(error, ClientError::Answer { body, .. } if body.code == "LogNotFound")
+    !attempt.ended && matches!(error, ClientError::Answer { body, .. } if body.code == ErrorCode::LogNotFound)
 }
 
 /// Brings pieces of the logs on this machine's disk to whoever wants to see them, for as long as the runner lives.

@@ -1,4 +1,4 @@
-//! What everything that looks after objects shares, and what is remembered of each.
+//! Context shared by the reconcilers, and per-object state.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,16 +9,17 @@ use kube::core::DeserializeGuard;
 use kube::runtime::reflector::{ObjectRef, Store};
 use torc_api::api;
 use torc_api::cluster::SlurmCluster;
+use torc_api::error_code::ErrorKind;
 use torc_api::status::WorkflowStatus;
 use torc_api::workflow::Workflow;
 use torc_core::ids::WorkflowId;
 
-use super::complaint::Complaint;
-use super::leader::Office;
+use super::log_once::LogOnce;
 use super::readiness::Readiness;
 use super::rejection::Rejection;
 use super::{KubernetesConfig, UID};
-use crate::engine::{EngineError, EngineHandle, ErrorKind};
+use crate::engine::{EngineError, EngineHandle};
+use crate::leadership::Leadership;
 use crate::slurm::SlurmHandle;
 
 /// An object as it comes from the API server. One that cannot be read must not hide the others.
@@ -32,12 +33,12 @@ pub(super) struct Object {
     pub uid: String,
 }
 
-/// Shared by all.
-pub(super) struct Desk {
+/// Context shared by the reconcilers.
+pub(super) struct Context {
     pub engine: EngineHandle,
     pub slurm: Option<SlurmHandle>,
     pub client: Client,
-    pub office: Office,
+    pub leadership: Leadership,
     pub config: KubernetesConfig,
     pub readiness: Readiness,
     /// Where the server answers.
@@ -46,12 +47,12 @@ pub(super) struct Desk {
     pub workflows: Vec<Store<Guarded>>,
     /// Slurm clusters as they were last seen.
     pub clusters: Store<DeserializeGuard<SlurmCluster>>,
-    memories: Mutex<HashMap<String, Memory>>,
+    states: Mutex<HashMap<String, ObjectState>>,
 }
 
-/// What is remembered of an object, by its uid.
+/// State of an object, by its uid.
 #[derive(Clone, Debug)]
-pub(super) struct Memory {
+pub(super) struct ObjectState {
     /// The engine's workflow, once it is known.
     pub workflow: Option<WorkflowId>,
     /// What was accepted last.
@@ -65,7 +66,7 @@ pub(super) struct Memory {
     /// How often something has gone wrong in a row.
     pub failures: u32,
     /// What that was.
-    pub complaint: Complaint,
+    pub log_once: LogOnce,
 }
 
 /// A generation that the engine has accepted.
@@ -76,22 +77,22 @@ pub(super) struct Accepted {
     pub sources: Vec<String>,
 }
 
-impl Memory {
+impl ObjectState {
     fn new(written: Option<WorkflowStatus>) -> Self {
-        let (complaint, written_at) = (Complaint::default(), Instant::now());
-        Self { workflow: None, accepted: None, rejected: None, written, written_at, failures: 0, complaint }
+        let (log_once, written_at) = (LogOnce::default(), Instant::now());
+        Self { workflow: None, accepted: None, rejected: None, written, written_at, failures: 0, log_once }
     }
 
     /// Something has gone wrong: for the how manieth time in a row, and whether that is news.
     pub fn failed(&mut self, said: &str) -> (u32, bool) {
         self.failures = self.failures.saturating_add(1);
-        (self.failures, self.complaint.is_news(said))
+        (self.failures, self.log_once.should_log(said))
     }
 
     /// All went well.
     pub fn succeeded(&mut self) {
         self.failures = 0;
-        self.complaint.over();
+        self.log_once.reset();
     }
 
     pub fn since_written(&self) -> Duration {
@@ -99,31 +100,31 @@ impl Memory {
     }
 }
 
-impl Desk {
+impl Context {
     #[allow(clippy::too_many_arguments, reason = "each is a thing of its own")]
     pub fn new(
         engine: EngineHandle,
         slurm: Option<SlurmHandle>,
         client: Client,
-        office: Office,
+        leadership: Leadership,
         config: KubernetesConfig,
         readiness: Readiness,
         api_url: String,
         workflows: Vec<Store<Guarded>>,
         clusters: Store<DeserializeGuard<SlurmCluster>>,
     ) -> Self {
-        let memories = Mutex::default();
-        Self { engine, slurm, client, office, config, readiness, api_url, workflows, clusters, memories }
+        let states = Mutex::default();
+        Self { engine, slurm, client, leadership, config, readiness, api_url, workflows, clusters, states }
     }
 
     /// What is remembered of an object; `status` is what it says itself, for one that was not seen before.
-    pub fn recall(&self, object: &Object, status: Option<&WorkflowStatus>) -> Memory {
-        self.lock().entry(object.uid.clone()).or_insert_with(|| Memory::new(status.cloned())).clone()
+    pub fn recall(&self, object: &Object, status: Option<&WorkflowStatus>) -> ObjectState {
+        self.lock().entry(object.uid.clone()).or_insert_with(|| ObjectState::new(status.cloned())).clone()
     }
 
     /// Changes what is remembered.
-    pub fn remember(&self, object: &Object, change: impl FnOnce(&mut Memory)) {
-        change(self.lock().entry(object.uid.clone()).or_insert_with(|| Memory::new(None)));
+    pub fn remember(&self, object: &Object, change: impl FnOnce(&mut ObjectState)) {
+        change(self.lock().entry(object.uid.clone()).or_insert_with(|| ObjectState::new(None)));
     }
 
     /// The object is gone.
@@ -136,8 +137,8 @@ impl Desk {
         self.lock().retain(|uid, _| uids.contains(uid));
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Memory>> {
-        self.memories.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, ObjectState>> {
+        self.states.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// All objects have been listed.
@@ -157,15 +158,19 @@ impl Desk {
         if let Some(id) = self.recall(object, None).workflow {
             return found(self.engine.summary(id).await);
         }
-        let Some(stored) = found(self.engine.workflow((&object.namespace, &object.name)).await)? else {
-            return Ok(None);
-        };
+        let Some(stored) = self.stored(object).await? else { return Ok(None) };
         let uid = stored.document.as_ref().and_then(|document| document.metadata.annotations.get(UID));
         if uid != Some(&object.uid) {
             return Ok(None);
         }
         self.remember(object, |memory| memory.workflow = Some(WorkflowId(stored.id)));
         Ok(Some(stored))
+    }
+
+    /// The engine's workflow with an object's name, of this object or of an earlier one.
+    pub async fn stored(&self, object: &Object) -> Result<Option<api::Workflow>, EngineError> {
+        let Some(id) = found(self.engine.find((&object.namespace, &object.name)).await)? else { return Ok(None) };
+        found(self.engine.workflow(id).await)
     }
 
     /// The object of one of the engine's workflows.
@@ -178,7 +183,7 @@ impl Desk {
 fn found<T>(answer: Result<T, EngineError>) -> Result<Option<T>, EngineError> {
     match answer {
         Ok(value) => Ok(Some(value)),
-        Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -196,7 +201,7 @@ mod tests {
 
     #[test]
     fn failures_in_a_row_are_counted_and_told_once() {
-        let mut memory = Memory::new(None);
+        let mut memory = ObjectState::new(None);
         assert_eq!(memory.failed("no"), (1, true));
         assert_eq!(memory.failed("no"), (2, false));
         assert_eq!(memory.failed("other"), (3, true));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use torc_api::status::{Condition, WorkflowStatus};
 
 /// Between two writes that tell of progress alone.
-pub(super) const PAUSE: Duration = Duration::from_secs(5);
+pub(super) const MIN_STATUS_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Whether to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,8 +22,8 @@ pub(super) enum Decision {
 pub(super) fn decide(before: Option<&WorkflowStatus>, after: &WorkflowStatus, since: Duration) -> Decision {
     match before {
         Some(before) if before == after => Decision::Nothing,
-        Some(before) if !has_moved(&before.conditions, &after.conditions) && since < PAUSE => {
-            Decision::After(PAUSE - since)
+        Some(before) if !has_moved(&before.conditions, &after.conditions) && since < MIN_STATUS_INTERVAL => {
+            Decision::After(MIN_STATUS_INTERVAL - since)
         }
         _ => Decision::Now,
     }

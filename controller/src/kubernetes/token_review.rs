@@ -1,6 +1,6 @@
 //! Whose the token of a service account is: the API server says so, and lists say what that allows.
 
-mod memory;
+mod cache;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,14 +11,14 @@ use kube::api::{Api, PostParams};
 use torc_api::token::Grant;
 
 use super::KubernetesConfig;
-use super::complaint::{Complaint, explained};
-use crate::http::Caller;
-use memory::Verdicts;
+use super::log_once::{LogOnce, explained};
+use crate::caller::Caller;
+use cache::ReviewCache;
 
 /// How service accounts begin in the words of Kubernetes.
 const ACCOUNT: &str = "system:serviceaccount:";
 /// A review that takes longer has failed.
-const PATIENCE: Duration = Duration::from_secs(5);
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Knows service accounts. Clones are the same.
 #[derive(Clone)]
@@ -30,8 +30,8 @@ struct Inner {
     client: Client,
     audience: String,
     lists: Lists,
-    verdicts: Mutex<Verdicts>,
-    complaint: Mutex<Complaint>,
+    cache: Mutex<ReviewCache>,
+    log_once: Mutex<LogOnce>,
 }
 
 /// Who may do what.
@@ -50,9 +50,7 @@ pub(crate) struct Lists {
 
 impl Reviews {
     pub fn new(client: Client, audience: String, lists: Lists) -> Self {
-        Self {
-            inner: Arc::new(Inner { client, audience, lists, verdicts: Mutex::default(), complaint: Mutex::default() }),
-        }
+        Self { inner: Arc::new(Inner { client, audience, lists, cache: Mutex::default(), log_once: Mutex::default() }) }
     }
 
     /// Who bears a token; what was found out is remembered for a while.
@@ -61,30 +59,30 @@ impl Reviews {
         if token.split('.').count() != 3 {
             return None;
         }
-        let lock = || self.inner.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || self.inner.cache.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = lock().recall(token, Instant::now()) {
             return known;
         }
-        let caller = match tokio::time::timeout(PATIENCE, self.review(token)).await {
+        let caller = match tokio::time::timeout(REVIEW_TIMEOUT, self.review(token)).await {
             Ok(Ok(status)) => self.inner.lists.caller(&status, &self.inner.audience),
             Ok(Err(error)) => return self.unanswered(&explained(&error)),
             Err(_) => return self.unanswered("no answer in time"),
         };
-        self.complaint().over();
+        self.log_once().reset();
         lock().remember(token, caller.clone(), Instant::now());
         caller
     }
 
     /// Nobody is refused for long because the API server was away: the next call asks again.
     fn unanswered(&self, why: &str) -> Option<Caller> {
-        if self.complaint().is_news(why) {
+        if self.log_once().should_log(why) {
             tracing::warn!("tokens of service accounts cannot be reviewed: {why}");
         }
         None
     }
 
-    fn complaint(&self) -> MutexGuard<'_, Complaint> {
-        self.inner.complaint.lock().unwrap_or_else(PoisonError::into_inner)
+    fn log_once(&self) -> MutexGuard<'_, LogOnce> {
+        self.inner.log_once.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn review(&self, token: &str) -> kube::Result<TokenReviewStatus> {

@@ -2,7 +2,7 @@
 
 use torc_api::token::Grant;
 
-use super::super::reviews::{Lists, Reviews};
+use super::super::token_review::{Lists, Reviews};
 use super::*;
 
 fn reviews(api: &FakeApi) -> Reviews {

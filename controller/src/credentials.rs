@@ -14,9 +14,9 @@ use torc_core::ids::WorkflowId;
 use crate::issuer::Issuer;
 use crate::tls::{Certificates, certificates_of};
 
-/// What the runners of a workflow are handed.
+/// Credentials of the runners of a workflow.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Handover {
+pub struct RunnerCredentials {
     /// Where the server answers.
     pub url: String,
     /// A token for the runners and jobs of one workflow.
@@ -29,9 +29,9 @@ pub struct Handover {
     renew_at: i64,
 }
 
-impl std::fmt::Debug for Handover {
+impl std::fmt::Debug for RunnerCredentials {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Handover").field("url", &self.url).finish_non_exhaustive()
+        f.debug_struct("RunnerCredentials").field("url", &self.url).finish_non_exhaustive()
     }
 }
 
@@ -59,7 +59,7 @@ impl Files {
     }
 }
 
-impl Handover {
+impl RunnerCredentials {
     /// The variables of the environment file. The token is not one of them: a variable cannot be replaced in a process that runs.
     pub(crate) fn variables(&self, files: &Files) -> BTreeMap<String, String> {
         let mut variables = BTreeMap::from([
@@ -80,25 +80,25 @@ impl Handover {
     }
 }
 
-/// Makes handovers for the runners of a server.
+/// Makes credentials for the runners of a server.
 #[derive(Clone)]
-pub struct Handovers {
+pub struct CredentialIssuer {
     url: String,
     issuer: Issuer,
     lifetime: Duration,
-    vouching: Vouching,
+    trust: ServerTrust,
 }
 
 /// Who vouches for a server that has not made its certificate for itself.
 #[derive(Clone, Default)]
-pub(crate) struct Vouching {
+pub(crate) struct ServerTrust {
     /// The certificate that it shows, where it was given.
     pub shown: Option<Arc<Certificates>>,
     /// A file with those above it, or above that of a proxy in front.
     pub authority: Option<PathBuf>,
 }
 
-impl Vouching {
+impl ServerTrust {
     /// All certificates in PEM. An authority that cannot be read just now is left out: the server's own is enough until it is renewed.
     fn certificates(&self) -> Option<String> {
         let authority = self.authority.as_deref().and_then(|path| {
@@ -111,9 +111,9 @@ impl Vouching {
     }
 }
 
-impl Handovers {
-    pub(crate) fn new(url: String, issuer: Issuer, lifetime: Duration, vouching: Vouching) -> Self {
-        Self { url, issuer, lifetime, vouching }
+impl CredentialIssuer {
+    pub(crate) fn new(url: String, issuer: Issuer, lifetime: Duration, trust: ServerTrust) -> Self {
+        Self { url, issuer, lifetime, trust }
     }
 
     /// How others reach the server.
@@ -122,7 +122,7 @@ impl Handovers {
     }
 
     /// For the runners of a workflow. What ends the token before its time is the end of the workflow, or another key.
-    pub fn to_workflow(&self, workflow: WorkflowId, now_seconds: i64) -> Handover {
+    pub fn to_workflow(&self, workflow: WorkflowId, now_seconds: i64) -> RunnerCredentials {
         let lifetime = i64::try_from(self.lifetime.as_secs()).unwrap_or(i64::MAX);
         let statement = Statement {
             grant: Grant::Runner { workflow: workflow.0 },
@@ -132,11 +132,11 @@ impl Handovers {
         };
         let word = self.issuer.issue(&statement);
         let pin = self.issuer.pin();
-        Handover {
+        RunnerCredentials {
             url: self.url.clone(),
             token: Credential::token_of(&word).to_owned(),
             certificate_sha256: pin.map(|pin| pin.to_string()),
-            certificates: if pin.is_none() { self.vouching.certificates() } else { None },
+            certificates: if pin.is_none() { self.trust.certificates() } else { None },
             renew_at: now_seconds.saturating_add(lifetime / 2),
         }
     }
@@ -144,10 +144,10 @@ impl Handovers {
     /// What takes the place of what was handed over; nothing while that is good.
     pub(crate) fn renewed(
         &self,
-        handed: Option<&Handover>,
+        handed: Option<&RunnerCredentials>,
         workflow: WorkflowId,
         now_seconds: i64,
-    ) -> Option<Handover> {
+    ) -> Option<RunnerCredentials> {
         let new = self.to_workflow(workflow, now_seconds);
         (!handed.is_some_and(|handed| handed.is_like(&new, now_seconds))).then_some(new)
     }
@@ -166,23 +166,31 @@ mod tests {
     const DAY: i64 = 24 * 3_600;
     const WORKFLOW: WorkflowId = WorkflowId(3);
 
-    fn handovers(pin: Option<Fingerprint>, vouching: Vouching) -> (TokenKey, Handovers) {
+    fn credentials(pin: Option<Fingerprint>, trust: ServerTrust) -> (TokenKey, CredentialIssuer) {
         let key = TokenKey::new(&[1; 32]).unwrap();
         let issuer = Issuer::new(key.clone(), pin);
-        (key, Handovers::new("https://login1:7421".to_owned(), issuer, Duration::from_secs(30 * DAY as u64), vouching))
+        (
+            key,
+            CredentialIssuer::new(
+                "https://login1:7421".to_owned(),
+                issuer,
+                Duration::from_secs(30 * DAY as u64),
+                trust,
+            ),
+        )
     }
 
     #[test]
     fn runners_get_a_token_of_their_workflow_and_the_certificate_of_the_server() {
         let pin = Fingerprint([2; 32]);
-        let (key, handovers) = handovers(Some(pin), Vouching::default());
-        let handover = handovers.to_workflow(WORKFLOW, 1_000);
-        let statement = key.verify(&handover.token, 1_000 + 29 * DAY).unwrap();
+        let (key, credentials) = credentials(Some(pin), ServerTrust::default());
+        let credentials = credentials.to_workflow(WORKFLOW, 1_000);
+        let statement = key.verify(&credentials.token, 1_000 + 29 * DAY).unwrap();
         assert_eq!(statement.grant, Grant::Runner { workflow: 3 });
         assert_eq!(statement.expires, Some(1_000 + 30 * DAY));
-        assert!(!format!("{handover:?}").contains(&handover.token), "nobody prints it by mistake");
+        assert!(!format!("{credentials:?}").contains(&credentials.token), "nobody prints it by mistake");
         let files = Files::of("/home/ada/.torc/allocations", "torc-wf3-0a1b");
-        let variables = handover.variables(&files);
+        let variables = credentials.variables(&files);
         let expected = BTreeMap::from([
             ("TORC_API_URL".to_owned(), "https://login1:7421".to_owned()),
             ("TORC_TOKEN_FILE".to_owned(), "/home/ada/.torc/allocations/torc-wf3-0a1b.token".to_owned()),
@@ -193,12 +201,12 @@ mod tests {
 
     #[test]
     fn what_was_handed_over_is_replaced_when_it_is_out_of_date() {
-        let (_, handovers) = handovers(None, Vouching::default());
-        let first = handovers.renewed(None, WORKFLOW, 0).unwrap();
-        assert_eq!(handovers.renewed(Some(&first), WORKFLOW, 15 * DAY - 1), None);
-        let second = handovers.renewed(Some(&first), WORKFLOW, 15 * DAY).unwrap();
+        let (_, credentials) = credentials(None, ServerTrust::default());
+        let first = credentials.renewed(None, WORKFLOW, 0).unwrap();
+        assert_eq!(credentials.renewed(Some(&first), WORKFLOW, 15 * DAY - 1), None);
+        let second = credentials.renewed(Some(&first), WORKFLOW, 15 * DAY).unwrap();
         assert_ne!(second.token, first.token, "half of its time is over");
-        let elsewhere = Handovers { url: "https://login2:7421".to_owned(), ..handovers };
+        let elsewhere = CredentialIssuer { url: "https://login2:7421".to_owned(), ..credentials };
         assert!(elsewhere.renewed(Some(&first), WORKFLOW, 1).is_some(), "the server is somewhere else");
     }
 
@@ -215,8 +223,8 @@ mod tests {
         let text = |parts: [&String; 2]| Some(parts.map(|part| part.replace("\r\n", "\n")).concat());
         let files = TlsFiles { certificate: file("tls.crt"), key: file("tls.key") };
         let shown = Some(Certificates::read(files).unwrap());
-        let vouching = Vouching { shown, authority: Some(file("ca.crt")) };
-        let (_, given) = handovers(None, vouching.clone());
+        let trust = ServerTrust { shown, authority: Some(file("ca.crt")) };
+        let (_, given) = credentials(None, trust.clone());
         let first = given.to_workflow(WORKFLOW, 0);
         assert_eq!(first.certificates, text([&certificate, &authority]));
         let variables = first.variables(&Files::of("/f", "w"));
@@ -228,7 +236,7 @@ mod tests {
         std::fs::remove_file(file("ca.crt")).unwrap();
         let third = given.renewed(Some(&second), WORKFLOW, 1).unwrap();
         assert_eq!(third.certificates, text([&certificate, &String::new()]), "the server's own is enough for now");
-        let (_, own) = handovers(Some(Fingerprint([2; 32])), vouching);
+        let (_, own) = credentials(Some(Fingerprint([2; 32])), trust);
         assert_eq!(own.to_workflow(WORKFLOW, 0).certificates, None, "one that it has made is the only one");
     }
 
@@ -237,10 +245,10 @@ mod tests {
         let issuer = Issuer::new(TokenKey::new(&[1; 32]).unwrap(), None);
         for (lifetime, half) in [(1_000, 500), (1_001, 500), (3, 1)] {
             let lifetime = Duration::from_secs(lifetime);
-            let handovers = Handovers::new("u".to_owned(), issuer.clone(), lifetime, Vouching::default());
-            let first = handovers.to_workflow(WORKFLOW, 10_000);
+            let credentials = CredentialIssuer::new("u".to_owned(), issuer.clone(), lifetime, ServerTrust::default());
+            let first = credentials.to_workflow(WORKFLOW, 10_000);
             for (age, is_replaced) in [(half - 1, false), (half, true), (half + 1, true)] {
-                let new = handovers.renewed(Some(&first), WORKFLOW, 10_000 + age);
+                let new = credentials.renewed(Some(&first), WORKFLOW, 10_000 + age);
                 assert_eq!(new.is_some(), is_replaced, "{lifetime:?} after {age} s");
             }
         }
@@ -248,10 +256,10 @@ mod tests {
 
     #[test]
     fn another_certificate_takes_the_place_of_what_was_handed_over() {
-        let (_, own) = handovers(Some(Fingerprint([2; 32])), Vouching::default());
+        let (_, own) = credentials(Some(Fingerprint([2; 32])), ServerTrust::default());
         let first = own.to_workflow(WORKFLOW, 0);
         assert_eq!(own.renewed(Some(&first), WORKFLOW, 1), None);
-        let (_, other) = handovers(Some(Fingerprint([3; 32])), Vouching::default());
+        let (_, other) = credentials(Some(Fingerprint([3; 32])), ServerTrust::default());
         assert!(other.renewed(Some(&first), WORKFLOW, 1).is_some());
         let files = Files::of("/f/", "w");
         assert_eq!(files.all(), ["/f/w.env", "/f/w.token", "/f/w.crt"]);

@@ -1,4 +1,4 @@
-//! Which workflows have changed, for whoever tells others about them. However much changes, each is in here once.
+//! The workflows that have changed since they were last taken, each once.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,14 +7,14 @@ use tokio::sync::Notify;
 use torc_core::ids::WorkflowId;
 use torc_core::rows::Changes;
 
-/// Workflows that have changed. Clones are the same; kept only once somebody has asked for it.
+/// Workflows that have changed. Clones share state. Nothing is kept before `begin`.
 #[derive(Clone, Default)]
-pub(crate) struct Touched {
+pub(crate) struct ChangedWorkflows {
     ids: Arc<Mutex<Option<BTreeSet<WorkflowId>>>>,
     news: Arc<Notify>,
 }
 
-impl Touched {
+impl ChangedWorkflows {
     /// From now on changes are kept.
     pub fn begin(&self) {
         self.lock().get_or_insert_default();
@@ -57,15 +57,15 @@ mod tests {
     async fn each_workflow_is_told_once() {
         let event = |id| EventRow { workflow: Some(WorkflowId(id)), ..EventRow::default() };
         let changes = Changes { events: vec![event(1), event(2), event(1)], ..Changes::default() };
-        let touched = Touched::default();
-        touched.note(&changes);
-        assert!(touched.take().is_empty(), "nobody has asked for it");
-        touched.begin();
-        touched.note(&changes);
-        touched.note(&changes);
-        touched.some().await;
-        assert_eq!(touched.take(), BTreeSet::from([WorkflowId(1), WorkflowId(2)]));
-        assert!(touched.take().is_empty());
+        let changed = ChangedWorkflows::default();
+        changed.note(&changes);
+        assert!(changed.take().is_empty(), "nobody has asked for it");
+        changed.begin();
+        changed.note(&changes);
+        changed.note(&changes);
+        changed.some().await;
+        assert_eq!(changed.take(), BTreeSet::from([WorkflowId(1), WorkflowId(2)]));
+        assert!(changed.take().is_empty());
     }
 
     #[tokio::test]
@@ -77,10 +77,10 @@ mod tests {
             (Changes { allocations: vec![allocation], ..Changes::default() }, vec![WorkflowId(2)]),
             (Changes { events: vec![EventRow::default()], ..Changes::default() }, vec![]),
         ] {
-            let touched = Touched::default();
-            touched.begin();
-            touched.note(&changes);
-            assert_eq!(touched.take(), expected.into_iter().collect());
+            let changed = ChangedWorkflows::default();
+            changed.begin();
+            changed.note(&changes);
+            assert_eq!(changed.take(), expected.into_iter().collect());
         }
     }
 }

@@ -8,7 +8,7 @@ use torc_api::cluster::SlurmClusterSpec;
 
 use super::super::tests::FakeSlurm;
 use super::*;
-use crate::handover::Vouching;
+use crate::credentials::ServerTrust;
 use crate::issuer::Issuer;
 use crate::tests::token_key;
 
@@ -24,25 +24,30 @@ fn config(slurm: &FakeSlurm) -> SlurmConfig {
     }
 }
 
-fn deliveries() -> Deliveries {
+fn credential_files() -> CredentialFiles {
     let issuer = Issuer::new(token_key(), None);
-    Deliveries::new(Handovers::new("https://s".to_owned(), issuer, Duration::from_secs(1_000), Vouching::default()))
+    CredentialFiles::new(CredentialIssuer::new(
+        "https://s".to_owned(),
+        issuer,
+        Duration::from_secs(1_000),
+        ServerTrust::default(),
+    ))
 }
 
-fn to(workflow: i64, working_dir: &Path) -> Recipient {
+fn to(workflow: i64, working_dir: &Path) -> CredentialTarget {
     let working_dir = working_dir.to_str().unwrap().to_owned();
-    Recipient { cluster: "local".to_owned(), workflow: WorkflowId(workflow), working_dir }
+    CredentialTarget { cluster: "local".to_owned(), workflow: WorkflowId(workflow), working_dir }
 }
 
 #[tokio::test]
 async fn what_runners_read_is_renewed_at_half_of_its_life() {
     let slurm = FakeSlurm::new();
-    let (mut clusters, mut deliveries, config) = (slurm.clusters(), deliveries(), config(&slurm));
+    let (mut clusters, mut credential_files, config) = (slurm.clusters(), credential_files(), config(&slurm));
     let cluster = clusters.get("local", None).unwrap();
     let (to, token) = (to(3, Path::new("/work")), slurm.path("handed/torc-wf3-0a1b.token"));
     let mut tokens = Vec::new();
     for now in [10_000, 10_499, 10_500, 10_999, 11_000] {
-        let file = deliveries.deliver((&to, "0a1b"), cluster, &config, now).await.unwrap();
+        let file = credential_files.deliver((&to, "0a1b"), cluster, &config, now).await.unwrap();
         assert_eq!(Path::new(&file), slurm.path("handed/torc-wf3-0a1b.env"));
         tokens.push(std::fs::read_to_string(&token).unwrap());
     }
@@ -52,39 +57,39 @@ async fn what_runners_read_is_renewed_at_half_of_its_life() {
     let variables = std::fs::read_to_string(slurm.path("handed/torc-wf3-0a1b.env")).unwrap();
     assert!(variables.contains("https://s") && variables.contains(token.to_str().unwrap()), "{variables}");
     assert!(!variables.contains(tokens[4].trim()), "the token is only in its own file");
-    deliveries.withdraw((&to, "0a1b"), cluster, &config).await;
+    credential_files.withdraw((&to, "0a1b"), cluster, &config).await;
     assert_eq!(std::fs::read_dir(slurm.path("handed")).unwrap().count(), 0);
-    deliveries.deliver((&to, "0a1b"), cluster, &config, 11_001).await.unwrap();
+    credential_files.deliver((&to, "0a1b"), cluster, &config, 11_001).await.unwrap();
     assert!(token.exists(), "what was withdrawn is delivered anew");
 }
 
 #[tokio::test]
 async fn each_workflow_and_store_has_files_of_its_own() {
     let slurm = FakeSlurm::new();
-    let (mut clusters, mut deliveries, config) = (slurm.clusters(), deliveries(), config(&slurm));
+    let (mut clusters, mut credential_files, config) = (slurm.clusters(), credential_files(), config(&slurm));
     let cluster = clusters.get("local", None).unwrap();
     for (workflow, identity) in [(3, "aa"), (4, "aa"), (3, "bb")] {
-        let to = Recipient { cluster: identity.to_owned(), ..to(workflow, Path::new("/work")) };
-        deliveries.deliver((&to, identity), cluster, &config, 1).await.unwrap();
+        let to = CredentialTarget { cluster: identity.to_owned(), ..to(workflow, Path::new("/work")) };
+        credential_files.deliver((&to, identity), cluster, &config, 1).await.unwrap();
     }
     for name in ["torc-wf3-aa", "torc-wf4-aa", "torc-wf3-bb"] {
         assert!(slurm.path(&format!("handed/{name}.token")).exists(), "{name}");
     }
-    deliveries.withdraw((&to(4, Path::new("/work")), "aa"), cluster, &config).await;
+    credential_files.withdraw((&to(4, Path::new("/work")), "aa"), cluster, &config).await;
     assert_eq!(std::fs::read_dir(slurm.path("handed")).unwrap().count(), 4, "those of the others stay");
 }
 
 #[tokio::test]
 async fn a_workflow_must_have_a_folder() {
     let slurm = FakeSlurm::new();
-    let (mut clusters, mut deliveries, config) = (slurm.clusters(), deliveries(), config(&slurm));
+    let (mut clusters, mut credential_files, config) = (slurm.clusters(), credential_files(), config(&slurm));
     let cluster = clusters.get("local", None).unwrap();
-    let trouble = deliveries.deliver((&to(3, Path::new("")), "aa"), cluster, &config, 1).await.unwrap_err();
+    let trouble = credential_files.deliver((&to(3, Path::new("")), "aa"), cluster, &config, 1).await.unwrap_err();
     assert!(trouble.to_string().contains("torc.dev/working-dir"), "{trouble}");
     // Behind a prefix the files are where the jobs run.
     let spec = SlurmClusterSpec { command_prefix: vec!["env".to_owned()], ..SlurmClusterSpec::default() };
     let cluster = clusters.get("lab", Some(&spec)).unwrap();
     let work = slurm.path("work");
-    let file = deliveries.deliver((&to(3, &work), "aa"), cluster, &config, 1).await.unwrap();
+    let file = credential_files.deliver((&to(3, &work), "aa"), cluster, &config, 1).await.unwrap();
     assert_eq!(Path::new(&file), work.join(".torc-allocations/torc-wf3-aa.env"));
 }

@@ -31,6 +31,11 @@ pub(super) fn leaves_archive(ttl_seconds: Option<i32>, completed: Option<i64>, d
     lifetime(ttl_seconds, completed, deleted) == Lifetime::Over
 }
 
+/// A time as a status has it, in seconds since 1970.
+pub(super) fn seconds(time: &str) -> Option<i64> {
+    time.parse::<k8s_openapi::jiff::Timestamp>().ok().map(|time| time.as_second())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

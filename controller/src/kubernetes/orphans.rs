@@ -7,49 +7,58 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use torc_api::api::Workflow;
+use torc_core::ids::WorkflowId;
 
 use super::UID;
-use super::desk::{Desk, object};
+use super::context::{Context, object};
 use crate::engine::EngineError;
 
 /// Until the first look: all objects have to be listed before.
-const SOON: Duration = Duration::from_secs(1);
+const LISTING_INTERVAL: Duration = Duration::from_secs(1);
 /// Between two looks.
-const PAUSE: Duration = Duration::from_secs(60);
+const ORPHAN_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Looks for them, until `stop`.
-pub(super) async fn run(desk: Arc<Desk>, stop: CancellationToken) {
-    let mut pause = SOON;
+pub(super) async fn run(context: Arc<Context>, stop: CancellationToken) {
+    let mut pause = LISTING_INTERVAL;
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(pause) => {}
         }
         // Absence counts only from a complete list.
-        if !desk.knows_all() || !desk.office.is_held() {
+        if !context.knows_all() || !context.leadership.is_held() {
             continue;
         }
-        if let Err(error) = look(&desk).await {
+        if let Err(error) = look(&context).await {
             tracing::warn!("workflows without an object were not looked for: {error}");
         }
-        pause = PAUSE;
+        pause = ORPHAN_CHECK_INTERVAL;
     }
 }
 
-pub(super) async fn look(desk: &Desk) -> Result<(), EngineError> {
-    let objects: HashSet<String> =
-        desk.workflows.iter().flat_map(|store| store.state()).filter_map(|found| Some(object(&found)?.uid)).collect();
-    desk.forget_all_but(&objects);
-    let workflows = desk.engine.workflows(None).await?;
-    for workflow in workflows.iter().filter(|workflow| may_be_stray(workflow, &desk.config.namespaces)) {
-        let reference = (workflow.namespace.as_str(), workflow.name.as_str());
-        let document = desk.engine.workflow(reference).await?.document;
+pub(super) async fn look(context: &Context) -> Result<(), EngineError> {
+    let objects: HashSet<String> = context
+        .workflows
+        .iter()
+        .flat_map(|store| store.state())
+        .filter_map(|found| Some(object(&found)?.uid))
+        .collect();
+    context.forget_all_but(&objects);
+    let workflows = context.engine.workflows(None).await?;
+    for workflow in workflows.iter().filter(|workflow| may_be_stray(workflow, &context.config.namespaces)) {
+        let id = WorkflowId(workflow.id);
+        let document = context.engine.workflow(id).await?.document;
         let uid = document.and_then(|document| document.metadata.annotations.get(UID).cloned());
         if uid.is_some_and(|uid| !objects.contains(&uid)) {
-            tracing::warn!(namespace = reference.0, name = reference.1, "its object is gone: it is cancelled");
-            desk.engine.cancel(reference).await?;
-            if let Some(slurm) = &desk.slurm {
-                slurm.something_stopped().await?;
+            tracing::warn!(
+                namespace = workflow.namespace,
+                workflow = workflow.name,
+                "object is gone: canceling its workflow"
+            );
+            context.engine.cancel(id).await?;
+            if let Some(slurm) = &context.slurm {
+                slurm.reconcile_now().await?;
             }
         }
     }

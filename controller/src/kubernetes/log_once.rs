@@ -1,26 +1,26 @@
-//! What is wrong, told once and with what helps: a trouble that lasts must not fill the log.
+//! Logs each distinct error once, with a hint: an error that lasts must not fill the log.
 
 use kube::runtime::watcher;
 
-/// What was complained of last.
+/// The error that was logged last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Complaint {
-    told: String,
+pub(super) struct LogOnce {
+    last: String,
 }
 
-impl Complaint {
-    /// Whether this is something new to say. From now on it has been said.
-    pub fn is_news(&mut self, said: &str) -> bool {
-        if self.told == said {
+impl LogOnce {
+    /// Returns whether an error differs from the last one, and remembers it.
+    pub fn should_log(&mut self, said: &str) -> bool {
+        if self.last == said {
             return false;
         }
-        said.clone_into(&mut self.told);
+        said.clone_into(&mut self.last);
         true
     }
 
-    /// Nothing is wrong any more: the same trouble another time is news.
-    pub fn over(&mut self) {
-        self.told.clear();
+    /// Forgets the last error: the same one is logged again when it returns.
+    pub fn reset(&mut self) {
+        self.last.clear();
     }
 }
 
@@ -68,12 +68,12 @@ mod tests {
 
     #[test]
     fn the_same_is_told_once_until_it_is_over() {
-        let mut complaint = Complaint::default();
-        assert!(complaint.is_news("no"));
-        assert!(!complaint.is_news("no"));
-        assert!(complaint.is_news("no, for another reason"));
-        complaint.over();
-        assert!(complaint.is_news("no, for another reason"));
+        let mut log_once = LogOnce::default();
+        assert!(log_once.should_log("no"));
+        assert!(!log_once.should_log("no"));
+        assert!(log_once.should_log("no, for another reason"));
+        log_once.reset();
+        assert!(log_once.should_log("no, for another reason"));
     }
 
     #[test]
