@@ -3,6 +3,7 @@
 //! Every setting is one row of [`KEYS`]; values travel as text with their origin, and are given a type at the end,
 //! so that an error can say where the wrong value came from.
 
+pub mod backend;
 mod files;
 mod keys;
 mod kubernetes;
@@ -12,6 +13,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use backend::{Backend, choose};
 pub use files::config_files;
 pub use keys::KEYS;
 pub use run::RunSettings;
@@ -20,11 +22,10 @@ use torc_api::token::{Fingerprint, NoFingerprint};
 use torc_controller::KubernetesConfig;
 use torc_controller::tls::TlsFiles;
 
-use crate::args::{GlobalArgs, RunnerArgs};
+use crate::args::GlobalArgs;
 use crate::error::CommandError;
-use crate::kubernetes::Way;
-use crate::kubernetes::choice::choose;
 use crate::output::Format;
+use crate::runner_args::RunnerArgs;
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,8 +101,8 @@ pub struct Settings {
     pub server_file: Option<PathBuf>,
     /// The file in which the server of an allocation keeps its certificates.
     pub server_certificates: Option<PathBuf>,
-    /// Whom to speak with.
-    pub way: Way,
+    /// The backend to talk to.
+    pub backend: Backend,
     /// The Service of Torc's server in a cluster, as `namespace/name`.
     pub service: Option<String>,
     /// The name that the server's certificate is for, where it is not that of the URL.
@@ -246,11 +247,11 @@ pub fn flags(global: &GlobalArgs, runner: Option<&RunnerArgs>) -> Layers {
 /// Gives what was said its types.
 pub fn resolve(layers: &Layers, handed: Handed) -> Result<Settings, CommandError> {
     let text = |key: &str| layers.get(key).map(|value| value.text.clone());
-    let way = choose(layers, handed.plugin)?;
+    let backend = choose(layers, handed.plugin)?;
     Ok(Settings {
         // A server that somebody farther away has named is not meant.
-        url: layers.parsed("client.url", parse_url)?.filter(|_| way == Way::Server),
-        way,
+        url: layers.parsed("client.url", parse_url)?.filter(|_| backend == Backend::Server),
+        backend,
         service: text("client.service"),
         server_name: None,
         token: handed.token,

@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use torc_runner::detect::Share;
 
-use crate::args::{GlobalArgs, RunnerArgs};
+use crate::args::GlobalArgs;
 use crate::client::{Client, ClientError};
 use crate::commands::runner::{Serving, serve};
 use crate::commands::{self, Context, keeper};
 use crate::connection::remote;
 use crate::error::{CommandError, ExitStatus};
+use crate::runner_args::RunnerArgs;
 use crate::settings;
 
 /// Run a workflow's jobs in this Slurm allocation.
@@ -102,7 +103,7 @@ async fn run(context: &Context, args: &SlurmJobRunner) -> Result<ExitStatus, Com
 /// What tells this runner from others that start at the same moment.
 fn own_name() -> String {
     let variable = |name: &str| std::env::var(name).unwrap_or_default();
-    let (host, process) = (crate::place::host_name(), std::process::id());
+    let (host, process) = (crate::host::host_name(), std::process::id());
     format!("{host}/{}/{}/{process}", variable("SLURM_JOB_ID"), variable("SLURM_NODEID"))
 }
 

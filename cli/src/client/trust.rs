@@ -68,11 +68,11 @@ impl Trust {
                 builder.dangerous().with_custom_certificate_verifier(Arc::new(ByAnotherName { inner, name }))
             }
             Some(Self::Certificate(fingerprint)) => {
-                let verifier = pinned(Wanted::Certificate(*fingerprint));
+                let verifier = pinned(Target::Certificate(*fingerprint));
                 builder.dangerous().with_custom_certificate_verifier(verifier)
             }
             Some(Self::SameAs(path)) => {
-                builder.dangerous().with_custom_certificate_verifier(pinned(Wanted::SameAs(path.clone())))
+                builder.dangerous().with_custom_certificate_verifier(pinned(Target::SameAs(path.clone())))
             }
             Some(Self::Handed(path)) => {
                 let verifier = Arc::new(Handed::new(path, Arc::clone(&provider)));
@@ -144,12 +144,12 @@ impl ServerCertVerifier for ByAnotherName {
 /// Accepts one certificate.
 #[derive(Debug)]
 struct Pinned {
-    wanted: Wanted,
+    wanted: Target,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
 #[derive(Debug)]
-enum Wanted {
+enum Target {
     Certificate(Fingerprint),
     SameAs(PathBuf),
 }
@@ -165,8 +165,8 @@ pub struct AnotherCertificate {
 impl Pinned {
     fn wanted(&self) -> Result<Fingerprint, Error> {
         match &self.wanted {
-            Wanted::Certificate(fingerprint) => Ok(*fingerprint),
-            Wanted::SameAs(path) => tls::fingerprint_of(path).map_err(|error| Error::General(error.to_string())),
+            Target::Certificate(fingerprint) => Ok(*fingerprint),
+            Target::SameAs(path) => tls::fingerprint_of(path).map_err(|error| Error::General(error.to_string())),
         }
     }
 }

@@ -8,7 +8,8 @@ use torc_api::state::JobState;
 
 use super::describe::DescribeArgs;
 use super::get::{GetArgs, parse_state};
-use super::{Context, describe, get};
+use super::{describe, get};
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
 
 /// Jobs: list and show them, and decide about those that wait for that.

@@ -3,8 +3,9 @@
 use clap::{Args, Subcommand};
 use torc_api::state::JobState;
 
+use super::get;
 use super::get::{GetArgs, parse_state};
-use super::{Context, get};
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
 
 /// Results: list them, as in Torc 1.0.

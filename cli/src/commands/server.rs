@@ -9,19 +9,19 @@ use torc_api::api::Workflow;
 use torc_api::wire::RunnerScope;
 use torc_runner::IdleExit;
 
-use super::Context;
-use super::apply::place_here;
-use crate::args::RunnerArgs;
+use crate::connection::create_store_dir;
+use crate::context::Context;
+use crate::embedded::listening::Listening;
+use crate::embedded::store_dir::StoreDir;
+use crate::embedded::{EmbeddedServer, ServeMode, StoreAccess, acquire_or_attach};
 use crate::error::{CommandError, ExitStatus};
-use crate::follow::standing;
 use crate::listen_args::{ListenArgs, resolve};
-use crate::listening::Listening;
 use crate::logging::Author;
-use crate::place::Place;
-use crate::run_here::{Interrupts, LocalRunner};
+use crate::runner_args::RunnerArgs;
 use crate::runner_config::runner_config;
 use crate::settings::{Layers, Origin};
-use crate::standalone::{Announce, Entry, Owner, enter};
+use crate::use_cases::run::{Interrupts, LocalRunner};
+use crate::workflow_phase::phase;
 
 /// Serve a store over HTTP.
 ///
@@ -53,7 +53,7 @@ pub struct ServerArgs {
     #[arg(long)]
     pub with_runner: bool,
     /// End when the local runner has had nothing to do for so long, e.g. `10m`.
-    #[arg(long, value_name = "TIME", requires = "with_runner", value_parser = super::parse_duration)]
+    #[arg(long, value_name = "TIME", requires = "with_runner", value_parser = crate::args::parse_duration)]
     pub idle_exit: Option<Duration>,
     /// Started by `torc apply --detach`: leave its session, and run only what is applied from now on.
     #[arg(long, hide = true, requires = "with_runner")]
@@ -87,11 +87,11 @@ pub async fn run(context: &Context, args: &ServerArgs) -> Result<ExitStatus, Com
         let _ = nix::unistd::setsid();
     }
     let mut interrupts = Interrupts::listen()?;
-    let place = match &context.settings.server.database {
-        Some(database) => Place::of_database(database, &context.folder)?,
-        None => place_here(context)?,
+    let store_dir = match &context.settings.server.database {
+        Some(database) => StoreDir::of_database(database, &context.folder)?,
+        None => create_store_dir(&context.folder)?,
     };
-    place.create_folder()?;
+    store_dir.create_folder()?;
     let said = &context.settings.server;
     let listening = Listening::decide(said, None, &said.bind, resolve)?;
     let kubernetes = args.kubernetes.then(|| Box::new(said.kubernetes.clone()));
@@ -99,12 +99,12 @@ pub async fn run(context: &Context, args: &ServerArgs) -> Result<ExitStatus, Com
     let has_lease = kubernetes.as_ref().is_some_and(|config| config.lease.is_some());
     let lock = match has_lease {
         true => None,
-        false => Some(enter(&place, None).await?),
+        false => Some(acquire_or_attach(&store_dir, None).await?),
     };
     let lock = match lock {
         None => None,
-        Some(Entry::Ours(lock)) => Some(lock),
-        Some(Entry::Theirs(info, _)) => {
+        Some(StoreAccess::Acquired(lock)) => Some(lock),
+        Some(StoreAccess::Attached(info, _)) => {
             let message = format!("the store is in use by process {} on {}", info.pid, info.host);
             return Err(CommandError::new(ExitStatus::Refused, message).hint(format!("it answers at {}", info.url)));
         }
@@ -117,18 +117,18 @@ pub async fn run(context: &Context, args: &ServerArgs) -> Result<ExitStatus, Com
     }
     // A server in the background takes the address that its starter has recorded.
     if !args.background {
-        place.note_bind(&said.bind);
+        store_dir.note_bind(&said.bind);
     }
-    let announce = Announce::Yes { listening, runner: args.with_runner, slurm, kubernetes };
+    let announce = ServeMode::Announced { listening, runner: args.with_runner, slurm, kubernetes };
     let owner = tokio::select! {
-        owner = Owner::start(&place, lock, &context.settings, announce) => owner?,
+        owner = EmbeddedServer::start(&store_dir, lock, &context.settings, announce) => owner?,
         // Whoever stands by can be told to leave.
         () = interrupts.next() => return Ok(ExitStatus::Success),
     };
     if let Some(doubt) = owner.doubt() {
         context.output.warning(doubt);
     }
-    let result = serve(context, args, &place, &owner, &mut interrupts).await;
+    let result = serve(context, args, &store_dir, &owner, &mut interrupts).await;
     owner.leave().await;
     result
 }
@@ -136,20 +136,20 @@ pub async fn run(context: &Context, args: &ServerArgs) -> Result<ExitStatus, Com
 async fn serve(
     context: &Context,
     args: &ServerArgs,
-    place: &Place,
-    owner: &Owner,
+    store_dir: &StoreDir,
+    owner: &EmbeddedServer,
     interrupts: &mut Interrupts,
 ) -> Result<ExitStatus, CommandError> {
     let url = owner.url();
     let certificate = owner.certificate().map(|fingerprint| fingerprint.to_string());
     let token_file = owner.token_file();
-    let mut value = json!({ "url": url, "database": place.database, "tokenFile": token_file });
+    let mut value = json!({ "url": url, "database": store_dir.database, "tokenFile": token_file });
     if let Some(certificate) = &certificate {
         value["certificateSha256"] = json!(certificate);
     }
     context.output.value(&value, || {
         let certificate = certificate.map_or_else(String::new, |pin| format!("certificate: sha256 {pin}\n"));
-        let database = place.database.display();
+        let database = store_dir.database.display();
         format!("serving {database} at {url}\ntoken file: {}\n{certificate}", token_file.display())
     })?;
     if !args.with_runner {
@@ -165,10 +165,10 @@ async fn serve(
     let idle_exit = args.idle_exit.filter(|_| !context.settings.run.persistent);
     let mut idle = std::pin::pin!(idle(owner, &scope, idle_exit));
     loop {
-        let mut config = runner_config(&context.settings.run, &place.runner_folder(), &context.folder).await?;
+        let mut config = runner_config(&context.settings.run, &store_dir.runner_folder(), &context.folder).await?;
         config.scope = scope.clone();
         config.api_url = Some(owner.client().url());
-        config.server_file = Some(place.server_file());
+        config.server_file = Some(store_dir.server_file());
         config.exit_when_complete = false;
         // It stays as long as the server: one that left for lack of work would register again while others are at work.
         config.idle_exit = IdleExit::Never;
@@ -195,7 +195,7 @@ const MAX_IDLE_POLL_INTERVAL: Duration = Duration::from_secs(2);
 const MIN_IDLE_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Ends when nothing has happened for so long and nothing comes by itself; never without a limit.
-async fn idle(owner: &Owner, scope: &RunnerScope, limit: Option<Duration>) -> Result<(), CommandError> {
+async fn idle(owner: &EmbeddedServer, scope: &RunnerScope, limit: Option<Duration>) -> Result<(), CommandError> {
     let Some(limit) = limit else { return std::future::pending().await };
     let interval = (limit / 10).clamp(MIN_IDLE_POLL_INTERVAL, MAX_IDLE_POLL_INTERVAL);
     let (mut since, mut last_event) = (Instant::now(), None);
@@ -215,7 +215,7 @@ async fn idle(owner: &Owner, scope: &RunnerScope, limit: Option<Duration>) -> Re
 }
 
 /// Whether something comes back by itself, or Slurm has something to do.
-async fn is_busy(owner: &Owner) -> Result<bool, CommandError> {
+async fn is_busy(owner: &EmbeddedServer) -> Result<bool, CommandError> {
     let workflows = owner.client().workflows().await?;
     Ok(workflows.iter().any(|workflow| workflow.status.jobs.recovering > 0 || is_on_slurm(workflow)))
 }
@@ -223,7 +223,7 @@ async fn is_busy(owner: &Owner) -> Result<bool, CommandError> {
 /// Slurm has something to do for it, or will have.
 fn is_on_slurm(workflow: &Workflow) -> bool {
     let counts = workflow.status.allocations.unwrap_or_default();
-    counts.pending + counts.active > 0 || workflow.slurm_cluster.is_some() && standing(workflow).is_active()
+    counts.pending + counts.active > 0 || workflow.slurm_cluster.is_some() && phase(workflow).is_active()
 }
 
 #[cfg(test)]
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn slurm_keeps_a_server_from_leaving() {
         let workflow = |cluster: Option<&str>, jobs, counts: Option<(i64, i64, i64)>| {
-            let mut workflow = crate::follow::tests::workflow(jobs, &[]);
+            let mut workflow = crate::workflow_phase::tests::workflow(jobs, &[]);
             workflow.slurm_cluster = cluster.map(str::to_owned);
             workflow.status.allocations =
                 counts.map(|(pending, active, finished)| AllocationCounts { desired: 9, pending, active, finished });

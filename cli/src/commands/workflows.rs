@@ -16,11 +16,10 @@ use super::retry::RetryArgs;
 use super::slurm::create::{self, CreateSlurmArgs};
 use super::status::StatusArgs;
 use super::sync_status::SyncStatusArgs;
-use super::{
-    Context, control, correct_resources, delete, describe, get, reconcile, restart, retry, status, sync_status,
-};
+use super::{control, correct_resources, delete, describe, get, reconcile, restart, retry, status, sync_status};
 use crate::client::Client;
 use crate::connection::{explain_missing, resolve_workflow, with_client};
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
 
 /// Workflows: list, status, cancel, delete and more, as in Torc 1.0.

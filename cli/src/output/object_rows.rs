@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use super::human;
 use super::table::{Column, Paint, TableCell, Tabular};
-use crate::follow::{Standing, standing};
 use crate::kubernetes::objects::view;
+use crate::workflow_phase::{WorkflowPhase, phase};
 
 /// A workflow.
 #[derive(Serialize)]
@@ -59,11 +59,11 @@ impl Tabular for WorkflowRow {
     fn cells(&self, now: Timestamp) -> Vec<TableCell> {
         let object = &self.0;
         let (_, reason, message) = condition(object, "Succeeded").unwrap_or_default();
-        let paint = match standing(&view(object)) {
-            Standing::Succeeded => Paint::Good,
-            Standing::Failed | Standing::Canceled | Standing::NeedsPerson => Paint::Bad,
-            Standing::Active => Paint::Active,
-            Standing::Suspended => Paint::Faint,
+        let paint = match phase(&view(object)) {
+            WorkflowPhase::Succeeded => Paint::Good,
+            WorkflowPhase::Failed | WorkflowPhase::Canceled | WorkflowPhase::NeedsDecision => Paint::Bad,
+            WorkflowPhase::Active => Paint::Active,
+            WorkflowPhase::Suspended => Paint::Faint,
         };
         vec![
             object.metadata.name.clone().unwrap_or_default().into(),

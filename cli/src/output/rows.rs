@@ -9,7 +9,7 @@ use torc_api::wire::RunnerKind;
 
 use super::human;
 use super::table::{Column, Paint, TableCell, Tabular};
-use crate::follow::{Standing, has_condition, standing};
+use crate::workflow_phase::{WorkflowPhase, has_condition, phase};
 
 impl Tabular for Workflow {
     const COLUMNS: &'static [Column] = &[
@@ -33,7 +33,7 @@ impl Tabular for Workflow {
         let jobs = &self.status.jobs;
         vec![
             self.name.as_str().into(),
-            TableCell::painted(status_word(self), standing_paint(standing(self))),
+            TableCell::painted(status_word(self), phase_paint(phase(self))),
             format!("{}/{}", jobs.settled(), jobs.total).into(),
             jobs.running.into(),
             TableCell::painted(jobs.failed.to_string(), if jobs.failed > 0 { Paint::Bad } else { Paint::Plain }),
@@ -58,24 +58,24 @@ fn allocations(workflow: &Workflow) -> String {
 
 /// How a workflow stands, in one word.
 pub fn status_word(workflow: &Workflow) -> &'static str {
-    match standing(workflow) {
-        Standing::Succeeded => "Succeeded",
-        Standing::Failed => "Failed",
-        Standing::Canceled => "Canceled",
-        Standing::NeedsPerson => "NeedsDecision",
-        Standing::Suspended => "Suspended",
-        Standing::Active if has_condition(workflow, "Recovering") => "Recovering",
-        Standing::Active if workflow.status.jobs.running > 0 => "Running",
-        Standing::Active => "Waiting",
+    match phase(workflow) {
+        WorkflowPhase::Succeeded => "Succeeded",
+        WorkflowPhase::Failed => "Failed",
+        WorkflowPhase::Canceled => "Canceled",
+        WorkflowPhase::NeedsDecision => "NeedsDecision",
+        WorkflowPhase::Suspended => "Suspended",
+        WorkflowPhase::Active if has_condition(workflow, "Recovering") => "Recovering",
+        WorkflowPhase::Active if workflow.status.jobs.running > 0 => "Running",
+        WorkflowPhase::Active => "Waiting",
     }
 }
 
-fn standing_paint(standing: Standing) -> Paint {
-    match standing {
-        Standing::Succeeded => Paint::Good,
-        Standing::Failed | Standing::Canceled | Standing::NeedsPerson => Paint::Bad,
-        Standing::Active => Paint::Active,
-        Standing::Suspended => Paint::Faint,
+fn phase_paint(phase: WorkflowPhase) -> Paint {
+    match phase {
+        WorkflowPhase::Succeeded => Paint::Good,
+        WorkflowPhase::Failed | WorkflowPhase::Canceled | WorkflowPhase::NeedsDecision => Paint::Bad,
+        WorkflowPhase::Active => Paint::Active,
+        WorkflowPhase::Suspended => Paint::Faint,
     }
 }
 

@@ -6,7 +6,7 @@ use torc_controller::{KubernetesConfig, Pool};
 
 use super::{Layers, run};
 use crate::error::CommandError;
-use crate::place::host_name;
+use crate::host::host_name;
 
 pub(super) fn resolve(layers: &Layers) -> Result<KubernetesConfig, CommandError> {
     let text = |key: &str| layers.get(key).map(|value| value.text.trim().to_owned()).filter(|text| !text.is_empty());

@@ -466,8 +466,8 @@ fn every_flag_is_its_setting() {
         --persistent --prefetch on --prefetch-batch-size 9 --prefetch-max-queued 10 --prefetch-refill-threshold 11 \
         --lease-seconds 12 --bind b --advertise d --tls --tls-cert e --tls-key g --tls-ca h --admin-token-file i \
         --metrics-token-file j --token-key-file l --database m --max-jobs 13";
-    let cli = crate::args::Cli::try_parse_from(line.split_whitespace()).unwrap();
-    let crate::args::Command::Server(args) = &cli.command else { panic!("a server") };
+    let cli = crate::cli::Cli::try_parse_from(line.split_whitespace()).unwrap();
+    let crate::cli::Command::Server(args) = &cli.command else { panic!("a server") };
     let mut layers = flags(&cli.global, Some(&args.runner));
     args.add_flags(&mut layers);
     let found: Vec<(&str, &str)> = layers.values.iter().map(|(key, value)| (*key, value.text.as_str())).collect();
@@ -513,10 +513,10 @@ fn every_flag_is_its_setting() {
         ("server.token_key_file", "l"),
     ];
     assert_eq!(found, expected);
-    let other = crate::args::Cli::try_parse_from(
+    let other = crate::cli::Cli::try_parse_from(
         "torc apply -f a --bind b --insecure-http --end-time t --memory-gb 1.5".split(' '),
     );
-    let crate::args::Command::Apply(args) = other.unwrap().command else { panic!("an apply") };
+    let crate::cli::Command::Apply(args) = other.unwrap().command else { panic!("an apply") };
     let mut layers = flags(&GlobalArgs::default(), Some(&args.runner));
     args.listen.add_flags("client.run.bind", &mut layers);
     let found: Vec<(&str, &str)> = layers.values.iter().map(|(key, value)| (*key, value.text.as_str())).collect();

@@ -4,9 +4,9 @@ use jiff::Timestamp;
 use serde::Serialize;
 use torc_api::remote::RemoteWorker;
 
-use super::human;
-use super::table::{Column, Paint, TableCell, Tabular};
-use crate::remote::standing::{Standing, WorkerState};
+use crate::output::human;
+use crate::output::table::{Column, Paint, TableCell, Tabular};
+use crate::remote::worker_status::{WorkerState, WorkerStatus};
 
 fn text<T: ToString>(value: Option<&T>) -> TableCell {
     value.map(ToString::to_string).unwrap_or_default().into()
@@ -27,7 +27,7 @@ impl Tabular for RemoteWorker {
     }
 }
 
-impl Tabular for Standing {
+impl Tabular for WorkerStatus {
     const COLUMNS: &'static [Column] = &[
         Column::always("WORKER"),
         Column::always("STATE"),

@@ -8,8 +8,8 @@ use torc_api::termination::EndMargin;
 use torc_api::wire::Resources;
 
 use crate::client::{Client, ClientError, JobFilter};
-use crate::follow::look;
 use crate::output::human;
+use crate::use_cases::follow::look;
 
 /// A job that fits is taken within milliseconds; so long nobody moves only when none does.
 const GRACE: Duration = Duration::from_secs(5);
@@ -128,7 +128,7 @@ mod tests {
     use torc_api::status::JobCounts;
 
     use super::*;
-    use crate::follow::tests::workflow;
+    use crate::workflow_phase::tests::workflow;
 
     #[test]
     fn what_is_missing_is_named() {

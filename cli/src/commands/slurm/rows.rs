@@ -2,11 +2,11 @@
 
 use jiff::Timestamp;
 
-use super::human;
-use super::table::{Column, Paint, TableCell, Tabular};
-use crate::commands::slurm::parse_logs::LogFinding;
-use crate::commands::slurm::sacct::SacctRow;
-use crate::commands::slurm::stats::StatsRow;
+use super::parse_logs::LogFinding;
+use super::sacct::SacctRow;
+use super::stats::StatsRow;
+use crate::output::human;
+use crate::output::table::{Column, Paint, TableCell, Tabular};
 
 impl Tabular for StatsRow {
     const COLUMNS: &'static [Column] = &[

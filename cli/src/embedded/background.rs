@@ -6,11 +6,11 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::{Entry, enter, reach};
+use super::acquire::{StoreAccess, acquire_or_attach, connect};
 use crate::client::Client;
+use crate::embedded::listening::Exposure;
+use crate::embedded::store_dir::{ServerInfo, StoreDir};
 use crate::error::CommandError;
-use crate::listening::Reach;
-use crate::place::{Place, ServerInfo};
 use crate::settings::{RunSettings, ServerSettings, Settings};
 
 /// How long a server may take until it answers.
@@ -19,53 +19,57 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const IDLE_SECONDS: u64 = 30;
 
 /// Starts a server in the background and waits until it, or one that was started at the same moment, answers.
-pub async fn start(place: &Place, settings: &Settings, who: Reach) -> Result<(ServerInfo, Client), CommandError> {
+pub async fn start(
+    store_dir: &StoreDir,
+    settings: &Settings,
+    who: Exposure,
+) -> Result<(ServerInfo, Client), CommandError> {
     let failed = |error: std::io::Error| CommandError::unexpected("could not start a server in the background", error);
-    let log = OpenOptions::new().create(true).append(true).mode(0o600).open(place.log_file()).map_err(failed)?;
+    let log = OpenOptions::new().create(true).append(true).mode(0o600).open(store_dir.log_file()).map_err(failed)?;
     let mut child = Command::new(std::env::current_exe().map_err(failed)?)
-        .args(arguments(place, settings, who))
+        .args(arguments(store_dir, settings, who))
         .stdin(Stdio::null())
         .stdout(log.try_clone().map_err(failed)?)
         .stderr(log)
         .spawn()
         .map_err(failed)?;
     if let Some(bind) = bind_to_note(&settings.server, who) {
-        place.note_bind(&bind);
+        store_dir.note_bind(&bind);
     }
     let start = Instant::now();
     loop {
-        if let Some(info) = place.server_info().filter(|info| info.pid == child.id())
-            && let Some(client) = reach(&info, settings.namespace.as_deref()).await
+        if let Some(info) = store_dir.server_info().filter(|info| info.pid == child.id())
+            && let Some(client) = connect(&info, settings.namespace.as_deref()).await
         {
             return Ok((info, client));
         }
         if let Some(status) = child.try_wait().map_err(failed)? {
             // Another command may have started one at the same moment: then that one serves the store.
-            return match enter(place, settings.namespace.as_deref()).await? {
-                Entry::Theirs(info, client) => Ok((*info, *client)),
-                Entry::Ours(_) => Err(silent(place, &format!("it ended at once: {status}"))),
+            return match acquire_or_attach(store_dir, settings.namespace.as_deref()).await? {
+                StoreAccess::Attached(info, client) => Ok((*info, *client)),
+                StoreAccess::Acquired(_) => Err(silent(store_dir, &format!("it ended at once: {status}"))),
             };
         }
         if start.elapsed() > PATIENCE {
-            return Err(silent(place, "it does not answer"));
+            return Err(silent(store_dir, "it does not answer"));
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
-fn silent(place: &Place, reason: &str) -> CommandError {
+fn silent(store_dir: &StoreDir, reason: &str) -> CommandError {
     CommandError::new(
         crate::error::ExitStatus::Unexpected,
         format!("could not start a server in the background: {reason}"),
     )
-    .hint(format!("see {}", place.log_file().display()))
+    .hint(format!("see {}", store_dir.log_file().display()))
 }
 
-fn arguments(place: &Place, settings: &Settings, reach: Reach) -> Vec<OsString> {
+fn arguments(store_dir: &StoreDir, settings: &Settings, exposure: Exposure) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = ["server", "--background", "--with-runner"].map(Into::into).into();
     let mut add = |flag: &str, value: OsString| arguments.extend([flag.into(), value]);
-    add("--database", place.database.clone().into_os_string());
-    for (flag, value) in listen_flags(&settings.server, reach) {
+    add("--database", store_dir.database.clone().into_os_string());
+    for (flag, value) in listen_flags(&settings.server, exposure) {
         add(flag, value);
     }
     add("--idle-exit", format!("{IDLE_SECONDS}s").into());
@@ -81,19 +85,19 @@ fn arguments(place: &Place, settings: &Settings, reach: Reach) -> Vec<OsString> 
     arguments
 }
 
-fn bind_of(server: &ServerSettings, reach: Reach) -> String {
-    server.embedded_bind.clone().unwrap_or_else(|| reach.default_bind().to_owned())
+fn bind_of(server: &ServerSettings, exposure: Exposure) -> String {
+    server.embedded_bind.clone().unwrap_or_else(|| exposure.default_bind().to_owned())
 }
 
 /// Returns the address that later servers of the store take over. A loopback address that the user did not set is not recorded.
-pub fn bind_to_note(server: &ServerSettings, reach: Reach) -> Option<String> {
-    let is_decided = server.embedded_bind.is_some() || reach == Reach::Elsewhere;
-    is_decided.then(|| bind_of(server, reach))
+pub fn bind_to_note(server: &ServerSettings, exposure: Exposure) -> Option<String> {
+    let is_decided = server.embedded_bind.is_some() || exposure == Exposure::OtherMachines;
+    is_decided.then(|| bind_of(server, exposure))
 }
 
 /// Where it listens, as flags with their values.
-fn listen_flags(server: &ServerSettings, reach: Reach) -> Vec<(&'static str, OsString)> {
-    let bind = bind_of(server, reach);
+fn listen_flags(server: &ServerSettings, exposure: Exposure) -> Vec<(&'static str, OsString)> {
+    let bind = bind_of(server, exposure);
     let mut flags: Vec<(&str, OsString)> = vec![("--bind", bind.into())];
     flags.extend(server.advertise.as_ref().map(|advertise| ("--advertise", advertise.into())));
     if let Some(files) = &server.certificate {
@@ -141,7 +145,7 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
-    use crate::args::{Cli, Command as Verb};
+    use crate::cli::{Cli, Command as Verb};
     use crate::settings::{self, Handed, Layers, Surroundings};
 
     /// Settings of a command line, as the server in the background would have them.
@@ -163,14 +167,14 @@ mod tests {
 
     #[test]
     fn a_server_in_the_background_has_the_same_settings() {
-        let place = Place::in_folder("/f".into());
+        let store_dir = StoreDir::in_folder("/f".into());
         let said = "server --num-cpus 1 --memory 2097152 --num-gpus 3 -j 4 --label a --label b --output-dir o --time-limit 5s \
             --poll-interval 6.5 --claim-backoff-max-secs 7 --long-poll false --offline-drain false --drain-ping-interval-secs 8 \
             --persistent --prefetch off --prefetch-batch-size 9 --prefetch-max-queued 10 --prefetch-refill-threshold 11 \
             --lease-seconds 12 --advertise there --tls --tls-cert c --tls-key k --token-key-file t";
         let mut wanted = settings_of(&words(said));
         wanted.server.embedded_bind = Some("10.0.0.1:5".to_owned());
-        let found = settings_of(&arguments(&place, &wanted, Reach::Here));
+        let found = settings_of(&arguments(&store_dir, &wanted, Exposure::ThisMachine));
         assert_eq!(found.run, wanted.run);
         assert_eq!(found.server.bind, "10.0.0.1:5");
         assert_eq!(found.server.database.as_deref(), Some("/f/torc.db"));
@@ -186,7 +190,7 @@ mod tests {
         assert_eq!(same(&found.server), same(&wanted.server));
         let mut open = settings_of(&words("server --insecure-http --end-time 2026-01-01T00:00:09Z --prefetch on"));
         open.server.embedded_bind = None;
-        let found = settings_of(&arguments(&place, &open, Reach::Elsewhere));
+        let found = settings_of(&arguments(&store_dir, &open, Exposure::OtherMachines));
         assert_eq!(found.server.bind, "0.0.0.0:0");
         // One flag sets both intervals, and the second one is for runners in allocations.
         assert_eq!(RunSettings { slurm_poll_interval: open.run.slurm_poll_interval, ..found.run }, open.run);
@@ -199,20 +203,20 @@ mod tests {
             embedded_bind: bind.map(str::to_owned),
             ..settings_of(&words("server")).server
         };
-        for (bind, reach, expected) in [
-            (None, Reach::Here, None),
-            (None, Reach::Elsewhere, Some("0.0.0.0:0")),
-            (Some("127.0.0.1:5"), Reach::Here, Some("127.0.0.1:5")),
-            (Some("127.0.0.1:5"), Reach::Elsewhere, Some("127.0.0.1:5")),
+        for (bind, exposure, expected) in [
+            (None, Exposure::ThisMachine, None),
+            (None, Exposure::OtherMachines, Some("0.0.0.0:0")),
+            (Some("127.0.0.1:5"), Exposure::ThisMachine, Some("127.0.0.1:5")),
+            (Some("127.0.0.1:5"), Exposure::OtherMachines, Some("127.0.0.1:5")),
         ] {
-            assert_eq!(bind_to_note(&named(bind), reach).as_deref(), expected, "{bind:?} {reach:?}");
+            assert_eq!(bind_to_note(&named(bind), exposure).as_deref(), expected, "{bind:?} {exposure:?}");
         }
     }
 
     #[test]
     fn it_is_of_the_background_runs_jobs_and_leaves() {
-        let place = Place::in_folder("/f".into());
-        let line: Vec<String> = arguments(&place, &settings_of(&words("server")), Reach::Here)
+        let store_dir = StoreDir::in_folder("/f".into());
+        let line: Vec<String> = arguments(&store_dir, &settings_of(&words("server")), Exposure::ThisMachine)
             .iter()
             .map(|word| word.to_string_lossy().into_owned())
             .collect();
