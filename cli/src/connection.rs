@@ -16,21 +16,21 @@ use crate::token_file::read_token;
 /// A way to a store.
 pub enum Connection {
     /// Somebody else's process; it goes on when we leave.
-    Served(Box<Client>),
+    Attached(Box<Client>),
     /// The store itself, for the time of this command.
-    Ours(Box<EmbeddedServer>),
+    Embedded(Box<EmbeddedServer>),
 }
 
 impl Connection {
     /// Finds the store and opens a way to it.
     pub async fn open(settings: &Settings, folder: &Path) -> Result<Self, CommandError> {
         if let Some(url) = &settings.url {
-            return Ok(Self::Served(Box::new(remote(settings, url, folder)?)));
+            return Ok(Self::Attached(Box::new(remote(settings, url, folder)?)));
         }
         let store_dir = StoreDir::find(folder).ok_or_else(no_store)?;
         match acquire_or_attach(&store_dir, settings.namespace.as_deref()).await? {
-            StoreAccess::Attached(_, client) => Ok(Self::Served(client)),
-            StoreAccess::Acquired(lock) => Ok(Self::Ours(Box::new(
+            StoreAccess::Attached(_, client) => Ok(Self::Attached(client)),
+            StoreAccess::Acquired(lock) => Ok(Self::Embedded(Box::new(
                 EmbeddedServer::start(&store_dir, Some(lock), settings, ServeMode::Private).await?,
             ))),
         }
@@ -39,20 +39,20 @@ impl Connection {
     /// The client.
     pub fn client(&self) -> &Client {
         match self {
-            Self::Served(client) => client,
-            Self::Ours(owner) => owner.client(),
+            Self::Attached(client) => client,
+            Self::Embedded(server) => server.client(),
         }
     }
 
     /// Whether anything can change while we watch.
     pub fn is_served(&self) -> bool {
-        matches!(self, Self::Served(_))
+        matches!(self, Self::Attached(_))
     }
 
     /// Lets go of the store.
     pub async fn close(self) {
-        if let Self::Ours(owner) = self {
-            owner.leave().await;
+        if let Self::Embedded(server) = self {
+            server.shutdown().await;
         }
     }
 }

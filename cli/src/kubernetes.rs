@@ -106,10 +106,8 @@ pub fn refusal(what: &str, error: kube::Error) -> CommandError {
             refused.hint("the definitions are older than this program: `torc crd install`, or the chart torc-crds")
         }
         // The API server names an object that it does not have; of a kind that it does not know it names nothing.
-        404 if !names_an_object(status) => {
-            refused
-                .hint("the custom resource definitions are not installed: `torc crd install`, or the chart torc-crds")
-        }
+        404 if !names_an_object(status) => refused
+            .hint("the custom resource definitions are not installed: `torc crd install`, or the chart torc-crds"),
         403 => refused.hint("`kubectl auth can-i --list` tells what you may do"),
         _ => refused,
     }

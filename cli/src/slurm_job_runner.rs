@@ -11,10 +11,12 @@ use torc_runner::detect::Share;
 
 use crate::args::GlobalArgs;
 use crate::client::{Client, ClientError};
+use crate::commands::keeper;
 use crate::commands::runner::{Serving, serve};
-use crate::commands::{self, Context, keeper};
 use crate::connection::remote;
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
+use crate::program::{block_on, refuse, start};
 use crate::runner_args::RunnerArgs;
 use crate::settings;
 
@@ -73,7 +75,7 @@ pub fn main(mut arguments: Vec<OsString>) -> ExitCode {
     }
     let args = match SlurmJobRunner::try_parse_from(arguments) {
         Ok(args) => args,
-        Err(error) => return commands::refuse(&error),
+        Err(error) => return refuse(&error),
     };
     let global = GlobalArgs {
         url: Some(args.url.clone()),
@@ -84,7 +86,7 @@ pub fn main(mut arguments: Vec<OsString>) -> ExitCode {
     };
     let runner = RunnerArgs { output_dir: Some(args.output.clone()), ..args.runner.clone() };
     let flags = settings::flags(&global, Some(&runner));
-    commands::start(&global, flags, |context| commands::block_on(Box::pin(run(context, &args))))
+    start(&global, flags, |context| block_on(Box::pin(run(context, &args))))
 }
 
 async fn run(context: &Context, args: &SlurmJobRunner) -> Result<ExitStatus, CommandError> {

@@ -20,7 +20,8 @@ use crate::logging::Author;
 use crate::runner_args::RunnerArgs;
 use crate::runner_config::runner_config;
 use crate::settings::{Layers, Origin};
-use crate::use_cases::run::{Interrupts, LocalRunner};
+use crate::use_cases::interrupts::Interrupts;
+use crate::use_cases::local_runner::LocalRunner;
 use crate::workflow_phase::phase;
 
 /// Serve a store over HTTP.
@@ -119,17 +120,17 @@ pub async fn run(context: &Context, args: &ServerArgs) -> Result<ExitStatus, Com
     if !args.background {
         store_dir.note_bind(&said.bind);
     }
-    let announce = ServeMode::Announced { listening, runner: args.with_runner, slurm, kubernetes };
-    let owner = tokio::select! {
-        owner = EmbeddedServer::start(&store_dir, lock, &context.settings, announce) => owner?,
+    let mode = ServeMode::Announced { listening, runner: args.with_runner, slurm, kubernetes };
+    let server = tokio::select! {
+        started = EmbeddedServer::start(&store_dir, lock, &context.settings, mode) => started?,
         // Whoever stands by can be told to leave.
         () = interrupts.next() => return Ok(ExitStatus::Success),
     };
-    if let Some(doubt) = owner.doubt() {
-        context.output.warning(doubt);
+    if let Some(warning) = server.warning() {
+        context.output.warning(warning);
     }
-    let result = serve(context, args, &store_dir, &owner, &mut interrupts).await;
-    owner.leave().await;
+    let result = serve(context, args, &store_dir, &server, &mut interrupts).await;
+    server.shutdown().await;
     result
 }
 
@@ -137,12 +138,12 @@ async fn serve(
     context: &Context,
     args: &ServerArgs,
     store_dir: &StoreDir,
-    owner: &EmbeddedServer,
+    server: &EmbeddedServer,
     interrupts: &mut Interrupts,
 ) -> Result<ExitStatus, CommandError> {
-    let url = owner.url();
-    let certificate = owner.certificate().map(|fingerprint| fingerprint.to_string());
-    let token_file = owner.token_file();
+    let url = server.url();
+    let certificate = server.certificate().map(|fingerprint| fingerprint.to_string());
+    let token_file = server.token_file();
     let mut value = json!({ "url": url, "database": store_dir.database, "tokenFile": token_file });
     if let Some(certificate) = &certificate {
         value["certificateSha256"] = json!(certificate);
@@ -155,7 +156,7 @@ async fn serve(
     if !args.with_runner {
         return tokio::select! {
             () = interrupts.next() => Ok(ExitStatus::Success),
-            () = owner.superseded() => {
+            () = server.superseded() => {
                 let message = "another server leads by now, and has the store";
                 Err(CommandError::new(ExitStatus::Refused, message).hint("start it again: it stands by until it is needed"))
             }
@@ -163,16 +164,16 @@ async fn serve(
     }
     let scope = if args.background { RunnerScope::Session } else { RunnerScope::All };
     let idle_exit = args.idle_exit.filter(|_| !context.settings.run.persistent);
-    let mut idle = std::pin::pin!(idle(owner, &scope, idle_exit));
+    let mut idle = std::pin::pin!(idle(server, &scope, idle_exit));
     loop {
         let mut config = runner_config(&context.settings.run, &store_dir.runner_folder(), &context.folder).await?;
         config.scope = scope.clone();
-        config.api_url = Some(owner.client().url());
+        config.api_url = Some(server.client().url());
         config.server_file = Some(store_dir.server_file());
         config.exit_when_complete = false;
         // It stays as long as the server: one that left for lack of work would register again while others are at work.
         config.idle_exit = IdleExit::Never;
-        let mut runner = LocalRunner::start(config, owner.link(), Author::Owner);
+        let mut runner = LocalRunner::start(config, server.link(), Author::Owner);
         tokio::select! {
             ended = runner.ended() => drop(ended?),
             idle = &mut idle => {
@@ -195,17 +196,17 @@ const MAX_IDLE_POLL_INTERVAL: Duration = Duration::from_secs(2);
 const MIN_IDLE_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Ends when nothing has happened for so long and nothing comes by itself; never without a limit.
-async fn idle(owner: &EmbeddedServer, scope: &RunnerScope, limit: Option<Duration>) -> Result<(), CommandError> {
+async fn idle(server: &EmbeddedServer, scope: &RunnerScope, limit: Option<Duration>) -> Result<(), CommandError> {
     let Some(limit) = limit else { return std::future::pending().await };
     let interval = (limit / 10).clamp(MIN_IDLE_POLL_INTERVAL, MAX_IDLE_POLL_INTERVAL);
     let (mut since, mut last_event) = (Instant::now(), None);
     loop {
-        let activity = owner.activity(scope).await?;
+        let activity = server.activity(scope).await?;
         if last_event.replace(activity.last_event) != Some(activity.last_event) {
             since = Instant::now();
         } else if since.elapsed() >= limit {
             // Workflows are listed only when it matters: there may be many.
-            if !activity.is_busy && !is_busy(owner).await? {
+            if !activity.is_busy && !is_busy(server).await? {
                 return Ok(());
             }
             since = Instant::now();
@@ -215,8 +216,8 @@ async fn idle(owner: &EmbeddedServer, scope: &RunnerScope, limit: Option<Duratio
 }
 
 /// Whether something comes back by itself, or Slurm has something to do.
-async fn is_busy(owner: &EmbeddedServer) -> Result<bool, CommandError> {
-    let workflows = owner.client().workflows().await?;
+async fn is_busy(server: &EmbeddedServer) -> Result<bool, CommandError> {
+    let workflows = server.client().workflows().await?;
     Ok(workflows.iter().any(|workflow| workflow.status.jobs.recovering > 0 || is_on_slurm(workflow)))
 }
 

@@ -9,11 +9,12 @@ use torc_api::token::{Credential, Grant, Scope, Statement, TokenRequest};
 use torc_core::trust;
 
 use crate::client::Client;
-use crate::connection::{bare_name, explain_missing, read_token, with_client};
+use crate::connection::{bare_name, explain_missing, with_client};
 use crate::context::Context;
 use crate::embedded::store_dir::StoreDir;
 use crate::error::{CommandError, ExitStatus};
 use crate::output::known;
+use crate::token_file::read_token;
 
 /// Make and look at tokens that allow less than the server's own.
 #[derive(Debug, Args)]

@@ -16,9 +16,9 @@ const OWNER_TIMEOUT: Duration = Duration::from_secs(15);
 #[derive(Debug)]
 pub enum StoreAccess {
     /// This process has locked the store.
-    Ours(Lock),
+    Acquired(Lock),
     /// Another process owns the store and answers.
-    Theirs(Box<ServerInfo>, Box<Client>),
+    Attached(Box<ServerInfo>, Box<Client>),
 }
 
 /// Locks the store, or connects to its owner.

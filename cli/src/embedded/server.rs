@@ -185,7 +185,7 @@ impl EmbeddedServer {
     /// Ends the engine and releases the store.
     pub async fn shutdown(self) {
         if self.announced {
-            self.place.remove_server_info();
+            self.store_dir.remove_server_info();
         }
         self.server.shutdown().await;
     }

@@ -20,6 +20,7 @@ use super::progress::Progress;
 use super::submit::submit_to_run;
 use super::summary::print_summary;
 use crate::client::{Client, ClientError};
+use crate::connection::explain_missing;
 use crate::context::Context;
 use crate::documents::Documents;
 use crate::embedded::listening::{Exposure, Listening};
@@ -31,7 +32,6 @@ use crate::logging::Author;
 use crate::output::human;
 use crate::runner_config::runner_config;
 use crate::workflow_phase::phase;
-use explain_missing;
 
 /// The workflows to run.
 pub enum Target {

@@ -149,10 +149,10 @@ impl Waiting {
 
     /// A store is opened again when somebody has it or had it: opening a large one takes a while.
     async fn for_a_change(&self) {
-        let before = self.place.as_ref().map(traces);
+        let before = self.store_dir.as_ref().map(traces);
         loop {
             tokio::time::sleep(PAUSE).await;
-            let Some(store_dir) = &self.place else { return };
+            let Some(store_dir) = &self.store_dir else { return };
             if store_dir.server_info().is_some() || Some(traces(store_dir)) != before {
                 return;
             }
