@@ -11,8 +11,8 @@ use torc_runner::detect::Share;
 
 use crate::args::GlobalArgs;
 use crate::client::{Client, ClientError};
-use crate::commands::keeper;
 use crate::commands::runner::{Serving, serve};
+use crate::commands::shim;
 use crate::connection::remote;
 use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
@@ -69,9 +69,9 @@ const RENEWAL: Duration = Duration::from_secs(120);
 
 /// Parses, runs, and turns the outcome into an exit code.
 pub fn main(mut arguments: Vec<OsString>) -> ExitCode {
-    // A runner starts its keeper from the program that it is.
-    if arguments.get(1).is_some_and(|word| word == "keeper") {
-        return keeper::main(keeper::KeeperVerbArgs { arguments: arguments.split_off(2) });
+    // A runner starts its shim from the program that it is.
+    if arguments.get(1).is_some_and(|word| word == "shim") {
+        return shim::main(shim::ShimVerbArgs { arguments: arguments.split_off(2) });
     }
     let args = match SlurmJobRunner::try_parse_from(arguments) {
         Ok(args) => args,
