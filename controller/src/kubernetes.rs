@@ -35,7 +35,7 @@ use kube::{Client, Config};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::Engine;
+use crate::engine::EngineHandle;
 use crate::slurm::SlurmHandle;
 use desk::Desk;
 
@@ -105,7 +105,7 @@ pub(crate) async fn clients() -> Result<(Client, Client), NoCluster> {
 
 /// What the controller needs of the server that it is part of.
 pub(crate) struct Parts {
-    pub engine: Engine,
+    pub engine: EngineHandle,
     pub slurm: Option<SlurmHandle>,
     pub client: Client,
     pub office: Office,

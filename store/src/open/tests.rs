@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::{LeaseRole, Usage};
 use torc_core::ids::{JobId, ProfileId, RunnerId, WorkflowId};
-use torc_core::rows::{JobProfile, JobRow, LastIds, ProfileRow, ResultRow, StrayFate, StrayLease, WorkflowRow};
+use torc_core::rows::{DetachedLease, DetachedState, JobProfile, JobRow, LastIds, ProfileRow, ResultRow, WorkflowRow};
 
 use super::*;
 use crate::Store;
@@ -183,7 +183,7 @@ async fn rows_of_the_first_version_are_read() {
     };
     assert_eq!(found.jobs, [job]);
     assert_eq!(found.latest_failures, [first_result()]);
-    let stray = StrayLease {
+    let stray = DetachedLease {
         epoch: 10,
         workflow: WorkflowId(1),
         job: JobId(7),
@@ -191,10 +191,10 @@ async fn rows_of_the_first_version_are_read() {
         attempt: 9,
         runner: RunnerId(15),
         started_ms: Some(21),
-        fate: StrayFate::GivenUp,
+        fate: DetachedState::Expired,
         role: LeaseRole::Job,
     };
-    assert_eq!(found.strays, [stray]);
+    assert_eq!(found.detached_leases, [stray]);
     let last = LastIds { workflow: 1, job: 7, profile: 6, runner: 15, event: 20, epoch: 10, allocation: 0 };
     assert_eq!(found.last, last);
     assert_eq!(found.identity.len(), 8, "it has a key from now on");

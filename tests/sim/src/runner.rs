@@ -119,7 +119,9 @@ impl RunnerHost {
             Effect::Revoke(keys) => self.shim.revoke(&keys, &mut shim),
             Effect::Terminate(termination) => self.shim.terminate(&termination, now, &mut shim),
             Effect::CheckInputs(key, _) => out.push(HostOutput::Event(Event::InputsChecked(key, Ok(Vec::new())))),
-            Effect::CheckOutputs(key, _) => out.push(HostOutput::Event(Event::OutputsChecked(key, Findings::default()))),
+            Effect::CheckOutputs(key, _) => {
+                out.push(HostOutput::Event(Event::OutputsChecked(key, Findings::default())))
+            }
             Effect::Journal(results) => {
                 let keys = results.iter().map(|result| result.finished.key).collect();
                 out.push(HostOutput::Event(Event::Journalled(keys)));

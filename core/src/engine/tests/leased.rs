@@ -19,7 +19,7 @@ use crate::rows::{FileRow, ResultRow, RunnerRow};
 fn apply(world: &mut World, plan: &Plan, expanded: &Expanded) {
     let document = plan.document();
     let apply = Apply { document: &document, expanded, owner: "ada", working_dir: "/here", store_only: false };
-    world.run(|state, recorder, now| state.apply(&apply, recorder, now).unwrap());
+    world.run(|engine, tx| engine.apply(&apply, tx).unwrap());
 }
 
 // J07
@@ -202,7 +202,7 @@ fn every_attempt_of_every_run_has_its_own_result() {
         assert_eq!((file.run, file.attempt), (run, 2));
         if run == 1 {
             let again = crate::engine::Retry::All;
-            world.run(|state, recorder, now| state.retry(workflow, &again, recorder, now)).unwrap();
+            world.run(|engine, tx| engine.retry(workflow, &again, tx)).unwrap();
         }
     }
     let told: Vec<_> = world.results_of("a").iter().map(|row| (row.run, row.attempt, row.cause)).collect();
