@@ -1,13 +1,15 @@
 //! What may be typed. The doc comments are the help texts; parsing does no work.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-pub use crate::runner_args::RunnerArgs;
+use torc_api::setting::FlagGroup;
 
 use crate::commands;
-use crate::output::Format;
+use crate::settings::{Flags, Layers, bit, layer};
+use crate::spellings;
 
 /// Workflows for HPC and laptops as declarative documents.
 ///
@@ -23,38 +25,29 @@ pub struct Cli {
     pub command: Command,
 }
 
+/// Parses a command line; returns it with the layer of its settings.
+pub fn parse(arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Result<(Cli, Layers), clap::Error> {
+    let arguments = spellings::rewrite(arguments.into_iter().map(Into::into).collect());
+    let mut command = spellings::add_to(Cli::command());
+    let matches = command.try_get_matches_from_mut(arguments)?;
+    let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+    Ok((cli, layer(&matches)))
+}
+
 /// Flags of every verb.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Global options")]
 pub struct GlobalArgs {
-    /// Talk to this server instead of the store of this folder.
-    #[arg(long, global = true, value_name = "URL")]
-    pub url: Option<String>,
-    /// The file with the server's token.
-    #[arg(long, global = true, value_name = "FILE")]
-    pub token_file: Option<PathBuf>,
-    /// Trust servers that the certificates of this file vouch for, and no others.
-    #[arg(long, global = true, value_name = "FILE")]
-    pub ca_cert: Option<PathBuf>,
-    /// Trust the server whose certificate has this fingerprint, and no other.
-    #[arg(long, global = true, value_name = "HEX")]
-    pub certificate_sha256: Option<String>,
-    /// Talk to the Kubernetes cluster of this context of the kubeconfig.
-    #[arg(long, global = true, value_name = "NAME")]
-    pub context: Option<String>,
-    /// Talk to the Kubernetes cluster of this kubeconfig.
-    #[arg(long, global = true, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
-    /// How results are printed.
-    #[arg(short = 'o', long = "output", global = true, value_enum, value_name = "FORMAT")]
-    pub format: Option<Format>,
-    /// The namespace of the workflows (that of the kubeconfig's context, else `default`, when absent).
-    #[arg(short = 'n', long, global = true)]
-    pub namespace: Option<String>,
+    /// Flags that are settings.
+    #[command(flatten)]
+    pub settings: Flags<{ bit(FlagGroup::Global) }>,
     /// Log more to standard error: -v for info, -vv for debug, -vvv for everything.
     #[arg(short = 'v', long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
 }
+
+/// What the local runner may use, and for how long.
+pub type RunnerArgs = Flags<{ bit(FlagGroup::Runner) }>;
 
 /// The verbs; each is described where its arguments are.
 #[derive(Debug, Subcommand)]
@@ -83,7 +76,6 @@ pub enum Command {
     Delete(commands::delete::DeleteArgs),
     Workflows(commands::workflows::WorkflowsArgs),
     Jobs(commands::jobs::JobsArgs),
-    Results(commands::results::ResultsArgs),
     UserData(commands::user_data::UserDataArgs),
     Slurm(commands::slurm::SlurmArgs),
     Spawn(commands::spawn::SpawnArgs),
@@ -120,20 +112,18 @@ pub struct FileArgs {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     #[test]
     fn the_tree_is_consistent() {
-        Cli::command().debug_assert();
+        spellings::add_to(Cli::command()).debug_assert();
     }
 
     #[test]
     fn a_plugin_of_kubectl_parses_the_same() {
-        let cli = Cli::try_parse_from(["/usr/local/bin/kubectl-torc", "get", "jobs", "-o", "json"]).expect("parses");
+        let (cli, layers) = parse(["/usr/local/bin/kubectl-torc", "get", "jobs", "-o", "json"]).expect("parses");
         assert!(matches!(cli.command, Command::Get(_)));
-        assert_eq!(cli.global.format, Some(Format::Json));
+        assert_eq!(layers.get("client.format").map(|value| value.text.as_str()), Some("json"));
     }
 
     #[test]

@@ -30,7 +30,6 @@ pub mod remote;
 pub mod remote_agent;
 pub mod restart;
 pub mod restore;
-pub mod results;
 pub mod retry;
 pub mod ro_crate;
 pub mod run;
@@ -53,22 +52,19 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
-use crate::args::{Cli, Command, GlobalArgs, RunnerArgs};
+use crate::args::{self, Command};
 use crate::error::{CommandError, ExitStatus};
 use crate::kubernetes::choice::{is_plugin, reach};
 use crate::kubernetes::{self, Reach, Way};
 use crate::logging;
 use crate::output::{Format, Output};
 use crate::settings::{self, Handed, Layers, Settings, Surroundings};
+use crate::slurm_job_runner;
 
 /// What every verb works with.
 pub struct Context {
     /// What was decided.
     pub settings: Settings,
-    /// Who decided it.
-    pub layers: Layers,
     /// Where results go.
     pub output: Output,
     /// The current folder.
@@ -79,12 +75,11 @@ pub struct Context {
 
 /// Parses, runs, and turns the outcome into an exit code.
 pub fn main(mut arguments: Vec<OsString>) -> ExitCode {
-    if arguments.get(1).is_some_and(|word| word == crate::SLURM_JOB_RUNNER) {
-        arguments.remove(1);
-        return crate::slurm_job_runner::main(arguments);
+    if slurm_job_runner::is_meant(&mut arguments) {
+        return slurm_job_runner::main(arguments);
     }
-    let cli = match Cli::try_parse_from(exec::spelled_out(arguments)) {
-        Ok(cli) => cli,
+    let (cli, flags) = match args::parse(arguments) {
+        Ok(parsed) => parsed,
         Err(error) => return refuse(&error),
     };
     let command = match cli.command {
@@ -92,18 +87,7 @@ pub fn main(mut arguments: Vec<OsString>) -> ExitCode {
         Command::Keeper(args) => return keeper::main(args),
         command => command,
     };
-    let mut flags = settings::flags(&cli.global, runner_args(&command));
-    match &command {
-        Command::Server(args) => args.add_flags(&mut flags),
-        Command::Submit(args) => args.listen.add_flags("client.run.bind", &mut flags),
-        Command::Apply(args) => args.listen.add_flags("client.run.bind", &mut flags),
-        Command::Run(args) => args.listen.add_flags("client.run.bind", &mut flags),
-        Command::Recover(args) => args.listen.add_flags("client.run.bind", &mut flags),
-        Command::Watch(args) => args.listen.add_flags("client.run.bind", &mut flags),
-        Command::Slurm(args) => args.add_flags(&mut flags),
-        _ => {}
-    }
-    start(&cli.global, flags, |context| execute(context, command))
+    start(cli.global.verbose, flags, |context| execute(context, command))
 }
 
 /// What cannot be parsed, and help and versions, which are no errors: clap knows which stream they belong to.
@@ -114,13 +98,10 @@ pub fn refuse(error: &clap::Error) -> ExitCode {
 }
 
 /// Begins to log, settles the settings, does what was asked for, and tells what went wrong.
-pub fn start(
-    global: &GlobalArgs,
-    flags: Layers,
-    verb: impl FnOnce(&Context) -> Result<ExitStatus, CommandError>,
-) -> ExitCode {
-    logging::start(global.verbose);
-    let fallback = Output::new(global.format.unwrap_or(Format::Table));
+pub fn start(verbose: u8, flags: Layers, verb: impl FnOnce(&Context) -> Result<ExitStatus, CommandError>) -> ExitCode {
+    logging::start(verbose);
+    let format = flags.get("client.format").and_then(|value| Format::from_name(&value.text).ok());
+    let fallback = Output::new(format.unwrap_or_default());
     let outcome = prepare(flags).map(|context| verb(&context).map_err(|error| (context.output, error)));
     let status = match outcome {
         Ok(Ok(status)) => status,
@@ -148,19 +129,7 @@ fn prepare(flags: Layers) -> Result<Context, CommandError> {
     for warning in warnings {
         output.warning(&warning);
     }
-    Ok(Context { settings, layers, output, folder, in_cluster: false })
-}
-
-fn runner_args(command: &Command) -> Option<&RunnerArgs> {
-    match command {
-        Command::Apply(args) => Some(&args.runner),
-        Command::Run(args) => Some(&args.runner),
-        Command::Exec(args) => Some(&args.runner),
-        Command::Runner(args) => Some(&args.runner),
-        Command::Remote(remote::RemoteArgs { command: remote::RemoteCommand::Run(args), .. }) => Some(&args.runner),
-        Command::Server(args) => Some(&args.runner),
-        _ => None,
-    }
+    Ok(Context { settings, output, folder, in_cluster: false })
 }
 
 fn execute(context: &Context, command: Command) -> Result<ExitStatus, CommandError> {
@@ -198,9 +167,8 @@ async fn reach_and_execute(context: &Context, command: Command) -> Result<ExitSt
         Reach::Server => {
             let cluster = kubernetes::find(choice, context.settings.namespace.as_deref()).await?;
             let (settings, _held) = kubernetes::reach_server(&cluster, &context.settings).await?;
-            let (layers, folder) = (context.layers.clone(), context.folder.clone());
-            execute_async(&Context { settings, layers, output: context.output, folder, in_cluster: true }, command)
-                .await
+            let folder = context.folder.clone();
+            execute_async(&Context { settings, output: context.output, folder, in_cluster: true }, command).await
         }
         Reach::ThisMachine(verb) => {
             let message = format!("`torc {verb}` is about this machine, and a cluster was named");
@@ -235,7 +203,6 @@ async fn execute_async(context: &Context, command: Command) -> Result<ExitStatus
         Command::Ping(args) => ping::run(context, &args).await,
         Command::Workflows(args) => workflows::run(context, args).await,
         Command::Jobs(args) => jobs::run(context, args).await,
-        Command::Results(args) => results::run(context, args).await,
         Command::UserData(args) => user_data::run(context, args).await,
         Command::Slurm(args) => slurm::run(context, args).await,
         Command::Spawn(args) => spawn::run(context, &args).await,
@@ -278,7 +245,7 @@ pub mod tests {
         let surroundings = Surroundings { variable: &|_| None, folder: &folder, system: Path::new("/nowhere") };
         let (layers, _) = settings::gather(Layers::default(), &surroundings).expect("settings");
         let settings = settings::resolve(&layers, Handed::default()).expect("settings");
-        Context { settings, layers, output: Output::new(Format::Table), folder, in_cluster: false }
+        Context { settings, output: Output::new(Format::Table), folder, in_cluster: false }
     }
 
     #[test]
@@ -318,8 +285,10 @@ pub mod tests {
             ("submit a", false),
             ("get jobs", false),
         ] {
-            let cli = Cli::try_parse_from(format!("torc {line}").split_whitespace()).expect("a command line");
-            assert_eq!(runner_args(&cli.command).is_some(), expected, "{line}");
+            let line = format!("torc {line} --num-cpus 3");
+            let layers = args::parse(line.split_whitespace()).map(|(_, layers)| layers).ok();
+            let cpus = layers.as_ref().and_then(|layers| layers.get("client.run.num_cpus"));
+            assert_eq!(cpus.map(|value| value.text.as_str()), expected.then_some("3"), "{line}");
         }
     }
 }

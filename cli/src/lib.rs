@@ -1,5 +1,4 @@
-//! The command line: one verb a file in `commands`. A library, because two programs are made of it: `torc`, and
-//! `torc-slurm-job-runner` for batch scripts.
+//! The command line: one verb a file in `commands`.
 
 mod advertise;
 mod args;
@@ -25,19 +24,15 @@ mod reference;
 mod remote;
 mod rewrite;
 mod run_here;
-mod runner_args;
 mod runner_config;
 mod serving;
 mod settings;
 mod sites;
 mod slurm_job_runner;
+mod spellings;
 mod standalone;
 mod starving;
 mod summary;
 mod versions;
 
-/// The verb under which `torc` is the runner of a Slurm allocation, where the program for that is not beside it.
-const SLURM_JOB_RUNNER: &str = "slurm-job-runner";
-
 pub use commands::main;
-pub use slurm_job_runner::main as slurm_job_runner;

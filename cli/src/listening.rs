@@ -85,18 +85,18 @@ impl Listening {
         resolve: impl Fn(&str) -> Result<SocketAddr, CommandError>,
     ) -> Result<Self, CommandError> {
         let bind = resolve(bind.unwrap_or(otherwise))?;
-        let protection = match (&said.certificate, said.insecure_http, said.tls) {
+        let protection = match (said.certificate(), said.insecure_http, said.tls) {
             (Some(_), true, _) | (None, true, true) => {
                 let message = "plain HTTP was asked for, and TLS too";
                 return Err(CommandError::usage(message).hint("leave out --insecure-http, or the rest"));
             }
-            (Some(files), false, _) => Protection::Given(files.clone()),
+            (Some(files), false, _) => Protection::Given(files),
             (None, true, false) => Protection::Plain,
             (None, false, true) => Protection::Own,
             (None, false, false) if bind.ip().is_loopback() => Protection::Plain,
             (None, false, false) => Protection::Own,
         };
-        if said.authority.is_some() && protection == Protection::Own {
+        if said.tls_ca.is_some() && protection == Protection::Own {
             let message =
                 "--tls-ca says who vouches for a certificate, and the server would make its own, for which nobody does";
             return Err(CommandError::usage(message).hint("name the certificate with --tls-cert and --tls-key, too"));

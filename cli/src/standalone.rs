@@ -28,6 +28,7 @@ use crate::error::{CommandError, ExitStatus};
 use crate::listening::{Listening, Protection};
 use crate::place::{Lock, Pin, Place, ServerInfo, host_name, read_key};
 use crate::settings::Settings;
+use crate::slurm_job_runner;
 
 /// How long somebody who has the lock and does not answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -180,7 +181,7 @@ impl Owner {
             token_key,
             tls: certificate.files,
             pin: certificate.pin,
-            authority: settings.server.authority.clone(),
+            authority: settings.server.tls_ca.clone(),
             runner_token_lifetime: settings.server.runner_token_lifetime,
             max_connections: settings.server.max_connections,
             advertise: {
@@ -283,9 +284,7 @@ fn slurm_config(place: &Place, settings: &Settings, serves: Option<RunnerScope>)
     let program = std::env::current_exe()
         .map_err(|error| CommandError::unexpected("could not find the path of this program", error))?;
     let text = |path: &Path| path.to_string_lossy().into_owned();
-    let beside = program.with_file_name("torc-slurm-job-runner");
-    let runner =
-        if beside.is_file() { vec![text(&beside)] } else { vec![text(&program), crate::SLURM_JOB_RUNNER.to_owned()] };
+    let runner = vec![text(&program), slurm_job_runner::COMMAND.to_owned()];
     let replaced = Tool::ALL.into_iter().map(Tool::replacement_variable);
     Ok(SlurmConfig {
         serves,

@@ -6,6 +6,7 @@ use clap_complete::Shell;
 use super::Context;
 use crate::args::Cli;
 use crate::error::{CommandError, ExitStatus};
+use crate::spellings;
 
 /// Print a completion script for a shell.
 ///
@@ -20,7 +21,7 @@ pub struct CompletionsArgs {
 /// Runs the verb.
 pub fn run(context: &Context, args: &CompletionsArgs) -> Result<ExitStatus, CommandError> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "torc", &mut script);
+    clap_complete::generate(args.shell, &mut spellings::add_to(Cli::command()), "torc", &mut script);
     context.output.raw(&script)?;
     Ok(ExitStatus::Success)
 }

@@ -19,9 +19,10 @@ pub struct Choice {
 }
 
 /// Whom to speak with.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Way {
     /// The store of this folder.
+    #[default]
     Here,
     /// The server that the setting `client.url` names.
     Server,
@@ -243,9 +244,8 @@ mod tests {
             ("retry", objects),
             ("retry --all", objects),
             ("delete a", objects),
-            ("workflows list", server),
-            ("jobs list", server),
-            ("results list", server),
+            ("workflows export", server),
+            ("jobs retry", server),
             ("user-data list", server),
             ("slurm stats", server),
             ("spawn --lineage l --converged", server),
