@@ -13,7 +13,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, fmt, registry};
 
 use crate::env;
-use crate::place::host_name;
+use crate::host::host_name;
 
 /// The file of the runner in this process, once there is one.
 static RUNNER_LOG: RunnerLog = RunnerLog(Mutex::new(None));

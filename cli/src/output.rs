@@ -9,12 +9,10 @@ mod data_rows;
 pub mod human;
 mod json;
 mod object_rows;
-mod remote;
 mod rows;
 mod schedulers;
 mod sites;
-mod slurm_rows;
-mod table;
+pub mod table;
 mod yaml;
 
 use std::io::Write as _;
@@ -24,7 +22,6 @@ use serde_json::{Value, json};
 
 pub use anywhere::Anywhere;
 pub use object_rows::{ClusterRow, WorkflowRow};
-pub use remote::{LogsRow, OrderRow};
 pub use rows::{SettingRow, event_text, status_word};
 pub use schedulers::{AllocationPlanRow, SchedulerRow, WayRow};
 pub use sites::{MatchRow, PartitionRow, ProfileRow};

@@ -3,6 +3,7 @@
 //! A setting is one field, declared by [`torc_api::settings!`]. Values travel as text with their origin, and are given a type at the
 //! end, so that an error can say where the wrong value came from.
 
+pub mod backend;
 mod files;
 mod flags;
 mod run;
@@ -11,8 +12,9 @@ mod server;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use backend::{Backend, choose};
 pub use files::config_files;
-pub use flags::{Flags, as_arguments, bit, layer};
+pub use flags::{Flags, RunnerArgs, as_arguments, bit, layer};
 pub use run::RunSettings;
 pub use server::ServerSettings;
 
@@ -23,10 +25,8 @@ use torc_controller::KubernetesConfig;
 
 use crate::env;
 use crate::error::CommandError;
-use crate::kubernetes::Way;
-use crate::kubernetes::choice::choose;
+use crate::host::host_name;
 use crate::output::Format;
-use crate::place::host_name;
 
 /// Every setting.
 pub fn all() -> impl Iterator<Item = &'static Setting> {
@@ -160,8 +160,8 @@ torc_api::settings! {
         server_file: Option<PathBuf>;
         /// The file in which the server of an allocation keeps its certificates.
         server_certificates: Option<PathBuf>;
-        /// Whom to speak with.
-        way: Way;
+        /// The backend to talk to.
+        backend: Backend;
         /// The name that the server's certificate is for, where it is not that of the URL.
         server_name: Option<String>;
         /// What the local runner may use.
@@ -234,12 +234,12 @@ pub fn gather(flags: Layers, surroundings: &Surroundings<'_>) -> Result<(Layers,
 
 /// Gives what was said its types.
 pub fn resolve(layers: &Layers, handed: Handed) -> Result<Settings, CommandError> {
-    let way = choose(layers, handed.plugin)?;
+    let backend = choose(layers, handed.plugin)?;
     let settings = layers.read(Settings::read)?;
     Ok(Settings {
         // A server that somebody farther away has named is not meant.
-        url: settings.url.filter(|_| way == Way::Server),
-        way,
+        url: settings.url.filter(|_| backend == Backend::Server),
+        backend,
         token: handed.token,
         server_file: handed.server_file,
         server_certificates: handed.server_certificates,

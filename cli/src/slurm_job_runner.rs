@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 use torc_runner::detect::Share;
 
-use crate::args::RunnerArgs;
 use crate::client::{Client, ClientError};
+use crate::commands::keeper;
 use crate::commands::runner::{Serving, serve};
-use crate::commands::{self, Context, keeper};
 use crate::connection::remote;
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
-use crate::settings::{self, Origin};
+use crate::program::{block_on, refuse, start};
+use crate::settings::{self, Origin, RunnerArgs};
 
 /// Run a workflow's jobs in this Slurm allocation.
 ///
@@ -66,13 +67,11 @@ const RENEWAL: Duration = Duration::from_secs(120);
 
 /// The name of the program: a link to `torc`.
 const PROGRAM: &str = "torc-slurm-job-runner";
-/// The command of `torc` that is this program.
-pub const COMMAND: &str = "slurm-job-runner";
 
 /// Whether this program is meant, by the name of the program or by the command, which is taken away.
 pub fn is_meant(arguments: &mut Vec<OsString>) -> bool {
     let name = arguments.first().map(Path::new).and_then(Path::file_name);
-    let is_command = arguments.get(1).is_some_and(|word| word == COMMAND);
+    let is_command = arguments.get(1).is_some_and(|word| word == crate::SLURM_JOB_RUNNER);
     if is_command {
         arguments.remove(1);
     }
@@ -87,11 +86,11 @@ pub fn main(mut arguments: Vec<OsString>) -> ExitCode {
     }
     let matches = match SlurmJobRunner::command().try_get_matches_from(arguments) {
         Ok(matches) => matches,
-        Err(error) => return commands::refuse(&error),
+        Err(error) => return refuse(&error),
     };
     let args = match SlurmJobRunner::from_arg_matches(&matches) {
         Ok(args) => args,
-        Err(error) => return commands::refuse(&error),
+        Err(error) => return refuse(&error),
     };
     let mut flags = settings::layer(&matches);
     let path = |path: &PathBuf| path.to_string_lossy().into_owned();
@@ -105,7 +104,7 @@ pub fn main(mut arguments: Vec<OsString>) -> ExitCode {
             flags.set(key, text, Origin::Flag);
         }
     }
-    commands::start(args.verbose, flags, |context| commands::block_on(Box::pin(run(context, &args))))
+    start(args.verbose, flags, |context| block_on(Box::pin(run(context, &args))))
 }
 
 async fn run(context: &Context, args: &SlurmJobRunner) -> Result<ExitStatus, CommandError> {
@@ -124,7 +123,7 @@ async fn run(context: &Context, args: &SlurmJobRunner) -> Result<ExitStatus, Com
 /// What tells this runner from others that start at the same moment.
 fn own_name() -> String {
     let variable = |name: &str| std::env::var(name).unwrap_or_default();
-    let (host, process) = (crate::place::host_name(), std::process::id());
+    let (host, process) = (crate::host::host_name(), std::process::id());
     format!("{host}/{}/{}/{process}", variable("SLURM_JOB_ID"), variable("SLURM_NODEID"))
 }
 

@@ -155,7 +155,7 @@ fn rename(argument: &mut OsString, flags: &[(&str, &str)]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::Cli;
+    use crate::cli::Cli;
 
     fn rewritten(line: &str) -> String {
         let words = rewrite(line.split_whitespace().map(OsString::from).collect());

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::Context;
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
 use crate::output::SettingRow;
 use crate::settings::all;

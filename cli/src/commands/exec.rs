@@ -5,16 +5,17 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
 
-use super::{Context, run};
-use crate::args::RunnerArgs;
+use super::run;
+use crate::context::Context;
 use crate::documents;
 use crate::error::{CommandError, ExitStatus};
 use crate::output::document_text;
-use crate::run_here::Wanted;
-use crate::summary::quoted;
-use keeping::KeepingArgs;
+use crate::settings::RunnerArgs;
+use crate::use_cases::run::Target;
+use crate::use_cases::summary::quoted;
+use output_args::OutputArgs;
 
-mod keeping;
+mod output_args;
 
 /// Make a workflow from commands and run it here.
 ///
@@ -42,7 +43,7 @@ pub struct ExecArgs {
     #[arg(long)]
     pub dry_run: bool,
     #[command(flatten, next_help_heading = "What is kept")]
-    pub keeping: KeepingArgs,
+    pub output: OutputArgs,
     #[command(flatten)]
     pub runner: RunnerArgs,
     /// One command and its arguments, as they are.
@@ -81,7 +82,7 @@ pub async fn run(context: &Context, args: &ExecArgs) -> Result<ExitStatus, Comma
     let name = args.name.clone().unwrap_or_else(|| unique_name(jiff::Zoned::now().datetime()));
     let mut document = document(&name, &commands, &args.parameters, args.link);
     if let Some(keys) = document.as_object_mut() {
-        keys.extend(args.keeping.keys());
+        keys.extend(args.output.keys());
     }
     if args.dry_run {
         context.output.document(&document)?;
@@ -89,7 +90,7 @@ pub async fn run(context: &Context, args: &ExecArgs) -> Result<ExitStatus, Comma
     }
     let text = document_text(&document);
     let made = documents::made(&text, "<exec>", context.settings.namespace.as_deref(), context.output)?;
-    run::run_wanted(context, Wanted::Documents(made.into())).await
+    run::run_target(context, Target::Documents(made.into())).await
 }
 
 fn unique_name(now: jiff::civil::DateTime) -> String {
@@ -182,8 +183,8 @@ mod tests {
         std::fs::write(&file, "# no\n\n  from file  \n").expect("a file");
         let line =
             ["torc", "exec", "-c", "first", "-C", file.to_str().expect("UTF-8"), "--", "echo", "two words", "it's"];
-        let cli = crate::args::Cli::try_parse_from(line).expect("a command line");
-        let crate::args::Command::Exec(args) = cli.command else { panic!("an exec") };
+        let cli = crate::cli::Cli::try_parse_from(line).expect("a command line");
+        let crate::cli::Command::Exec(args) = cli.command else { panic!("an exec") };
         assert_eq!(commands(&args).expect("commands"), ["first", "from file", r"echo 'two words' 'it'\''s'"]);
         assert_eq!(Link::Product.mode(), "product");
         let name = unique_name(jiff::civil::date(2026, 1, 2).at(3, 4, 5, 0));

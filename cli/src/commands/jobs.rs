@@ -6,7 +6,7 @@ mod decide;
 use clap::{Args, Subcommand};
 use torc_api::recovery::FailureClass;
 
-use super::Context;
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
 
 /// Jobs: list and show them, and decide about those that wait for that.

@@ -1,8 +1,8 @@
 //! `torc reference`: the generated pages of docs/reference.
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Command, ValueEnum};
 
-use super::Context;
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
 use crate::reference;
 
@@ -28,9 +28,9 @@ pub enum Page {
 }
 
 /// Runs the verb.
-pub fn run(context: &Context, args: &ReferenceArgs) -> Result<ExitStatus, CommandError> {
+pub fn run(context: &Context, args: &ReferenceArgs, command: Command) -> Result<ExitStatus, CommandError> {
     let page = match args.page {
-        Page::Cli => reference::command_line(),
+        Page::Cli => reference::command_line(command),
         Page::Crds => reference::definitions::page(),
         Page::Environment => reference::environment(),
         Page::Openapi => format!("{:#}\n", torc_controller::openapi_document()),

@@ -7,6 +7,7 @@ pub mod parse_logs;
 mod plan;
 mod plan_allocations;
 pub mod regenerate;
+mod rows;
 pub mod sacct;
 pub mod schedule_nodes;
 pub mod stats;
@@ -14,7 +15,7 @@ pub mod usage;
 
 use clap::{Args, Subcommand};
 
-use super::Context;
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
 
 /// Slurm: schedulers and allocations for the jobs of a workflow, and what its accounting says of them.

@@ -10,9 +10,10 @@ use super::reconcile::ReconcileArgs;
 use super::restart::{InitArgs, ReinitArgs};
 use super::slurm::create::{self, CreateSlurmArgs};
 use super::sync_status::SyncStatusArgs;
-use super::{Context, correct_resources, reconcile, restart, sync_status};
+use super::{correct_resources, reconcile, restart, sync_status};
 use crate::client::Client;
 use crate::connection::{explain_missing, resolve_workflow, with_client};
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
 
 /// Workflows: list, status, cancel, delete and more, as in Torc 1.0.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use torc_api::api::{ApplyOutcome, Workflow};
 use torc_api::status::WorkflowStatus;
 
-use super::{Cluster, refusal};
+use super::{Cluster, names_an_object, refusal};
 use crate::error::CommandError;
 
 /// Who writes what this program writes.
@@ -140,7 +140,7 @@ impl Cluster {
     pub async fn delete(&self, kind: Kind, name: &str) -> Result<bool, CommandError> {
         match self.api(kind).delete(name, &DeleteParams::default()).await {
             Ok(_) => Ok(true),
-            Err(kube::Error::Api(status)) if status.code == 404 && status.message.contains(name) => Ok(false),
+            Err(kube::Error::Api(status)) if status.code == 404 && names_an_object(&status) => Ok(false),
             Err(error) => Err(refusal(&format!("delete {}/{name}", kind.word()), error)),
         }
     }
@@ -208,7 +208,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::follow::{Standing, standing};
+    use crate::workflow_phase::{WorkflowPhase, phase};
 
     fn object(generation: i64, observed: i64) -> DynamicObject {
         serde_json::from_value(json!({
@@ -228,8 +228,8 @@ mod tests {
 
     #[test]
     fn a_status_of_an_older_specification_does_not_count() {
-        assert_eq!(standing(&view(&object(2, 2))), Standing::Succeeded);
-        assert_eq!(standing(&view(&object(2, 1))), Standing::Active);
+        assert_eq!(phase(&view(&object(2, 2))), WorkflowPhase::Succeeded);
+        assert_eq!(phase(&view(&object(2, 1))), WorkflowPhase::Active);
     }
 
     #[test]

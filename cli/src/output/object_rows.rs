@@ -5,10 +5,10 @@ use kube::api::DynamicObject;
 use serde::Serialize;
 
 use super::human;
-use super::rows::standing_paint;
+use super::rows::phase_paint;
 use super::table::{Column, TableCell, Tabular};
-use crate::follow::standing;
 use crate::kubernetes::objects::view;
+use crate::workflow_phase::phase;
 
 /// A workflow.
 #[derive(Serialize)]
@@ -60,7 +60,7 @@ impl Tabular for WorkflowRow {
 
 fn status(row: &WorkflowRow) -> TableCell {
     let (_, reason, _) = condition(&row.0, "Succeeded").unwrap_or_default();
-    TableCell::painted(reason, standing_paint(standing(&view(&row.0))))
+    TableCell::painted(reason, phase_paint(phase(&view(&row.0))))
 }
 
 impl Tabular for ClusterRow {

@@ -9,12 +9,12 @@ use torc_api::wire::RunnerKind;
 
 use super::human;
 use super::table::{Column, Paint, TableCell, Tabular, ago, bytes, text};
-use crate::follow::{Standing, has_condition, standing};
+use crate::workflow_phase::{WorkflowPhase, has_condition, phase};
 
 impl Tabular for Workflow {
     const COLUMNS: &'static [Column<Self>] = &[
         Column::always("NAME", |row, _| row.name.as_str().into()),
-        Column::always("STATUS", |row, _| TableCell::painted(status_word(row), standing_paint(standing(row)))),
+        Column::always("STATUS", |row, _| TableCell::painted(status_word(row), phase_paint(phase(row)))),
         Column::always("PROGRESS", |row, _| format!("{}/{}", row.status.jobs.settled(), row.status.jobs.total).into()),
         Column::always("RUNNING", |row, _| row.status.jobs.running.into()),
         Column::always("FAILED", |row, _| {
@@ -43,24 +43,25 @@ fn allocations(workflow: &Workflow) -> String {
 
 /// How a workflow stands, in one word.
 pub fn status_word(workflow: &Workflow) -> &'static str {
-    match standing(workflow) {
-        Standing::Succeeded => "Succeeded",
-        Standing::Failed => "Failed",
-        Standing::Canceled => "Canceled",
-        Standing::NeedsPerson => "NeedsDecision",
-        Standing::Suspended => "Suspended",
-        Standing::Active if has_condition(workflow, "Recovering") => "Recovering",
-        Standing::Active if workflow.status.jobs.running > 0 => "Running",
-        Standing::Active => "Waiting",
+    match phase(workflow) {
+        WorkflowPhase::Succeeded => "Succeeded",
+        WorkflowPhase::Failed => "Failed",
+        WorkflowPhase::Canceled => "Canceled",
+        WorkflowPhase::NeedsDecision => "NeedsDecision",
+        WorkflowPhase::Suspended => "Suspended",
+        WorkflowPhase::Active if has_condition(workflow, "Recovering") => "Recovering",
+        WorkflowPhase::Active if workflow.status.jobs.running > 0 => "Running",
+        WorkflowPhase::Active => "Waiting",
     }
 }
 
-pub fn standing_paint(standing: Standing) -> Paint {
-    match standing {
-        Standing::Succeeded => Paint::Good,
-        Standing::Failed | Standing::Canceled | Standing::NeedsPerson => Paint::Bad,
-        Standing::Active => Paint::Active,
-        Standing::Suspended => Paint::Faint,
+/// The color of a phase.
+pub fn phase_paint(phase: WorkflowPhase) -> Paint {
+    match phase {
+        WorkflowPhase::Succeeded => Paint::Good,
+        WorkflowPhase::Failed | WorkflowPhase::Canceled | WorkflowPhase::NeedsDecision => Paint::Bad,
+        WorkflowPhase::Active => Paint::Active,
+        WorkflowPhase::Suspended => Paint::Faint,
     }
 }
 

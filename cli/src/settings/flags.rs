@@ -15,6 +15,9 @@ const MEMORY: &str = "client.run.memory";
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Flags<const GROUPS: u8>;
 
+/// What the local runner may use, and for how long.
+pub type RunnerArgs = Flags<{ bit(FlagGroup::Runner) }>;
+
 /// The bit of a group in the parameter of [`Flags`].
 pub const fn bit(group: FlagGroup) -> u8 {
     1 << group as u8

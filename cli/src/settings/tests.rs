@@ -7,7 +7,7 @@ use torc_runner::OfflineSettings;
 use super::*;
 
 fn typed(line: &str) -> Layers {
-    crate::args::parse(line.split_whitespace()).unwrap().1
+    crate::cli::parse(line.split_whitespace()).unwrap().1
 }
 
 struct World {
@@ -297,7 +297,7 @@ fn what_is_built_in() {
     assert_eq!(built_in, expected);
     assert!(built_in.iter().all(|(name, _)| layers.get(name).unwrap().origin == Origin::BuiltIn));
     let settings = resolve(&layers, Handed::default()).unwrap();
-    assert_eq!((settings.url, settings.way, settings.namespace), (None, Way::Here, None));
+    assert_eq!((settings.url, settings.backend, settings.namespace), (None, Backend::Store, None));
     assert_eq!(settings.server.runner_token_lifetime, Duration::from_secs(30 * 86_400));
     assert_eq!(settings.server.kubernetes.cleanup_patience, Duration::from_secs(600));
     assert_eq!(settings.server.slurm_poll_interval, Duration::from_secs(15));
@@ -395,7 +395,7 @@ fn every_setting_has_its_field() {
         token_file: path("/token"),
         server_file: path("/server"),
         server_certificates: path("/certificates"),
-        way: Way::Server,
+        backend: Backend::Server,
         service: Some("ns/svc".to_owned()),
         server_name: None,
         certificate_sha256: Some(Fingerprint([0xab; 32])),

@@ -8,20 +8,23 @@ use torc_api::setting::{FlagGroup, Setting};
 use torc_api::token::{Credential, Scope, TokenRequest};
 use torc_controller::tls::certificates_of;
 
+use super::rows::OrderRow;
 use super::{Answer, RunRemoteArgs, SshArgs, Worker, partly_failed, workers};
 use crate::client::{Client, Trust};
-use crate::commands::apply::{Purpose, line, submit};
-use crate::commands::{Context, run as run_verb};
+use crate::commands::run as run_verb;
 use crate::connection::{bare_name, explain_missing, remote};
+use crate::context::Context;
 use crate::documents;
+use crate::embedded::store_dir::StoreDir;
+use crate::embedded::{StoreAccess, acquire_or_attach};
 use crate::error::{CommandError, ExitStatus};
-use crate::output::{OrderRow, human};
-use crate::place::{Place, host_name};
+use crate::host::host_name;
+use crate::output::human;
 use crate::remote::order::{Order, Outcome, Report, StartOrder};
 use crate::remote::ssh::{Ssh, Trouble, VERSION};
 use crate::remote::{folder, parallel};
 use crate::settings::{Layers, as_arguments};
-use crate::standalone::{Entry, enter};
+use crate::use_cases::submit::{Purpose, line, submit_workflows};
 
 /// The key of the folder for logs.
 const OUTPUT_DIR: &str = "client.run.output_dir";
@@ -129,8 +132,9 @@ async fn served(context: &Context) -> Result<(Client, String), CommandError> {
     if let Some(url) = &context.settings.url {
         return Ok((remote(&context.settings, url, &context.folder)?, url.clone()));
     }
-    if let Some(place) = Place::find(&context.folder)
-        && let Entry::Theirs(info, client) = enter(&place, context.settings.namespace.as_deref()).await?
+    if let Some(store_dir) = StoreDir::find(&context.folder)
+        && let StoreAccess::Attached(info, client) =
+            acquire_or_attach(&store_dir, context.settings.namespace.as_deref()).await?
     {
         return Ok((*client, info.url));
     }
@@ -149,7 +153,7 @@ async fn find_or_apply(context: &Context, client: &Client, target: &str) -> Resu
     let [_] = documents.as_slice() else {
         return Err(CommandError::usage(format!("{target} holds several workflows: apply them and name one")));
     };
-    let responses = submit(context, client, &documents, Purpose::Run).await?;
+    let responses = submit_workflows(context, client, &documents, Purpose::Run).await?;
     let Some((response, id)) = responses.first().and_then(|response| Some((response, response.id?))) else {
         return Err(CommandError::not_found(format!("{target} holds no workflow")));
     };
@@ -297,7 +301,7 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
-    use crate::args::{Cli, Command};
+    use crate::cli::{Cli, Command};
     use crate::commands::remote::RemoteCommand;
 
     fn typed(line: &str) -> Box<RunRemoteArgs> {
@@ -391,8 +395,8 @@ mod tests {
 
     #[test]
     fn a_worker_stays_in_its_folder_unless_another_is_named() {
-        let context = crate::commands::tests::context();
-        let mut workflow = crate::follow::tests::workflow(torc_api::status::JobCounts::default(), &[]);
+        let context = crate::context::tests::context();
+        let mut workflow = crate::workflow_phase::tests::workflow(torc_api::status::JobCounts::default(), &[]);
         workflow.working_dir = "/home/ada".to_owned();
         let worker: WorkerAddress = "n1".parse().expect("an address");
         let at = |line: &str, earlier: Option<&str>| {

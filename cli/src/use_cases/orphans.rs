@@ -11,12 +11,14 @@ use torc_api::api::{Runner, Workflow};
 use torc_api::recovery::{MachineMatch, ProcessState, RunnerEvidence, SyncStatusRequest};
 use torc_runner::{journal, liveness};
 
+use super::replay::replay_below;
 use crate::client::{Client, ClientError};
-use crate::commands::{Context, reconcile};
 use crate::connection::explain_missing;
+use crate::context::Context;
+use crate::embedded::store_dir::StoreDir;
 use crate::error::CommandError;
+use crate::host::host_name;
 use crate::output::human;
-use crate::place::{Place, host_name};
 
 /// Options of a search for losses.
 #[derive(Clone, Copy, Debug, Default)]
@@ -76,7 +78,7 @@ pub async fn replay_journals(
     folders.dedup();
     // A journal of another user is not this user's to trust.
     folders.retain(|folder| is_own(folder));
-    let replayed = reconcile::replay_below(context.output, client, workflow, folders).await?;
+    let replayed = replay_below(context.output, client, workflow, folders).await?;
     if replayed > 0 {
         let results = human::count(i64::try_from(replayed).unwrap_or(i64::MAX), "result");
         context.output.progress(&format!("{}: {results} replayed from offline journals", workflow.name));
@@ -95,10 +97,10 @@ pub async fn gather(
     ends_left_processes: bool,
 ) -> Result<Vec<RunnerEvidence>, CommandError> {
     let store = match context.settings.url {
-        None => Place::find(&context.folder).filter(|place| !place.is_on_network()),
+        None => StoreDir::find(&context.folder).filter(|store_dir| !store_dir.is_on_network()),
         Some(_) => None,
     };
-    let store = store.and_then(|place| place.runner_folder().canonicalize().ok());
+    let store = store.and_then(|store_dir| store_dir.runner_folder().canonicalize().ok());
     let look = move || {
         let known = runners.iter().filter(|runner| runner.slurm_job_id.is_none());
         known.filter_map(|runner| evidence(runner, store.as_deref(), ends_left_processes)).collect()
@@ -182,7 +184,7 @@ mod tests {
         assert_eq!(found, Some(MachineMatch::Rebooted));
         assert_eq!(evidence(&known, None, false), None, "another machine may have the same name");
         assert_eq!(evidence(&known, Some(Path::new("/elsewhere")), false), None);
-        let elsewhere = Runner { host: "x".to_owned(), place: format!("x:{}", folder.path().display()), ..known };
+        let elsewhere = Runner { host: "x".to_owned(), store_dir: format!("x:{}", folder.path().display()), ..known };
         assert_eq!(evidence(&elsewhere, Some(folder.path()), false), None);
     }
 }

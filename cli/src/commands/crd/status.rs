@@ -7,7 +7,7 @@ use crate::error::ExitStatus;
 
 /// The worst comes last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Standing {
+pub(super) enum CrdStatus {
     /// It is the same.
     Current,
     /// It comes from a later version, which knows all that this one knows.
@@ -18,7 +18,7 @@ pub(super) enum Standing {
     Missing,
 }
 
-impl Standing {
+impl CrdStatus {
     /// The word for programs.
     pub const fn word(self) -> &'static str {
         match self {
@@ -53,14 +53,14 @@ impl Standing {
 }
 
 /// Compares what is installed with ours.
-pub(super) fn compare(ours: &Value, installed: Option<&Value>) -> Standing {
-    let Some(installed) = installed else { return Standing::Missing };
+pub(super) fn compare(ours: &Value, installed: Option<&Value>) -> CrdStatus {
+    let Some(installed) = installed else { return CrdStatus::Missing };
     if holds(&installed["spec"], &ours["spec"]) {
-        return Standing::Current;
+        return CrdStatus::Current;
     }
     match version(installed) > version(ours) {
-        true => Standing::Newer,
-        false => Standing::Older,
+        true => CrdStatus::Newer,
+        false => CrdStatus::Older,
     }
 }
 
@@ -106,22 +106,26 @@ mod tests {
     #[test]
     fn what_is_installed_is_compared_field_by_field() {
         let ours = definition("1.2.0", &json!({ "properties": { "a": { "minimum": 1 }, "b": { "enum": ["x"] } } }));
-        assert_eq!(compare(&ours, None), Standing::Missing);
+        assert_eq!(compare(&ours, None), CrdStatus::Missing);
         let cases = [
-            ("1.2.0", json!({ "properties": { "a": { "minimum": 1.0 }, "b": { "enum": ["x"] } } }), Standing::Current),
-            ("1.1.9", json!({ "properties": { "a": { "minimum": 1 }, "b": { "enum": ["x"] } } }), Standing::Current),
-            ("1.2.0", json!({ "properties": { "a": { "minimum": 1 } } }), Standing::Older),
-            ("1.2.0", json!({ "properties": { "a": { "minimum": 2 }, "b": { "enum": ["x"] } } }), Standing::Older),
-            ("1.2.0", json!({ "properties": { "a": { "minimum": 1 }, "b": { "enum": ["x", "y"] } } }), Standing::Older),
+            ("1.2.0", json!({ "properties": { "a": { "minimum": 1.0 }, "b": { "enum": ["x"] } } }), CrdStatus::Current),
+            ("1.1.9", json!({ "properties": { "a": { "minimum": 1 }, "b": { "enum": ["x"] } } }), CrdStatus::Current),
+            ("1.2.0", json!({ "properties": { "a": { "minimum": 1 } } }), CrdStatus::Older),
+            ("1.2.0", json!({ "properties": { "a": { "minimum": 2 }, "b": { "enum": ["x"] } } }), CrdStatus::Older),
+            (
+                "1.2.0",
+                json!({ "properties": { "a": { "minimum": 1 }, "b": { "enum": ["x", "y"] } } }),
+                CrdStatus::Older,
+            ),
             (
                 "1.10.0",
                 json!({ "properties": { "a": { "minimum": 1 }, "b": { "enum": ["x", "y"] } } }),
-                Standing::Newer,
+                CrdStatus::Newer,
             ),
             (
                 "1.10.0",
                 json!({ "properties": { "a": { "minimum": 1 }, "b": { "enum": ["x"] }, "c": {} } }),
-                Standing::Newer,
+                CrdStatus::Newer,
             ),
         ];
         for (version, schema, expected) in cases {
@@ -130,12 +134,12 @@ mod tests {
         let mut bare = ours.clone();
         bare["metadata"] = json!({});
         bare["spec"]["schema"]["properties"]["a"] = json!({});
-        assert_eq!(compare(&ours, Some(&bare)), Standing::Older);
+        assert_eq!(compare(&ours, Some(&bare)), CrdStatus::Older);
     }
 
     #[test]
     fn the_worst_of_all_decides() {
-        let order = [Standing::Current, Standing::Newer, Standing::Older, Standing::Missing];
+        let order = [CrdStatus::Current, CrdStatus::Newer, CrdStatus::Older, CrdStatus::Missing];
         assert!(order.is_sorted());
         assert_eq!(order.map(|found| found.exit_status().code()), [0, 0, 9, 5]);
     }
@@ -143,13 +147,13 @@ mod tests {
     #[test]
     fn each_standing_has_its_words() {
         let all = [
-            (Standing::Current, "Current", "is up to date", false),
-            (Standing::Newer, "Newer", "is newer than this program", false),
-            (Standing::Older, "Older", "is older than this program", true),
-            (Standing::Missing, "Missing", "is missing", true),
+            (CrdStatus::Current, "Current", "is up to date", false),
+            (CrdStatus::Newer, "Newer", "is newer than this program", false),
+            (CrdStatus::Older, "Older", "is older than this program", true),
+            (CrdStatus::Missing, "Missing", "is missing", true),
         ];
-        for (standing, word, words, needs_install) in all {
-            assert_eq!((standing.word(), standing.in_words(), standing.needs_install()), (word, words, needs_install));
+        for (status, word, words, needs_install) in all {
+            assert_eq!((status.word(), status.in_words(), status.needs_install()), (word, words, needs_install));
         }
         for (kind, status, expected) in
             [("Established", "True", true), ("Established", "False", false), ("NamesAccepted", "True", false)]

@@ -1,16 +1,10 @@
-//! The process that owns a store: it has the lock, the engine, and an address for everybody else in the folder.
-//!
-//! One process owns a store at a time. The next one attaches to it over HTTP; on another host it is told where the owner is.
-
-mod background;
-mod link;
+//! The server that this process embeds: it owns a store and has an address for other processes.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use torc_api::token::{Credential, Fingerprint};
+use torc_api::token::Fingerprint;
 use torc_api::wire::RunnerScope;
 use torc_controller::tls::{TlsFiles, fingerprint_of};
 use torc_controller::{KubernetesConfig, Server, ServerConfig, SlurmConfig, SlurmHandle, StartError};
@@ -18,106 +12,24 @@ use torc_core::engine::Activity;
 use torc_slurm::call::Tool;
 use torc_store::StoreError;
 
-pub use background::{bind_to_note, start as start_background};
-pub use link::EngineLink;
-
-use crate::advertise;
+use super::advertise;
+use super::link::EngineLink;
+use super::listening::{Listening, Protection};
+use super::store_dir::{Lock, Pin, ServerInfo, StoreDir, read_key};
 use crate::client::Client;
-use crate::connection::read_token;
 use crate::error::{CommandError, ExitStatus};
-use crate::listening::{Listening, Protection};
-use crate::place::{Lock, Pin, Place, ServerInfo, host_name, read_key};
+use crate::host::host_name;
 use crate::settings::Settings;
-use crate::slurm_job_runner;
+use crate::token_file::read_token;
 
-/// How long somebody who has the lock and does not answer is waited for.
-const PATIENCE: Duration = Duration::from_secs(15);
-
-/// How a store can be used.
-#[derive(Debug)]
-pub enum Entry {
-    /// It is ours.
-    Ours(Lock),
-    /// Somebody else has it and answers.
-    Theirs(Box<ServerInfo>, Box<Client>),
-}
-
-/// Takes the store or finds its owner.
-pub async fn enter(place: &Place, namespace: Option<&str>) -> Result<Entry, CommandError> {
-    let start = Instant::now();
-    loop {
-        let info = place.server_info();
-        let foreign = info.as_ref().filter(|info| info.host != host_name());
-        match place.try_lock()? {
-            Some(lock) => {
-                // Locks of other hosts may go unseen on network file systems, and two owners would harm the store.
-                if let Some(info) = foreign.filter(|_| place.is_on_network()) {
-                    return Err(elsewhere(place, info));
-                }
-                return Ok(Entry::Ours(lock));
-            }
-            None => {
-                if let Some(info) = foreign.filter(|info| is_loopback(&info.url)) {
-                    return Err(elsewhere(place, info));
-                }
-                if let Some(info) = info
-                    && let Some(client) = reach(&info, namespace).await
-                {
-                    return Ok(Entry::Theirs(Box::new(info), Box::new(client)));
-                }
-            }
-        }
-        if start.elapsed() > PATIENCE {
-            return Err(held_by_silence(place));
-        }
-        tokio::time::sleep(Duration::from_millis(25)).await;
-    }
-}
-
-async fn reach(info: &ServerInfo, namespace: Option<&str>) -> Option<Client> {
-    let word = std::fs::read_to_string(&info.token_file).ok()?;
-    // Who is there now says which certificate it has: the file's may be that of an earlier owner.
-    let token = Credential::token_of(word.trim()).to_owned();
-    let url = info.url_from_here();
-    let client = Client::trusting(url, Some(token), &info.trust(), namespace.map(str::to_owned)).ok()?;
-    client.version().await.is_ok().then_some(client)
-}
-
-fn is_loopback(url: &str) -> bool {
-    let url = reqwest::Url::parse(url);
-    url.is_ok_and(|url| matches!(url.host_str(), Some("127.0.0.1" | "[::1]" | "localhost")))
-}
-
-fn elsewhere(place: &Place, info: &ServerInfo) -> CommandError {
-    let message = format!(
-        "the store in {} is in use on {} (process {}, since {})",
-        place.folder.display(),
-        info.host,
-        info.pid,
-        info.start_time
-    );
-    CommandError::new(ExitStatus::Refused, message)
-        .hint(format!("go on there: ssh {} and run torc in this folder", info.host))
-        .hint(format!("if that process is gone for good, remove {}", place.folder.join("server.json").display()))
-}
-
-fn held_by_silence(place: &Place) -> CommandError {
-    let message = format!("the store in {} is held by another process that does not answer", place.folder.display());
-    let error = CommandError::new(ExitStatus::Unreachable, message);
-    match place.server_info() {
-        Some(info) => error.hint(format!("it is process {} on {}", info.pid, info.host)),
-        None => error.hint("it may be starting, or restoring a backup: try again in a moment"),
-    }
-}
-
-/// Whether and how others find an owner.
+/// The visibility of an embedded server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant, reason = "there is one of it in a process")]
-pub enum Announce {
+pub enum ServeMode {
     /// Only for the time of one command: others wait a moment instead of attaching.
-    No,
+    Private,
     /// Others attach.
-    Yes {
+    Announced {
         /// Where to listen, and how.
         listening: Listening,
         /// Whether it runs jobs itself.
@@ -129,52 +41,52 @@ pub enum Announce {
     },
 }
 
-/// A store that is ours, with its engine running.
-pub struct Owner {
-    place: Place,
+/// A server in this process that owns a store.
+pub struct EmbeddedServer {
+    store_dir: StoreDir,
     server: Server,
     client: Client,
     url: String,
     token_file: PathBuf,
     certificate: Option<Fingerprint>,
-    doubt: Option<String>,
+    warning: Option<String>,
     announced: bool,
     /// None where something else decides who owns the store.
     _lock: Option<Lock>,
 }
 
-impl Owner {
+impl EmbeddedServer {
     /// Starts the engine of a store.
     pub async fn start(
-        place: &Place,
+        store_dir: &StoreDir,
         lock: Option<Lock>,
         settings: &Settings,
-        announce: Announce,
+        mode: ServeMode,
     ) -> Result<Self, CommandError> {
-        let (listening, runner, slurm, kubernetes) = match announce {
-            Announce::No => (Listening::here(), None, None, None),
-            Announce::Yes { mut listening, runner, slurm, kubernetes } => {
-                listening.bind = place.same_port(listening.bind);
+        let (listening, runner, slurm, kubernetes) = match mode {
+            ServeMode::Private => (Listening::here(), None, None, None),
+            ServeMode::Announced { mut listening, runner, slurm, kubernetes } => {
+                listening.bind = store_dir.same_port(listening.bind);
                 (listening, Some(runner), slurm, kubernetes)
             }
         };
         let others = tokio::task::spawn_blocking({
             let listening = listening.clone();
-            move || listening.host(advertise::addresses_of, advertise::look)
+            move || listening.host(advertise::addresses_of, advertise::host_info)
         });
         let others = others.await.map_err(|error| CommandError::unexpected("could not look up this machine", error))?;
-        let certificate = Certificate::of(place, &listening, &others.host)?;
+        let certificate = Certificate::of(store_dir, &listening, &others.host)?;
         let (token, token_file) = match &settings.server.admin_token_file {
             Some(path) => (given_token(path)?, path.clone()),
-            None => (place.token(certificate.pinned())?, place.token_file()),
+            None => (store_dir.token(certificate.pinned())?, store_dir.token_file()),
         };
         let metrics_token = settings.server.metrics_token_file.as_deref().map(given_token).transpose()?;
         let token_key = match &settings.server.token_key_file {
             Some(path) => read_key(path)?,
-            None => place.token_key()?,
+            None => store_dir.token_key()?,
         };
         let config = ServerConfig {
-            database: place.database.clone(),
+            database: store_dir.database.clone(),
             bind: Some(listening.bind),
             token: token.clone(),
             metrics_token,
@@ -189,10 +101,10 @@ impl Owner {
                 Arc::new(move |bound| listening.url(bound, &host))
             },
             max_jobs: settings.server.max_jobs,
-            slurm: Some(slurm_config(place, settings, slurm)?),
+            slurm: Some(slurm_config(store_dir, settings, slurm)?),
             kubernetes: kubernetes.map(|config| *config),
         };
-        let server = Server::start(config).await.map_err(|error| could_not_start(place, error))?;
+        let server = Server::start(config).await.map_err(|error| could_not_start(store_dir, error))?;
         let address = server.address().unwrap_or(listening.bind);
         let local_url = listening.local_url(address);
         let url = server.url().to_owned();
@@ -209,16 +121,16 @@ impl Owner {
         };
         let client = Client::trusting(&local_url, Some(token), &info.trust(), settings.namespace.clone())?;
         if runner.is_some() {
-            place.write_server_info(&info)?;
+            store_dir.write_server_info(&info)?;
         }
         Ok(Self {
-            place: place.clone(),
+            store_dir: store_dir.clone(),
             server,
             client,
             url,
             token_file,
             certificate: certificate.pin,
-            doubt: others.doubt,
+            warning: others.warning,
             announced: runner.is_some(),
             _lock: lock,
         })
@@ -260,9 +172,9 @@ impl Owner {
         self.certificate
     }
 
-    /// Why others may not reach it.
-    pub fn doubt(&self) -> Option<&str> {
-        self.doubt.as_deref()
+    /// Returns the reason why other machines may not reach it.
+    pub fn warning(&self) -> Option<&str> {
+        self.warning.as_deref()
     }
 
     /// Ends once somebody else owns the store.
@@ -270,27 +182,31 @@ impl Owner {
         self.server.superseded().await;
     }
 
-    /// Ends the engine and gives the store back.
-    pub async fn leave(self) {
+    /// Ends the engine and releases the store.
+    pub async fn shutdown(self) {
         if self.announced {
-            self.place.remove_server_info();
+            self.store_dir.remove_server_info();
         }
         self.server.shutdown().await;
     }
 }
 
 /// How allocations are asked for: with the programs of this machine, for runners of this version.
-fn slurm_config(place: &Place, settings: &Settings, serves: Option<RunnerScope>) -> Result<SlurmConfig, CommandError> {
+fn slurm_config(
+    store_dir: &StoreDir,
+    settings: &Settings,
+    serves: Option<RunnerScope>,
+) -> Result<SlurmConfig, CommandError> {
     let program = std::env::current_exe()
         .map_err(|error| CommandError::unexpected("could not find the path of this program", error))?;
     let text = |path: &Path| path.to_string_lossy().into_owned();
-    let runner = vec![text(&program), slurm_job_runner::COMMAND.to_owned()];
+    let runner = vec![text(&program), crate::SLURM_JOB_RUNNER.to_owned()];
     let replaced = Tool::ALL.into_iter().map(Tool::replacement_variable);
     Ok(SlurmConfig {
         serves,
         poll: settings.server.slurm_poll_interval,
         runner,
-        folder: place.allocations_folder()?,
+        folder: store_dir.allocations_folder()?,
         output_dir: settings.run.output_dir.clone(),
         ssh_secrets: settings.server.kubernetes.ssh_secrets.clone(),
         replaced: replaced.filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?))).collect(),
@@ -307,7 +223,7 @@ struct Certificate {
 }
 
 impl Certificate {
-    fn of(place: &Place, listening: &Listening, host: &str) -> Result<Self, CommandError> {
+    fn of(store_dir: &StoreDir, listening: &Listening, host: &str) -> Result<Self, CommandError> {
         match &listening.protection {
             Protection::Plain => Ok(Self { files: None, pin: None, given: None }),
             Protection::Given(files) => {
@@ -318,8 +234,8 @@ impl Certificate {
                 let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
                 let names = [host_name(), host, "localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
                 let names: BTreeSet<String> = names.into();
-                let files = place.own_certificate(names.into_iter().collect())?;
-                let unusable = |error| could_not_start(place, StartError::Tls(error));
+                let files = store_dir.own_certificate(names.into_iter().collect())?;
+                let unusable = |error| could_not_start(store_dir, StartError::Tls(error));
                 let pin = fingerprint_of(&files.certificate).map_err(unusable)?;
                 Ok(Self { files: Some(files), pin: Some(pin), given: None })
             }
@@ -346,7 +262,7 @@ fn given_token(path: &Path) -> Result<String, CommandError> {
     Ok(word)
 }
 
-fn could_not_start(place: &Place, error: StartError) -> CommandError {
+fn could_not_start(store_dir: &StoreDir, error: StartError) -> CommandError {
     let (kind, hint) = match &error {
         StartError::Bind { .. } => {
             (ExitStatus::Refused, Some("name another address with --bind; port 0 takes a free one"))
@@ -376,7 +292,7 @@ fn could_not_start(place: &Place, error: StartError) -> CommandError {
         _ => (ExitStatus::Unexpected, None),
     };
     let command =
-        CommandError::new(kind, format!("could not serve the store {}", place.database.display())).because(error);
+        CommandError::new(kind, format!("could not serve the store {}", store_dir.database.display())).because(error);
     match hint {
         Some(hint) => command.hint(hint),
         None => command,
@@ -389,50 +305,10 @@ mod tests {
 
     use super::*;
 
-    fn info(place: &Place, host: &str, url: &str) -> ServerInfo {
-        ServerInfo {
-            host: host.to_owned(),
-            pid: 1,
-            url: url.to_owned(),
-            token_file: place.token_file(),
-            start_time: "2026-01-01T00:00:00Z".to_owned(),
-            runner: true,
-            local_url: None,
-            certificate_sha256: None,
-            certificate_file: None,
-        }
-    }
-
-    #[tokio::test]
-    async fn a_free_store_is_ours_even_if_somebody_died_with_it() {
-        let root = tempfile::tempdir().unwrap();
-        let place = Place::in_folder(root.path().to_owned());
-        place.write_server_info(&info(&place, &host_name(), "http://127.0.0.1:1")).unwrap();
-        assert!(matches!(enter(&place, None).await.unwrap(), Entry::Ours(_)));
-    }
-
-    #[tokio::test]
-    async fn an_owner_on_another_host_is_named() {
-        let root = tempfile::tempdir().unwrap();
-        let place = Place::in_folder(root.path().to_owned());
-        place.write_server_info(&info(&place, "login7", "http://127.0.0.1:1")).unwrap();
-        let _held = place.try_lock().unwrap().unwrap();
-        let error = enter(&place, None).await.unwrap_err();
-        assert_eq!(error.kind, ExitStatus::Refused);
-        assert!(error.message.contains("in use on login7 (process 1"), "{}", error.message);
-    }
-
-    #[test]
-    fn addresses_of_this_machine_alone() {
-        assert!(
-            is_loopback("http://127.0.0.1:80") && is_loopback("http://[::1]:80") && !is_loopback("http://node1:80")
-        );
-    }
-
     /// Each error of a start, and the code that it ends the command with.
     #[test]
     fn what_keeps_a_store_from_being_served_has_its_code() {
-        let place = Place::in_folder("/f".into());
+        let store_dir = StoreDir::in_folder("/f".into());
         let path = || PathBuf::from("/f/torc.db");
         let io = || std::io::Error::other("x");
         let bind = StartError::Bind { address: ([127, 0, 0, 1], 1).into(), source: io() };
@@ -449,7 +325,7 @@ mod tests {
             (StartError::Store(StoreError::Closed { path: path() }), 1, false),
         ] {
             let name = format!("{error:?}");
-            let command = could_not_start(&place, error);
+            let command = could_not_start(&store_dir, error);
             assert_eq!((command.kind.code(), !command.hints.is_empty()), (code, has_hint), "{name}");
             assert_eq!(command.message, "could not serve the store /f/torc.db");
         }
@@ -474,32 +350,5 @@ mod tests {
         assert_eq!(certificate(Some(pin), None), Pin::Certificate(pin));
         assert_eq!(certificate(None, Some("/c")), Pin::Nothing);
         assert_eq!(certificate(None, None), Pin::Keep);
-    }
-
-    #[test]
-    fn every_spelling_of_this_machine_is_one() {
-        for (url, expected) in [
-            ("http://127.0.0.1:80", true),
-            ("https://[::1]:80", true),
-            ("http://localhost:80", true),
-            ("http://127.0.0.2:80", false),
-            ("http://node1", false),
-            ("nonsense", false),
-        ] {
-            assert_eq!(is_loopback(url), expected, "{url}");
-        }
-    }
-
-    #[tokio::test]
-    async fn an_owner_elsewhere_that_others_reach_is_no_loopback() {
-        let root = tempfile::tempdir().unwrap();
-        let place = Place::in_folder(root.path().to_owned());
-        // The lock is free: who died on another host does not keep a local disk.
-        place.write_server_info(&info(&place, "login7", "http://login7:1")).unwrap();
-        assert!(!place.is_on_network(), "a temporary folder is on a local disk");
-        assert!(matches!(enter(&place, None).await.unwrap(), Entry::Ours(_)));
-        let error = elsewhere(&place, &info(&place, "login7", "http://login7:1"));
-        assert!(error.hints[0].contains("ssh login7") && error.hints[1].contains("server.json"), "{:?}", error.hints);
-        assert_eq!(held_by_silence(&place).kind, ExitStatus::Unreachable);
     }
 }

@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use crate::client::Client;
-use crate::commands::Context;
 use crate::connection::with_client;
+use crate::context::Context;
+use crate::embedded::store_dir::ServerInfo;
 use crate::env;
 use crate::error::{CommandError, ExitStatus};
-use crate::place::ServerInfo;
 use crate::settings::Settings;
 
 /// How long a job waits for a server that is away: a store may change hands while its jobs run.
@@ -103,23 +103,23 @@ mod tests {
     #[test]
     fn the_present_owner_is_asked() {
         let folder = tempfile::tempdir().expect("a folder");
-        let place = crate::place::Place::in_folder(folder.path().to_owned());
-        let settings = crate::commands::tests::context().settings;
+        let store_dir = crate::embedded::store_dir::StoreDir::in_folder(folder.path().to_owned());
+        let settings = crate::context::tests::context().settings;
         let said =
-            Settings { url: Some("http://old:1".to_owned()), server_file: Some(place.server_file()), ..settings };
+            Settings { url: Some("http://old:1".to_owned()), server_file: Some(store_dir.server_file()), ..settings };
         assert_eq!(present(&said).url.as_deref(), Some("http://old:1"), "nobody says where it is");
         let info = ServerInfo {
             host: "another".to_owned(),
             pid: 1,
             url: "http://new:1".to_owned(),
-            token_file: place.token_file(),
+            token_file: store_dir.token_file(),
             start_time: "t".to_owned(),
             runner: true,
             local_url: None,
             certificate_sha256: None,
             certificate_file: None,
         };
-        place.write_server_info(&info).expect("a file");
+        store_dir.write_server_info(&info).expect("a file");
         assert_eq!(present(&said).url.as_deref(), Some("http://new:1"));
     }
 }

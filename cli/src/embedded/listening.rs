@@ -2,38 +2,33 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use torc_api::action::ActionType;
 use torc_api::workflow::WorkflowSpec;
 use torc_controller::tls::TlsFiles;
 
-use crate::advertise::{Choice, Whereabouts, choose, doubt_about, host_of};
+use super::advertise::{AdvertisedHost, HostInfo, choose, host_of, unresolved_host_warning};
 use crate::error::CommandError;
 use crate::settings::ServerSettings;
 
-/// Who has to reach it.
+/// The machines that have to reach a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum Exposure {
     /// This machine.
-    Here,
-    /// Runners on other machines.
-    Elsewhere,
+    ThisMachine,
+    /// Runners on other machines, too.
+    OtherMachines,
 }
 
-impl Reach {
-    /// Runners in Slurm allocations are on other machines.
-    pub fn of<'a>(documents: impl IntoIterator<Item = &'a WorkflowSpec>) -> Self {
-        let needs_slurm = |spec: &WorkflowSpec| {
-            spec.slurm_cluster.is_some()
-                || spec.actions.iter().any(|action| action.action_type == ActionType::ScheduleNodes)
-        };
-        if documents.into_iter().any(needs_slurm) { Self::Elsewhere } else { Self::Here }
+impl Exposure {
+    /// Returns the exposure that workflows need: runners in Slurm allocations are on other machines.
+    pub fn of<'a>(specs: impl IntoIterator<Item = &'a WorkflowSpec>) -> Self {
+        if specs.into_iter().any(WorkflowSpec::needs_slurm) { Self::OtherMachines } else { Self::ThisMachine }
     }
 
-    /// Where to listen when nothing was said.
+    /// Returns the default address to listen on.
     pub const fn default_bind(self) -> &'static str {
         match self {
-            Self::Here => "127.0.0.1:0",
-            Self::Elsewhere => "0.0.0.0:0",
+            Self::ThisMachine => "127.0.0.1:0",
+            Self::OtherMachines => "0.0.0.0:0",
         }
     }
 }
@@ -107,26 +102,27 @@ impl Listening {
     /// The server of one command in this folder, which others in the folder attach to, and runners elsewhere if there are any.
     pub fn embedded(
         said: &ServerSettings,
-        reach: Reach,
+        exposure: Exposure,
         resolve: impl Fn(&str) -> Result<SocketAddr, CommandError>,
     ) -> Result<Self, CommandError> {
-        Self::decide(said, said.embedded_bind.as_deref(), reach.default_bind(), resolve)
+        Self::decide(said, said.embedded_bind.as_deref(), exposure.default_bind(), resolve)
     }
 
     /// By which host others find it. A name that a person has said is looked up, and so is this machine where nobody has said one.
-    pub fn host(&self, addresses_of: impl Fn(&str) -> Vec<IpAddr>, look: impl Fn() -> Whereabouts) -> Choice {
+    pub fn host(&self, addresses_of: impl Fn(&str) -> Vec<IpAddr>, look: impl Fn() -> HostInfo) -> AdvertisedHost {
         match self.advertise.as_deref().map(host_of) {
             Some(host) => {
                 let found = addresses_of(host);
-                let doubt = if found.is_empty() { doubt_about(host, &found, &look()) } else { None };
-                Choice { host: host.to_owned(), doubt }
+                let warning = if found.is_empty() { unresolved_host_warning(host, &found, &look()) } else { None };
+                AdvertisedHost { host: host.to_owned(), warning }
             }
             None if self.bind.ip().is_unspecified() => {
                 let choice = choose(&look(), self.bind.ip());
-                let advice = |doubt| format!("{doubt}: say with --advertise how runners on other machines reach it");
-                Choice { doubt: choice.doubt.map(advice), ..choice }
+                let advice =
+                    |warning| format!("{warning}: say with --advertise how runners on other machines reach it");
+                AdvertisedHost { warning: choice.warning.map(advice), ..choice }
             }
-            None => Choice { host: self.bind.ip().to_string(), doubt: None },
+            None => AdvertisedHost { host: self.bind.ip().to_string(), warning: None },
         }
     }
 
@@ -191,30 +187,37 @@ mod tests {
         let open = || ServerSettings { insecure_http: true, ..said() };
         let name = |name: &str| ServerSettings { advertise: Some(name.to_owned()), ..said() };
         let bind = |bind: &str| ServerSettings { embedded_bind: Some(bind.to_owned()), ..said() };
-        use Reach::{Elsewhere, Here};
-        for (said, reach, bound, protection, url, local) in [
-            (said(), Here, "127.0.0.1", Protection::Plain, "http://127.0.0.1:9", "http://127.0.0.1:9"),
-            (said(), Elsewhere, "0.0.0.0", Protection::Own, "https://login1:9", "https://127.0.0.1:9"),
-            (tls(), Here, "127.0.0.1", Protection::Own, "https://127.0.0.1:9", "https://127.0.0.1:9"),
-            (given(), Here, "127.0.0.1", Protection::Given(files()), "https://127.0.0.1:9", "https://127.0.0.1:9"),
-            (given(), Elsewhere, "0.0.0.0", Protection::Given(files()), "https://login1:9", "https://127.0.0.1:9"),
-            (open(), Elsewhere, "0.0.0.0", Protection::Plain, "http://login1:9", "http://127.0.0.1:9"),
-            (name("ib0"), Elsewhere, "0.0.0.0", Protection::Own, "https://ib0:9", "https://127.0.0.1:9"),
-            (name("ib0:80"), Elsewhere, "0.0.0.0", Protection::Own, "https://ib0:80", "https://127.0.0.1:9"),
-            (name("[::1]"), Here, "127.0.0.1", Protection::Plain, "http://[::1]:9", "http://127.0.0.1:9"),
-            (name("https://p/x/"), Here, "127.0.0.1", Protection::Plain, "https://p/x", "http://127.0.0.1:9"),
-            (bind("10.0.0.7:0"), Here, "10.0.0.7", Protection::Own, "https://10.0.0.7:9", "https://10.0.0.7:9"),
+        use Exposure::{OtherMachines, ThisMachine};
+        for (said, exposure, bound, protection, url, local) in [
+            (said(), ThisMachine, "127.0.0.1", Protection::Plain, "http://127.0.0.1:9", "http://127.0.0.1:9"),
+            (said(), OtherMachines, "0.0.0.0", Protection::Own, "https://login1:9", "https://127.0.0.1:9"),
+            (tls(), ThisMachine, "127.0.0.1", Protection::Own, "https://127.0.0.1:9", "https://127.0.0.1:9"),
+            (
+                given(),
+                ThisMachine,
+                "127.0.0.1",
+                Protection::Given(files()),
+                "https://127.0.0.1:9",
+                "https://127.0.0.1:9",
+            ),
+            (given(), OtherMachines, "0.0.0.0", Protection::Given(files()), "https://login1:9", "https://127.0.0.1:9"),
+            (open(), OtherMachines, "0.0.0.0", Protection::Plain, "http://login1:9", "http://127.0.0.1:9"),
+            (name("ib0"), OtherMachines, "0.0.0.0", Protection::Own, "https://ib0:9", "https://127.0.0.1:9"),
+            (name("ib0:80"), OtherMachines, "0.0.0.0", Protection::Own, "https://ib0:80", "https://127.0.0.1:9"),
+            (name("[::1]"), ThisMachine, "127.0.0.1", Protection::Plain, "http://[::1]:9", "http://127.0.0.1:9"),
+            (name("https://p/x/"), ThisMachine, "127.0.0.1", Protection::Plain, "https://p/x", "http://127.0.0.1:9"),
+            (bind("10.0.0.7:0"), ThisMachine, "10.0.0.7", Protection::Own, "https://10.0.0.7:9", "https://10.0.0.7:9"),
             (
                 bind("127.0.0.2:0"),
-                Elsewhere,
+                OtherMachines,
                 "127.0.0.2",
                 Protection::Plain,
                 "http://127.0.0.2:9",
                 "http://127.0.0.2:9",
             ),
-            (bind("[::]:0"), Here, "::", Protection::Own, "https://login1:9", "https://[::1]:9"),
+            (bind("[::]:0"), ThisMachine, "::", Protection::Own, "https://login1:9", "https://[::1]:9"),
         ] {
-            let decided = Listening::embedded(&said, reach, parse).unwrap();
+            let decided = Listening::embedded(&said, exposure, parse).unwrap();
             assert_eq!(decided.bind, SocketAddr::new(bound.parse().unwrap(), 0), "{said:?}");
             assert_eq!(decided.protection, protection, "{said:?}");
             let at = SocketAddr::new(bound.parse().unwrap(), 9);
@@ -224,13 +227,13 @@ mod tests {
 
     #[test]
     fn hosts_are_looked_up_only_where_others_need_one() {
-        let here = || Whereabouts {
+        let here = || HostInfo {
             names: vec![("login1".to_owned(), Vec::new())],
             interfaces: vec![IpAddr::from([10, 0, 0, 5])],
         };
         let addresses_of = |name: &str| if name == "known" { vec![IpAddr::from([10, 0, 0, 9])] } else { Vec::new() };
         let name = |name: &str| ServerSettings { advertise: Some(name.to_owned()), ..said() };
-        for (said, bind, host, doubt) in [
+        for (said, bind, host, warning) in [
             (said(), "0.0.0.0:0", "10.0.0.5", None),
             (said(), "10.0.0.7:0", "10.0.0.7", None),
             (name("https://known:1/x"), "0.0.0.0:0", "known", None),
@@ -238,11 +241,11 @@ mod tests {
         ] {
             let choice = Listening::decide(&said, Some(bind), "", parse).unwrap().host(addresses_of, here);
             assert_eq!(choice.host, host);
-            let told = choice.doubt.unwrap_or_default();
-            assert!(doubt.map_or(told.is_empty(), |words| told.contains(words)), "{told}");
+            let told = choice.warning.unwrap_or_default();
+            assert!(warning.map_or(told.is_empty(), |words| told.contains(words)), "{told}");
         }
         let choice = Listening::decide(&said(), Some("0.0.0.0:0"), "", parse).unwrap();
-        let told = choice.host(addresses_of, || Whereabouts { interfaces: Vec::new(), ..here() }).doubt.unwrap();
+        let told = choice.host(addresses_of, || HostInfo { interfaces: Vec::new(), ..here() }).warning.unwrap();
         assert!(told.contains("'login1' leads nowhere") && told.contains("--advertise"), "{told}");
     }
 
@@ -272,18 +275,21 @@ mod tests {
 
     #[test]
     fn documents_that_need_slurm_are_served_to_others() {
-        let action = |kind: &str| {
-            let text = format!(r#"{{"triggerType": "on_workflow_start", "actionType": "{kind}"}}"#);
+        let action = |kind: &str, scheduler: &str| {
+            let text = format!(
+                r#"{{"triggerType": "on_workflow_start", "actionType": "{kind}", "schedulerType": "{scheduler}"}}"#
+            );
             WorkflowSpec { actions: vec![serde_json::from_str(&text).unwrap()], ..WorkflowSpec::default() }
         };
         let cluster = WorkflowSpec { slurm_cluster: Some("c".to_owned()), ..WorkflowSpec::default() };
-        for (spec, reach) in [
-            (WorkflowSpec::default(), Reach::Here),
-            (action("run_commands"), Reach::Here),
-            (action("schedule_nodes"), Reach::Elsewhere),
-            (cluster, Reach::Elsewhere),
+        for (spec, exposure) in [
+            (WorkflowSpec::default(), Exposure::ThisMachine),
+            (action("run_commands", "slurm"), Exposure::ThisMachine),
+            (action("schedule_nodes", "slurm"), Exposure::OtherMachines),
+            (action("schedule_nodes", "local"), Exposure::ThisMachine),
+            (cluster, Exposure::OtherMachines),
         ] {
-            assert_eq!(Reach::of([&WorkflowSpec::default(), &spec]), reach);
+            assert_eq!(Exposure::of([&WorkflowSpec::default(), &spec]), exposure);
         }
     }
 
@@ -292,7 +298,10 @@ mod tests {
         let decide =
             |bind: Option<&str>| Listening::decide(&said(), bind, "127.0.0.1:7", parse).unwrap().bind.to_string();
         assert_eq!((decide(None), decide(Some("127.0.0.1:8"))), ("127.0.0.1:7".to_owned(), "127.0.0.1:8".to_owned()));
-        assert_eq!((Reach::Here.default_bind(), Reach::Elsewhere.default_bind()), ("127.0.0.1:0", "0.0.0.0:0"));
+        assert_eq!(
+            (Exposure::ThisMachine.default_bind(), Exposure::OtherMachines.default_bind()),
+            ("127.0.0.1:0", "0.0.0.0:0")
+        );
         let here = Listening::here();
         assert_eq!((here.bind.to_string().as_str(), here.protection), ("127.0.0.1:0", Protection::Plain));
         for (host, expected) in

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use torc_api::setting::{FlagGroup, Setting};
 
-use super::{Entry, enter, reach};
+use super::acquire::{StoreAccess, acquire_or_attach, connect};
 use crate::client::Client;
+use crate::embedded::listening::Exposure;
+use crate::embedded::store_dir::{ServerInfo, StoreDir};
 use crate::error::CommandError;
-use crate::listening::Reach;
-use crate::place::{Place, ServerInfo};
 use crate::settings::{ServerSettings, Settings, as_arguments};
 
 /// How long a server may take until it answers.
@@ -21,54 +21,58 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const IDLE_SECONDS: u64 = 30;
 
 /// Starts a server in the background and waits until it, or one that was started at the same moment, answers.
-pub async fn start(place: &Place, settings: &Settings, who: Reach) -> Result<(ServerInfo, Client), CommandError> {
+pub async fn start(
+    store_dir: &StoreDir,
+    settings: &Settings,
+    who: Exposure,
+) -> Result<(ServerInfo, Client), CommandError> {
     let failed = |error: std::io::Error| CommandError::unexpected("could not start a server in the background", error);
-    let log = OpenOptions::new().create(true).append(true).mode(0o600).open(place.log_file()).map_err(failed)?;
+    let log = OpenOptions::new().create(true).append(true).mode(0o600).open(store_dir.log_file()).map_err(failed)?;
     let mut child = Command::new(std::env::current_exe().map_err(failed)?)
-        .args(arguments(place, settings, who))
+        .args(arguments(store_dir, settings, who))
         .stdin(Stdio::null())
         .stdout(log.try_clone().map_err(failed)?)
         .stderr(log)
         .spawn()
         .map_err(failed)?;
     if let Some(bind) = bind_to_note(&settings.server, who) {
-        place.note_bind(&bind);
+        store_dir.note_bind(&bind);
     }
     let start = Instant::now();
     loop {
-        if let Some(info) = place.server_info().filter(|info| info.pid == child.id())
-            && let Some(client) = reach(&info, settings.namespace.as_deref()).await
+        if let Some(info) = store_dir.server_info().filter(|info| info.pid == child.id())
+            && let Some(client) = connect(&info, settings.namespace.as_deref()).await
         {
             return Ok((info, client));
         }
         if let Some(status) = child.try_wait().map_err(failed)? {
             // Another command may have started one at the same moment: then that one serves the store.
-            return match enter(place, settings.namespace.as_deref()).await? {
-                Entry::Theirs(info, client) => Ok((*info, *client)),
-                Entry::Ours(_) => Err(silent(place, &format!("it ended at once: {status}"))),
+            return match acquire_or_attach(store_dir, settings.namespace.as_deref()).await? {
+                StoreAccess::Attached(info, client) => Ok((*info, *client)),
+                StoreAccess::Acquired(_) => Err(silent(store_dir, &format!("it ended at once: {status}"))),
             };
         }
         if start.elapsed() > PATIENCE {
-            return Err(silent(place, "it does not answer"));
+            return Err(silent(store_dir, "it does not answer"));
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
-fn silent(place: &Place, reason: &str) -> CommandError {
+fn silent(store_dir: &StoreDir, reason: &str) -> CommandError {
     CommandError::new(
         crate::error::ExitStatus::Unexpected,
         format!("could not start a server in the background: {reason}"),
     )
-    .hint(format!("see {}", place.log_file().display()))
+    .hint(format!("see {}", store_dir.log_file().display()))
 }
 
-/// The server's command line. It inherits the folder and the environment, and so the settings of files and variables.
-fn arguments(place: &Place, settings: &Settings, reach: Reach) -> Vec<OsString> {
+/// Returns the server's command line. It inherits the folder and the environment, and so the settings of files and variables.
+fn arguments(store_dir: &StoreDir, settings: &Settings, exposure: Exposure) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = ["server", "--background", "--with-runner"].map(Into::into).into();
     let mut add = |flag: &str, value: OsString| arguments.extend([flag.into(), value]);
-    add("--database", place.database.clone().into_os_string());
-    add("--bind", bind_of(&settings.server, reach).into());
+    add("--database", store_dir.database.clone().into_os_string());
+    add("--bind", bind_of(&settings.server, exposure).into());
     add("--idle-exit", format!("{IDLE_SECONDS}s").into());
     let typed = settings.layers.flags().filter(|(setting, _)| is_handed_over(setting));
     arguments.extend(as_arguments(typed).into_iter().map(OsString::from));
@@ -80,22 +84,23 @@ fn is_handed_over(setting: &Setting) -> bool {
     setting.flag.is_some_and(|flag| !matches!(flag.group, FlagGroup::Global | FlagGroup::EmbeddedListener))
 }
 
-fn bind_of(server: &ServerSettings, reach: Reach) -> String {
-    server.embedded_bind.clone().unwrap_or_else(|| reach.default_bind().to_owned())
+fn bind_of(server: &ServerSettings, exposure: Exposure) -> String {
+    server.embedded_bind.clone().unwrap_or_else(|| exposure.default_bind().to_owned())
 }
 
 /// Returns the address that later servers of the store take over. A loopback address that the user did not set is not recorded.
-pub fn bind_to_note(server: &ServerSettings, reach: Reach) -> Option<String> {
-    let is_decided = server.embedded_bind.is_some() || reach == Reach::Elsewhere;
-    is_decided.then(|| bind_of(server, reach))
+pub fn bind_to_note(server: &ServerSettings, exposure: Exposure) -> Option<String> {
+    let is_decided = server.embedded_bind.is_some() || exposure == Exposure::OtherMachines;
+    is_decided.then(|| bind_of(server, exposure))
 }
 
 #[cfg(test)]
 mod tests {
 
     use super::*;
-    use crate::args::{self, Command as Verb};
-    use crate::settings::{self, Handed, Layers, Surroundings, tests::EXAMPLES};
+    use crate::cli::{self, Command as Verb};
+    use crate::settings::tests::EXAMPLES;
+    use crate::settings::{self, Handed, Layers, Surroundings};
 
     fn resolved(flags: Layers) -> Settings {
         let folder = std::path::Path::new("/folder");
@@ -107,7 +112,7 @@ mod tests {
     /// Settings of a command line, as the server in the background would have them.
     fn settings_of(words: &[OsString]) -> Settings {
         let line = std::iter::once(OsString::from("torc")).chain(words.iter().cloned());
-        let (cli, flags) = args::parse(line).expect("flags that a server takes");
+        let (cli, flags) = cli::parse(line).expect("flags that a server takes");
         assert!(matches!(cli.command, Verb::Server(_)), "a server");
         resolved(flags)
     }
@@ -119,7 +124,7 @@ mod tests {
     /// Every flag of every command that runs jobs or listens.
     #[test]
     fn every_setting_reaches_a_server_in_the_background() {
-        let place = Place::in_folder("/f".into());
+        let store_dir = StoreDir::in_folder("/f".into());
         let (mut count, own) = (0, ["server.bind", "client.run.bind", "server.database"]);
         for (key, text) in EXAMPLES {
             let setting = settings::all().find(|setting| setting.key == key).expect("a setting");
@@ -137,7 +142,7 @@ mod tests {
                 flags.below(partner.key, text.to_owned(), settings::Origin::Flag);
             }
             flags.below(setting.key, text.to_owned(), settings::Origin::Flag);
-            let found = settings_of(&arguments(&place, &resolved(flags), Reach::Here));
+            let found = settings_of(&arguments(&store_dir, &resolved(flags), Exposure::ThisMachine));
             let said = found.layers.get(key).map(|value| value.text.as_str());
             assert_eq!(said, Some(text), "{key}");
             count += 1;
@@ -152,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_server_in_the_background_has_the_same_settings() {
-        let place = Place::in_folder("/f".into());
+        let store_dir = StoreDir::in_folder("/f".into());
         let said = "server --num-cpus 1 --memory 2097152 --num-gpus 3 -j 4 --label a --label b --output-dir o --time-limit 5s \
             --poll-interval 6.5 --claim-backoff-max-secs 7 --long-poll false --offline-drain false --drain-ping-interval-secs 8 \
             --persistent --prefetch off --prefetch-batch-size 9 --prefetch-max-queued 10 --prefetch-refill-threshold 11 \
@@ -160,7 +165,7 @@ mod tests {
             --admin-token-file i --metrics-token-file m --max-jobs 13";
         let mut wanted = settings_of(&words(said));
         wanted.server.embedded_bind = Some("10.0.0.1:5".to_owned());
-        let found = settings_of(&arguments(&place, &wanted, Reach::Here));
+        let found = settings_of(&arguments(&store_dir, &wanted, Exposure::ThisMachine));
         assert_eq!(found.run, wanted.run);
         let server = ServerSettings {
             bind: "10.0.0.1:5".to_owned(),
@@ -171,7 +176,7 @@ mod tests {
         assert_eq!(found.server, server);
         let mut open = settings_of(&words("server --insecure-http --end-time 2026-01-01T00:00:09Z --prefetch on"));
         open.server.embedded_bind = None;
-        let found = settings_of(&arguments(&place, &open, Reach::Elsewhere));
+        let found = settings_of(&arguments(&store_dir, &open, Exposure::OtherMachines));
         assert_eq!(found.server.bind, "0.0.0.0:0");
         assert_eq!(found.run, open.run);
         assert!(found.server.insecure_http && !found.server.tls);
@@ -183,20 +188,20 @@ mod tests {
             embedded_bind: bind.map(str::to_owned),
             ..settings_of(&words("server")).server
         };
-        for (bind, reach, expected) in [
-            (None, Reach::Here, None),
-            (None, Reach::Elsewhere, Some("0.0.0.0:0")),
-            (Some("127.0.0.1:5"), Reach::Here, Some("127.0.0.1:5")),
-            (Some("127.0.0.1:5"), Reach::Elsewhere, Some("127.0.0.1:5")),
+        for (bind, exposure, expected) in [
+            (None, Exposure::ThisMachine, None),
+            (None, Exposure::OtherMachines, Some("0.0.0.0:0")),
+            (Some("127.0.0.1:5"), Exposure::ThisMachine, Some("127.0.0.1:5")),
+            (Some("127.0.0.1:5"), Exposure::OtherMachines, Some("127.0.0.1:5")),
         ] {
-            assert_eq!(bind_to_note(&named(bind), reach).as_deref(), expected, "{bind:?} {reach:?}");
+            assert_eq!(bind_to_note(&named(bind), exposure).as_deref(), expected, "{bind:?} {exposure:?}");
         }
     }
 
     #[test]
     fn it_is_of_the_background_runs_jobs_and_leaves() {
-        let place = Place::in_folder("/f".into());
-        let line: Vec<String> = arguments(&place, &settings_of(&words("server")), Reach::Here)
+        let store_dir = StoreDir::in_folder("/f".into());
+        let line: Vec<String> = arguments(&store_dir, &settings_of(&words("server")), Exposure::ThisMachine)
             .iter()
             .map(|word| word.to_string_lossy().into_owned())
             .collect();

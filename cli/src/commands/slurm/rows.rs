@@ -1,9 +1,9 @@
 //! Columns of what Slurm's accounting says.
 
-use super::table::{Column, Paint, TableCell, Tabular, bytes, text};
-use crate::commands::slurm::parse_logs::LogFinding;
-use crate::commands::slurm::sacct::SacctRow;
-use crate::commands::slurm::stats::StatsRow;
+use super::parse_logs::LogFinding;
+use super::sacct::SacctRow;
+use super::stats::StatsRow;
+use crate::output::table::{Column, Paint, TableCell, Tabular, bytes, text};
 
 impl Tabular for StatsRow {
     const COLUMNS: &'static [Column<Self>] = &[

@@ -41,7 +41,7 @@ impl WorkerState {
 /// How a worker stands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Standing {
+pub struct WorkerStatus {
     /// `[user@]host[:port]`.
     pub worker: String,
     /// Whether it works.
@@ -77,7 +77,7 @@ pub fn runner_of<'a>(worker: &RemoteWorker, runners: &'a [Runner]) -> Option<&'a
 }
 
 /// Judges a worker. Its machine knows best whether the runner lives; the server knows what that runner holds.
-pub fn judge(worker: &RemoteWorker, answer: &Result<Option<Report>, Trouble>, runners: &[Runner]) -> Standing {
+pub fn judge(worker: &RemoteWorker, answer: &Result<Option<Report>, Trouble>, runners: &[Runner]) -> WorkerStatus {
     let runner = runner_of(worker, runners);
     let heard = |runner: &Runner| runner.last_contact_time.clone().or_else(|| runner.end_time.clone());
     let (state, since, message) = match answer {
@@ -100,7 +100,7 @@ pub fn judge(worker: &RemoteWorker, answer: &Result<Option<Report>, Trouble>, ru
         },
     };
     let known = answer.as_ref().ok().and_then(|report| report.as_ref()?.runner.as_ref());
-    Standing {
+    WorkerStatus {
         worker: worker.address.clone(),
         state,
         since,
@@ -166,9 +166,9 @@ mod tests {
             (Err(no_program), WorkerState::Unknown, Some("t1")),
             (Ok(None), WorkerState::Stopped, None),
         ] {
-            let standing = judge(&worker(), &answer, &[runner(4, "/w/out/s_n1", "silent")]);
-            assert_eq!((standing.state, standing.since.as_deref()), (state, since), "{answer:?}");
-            assert_eq!((standing.running, standing.queued, standing.runner), (3, 2, Some(4)));
+            let status = judge(&worker(), &answer, &[runner(4, "/w/out/s_n1", "silent")]);
+            assert_eq!((status.state, status.since.as_deref()), (state, since), "{answer:?}");
+            assert_eq!((status.running, status.queued, status.runner), (3, 2, Some(4)));
         }
     }
 
@@ -190,9 +190,9 @@ mod tests {
             ("silent", "no route; its runner is silent, too"),
             ("gone", "no route"),
         ] {
-            let standing = judge(&worker(), &trouble(), &[runner(4, "/w/out/s_n1", status)]);
-            assert_eq!(standing.message, expected);
-            assert_eq!((standing.host.as_deref(), standing.pid), (Some("h"), Some(7)), "as the server knows them");
+            let status = judge(&worker(), &trouble(), &[runner(4, "/w/out/s_n1", status)]);
+            assert_eq!(status.message, expected);
+            assert_eq!((status.host.as_deref(), status.pid), (Some("h"), Some(7)), "as the server knows them");
         }
         let unknown = judge(&worker(), &trouble(), &[]);
         assert_eq!((unknown.running, unknown.queued, unknown.runner, unknown.since), (0, 0, None, None));

@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 #[derive(Debug, Default, Args)]
-pub struct KeepingArgs {
+pub struct OutputArgs {
     /// How much is kept of what jobs use; a summary when absent.
     #[arg(long, value_name = "HOW", value_parser = MONITOR)]
     pub monitor: Option<String>,
@@ -25,7 +25,7 @@ pub struct KeepingArgs {
 const MONITOR: [&str; 3] = ["off", "summary", "time-series"];
 const STDIO: [&str; 6] = ["separate", "combined", "no_stdout", "no_stderr", "none", "packed"];
 
-impl KeepingArgs {
+impl OutputArgs {
     /// The keys of a specification that say so; none where nothing was asked for.
     pub fn keys(&self) -> Map<String, Value> {
         let mut monitor = Map::new();
@@ -56,8 +56,8 @@ mod tests {
 
     #[test]
     fn what_was_asked_for_is_in_the_document() {
-        assert_eq!(KeepingArgs::default().keys(), Map::new());
-        let all = KeepingArgs {
+        assert_eq!(OutputArgs::default().keys(), Map::new());
+        let all = OutputArgs {
             monitor: Some("time-series".to_owned()),
             monitor_compute_node: Some("off".to_owned()),
             sample_interval_seconds: Some(2),

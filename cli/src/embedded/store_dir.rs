@@ -15,6 +15,7 @@ use torc_core::trust::TokenKey;
 
 use crate::client::Trust;
 use crate::error::{CommandError, ExitStatus};
+use crate::host::host_name;
 use crate::listen_args::resolve;
 
 /// The folder of a store that was not given a place of its own.
@@ -23,7 +24,7 @@ const DATABASE: &str = "torc.db";
 
 /// A store's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct StoreDir {
     /// The folder all of them are in.
     pub folder: PathBuf,
     /// The database.
@@ -94,7 +95,7 @@ pub enum Pin {
 /// The right to use a store; given back when dropped.
 pub type Lock = Flock<File>;
 
-impl Place {
+impl StoreDir {
     /// The store of this folder or the nearest one above.
     pub fn find(from: &Path) -> Option<Self> {
         from.ancestors().map(|folder| folder.join(FOLDER)).find(|folder| folder.is_dir()).map(Self::in_folder)
@@ -312,11 +313,6 @@ fn random_secret() -> std::io::Result<String> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// This machine's name.
-pub fn host_name() -> String {
-    nix::unistd::gethostname().map_or_else(|_| "unknown".to_owned(), |name| name.to_string_lossy().into_owned())
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -330,23 +326,26 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let inner = root.path().join("a/b");
         std::fs::create_dir_all(&inner).unwrap();
-        assert_eq!(Place::find(&inner), None);
+        assert_eq!(StoreDir::find(&inner), None);
         std::fs::create_dir(root.path().join("a/.torc")).unwrap();
-        let place = Place::find(&inner).unwrap();
-        assert_eq!(place.database, root.path().join("a/.torc/torc.db"));
+        let store_dir = StoreDir::find(&inner).unwrap();
+        assert_eq!(store_dir.database, root.path().join("a/.torc/torc.db"));
     }
 
     #[test]
     fn databases_by_path_and_url() {
-        let at = |text: &str| Place::of_database(text, Path::new("/here"));
+        let at = |text: &str| StoreDir::of_database(text, Path::new("/here"));
         for (text, database, token) in [
             ("x.db", "/here/x.db", "/here/x.db.token"),
             ("/d/torc.db", "/d/torc.db", "/d/token"),
             ("sqlite:y.db", "/here/y.db", "/here/y.db.token"),
             ("sqlite:///abs/z.db", "/abs/z.db", "/abs/z.db.token"),
         ] {
-            let place = at(text).unwrap();
-            assert_eq!((place.database.to_str().unwrap(), place.token_file().to_str().unwrap()), (database, token));
+            let store_dir = at(text).unwrap();
+            assert_eq!(
+                (store_dir.database.to_str().unwrap(), store_dir.token_file().to_str().unwrap()),
+                (database, token)
+            );
         }
         for wrong in ["postgres://h/db", "/"] {
             assert_eq!(at(wrong).unwrap_err().kind, ExitStatus::InvalidInput, "{wrong}");
@@ -356,24 +355,24 @@ mod tests {
     #[test]
     fn the_token_is_private_and_stays() {
         let root = tempfile::tempdir().unwrap();
-        let place = Place::in_folder(root.path().join(".torc"));
-        place.create_folder().unwrap();
-        let token = place.token(Pin::Keep).unwrap();
+        let store_dir = StoreDir::in_folder(root.path().join(".torc"));
+        store_dir.create_folder().unwrap();
+        let token = store_dir.token(Pin::Keep).unwrap();
         assert_eq!(token.len(), 64);
-        assert_eq!(place.token(Pin::Keep).unwrap(), token);
-        let read = || std::fs::read_to_string(place.token_file()).unwrap().trim().to_owned();
+        assert_eq!(store_dir.token(Pin::Keep).unwrap(), token);
+        let read = || std::fs::read_to_string(store_dir.token_file()).unwrap().trim().to_owned();
         assert_eq!(read(), token);
         // A certificate of its own stays in the file, for those who get a copy, until there is another.
         let own = Pin::Certificate(Fingerprint([3; 32]));
         let pinned = format!("{token}~{}", Fingerprint([3; 32]));
         for (pin, expected) in [(own, &pinned), (Pin::Keep, &pinned), (Pin::Nothing, &token), (Pin::Keep, &token)] {
-            assert_eq!(place.token(pin).unwrap(), token);
+            assert_eq!(store_dir.token(pin).unwrap(), token);
             assert_eq!(read(), *expected, "{pin:?}");
         }
-        place.token_key().unwrap();
-        place.own_certificate(vec!["h".to_owned()]).unwrap();
+        store_dir.token_key().unwrap();
+        store_dir.own_certificate(vec!["h".to_owned()]).unwrap();
         for name in ["token", "token-key", "tls.key", "tls.crt"] {
-            let mode = std::fs::metadata(place.beside(name)).unwrap().permissions().mode();
+            let mode = std::fs::metadata(store_dir.beside(name)).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600, "{name}");
         }
     }
@@ -381,8 +380,9 @@ mod tests {
     #[test]
     fn a_certificate_that_was_made_stays() {
         let root = tempfile::tempdir().unwrap();
-        let place = Place::in_folder(root.path().to_owned());
-        let print = || tls::fingerprint_of(&place.own_certificate(vec!["h".to_owned()]).unwrap().certificate).unwrap();
+        let store_dir = StoreDir::in_folder(root.path().to_owned());
+        let print =
+            || tls::fingerprint_of(&store_dir.own_certificate(vec!["h".to_owned()]).unwrap().certificate).unwrap();
         assert_eq!(print(), print());
     }
 
@@ -400,18 +400,18 @@ mod tests {
     #[test]
     fn a_store_has_one_owner() {
         let root = tempfile::tempdir().unwrap();
-        let place = Place::in_folder(root.path().to_owned());
-        let lock = place.try_lock().unwrap().unwrap();
-        assert!(place.try_lock().unwrap().is_none());
+        let store_dir = StoreDir::in_folder(root.path().to_owned());
+        let lock = store_dir.try_lock().unwrap().unwrap();
+        assert!(store_dir.try_lock().unwrap().is_none());
         drop(lock);
-        assert!(place.try_lock().unwrap().is_some());
+        assert!(store_dir.try_lock().unwrap().is_some());
     }
 
     #[test]
     fn the_address_of_a_store_is_remembered_where_it_exists() {
         let root = tempfile::tempdir().unwrap();
-        let place = Place::in_folder(root.path().to_owned());
-        assert_eq!(place.last_bind(), None);
+        let store_dir = StoreDir::in_folder(root.path().to_owned());
+        assert_eq!(store_dir.last_bind(), None);
         // The port may be taken by then; that of an owner that died is found otherwise.
         for (bind, expected) in [
             ("127.0.0.1:4711", Some("127.0.0.1:0")),
@@ -419,39 +419,39 @@ mod tests {
             ("192.0.2.1:80", None),
             ("nonsense", None),
         ] {
-            place.note_bind(bind);
-            assert_eq!(place.last_bind().as_deref(), expected, "{bind}");
+            store_dir.note_bind(bind);
+            assert_eq!(store_dir.last_bind().as_deref(), expected, "{bind}");
         }
     }
 
     #[test]
     fn the_owner_is_named_until_it_leaves() {
         let root = tempfile::tempdir().unwrap();
-        let place = Place::in_folder(root.path().to_owned());
+        let store_dir = StoreDir::in_folder(root.path().to_owned());
         let info = ServerInfo {
             host: "h".to_owned(),
             pid: 1,
             url: "http://127.0.0.1:1".to_owned(),
-            token_file: place.token_file(),
+            token_file: store_dir.token_file(),
             start_time: "2026-01-01T00:00:00Z".to_owned(),
             runner: true,
             local_url: None,
             certificate_sha256: Some(Fingerprint([1; 32])),
             certificate_file: None,
         };
-        assert_eq!(place.server_info(), None);
-        place.write_server_info(&info).unwrap();
-        assert_eq!(place.server_info(), Some(info));
-        place.remove_server_info();
-        assert_eq!(place.server_info(), None);
+        assert_eq!(store_dir.server_info(), None);
+        store_dir.write_server_info(&info).unwrap();
+        assert_eq!(store_dir.server_info(), Some(info));
+        store_dir.remove_server_info();
+        assert_eq!(store_dir.server_info(), None);
     }
 
-    fn info(place: &Place) -> ServerInfo {
+    fn info(store_dir: &StoreDir) -> ServerInfo {
         ServerInfo {
             host: host_name(),
             pid: 1,
             url: "https://login1:5/".to_owned(),
-            token_file: place.token_file(),
+            token_file: store_dir.token_file(),
             start_time: "t".to_owned(),
             runner: true,
             local_url: None,
@@ -462,49 +462,49 @@ mod tests {
 
     #[test]
     fn files_stand_beside_the_database_under_its_name() {
-        let names = |place: &Place| {
+        let names = |store_dir: &StoreDir| {
             [
-                place.token_file(),
-                place.log_file(),
-                place.runner_folder(),
-                place.server_file(),
-                place.allocations_folder().unwrap(),
+                store_dir.token_file(),
+                store_dir.log_file(),
+                store_dir.runner_folder(),
+                store_dir.server_file(),
+                store_dir.allocations_folder().unwrap(),
             ]
             .map(|path| path.to_str().unwrap().to_owned())
         };
-        let folder = Place::in_folder("/f/.torc".into());
+        let folder = StoreDir::in_folder("/f/.torc".into());
         let expected = ["token", "server.log", "runner", "server.json", "allocations"];
         assert_eq!(names(&folder), expected.map(|name| format!("/f/.torc/{name}")));
-        let named = Place::of_database("/d/lab.db", Path::new("/")).unwrap();
+        let named = StoreDir::of_database("/d/lab.db", Path::new("/")).unwrap();
         assert_eq!(names(&named), expected.map(|name| format!("/d/lab.db.{name}")));
         assert_eq!((FOLDER, folder.database.to_str().unwrap()), (".torc", "/f/.torc/torc.db"));
     }
 
     #[test]
     fn who_asks_from_this_host_takes_the_short_way() {
-        let place = Place::in_folder("/f".into());
+        let store_dir = StoreDir::in_folder("/f".into());
         let far = ServerInfo {
             host: "another".to_owned(),
             local_url: Some("https://127.0.0.1:5".to_owned()),
-            ..info(&place)
+            ..info(&store_dir)
         };
         let near = ServerInfo { host: host_name(), ..far.clone() };
         assert_eq!((far.url_from_here(), near.url_from_here()), ("https://login1:5/", "https://127.0.0.1:5"));
-        assert_eq!(info(&place).url_from_here(), "https://login1:5/");
+        assert_eq!(info(&store_dir).url_from_here(), "https://login1:5/");
     }
 
     #[test]
     fn an_owner_is_trusted_by_its_pin_then_by_its_file() {
         let root = tempfile::tempdir().unwrap();
-        let place = Place::in_folder(root.path().to_owned());
+        let store_dir = StoreDir::in_folder(root.path().to_owned());
         let file = root.path().join("crt");
         let with = |pin, file: &Path| ServerInfo {
             certificate_sha256: pin,
             certificate_file: Some(file.to_owned()),
-            ..info(&place)
+            ..info(&store_dir)
         };
         let pin = Fingerprint([4; 32]);
-        assert_eq!(info(&place).trust(), Trust::System);
+        assert_eq!(info(&store_dir).trust(), Trust::System);
         assert_eq!(with(None, &file).trust(), Trust::System, "a file that cannot be seen from here");
         std::fs::write(&file, "x").unwrap();
         assert_eq!(with(None, &file).trust(), Trust::SameAs(file.clone()));
@@ -514,50 +514,50 @@ mod tests {
     #[test]
     fn a_successor_listens_where_the_owner_did() {
         let root = tempfile::tempdir().unwrap();
-        let place = Place::in_folder(root.path().to_owned());
+        let store_dir = StoreDir::in_folder(root.path().to_owned());
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        assert_eq!(place.same_port(any), any);
+        assert_eq!(store_dir.same_port(any), any);
         let free = std::net::TcpListener::bind(any).unwrap().local_addr().unwrap().port();
         let at = |host: &str, port: u16| ServerInfo {
             host: host.to_owned(),
             url: format!("http://127.0.0.1:{port}/"),
-            ..info(&place)
+            ..info(&store_dir)
         };
-        place.write_server_info(&at(&host_name(), free)).unwrap();
-        assert_eq!(place.same_port(any).port(), free);
+        store_dir.write_server_info(&at(&host_name(), free)).unwrap();
+        assert_eq!(store_dir.same_port(any).port(), free);
         let said: SocketAddr = "127.0.0.1:9".parse().unwrap();
-        assert_eq!(place.same_port(said), said, "a port that was said stays");
+        assert_eq!(store_dir.same_port(said), said, "a port that was said stays");
         let taken = std::net::TcpListener::bind(any).unwrap();
-        place.write_server_info(&at(&host_name(), taken.local_addr().unwrap().port())).unwrap();
-        assert_eq!(place.same_port(any), any, "somebody else has it");
-        place.write_server_info(&at("another", free)).unwrap();
-        assert_eq!(place.same_port(any), any, "that was on another host");
+        store_dir.write_server_info(&at(&host_name(), taken.local_addr().unwrap().port())).unwrap();
+        assert_eq!(store_dir.same_port(any), any, "somebody else has it");
+        store_dir.write_server_info(&at("another", free)).unwrap();
+        assert_eq!(store_dir.same_port(any), any, "that was on another host");
     }
 
     #[test]
     fn who_may_not_write_is_refused() {
-        let place = Place::in_folder("/f".into());
+        let store_dir = StoreDir::in_folder("/f".into());
         for (kind, code) in [
             (std::io::ErrorKind::PermissionDenied, 7),
             (std::io::ErrorKind::ReadOnlyFilesystem, 7),
             (std::io::ErrorKind::NotFound, 1),
             (std::io::ErrorKind::StorageFull, 1),
         ] {
-            assert_eq!(place.unusable(kind.into()).kind.code(), code, "{kind:?}");
+            assert_eq!(store_dir.unusable(kind.into()).kind.code(), code, "{kind:?}");
         }
     }
 
     #[test]
     fn an_empty_secret_is_made_anew_and_the_nearest_store_is_found() {
         let root = tempfile::tempdir().unwrap();
-        let place = Place::in_folder(root.path().join(".torc"));
-        place.create_folder().unwrap();
-        assert_eq!(std::fs::metadata(&place.folder).unwrap().permissions().mode() & 0o777, 0o700);
-        std::fs::write(place.token_file(), "\n").unwrap();
-        assert_eq!(place.token(Pin::Keep).unwrap().len(), 64);
+        let store_dir = StoreDir::in_folder(root.path().join(".torc"));
+        store_dir.create_folder().unwrap();
+        assert_eq!(std::fs::metadata(&store_dir.folder).unwrap().permissions().mode() & 0o777, 0o700);
+        std::fs::write(store_dir.token_file(), "\n").unwrap();
+        assert_eq!(store_dir.token(Pin::Keep).unwrap().len(), 64);
         let inner = root.path().join("a/b");
         std::fs::create_dir_all(inner.join(".torc")).unwrap();
-        assert_eq!(Place::find(&inner).unwrap().folder, inner.join(".torc"));
-        assert_eq!(Place::find(&root.path().join("a")).unwrap().folder, place.folder);
+        assert_eq!(StoreDir::find(&inner).unwrap().folder, inner.join(".torc"));
+        assert_eq!(StoreDir::find(&root.path().join("a")).unwrap().folder, store_dir.folder);
     }
 }

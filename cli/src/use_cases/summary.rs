@@ -1,4 +1,4 @@
-//! The last words about workflows that were followed: counts, time, failures with their cause, log and the command that
+//! Summaries of workflows that were followed: counts, time, failures with their cause, log and the command that
 //! shows more.
 
 use std::fmt::Write as _;
@@ -7,15 +7,34 @@ use torc_api::action::ActionState;
 use torc_api::api::{JobResult, Workflow, WorkflowAction};
 use torc_api::state::Cause;
 
+use super::provenance;
 use crate::client::{Client, ClientError, ResultFilter};
-use crate::follow::{Standing, standing, stuck_on_slurm};
-use crate::output::{human, status_word};
+use crate::context::Context;
+use crate::error::{CommandError, ExitStatus};
+use crate::output::{Items, human, status_word};
+use crate::workflow_phase::{WorkflowPhase, exit_status, phase, stuck_on_slurm};
 
 /// Failures that are listed one by one.
 const LISTED: usize = 10;
 
+/// Prints the summaries of workflows and returns the exit status that follows from them.
+pub async fn print_summary(
+    context: &Context,
+    client: &Client,
+    workflows: &[Workflow],
+) -> Result<ExitStatus, CommandError> {
+    let mut text = String::new();
+    for workflow in workflows {
+        let actions = failed_actions(client, workflow).await?;
+        text.push_str(&describe(workflow, &failures(client, workflow).await?, &actions));
+    }
+    context.output.value(&Items { items: workflows }, || text)?;
+    provenance::write_requested(context, client, workflows).await?;
+    Ok(exit_status(workflows))
+}
+
 /// The latest failures of a workflow, for its summary.
-pub async fn failures(client: &Client, workflow: &Workflow) -> Result<Vec<JobResult>, ClientError> {
+async fn failures(client: &Client, workflow: &Workflow) -> Result<Vec<JobResult>, ClientError> {
     let jobs = &workflow.status.jobs;
     if jobs.failed + jobs.terminated + jobs.pending_failed == 0 {
         return Ok(Vec::new());
@@ -25,14 +44,14 @@ pub async fn failures(client: &Client, workflow: &Workflow) -> Result<Vec<JobRes
 }
 
 /// Actions of a workflow that were given up.
-pub async fn failed_actions(client: &Client, workflow: &Workflow) -> Result<Vec<WorkflowAction>, ClientError> {
+async fn failed_actions(client: &Client, workflow: &Workflow) -> Result<Vec<WorkflowAction>, ClientError> {
     let mut actions = client.actions(&workflow.id.to_string()).await?;
     actions.retain(|action| action.status == ActionState::Failed);
     Ok(actions)
 }
 
-/// The summary of one workflow as text.
-pub fn text(workflow: &Workflow, failures: &[JobResult], failed_actions: &[WorkflowAction]) -> String {
+/// Describes the outcome of one workflow.
+fn describe(workflow: &Workflow, failures: &[JobResult], failed_actions: &[WorkflowAction]) -> String {
     let mut text = headline(workflow);
     for failure in failures.iter().take(LISTED) {
         let code = failure.return_code.map_or(String::new(), |code| format!(", {}", human::exit_code(code)));
@@ -71,10 +90,10 @@ fn actions_text(text: &mut String, workflow: &Workflow, failed: &[WorkflowAction
 
 fn headline(workflow: &Workflow) -> String {
     let jobs = &workflow.status.jobs;
-    let colour = match standing(workflow) {
-        Standing::Succeeded => anstyle::AnsiColor::Green,
-        Standing::Active | Standing::Suspended => anstyle::AnsiColor::Cyan,
-        Standing::Failed | Standing::Canceled | Standing::NeedsPerson => anstyle::AnsiColor::Red,
+    let colour = match phase(workflow) {
+        WorkflowPhase::Succeeded => anstyle::AnsiColor::Green,
+        WorkflowPhase::Active | WorkflowPhase::Suspended => anstyle::AnsiColor::Cyan,
+        WorkflowPhase::Failed | WorkflowPhase::Canceled | WorkflowPhase::NeedsDecision => anstyle::AnsiColor::Red,
     };
     let style = colour.on_default().bold();
     let mut parts = vec![format!("{} of {} completed", jobs.completed, human::count(jobs.total, "job"))];
@@ -96,9 +115,9 @@ fn headline(workflow: &Workflow) -> String {
     {
         parts.push(format!("in {}", human::precise(seconds)));
     }
-    let word = match standing(workflow) {
-        Standing::NeedsPerson if stuck_on_slurm(workflow).is_some() => "gets no allocation".to_owned(),
-        Standing::NeedsPerson => "waits for a decision".to_owned(),
+    let word = match phase(workflow) {
+        WorkflowPhase::NeedsDecision if stuck_on_slurm(workflow).is_some() => "gets no allocation".to_owned(),
+        WorkflowPhase::NeedsDecision => "waits for a decision".to_owned(),
         _ => status_word(workflow).to_lowercase(),
     };
     format!("{}: {style}{word}{style:#}, {}\n", workflow.name, parts.join(", "))
@@ -107,21 +126,21 @@ fn headline(workflow: &Workflow) -> String {
 fn advice(workflow: &Workflow, failures: &[JobResult]) -> String {
     let name = &workflow.name;
     let lacked_something = |failure: &JobResult| matches!(failure.cause, Some(Cause::OutOfMemory | Cause::Timeout));
-    match standing(workflow) {
+    match phase(workflow) {
         // The same again would end the same way.
-        Standing::Failed if workflow.slurm_cluster.is_some() && failures.iter().any(lacked_something) => {
+        WorkflowPhase::Failed if workflow.slurm_cluster.is_some() && failures.iter().any(lacked_something) => {
             format!("  run what lacked memory or time again with more of it: torc recover {name}\n")
         }
-        Standing::Failed => format!("  run the failed jobs again: torc retry {name}\n"),
-        Standing::Canceled => format!("  go on with it: torc resume {name}\n"),
-        Standing::Suspended => format!("  it is suspended; go on with: torc resume {name}\n"),
-        Standing::NeedsPerson => match stuck_on_slurm(workflow) {
+        WorkflowPhase::Failed => format!("  run the failed jobs again: torc retry {name}\n"),
+        WorkflowPhase::Canceled => format!("  go on with it: torc resume {name}\n"),
+        WorkflowPhase::Suspended => format!("  it is suspended; go on with: torc resume {name}\n"),
+        WorkflowPhase::NeedsDecision => match stuck_on_slurm(workflow) {
             Some(message) => {
                 format!("  {message}\n  change the document and apply it again, or try again: torc resume {name}\n")
             }
             None => format!("  failed jobs wait for a decision: torc retry {name}, or torc cancel {name}\n"),
         },
-        Standing::Active | Standing::Succeeded => String::new(),
+        WorkflowPhase::Active | WorkflowPhase::Succeeded => String::new(),
     }
 }
 
@@ -142,7 +161,7 @@ mod tests {
     use torc_api::wire::Usage;
 
     use super::*;
-    use crate::follow::tests::workflow;
+    use crate::workflow_phase::tests::workflow;
 
     fn failure(job: &str) -> JobResult {
         JobResult {
@@ -167,7 +186,7 @@ mod tests {
     }
 
     fn plain(workflow: &Workflow, failures: &[JobResult]) -> String {
-        anstream::adapter::strip_str(&text(workflow, failures, &[])).to_string()
+        anstream::adapter::strip_str(&describe(workflow, failures, &[])).to_string()
     }
 
     #[test]
@@ -295,7 +314,7 @@ mod tests {
             "actionType": "run_commands", "status": "failed", "runId": 1, "attempt": 1, "tries": 4, "returnCode": 5, "stdout": "/o", "stderr": "/e" }))
         .expect("an action");
         let done = workflow(JobCounts::default(), &["Finished", "Succeeded"]);
-        let told = anstream::adapter::strip_str(&text(&done, &[], &[action])).to_string();
+        let told = anstream::adapter::strip_str(&describe(&done, &[], &[action])).to_string();
         let expected = "  action 3 (on_workflow_complete) failed after 4 tries, exit code 5\n    log: /e\n    more: torc get actions w\n";
         assert!(told.ends_with(expected), "{told}");
     }

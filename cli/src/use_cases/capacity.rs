@@ -7,8 +7,8 @@ use torc_api::quantity::format_duration;
 use torc_api::termination::EndMargin;
 use torc_api::wire::Resources;
 
+use super::follow::fetch_workflows;
 use crate::client::{Client, ClientError, JobFilter};
-use crate::follow::look;
 use crate::output::human;
 
 /// A job that fits is taken within milliseconds; so long nobody moves only when none does.
@@ -38,7 +38,7 @@ pub async fn starving(client: &Client, ids: &[i64], offer: LocalOffer) -> Result
     let mut since: Option<Instant> = None;
     loop {
         tokio::time::sleep(PAUSE).await;
-        let workflows = look(client, ids).await?;
+        let workflows = fetch_workflows(client, ids).await?;
         let Some(stuck) =
             workflows.iter().find(|workflow| is_stuck(workflow)).filter(|_| workflows.iter().all(is_still))
         else {
@@ -128,7 +128,7 @@ mod tests {
     use torc_api::status::JobCounts;
 
     use super::*;
-    use crate::follow::tests::workflow;
+    use crate::workflow_phase::tests::workflow;
 
     #[test]
     fn what_is_missing_is_named() {

@@ -1,4 +1,4 @@
-//! Verbs on objects, in a cluster: through the API server, with the rights of whoever asks.
+//! Commands that write objects of a cluster: through the API server, with the rights of the user.
 
 use std::time::{Duration, Instant};
 
@@ -6,42 +6,27 @@ use kube::api::DynamicObject;
 use serde_json::{Value, json};
 use torc_api::size::too_large;
 
-use super::objects::{How, Kind, content, view};
-use super::{Cluster, choice::Choice, find};
-use crate::args::Command;
+use super::apply::ApplyArgs;
+use super::control;
+use super::delete::{DeleteArgs, named_clusters};
+use super::diff::{paint, unified};
+use super::get::GetArgs;
+use super::retry::RetryArgs;
+use super::wait::{Goal, WaitArgs, goal_text, judge};
 use crate::client::Control;
-use crate::commands::apply::{ApplyArgs, outcome_word};
-use crate::commands::delete::{DeleteArgs, named_clusters};
-use crate::commands::diff::{paint, unified};
-use crate::commands::retry::RetryArgs;
-use crate::commands::wait::{Goal, WaitArgs, goal_text, judge};
-use crate::commands::{Context, control, get::GetArgs};
 use crate::connection::bare_name;
+use crate::context::Context;
 use crate::documents::{self, Report};
 use crate::error::{CommandError, ExitStatus};
-use crate::follow::standing;
+use crate::kubernetes::Cluster;
+use crate::kubernetes::objects::{How, Kind, content, view};
 use crate::output::{Anywhere, ClusterRow, Items, WorkflowRow};
-use crate::run_here::Interrupts;
+use crate::use_cases::interrupts::Interrupts;
+use crate::use_cases::submit::outcome_word;
+use crate::workflow_phase::phase;
 
 /// Between two looks at an object.
 const PAUSE: Duration = Duration::from_millis(500);
-
-/// Carries out a verb on objects.
-pub async fn run(context: &Context, choice: &Choice, command: Command) -> Result<ExitStatus, CommandError> {
-    let cluster = find(choice, context.settings.namespace.as_deref()).await?;
-    match command {
-        Command::Apply(args) => apply(context, &cluster, &args).await,
-        Command::Diff(args) => diff(context, &cluster, &args.files.files).await,
-        Command::Get(args) => get(context, &cluster, &args).await,
-        Command::Delete(args) => delete(context, &cluster, &args).await,
-        Command::Cancel(args) => steer(context, &cluster, &args.workflows, Control::Cancel).await,
-        Command::Suspend(args) => steer(context, &cluster, &args.workflows, Control::Suspend).await,
-        Command::Resume(args) => steer(context, &cluster, &args.workflows, Control::Resume).await,
-        Command::Retry(args) => retry(context, &cluster, &args).await,
-        Command::Wait(args) => wait(context, &cluster, &args).await,
-        _ => Err(CommandError::usage("this is nothing that is done to objects")),
-    }
-}
 
 /// The documents of files as objects, clusters first: a workflow may name one of the same files.
 fn objects(
@@ -75,7 +60,8 @@ fn name(object: &DynamicObject) -> &str {
     object.metadata.name.as_deref().unwrap_or_default()
 }
 
-async fn apply(context: &Context, cluster: &Cluster, args: &ApplyArgs) -> Result<ExitStatus, CommandError> {
+/// Applies documents as objects.
+pub async fn apply(context: &Context, cluster: &Cluster, args: &ApplyArgs) -> Result<ExitStatus, CommandError> {
     if args.no_run || args.detach {
         let message = "--no-run and --detach are about this machine, and the workflow runs in the cluster";
         return Err(CommandError::usage(message).hint("`suspend: true` in the document holds a workflow back"));
@@ -103,7 +89,7 @@ async fn apply(context: &Context, cluster: &Cluster, args: &ApplyArgs) -> Result
             namespace: namespace.unwrap_or_else(|| cluster.namespace.clone()),
         };
         let Some(object) = settled(&there, &name).await? else { return Ok(ExitStatus::Interrupted) };
-        let ended = standing(&view(&object)).exit_status();
+        let ended = phase(&view(&object)).exit_status();
         context.output.progress(&format!(
             "workflow/{name}: {}",
             if ended == ExitStatus::Success { "succeeded" } else { "did not succeed" }
@@ -118,7 +104,7 @@ async fn settled(cluster: &Cluster, name: &str) -> Result<Option<DynamicObject>,
     let mut interrupts = Interrupts::listen()?;
     loop {
         let object = cluster.get(Kind::Workflow, name).await?;
-        if !standing(&view(&object)).is_active() {
+        if !phase(&view(&object)).is_active() {
             return Ok(Some(object));
         }
         tokio::select! {
@@ -129,7 +115,11 @@ async fn settled(cluster: &Cluster, name: &str) -> Result<Option<DynamicObject>,
 }
 
 /// The API server says what an object would be; it fills in defaults and knows what others have set.
-async fn diff(context: &Context, cluster: &Cluster, files: &[std::path::PathBuf]) -> Result<ExitStatus, CommandError> {
+pub async fn diff(
+    context: &Context,
+    cluster: &Cluster,
+    files: &[std::path::PathBuf],
+) -> Result<ExitStatus, CommandError> {
     let (mut items, mut text) = (Vec::new(), String::new());
     for (kind, document) in objects(context, cluster, files)? {
         let applied = cluster.apply(kind, &document, How { dry_run: true, force: true }).await?;
@@ -146,7 +136,8 @@ async fn diff(context: &Context, cluster: &Cluster, files: &[std::path::PathBuf]
     Ok(if same { ExitStatus::Success } else { ExitStatus::Different })
 }
 
-async fn get(context: &Context, cluster: &Cluster, args: &GetArgs) -> Result<ExitStatus, CommandError> {
+/// Lists objects.
+pub async fn get(context: &Context, cluster: &Cluster, args: &GetArgs) -> Result<ExitStatus, CommandError> {
     let (kind, wanted) = args.object()?;
     if args.all_namespaces {
         if kind != Kind::Workflow || wanted.is_some() {
@@ -170,7 +161,8 @@ async fn get(context: &Context, cluster: &Cluster, args: &GetArgs) -> Result<Exi
     Ok(ExitStatus::Success)
 }
 
-async fn delete(context: &Context, cluster: &Cluster, args: &DeleteArgs) -> Result<ExitStatus, CommandError> {
+/// Deletes objects.
+pub async fn delete(context: &Context, cluster: &Cluster, args: &DeleteArgs) -> Result<ExitStatus, CommandError> {
     let (kind, names) = match named_clusters(&args.workflows) {
         Some((_, names)) => (Kind::SlurmCluster, names),
         None => {
@@ -216,7 +208,8 @@ fn steering(control: Control) -> (Value, &'static str) {
     }
 }
 
-async fn steer(
+/// Cancels, suspends or resumes workflows.
+pub async fn control(
     context: &Context,
     cluster: &Cluster,
     names: &[String],
@@ -246,7 +239,8 @@ fn next_run(object: &DynamicObject, all: bool) -> Value {
     next
 }
 
-async fn retry(context: &Context, cluster: &Cluster, args: &RetryArgs) -> Result<ExitStatus, CommandError> {
+/// Starts the next run of a workflow.
+pub async fn retry(context: &Context, cluster: &Cluster, args: &RetryArgs) -> Result<ExitStatus, CommandError> {
     let object = meant(cluster, args.workflow.as_deref()).await?;
     let next = next_run(&object, args.all);
     let patched = cluster.patch_spec(name(&object), &next).await?;
@@ -255,7 +249,8 @@ async fn retry(context: &Context, cluster: &Cluster, args: &RetryArgs) -> Result
     Ok(ExitStatus::Success)
 }
 
-async fn wait(context: &Context, cluster: &Cluster, args: &WaitArgs) -> Result<ExitStatus, CommandError> {
+/// Waits until a workflow has reached a goal.
+pub async fn wait(context: &Context, cluster: &Cluster, args: &WaitArgs) -> Result<ExitStatus, CommandError> {
     let deadline = args.timeout.map(|timeout| Instant::now() + timeout);
     let mut interrupts = Interrupts::listen()?;
     let named = match &args.workflow {

@@ -16,7 +16,7 @@ mod tests {
 
     #[test]
     fn a_workflow_for_slurm_is_submitted() {
-        let here = crate::follow::tests::workflow(JobCounts::default(), &[]);
+        let here = crate::workflow_phase::tests::workflow(JobCounts::default(), &[]);
         assert_eq!(start_command(&here), "torc run w");
         let there = Workflow { slurm_cluster: Some("local".to_owned()), ..here };
         assert_eq!(start_command(&there), "torc submit w");

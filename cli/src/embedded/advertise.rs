@@ -3,13 +3,13 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-mod whereabouts;
+mod host_info;
 
-pub use whereabouts::{addresses_of, look};
+pub use host_info::{addresses_of, host_info};
 
 /// What a machine knows of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Whereabouts {
+pub struct HostInfo {
     /// Its names with what they lead to, the whole name first.
     pub names: Vec<(String, Vec<IpAddr>)>,
     /// Addresses of its interfaces, those that others most likely use first.
@@ -18,37 +18,37 @@ pub struct Whereabouts {
 
 /// A host for others, and why they may not get there by it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Choice {
+pub struct AdvertisedHost {
     /// As in a URL.
     pub host: String,
     /// What a person should know.
-    pub doubt: Option<String>,
+    pub warning: Option<String>,
 }
 
 /// Chooses. The first of: a name that leads to an interface of this machine; such an interface; a name that leads somewhere; the name.
-pub fn choose(here: &Whereabouts, bound: IpAddr) -> Choice {
+pub fn choose(here: &HostInfo, bound: IpAddr) -> AdvertisedHost {
     let reaches = |address: &IpAddr| bound.is_ipv6() || address.is_ipv4();
     let is_own = |address: &IpAddr| reaches(address) && here.interfaces.contains(address);
     let led = |rule: &dyn Fn(&IpAddr) -> bool| {
         here.names.iter().find(|(_, addresses)| addresses.iter().any(rule)).map(|(name, _)| name.clone())
     };
-    let sure = |host: String| Choice { host, doubt: None };
+    let sure = |host: String| AdvertisedHost { host, warning: None };
     let by_name = || led(&is_own).map(sure);
     let by_address = || here.interfaces.iter().find(|address| reaches(address)).map(|address| sure(in_url(*address)));
     let by_hearsay = || {
         let host = led(&reaches)?;
-        let doubt = format!("'{host}' does not lead to an interface of this machine");
-        Some(Choice { host, doubt: Some(doubt) })
+        let warning = format!("'{host}' does not lead to an interface of this machine");
+        Some(AdvertisedHost { host, warning: Some(warning) })
     };
     by_name().or_else(by_address).or_else(by_hearsay).unwrap_or_else(|| {
         let host = here.names.last().map_or_else(|| "localhost".to_owned(), |(name, _)| name.clone());
-        let doubt = format!("'{host}' leads nowhere, and this machine has no interface for others");
-        Choice { host, doubt: Some(doubt) }
+        let warning = format!("'{host}' leads nowhere, and this machine has no interface for others");
+        AdvertisedHost { host, warning: Some(warning) }
     })
 }
 
 /// What is wrong with a host that a person has named; `found` is what it leads to.
-pub fn doubt_about(host: &str, found: &[IpAddr], here: &Whereabouts) -> Option<String> {
+pub fn unresolved_host_warning(host: &str, found: &[IpAddr], here: &HostInfo) -> Option<String> {
     if !found.is_empty() {
         return None;
     }
@@ -86,9 +86,9 @@ mod tests {
         texts.iter().map(|text| text.parse().unwrap()).collect()
     }
 
-    fn here(names: &[(&str, &[&str])], interfaces: &[&str]) -> Whereabouts {
+    fn here(names: &[(&str, &[&str])], interfaces: &[&str]) -> HostInfo {
         let names = names.iter().map(|(name, found)| ((*name).to_owned(), addresses(found))).collect();
-        Whereabouts { names, interfaces: addresses(interfaces) }
+        HostInfo { names, interfaces: addresses(interfaces) }
     }
 
     #[test]
@@ -144,7 +144,7 @@ mod tests {
             ("a machine without a name", here(&[], &[]), everywhere, "localhost", true),
         ] {
             let choice = choose(&here, bound.parse().unwrap());
-            assert_eq!((choice.host.as_str(), choice.doubt.is_some()), (host, is_doubted), "{said}");
+            assert_eq!((choice.host.as_str(), choice.warning.is_some()), (host, is_doubted), "{said}");
         }
     }
 
@@ -166,15 +166,15 @@ mod tests {
     #[test]
     fn a_name_that_leads_nowhere_is_told_with_what_to_do() {
         let here = here(&[], &["10.0.0.5", "fd00::2"]);
-        let doubt = doubt_about("logn1", &[], &here).unwrap();
-        assert!(doubt.contains("'logn1'") && doubt.contains("(this machine has 10.0.0.5, [fd00::2])"), "{doubt}");
-        assert_eq!(doubt_about("login1", &addresses(&["10.0.0.5"]), &here), None);
+        let warning = unresolved_host_warning("logn1", &[], &here).unwrap();
+        assert!(warning.contains("'logn1'") && warning.contains("(this machine has 10.0.0.5, [fd00::2])"), "{warning}");
+        assert_eq!(unresolved_host_warning("login1", &addresses(&["10.0.0.5"]), &here), None);
     }
 
     #[test]
     fn a_name_of_this_machine_comes_before_its_addresses() {
         let (name, two) = ("login1", ["10.0.0.5", "10.0.0.6"]);
-        for (said, here, bound, host, doubt) in [
+        for (said, here, bound, host, warning) in [
             ("a name that leads to the second interface", here(&[(name, &["10.0.0.6"])], &two), "0.0.0.0", name, None),
             ("the first of two names", here(&[("a", &["10.0.0.6"]), ("b", &["10.0.0.5"])], &two), "0.0.0.0", "a", None),
             (
@@ -201,15 +201,15 @@ mod tests {
             ("an address of IPv6 first", here(&[(name, &[])], &["fd00::2", "10.0.0.5"]), "::", "[fd00::2]", None),
         ] {
             let choice = choose(&here, bound.parse().unwrap());
-            assert_eq!((choice.host.as_str(), choice.doubt.as_deref()), (host, doubt), "{said}");
+            assert_eq!((choice.host.as_str(), choice.warning.as_deref()), (host, warning), "{said}");
         }
     }
 
     #[test]
     fn at_most_four_addresses_are_told() {
         let here = here(&[], &["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5"]);
-        let doubt = doubt_about("x", &[], &here).unwrap();
-        assert!(doubt.contains("10.0.0.4)") && !doubt.contains("10.0.0.5"), "{doubt}");
-        assert!(!doubt_about("x", &[], &Whereabouts::default()).unwrap().contains("this machine has"));
+        let warning = unresolved_host_warning("x", &[], &here).unwrap();
+        assert!(warning.contains("10.0.0.4)") && !warning.contains("10.0.0.5"), "{warning}");
+        assert!(!unresolved_host_warning("x", &[], &HostInfo::default()).unwrap().contains("this machine has"));
     }
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
 
-use super::Whereabouts;
-use crate::place::host_name;
+use super::HostInfo;
+use crate::host::host_name;
 
 /// A name server that does not answer is not waited for any longer.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -17,12 +17,12 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const INSIDE: [&str; 8] = ["docker", "br-", "virbr", "veth", "cni", "podman", "flannel", "lxc"];
 
 /// Looks.
-pub fn look() -> Whereabouts {
+pub fn host_info() -> HostInfo {
     let short = host_name();
     let mut names: Vec<String> = whole_name().into_iter().filter(|whole| *whole != short).collect();
     names.push(short);
     let names = names.into_iter().map(|name| (name.clone(), addresses_of(&name))).collect();
-    Whereabouts { names, interfaces: interfaces() }
+    HostInfo { names, interfaces: interfaces() }
 }
 
 /// Where a name leads; nowhere if that cannot be found out soon.
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn this_machine_knows_itself() {
-        let here = look();
+        let here = host_info();
         assert_eq!(here.names.last().map(|(name, _)| name.clone()), Some(host_name()));
         assert!(here.interfaces.iter().all(|address| !address.is_loopback() && !address.is_unspecified()));
         assert!(addresses_of("localhost").iter().all(IpAddr::is_loopback));

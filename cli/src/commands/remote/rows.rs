@@ -3,8 +3,8 @@
 use serde::Serialize;
 use torc_api::remote::RemoteWorker;
 
-use super::table::{Column, Paint, TableCell, Tabular, ago, text};
-use crate::remote::standing::{Standing, WorkerState};
+use crate::output::table::{Column, Paint, TableCell, Tabular, ago, text};
+use crate::remote::worker_status::{WorkerState, WorkerStatus};
 
 impl Tabular for RemoteWorker {
     const COLUMNS: &'static [Column<Self>] = &[
@@ -15,7 +15,7 @@ impl Tabular for RemoteWorker {
     ];
 }
 
-impl Tabular for Standing {
+impl Tabular for WorkerStatus {
     const COLUMNS: &'static [Column<Self>] = &[
         Column::always("WORKER", |row, _| row.worker.as_str().into()),
         Column::always("STATE", |row, _| TableCell::painted(row.state.word(), paint(row.state))),

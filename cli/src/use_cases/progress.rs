@@ -8,8 +8,8 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use torc_api::api::Workflow;
 use torc_api::status::JobCounts;
 
-use crate::follow::has_condition;
 use crate::output::{Output, human};
+use crate::workflow_phase::has_condition;
 
 /// Plain lines come at most so often.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -156,7 +156,7 @@ mod tests {
     fn words_for_counts() {
         let jobs = JobCounts { running: 2, failed: 1, terminated: 1, canceled: 3, ..JobCounts::default() };
         assert_eq!(describe(&jobs), "2 running, 2 failed, 3 canceled");
-        let mut workflow = crate::follow::tests::workflow(JobCounts::default(), &[]);
+        let mut workflow = crate::workflow_phase::tests::workflow(JobCounts::default(), &[]);
         assert_eq!(suffix(&workflow), "");
         let counts = |pending, active| AllocationCounts { pending, active, ..AllocationCounts::default() };
         workflow.status.jobs.running = 2;
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn allocations_are_counted_by_what_they_do() {
-        let mut workflow = crate::follow::tests::workflow(JobCounts::default(), &[]);
+        let mut workflow = crate::workflow_phase::tests::workflow(JobCounts::default(), &[]);
         assert_eq!(allocations(&workflow), "");
         let condition = |status: &str| Condition {
             type_: "AllocationsReady".to_owned(),
@@ -214,7 +214,7 @@ mod tests {
             ..JobCounts::default()
         };
         assert_eq!(describe(&jobs), "1 running, 5 failed, 4 canceled, 5 recovering, 6 waiting for a decision");
-        let mut workflow = crate::follow::tests::workflow(JobCounts::default(), &["Stalled"]);
+        let mut workflow = crate::workflow_phase::tests::workflow(JobCounts::default(), &["Stalled"]);
         assert_eq!(stall_text(&workflow), "w: stalled: Because");
         workflow.status.conditions[0].message = "no room".to_owned();
         assert_eq!(stall_text(&workflow), "w: stalled: no room");
