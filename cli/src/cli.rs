@@ -83,7 +83,7 @@ pub enum Command {
     Completions(commands::completions::CompletionsArgs),
     CopyProgram(commands::copy_program::CopyProgramArgs),
     #[command(hide = true)]
-    Keeper(commands::keeper::KeeperVerbArgs),
+    Shim(commands::shim::ShimVerbArgs),
     #[command(hide = true)]
     RemoteAgent(commands::remote_agent::RemoteAgentArgs),
     #[command(hide = true)]

@@ -7,9 +7,9 @@ use crate::cli::{self, Command};
 use crate::client::Control;
 use crate::commands::{
     admin, apply, backup, completions, config, control, copy_program, crd, delete, describe, diff, exec, explain, gc,
-    get, hpc, jobs, keeper, kubernetes as on_cluster, logs, ping, plan, plot, recover, reference, remote, remote_agent,
-    restore, retry, ro_crate, run, runner, server, slurm, spawn, status, submit, token, unpack, user_data, validate,
-    wait, watch, workflows,
+    get, hpc, jobs, kubernetes as on_cluster, logs, ping, plan, plot, recover, reference, remote, remote_agent,
+    restore, retry, ro_crate, run, runner, server, shim, slurm, spawn, status, submit, token, unpack, user_data,
+    validate, wait, watch, workflows,
 };
 use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
@@ -28,8 +28,8 @@ pub fn main(mut arguments: Vec<OsString>) -> ExitCode {
         Err(error) => return refuse(&error),
     };
     let command = match cli.command {
-        // The keeper has no settings, no runtime and no threads.
-        Command::Keeper(args) => return keeper::main(args),
+        // The shim has no settings, no runtime and no threads.
+        Command::Shim(args) => return shim::main(args),
         command => command,
     };
     start(cli.global.verbose, flags, |context| execute(context, command))
@@ -44,7 +44,7 @@ fn execute(context: &Context, command: Command) -> Result<ExitStatus, CommandErr
         Command::CopyProgram(args) => copy_program::run(context, &args),
         Command::Reference(args) => reference::run(context, &args, cli::command()),
         Command::Unpack(args) => unpack::run(context, &args),
-        Command::Keeper(_) => Ok(ExitStatus::Success),
+        Command::Shim(_) => Ok(ExitStatus::Success),
         command => block_on(reach_and_execute(context, command)),
     }
 }
@@ -137,7 +137,7 @@ async fn execute_async(context: &Context, command: Command) -> Result<ExitStatus
         | Command::CopyProgram(_)
         | Command::Reference(_)
         | Command::Unpack(_)
-        | Command::Keeper(_) => Ok(ExitStatus::Success),
+        | Command::Shim(_) => Ok(ExitStatus::Success),
     }
 }
 
@@ -183,7 +183,7 @@ fn requirement(command: &Command) -> Requirement {
         | Command::Hpc(_)
         | Command::Server(_)
         | Command::RemoteAgent(_)
-        | Command::Keeper(_) => Requirement::Nothing,
+        | Command::Shim(_) => Requirement::Nothing,
         _ => Requirement::Server,
     }
 }
@@ -286,7 +286,7 @@ mod tests {
             ("config show", nothing),
             ("completions bash", nothing),
             ("copy-program a", nothing),
-            ("keeper", nothing),
+            ("shim", nothing),
             ("remote-agent", nothing),
             ("reference cli", nothing),
         ];

@@ -122,7 +122,7 @@ mod tests {
         for verb in ["apply", "plan", "diff", "get", "wait", "server", "runner", "crd print", "config show"] {
             assert!(page.contains(&format!("## torc {verb}\n")), "{verb}");
         }
-        for hidden in ["keeper", "reference"] {
+        for hidden in ["shim", "reference"] {
             assert!(!page.contains(&format!("## torc {hidden}")), "{hidden}");
         }
         let page = environment();

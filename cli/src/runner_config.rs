@@ -17,8 +17,8 @@ use crate::settings::RunSettings;
 pub async fn runner_config(run: &RunSettings, state_dir: &Path, folder: &Path) -> Result<RunnerConfig, CommandError> {
     let executable = std::env::current_exe()
         .map_err(|error| CommandError::unexpected("could not find the path of this program", error))?;
-    let keeper_command = vec![executable.into_os_string(), "keeper".into()];
-    let mut config = RunnerConfig::new(folder.join(&run.output_dir), folder.join(state_dir), keeper_command);
+    let shim_command = vec![executable.into_os_string(), "shim".into()];
+    let mut config = RunnerConfig::new(folder.join(&run.output_dir), folder.join(state_dir), shim_command);
     config.gpu_devices = gpu_devices(run.num_gpus, detect::gpus());
     config.capacity = Resources {
         cpus: run.num_cpus.unwrap_or_else(detect::cpus),

@@ -10,8 +10,8 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 use torc_runner::detect::Share;
 
 use crate::client::{Client, ClientError};
-use crate::commands::keeper;
 use crate::commands::runner::{Serving, serve};
+use crate::commands::shim;
 use crate::connection::remote;
 use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
@@ -80,9 +80,9 @@ pub fn is_meant(arguments: &mut Vec<OsString>) -> bool {
 
 /// Parses, runs, and turns the outcome into an exit code.
 pub fn main(mut arguments: Vec<OsString>) -> ExitCode {
-    // A runner starts its keeper from the program that it is.
-    if arguments.get(1).is_some_and(|word| word == "keeper") {
-        return keeper::main(keeper::KeeperVerbArgs { arguments: arguments.split_off(2) });
+    // A runner starts its shim from the program that it is.
+    if arguments.get(1).is_some_and(|word| word == "shim") {
+        return shim::main(shim::ShimVerbArgs { arguments: arguments.split_off(2) });
     }
     let matches = match SlurmJobRunner::command().try_get_matches_from(arguments) {
         Ok(matches) => matches,
@@ -178,7 +178,7 @@ mod tests {
     fn it_has_a_name_and_a_command() {
         for (line, expected, rest) in [
             ("/opt/torc-slurm-job-runner u w o", true, "/opt/torc-slurm-job-runner u w o"),
-            ("torc-slurm-job-runner keeper", true, "torc-slurm-job-runner keeper"),
+            ("torc-slurm-job-runner shim", true, "torc-slurm-job-runner shim"),
             ("/opt/torc slurm-job-runner u w o", true, "/opt/torc u w o"),
             ("/opt/torc run w", false, "/opt/torc run w"),
             ("torc", false, "torc"),

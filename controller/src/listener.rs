@@ -26,7 +26,7 @@ const HEADER_TIME: Duration = Duration::from_secs(120);
 const UNHEARD_BYTES: u64 = 1 << 20;
 /// How long to pause when no more connections can be accepted, e.g. because the process has too many files open.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Files that a process needs besides connections: the database, logs, the keeper.
+/// Files that a process needs besides connections: the database, logs, the shim.
 const OTHER_FILES: u64 = 64;
 
 /// How many connections a process may have, given what was wished for and how many files it may open.

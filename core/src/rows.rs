@@ -476,7 +476,7 @@ pub struct RunnerRow {
     pub slurm_job_id: Option<String>,
     /// Where its logs are.
     pub output_dir: String,
-    /// Where its keeper is found.
+    /// Where its shim is found.
     pub place: String,
     /// The process behind `pid`, where its machine told.
     pub process: Option<ProcessIdentity>,

@@ -101,7 +101,7 @@ pub struct RegisterRequest {
     /// Where its job logs are.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub output_dir: String,
-    /// Where its keeper is found (host and folder). A runner in the place of an earlier one is its successor: what the
+    /// Where its shim is found (host and folder). A runner in the place of an earlier one is its successor: what the
     /// earlier one held and the successor's first sync does not name is gone.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub place: String,
@@ -173,10 +173,10 @@ pub struct SyncRequest {
     /// lists below is one that the runner does not have. Answers that arrive out of order must be thrown away.
     #[serde(default)]
     pub acknowledged: u64,
-    /// Its keeper was there before it, so it knows of everything that was started in its place. Otherwise nobody knows what
+    /// Its shim was there before it, so it knows of everything that was started in its place. Otherwise nobody knows what
     /// a predecessor may have started.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub keeper_found: bool,
+    pub shim_found: bool,
     /// Leases that wait in the runner.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queued: Vec<AttemptKey>,

@@ -15,7 +15,7 @@ use torc_api::execution::MonitorPlan;
 use torc_api::state::Cause;
 use torc_api::wire::{AttemptKey, Resources, Usage};
 
-use crate::clock::{self, Moment};
+use crate::clock::{self, BootInstant};
 use crate::plots;
 
 mod file;
@@ -35,27 +35,27 @@ pub struct Record {
     /// How often it is written, and what is made of it.
     pub plan: MonitorPlan,
     /// What is kept.
-    pub fact: Fact,
+    pub measurement: Measurement,
 }
 
 /// See [`Record`].
 #[derive(Clone, Debug, PartialEq)]
-pub enum Fact {
+pub enum Measurement {
     /// What a job used at a moment.
     JobSample {
         /// Which attempt.
         key: AttemptKey,
         /// When.
-        at: Moment,
+        at: BootInstant,
         /// How much.
-        point: Point,
+        point: DataPoint,
     },
     /// An attempt that ended.
-    Job(Box<JobRow<Moment>>),
+    Job(Box<JobRow<BootInstant>>),
     /// What the node used at a moment.
     NodeSample {
         /// When.
-        at: Moment,
+        at: BootInstant,
         /// How much.
         point: NodePoint,
     },
@@ -65,7 +65,7 @@ pub enum Fact {
 
 /// What a job used at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Point {
+pub struct DataPoint {
     /// CPU since the sample before, 100 for one core.
     pub cpu_percent: f64,
     /// Memory of all its processes.
@@ -153,7 +153,7 @@ pub struct Series {
     /// Attempts that ended.
     pub jobs: Vec<JobRow<i64>>,
     /// Samples by job and attempt, with seconds since 1970.
-    pub samples: BTreeMap<(i64, i32), Vec<(i64, Point)>>,
+    pub samples: BTreeMap<(i64, i32), Vec<(i64, DataPoint)>>,
     /// Samples of the node.
     pub node: Vec<(i64, NodePoint)>,
     /// What the node used in all.
@@ -170,9 +170,13 @@ impl Recorder {
     /// Begins. Files go below this folder; `tell` gets what a person should know.
     pub fn start(output_dir: &Path, host: &str, tell: impl Fn(String) + Send + 'static) -> Self {
         let (records, incoming) = unbounded_channel();
-        let books =
-            Books { folder: output_dir.join(FOLDER), host: host.to_owned(), files: BTreeMap::new(), complained: false };
-        Self { records, task: tokio::spawn(books.keep(incoming, tell)) }
+        let buffer = Buffer {
+            folder: output_dir.join(FOLDER),
+            host: host.to_owned(),
+            files: BTreeMap::new(),
+            complained: false,
+        };
+        Self { records, task: tokio::spawn(buffer.keep(incoming, tell)) }
     }
 
     /// Keeps these.
@@ -189,7 +193,7 @@ impl Recorder {
 }
 
 /// What was recorded and is not written yet.
-struct Books {
+struct Buffer {
     folder: PathBuf,
     host: String,
     /// By workflow and run.
@@ -200,18 +204,18 @@ struct Books {
 struct Pending {
     path: PathBuf,
     plan: MonitorPlan,
-    facts: Vec<Fact>,
+    measurements: Vec<Measurement>,
     flush_at: Instant,
 }
 
-impl Books {
+impl Buffer {
     async fn keep(
         mut self,
         mut incoming: UnboundedReceiver<Vec<Record>>,
         tell: impl Fn(String) + Send + 'static,
     ) -> Vec<String> {
         loop {
-            let due = self.files.values().filter(|file| !file.facts.is_empty()).map(|file| file.flush_at).min();
+            let due = self.files.values().filter(|file| !file.measurements.is_empty()).map(|file| file.flush_at).min();
             let wait = async {
                 match due {
                     Some(due) => tokio::time::sleep_until(due).await,
@@ -232,28 +236,28 @@ impl Books {
     }
 
     fn add(&mut self, record: Record) {
-        let Record { workflow, run, plan, fact } = record;
+        let Record { workflow, run, plan, measurement } = record;
         let every = Duration::from_secs(plan.flush_interval_seconds.into());
         let pending = self.files.entry((workflow, run)).or_insert_with(|| {
             let name = format!("resource_metrics_wf{workflow}_h{}_r{run}_p{}.db", self.host, std::process::id());
-            Pending { path: self.folder.join(name), plan, facts: Vec::new(), flush_at: Instant::now() + every }
+            Pending { path: self.folder.join(name), plan, measurements: Vec::new(), flush_at: Instant::now() + every }
         });
-        if pending.facts.is_empty() {
+        if pending.measurements.is_empty() {
             pending.flush_at = Instant::now() + every;
         }
         pending.plan = plan;
-        pending.facts.push(fact);
+        pending.measurements.push(measurement);
     }
 
     /// Writes what is due by then, or all of it.
     async fn flush(&mut self, until: Option<Instant>) -> Option<String> {
         let mut problem = None;
         for pending in self.files.values_mut() {
-            if pending.facts.is_empty() || until.is_some_and(|until| pending.flush_at > until) {
+            if pending.measurements.is_empty() || until.is_some_and(|until| pending.flush_at > until) {
                 continue;
             }
-            let facts = std::mem::take(&mut pending.facts);
-            if let Err(error) = file::write(&pending.path, &self.host, &facts, wall_clock()).await
+            let measurements = std::mem::take(&mut pending.measurements);
+            if let Err(error) = file::write(&pending.path, &self.host, &measurements, wall_clock()).await
                 && !std::mem::replace(&mut self.complained, true)
             {
                 let reason = std::error::Error::source(&error).map_or(String::new(), |source| format!(": {source}"));
@@ -276,7 +280,7 @@ impl Books {
 }
 
 /// Turns a moment into milliseconds since 1970, by the clocks as they are now.
-fn wall_clock() -> impl Fn(Moment) -> i64 {
+fn wall_clock() -> impl Fn(BootInstant) -> i64 {
     let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let (now, now_ms) = (clock::now(), i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX));
     move |moment| now_ms - i64::try_from(now.since(moment).as_millis()).unwrap_or(0)
@@ -288,29 +292,29 @@ mod tests {
 
     fn record(workflow: i64, flush_interval_seconds: u32) -> Record {
         let plan = MonitorPlan { flush_interval_seconds, ..MonitorPlan::default() };
-        Record { workflow, run: 2, plan, fact: Fact::Node(NodeSummary::default()) }
+        Record { workflow, run: 2, plan, measurement: Measurement::Node(NodeSummary::default()) }
     }
 
     // J13. A file is written when its own interval is over, and every file at the end.
     #[tokio::test]
     async fn a_file_is_written_at_its_own_interval() {
         let folder = tempfile::tempdir().expect("a folder");
-        let mut books = Books {
+        let mut buffer = Buffer {
             folder: folder.path().to_path_buf(),
             host: "host".to_owned(),
             files: BTreeMap::new(),
             complained: false,
         };
         let began = Instant::now();
-        books.add(record(1, 3_600));
-        books.add(record(2, 36_000));
+        buffer.add(record(1, 3_600));
+        buffer.add(record(2, 36_000));
         let written = || {
             let found = files_in(&[folder.path().to_path_buf()]).expect("found");
             found.len()
         };
         for (after, count) in [(Some(3_000), 0), (Some(10_000), 1), (None, 2)] {
             let until = after.map(|seconds| began + Duration::from_secs(seconds));
-            assert_eq!(books.flush(until).await, None, "no problem");
+            assert_eq!(buffer.flush(until).await, None, "no problem");
             assert_eq!(written(), count, "{after:?} s");
         }
         let name = format!("resource_metrics_wf1_hhost_r2_p{}.db", std::process::id());
@@ -323,10 +327,10 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let blocked = folder.path().join("blocked");
         std::fs::write(&blocked, "a file, and no folder").expect("written");
-        let mut books = Books { folder: blocked, host: "host".to_owned(), files: BTreeMap::new(), complained: false };
+        let mut buffer = Buffer { folder: blocked, host: "host".to_owned(), files: BTreeMap::new(), complained: false };
         for is_told in [true, false] {
-            books.add(record(1, 1));
-            assert_eq!(books.flush(None).await.is_some(), is_told);
+            buffer.add(record(1, 1));
+            assert_eq!(buffer.flush(None).await.is_some(), is_told);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The brain's decisions: what happened goes in, what is to be done comes out. Pure: time is an argument, nothing is read,
+//! The agent's decisions: what happened goes in, what is to be done comes out. Pure: time is an argument, nothing is read,
 //! written or started here.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -10,64 +10,64 @@ use torc_api::failure::Prefetch;
 use torc_api::wire::{AttemptKey, FileSeen, JournalledResult, RegisterResponse, Resources, SyncRequest, SyncResponse};
 use torc_core::ledger::{Ledger, Strategy};
 
-use crate::clock::Moment;
+use crate::clock::BootInstant;
 use crate::command::ShellSetup;
 use crate::config::{IdleExit, RunnerExit};
 use crate::events::RunnerEvent;
-use crate::inquiry::{Inquiry, SlurmAnswer};
 use crate::link::LinkError;
 use crate::mode::Allocation;
 use crate::monitor::{SampleOrder, Samples};
-use crate::protocol::{Ended, HeldJob, StartOrder, StepNote, Template, Termination};
+use crate::protocol::{Ended, RunningJob, StartOrder, StepRecord, Template, Termination};
 use crate::series::Record;
+use crate::slurm_query::{SlurmAnswer, SlurmQuery};
 
-mod accounts;
 mod allocation;
 mod backoff;
-mod contact;
 mod deadlines;
 mod ends;
 mod exits;
 mod extensions;
 mod heartbeat;
 mod job;
-mod kinds;
 mod lateness;
 mod leases;
-mod measures;
-mod nodes;
+mod node_health;
 mod offline;
-mod pace;
+mod profiles;
+mod sacct_queue;
+mod server_session;
 mod start;
 mod steps;
-mod want;
+mod throughput;
+mod usage;
 mod warnings;
+mod work_request;
 
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
 mod tests;
 
-use self::accounts::Accounts;
 use self::allocation::AllocationWatch;
 use self::backoff::Backoff;
-use self::contact::Contact;
 use self::extensions::Extensions;
 use self::job::{Job, Report};
-use self::kinds::Kinds;
-use self::measures::Measures;
-use self::nodes::NodeTroubles;
+use self::node_health::NodeHealth;
 use self::offline::Journal;
 pub use self::offline::OfflineSettings;
-use self::pace::Pace;
-use self::steps::StepLooks;
+use self::profiles::ProfileCache;
+use self::sacct_queue::SacctQueue;
+use self::server_session::ServerSession;
+use self::steps::StepTracker;
+use self::throughput::ThroughputEstimator;
+use self::usage::UsageMonitor;
 use self::warnings::Warnings;
 
 /// What does not change while a runner lives.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The keeper of its place was there before it.
-    pub keeper_found: bool,
+    /// The shim of its place was there before it.
+    pub shim_found: bool,
     /// What it may use in total, on all of its nodes together.
     pub capacity: Resources,
     /// How jobs become steps; absent where they cannot.
@@ -99,9 +99,9 @@ pub struct Settings {
     /// What to do when the server stays away.
     pub offline: OfflineSettings,
     /// When its time began, and when it is over.
-    pub time: Option<(Moment, Moment)>,
+    pub time: Option<(BootInstant, BootInstant)>,
     /// When it has to be over whatever becomes of its allocation.
-    pub own_end: Option<Moment>,
+    pub own_end: Option<BootInstant>,
     /// It leaves when everything it serves has settled.
     pub exit_when_complete: bool,
     /// When it leaves because it has nothing to do.
@@ -111,7 +111,7 @@ pub struct Settings {
     /// How far it leases ahead; what is set here wins over the workflow.
     pub prefetch: Prefetch,
     /// How long a leaving runner tries to deliver its last reports.
-    pub farewell: Duration,
+    pub shutdown_grace: Duration,
     /// How many processes the kernel had killed for want of memory when the runner started.
     pub oom_kills: u64,
 }
@@ -123,24 +123,24 @@ pub enum Event {
     Registered(RegisterResponse),
     /// It could not be told.
     NotRegistered(LinkError),
-    /// The keeper has a job that runs since before.
-    Adopted(Box<HeldJob>),
-    /// The keeper has started a job, with this first process.
-    Started(AttemptKey, Moment, i32),
+    /// The shim has a job that runs since before.
+    Adopted(Box<RunningJob>),
+    /// The shim has started a job, with this first process.
+    Started(AttemptKey, BootInstant, i32),
     /// A job has ended, and nothing of it is left.
     Ended(Box<Ended>),
-    /// The keeper has not started a job and will not.
+    /// The shim has not started a job and will not.
     Revoked(AttemptKey),
-    /// The keeper was killed; another one has cleared up after it.
-    KeeperLost,
+    /// The shim was killed; another one has cleared up after it.
+    ShimLost,
     /// A sync was answered.
     Answered(Box<SyncResponse>),
     /// A sync had no answer.
     NotAnswered(u64, LinkError),
     /// A job's input files were looked for: as they are, or the one that is missing.
-    Looked(AttemptKey, Result<Vec<FileSeen>, String>),
+    InputsChecked(AttemptKey, Result<Vec<FileSeen>, String>),
     /// A job's output files were looked for.
-    Checked(AttemptKey, Findings),
+    OutputsChecked(AttemptKey, Findings),
     /// Samples were taken.
     Sampled(Box<Samples>),
     /// What `srun` wrote about a step that failed, if its controller did not answer.
@@ -186,25 +186,25 @@ pub enum Effect {
     /// Start a job, now or in turn.
     Start(Box<StartOrder>, Arc<Template>),
     /// A job need not wait for its turn any longer.
-    Go(AttemptKey),
+    StartNow(AttemptKey),
     /// Do not start these.
     Revoke(Vec<AttemptKey>),
     /// Tell the shim that the agent counts as alive until this moment.
-    Heartbeat { alive_until: Moment },
+    Heartbeat { alive_until: BootInstant },
     /// End a job.
     Terminate(Termination),
-    /// The keeper may forget these results.
+    /// The shim may forget these results.
     Acknowledge(Vec<AttemptKey>),
-    /// Let the keeper remember what was done to a step.
-    Note(StepNote),
+    /// Let the shim remember what was done to a step.
+    RecordStep(StepRecord),
     /// Look for the files that a job reads.
-    Look(AttemptKey, Box<InputLook>),
+    CheckInputs(AttemptKey, Box<InputCheck>),
     /// Measure what jobs and the node use.
     Sample(SampleOrder),
     /// Look for what `srun` wrote into this log about a step that failed.
     ReadSrun(AttemptKey, String),
     /// Ask Slurm.
-    Inquire(Inquiry),
+    QuerySlurm(SlurmQuery),
     /// Keep these in a file.
     Record(Vec<Record>),
     /// Write these down, and say when they are safe. Their time of day is not known here, only how long ago they ended.
@@ -212,16 +212,16 @@ pub enum Effect {
     /// The server has these: they can leave the journal.
     Unjournal(Vec<AttemptKey>),
     /// Look for what can be known after a job's end; if all its output files are there, delete these logs.
-    Check(AttemptKey, Box<OutputCheck>),
+    CheckOutputs(AttemptKey, Box<OutputCheck>),
     /// Tell whoever watches.
-    Tell(RunnerEvent),
+    Log(RunnerEvent),
     /// The runner ends.
     Exit(Result<RunnerExit, LinkError>),
 }
 
-/// See [`Effect::Look`].
+/// See [`Effect::CheckInputs`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InputLook {
+pub struct InputCheck {
     /// What relative paths are relative to.
     pub working_dir: PathBuf,
     /// Files that must exist.
@@ -230,7 +230,7 @@ pub struct InputLook {
     pub hash_large_files: bool,
 }
 
-/// See [`Effect::Check`].
+/// See [`Effect::CheckOutputs`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutputCheck {
     /// What relative paths are relative to.
@@ -259,9 +259,9 @@ enum Phase {
     Ending(Result<RunnerExit, LinkError>),
     /// Nothing is held any more. What belongs to a worker's end is asked for and carried out; an answer is waited for until
     /// this moment at most.
-    Completing(RunnerExit, Moment),
+    Completing(RunnerExit, BootInstant),
     /// The last reports are on their way, until this moment at most.
-    Leaving(RunnerExit, Moment),
+    Leaving(RunnerExit, BootInstant),
     Gone,
 }
 
@@ -270,13 +270,13 @@ enum Phase {
 pub struct State {
     settings: Settings,
     ledger: Ledger,
-    kinds: Kinds,
+    profiles: ProfileCache,
     jobs: BTreeMap<AttemptKey, Job>,
     queue: VecDeque<AttemptKey>,
     /// Workflows that it has had work of.
-    met: BTreeSet<i64>,
+    announced_workflows: BTreeSet<i64>,
     /// What takes no resources and has not started.
-    errands: VecDeque<AttemptKey>,
+    tasks: VecDeque<AttemptKey>,
     /// Attempts that count as started.
     active: BTreeSet<AttemptKey>,
     reports: BTreeMap<AttemptKey, Report>,
@@ -284,59 +284,59 @@ pub struct State {
     /// Those of them for which too little time is left.
     out_of_time: BTreeSet<AttemptKey>,
     /// The moment from which the first unstarted lease is too late to start.
-    late_from: Option<Moment>,
+    late_from: Option<BootInstant>,
     /// When running jobs have to be asked to end.
-    ends: BTreeSet<(Moment, AttemptKey)>,
-    pace: Pace,
-    measures: Measures,
-    steps: StepLooks,
+    ends: BTreeSet<(BootInstant, AttemptKey)>,
+    throughput: ThroughputEstimator,
+    usage: UsageMonitor,
+    steps: StepTracker,
     warnings: Warnings,
     /// Steps that could have more time.
     extensions: Extensions,
-    accounts: Accounts,
+    sacct: SacctQueue,
     allocation: AllocationWatch,
-    node_troubles: NodeTroubles,
+    node_health: NodeHealth,
     backoff: Backoff,
-    contact: Contact,
+    session: ServerSession,
     journal: Journal,
     phase: Phase,
     /// What belongs to a worker's end is left out.
-    is_hurried: bool,
-    busy_at: Moment,
+    skip_worker_actions: bool,
+    busy_at: BootInstant,
     told_too_late: bool,
     /// The last heartbeat to the shim; absent before the first.
-    heartbeat_at: Option<Moment>,
-    wake_at: Option<Moment>,
+    heartbeat_at: Option<BootInstant>,
+    wake_at: Option<BootInstant>,
 }
 
 impl State {
     /// A runner that holds nothing and is known to nobody.
-    pub fn new(settings: Settings, now: Moment) -> Self {
+    pub fn new(settings: Settings, now: BootInstant) -> Self {
         let strategy = settings.max_parallel_jobs.map_or(Strategy::Resources, Strategy::Slots);
         Self {
             ledger: Ledger::new(strategy, settings.capacity, settings.devices.clone()),
-            kinds: Kinds::default(),
+            profiles: ProfileCache::default(),
             jobs: BTreeMap::new(),
             queue: VecDeque::new(),
-            met: BTreeSet::new(),
-            errands: VecDeque::new(),
-            is_hurried: false,
+            announced_workflows: BTreeSet::new(),
+            tasks: VecDeque::new(),
+            skip_worker_actions: false,
             active: BTreeSet::new(),
             reports: BTreeMap::new(),
             returned: BTreeSet::new(),
             out_of_time: BTreeSet::new(),
             late_from: None,
             ends: BTreeSet::new(),
-            pace: Pace::new(settings.prefetch.clone()),
-            measures: Measures::new(settings.oom_kills),
-            steps: StepLooks::default(),
+            throughput: ThroughputEstimator::new(settings.prefetch.clone()),
+            usage: UsageMonitor::new(settings.oom_kills),
+            steps: StepTracker::default(),
             warnings: Warnings::default(),
             extensions: Extensions::default(),
-            accounts: Accounts::default(),
+            sacct: SacctQueue::default(),
             allocation: AllocationWatch::default(),
-            node_troubles: NodeTroubles::default(),
+            node_health: NodeHealth::default(),
             backoff: Backoff::new(settings.poll_interval, settings.backoff_max),
-            contact: Contact::default(),
+            session: ServerSession::default(),
             journal: Journal::default(),
             phase: Phase::Serving,
             busy_at: now,
@@ -348,7 +348,7 @@ impl State {
     }
 
     /// Takes in what happened and says what is to be done about it.
-    pub fn handle(&mut self, event: Event, now: Moment) -> Vec<Effect> {
+    pub fn handle(&mut self, event: Event, now: BootInstant) -> Vec<Effect> {
         let mut effects = Vec::new();
         if self.phase == Phase::Gone {
             return effects;
@@ -360,15 +360,15 @@ impl State {
             Event::Started(key, at, pid) => self.started(key, (at, pid), now, &mut effects),
             Event::Ended(ended) => self.ended(*ended, now, &mut effects),
             Event::Revoked(key) => self.revoked(key, now),
-            Event::KeeperLost => self.keeper_lost(now, &mut effects),
+            Event::ShimLost => self.shim_lost(now, &mut effects),
             Event::Answered(response) => self.answered(*response, now, &mut effects),
             Event::NotAnswered(sequence, error) => self.not_answered(sequence, error, now, &mut effects),
-            Event::Looked(key, found) => self.looked(key, found, now, &mut effects),
-            Event::Checked(key, findings) => self.checked(key, findings, now, &mut effects),
+            Event::InputsChecked(key, found) => self.looked(key, found, now, &mut effects),
+            Event::OutputsChecked(key, findings) => self.checked(key, findings, now, &mut effects),
             Event::Sampled(samples) => self.sampled(&samples, now, &mut effects),
             Event::SrunSaid(key, silence) => self.srun_said(key, silence),
             Event::SlurmAnswered(answer) => self.slurm_answered(*answer, now, &mut effects),
-            Event::Trouble(message) => effects.push(Effect::Tell(RunnerEvent::Problem { message })),
+            Event::Trouble(message) => effects.push(Effect::Log(RunnerEvent::Problem { message })),
             Event::Journalled(keys) => self.journalled(keys, &mut effects),
             Event::NotJournalled(reason) => self.not_journalled(reason, now, &mut effects),
             Event::Recovered(results) => self.recovered(results, now),
@@ -381,23 +381,23 @@ impl State {
     }
 
     /// When it wants to be handed a [`Event::Tick`] at the latest.
-    pub fn wake_at(&self) -> Option<Moment> {
+    pub fn wake_at(&self) -> Option<BootInstant> {
         self.wake_at
     }
 
     /// How many jobs run, and how many wait.
     pub fn holds(&self) -> (usize, usize) {
-        let waiting = self.queue.len() + self.errands.len() + self.kinds.handed();
+        let waiting = self.queue.len() + self.tasks.len() + self.profiles.handed();
         (self.jobs.len().saturating_sub(waiting), waiting)
     }
 
     /// The number of the latest sync.
     #[cfg(test)]
-    fn contact_sequence(&self) -> u64 {
-        self.contact.sequence
+    fn session_sequence(&self) -> u64 {
+        self.session.sequence
     }
 
-    fn slurm_answered(&mut self, answer: SlurmAnswer, now: Moment, effects: &mut Vec<Effect>) {
+    fn slurm_answered(&mut self, answer: SlurmAnswer, now: BootInstant, effects: &mut Vec<Effect>) {
         match answer {
             SlurmAnswer::StepNumbers(numbers) => self.steps_numbered(&numbers, now),
             SlurmAnswer::StepUsage(at, samples) => self.steps_measured(at, &samples, effects),
@@ -406,13 +406,13 @@ impl State {
             SlurmAnswer::Extended(key, minutes, trouble) => self.extended(key, minutes, trouble, effects),
             SlurmAnswer::Preemption(preempted) => self.preemption_told(preempted, now, effects),
             SlurmAnswer::Signal(trouble) => {
-                effects.extend(trouble.map(|message| Effect::Tell(RunnerEvent::Problem { message })));
+                effects.extend(trouble.map(|message| Effect::Log(RunnerEvent::Problem { message })));
             }
         }
     }
 
     /// What follows from where things stand, whatever happened last.
-    fn pulse(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+    fn pulse(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
         self.wake_at = None;
         self.mind_outage(now, effects);
         self.expire_leases(now, effects);
@@ -421,18 +421,18 @@ impl State {
         self.measure(now, effects);
         self.extend_steps(effects);
         self.warn_steps(now, effects);
-        self.look_at_steps(now, effects);
+        self.query_steps(now, effects);
         self.ask_accounting(now, effects);
         self.mind_nodes(now);
         self.fill(now, effects);
-        self.pace.runs(self.jobs_at_work());
+        self.throughput.runs(self.jobs_at_work());
         self.move_on(now, effects);
         self.send_heartbeat(now, effects);
         self.keep_journal(now, effects);
-        self.keep_contact(now, effects);
+        self.keep_in_touch(now, effects);
     }
 
-    fn wake(&mut self, at: Moment) {
+    fn wake(&mut self, at: BootInstant) {
         self.wake_at = Some(self.wake_at.map_or(at, |earlier| earlier.min(at)));
     }
 }

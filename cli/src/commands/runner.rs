@@ -120,7 +120,7 @@ pub async fn serve(
     };
     if let Some(error) = away {
         // A runner died here while the server was away: its jobs and their results need another one, server or not.
-        if !torc_runner::keeper::has_left(&context.folder.join(&folder)) {
+        if !torc_runner::shim::has_left(&context.folder.join(&folder)) {
             return Err(error);
         }
         context.output.progress("the server cannot be reached: going on with what an earlier runner left here");
@@ -245,7 +245,7 @@ fn no_server() -> CommandError {
 /// The most runners of one host, server and workflow that share an output folder.
 const RUNNERS_IN_ONE_FOLDER: u32 = 256;
 
-/// The first place that no living runner has; the lock is its claim. One that a dead runner left may have a keeper with jobs in
+/// The first place that no living runner has; the lock is its claim. One that a dead runner left may have a shim with jobs in
 /// it, which is taken over.
 pub fn claim_folder(name: &Path) -> Result<(PathBuf, Flock<File>), CommandError> {
     for number in 1..=RUNNERS_IN_ONE_FOLDER {
@@ -287,7 +287,7 @@ fn file_name(path: &Path) -> String {
     path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }
 
-/// The place of a runner of its own: one for each host, server and workflow, so that its successor finds its keeper.
+/// The place of a runner of its own: one for each host, server and workflow, so that its successor finds its shim.
 pub fn state_folder(run: &RunSettings, url: &str, workflow: Option<&str>) -> PathBuf {
     let name: String = format!("{}_{url}_{}", host_name(), workflow.unwrap_or("all"))
         .chars()

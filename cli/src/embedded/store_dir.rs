@@ -135,7 +135,7 @@ impl StoreDir {
         self.beside("server.log")
     }
 
-    /// The place of the local runner and its keeper.
+    /// The place of the local runner and its shim.
     pub fn runner_folder(&self) -> PathBuf {
         self.beside("runner")
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg};
 use torc_api::remote::WorkerAddress;
-use torc_runner::ProcessMark;
+use torc_runner::ProcessId;
 
 use super::order::RecordedRunner;
 use crate::host::host_name;
@@ -49,7 +49,7 @@ impl WorkerFolder {
         self.path.join("runner.log")
     }
 
-    /// The place of the runner and its keeper.
+    /// The place of the runner and its shim.
     pub fn runner_place(&self) -> PathBuf {
         self.path.join("runner")
     }
@@ -97,9 +97,9 @@ impl WorkerFolder {
         Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, errno)| errno.into())
     }
 
-    /// The keeper that lives here, with the runner's jobs.
-    pub fn keeper(&self) -> Option<ProcessMark> {
-        torc_runner::keeper::living_in(&self.runner_place())
+    /// The shim that lives here, with the runner's jobs.
+    pub fn shim(&self) -> Option<ProcessId> {
+        torc_runner::shim::living_in(&self.runner_place())
     }
 
     /// The names of what is worth collecting.
@@ -136,7 +136,7 @@ impl RunnerRecord {
     /// This process lives there from now on.
     pub fn begin(folder: WorkerFolder) -> io::Result<Self> {
         let record = RecordedRunner {
-            process: ProcessMark::own(),
+            process: ProcessId::own(),
             host: host_name(),
             start_time: now(),
             end_time: None,

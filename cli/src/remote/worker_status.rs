@@ -126,7 +126,7 @@ fn without_report(trouble: &Trouble, runner: Option<&Runner>) -> String {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use torc_runner::ProcessMark;
+    use torc_runner::ProcessId;
 
     use super::super::order::{Outcome, RecordedRunner};
     use super::*;
@@ -144,7 +144,7 @@ mod tests {
 
     fn report(alive: bool, end: Option<&str>) -> Result<Option<Report>, Trouble> {
         let known = RecordedRunner {
-            process: ProcessMark { pid: 9, ..ProcessMark::default() },
+            process: ProcessId { pid: 9, ..ProcessId::default() },
             host: "h".to_owned(),
             start_time: "start".to_owned(),
             end_time: end.map(str::to_owned),

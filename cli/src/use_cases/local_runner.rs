@@ -88,7 +88,7 @@ impl LocalRunner {
         Ok(())
     }
 
-    /// Leaves the jobs to the process that takes the keeper over.
+    /// Leaves the jobs to the process that takes the shim over.
     pub fn abandon(self) {
         self.task.abort();
     }

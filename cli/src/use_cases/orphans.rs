@@ -146,7 +146,7 @@ fn evidence(runner: &Runner, store: Option<&Path>, ends_left_processes: bool) ->
 #[cfg(test)]
 mod tests {
     use torc_api::wire::ProcessIdentity;
-    use torc_runner::ProcessMark;
+    use torc_runner::ProcessId;
 
     use super::*;
 
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn processes_are_judged_where_they_can_be_seen() {
         let folder = tempfile::tempdir().expect("a folder");
-        let own = ProcessMark::own().identity();
+        let own = ProcessId::own().identity();
         let found = |process: &ProcessIdentity| evidence(&runner(folder.path(), process.clone()), None, false);
         let alive = found(&own).expect("evidence");
         assert_eq!((alive.runner, alive.machine, alive.agent), (7, MachineMatch::Same, ProcessState::Running));
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn a_boot_ends_the_runner_of_a_store_on_this_disk() {
         let folder = tempfile::tempdir().expect("a folder");
-        let before = || ProcessIdentity { boot_id: "earlier".to_owned(), ..ProcessMark::own().identity() };
+        let before = || ProcessIdentity { boot_id: "earlier".to_owned(), ..ProcessId::own().identity() };
         let known = runner(folder.path(), before());
         let found = evidence(&known, Some(folder.path()), false).map(|evidence| evidence.machine);
         assert_eq!(found, Some(MachineMatch::Rebooted));

@@ -351,7 +351,7 @@ pub async fn run_until_settled(
     Ok(outcome)
 }
 
-/// Lets the runner go. Jobs of others that follow here are left to the keeper, which their process takes over.
+/// Lets the runner go. Jobs of others that follow here are left to the shim, which their process takes over.
 async fn finish(
     client: &Client,
     ids: &[i64],

@@ -228,9 +228,9 @@ impl State {
         for lease in ended {
             self.end_stray(lease, Err("its runner has ended it"), (recorder, now));
         }
-        // Who has had an answer from us, or has its predecessor's keeper, knows what was started. A successor that has just
+        // Who has had an answer from us, or has its predecessor's shim, knows what was started. A successor that has just
         // come to an empty place does not.
-        let knows = request.acknowledged > 0 || request.keeper_found;
+        let knows = request.acknowledged > 0 || request.shim_found;
         let word = if knows { Word::NotStarted } else { Word::None };
         for (job, workflow) in missing {
             self.give_up(id, (workflow, job), "its runner no longer has it", word, (recorder, now));

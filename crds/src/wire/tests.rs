@@ -141,7 +141,7 @@ fn a_report_carries_every_field() {
     let request = SyncRequest {
         sequence: 31,
         acknowledged: 32,
-        keeper_found: true,
+        shim_found: true,
         queued: vec![key(100)],
         running: vec![RunningAttempt { key: key(200), elapsed_ms: 33 }],
         finished: vec![finished()],
@@ -162,7 +162,7 @@ fn a_report_carries_every_field() {
         leaving: true,
     };
     let mut expected = json!({
-        "sequence": 31, "acknowledged": 32, "keeperFound": true, "queued": [key_json(100)],
+        "sequence": 31, "acknowledged": 32, "shimFound": true, "queued": [key_json(100)],
         "running": [{ "key": key_json(200), "elapsedMs": 33 }], "finished": [finished_json()],
         "slurmStats": [stats_json()], "returned": [key_json(300)], "outOfTime": [key_json(400)],
         "want": { "free": { "cpus": 34, "memoryBytes": 35, "gpus": 36, "nodes": 37 }, "ahead": 38, "bridge": 43, "limit": 39 },
@@ -171,12 +171,12 @@ fn a_report_carries_every_field() {
     is_written_as(&request, expected.clone());
     let flags = [(true, false, false), (false, true, false), (false, false, true)];
     for (flag, (stopping, completing, leaving)) in ["stopping", "completing", "leaving"].into_iter().zip(flags) {
-        for other in ["stopping", "completing", "leaving", "keeperFound"] {
+        for other in ["stopping", "completing", "leaving", "shimFound"] {
             expected.as_object_mut().expect("an object").remove(other);
         }
         expected[flag] = json!(true);
         is_written_as(
-            &SyncRequest { keeper_found: false, stopping, completing, leaving, ..request.clone() },
+            &SyncRequest { shim_found: false, stopping, completing, leaving, ..request.clone() },
             expected.clone(),
         );
     }

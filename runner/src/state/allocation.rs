@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use super::{Effect, State};
-use crate::clock::Moment;
+use crate::clock::BootInstant;
 use crate::events::RunnerEvent;
-use crate::inquiry::Inquiry;
 use crate::protocol::Ending;
+use crate::slurm_query::SlurmQuery;
 
 /// The end is asked for so often in the time that is left.
 const LOOKS: u32 = 20;
@@ -24,10 +24,10 @@ const NEARER: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(super) struct AllocationWatch {
     asked: bool,
-    asked_at: Moment,
-    ask_at: Option<Moment>,
+    asked_at: BootInstant,
+    ask_at: Option<BootInstant>,
     /// It looks as if the nodes went to somebody else; that is asked at this moment.
-    suspected_at: Option<Moment>,
+    suspected_at: Option<BootInstant>,
     /// Somebody else is given the nodes.
     preempted: bool,
 }
@@ -56,7 +56,7 @@ impl State {
     }
 
     /// Asks for the end now and then, more often when it is near.
-    pub(super) fn watch_allocation(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+    pub(super) fn watch_allocation(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
         if self.settings.allocation.is_none() || self.allocation.asked {
             return;
         }
@@ -68,7 +68,7 @@ impl State {
             self.allocation.asked = true;
             self.allocation.asked_at = now;
             self.allocation.suspected_at = None;
-            effects.push(Effect::Inquire(Inquiry::Preemption));
+            effects.push(Effect::QuerySlurm(SlurmQuery::Preemption));
             return;
         }
         let left = self.settings.time.map(|(_, end)| end.since(now));
@@ -82,18 +82,18 @@ impl State {
         self.allocation.asked = true;
         self.allocation.asked_at = now;
         self.allocation.ask_at = None;
-        effects.push(Effect::Inquire(Inquiry::TimeLeft));
+        effects.push(Effect::QuerySlurm(SlurmQuery::TimeLeft));
     }
 
     /// A step was asked to end by somebody else. A preempted allocation's steps are told so, and its runner is not.
-    pub(super) fn suspect_preemption(&mut self, now: Moment) {
+    pub(super) fn suspect_preemption(&mut self, now: BootInstant) {
         if !self.allocation.preempted {
             self.allocation.suspected_at = Some(now.max(self.allocation.asked_at.plus(OFTEN)));
         }
     }
 
     /// Slurm has said how much time is left.
-    pub(super) fn time_told(&mut self, left: Option<Duration>, now: Moment, effects: &mut Vec<Effect>) {
+    pub(super) fn time_told(&mut self, left: Option<Duration>, now: BootInstant, effects: &mut Vec<Effect>) {
         self.allocation.asked = false;
         let Some(left) = left else { return };
         let end = self.settings.own_end.map_or(now.plus(left), |own| own.min(now.plus(left)));
@@ -104,7 +104,7 @@ impl State {
         let is_later = end > known;
         if known.since(end) > NEARER && !self.allocation.preempted {
             self.allocation.asked = true;
-            effects.push(Effect::Inquire(Inquiry::Preemption));
+            effects.push(Effect::QuerySlurm(SlurmQuery::Preemption));
         }
         self.settings.time = Some((began, end));
         self.late_from = Some(now);
@@ -119,12 +119,12 @@ impl State {
 
     /// Slurm has said whether the nodes are for somebody else. Then nothing new is begun, what runs has the time that is left, and
     /// the runner leaves when it has ended.
-    pub(super) fn preemption_told(&mut self, preempted: Option<bool>, now: Moment, effects: &mut Vec<Effect>) {
+    pub(super) fn preemption_told(&mut self, preempted: Option<bool>, now: BootInstant, effects: &mut Vec<Effect>) {
         self.allocation.asked = false;
         if preempted != Some(true) || std::mem::replace(&mut self.allocation.preempted, true) {
             return;
         }
-        effects.push(Effect::Tell(RunnerEvent::Preempted));
+        effects.push(Effect::Log(RunnerEvent::Preempted));
         self.let_go(self.unstarted(), None, now, effects);
     }
 }

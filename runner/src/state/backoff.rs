@@ -10,7 +10,7 @@ const IDLE_AT_MOST: Duration = Duration::from_secs(30);
 
 /// What the time since the last call brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Regime {
+pub(super) enum PollMode {
     /// A job of ours has ended, or new work came.
     Progress,
     /// Jobs run, and nothing else happened.
@@ -34,12 +34,12 @@ impl Backoff {
     }
 
     /// How long to wait after a call. Progress lets the ramp begin anew; the end of a job is that, because it is reported at once.
-    pub fn wait_after(&mut self, regime: Regime) -> Duration {
+    pub fn wait_after(&mut self, regime: PollMode) -> Duration {
         self.wait = match regime {
-            Regime::Waiting => self.wait.saturating_mul(2).min(self.most),
-            Regime::Progress | Regime::Idle => self.base,
+            PollMode::Waiting => self.wait.saturating_mul(2).min(self.most),
+            PollMode::Progress | PollMode::Idle => self.base,
         };
-        if regime == Regime::Idle { self.base.min(IDLE_AT_MOST) } else { self.wait }
+        if regime == PollMode::Idle { self.base.min(IDLE_AT_MOST) } else { self.wait }
     }
 }
 
@@ -50,13 +50,13 @@ pub(super) fn bounded(wait: Duration, lease: Duration, time_left: Option<Duratio
 
 #[cfg(test)]
 mod tests {
-    use super::Regime::{Idle, Progress, Waiting};
+    use super::PollMode::{Idle, Progress, Waiting};
     use super::*;
 
     /// Base, most, what happens, the waits, and why.
-    type Case<'a> = (u64, u64, &'a [Regime], &'a [u64], &'a str);
+    type Case<'a> = (u64, u64, &'a [PollMode], &'a [u64], &'a str);
 
-    fn waits(base: u64, most: u64, regimes: &[Regime]) -> Vec<u64> {
+    fn waits(base: u64, most: u64, regimes: &[PollMode]) -> Vec<u64> {
         let mut backoff = Backoff::new(Duration::from_secs(base), Duration::from_secs(most));
         regimes.iter().map(|regime| backoff.wait_after(*regime).as_secs()).collect()
     }

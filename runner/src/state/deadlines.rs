@@ -9,12 +9,12 @@ use torc_api::wire::AttemptKey;
 
 use super::job::Job;
 use super::{Effect, Phase, State};
-use crate::clock::Moment;
+use crate::clock::BootInstant;
 use crate::config::RunnerExit;
 use crate::protocol::Terms;
 
 /// When a job is asked to end, so that it is gone at `end`.
-pub(super) fn signal_time(terms: &Terms, end: Moment) -> Moment {
+pub(super) fn signal_time(terms: &Terms, end: BootInstant) -> BootInstant {
     if terms.in_step {
         end.minus(terms.headroom().min(terms.lead()))
     } else {
@@ -23,20 +23,20 @@ pub(super) fn signal_time(terms: &Terms, end: Moment) -> Moment {
 }
 
 /// When a job is killed, so that it is gone at `end`.
-pub(super) fn kill_time(terms: &Terms, end: Moment) -> Moment {
+pub(super) fn kill_time(terms: &Terms, end: BootInstant) -> BootInstant {
     if terms.in_step { end.minus(terms.headroom().min(terms.lead()) / 2) } else { end.minus(terms.headroom()) }
 }
 
 impl State {
     /// When a job has to be asked to end, so that it is gone when the runner's time is over.
-    pub(super) fn time_for(&self, job: &Job) -> Option<Moment> {
-        self.settings.time.map(|(_, end)| signal_time(job.kind.terms(), end))
+    pub(super) fn time_for(&self, job: &Job) -> Option<BootInstant> {
+        self.settings.time.map(|(_, end)| signal_time(job.launch.terms(), end))
     }
 
     /// Remembers when a started job has to be asked to end.
     pub(super) fn mind_time(&mut self, key: AttemptKey) {
         let Some(job) = self.jobs.get(&key) else { return };
-        let terms = job.kind.terms();
+        let terms = job.launch.terms();
         let runtime = Duration::from_secs(u64::try_from(terms.runtime_seconds).unwrap_or(0));
         let own = (terms.enforce_runtime && terms.runtime_seconds > 0).then(|| job.since.plus(runtime));
         let due = [own, self.time_for(job)].into_iter().flatten().min();
@@ -44,7 +44,7 @@ impl State {
     }
 
     /// Asks jobs whose time is over to end, and stops taking work when the runner's own time draws to its close.
-    pub(super) fn end_in_time(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+    pub(super) fn end_in_time(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
         let mut over = Vec::new();
         while let Some((due, key)) = self.ends.first().copied() {
             if due > now {
@@ -67,7 +67,7 @@ impl State {
             self.wake(close);
         }
         if end <= now {
-            self.is_hurried = true;
+            self.skip_worker_actions = true;
             self.kill_all(effects);
         } else {
             self.wake(end);

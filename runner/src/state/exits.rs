@@ -4,14 +4,14 @@
 use std::time::Duration;
 
 use super::{Effect, IdleExit, Phase, State};
-use crate::clock::Moment;
+use crate::clock::BootInstant;
 use crate::config::RunnerExit;
 use crate::events::RunnerEvent;
 use crate::link::LinkError;
 
 impl State {
     /// Goes to the next phase of life when its conditions are met.
-    pub(super) fn move_on(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+    pub(super) fn move_on(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
         if !self.jobs.is_empty() || self.awaits_node() {
             self.busy_at = now;
         }
@@ -20,12 +20,12 @@ impl State {
         }
         if let Phase::Ending(exit) = &self.phase
             && self.jobs.is_empty()
-            && (self.accounts.are_settled() || *exit != Ok(RunnerExit::Deadline) || self.is_hurried)
+            && (self.sacct.are_settled() || *exit != Ok(RunnerExit::Deadline) || self.skip_worker_actions)
         {
-            let until = now.plus(self.settings.farewell);
-            let has_last_words = self.contact.is_registered() || !self.reports.is_empty();
+            let until = now.plus(self.settings.shutdown_grace);
+            let has_last_words = self.session.is_registered() || !self.reports.is_empty();
             match exit.clone() {
-                Ok(exit) if self.contact.is_registered() && exit != RunnerExit::Dismissed => {
+                Ok(exit) if self.session.is_registered() && exit != RunnerExit::Dismissed => {
                     self.phase = Phase::Completing(exit, until);
                 }
                 Ok(exit) if has_last_words => self.phase = Phase::Leaving(exit, until),
@@ -47,20 +47,20 @@ impl State {
     }
 
     /// What belongs to a worker's end is under way. Without the server, or in a hurry, it is left out.
-    fn complete(&mut self, exit: RunnerExit, until: Moment, now: Moment) {
-        let farewell = now.plus(self.settings.farewell);
+    fn complete(&mut self, exit: RunnerExit, until: BootInstant, now: BootInstant) {
+        let shutdown_grace = now.plus(self.settings.shutdown_grace);
         if !self.jobs.is_empty() {
-            self.phase = Phase::Completing(exit, farewell);
+            self.phase = Phase::Completing(exit, shutdown_grace);
         } else if until <= now {
             self.phase = Phase::Leaving(exit, until);
-        } else if self.contact.is_failing() || self.is_hurried {
-            self.phase = Phase::Leaving(exit, farewell);
+        } else if self.session.is_failing() || self.skip_worker_actions {
+            self.phase = Phase::Leaving(exit, shutdown_grace);
         } else {
             self.wake(until);
         }
     }
 
-    fn consider_leaving(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+    fn consider_leaving(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
         if self.is_drained() && !self.settings.persistent {
             self.leave_results(RunnerExit::Drained, effects);
         } else if (self.is_preempted() || self.has_lost_its_nodes()) && self.jobs.is_empty() {
@@ -71,22 +71,22 @@ impl State {
     }
 
     /// What the server's last answer and the time give reason for. Without the server there is no such reason.
-    fn reason_to_leave(&mut self, now: Moment, effects: &mut Vec<Effect>) -> Option<RunnerExit> {
+    fn reason_to_leave(&mut self, now: BootInstant, effects: &mut Vec<Effect>) -> Option<RunnerExit> {
         let reported = self.reports.is_empty() && self.returned.is_empty();
-        if reported && self.jobs.is_empty() && self.contact.settled.is_some() {
+        if reported && self.jobs.is_empty() && self.session.settled.is_some() {
             self.settle_told_accounts(now, effects);
         }
-        let accounted = self.accounts.are_settled() && self.accounts.news.is_empty();
+        let accounted = self.sacct.are_settled() && self.sacct.news.is_empty();
         let holds_nothing = self.jobs.is_empty() && reported && accounted;
         let too_late = self.is_too_late(now);
-        if too_late && self.contact.has_heard() && !std::mem::replace(&mut self.told_too_late, true) {
-            effects.push(Effect::Tell(RunnerEvent::Problem { message: self.too_late() }));
+        if too_late && self.session.has_heard() && !std::mem::replace(&mut self.told_too_late, true) {
+            effects.push(Effect::Log(RunnerEvent::Problem { message: self.too_late() }));
         }
-        if !holds_nothing || self.contact.is_failing() || !self.contact.has_heard() {
+        if !holds_nothing || self.session.is_failing() || !self.session.has_heard() {
             return None;
         }
-        let stays = self.contact.terms.ignore_workflow_completion;
-        match self.contact.settled {
+        let stays = self.session.policy.ignore_workflow_completion;
+        match self.session.settled {
             Some(RunnerExit::Complete) if stays => {}
             Some(exit) if self.settings.exit_when_complete => return Some(exit),
             _ => {}
@@ -95,7 +95,7 @@ impl State {
             return Some(RunnerExit::Deadline);
         }
         let due = self.busy_at.plus(self.idle_time()?);
-        if self.contact.capacity_expected || self.contact.heard_at < self.busy_at {
+        if self.session.capacity_expected || self.session.heard_at < self.busy_at {
             return None;
         }
         if due > now {
@@ -110,7 +110,7 @@ impl State {
         match self.settings.idle_exit {
             _ if self.settings.persistent => None,
             IdleExit::Never => None,
-            IdleExit::AsTold => Some(Duration::from_secs(self.contact.terms.wait_for_new_jobs_seconds)),
+            IdleExit::AsTold => Some(Duration::from_secs(self.session.policy.wait_for_new_jobs_seconds)),
             IdleExit::After(time) => Some(time),
         }
     }
@@ -118,7 +118,7 @@ impl State {
     fn too_late(&self) -> String {
         format!(
             "less than {} s of its time are left: it takes no new jobs (compute_node_min_time_for_new_jobs_seconds)",
-            self.contact.terms.min_time_for_new_jobs_seconds
+            self.session.policy.min_time_for_new_jobs_seconds
         )
     }
 

@@ -10,17 +10,17 @@ use torc_slurm::srun;
 use super::job::{Job, Stage};
 use super::warnings::note;
 use super::{Effect, State};
-use crate::clock::Moment;
+use crate::clock::BootInstant;
 use crate::events::RunnerEvent;
-use crate::inquiry::Inquiry;
+use crate::slurm_query::SlurmQuery;
 
 /// Steps that could have more time.
 pub(super) type Extensions = BTreeSet<AttemptKey>;
 
 /// How many minutes a step may have in total, if that is more than it has.
-fn more_minutes(job: &Job, end: Moment) -> Option<u64> {
+fn more_minutes(job: &Job, end: BootInstant) -> Option<u64> {
     let limit = job.step.limit.filter(|_| job.stage == Stage::Running && !job.step.is_fixed)?;
-    let minutes = srun::usable_minutes(end.since(job.since), job.kind.terms().headroom())?;
+    let minutes = srun::usable_minutes(end.since(job.since), job.launch.terms().headroom())?;
     (Duration::from_secs(minutes * 60) > limit).then_some(minutes)
 }
 
@@ -43,7 +43,7 @@ impl State {
             match (self.extension(key), number) {
                 (Some(minutes), Some(step)) => {
                     self.extensions.remove(&key);
-                    effects.push(Effect::Inquire(Inquiry::Extend { key, step, minutes }));
+                    effects.push(Effect::QuerySlurm(SlurmQuery::Extend { key, step, minutes }));
                 }
                 (Some(_), None) if self.expect_number(key) => {}
                 _ => {
@@ -64,11 +64,11 @@ impl State {
         let Some(job) = self.jobs.get_mut(&key) else { return };
         if let Some(message) = trouble {
             job.step.is_fixed = true;
-            return effects.push(Effect::Tell(RunnerEvent::Problem { message }));
+            return effects.push(Effect::Log(RunnerEvent::Problem { message }));
         }
         job.step.limit = Some(Duration::from_secs(minutes * 60));
         job.step.is_warned = false;
-        effects.push(Effect::Tell(RunnerEvent::Extended { key, minutes }));
+        effects.push(Effect::Log(RunnerEvent::Extended { key, minutes }));
         effects.push(note(key, job));
         self.mind_warning(key);
     }

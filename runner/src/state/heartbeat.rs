@@ -4,7 +4,7 @@
 //! no start: the leases of such jobs expire, and another runner runs them, too.
 
 use super::{Effect, State};
-use crate::clock::Moment;
+use crate::clock::BootInstant;
 
 /// The shim goes on for a third of the lease after a heartbeat. A living agent has renewed its leases within the third before, so the
 /// last third is left for the jobs to end.
@@ -17,8 +17,8 @@ impl State {
     ///
     /// A heartbeat carries a moment instead of a duration: one that the shim reads late, after it was itself frozen, grants no
     /// additional time.
-    pub(super) fn send_heartbeat(&mut self, now: Moment, effects: &mut Vec<Effect>) {
-        if self.kinds.handed() == 0 {
+    pub(super) fn send_heartbeat(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
+        if self.profiles.handed() == 0 {
             return;
         }
         let lease = self.lease_time();

@@ -8,10 +8,10 @@ use torc_api::wire::{FileSeen, FinishedAttempt, LeaseRole};
 use torc_core::ledger::Reservation;
 use torc_core::urgency::Urgency;
 
-use super::kinds::Kind;
-use super::measures::Measured;
-use super::steps::StepLook;
-use crate::clock::Moment;
+use super::profiles::LaunchProfile;
+use super::steps::StepState;
+use super::usage::UsageStats;
+use crate::clock::BootInstant;
 use crate::protocol::Ending;
 
 /// An attempt that the runner holds.
@@ -22,23 +22,23 @@ pub(super) struct Job {
     pub command: String,
     /// Variables of this one alone.
     pub env: BTreeMap<String, String>,
-    pub kind: Arc<Kind>,
+    pub launch: Arc<LaunchProfile>,
     /// Decides which of the leases that wait starts first.
     pub urgency: Urgency,
     pub stage: Stage,
     /// Taken from the ledger; absent while it waits, and for one that is to follow another.
     pub reservation: Option<Reservation>,
     /// When it came, later when it started.
-    pub since: Moment,
+    pub since: BootInstant,
     /// The server knows that it has started.
     pub start_known: bool,
-    pub ending: Option<(Ending, Moment)>,
+    pub ending: Option<(Ending, BootInstant)>,
     pub inputs: Inputs,
     /// Its first process, once it has started.
     pub pid: i32,
-    pub measured: Measured,
+    pub usage: UsageStats,
     /// What Slurm has said of its step.
-    pub step: StepLook,
+    pub step: StepState,
     /// GPUs it uses, once it has started.
     pub devices: Vec<String>,
 }
@@ -50,7 +50,7 @@ pub(super) enum Inputs {
     Awaited,
     /// As found before its start.
     Found(Vec<FileSeen>),
-    /// An earlier brain looked for them.
+    /// An earlier agent looked for them.
     Unknown,
 }
 
@@ -59,11 +59,11 @@ pub(super) enum Inputs {
 pub(super) enum Stage {
     /// In the queue.
     Queued,
-    /// At the keeper, to follow another job of its class.
+    /// At the shim, to follow another job of its class.
     Handed,
-    /// At the keeper, which was told not to start it.
+    /// At the shim, which was told not to start it.
     Recalled,
-    /// The keeper was told to start it.
+    /// The shim was told to start it.
     Starting,
     Running,
     /// Ended; its output files are being looked for.
@@ -83,19 +83,19 @@ pub(super) struct Report {
     /// The job's name.
     pub name: String,
     pub finished: FinishedAttempt,
-    pub ended: Moment,
+    pub ended: BootInstant,
     /// How much older it is: one that was read from a file may be from before this machine started.
     pub older: Duration,
     pub kept: Kept,
 }
 
 impl Report {
-    pub fn new(name: &str, finished: FinishedAttempt, ended: Moment) -> Self {
+    pub fn new(name: &str, finished: FinishedAttempt, ended: BootInstant) -> Self {
         Self { name: name.to_owned(), finished, ended, older: Duration::ZERO, kept: Kept::No }
     }
 }
 
-/// Where a report is safe from the end of this process and its keeper.
+/// Where a report is safe from the end of this process and its shim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kept {
     /// Nowhere yet.

@@ -6,7 +6,7 @@ use torc_api::wire::AttemptKey;
 
 use super::job::{Job, Stage};
 use super::{Effect, State};
-use crate::clock::Moment;
+use crate::clock::BootInstant;
 use crate::events::RunnerEvent;
 
 /// The server looked at the time when it granted a lease; so much of it may be lost on the way here.
@@ -20,7 +20,7 @@ impl State {
     }
 
     /// Returns leases that cannot start any more, with the reason.
-    pub(super) fn return_late_leases(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+    pub(super) fn return_late_leases(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
         match self.late_from {
             Some(due) if due < now => {}
             Some(due) => return self.wake(due.plus(Duration::from_millis(1))),
@@ -41,19 +41,19 @@ impl State {
         self.let_go(late, None, now, effects);
     }
 
-    fn note_late(&mut self, key: AttemptKey, now: Moment, effects: &mut Vec<Effect>) {
+    fn note_late(&mut self, key: AttemptKey, now: BootInstant, effects: &mut Vec<Effect>) {
         let (Some(job), Some((_, end))) = (self.jobs.get(&key), self.settings.time) else { return };
-        let runtime_seconds = job.kind.terms().runtime_seconds;
+        let runtime_seconds = job.launch.terms().runtime_seconds;
         self.out_of_time.insert(key);
-        effects.push(Effect::Tell(RunnerEvent::OutOfTime { key, runtime_seconds, remaining: end.since(now) }));
+        effects.push(Effect::Log(RunnerEvent::OutOfTime { key, runtime_seconds, remaining: end.since(now) }));
     }
 
     /// Returns the last moment at which the server would still have granted this lease.
-    fn latest_start(&self, job: &Job) -> Option<Moment> {
+    fn latest_start(&self, job: &Job) -> Option<BootInstant> {
         let (_, end) = self.settings.time.filter(|_| job.role.is_job() && job.stage != Stage::Recalled)?;
         // By number of jobs, declared runtimes are ignored.
-        let runtime = if self.settings.max_parallel_jobs.is_some() { 0 } else { job.kind.terms().runtime_seconds };
-        let least = job.kind.terms().end_margin().least_remaining(runtime);
+        let runtime = if self.settings.max_parallel_jobs.is_some() { 0 } else { job.launch.terms().runtime_seconds };
+        let least = job.launch.terms().end_margin().least_remaining(runtime);
         Some(end.minus(Duration::from_secs(u64::try_from(least).unwrap_or(0))).plus(LATENESS))
     }
 }

@@ -1,4 +1,4 @@
-//! From a lease to a start: the queue, what may start now, what is handed to the keeper in advance, what is given back.
+//! From a lease to a start: the queue, what may start now, what is handed to the shim in advance, what is given back.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use torc_core::ledger::{Reach, Reservation};
 use torc_core::urgency::Urgency;
 
 use super::job::{Inputs, Job, Stage};
-use super::kinds::Kind;
-use super::measures::Measured;
-use super::steps::StepLook;
-use super::{Effect, InputLook, Phase, State};
-use crate::clock::Moment;
+use super::profiles::LaunchProfile;
+use super::steps::StepState;
+use super::usage::UsageStats;
+use super::{Effect, InputCheck, Phase, State};
+use crate::clock::BootInstant;
 use crate::events::RunnerEvent;
 use crate::mode::{self, Mode};
-use crate::protocol::{Ending, HeldJob};
+use crate::protocol::{Ending, RunningJob};
 
 /// A job of several nodes that has waited for so long is not passed over any more: its nodes are kept free as they become free.
 const MAX_PASSED_OVER_WITH_NODES: Duration = Duration::from_secs(10);
@@ -30,7 +30,7 @@ impl State {
         &mut self,
         leases: Vec<Lease>,
         profiles: &[Profile],
-        now: Moment,
+        now: BootInstant,
         effects: &mut Vec<Effect>,
     ) {
         for lease in leases {
@@ -39,32 +39,33 @@ impl State {
             }
             let profile = profiles.get(lease.profile as usize).filter(|_| self.is_welcome(lease.role));
             if let Some(profile) = profile {
-                self.meet(&lease.key, profile, effects);
+                self.announce_workflow(&lease.key, profile, effects);
             }
-            let kind = profile.map(|profile| match lease.role.is_job() {
-                true => self.kinds.of(lease.key.workflow, profile, &self.settings),
-                false => self.kinds.of_errand(lease.key.workflow, profile, &self.settings),
+            let launch = profile.map(|profile| match lease.role.is_job() {
+                true => self.profiles.of(lease.key.workflow, profile, &self.settings),
+                false => self.profiles.of_task(lease.key.workflow, profile, &self.settings),
             });
-            let fits = |kind: &Arc<Kind>| !lease.role.is_job() || self.ledger.can_ever_fit(kind.resources());
-            let Some(kind) = kind.filter(fits) else {
+            let fits =
+                |launch: &Arc<LaunchProfile>| !lease.role.is_job() || self.ledger.can_ever_fit(launch.resources());
+            let Some(launch) = launch.filter(fits) else {
                 self.give_back(lease.key, now);
                 continue;
             };
             self.returned.remove(&lease.key);
             self.out_of_time.remove(&lease.key);
-            let urgency = self.urgency_of(&lease, &kind);
+            let urgency = self.urgency_of(&lease, &launch);
             if lease.role.is_job() {
                 self.enqueue(lease.key, urgency);
             } else {
-                self.errands.push_back(lease.key);
+                self.tasks.push_back(lease.key);
             }
-            let inputs = look_for_inputs(lease.key, &kind, effects);
+            let inputs = look_for_inputs(lease.key, &launch, effects);
             let job = Job {
                 role: lease.role,
                 name: lease.name,
                 command: lease.command,
                 env: lease.env,
-                kind,
+                launch,
                 urgency,
                 stage: Stage::Queued,
                 reservation: None,
@@ -73,8 +74,8 @@ impl State {
                 ending: None,
                 inputs,
                 pid: 0,
-                measured: Measured::default(),
-                step: StepLook::default(),
+                usage: UsageStats::default(),
+                step: StepState::default(),
                 devices: Vec::new(),
             };
             self.watch_time_of(&job);
@@ -83,11 +84,11 @@ impl State {
     }
 
     /// Returns the position of a lease among those that wait.
-    fn urgency_of(&self, lease: &Lease, kind: &Kind) -> Urgency {
+    fn urgency_of(&self, lease: &Lease, launch: &LaunchProfile) -> Urgency {
         if self.settings.max_parallel_jobs.is_some() {
             return Urgency::by_count(lease.priority, lease.downstream_seconds);
         }
-        Urgency::new(lease.priority, kind.resources(), kind.terms().runtime_seconds, lease.downstream_seconds)
+        Urgency::new(lease.priority, launch.resources(), launch.terms().runtime_seconds, lease.downstream_seconds)
     }
 
     /// Puts a lease before less urgent ones of its workflow. Between workflows the server's order stays: only the server knows how
@@ -101,8 +102,8 @@ impl State {
     }
 
     /// Says once for each workflow how its jobs are executed here.
-    fn meet(&mut self, key: &AttemptKey, profile: &Profile, effects: &mut Vec<Effect>) {
-        if !self.met.insert(key.workflow) {
+    fn announce_workflow(&mut self, key: &AttemptKey, profile: &Profile, effects: &mut Vec<Effect>) {
+        if !self.announced_workflows.insert(key.workflow) {
             return;
         }
         let config = profile.execution_config.clone().unwrap_or_default();
@@ -112,9 +113,9 @@ impl State {
                 "workflow {} asks for mode slurm, but there is no allocation with srun here: its jobs run directly",
                 key.workflow
             );
-            effects.push(Effect::Tell(RunnerEvent::Problem { message }));
+            effects.push(Effect::Log(RunnerEvent::Problem { message }));
         }
-        effects.push(Effect::Tell(RunnerEvent::Serving {
+        effects.push(Effect::Log(RunnerEvent::Serving {
             workflow: key.workflow,
             run: key.run,
             mode,
@@ -123,17 +124,17 @@ impl State {
         }));
     }
 
-    /// A job runs that an earlier brain started.
-    pub(super) fn adopted(&mut self, held: HeldJob, now: Moment) {
-        let kind = self.kinds.of_held(&held);
+    /// A job runs that an earlier agent started.
+    pub(super) fn adopted(&mut self, held: RunningJob, now: BootInstant) {
+        let launch = self.profiles.of_running(&held);
         let nodes = self.node_numbers(&held.nodes);
-        let reservation = held.role.is_job().then(|| self.ledger.adopt(kind.resources(), &held.devices, &nodes));
+        let reservation = held.role.is_job().then(|| self.ledger.adopt(launch.resources(), &held.devices, &nodes));
         let job = Job {
             role: held.role,
             name: held.name,
             command: String::new(),
             env: BTreeMap::new(),
-            kind,
+            launch,
             urgency: Urgency::default(),
             stage: Stage::Running,
             reservation,
@@ -143,17 +144,17 @@ impl State {
             ending: held.ending,
             inputs: Inputs::Unknown,
             pid: held.pid,
-            measured: Measured::default(),
-            step: StepLook::of_held(held.step_limit_ms.map(Duration::from_millis), held.is_warned),
+            usage: UsageStats::default(),
+            step: StepState::of_running(held.step_limit_ms.map(Duration::from_millis), held.is_warned),
             devices: held.devices,
         };
-        self.measures.expect(&held.key, &job.kind.terms().monitor, now);
+        self.usage.expect(&held.key, &job.launch.terms().monitor, now);
         self.jobs.insert(held.key, job);
         self.activate(held.key);
         self.mind_time(held.key);
         self.mind_warning(held.key);
         self.mind_extension(held.key);
-        self.contact.has_news(now);
+        self.session.mark_dirty(now);
     }
 
     /// Whether it still takes such work. At its end a runner takes what belongs to the end.
@@ -167,16 +168,16 @@ impl State {
 
     /// Where such work waits for its start.
     fn line_for(&mut self, role: LeaseRole) -> &mut VecDeque<AttemptKey> {
-        if role.is_job() { &mut self.queue } else { &mut self.errands }
+        if role.is_job() { &mut self.queue } else { &mut self.tasks }
     }
 
     /// What takes no resources starts at once, even on a full node.
-    fn start_errands(&mut self, now: Moment, effects: &mut Vec<Effect>) {
-        for key in std::mem::take(&mut self.errands) {
+    fn start_tasks(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
+        for key in std::mem::take(&mut self.tasks) {
             let Some(job) = self.jobs.get_mut(&key) else { continue };
-            if !matches!(self.phase, Phase::Serving | Phase::Completing(..)) || now > self.contact.lease_until {
-                self.errands.push_back(key);
-            } else if self.settings.time.is_some_and(|(_, end)| end.minus(job.kind.terms().headroom()) <= now) {
+            if !matches!(self.phase, Phase::Serving | Phase::Completing(..)) || now > self.session.lease_until {
+                self.tasks.push_back(key);
+            } else if self.settings.time.is_some_and(|(_, end)| end.minus(job.launch.terms().headroom()) <= now) {
                 self.drop_unstarted(key, now);
             } else {
                 job.stage = Stage::Starting;
@@ -186,10 +187,10 @@ impl State {
         }
     }
 
-    /// Starts what fits, and hands to the keeper what may follow.
-    pub(super) fn fill(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+    /// Starts what fits, and hands to the shim what may follow.
+    pub(super) fn fill(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
         self.return_late_leases(now, effects);
-        self.start_errands(now, effects);
+        self.start_tasks(now, effects);
         if self.phase != Phase::Serving {
             return;
         }
@@ -203,7 +204,7 @@ impl State {
             };
             if !self.may_start(job, now) {
                 at += 1;
-            } else if let Some(reservation) = self.ledger.reserve(job.kind.resources(), job.kind.reach()) {
+            } else if let Some(reservation) = self.ledger.reserve(job.launch.resources(), job.launch.reach()) {
                 self.queue.remove(at);
                 self.start(key, reservation, now, effects);
             } else if self.is_passed_over_too_long(job, now) {
@@ -216,8 +217,8 @@ impl State {
     }
 
     /// Smaller jobs must not be started before this one any more.
-    pub(super) fn is_passed_over_too_long(&self, job: &Job, now: Moment) -> bool {
-        let most = if job.kind.resources().nodes > 1 { MAX_PASSED_OVER_WITH_NODES } else { MAX_PASSED_OVER };
+    pub(super) fn is_passed_over_too_long(&self, job: &Job, now: BootInstant) -> bool {
+        let most = if job.launch.resources().nodes > 1 { MAX_PASSED_OVER_WITH_NODES } else { MAX_PASSED_OVER };
         now.since(job.since) > most
     }
 
@@ -228,19 +229,19 @@ impl State {
 
     /// Whether its files were found, and there is time for it. With the server out of reach it must fit the time its lease has left, because nobody
     /// would know that it has started.
-    fn may_start(&self, job: &Job, now: Moment) -> bool {
-        let runtime = Duration::from_secs(u64::try_from(job.kind.terms().runtime_seconds).unwrap_or(0));
-        let lease_is_enough = !self.contact.is_failing() || now.plus(runtime) <= self.contact.lease_until;
+    fn may_start(&self, job: &Job, now: BootInstant) -> bool {
+        let runtime = Duration::from_secs(u64::try_from(job.launch.terms().runtime_seconds).unwrap_or(0));
+        let lease_is_enough = !self.session.is_failing() || now.plus(runtime) <= self.session.lease_until;
         job.inputs != Inputs::Awaited
             && lease_is_enough
-            && now <= self.contact.lease_until
+            && now <= self.session.lease_until
             && self.time_for(job).is_none_or(|end| now < end)
             && self.has_time_for_step(job, now)
     }
 
     /// Handed jobs whose class has room again need not wait for a predecessor.
     fn release_handed(&mut self, effects: &mut Vec<Effect>) {
-        for class in &mut self.kinds.classes {
+        for class in &mut self.profiles.classes {
             while !class.handed.is_empty()
                 && let Some(reservation) = self.ledger.reserve(&class.resources, Reach::Here)
             {
@@ -250,12 +251,12 @@ impl State {
                 job.stage = Stage::Starting;
                 class.running += 1;
                 self.active.insert(key);
-                effects.push(Effect::Go(key));
+                effects.push(Effect::StartNow(key));
             }
         }
     }
 
-    fn start(&mut self, key: AttemptKey, reservation: Reservation, now: Moment, effects: &mut Vec<Effect>) {
+    fn start(&mut self, key: AttemptKey, reservation: Reservation, now: BootInstant, effects: &mut Vec<Effect>) {
         let order = self.order(key, Some(&reservation), now);
         let Some(job) = self.jobs.get_mut(&key) else { return self.ledger.release(reservation) };
         job.reservation = Some(reservation);
@@ -272,25 +273,26 @@ impl State {
     fn activate(&mut self, key: AttemptKey) {
         self.active.insert(key);
         let Some(job) = self.jobs.get(&key) else { return };
-        if let Some(class) = self.kinds.class_of(&job.kind) {
+        if let Some(class) = self.profiles.class_of(&job.launch) {
             class.running += 1;
         }
     }
 
-    /// Gives the keeper jobs that follow as soon as one of their class has ended, without a word with us. Devices and nodes differ
+    /// Gives the shim jobs that follow as soon as one of their class has ended, without a word with us. Devices and nodes differ
     /// from job to job, so those with GPUs and steps are never among them.
-    fn hand_ahead(&mut self, now: Moment, effects: &mut Vec<Effect>) {
-        let depth = self.pace.hand_ahead() as usize;
-        if depth == 0 || self.contact.is_failing() {
+    fn hand_ahead(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
+        let depth = self.throughput.hand_ahead() as usize;
+        if depth == 0 || self.session.is_failing() {
             return;
         }
         while let Some(key) = self.queue.front().copied() {
             let Some(job) = self.jobs.get(&key) else { break };
-            let chooses = job.kind.resources().gpus > 0 || job.kind.resources().nodes > 1 || job.kind.step.is_some();
+            let chooses =
+                job.launch.resources().gpus > 0 || job.launch.resources().nodes > 1 || job.launch.step.is_some();
             if chooses || !self.may_start(job, now) {
                 break;
             }
-            let Some(class) = self.kinds.classes.get_mut(job.kind.class as usize) else { break };
+            let Some(class) = self.profiles.classes.get_mut(job.launch.class as usize) else { break };
             if class.handed.len() >= depth * class.running {
                 break;
             }
@@ -302,12 +304,12 @@ impl State {
         }
     }
 
-    /// The keeper has started a job.
+    /// The shim has started a job.
     pub(super) fn started(
         &mut self,
         key: AttemptKey,
-        (at, pid): (Moment, i32),
-        now: Moment,
+        (at, pid): (BootInstant, i32),
+        now: BootInstant,
         effects: &mut Vec<Effect>,
     ) {
         let Some(job) = self.jobs.get_mut(&key) else { return };
@@ -320,10 +322,10 @@ impl State {
         job.stage = Stage::Running;
         job.since = at;
         job.pid = pid;
-        self.measures.expect(&key, &job.kind.terms().monitor, now);
-        effects.push(Effect::Tell(RunnerEvent::Started { key, name: job.name.clone() }));
+        self.usage.expect(&key, &job.launch.terms().monitor, now);
+        effects.push(Effect::Log(RunnerEvent::Started { key, name: job.name.clone() }));
         let (ending, role) = (job.ending, job.role);
-        self.contact.has_news(now);
+        self.session.mark_dirty(now);
         self.mind_time(key);
         self.mind_warning(key);
         if let Some((why, _)) = ending {
@@ -333,8 +335,8 @@ impl State {
         }
     }
 
-    /// The keeper has not started a job and will not.
-    pub(super) fn revoked(&mut self, key: AttemptKey, now: Moment) {
+    /// The shim has not started a job and will not.
+    pub(super) fn revoked(&mut self, key: AttemptKey, now: BootInstant) {
         let Some(job) = self.jobs.get_mut(&key) else { return };
         let reservation = job.reservation.take();
         let was_started = job.stage.is_started();
@@ -359,19 +361,19 @@ impl State {
     pub(super) fn deactivate(&mut self, key: AttemptKey) {
         let was_active = self.active.remove(&key);
         let Some(job) = self.jobs.get(&key).filter(|_| was_active) else { return };
-        if let Some(class) = self.kinds.class_of(&job.kind) {
+        if let Some(class) = self.profiles.class_of(&job.launch) {
             class.running = class.running.saturating_sub(1);
         }
     }
 
     pub(super) fn forget_handed(&mut self, key: AttemptKey) {
-        for class in &mut self.kinds.classes {
+        for class in &mut self.profiles.classes {
             class.handed.retain(|handed| *handed != key);
         }
     }
 
     /// Gives an unstarted lease back, unless the server has taken it already.
-    fn drop_unstarted(&mut self, key: AttemptKey, now: Moment) {
+    fn drop_unstarted(&mut self, key: AttemptKey, now: BootInstant) {
         let Some(job) = self.jobs.remove(&key) else { return };
         self.line_for(job.role).retain(|queued| *queued != key);
         if job.ending.is_none_or(|(why, _)| why != Ending::LeaseLost) {
@@ -379,17 +381,17 @@ impl State {
         }
     }
 
-    fn give_back(&mut self, key: AttemptKey, now: Moment) {
+    fn give_back(&mut self, key: AttemptKey, now: BootInstant) {
         self.returned.insert(key);
-        self.contact.has_news(now);
+        self.session.mark_dirty(now);
     }
 
-    /// Lets go of leases that have not started: at once, or when the keeper has confirmed that it did not start them.
+    /// Lets go of leases that have not started: at once, or when the shim has confirmed that it did not start them.
     pub(super) fn let_go(
         &mut self,
         keys: Vec<AttemptKey>,
         why: Option<Ending>,
-        now: Moment,
+        now: BootInstant,
         effects: &mut Vec<Effect>,
     ) {
         let mut recalled = Vec::new();
@@ -415,18 +417,18 @@ impl State {
 
     /// Leases that have not started, in no particular order.
     pub(super) fn unstarted(&self) -> Vec<AttemptKey> {
-        let handed = self.kinds.classes.iter().flat_map(|class| class.handed.iter());
-        self.queue.iter().chain(&self.errands).chain(handed).copied().collect()
+        let handed = self.profiles.classes.iter().flat_map(|class| class.handed.iter());
+        self.queue.iter().chain(&self.tasks).chain(handed).copied().collect()
     }
 
     /// When the lease time runs out, unstarted leases are no longer ours, and neither are jobs whose start the server does not
     /// know of.
-    pub(super) fn expire_leases(&mut self, now: Moment, effects: &mut Vec<Effect>) {
-        let until = self.contact.lease_until;
+    pub(super) fn expire_leases(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
+        let until = self.session.lease_until;
         let secret = |key: &&AttemptKey| self.jobs.get(key).is_some_and(|job| !job.start_known && job.ending.is_none());
         let unknown: Vec<AttemptKey> = self.active.iter().filter(secret).copied().collect();
-        let waiting = !self.queue.is_empty() || !self.errands.is_empty() || self.kinds.handed() > 0;
-        if !waiting && unknown.is_empty() || !self.contact.has_leases() {
+        let waiting = !self.queue.is_empty() || !self.tasks.is_empty() || self.profiles.handed() > 0;
+        if !waiting && unknown.is_empty() || !self.session.has_leases() {
             return;
         }
         if now < until {
@@ -441,16 +443,16 @@ impl State {
 }
 
 /// A job that reads files is not started before they were found.
-fn look_for_inputs(key: AttemptKey, kind: &Kind, effects: &mut Vec<Effect>) -> Inputs {
-    let terms = kind.terms();
+fn look_for_inputs(key: AttemptKey, launch: &LaunchProfile, effects: &mut Vec<Effect>) -> Inputs {
+    let terms = launch.terms();
     if terms.input_files.is_empty() {
         return Inputs::Found(Vec::new());
     }
-    let look = InputLook {
-        working_dir: kind.template.working_dir.clone().into(),
+    let look = InputCheck {
+        working_dir: launch.template.working_dir.clone().into(),
         files: terms.input_files.clone(),
         hash_large_files: terms.hash_large_files,
     };
-    effects.push(Effect::Look(key, Box::new(look)));
+    effects.push(Effect::CheckInputs(key, Box::new(look)));
     Inputs::Awaited
 }

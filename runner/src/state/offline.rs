@@ -1,7 +1,7 @@
 //! Life without the server. Calls are repeated for a while; then the runner drains: it takes nothing new, lets running jobs end,
 //! writes their results into its journal, and now and then asks whether the server is back.
 //!
-//! A result is safe in the journal before the keeper may forget it, and leaves the journal only when the server has it.
+//! A result is safe in the journal before the shim may forget it, and leaves the journal only when the server has it.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ use torc_api::wire::{AttemptKey, FinishedAttempt, JournalledResult};
 use super::ends::milliseconds;
 use super::job::{Kept, Report};
 use super::{Effect, Phase, State};
-use crate::clock::Moment;
+use crate::clock::BootInstant;
 use crate::config::RunnerExit;
 use crate::events::RunnerEvent;
 use crate::link::LinkError;
@@ -42,16 +42,16 @@ impl Default for OfflineSettings {
 pub(super) struct Journal {
     /// A write has been asked for and not answered.
     writing: bool,
-    write_at: Moment,
+    write_at: BootInstant,
     /// A person knows that it cannot be written.
     told: bool,
 }
 
 impl State {
     /// Begins to drain when the server has been away for too long.
-    pub(super) fn mind_outage(&mut self, now: Moment, effects: &mut Vec<Effect>) {
-        let Some(since) = self.contact.failing_since() else { return };
-        if self.contact.is_draining() {
+    pub(super) fn mind_outage(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
+        let Some(since) = self.session.failing_since() else { return };
+        if self.session.is_draining() {
             return;
         }
         let window = self.retry_window();
@@ -59,27 +59,27 @@ impl State {
             self.wake(since.plus(window));
             return;
         }
-        self.contact.drain(now.plus(self.settings.offline.ping_interval));
+        self.session.drain(now.plus(self.settings.offline.ping_interval));
         if !self.settings.offline.enabled {
-            self.end_with(Err(LinkError::Unreachable(self.contact.last_failure.clone())), now, effects);
+            self.end_with(Err(LinkError::Unreachable(self.session.last_failure.clone())), now, effects);
             return;
         }
-        effects.push(Effect::Tell(RunnerEvent::Draining { after: window, running: self.active.len() }));
+        effects.push(Effect::Log(RunnerEvent::Draining { after: window, running: self.active.len() }));
     }
 
     fn retry_window(&self) -> Duration {
-        let minutes = self.contact.terms.wait_for_healthy_database_minutes;
+        let minutes = self.session.policy.wait_for_healthy_database_minutes;
         self.settings.offline.retry_window.unwrap_or_else(|| Duration::from_secs(minutes.saturating_mul(60)))
     }
 
     /// Results go to the journal: nobody knows when the server can have them.
     fn keeps_journal(&self) -> bool {
-        let leaving = matches!(self.phase, Phase::Leaving(..)) && self.contact.is_failing();
-        self.settings.offline.enabled && self.phase != Phase::Gone && (self.contact.is_draining() || leaving)
+        let leaving = matches!(self.phase, Phase::Leaving(..)) && self.session.is_failing();
+        self.settings.offline.enabled && self.phase != Phase::Gone && (self.session.is_draining() || leaving)
     }
 
     /// Asks for results to be written down, one batch at a time.
-    pub(super) fn keep_journal(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+    pub(super) fn keep_journal(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
         if !self.keeps_journal() || self.journal.writing {
             return;
         }
@@ -94,7 +94,7 @@ impl State {
             return;
         }
         self.journal.writing = true;
-        let runner = self.contact.last_runner;
+        let runner = self.session.last_runner;
         let results = unwritten.iter().filter_map(|key| self.reports.get(key)).map(|report| JournalledResult {
             ended_ms: 0,
             runner,
@@ -104,7 +104,7 @@ impl State {
         effects.push(Effect::Journal(results.collect()));
     }
 
-    /// These are on the disk, so the keeper need not hold them any longer.
+    /// These are on the disk, so the shim need not hold them any longer.
     pub(super) fn journalled(&mut self, keys: Vec<AttemptKey>, effects: &mut Vec<Effect>) {
         self.journal = Journal::default();
         let mut delivered = Vec::new();
@@ -121,18 +121,18 @@ impl State {
         }
     }
 
-    /// They could not be written: memory and the keeper hold them until that succeeds or the server has them.
-    pub(super) fn not_journalled(&mut self, reason: String, now: Moment, effects: &mut Vec<Effect>) {
+    /// They could not be written: memory and the shim hold them until that succeeds or the server has them.
+    pub(super) fn not_journalled(&mut self, reason: String, now: BootInstant, effects: &mut Vec<Effect>) {
         self.journal.writing = false;
         self.journal.write_at = now.plus(WRITE_AGAIN);
         if !std::mem::replace(&mut self.journal.told, true) {
             let message = format!("results cannot be written to the journal and are kept in memory: {reason}");
-            effects.push(Effect::Tell(RunnerEvent::Problem { message }));
+            effects.push(Effect::Log(RunnerEvent::Problem { message }));
         }
     }
 
     /// Results that an earlier runner of this place wrote down and nobody has fetched.
-    pub(super) fn recovered(&mut self, results: Vec<(JournalledResult, Duration)>, now: Moment) {
+    pub(super) fn recovered(&mut self, results: Vec<(JournalledResult, Duration)>, now: BootInstant) {
         for (result, age) in results {
             let key = result.finished.key;
             if let Some(report) = self.reports.get_mut(&key) {
@@ -146,7 +146,7 @@ impl State {
                     kept: Kept::Journal,
                 };
                 self.reports.insert(key, report);
-                self.contact.has_news(now);
+                self.session.mark_dirty(now);
             }
         }
     }
@@ -164,28 +164,28 @@ impl State {
     pub(super) fn is_drained(&self) -> bool {
         let safe = |(_, report): (&AttemptKey, &Report)| report.kept == Kept::Journal;
         self.settings.offline.enabled
-            && self.contact.is_draining()
+            && self.session.is_draining()
             && self.jobs.is_empty()
-            && self.accounts.are_settled()
+            && self.sacct.are_settled()
             && self.reports.iter().all(safe)
     }
 
     /// Leaves without the server having every result, and says what is to be typed when it is back. What is not in the journal
-    /// stays with the keeper for the next runner of this place.
+    /// stays with the shim for the next runner of this place.
     pub(super) fn leave_results(&mut self, exit: RunnerExit, effects: &mut Vec<Effect>) {
         let journalled = self.reports.iter().filter(|(_, report)| report.kept == Kept::Journal);
         let runs: BTreeSet<(i64, i32)> = journalled.clone().map(|(key, _)| (key.workflow, key.run)).collect();
         let journalled = journalled.count();
         let hints = runs.iter().map(|(workflow, run)| reconcile(*workflow, *run, &self.settings.output_dir)).collect();
         let unwritten = self.reports.len() - journalled;
-        effects.push(Effect::Tell(RunnerEvent::LeftResults { journalled, unwritten, hints }));
+        effects.push(Effect::Log(RunnerEvent::LeftResults { journalled, unwritten, hints }));
         self.go(Ok(exit), effects);
     }
 }
 
 impl Report {
     /// The report, with its age.
-    pub fn told_at(&self, now: Moment) -> FinishedAttempt {
+    pub fn told_at(&self, now: BootInstant) -> FinishedAttempt {
         FinishedAttempt {
             ended_ms_ago: milliseconds(now.since(self.ended).saturating_add(self.older)),
             ..self.finished.clone()

@@ -11,24 +11,24 @@ use torc_slurm::sstat::{Meter, Sample};
 
 use super::job::{Job, Stage};
 use super::{Effect, State};
-use crate::clock::Moment;
-use crate::inquiry::Inquiry;
-use crate::series::{Fact, Point, Record};
+use crate::clock::BootInstant;
+use crate::series::{DataPoint, Measurement, Record};
+use crate::slurm_query::SlurmQuery;
 
 /// What is to be asked about steps that run.
 #[derive(Debug, Default)]
-pub(super) struct StepLooks {
+pub(super) struct StepTracker {
     /// Steps that are to be measured now.
     due: BTreeSet<AttemptKey>,
     /// Slurm was asked and has not answered.
     asked: bool,
     /// Numbers are not looked for before.
-    ask_at: Moment,
+    ask_at: BootInstant,
 }
 
 /// What is known of a step that runs.
 #[derive(Clone, Debug, Default)]
-pub(super) struct StepLook {
+pub(super) struct StepState {
     /// Its number, which only Slurm knows.
     pub number: Option<u32>,
     /// How often its number was looked for in vain; a step without one is not measured.
@@ -47,16 +47,16 @@ pub(super) struct StepLook {
     pub nodes: Vec<usize>,
 }
 
-impl StepLook {
-    /// What the keeper knows of a step that another brain started.
-    pub fn of_held(limit: Option<Duration>, is_warned: bool) -> Self {
+impl StepState {
+    /// What the shim knows of a step that another agent started.
+    pub fn of_running(limit: Option<Duration>, is_warned: bool) -> Self {
         Self { limit, is_warned, ..Self::default() }
     }
 }
 
 /// It runs as a step.
 fn is_running_step(job: &Job) -> bool {
-    job.stage == Stage::Running && job.kind.terms().in_step
+    job.stage == Stage::Running && job.launch.terms().in_step
 }
 
 impl State {
@@ -64,7 +64,7 @@ impl State {
     pub(super) fn steps_are_due(&mut self, every: u32) -> bool {
         let running = self.active.iter().filter_map(|key| Some((*key, self.jobs.get(key)?)));
         let steps = running.filter(|(_, job)| {
-            let monitor = job.kind.terms().monitor;
+            let monitor = job.launch.terms().monitor;
             is_running_step(job) && monitor.jobs.is_some() && monitor.interval_seconds == every
         });
         let steps: Vec<AttemptKey> = steps.map(|(key, _)| key).collect();
@@ -82,7 +82,7 @@ impl State {
     }
 
     /// Asks for the numbers of steps that are due, and then for what they use.
-    pub(super) fn look_at_steps(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+    pub(super) fn query_steps(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
         if self.steps.asked {
             return;
         }
@@ -95,19 +95,19 @@ impl State {
                 return;
             }
             self.steps.asked = true;
-            effects.push(Effect::Inquire(Inquiry::StepNumbers));
+            effects.push(Effect::QuerySlurm(SlurmQuery::StepNumbers));
             return;
         }
         let numbers: Vec<u32> = due().filter_map(|job| job.step.number).collect();
         self.steps.due.clear();
         if !numbers.is_empty() {
             self.steps.asked = true;
-            effects.push(Effect::Inquire(Inquiry::StepUsage(numbers)));
+            effects.push(Effect::QuerySlurm(SlurmQuery::StepUsage(numbers)));
         }
     }
 
     /// Slurm has said which steps run.
-    pub(super) fn steps_numbered(&mut self, numbers: &[(String, u32)], now: Moment) {
+    pub(super) fn steps_numbered(&mut self, numbers: &[(String, u32)], now: BootInstant) {
         self.steps.asked = false;
         self.steps.ask_at = now.plus(STEP_NUMBER.pause);
         let numbers: BTreeMap<&str, u32> = numbers.iter().map(|(name, number)| (name.as_str(), *number)).collect();
@@ -122,7 +122,7 @@ impl State {
     }
 
     /// Slurm has said what steps had used at a moment.
-    pub(super) fn steps_measured(&mut self, at: Moment, samples: &[Sample], effects: &mut Vec<Effect>) {
+    pub(super) fn steps_measured(&mut self, at: BootInstant, samples: &[Sample], effects: &mut Vec<Effect>) {
         self.steps.asked = false;
         let samples: BTreeMap<u32, &Sample> = samples.iter().map(|sample| (sample.step, sample)).collect();
         let mut records = Vec::new();
@@ -131,13 +131,13 @@ impl State {
             let Some(sample) = job.step.number.and_then(|number| samples.get(&number)) else { continue };
             let milliseconds = i64::try_from(at.0 / 1_000).unwrap_or(i64::MAX);
             let Some(cpu_percent) = job.step.meter.take(milliseconds, sample) else { continue };
-            let plan = job.kind.terms().monitor;
+            let plan = job.launch.terms().monitor;
             if plan.jobs == Some(Granularity::TimeSeries) {
                 // Slurm counts tasks and not processes.
                 let memory_bytes = sample.memory_bytes.unwrap_or_default();
-                let point = Point { cpu_percent, memory_bytes, ..Point::default() };
-                let fact = Fact::JobSample { key: *key, at, point };
-                records.push(Record { workflow: key.workflow, run: key.run, plan, fact });
+                let point = DataPoint { cpu_percent, memory_bytes, ..DataPoint::default() };
+                let measurement = Measurement::JobSample { key: *key, at, point };
+                records.push(Record { workflow: key.workflow, run: key.run, plan, measurement });
             }
         }
         if !records.is_empty() {

@@ -1,8 +1,8 @@
 //! The early warning of steps. `srun --signal` warns of the end of an allocation and not of a step's own, which comes before it: so
 //! the warning is sent from here, through Slurm, which knows where the step is.
 //!
-//! Whether one is due follows from facts that the keeper has: when the step started, how long it may take, how it wants to be warned,
-//! and whether it was. So the next brain decides as this one would.
+//! Whether one is due follows from facts that the shim has: when the step started, how long it may take, how it wants to be warned,
+//! and whether it was. So the next agent decides as this one would.
 
 use std::collections::BTreeSet;
 
@@ -12,17 +12,17 @@ use torc_api::wire::AttemptKey;
 use super::ends::milliseconds;
 use super::job::{Job, Stage};
 use super::{Effect, State};
-use crate::clock::Moment;
+use crate::clock::BootInstant;
 use crate::events::RunnerEvent;
-use crate::inquiry::Inquiry;
-use crate::protocol::StepNote;
+use crate::protocol::StepRecord;
+use crate::slurm_query::SlurmQuery;
 
 /// When steps have to be warned.
-pub(super) type Warnings = BTreeSet<(Moment, AttemptKey)>;
+pub(super) type Warnings = BTreeSet<(BootInstant, AttemptKey)>;
 
 /// How a step wants to be warned.
 fn warning(job: &Job) -> Option<StepWarning> {
-    job.kind.terms().warning.as_deref().and_then(StepWarning::parse)
+    job.launch.terms().warning.as_deref().and_then(StepWarning::parse)
 }
 
 impl State {
@@ -35,7 +35,7 @@ impl State {
     }
 
     /// Warns steps whose time is nearly over. One whose number is not known is looked for first.
-    pub(super) fn warn_steps(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+    pub(super) fn warn_steps(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
         for (due, key) in self.warnings.clone() {
             if due > now {
                 self.wake(due);
@@ -49,9 +49,9 @@ impl State {
                 (Some(step), Some(warning)) => {
                     self.warnings.remove(&(due, key));
                     job.step.is_warned = true;
-                    effects.push(Effect::Tell(RunnerEvent::Warned { key, signal: warning.signal.clone() }));
+                    effects.push(Effect::Log(RunnerEvent::Warned { key, signal: warning.signal.clone() }));
                     effects.push(note(key, job));
-                    effects.push(Effect::Inquire(Inquiry::Signal { step, signal: warning.signal }));
+                    effects.push(Effect::QuerySlurm(SlurmQuery::Signal { step, signal: warning.signal }));
                 }
                 (None, Some(_)) if self.expect_number(key) => {}
                 _ => {
@@ -62,8 +62,8 @@ impl State {
     }
 }
 
-/// What the next brain has to know of a step.
+/// What the next agent has to know of a step.
 pub(super) fn note(key: AttemptKey, job: &Job) -> Effect {
     let step_limit_ms = job.step.limit.map(milliseconds);
-    Effect::Note(StepNote { key, step_limit_ms, is_warned: job.step.is_warned })
+    Effect::RecordStep(StepRecord { key, step_limit_ms, is_warned: job.step.is_warned })
 }

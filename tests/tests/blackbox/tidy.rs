@@ -1,5 +1,7 @@
 //! The shape that ARCHITECTURE.md promises: what is absent stays absent, and nothing grows out of hand.
 
+mod cycles;
+
 use std::fs;
 
 use torc_tests::env::project_root;
@@ -101,7 +103,7 @@ fn sql_is_in_the_store_and_in_the_files_that_a_runner_writes() {
 #[test]
 fn what_a_runner_decides_knows_no_time_of_day() {
     for (name, text) in sources("runner/src") {
-        let measures = name.starts_with("runner/src/state") || name.starts_with("runner/src/keeper");
+        let measures = name.starts_with("runner/src/state") || name.starts_with("runner/src/shim");
         for word in ["SystemTime", "wall_ms"] {
             assert!(!(measures && text.contains(word)), "{name} names {word}");
         }
@@ -132,7 +134,7 @@ fn jobs_are_moved_by_one_function_only() {
 
 #[test]
 fn processes_are_started_in_few_places() {
-    let allowed = ["runner/src/keeper/", "runner/src/brain/", "slurm/src/exec.rs", "cli/src/"];
+    let allowed = ["runner/src/shim/", "runner/src/agent/", "slurm/src/exec.rs", "cli/src/"];
     for folder in ["crds/src", "core/src", "store/src", "slurm/src", "controller/src", "runner/src"] {
         for (name, text) in sources(folder).into_iter().filter(|(name, _)| !is_test(name)) {
             let starts = product(&text).contains("Command::new(");

@@ -372,7 +372,7 @@ mod tests {
             }
         }
         let worker = Worker::new(workers::kept(&"n1".parse().expect("an address"), None, None)).expect("a worker");
-        let process = torc_runner::ProcessMark { pid: 9, ..torc_runner::ProcessMark::default() };
+        let process = torc_runner::ProcessId { pid: 9, ..torc_runner::ProcessId::default() };
         let runner = crate::remote::order::RecordedRunner {
             process,
             host: "there".to_owned(),

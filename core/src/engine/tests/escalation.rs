@@ -129,7 +129,7 @@ fn a_job_that_had_the_whole_node_fails_with_the_numbers() {
     let report = world.state.recover_preview(world.workflow(), recovery(&latest), world.now).unwrap();
     assert_eq!((report.again, report.jobs[0].reason.as_deref()), (0, Some(reason)));
     // A larger runner connects: now there is more.
-    world.register(&RegisterRequest { place: "n2:/keeper".to_owned(), ..with_memory(64) });
+    world.register(&RegisterRequest { place: "n2:/shim".to_owned(), ..with_memory(64) });
     let report = world.state.recover_preview(world.workflow(), recovery(&latest), world.now).unwrap();
     assert_eq!(report.jobs[0].raised, ["memory from 8 GiB to 12 GiB"]);
 }
@@ -137,7 +137,7 @@ fn a_job_that_had_the_whole_node_fails_with_the_numbers() {
 #[test]
 fn only_runners_that_may_run_the_job_limit_it() {
     let larger = |change: fn(&mut RegisterRequest)| {
-        let mut request = RegisterRequest { place: "n2:/keeper".to_owned(), ..with_memory(64) };
+        let mut request = RegisterRequest { place: "n2:/shim".to_owned(), ..with_memory(64) };
         change(&mut request);
         request
     };

@@ -251,7 +251,7 @@ impl History {
         self.deliver(index, id, request, false);
     }
 
-    /// The runner's brain dies; the next one finds the keeper with everything, or nothing at all.
+    /// The runner's agent dies; the next one finds the shim with everything, or nothing at all.
     fn succeed(&mut self, choice: usize, how: u32) {
         let index = choice % self.fleet.len().max(1);
         let Some(runner) = self.fleet.get_mut(index) else { return };

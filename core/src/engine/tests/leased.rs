@@ -223,7 +223,7 @@ fn a_runner_is_written_field_by_field() {
         scheduler: Some("s".to_owned()),
         slurm_job_id: Some("99".to_owned()),
         output_dir: "/logs".to_owned(),
-        place: "n7:/keeper".to_owned(),
+        place: "n7:/shim".to_owned(),
         process: Some(ProcessIdentity { start_ticks: 3, ..ProcessIdentity::default() }),
         ..runner("n7")
     };
@@ -241,7 +241,7 @@ fn a_runner_is_written_field_by_field() {
         scheduler: Some("s".to_owned()),
         slurm_job_id: Some("99".to_owned()),
         output_dir: "/logs".to_owned(),
-        place: "n7:/keeper".to_owned(),
+        place: "n7:/shim".to_owned(),
         process: request.process.clone(),
         version: "1.2.3".to_owned(),
         started_ms: world.now.wall_ms,

@@ -160,7 +160,7 @@ fn a_successor_in_the_same_place_takes_over_and_what_it_does_not_name_is_gone() 
 fn a_runner_elsewhere_or_without_a_place_succeeds_nobody() {
     let (mut world, id) = two_jobs();
     world.sync(id, &ask(1, 1));
-    for (host, place) in [("one", ""), ("two", "one:/keeper"), ("one", "elsewhere")] {
+    for (host, place) in [("one", ""), ("two", "one:/shim"), ("one", "elsewhere")] {
         let mut other = runner(host);
         other.place = place.to_owned();
         world.register(&other);

@@ -145,7 +145,7 @@ fn a_runner_that_drained_stays_registered_until_its_results_are_there() {
 }
 
 #[test]
-fn a_brain_that_never_reached_the_server_brings_results_of_the_runner_before() {
+fn an_agent_that_never_reached_the_server_brings_results_of_the_runner_before() {
     let (mut world, id, key) = drained();
     let result = JournalledResult { runner: None, ..written(&world, success(key)) };
     assert_eq!(replay(&mut world, &[result]), [(ReplayOutcome::Accepted, None)]);

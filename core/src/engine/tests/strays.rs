@@ -296,17 +296,17 @@ fn a_number_is_used_again_only_on_the_word_of_the_runner_that_had_it() {
             },
             2,
         ),
-        // The brain alone died: its keeper has told the next one what was started.
+        // The agent alone died: its shim has told the next one what was started.
         (
             "taken over",
             |world, _, _| {
                 let id = world.register(&runner("one"));
-                world.sync(id, &SyncRequest { keeper_found: true, ..say(1) });
+                world.sync(id, &SyncRequest { shim_found: true, ..say(1) });
                 id
             },
             1,
         ),
-        // Brain and keeper died together: whoever comes next in their place knows nothing of what they started.
+        // Agent and shim died together: whoever comes next in their place knows nothing of what they started.
         (
             "succeeded",
             |world, _, _| {

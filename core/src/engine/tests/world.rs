@@ -143,7 +143,7 @@ pub fn runner(host: &str) -> RegisterRequest {
     RegisterRequest {
         protocol: PROTOCOL,
         host: host.to_owned(),
-        place: format!("{host}:/keeper"),
+        place: format!("{host}:/shim"),
         capacity: Resources { cpus: 8, memory_bytes: 64 << 30, gpus: 2, nodes: 1 },
         ..RegisterRequest::default()
     }
