@@ -70,12 +70,12 @@ const PROGRAM: &str = "torc-slurm-job-runner";
 
 /// Whether this program is meant, by the name of the program or by the command, which is taken away.
 pub fn is_meant(arguments: &mut Vec<OsString>) -> bool {
-    let name = arguments.first().map(Path::new).and_then(Path::file_name);
+    let is_named = arguments.first().map(Path::new).and_then(Path::file_name).is_some_and(|name| name == PROGRAM);
     let is_command = arguments.get(1).is_some_and(|word| word == crate::SLURM_JOB_RUNNER);
     if is_command {
         arguments.remove(1);
     }
-    is_command || name.is_some_and(|name| name == PROGRAM)
+    is_command || is_named
 }
 
 /// Parses, runs, and turns the outcome into an exit code.

@@ -83,6 +83,7 @@ impl FlagGroup {
             short: None,
             alias: None,
             value: None,
+            is_checked: false,
             choices: &[],
             is_list: false,
             is_advanced: false,
@@ -105,6 +106,8 @@ pub struct Flag {
     pub alias: Option<&'static str>,
     /// The placeholder of its value; a switch that says `true` has none.
     pub value: Option<&'static str>,
+    /// A wrong value is an error of the command line, and not one of the setting.
+    pub is_checked: bool,
     /// The only values, each with its meaning.
     pub choices: &'static [(&'static str, &'static str)],
     /// It may be given several times.
@@ -122,6 +125,12 @@ impl Flag {
     pub const fn value(mut self, placeholder: &'static str) -> Self {
         self.value = Some(placeholder);
         self
+    }
+
+    /// Takes a value whose form belongs to the command line, as that of a number does.
+    pub const fn checked(mut self, placeholder: &'static str) -> Self {
+        self.is_checked = true;
+        self.value(placeholder)
     }
 
     /// Takes one of these values.

@@ -64,7 +64,7 @@ pub fn layer(matches: &ArgMatches) -> Layers {
 }
 
 /// Writes settings as flags, for a command that takes them.
-pub fn as_arguments<'a>(said: impl IntoIterator<Item = (&'a Setting, &'a str)>) -> Vec<String> {
+pub fn as_arguments<'a>(said: impl IntoIterator<Item = (&'static Setting, &'a str)>) -> Vec<String> {
     let mut words = Vec::new();
     for (setting, text) in said {
         match setting.flag.filter(|flag| id(flag) == setting.key) {
@@ -138,6 +138,9 @@ fn argument(setting: &'static Setting, flag: &'static Flag) -> Arg {
 }
 
 fn parser(setting: &'static Setting, flag: &Flag) -> ValueParser {
+    if flag.choices.is_empty() && !flag.is_checked {
+        return clap::value_parser!(String).into();
+    }
     if flag.choices.is_empty() {
         return ValueParser::new(move |text: &str| (setting.check)(text).map(|()| text.to_owned()));
     }

@@ -22,16 +22,16 @@ torc_api::settings! {
     /// What the local runner may use, and for how long; what is absent is detected.
     pub struct RunSettings {
         /// CPUs of the local runner (detected when absent).
-        "client.run.num_cpus" (flag: Some(Runner.flag("num-cpus").value("N")))
+        "client.run.num_cpus" (flag: Some(Runner.flag("num-cpus").checked("N")))
         num_cpus: Option<i64> = parse_count::<i64, 1>;
         /// Memory of the local runner, e.g. `200g` (detected when absent).
         "client.run.memory" (flag: Some(Runner.flag("memory").value("SIZE")))
         memory_bytes: Option<i64> = parse_memory;
         /// GPUs of the local runner (detected when absent).
-        "client.run.num_gpus" (flag: Some(Runner.flag("num-gpus").value("N")))
+        "client.run.num_gpus" (flag: Some(Runner.flag("num-gpus").checked("N")))
         num_gpus: Option<i64> = parse_count::<i64, 0>;
         /// Run so many jobs at once, whatever they need.
-        "client.run.max_parallel_jobs" (flag: Some(Runner.flag("max-parallel-jobs").value("N").short('j')))
+        "client.run.max_parallel_jobs" (flag: Some(Runner.flag("max-parallel-jobs").checked("N").short('j')))
         max_parallel_jobs: Option<u32> = parse_count::<u32, 1>;
         /// Labels of this machine, with commas between them: jobs with labels only run where all of them are.
         "client.run.labels" (flag: Some(Runner.flag("label").value("LABEL").list()))
@@ -48,7 +48,7 @@ torc_api::settings! {
         /// Seconds between two calls of the runner when nothing of it waits on the server, and at most between two attempts to reach it.
         "client.run.poll_interval" (
             default: Some("5"),
-            flag: Some(Runner.flag("poll-interval").value("SECONDS").short('p').alias("job-completion-poll-interval").advanced()),
+            flag: Some(Runner.flag("poll-interval").checked("SECONDS").short('p').alias("job-completion-poll-interval").advanced()),
         )
         poll_interval: Duration = parse_seconds;
         /// The same for a runner in a Slurm allocation.
@@ -58,25 +58,25 @@ torc_api::settings! {
         /// of the lease).
         "client.run.claim_backoff_max_secs" (
             default: Some("300"),
-            flag: Some(Runner.flag("claim-backoff-max-secs").value("SECONDS").advanced()),
+            flag: Some(Runner.flag("claim-backoff-max-secs").checked("SECONDS").advanced()),
         )
         claim_backoff_max: Duration = parse_seconds;
         /// Calls of the runner wait on the server for news; `false` for proxies that cut long requests.
-        "client.run.long_poll" (default: Some("true"), flag: Some(Runner.flag("long-poll").value("BOOL").advanced()))
+        "client.run.long_poll" (default: Some("true"), flag: Some(Runner.flag("long-poll").checked("BOOL").advanced()))
         long_poll: bool = parse_switch;
         /// When the server stays away, running jobs end and their results are kept in a journal; `false`: jobs are ended and the runner
         /// leaves.
         "client.offline.enabled" (
             default: Some("true"),
             variable: Some("TORC_CLIENT__OFFLINE__ENABLED"),
-            flag: Some(Runner.flag("offline-drain").value("BOOL").advanced()),
+            flag: Some(Runner.flag("offline-drain").checked("BOOL").advanced()),
         )
         offline_drain: bool = parse_switch;
         /// Seconds between two looks whether the server is back.
         "client.offline.drain_ping_interval_secs" (
             default: Some("120"),
             variable: Some("TORC_CLIENT__OFFLINE__DRAIN_PING_INTERVAL_SECS"),
-            flag: Some(Runner.flag("drain-ping-interval-secs").value("SECONDS").advanced()),
+            flag: Some(Runner.flag("drain-ping-interval-secs").checked("SECONDS").advanced()),
         )
         drain_ping_interval: Duration = parse_seconds;
         /// Minutes, fractions too, that calls are repeated before that; wins over `compute_node_wait_for_healthy_database_minutes` of
@@ -96,16 +96,16 @@ torc_api::settings! {
         )
         prefetch_enabled: Option<bool> = parse_prefetch;
         /// The most jobs leased in one message (the workflow's when absent).
-        "client.run.prefetch_batch_size" (flag: Some(Runner.flag("prefetch-batch-size").value("N").advanced()))
+        "client.run.prefetch_batch_size" (flag: Some(Runner.flag("prefetch-batch-size").checked("N").advanced()))
         prefetch_batch_size: Option<i32> = parse_count::<i32, 1>;
         /// The most jobs that wait in the runner (the workflow's when absent).
-        "client.run.prefetch_max_queued" (flag: Some(Runner.flag("prefetch-max-queued").value("N").advanced()))
+        "client.run.prefetch_max_queued" (flag: Some(Runner.flag("prefetch-max-queued").checked("N").advanced()))
         prefetch_max_queued: Option<i32> = parse_count::<i32, 0>;
         /// More jobs are asked for when fewer than these wait (the workflow's when absent).
-        "client.run.prefetch_refill_threshold" (flag: Some(Runner.flag("prefetch-refill-threshold").value("N").advanced()))
+        "client.run.prefetch_refill_threshold" (flag: Some(Runner.flag("prefetch-refill-threshold").checked("N").advanced()))
         prefetch_refill_threshold: Option<i32> = parse_count::<i32, 0>;
         /// How long this runner may be silent before its leases go to others (the workflow's when absent).
-        "client.run.lease_seconds" (flag: Some(Runner.flag("lease-seconds").value("SECONDS").advanced()))
+        "client.run.lease_seconds" (flag: Some(Runner.flag("lease-seconds").checked("SECONDS").advanced()))
         lease_seconds: Option<i32> = parse_count::<i32, 5>;
     }
 }

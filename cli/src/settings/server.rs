@@ -61,7 +61,7 @@ torc_api::settings! {
         "server.database" (flag: Some(Server.flag("database").value("PATH_OR_URL")))
         database: Option<String> = parse_text;
         /// The most jobs that one workflow may come to.
-        "server.max_jobs" (default: Some("1000000"), flag: Some(Server.flag("max-jobs").value("N")))
+        "server.max_jobs" (default: Some("1000000"), flag: Some(Server.flag("max-jobs").checked("N")))
         max_jobs: usize = parse_count::<usize, 1>;
         /// Seconds between two looks at Slurm while allocations wait or run.
         "server.slurm_poll_interval" (default: Some("15"))

@@ -309,7 +309,7 @@ mod tests {
     }
 
     fn parsed(line: &str) -> (Box<RunRemoteArgs>, Layers) {
-        let (cli, layers) = crate::args::parse(line.split_whitespace()).expect("parses");
+        let (cli, layers) = crate::cli::parse(line.split_whitespace()).expect("parses");
         let Command::Remote(remote) = cli.command else { panic!("remote") };
         let RemoteCommand::Run(args) = remote.command else { panic!("run") };
         (args, layers)
