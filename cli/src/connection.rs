@@ -9,7 +9,7 @@ use torc_api::token::Credential;
 use crate::client::{Client, ClientError, Trust};
 use crate::embedded::store_dir::{FOLDER, ServerInfo, StoreDir};
 use crate::embedded::{EmbeddedServer, ServeMode, StoreAccess, acquire_or_attach};
-use crate::error::{CommandError, ExitStatus};
+use crate::error::CommandError;
 use crate::settings::Settings;
 use crate::token_file::read_token;
 
@@ -176,6 +176,7 @@ pub fn explain_missing(error: ClientError) -> CommandError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ExitStatus;
 
     #[test]
     fn names_with_and_without_their_kind() {
