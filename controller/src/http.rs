@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 use torc_api::document::DEFAULT_NAMESPACE;
 use tower_http::timeout::RequestBodyTimeoutLayer;
 
-use crate::engine::Engine;
+use crate::engine::EngineHandle;
 use crate::kubernetes::Readiness;
 use crate::pieces::Pieces;
 use crate::slurm::SlurmHandle;
@@ -48,7 +48,7 @@ const BODY_PAUSE: Duration = Duration::from_secs(30);
 /// What every handler may use.
 #[derive(Clone)]
 struct App {
-    engine: Engine,
+    engine: EngineHandle,
     slurm: Option<SlurmHandle>,
     identities: Identities,
     readiness: Readiness,
@@ -58,7 +58,7 @@ struct App {
 
 /// The whole API.
 pub(crate) fn app(
-    engine: Engine,
+    engine: EngineHandle,
     slurm: Option<SlurmHandle>,
     identities: Identities,
     readiness: Readiness,

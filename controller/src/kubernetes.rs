@@ -36,7 +36,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use torc_api::setting::{parse_path, parse_seconds, parse_switch, parse_trimmed, parse_word, parse_words};
 
-use crate::engine::Engine;
+use crate::engine::EngineHandle;
 use crate::slurm::SlurmHandle;
 use desk::Desk;
 
@@ -125,7 +125,7 @@ pub(crate) async fn clients() -> Result<(Client, Client), NoCluster> {
 
 /// What the controller needs of the server that it is part of.
 pub(crate) struct Parts {
-    pub engine: Engine,
+    pub engine: EngineHandle,
     pub slurm: Option<SlurmHandle>,
     pub client: Client,
     pub office: Office,

@@ -21,7 +21,7 @@ mod tests;
 pub mod tls;
 mod views;
 
-pub use engine::{Engine, EngineError};
+pub use engine::{EngineError, EngineHandle};
 pub use handover::Handover;
 pub use kubernetes::{KubernetesConfig, NoCluster, Pool};
 pub use openapi::document as openapi_document;

@@ -18,7 +18,7 @@ use torc_core::expand::Limits;
 use torc_core::trust::TokenKey;
 use torc_store::{OpenOptions, Store, StoreError};
 
-use crate::engine::{Engine, EngineError, Stop};
+use crate::engine::{EngineError, EngineHandle, Stop};
 use crate::handover::{Handovers, Vouching};
 use crate::http::{self, Identities};
 use crate::issuer::Issuer;
@@ -91,7 +91,7 @@ pub enum StartError {
 
 /// A running server.
 pub struct Server {
-    engine: Engine,
+    engine: EngineHandle,
     store: Store,
     address: Option<SocketAddr>,
     stop: Stop,
@@ -116,7 +116,8 @@ impl Server {
         let certificates = certificates(&config)?;
         let options = OpenOptions { path: config.database.clone(), create: true, ..OpenOptions::default() };
         let store = Store::open(options).await.map_err(StartError::Store)?;
-        let opened = Engine::start(store.clone(), limits(&config), Arc::default(), stop.clone(), issuer(&config)).await;
+        let opened =
+            EngineHandle::start(store.clone(), limits(&config), Arc::default(), stop.clone(), issuer(&config)).await;
         let opened = opened.map_err(StartError::Load)?;
         let socket = bind(config.bind).await?;
         let address = socket.as_ref().and_then(|socket| socket.local_addr().ok());
@@ -137,7 +138,7 @@ impl Server {
     async fn assemble(
         config: &ServerConfig,
         store: Store,
-        (engine, writer): (Engine, JoinHandle<()>),
+        (engine, writer): (EngineHandle, JoinHandle<()>),
         (address, handovers): (Option<SocketAddr>, Handovers),
         office: &Office,
         stop: Stop,
@@ -189,7 +190,7 @@ impl Server {
     }
 
     /// Its engine, for use in this process.
-    pub fn engine(&self) -> Engine {
+    pub fn engine(&self) -> EngineHandle {
         self.engine.clone()
     }
 

@@ -29,7 +29,7 @@ use torc_api::wire::RunnerScope;
 use torc_core::engine::Observation;
 use torc_core::ids::WorkflowId;
 
-use crate::engine::{Engine, EngineError};
+use crate::engine::{EngineError, EngineHandle};
 use crate::handover::Handovers;
 use crate::kubernetes::Office;
 use reconcile::Desk;
@@ -68,7 +68,7 @@ pub struct SlurmConfig {
 #[derive(Clone)]
 pub struct SlurmHandle {
     desk: Arc<Mutex<Desk>>,
-    engine: Engine,
+    engine: EngineHandle,
     wake: Arc<Notify>,
     has_loop: bool,
     /// Everything is to go.
@@ -78,7 +78,7 @@ pub struct SlurmHandle {
 impl SlurmHandle {
     /// Starts the loop, if this process was asked to serve somebody.
     pub(crate) fn start(
-        engine: Engine,
+        engine: EngineHandle,
         config: SlurmConfig,
         handovers: Handovers,
         office: Office,

@@ -10,9 +10,10 @@ mod activity;
 mod allocations;
 mod apply;
 mod attempt;
+mod change_set;
 mod data;
 mod deadline;
-mod errands;
+mod detached;
 mod expire;
 mod explain;
 mod files;
@@ -25,7 +26,6 @@ mod offers;
 mod pool;
 mod profile;
 mod rebalance;
-mod record;
 mod recover;
 mod recovering;
 mod recovery;
@@ -37,8 +37,9 @@ mod rights;
 mod runner;
 mod spawn;
 mod status;
-mod stray;
 mod sync;
+mod tasks;
+mod tx;
 mod verbs;
 mod workflow;
 
@@ -55,18 +56,20 @@ use crate::rows::{ClusterRow, LastIds};
 
 pub use actions::PendingAllocation;
 pub use activity::Activity;
-pub use allocations::{AllocationKey, FRUITLESS_LIMIT, Observation, Orphans, Outlook, allocation_view, slurm_name};
+pub use allocations::{
+    AllocationKey, AllocationSummary, Observation, Orphans, UNPRODUCTIVE_LIMIT, allocation_view, slurm_name,
+};
 pub use apply::{Apply, apply_changes};
 pub use data::{DataWritten, LARGEST_VALUE};
 pub use long_polls::{LongPoll, LongPolls};
 pub use lost_runners::LostRunners;
 pub use pool::Demand;
-pub use record::Recorder;
 pub use recover::{LatestResults, Recover};
 pub use regenerate::Regenerate;
 pub use restore::UnreadableDocument;
 pub use spawn::{LINEAGE_VARIABLE, MAX_ITERATIONS, Spawn};
 pub use sync::SyncAnswer;
+pub use tx::Tx;
 pub use verbs::Retry;
 pub use workflow::JobDetail;
 
@@ -75,7 +78,7 @@ use workflow::Workflow;
 
 /// Everything that is live.
 #[derive(Default)]
-pub struct State {
+pub struct Engine {
     workflows: BTreeMap<WorkflowId, Workflow>,
     /// Every workflow that has not settled. Those that have are not looked at when runners speak, however many there are.
     live: BTreeSet<WorkflowId>,
@@ -100,7 +103,7 @@ pub struct State {
     identity: String,
     last: LastIds,
     /// Rises whenever there may be something new for a waiting runner.
-    news: u64,
+    wake_version: u64,
 }
 
 /// Workflows that the owner of the store was asked to run, and facts that it has learned. Not stored: the next owner starts afresh.
@@ -117,7 +120,7 @@ pub struct Session {
 
 /// Why a command was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum CommandError {
     /// No such workflow.
     #[error("workflow '{0}' does not exist")]
     NoWorkflow(String),
@@ -168,27 +171,27 @@ pub enum Refusal {
     Forbidden(String),
 }
 
-impl State {
+impl Engine {
     /// A workflow by name or number. Numbers are tried when no workflow has that name.
-    pub fn find(&self, namespace: &str, reference: &str) -> Result<WorkflowId, Refusal> {
+    pub fn find(&self, namespace: &str, reference: &str) -> Result<WorkflowId, CommandError> {
         if let Some(id) = self.names.get(&(namespace.to_owned(), reference.to_owned())) {
             return Ok(*id);
         }
         let by_number = reference.parse().ok().map(WorkflowId).filter(|id| self.workflows.contains_key(id));
-        by_number.ok_or_else(|| Refusal::NoWorkflow(reference.to_owned()))
+        by_number.ok_or_else(|| CommandError::NoWorkflow(reference.to_owned()))
     }
 
     /// Rises whenever there may be something new for a waiting runner.
-    pub fn news(&self) -> u64 {
-        self.news
+    pub fn wake_version(&self) -> u64 {
+        self.wake_version
     }
 
-    fn workflow(&self, id: WorkflowId) -> Result<&Workflow, Refusal> {
-        self.workflows.get(&id).ok_or_else(|| Refusal::NoWorkflow(id.to_string()))
+    fn workflow(&self, id: WorkflowId) -> Result<&Workflow, CommandError> {
+        self.workflows.get(&id).ok_or_else(|| CommandError::NoWorkflow(id.to_string()))
     }
 
-    fn workflow_mut(&mut self, id: WorkflowId) -> Result<&mut Workflow, Refusal> {
-        self.workflows.get_mut(&id).ok_or_else(|| Refusal::NoWorkflow(id.to_string()))
+    fn workflow_mut(&mut self, id: WorkflowId) -> Result<&mut Workflow, CommandError> {
+        self.workflows.get_mut(&id).ok_or_else(|| CommandError::NoWorkflow(id.to_string()))
     }
 
     /// What has been applied so far.

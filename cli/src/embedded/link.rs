@@ -3,17 +3,17 @@
 use torc_api::api::ErrorBody;
 use torc_api::token::Grant;
 use torc_api::wire::{RegisterRequest, RegisterResponse, SyncRequest, SyncResponse};
-use torc_controller::Engine;
+use torc_controller::EngineHandle;
 use torc_runner::{LinkError, ServerLink};
 
 /// The way from a runner to the engine of this process.
 pub struct EngineLink {
-    engine: Engine,
+    engine: EngineHandle,
 }
 
 impl EngineLink {
     /// A way to an engine.
-    pub fn new(engine: Engine) -> Self {
+    pub fn new(engine: EngineHandle) -> Self {
         Self { engine }
     }
 }

@@ -274,6 +274,12 @@ fn could_not_start(store_dir: &StoreDir, error: StartError) -> CommandError {
         StartError::Store(StoreError::NewerSchema { .. }) => {
             (ExitStatus::InvalidInput, Some("it was written by a newer version: install that one; nothing was changed"))
         }
+        StartError::Store(StoreError::OlderSchema { .. }) => (
+            ExitStatus::InvalidInput,
+            Some(
+                "it was written before the first release: move it away and apply the workflows again; nothing was changed",
+            ),
+        ),
         StartError::Store(StoreError::NotADatabase { .. } | StoreError::Corrupt { .. }) => {
             (ExitStatus::InvalidInput, Some("nothing was changed; `torc restore` puts a backup in its place"))
         }
@@ -315,6 +321,7 @@ mod tests {
         for (error, code, has_hint) in [
             (bind, 7, true),
             (StartError::Store(StoreError::NewerSchema { path: path(), found: 2, known: 1 }), 4, true),
+            (StartError::Store(StoreError::OlderSchema { path: path(), found: 2, oldest: 15 }), 4, true),
             (StartError::Store(StoreError::NotADatabase { path: path() }), 4, true),
             (StartError::Store(StoreError::Corrupt { path: path(), what: "w".to_owned() }), 4, true),
             (StartError::Store(StoreError::ReadOnly { path: path() }), 7, true),

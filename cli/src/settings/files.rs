@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
+use torc_api::nearest::nearest;
 
 use super::{Layers, Origin, Surroundings, all};
 use crate::env;
@@ -78,11 +79,8 @@ fn scalar(path: &Path, key: &str, value: &Value) -> Result<String, CommandError>
 }
 
 fn unknown(path: &Path, key: &str) -> String {
-    let nearest = all().map(|known| (strsim::damerau_levenshtein(known.key, key), known.key)).min();
-    let hint = match nearest {
-        Some((distance, name)) if distance <= 4 => format!("; did you mean `{name}`?"),
-        _ => String::new(),
-    };
+    let known = nearest(key, all().map(|known| known.key));
+    let hint = known.map(|known| format!("; did you mean `{known}`?")).unwrap_or_default();
     format!("{}: unknown setting `{key}`{hint}", path.display())
 }
 

@@ -3,7 +3,7 @@
 use torc_api::api::ErrorBody;
 use torc_api::causes::with_causes;
 use torc_api::problem::Problem;
-use torc_core::engine::Refusal;
+use torc_core::engine::CommandError;
 use torc_store::StoreError;
 
 /// Why the engine did not do what it was asked: a kind for programs, a body for people.
@@ -134,43 +134,43 @@ impl EngineError {
     }
 }
 
-impl From<Refusal> for EngineError {
-    fn from(refusal: Refusal) -> Self {
+impl From<CommandError> for EngineError {
+    fn from(refusal: CommandError) -> Self {
         let message = refusal.to_string();
         match refusal {
-            Refusal::NoWorkflow(_) => Self::new(ErrorKind::NotFound, "WorkflowNotFound", message),
-            Refusal::NoJob { workflow, .. } => {
+            CommandError::NoWorkflow(_) => Self::new(ErrorKind::NotFound, "WorkflowNotFound", message),
+            CommandError::NoJob { workflow, .. } => {
                 let mut error = Self::new(ErrorKind::NotFound, "JobNotFound", message);
                 error.body.hint = Some(format!("`torc get jobs {workflow}` lists its jobs"));
                 error
             }
-            Refusal::NoData { workflow, .. } => {
+            CommandError::NoData { workflow, .. } => {
                 let mut error = Self::new(ErrorKind::NotFound, "UserDataNotFound", message);
                 error.body.hint = Some(format!("`torc user-data list {workflow}` lists its data"));
                 error
             }
-            Refusal::Invalid(_) => Self::new(ErrorKind::Invalid, "Invalid", message),
-            Refusal::TooManyIterations { .. } => {
+            CommandError::Invalid(_) => Self::new(ErrorKind::Invalid, "Invalid", message),
+            CommandError::TooManyIterations { .. } => {
                 let mut error = Self::new(ErrorKind::Invalid, "TooManyIterations", message);
                 let hint =
                     "raise `dynamicJobs.maxIterations` in the document, or end the loop with an empty list of jobs";
                 error.body.hint = Some(hint.to_owned());
                 error
             }
-            Refusal::NoRunner(_) => Self::new(ErrorKind::NotFound, "RunnerNotFound", message),
-            Refusal::NoCluster(_) => {
+            CommandError::NoRunner(_) => Self::new(ErrorKind::NotFound, "RunnerNotFound", message),
+            CommandError::NoCluster(_) => {
                 let mut error = Self::new(ErrorKind::NotFound, "ClusterNotFound", message);
                 error.body.hint = Some("`torc get slurmclusters` lists them".to_owned());
                 error
             }
-            Refusal::AllocationEnded(_) => Self::new(ErrorKind::Conflict, "AllocationEnded", message),
-            Refusal::Protocol(_) => {
+            CommandError::AllocationEnded(_) => Self::new(ErrorKind::Conflict, "AllocationEnded", message),
+            CommandError::Protocol(_) => {
                 let mut error = Self::new(ErrorKind::Conflict, "ProtocolMismatch", message);
                 error.body.hint = Some("install the same version of torc on both sides".to_owned());
                 error
             }
-            Refusal::Conflict(_) => Self::new(ErrorKind::Conflict, "Conflict", message),
-            Refusal::Forbidden(_) => Self::forbidden(message),
+            CommandError::Conflict(_) => Self::new(ErrorKind::Conflict, "Conflict", message),
+            CommandError::Forbidden(_) => Self::forbidden(message),
         }
     }
 }

@@ -72,7 +72,7 @@ async fn clusters(State(app): State<App>) -> ApiResult<Page<SlurmCluster>> {
 
 async fn cluster(State(app): State<App>, Path(name): Path<String>) -> ApiResult<SlurmCluster> {
     let found = all(&app).await?.into_iter().find(|cluster| cluster.name == name);
-    Ok(Json(found.ok_or_else(|| EngineError::from(torc_core::engine::Refusal::NoCluster(name)))?))
+    Ok(Json(found.ok_or_else(|| EngineError::from(torc_core::engine::CommandError::NoCluster(name)))?))
 }
 
 async fn all(app: &App) -> Result<Vec<SlurmCluster>, EngineError> {

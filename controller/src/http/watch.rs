@@ -21,7 +21,7 @@ use torc_store::EventQuery;
 use super::error::ApiError;
 use super::events::{EventsQuery, concerns};
 use super::{App, Caller};
-use crate::engine::{Engine, EngineError};
+use crate::engine::{EngineError, EngineHandle};
 
 /// A status is sent at most this often.
 const STATUS_INTERVAL: Duration = Duration::from_millis(200);
@@ -62,7 +62,7 @@ pub(super) async fn watch(
 
 /// One client's view.
 struct Watch {
-    engine: Engine,
+    engine: EngineHandle,
     workflow: Option<WorkflowId>,
     /// What the client may see.
     grant: Grant,

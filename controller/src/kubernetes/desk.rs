@@ -18,7 +18,7 @@ use super::leader::Office;
 use super::readiness::Readiness;
 use super::rejection::Rejection;
 use super::{KubernetesConfig, UID};
-use crate::engine::{Engine, EngineError, ErrorKind};
+use crate::engine::{EngineError, EngineHandle, ErrorKind};
 use crate::slurm::SlurmHandle;
 
 /// An object as it comes from the API server. One that cannot be read must not hide the others.
@@ -34,7 +34,7 @@ pub(super) struct Object {
 
 /// Shared by all.
 pub(super) struct Desk {
-    pub engine: Engine,
+    pub engine: EngineHandle,
     pub slurm: Option<SlurmHandle>,
     pub client: Client,
     pub office: Office,
@@ -102,7 +102,7 @@ impl Memory {
 impl Desk {
     #[allow(clippy::too_many_arguments, reason = "each is a thing of its own")]
     pub fn new(
-        engine: Engine,
+        engine: EngineHandle,
         slurm: Option<SlurmHandle>,
         client: Client,
         office: Office,

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use torc_store::{Leader, OpenOptions, Store, StoreError};
 
 use super::{Server, ServerConfig, StartError, bind, certificates, handovers, issuer, limits, listen};
-use crate::engine::{Engine, Stop};
+use crate::engine::{EngineHandle, Stop};
 use crate::handover::Vouching;
 use crate::http::{Door, Identities};
 use crate::kubernetes::{self, Candidate, KubernetesConfig, Office, Parts, Readiness, ReviewLists as Lists, Reviews};
@@ -35,7 +35,8 @@ pub(super) async fn start(config: ServerConfig) -> Result<Server, StartError> {
     let mut candidacy = Candidacy::new(&kubernetes, impatient, &stop);
     let leader = candidacy.win(&config, &readiness).await;
     let store = open(&config, leader, &readiness).await?;
-    let opened = Engine::start(store.clone(), limits(&config), Arc::default(), stop.clone(), issuer(&config)).await;
+    let opened =
+        EngineHandle::start(store.clone(), limits(&config), Arc::default(), stop.clone(), issuer(&config)).await;
     let opened = opened.map_err(StartError::Load)?;
     readiness.lacks("definitions", "are being compared");
     readiness.lists();

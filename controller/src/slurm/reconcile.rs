@@ -25,7 +25,7 @@ use super::delivery::{Deliveries, Recipient};
 use super::poll::{self, Found, Unseen};
 use super::submit::{self, slurm_job_name};
 use crate::clock::{self, Moments};
-use crate::engine::{Engine, EngineError};
+use crate::engine::{EngineError, EngineHandle};
 use crate::handover::Handovers;
 use crate::kubernetes::Office;
 
@@ -36,7 +36,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
 /// Everything that a tick needs.
 pub(super) struct Desk {
-    engine: Engine,
+    engine: EngineHandle,
     config: SlurmConfig,
     deliveries: Deliveries,
     /// Whether anybody else could be talking with Slurm about the same.
@@ -81,7 +81,7 @@ type Described = BTreeMap<String, SlurmClusterSpec>;
 
 impl Desk {
     pub fn new(
-        engine: Engine,
+        engine: EngineHandle,
         config: SlurmConfig,
         handovers: Handovers,
         office: Office,
@@ -256,7 +256,7 @@ impl Desk {
             }
             None => {
                 let mut plan = course(needs, Ground::default(), clock::now().wall_ms);
-                plan.outlook.refused = needs.cluster.as_ref().map(|name| format!("there is no SlurmCluster '{name}'"));
+                plan.summary.refused = needs.cluster.as_ref().map(|name| format!("there is no SlurmCluster '{name}'"));
                 plan.intend.clear();
                 plan.begin.clear();
                 (plan, None)
@@ -265,12 +265,12 @@ impl Desk {
         if let Some(partitions) = known {
             self.note_partitions(name, partitions).await?;
         }
-        plan.outlook.unreachable = unreachable;
+        plan.summary.unreachable = unreachable;
         if self.refusals.get(&needs.workflow).is_some_and(|refusals| !Arc::ptr_eq(&refusals.spec, &needs.spec)) {
             self.refusals.remove(&needs.workflow);
         }
         if let Some(refusals) = self.refusals.get(&needs.workflow) {
-            plan.outlook.refused = Some(refusals.sentence.clone());
+            plan.summary.refused = Some(refusals.sentence.clone());
         }
         self.cancel(needs, &plan, described).await?;
         self.ask_for(needs, plan, described).await
@@ -307,7 +307,7 @@ impl Desk {
     /// Submits what is missing, and what Slurm has refused before, unless that was just now.
     async fn ask_for(&mut self, needs: &Needs, plan: Course, described: &Described) -> Result<(), EngineError> {
         let is_held_off = self.refusals.get(&needs.workflow).is_some_and(|refusals| (self.moments)() < refusals.until);
-        let Course { intend, begin, executed, outlook, cancel } = plan;
+        let Course { intend, begin, executed, summary, cancel } = plan;
         let mut rows = Vec::new();
         if !is_held_off && needs.is_served && !is_over(needs) {
             for one in &needs.allocations {
@@ -321,7 +321,7 @@ impl Desk {
                 rows.extend(self.engine.intend_allocations(needs.workflow, intend, (begin, executed)).await?);
             }
         }
-        self.engine.note_outlook(needs.workflow, outlook).await?;
+        self.engine.set_allocation_summary(needs.workflow, summary).await?;
         if rows.is_empty() {
             return Ok(());
         }

@@ -1,13 +1,13 @@
 //! The actions of a workflow: what sets them off, what arms them again, and what is left of them when somebody edits.
 //!
 //! An action waits, is pending once it was set off, and ends as executed, failed or skipped. What a worker sets off has a row
-//! for each worker. Carrying them out is the business of errands.
+//! for each worker. Carrying them out is the business of tasks.
 
 mod arm;
 mod view;
 mod worker;
 
-pub(super) use arm::{next_attempt, rearm};
+pub(super) use arm::{next_attempt, reset_trigger};
 pub use view::PendingAllocation;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -15,10 +15,10 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use torc_api::action::{Action, ActionState, ActionType, TriggerType};
 use torc_api::state::JobState;
 
-use super::record::Recorder;
+use super::tx::Tx;
 use super::workflow::Workflow;
 use crate::ids::{JobId, RunnerId};
-use crate::rows::{ActionRow, Errand};
+use crate::rows::{ActionRow, TaskLease};
 
 /// What actions of the document say of themselves whose allocations were planned anew.
 pub(super) const SUPERSEDED: &str = "superseded by `torc slurm regenerate`";
@@ -75,7 +75,7 @@ impl ActionRecord {
     /// Where it stands, for people.
     pub fn state(&self) -> ActionState {
         match self.row.state {
-            ActionState::Pending if self.row.errand.started_ms.is_some() => ActionState::Running,
+            ActionState::Pending if self.row.lease.started_ms.is_some() => ActionState::Running,
             state => state,
         }
     }
@@ -130,11 +130,11 @@ impl Actions {
     }
 
     /// Changes an action and notes that it has to be written.
-    pub fn change(&mut self, id: JobId, recorder: &mut Recorder, change: impl FnOnce(&mut ActionRow)) {
+    pub fn change(&mut self, id: JobId, tx: &mut Tx, change: impl FnOnce(&mut ActionRow)) {
         let Some(index) = self.index(id) else { return };
         let action = &mut self.list[index];
         change(&mut action.row);
-        recorder.action(&action.row);
+        tx.changes.action(&action.row);
         self.workers.extend(action.row.worker);
         if action.is_open() {
             self.open.insert(index as u32)
@@ -175,7 +175,7 @@ fn new_row(workflow: &Workflow, id: JobId, position: usize) -> ActionRow {
         id,
         workflow: workflow.id(),
         position: position as i32,
-        errand: Errand { run: workflow.row.run, attempt: 1, ..Errand::default() },
+        lease: TaskLease { run: workflow.row.run, attempt: 1, ..TaskLease::default() },
         ..ActionRow::default()
     }
 }
@@ -234,10 +234,10 @@ impl Workflow {
     }
 
     /// Sets off what waits for how things stand now.
-    pub fn trigger_actions(&mut self, recorder: &mut Recorder) {
+    pub fn trigger_actions(&mut self, tx: &mut Tx) {
         let due = self.actions.open_ids(|action| action.row.state == ActionState::Waiting && self.is_due(action));
         for id in due {
-            self.actions.change(id, recorder, |row| row.state = ActionState::Pending);
+            self.actions.change(id, tx, |row| row.state = ActionState::Pending);
         }
     }
 
@@ -317,11 +317,11 @@ impl Workflow {
     }
 
     /// A person has cancelled the workflow: only what belongs to an end is still carried out.
-    pub fn cancel_actions(&mut self, recorder: &mut Recorder) {
+    pub fn cancel_actions(&mut self, tx: &mut Tx) {
         let at_end = |trigger| matches!(trigger, TriggerType::OnWorkflowComplete | TriggerType::OnWorkerComplete);
         let obsolete = |action: &ActionRecord| action.row.state == ActionState::Pending && !at_end(action.trigger());
         for id in self.actions.open_ids(obsolete) {
-            self.actions.change(id, recorder, |row| {
+            self.actions.change(id, tx, |row| {
                 row.state = ActionState::Skipped;
                 row.message = Some("the workflow was cancelled".to_owned());
             });

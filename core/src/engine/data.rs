@@ -10,14 +10,14 @@ use serde_json::Value;
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::FinishedAttempt;
 
-use super::record::Recorder;
+use super::tx::Tx;
 use super::workflow::Workflow;
-use super::{Refusal, State};
+use super::{CommandError, Engine};
 use crate::expand::fill_data;
 use crate::expanded::Expanded;
-use crate::ids::{JobId, Now, RunnerId, WorkflowId};
+use crate::ids::{JobId, RunnerId, WorkflowId};
 use crate::lineage;
-use crate::rows::{LastIds, UserDataRow};
+use crate::rows::UserDataRow;
 
 /// The largest value, as JSON. Values are kept in memory and travel with every lease that names them.
 pub const LARGEST_VALUE: usize = 1 << 20;
@@ -31,7 +31,7 @@ pub struct DataWritten {
     pub stale_jobs: i64,
 }
 
-impl State {
+impl Engine {
     /// Writes a value, or takes back what was written. `job` is the one that writes; none for a person.
     pub fn write_data(
         &mut self,
@@ -39,25 +39,24 @@ impl State {
         name: &str,
         value: Option<Value>,
         job: Option<&str>,
-        (recorder, now): (&mut Recorder, Now),
-    ) -> Result<DataWritten, Refusal> {
+        tx: &mut Tx,
+    ) -> Result<DataWritten, CommandError> {
         check_name(name)?;
         check_size(name, value.as_ref())?;
-        let last = &mut self.last;
-        let workflow = self.workflows.get_mut(&id).ok_or_else(|| Refusal::NoWorkflow(id.to_string()))?;
+        let workflow = self.workflows.get_mut(&id).ok_or_else(|| CommandError::NoWorkflow(id.to_string()))?;
         let job = job.and_then(|job| workflow.find(job)).map(|job| workflow.jobs[job as usize].id);
         let before = workflow.data.get(name);
         if before.is_none() && value.is_none() {
-            return Err(Refusal::NoData { workflow: workflow.row.name.clone(), name: name.to_owned() });
+            return Err(CommandError::NoData { workflow: workflow.row.name.clone(), name: name.to_owned() });
         }
         let row = UserDataRow { written: value, job, ..before.cloned().unwrap_or_else(|| undeclared(id, name)) };
         if before.is_some_and(|before| before.value() == row.value()) && row.value().is_some() {
             return Ok(DataWritten::default());
         }
-        workflow.put_data(row, last, recorder, now);
+        workflow.put_data(row, tx);
         let verb =
             if workflow.data.get(name).is_some_and(|row| row.written.is_some()) { "written" } else { "taken back" };
-        recorder.event(now, Some(id), "UserDataChanged", format!("user data `{name}` was {verb}"));
+        tx.event(Some(id), "UserDataChanged", format!("user data `{name}` was {verb}"));
         let stale_jobs = workflow.stale_readers(name).count() as i64;
         Ok(DataWritten { changed: true, stale_jobs })
     }
@@ -68,7 +67,7 @@ impl State {
         runner: RunnerId,
         (workflow_id, job): (WorkflowId, u32),
         message: String,
-        context: (&mut Recorder, Now),
+        tx: &mut Tx,
     ) {
         let Some(workflow) = self.workflows.get(&workflow_id) else { return };
         let finished = FinishedAttempt {
@@ -82,18 +81,18 @@ impl State {
         if let Some(runner) = self.runners.get_mut(&runner) {
             runner.held.remove(&job_id);
         }
-        self.end_attempt(workflow_id, job, &finished, None, context);
+        self.end_attempt(workflow_id, job, &finished, None, tx);
     }
 
     /// Jobs that have completed with data that has changed since: (job, data), by name.
-    pub fn stale_jobs(&self, id: WorkflowId) -> Result<Vec<(String, String)>, Refusal> {
+    pub fn stale_jobs(&self, id: WorkflowId) -> Result<Vec<(String, String)>, CommandError> {
         let workflow = self.workflow(id)?;
         let stale = |job| Some((workflow.name(job).to_owned(), workflow.stale_data(job)?.to_owned()));
         Ok((0..workflow.jobs.len() as u32).filter_map(stale).collect())
     }
 
     /// Data that a job reads, nobody writes and nobody has given a value: (data, one of its readers), by name.
-    pub fn missing_data(&self, id: WorkflowId) -> Result<Vec<(String, String)>, Refusal> {
+    pub fn missing_data(&self, id: WorkflowId) -> Result<Vec<(String, String)>, CommandError> {
         let workflow = self.workflow(id)?;
         let profiles = || (0..workflow.jobs.len() as u32).map(|job| (job, workflow.profile(job)));
         let written: std::collections::HashSet<&str> =
@@ -109,7 +108,7 @@ impl State {
     }
 
     /// The names of jobs that are wanted, of those that there are.
-    pub fn known_jobs(&self, id: WorkflowId, wanted: impl Fn(&str) -> bool) -> Result<Vec<String>, Refusal> {
+    pub fn known_jobs(&self, id: WorkflowId, wanted: impl Fn(&str) -> bool) -> Result<Vec<String>, CommandError> {
         let workflow = self.workflow(id)?;
         let names = (0..workflow.jobs.len() as u32).map(|job| workflow.name(job));
         Ok(names.filter(|name| wanted(name)).map(str::to_owned).collect())
@@ -122,24 +121,24 @@ impl State {
     }
 }
 
-fn check_name(name: &str) -> Result<(), Refusal> {
+fn check_name(name: &str) -> Result<(), CommandError> {
     if name.is_empty() || name.chars().any(char::is_control) {
-        return Err(Refusal::Invalid("user data needs a name without control characters".to_owned()));
+        return Err(CommandError::Invalid("user data needs a name without control characters".to_owned()));
     }
     if name.starts_with(lineage::PREFIX) {
         let message = format!("names that begin with `{}` belong to loops of spawned jobs", lineage::PREFIX);
-        return Err(Refusal::Invalid(message));
+        return Err(CommandError::Invalid(message));
     }
     Ok(())
 }
 
-fn check_size(name: &str, value: Option<&Value>) -> Result<(), Refusal> {
+fn check_size(name: &str, value: Option<&Value>) -> Result<(), CommandError> {
     let size = value.map_or(0, |value| value.to_string().len());
     if size > LARGEST_VALUE {
         let message = format!(
             "user data `{name}` has {size} bytes, and {LARGEST_VALUE} is the limit: write a file and pass its path"
         );
-        return Err(Refusal::Invalid(message));
+        return Err(CommandError::Invalid(message));
     }
     Ok(())
 }
@@ -155,21 +154,20 @@ impl Workflow {
     }
 
     /// Keeps a row whose value has changed. One without any value that the document does not have is forgotten.
-    pub(super) fn put_data(&mut self, row: UserDataRow, last: &mut LastIds, recorder: &mut Recorder, now: Now) {
-        last.epoch += 1;
-        let row = UserDataRow { epoch: last.epoch, changed_ms: now.wall_ms, ..row };
+    pub(super) fn put_data(&mut self, row: UserDataRow, tx: &mut Tx) {
+        let row = UserDataRow { epoch: tx.next_lease(), changed_ms: tx.now.wall_ms, ..row };
         if row.written.is_none() && !row.in_document {
             self.data.remove(&row.name);
-            return recorder.data_removed(self.row.id, row.name);
+            return tx.changes.data_removed(self.row.id, row.name);
         }
-        recorder.data(row.clone());
+        tx.changes.data(row.clone());
         // States of loops are read from the store; here only their names count.
         let kept = if lineage::parse(&row.name).is_some() { None } else { row.written.clone() };
         self.data.insert(row.name.clone(), UserDataRow { written: kept, ..row });
     }
 
     /// Brings the data of an edited or new document in. What was written stays, unless the document says something new.
-    pub(super) fn declare_data(&mut self, expanded: &Expanded, last: &mut LastIds, recorder: &mut Recorder, now: Now) {
+    pub(super) fn declare_data(&mut self, expanded: &Expanded, tx: &mut Tx) {
         let declared: BTreeMap<&str, _> = expanded.user_data.iter().map(|data| (data.name.as_str(), data)).collect();
         let dropped = |row: &&UserDataRow| match lineage::parse(&row.name) {
             // The state of a loop goes with the job that left it.
@@ -179,7 +177,7 @@ impl Workflow {
         let gone: Vec<String> = self.data.values().filter(dropped).map(|row| row.name.clone()).collect();
         for name in gone {
             self.data.remove(&name);
-            recorder.data_removed(self.row.id, name);
+            tx.changes.data_removed(self.row.id, name);
         }
         for (name, data) in declared {
             let before = self.data.get(name);
@@ -198,16 +196,16 @@ impl Workflow {
                 written,
                 ..undeclared(self.row.id, name)
             };
-            self.put_data(row, last, recorder, now);
+            self.put_data(row, tx);
         }
     }
 
     /// A new run begins: what was written for the one before only is forgotten.
-    pub(super) fn forget_ephemeral(&mut self, last: &mut LastIds, recorder: &mut Recorder, now: Now) {
+    pub(super) fn forget_ephemeral(&mut self, tx: &mut Tx) {
         let ephemeral = |row: &&UserDataRow| row.ephemeral && row.written.is_some();
         let rows: Vec<UserDataRow> = self.data.values().filter(ephemeral).cloned().collect();
         for row in rows {
-            self.put_data(UserDataRow { written: None, job: None, ..row }, last, recorder, now);
+            self.put_data(UserDataRow { written: None, job: None, ..row }, tx);
         }
     }
 
@@ -229,7 +227,7 @@ impl Workflow {
         if record.state != JobState::Completed {
             return None;
         }
-        // What a job itself writes while it runs is no news to it.
+        // What a job itself writes while it runs is nothing new to it.
         let newer = |row: &&UserDataRow| row.epoch > record.epoch && row.job != Some(record.id);
         let inputs = self.profile(job).input_user_data.iter();
         inputs.filter_map(|name| self.data.get(name)).find(newer).map(|row| row.name.as_str())

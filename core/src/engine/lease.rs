@@ -7,9 +7,9 @@ use torc_api::state::JobState;
 use torc_api::wire::{LEASE_SECONDS, Lease, Profile, RunnerScope, RunnerTerms, SyncResponse, Verdict, Want};
 use torc_api::workflow::WorkflowSpec;
 
-use super::State;
-use super::record::Recorder;
-use super::runner::{Holding, Runner};
+use super::Engine;
+use super::runner::{HeldLease, Runner};
+use super::tx::Tx;
 use super::workflow::Workflow;
 use crate::class::{Class, minus};
 use crate::ids::{Now, RunnerId, WorkflowId};
@@ -20,19 +20,12 @@ use crate::prefetch::together;
 /// No lease is shorter: the next sync would come too late.
 const SHORTEST_LEASE_SECONDS: u32 = 5;
 
-impl State {
+impl Engine {
     /// Promises work to a runner and adds it to the answer.
-    pub(super) fn grant(
-        &mut self,
-        id: RunnerId,
-        want: Want,
-        response: &mut SyncResponse,
-        context: (&mut Recorder, Now),
-    ) {
-        let (recorder, now) = context;
+    pub(super) fn grant(&mut self, id: RunnerId, want: Want, response: &mut SyncResponse, tx: &mut Tx) {
         let Some(runner) = self.runners.get(&id) else { return };
         let scope = self.live_in_scope(&runner.row.scope);
-        let chosen = choose(&runner.place(now), &want, &self.queues_for(id, want, &scope, now));
+        let chosen = choose(&runner.place(tx.now), &want, &self.queues_for(id, want, &scope, tx.now));
         if chosen.is_withheld {
             self.withheld.insert(id);
         } else {
@@ -42,12 +35,12 @@ impl State {
         self.set_offer(id, left);
         let count = |choices: &[Choice]| u32::try_from(choices.len()).unwrap_or(u32::MAX);
         let (now_count, ahead_count) = (count(&chosen.now), count(&chosen.ahead));
-        self.lease_all(id, chosen.now.into_iter().chain(chosen.ahead), response, (recorder, now));
+        self.lease_all(id, chosen.now.into_iter().chain(chosen.ahead), response, tx);
         if left.cpus > 0 && !self.donors.is_empty() {
             let ahead = want.ahead.saturating_sub(ahead_count);
             let bridge = want.bridge.saturating_sub(ahead_count);
             let limit = want.limit.saturating_sub(now_count).saturating_sub(ahead_count);
-            self.request_leases_for(id, Want { free: left, ahead, bridge, limit }, now);
+            self.request_leases_for(id, Want { free: left, ahead, bridge, limit }, tx.now);
         }
     }
 
@@ -57,14 +50,14 @@ impl State {
         id: RunnerId,
         choices: impl Iterator<Item = Choice>,
         response: &mut SyncResponse,
-        (recorder, now): (&mut Recorder, Now),
+        tx: &mut Tx,
     ) {
         let mut profiles = HashMap::new();
         for Choice { workflow, job } in choices {
-            self.grant_one(id, (workflow, job), response.sequence, recorder);
+            self.grant_one(id, (workflow, job), response.sequence, tx);
             let lacks_data = self.workflows.get(&workflow).and_then(|workflow| workflow.lacks_data(job));
             if let Some(message) = lacks_data {
-                self.fail_without_data(id, (workflow, job), message, (recorder, now));
+                self.fail_without_data(id, (workflow, job), message, tx);
                 continue;
             }
             let Some(workflow) = self.workflows.get(&workflow) else { continue };
@@ -132,27 +125,20 @@ impl State {
         }
     }
 
-    fn grant_one(
-        &mut self,
-        id: RunnerId,
-        (workflow_id, job): (WorkflowId, u32),
-        granted_in: u64,
-        recorder: &mut Recorder,
-    ) {
-        self.last.epoch += 1;
-        let epoch = self.last.epoch;
+    fn grant_one(&mut self, id: RunnerId, (workflow_id, job): (WorkflowId, u32), granted_in: u64, tx: &mut Tx) {
+        let epoch = tx.next_lease();
         let Some(workflow) = self.workflows.get_mut(&workflow_id) else { return };
-        let number_is_in_doubt = workflow.number_is_in_doubt(job);
+        let attempt_is_unconfirmed = workflow.attempt_is_unconfirmed(job);
         let record = &mut workflow.jobs[job as usize];
-        record.attempt += i32::from(number_is_in_doubt);
+        record.attempt += i32::from(attempt_is_unconfirmed);
         record.epoch = epoch;
         record.runner = Some(id);
         let job_id = record.id;
         // Only ready jobs are in the queues that choices come from.
-        let granted = workflow.step(job, JobEvent::Granted, recorder);
+        let granted = workflow.transition(job, JobEvent::Granted, tx);
         debug_assert_eq!(granted, Ok(JobState::Leased));
         if let Some(runner) = self.runners.get_mut(&id) {
-            runner.held.insert(job_id, Holding { workflow: workflow_id, granted_in });
+            runner.held.insert(job_id, HeldLease { workflow: workflow_id, granted_in });
         }
     }
 

@@ -6,7 +6,7 @@ use torc_api::recovery::ScheduleNodesRequest;
 use torc_api::resources::SlurmScheduler;
 use torc_api::wire::RunnerScope;
 
-use super::State;
+use super::Engine;
 use super::regenerate::nodes_action;
 use super::runner::Runner;
 use super::workflow::Workflow;
@@ -19,7 +19,7 @@ use crate::planning::partition::Partition;
 /// Partitions by cluster, as far as the controller has looked at them.
 pub(super) type KnownPartitions = BTreeMap<String, Vec<Partition>>;
 
-impl State {
+impl Engine {
     /// Remembers the partitions of a cluster. Not kept: the next owner of the store looks again.
     pub fn note_partitions(&mut self, cluster: String, partitions: Vec<Partition>) {
         self.session.partitions.insert(cluster, partitions);

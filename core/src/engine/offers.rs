@@ -2,7 +2,7 @@
 
 use torc_api::wire::Resources;
 
-use super::State;
+use super::Engine;
 use super::runner::Runner;
 use super::workflow::Workflow;
 use crate::class::{Class, fits};
@@ -32,7 +32,7 @@ impl Offer {
     }
 }
 
-impl State {
+impl Engine {
     /// Records the free capacity of a runner. If it shrinks, runners whose leases were withheld in its favor are polled again.
     pub(super) fn set_offer(&mut self, id: RunnerId, free: Resources) {
         let Some(runner) = self.runners.get_mut(&id) else { return };
@@ -72,7 +72,7 @@ impl State {
 
     fn wake_withheld(&mut self, except: RunnerId) {
         if self.withheld.iter().any(|id| *id != except) {
-            self.news += 1;
+            self.wake_version += 1;
         }
     }
 

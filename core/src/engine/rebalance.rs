@@ -9,7 +9,7 @@ use std::collections::HashSet;
 
 use torc_api::wire::{AttemptKey, Resources, SyncRequest, Want};
 
-use super::State;
+use super::Engine;
 use super::runner::{AskedBack, Runner, WaitingClass};
 use super::workflow::Workflow;
 use crate::class::{Place, fits, minus};
@@ -47,7 +47,7 @@ struct SpareLease {
     job: u32,
 }
 
-impl State {
+impl Engine {
     /// Takes in which leases wait in a runner. Requests for leases that it no longer has, or has started, are over.
     pub(super) fn note_waiting(&mut self, id: RunnerId, request: &SyncRequest, now: Now) {
         let classes = self.classes_of(&request.queued);
@@ -66,7 +66,7 @@ impl State {
         self.donors.insert(id);
         // Another runner may have found nothing before this message came.
         if is_new && self.is_any_wanted_elsewhere(id, now) {
-            self.news += 1;
+            self.wake_version += 1;
         }
     }
 
@@ -118,7 +118,7 @@ impl State {
                 donor.asked_back.insert(record.id, AskedBack { taker: id, at_ms: now.mono_ms });
             }
         }
-        self.news += 1;
+        self.wake_version += 1;
     }
 
     /// Whether the runner was asked to give this back.
@@ -133,7 +133,7 @@ impl State {
             asked.into_iter().flatten().any(|asked| asked.is_late(now))
         };
         if !self.offering.is_empty() && self.donors.iter().any(is_late) {
-            self.news += 1;
+            self.wake_version += 1;
         }
     }
 

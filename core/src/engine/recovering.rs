@@ -11,31 +11,31 @@ use crate::ids::JobId;
 /// Jobs that are being tried again, counted as they come and go: a status is asked for more often than one of them moves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Recovering {
-    jobs: HashMap<JobId, Comeback>,
+    jobs: HashMap<JobId, RetryInfo>,
     causes: BTreeMap<Cause, i64>,
     rounds: BTreeMap<i32, i64>,
 }
 
 /// Why a job is tried again, and for which time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Comeback {
+struct RetryInfo {
     cause: Cause,
     round: i32,
 }
 
 impl Recovering {
-    fn set(&mut self, job: JobId, comeback: Option<Comeback>) {
-        let before = match comeback {
-            Some(comeback) => self.jobs.insert(job, comeback),
+    fn set(&mut self, job: JobId, retry_info: Option<RetryInfo>) {
+        let before = match retry_info {
+            Some(retry_info) => self.jobs.insert(job, retry_info),
             None => self.jobs.remove(&job),
         };
         if let Some(before) = before {
             count(&mut self.causes, before.cause, -1);
             count(&mut self.rounds, before.round, -1);
         }
-        if let Some(comeback) = comeback {
-            count(&mut self.causes, comeback.cause, 1);
-            count(&mut self.rounds, comeback.round, 1);
+        if let Some(retry_info) = retry_info {
+            count(&mut self.causes, retry_info.cause, 1);
+            count(&mut self.rounds, retry_info.round, 1);
         }
     }
 
@@ -67,7 +67,7 @@ fn count<K: Ord>(counters: &mut BTreeMap<K, i64>, key: K, change: i64) {
 }
 
 /// Why a job with these failed attempts is tried again; what only a failure handler or a person retries is no recovery.
-fn comeback(state: JobState, failed: &BTreeMap<Cause, i32>) -> Option<Comeback> {
+fn retry_info(state: JobState, failed: &BTreeMap<Cause, i32>) -> Option<RetryInfo> {
     let is_recovered = |cause: Cause| cause.is_loss() || matches!(cause, Cause::OutOfMemory | Cause::Timeout);
     let causes = failed.iter().filter(|(cause, count)| is_recovered(**cause) && **count > 0);
     if state.is_complete() || matches!(state, JobState::PendingFailed | JobState::Disabled) {
@@ -76,26 +76,26 @@ fn comeback(state: JobState, failed: &BTreeMap<Cause, i32>) -> Option<Comeback> 
     let round = causes.clone().map(|(_, count)| *count).sum();
     // Of causes that came up equally often the first counts.
     let (cause, _) = causes.rev().max_by_key(|(_, count)| **count)?;
-    Some(Comeback { cause: *cause, round })
+    Some(RetryInfo { cause: *cause, round })
 }
 
 impl Workflow {
     /// A job has moved, or is known to have failed: is it being tried again?
-    pub fn mind_recovery(&mut self, job: u32) {
+    pub fn update_recovery(&mut self, job: u32) {
         if self.failed_attempts.is_empty() && self.recovering.jobs.is_empty() {
             return;
         }
         let record = &self.jobs[job as usize];
-        let comeback = self.failed_attempts.get(&record.id).and_then(|failed| comeback(record.state, failed));
-        self.recovering.set(record.id, comeback);
+        let retry_info = self.failed_attempts.get(&record.id).and_then(|failed| retry_info(record.state, failed));
+        self.recovering.set(record.id, retry_info);
     }
 
     /// Counts anew, when everything was read or taken over.
-    pub fn mind_all_recoveries(&mut self) {
+    pub fn recount_recoveries(&mut self) {
         self.recovering = Recovering::default();
         let failed: Vec<u32> = self.failed_attempts.keys().filter_map(|job| self.ordinal(*job)).collect();
         for job in failed {
-            self.mind_recovery(job);
+            self.update_recovery(job);
         }
     }
 }
@@ -107,27 +107,27 @@ mod tests {
     #[test]
     fn only_what_was_lost_or_ran_out_is_recovered_and_only_until_it_has_ended() {
         let failed = BTreeMap::from([(Cause::Lost, 2), (Cause::OutOfMemory, 1), (Cause::ExitCode, 5)]);
-        let expected = Some(Comeback { cause: Cause::Lost, round: 3 });
+        let expected = Some(RetryInfo { cause: Cause::Lost, round: 3 });
         for state in [JobState::Blocked, JobState::Ready, JobState::Leased, JobState::Running, JobState::Recovering] {
-            assert_eq!(comeback(state, &failed), expected, "{state}");
+            assert_eq!(retry_info(state, &failed), expected, "{state}");
         }
         let over = [JobState::Completed, JobState::Failed, JobState::Canceled, JobState::Terminated];
         for state in over.into_iter().chain([JobState::PendingFailed, JobState::Disabled]) {
-            assert_eq!(comeback(state, &failed), None, "{state}");
+            assert_eq!(retry_info(state, &failed), None, "{state}");
         }
         let by_itself = BTreeMap::from([(Cause::ExitCode, 1), (Cause::StartFailed, 1), (Cause::MissingOutput, 1)]);
-        assert_eq!(comeback(JobState::Ready, &by_itself), None);
+        assert_eq!(retry_info(JobState::Ready, &by_itself), None);
         let equally = BTreeMap::from([(Cause::OutOfMemory, 1), (Cause::Lost, 1)]);
-        assert_eq!(comeback(JobState::Ready, &equally), Some(Comeback { cause: Cause::OutOfMemory, round: 2 }));
+        assert_eq!(retry_info(JobState::Ready, &equally), Some(RetryInfo { cause: Cause::OutOfMemory, round: 2 }));
     }
 
     #[test]
     fn what_is_said_follows_the_jobs() {
         let mut recovering = Recovering::default();
         assert_eq!((recovering.reason(), recovering.status()), (None, None));
-        recovering.set(JobId(1), Some(Comeback { cause: Cause::Lost, round: 2 }));
-        recovering.set(JobId(2), Some(Comeback { cause: Cause::Lost, round: 1 }));
-        recovering.set(JobId(3), Some(Comeback { cause: Cause::Timeout, round: 1 }));
+        recovering.set(JobId(1), Some(RetryInfo { cause: Cause::Lost, round: 2 }));
+        recovering.set(JobId(2), Some(RetryInfo { cause: Cause::Lost, round: 1 }));
+        recovering.set(JobId(3), Some(RetryInfo { cause: Cause::Timeout, round: 1 }));
         assert_eq!(recovering.reason(), Some("Timeout"));
         assert_eq!(recovering.sentence(), "jobs are tried again after Timeout, Lost");
         let message = "3 jobs are tried again: 1 after Timeout, 2 after Lost".to_owned();

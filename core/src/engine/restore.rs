@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 
 use torc_api::state::Cause;
 
-use super::State;
-use super::runner::{EndingLease, HeldErrand, Holding, Runner};
+use super::Engine;
+use super::runner::{HeldLease, LeasedTask, RevokedLease, Runner};
 use super::workflow::{Workflow, read_spec};
 use crate::ids::{JobId, Now, WorkflowId};
 use crate::rows::{
-    ActionRow, AllocationRow, JobRow, ProfileRow, RecoveryRow, ResultRow, Snapshot, StrayFate, StrayLease, UserDataRow,
+    ActionRow, AllocationRow, DetachedLease, DetachedState, JobRow, ProfileRow, RecoveryRow, ResultRow, Snapshot,
+    UserDataRow,
 };
 
 /// A stored document cannot be read.
@@ -23,10 +24,10 @@ pub struct UnreadableDocument {
     pub source: serde_json::Error,
 }
 
-impl State {
+impl Engine {
     /// The live state of what was stored. Every runner gets its full lease time again.
     pub fn restore(snapshot: Snapshot, now: Now) -> Result<Self, UnreadableDocument> {
-        let mut state = Self {
+        let mut engine = Self {
             last: snapshot.last,
             identity: snapshot.identity,
             ended_slurm_jobs: snapshot.ended_slurm_jobs.into_iter().collect(),
@@ -54,7 +55,7 @@ impl State {
             recoveries.entry(recovery.workflow).or_default().push(recovery);
         }
         for runner in snapshot.runners {
-            state.runners.insert(runner.id, Runner::new(runner, now));
+            engine.runners.insert(runner.id, Runner::new(runner, now));
         }
         for row in snapshot.workflows {
             let id = row.id;
@@ -67,48 +68,48 @@ impl State {
             for row in recoveries.remove(&id).unwrap_or_default() {
                 workflow.recoveries.insert(row);
             }
-            state.adopt_holdings(&workflow);
-            state.names.insert((workflow.row.namespace.clone(), workflow.row.name.clone()), id);
+            engine.adopt_holdings(&workflow);
+            engine.names.insert((workflow.row.namespace.clone(), workflow.row.name.clone()), id);
             if !workflow.is_over() {
-                state.live.insert(id);
+                engine.live.insert(id);
             }
-            state.workflows.insert(id, workflow);
+            engine.workflows.insert(id, workflow);
         }
-        for lease in snapshot.strays {
-            state.restore_stray(lease);
+        for lease in snapshot.detached_leases {
+            engine.restore_detached(lease);
         }
-        state.restore_allocations(snapshot.allocations, snapshot.finished_allocations);
-        state.restore_failures(snapshot.failures, &snapshot.latest_failures);
-        Ok(state)
+        engine.restore_allocations(snapshot.allocations, snapshot.finished_allocations);
+        engine.restore_failures(snapshot.failures, &snapshot.latest_failures);
+        Ok(engine)
     }
 
     /// What runners held before the restart they still hold, until they say otherwise.
     fn adopt_holdings(&mut self, workflow: &Workflow) {
         for job in workflow.jobs.iter().filter(|job| job.state.is_held()) {
             if let Some(runner) = job.runner.and_then(|id| self.runners.get_mut(&id)) {
-                runner.held.insert(job.id, Holding { workflow: workflow.id(), granted_in: 0 });
+                runner.held.insert(job.id, HeldLease { workflow: workflow.id(), granted_in: 0 });
             }
         }
-        for (errand, holder, key) in workflow.held_errands() {
+        for (task, holder, key) in workflow.held_tasks() {
             if let Some(runner) = self.runners.get_mut(&holder) {
-                runner.errands.insert(errand, HeldErrand { key, granted_in: 0 });
+                runner.tasks.insert(task, LeasedTask { key, granted_in: 0 });
             }
         }
     }
 
-    fn restore_stray(&mut self, lease: StrayLease) {
+    fn restore_detached(&mut self, lease: DetachedLease) {
         let Some(workflow) = self.workflows.get_mut(&lease.workflow) else { return };
         if !workflow.has_what_waits_for(&lease) {
             return;
         }
         match (lease.fate, self.runners.get_mut(&lease.runner)) {
-            (StrayFate::GivenUp, _) => workflow.given_up.entry(lease.job).or_default().push(lease),
-            (StrayFate::Ending, Some(runner)) => {
-                runner.ending.insert(lease.epoch, EndingLease { lease, granted_in: 0 });
+            (DetachedState::Expired, _) => workflow.expired_leases.entry(lease.job).or_default().push(lease),
+            (DetachedState::Revoked, Some(runner)) => {
+                runner.ending.insert(lease.epoch, RevokedLease { lease, granted_in: 0 });
                 workflow.await_end_of(&lease);
             }
             // A runner that leaves takes what it was ending along, in the same commit.
-            (StrayFate::Ending, None) => {}
+            (DetachedState::Revoked, None) => {}
         }
     }
 
@@ -140,7 +141,7 @@ impl State {
         for workflow in self.workflows.values_mut() {
             let failed = workflow.jobs.iter().filter_map(|job| Some((job.id, of_jobs.remove(&job.id)?)));
             workflow.failed_attempts = failed.collect();
-            workflow.mind_all_recoveries();
+            workflow.recount_recoveries();
         }
         for result in latest {
             let Some(workflow) = self.workflows.get_mut(&result.workflow) else { continue };

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use torc_api::wire::{AttemptKey, RunnerKind, SyncRequest, SyncResponse, Verdict};
 
 use super::allocations::AllocationKey;
-use super::errands::ErrandId;
 use super::offers::Offer;
+use super::tasks::TaskId;
 use crate::class::Place;
 use crate::ids::{JobId, Now, RunnerId, WorkflowId};
-use crate::rows::{RunnerRow, StrayLease};
+use crate::rows::{DetachedLease, RunnerRow};
 
 pub(super) struct Runner {
     pub row: RunnerRow,
@@ -27,13 +27,13 @@ pub(super) struct Runner {
     pub offer: Offer,
     /// It has been silent for longer than its lease.
     pub silent: bool,
-    pub held: HashMap<JobId, Holding>,
+    pub held: HashMap<JobId, HeldLease>,
     /// Leases that it is to end, by their numbers.
-    pub ending: BTreeMap<i64, EndingLease>,
+    pub ending: BTreeMap<i64, RevokedLease>,
     /// The directive that it was told last, and the message whose answer said so first.
-    pub told_verdict: ToldVerdict,
+    pub sent_directive: SentDirective,
     /// What it was told to end or to give back and still has, with the message whose answer said so first.
-    pub told: HashMap<AttemptKey, u64>,
+    pub sent_orders: HashMap<AttemptKey, u64>,
     /// What waited in it when it last spoke.
     pub waiting: Vec<AttemptKey>,
     /// Classes of the waiting leases, each once: few enough to be compared with every offer.
@@ -43,12 +43,12 @@ pub(super) struct Runner {
     /// The Slurm allocation that it lives in, if that is one of ours.
     pub allocation: Option<AllocationKey>,
     /// Actions and recovery scripts that it has.
-    pub errands: HashMap<ErrandId, HeldErrand>,
+    pub tasks: HashMap<TaskId, LeasedTask>,
 }
 
 /// A directive that a runner was told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct ToldVerdict {
+pub(super) struct SentDirective {
     pub verdict: Verdict,
     /// The message whose answer said so first.
     pub sequence: u64,
@@ -56,7 +56,7 @@ pub(super) struct ToldVerdict {
 
 /// A lease of a runner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Holding {
+pub(super) struct HeldLease {
     pub workflow: WorkflowId,
     /// The message whose answer brought it.
     pub granted_in: u64,
@@ -81,7 +81,7 @@ pub(super) struct AskedBack {
 
 /// An action or a recovery script of a runner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct HeldErrand {
+pub(super) struct LeasedTask {
     pub key: AttemptKey,
     /// The message whose answer brought it.
     pub granted_in: u64,
@@ -89,8 +89,8 @@ pub(super) struct HeldErrand {
 
 /// A lease that was taken from a runner and has not ended yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct EndingLease {
-    pub lease: StrayLease,
+pub(super) struct RevokedLease {
+    pub lease: DetachedLease,
     /// The message whose answer brought it.
     pub granted_in: u64,
 }
@@ -108,10 +108,10 @@ impl Runner {
             silent: false,
             held: HashMap::new(),
             ending: BTreeMap::new(),
-            told_verdict: ToldVerdict::default(),
-            told: HashMap::new(),
+            sent_directive: SentDirective::default(),
+            sent_orders: HashMap::new(),
             allocation: None,
-            errands: HashMap::new(),
+            tasks: HashMap::new(),
             waiting: Vec::new(),
             waiting_classes: Vec::new(),
             asked_back: HashMap::new(),
@@ -120,23 +120,23 @@ impl Runner {
 
     /// Whether an answer tells the runner to end or to give back something that it has not heard of before. It is told again
     /// every time, but that is no reason not to let it wait for work while its jobs end.
-    pub fn hears_new_orders(&mut self, request: &SyncRequest, response: &SyncResponse) -> bool {
+    pub fn has_new_directives(&mut self, request: &SyncRequest, response: &SyncResponse) -> bool {
         let orders: HashSet<AttemptKey> = response.cancel.iter().chain(&response.give_back).copied().collect();
-        self.told.retain(|key, _| orders.contains(key));
+        self.sent_orders.retain(|key, _| orders.contains(key));
         let mut is_new = false;
         for key in orders {
-            is_new |= *self.told.entry(key).or_insert(request.sequence) > request.acknowledged;
+            is_new |= *self.sent_orders.entry(key).or_insert(request.sequence) > request.acknowledged;
         }
         is_new
     }
 
     /// Whether an answer brings a directive that the runner has not heard of. Once it knows that everything has completed, it waits
     /// for the next workflow as for any other work.
-    pub fn hears_new_verdict(&mut self, request: &SyncRequest, response: &SyncResponse) -> bool {
-        if self.told_verdict.verdict != response.verdict {
-            self.told_verdict = ToldVerdict { verdict: response.verdict, sequence: request.sequence };
+    pub fn has_new_directive_for_all(&mut self, request: &SyncRequest, response: &SyncResponse) -> bool {
+        if self.sent_directive.verdict != response.verdict {
+            self.sent_directive = SentDirective { verdict: response.verdict, sequence: request.sequence };
         }
-        self.told_verdict.sequence > request.acknowledged
+        self.sent_directive.sequence > request.acknowledged
     }
 
     /// Whether it lives in a Slurm allocation, where jobs are steps unless their workflow says otherwise.

@@ -7,9 +7,9 @@ use torc_api::quantity::count;
 use torc_api::status::{Condition, PlanSummary, WorkflowStatus};
 use torc_api::wire::RunnerScope;
 
-use super::record::Recorder;
+use super::tx::Tx;
 use super::workflow::Workflow;
-use super::{JobDetail, Refusal, State};
+use super::{CommandError, Engine, JobDetail};
 use crate::ids::{JobId, Now, RunnerId, WorkflowId};
 use crate::rows::Changes;
 use crate::time::rfc3339;
@@ -21,28 +21,35 @@ const NOT_STALLED: &str = "NotStalled";
 /// What is said when the first job is tried again because it was lost or ran out of something.
 pub(super) const RECOVERY_STARTED: &str = "RecoveryStarted";
 
-impl State {
+impl Engine {
+    /// Begins a group of commands.
+    pub fn begin(&self, now: Now) -> Tx {
+        Tx::new(now, self.last)
+    }
+
     /// Ends a group of commands: completions are noted, conditions brought up to date, and everything to write is returned.
-    pub fn finish(&mut self, mut recorder: Recorder, now: Now) -> Changes {
-        let touched = recorder.touched();
+    pub fn finish(&mut self, mut tx: Tx) -> Changes {
+        let touched = tx.changes.touched();
         // Before what follows from them: who waits for the end of a workflow has then heard of its last job.
-        recorder.announce_moves(now);
+        tx.changes.announce_moves(tx.now);
         for id in self.to_look_at(touched) {
             if let Some(workflow) = self.workflows.get_mut(&id) {
-                workflow.trigger_actions(&mut recorder);
+                workflow.trigger_actions(&mut tx);
             }
             let is_held_back = self.is_held_back(id);
             if let Some(workflow) = self.workflows.get_mut(&id) {
                 if !is_held_back {
-                    workflow.note_completion(&mut recorder, now);
+                    workflow.note_completion(&mut tx);
                 }
-                workflow.refresh_conditions(&mut recorder, now);
+                workflow.refresh_conditions(&mut tx);
                 if workflow.is_over() {
                     self.live.remove(&id);
                 }
             }
         }
-        recorder.finish(&mut self.last.event)
+        let (changes, last) = tx.finish();
+        self.last = last;
+        changes
     }
 
     /// What was touched, and what could have ended meanwhile because its last runner has left.
@@ -64,12 +71,12 @@ impl State {
     }
 
     /// A workflow as the API shows it, without its document.
-    pub fn workflow_summary(&self, id: WorkflowId) -> Result<api::Workflow, Refusal> {
+    pub fn workflow_summary(&self, id: WorkflowId) -> Result<api::Workflow, CommandError> {
         Ok(self.workflow(id)?.summary())
     }
 
     /// The stored document of a workflow.
-    pub fn document(&self, id: WorkflowId) -> Result<&str, Refusal> {
+    pub fn document(&self, id: WorkflowId) -> Result<&str, CommandError> {
         Ok(&self.workflow(id)?.row.document)
     }
 
@@ -80,11 +87,11 @@ impl State {
     }
 
     /// A job by name or number, with what only the live state knows.
-    pub fn job(&self, id: WorkflowId, reference: &str) -> Result<(JobId, JobDetail<'_>), Refusal> {
+    pub fn job(&self, id: WorkflowId, reference: &str) -> Result<(JobId, JobDetail<'_>), CommandError> {
         let workflow = self.workflow(id)?;
         let job = workflow
             .find(reference)
-            .ok_or_else(|| Refusal::NoJob { workflow: workflow.row.name.clone(), job: reference.to_owned() })?;
+            .ok_or_else(|| CommandError::NoJob { workflow: workflow.row.name.clone(), job: reference.to_owned() })?;
         Ok((workflow.jobs[job as usize].id, workflow.detail(job)))
     }
 
@@ -152,17 +159,17 @@ pub(super) fn counted(jobs: i64) -> String {
 }
 
 impl Workflow {
-    pub(super) fn note_completion(&mut self, recorder: &mut Recorder, now: Now) {
+    pub(super) fn note_completion(&mut self, tx: &mut Tx) {
         if !self.is_settled() || self.row.completed_ms.is_some() {
             return;
         }
-        self.row.completed_ms = Some(now.wall_ms);
-        recorder.workflow(&self.row);
+        self.row.completed_ms = Some(tx.now.wall_ms);
+        tx.changes.workflow(&self.row);
         let (reason, message) = match self.outcome() {
             "Succeeded" => ("WorkflowFinished", format!("{} completed", counted(self.counts.total))),
             outcome => ("WorkflowFailed", format!("{outcome}: {}", self.failure_message())),
         };
-        recorder.event(now, Some(self.row.id), reason, message);
+        tx.event(Some(self.row.id), reason, message);
     }
 
     /// Its end was noted: everything has ended, and so has what that set off.
@@ -189,21 +196,21 @@ impl Workflow {
     }
 
     /// Writes the conditions down when one of them says something new.
-    pub(super) fn refresh_conditions(&mut self, recorder: &mut Recorder, now: Now) {
+    pub(super) fn refresh_conditions(&mut self, tx: &mut Tx) {
         let before: Vec<Condition> = serde_json::from_str(&self.row.conditions).unwrap_or_default();
-        let after = self.conditions(&before, now);
-        if begins("Recovering", &before, &after) && !recorder.has_event(self.row.id, RECOVERY_STARTED) {
-            recorder.event(now, Some(self.row.id), RECOVERY_STARTED, self.recovering.sentence());
+        let after = self.conditions(&before, tx.now);
+        if begins("Recovering", &before, &after) && !tx.changes.has_event(self.row.id, RECOVERY_STARTED) {
+            tx.event(Some(self.row.id), RECOVERY_STARTED, self.recovering.sentence());
         }
         let exhausted = |all: &[Condition]| all.iter().any(|one| one.status == "True" && one.reason == EXHAUSTED);
         if exhausted(&after) && !exhausted(&before) {
-            recorder.event(now, Some(self.row.id), EXHAUSTED, self.stall().1);
+            tx.event(Some(self.row.id), EXHAUSTED, self.stall().1);
         }
         if after != before
             && let Ok(text) = serde_json::to_string(&after)
         {
             self.row.conditions = text;
-            recorder.workflow(&self.row);
+            tx.changes.workflow(&self.row);
         }
     }
 

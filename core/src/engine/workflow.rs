@@ -14,16 +14,16 @@ use torc_api::workflow::{StopPolicy, WorkflowSpec};
 use super::actions::Actions;
 use super::allocations::Allocations;
 use super::profile::ProfileEntry;
-use super::record::Recorder;
 use super::recovering::Recovering;
 use super::recovery::Recoveries;
+use super::tx::Tx;
 use crate::class::Class;
 use crate::expanded::Requirements;
 use crate::ids::{JobId, ProfileId, RunnerId, WorkflowId};
-use crate::job::{IllegalMove, JobEvent, next_state};
+use crate::job::{InvalidTransition, JobEvent, next_state};
 use crate::matching::{ReadyJob, ReadyQueue, Usage};
 use crate::rows::{
-    JobProfile, JobRow, JobUpdate, ProfileRow, Regenerated, ResultRow, StrayLease, UserDataRow, WorkflowRow,
+    DetachedLease, JobProfile, JobRow, JobUpdate, ProfileRow, Regenerated, ResultRow, UserDataRow, WorkflowRow,
 };
 use crate::urgency::downstream_seconds;
 
@@ -58,7 +58,7 @@ pub(super) struct Workflow {
     /// share one.
     pub scaled_profiles: HashMap<(u32, Requirements), u32>,
     /// Leases that were given up and still count if they turn up. Few jobs are in here.
-    pub given_up: HashMap<JobId, Vec<StrayLease>>,
+    pub expired_leases: HashMap<JobId, Vec<DetachedLease>>,
     /// How many leases of its jobs are being ended.
     pub ending: u32,
     /// How many leases of actions are being ended, by the action's number.
@@ -93,7 +93,7 @@ pub(super) struct JobRecord {
     /// How many of its leases are being ended.
     pub ending: u8,
     /// Its runner is silent: whether it still runs is not known.
-    pub in_doubt: bool,
+    pub unconfirmed: bool,
     /// Number of times that the present attempt was asked back for another runner.
     pub moves: u8,
     name: Text,
@@ -149,7 +149,7 @@ pub struct JobDetail<'a> {
     /// How many of them have not ended.
     pub unmet: u32,
     /// Its runner is silent.
-    pub in_doubt: bool,
+    pub unconfirmed: bool,
 }
 
 impl Workflow {
@@ -178,7 +178,7 @@ impl Workflow {
             recovering: Recovering::default(),
             data: BTreeMap::new(),
             scaled_profiles: HashMap::new(),
-            given_up: HashMap::new(),
+            expired_leases: HashMap::new(),
             ending: 0,
             ending_actions: BTreeMap::new(),
             actions: Actions::default(),
@@ -187,7 +187,7 @@ impl Workflow {
             recoveries: Recoveries::default(),
             allocations: Allocations::default(),
         };
-        workflow.take_in_regenerated();
+        workflow.load_regenerated();
         let mut profile_index = HashMap::new();
         for profile in profiles {
             profile_index.insert(profile.id, workflow.add_profile(profile.id, profile.profile));
@@ -239,7 +239,7 @@ impl Workflow {
             downstream_seconds: 0,
             state: job.state,
             ending: 0,
-            in_doubt: false,
+            unconfirmed: false,
             moves: 0,
             name,
             command,
@@ -405,7 +405,7 @@ impl Workflow {
             attempt: record.attempt,
             depends_on,
             unmet: record.unmet,
-            in_doubt: record.in_doubt,
+            unconfirmed: record.unconfirmed,
         }
     }
 
@@ -426,7 +426,7 @@ impl Workflow {
     }
 
     /// The job runs, and a person wants it ended.
-    pub fn is_to_be_ended(&self, job: u32) -> bool {
+    pub fn should_terminate(&self, job: u32) -> bool {
         self.is_canceled() && self.jobs[job as usize].state == JobState::Running
     }
 
@@ -443,7 +443,7 @@ impl Workflow {
     }
 
     /// Moves a job, through the one function that decides, and keeps counters and queues in step.
-    pub fn step(&mut self, job: u32, event: JobEvent, recorder: &mut Recorder) -> Result<JobState, IllegalMove> {
+    pub fn transition(&mut self, job: u32, event: JobEvent, tx: &mut Tx) -> Result<JobState, InvalidTransition> {
         let record = &self.jobs[job as usize];
         let before = record.state;
         let after = next_state(before, event)?;
@@ -456,7 +456,7 @@ impl Workflow {
         if !after.is_held() {
             record.runner = None;
             record.started_ms = None;
-            record.in_doubt = false;
+            record.unconfirmed = false;
         }
         if let JobEvent::Reset { unmet } | JobEvent::Planned { unmet } = event {
             record.unmet = unmet;
@@ -464,11 +464,11 @@ impl Workflow {
         self.enqueue(job);
         self.count_usage(job, 1);
         self.actions.job_moved(job, before, after);
-        self.mind_recovery(job);
+        self.update_recovery(job);
         if before == JobState::Recovering && self.recoveries.remove(self.jobs[job as usize].id).is_some() {
-            recorder.recovery_ended(self.jobs[job as usize].id);
+            tx.changes.recovery_ended(self.jobs[job as usize].id);
         }
-        recorder.moved(self.row.id, self.update(job));
+        tx.changes.moved(self.row.id, self.update(job));
         Ok(after)
     }
 
@@ -541,7 +541,7 @@ impl Workflow {
     }
 
     /// Begins a new run; what was remembered of the one before is history.
-    pub fn begin_run(&mut self, run: i32, recorder: &mut Recorder) {
+    pub fn begin_run(&mut self, run: i32, tx: &mut Tx) {
         self.row.run = run;
         self.row.started_ms = None;
         self.row.completed_ms = None;
@@ -549,7 +549,7 @@ impl Workflow {
         self.row.canceled = false;
         self.row.expired = false;
         self.failures.clear();
-        self.begin_run_of_actions(recorder);
+        self.begin_run_of_actions(tx);
     }
 
     /// Keeps a sample of an attempt that failed in this run. That a runner was stopped says nothing about the job.

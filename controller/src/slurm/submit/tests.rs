@@ -42,7 +42,7 @@ fn row(id: i64) -> AllocationRow {
 
 fn needs(spec: WorkflowSpec, rows: &[AllocationRow]) -> Needs {
     let live =
-        |row: &AllocationRow| LiveAllocation { row: row.clone(), stage: Stage::Pending, runners: 0, forsaken: 0 };
+        |row: &AllocationRow| LiveAllocation { row: row.clone(), stage: Stage::Pending, runners: 0, idle_polls: 0 };
     Needs {
         workflow: WorkflowId(3),
         name: "w".to_owned(),

@@ -7,11 +7,11 @@ use torc_api::allocation::AllocationStatus;
 use torc_api::state::JobState;
 use torc_api::wire::{Resources, RunnerScope};
 
-use super::State;
+use super::Engine;
 use crate::class::{Class, minus, plus};
 use crate::engine::actions::ActionRecord;
-use crate::engine::record::Recorder;
 use crate::engine::runner::Runner;
+use crate::engine::tx::Tx;
 use crate::engine::workflow::Workflow;
 use crate::ids::{JobId, Now, WorkflowId};
 use crate::planning::course::{Kind, LiveAllocation, Needs, NodesWanted};
@@ -21,7 +21,7 @@ use crate::rows::{AllocationRow, Regenerated};
 /// An allocation whose runner has not come after so long has none.
 const START_UP_MS: i64 = 180_000;
 
-impl State {
+impl Engine {
     /// What every workflow needs of Slurm that runs on it, or has allocations.
     pub fn slurm_needs(&self, serves: Option<&RunnerScope>, now: Now) -> Vec<Needs> {
         let concerned = |workflow: &&Workflow| {
@@ -37,21 +37,16 @@ impl State {
     }
 
     /// What these actions ask for is being written down; these others ask for nothing that is not there.
-    pub fn begin_actions(
-        &mut self,
-        workflow: WorkflowId,
-        (begun, executed): (&[JobId], &[JobId]),
-        recorder: &mut Recorder,
-        now: Now,
-    ) {
+    pub fn begin_actions(&mut self, workflow: WorkflowId, (begun, executed): (&[JobId], &[JobId]), tx: &mut Tx) {
+        let now_ms = tx.now.wall_ms;
         let Some(workflow) = self.workflows.get_mut(&workflow) else { return };
         for id in begun {
-            workflow.actions.change(*id, recorder, |row| row.errand.started_ms = Some(now.wall_ms));
+            workflow.actions.change(*id, tx, |row| row.lease.started_ms = Some(now_ms));
         }
         for id in executed {
-            workflow.actions.change(*id, recorder, |row| {
+            workflow.actions.change(*id, tx, |row| {
                 row.state = ActionState::Executed;
-                row.ended_ms = Some(now.wall_ms);
+                row.ended_ms = Some(now_ms);
                 row.return_code = Some(0);
                 row.message = Some("what it asks for is there already".to_owned());
             });
@@ -96,7 +91,7 @@ impl State {
                 row: row.clone(),
                 stage: self.stage(row, &runners, now),
                 runners: runners.len(),
-                forsaken: workflow.allocations.forsaken.get(&row.id).copied().unwrap_or_default(),
+                idle_polls: workflow.allocations.idle_polls.get(&row.id).copied().unwrap_or_default(),
             }
         })
         .collect()
@@ -186,7 +181,7 @@ impl Workflow {
         let view = |action: &ActionRecord| NodesWanted {
             action: action.row.id,
             definition: action.definition.clone(),
-            is_begun: action.row.errand.started_ms.is_some(),
+            is_begun: action.row.lease.started_ms.is_some(),
         };
         self.actions.open().filter(wanted).map(view).collect()
     }

@@ -7,27 +7,27 @@ use torc_api::state::{Cause, JobState};
 use torc_api::status::JobCounts;
 use torc_api::wire::AttemptKey;
 
-use crate::engine::State;
-use crate::engine::errands::ErrandId;
+use crate::engine::Engine;
 use crate::engine::runner::Runner;
+use crate::engine::tasks::TaskId;
 use crate::engine::workflow::Workflow;
 use crate::ids::{JobId, RunnerId, WorkflowId};
 use crate::matching::Usage;
-use crate::rows::{StrayFate, StrayLease};
+use crate::rows::{DetachedLease, DetachedState};
 
 /// Counters, queues, dependencies and leases agree with each other.
-pub fn check_live(state: &State) {
-    for workflow in state.workflows.values() {
+pub fn check_live(engine: &Engine) {
+    for workflow in engine.workflows.values() {
         check_counts(workflow);
         check_usage(workflow);
         check_queues(workflow);
         check_dependencies(workflow);
         check_recoveries(workflow);
     }
-    check_leases(state);
-    let open = state.workflows.values().filter(|workflow| !workflow.is_settled());
-    assert!(open.map(Workflow::id).all(|id| state.live.contains(&id)), "a workflow is forgotten");
-    check_errands(state);
+    check_leases(engine);
+    let open = engine.workflows.values().filter(|workflow| !workflow.is_settled());
+    assert!(open.map(Workflow::id).all(|id| engine.live.contains(&id)), "a workflow is forgotten");
+    check_tasks(engine);
 }
 
 fn check_counts(workflow: &Workflow) {
@@ -36,7 +36,7 @@ fn check_counts(workflow: &Workflow) {
         counts.add(job.state, 1);
     }
     assert_eq!(workflow.counts, counts);
-    assert_eq!(JobState::ALL.into_iter().map(|state| counts.of(state)).sum::<i64>(), workflow.jobs.len() as i64);
+    assert_eq!(JobState::ALL.iter().copied().map(|state| counts.of(state)).sum::<i64>(), workflow.jobs.len() as i64);
 }
 
 fn check_usage(workflow: &Workflow) {
@@ -98,43 +98,46 @@ fn check_dependencies(workflow: &Workflow) {
     }
 }
 
-fn check_leases(state: &State) {
+fn check_leases(engine: &Engine) {
     let mut held: BTreeMap<JobId, RunnerId> = BTreeMap::new();
-    for (id, runner) in &state.runners {
+    for (id, runner) in &engine.runners {
         for job in runner.held.keys() {
             assert_eq!(held.insert(*job, *id), None, "job {job} has two leases");
         }
     }
-    let jobs = state.workflows.values().flat_map(|workflow| &workflow.jobs);
+    let jobs = engine.workflows.values().flat_map(|workflow| &workflow.jobs);
     let owned: BTreeMap<JobId, RunnerId> = jobs
         .inspect(|job| assert_eq!(job.runner.is_some(), job.state.is_held(), "job {} is {}", job.id, job.state))
         .filter_map(|job| Some((job.id, job.runner?)))
         .collect();
     assert_eq!(held, owned, "runners hold what jobs say");
-    check_strays(state);
+    check_revoked(engine);
 }
 
-fn check_strays(state: &State) {
+fn check_revoked(engine: &Engine) {
     let mut ending: BTreeMap<JobId, u32> = BTreeMap::new();
-    for (id, runner) in &state.runners {
-        for (epoch, stray) in &runner.ending {
-            assert_eq!((stray.lease.runner, stray.lease.epoch, stray.lease.fate), (*id, *epoch, StrayFate::Ending));
-            *ending.entry(stray.lease.job).or_default() += 1;
+    for (id, runner) in &engine.runners {
+        for (epoch, detached) in &runner.ending {
+            assert_eq!(
+                (detached.lease.runner, detached.lease.epoch, detached.lease.fate),
+                (*id, *epoch, DetachedState::Revoked)
+            );
+            *ending.entry(detached.lease.job).or_default() += 1;
         }
     }
     let mut counted = BTreeMap::new();
-    for workflow in state.workflows.values() {
+    for workflow in engine.workflows.values() {
         let of_jobs = workflow.jobs.iter().filter(|job| job.ending > 0).map(|job| (job.id, u32::from(job.ending)));
         counted.extend(of_jobs);
         counted.extend(&workflow.ending_actions);
         assert_eq!(workflow.ending, workflow.jobs.iter().map(|job| u32::from(job.ending)).sum::<u32>());
-        for (job, leases) in &workflow.given_up {
+        for (job, leases) in &workflow.expired_leases {
             let record = &workflow.jobs[workflow.ordinal(*job).unwrap() as usize];
             let open =
                 [JobState::Ready, JobState::Leased, JobState::Failed, JobState::Terminated, JobState::PendingFailed];
             assert!(!leases.is_empty() && (open.contains(&record.state) || record.ending > 0), "{}", record.state);
             for lease in leases {
-                assert_eq!((lease.run, lease.fate), (record.run, StrayFate::GivenUp));
+                assert_eq!((lease.run, lease.fate), (record.run, DetachedState::Expired));
                 let is_older = lease.attempt < record.attempt || record.state != JobState::Leased;
                 assert!(is_older, "two leases of attempt {} of job {job}", lease.attempt);
             }
@@ -143,10 +146,11 @@ fn check_strays(state: &State) {
     assert_eq!(ending, counted, "jobs wait for exactly what runners are ending");
 }
 
-fn strays(state: &State) -> BTreeMap<i64, StrayLease> {
-    let given_up = state.workflows.values().flat_map(|workflow| workflow.given_up.values().flatten().copied());
-    let ending = state.runners.values().flat_map(|runner| runner.ending.values().map(|ending| ending.lease));
-    given_up.chain(ending).map(|lease| (lease.epoch, lease)).collect()
+fn detached_leases(engine: &Engine) -> BTreeMap<i64, DetachedLease> {
+    let expired_leases =
+        engine.workflows.values().flat_map(|workflow| workflow.expired_leases.values().flatten().copied());
+    let ending = engine.runners.values().flat_map(|runner| runner.ending.values().map(|ending| ending.lease));
+    expired_leases.chain(ending).map(|lease| (lease.epoch, lease)).collect()
 }
 
 /// Exactly the jobs that wait for a script have one.
@@ -156,20 +160,20 @@ fn check_recoveries(workflow: &Workflow) {
     assert_eq!(workflow.recoveries.iter().map(|row| row.job).collect::<BTreeSet<_>>(), recovering);
 }
 
-/// A runner that has an errand knows of it.
-fn check_errands(state: &State) {
-    for workflow in state.workflows.values() {
-        for (errand, holder, _) in workflow.held_errands() {
-            assert!(state.runners[&holder].errands.contains_key(&errand), "{errand:?} of runner {holder}");
+/// A runner that has a task knows of it.
+fn check_tasks(engine: &Engine) {
+    for workflow in engine.workflows.values() {
+        for (task, holder, _) in workflow.held_tasks() {
+            assert!(engine.runners[&holder].tasks.contains_key(&task), "{task:?} of runner {holder}");
         }
     }
 }
 
 /// A state that was read again is the one that is live, but for what is not kept: who is silent, which answer brought a lease,
 /// what was asked back from whom, what the controller last made of the needs, and how many allocations ended in vain.
-pub fn check_same(live: &State, restored: &State) {
+pub fn check_same(live: &Engine, restored: &Engine) {
     assert_eq!(live.live, restored.live, "nothing that has settled is looked at");
-    let ids = |state: &State| state.workflows.keys().copied().collect::<Vec<_>>();
+    let ids = |engine: &Engine| engine.workflows.keys().copied().collect::<Vec<_>>();
     assert_eq!(ids(live), ids(restored));
     assert_eq!(live.names, restored.names);
     for (live, restored) in live.workflows.values().zip(restored.workflows.values()) {
@@ -186,17 +190,17 @@ pub fn check_same(live: &State, restored: &State) {
         assert_eq!(live.data, restored.data);
         assert_eq!(live.regenerated, restored.regenerated);
         assert_eq!(live.spec_with_regenerated, restored.spec_with_regenerated);
-        assert_eq!(live.given_up, restored.given_up);
+        assert_eq!(live.expired_leases, restored.expired_leases);
         assert_eq!((live.ending, &live.ending_actions), (restored.ending, &restored.ending_actions));
         assert_eq!(live.allocations.live, restored.allocations.live);
         assert_eq!(live.allocations.finished, restored.allocations.finished);
         let latest = |workflow: &Workflow| workflow.failures.values().cloned().collect::<Vec<_>>();
         assert!(latest(restored).ends_with(&latest(live)), "{:?} after {:?}", latest(restored), latest(live));
     }
-    assert_eq!(strays(live), strays(restored));
+    assert_eq!(detached_leases(live), detached_leases(restored));
     assert_eq!(live.clusters, restored.clusters);
     assert_eq!(live.ended_slurm_jobs, restored.ended_slurm_jobs);
-    let ids = |state: &State| state.runners.keys().copied().collect::<Vec<_>>();
+    let ids = |engine: &Engine| engine.runners.keys().copied().collect::<Vec<_>>();
     assert_eq!(ids(live), ids(restored));
     for (live, restored) in live.runners.values().zip(restored.runners.values()) {
         assert_eq!(live.row, restored.row);
@@ -205,14 +209,14 @@ pub fn check_same(live: &State, restored: &State) {
     }
 }
 
-/// The leases of a runner: of jobs with their workflow, of errands, and those that it is to end.
-type Held = (BTreeMap<JobId, WorkflowId>, BTreeMap<ErrandId, AttemptKey>, BTreeMap<i64, StrayLease>);
+/// The leases of a runner: of jobs with their workflow, of tasks, and those that it is to end.
+type Held = (BTreeMap<JobId, WorkflowId>, BTreeMap<TaskId, AttemptKey>, BTreeMap<i64, DetachedLease>);
 
 fn held(runner: &Runner) -> Held {
     let jobs = runner.held.iter().map(|(job, holding)| (*job, holding.workflow));
-    let errands = runner.errands.iter().map(|(errand, held)| (*errand, held.key));
+    let tasks = runner.tasks.iter().map(|(task, held)| (*task, held.key));
     let ending = runner.ending.iter().map(|(epoch, ending)| (*epoch, ending.lease));
-    (jobs.collect(), errands.collect(), ending.collect())
+    (jobs.collect(), tasks.collect(), ending.collect())
 }
 
 fn jobs(workflow: &Workflow) -> Vec<String> {

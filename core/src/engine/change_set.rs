@@ -6,19 +6,19 @@ use torc_api::state::JobState;
 
 use crate::ids::{AllocationId, JobId, Now, WorkflowId};
 use crate::rows::{
-    ActionRow, AllocationRow, AuditRow, Changes, ClusterRow, EventRow, JobRow, JobUpdate, RecoveryRow, ResultRow,
-    RunnerRow, StrayLease, UserDataRow, WorkflowRow,
+    ActionRow, AllocationRow, AuditRow, Changes, ClusterRow, DetachedLease, EventRow, JobRow, JobUpdate, RecoveryRow,
+    ResultRow, RunnerRow, UserDataRow, WorkflowRow,
 };
 
 /// What a group of commands changed.
 #[derive(Debug, Default)]
-pub struct Recorder {
+pub(super) struct ChangeSet {
     changes: Changes,
     updates: HashMap<JobId, usize>,
     moves: HashMap<WorkflowId, Vec<(JobId, i32, JobState)>>,
     workflows: HashMap<WorkflowId, usize>,
     /// By the lease's number; none for one that is over.
-    strays: BTreeMap<i64, Option<StrayLease>>,
+    detached_leases: BTreeMap<i64, Option<DetachedLease>>,
     /// None for those that are gone.
     actions: BTreeMap<JobId, Option<ActionRow>>,
     /// None for those that have ended.
@@ -26,7 +26,7 @@ pub struct Recorder {
     allocations: BTreeMap<AllocationId, AllocationRow>,
 }
 
-impl Recorder {
+impl ChangeSet {
     /// The workflows that something was recorded of.
     pub(super) fn touched(&self) -> BTreeSet<WorkflowId> {
         let actions = self.actions.values().flatten().map(|row| &row.workflow);
@@ -51,10 +51,10 @@ impl Recorder {
 
     /// What has to be written, with its events numbered.
     pub(super) fn finish(mut self, last_event: &mut i64) -> Changes {
-        for (epoch, stray) in self.strays {
-            match stray {
-                Some(lease) => self.changes.strays.push(lease),
-                None => self.changes.ended_strays.push(epoch),
+        for (epoch, detached) in self.detached_leases {
+            match detached {
+                Some(lease) => self.changes.detached_leases.push(lease),
+                None => self.changes.ended_leases.push(epoch),
             }
         }
         for (id, row) in self.actions {
@@ -159,12 +159,12 @@ impl Recorder {
         self.changes.results.push(row);
     }
 
-    pub(super) fn stray(&mut self, lease: StrayLease) {
-        self.strays.insert(lease.epoch, Some(lease));
+    pub(super) fn detached(&mut self, lease: DetachedLease) {
+        self.detached_leases.insert(lease.epoch, Some(lease));
     }
 
-    pub(super) fn stray_gone(&mut self, epoch: i64) {
-        self.strays.insert(epoch, None);
+    pub(super) fn detached_ended(&mut self, epoch: i64) {
+        self.detached_leases.insert(epoch, None);
     }
 
     /// Data is new or has changed.
@@ -179,14 +179,8 @@ impl Recorder {
         self.changes.removed_user_data.push((workflow, name));
     }
 
-    pub(super) fn event(&mut self, now: Now, workflow: Option<WorkflowId>, reason: &str, message: String) {
-        self.changes.events.push(EventRow {
-            time_ms: now.wall_ms,
-            workflow,
-            reason: reason.to_owned(),
-            message,
-            ..EventRow::default()
-        });
+    pub(super) fn event(&mut self, row: EventRow) {
+        self.changes.events.push(row);
     }
 
     /// This was told already.
@@ -195,18 +189,19 @@ impl Recorder {
     }
 
     /// Somebody did something, or was refused.
-    pub fn audit(&mut self, row: AuditRow) {
+    pub(super) fn audit(&mut self, row: AuditRow) {
         self.changes.audit.push(row);
     }
 
-    pub(super) fn changes(&mut self) -> &mut Changes {
+    /// The rows that are kept as they come.
+    pub(super) fn rows(&mut self) -> &mut Changes {
         &mut self.changes
     }
 
     /// The workflow is gone: nothing of it is written any more.
     pub(super) fn deleted(&mut self, workflow: WorkflowId, jobs: impl Fn(JobId) -> bool) {
         self.moves.remove(&workflow);
-        self.strays.retain(|_, stray| stray.is_none_or(|lease| lease.workflow != workflow));
+        self.detached_leases.retain(|_, detached| detached.is_none_or(|lease| lease.workflow != workflow));
         self.changes.job_updates.retain(|update| !jobs(update.id));
         self.updates = self.changes.job_updates.iter().enumerate().map(|(index, update)| (update.id, index)).collect();
         self.changes.workflows.retain(|row| row.id != workflow);

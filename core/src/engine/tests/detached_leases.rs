@@ -37,11 +37,11 @@ fn a_changed_job_waits_until_its_runner_has_ended_the_attempt_before() {
         assert_eq!((answer.cancel, answer.leases.len()), (vec![a, b], 0));
         world.restart();
     }
-    let news = world.state.news();
+    let wake_version = world.engine.wake_version();
     let answer = world.sync(id, &SyncRequest { running: vec![running(a)], returned: vec![b], ..say(5) });
     assert_eq!(answer.cancel, [a]);
     assert_eq!(world.states(&["a", "b"]), [JobState::Blocked, JobState::Ready], "b was given back");
-    assert!(world.state.news() > news, "who waits for work is told");
+    assert!(world.engine.wake_version() > wake_version, "who waits for work is told");
     assert_eq!(world.sync(other, &ask(2, 8)).leases[0].key, AttemptKey { attempt: 2, epoch: 3, ..b });
     let end = SyncRequest { finished: vec![failure(a, 143, Cause::Canceled)], ..ask(6, 8) };
     let answer = world.sync(id, &end);
@@ -49,7 +49,7 @@ fn a_changed_job_waits_until_its_runner_has_ended_the_attempt_before() {
     let result = world.results_of("a")[0];
     assert_eq!((result.attempt, result.state, result.return_code), (1, JobState::Canceled, 143));
     assert_eq!((result.cause, result.runner), (Some(Cause::Canceled), Some(id)));
-    assert!(world.database.strays.is_empty());
+    assert!(world.database.detached_leases.is_empty());
 }
 
 /// What it did was not what is wanted now, so it is recorded as cancelled and nothing follows from it.
@@ -96,7 +96,7 @@ fn the_end_is_also_that_the_runner_has_it_no_more_has_left_or_is_silent() {
             (JobState::Canceled, -128, Some(why))
         );
         assert!(world.results_of("b").is_empty(), "it had not started");
-        assert!(world.database.strays.is_empty());
+        assert!(world.database.detached_leases.is_empty());
     }
 }
 
@@ -125,9 +125,9 @@ fn edits_retries_and_cancellations_in_between_change_nothing_about_the_waiting()
     let plan = edited(plan);
     world.apply(&plan);
     world.apply(&plan.clone().edit("a", |job| job.version += 1));
-    world.run(|state, recorder, now| state.cancel(workflow, recorder, now)).unwrap();
+    world.run(|engine, tx| engine.cancel(workflow, tx)).unwrap();
     assert_eq!(world.state_of("a"), JobState::Canceled);
-    world.run(|state, recorder, now| state.retry(workflow, &Retry::All, recorder, now)).unwrap();
+    world.run(|engine, tx| engine.retry(workflow, &Retry::All, tx)).unwrap();
     assert_eq!((world.state_of("a"), world.job("a").run), (JobState::Blocked, 2));
     world.sync(id, &SyncRequest { finished: vec![failure(a, 143, Cause::Canceled)], ..say(3) });
     assert_eq!(world.states(&["a", "b", "c"]), [JobState::Ready, JobState::Ready, JobState::Blocked]);
@@ -139,16 +139,16 @@ fn a_removed_job_and_a_deleted_workflow_have_nothing_that_waits() {
     let (mut world, plan, id) = busy();
     let a = world.key("a");
     world.apply(&edited(plan.clone()));
-    assert_eq!(world.database.strays.len(), 2);
+    assert_eq!(world.database.detached_leases.len(), 2);
     world.apply(&plan.without("a"));
-    assert_eq!(world.database.strays.len(), 1);
+    assert_eq!(world.database.detached_leases.len(), 1);
     let answer = world.sync(id, &SyncRequest { running: vec![running(a)], ..say(3) });
     assert_eq!(answer.cancel, [a], "it is told all the same");
     let (mut world, plan, _) = busy();
     world.apply(&edited(plan));
     let workflow = world.workflow();
-    world.run(|state, recorder, now| state.delete(workflow, recorder, now)).unwrap();
-    assert!(world.database.strays.is_empty());
+    world.run(|engine, tx| engine.delete(workflow, tx)).unwrap();
+    assert!(world.database.detached_leases.is_empty());
 }
 
 /// A lease that a person cancelled may have been started before its runner heard of that.
@@ -157,7 +157,7 @@ fn what_became_of_a_cancelled_lease_is_recorded() {
     let (mut world, _, id) = busy();
     let b = world.key("b");
     let workflow = world.workflow();
-    world.run(|state, recorder, now| state.cancel(workflow, recorder, now)).unwrap();
+    world.run(|engine, tx| engine.cancel(workflow, tx)).unwrap();
     assert_eq!(world.state_of("b"), JobState::Canceled);
     let answer = world.sync(id, &SyncRequest { finished: vec![failure(b, 143, Cause::Canceled)], ..say(3) });
     assert_eq!(answer.refused, []);
@@ -203,7 +203,7 @@ fn a_late_result_of_a_lost_attempt_counts_until_the_next_one_has_started() {
         let again = world.sync(back, &SyncRequest { finished: vec![success(late)], ..say(2) });
         assert_eq!(again.refused, [], "it is known");
         assert_eq!(world.results_of("a").len(), 2);
-        assert!(world.database.strays.values().all(|lease| lease.job.0 != late.job));
+        assert!(world.database.detached_leases.values().all(|lease| lease.job.0 != late.job));
     }
     let (mut world, late, _) = lost(true, true);
     let back = world.register(&runner("one"));
