@@ -3,37 +3,17 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use torc_api::setting::FlagGroup;
 
-use crate::output::Format;
+use crate::settings::{Flags, bit};
 
 /// Flags of every verb.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Global options")]
 pub struct GlobalArgs {
-    /// Talk to this server instead of the store of this folder.
-    #[arg(long, global = true, value_name = "URL")]
-    pub url: Option<String>,
-    /// The file with the server's token.
-    #[arg(long, global = true, value_name = "FILE")]
-    pub token_file: Option<PathBuf>,
-    /// Trust servers that the certificates of this file vouch for, and no others.
-    #[arg(long, global = true, value_name = "FILE")]
-    pub ca_cert: Option<PathBuf>,
-    /// Trust the server whose certificate has this fingerprint, and no other.
-    #[arg(long, global = true, value_name = "HEX")]
-    pub certificate_sha256: Option<String>,
-    /// Talk to the Kubernetes cluster of this context of the kubeconfig.
-    #[arg(long, global = true, value_name = "NAME")]
-    pub context: Option<String>,
-    /// Talk to the Kubernetes cluster of this kubeconfig.
-    #[arg(long, global = true, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
-    /// How results are printed.
-    #[arg(short = 'o', long = "output", global = true, value_enum, value_name = "FORMAT")]
-    pub format: Option<Format>,
-    /// The namespace of the workflows (that of the kubeconfig's context, else `default`, when absent).
-    #[arg(short = 'n', long, global = true)]
-    pub namespace: Option<String>,
+    /// Flags that are settings.
+    #[command(flatten)]
+    pub settings: Flags<{ bit(FlagGroup::Global) }>,
     /// Log more to standard error: -v for info, -vv for debug, -vvv for everything.
     #[arg(short = 'v', long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,

@@ -1,9 +1,13 @@
 //! The command line: all commands with their arguments. The doc comments are the help texts; parsing does no work.
 
-use clap::{Parser, Subcommand};
+use std::ffi::OsString;
+
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::args::GlobalArgs;
 use crate::commands;
+use crate::settings::{Layers, layer};
+use crate::spellings;
 
 /// Workflows for HPC and laptops as declarative documents.
 ///
@@ -17,6 +21,20 @@ pub struct Cli {
     /// The verb.
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// The command with the spellings of Torc 1.0.
+pub fn command() -> clap::Command {
+    spellings::add_to(Cli::command())
+}
+
+/// Parses a command line; returns it with the layer of its settings.
+pub fn parse(arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Result<(Cli, Layers), clap::Error> {
+    let arguments = spellings::rewrite(arguments.into_iter().map(Into::into).collect());
+    let mut command = command();
+    let matches = command.try_get_matches_from_mut(arguments)?;
+    let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+    Ok((cli, layer(&matches)))
 }
 
 /// The verbs; each is described where its arguments are.
@@ -46,7 +64,6 @@ pub enum Command {
     Delete(commands::delete::DeleteArgs),
     Workflows(commands::workflows::WorkflowsArgs),
     Jobs(commands::jobs::JobsArgs),
-    Results(commands::results::ResultsArgs),
     UserData(commands::user_data::UserDataArgs),
     Slurm(commands::slurm::SlurmArgs),
     Spawn(commands::spawn::SpawnArgs),
@@ -75,21 +92,18 @@ pub enum Command {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
-    use crate::output::Format;
 
     #[test]
     fn the_tree_is_consistent() {
-        Cli::command().debug_assert();
+        command().debug_assert();
     }
 
     #[test]
     fn a_plugin_of_kubectl_parses_the_same() {
-        let cli = Cli::try_parse_from(["/usr/local/bin/kubectl-torc", "get", "jobs", "-o", "json"]).expect("parses");
+        let (cli, layers) = parse(["/usr/local/bin/kubectl-torc", "get", "jobs", "-o", "json"]).expect("parses");
         assert!(matches!(cli.command, Command::Get(_)));
-        assert_eq!(cli.global.format, Some(Format::Json));
+        assert_eq!(layers.get("client.format").map(|value| value.text.as_str()), Some("json"));
     }
 
     #[test]
@@ -190,7 +204,7 @@ mod tests {
             "torc config show",
             "torc completions bash",
         ] {
-            if let Err(error) = Cli::try_parse_from(line.split_whitespace()) {
+            if let Err(error) = parse(line.split_whitespace()) {
                 panic!("{line}: {error}");
             }
         }
@@ -202,7 +216,7 @@ mod tests {
             "torc workflows create-slurm a.yaml --account a --profile kestrel --overwrite",
             "torc run 1 --job-completion-poll-interval 5",
         ] {
-            assert!(Cli::try_parse_from(line.split_whitespace()).is_ok(), "{line}");
+            assert!(parse(line.split_whitespace()).is_ok(), "{line}");
         }
     }
 
@@ -210,7 +224,7 @@ mod tests {
     fn what_makes_no_sense_is_refused() {
         for line in ["torc apply", "torc apply -f a.yaml --num-cpus 0", "torc apply -f a --detach --no-run", "torc get"]
         {
-            assert!(Cli::try_parse_from(line.split_whitespace()).is_err(), "{line}");
+            assert!(parse(line.split_whitespace()).is_err(), "{line}");
         }
     }
 }

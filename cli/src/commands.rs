@@ -30,7 +30,6 @@ pub mod remote;
 pub mod remote_agent;
 pub mod restart;
 pub mod restore;
-pub mod results;
 pub mod retry;
 pub mod ro_crate;
 pub mod run;

@@ -3,14 +3,12 @@
 use std::path::PathBuf;
 
 use crate::output::Output;
-use crate::settings::{Layers, Settings};
+use crate::settings::Settings;
 
 /// Settings, output and current folder of a command.
 pub struct Context {
     /// The resolved settings.
     pub settings: Settings,
-    /// The layers that the settings come from.
-    pub layers: Layers,
     /// The printer of results.
     pub output: Output,
     /// The current folder.
@@ -25,7 +23,7 @@ pub mod tests {
 
     use super::*;
     use crate::output::Format;
-    use crate::settings::{self, Handed, Surroundings};
+    use crate::settings::{self, Handed, Layers, Surroundings};
 
     /// Returns a context with default settings.
     pub fn context() -> Context {
@@ -33,6 +31,6 @@ pub mod tests {
         let surroundings = Surroundings { variable: &|_| None, folder: &folder, system: Path::new("/nowhere") };
         let (layers, _) = settings::gather(Layers::default(), &surroundings).expect("settings");
         let settings = settings::resolve(&layers, Handed::default()).expect("settings");
-        Context { settings, layers, output: Output::new(Format::Table), folder, in_cluster: false }
+        Context { settings, output: Output::new(Format::Table), folder, in_cluster: false }
     }
 }

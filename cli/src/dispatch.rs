@@ -3,32 +3,28 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser as _};
-
-use crate::cli::{Cli, Command};
+use crate::cli::{self, Command};
 use crate::client::Control;
 use crate::commands::{
     admin, apply, backup, completions, config, control, copy_program, crd, delete, describe, diff, exec, explain, gc,
     get, hpc, jobs, kubernetes as on_cluster, logs, ping, plan, plot, recover, reference, remote, remote_agent,
-    restore, results, retry, ro_crate, run, runner, server, shim, slurm, spawn, status, submit, token, unpack,
-    user_data, validate, wait, watch, workflows,
+    restore, retry, ro_crate, run, runner, server, shim, slurm, spawn, status, submit, token, unpack, user_data,
+    validate, wait, watch, workflows,
 };
 use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
 use crate::kubernetes;
 use crate::program::{block_on, refuse, start};
-use crate::runner_args::RunnerArgs;
-use crate::settings;
 use crate::settings::backend::{Backend, ClusterChoice};
+use crate::slurm_job_runner;
 
 /// Parses, runs, and turns the outcome into an exit code.
 pub fn main(mut arguments: Vec<OsString>) -> ExitCode {
-    if arguments.get(1).is_some_and(|word| word == crate::SLURM_JOB_RUNNER) {
-        arguments.remove(1);
-        return crate::slurm_job_runner::main(arguments);
+    if slurm_job_runner::is_meant(&mut arguments) {
+        return slurm_job_runner::main(arguments);
     }
-    let cli = match Cli::try_parse_from(exec::spelled_out(arguments)) {
-        Ok(cli) => cli,
+    let (cli, flags) = match cli::parse(arguments) {
+        Ok(parsed) => parsed,
         Err(error) => return refuse(&error),
     };
     let command = match cli.command {
@@ -36,30 +32,7 @@ pub fn main(mut arguments: Vec<OsString>) -> ExitCode {
         Command::Shim(args) => return shim::main(args),
         command => command,
     };
-    let mut flags = settings::flags(&cli.global, runner_args(&command));
-    match &command {
-        Command::Server(args) => args.add_flags(&mut flags),
-        Command::Submit(args) => args.listen.add_flags("client.run.bind", &mut flags),
-        Command::Apply(args) => args.listen.add_flags("client.run.bind", &mut flags),
-        Command::Run(args) => args.listen.add_flags("client.run.bind", &mut flags),
-        Command::Recover(args) => args.listen.add_flags("client.run.bind", &mut flags),
-        Command::Watch(args) => args.listen.add_flags("client.run.bind", &mut flags),
-        Command::Slurm(args) => args.add_flags(&mut flags),
-        _ => {}
-    }
-    start(&cli.global, flags, |context| execute(context, command))
-}
-
-fn runner_args(command: &Command) -> Option<&RunnerArgs> {
-    match command {
-        Command::Apply(args) => Some(&args.runner),
-        Command::Run(args) => Some(&args.runner),
-        Command::Exec(args) => Some(&args.runner),
-        Command::Runner(args) => Some(&args.runner),
-        Command::Remote(remote::RemoteArgs { command: remote::RemoteCommand::Run(args), .. }) => Some(&args.runner),
-        Command::Server(args) => Some(&args.runner),
-        _ => None,
-    }
+    start(cli.global.verbose, flags, |context| execute(context, command))
 }
 
 fn execute(context: &Context, command: Command) -> Result<ExitStatus, CommandError> {
@@ -67,9 +40,9 @@ fn execute(context: &Context, command: Command) -> Result<ExitStatus, CommandErr
         Command::Plan(args) => plan::run(context, &args),
         Command::Validate(args) => validate::run(context, &args),
         Command::Config(args) => config::run(context, &args),
-        Command::Completions(args) => completions::run(context, &args, Cli::command()),
+        Command::Completions(args) => completions::run(context, &args, cli::command()),
         Command::CopyProgram(args) => copy_program::run(context, &args),
-        Command::Reference(args) => reference::run(context, &args, Cli::command()),
+        Command::Reference(args) => reference::run(context, &args, cli::command()),
         Command::Unpack(args) => unpack::run(context, &args),
         Command::Shim(_) => Ok(ExitStatus::Success),
         command => block_on(reach_and_execute(context, command)),
@@ -85,9 +58,8 @@ async fn reach_and_execute(context: &Context, command: Command) -> Result<ExitSt
         Requirement::Server => {
             let cluster = kubernetes::find(choice, context.settings.namespace.as_deref()).await?;
             let (settings, _held) = kubernetes::reach_server(&cluster, &context.settings).await?;
-            let (layers, folder) = (context.layers.clone(), context.folder.clone());
-            execute_async(&Context { settings, layers, output: context.output, folder, in_cluster: true }, command)
-                .await
+            let folder = context.folder.clone();
+            execute_async(&Context { settings, output: context.output, folder, in_cluster: true }, command).await
         }
         Requirement::ThisMachine(verb) => {
             let message = format!("`torc {verb}` is about this machine, and a cluster was named");
@@ -143,7 +115,6 @@ async fn execute_async(context: &Context, command: Command) -> Result<ExitStatus
         Command::Ping(args) => ping::run(context, &args).await,
         Command::Workflows(args) => workflows::run(context, args).await,
         Command::Jobs(args) => jobs::run(context, args).await,
-        Command::Results(args) => results::run(context, args).await,
         Command::UserData(args) => user_data::run(context, args).await,
         Command::Slurm(args) => slurm::run(context, args).await,
         Command::Spawn(args) => spawn::run(context, &args).await,
@@ -236,8 +207,10 @@ mod tests {
             ("submit a", false),
             ("get jobs", false),
         ] {
-            let cli = Cli::try_parse_from(format!("torc {line}").split_whitespace()).expect("a command line");
-            assert_eq!(runner_args(&cli.command).is_some(), expected, "{line}");
+            let line = format!("torc {line} --num-cpus 3");
+            let layers = cli::parse(line.split_whitespace()).map(|(_, layers)| layers).ok();
+            let cpus = layers.as_ref().and_then(|layers| layers.get("client.run.num_cpus"));
+            assert_eq!(cpus.map(|value| value.text.as_str()), expected.then_some("3"), "{line}");
         }
     }
 
@@ -258,7 +231,7 @@ mod tests {
             ("torc validate a.yaml", Requirement::Nothing),
             ("torc run a.yaml", Requirement::ThisMachine("run")),
         ] {
-            let cli = Cli::try_parse_from(line.split_whitespace()).unwrap();
+            let (cli, _) = cli::parse(line.split_whitespace()).unwrap();
             assert_eq!(requirement(&cli.command), expected, "{line}");
         }
     }
@@ -266,7 +239,6 @@ mod tests {
     /// Every command, and what it needs of a cluster.
     #[test]
     fn every_verb_has_its_requirement() {
-        use clap::CommandFactory as _;
         let (nothing, objects, server) = (Requirement::Nothing, Requirement::Objects, Requirement::Server);
         let table = [
             ("apply -f a", objects),
@@ -319,10 +291,10 @@ mod tests {
             ("reference cli", nothing),
         ];
         for (line, expected) in table {
-            let cli = Cli::try_parse_from(format!("torc {line}").split_whitespace()).unwrap();
+            let (cli, _) = cli::parse(format!("torc {line}").split_whitespace()).unwrap();
             assert_eq!(requirement(&cli.command), expected, "{line}");
         }
-        let command = Cli::command();
+        let command = cli::command();
         let verbs = command.get_subcommands().map(|verb| verb.get_name()).filter(|name| *name != "help");
         for verb in verbs {
             assert!(table.iter().any(|(line, _)| line.split(' ').next() == Some(verb)), "no row for {verb}");

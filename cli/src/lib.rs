@@ -1,4 +1,4 @@
-//! The command line. A library, because two programs are made of it: `torc`, and `torc-slurm-job-runner` for batch scripts.
+//! The command line.
 //!
 //! Layers, from top to bottom; a module uses its own layer and those below:
 //!
@@ -28,18 +28,17 @@ mod program;
 mod reference;
 mod remote;
 mod rewrite;
-mod runner_args;
 mod runner_config;
 mod settings;
 mod sites;
 mod slurm_job_runner;
+mod spellings;
 mod token_file;
 mod use_cases;
 mod versions;
 mod workflow_phase;
 
-/// The command under which `torc` is the runner of a Slurm allocation, where the program for that is not beside it.
+/// The command of `torc` that is `torc-slurm-job-runner`.
 const SLURM_JOB_RUNNER: &str = "slurm-job-runner";
 
 pub use dispatch::main;
-pub use slurm_job_runner::main as slurm_job_runner;

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::args::GlobalArgs;
 use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
 use crate::logging;
@@ -19,13 +18,10 @@ pub fn refuse(error: &clap::Error) -> ExitCode {
 }
 
 /// Begins to log, settles the settings, does what was asked for, and tells what went wrong.
-pub fn start(
-    global: &GlobalArgs,
-    flags: Layers,
-    verb: impl FnOnce(&Context) -> Result<ExitStatus, CommandError>,
-) -> ExitCode {
-    logging::start(global.verbose);
-    let fallback = Output::new(global.format.unwrap_or(Format::Table));
+pub fn start(verbose: u8, flags: Layers, verb: impl FnOnce(&Context) -> Result<ExitStatus, CommandError>) -> ExitCode {
+    logging::start(verbose);
+    let format = flags.get("client.format").and_then(|value| Format::from_name(&value.text).ok());
+    let fallback = Output::new(format.unwrap_or_default());
     let outcome = prepare(flags).map(|context| verb(&context).map_err(|error| (context.output, error)));
     let status = match outcome {
         Ok(Ok(status)) => status,
@@ -53,7 +49,7 @@ fn prepare(flags: Layers) -> Result<Context, CommandError> {
     for warning in warnings {
         output.warning(&warning);
     }
-    Ok(Context { settings, layers, output, folder, in_cluster: false })
+    Ok(Context { settings, output, folder, in_cluster: false })
 }
 
 /// Runs a verb that waits for others.

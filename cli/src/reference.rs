@@ -8,7 +8,7 @@ use clap::{Arg, Command};
 
 use crate::env;
 use crate::error::ExitStatus;
-use crate::settings::KEYS;
+use crate::settings::all;
 
 /// docs/reference/cli.md
 pub fn command_line(mut root: Command) -> String {
@@ -98,9 +98,10 @@ pub fn environment() -> String {
          6. what is built in\n\n`torc config show` prints every setting with its origin. A file that does not parse is an error; \
          an unknown key is a warning.\n\n## Settings\n\n| key | variable | built in | meaning |\n|---|---|---|---|\n",
     );
-    for key in KEYS {
-        let default = key.default.map_or(String::new(), |default| format!("`{default}`"));
-        let _ = writeln!(page, "| `{}` | `{}` | {default} | {} |", key.name, key.variable, key.doc);
+    for setting in all() {
+        let default = setting.default.map_or(String::new(), |default| format!("`{default}`"));
+        let (variable, doc) = (setting.variable(), setting.doc);
+        let _ = writeln!(page, "| `{}` | `{variable}` | {default} | {doc} |", setting.key);
     }
     page.push_str("\n## Other variables\n\n| variable | meaning |\n|---|---|\n");
     for variable in env::OTHERS {
@@ -125,7 +126,7 @@ mod tests {
             assert!(!page.contains(&format!("## torc {hidden}")), "{hidden}");
         }
         let page = environment();
-        assert!(KEYS.iter().all(|key| page.contains(key.name) && page.contains(key.variable)));
+        assert!(all().all(|setting| page.contains(setting.key) && page.contains(&setting.variable())));
         // S21
         for tool in torc_slurm::call::Tool::ALL {
             assert!(page.contains(&format!("`{}`", tool.replacement_variable())), "{tool:?}");

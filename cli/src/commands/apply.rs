@@ -15,7 +15,7 @@ use crate::embedded::{StoreAccess, acquire_or_attach, start_background};
 use crate::error::{CommandError, ExitStatus};
 use crate::listen_args::ListenArgs;
 use crate::output::Items;
-use crate::runner_args::RunnerArgs;
+use crate::settings::RunnerArgs;
 use crate::use_cases::follow::{Following, REMOTE_TIMEOUT, follow_to_end};
 use crate::use_cases::interrupts::Interrupts;
 use crate::use_cases::run::{Placement, Target, run_workflows};

@@ -1,6 +1,5 @@
 //! `torc exec`: a workflow from commands on the command line, run here.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -11,7 +10,7 @@ use crate::context::Context;
 use crate::documents;
 use crate::error::{CommandError, ExitStatus};
 use crate::output::document_text;
-use crate::runner_args::RunnerArgs;
+use crate::settings::RunnerArgs;
 use crate::use_cases::run::Target;
 use crate::use_cases::summary::quoted;
 use output_args::OutputArgs;
@@ -149,89 +148,9 @@ fn values(text: &str) -> Value {
     json!(text)
 }
 
-/// `torc exec` has its own meaning of -n and -o, and `torc remote collect-logs` of -o: here they are written
-/// out before anybody looks at them.
-pub fn spelled_out(arguments: Vec<OsString>) -> Vec<OsString> {
-    let is = |at: usize, name: &str| arguments.get(at).is_some_and(|word| word == name);
-    let short: &[(&str, &str)] = match verb(&arguments) {
-        Some(at) if is(at, "exec") => &[("-n", "--name"), ("-o", "--output-dir")],
-        Some(at) if is(at, "remote") && is(at + 1, "collect-logs") => &[("-o", "--output-dir")],
-        _ => return arguments,
-    };
-    let verb = verb(&arguments).unwrap_or_default();
-    let mut own = true;
-    arguments
-        .into_iter()
-        .enumerate()
-        .map(|(at, argument)| {
-            own &= argument != "--";
-            if at > verb && own { written_out(argument, short) } else { argument }
-        })
-        .collect()
-}
-
-fn written_out(argument: OsString, shorts: &[(&str, &str)]) -> OsString {
-    let Some(text) = argument.to_str() else { return argument };
-    for (short, long) in shorts {
-        match text.strip_prefix(short) {
-            Some("") => return long.into(),
-            Some(value) => return format!("{long}={}", value.strip_prefix('=').unwrap_or(value)).into(),
-            None => {}
-        }
-    }
-    argument
-}
-
-/// Flags of every verb that take the next word as their value.
-const WITH_VALUE: [&str; 10] = [
-    "--url",
-    "--token-file",
-    "--ca-cert",
-    "--certificate-sha256",
-    "--context",
-    "--kubeconfig",
-    "-o",
-    "--output",
-    "-n",
-    "--namespace",
-];
-
-/// Where the verb stands: the first word that is neither a flag of every verb nor its value.
-fn verb(arguments: &[OsString]) -> Option<usize> {
-    let mut at = 1;
-    loop {
-        let word = arguments.get(at)?.to_str()?;
-        if !word.starts_with('-') {
-            return Some(at);
-        }
-        at += if WITH_VALUE.contains(&word) { 2 } else { 1 };
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn spelled(line: &str) -> String {
-        let words = spelled_out(line.split_whitespace().map(OsString::from).collect());
-        words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
-    }
-
-    #[test]
-    fn short_flags_mean_what_the_verb_says() {
-        for (line, expected) in [
-            ("torc exec -n a -o d -- echo -n", "torc exec --name a --output-dir d -- echo -n"),
-            ("torc -n lab exec -na -o=d -c x", "torc -n lab exec --name=a --output-dir=d -c x"),
-            ("torc --url u -v exec -n a", "torc --url u -v exec --name a"),
-            ("torc get exec -n lab -o json", "torc get exec -n lab -o json"),
-            ("torc -o exec get", "torc -o exec get"),
-            ("torc remote collect-logs -o d w -n x", "torc remote collect-logs --output-dir d w -n x"),
-            ("torc remote status w -o json", "torc remote status w -o json"),
-            ("torc", "torc"),
-        ] {
-            assert_eq!(spelled(line), expected);
-        }
-    }
 
     #[test]
     fn each_command_is_a_job_and_each_parameter_is_in_its_name() {
@@ -254,27 +173,6 @@ mod tests {
             assert!(parse_parameter(wrong).is_err(), "{wrong}");
         }
         assert!(is_command("echo") && !is_command("# no") && !is_command(""));
-    }
-
-    #[test]
-    fn flags_with_a_value_are_those_of_every_verb() {
-        use clap::CommandFactory as _;
-        let command = crate::cli::Cli::command();
-        let global =
-            command.get_arguments().filter(|argument| argument.is_global_set() && argument.get_action().takes_values());
-        let mut expected: Vec<String> = global
-            .flat_map(|argument| {
-                let short = argument.get_short().map(|letter| format!("-{letter}"));
-                short.into_iter().chain(argument.get_long().map(|name| format!("--{name}")))
-            })
-            .collect();
-        expected.sort();
-        let mut found = WITH_VALUE.map(str::to_owned).to_vec();
-        found.sort();
-        assert_eq!(found, expected);
-        for flag in WITH_VALUE {
-            assert_eq!(spelled(&format!("torc {flag} exec exec -n a")), format!("torc {flag} exec exec --name a"));
-        }
     }
 
     #[test]

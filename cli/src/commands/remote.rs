@@ -18,7 +18,7 @@ use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
 use crate::output::human;
 use crate::remote::ssh::{Ssh, Trouble};
-use crate::runner_args::RunnerArgs;
+use crate::settings::RunnerArgs;
 
 /// Run jobs on machines that are reached over SSH.
 ///

@@ -1,11 +1,11 @@
 //! `torc server`: serve a store over HTTP.
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::json;
 use torc_api::api::Workflow;
+use torc_api::setting::FlagGroup;
 use torc_api::wire::RunnerScope;
 use torc_runner::IdleExit;
 
@@ -15,14 +15,16 @@ use crate::embedded::listening::Listening;
 use crate::embedded::store_dir::StoreDir;
 use crate::embedded::{EmbeddedServer, ServeMode, StoreAccess, acquire_or_attach};
 use crate::error::{CommandError, ExitStatus};
-use crate::listen_args::{ListenArgs, resolve};
+use crate::listen_args::resolve;
 use crate::logging::Author;
-use crate::runner_args::RunnerArgs;
 use crate::runner_config::runner_config;
-use crate::settings::{Layers, Origin};
+use crate::settings::{Flags, RunnerArgs, bit};
 use crate::use_cases::interrupts::Interrupts;
 use crate::use_cases::local_runner::LocalRunner;
 use crate::workflow_phase::phase;
+
+/// Where the server listens, and its own settings.
+type ServerFlags = Flags<{ bit(FlagGroup::Listener) | bit(FlagGroup::Listening) | bit(FlagGroup::Server) }>;
 
 /// Serve a store over HTTP.
 ///
@@ -30,26 +32,12 @@ use crate::workflow_phase::phase;
 /// Clients and runners need both: `--url` and `--token-file`.
 #[derive(Debug, Args)]
 pub struct ServerArgs {
+    /// Flags that are settings.
     #[command(flatten)]
-    pub listen: ListenArgs,
-    /// The administrators' token; without it the server makes one beside the database.
-    #[arg(long, value_name = "FILE")]
-    pub admin_token_file: Option<PathBuf>,
-    /// A token that reads metrics and nothing else.
-    #[arg(long, value_name = "FILE")]
-    pub metrics_token_file: Option<PathBuf>,
-    /// The key that signs tokens, at least 32 bytes; without it the server makes its own beside the database.
-    #[arg(long, value_name = "FILE")]
-    pub token_key_file: Option<PathBuf>,
+    pub settings: ServerFlags,
     /// Look after the custom resources of a Kubernetes cluster: that of KUBECONFIG, or the one that this runs in.
     #[arg(long, conflicts_with_all = ["with_runner", "background"])]
     pub kubernetes: bool,
-    /// The database: a path or a `sqlite:` URL.
-    #[arg(long, value_name = "PATH_OR_URL")]
-    pub database: Option<String>,
-    /// The most jobs that one workflow may come to.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub max_jobs: Option<u64>,
     /// Run jobs here, too.
     #[arg(long)]
     pub with_runner: bool,
@@ -61,24 +49,6 @@ pub struct ServerArgs {
     pub background: bool,
     #[command(flatten)]
     pub runner: RunnerArgs,
-}
-
-impl ServerArgs {
-    /// The flags that are settings.
-    pub fn add_flags(&self, layers: &mut Layers) {
-        let mut said = |key: &'static str, text: Option<String>| {
-            if let Some(text) = text {
-                layers.below(key, text, Origin::Flag);
-            }
-        };
-        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.to_string_lossy().into_owned());
-        said("server.admin_token_file", path(&self.admin_token_file));
-        said("server.metrics_token_file", path(&self.metrics_token_file));
-        said("server.token_key_file", path(&self.token_key_file));
-        said("server.database", self.database.clone());
-        said("server.max_jobs", self.max_jobs.map(|number| number.to_string()));
-        self.listen.add_flags("server.bind", layers);
-    }
 }
 
 /// Runs the verb.

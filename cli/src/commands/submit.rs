@@ -19,7 +19,7 @@ use crate::embedded::store_dir::StoreDir;
 use crate::embedded::{StoreAccess, acquire_or_attach, start_background};
 use crate::error::{CommandError, ExitStatus};
 use crate::listen_args::ListenArgs;
-use crate::runner_args::RunnerArgs;
+use crate::settings::RunnerArgs;
 
 /// Put a workflow on Slurm: its allocations are asked for, and a server is left in the background unless there is one.
 ///

@@ -6,12 +6,14 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use torc_api::setting::{FlagGroup, Setting};
+
 use super::acquire::{StoreAccess, acquire_or_attach, connect};
 use crate::client::Client;
 use crate::embedded::listening::Exposure;
 use crate::embedded::store_dir::{ServerInfo, StoreDir};
 use crate::error::CommandError;
-use crate::settings::{RunSettings, ServerSettings, Settings};
+use crate::settings::{ServerSettings, Settings, as_arguments};
 
 /// How long a server may take until it answers.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -65,24 +67,21 @@ fn silent(store_dir: &StoreDir, reason: &str) -> CommandError {
     .hint(format!("see {}", store_dir.log_file().display()))
 }
 
+/// Returns the server's command line. It inherits the folder and the environment, and so the settings of files and variables.
 fn arguments(store_dir: &StoreDir, settings: &Settings, exposure: Exposure) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = ["server", "--background", "--with-runner"].map(Into::into).into();
     let mut add = |flag: &str, value: OsString| arguments.extend([flag.into(), value]);
     add("--database", store_dir.database.clone().into_os_string());
-    for (flag, value) in listen_flags(&settings.server, exposure) {
-        add(flag, value);
-    }
+    add("--bind", bind_of(&settings.server, exposure).into());
     add("--idle-exit", format!("{IDLE_SECONDS}s").into());
-    for (flag, value) in runner_flags(&settings.run) {
-        add(flag, value);
-    }
-    let switches = [
-        ("--persistent", settings.run.persistent),
-        ("--tls", settings.server.tls),
-        ("--insecure-http", settings.server.insecure_http),
-    ];
-    arguments.extend(switches.into_iter().filter(|(_, on)| *on).map(|(flag, _)| flag.into()));
+    let typed = settings.layers.flags().filter(|(setting, _)| is_handed_over(setting));
+    arguments.extend(as_arguments(typed).into_iter().map(OsString::from));
     arguments
+}
+
+/// Flags of every command say whom this command speaks with and how it prints; the address was decided on already.
+fn is_handed_over(setting: &Setting) -> bool {
+    setting.flag.is_some_and(|flag| !matches!(flag.group, FlagGroup::Global | FlagGroup::EmbeddedListener))
 }
 
 fn bind_of(server: &ServerSettings, exposure: Exposure) -> String {
@@ -95,74 +94,65 @@ pub fn bind_to_note(server: &ServerSettings, exposure: Exposure) -> Option<Strin
     is_decided.then(|| bind_of(server, exposure))
 }
 
-/// Where it listens, as flags with their values.
-fn listen_flags(server: &ServerSettings, exposure: Exposure) -> Vec<(&'static str, OsString)> {
-    let bind = bind_of(server, exposure);
-    let mut flags: Vec<(&str, OsString)> = vec![("--bind", bind.into())];
-    flags.extend(server.advertise.as_ref().map(|advertise| ("--advertise", advertise.into())));
-    if let Some(files) = &server.certificate {
-        flags.push(("--tls-cert", files.certificate.clone().into_os_string()));
-        flags.push(("--tls-key", files.key.clone().into_os_string()));
-    }
-    flags.extend(server.token_key_file.as_ref().map(|path| ("--token-key-file", path.into())));
-    flags
-}
-
-/// Every setting of a runner as a flag with its value.
-fn runner_flags(run: &RunSettings) -> Vec<(&'static str, OsString)> {
-    let small = |number: Option<i32>| number.map(i64::from);
-    let numbers = [
-        ("--num-cpus", run.num_cpus),
-        ("--memory", run.memory_bytes),
-        ("--num-gpus", run.num_gpus),
-        ("--max-parallel-jobs", run.max_parallel_jobs.map(i64::from)),
-        ("--prefetch-batch-size", small(run.prefetch.batch_size)),
-        ("--prefetch-max-queued", small(run.prefetch.max_queued)),
-        ("--prefetch-refill-threshold", small(run.prefetch.refill_threshold)),
-        ("--lease-seconds", small(run.prefetch.lease_seconds)),
-    ];
-    let texts = [
-        ("--time-limit", run.time_limit.map(|limit| format!("{}s", limit.as_secs()))),
-        ("--end-time", run.end_time.filter(|_| run.time_limit.is_none()).map(|end| end.to_string())),
-        ("--prefetch", run.prefetch.enabled.map(|on| if on { "on" } else { "off" }.to_owned())),
-        ("--poll-interval", Some(run.poll_interval.as_secs_f64().to_string())),
-        ("--claim-backoff-max-secs", Some(run.claim_backoff_max.as_secs_f64().to_string())),
-        ("--long-poll", Some(run.long_poll.to_string())),
-        ("--offline-drain", Some(run.offline.enabled.to_string())),
-        ("--drain-ping-interval-secs", Some(run.offline.ping_interval.as_secs_f64().to_string())),
-    ];
-    let mut flags: Vec<(&str, OsString)> =
-        numbers.into_iter().filter_map(|(flag, number)| Some((flag, number?.to_string().into()))).collect();
-    flags.extend(texts.into_iter().filter_map(|(flag, text)| Some((flag, text?.into()))));
-    flags.extend(run.labels.iter().map(|label| ("--label", label.into())));
-    flags.push(("--output-dir", run.output_dir.clone().into_os_string()));
-    flags
-}
-
 #[cfg(test)]
 mod tests {
 
-    use clap::Parser as _;
-
     use super::*;
-    use crate::cli::{Cli, Command as Verb};
+    use crate::cli::{self, Command as Verb};
+    use crate::settings::tests::EXAMPLES;
     use crate::settings::{self, Handed, Layers, Surroundings};
+
+    fn resolved(flags: Layers) -> Settings {
+        let folder = std::path::Path::new("/folder");
+        let surroundings = Surroundings { variable: &|_| None, folder, system: std::path::Path::new("/nowhere") };
+        let (layers, _) = settings::gather(flags, &surroundings).expect("settings");
+        settings::resolve(&layers, Handed::default()).expect("settings")
+    }
 
     /// Settings of a command line, as the server in the background would have them.
     fn settings_of(words: &[OsString]) -> Settings {
         let line = std::iter::once(OsString::from("torc")).chain(words.iter().cloned());
-        let cli = Cli::try_parse_from(line).expect("flags that a server takes");
-        let Verb::Server(args) = &cli.command else { panic!("a server") };
-        let mut flags = settings::flags(&cli.global, Some(&args.runner));
-        args.add_flags(&mut flags);
-        let folder = std::path::Path::new("/folder");
-        let surroundings = Surroundings { variable: &|_| None, folder, system: std::path::Path::new("/nowhere") };
-        let (layers, _): (Layers, _) = settings::gather(flags, &surroundings).expect("settings");
-        settings::resolve(&layers, Handed::default()).expect("settings")
+        let (cli, flags) = cli::parse(line).expect("flags that a server takes");
+        assert!(matches!(cli.command, Verb::Server(_)), "a server");
+        resolved(flags)
     }
 
     fn words(line: &str) -> Vec<OsString> {
         line.split_whitespace().map(OsString::from).collect()
+    }
+
+    /// Every flag of every command that runs jobs or listens.
+    #[test]
+    fn every_setting_reaches_a_server_in_the_background() {
+        let store_dir = StoreDir::in_folder("/f".into());
+        let (mut count, own) = (0, ["server.bind", "client.run.bind", "server.database"]);
+        for (key, text) in EXAMPLES {
+            let setting = settings::all().find(|setting| setting.key == key).expect("a setting");
+            let Some(flag) = setting.flag.filter(|flag| flag.group != FlagGroup::Global) else { continue };
+            if own.contains(&key) {
+                continue;
+            }
+            let text = if flag.value.is_none() { "true" } else { text };
+            let mut flags = Layers::default();
+            // A certificate and its key come together, and one flag sets both intervals.
+            let partners = settings::all().filter(|other| {
+                other.flag.is_some_and(|other| other.long == flag.long) || flag.requires == Some(other.key)
+            });
+            for partner in partners {
+                flags.below(partner.key, text.to_owned(), settings::Origin::Flag);
+            }
+            flags.below(setting.key, text.to_owned(), settings::Origin::Flag);
+            let found = settings_of(&arguments(&store_dir, &resolved(flags), Exposure::ThisMachine));
+            let said = found.layers.get(key).map(|value| value.text.as_str());
+            assert_eq!(said, Some(text), "{key}");
+            count += 1;
+        }
+        let is_flag = |setting: &Setting| setting.flag.is_some_and(|flag| flag.group != FlagGroup::Global);
+        assert_eq!(
+            count + own.len(),
+            settings::all().filter(|setting| is_flag(setting)).count(),
+            "all have an example"
+        );
     }
 
     #[test]
@@ -171,29 +161,24 @@ mod tests {
         let said = "server --num-cpus 1 --memory 2097152 --num-gpus 3 -j 4 --label a --label b --output-dir o --time-limit 5s \
             --poll-interval 6.5 --claim-backoff-max-secs 7 --long-poll false --offline-drain false --drain-ping-interval-secs 8 \
             --persistent --prefetch off --prefetch-batch-size 9 --prefetch-max-queued 10 --prefetch-refill-threshold 11 \
-            --lease-seconds 12 --advertise there --tls --tls-cert c --tls-key k --token-key-file t";
+            --lease-seconds 12 --advertise there --tls --tls-cert c --tls-key k --tls-ca a --token-key-file t \
+            --admin-token-file i --metrics-token-file m --max-jobs 13";
         let mut wanted = settings_of(&words(said));
         wanted.server.embedded_bind = Some("10.0.0.1:5".to_owned());
         let found = settings_of(&arguments(&store_dir, &wanted, Exposure::ThisMachine));
         assert_eq!(found.run, wanted.run);
-        assert_eq!(found.server.bind, "10.0.0.1:5");
-        assert_eq!(found.server.database.as_deref(), Some("/f/torc.db"));
-        let same = |server: &ServerSettings| {
-            (
-                server.advertise.clone(),
-                server.certificate.clone(),
-                server.token_key_file.clone(),
-                server.tls,
-                server.insecure_http,
-            )
+        let server = ServerSettings {
+            bind: "10.0.0.1:5".to_owned(),
+            embedded_bind: None,
+            database: Some("/f/torc.db".to_owned()),
+            ..wanted.server
         };
-        assert_eq!(same(&found.server), same(&wanted.server));
+        assert_eq!(found.server, server);
         let mut open = settings_of(&words("server --insecure-http --end-time 2026-01-01T00:00:09Z --prefetch on"));
         open.server.embedded_bind = None;
         let found = settings_of(&arguments(&store_dir, &open, Exposure::OtherMachines));
         assert_eq!(found.server.bind, "0.0.0.0:0");
-        // One flag sets both intervals, and the second one is for runners in allocations.
-        assert_eq!(RunSettings { slurm_poll_interval: open.run.slurm_poll_interval, ..found.run }, open.run);
+        assert_eq!(found.run, open.run);
         assert!(found.server.insecure_http && !found.server.tls);
     }
 
@@ -220,8 +205,7 @@ mod tests {
             .iter()
             .map(|word| word.to_string_lossy().into_owned())
             .collect();
-        let expected = "server --background --with-runner --database /f/torc.db --bind 127.0.0.1:0 --idle-exit 30s --poll-interval 5 \
-            --claim-backoff-max-secs 300 --long-poll true --offline-drain true --drain-ping-interval-secs 120 --output-dir torc_output";
+        let expected = "server --background --with-runner --database /f/torc.db --bind 127.0.0.1:0 --idle-exit 30s";
         assert_eq!(line.join(" "), expected);
     }
 }

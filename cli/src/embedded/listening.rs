@@ -80,18 +80,18 @@ impl Listening {
         resolve: impl Fn(&str) -> Result<SocketAddr, CommandError>,
     ) -> Result<Self, CommandError> {
         let bind = resolve(bind.unwrap_or(otherwise))?;
-        let protection = match (&said.certificate, said.insecure_http, said.tls) {
+        let protection = match (said.certificate(), said.insecure_http, said.tls) {
             (Some(_), true, _) | (None, true, true) => {
                 let message = "plain HTTP was asked for, and TLS too";
                 return Err(CommandError::usage(message).hint("leave out --insecure-http, or the rest"));
             }
-            (Some(files), false, _) => Protection::Given(files.clone()),
+            (Some(files), false, _) => Protection::Given(files),
             (None, true, false) => Protection::Plain,
             (None, false, true) => Protection::Own,
             (None, false, false) if bind.ip().is_loopback() => Protection::Plain,
             (None, false, false) => Protection::Own,
         };
-        if said.authority.is_some() && protection == Protection::Own {
+        if said.tls_ca.is_some() && protection == Protection::Own {
             let message =
                 "--tls-ca says who vouches for a certificate, and the server would make its own, for which nobody does";
             return Err(CommandError::usage(message).hint("name the certificate with --tls-cert and --tls-key, too"));
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn addresses_and_schemes() {
         let tls = || ServerSettings { tls: true, ..said() };
-        let given = || ServerSettings { certificate: Some(files()), ..said() };
+        let given = || ServerSettings { tls_cert: Some("c".into()), tls_key: Some("k".into()), ..said() };
         let open = || ServerSettings { insecure_http: true, ..said() };
         let name = |name: &str| ServerSettings { advertise: Some(name.to_owned()), ..said() };
         let bind = |bind: &str| ServerSettings { embedded_bind: Some(bind.to_owned()), ..said() };
@@ -252,9 +252,9 @@ mod tests {
     #[test]
     fn what_contradicts_itself_is_refused() {
         for wrong in [
-            ServerSettings { certificate: Some(files()), insecure_http: true, ..said() },
+            ServerSettings { tls_cert: Some("c".into()), tls_key: Some("k".into()), insecure_http: true, ..said() },
             ServerSettings { tls: true, insecure_http: true, ..said() },
-            ServerSettings { tls: true, authority: Some("ca".into()), ..said() },
+            ServerSettings { tls: true, tls_ca: Some("ca".into()), ..said() },
         ] {
             assert!(Listening::decide(&wrong, None, "127.0.0.1:0", parse).is_err(), "{wrong:?}");
         }
@@ -315,15 +315,18 @@ mod tests {
     fn an_authority_needs_a_certificate_that_was_given() {
         let authority = || Some("ca".into());
         for (said, accepted) in [
-            (ServerSettings { authority: authority(), certificate: Some(files()), ..said() }, true),
-            (ServerSettings { authority: authority(), ..said() }, true),
-            (ServerSettings { authority: authority(), insecure_http: true, ..said() }, true),
-            (ServerSettings { authority: authority(), tls: true, ..said() }, false),
-            (ServerSettings { tls: true, certificate: Some(files()), ..said() }, true),
+            (
+                ServerSettings { tls_ca: authority(), tls_cert: Some("c".into()), tls_key: Some("k".into()), ..said() },
+                true,
+            ),
+            (ServerSettings { tls_ca: authority(), ..said() }, true),
+            (ServerSettings { tls_ca: authority(), insecure_http: true, ..said() }, true),
+            (ServerSettings { tls_ca: authority(), tls: true, ..said() }, false),
+            (ServerSettings { tls: true, tls_cert: Some("c".into()), tls_key: Some("k".into()), ..said() }, true),
         ] {
             assert_eq!(Listening::decide(&said, None, "127.0.0.1:0", parse).is_ok(), accepted, "{said:?}");
         }
-        let beyond = ServerSettings { authority: authority(), ..said() };
+        let beyond = ServerSettings { tls_ca: authority(), ..said() };
         assert!(Listening::decide(&beyond, None, "0.0.0.0:0", parse).is_err(), "it would make its own there");
     }
 }

@@ -93,7 +93,7 @@ impl EmbeddedServer {
             token_key,
             tls: certificate.files,
             pin: certificate.pin,
-            authority: settings.server.authority.clone(),
+            authority: settings.server.tls_ca.clone(),
             runner_token_lifetime: settings.server.runner_token_lifetime,
             max_connections: settings.server.max_connections,
             advertise: {
@@ -200,9 +200,7 @@ fn slurm_config(
     let program = std::env::current_exe()
         .map_err(|error| CommandError::unexpected("could not find the path of this program", error))?;
     let text = |path: &Path| path.to_string_lossy().into_owned();
-    let beside = program.with_file_name("torc-slurm-job-runner");
-    let runner =
-        if beside.is_file() { vec![text(&beside)] } else { vec![text(&program), crate::SLURM_JOB_RUNNER.to_owned()] };
+    let runner = vec![text(&program), crate::SLURM_JOB_RUNNER.to_owned()];
     let replaced = Tool::ALL.into_iter().map(Tool::replacement_variable);
     Ok(SlurmConfig {
         serves,
@@ -276,6 +274,12 @@ fn could_not_start(store_dir: &StoreDir, error: StartError) -> CommandError {
         StartError::Store(StoreError::NewerSchema { .. }) => {
             (ExitStatus::InvalidInput, Some("it was written by a newer version: install that one; nothing was changed"))
         }
+        StartError::Store(StoreError::OlderSchema { .. }) => (
+            ExitStatus::InvalidInput,
+            Some(
+                "it was written before the first release: move it away and apply the workflows again; nothing was changed",
+            ),
+        ),
         StartError::Store(StoreError::NotADatabase { .. } | StoreError::Corrupt { .. }) => {
             (ExitStatus::InvalidInput, Some("nothing was changed; `torc restore` puts a backup in its place"))
         }
@@ -317,6 +321,7 @@ mod tests {
         for (error, code, has_hint) in [
             (bind, 7, true),
             (StartError::Store(StoreError::NewerSchema { path: path(), found: 2, known: 1 }), 4, true),
+            (StartError::Store(StoreError::OlderSchema { path: path(), found: 2, oldest: 15 }), 4, true),
             (StartError::Store(StoreError::NotADatabase { path: path() }), 4, true),
             (StartError::Store(StoreError::Corrupt { path: path(), what: "w".to_owned() }), 4, true),
             (StartError::Store(StoreError::ReadOnly { path: path() }), 7, true),

@@ -677,8 +677,9 @@ fn formats_have_their_names() {
         (Format::Json, "json", true),
         (Format::Yaml, "yaml", true),
     ];
+    assert_eq!(Format::CHOICES.iter().map(|(name, _)| *name).collect::<Vec<_>>(), all.map(|(_, name, _)| name));
     for (format, name, structured) in all {
-        assert_eq!((format.name(), format.is_structured()), (name, structured));
+        assert_eq!(format.is_structured(), structured);
         assert_eq!(Format::from_name(name), Ok(format));
     }
     assert!(Format::from_name("xml").is_err());

@@ -18,9 +18,10 @@ pub struct ClusterChoice {
 }
 
 /// Whom to speak with.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
     /// The store of this folder.
+    #[default]
     Store,
     /// The server that the setting `client.url` names.
     Server,

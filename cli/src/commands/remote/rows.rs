@@ -1,65 +1,40 @@
 //! Which columns the tables about workers have.
 
-use jiff::Timestamp;
 use serde::Serialize;
 use torc_api::remote::RemoteWorker;
 
-use crate::output::human;
-use crate::output::table::{Column, Paint, TableCell, Tabular};
+use crate::output::table::{Column, Paint, TableCell, Tabular, ago, text};
 use crate::remote::worker_status::{WorkerState, WorkerStatus};
 
-fn text<T: ToString>(value: Option<&T>) -> TableCell {
-    value.map(ToString::to_string).unwrap_or_default().into()
-}
-
 impl Tabular for RemoteWorker {
-    const COLUMNS: &'static [Column] =
-        &[Column::always("WORKER"), Column::always("AGE"), Column::always("FOLDER"), Column::wide("REMOTE-TORC")];
-
-    fn cells(&self, now: Timestamp) -> Vec<TableCell> {
-        let age = self.creation_time.as_ref().map(|time| human::age(time, now));
-        vec![
-            self.address.as_str().into(),
-            text(age.as_ref()),
-            text(self.folder.as_ref()),
-            text(self.remote_torc.as_ref()),
-        ]
-    }
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::always("WORKER", |row, _| row.address.as_str().into()),
+        Column::always("AGE", |row, now| ago(&row.creation_time, now)),
+        Column::always("FOLDER", |row, _| text(&row.folder)),
+        Column::wide("REMOTE-TORC", |row, _| text(&row.remote_torc)),
+    ];
 }
 
 impl Tabular for WorkerStatus {
-    const COLUMNS: &'static [Column] = &[
-        Column::always("WORKER"),
-        Column::always("STATE"),
-        Column::always("FOR"),
-        Column::always("RUNNING"),
-        Column::always("QUEUED"),
-        Column::always("HOST"),
-        Column::always("PROCESS"),
-        Column::wide("RUNNER"),
-        Column::wide("FOLDER"),
-        Column::always("MESSAGE"),
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::always("WORKER", |row, _| row.worker.as_str().into()),
+        Column::always("STATE", |row, _| TableCell::painted(row.state.word(), paint(row.state))),
+        Column::always("FOR", |row, now| ago(&row.since, now)),
+        Column::always("RUNNING", |row, _| row.running.into()),
+        Column::always("QUEUED", |row, _| row.queued.into()),
+        Column::always("HOST", |row, _| text(&row.host)),
+        Column::always("PROCESS", |row, _| text(&row.pid)),
+        Column::wide("RUNNER", |row, _| text(&row.runner)),
+        Column::wide("FOLDER", |row, _| text(&row.folder)),
+        Column::always("MESSAGE", |row, _| row.message.as_str().into()),
     ];
+}
 
-    fn cells(&self, now: Timestamp) -> Vec<TableCell> {
-        let paint = match self.state {
-            WorkerState::Running => Paint::Good,
-            WorkerState::Stopped => Paint::Faint,
-            WorkerState::Dead | WorkerState::Unreachable | WorkerState::Unknown => Paint::Bad,
-        };
-        let since = self.since.as_ref().map(|time| human::age(time, now));
-        vec![
-            self.worker.as_str().into(),
-            TableCell::painted(self.state.word(), paint),
-            text(since.as_ref()),
-            self.running.into(),
-            self.queued.into(),
-            text(self.host.as_ref()),
-            text(self.pid.as_ref()),
-            text(self.runner.as_ref()),
-            text(self.folder.as_ref()),
-            self.message.as_str().into(),
-        ]
+fn paint(state: WorkerState) -> Paint {
+    match state {
+        WorkerState::Running => Paint::Good,
+        WorkerState::Stopped => Paint::Faint,
+        WorkerState::Dead | WorkerState::Unreachable | WorkerState::Unknown => Paint::Bad,
     }
 }
 
@@ -86,23 +61,15 @@ pub struct OrderRow {
 }
 
 impl Tabular for OrderRow {
-    const COLUMNS: &'static [Column] = &[
-        Column::always("WORKER"),
-        Column::always("OUTCOME"),
-        Column::always("HOST"),
-        Column::always("PROCESS"),
-        Column::always("MESSAGE"),
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::always("WORKER", |row, _| row.worker.as_str().into()),
+        Column::always("OUTCOME", |row, _| {
+            TableCell::painted(row.outcome, if row.good { Paint::Good } else { Paint::Bad })
+        }),
+        Column::always("HOST", |row, _| text(&row.host)),
+        Column::always("PROCESS", |row, _| text(&row.pid)),
+        Column::always("MESSAGE", |row, _| row.message.as_str().into()),
     ];
-
-    fn cells(&self, _: Timestamp) -> Vec<TableCell> {
-        vec![
-            self.worker.as_str().into(),
-            TableCell::painted(self.outcome, if self.good { Paint::Good } else { Paint::Bad }),
-            text(self.host.as_ref()),
-            text(self.pid.as_ref()),
-            self.message.as_str().into(),
-        ]
-    }
 }
 
 /// What became of a worker's logs.
@@ -123,15 +90,10 @@ pub struct LogsRow {
 }
 
 impl Tabular for LogsRow {
-    const COLUMNS: &'static [Column] =
-        &[Column::always("WORKER"), Column::always("FILES"), Column::always("FOLDER"), Column::always("MESSAGE")];
-
-    fn cells(&self, _: Timestamp) -> Vec<TableCell> {
-        vec![
-            self.worker.as_str().into(),
-            text(self.files.as_ref()),
-            text(self.folder.as_ref()),
-            self.message.as_str().into(),
-        ]
-    }
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::always("WORKER", |row, _| row.worker.as_str().into()),
+        Column::always("FILES", |row, _| text(&row.files)),
+        Column::always("FOLDER", |row, _| text(&row.folder)),
+        Column::always("MESSAGE", |row, _| row.message.as_str().into()),
+    ];
 }

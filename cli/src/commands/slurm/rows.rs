@@ -1,104 +1,56 @@
 //! Columns of what Slurm's accounting says.
 
-use jiff::Timestamp;
-
 use super::parse_logs::LogFinding;
 use super::sacct::SacctRow;
 use super::stats::StatsRow;
-use crate::output::human;
-use crate::output::table::{Column, Paint, TableCell, Tabular};
+use crate::output::table::{Column, Paint, TableCell, Tabular, bytes, text};
 
 impl Tabular for StatsRow {
-    const COLUMNS: &'static [Column] = &[
-        Column::always("JOB"),
-        Column::always("RUN"),
-        Column::always("ATTEMPT"),
-        Column::always("SLURM JOB"),
-        Column::always("STATE"),
-        Column::always("MAX RSS"),
-        Column::always("AVE CPU"),
-        Column::always("NODES"),
-        Column::wide("MAX VM"),
-        Column::wide("READ"),
-        Column::wide("WRITTEN"),
-        Column::wide("STEP"),
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::always("JOB", |row, _| row.job_name.as_str().into()),
+        Column::always("RUN", |row, _| row.stats.run.into()),
+        Column::always("ATTEMPT", |row, _| row.stats.attempt.into()),
+        Column::always("SLURM JOB", |row, _| text(&row.stats.slurm_job_id)),
+        Column::always("STATE", |row, _| {
+            TableCell::painted(row.stats.state.clone().unwrap_or_default(), paint(row.stats.state.as_deref()))
+        }),
+        Column::always("MAX RSS", |row, _| bytes(row.stats.max_rss_bytes)),
+        Column::always("AVE CPU", |row, _| seconds(row.stats.ave_cpu_seconds)),
+        Column::always("NODES", |row, _| text(&row.stats.node_list)),
+        Column::wide("MAX VM", |row, _| bytes(row.stats.max_vm_size_bytes)),
+        Column::wide("READ", |row, _| bytes(row.stats.max_disk_read_bytes)),
+        Column::wide("WRITTEN", |row, _| bytes(row.stats.max_disk_write_bytes)),
+        Column::wide("STEP", |row, _| text(&row.stats.step)),
     ];
-
-    fn cells(&self, _now: Timestamp) -> Vec<TableCell> {
-        let stats = &self.stats;
-        let bytes = |amount: Option<i64>| TableCell::from(amount.map_or(String::new(), human::bytes));
-        let text = |text: &Option<String>| TableCell::from(text.clone().unwrap_or_default());
-        vec![
-            self.job_name.as_str().into(),
-            stats.run.into(),
-            stats.attempt.into(),
-            text(&stats.slurm_job_id),
-            TableCell::painted(stats.state.clone().unwrap_or_default(), paint(stats.state.as_deref())),
-            bytes(stats.max_rss_bytes),
-            stats.ave_cpu_seconds.map_or(String::new(), |seconds| format!("{seconds:.1} s")).into(),
-            text(&stats.node_list),
-            bytes(stats.max_vm_size_bytes),
-            bytes(stats.max_disk_read_bytes),
-            bytes(stats.max_disk_write_bytes),
-            text(&stats.step),
-        ]
-    }
 }
 
 impl Tabular for SacctRow {
-    const COLUMNS: &'static [Column] = &[
-        Column::always("SLURM JOB"),
-        Column::always("NAME"),
-        Column::always("STATE"),
-        Column::always("EXIT"),
-        Column::always("ELAPSED"),
-        Column::always("NODES"),
-        Column::always("CPUS"),
-        Column::always("USED CPU"),
-        Column::always("MAX RSS"),
-        Column::always("NODE LIST"),
-        Column::wide("START"),
-        Column::wide("END"),
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::always("SLURM JOB", |row, _| row.slurm_job_id.as_str().into()),
+        Column::always("NAME", |row, _| row.name.as_str().into()),
+        Column::always("STATE", |row, _| TableCell::painted(row.state.as_str(), paint(Some(&row.state)))),
+        Column::always("EXIT", |row, _| row.exit_code.as_str().into()),
+        Column::always("ELAPSED", |row, _| format!("{} s", row.elapsed_seconds).into()),
+        Column::always("NODES", |row, _| row.nodes.into()),
+        Column::always("CPUS", |row, _| row.cpus.into()),
+        Column::always("USED CPU", |row, _| seconds(row.used_cpu_seconds)),
+        Column::always("MAX RSS", |row, _| bytes(row.max_rss_bytes)),
+        Column::always("NODE LIST", |row, _| text(&row.node_list)),
+        Column::wide("START", |row, _| text(&row.start_time)),
+        Column::wide("END", |row, _| text(&row.end_time)),
     ];
-
-    fn cells(&self, _now: Timestamp) -> Vec<TableCell> {
-        let text = |text: &Option<String>| TableCell::from(text.clone().unwrap_or_default());
-        vec![
-            self.slurm_job_id.as_str().into(),
-            self.name.as_str().into(),
-            TableCell::painted(self.state.as_str(), paint(Some(&self.state))),
-            self.exit_code.as_str().into(),
-            format!("{} s", self.elapsed_seconds).into(),
-            self.nodes.into(),
-            self.cpus.into(),
-            self.used_cpu_seconds.map_or(String::new(), |seconds| format!("{seconds:.1} s")).into(),
-            self.max_rss_bytes.map_or(String::new(), human::bytes).into(),
-            text(&self.node_list),
-            text(&self.start_time),
-            text(&self.end_time),
-        ]
-    }
 }
 
 impl Tabular for LogFinding {
-    const COLUMNS: &'static [Column] = &[
-        Column::always("KIND"),
-        Column::always("JOB"),
-        Column::always("TEXT"),
-        Column::wide("FILE"),
-        Column::wide("LINE"),
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::always("KIND", |row, _| {
+            TableCell::painted(row.kind.name(), if row.kind.is_error() { Paint::Bad } else { Paint::Active })
+        }),
+        Column::always("JOB", |row, _| text(&row.job)),
+        Column::always("TEXT", |row, _| row.text.as_str().into()),
+        Column::wide("FILE", |row, _| row.file.as_str().into()),
+        Column::wide("LINE", |row, _| row.line.into()),
     ];
-
-    fn cells(&self, _now: Timestamp) -> Vec<TableCell> {
-        let colour = if self.kind.is_error() { Paint::Bad } else { Paint::Active };
-        vec![
-            TableCell::painted(self.kind.name(), colour),
-            self.job.clone().unwrap_or_default().into(),
-            self.text.as_str().into(),
-            self.file.as_str().into(),
-            self.line.into(),
-        ]
-    }
 }
 
 /// The colour of a state as Slurm names it.
@@ -109,4 +61,8 @@ fn paint(state: Option<&str>) -> Paint {
         Some(state) if state.is_over() => Paint::Bad,
         Some(_) => Paint::Active,
     }
+}
+
+fn seconds(time: Option<f64>) -> TableCell {
+    time.map_or(String::new(), |seconds| format!("{seconds:.1} s")).into()
 }
