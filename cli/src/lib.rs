@@ -23,6 +23,7 @@ mod host;
 mod kubernetes;
 mod listen_args;
 mod logging;
+mod object_view;
 mod output;
 mod program;
 mod reference;

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::human;
 use super::rows::phase_paint;
 use super::table::{Column, TableCell, Tabular};
-use crate::kubernetes::objects::view;
+use crate::object_view::view;
 use crate::workflow_phase::phase;
 
 /// A workflow.
