@@ -13,7 +13,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, fmt, registry};
 
 use crate::env;
-use crate::place::host_name;
+use crate::host::host_name;
 
 /// The file of the runner in this process, once there is one.
 static RUNNER_LOG: RunnerLog = RunnerLog(Mutex::new(None));
@@ -60,8 +60,16 @@ pub enum LogFormat {
     Json,
 }
 
-/// Begins to log. `verbose` counts how often `-v` was typed.
-pub fn start(verbose: u8, format: LogFormat) {
+/// The amount and the format of log lines on standard error.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Log {
+    /// Number of times that `-v` was given.
+    pub verbose: u8,
+    pub format: LogFormat,
+}
+
+/// Starts logging.
+pub fn start(Log { verbose, format }: Log) {
     let level = match verbose {
         0 => "warn",
         1 => "info",

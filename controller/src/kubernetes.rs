@@ -35,6 +35,7 @@ use std::time::Duration;
 use kube::{Client, Config};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use torc_api::setting::{parse_path, parse_seconds, parse_switch, parse_trimmed, parse_word, parse_words};
 
 use crate::engine::EngineHandle;
 use crate::leadership::Leadership;
@@ -55,37 +56,56 @@ const UID: &str = "torc.dev/uid";
 /// The annotation of an object that says in which folder its jobs run.
 const WORKING_DIR: &str = "torc.dev/working-dir";
 
-/// How custom resources are looked after.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KubernetesConfig {
-    /// Who this is: the name of the Pod. No two that live have the same.
-    pub identity: String,
-    /// The namespace of the lease and of the runner pools.
-    pub namespace: String,
-    /// The lease that decides who leads; none for a server that is the only one.
-    pub lease: Option<String>,
-    /// The namespaces whose objects are looked after; all when empty.
-    pub namespaces: Vec<String>,
-    /// Tables may come from ConfigMaps.
-    pub sources: bool,
-    /// The folder with a folder for each Secret that has keys for ssh.
-    pub ssh_secrets: Option<PathBuf>,
-    /// What tokens of service accounts must be meant for; none if they are not accepted.
-    pub audience: Option<String>,
-    /// Service accounts (`namespace/name`) of runners.
-    pub runner_accounts: Vec<String>,
-    /// Service accounts (`namespace/name`) of administrators.
-    pub admin_accounts: Vec<String>,
-    /// The name of the accounts that may read the workflows of their own namespace; none if empty.
-    pub viewer_account: String,
-    /// The name of the accounts that may also change them.
-    pub editor_account: String,
-    /// Runner pools whose size follows the work.
-    pub pools: Vec<Pool>,
-    /// The folder that jobs run in, unless the object says otherwise; where the runner is, when empty.
-    pub working_dir: String,
-    /// How long allocations of a deleted object are waited for.
-    pub cleanup_patience: Duration,
+torc_api::settings! {
+    /// How custom resources are looked after.
+    pub struct KubernetesConfig {
+        /// Who `torc server --kubernetes` is: unlike any other server that lives (this machine's name and the process when absent).
+        "server.kubernetes.pod_name" (variable: Some("POD_NAME"))
+        identity: String = parse_trimmed;
+        /// The namespace of the lease and of the runner pools.
+        "server.kubernetes.pod_namespace" (default: Some("default"), variable: Some("POD_NAMESPACE"))
+        namespace: String = parse_trimmed;
+        /// The Lease that decides which of several servers leads (this is the only one when absent).
+        "server.kubernetes.lease" ()
+        lease: Option<String> = parse_word;
+        /// The namespaces whose workflows are looked after, with commas between them (all when absent).
+        "server.kubernetes.namespaces" ()
+        namespaces: Vec<String> = parse_words;
+        /// Workflows may take tables from ConfigMaps (`sources`).
+        "server.kubernetes.sources" (default: Some("false"))
+        sources: bool = parse_switch;
+        /// The folder with a folder for each Secret that a SlurmCluster names (`secretName`): `id_ed25519` and `known_hosts`.
+        "server.kubernetes.ssh_secrets" ()
+        ssh_secrets: Option<PathBuf> = parse_path;
+        /// What tokens of service accounts must be meant for (none are accepted when absent).
+        "server.kubernetes.audience" ()
+        audience: Option<String> = parse_word;
+        /// Service accounts of runners, as `namespace/name`, with commas between them.
+        "server.kubernetes.runner_accounts" ()
+        runner_accounts: Vec<String> = parse_words;
+        /// Service accounts of administrators, as `namespace/name`, with commas between them.
+        "server.kubernetes.admin_accounts" ()
+        admin_accounts: Vec<String> = parse_words;
+        /// The name of service accounts that may read the workflows of the namespace that they are in.
+        "server.kubernetes.viewer_account" ()
+        viewer_account: String = parse_trimmed;
+        /// The name of service accounts that may also change the workflows of the namespace that they are in.
+        "server.kubernetes.editor_account" ()
+        editor_account: String = parse_trimmed;
+        /// Runner pools whose size follows the work, as JSON.
+        "server.kubernetes.pools" ()
+        pools: Vec<Pool> = parse_pools;
+        /// The folder that jobs run in, unless a workflow's annotation `torc.dev/working-dir` says otherwise (the runner's when absent).
+        "server.kubernetes.working_dir" ()
+        working_dir: String = parse_trimmed;
+        /// How long the allocations of a deleted workflow are waited for.
+        "server.kubernetes.cleanup_seconds" (default: Some("600"))
+        cleanup_patience: Duration = parse_seconds;
+    }
+}
+
+fn parse_pools(text: &str) -> Result<Vec<Pool>, String> {
+    serde_json::from_str(text).map_err(|error| format!("is no list of runner pools: {error}"))
 }
 
 /// Why Kubernetes cannot be reached at all.

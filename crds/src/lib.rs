@@ -33,6 +33,7 @@ pub mod remote;
 pub mod resources;
 pub mod rules;
 pub mod schema;
+pub mod setting;
 pub mod size;
 pub mod slurm;
 pub mod slurm_stats;

@@ -35,6 +35,8 @@ pub enum ProblemKind {
     Cycle,
     /// It comes to more than is allowed.
     TooLarge,
+    /// A name refers to nothing in the document.
+    UnknownReference,
 }
 
 impl ProblemKind {

@@ -209,6 +209,16 @@ impl WorkflowSpec {
     pub fn is_managed_by_other(&self) -> bool {
         self.managed_by.as_deref().is_some_and(|manager| manager != MANAGER)
     }
+
+    /// Returns whether an action asks for Slurm allocations.
+    pub fn asks_slurm_for_nodes(&self) -> bool {
+        self.actions.iter().any(Action::asks_slurm_for_nodes)
+    }
+
+    /// Returns whether jobs may run in Slurm allocations: a cluster is named, or an action asks for nodes.
+    pub fn needs_slurm(&self) -> bool {
+        self.slurm_cluster.is_some() || self.asks_slurm_for_nodes()
+    }
 }
 
 /// How a running workflow is stopped.

@@ -15,7 +15,7 @@ use super::order::{Order, Outcome, RecordedRunner, Report, StartOrder};
 use super::ssh::{VERSION, same_version};
 use crate::client::{Client, ClientError, Trust};
 use crate::env;
-use crate::place::host_name;
+use crate::host::host_name;
 
 /// How long a new runner may take until it says that it lives.
 const START_PATIENCE: Duration = Duration::from_secs(60);

@@ -10,7 +10,7 @@ use torc_api::remote::WorkerAddress;
 use torc_runner::ProcessId;
 
 use super::order::RecordedRunner;
-use crate::place::host_name;
+use crate::host::host_name;
 
 /// Where a worker's folder is on its machine. It is its own, even where all machines share a file system.
 pub fn path(remote_dir: &Path, output_dir: &Path, workflow: &str, worker: &WorkerAddress) -> PathBuf {
@@ -127,12 +127,12 @@ impl WorkerFolder {
 
 /// The life of a runner in a worker's folder, written down for whoever looks.
 #[derive(Debug)]
-pub struct Life {
+pub struct RunnerRecord {
     folder: WorkerFolder,
     record: RecordedRunner,
 }
 
-impl Life {
+impl RunnerRecord {
     /// This process lives there from now on.
     pub fn begin(folder: WorkerFolder) -> io::Result<Self> {
         let record = RecordedRunner {

@@ -54,7 +54,7 @@ impl Rejection {
     pub fn of_problems(problems: &[Problem]) -> Self {
         let kind = problems.iter().map(|problem| problem.kind).max().unwrap_or_default();
         let reason = match kind {
-            ProblemKind::Plain => Reason::InvalidSpec,
+            ProblemKind::Plain | ProblemKind::UnknownReference => Reason::InvalidSpec,
             ProblemKind::Duplicate => Reason::DuplicateName,
             ProblemKind::Cycle => Reason::CycleFound,
             ProblemKind::TooLarge => Reason::TooLarge,

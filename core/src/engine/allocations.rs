@@ -333,7 +333,7 @@ impl Workflow {
 
     /// Its allocations are asked for by actions; then none is asked for by what its jobs need.
     pub fn has_schedule_nodes(&self) -> bool {
-        !self.regenerated.is_empty() || self.spec.actions.iter().any(torc_api::action::Action::asks_slurm_for_nodes)
+        !self.regenerated.is_empty() || self.spec.asks_slurm_for_nodes()
     }
 
     /// Its allocations are sized by what its jobs need.
