@@ -18,11 +18,7 @@ pub fn refuse(error: &clap::Error) -> ExitCode {
 }
 
 /// Begins to log, settles the settings, does what was asked for, and tells what went wrong.
-pub fn start(
-    log: Log,
-    flags: Layers,
-    verb: impl FnOnce(&Context) -> Result<ExitStatus, CommandError>,
-) -> ExitCode {
+pub fn start(log: Log, flags: Layers, verb: impl FnOnce(&Context) -> Result<ExitStatus, CommandError>) -> ExitCode {
     logging::start(log);
     let format = flags.get("client.format").and_then(|value| Format::from_name(&value.text).ok());
     let fallback = Output::new(format.unwrap_or_default());

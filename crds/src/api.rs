@@ -3,10 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::error_code::ErrorCode;
 use crate::action::{ActionState, ActionType, TriggerType};
 use crate::cluster::{SlurmClusterSpec, SlurmClusterStatus};
 use crate::document::WorkflowDocument;
+use crate::error_code::ErrorCode;
 use crate::problem::Problem;
 use crate::state::{Cause, JobState};
 use crate::status::WorkflowStatus;

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
     strum::Display,
     strum::EnumIter,
     strum::EnumMessage,
-    strum::EnumString
+    strum::EnumString,
 )]
 #[serde(from = "String", into = "String")]
 pub enum ErrorCode {
@@ -118,11 +118,9 @@ impl ErrorCode {
             | Self::LogNotFound
             | Self::LogElsewhere
             | Self::LogGone => ErrorKind::NotFound,
-            Self::Conflict
-            | Self::Exists
-            | Self::AllocationEnded
-            | Self::AllocationsLeft
-            | Self::ProtocolMismatch => ErrorKind::Conflict,
+            Self::Conflict | Self::Exists | Self::AllocationEnded | Self::AllocationsLeft | Self::ProtocolMismatch => {
+                ErrorKind::Conflict
+            }
             Self::NotReady | Self::StoreUnavailable | Self::Stopped => ErrorKind::Unavailable,
             Self::Internal | Self::Other(_) => ErrorKind::Internal,
         }
