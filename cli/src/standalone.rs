@@ -359,6 +359,12 @@ fn could_not_start(place: &Place, error: StartError) -> CommandError {
         StartError::Store(StoreError::NewerSchema { .. }) => {
             (ExitStatus::InvalidInput, Some("it was written by a newer version: install that one; nothing was changed"))
         }
+        StartError::Store(StoreError::OlderSchema { .. }) => (
+            ExitStatus::InvalidInput,
+            Some(
+                "it was written before the first release: move it away and apply the workflows again; nothing was changed",
+            ),
+        ),
         StartError::Store(StoreError::NotADatabase { .. } | StoreError::Corrupt { .. }) => {
             (ExitStatus::InvalidInput, Some("nothing was changed; `torc restore` puts a backup in its place"))
         }
@@ -440,6 +446,7 @@ mod tests {
         for (error, code, has_hint) in [
             (bind, 7, true),
             (StartError::Store(StoreError::NewerSchema { path: path(), found: 2, known: 1 }), 4, true),
+            (StartError::Store(StoreError::OlderSchema { path: path(), found: 2, oldest: 15 }), 4, true),
             (StartError::Store(StoreError::NotADatabase { path: path() }), 4, true),
             (StartError::Store(StoreError::Corrupt { path: path(), what: "w".to_owned() }), 4, true),
             (StartError::Store(StoreError::ReadOnly { path: path() }), 7, true),

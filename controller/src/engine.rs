@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use tokio::sync::{Notify, broadcast, mpsc, oneshot};
 use torc_api::api::{self, Affected, ApplyOutcome, ApplyRequest, ApplyResponse, Event, Page};
+use torc_api::document::WorkflowDocument;
 use torc_api::remote::{RemoteWorker, WorkerAddress};
 use torc_api::slurm_stats::SlurmStats;
 use torc_api::token::Grant;
@@ -137,7 +138,7 @@ impl EngineHandle {
         }
         self.write(move |engine, tx| {
             engine.may_apply(&grant, &key.0, &key.1)?;
-            refuse(engine.forbidden_changes(&request.document))?;
+            refuse(forbidden_changes(engine, &request.document))?;
             let apply = Apply {
                 document: &request.document,
                 expanded: &expanded,
@@ -170,7 +171,7 @@ impl EngineHandle {
     async fn preview(&self, request: ApplyRequest, expanded: Expanded) -> Result<ApplyResponse, EngineError> {
         let document = serde_json::to_string(&request.document).map_err(unwritable)?;
         self.read(move |engine| {
-            refuse(engine.forbidden_changes(&request.document))?;
+            refuse(forbidden_changes(engine, &request.document))?;
             let metadata = &request.document.metadata;
             let (name, namespace) = (metadata.name.clone(), metadata.namespace().to_owned());
             let stored = engine.stored_document(&namespace, &metadata.name);
@@ -486,6 +487,11 @@ fn deliver<T: Send + 'static>(
     Box::new(move |outcome| {
         let _ = sender.send(outcome.and(value));
     })
+}
+
+/// Returns what forbids a document to take the place of the stored one.
+fn forbidden_changes(engine: &Engine, document: &WorkflowDocument) -> Vec<torc_api::problem::Problem> {
+    engine.stored_spec(document).map(|stored| torc_api::rules::updated(stored, &document.spec)).unwrap_or_default()
 }
 
 /// Refuses what has problems.

@@ -89,7 +89,7 @@ impl Metrics {
             let _ = writeln!(text, "torc_slurm_calls_total{{command=\"{}\"}} {}", tool.name(), count(calls));
         }
         let _ = writeln!(text, "# HELP torc_jobs Jobs by state.\n# TYPE torc_jobs gauge");
-        for state in JobState::ALL {
+        for state in JobState::ALL.iter().copied() {
             let jobs: i64 = workflows.iter().map(|workflow| workflow.status.jobs.of(state)).sum();
             let _ = writeln!(text, "torc_jobs{{state=\"{state}\"}} {jobs}");
         }

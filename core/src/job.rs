@@ -150,7 +150,8 @@ mod tests {
             JobState::Recovering => 'v',
         };
         let table: Vec<String> = JobState::ALL
-            .into_iter()
+            .iter()
+            .copied()
             .map(|state| {
                 let row: String =
                     EVENTS.into_iter().map(|event| next_state(state, event).map_or('.', letter)).collect();

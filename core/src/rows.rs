@@ -380,10 +380,6 @@ pub struct FileRow {
     pub job: JobId,
     /// As the document writes it.
     pub path: String,
-    /// The run.
-    pub run: i32,
-    /// The attempt.
-    pub attempt: i32,
     /// Its size.
     pub size_bytes: i64,
     /// When it was last changed.

@@ -15,11 +15,15 @@ pub mod document;
 pub mod execution;
 pub mod explain;
 pub mod failure;
+#[cfg(feature = "load")]
+mod finding;
 pub mod job;
+#[cfg(feature = "load")]
 pub mod load;
 pub mod logs;
-#[cfg(test)]
+#[cfg(all(test, feature = "load"))]
 mod messages;
+pub mod nearest;
 pub mod parameters;
 pub mod problem;
 pub mod quantity;
@@ -34,12 +38,13 @@ pub mod slurm_stats;
 pub mod state;
 pub mod status;
 pub mod termination;
-#[cfg(test)]
+#[cfg(all(test, feature = "load"))]
 mod testing;
 pub mod token;
+#[cfg(feature = "load")]
 pub mod validate;
 pub mod wire;
-#[cfg(test)]
+#[cfg(all(test, feature = "load"))]
 mod words;
 pub mod workflow;
 

@@ -4,7 +4,6 @@
 //! What a runner says it holds is the truth. A sequence number orders the messages of one registration.
 
 use std::collections::BTreeMap;
-use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -160,6 +159,13 @@ impl AttemptKey {
     pub fn log_files(&self, output_dir: &str) -> [String; 3] {
         let stem = format!("{}/job_stdio/job_{}", output_dir.trim_end_matches('/'), self.label());
         ["o", "e", "log"].map(|extension| format!("{stem}.{extension}"))
+    }
+}
+
+impl From<&SlurmStats> for AttemptKey {
+    /// Returns the attempt that the numbers are about, of whatever lease.
+    fn from(stats: &SlurmStats) -> Self {
+        Self { workflow: stats.workflow, job: stats.job, run: stats.run, attempt: stats.attempt, epoch: 0 }
     }
 }
 
@@ -442,7 +448,23 @@ fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
 }
 
 /// What a lease is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::EnumString,
+    strum::IntoStaticStr,
+)]
+#[strum(serialize_all = "snake_case", const_into_str, parse_err_ty = String, parse_err_fn = unknown_role)]
 #[serde(rename_all = "snake_case")]
 pub enum LeaseRole {
     /// An attempt of a job.
@@ -462,11 +484,7 @@ impl LeaseRole {
 
     /// Its name.
     pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Job => "job",
-            Self::Action => "action",
-            Self::Recovery => "recovery",
-        }
+        self.into_str()
     }
 
     /// The name of a lease's log files, without extension: `job_wf1_j2_r1_a3`, `action_wf1_n7_r1_a1`.
@@ -479,13 +497,8 @@ impl LeaseRole {
     }
 }
 
-impl FromStr for LeaseRole {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let known = [Self::Job, Self::Action, Self::Recovery].into_iter().find(|role| role.as_str() == name);
-        known.ok_or_else(|| format!("'{name}' is no kind of lease"))
-    }
+fn unknown_role(text: &str) -> String {
+    format!("'{text}' is no kind of lease")
 }
 
 /// What leases have in common.

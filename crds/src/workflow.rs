@@ -131,10 +131,6 @@ pub struct WorkflowSpec {
     /// Keep an RO-Crate provenance record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enable_ro_crate: Option<bool>,
-    /// Groups whose members may see and change this workflow.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 100))]
-    pub access_groups: Vec<String>,
     /// Seconds without work after which a runner leaves (90 when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]

@@ -148,7 +148,7 @@ fn workflow_text(workflow: &Workflow, actions: &[WorkflowAction], events: &[Even
         field(&mut text, "Completed", time);
     }
     let _ = writeln!(text, "Jobs:        {} in all", workflow.status.jobs.total);
-    for state in torc_api::state::JobState::ALL {
+    for state in torc_api::state::JobState::ALL.iter().copied() {
         let count = workflow.status.jobs.of(state);
         if count > 0 {
             let _ = writeln!(text, "  {state:<15}{count}");

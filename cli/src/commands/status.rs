@@ -64,7 +64,7 @@ fn text(workflow: &Workflow, runners: &[Runner]) -> String {
     let _ = writeln!(text, "Run:       {}", workflow.status.run_id.unwrap_or(1));
     let _ = writeln!(text, "Status:    {}: {}", status_word(workflow), sentence(workflow, runners));
     let _ = writeln!(text, "Jobs:      {} of {} ended", jobs.settled(), jobs.total);
-    for state in JobState::ALL.into_iter().filter(|state| jobs.of(*state) > 0) {
+    for state in JobState::ALL.iter().copied().filter(|state| jobs.of(*state) > 0) {
         let _ = writeln!(text, "  {state:<15}{}", jobs.of(state));
     }
     let _ =

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
+use torc_api::nearest::nearest;
 
 use super::keys::OLDER_NAMES;
 use super::{KEYS, Layers, Origin, Surroundings};
@@ -70,11 +71,8 @@ fn scalar(path: &Path, key: &str, value: &Value) -> Result<String, CommandError>
 }
 
 fn unknown(path: &Path, key: &str) -> String {
-    let nearest = KEYS.iter().map(|known| (strsim::damerau_levenshtein(known.name, key), known.name)).min();
-    let hint = match nearest {
-        Some((distance, name)) if distance <= 4 => format!("; did you mean `{name}`?"),
-        _ => String::new(),
-    };
+    let known = nearest(key, KEYS.iter().map(|known| known.name));
+    let hint = known.map(|known| format!("; did you mean `{known}`?")).unwrap_or_default();
     format!("{}: unknown setting `{key}`{hint}", path.display())
 }
 

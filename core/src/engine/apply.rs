@@ -5,8 +5,6 @@ use std::sync::Arc;
 
 use torc_api::api::{ApplyOutcome, ApplyResponse, JobChanges};
 use torc_api::document::WorkflowDocument;
-use torc_api::problem::Problem;
-use torc_api::rules::updated;
 use torc_api::state::JobState;
 use torc_api::workflow::{RerunPolicy, WorkflowSpec};
 
@@ -72,11 +70,10 @@ impl Engine {
         apply_changes(existing.map(WorkflowRef), expanded, rerun)
     }
 
-    /// What forbids a document to take the place of the stored one.
-    pub fn forbidden_changes(&self, document: &WorkflowDocument) -> Vec<Problem> {
+    /// Returns the specification that a document would replace.
+    pub fn stored_spec(&self, document: &WorkflowDocument) -> Option<&WorkflowSpec> {
         let key = (document.metadata.namespace().to_owned(), document.metadata.name.clone());
-        let existing = self.names.get(&key).and_then(|id| self.workflows.get(id));
-        existing.map(|workflow| updated(&workflow.spec, &document.spec)).unwrap_or_default()
+        self.names.get(&key).and_then(|id| self.workflows.get(id)).map(|workflow| &*workflow.spec)
     }
 
     /// The document of a workflow as it is stored.

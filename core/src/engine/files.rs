@@ -13,8 +13,6 @@ impl Workflow {
             workflow: self.row.id,
             job: self.jobs[job as usize].id,
             path: seen.path.clone(),
-            run: self.jobs[job as usize].run,
-            attempt: self.jobs[job as usize].attempt,
             size_bytes: seen.size_bytes,
             modified_ms: seen.modified_ms,
             sha256: seen.sha256.clone(),

@@ -477,7 +477,7 @@ fn stats_are_read_in_both_spellings() {
     let few = SlurmStats { workflow: 1, job: 2, run: 3, attempt: 4, ..SlurmStats::default() };
     assert_eq!(serde_json::from_value::<SlurmStats>(camel).expect("stats"), few);
     is_written_as(&few, json!({ "workflow": 1, "job": 2, "run": 3, "attempt": 4 }));
-    assert_eq!(stats().key(), AttemptKey { workflow: 901, job: 902, run: 903, attempt: 904, epoch: 0 });
+    assert_eq!(AttemptKey::from(&stats()), AttemptKey { workflow: 901, job: 902, run: 903, attempt: 904, epoch: 0 });
     use crate::slurm_stats::SlurmStatsRequest;
     let one: SlurmStatsRequest = serde_json::from_value(stats_json()).expect("one");
     assert_eq!(one.into_items(), [stats()]);

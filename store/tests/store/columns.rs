@@ -309,8 +309,6 @@ fn full(side: Side) -> Changes {
             workflow: WORKFLOW,
             job: JOB,
             path: "path".to_owned(),
-            run: v.small(),
-            attempt: v.small(),
             size_bytes: v.number(),
             modified_ms: v.number(),
             sha256: Some(v.text()),

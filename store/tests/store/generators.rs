@@ -236,8 +236,6 @@ prop_compose! {
             workflow: key.0,
             job: key.1,
             path,
-            run: key.2,
-            attempt: key.3,
             size_bytes: numbers[0],
             modified_ms: numbers[1],
             sha256,
@@ -335,7 +333,7 @@ prop_compose! {
 prop_compose! {
     /// Every state but the one that is never stored: that an action runs is told by its start.
     fn action_row()(id in 1..30i64, workflow in workflow_id(), position in any::<i32>(), worker in any::<Option<i64>>(),
-        state in select(ActionState::ALL.into_iter().filter(|state| *state != ActionState::Running).collect::<Vec<_>>()), lease in lease(),
+        state in select(ActionState::ALL.iter().copied().filter(|state| *state != ActionState::Running).collect::<Vec<_>>()), lease in lease(),
         ended_ms in any::<Option<i64>>(), return_code in any::<Option<i32>>(), texts in prop::array::uniform4(option::of(text())),
     ) -> ActionRow {
         let [definition, message, stdout, stderr] = texts;

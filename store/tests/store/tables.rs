@@ -310,13 +310,11 @@ fn slurm_stats(row: &SlurmStats) -> Record {
 }
 
 fn file(row: &FileRow) -> Record {
-    let FileRow { workflow, job, path, run, attempt, size_bytes, modified_ms, sha256, seen_ms } = row;
+    let FileRow { workflow, job, path, size_bytes, modified_ms, sha256, seen_ms } = row;
     record([
         ("workflow", workflow.0.into()),
         ("job", job.0.into()),
         ("path", path.into()),
-        ("run", (*run).into()),
-        ("attempt", (*attempt).into()),
         ("size_bytes", (*size_bytes).into()),
         ("modified_ms", (*modified_ms).into()),
         ("sha256", text(sha256)),

@@ -1,3 +1,5 @@
+#![allow(clippy::unwrap_used)]
+
 use super::{Edge, Modules, components, siblings};
 
 /// A crate of files given as (module, text).

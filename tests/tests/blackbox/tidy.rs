@@ -90,6 +90,20 @@ fn dependencies_point_one_way() {
     }
 }
 
+/// Documents are loaded and validated with an evaluator of CEL, behind the feature `load` of `torc-api`. The runner sees no documents.
+#[test]
+fn the_runner_does_not_link_cel() {
+    let manifest = |folder: &str| fs::read_to_string(project_root().join(folder).join("Cargo.toml")).unwrap();
+    let workspace = manifest("");
+    assert!(workspace.contains(r#"torc-api = { path = "crds", default-features = false }"#));
+    for folder in ["core", "slurm", "runner"] {
+        let text = manifest(folder);
+        let dependencies = text.split("[dependencies]").nth(1).unwrap().split("\n[").next().unwrap();
+        assert!(dependencies.contains("\ntorc-api.workspace = true\n"), "{folder} needs no features of torc-api");
+        assert!(!dependencies.contains("cel"), "{folder} names CEL");
+    }
+}
+
 #[test]
 fn sql_is_in_the_store_and_in_the_files_that_a_runner_writes() {
     let allowed = ["store/", "runner/src/journal", "runner/src/series"];

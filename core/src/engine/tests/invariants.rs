@@ -35,7 +35,7 @@ fn check_counts(workflow: &Workflow) {
         counts.add(job.state, 1);
     }
     assert_eq!(workflow.counts, counts);
-    assert_eq!(JobState::ALL.into_iter().map(|state| counts.of(state)).sum::<i64>(), workflow.jobs.len() as i64);
+    assert_eq!(JobState::ALL.iter().copied().map(|state| counts.of(state)).sum::<i64>(), workflow.jobs.len() as i64);
 }
 
 fn check_usage(workflow: &Workflow) {

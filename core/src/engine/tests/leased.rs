@@ -174,8 +174,6 @@ fn a_result_is_written_field_by_field() {
         workflow: world.workflow(),
         job: world.job("a").id,
         path: "x".to_owned(),
-        run: 1,
-        attempt: 1,
         size_bytes: 21,
         modified_ms: 22,
         sha256: Some("cafe".to_owned()),
@@ -196,10 +194,11 @@ fn every_attempt_of_every_run_has_its_own_result() {
         world.sync(id, &ask(1, 1));
         world.sync(id, &SyncRequest { finished: vec![failure(world.key("a"), -128, Cause::Lost)], ..say(2) });
         world.sync(id, &ask(3, 1));
-        let done = FinishedAttempt { files: vec![seen.clone()], ..success(world.key("a")) };
+        let written = FileSeen { size_bytes: run, ..seen.clone() };
+        let done = FinishedAttempt { files: vec![written], ..success(world.key("a")) };
         world.sync(id, &SyncRequest { finished: vec![done], ..say(4) });
         let file = &world.database.files[&(world.workflow(), world.job("a").id, "x".to_owned())];
-        assert_eq!((file.run, file.attempt), (run, 2));
+        assert_eq!(file.size_bytes, run, "of the latest success");
         if run == 1 {
             let again = crate::engine::Retry::All;
             world.run(|engine, tx| engine.retry(workflow, &again, tx)).unwrap();
