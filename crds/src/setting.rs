@@ -247,6 +247,7 @@ macro_rules! settings {
 
         impl $name {
             /// The settings, in the order of their fields.
+            #[allow(clippy::needless_update, reason = "some settings give every option")]
             pub const SETTINGS: &'static [$crate::setting::Setting] = &[
                 $($crate::setting::Setting {
                     key: $key,

@@ -75,7 +75,7 @@ async fn file(context: &Context, args: &SubmitArgs) -> Result<ExitStatus, Comman
         no_run: false,
         wait: args.wait,
         dry_run: false,
-        listen: args.listen.clone(),
+        listen: args.listen,
         runner: RunnerArgs::default(),
     };
     Box::pin(apply::run(context, &apply)).await

@@ -139,7 +139,7 @@ fn argument(setting: &'static Setting, flag: &'static Flag) -> Arg {
 
 fn parser(setting: &'static Setting, flag: &Flag) -> ValueParser {
     if flag.choices.is_empty() && !flag.is_checked {
-        return clap::value_parser!(String).into();
+        return clap::value_parser!(String);
     }
     if flag.choices.is_empty() {
         return ValueParser::new(move |text: &str| (setting.check)(text).map(|()| text.to_owned()));
