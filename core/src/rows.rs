@@ -284,6 +284,11 @@ pub struct TaskLease {
     pub started_ms: Option<i64>,
 }
 
+impl TaskLease {
+    /// Number of times that a task may fail or get lost.
+    pub const MAX_TRIES: i32 = 3;
+}
+
 /// An action of a workflow, or its part for one worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ActionRow {

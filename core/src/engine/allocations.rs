@@ -8,103 +8,101 @@ mod needs;
 mod observe;
 mod view;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use torc_api::allocation::AllocationStatus;
 use torc_api::quantity::format_duration;
 use torc_api::slurm::SlurmState;
 use torc_api::wire::RegisterRequest;
 
-use super::runner::Runner;
+use super::runners::Runner;
 use super::tx::Tx;
 use super::workflow::Workflow;
 use super::{CommandError, Engine};
-use crate::ids::{AllocationId, JobId, RunnerId, WorkflowId};
-use crate::rows::AllocationRow;
+use crate::ids::{AllocationKey, JobId, RunnerId, WorkflowId};
+use crate::planning::course::AllocationSummary;
+use crate::rows::{AllocationRow, ClusterRow};
 
 pub use observe::{Observation, Orphans};
 pub use view::{allocation as allocation_view, slurm_name};
 
-/// Which allocation.
-pub type AllocationKey = (WorkflowId, AllocationId);
-
-/// The allocations of a workflow.
+/// What is known of Slurm itself: clusters, and what is over in them.
 #[derive(Debug, Default)]
-pub(super) struct Allocations {
-    /// Those that are not over.
-    pub live: BTreeMap<AllocationId, AllocationRow>,
-    /// How many are over.
-    pub finished: i64,
-    /// How many in a row have ended without a job having ended in them, through nobody else's need for their nodes.
-    pub unproductive: u32,
-    /// How often in a row Slurm has said that one runs while the runners that it had were gone. Not kept: it is seen again.
-    pub idle_polls: BTreeMap<AllocationId, u32>,
-    /// What the controller last made of the workflow's needs.
-    pub summary: AllocationSummary,
+pub(super) struct SlurmRecords {
+    /// Clusters that documents describe.
+    clusters: BTreeMap<String, ClusterRow>,
+    /// Slurm's numbers of allocations that are over: their runners are refused.
+    ended_jobs: HashSet<String>,
+    /// Runners that went with a start of their allocation, which has another one: Slurm's number, host and process. Not kept: one that
+    /// comes back to the next owner of the store is dismissed again.
+    dismissed: HashSet<(String, String, i64)>,
 }
 
-/// What the controller makes of the needs of a workflow. Not kept: it is worked out again.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AllocationSummary {
-    /// How many allocations there should be.
-    pub desired: i64,
-    /// So many ready jobs wait for an allocation to end, because there may be no more at once.
-    pub held_back: i64,
-    /// Why no allocation can be asked for, for jobs that need one.
-    pub unplaced: Option<String>,
-    /// Slurm has not answered for so long that somebody should look: what it said instead.
-    pub unreachable: Option<String>,
-    /// What Slurm said when it refused the latest submission.
-    pub refused: Option<String>,
-}
-
-/// So many allocations may end in a row without a single job having ended in them.
-pub const UNPRODUCTIVE_LIMIT: u32 = 5;
-
-impl Allocations {
-    /// Those that wait, and those that have nodes.
-    pub fn counts(&self) -> (i64, i64) {
-        let of = |status| self.live.values().filter(|row| row.status == status).count() as i64;
-        (of(AllocationStatus::Pending), of(AllocationStatus::Active))
+impl SlurmRecords {
+    /// Takes over what a store knows.
+    pub fn restore(clusters: Vec<ClusterRow>, ended_jobs: Vec<String>) -> Self {
+        let clusters = clusters.into_iter().map(|row| (row.name.clone(), row)).collect();
+        Self { clusters, ended_jobs: ended_jobs.into_iter().collect(), dismissed: HashSet::new() }
     }
 
-    /// The same under an edited document: it may have been edited because they ended in vain.
-    pub fn after_an_edit(&self) -> Self {
-        let summary = AllocationSummary { desired: self.summary.desired, ..AllocationSummary::default() };
-        let (live, idle_polls) = (self.live.clone(), self.idle_polls.clone());
-        Self { live, finished: self.finished, unproductive: 0, idle_polls, summary }
+    /// Forgets what is not kept, as a restart does.
+    #[cfg(test)]
+    pub fn forget_dismissed(&mut self) {
+        self.dismissed.clear();
     }
 
-    /// Ended in vain so often that another one is left to a person.
-    pub fn is_exhausted(&self) -> bool {
-        self.unproductive >= UNPRODUCTIVE_LIMIT
+    /// Returns what is kept.
+    #[cfg(test)]
+    pub fn kept(&self) -> (&BTreeMap<String, ClusterRow>, &HashSet<String>) {
+        (&self.clusters, &self.ended_jobs)
     }
 }
 
 impl Engine {
-    /// Writes down allocations that are about to be asked for. Slurm may only be called once this is durable.
+    /// Writes down allocations that are about to be submitted. Slurm may only be called once this is durable.
     pub fn intend_allocations(
         &mut self,
         workflow: WorkflowId,
         wanted: Vec<AllocationRow>,
         tx: &mut Tx,
     ) -> Result<Vec<AllocationRow>, CommandError> {
+        let called_ms = Some(tx.now.wall_ms);
+        self.add_allocations(workflow, wanted, called_ms, tx)
+    }
+
+    /// Writes down allocations that the next look at the workflow submits.
+    pub(super) fn request_allocations(
+        &mut self,
+        workflow: WorkflowId,
+        wanted: Vec<AllocationRow>,
+        tx: &mut Tx,
+    ) -> Result<Vec<AllocationRow>, CommandError> {
+        self.add_allocations(workflow, wanted, None, tx)
+    }
+
+    fn add_allocations(
+        &mut self,
+        workflow: WorkflowId,
+        wanted: Vec<AllocationRow>,
+        called_ms: Option<i64>,
+        tx: &mut Tx,
+    ) -> Result<Vec<AllocationRow>, CommandError> {
         let home = self.workflow_mut(workflow)?;
-        let mut intended = Vec::new();
+        let mut added = Vec::new();
         for template in wanted {
             let row = AllocationRow {
                 id: tx.next_allocation(),
                 workflow,
                 status: AllocationStatus::Pending,
                 created_ms: tx.now.wall_ms,
-                called_ms: Some(tx.now.wall_ms),
+                called_ms,
                 ..template
             };
             tx.changes.allocation(&row);
-            home.allocations.live.insert(row.id, row.clone());
-            intended.push(row);
+            home.allocations.add(row.clone());
+            added.push(row);
         }
-        Ok(intended)
+        Ok(added)
     }
 
     /// Slurm is about to be asked again for one that it has not got. Nothing when it is not wanted any more.
@@ -141,7 +139,7 @@ impl Engine {
             self.allocation_started(key, tx.now.wall_ms, tx);
         }
         if let Some(workflow) = self.workflows.get_mut(&key.0) {
-            workflow.allocations.summary.refused = None;
+            workflow.allocations.set_refused(None);
             workflow.note_submissions(tx);
         }
         true
@@ -167,7 +165,7 @@ impl Engine {
             tx.event(Some(key.0), "AllocationRefused", message);
         }
         if let Some(workflow) = self.workflows.get_mut(&key.0) {
-            workflow.allocations.summary.refused = Some(sentence.to_owned());
+            workflow.allocations.set_refused(Some(sentence.to_owned()));
         }
     }
 
@@ -210,19 +208,17 @@ impl Engine {
     /// An allocation is over.
     pub(super) fn end_allocation(&mut self, key: AllocationKey, state: Option<SlurmState>, ended_ms: i64, tx: &mut Tx) {
         let Some(workflow) = self.workflows.get_mut(&key.0) else { return };
-        workflow.allocations.idle_polls.remove(&key.1);
-        let Some(mut row) = workflow.allocations.live.remove(&key.1) else { return };
+        let Some(mut row) = workflow.allocations.end(key.1) else { return };
         let was_asked_to = row.canceled_ms.is_some();
         let is_canceled = was_asked_to && state.is_none_or(|state| state == SlurmState::Cancelled);
         row.status = if is_canceled { AllocationStatus::Canceled } else { AllocationStatus::Complete };
         row.ended_ms = Some(ended_ms.max(row.started_ms.unwrap_or(ended_ms)));
         row.estimated_start_ms = None;
         row.expected_end_ms = None;
-        workflow.allocations.finished += 1;
         if row.has_reported {
-            workflow.allocations.unproductive = 0;
+            workflow.allocations.forget_unproductive();
         } else if !was_asked_to && state.is_none_or(is_unproductive) {
-            workflow.allocations.unproductive += 1;
+            workflow.allocations.count_unproductive();
         }
         let how = row.slurm_state.clone().or_else(|| state.map(|state| state.to_string()));
         let message = match (how, row.slurm_job_id.as_deref()) {
@@ -232,8 +228,8 @@ impl Engine {
         tx.changes.allocation(&row);
         tx.event(Some(key.0), "AllocationEnded", message);
         workflow.note_submissions(tx);
-        self.dismissed.retain(|(number, ..)| row.slurm_job_id.as_ref() != Some(number));
-        self.ended_slurm_jobs.extend(row.slurm_job_id);
+        self.slurm.dismissed.retain(|(number, ..)| row.slurm_job_id.as_ref() != Some(number));
+        self.slurm.ended_jobs.extend(row.slurm_job_id);
         self.wake_version += 1;
     }
 
@@ -241,7 +237,7 @@ impl Engine {
     pub fn forget_allocations(&mut self, forgotten: &BTreeMap<WorkflowId, i64>) {
         for (id, count) in forgotten {
             if let Some(workflow) = self.workflows.get_mut(id) {
-                workflow.allocations.finished = (workflow.allocations.finished - count).max(0);
+                workflow.allocations.forget_finished(*count);
             }
         }
     }
@@ -264,15 +260,15 @@ impl Engine {
         let name = request.allocation.as_deref();
         let Some(number) = request.slurm_job_id.as_deref() else { return Ok(None) };
         let itself = (number.to_owned(), request.host.clone(), i64::from(request.pid));
-        if self.dismissed.contains(&itself) {
+        if self.slurm.dismissed.contains(&itself) {
             return Err(CommandError::AllocationEnded(number.to_owned()));
         }
-        let live = || self.workflows.values().flat_map(|workflow| workflow.allocations.live.values());
+        let live = || self.workflows.values().flat_map(|workflow| workflow.allocations.iter());
         let same_number = |row: &&AllocationRow| row.slurm_job_id.as_deref() == Some(number);
         let same_name = |row: &&AllocationRow| row.slurm_job_id.is_none() && name == Some(row.name().as_str());
         let found = live().find(same_number).or_else(|| live().find(same_name)).map(|row| (row.workflow, row.id));
         let Some(key) = found else {
-            return match self.ended_slurm_jobs.contains(number) {
+            return match self.slurm.ended_jobs.contains(number) {
                 true => Err(CommandError::AllocationEnded(number.to_owned())),
                 false => Ok(None),
             };
@@ -286,14 +282,13 @@ impl Engine {
     /// What the controller makes of a workflow's needs.
     pub fn set_allocation_summary(&mut self, workflow: WorkflowId, summary: AllocationSummary, tx: &mut Tx) {
         let Some(workflow) = self.workflows.get_mut(&workflow) else { return };
-        if workflow.allocations.summary != summary {
-            workflow.allocations.summary = summary;
+        if workflow.allocations.set_summary(summary) {
             workflow.refresh_conditions(tx);
         }
     }
 
-    pub(super) fn live_allocation_mut(&mut self, key: AllocationKey) -> Option<&mut AllocationRow> {
-        self.workflows.get_mut(&key.0)?.allocations.live.get_mut(&key.1)
+    fn live_allocation_mut(&mut self, key: AllocationKey) -> Option<&mut AllocationRow> {
+        self.workflows.get_mut(&key.0)?.allocations.get_mut(key.1)
     }
 }
 
@@ -320,7 +315,7 @@ impl Workflow {
         for id in open {
             let is_missing =
                 |row: &AllocationRow| row.action == Some(id) && row.slurm_job_id.is_none() && row.ended_ms.is_none();
-            if !self.allocations.live.values().any(is_missing) {
+            if !self.allocations.iter().any(is_missing) {
                 let now_ms = tx.now.wall_ms;
                 self.actions.change(id, tx, |row| {
                     row.state = torc_api::action::ActionState::Executed;

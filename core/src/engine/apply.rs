@@ -9,6 +9,7 @@ use torc_api::state::JobState;
 use torc_api::workflow::{RerunPolicy, WorkflowSpec};
 
 use super::Engine;
+use super::failures::Failures;
 use super::status::counted;
 use super::tx::Tx;
 use super::workflow::Workflow;
@@ -142,7 +143,7 @@ impl Engine {
         workflow.adopt_actions(Some(&old), tx);
         if let Some(run) = new_run {
             workflow.begin_run(run, tx);
-            workflow.forget_ephemeral(tx);
+            workflow.data.forget_ephemeral(tx);
         }
         tx.changes.rows().profiles.extend(new_profiles);
         tx.changes.workflow(&workflow.row);
@@ -187,14 +188,11 @@ impl Engine {
             if old.recoveries.get(job.id).is_some() {
                 tx.changes.recovery_ended(job.id);
             }
-            for lease in old.expired_leases.get(&job.id).into_iter().flatten() {
+            for lease in old.leases.expired_of(job.id) {
                 tx.changes.detached_ended(lease.epoch);
             }
-            if let Some(runner) = job.runner.and_then(|id| self.runners.get_mut(&id)) {
-                runner.held.remove(&job.id);
-            }
         }
-        self.drop_revoked(|lease| lease.workflow == new.id() && !new.has_what_waits_for(lease), tx);
+        self.forget_leases(|target| target.workflow == new.id() && !new.has_target(target), tx);
     }
 }
 
@@ -430,25 +428,12 @@ impl Workflow {
     /// Takes over what is remembered about jobs beside their rows.
     pub(super) fn inherit(&mut self, old: &Workflow) {
         let names = self.by_name();
-        let mut failures = old.failures.clone();
-        failures.retain(|_, sample| names.contains_key(sample.job.as_str()));
+        let mut failures = Failures::default();
+        failures.inherit(&old.failures, |name| names.contains_key(name), |job| self.state_of(job));
         self.failures = failures;
-        self.failed_attempts = old.failed_attempts.clone();
-        self.recount_recoveries();
         self.data = old.data.clone();
         self.allocations = old.allocations.after_an_edit();
-        let still_there = |(job, _): &(&JobId, _)| self.ordinal(**job).is_some();
-        self.expired_leases =
-            old.expired_leases.iter().filter(still_there).map(|(job, leases)| (*job, leases.clone())).collect();
-        for job in 0..self.jobs.len() as u32 {
-            if let Some(before) = old.ordinal(self.jobs[job as usize].id).map(|before| &old.jobs[before as usize]) {
-                self.jobs[job as usize].unconfirmed = before.unconfirmed;
-                for _ in 0..before.ending {
-                    self.await_end(job);
-                }
-            }
-        }
-        self.ending_actions.clone_from(&old.ending_actions);
+        self.inherit_leases(old);
         for row in old.recoveries.iter() {
             if self.ordinal(row.job).is_some() {
                 self.recoveries.insert(row.clone());

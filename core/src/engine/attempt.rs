@@ -2,15 +2,16 @@
 
 use torc_api::failure::FailureHandler;
 use torc_api::state::{Cause, JobState};
-use torc_api::wire::{AttemptKey, FinishedAttempt};
+use torc_api::wire::FinishedAttempt;
 
 use super::Engine;
 use super::recovery::FailedAttempt;
+use super::reports::{ago, cause_of};
 use super::tx::Tx;
 use super::workflow::Workflow;
 use crate::expanded::Requirements;
 use crate::failure::policy::{decide, may_escalate};
-use crate::failure::{Decision, Evidence, Failure, LimitReached, NodeShape, Policy, exit_codes};
+use crate::failure::{Decision, Evidence, Failure, LimitReached, NodeShape, Policy};
 use crate::ids::{Now, RunnerId, WorkflowId};
 use crate::job::{Ending, JobEvent};
 use crate::rows::{ProfileRow, ResultRow};
@@ -96,41 +97,6 @@ impl Engine {
             false => Vec::new(),
         }
     }
-
-    /// An attempt is known to be gone without a result.
-    pub(super) fn mark_lost(&mut self, workflow: WorkflowId, job: u32, (cause, message): (Cause, &str), tx: &mut Tx) {
-        let Some(record) =
-            self.workflows.get(&workflow).map(|workflow| (workflow.key(job), &workflow.jobs[job as usize]))
-        else {
-            return;
-        };
-        let (key, record) = record;
-        let lost = FinishedAttempt { cause: Some(cause), ..lost_attempt(key, record.started_ms, message, tx.now) };
-        let runner = record.runner;
-        self.end_attempt(workflow, job, &lost, runner, tx);
-    }
-}
-
-/// The report that nobody made of an attempt that is gone.
-pub(super) fn lost_attempt(key: AttemptKey, started_ms: Option<i64>, message: &str, now: Now) -> FinishedAttempt {
-    let elapsed = started_ms.map_or(0, |started| (now.wall_ms - started).max(0));
-    FinishedAttempt {
-        key,
-        return_code: exit_codes::LOST,
-        cause: Some(Cause::Lost),
-        duration_ms: elapsed.unsigned_abs(),
-        message: Some(message.to_owned()),
-        ..FinishedAttempt::default()
-    }
-}
-
-/// A point in time before another. What a runner says is no reason to overflow.
-pub(super) fn ago(now_ms: i64, ms: u64) -> i64 {
-    now_ms.saturating_sub(i64::try_from(ms).unwrap_or(i64::MAX))
-}
-
-pub(super) fn cause_of(finished: &FinishedAttempt) -> Option<Cause> {
-    finished.cause.or_else(|| (finished.return_code != 0).then_some(Cause::ExitCode))
 }
 
 impl Workflow {
@@ -151,9 +117,7 @@ impl Workflow {
             return Ending::Retry.into();
         }
         let id = self.jobs[job as usize].id;
-        let count = self.failed_attempts.entry(id).or_default().entry(cause).or_default();
-        *count += 1;
-        let count = *count;
+        let count = self.failures.count(id, cause);
         let evidence = Evidence::of_report(&self.profile(job).requirements, finished);
         let failed = if cause == Cause::Timeout { Ending::Terminated } else { Ending::Failed };
         match decide(&Failure { cause, evidence, count, nodes }, self.failure_policy(job)) {

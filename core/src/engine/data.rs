@@ -8,9 +8,11 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use torc_api::state::{Cause, JobState};
-use torc_api::wire::FinishedAttempt;
+use torc_api::wire::{AttemptKey, FinishedAttempt};
 
+use super::held_leases::LeaseTarget;
 use super::tx::Tx;
+use super::user_data::undeclared;
 use super::workflow::Workflow;
 use super::{CommandError, Engine};
 use crate::expand::fill_data;
@@ -53,7 +55,7 @@ impl Engine {
         if before.is_some_and(|before| before.value() == row.value()) && row.value().is_some() {
             return Ok(DataWritten::default());
         }
-        workflow.put_data(row, tx);
+        workflow.data.put(row, tx);
         let verb =
             if workflow.data.get(name).is_some_and(|row| row.written.is_some()) { "written" } else { "taken back" };
         tx.event(Some(id), "UserDataChanged", format!("user data `{name}` was {verb}"));
@@ -65,23 +67,20 @@ impl Engine {
     pub(super) fn fail_without_data(
         &mut self,
         runner: RunnerId,
-        (workflow_id, job): (WorkflowId, u32),
+        target: LeaseTarget,
+        key: AttemptKey,
         message: String,
         tx: &mut Tx,
     ) {
-        let Some(workflow) = self.workflows.get(&workflow_id) else { return };
         let finished = FinishedAttempt {
-            key: workflow.key(job),
+            key,
             return_code: 126,
             cause: Some(Cause::StartFailed),
             message: Some(message),
             ..FinishedAttempt::default()
         };
-        let job_id = workflow.jobs[job as usize].id;
-        if let Some(runner) = self.runners.get_mut(&runner) {
-            runner.held.remove(&job_id);
-        }
-        self.end_attempt(workflow_id, job, &finished, None, tx);
+        self.drop_lease(target, Some(runner));
+        self.end_lease(target, &finished, None, tx);
     }
 
     /// Jobs that have completed with data that has changed since: (job, data), by name.
@@ -99,7 +98,7 @@ impl Engine {
             profiles().flat_map(|(_, profile)| &profile.output_user_data).map(String::as_str).collect();
         let mut missing = BTreeMap::new();
         for (job, profile) in profiles() {
-            let lacks = |name: &&String| !written.contains(name.as_str()) && workflow.data_value(name).is_none();
+            let lacks = |name: &&String| !written.contains(name.as_str()) && workflow.data.value(name).is_none();
             for name in profile.input_user_data.iter().filter(lacks) {
                 missing.entry(name.clone()).or_insert_with(|| workflow.name(job).to_owned());
             }
@@ -143,75 +142,17 @@ fn check_size(name: &str, value: Option<&Value>) -> Result<(), CommandError> {
     Ok(())
 }
 
-fn undeclared(workflow: WorkflowId, name: &str) -> UserDataRow {
-    UserDataRow { workflow, name: name.to_owned(), ..UserDataRow::default() }
-}
-
 impl Workflow {
-    /// What readers get.
-    pub(super) fn data_value(&self, name: &str) -> Option<&Value> {
-        self.data.get(name)?.value()
-    }
-
-    /// Keeps a row whose value has changed. One without any value that the document does not have is forgotten.
-    pub(super) fn put_data(&mut self, row: UserDataRow, tx: &mut Tx) {
-        let row = UserDataRow { epoch: tx.next_lease(), changed_ms: tx.now.wall_ms, ..row };
-        if row.written.is_none() && !row.in_document {
-            self.data.remove(&row.name);
-            return tx.changes.data_removed(self.row.id, row.name);
-        }
-        tx.changes.data(row.clone());
-        // States of loops are read from the store; here only their names count.
-        let kept = if lineage::parse(&row.name).is_some() { None } else { row.written.clone() };
-        self.data.insert(row.name.clone(), UserDataRow { written: kept, ..row });
-    }
-
-    /// Brings the data of an edited or new document in. What was written stays, unless the document says something new.
+    /// Brings the data of an edited or new document in.
     pub(super) fn declare_data(&mut self, expanded: &Expanded, tx: &mut Tx) {
-        let declared: BTreeMap<&str, _> = expanded.user_data.iter().map(|data| (data.name.as_str(), data)).collect();
-        let dropped = |row: &&UserDataRow| match lineage::parse(&row.name) {
-            // The state of a loop goes with the job that left it.
-            Some(_) => row.job.is_none_or(|job| self.ordinal(job).is_none()),
-            None => row.in_document && !declared.contains_key(row.name.as_str()),
-        };
-        let gone: Vec<String> = self.data.values().filter(dropped).map(|row| row.name.clone()).collect();
-        for name in gone {
-            self.data.remove(&name);
-            tx.changes.data_removed(self.row.id, name);
-        }
-        for (name, data) in declared {
-            let before = self.data.get(name);
-            let same =
-                |row: &&UserDataRow| row.in_document && row.declared == data.data && row.ephemeral == data.is_ephemeral;
-            if before.filter(same).is_some() {
-                continue;
-            }
-            let says_something_new = before.is_none_or(|row| row.declared != data.data) && data.data.is_some();
-            let written = before.and_then(|row| row.written.clone()).filter(|_| !says_something_new);
-            let row = UserDataRow {
-                in_document: true,
-                ephemeral: data.is_ephemeral,
-                declared: data.data.clone(),
-                job: before.and_then(|row| row.job).filter(|_| written.is_some()),
-                written,
-                ..undeclared(self.row.id, name)
-            };
-            self.put_data(row, tx);
-        }
-    }
-
-    /// A new run begins: what was written for the one before only is forgotten.
-    pub(super) fn forget_ephemeral(&mut self, tx: &mut Tx) {
-        let ephemeral = |row: &&UserDataRow| row.ephemeral && row.written.is_some();
-        let rows: Vec<UserDataRow> = self.data.values().filter(ephemeral).cloned().collect();
-        for row in rows {
-            self.put_data(UserDataRow { written: None, job: None, ..row }, tx);
-        }
+        let mut data = std::mem::take(&mut self.data);
+        data.declare(self.id(), expanded, |job| self.ordinal(job).is_some(), tx);
+        self.data = data;
     }
 
     /// Why a job cannot start: a value that it reads and that nobody has written.
     pub(super) fn lacks_data(&self, job: u32) -> Option<String> {
-        let name = self.profile(job).input_user_data.iter().find(|name| self.data_value(name).is_none())?;
+        let name = self.profile(job).input_user_data.iter().find(|name| self.data.value(name).is_none())?;
         let writer = |job: &u32| self.profile(*job).output_user_data.contains(name);
         Some(match (0..self.jobs.len() as u32).find(writer) {
             Some(writer) => {
@@ -248,6 +189,6 @@ impl Workflow {
         if names.is_empty() {
             return Cow::Borrowed(text);
         }
-        fill_data(text, |name| names.iter().any(|known| known == name).then(|| self.data_value(name)).flatten())
+        fill_data(text, |name| names.iter().any(|known| known == name).then(|| self.data.value(name)).flatten())
     }
 }

@@ -122,7 +122,7 @@ impl Engine {
                 host: &runner.row.host,
                 place: runner.place(now),
                 end: workflow.end_margin(runner.is_in_allocation()),
-                is_silent: runner.silent,
+                is_silent: runner.is_silent(),
             })
             .collect()
     }
@@ -167,7 +167,7 @@ impl Workflow {
     }
 
     fn slurm_facts(&self) -> SlurmFacts<'_> {
-        let summary = &self.allocations.summary;
+        let summary = self.allocations.summary();
         let runs = |row: &&AllocationRow| row.status == AllocationStatus::Active;
         let waits = |row: &&AllocationRow| row.status == AllocationStatus::Pending;
         let waiting = |row: &AllocationRow| WaitingAllocation {
@@ -178,8 +178,8 @@ impl Workflow {
         };
         SlurmFacts {
             is_used: self.is_for_slurm(),
-            active: self.allocations.live.values().filter(runs).map(AllocationRow::name).collect(),
-            pending: self.allocations.live.values().filter(waits).map(waiting).collect(),
+            active: self.allocations.iter().filter(runs).map(AllocationRow::name).collect(),
+            pending: self.allocations.iter().filter(waits).map(waiting).collect(),
             unplaced: summary.unplaced.as_deref(),
             refused: summary.refused.as_deref(),
             unreachable: summary.unreachable.as_deref(),

@@ -6,14 +6,12 @@ use torc_api::allocation::{OrphanReport, OrphanedJob, UnreachableRunner};
 use torc_api::recovery::{RunnerEvidence, SyncStatusRequest};
 use torc_api::state::{Cause, JobState};
 
-use super::holdings::NotHeldReason;
-use super::runner::Runner;
-use super::tasks::TaskId;
+use super::leases::NotHeldReason;
+use super::runners::Runner;
 use super::tx::Tx;
 use super::{CommandError, Engine};
 use crate::ids::{JobId, RunnerId, WorkflowId};
 use crate::planning::runner_fate::{Contact, Loss, RunnerFacts, RunnerFate, runner_fate};
-use crate::rows::DetachedLease;
 
 /// Jobs of a runner that are named in a report.
 const NAMED_JOBS: usize = 20;
@@ -35,7 +33,7 @@ impl Engine {
     ) -> Result<LostRunners, CommandError> {
         let mut found = LostRunners::default();
         for runner in self.runners.values().filter(|runner| !gone.contains(&runner.row.id.0)) {
-            if !runner.holds_something_of(workflow) {
+            if !runner.leases.concerns(workflow) {
                 continue;
             }
             let id = runner.row.id;
@@ -61,7 +59,7 @@ impl Engine {
     /// An assumption that was not followed is refused with the reason.
     fn check_assumption(&self, workflow: WorkflowId, id: RunnerId, found: &LostRunners) -> Result<(), CommandError> {
         let runner = self.runners.get(&id).ok_or(CommandError::NoRunner(id))?;
-        if found.lost.iter().any(|(lost, _)| *lost == id) || !runner.holds_something_of(workflow) {
+        if found.lost.iter().any(|(lost, _)| *lost == id) || !runner.leases.concerns(workflow) {
             return Ok(());
         }
         let host = &runner.row.host;
@@ -96,26 +94,12 @@ impl Engine {
         let Some(runner) = self.runners.get(&id) else { return };
         let running = self.running_on(workflow, runner).len();
         let message = format!("runner {id} on {} is lost, with {running} running jobs: {why}", runner.row.host);
-        let mut held: Vec<JobId> =
-            runner.held.iter().filter(|(_, held)| held.workflow == workflow).map(|(job, _)| *job).collect();
-        held.sort_unstable();
-        let tasks: Vec<TaskId> = runner.tasks.keys().filter(|task| task.workflow == workflow).copied().collect();
-        for job in held {
-            self.abandon_lease(id, (workflow, job), why, NotHeldReason::Gone(Cause::Lost), tx);
+        for (target, _) in runner.leases.sorted().into_iter().filter(|(target, _)| target.workflow == workflow) {
+            self.abandon_lease(id, target, why, NotHeldReason::Gone(Cause::Lost), tx);
         }
-        self.end_revoked_of(id, workflow, why, tx);
-        self.lose_tasks(id, tasks, why, tx);
+        self.end_all_revoked(id, why, |lease| lease.workflow == workflow, tx);
         tx.event(Some(workflow), "OrphansReclaimed", message);
         self.forget_if_empty(id, tx);
-    }
-
-    fn end_revoked_of(&mut self, id: RunnerId, workflow: WorkflowId, why: &str, tx: &mut Tx) {
-        let Some(runner) = self.runners.get_mut(&id) else { return };
-        let ended = runner.ending.extract_if(.., |_, ending| ending.lease.workflow == workflow);
-        let ended: Vec<DetachedLease> = ended.map(|(_, ending)| ending.lease).collect();
-        for lease in ended {
-            self.end_revoked(lease, Err(why), tx);
-        }
     }
 
     /// Jobs of a workflow that run on a runner, in the order of their numbers.
@@ -123,7 +107,7 @@ impl Engine {
         let Some(home) = self.workflows.get(&workflow) else { return Vec::new() };
         let runs =
             |job: &JobId| home.ordinal(*job).is_some_and(|job| home.jobs[job as usize].state == JobState::Running);
-        let held = runner.held.iter().filter(|(_, held)| held.workflow == workflow).map(|(job, _)| *job);
+        let held = runner.leases.jobs().filter(|(of, _)| *of == workflow).map(|(_, job)| job);
         let mut running: Vec<JobId> = held.filter(runs).collect();
         running.sort_unstable();
         running
@@ -131,14 +115,8 @@ impl Engine {
 }
 
 impl Runner {
-    fn holds_something_of(&self, workflow: WorkflowId) -> bool {
-        self.held.values().any(|held| held.workflow == workflow)
-            || self.ending.values().any(|ending| ending.lease.workflow == workflow)
-            || self.tasks.keys().any(|task| task.workflow == workflow)
-    }
-
     fn contact(&self) -> Contact {
-        match (self.silent, self.sequence) {
+        match (self.is_silent(), self.sequence()) {
             (true, _) => Contact::Silent,
             (false, 0) => Contact::NotYet,
             (false, _) => Contact::Heard,

@@ -8,7 +8,7 @@ use torc_api::wire::RunnerScope;
 
 use super::Engine;
 use super::regenerate::nodes_action;
-use super::runner::Runner;
+use super::runners::Runner;
 use super::workflow::Workflow;
 use crate::class::labels_match;
 use crate::failure::NodeShape;
@@ -46,7 +46,7 @@ impl Engine {
     pub(super) fn nodes_of_runners(&self, workflow: &Workflow, job: u32) -> Vec<NodeShape> {
         let labels = &workflow.profile(job).labels;
         let may_run = |runner: &&Runner| {
-            !runner.silent
+            !runner.is_silent()
                 && runner.row.slurm_job_id.is_none()
                 && labels_match(labels, &runner.row.labels)
                 && self.is_served_by(workflow.id(), &runner.row.scope)

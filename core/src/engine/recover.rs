@@ -8,8 +8,10 @@ use torc_api::recovery::{
     CorrectResourcesReport, Correction, FailureClass, RecoverReport, RecoveredJob, RecoveryDecision, RegenerateReport,
 };
 use torc_api::state::{Cause, JobState};
+use torc_api::wire::FinishedAttempt;
 
 use super::regenerate::Regenerate;
+use super::reports::lost_attempt;
 use super::tx::Tx;
 use super::workflow::Workflow;
 use super::{CommandError, Engine};
@@ -83,7 +85,10 @@ impl Engine {
             let workflow = self.workflow(id)?;
             let Some(job) = workflow.find(&lost.job) else { continue };
             if matches!(workflow.jobs[job as usize].state, JobState::Leased | JobState::Running) {
-                self.mark_lost(id, job, (lost.cause, ""), tx);
+                let target = workflow.job_target(job);
+                let Some(lease) = workflow.current_lease(target) else { continue };
+                let report = lost_attempt(lease.key, lease.started_ms, "", tx.now);
+                self.end_lease(target, &FinishedAttempt { cause: Some(lost.cause), ..report }, lease.runner, tx);
             }
         }
         let mut latest = Cow::Borrowed(wanted.latest);

@@ -14,7 +14,8 @@ use torc_api::resources::SlurmScheduler;
 use torc_api::state::JobState;
 use torc_api::workflow::WorkflowSpec;
 
-use super::actions::{ActionRecord, SUPERSEDED, recovery_row};
+use super::action_list::{ActionRecord, SUPERSEDED};
+use super::actions::recovery_row;
 use super::tx::Tx;
 use super::workflow::Workflow;
 use super::{CommandError, Engine};
@@ -102,7 +103,7 @@ impl Engine {
     fn drop_unsubmitted(&mut self, id: WorkflowId, tx: &mut Tx) {
         let Some(workflow) = self.workflows.get(&id) else { return };
         let is_unheard = |row: &&AllocationRow| row.slurm_job_id.is_none() && row.called_ms.is_none();
-        let keys: Vec<_> = workflow.allocations.live.values().filter(is_unheard).map(|row| (id, row.id)).collect();
+        let keys: Vec<_> = workflow.allocations.iter().filter(is_unheard).map(|row| (id, row.id)).collect();
         self.cancel_allocations(&keys, tx);
     }
 
@@ -151,14 +152,7 @@ impl Engine {
         let cluster = workflow.spec.slurm_cluster.clone().unwrap_or_else(|| LOCAL.to_owned());
         let scheduler = scheduler.clone();
         let row = AllocationRow { cluster, origin, ..course::of_scheduler(&scheduler, action) };
-        let rows = self.intend_allocations(id, vec![row; usize::try_from(count).unwrap_or(0)], tx)?;
-        for row in &rows {
-            // The next tick asks for it.
-            if let Some(row) = self.live_allocation_mut((id, row.id)) {
-                row.called_ms = None;
-                tx.changes.allocation(row);
-            }
-        }
+        let rows = self.request_allocations(id, vec![row; usize::try_from(count).unwrap_or(0)], tx)?;
         self.session.workflows.insert(id);
         Ok(rows.iter().map(AllocationRow::name).collect())
     }

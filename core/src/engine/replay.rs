@@ -2,8 +2,8 @@
 
 use torc_api::wire::{AttemptKey, FinishedAttempt, JournalledResult, ReplayOutcome, Replayed};
 
-use super::attempt::ago;
-use super::runner::Runner;
+use super::reports::ago;
+use super::runners::Runner;
 use super::tx::Tx;
 use super::workflow::Workflow;
 use super::{CommandError, Engine};
@@ -49,10 +49,8 @@ impl Engine {
 
     /// A result of an earlier run counts no more, but it tells that its attempt has ended: the job need not wait for that.
     fn end_superseded(&mut self, key: &AttemptKey, tx: &mut Tx) {
-        let is_ending = |runner: &&Runner| {
-            let lease = runner.ending.get(&key.epoch).map(|ending| &ending.lease);
-            lease.is_some_and(|lease| lease.workflow.0 == key.workflow)
-        };
+        let is_key = |lease: &DetachedLease| (lease.epoch, lease.workflow.0) == (key.epoch, key.workflow);
+        let is_ending = |runner: &&Runner| runner.leases.revoked().any(is_key);
         let Some(holder) = self.runners.values().find(is_ending).map(|runner| runner.row.id) else { return };
         if let Some(lease) = self.take_revoked(holder, key) {
             // The result is rejected, so there is nothing to record of it.

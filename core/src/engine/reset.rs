@@ -18,7 +18,7 @@ impl Engine {
         let affected = workflow.with_descendants(jobs);
         self.live.insert(id);
         for job in &affected {
-            self.revoke_lease(id, *job, tx);
+            self.revoke_leases_of_job(id, *job, tx);
         }
         // Where no job is put back to the start, what recovery has planned stays.
         if !affected.is_empty() {
@@ -37,7 +37,7 @@ impl Engine {
             }
             tx.changes.workflow(&workflow.row);
         }
-        self.take_actions_away(id, tx);
+        self.revoke_stale_actions(id, tx);
         self.wake_version += 1;
         affected
     }
@@ -106,7 +106,7 @@ impl Workflow {
             record.run = run;
             record.attempt = 1;
             record.epoch = 0;
-            self.failed_attempts.remove(&id);
+            self.failures.forget(id);
         } else if record.epoch > 0 {
             // Any promise may have been acted upon without our knowledge, also one that has run out.
             record.next_attempt();

@@ -5,13 +5,12 @@ use std::collections::{BTreeMap, HashMap};
 use torc_api::state::Cause;
 
 use super::Engine;
-use super::runner::{HeldLease, LeasedTask, RevokedLease, Runner};
+use super::allocations::SlurmRecords;
+use super::runners::Runner;
+use super::user_data::Data;
 use super::workflow::{Workflow, read_spec};
 use crate::ids::{JobId, Now, WorkflowId};
-use crate::rows::{
-    ActionRow, AllocationRow, DetachedLease, DetachedState, JobRow, ProfileRow, RecoveryRow, ResultRow, Snapshot,
-    UserDataRow,
-};
+use crate::rows::{ActionRow, AllocationRow, JobRow, ProfileRow, RecoveryRow, ResultRow, Snapshot, UserDataRow};
 
 /// A stored document cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -30,8 +29,7 @@ impl Engine {
         let mut engine = Self {
             last: snapshot.last,
             identity: snapshot.identity,
-            ended_slurm_jobs: snapshot.ended_slurm_jobs.into_iter().collect(),
-            clusters: snapshot.clusters.into_iter().map(|row| (row.name.clone(), row)).collect(),
+            slurm: SlurmRecords::restore(snapshot.clusters, snapshot.ended_slurm_jobs),
             ..Self::default()
         };
         let mut profiles: HashMap<WorkflowId, Vec<ProfileRow>> = HashMap::new();
@@ -55,20 +53,19 @@ impl Engine {
             recoveries.entry(recovery.workflow).or_default().push(recovery);
         }
         for runner in snapshot.runners {
-            engine.runners.insert(runner.id, Runner::new(runner, now));
+            engine.runners.insert(Runner::new(runner, now));
         }
         for row in snapshot.workflows {
             let id = row.id;
             let spec = read_spec(&row.document).map_err(|source| UnreadableDocument { workflow: id, source })?;
             let rows = jobs.remove(&id).unwrap_or_default();
             let mut workflow = Workflow::build(row, spec, profiles.remove(&id).unwrap_or_default(), &rows);
-            let data = data.remove(&id).unwrap_or_default();
-            workflow.data = data.into_iter().map(|row| (row.name.clone(), row)).collect();
+            workflow.data = Data::from_rows(data.remove(&id).unwrap_or_default());
             workflow.set_actions(actions.remove(&id).unwrap_or_default());
             for row in recoveries.remove(&id).unwrap_or_default() {
                 workflow.recoveries.insert(row);
             }
-            engine.adopt_holdings(&workflow);
+            engine.restore_held_leases(&workflow);
             engine.names.insert((workflow.row.namespace.clone(), workflow.row.name.clone()), id);
             if !workflow.is_over() {
                 engine.live.insert(id);
@@ -83,52 +80,21 @@ impl Engine {
         Ok(engine)
     }
 
-    /// What runners held before the restart they still hold, until they say otherwise.
-    fn adopt_holdings(&mut self, workflow: &Workflow) {
-        for job in workflow.jobs.iter().filter(|job| job.state.is_held()) {
-            if let Some(runner) = job.runner.and_then(|id| self.runners.get_mut(&id)) {
-                runner.held.insert(job.id, HeldLease { workflow: workflow.id(), granted_in: 0 });
-            }
-        }
-        for (task, holder, key) in workflow.held_tasks() {
-            if let Some(runner) = self.runners.get_mut(&holder) {
-                runner.tasks.insert(task, LeasedTask { key, granted_in: 0 });
-            }
-        }
-    }
-
-    fn restore_detached(&mut self, lease: DetachedLease) {
-        let Some(workflow) = self.workflows.get_mut(&lease.workflow) else { return };
-        if !workflow.has_what_waits_for(&lease) {
-            return;
-        }
-        match (lease.fate, self.runners.get_mut(&lease.runner)) {
-            (DetachedState::Expired, _) => workflow.expired_leases.entry(lease.job).or_default().push(lease),
-            (DetachedState::Revoked, Some(runner)) => {
-                runner.ending.insert(lease.epoch, RevokedLease { lease, granted_in: 0 });
-                workflow.await_end_of(&lease);
-            }
-            // A runner that leaves takes what it was ending along, in the same commit.
-            (DetachedState::Revoked, None) => {}
-        }
-    }
-
     /// Allocations, and who lives in them.
     fn restore_allocations(&mut self, live: Vec<AllocationRow>, finished: Vec<(WorkflowId, i64)>) {
-        for (workflow, count) in finished {
-            if let Some(workflow) = self.workflows.get_mut(&workflow) {
-                workflow.allocations.finished = count;
-            }
-        }
+        let mut finished: HashMap<WorkflowId, i64> = finished.into_iter().collect();
+        let mut of_workflows: HashMap<WorkflowId, Vec<AllocationRow>> = HashMap::new();
         for row in live {
             let lives_here =
                 |runner: &&mut Runner| row.slurm_job_id.is_some() && runner.row.slurm_job_id == row.slurm_job_id;
             for runner in self.runners.values_mut().filter(lives_here) {
                 runner.allocation = Some((row.workflow, row.id));
             }
-            if let Some(workflow) = self.workflows.get_mut(&row.workflow) {
-                workflow.allocations.live.insert(row.id, row);
-            }
+            of_workflows.entry(row.workflow).or_default().push(row);
+        }
+        for (id, workflow) in &mut self.workflows {
+            let live = of_workflows.remove(id).unwrap_or_default();
+            workflow.allocations.restore(live, finished.remove(id).unwrap_or_default());
         }
     }
 
@@ -140,8 +106,10 @@ impl Engine {
         }
         for workflow in self.workflows.values_mut() {
             let failed = workflow.jobs.iter().filter_map(|job| Some((job.id, of_jobs.remove(&job.id)?)));
-            workflow.failed_attempts = failed.collect();
-            workflow.recount_recoveries();
+            let failed = failed.collect();
+            let mut failures = std::mem::take(&mut workflow.failures);
+            failures.restore(failed, |job| workflow.state_of(job));
+            workflow.failures = failures;
         }
         for result in latest {
             let Some(workflow) = self.workflows.get_mut(&result.workflow) else { continue };

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use torc_api::token::Grant;
 use torc_api::wire::{RunnerScope, SyncRequest};
 
-use super::runner::Runner;
+use super::runners::Runner;
 use super::{CommandError, Engine};
 use crate::ids::{RunnerId, WorkflowId};
 

@@ -19,7 +19,7 @@ use super::{CommandError, Engine};
 use crate::expanded::{Expanded, ExpandedJob};
 use crate::hash::spawned_job_hash;
 use crate::ids::{JobId, ProfileId, WorkflowId};
-use crate::lineage::{self, Record};
+use crate::lineage;
 use crate::rows::{JobProfile, JobRow, ProfileRow, Spawned, UserDataRow};
 
 /// How often a loop may go round, unless the document says otherwise.
@@ -62,7 +62,7 @@ impl Engine {
     pub fn spawn(&mut self, id: WorkflowId, spawn: &Spawn<'_>, tx: &mut Tx) -> Result<SpawnResponse, CommandError> {
         let workflow = self.workflow(id)?;
         let caller = workflow.running_caller(spawn)?;
-        let generation = workflow.generation(spawn.lineage);
+        let generation = workflow.data.generation(spawn.lineage);
         let plain = SpawnResponse { lineage: spawn.lineage.to_owned(), generation, ..SpawnResponse::default() };
         if spawn.new_jobs().is_empty() {
             self.converge(id, caller, spawn, tx);
@@ -90,7 +90,7 @@ impl Engine {
     /// The loop has ended: its last state is kept.
     fn converge(&mut self, id: WorkflowId, caller: JobId, spawn: &Spawn<'_>, tx: &mut Tx) {
         let name = lineage::final_name(spawn.lineage);
-        if self.workflows.get(&id).is_some_and(|workflow| workflow.data.contains_key(&name)) {
+        if self.workflows.get(&id).is_some_and(|workflow| workflow.data.has_converged(spawn.lineage)) {
             return;
         }
         self.remember(id, caller, name, spawn.state.clone(), tx);
@@ -102,7 +102,7 @@ impl Engine {
         let written = Some(state.unwrap_or(Value::Null));
         let row = UserDataRow { workflow, name, written, job: Some(caller), ..UserDataRow::default() };
         if let Some(workflow) = self.workflows.get_mut(&workflow) {
-            workflow.put_data(row, tx);
+            workflow.data.put(row, tx);
         }
     }
 
@@ -151,13 +151,7 @@ impl Engine {
         let callers: BTreeSet<JobId> = again.iter().map(|job| workflow.jobs[*job as usize].id).collect();
         let Some(old) = self.workflows.remove(&id) else { return jobs };
         let mut new = old.without(&gone);
-        let states = |row: &&UserDataRow| {
-            lineage::parse(&row.name).is_some() && row.job.is_some_and(|job| callers.contains(&job))
-        };
-        for name in old.data.values().filter(states).map(|row| row.name.clone()) {
-            new.data.remove(&name);
-            tx.changes.data_removed(id, name);
-        }
+        new.data.forget_states_of(|job| callers.contains(&job), tx);
         self.drop_removed(&old, &new, tx);
         let jobs = ids.into_iter().filter_map(|job| new.ordinal(job)).collect();
         self.workflows.insert(id, new);
@@ -262,22 +256,6 @@ impl Workflow {
         Ok(record.id)
     }
 
-    /// The latest generation of a loop; 0 before the first.
-    fn generation(&self, lineage: &str) -> i64 {
-        let of_loop = |name: &String| match lineage::parse(name) {
-            Some(Record::Generation(of, number)) if of == lineage => Some(number),
-            _ => None,
-        };
-        let from = lineage::generation_name(lineage, 0);
-        self.data
-            .range(from..)
-            .map(|(name, _)| name)
-            .take_while(|name| name.starts_with(lineage::PREFIX))
-            .filter_map(of_loop)
-            .max()
-            .unwrap_or(0)
-    }
-
     /// Whether all of the jobs are there already. Some of them would be a mistake.
     fn is_replay(&self, spawn: &Spawn<'_>) -> Result<bool, CommandError> {
         let by_name = self.by_name();
@@ -298,7 +276,7 @@ impl Workflow {
 
     fn check_limits(&self, spawn: &Spawn<'_>, generation: i64) -> Result<(), CommandError> {
         let lineage = spawn.lineage;
-        if self.data.contains_key(&lineage::final_name(lineage)) {
+        if self.data.has_converged(lineage) {
             return Err(CommandError::Conflict(format!(
                 "loop '{lineage}' has converged: no more jobs can be added to it"
             )));

@@ -67,7 +67,7 @@ impl Engine {
     pub(super) fn is_held_back(&self, id: WorkflowId) -> bool {
         let serves = |scope: &RunnerScope| *scope == RunnerScope::Session || self.live_in_scope(scope).contains(&id);
         self.workflows.get(&id).is_some_and(Workflow::has_open_commands)
-            && self.runners.values().any(|runner| !runner.silent && serves(&runner.row.scope))
+            && self.runners.values().any(|runner| !runner.is_silent() && serves(&runner.row.scope))
     }
 
     /// A workflow as the API shows it, without its document.
@@ -113,13 +113,13 @@ impl Engine {
 
     fn runner_view(&self, id: RunnerId) -> Option<api::Runner> {
         let runner = self.runners.get(&id)?;
-        let running = runner.held.iter().filter(|(job, holding)| self.runs(holding.workflow, **job)).count() as i64;
+        let running = runner.leases.jobs().filter(|(workflow, job)| self.runs(*workflow, *job)).count() as i64;
         Some(api::Runner {
             id: id.0,
             host: runner.row.host.clone(),
             pid: runner.row.pid,
             kind: runner.row.kind,
-            status: if runner.silent { api::RunnerStatus::Silent } else { api::RunnerStatus::Active },
+            status: if runner.is_silent() { api::RunnerStatus::Silent } else { api::RunnerStatus::Active },
             capacity: runner.row.capacity,
             labels: runner.row.labels.clone(),
             workflow: match &runner.row.scope {
@@ -131,10 +131,10 @@ impl Engine {
             place: runner.row.place.clone(),
             process: runner.row.process.clone(),
             version: runner.row.version.clone(),
-            queued: runner.held.len() as i64 - running,
+            queued: runner.leases.job_count() as i64 - running,
             running,
             start_time: rfc3339(runner.row.started_ms),
-            last_contact_time: Some(rfc3339(runner.heard_wall_ms)),
+            last_contact_time: Some(rfc3339(runner.heard_wall_ms())),
             end_time: None,
         })
     }
@@ -200,7 +200,7 @@ impl Workflow {
         let before: Vec<Condition> = serde_json::from_str(&self.row.conditions).unwrap_or_default();
         let after = self.conditions(&before, tx.now);
         if begins("Recovering", &before, &after) && !tx.changes.has_event(self.row.id, RECOVERY_STARTED) {
-            tx.event(Some(self.row.id), RECOVERY_STARTED, self.recovering.sentence());
+            tx.event(Some(self.row.id), RECOVERY_STARTED, self.failures.recovering().sentence());
         }
         let exhausted = |all: &[Condition]| all.iter().any(|one| one.status == "True" && one.reason == EXHAUSTED);
         if exhausted(&after) && !exhausted(&before) {
@@ -240,8 +240,8 @@ impl Workflow {
         let stall = self.stall();
         let stalled = stall.0 != NOT_STALLED;
         // What was cancelled is only waited for.
-        let recovers = self.recovering.reason().filter(|_| !self.is_canceled());
-        let sentence = if recovers.is_some() { self.recovering.sentence() } else { String::new() };
+        let recovers = self.failures.recovering().reason().filter(|_| !self.is_canceled());
+        let sentence = if recovers.is_some() { self.failures.recovering().sentence() } else { String::new() };
         let finished = match (settled, self.outcome()) {
             (false, _) => ("Finished", "False", "Running", String::new()),
             (true, outcome) => ("Finished", "True", outcome, String::new()),
@@ -278,7 +278,7 @@ impl Workflow {
     /// Why only a person can bring it on, and a sentence about it.
     fn stall(&self) -> (&'static str, String) {
         let counts = &self.counts;
-        let is_still = counts.leased + counts.running + counts.recovering == 0 && self.ending == 0;
+        let is_still = counts.leased + counts.running + counts.recovering == 0 && !self.leases.has_revoked_jobs();
         if counts.pending_failed > 0 && counts.ready == 0 && is_still {
             return ("PendingFailedJobs", "failed jobs wait for a decision".to_owned());
         }
@@ -309,8 +309,8 @@ impl Workflow {
                 plan: Some(PlanSummary { digest: self.row.digest.clone(), job_count: self.counts.total }),
                 jobs: self.counts,
                 allocations: self.allocation_counts(),
-                failures: self.failures.values().cloned().collect(),
-                recovery: self.recovering.status().filter(|_| !self.is_canceled()),
+                failures: self.failures.latest().cloned().collect(),
+                recovery: self.failures.recovering().status().filter(|_| !self.is_canceled()),
                 conditions: serde_json::from_str(&self.row.conditions).unwrap_or_default(),
                 ..WorkflowStatus::default()
             },

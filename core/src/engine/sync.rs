@@ -2,13 +2,13 @@
 
 use torc_api::wire::{PROTOCOL, RegisterRequest, RegisterResponse, SyncRequest, SyncResponse, Want};
 
-use super::offers::Offer;
-use super::runner::{HeldLease, LeasedTask, RevokedLease, Runner};
+use super::held_leases::LeaseTarget;
+use super::runners::Runner;
 use super::tx::Tx;
 use super::workflow::Workflow;
 use super::{CommandError, Engine};
 use crate::ids::{Now, RunnerId};
-use crate::rows::{DetachedLease, RunnerRow};
+use crate::rows::RunnerRow;
 
 /// An answer to a sync.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,7 +29,7 @@ impl Engine {
         let id = tx.next_runner();
         let mut row = runner_row(id, request, tx.now);
         if let Some((workflow, allocation)) = allocation {
-            let home = self.workflows.get(&workflow).and_then(|home| home.allocations.live.get(&allocation));
+            let home = self.workflows.get(&workflow).and_then(|home| home.allocations.get(allocation));
             row.scheduler = row.scheduler.or_else(|| home.and_then(|home| home.scheduler.clone()));
         }
         tx.changes.runner(&row);
@@ -40,7 +40,7 @@ impl Engine {
             self.succeed(predecessor, &mut runner, tx);
         }
         let lease_ms = self.lease_ms(&self.live_in_scope(&request.scope));
-        self.runners.insert(id, runner);
+        self.runners.insert(runner);
         Ok(RegisterResponse { runner: id.0, version: env!("CARGO_PKG_VERSION").to_owned(), lease_ms })
     }
 
@@ -55,43 +55,15 @@ impl Engine {
 
     fn succeed(&mut self, predecessor: RunnerId, successor: &mut Runner, tx: &mut Tx) {
         let Some(mut earlier) = self.remove_runner(predecessor) else { return };
-        for (job_id, holding) in earlier.held.drain() {
-            let Some(workflow) = self.workflows.get_mut(&holding.workflow) else { continue };
-            let Some(job) = workflow.ordinal(job_id) else { continue };
-            let record = &mut workflow.jobs[job as usize];
-            record.runner = Some(successor.row.id);
-            record.unconfirmed = false;
-            tx.changes.updated(workflow.update(job));
-            successor.held.insert(job_id, HeldLease { granted_in: 0, ..holding });
-        }
-        for (epoch, ending) in std::mem::take(&mut earlier.ending) {
-            let lease = DetachedLease { runner: successor.row.id, ..ending.lease };
-            successor.ending.insert(epoch, RevokedLease { lease, granted_in: 0 });
-            tx.changes.detached(lease);
-        }
-        for (task, held) in &earlier.tasks {
-            successor.tasks.insert(*task, LeasedTask { granted_in: 0, ..*held });
-        }
-        let tasks = earlier.tasks.drain().map(|(task, _)| task).collect();
-        self.transfer_tasks(predecessor, tasks, successor.row.id, tx);
         earlier.row.ended_ms = Some(tx.now.wall_ms);
         tx.changes.runner(&earlier.row);
+        self.transfer_leases(earlier, successor, tx);
     }
 
     /// A runner says what is; the answer says what should be.
     pub fn sync(&mut self, id: RunnerId, request: &SyncRequest, tx: &mut Tx) -> Result<SyncAnswer, CommandError> {
         let runner = self.runners.get_mut(&id).ok_or(CommandError::NoRunner(id))?;
-        runner.heard_ms = tx.now.mono_ms;
-        runner.heard_wall_ms = tx.now.wall_ms;
-        runner.silent = false;
-        runner.lease_seconds = request.lease_seconds;
-        runner.ends_ms = request.remaining_ms.map(|left| tx.now.mono_ms.saturating_add(left));
-        // A message that was overtaken by a newer one still reports what ended, but its view of what is held is old.
-        let newest = request.sequence > runner.sequence;
-        runner.sequence = runner.sequence.max(request.sequence);
-        if newest {
-            runner.offer.until_ms = Offer::until(request.wait_ms, tx.now);
-        }
+        let newest = runner.hear(request, tx.now);
         let mut response = SyncResponse { sequence: request.sequence, ..SyncResponse::default() };
         for finished in &request.finished {
             if self.is_from_another_store(finished, tx.now) || !self.accept_result(id, finished, tx) {
@@ -113,7 +85,7 @@ impl Engine {
     /// What a waiting runner should be told now, if anything.
     pub fn poll(&mut self, id: RunnerId, request: &SyncRequest, tx: &mut Tx) -> Option<SyncResponse> {
         let runner = self.runners.get(&id)?;
-        if runner.sequence != request.sequence {
+        if runner.sequence() != request.sequence {
             return Some(SyncResponse { sequence: request.sequence, ..self.plain_response(id) });
         }
         let mut response = SyncResponse { sequence: request.sequence, ..SyncResponse::default() };
@@ -131,7 +103,7 @@ impl Engine {
 
     /// A newer message has come from the runner, or it has left: the older one is not waited for any more.
     pub fn is_overtaken(&self, id: RunnerId, sequence: u64) -> bool {
-        self.runners.get(&id).is_none_or(|runner| runner.sequence != sequence)
+        self.runners.get(&id).is_none_or(|runner| runner.sequence() != sequence)
     }
 
     /// An answer without work: for a runner whose waiting time is over.
@@ -173,30 +145,32 @@ impl Engine {
     /// start now.
     fn add_directives(&self, id: RunnerId, request: &SyncRequest, response: &mut SyncResponse) {
         for key in request.running.iter().map(|running| &running.key) {
-            if let Some(own) = self.is_task_of(id, key) {
-                response.cancel.extend((!own).then_some(*key));
-                continue;
-            }
-            let unwanted = |(workflow, job): (&Workflow, u32)| workflow.should_terminate(job);
-            if self.held_by(id, key).is_none_or(unwanted) {
+            if self.held_by(id, key).is_none_or(|target| self.should_terminate(target)) {
                 response.cancel.push(*key);
             }
         }
         for key in &request.queued {
-            if let Some(own) = self.is_task_of(id, key) {
-                response.cancel.extend((!own).then_some(*key));
-                continue;
-            }
             match self.held_by(id, key) {
                 None => response.cancel.push(*key),
-                Some((workflow, _)) if workflow.is_suspended() || self.is_asked_back(id, key) => {
-                    response.give_back.push(*key);
-                }
+                Some(target) if self.is_wanted_back(id, target) => response.give_back.push(*key),
                 Some(_) => {}
             }
         }
         response.cancel.sort_unstable();
         response.give_back.sort_unstable();
+    }
+
+    /// A job runs that is to be ended.
+    fn should_terminate(&self, target: LeaseTarget) -> bool {
+        let workflow = self.workflows.get(&target.workflow).filter(|_| target.role.is_job());
+        let should_terminate = |workflow: &Workflow| Some(workflow.should_terminate(workflow.ordinal(target.number)?));
+        workflow.and_then(should_terminate).unwrap_or(false)
+    }
+
+    /// A job need not start now, or could start elsewhere.
+    fn is_wanted_back(&self, id: RunnerId, target: LeaseTarget) -> bool {
+        let is_suspended = || self.workflows.get(&target.workflow).is_some_and(Workflow::is_suspended);
+        target.role.is_job() && (is_suspended() || self.is_asked_back(id, target.number))
     }
 }
 

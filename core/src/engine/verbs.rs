@@ -50,7 +50,7 @@ impl Engine {
         if let Some(said) = said {
             return Err(CommandError::Conflict(format!("the document says {said}; change it and apply it again")));
         }
-        let was_exhausted = std::mem::take(&mut workflow.allocations.unproductive) > 0;
+        let was_exhausted = workflow.allocations.forget_unproductive();
         if !workflow.row.suspended && !workflow.row.canceled {
             if was_exhausted {
                 workflow.refresh_conditions(tx);
@@ -95,7 +95,7 @@ impl Engine {
                 continue;
             };
             if matches!(state, JobState::Leased | JobState::Recovering) {
-                self.revoke_lease(id, job, tx);
+                self.revoke_leases_of_job(id, job, tx);
             }
             let Some(workflow) = self.workflows.get_mut(&id) else { continue };
             if state == JobState::Running || workflow.transition(job, JobEvent::Canceled, tx).is_ok() {
@@ -103,7 +103,7 @@ impl Engine {
                 workflow.forget_expired_leases(job, tx);
             }
         }
-        self.take_actions_away(id, tx);
+        self.revoke_stale_actions(id, tx);
         self.wake_version += 1;
         affected
     }
@@ -118,16 +118,16 @@ impl Engine {
         let workflow = self.workflows.get_mut(&id).ok_or_else(|| CommandError::NoWorkflow(id.to_string()))?;
         workflow.row.canceled = false;
         workflow.row.expired = false;
-        workflow.allocations.unproductive = 0;
+        workflow.allocations.forget_unproductive();
         if *which == Retry::All {
             workflow.begin_run(workflow.row.run + 1, tx);
-            workflow.forget_ephemeral(tx);
+            workflow.data.forget_ephemeral(tx);
         }
         tx.changes.workflow(&workflow.row);
         if *which == Retry::All {
             self.undo_regeneration(id, tx);
         }
-        self.drop_forgotten_leases(id, tx);
+        self.forget_leases_without_target(id, tx);
         let affected = self.reset(id, jobs, tx).len();
         self.session.workflows.insert(id);
         tx.event(Some(id), "WorkflowRetried", format!("{} reset to run again", count(affected, "job")));
@@ -172,15 +172,7 @@ impl Engine {
         self.names.remove(&(workflow.row.namespace.clone(), workflow.row.name.clone()));
         self.session.workflows.remove(&id);
         self.live.remove(&id);
-        for job in workflow.jobs.iter().filter(|job| job.state.is_held()) {
-            if let Some(runner) = job.runner.and_then(|id| self.runners.get_mut(&id)) {
-                runner.held.remove(&job.id);
-            }
-        }
-        self.drop_revoked(|lease| lease.workflow == id, tx);
-        for runner in self.runners.values_mut() {
-            runner.tasks.retain(|task, _| task.workflow != id);
-        }
+        self.forget_leases(|target| target.workflow == id, tx);
         tx.changes.deleted(id, |job| workflow.ordinal(job).is_some());
         tx.event(None, "WorkflowDeleted", format!("workflow '{}' was deleted", workflow.row.name));
         self.wake_version += 1;

@@ -1,6 +1,6 @@
 //! One live workflow: a small record for each job, edges as flat arrays, queues of what is ready.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use indexmap::IndexSet;
@@ -11,24 +11,21 @@ use torc_api::termination::EndMargin;
 use torc_api::wire::AttemptKey;
 use torc_api::workflow::{StopPolicy, WorkflowSpec};
 
-use super::actions::Actions;
-use super::allocations::Allocations;
+use super::action_list::Actions;
+use super::allocation_list::Allocations;
+use super::detached_leases::DetachedLeases;
+use super::failures::Failures;
 use super::profile::ProfileEntry;
-use super::recovering::Recovering;
-use super::recovery::Recoveries;
+use super::recovery_scripts::Recoveries;
 use super::tx::Tx;
+use super::user_data::Data;
 use crate::class::Class;
 use crate::expanded::Requirements;
 use crate::ids::{JobId, ProfileId, RunnerId, WorkflowId};
 use crate::job::{InvalidTransition, JobEvent, next_state};
 use crate::matching::{ReadyJob, ReadyQueue, Usage};
-use crate::rows::{
-    DetachedLease, JobProfile, JobRow, JobUpdate, ProfileRow, Regenerated, ResultRow, UserDataRow, WorkflowRow,
-};
+use crate::rows::{JobProfile, JobRow, JobUpdate, ProfileRow, Regenerated, ResultRow, WorkflowRow};
 use crate::urgency::downstream_seconds;
-
-/// How many failures a status shows.
-pub(super) const FAILURES_SHOWN: usize = 20;
 
 pub(super) struct Workflow {
     pub row: WorkflowRow,
@@ -46,23 +43,13 @@ pub(super) struct Workflow {
     pub counts: JobCounts,
     /// Resources of leased and running jobs.
     pub usage: Usage,
-    /// The latest failures by end, job and attempt: the order in which they are shown, also after a restart.
-    pub failures: BTreeMap<(i64, JobId, i32), FailureSample>,
-    /// How many attempts of a job in this run ended with a cause; only jobs that failed are in here.
-    pub failed_attempts: HashMap<JobId, BTreeMap<Cause, i32>>,
-    /// Those of them that are being tried again.
-    pub recovering: Recovering,
-    /// Values that jobs exchange; of the states of loops only the names.
-    pub data: BTreeMap<String, UserDataRow>,
+    pub failures: Failures,
+    /// Values that jobs exchange.
+    pub data: Data,
     /// Profiles with other requirements than the document's, by the profile before and the new requirements: jobs that change alike
     /// share one.
     pub scaled_profiles: HashMap<(u32, Requirements), u32>,
-    /// Leases that were given up and still count if they turn up. Few jobs are in here.
-    pub expired_leases: HashMap<JobId, Vec<DetachedLease>>,
-    /// How many leases of its jobs are being ended.
-    pub ending: u32,
-    /// How many leases of actions are being ended, by the action's number.
-    pub ending_actions: BTreeMap<JobId, u32>,
+    pub leases: DetachedLeases,
     pub actions: Actions,
     /// Schedulers that recovery has made.
     pub regenerated: Vec<Regenerated>,
@@ -153,6 +140,11 @@ pub struct JobDetail<'a> {
 }
 
 impl Workflow {
+    /// Returns the state of a job, if it is there.
+    pub fn state_of(&self, id: JobId) -> Option<JobState> {
+        self.ordinal(id).map(|job| self.jobs[job as usize].state)
+    }
+
     /// Builds the live form of stored rows. `jobs` must be sorted by number; unknown dependencies are left out.
     pub fn build(
         row: WorkflowRow,
@@ -173,14 +165,10 @@ impl Workflow {
             queues: Vec::new(),
             counts: JobCounts::default(),
             usage: Usage::default(),
-            failures: BTreeMap::new(),
-            failed_attempts: HashMap::new(),
-            recovering: Recovering::default(),
-            data: BTreeMap::new(),
+            failures: Failures::default(),
+            data: Data::default(),
             scaled_profiles: HashMap::new(),
-            expired_leases: HashMap::new(),
-            ending: 0,
-            ending_actions: BTreeMap::new(),
+            leases: DetachedLeases::default(),
             actions: Actions::default(),
             regenerated: Vec::new(),
             spec_with_regenerated: None,
@@ -464,7 +452,8 @@ impl Workflow {
         self.enqueue(job);
         self.count_usage(job, 1);
         self.actions.job_moved(job, before, after);
-        self.update_recovery(job);
+        let record = &self.jobs[job as usize];
+        self.failures.job_moved(record.id, record.state);
         if before == JobState::Recovering && self.recoveries.remove(self.jobs[job as usize].id).is_some() {
             tx.changes.recovery_ended(self.jobs[job as usize].id);
         }
@@ -548,7 +537,7 @@ impl Workflow {
         // Whoever asks for a new run wants it to run.
         self.row.canceled = false;
         self.row.expired = false;
-        self.failures.clear();
+        self.failures.begin_run();
         self.begin_run_of_actions(tx);
     }
 
@@ -565,11 +554,7 @@ impl Workflow {
             cause,
             time: crate::time::rfc3339(result.ended_ms),
         };
-        self.failures.insert((result.ended_ms, result.job, result.attempt), sample);
-        // A late report may be older than everything that is shown.
-        if self.failures.len() > FAILURES_SHOWN {
-            self.failures.pop_first();
-        }
+        self.failures.remember(result.ended_ms, result.job, sample);
     }
 }
 

@@ -15,7 +15,6 @@ use torc_api::workflow::WorkflowSpec;
 use super::fit::{Walltime, WalltimeMargin};
 use super::partition::Partition;
 use super::sizing::{self, Difference, Existing, Limits, Shape, Stage};
-use crate::engine::AllocationSummary;
 use crate::expanded::Requirements;
 use crate::ids::{AllocationId, JobId, WorkflowId};
 use crate::rows::AllocationRow;
@@ -122,6 +121,21 @@ pub struct Ground<'a> {
     pub partitions: Option<&'a [Partition]>,
     /// The account that is charged unless a scheduler names another.
     pub account: Option<&'a str>,
+}
+
+/// What the controller makes of the needs of a workflow. Not kept: it is worked out again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AllocationSummary {
+    /// How many allocations there should be.
+    pub desired: i64,
+    /// So many ready jobs wait for an allocation to end, because there may be no more at once.
+    pub held_back: i64,
+    /// Why no allocation can be asked for, for jobs that need one.
+    pub unplaced: Option<String>,
+    /// Slurm has not answered for so long that somebody should look: what it said instead.
+    pub unreachable: Option<String>,
+    /// What Slurm said when it refused the latest submission.
+    pub refused: Option<String>,
 }
 
 /// What is to be done.

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use torc_api::action::{ActionState, TriggerType};
 
-use super::{ActionRecord, new_row};
+use super::new_row;
+use crate::engine::action_list::ActionRecord;
 use crate::engine::tx::Tx;
 use crate::engine::workflow::Workflow;
 use crate::ids::JobId;
@@ -57,9 +58,7 @@ impl Workflow {
         if self.actions.is_empty() || jobs.is_empty() {
             return;
         }
-        let gated: BTreeSet<u32> =
-            jobs.iter().filter_map(|job| self.actions.gates.get(job)).flatten().copied().collect();
-        let gated: BTreeSet<JobId> = gated.into_iter().map(|index| self.actions.list[index as usize].row.id).collect();
+        let gated = self.actions.gated_by(jobs);
         let again = |action: &ActionRecord| {
             let is_armed = action.row.state == ActionState::Waiting;
             let is_part = action.row.worker.is_some() && action.definition.is_for_every_worker();
@@ -80,7 +79,7 @@ impl Workflow {
     pub fn begin_run_of_actions(&mut self, tx: &mut Tx) {
         let run = self.row.run;
         let mut rows = Vec::new();
-        for record in std::mem::take(&mut self.actions).list {
+        for record in std::mem::take(&mut self.actions).into_records() {
             let is_part = record.row.worker.is_some() && record.definition.is_for_every_worker();
             if is_part || record.is_recovery() {
                 tx.changes.action_removed(record.row.id);

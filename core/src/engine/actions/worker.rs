@@ -3,7 +3,8 @@
 use torc_api::action::{ActionState, TriggerType};
 
 use super::arm::reset_trigger;
-use super::{ActionRecord, new_row};
+use super::new_row;
+use crate::engine::action_list::ActionRecord;
 use crate::engine::tx::Tx;
 use crate::engine::workflow::Workflow;
 use crate::ids::RunnerId;
@@ -43,19 +44,16 @@ impl Workflow {
     }
 
     fn has_part(&self, worker: RunnerId, position: usize) -> bool {
-        self.actions.workers.contains(&worker)
+        self.actions.has_worker(worker)
             && self
                 .actions
                 .iter()
                 .any(|action| action.row.worker == Some(worker) && usize::try_from(action.row.position) == Ok(position))
     }
 
-    /// Numbers rise, so that a new row is the last one.
     fn add_part(&mut self, row: ActionRow) {
         let Some(definition) = self.spec.actions.get(row.position as usize).cloned() else { return };
-        self.actions.workers.extend(row.worker);
-        self.actions.open.insert(self.actions.list.len() as u32);
-        self.actions.list.push(ActionRecord { row, definition, unmet: 0 });
+        self.actions.add_part(row, definition);
     }
 
     /// A worker has nothing more to do and is about to leave.
@@ -80,7 +78,7 @@ impl Workflow {
 
     /// A worker has left. What it has not done it will not do; what only one worker does is left to another.
     pub fn worker_left(&mut self, worker: RunnerId, tx: &mut Tx) {
-        if !self.actions.workers.contains(&worker) {
+        if !self.actions.has_worker(worker) {
             return;
         }
         for id in self.actions.open_ids(|action| action.row.worker == Some(worker)) {
@@ -99,7 +97,7 @@ impl Workflow {
 
     /// A worker goes on in the place of another.
     pub fn worker_succeeded(&mut self, earlier: RunnerId, worker: RunnerId, tx: &mut Tx) {
-        if !self.actions.workers.remove(&earlier) {
+        if !self.actions.forget_worker(earlier) {
             return;
         }
         for id in self.actions.ids(|action| action.row.worker == Some(earlier)) {

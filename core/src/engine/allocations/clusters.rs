@@ -19,7 +19,7 @@ impl Engine {
     ) -> Result<ApplyOutcome, serde_json::Error> {
         let text = serde_json::to_string(document)?;
         let name = document.metadata.name.clone();
-        let known = self.clusters.get(&name);
+        let known = self.slurm.clusters.get(&name);
         if known.is_some_and(|row| row.document == text) {
             return Ok(ApplyOutcome::Unchanged);
         }
@@ -32,17 +32,17 @@ impl Engine {
         };
         tx.changes.cluster(&row);
         tx.event(None, "ClusterConfigured", format!("SlurmCluster '{name}' was applied"));
-        self.clusters.insert(name, row);
+        self.slurm.clusters.insert(name, row);
         self.wake_version += 1;
         Ok(outcome)
     }
 
     /// Forgets a cluster. One that allocations live in is still needed.
     pub fn delete_cluster(&mut self, name: &str, tx: &mut Tx) -> Result<(), CommandError> {
-        if !self.clusters.contains_key(name) {
+        if !self.slurm.clusters.contains_key(name) {
             return Err(CommandError::NoCluster(name.to_owned()));
         }
-        let live = self.workflows.values().flat_map(|workflow| workflow.allocations.live.values());
+        let live = self.workflows.values().flat_map(|workflow| workflow.allocations.iter());
         let live = live.filter(|row| row.cluster == name).count();
         if live > 0 {
             let verb = if live == 1 { "lives" } else { "live" };
@@ -50,7 +50,7 @@ impl Engine {
             let message = format!("{live} {verb} in SlurmCluster '{name}'; cancel their workflows first");
             return Err(CommandError::Conflict(message));
         }
-        self.clusters.remove(name);
+        self.slurm.clusters.remove(name);
         tx.changes.cluster_removed(name);
         tx.event(None, "ClusterDeleted", format!("SlurmCluster '{name}' was deleted"));
         Ok(())
@@ -58,17 +58,17 @@ impl Engine {
 
     /// Clusters that somebody has described, by name.
     pub fn clusters(&self) -> impl Iterator<Item = &ClusterRow> {
-        self.clusters.values()
+        self.slurm.clusters.values()
     }
 
     /// A cluster that somebody has described.
     pub fn cluster(&self, name: &str) -> Option<&ClusterRow> {
-        self.clusters.get(name)
+        self.slurm.clusters.get(name)
     }
 
     /// Workflows that say they run on a cluster which nobody has described. The Slurm of this machine needs no description.
     pub fn without_cluster(&self) -> Vec<WorkflowId> {
-        let lacks = |name: &str| name != LOCAL && !self.clusters.contains_key(name);
+        let lacks = |name: &str| name != LOCAL && !self.slurm.clusters.contains_key(name);
         let live = self.live.iter().filter_map(|id| self.workflows.get(id));
         live.filter(|workflow| workflow.cluster().is_some_and(lacks)).map(|workflow| workflow.id()).collect()
     }

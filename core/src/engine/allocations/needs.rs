@@ -9,8 +9,8 @@ use torc_api::wire::{Resources, RunnerScope};
 
 use super::Engine;
 use crate::class::{Class, minus, plus};
-use crate::engine::actions::ActionRecord;
-use crate::engine::runner::Runner;
+use crate::engine::action_list::ActionRecord;
+use crate::engine::runners::Runner;
 use crate::engine::tx::Tx;
 use crate::engine::workflow::Workflow;
 use crate::ids::{JobId, Now, WorkflowId};
@@ -25,7 +25,8 @@ impl Engine {
     /// What every workflow needs of Slurm that runs on it, or has allocations.
     pub fn slurm_needs(&self, serves: Option<&RunnerScope>, now: Now) -> Vec<Needs> {
         let concerned = |workflow: &&Workflow| {
-            !workflow.allocations.live.is_empty() || self.live.contains(&workflow.id()) && workflow.is_for_slurm()
+            workflow.allocations.iter().next().is_some()
+                || self.live.contains(&workflow.id()) && workflow.is_for_slurm()
         };
         self.workflows.values().filter(concerned).map(|workflow| self.needs_of(workflow, serves, now)).collect()
     }
@@ -33,7 +34,7 @@ impl Engine {
     /// How many allocations of a workflow, or of all, are not over.
     pub fn live_allocations(&self, workflow: Option<WorkflowId>) -> usize {
         let concerned = |one: &&Workflow| workflow.is_none_or(|id| one.id() == id);
-        self.workflows.values().filter(concerned).map(|workflow| workflow.allocations.live.len()).sum()
+        self.workflows.values().filter(concerned).map(|workflow| workflow.allocations.iter().count()).sum()
     }
 
     /// What these actions ask for is being written down; these others ask for nothing that is not there.
@@ -83,7 +84,7 @@ impl Engine {
     }
 
     fn live_allocations_of(&self, workflow: &Workflow, now: Now) -> Vec<LiveAllocation> {
-        let rows = workflow.allocations.live.values();
+        let rows = workflow.allocations.iter();
         rows.map(|row| {
             let lives_there = |runner: &&Runner| runner.allocation == Some((row.workflow, row.id));
             let runners: Vec<&Runner> = self.runners.values().filter(lives_there).collect();
@@ -91,7 +92,7 @@ impl Engine {
                 row: row.clone(),
                 stage: self.stage(row, &runners, now),
                 runners: runners.len(),
-                idle_polls: workflow.allocations.idle_polls.get(&row.id).copied().unwrap_or_default(),
+                idle_polls: workflow.allocations.idle_polls(row.id),
             }
         })
         .collect()
@@ -128,9 +129,9 @@ impl Engine {
     fn room_of(&self, runner: &Runner, now: Now) -> (Resources, i64) {
         let mut free = runner.row.capacity;
         let mut busy = 0;
-        for (job, holding) in &runner.held {
-            let Some(workflow) = self.workflows.get(&holding.workflow) else { continue };
-            let Some(job) = workflow.ordinal(*job) else { continue };
+        for (workflow, job) in runner.leases.jobs() {
+            let Some(workflow) = self.workflows.get(&workflow) else { continue };
+            let Some(job) = workflow.ordinal(job) else { continue };
             let record = &workflow.jobs[job as usize];
             let Some(class) = workflow.class_of(job).filter(|_| record.state == JobState::Running) else { continue };
             free = minus(&free, &class.demand(&runner.row.capacity));

@@ -4,11 +4,13 @@ use torc_api::allocation::{AllocationStatus, OrphanReport, OrphanedAllocation, O
 use torc_api::quantity::count;
 use torc_api::slurm::SlurmState;
 use torc_api::state::{Cause, JobState};
+use torc_api::wire::LeaseRole;
 
-use super::{AllocationKey, Engine};
-use crate::engine::holdings::NotHeldReason;
+use super::Engine;
+use crate::engine::held_leases::LeaseTarget;
+use crate::engine::leases::NotHeldReason;
 use crate::engine::tx::Tx;
-use crate::ids::{AllocationId, JobId, RunnerId, WorkflowId};
+use crate::ids::{AllocationId, AllocationKey, JobId, RunnerId, WorkflowId};
 use crate::planning::orphans::{self, Allocation, Findings, Runner, RunningJob, Sighting};
 use crate::rows::AllocationRow;
 
@@ -93,7 +95,7 @@ impl Engine {
                     .and_then(restarts)
                     .is_some_and(|start_ms| runner.row.started_ms.saturating_add(RESTART_MS) >= start_ms);
                 let allocation = home.filter(|_| !is_of_this_start).map(|id| id.0);
-                Runner { id: runner.row.id.0, allocation, is_silent: runner.silent }
+                Runner { id: runner.row.id.0, allocation, is_silent: runner.is_silent() }
             })
             .collect();
         Orphans { findings: orphans::detect(&allocations, &runners, &self.running_jobs()) }
@@ -155,12 +157,8 @@ impl Engine {
         let is_inhabited = self.runners.values().any(|runner| runner.allocation == Some((workflow, id)));
         let Some(workflow) = self.workflows.get_mut(&workflow) else { return };
         let allocations = &mut workflow.allocations;
-        let had_runners = allocations.live.get(&id).is_some_and(|row| row.has_reported);
-        if state == SlurmState::Running && had_runners && !is_inhabited {
-            *allocations.idle_polls.entry(id).or_default() += 1;
-        } else {
-            allocations.idle_polls.remove(&id);
-        }
+        let had_runners = allocations.get(id).is_some_and(|row| row.has_reported);
+        allocations.count_poll(id, state == SlurmState::Running && had_runners && !is_inhabited);
     }
 
     fn reclaim(&mut self, findings: &Findings, seen: &[Observation], tx: &mut Tx) {
@@ -205,7 +203,8 @@ impl Engine {
                 Cause::Timeout => "the time of its allocation was up",
                 _ => "its allocation is over",
             };
-            self.abandon_lease(holder, (workflow, id), why, NotHeldReason::Gone(*cause), tx);
+            let target = LeaseTarget { workflow, number: id, role: LeaseRole::Job };
+            self.abandon_lease(holder, target, why, NotHeldReason::Gone(*cause), tx);
             match counts.iter_mut().find(|(known, _)| *known == workflow) {
                 Some((_, count)) => *count += 1,
                 None => counts.push((workflow, 1)),
@@ -223,32 +222,29 @@ impl Engine {
 
     /// A runner cannot be alive: what it held returns to the pool.
     fn dismiss(&mut self, id: RunnerId, tx: &mut Tx) {
-        self.end_all_revoked(id, "its allocation is over", tx);
+        self.end_all_revoked(id, "its allocation is over", |_| true, tx);
         let Some(mut runner) = self.remove_runner(id) else { return };
-        let mut held: Vec<_> = runner.held.drain().map(|(job, holding)| (job, holding.workflow)).collect();
-        held.sort_unstable();
         // Should it be alive all the same, on a node that Slurm has given up, it is not to come back as somebody else.
         if let Some(number) = &runner.row.slurm_job_id {
-            self.dismissed.insert((number.clone(), runner.row.host.clone(), runner.row.pid));
+            self.slurm.dismissed.insert((number.clone(), runner.row.host.clone(), runner.row.pid));
         }
         runner.row.ended_ms = Some(tx.now.wall_ms);
         tx.changes.runner(&runner.row);
         tx.event(None, "RunnerLeft", format!("runner {id} on {} went with its allocation", runner.row.host));
-        for (job, workflow) in held {
-            self.abandon_lease(id, (workflow, job), "its allocation is over", NotHeldReason::None, tx);
+        for (target, _) in runner.leases.sorted() {
+            self.abandon_lease(id, target, "its allocation is over", NotHeldReason::Unknown, tx);
         }
-        self.lose_tasks(id, runner.tasks.into_keys(), "its allocation is over", tx);
         self.forget_worker(id, tx);
     }
 
     fn live_allocation(&self, key: AllocationKey) -> Option<&AllocationRow> {
-        self.workflows.get(&key.0)?.allocations.live.get(&key.1)
+        self.workflows.get(&key.0)?.allocations.get(key.1)
     }
 
     /// What was found, by names, of one workflow or of all.
     pub fn orphan_report(&self, orphans: &Orphans, workflow: Option<WorkflowId>) -> OrphanReport {
         let concerns = |id: WorkflowId| workflow.is_none_or(|wanted| wanted == id);
-        let rows = || self.workflows.values().flat_map(|workflow| workflow.allocations.live.values());
+        let rows = || self.workflows.values().flat_map(|workflow| workflow.allocations.iter());
         let named = |id: &i64| rows().find(|row| row.id.0 == *id && concerns(row.workflow));
         let findings = &orphans.findings;
         let over = findings.over.iter().filter_map(|(id, state)| Some((named(id)?, *state)));

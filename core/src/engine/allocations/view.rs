@@ -58,7 +58,7 @@ impl Workflow {
     pub fn allocations_ready(&self) -> Statement {
         const TYPE: &str = "AllocationsReady";
         let (pending, active) = self.allocations.counts();
-        let summary = &self.allocations.summary;
+        let summary = self.allocations.summary();
         let is_needed = self.is_for_slurm() && self.counts.ready > 0 && !self.is_canceled();
         if !is_needed {
             let reason = if active > 0 { "Active" } else { "NotNeeded" };
@@ -83,7 +83,7 @@ impl Workflow {
 
     /// Why its allocations wait, as Slurm says, each reason once.
     fn slurm_reasons(&self) -> String {
-        let reasons = self.allocations.live.values().filter_map(|row| row.slurm_reason.as_deref());
+        let reasons = self.allocations.iter().filter_map(|row| row.slurm_reason.as_deref());
         let reasons: std::collections::BTreeSet<&str> = reasons.collect();
         reasons.into_iter().collect::<Vec<&str>>().join(", ")
     }
@@ -101,7 +101,7 @@ impl Workflow {
         if !self.is_for_slurm() || pending + active > 0 {
             return None;
         }
-        let summary = &self.allocations.summary;
+        let summary = self.allocations.summary();
         if let Some(reason) = &summary.unplaced {
             return Some(("NoMatchingPartition", reason.clone()));
         }
@@ -116,9 +116,9 @@ impl Workflow {
     /// How many allocations there should be and are; none for a workflow that has nothing to do with Slurm.
     pub fn allocation_counts(&self) -> Option<AllocationCounts> {
         let (pending, active) = self.allocations.counts();
-        let finished = self.allocations.finished;
+        let finished = self.allocations.finished();
         (self.is_for_slurm() || pending + active + finished > 0).then_some(AllocationCounts {
-            desired: self.allocations.summary.desired,
+            desired: self.allocations.summary().desired,
             pending,
             active,
             finished,

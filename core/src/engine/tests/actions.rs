@@ -207,6 +207,16 @@ fn a_stopped_runner_is_no_failure_and_a_lost_one_is() {
     assert_eq!((tries(&lab), lab.states()), (1, vec![Pending]));
 }
 
+#[test]
+fn an_action_that_its_runner_did_not_start_keeps_its_attempt() {
+    let mut lab = Lab::new(&Plan::new([job("a")]).with(with([commands(OnWorkflowStart, "one")])));
+    let mut hand = lab.hire("one");
+    let lease = lab.ask(&mut hand).remove(0);
+    let again = lab.ask(&mut hand).remove(0);
+    assert_eq!((again.key.job, again.key.attempt), (lease.key.job, 1), "it has the answer, and has started nothing");
+    assert_ne!(again.key.epoch, lease.key.epoch);
+}
+
 // P08
 #[test]
 fn a_silent_runners_action_goes_to_another() {

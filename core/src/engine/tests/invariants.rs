@@ -5,13 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use torc_api::state::{Cause, JobState};
 use torc_api::status::JobCounts;
-use torc_api::wire::AttemptKey;
 
 use crate::engine::Engine;
-use crate::engine::runner::Runner;
-use crate::engine::tasks::TaskId;
+use crate::engine::held_leases::LeaseTarget;
+use crate::engine::runners::Runner;
 use crate::engine::workflow::Workflow;
-use crate::ids::{JobId, RunnerId, WorkflowId};
+use crate::ids::{JobId, RunnerId};
 use crate::matching::Usage;
 use crate::rows::{DetachedLease, DetachedState};
 
@@ -27,7 +26,7 @@ pub fn check_live(engine: &Engine) {
     check_leases(engine);
     let open = engine.workflows.values().filter(|workflow| !workflow.is_settled());
     assert!(open.map(Workflow::id).all(|id| engine.live.contains(&id)), "a workflow is forgotten");
-    check_tasks(engine);
+    check_held(engine);
 }
 
 fn check_counts(workflow: &Workflow) {
@@ -100,9 +99,9 @@ fn check_dependencies(workflow: &Workflow) {
 
 fn check_leases(engine: &Engine) {
     let mut held: BTreeMap<JobId, RunnerId> = BTreeMap::new();
-    for (id, runner) in &engine.runners {
-        for job in runner.held.keys() {
-            assert_eq!(held.insert(*job, *id), None, "job {job} has two leases");
+    for (id, runner) in engine.runners.iter() {
+        for (_, job) in runner.leases.jobs() {
+            assert_eq!(held.insert(job, *id), None, "job {job} has two leases");
         }
     }
     let jobs = engine.workflows.values().flat_map(|workflow| &workflow.jobs);
@@ -116,22 +115,19 @@ fn check_leases(engine: &Engine) {
 
 fn check_revoked(engine: &Engine) {
     let mut ending: BTreeMap<JobId, u32> = BTreeMap::new();
-    for (id, runner) in &engine.runners {
-        for (epoch, detached) in &runner.ending {
-            assert_eq!(
-                (detached.lease.runner, detached.lease.epoch, detached.lease.fate),
-                (*id, *epoch, DetachedState::Revoked)
-            );
-            *ending.entry(detached.lease.job).or_default() += 1;
+    for (id, runner) in engine.runners.iter() {
+        for lease in runner.leases.revoked() {
+            assert_eq!((lease.runner, lease.fate), (*id, DetachedState::Revoked));
+            *ending.entry(lease.job).or_default() += 1;
         }
     }
     let mut counted = BTreeMap::new();
     for workflow in engine.workflows.values() {
         let of_jobs = workflow.jobs.iter().filter(|job| job.ending > 0).map(|job| (job.id, u32::from(job.ending)));
         counted.extend(of_jobs);
-        counted.extend(&workflow.ending_actions);
-        assert_eq!(workflow.ending, workflow.jobs.iter().map(|job| u32::from(job.ending)).sum::<u32>());
-        for (job, leases) in &workflow.expired_leases {
+        counted.extend(workflow.leases.revoked().1);
+        assert_eq!(workflow.leases.revoked().0, workflow.jobs.iter().map(|job| u32::from(job.ending)).sum::<u32>());
+        for (job, leases) in workflow.leases.expired() {
             let record = &workflow.jobs[workflow.ordinal(*job).unwrap() as usize];
             let open =
                 [JobState::Ready, JobState::Leased, JobState::Failed, JobState::Terminated, JobState::PendingFailed];
@@ -147,10 +143,10 @@ fn check_revoked(engine: &Engine) {
 }
 
 fn detached_leases(engine: &Engine) -> BTreeMap<i64, DetachedLease> {
-    let expired_leases =
-        engine.workflows.values().flat_map(|workflow| workflow.expired_leases.values().flatten().copied());
-    let ending = engine.runners.values().flat_map(|runner| runner.ending.values().map(|ending| ending.lease));
-    expired_leases.chain(ending).map(|lease| (lease.epoch, lease)).collect()
+    let expired =
+        engine.workflows.values().flat_map(|workflow| workflow.leases.expired().flat_map(|(_, leases)| leases));
+    let revoked = engine.runners.values().flat_map(|runner| runner.leases.revoked());
+    expired.chain(revoked).map(|lease| (lease.epoch, *lease)).collect()
 }
 
 /// Exactly the jobs that wait for a script have one.
@@ -160,12 +156,11 @@ fn check_recoveries(workflow: &Workflow) {
     assert_eq!(workflow.recoveries.iter().map(|row| row.job).collect::<BTreeSet<_>>(), recovering);
 }
 
-/// A runner that has a task knows of it.
-fn check_tasks(engine: &Engine) {
-    for workflow in engine.workflows.values() {
-        for (task, holder, _) in workflow.held_tasks() {
-            assert!(engine.runners[&holder].tasks.contains_key(&task), "{task:?} of runner {holder}");
-        }
+/// A runner knows the leases that it holds, by their numbers.
+fn check_held(engine: &Engine) {
+    for (target, holder, key) in engine.workflows.values().flat_map(Workflow::held_leases) {
+        let held = engine.runners.get(&holder).unwrap().leases.get(&target).map(|held| (held.key.epoch, held.key.run));
+        assert_eq!(held, Some((key.epoch, key.run)), "{target:?} of runner {holder}");
     }
 }
 
@@ -182,7 +177,7 @@ pub fn check_same(live: &Engine, restored: &Engine) {
         assert_eq!(live.counts, restored.counts);
         assert_eq!(jobs(live), jobs(restored));
         assert_eq!(budgets(live), budgets(restored));
-        assert_eq!(live.recovering, restored.recovering);
+        assert_eq!(live.failures.recovering(), restored.failures.recovering());
         assert_eq!(live.actions.summary(), restored.actions.summary());
         let workers = (restored.actions.workers(), live.actions.workers());
         assert!(workers.0.is_subset(workers.1), "workers with actions of their own: {workers:?}");
@@ -190,16 +185,15 @@ pub fn check_same(live: &Engine, restored: &Engine) {
         assert_eq!(live.data, restored.data);
         assert_eq!(live.regenerated, restored.regenerated);
         assert_eq!(live.spec_with_regenerated, restored.spec_with_regenerated);
-        assert_eq!(live.expired_leases, restored.expired_leases);
-        assert_eq!((live.ending, &live.ending_actions), (restored.ending, &restored.ending_actions));
-        assert_eq!(live.allocations.live, restored.allocations.live);
-        assert_eq!(live.allocations.finished, restored.allocations.finished);
-        let latest = |workflow: &Workflow| workflow.failures.values().cloned().collect::<Vec<_>>();
+        assert_eq!(live.leases, restored.leases);
+        let rows = |workflow: &Workflow| workflow.allocations.iter().cloned().collect::<Vec<_>>();
+        assert_eq!(rows(live), rows(restored));
+        assert_eq!(live.allocations.finished(), restored.allocations.finished());
+        let latest = |workflow: &Workflow| workflow.failures.latest().cloned().collect::<Vec<_>>();
         assert!(latest(restored).ends_with(&latest(live)), "{:?} after {:?}", latest(restored), latest(live));
     }
     assert_eq!(detached_leases(live), detached_leases(restored));
-    assert_eq!(live.clusters, restored.clusters);
-    assert_eq!(live.ended_slurm_jobs, restored.ended_slurm_jobs);
+    assert_eq!(live.slurm.kept(), restored.slurm.kept());
     let ids = |engine: &Engine| engine.runners.keys().copied().collect::<Vec<_>>();
     assert_eq!(ids(live), ids(restored));
     for (live, restored) in live.runners.values().zip(restored.runners.values()) {
@@ -209,14 +203,10 @@ pub fn check_same(live: &Engine, restored: &Engine) {
     }
 }
 
-/// The leases of a runner: of jobs with their workflow, of tasks, and those that it is to end.
-type Held = (BTreeMap<JobId, WorkflowId>, BTreeMap<TaskId, AttemptKey>, BTreeMap<i64, DetachedLease>);
-
-fn held(runner: &Runner) -> Held {
-    let jobs = runner.held.iter().map(|(job, holding)| (*job, holding.workflow));
-    let tasks = runner.tasks.iter().map(|(task, held)| (*task, held.key));
-    let ending = runner.ending.iter().map(|(epoch, ending)| (*epoch, ending.lease));
-    (jobs.collect(), tasks.collect(), ending.collect())
+/// The leases of a runner by their numbers, and those that it is to end.
+fn held(runner: &Runner) -> (BTreeMap<LeaseTarget, i64>, Vec<DetachedLease>) {
+    let held = runner.leases.iter().map(|(target, held)| (*target, held.key.epoch));
+    (held.collect(), runner.leases.revoked().copied().collect())
 }
 
 fn jobs(workflow: &Workflow) -> Vec<String> {
@@ -233,8 +223,11 @@ fn jobs(workflow: &Workflow) -> Vec<String> {
 
 /// Only causes that a budget exists for.
 fn budgets(workflow: &Workflow) -> BTreeSet<(JobId, Cause, i32)> {
-    let all =
-        workflow.failed_attempts.iter().flat_map(|(job, causes)| causes.iter().map(|(cause, n)| (*job, *cause, *n)));
-    all.filter(|(job, cause, _)| workflow.ordinal(*job).is_some() && !matches!(cause, Cause::Stopped | Cause::Canceled))
+    workflow
+        .failures
+        .counts()
+        .filter(|(job, cause, _)| {
+            workflow.ordinal(*job).is_some() && !matches!(cause, Cause::Stopped | Cause::Canceled)
+        })
         .collect()
 }

@@ -70,6 +70,11 @@ impl Fleet {
         self.runners[index].id.unwrap()
     }
 
+    /// How many leases a runner was asked to give back.
+    fn asked_back(&self, index: usize) -> usize {
+        self.world.engine.runners.get(&self.id(index)).unwrap().asked_back_count()
+    }
+
     fn message(&mut self, index: usize) -> SyncRequest {
         let now = self.world.now.mono_ms;
         let runner = &mut self.runners[index];
@@ -341,7 +346,7 @@ fn who_runs_nothing_yet_is_left_alone() {
     assert_eq!(fleet.runners[loaded].queued.len(), 4, "it has everything, and has started none of it");
     let idle = fleet.register(2);
     fleet.sync(idle);
-    assert!(fleet.world.engine.runners[&fleet.id(loaded)].asked_back.is_empty());
+    assert_eq!(fleet.asked_back(loaded), 0);
 }
 
 #[test]
@@ -412,9 +417,7 @@ fn others_are_asked_when_a_holder_does_not_answer() {
     let request = fleet.message(idle);
     let id = fleet.id(idle);
     fleet.world.sync(id, &request);
-    let asked = |fleet: &Fleet| {
-        holders.map(|index| fleet.world.engine.runners[&fleet.id(index)].asked_back.len()).iter().sum::<usize>()
-    };
+    let asked = |fleet: &Fleet| holders.map(|index| fleet.asked_back(index)).iter().sum::<usize>();
     for (ms, expected) in [(0, 1), (1_999, 1), (1, 2)] {
         fleet.world.now.mono_ms += ms;
         let before = fleet.world.engine.wake_version();
@@ -440,7 +443,7 @@ fn many_waiting_leases_cost_no_more_than_a_few() {
     request.want.free.cpus = 2;
     let id = fleet.id(idle);
     fleet.world.sync(id, &request);
-    let asked = fleet.world.engine.runners[&fleet.id(loaded)].asked_back.len();
+    let asked = fleet.asked_back(loaded);
     assert!((2..=256).contains(&asked), "{asked} were asked back in one go");
 }
 

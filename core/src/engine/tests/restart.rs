@@ -12,8 +12,6 @@ use super::history::History;
 use super::plan::{Plan, job};
 use super::random::{plans, steps};
 use super::world::{World, ask, failure, runner, running, say, success};
-use crate::engine::offers::Offer;
-use crate::engine::runner::SentDirective;
 use crate::engine::{Engine, Observation, Retry};
 use crate::ids::{Now, RunnerId};
 use crate::planning::orphans::Sighting;
@@ -21,23 +19,7 @@ use crate::rows::Changes;
 
 /// Sets everything back that the store does not keep: what only the messages since the last start have told.
 fn forget_what_is_not_kept(engine: &mut Engine, now: Now) {
-    for runner in engine.runners.values_mut() {
-        runner.heard_ms = now.mono_ms;
-        runner.heard_wall_ms = now.wall_ms;
-        runner.sequence = 0;
-        runner.ends_ms = None;
-        runner.lease_seconds = None;
-        runner.offer = Offer::default();
-        runner.silent = false;
-        runner.sent_orders.clear();
-        runner.sent_directive = SentDirective::default();
-        runner.waiting.clear();
-        runner.waiting_classes.clear();
-        runner.asked_back.clear();
-        runner.held.values_mut().for_each(|holding| holding.granted_in = 0);
-        runner.ending.values_mut().for_each(|ending| ending.granted_in = 0);
-        runner.tasks.values_mut().for_each(|held| held.granted_in = 0);
-    }
+    engine.runners.forget_what_is_not_kept(now);
     for workflow in engine.workflows.values_mut() {
         workflow.scaled_profiles.clear();
         for record in &mut workflow.jobs {
@@ -45,10 +27,7 @@ fn forget_what_is_not_kept(engine: &mut Engine, now: Now) {
             record.moves = 0;
         }
     }
-    engine.dismissed.clear();
-    engine.offering.clear();
-    engine.withheld.clear();
-    engine.donors.clear();
+    engine.slurm.forget_dismissed();
 }
 
 /// Messages of all runners, then everything that follows from a long silence, a retry and a cancellation.
@@ -92,7 +71,7 @@ proptest! {
         }
         history.commit();
         let now = history.world.now;
-        let known = |runner: RunnerId| history.world.engine.runners.contains_key(&runner);
+        let known = |runner: RunnerId| history.world.engine.runners.get(&runner).is_some();
         let mut fleet = history.fleet.clone();
         let speaking = fleet.iter_mut().filter(|runner| !runner.gone);
         let requests: Vec<(RunnerId, SyncRequest)> = speaking

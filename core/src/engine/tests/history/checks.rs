@@ -13,8 +13,7 @@ use crate::ids::{JobId, RunnerId, WorkflowId};
 impl History {
     pub(super) fn is_awaited(&self, key: &AttemptKey) -> bool {
         let Some(workflow) = self.world.engine.workflows.get(&WorkflowId(key.workflow)) else { return false };
-        let expired_leases =
-            workflow.expired_leases.get(&JobId(key.job)).into_iter().flatten().any(|lease| lease.epoch == key.epoch);
+        let expired_leases = workflow.leases.expired_of(JobId(key.job)).iter().any(|lease| lease.epoch == key.epoch);
         self.live(key).is_some_and(|record| {
             let open = !record.state.is_complete() && record.state != JobState::PendingFailed;
             open && record.run == key.run && (record.epoch == key.epoch || expired_leases)

@@ -7,12 +7,14 @@
 use std::cmp::Reverse;
 use std::collections::HashSet;
 
-use torc_api::wire::{AttemptKey, Resources, SyncRequest, Want};
+use torc_api::wire::{AttemptKey, LeaseRole, Resources, SyncRequest, Want};
 
-use super::Engine;
-use super::runner::{AskedBack, Runner, WaitingClass};
-use super::workflow::Workflow;
+use super::Runner;
+use super::runner::{AskedBack, WaitingClass};
 use crate::class::{Place, fits, minus};
+use crate::engine::Engine;
+use crate::engine::held_leases::LeaseTarget;
+use crate::engine::workflow::Workflow;
 use crate::ids::{JobId, Now, RunnerId, WorkflowId};
 
 /// The most leases that are looked at for one runner in one go.
@@ -30,7 +32,7 @@ impl Runner {
 
     /// Jobs that it runs, as far as is known.
     fn busy(&self) -> usize {
-        self.held.len().saturating_sub(self.waiting.len())
+        self.leases.job_count().saturating_sub(self.waiting.len())
     }
 
     /// The more waits for each job that runs, the sooner it gives something away.
@@ -49,7 +51,7 @@ struct SpareLease {
 
 impl Engine {
     /// Takes in which leases wait in a runner. Requests for leases that it no longer has, or has started, are over.
-    pub(super) fn note_waiting(&mut self, id: RunnerId, request: &SyncRequest, now: Now) {
+    pub(in crate::engine) fn note_waiting(&mut self, id: RunnerId, request: &SyncRequest, now: Now) {
         let classes = self.classes_of(&request.queued);
         let Some(runner) = self.runners.get_mut(&id) else { return };
         let is_new = runner.waiting != request.queued;
@@ -60,10 +62,10 @@ impl Engine {
             runner.asked_back.retain(|job, _| waiting.contains(&job.0));
         }
         if runner.spare() == 0 {
-            self.donors.remove(&id);
+            self.runners.donors.remove(&id);
             return;
         }
-        self.donors.insert(id);
+        self.runners.donors.insert(id);
         // Another runner may have found nothing before this message came.
         if is_new && self.is_any_wanted_elsewhere(id, now) {
             self.wake_version += 1;
@@ -105,7 +107,7 @@ impl Engine {
     }
 
     /// Asks other runners for leases that this one could start now.
-    pub(super) fn request_leases_for(&mut self, id: RunnerId, want: Want, now: Now) {
+    pub(in crate::engine) fn request_leases_for(&mut self, id: RunnerId, want: Want, now: Now) {
         let found = self.spare_leases(id, want, now);
         if found.is_empty() {
             return;
@@ -115,24 +117,26 @@ impl Engine {
             let record = &mut workflow.jobs[job as usize];
             record.moves += 1;
             if let Some(donor) = self.runners.get_mut(&donor) {
-                donor.asked_back.insert(record.id, AskedBack { taker: id, at_ms: now.mono_ms });
+                donor
+                    .asked_back
+                    .insert(record.id, AskedBack { taker: id, workflow: workflow.id(), at_ms: now.mono_ms });
             }
         }
         self.wake_version += 1;
     }
 
     /// Whether the runner was asked to give this back.
-    pub(super) fn is_asked_back(&self, id: RunnerId, key: &AttemptKey) -> bool {
-        self.runners.get(&id).is_some_and(|runner| runner.asked_back.contains_key(&JobId(key.job)))
+    pub(in crate::engine) fn is_asked_back(&self, id: RunnerId, job: JobId) -> bool {
+        self.runners.get(&id).is_some_and(|runner| runner.asked_back.contains_key(&job))
     }
 
     /// Lets runners ask others if a holder does not answer.
-    pub(super) fn expire_lease_requests(&mut self, now: Now) {
+    pub(in crate::engine) fn expire_lease_requests(&mut self, now: Now) {
         let is_late = |donor: &RunnerId| {
             let asked = self.runners.get(donor).map(|donor| donor.asked_back.values());
             asked.into_iter().flatten().any(|asked| asked.is_late(now))
         };
-        if !self.offering.is_empty() && self.donors.iter().any(is_late) {
+        if !self.runners.offering.is_empty() && self.runners.donors.iter().any(is_late) {
             self.wake_version += 1;
         }
     }
@@ -170,8 +174,9 @@ impl Engine {
 
     /// Runners with waiting leases of which one fits, the most loaded first. One that runs nothing is about to start what it has.
     fn donors_for(&self, id: RunnerId, free: &Resources, place: &Place<'_>) -> Vec<&Runner> {
-        let others = self.donors.iter().filter(|donor| **donor != id).filter_map(|donor| self.runners.get(donor));
-        let can_give = |donor: &&Runner| !donor.silent && donor.spare() > 0 && donor.busy() > 0;
+        let others =
+            self.runners.donors.iter().filter(|donor| **donor != id).filter_map(|donor| self.runners.get(donor));
+        let can_give = |donor: &&Runner| !donor.is_silent() && donor.spare() > 0 && donor.busy() > 0;
         let mut donors: Vec<&Runner> =
             others.filter(can_give).filter(|donor| self.has_fitting_lease(donor, free, place)).collect();
         donors.sort_by_key(|donor| (Reverse(donor.load()), donor.row.id));
@@ -181,10 +186,12 @@ impl Engine {
     /// Returns the free capacity of a runner, less the leases that were requested for it and have not come yet.
     fn free_beside_requests(&self, id: RunnerId, free: Resources, place: &Place<'_>, now: Now) -> Resources {
         let mut left = free;
-        for donor in self.donors.iter().filter_map(|donor| self.runners.get(donor)) {
+        for donor in self.runners.donors.iter().filter_map(|donor| self.runners.get(donor)) {
             let awaited = donor.asked_back.iter().filter(|(_, asked)| asked.taker == id && !asked.is_late(now));
-            for (job, _) in awaited {
-                let workflow = donor.held.get(job).and_then(|holding| self.workflows.get(&holding.workflow));
+            for (job, asked) in awaited {
+                let target = LeaseTarget { workflow: asked.workflow, number: *job, role: LeaseRole::Job };
+                let held = donor.leases.get(&target);
+                let workflow = held.and_then(|_| self.workflows.get(&asked.workflow));
                 let class = workflow.and_then(|workflow| workflow.class_of(workflow.ordinal(*job)?));
                 left = class.map_or(left, |class| minus(&left, &class.demand_on(place)));
             }
@@ -201,9 +208,9 @@ impl Engine {
 
     /// The job of a lease that has not started and may move.
     fn movable(&self, donor: RunnerId, key: &AttemptKey) -> Option<(&Workflow, u32)> {
-        let (workflow, job) = self.held_by(donor, key)?;
+        let (workflow, job) = self.held_job(donor, key)?;
         let record = &workflow.jobs[job as usize];
-        let may_move = record.started_ms.is_none() && record.moves < MAX_MOVES && !self.is_asked_back(donor, key);
+        let may_move = record.started_ms.is_none() && record.moves < MAX_MOVES && !self.is_asked_back(donor, record.id);
         may_move.then_some((workflow, job))
     }
 }

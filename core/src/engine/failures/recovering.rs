@@ -5,12 +5,11 @@ use std::collections::{BTreeMap, HashMap};
 use torc_api::state::{Cause, JobState};
 use torc_api::status::RecoveryProgress;
 
-use super::workflow::Workflow;
 use crate::ids::JobId;
 
 /// Jobs that are being tried again, counted as they come and go: a status is asked for more often than one of them moves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Recovering {
+pub(in crate::engine) struct Recovering {
     jobs: HashMap<JobId, RetryInfo>,
     causes: BTreeMap<Cause, i64>,
     rounds: BTreeMap<i32, i64>,
@@ -24,6 +23,15 @@ struct RetryInfo {
 }
 
 impl Recovering {
+    /// A job with these failed attempts stands here.
+    pub(super) fn update(&mut self, job: JobId, state: JobState, failed: Option<&BTreeMap<Cause, i32>>) {
+        self.set(job, failed.and_then(|failed| retry_info(state, failed)));
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
     fn set(&mut self, job: JobId, retry_info: Option<RetryInfo>) {
         let before = match retry_info {
             Some(retry_info) => self.jobs.insert(job, retry_info),
@@ -77,27 +85,6 @@ fn retry_info(state: JobState, failed: &BTreeMap<Cause, i32>) -> Option<RetryInf
     // Of causes that came up equally often the first counts.
     let (cause, _) = causes.rev().max_by_key(|(_, count)| **count)?;
     Some(RetryInfo { cause: *cause, round })
-}
-
-impl Workflow {
-    /// A job has moved, or is known to have failed: is it being tried again?
-    pub fn update_recovery(&mut self, job: u32) {
-        if self.failed_attempts.is_empty() && self.recovering.jobs.is_empty() {
-            return;
-        }
-        let record = &self.jobs[job as usize];
-        let retry_info = self.failed_attempts.get(&record.id).and_then(|failed| retry_info(record.state, failed));
-        self.recovering.set(record.id, retry_info);
-    }
-
-    /// Counts anew, when everything was read or taken over.
-    pub fn recount_recoveries(&mut self) {
-        self.recovering = Recovering::default();
-        let failed: Vec<u32> = self.failed_attempts.keys().filter_map(|job| self.ordinal(*job)).collect();
-        for job in failed {
-            self.update_recovery(job);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,65 +1,75 @@
 //! A registered runner and what it holds.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
-use torc_api::wire::{AttemptKey, RunnerKind, SyncRequest, SyncResponse, Verdict};
+use torc_api::wire::{AttemptKey, Resources, RunnerKind, SyncRequest, SyncResponse, Verdict};
 
-use super::allocations::AllocationKey;
-use super::offers::Offer;
-use super::tasks::TaskId;
 use crate::class::Place;
-use crate::ids::{JobId, Now, RunnerId, WorkflowId};
-use crate::rows::{DetachedLease, RunnerRow};
+use crate::engine::held_leases::RunnerLeases;
+use crate::ids::{AllocationKey, JobId, Now, RunnerId, WorkflowId};
+use crate::rows::RunnerRow;
 
-pub(super) struct Runner {
+/// Time for which an offer counts after the runner's wait on the server has ended: long enough to ask again over a slow link. A runner
+/// that polls less often is not counted on.
+const OFFER_MS: u64 = 2_000;
+
+/// Free capacity of a runner.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Offer {
+    /// Resources that are still free.
+    pub free: Resources,
+    /// The offer expires then; on the monotonic clock.
+    pub until_ms: u64,
+}
+
+impl Offer {
+    /// Returns the time until which a runner's message counts, if it waits for `wait_ms` on the server.
+    pub fn until(wait_ms: u64, now: Now) -> u64 {
+        now.mono_ms.saturating_add(wait_ms).saturating_add(OFFER_MS)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.free.cpus <= 0
+    }
+}
+
+pub(in crate::engine) struct Runner {
     pub row: RunnerRow,
     /// When it was last heard of.
-    pub heard_ms: u64,
+    heard_ms: u64,
     /// When that was, for people.
-    pub heard_wall_ms: i64,
+    heard_wall_ms: i64,
     /// The highest sequence number seen.
-    pub sequence: u64,
+    sequence: u64,
     /// When it has to end, on our clock.
-    pub ends_ms: Option<u64>,
+    ends_ms: Option<u64>,
     /// How long it may be silent, if it said so itself.
-    pub lease_seconds: Option<u32>,
+    lease_seconds: Option<u32>,
     /// Its free capacity.
-    pub offer: Offer,
+    pub(super) offer: Offer,
     /// It has been silent for longer than its lease.
-    pub silent: bool,
-    pub held: HashMap<JobId, HeldLease>,
-    /// Leases that it is to end, by their numbers.
-    pub ending: BTreeMap<i64, RevokedLease>,
+    silent: bool,
+    pub leases: RunnerLeases,
     /// The directive that it was told last, and the message whose answer said so first.
-    pub sent_directive: SentDirective,
+    sent_directive: SentDirective,
     /// What it was told to end or to give back and still has, with the message whose answer said so first.
-    pub sent_orders: HashMap<AttemptKey, u64>,
+    sent_orders: HashMap<AttemptKey, u64>,
     /// What waited in it when it last spoke.
-    pub waiting: Vec<AttemptKey>,
+    pub(super) waiting: Vec<AttemptKey>,
     /// Classes of the waiting leases, each once: few enough to be compared with every offer.
-    pub waiting_classes: Vec<WaitingClass>,
+    pub(super) waiting_classes: Vec<WaitingClass>,
     /// Those of them that were asked back.
-    pub asked_back: HashMap<JobId, AskedBack>,
+    pub(super) asked_back: HashMap<JobId, AskedBack>,
     /// The Slurm allocation that it lives in, if that is one of ours.
     pub allocation: Option<AllocationKey>,
-    /// Actions and recovery scripts that it has.
-    pub tasks: HashMap<TaskId, LeasedTask>,
 }
 
 /// A directive that a runner was told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct SentDirective {
+struct SentDirective {
     pub verdict: Verdict,
     /// The message whose answer said so first.
     pub sequence: u64,
-}
-
-/// A lease of a runner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct HeldLease {
-    pub workflow: WorkflowId,
-    /// The message whose answer brought it.
-    pub granted_in: u64,
 }
 
 /// A class of leases that wait in a runner.
@@ -75,24 +85,10 @@ pub(super) struct WaitingClass {
 pub(super) struct AskedBack {
     /// The runner that could start it.
     pub taker: RunnerId,
+    /// The job's workflow.
+    pub workflow: WorkflowId,
     /// Time of the request, on the monotonic clock.
     pub at_ms: u64,
-}
-
-/// An action or a recovery script of a runner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LeasedTask {
-    pub key: AttemptKey,
-    /// The message whose answer brought it.
-    pub granted_in: u64,
-}
-
-/// A lease that was taken from a runner and has not ended yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RevokedLease {
-    pub lease: DetachedLease,
-    /// The message whose answer brought it.
-    pub granted_in: u64,
 }
 
 impl Runner {
@@ -106,16 +102,80 @@ impl Runner {
             lease_seconds: None,
             offer: Offer::default(),
             silent: false,
-            held: HashMap::new(),
-            ending: BTreeMap::new(),
+            leases: RunnerLeases::default(),
             sent_directive: SentDirective::default(),
             sent_orders: HashMap::new(),
             allocation: None,
-            tasks: HashMap::new(),
             waiting: Vec::new(),
             waiting_classes: Vec::new(),
             asked_back: HashMap::new(),
         }
+    }
+
+    /// The runner has said something. Returns whether no newer message had come before it: one that was overtaken still reports what
+    /// ended, but its view of what is held is old.
+    pub fn hear(&mut self, request: &SyncRequest, now: Now) -> bool {
+        self.heard_ms = now.mono_ms;
+        self.heard_wall_ms = now.wall_ms;
+        self.silent = false;
+        self.lease_seconds = request.lease_seconds;
+        self.ends_ms = request.remaining_ms.map(|left| now.mono_ms.saturating_add(left));
+        let is_newest = request.sequence > self.sequence;
+        self.sequence = self.sequence.max(request.sequence);
+        if is_newest {
+            self.offer.until_ms = Offer::until(request.wait_ms, now);
+        }
+        is_newest
+    }
+
+    /// Returns for how long nothing was heard of it.
+    pub fn silence_ms(&self, now: Now) -> u64 {
+        now.mono_ms.saturating_sub(self.heard_ms)
+    }
+
+    /// Returns when it was last heard of, for people.
+    pub fn heard_wall_ms(&self) -> i64 {
+        self.heard_wall_ms
+    }
+
+    /// It has been silent for longer than its lease. Returns whether that is new.
+    pub fn set_silent(&mut self) -> bool {
+        !std::mem::replace(&mut self.silent, true)
+    }
+
+    /// Whether it has been silent for longer than its lease.
+    pub fn is_silent(&self) -> bool {
+        self.silent
+    }
+
+    /// Returns the highest sequence number of its messages.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Returns how long it may be silent, if it said so itself.
+    pub fn lease_seconds(&self) -> Option<u32> {
+        self.lease_seconds
+    }
+
+    /// Returns the leases that waited in it when it last spoke.
+    pub fn waiting(&self) -> impl Iterator<Item = &AttemptKey> {
+        self.waiting.iter()
+    }
+
+    /// Returns how many leases it was asked to give back.
+    #[cfg(test)]
+    pub fn asked_back_count(&self) -> usize {
+        self.asked_back.len()
+    }
+
+    #[cfg(test)]
+    pub(super) fn forget_what_is_not_kept(&mut self, now: Now) {
+        let kept = Self::new(self.row.clone(), now);
+        let before = std::mem::replace(self, kept);
+        self.leases = before.leases;
+        self.leases.forget_answers();
+        self.allocation = before.allocation;
     }
 
     /// Whether an answer tells the runner to end or to give back something that it has not heard of before. It is told again
