@@ -133,7 +133,7 @@ fn jobs_are_moved_by_one_function_only() {
             let uses = product(&text).matches("next_state(").count();
             let allowed = match name.as_str() {
                 "core/src/job.rs" => continue,
-                // `step` for every move, and the rows of a new workflow.
+                // `transition` for every move, and the rows of a new workflow.
                 "core/src/engine/workflow.rs" | "core/src/engine/apply.rs" => 1,
                 _ => 0,
             };
