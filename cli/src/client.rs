@@ -401,6 +401,15 @@ impl Client {
         Ok(Watch::new(self.send(self.request(Method::GET, url)).await?))
     }
 
+    /// Statuses as they change, of one workflow or of all, without events.
+    pub async fn watch_statuses(&self, workflow: Option<i64>) -> Result<Watch, ClientError> {
+        let mut query = Query::new();
+        add(&mut query, "workflow", workflow.as_ref());
+        add(&mut query, "statusOnly", Some(&true));
+        let url = self.url_of(&["watch"], &query);
+        Ok(Watch::new(self.send(self.request(Method::GET, url)).await?))
+    }
+
     /// Returns the namespace that names of workflows are looked up in; none leaves it to the server.
     pub fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()

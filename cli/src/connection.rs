@@ -9,7 +9,7 @@ use torc_api::token::Credential;
 use crate::client::{Client, ClientError, Trust};
 use crate::embedded::store_dir::{FOLDER, ServerInfo, StoreDir};
 use crate::embedded::{EmbeddedServer, ServeMode, StoreAccess, acquire_or_attach};
-use crate::error::{CommandError, ExitStatus};
+use crate::error::CommandError;
 use crate::settings::Settings;
 use crate::token_file::read_token;
 
@@ -49,11 +49,20 @@ impl Connection {
         matches!(self, Self::Attached(_))
     }
 
+    /// Releases the store. Returns the client of a process that goes on serving it.
+    pub async fn release(self) -> Option<Box<Client>> {
+        match self {
+            Self::Attached(client) => Some(client),
+            Self::Embedded(server) => {
+                server.shutdown().await;
+                None
+            }
+        }
+    }
+
     /// Lets go of the store.
     pub async fn close(self) {
-        if let Self::Embedded(server) = self {
-            server.shutdown().await;
-        }
+        drop(self.release().await);
     }
 }
 
@@ -176,6 +185,7 @@ pub fn explain_missing(error: ClientError) -> CommandError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ExitStatus;
 
     #[test]
     fn names_with_and_without_their_kind() {

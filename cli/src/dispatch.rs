@@ -82,19 +82,48 @@ async fn reach_and_execute(context: &Context, command: Command) -> Result<ExitSt
     match requirement(&command) {
         Requirement::Nothing => execute_async(context, command).await,
         Requirement::Objects => Box::pin(execute_on_objects(context, choice, command)).await,
-        Requirement::Server => {
-            let cluster = kubernetes::find(choice, context.settings.namespace.as_deref()).await?;
-            let (settings, _held) = kubernetes::reach_server(&cluster, &context.settings).await?;
-            let (layers, folder) = (context.layers.clone(), context.folder.clone());
-            execute_async(&Context { settings, layers, output: context.output, folder, in_cluster: true }, command)
-                .await
-        }
+        Requirement::Server => execute_on_server(context, choice, command).await,
         Requirement::ThisMachine(verb) => {
             let message = format!("`torc {verb}` is about this machine, and a cluster was named");
             Err(CommandError::usage(message)
                 .hint("leave out --context and --kubeconfig (TORC_CONTEXT, TORC_KUBECONFIG)"))
         }
     }
+}
+
+/// Carries out a command on the server of a cluster.
+async fn execute_on_server(
+    context: &Context,
+    choice: &ClusterChoice,
+    command: Command,
+) -> Result<ExitStatus, CommandError> {
+    // Objects tell of workflows, too: to a user who may not reach the server, where no server is reached, and of what it has not
+    // accepted.
+    let is_told_by_objects = |error: &CommandError| {
+        matches!(error.kind, ExitStatus::NotFound | ExitStatus::Refused | ExitStatus::Unreachable)
+    };
+    match command {
+        Command::Get(args) if args.is_of_objects() && !args.watch => {
+            match on_server(context, choice, async |context| get::run(context, &args).await).await {
+                Err(error) if is_told_by_objects(&error) => {
+                    execute_on_objects(context, choice, Command::Get(args)).await
+                }
+                result => result,
+            }
+        }
+        command => on_server(context, choice, async |context| execute_async(context, command).await).await,
+    }
+}
+
+async fn on_server(
+    context: &Context,
+    choice: &ClusterChoice,
+    execute: impl AsyncFnOnce(&Context) -> Result<ExitStatus, CommandError>,
+) -> Result<ExitStatus, CommandError> {
+    let cluster = kubernetes::find(choice, context.settings.namespace.as_deref()).await?;
+    let (settings, _held) = kubernetes::reach_server(&cluster, &context.settings).await?;
+    let (layers, folder) = (context.layers.clone(), context.folder.clone());
+    execute(&Context { settings, layers, output: context.output, folder, in_cluster: true }).await
 }
 
 /// Carries out a command on the objects of a cluster.
@@ -194,7 +223,6 @@ fn requirement(command: &Command) -> Requirement {
         | Command::Resume(_)
         | Command::Wait(_) => Requirement::Objects,
         Command::Retry(args) if args.jobs.is_empty() && !args.changed && !args.dry_run => Requirement::Objects,
-        Command::Get(args) if args.is_of_objects() && !args.watch => Requirement::Objects,
         Command::Run(_) => Requirement::ThisMachine("run"),
         Command::Exec(_) => Requirement::ThisMachine("exec"),
         Command::Submit(_) => Requirement::ThisMachine("submit"),
@@ -276,7 +304,7 @@ mod tests {
             ("diff -f a", objects),
             ("validate a", nothing),
             ("get jobs", server),
-            ("get slurmclusters", objects),
+            ("get slurmclusters", server),
             ("describe workflow", server),
             ("explain a", server),
             ("status", server),

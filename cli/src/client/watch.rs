@@ -1,9 +1,14 @@
 //! Server-sent events: what happens, as it happens.
 
+use std::time::Duration;
+
 use reqwest::Response;
 use torc_api::api::{Event, Workflow};
 
 use super::ClientError;
+
+/// The longest silence of a stream; the server sends a comment every 15 seconds.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A stream of what happens.
 #[derive(Debug)]
@@ -28,13 +33,20 @@ impl Watch {
         Self { response, parser: Parser::default(), waiting: std::collections::VecDeque::new() }
     }
 
+    /// Drops the messages that have arrived already.
+    pub fn skip_buffered(&mut self) {
+        self.waiting.clear();
+    }
+
     /// The next thing; an end of the stream is an error.
     pub async fn next(&mut self) -> Result<WatchMessage, ClientError> {
         loop {
             if let Some(message) = self.waiting.pop_front() {
                 return Ok(message);
             }
-            let chunk = self.response.chunk().await.map_err(|source| ClientError::CutOff { source })?;
+            let chunk = tokio::time::timeout(SILENCE_TIMEOUT, self.response.chunk());
+            let chunk =
+                chunk.await.map_err(|_| ClientError::Closed)?.map_err(|source| ClientError::CutOff { source })?;
             let chunk = chunk.ok_or(ClientError::Closed)?;
             for (kind, data) in self.parser.feed(&chunk) {
                 self.waiting.extend(message(&kind, &data)?);

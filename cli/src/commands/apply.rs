@@ -16,9 +16,10 @@ use crate::error::{CommandError, ExitStatus};
 use crate::listen_args::ListenArgs;
 use crate::output::Items;
 use crate::runner_args::RunnerArgs;
-use crate::use_cases::follow::{Following, REMOTE_TIMEOUT, follow_to_end};
+use crate::use_cases::follow::{Following, follow_to_end};
 use crate::use_cases::interrupts::Interrupts;
 use crate::use_cases::run::{Placement, Target, run_workflows};
+use crate::use_cases::status_watch::REMOTE_TIMEOUT;
 use crate::use_cases::submit::{Purpose, line, submit};
 
 /// Make the world match documents, and run them here unless there is a server.

@@ -1,6 +1,6 @@
 //! Commands that write objects of a cluster: through the API server, with the rights of the user.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
@@ -12,21 +12,18 @@ use super::delete::{DeleteArgs, named_clusters};
 use super::diff::{paint, unified};
 use super::get::GetArgs;
 use super::retry::RetryArgs;
-use super::wait::{Goal, WaitArgs, goal_text, judge};
+use super::wait::{Goal, WaitArgs, goal_text, judge, sleep_until};
 use crate::client::Control;
 use crate::connection::bare_name;
 use crate::context::Context;
 use crate::documents::{self, Report};
 use crate::error::{CommandError, ExitStatus};
 use crate::kubernetes::Cluster;
-use crate::kubernetes::objects::{How, Kind, content, view};
-use crate::output::{Anywhere, ClusterRow, Items, WorkflowRow};
+use crate::kubernetes::objects::{How, Kind, cluster_view, content, view};
+use crate::output::{Anywhere, Items};
 use crate::use_cases::interrupts::Interrupts;
 use crate::use_cases::submit::outcome_word;
 use crate::workflow_phase::phase;
-
-/// Between two looks at an object.
-const PAUSE: Duration = Duration::from_millis(500);
 
 /// The documents of files as objects, clusters first: a workflow may name one of the same files.
 fn objects(
@@ -108,7 +105,7 @@ async fn settled(cluster: &Cluster, name: &str) -> Result<Option<DynamicObject>,
             return Ok(Some(object));
         }
         tokio::select! {
-            () = tokio::time::sleep(PAUSE) => {}
+            () = cluster.wait_for_change(&object) => {}
             () = interrupts.next() => return Ok(None),
         }
     }
@@ -136,27 +133,24 @@ pub async fn diff(
     Ok(if same { ExitStatus::Success } else { ExitStatus::Different })
 }
 
-/// Lists objects.
+/// Lists objects in the form in which a server lists its workflows and clusters.
 pub async fn get(context: &Context, cluster: &Cluster, args: &GetArgs) -> Result<ExitStatus, CommandError> {
     let (kind, wanted) = args.object()?;
-    if args.all_namespaces {
-        if kind != Kind::Workflow || wanted.is_some() {
+    let mut found = match wanted {
+        None if args.all_namespaces => cluster.list_everywhere().await?,
+        None => cluster.list(kind).await?,
+        Some(_) if args.all_namespaces => {
             return Err(CommandError::usage("--all-namespaces is for lists of workflows"));
         }
-        let mut found = cluster.list_everywhere().await?;
-        found.truncate(args.limit.unwrap_or(usize::MAX));
-        let rows: Vec<_> = found.into_iter().map(|object| Anywhere(WorkflowRow(object))).collect();
-        context.output.list(&rows)?;
-        return Ok(ExitStatus::Success);
-    }
-    let mut found = match wanted {
         Some(name) => vec![cluster.get(kind, name).await?],
-        None => cluster.list(kind).await?,
     };
     found.truncate(args.limit.unwrap_or(usize::MAX));
     match kind {
-        Kind::Workflow => context.output.list(&found.into_iter().map(WorkflowRow).collect::<Vec<_>>())?,
-        Kind::SlurmCluster => context.output.list(&found.into_iter().map(ClusterRow).collect::<Vec<_>>())?,
+        Kind::SlurmCluster => context.output.list(&found.iter().map(cluster_view).collect::<Vec<_>>())?,
+        Kind::Workflow if args.all_namespaces => {
+            context.output.list(&found.iter().map(|object| Anywhere(view(object))).collect::<Vec<_>>())?;
+        }
+        Kind::Workflow => context.output.list(&found.iter().map(view).collect::<Vec<_>>())?,
     }
     Ok(ExitStatus::Success)
 }
@@ -219,9 +213,9 @@ pub async fn control(
     let mut items = Vec::new();
     for named in control::named(names) {
         let object = meant(cluster, named).await?;
-        items.push(WorkflowRow(cluster.patch_spec(name(&object), &spec).await?));
+        items.push(view(&cluster.patch_spec(name(&object), &spec).await?));
     }
-    let text = items.iter().map(|row| format!("workflow/{} {word}\n", name(&row.0))).collect();
+    let text = items.iter().map(|workflow| format!("workflow/{} {word}\n", workflow.name)).collect();
     context.output.value(&Items { items: &items }, || text)?;
     Ok(ExitStatus::Success)
 }
@@ -245,11 +239,14 @@ pub async fn retry(context: &Context, cluster: &Cluster, args: &RetryArgs) -> Re
     let next = next_run(&object, args.all);
     let patched = cluster.patch_spec(name(&object), &next).await?;
     let text = format!("workflow/{} runs again: run {}\n", name(&patched), next["runId"]);
-    context.output.value(&WorkflowRow(patched), || text)?;
+    context.output.value(&view(&patched), || text)?;
     Ok(ExitStatus::Success)
 }
 
 /// Waits until a workflow has reached a goal.
+///
+/// Objects tell, and not the server: only they say whether the status is that of the specification that was applied last. And to
+/// reach the server is a right of its own, which a user who may apply need not have.
 pub async fn wait(context: &Context, cluster: &Cluster, args: &WaitArgs) -> Result<ExitStatus, CommandError> {
     let deadline = args.timeout.map(|timeout| Instant::now() + timeout);
     let mut interrupts = Interrupts::listen()?;
@@ -259,32 +256,30 @@ pub async fn wait(context: &Context, cluster: &Cluster, args: &WaitArgs) -> Resu
     };
     let reached = || format!("workflow/{named} is {}\n", goal_text(&args.goal));
     loop {
-        match cluster.get(Kind::Workflow, &named).await {
-            Ok(object) => match judge(&view(&object), &args.goal) {
-                Some(ExitStatus::Success) => {
-                    context.output.value(&WorkflowRow(object), reached)?;
-                    return Ok(ExitStatus::Success);
-                }
-                Some(status) => {
-                    let message = format!("workflow/{named} cannot become {} by itself", goal_text(&args.goal));
-                    return Err(
-                        CommandError::new(status, message).hint(format!("see `torc describe workflow {named}`"))
-                    );
-                }
-                None => {}
-            },
+        let object = match cluster.get(Kind::Workflow, &named).await {
             Err(error) if error.kind == ExitStatus::NotFound && args.goal == Goal::Delete => {
                 context.output.value(&Value::Null, reached)?;
                 return Ok(ExitStatus::Success);
             }
-            Err(error) => return Err(error),
-        }
-        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            let message = format!("the time is over, and workflow/{named} is not {}", goal_text(&args.goal));
-            return Err(CommandError::new(ExitStatus::Timeout, message));
+            object => object?,
+        };
+        match judge(&view(&object), &args.goal) {
+            Some(ExitStatus::Success) => {
+                context.output.value(&view(&object), reached)?;
+                return Ok(ExitStatus::Success);
+            }
+            Some(status) => {
+                let message = format!("workflow/{named} cannot become {} by itself", goal_text(&args.goal));
+                return Err(CommandError::new(status, message).hint(format!("see `torc describe workflow {named}`")));
+            }
+            None => {}
         }
         tokio::select! {
-            () = tokio::time::sleep(PAUSE) => {}
+            () = cluster.wait_for_change(&object) => {}
+            () = sleep_until(deadline) => {
+                let message = format!("the time is over, and workflow/{named} is not {}", goal_text(&args.goal));
+                return Err(CommandError::new(ExitStatus::Timeout, message));
+            }
             () = interrupts.next() => return Ok(ExitStatus::Interrupted),
         }
     }

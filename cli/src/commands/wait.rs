@@ -5,11 +5,13 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use torc_api::api::Workflow;
 
-use crate::client::Client;
+use crate::client::{Client, ClientError};
 use crate::connection::{Connection, bare_name, explain_missing, resolve_workflow};
 use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
 use crate::use_cases::interrupts::Interrupts;
+use crate::use_cases::outage::Outage;
+use crate::use_cases::status_watch::{LOCAL_TIMEOUT, REMOTE_TIMEOUT, StatusWatch};
 use crate::workflow_phase::{WorkflowPhase, has_condition, phase};
 
 /// Wait until a workflow is as far as you need it.
@@ -54,37 +56,47 @@ fn parse_goal(text: &str) -> Result<Goal, String> {
         .ok_or_else(|| format!("must be `delete` or `condition=` with one of {}", CONDITIONS.join(", ")))
 }
 
-/// How often is looked.
-const PAUSE: Duration = Duration::from_millis(200);
-
 /// Runs the verb.
 pub async fn run(context: &Context, args: &WaitArgs) -> Result<ExitStatus, CommandError> {
     let mut interrupts = Interrupts::listen()?;
     let deadline = args.timeout.map(|timeout| Instant::now() + timeout);
     let mut target = args.workflow.as_deref().map(|name| bare_name(name).to_owned());
+    let outage = Outage::new(context);
     loop {
         let connection = Connection::open(&context.settings, &context.folder).await?;
+        let timeout = if context.settings.url.is_some() { REMOTE_TIMEOUT } else { LOCAL_TIMEOUT };
         let looked = tokio::select! {
-            looked = look(connection.client(), &mut target, &args.goal, connection.is_served(), deadline) => looked,
+            looked = look(&connection, &mut target, &args.goal, timeout) => looked,
+            () = sleep_until(deadline) => Ok(None),
             () = interrupts.next() => Ok(Some((ExitStatus::Interrupted, None))),
         };
         connection.close().await;
-        match looked {
+        let pause = match looked {
             Ok(Some((status, last))) => return done(context, (target.as_deref(), last), &args.goal, status),
-            // Who served the store has left; the next one may go on with it.
-            Err(error) if error.kind == ExitStatus::Unreachable && context.settings.url.is_none() => {}
+            // The owner of the store has left: its last changes have not been seen yet.
+            Err(error) if error.kind == ExitStatus::Unreachable && context.settings.url.is_none() => false,
             Err(error) => return Err(error),
-            Ok(None) => {}
-        }
+            Ok(None) => true,
+        };
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             let name = target.unwrap_or_else(|| "the workflow".to_owned());
             let message = format!("the time is over, and {name} is not {}", goal_text(&args.goal));
             return Err(CommandError::new(ExitStatus::Timeout, message));
         }
         tokio::select! {
-            () = tokio::time::sleep(PAUSE) => {}
+            () = outage.wait_for_change(), if pause => {}
+            () = sleep_until(deadline), if pause => {}
             () = interrupts.next() => return Ok(ExitStatus::Interrupted),
+            () = std::future::ready(()), if !pause => {}
         }
+    }
+}
+
+/// Ends at the deadline, and never without one.
+pub async fn sleep_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -119,36 +131,48 @@ pub fn goal_text(goal: &Goal) -> String {
     }
 }
 
-/// Looks, again and again where somebody serves the store: how it ended and the workflow, or nothing when the store has to
-/// be opened again.
+/// Waits for the goal where a process serves the store, and looks once elsewhere. Returns the exit status and the workflow, or
+/// nothing when the store has to be opened again.
 async fn look(
-    client: &Client,
+    connection: &Connection,
     target: &mut Option<String>,
     goal: &Goal,
-    served: bool,
-    deadline: Option<Instant>,
+    timeout: Duration,
 ) -> Result<Option<(ExitStatus, Option<Box<Workflow>>)>, CommandError> {
+    let client = connection.client();
     loop {
         let name = match target {
             Some(name) => name.clone(),
             None => resolve_workflow(client, None).await?,
         };
-        match client.workflow(&name).await {
-            Ok(workflow) => {
-                *target = Some(workflow.name.clone());
-                if let Some(status) = judge(&workflow, goal) {
-                    return Ok(Some((status, Some(Box::new(workflow)))));
-                }
-            }
+        let workflow = match client.workflow(&name).await {
+            Ok(workflow) => workflow,
             Err(error) if error.is_not_found() && *goal == Goal::Delete => {
                 return Ok(Some((ExitStatus::Success, None)));
             }
             Err(error) => return Err(explain_missing(error)),
+        };
+        *target = Some(workflow.name.clone());
+        if let Some(status) = judge(&workflow, goal) {
+            return Ok(Some((status, Some(Box::new(workflow)))));
         }
-        if !served || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+        if !connection.is_served() {
             return Ok(None);
         }
-        tokio::time::sleep(PAUSE).await;
+        wait_for_change(client, workflow.id, goal, timeout).await?;
+    }
+}
+
+/// Waits until the goal is reached or out of reach, or the workflow is gone.
+async fn wait_for_change(client: &Client, id: i64, goal: &Goal, timeout: Duration) -> Result<(), ClientError> {
+    let ids = [id];
+    let mut statuses = StatusWatch::new(client, &ids, timeout);
+    loop {
+        match statuses.next().await {
+            Ok(workflows) if workflows.iter().all(|workflow| judge(workflow, goal).is_none()) => {}
+            Err(error) if !error.is_not_found() => return Err(error),
+            _ => return Ok(()),
+        }
     }
 }
 

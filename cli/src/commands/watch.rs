@@ -20,6 +20,7 @@ use crate::use_cases::background_server::ensure_background_server;
 use crate::use_cases::interrupts::Interrupts;
 use crate::use_cases::next_step::start_command;
 use crate::use_cases::orphans::{Search, find_lost};
+use crate::use_cases::status_watch::phase_change;
 use crate::workflow_phase::{WorkflowPhase, phase};
 
 /// Look after a workflow until it has ended; with --recover, try what failed again.
@@ -71,7 +72,7 @@ pub async fn run(context: &Context, args: &WatchArgs) -> Result<ExitStatus, Comm
         let is_served = connection.is_served();
         watch.is_served = is_served;
         let looked = look(context, args, connection.client(), &mut watch).await;
-        connection.close().await;
+        let server = connection.release().await;
         match looked? {
             Look::Over(status) => return Ok(status),
             // Who recovers also sees to it that what is asked for is submitted.
@@ -80,8 +81,11 @@ pub async fn run(context: &Context, args: &WatchArgs) -> Result<ExitStatus, Comm
             }
             Look::Goes { .. } => {}
         }
+        // Recoveries and allocations are at least an interval apart.
+        let waits_only = !args.recover && !args.auto_schedule;
         tokio::select! {
             () = tokio::time::sleep(args.poll_interval) => {}
+            () = phase_change(server.as_deref(), watch.workflow), if waits_only => {}
             () = interrupts.next() => return Ok(ExitStatus::Interrupted),
         }
     }
@@ -90,6 +94,8 @@ pub async fn run(context: &Context, args: &WatchArgs) -> Result<ExitStatus, Comm
 /// What is remembered from look to look.
 #[derive(Default)]
 struct Watch {
+    /// The id of the workflow.
+    workflow: i64,
     said: String,
     /// Runners that do not report, as they were told last.
     told_unreachable: Vec<UnreachableRunner>,
@@ -114,6 +120,7 @@ enum Look {
 async fn look(context: &Context, args: &WatchArgs, client: &Client, watch: &mut Watch) -> Result<Look, CommandError> {
     let name = resolve_workflow(client, args.workflow.as_deref()).await?;
     let mut workflow = client.workflow(&name).await.map_err(explain_missing)?;
+    watch.workflow = workflow.id;
     let id = workflow.id.to_string();
     say(context, watch, &workflow);
     // Every allocation is looked at: a live one hides no dead one.

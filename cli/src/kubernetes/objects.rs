@@ -1,10 +1,13 @@
 //! Torc's objects in a cluster: written by server-side apply, so that each field has one who answers for it.
 
+use std::time::Duration;
+
+use futures::TryStreamExt as _;
 use kube::Client;
-use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, WatchParams};
 use kube::core::params::ValidationDirective;
 use serde_json::{Value, json};
-use torc_api::api::{ApplyOutcome, Workflow};
+use torc_api::api::{ApplyOutcome, SlurmCluster, Workflow};
 use torc_api::status::WorkflowStatus;
 
 use super::{Cluster, names_an_object, refusal};
@@ -16,6 +19,10 @@ pub const MANAGER: &str = "torc-cli";
 pub const FINALIZER: &str = "torc.dev/cleanup";
 /// What an API server gives at once.
 const PAGE: u32 = 200;
+/// The longest watch of an object, in seconds, before it is read again.
+const WATCH_SECONDS: u32 = 60;
+/// The shortest time between two reads of an object that is waited for.
+const READ_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The kinds there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +132,18 @@ impl Cluster {
         found.map_err(|error| refusal(&format!("get {}/{name}", kind.word()), error))
     }
 
+    /// Waits until a workflow may have changed since it was read.
+    pub async fn wait_for_change(&self, object: &DynamicObject) {
+        let name = object.metadata.name.as_deref().unwrap_or_default();
+        let version = object.metadata.resource_version.as_deref().unwrap_or_default();
+        let params = WatchParams::default().fields(&format!("metadata.name={name}")).timeout(WATCH_SECONDS);
+        // Without the right to watch, and where the version is too old, the object is read again after the pause.
+        if let Ok(stream) = self.api(Kind::Workflow).watch(&params, version).await {
+            let _ = std::pin::pin!(stream).try_next().await;
+        }
+        tokio::time::sleep(READ_INTERVAL).await;
+    }
+
     /// All objects of the namespace.
     pub async fn list(&self, kind: Kind) -> Result<Vec<DynamicObject>, CommandError> {
         every(&self.api(kind)).await.map_err(|error| refusal(&format!("list {}s", kind.word()), error))
@@ -177,7 +196,7 @@ fn explain(what: &str, error: kube::Error) -> CommandError {
     }
 }
 
-/// An object as the verbs for servers see a workflow. Its number is the store's business.
+/// Returns a workflow's object in the form in which a server shows workflows. Only the store knows the id: it is 0.
 pub fn view(object: &DynamicObject) -> Workflow {
     let metadata = &object.metadata;
     let status: WorkflowStatus = serde_json::from_value(object.data["status"].clone()).unwrap_or_default();
@@ -200,6 +219,18 @@ pub fn view(object: &DynamicObject) -> Workflow {
         enable_ro_crate: false,
         document: None,
         status,
+    }
+}
+
+/// Returns a cluster's object in the form in which a server shows clusters.
+pub fn cluster_view(object: &DynamicObject) -> SlurmCluster {
+    let metadata = &object.metadata;
+    SlurmCluster {
+        name: metadata.name.clone().unwrap_or_default(),
+        generation: metadata.generation.unwrap_or_default(),
+        creation_time: metadata.creation_timestamp.as_ref().map(|time| time.0.to_string()),
+        spec: serde_json::from_value(object.data["spec"].clone()).unwrap_or_default(),
+        status: serde_json::from_value(object.data["status"].clone()).ok(),
     }
 }
 
@@ -264,6 +295,21 @@ mod tests {
         other["spec"] = json!({ "stopPolicy": "None" });
         let found = view(&serde_json::from_value(other).unwrap());
         assert_eq!((found.suspended, found.canceled, found.slurm_cluster), (false, false, None));
+    }
+
+    #[test]
+    fn an_object_is_seen_as_a_cluster() {
+        let value = json!({
+            "apiVersion": "torc.dev/v1alpha1", "kind": "SlurmCluster",
+            "metadata": { "name": "c", "generation": 3, "creationTimestamp": "2026-01-01T00:00:00Z" },
+            "spec": { "commandPrefix": ["ssh", "login1"] },
+            "status": { "lastContactTime": "t" },
+        });
+        let found = cluster_view(&serde_json::from_value(value).unwrap());
+        assert_eq!((found.name.as_str(), found.generation), ("c", 3));
+        assert_eq!(found.creation_time.as_deref(), Some("2026-01-01T00:00:00Z"));
+        assert_eq!(found.spec.command_prefix, ["ssh", "login1"]);
+        assert_eq!(found.status.unwrap().last_contact_time.as_deref(), Some("t"));
     }
 
     #[test]

@@ -4,7 +4,6 @@ use jiff::Timestamp;
 use serde::Serialize;
 use torc_api::api::Workflow;
 
-use super::WorkflowRow;
 use super::table::{Column, TableCell, Tabular};
 
 /// A row whose namespace is no matter of course.
@@ -49,29 +48,17 @@ impl Tabular for Anywhere<Workflow> {
     }
 }
 
-impl Tabular for Anywhere<WorkflowRow> {
-    const COLUMNS: &'static [Column] = &reordered::<{ WorkflowRow::COLUMNS.len() }>(WorkflowRow::COLUMNS);
-
-    fn cells(&self, now: Timestamp) -> Vec<TableCell> {
-        cells(&self.0, now)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn where_it_is_comes_first_and_only_once() {
-        for (columns, before) in [
-            (Anywhere::<Workflow>::COLUMNS, Workflow::COLUMNS),
-            (Anywhere::<WorkflowRow>::COLUMNS, WorkflowRow::COLUMNS),
-        ] {
-            let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
-            let rest = before.iter().map(|column| column.name).filter(|name| *name != "NAMESPACE");
-            let expected: Vec<&str> = std::iter::once("NAMESPACE").chain(rest).collect();
-            assert_eq!(names, expected);
-            assert!(!columns[0].wide);
-        }
+        let columns = Anywhere::<Workflow>::COLUMNS;
+        let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
+        let rest = Workflow::COLUMNS.iter().map(|column| column.name).filter(|name| *name != "NAMESPACE");
+        let expected: Vec<&str> = std::iter::once("NAMESPACE").chain(rest).collect();
+        assert_eq!(names, expected);
+        assert!(!columns[0].wide);
     }
 }

@@ -66,8 +66,14 @@ pub fn status_word(workflow: &Workflow) -> &'static str {
         WorkflowPhase::Suspended => "Suspended",
         WorkflowPhase::Active if has_condition(workflow, "Recovering") => "Recovering",
         WorkflowPhase::Active if workflow.status.jobs.running > 0 => "Running",
+        WorkflowPhase::Active if is_rejected(workflow) => "Rejected",
         WorkflowPhase::Active => "Waiting",
     }
+}
+
+/// Whether the controller of a cluster has refused the object.
+fn is_rejected(workflow: &Workflow) -> bool {
+    workflow.status.conditions.iter().any(|condition| condition.type_ == "Accepted" && condition.status == "False")
 }
 
 fn phase_paint(phase: WorkflowPhase) -> Paint {

@@ -7,13 +7,12 @@ use torc_api::quantity::format_duration;
 use torc_api::termination::EndMargin;
 use torc_api::wire::Resources;
 
-use super::follow::fetch_workflows;
+use super::status_watch::StatusWatch;
 use crate::client::{Client, ClientError, JobFilter};
 use crate::output::human;
 
-/// A job that fits is taken within milliseconds; so long nobody moves only when none does.
+/// The time without any change after which no runner takes a job: one that fits is taken within milliseconds.
 const GRACE: Duration = Duration::from_secs(5);
-const PAUSE: Duration = Duration::from_millis(500);
 
 /// Resources and time of the local runner.
 #[derive(Clone, Copy, Debug)]
@@ -33,19 +32,25 @@ pub struct Starved {
     pub hint: String,
 }
 
-/// Ends when jobs are ready, nothing moves, and no runner but ours is there.
+/// Ends when jobs are ready, nothing moves for a while, and no runner but ours is there.
 pub async fn starving(client: &Client, ids: &[i64], offer: LocalOffer) -> Result<Starved, ClientError> {
-    let mut since: Option<Instant> = None;
+    if ids.is_empty() {
+        return std::future::pending().await;
+    }
+    // Whether to wait for a server that is away is the runner's decision.
+    let mut statuses = StatusWatch::new(client, ids, Duration::MAX);
+    let mut workflows = statuses.next().await?;
     loop {
-        tokio::time::sleep(PAUSE).await;
-        let workflows = fetch_workflows(client, ids).await?;
-        let Some(stuck) =
-            workflows.iter().find(|workflow| is_stuck(workflow)).filter(|_| workflows.iter().all(is_still))
-        else {
-            since = None;
+        let stuck = workflows.iter().find(|workflow| is_stuck(workflow)).filter(|_| workflows.iter().all(is_still));
+        let Some(stuck) = stuck else {
+            workflows = statuses.next().await?;
             continue;
         };
-        if since.get_or_insert_with(Instant::now).elapsed() < GRACE || client.runners(false).await?.len() > 1 {
+        if let Ok(changed) = tokio::time::timeout(GRACE, statuses.next()).await {
+            workflows = changed?;
+            continue;
+        }
+        if client.runners(false).await?.len() > 1 {
             continue;
         }
         let ready = JobFilter { status: Some("ready".to_owned()), ..JobFilter::default() };
@@ -208,7 +213,7 @@ mod tests {
         ] {
             assert_eq!(is_still(&workflow(jobs, &[])), still, "{jobs:?}");
         }
-        assert_eq!((GRACE.as_secs(), PAUSE.as_millis()), (5, 500));
+        assert_eq!(GRACE.as_secs(), 5);
     }
 
     #[test]

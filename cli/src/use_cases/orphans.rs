@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(found, Some(MachineMatch::Rebooted));
         assert_eq!(evidence(&known, None, false), None, "another machine may have the same name");
         assert_eq!(evidence(&known, Some(Path::new("/elsewhere")), false), None);
-        let elsewhere = Runner { host: "x".to_owned(), store_dir: format!("x:{}", folder.path().display()), ..known };
+        let elsewhere = Runner { host: "x".to_owned(), place: format!("x:{}", folder.path().display()), ..known };
         assert_eq!(evidence(&elsewhere, Some(folder.path()), false), None);
     }
 }

@@ -13,10 +13,11 @@ use torc_core::ids::WorkflowId;
 use torc_runner::RunnerExit;
 
 use super::capacity::{LocalOffer, Starved, starving};
-use super::follow::{Followed, Following, LOCAL_TIMEOUT, fetch_workflows, follow, follow_to_end};
+use super::follow::{Followed, Following, follow, follow_to_end};
 use super::interrupts::Interrupts;
 use super::local_runner::LocalRunner;
 use super::progress::Progress;
+use super::status_watch::{LOCAL_TIMEOUT, fetch_workflows};
 use super::submit::submit_to_run;
 use super::summary::print_summary;
 use crate::client::{Client, ClientError};

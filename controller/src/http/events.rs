@@ -29,6 +29,9 @@ pub(super) struct EventsQuery {
     workflow: Option<String>,
     pub after: Option<i64>,
     limit: Option<u32>,
+    /// For a stream: only statuses, no events.
+    #[serde(default, rename = "statusOnly")]
+    pub status_only: bool,
 }
 
 impl EventsQuery {

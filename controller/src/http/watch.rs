@@ -43,6 +43,7 @@ pub(super) async fn watch(
         theirs: app.engine.theirs(&caller.grant).await?,
         grant: caller.grant,
         last: resumed.or(query.after).unwrap_or_default(),
+        status_only: query.status_only,
         last_status: None,
         sender,
     };
@@ -70,6 +71,8 @@ struct Watch {
     theirs: Option<BTreeSet<WorkflowId>>,
     /// The last event that was sent.
     last: i64,
+    /// No events are sent.
+    status_only: bool,
     last_status: Option<String>,
     sender: mpsc::Sender<SseEvent>,
 }
@@ -87,14 +90,23 @@ impl Watch {
     async fn run(mut self) -> Result<(), Ended> {
         // Subscribed before the store is read, so that nothing falls between the two.
         let mut live = self.engine.subscribe();
-        self.catch_up().await?;
+        if !self.status_only {
+            self.catch_up().await?;
+        }
         self.send_status().await?;
         let mut status_due: Option<Instant> = None;
         loop {
             tokio::select! {
                 received = live.recv() => {
-                    self.forward(received).await?;
-                    status_due = status_due.or(Some(Instant::now() + STATUS_INTERVAL));
+                    // The end of a workflow is not kept back: a command may wait for nothing else.
+                    let delay = if self.tells_of_a_workflow(&received) { Duration::ZERO } else { STATUS_INTERVAL };
+                    if !self.status_only {
+                        self.forward(received).await?;
+                    } else if let Err(broadcast::error::RecvError::Closed) = received {
+                        return Err(Ended);
+                    }
+                    let due = Instant::now() + delay;
+                    status_due = Some(status_due.map_or(due, |earlier| earlier.min(due)));
                 }
                 () = sleep_until(status_due), if status_due.is_some() => {
                     status_due = None;
@@ -103,6 +115,15 @@ impl Watch {
                 () = self.sender.closed() => return Err(Ended),
             }
         }
+    }
+
+    /// Whether an event is about a watched workflow itself, and not about jobs of it.
+    fn tells_of_a_workflow(&self, received: &Result<Arc<Vec<Event>>, broadcast::error::RecvError>) -> bool {
+        let is_watched = |event: &Event| match self.workflow {
+            Some(workflow) => event.workflow_id == Some(workflow.0),
+            None => event.workflow_id.is_some(),
+        };
+        received.as_ref().is_ok_and(|events| events.iter().any(|event| event.jobs.is_empty() && is_watched(event)))
     }
 
     async fn forward(&mut self, received: Result<Arc<Vec<Event>>, broadcast::error::RecvError>) -> Result<(), Ended> {

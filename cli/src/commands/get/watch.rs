@@ -1,7 +1,6 @@
 //! `torc get -w`: what changes after the list was printed.
 
 use std::collections::{HashMap, HashSet};
-use std::time::{Duration, Instant, SystemTime};
 
 use torc_api::allocation::Allocation;
 use torc_api::api::{Event, Job, JobResult, Runner, RunnerStatus, Workflow, WorkflowAction};
@@ -11,14 +10,10 @@ use super::{GetArgs, Resource, workflow_id};
 use crate::client::{Client, ClientError, WatchMessage};
 use crate::connection::{Connection, resolve_workflow};
 use crate::context::Context;
-use crate::embedded::store_dir::StoreDir;
 use crate::error::{CommandError, ExitStatus};
 use crate::output::{Listing, Output};
-use crate::use_cases::follow::REMOTE_TIMEOUT;
 use crate::use_cases::interrupts::Interrupts;
-
-/// How often a store that nobody serves is looked at for somebody who does.
-const PAUSE: Duration = Duration::from_millis(500);
+use crate::use_cases::outage::Outage;
 
 /// What has been printed.
 pub struct Seen {
@@ -77,7 +72,7 @@ pub async fn run(
     mut seen: Seen,
 ) -> Result<ExitStatus, CommandError> {
     let mut interrupts = Interrupts::listen()?;
-    let mut waiting = Waiting::new(context);
+    let mut outage = Outage::new(context);
     let mut next = Some(connection);
     loop {
         let opened = match next.take() {
@@ -88,7 +83,7 @@ pub async fn run(
             Ok(connection) => {
                 let round = Round { args, client: connection.client(), resource, name };
                 let ended = if connection.is_served() {
-                    waiting.over(context);
+                    outage.end(context);
                     tokio::select! {
                         ended = round.watch(&mut seen) => ended,
                         () = interrupts.next() => return Ok(ExitStatus::Interrupted),
@@ -103,73 +98,15 @@ pub async fn run(
             Err(error) => Err(error),
         };
         match ended {
-            Err(error) if error.kind != ExitStatus::Unreachable || waiting.is_too_long(context) => return Err(error),
+            Err(error) if error.kind != ExitStatus::Unreachable || outage.is_too_long(context) => return Err(error),
             _ => {}
         }
-        waiting.begin(context);
+        outage.begin(context);
         tokio::select! {
-            () = waiting.for_a_change() => {}
+            () = outage.wait_for_change() => {}
             () = interrupts.next() => return Ok(ExitStatus::Interrupted),
         }
     }
-}
-
-/// Waiting for whoever serves the store next.
-struct Waiting {
-    since: Option<Instant>,
-    store_dir: Option<StoreDir>,
-}
-
-impl Waiting {
-    fn new(context: &Context) -> Self {
-        Self { since: None, store_dir: StoreDir::find(&context.folder).filter(|_| context.settings.url.is_none()) }
-    }
-
-    fn begin(&mut self, context: &Context) {
-        if self.since.is_some() {
-            return;
-        }
-        self.since = Some(Instant::now());
-        context.output.progress(&match &context.settings.url {
-            Some(url) => format!("waiting for the server at {url}"),
-            None => "nobody runs the workflows of this folder: waiting for the next one who does".to_owned(),
-        });
-    }
-
-    fn over(&mut self, context: &Context) {
-        if self.since.take().is_some() {
-            context.output.progress("going on");
-        }
-    }
-
-    /// A server is restarted in minutes; the next owner of a folder may come tomorrow.
-    fn is_too_long(&self, context: &Context) -> bool {
-        context.settings.url.is_some() && self.since.is_some_and(|since| since.elapsed() > REMOTE_TIMEOUT)
-    }
-
-    /// A store is opened again when somebody has it or had it: opening a large one takes a while.
-    async fn for_a_change(&self) {
-        let before = self.store_dir.as_ref().map(traces);
-        loop {
-            tokio::time::sleep(PAUSE).await;
-            let Some(store_dir) = &self.store_dir else { return };
-            if store_dir.server_info().is_some() || Some(traces(store_dir)) != before {
-                return;
-            }
-        }
-    }
-}
-
-/// What anybody who writes to a store changes.
-fn traces(store_dir: &StoreDir) -> Vec<Option<(SystemTime, u64)>> {
-    let log = format!("{}-wal", store_dir.database.display());
-    [store_dir.database.clone(), log.into()]
-        .iter()
-        .map(|path| {
-            let metadata = std::fs::metadata(path).ok()?;
-            Some((metadata.modified().ok()?, metadata.len()))
-        })
-        .collect()
 }
 
 struct Round<'a> {

@@ -14,7 +14,7 @@ async fn watcher(
     let (sender, receiver) = mpsc::channel(BUFFER);
     let theirs = server.engine.theirs(&grant).await.unwrap();
     let (engine, workflow) = (server.engine.clone(), workflow.map(WorkflowId));
-    (Watch { engine, workflow, grant, theirs, last, last_status: None, sender }, receiver)
+    (Watch { engine, workflow, grant, theirs, last, status_only: false, last_status: None, sender }, receiver)
 }
 
 fn event(sequence: i64, workflow: Option<i64>) -> Event {
@@ -109,4 +109,41 @@ async fn a_workflow_that_is_new_is_theirs_from_its_first_event() {
     assert_eq!(sent(&mut receiver).len(), of_ada);
     assert!(watch.forward(Err(broadcast::error::RecvError::Closed)).await.is_err());
     assert!(STATUS_INTERVAL <= Duration::from_secs(1), "a status is at most a second old");
+}
+
+#[tokio::test]
+async fn a_watch_of_statuses_sends_no_events() {
+    let server = two().await;
+    let (mut watch, mut receiver) = watcher(&server, Grant::Admin, Some(1), 0).await;
+    watch.status_only = true;
+    let running = tokio::spawn(watch.run());
+    for change in [None, Some("suspend"), Some("resume")] {
+        if let Some(change) = change {
+            server.ok("POST", &format!("/v1/workflows/one/{change}"), None).await;
+        }
+        let text = format!("{:?}", receiver.recv().await.unwrap());
+        assert!(text.contains("status") && !text.contains("event: event"), "{text}");
+    }
+    running.abort();
+}
+
+#[tokio::test]
+async fn only_events_of_the_workflow_itself_are_told_at_once() {
+    let server = two().await;
+    let (one, _receiver) = watcher(&server, Grant::Admin, Some(1), 0).await;
+    let (all, _of_all) = watcher(&server, Grant::Admin, None, 0).await;
+    let of_job = || Event {
+        jobs: serde_json::from_value(json!([{ "id": 1, "attempt": 1, "status": "running" }])).unwrap(),
+        ..event(9, Some(1))
+    };
+    for (event, of_one, of_all) in [
+        (event(9, Some(1)), true, true),
+        (event(9, Some(2)), false, true),
+        (event(9, None), false, false),
+        (of_job(), false, false),
+    ] {
+        let received = Ok(Arc::new(vec![event]));
+        assert_eq!((one.tells_of_a_workflow(&received), all.tells_of_a_workflow(&received)), (of_one, of_all));
+    }
+    assert!(!all.tells_of_a_workflow(&Err(broadcast::error::RecvError::Closed)));
 }

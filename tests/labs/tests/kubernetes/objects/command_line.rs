@@ -1,4 +1,5 @@
-//! `torc` with a context of kubectl: verbs on objects go through the API server, and need no server of Torc.
+//! `torc` with a context of kubectl: writes go through the API server, and need no server of Torc. Where no server can be reached,
+//! objects tell of workflows, in the form in which a server does.
 
 use serde_json::{Value, json};
 use torc_tests::env::Outcome;
@@ -70,7 +71,7 @@ fn verbs_on_objects_need_an_api_server_and_nothing_else() {
     cluster.torc("suspend").exits(2).says(&format!("there are several workflows in {}: name one", namespace.name));
     let names = |line: &str| -> Vec<String> {
         let items = cluster.torc(line).exits(0).json()["items"].as_array().unwrap().clone();
-        items.iter().map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+        items.iter().map(|item| item["name"].as_str().unwrap().to_owned()).collect()
     };
     assert_eq!(names("get workflows -o json"), ["v", "w"]);
     assert_eq!(names("get workflows --limit 1 -o json"), ["v"]);
