@@ -1,5 +1,7 @@
 //! The shape that ARCHITECTURE.md promises: what is absent stays absent, and nothing grows out of hand.
 
+mod cycles;
+
 use std::fs;
 
 use torc_tests::env::project_root;
