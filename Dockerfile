@@ -5,7 +5,7 @@ WORKDIR /source
 COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/target \
     programs=$(CARGO_TARGET_DIR=/target packaging/static-build release) && \
-    packaging/image-files /image "$programs/torc" "$programs/torc-slurm-job-runner"
+    packaging/image-files /image "$programs/torc"
 
 FROM scratch
 COPY --from=build /image /

@@ -7,51 +7,52 @@ use torc_api::document::DEFAULT_NAMESPACE;
 use torc_api::token::Credential;
 
 use crate::client::{Client, ClientError, Trust};
-use crate::error::{CommandError, ExitStatus};
-use crate::place::{Place, ServerInfo};
+use crate::embedded::store_dir::{FOLDER, ServerInfo, StoreDir};
+use crate::embedded::{EmbeddedServer, ServeMode, StoreAccess, acquire_or_attach};
+use crate::error::CommandError;
 use crate::settings::Settings;
-use crate::standalone::{Announce, Entry, Owner, enter};
+use crate::token_file::read_token;
 
 /// A way to a store.
 pub enum Connection {
     /// Somebody else's process; it goes on when we leave.
-    Served(Box<Client>),
+    Attached(Box<Client>),
     /// The store itself, for the time of this command.
-    Ours(Box<Owner>),
+    Embedded(Box<EmbeddedServer>),
 }
 
 impl Connection {
     /// Finds the store and opens a way to it.
     pub async fn open(settings: &Settings, folder: &Path) -> Result<Self, CommandError> {
         if let Some(url) = &settings.url {
-            return Ok(Self::Served(Box::new(remote(settings, url, folder)?)));
+            return Ok(Self::Attached(Box::new(remote(settings, url, folder)?)));
         }
-        let place = Place::find(folder).ok_or_else(no_store)?;
-        match enter(&place, settings.namespace.as_deref()).await? {
-            Entry::Theirs(_, client) => Ok(Self::Served(client)),
-            Entry::Ours(lock) => {
-                Ok(Self::Ours(Box::new(Owner::start(&place, Some(lock), settings, Announce::No).await?)))
-            }
+        let store_dir = StoreDir::find(folder).ok_or_else(no_store)?;
+        match acquire_or_attach(&store_dir, settings.namespace.as_deref()).await? {
+            StoreAccess::Attached(_, client) => Ok(Self::Attached(client)),
+            StoreAccess::Acquired(lock) => Ok(Self::Embedded(Box::new(
+                EmbeddedServer::start(&store_dir, Some(lock), settings, ServeMode::Private).await?,
+            ))),
         }
     }
 
     /// The client.
     pub fn client(&self) -> &Client {
         match self {
-            Self::Served(client) => client,
-            Self::Ours(owner) => owner.client(),
+            Self::Attached(client) => client,
+            Self::Embedded(server) => server.client(),
         }
     }
 
     /// Whether anything can change while we watch.
     pub fn is_served(&self) -> bool {
-        matches!(self, Self::Served(_))
+        matches!(self, Self::Attached(_))
     }
 
     /// Lets go of the store.
     pub async fn close(self) {
-        if let Self::Ours(owner) = self {
-            owner.leave().await;
+        if let Self::Embedded(server) = self {
+            server.shutdown().await;
         }
     }
 }
@@ -95,33 +96,25 @@ pub fn remote(settings: &Settings, url: &str, folder: &Path) -> Result<Client, C
     Ok(Client::trusting(url, token, &trust, settings.namespace.clone())?.with_token_file(token_file))
 }
 
-/// The word in a token file.
-pub fn read_token(path: &Path) -> Result<String, CommandError> {
-    match std::fs::read_to_string(path) {
-        Ok(token) => Ok(token.trim().to_owned()),
-        Err(error) => {
-            let kind = if error.kind() == std::io::ErrorKind::NotFound {
-                ExitStatus::NotFound
-            } else {
-                ExitStatus::Unexpected
-            };
-            Err(CommandError::new(kind, format!("could not read the token file {}", path.display())).because(error))
-        }
-    }
-}
-
 /// The owner of a store that was named by its address: that of the job that this process belongs to, or of this folder.
 fn known_server(settings: &Settings, url: &str, folder: &Path) -> Option<ServerInfo> {
     let answers_there = |info: &ServerInfo| info.url == url || info.local_url.as_deref() == Some(url);
     let of_job = settings.server_file.as_deref().and_then(ServerInfo::read).filter(answers_there);
-    of_job.or_else(|| Place::find(folder)?.server_info().filter(answers_there))
+    of_job.or_else(|| StoreDir::find(folder)?.server_info().filter(answers_there))
 }
 
 /// Where it is written who owns the store of a server that was named, for jobs that outlive the owner.
 pub fn server_file(url: &str, folder: &Path) -> Option<PathBuf> {
-    let place = Place::find(folder)?;
-    let info = place.server_info()?;
-    (info.url == url || info.local_url.as_deref() == Some(url)).then(|| place.server_file())
+    let store_dir = StoreDir::find(folder)?;
+    let info = store_dir.server_info()?;
+    (info.url == url || info.local_url.as_deref() == Some(url)).then(|| store_dir.server_file())
+}
+
+/// Returns the store of this folder or one above; creates one in this folder if there is none.
+pub fn create_store_dir(folder: &Path) -> Result<StoreDir, CommandError> {
+    let store_dir = StoreDir::find(folder).unwrap_or_else(|| StoreDir::in_folder(folder.join(FOLDER)));
+    store_dir.create_folder()?;
+    Ok(store_dir)
 }
 
 /// There is neither a store in this folder nor a server that was named.
@@ -183,6 +176,7 @@ pub fn explain_missing(error: ClientError) -> CommandError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ExitStatus;
 
     #[test]
     fn names_with_and_without_their_kind() {
@@ -209,7 +203,7 @@ mod tests {
     }
 
     fn settings() -> Settings {
-        crate::commands::tests::context().settings
+        crate::context::tests::context().settings
     }
 
     #[test]
@@ -240,37 +234,28 @@ mod tests {
     }
 
     #[test]
-    fn a_token_file_that_is_not_there_is_not_found() {
-        let folder = tempfile::tempdir().expect("a folder");
-        std::fs::write(folder.path().join("token"), " word \n").expect("a file");
-        assert_eq!(read_token(&folder.path().join("token")).expect("a token"), "word");
-        assert_eq!(read_token(&folder.path().join("none")).expect_err("no file").kind, ExitStatus::NotFound);
-        assert_eq!(read_token(folder.path()).expect_err("a folder").kind, ExitStatus::Unexpected);
-    }
-
-    #[test]
     fn the_owner_of_a_folder_is_known_by_its_addresses() {
         let folder = tempfile::tempdir().expect("a folder");
-        let place = Place::in_folder(folder.path().join(".torc"));
-        place.create_folder().expect("a folder");
+        let store_dir = StoreDir::in_folder(folder.path().join(".torc"));
+        store_dir.create_folder().expect("a folder");
         let info = ServerInfo {
-            host: crate::place::host_name(),
+            host: crate::host::host_name(),
             pid: 1,
             url: "https://login1:1".to_owned(),
-            token_file: place.token_file(),
+            token_file: store_dir.token_file(),
             start_time: "t".to_owned(),
             runner: false,
             local_url: Some("https://127.0.0.1:1".to_owned()),
             certificate_sha256: None,
             certificate_file: None,
         };
-        place.write_server_info(&info).expect("a file");
+        store_dir.write_server_info(&info).expect("a file");
         for (url, expected) in [("https://login1:1", true), ("https://127.0.0.1:1", true), ("https://login1:2", false)]
         {
             assert_eq!(known_server(&settings(), url, folder.path()).is_some(), expected, "{url}");
-            assert_eq!(server_file(url, folder.path()), expected.then(|| place.server_file()), "{url}");
+            assert_eq!(server_file(url, folder.path()), expected.then(|| store_dir.server_file()), "{url}");
         }
-        let of_job = Settings { server_file: Some(place.server_file()), ..settings() };
+        let of_job = Settings { server_file: Some(store_dir.server_file()), ..settings() };
         assert!(known_server(&of_job, "https://login1:1", Path::new("/")).is_some());
     }
 }

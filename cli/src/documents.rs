@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use torc_api::document::{Document, SlurmClusterDocument, WorkflowDocument};
 use torc_api::job::Job;
 use torc_api::load::{Format, LoadOptions, Loaded, Positions, load};
-use torc_api::problem::Problem;
+use torc_api::problem::{Problem, ProblemKind};
+use torc_api::workflow::WorkflowSpec;
 use torc_core::expand::{self, Limits};
 use torc_core::expanded::Expanded;
 
@@ -28,6 +29,13 @@ pub struct Documents {
 impl From<Vec<LoadedWorkflow>> for Documents {
     fn from(workflows: Vec<LoadedWorkflow>) -> Self {
         Self { workflows, clusters: Vec::new() }
+    }
+}
+
+impl Documents {
+    /// Returns the specifications of the workflows.
+    pub fn specs(&self) -> impl Iterator<Item = &WorkflowSpec> {
+        self.workflows.iter().map(|workflow| &workflow.document.spec)
     }
 }
 
@@ -101,7 +109,8 @@ pub fn read_jobs(path: &Path) -> Result<Vec<Job>, CommandError> {
         _ => text.extend_from_slice(b"\nname: spawned\n"),
     }
     let mut loaded = load(&text, format, &LoadOptions::default());
-    loaded.problems.retain(|problem| !is_elsewhere(problem));
+    // A name that the file does not have may be one of the workflow.
+    loaded.problems.retain(|problem| problem.kind != ProblemKind::UnknownReference);
     let mut report = Report::default();
     report.add(&display(path), loaded.problems);
     report.into_result()?;
@@ -117,13 +126,6 @@ pub fn read_jobs(path: &Path) -> Result<Vec<Job>, CommandError> {
     report.add(&display(path), expand::embed(&mut spec, &mut read_table));
     report.into_result()?;
     Ok(spec.jobs)
-}
-
-/// A name that the file does not have, but the workflow may.
-fn is_elsewhere(problem: &Problem) -> bool {
-    const FIELDS: [&str; 5] =
-        ["resource_requirements", "resourceRequirements", "failure_handler", "failureHandler", "scheduler"];
-    problem.message.starts_with("there is no") && FIELDS.iter().any(|field| problem.field.ends_with(field))
 }
 
 fn named_object(text: &[u8]) -> Option<Vec<u8>> {

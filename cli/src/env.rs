@@ -6,8 +6,6 @@ use torc_slurm::call::Tool;
 pub const API_URL: &str = "TORC_API_URL";
 /// The token itself.
 pub const TOKEN: &str = "TORC_TOKEN";
-/// The file that holds the token.
-pub const TOKEN_FILE: &str = "TORC_TOKEN_FILE";
 /// The file that says where the owner of a store answers, set for jobs by runners.
 pub const SERVER_FILE: &str = "TORC_SERVER_FILE";
 /// The file with the server's certificates, set in allocations.

@@ -3,21 +3,19 @@
 //! Objects go through the API server, with the rights of whoever asks. What is in the store (jobs, results, logs) comes from Torc's
 //! server, through a port-forward to its Service.
 
-pub mod choice;
 mod forward;
 pub mod objects;
 mod service;
-pub mod verbs;
 
 use std::time::Duration;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
-pub use choice::{Choice, Reach, Way};
 pub use service::reach_server;
 
 use crate::error::{CommandError, ExitStatus};
+use crate::settings::backend::ClusterChoice;
 
 /// Longer than this nobody waits for one answer of an API server.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -31,18 +29,18 @@ pub struct Cluster {
 }
 
 /// Finds a cluster that was chosen.
-pub async fn find(choice: &Choice, namespace: Option<&str>) -> Result<Cluster, CommandError> {
+pub async fn find(choice: &ClusterChoice, namespace: Option<&str>) -> Result<Cluster, CommandError> {
     let config = config(choice).await?;
     let namespace = namespace.map_or_else(|| config.default_namespace.clone(), str::to_owned);
     Ok(Cluster { client: client(config)?, namespace })
 }
 
 /// The API server of a cluster that was chosen; when nothing was said, of the current context, or of the cluster that this Pod is in.
-pub async fn connect(choice: &Choice) -> Result<Client, CommandError> {
+pub async fn connect(choice: &ClusterChoice) -> Result<Client, CommandError> {
     client(config(choice).await?)
 }
 
-async fn config(choice: &Choice) -> Result<Config, CommandError> {
+async fn config(choice: &ClusterChoice) -> Result<Config, CommandError> {
     let options = KubeConfigOptions { context: choice.context.clone(), ..KubeConfigOptions::default() };
     let found = match &choice.kubeconfig {
         Some(path) => {
@@ -107,16 +105,17 @@ pub fn refusal(what: &str, error: kube::Error) -> CommandError {
         _ if is_unknown => {
             refused.hint("the definitions are older than this program: `torc crd install`, or the chart torc-crds")
         }
-        // The API server says so of a kind that it does not know; of an object it says its name.
-        404 if status.message.contains("could not find the requested resource")
-            || status.message == "404 page not found" =>
-        {
-            refused
-                .hint("the custom resource definitions are not installed: `torc crd install`, or the chart torc-crds")
-        }
+        // The API server names an object that it does not have; of a kind that it does not know it names nothing.
+        404 if !names_an_object(status) => refused
+            .hint("the custom resource definitions are not installed: `torc crd install`, or the chart torc-crds"),
         403 => refused.hint("`kubectl auth can-i --list` tells what you may do"),
         _ => refused,
     }
+}
+
+/// Whether a refusal is about an object, and not about a kind that the API server does not know.
+pub fn names_an_object(status: &kube::core::Status) -> bool {
+    status.details.as_ref().is_some_and(|details| !details.name.is_empty())
 }
 
 #[cfg(test)]
@@ -159,7 +158,10 @@ mod tests {
         let hint = |code, message: &str| refusal("x", answer(code, message)).hints.join("; ");
         assert!(hint(404, "the server could not find the requested resource").contains("torc crd install"));
         assert!(hint(404, "404 page not found").contains("torc crd install"));
-        assert_eq!(hint(404, "workflows \"w\" not found"), "");
+        let missing = serde_json::json!({ "status": "Failure", "message": "workflows \"w\" not found", "reason": "NotFound",
+            "details": { "name": "w", "kind": "workflows" }, "code": 404 });
+        let missing = kube::Error::Api(serde_json::from_value(missing).expect("a status"));
+        assert!(refusal("x", missing).hints.is_empty());
         assert!(hint(403, "no").contains("kubectl auth can-i"));
         assert!(hint(500, "field not declared in schema").contains("older"));
         assert!(way_refused("x", answer(403, "no")).hints.iter().any(|hint| hint.contains("torc-client")));

@@ -1,43 +1,45 @@
-//! The command line: one verb a file in `commands`. A library, because two programs are made of it: `torc`, and
-//! `torc-slurm-job-runner` for batch scripts.
+//! The command line.
+//!
+//! Layers, from top to bottom; a module uses its own layer and those below:
+//!
+//! 1. `dispatch`, `slurm_job_runner`, `cli`: the programs.
+//! 2. `commands`: arguments, the call of a use case, and output.
+//! 3. `use_cases`: work that several commands share.
+//! 4. `connection`, `kubernetes`, `embedded`, `client`, `remote`: ways to a store.
+//! 5. `settings`, `documents`, `output` and the rest: values, text in, text out.
 
-mod advertise;
 mod args;
-mod changes;
+mod cli;
 mod client;
 mod commands;
 mod connection;
+mod context;
+mod dispatch;
 mod documents;
+mod embedded;
 mod env;
 mod error;
-mod follow;
-mod inside_job;
+mod host;
 mod kubernetes;
 mod listen_args;
-mod listening;
 mod logging;
-mod next_step;
-mod orphans;
+mod object_view;
 mod output;
-mod place;
-mod progress;
+mod program;
 mod reference;
 mod remote;
 mod rewrite;
-mod run_here;
-mod runner_args;
 mod runner_config;
-mod serving;
 mod settings;
 mod sites;
 mod slurm_job_runner;
-mod standalone;
-mod starving;
-mod summary;
+mod spellings;
+mod token_file;
+mod use_cases;
 mod versions;
+mod workflow_phase;
 
-/// The verb under which `torc` is the runner of a Slurm allocation, where the program for that is not beside it.
+/// The command of `torc` that is `torc-slurm-job-runner`.
 const SLURM_JOB_RUNNER: &str = "slurm-job-runner";
 
-pub use commands::main;
-pub use slurm_job_runner::main as slurm_job_runner;
+pub use dispatch::main;

@@ -13,7 +13,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, fmt, registry};
 
 use crate::env;
-use crate::place::host_name;
+use crate::host::host_name;
 
 /// The file of the runner in this process, once there is one.
 static RUNNER_LOG: RunnerLog = RunnerLog(Mutex::new(None));
@@ -50,8 +50,26 @@ impl<'a> MakeWriter<'a> for &'static RunnerLog {
     }
 }
 
-/// Begins to log. `verbose` counts how often `-v` was typed.
-pub fn start(verbose: u8) {
+/// The format of log lines on standard error.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogFormat {
+    /// One line of text for each event
+    #[default]
+    Text,
+    /// One JSON object for each event, with the fields of its spans
+    Json,
+}
+
+/// The amount and the format of log lines on standard error.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Log {
+    /// Number of times that `-v` was given.
+    pub verbose: u8,
+    pub format: LogFormat,
+}
+
+/// Starts logging.
+pub fn start(Log { verbose, format }: Log) {
     let level = match verbose {
         0 => "warn",
         1 => "info",
@@ -63,7 +81,12 @@ pub fn start(verbose: u8) {
         EnvFilter::try_new(filters(said.as_deref(), level)).unwrap_or_else(|_| EnvFilter::new(filters(None, level)));
     let kept = if verbose > 1 { level } else { "info" };
     let kept = EnvFilter::new(format!("warn,torc_runner={kept}"));
-    let stderr = fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal()).with_filter(shown);
+    let stderr = fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
+    let stderr = match format {
+        LogFormat::Text => stderr.boxed(),
+        LogFormat::Json => stderr.json().boxed(),
+    };
+    let stderr = stderr.with_filter(shown);
     let file = fmt::layer().with_writer(&RUNNER_LOG).with_ansi(false).with_target(false).with_filter(kept);
     let _ = registry().with(stderr).with(file).try_init();
 }

@@ -9,32 +9,28 @@ mod data_rows;
 pub mod human;
 mod json;
 mod object_rows;
-mod remote;
 mod rows;
 mod schedulers;
 mod sites;
-mod slurm_rows;
-mod table;
+pub mod table;
 mod yaml;
 
 use std::io::Write as _;
 
-use clap::ValueEnum;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 pub use anywhere::Anywhere;
 pub use object_rows::{ClusterRow, WorkflowRow};
-pub use remote::{LogsRow, OrderRow};
 pub use rows::{SettingRow, event_text, status_word};
 pub use schedulers::{AllocationPlanRow, SchedulerRow, WayRow};
 pub use sites::{MatchRow, PartitionRow, ProfileRow};
-use table::{Tabular, Widths};
+use table::{Listed, Widths};
 
 use crate::error::CommandError;
 
 /// How results are printed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// Columns for people.
     #[default]
@@ -48,22 +44,19 @@ pub enum Format {
 }
 
 impl Format {
-    /// The name on the command line and in files.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Table => "table",
-            Self::Wide => "wide",
-            Self::Json => "json",
-            Self::Yaml => "yaml",
-        }
-    }
+    /// Names on the command line and in files, each with its meaning.
+    pub const CHOICES: &[(&str, &str)] =
+        &[("table", "Columns for people"), ("wide", "More columns"), ("json", "JSON for programs"), ("yaml", "YAML")];
 
     /// The format of a name.
     pub fn from_name(name: &str) -> Result<Self, String> {
-        [Self::Table, Self::Wide, Self::Json, Self::Yaml]
-            .into_iter()
-            .find(|format| format.name() == name)
-            .ok_or_else(|| "must be table, wide, json or yaml".to_owned())
+        match name {
+            "table" => Ok(Self::Table),
+            "wide" => Ok(Self::Wide),
+            "json" => Ok(Self::Json),
+            "yaml" => Ok(Self::Yaml),
+            _ => Err("must be table, wide, json or yaml".to_owned()),
+        }
     }
 
     const fn is_structured(self) -> bool {
@@ -91,7 +84,7 @@ impl Output {
     }
 
     /// A list: a table, or `{"items": […]}`.
-    pub fn list<T: Tabular + Serialize>(&self, items: &[T]) -> Result<(), CommandError> {
+    pub fn list<T: Listed + Serialize>(&self, items: &[T]) -> Result<(), CommandError> {
         Listing::new(*self).print(items)
     }
 
@@ -105,7 +98,7 @@ impl Output {
     }
 
     /// A table as a part of a text for people.
-    pub fn table<T: Tabular>(&self, items: &[T]) -> String {
+    pub fn table<T: Listed>(&self, items: &[T]) -> String {
         let wide = self.format == Format::Wide;
         table::render(items, wide, jiff::Timestamp::now(), true, &mut Widths::new())
     }
@@ -172,7 +165,7 @@ impl Listing {
     }
 
     /// First a table, or `{"items": […]}`; then rows without a header, or one object a line.
-    pub fn print<T: Tabular + Serialize>(&mut self, items: &[T]) -> Result<(), CommandError> {
+    pub fn print<T: Listed + Serialize>(&mut self, items: &[T]) -> Result<(), CommandError> {
         let first = !std::mem::replace(&mut self.begun, true);
         match (self.output.format, first) {
             (Format::Table | Format::Wide, true) if items.is_empty() => {

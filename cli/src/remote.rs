@@ -8,4 +8,4 @@ pub mod folder;
 pub mod order;
 pub mod parallel;
 pub mod ssh;
-pub mod standing;
+pub mod worker_status;

@@ -129,9 +129,9 @@ fn snake_keys(value: Value) -> Value {
 }
 
 fn offset(text: &str, position: Position) -> Option<usize> {
-    let start = line_start(text, position.line)?;
+    let start = line_start(text, position.line as usize)?;
     let line = text.get(start..)?;
-    let inside = line.char_indices().nth(position.column.checked_sub(1)?).map(|(at, _)| at)?;
+    let inside = line.char_indices().nth(position.column.checked_sub(1)? as usize).map(|(at, _)| at)?;
     Some(start + inside)
 }
 

@@ -17,8 +17,8 @@ use crate::settings::RunSettings;
 pub async fn runner_config(run: &RunSettings, state_dir: &Path, folder: &Path) -> Result<RunnerConfig, CommandError> {
     let executable = std::env::current_exe()
         .map_err(|error| CommandError::unexpected("could not find the path of this program", error))?;
-    let keeper_command = vec![executable.into_os_string(), "keeper".into()];
-    let mut config = RunnerConfig::new(folder.join(&run.output_dir), folder.join(state_dir), keeper_command);
+    let shim_command = vec![executable.into_os_string(), "shim".into()];
+    let mut config = RunnerConfig::new(folder.join(&run.output_dir), folder.join(state_dir), shim_command);
     config.gpu_devices = gpu_devices(run.num_gpus, detect::gpus());
     config.capacity = Resources {
         cpus: run.num_cpus.unwrap_or_else(detect::cpus),
@@ -33,9 +33,9 @@ pub async fn runner_config(run: &RunSettings, state_dir: &Path, folder: &Path) -
     config.poll_interval = run.poll_interval;
     config.backoff_max = run.claim_backoff_max;
     config.long_poll = run.long_poll;
-    config.offline = run.offline;
+    config.offline = run.offline();
     config.persistent = run.persistent;
-    config.prefetch = run.prefetch.clone();
+    config.prefetch = run.prefetch();
     config.time_limit = run.time_left(Timestamp::now());
     if let Some(around) = detect::surroundings() {
         config.slurm_job_id = Some(around.job_id.clone());
@@ -112,9 +112,6 @@ async fn time_left(around: &Allocation) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use torc_api::failure::Prefetch;
-    use torc_runner::OfflineSettings;
-
     use super::*;
 
     fn seconds(seconds: u64) -> Duration {
@@ -136,17 +133,16 @@ mod tests {
             slurm_poll_interval: seconds(17),
             claim_backoff_max: seconds(19),
             long_poll: false,
-            offline: OfflineSettings { enabled: false, ping_interval: seconds(23), retry_window: Some(seconds(29)) },
+            offline_drain: false,
+            drain_ping_interval: seconds(23),
+            server_retry_window: Some(seconds(29)),
             persistent: true,
             skip_version_check: false,
-            prefetch: Prefetch {
-                enabled: Some(true),
-                batch_size: Some(31),
-                max_queued: Some(37),
-                refill_threshold: Some(41),
-                lease_seconds: Some(43),
-                horizon_seconds: None,
-            },
+            prefetch_enabled: Some(true),
+            prefetch_batch_size: Some(31),
+            prefetch_max_queued: Some(37),
+            prefetch_refill_threshold: Some(41),
+            lease_seconds: Some(43),
         }
     }
 
@@ -162,7 +158,7 @@ mod tests {
         assert_eq!(config.time_limit, said.time_limit);
         assert_eq!((config.poll_interval, config.backoff_max), (seconds(13), seconds(19)));
         assert_eq!((config.long_poll, config.persistent), (false, true));
-        assert_eq!((config.offline, config.prefetch), (said.offline, said.prefetch));
+        assert_eq!((config.offline, config.prefetch), (said.offline(), said.prefetch()));
     }
 
     // J02

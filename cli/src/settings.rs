@@ -1,30 +1,39 @@
 //! Settings are resolved once: flags, then environment, then files from near to far, then what is built in.
 //!
-//! Every setting is one row of [`KEYS`]; values travel as text with their origin, and are given a type at the end,
-//! so that an error can say where the wrong value came from.
+//! A setting is one field, declared by [`torc_api::settings!`]. Values travel as text with their origin, and are given a type at the
+//! end, so that an error can say where the wrong value came from.
 
+pub mod backend;
 mod files;
-mod keys;
-mod kubernetes;
+mod flags;
 mod run;
+mod server;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
+use backend::{Backend, choose};
 pub use files::config_files;
-pub use keys::KEYS;
+pub use flags::{Flags, RunnerArgs, as_arguments, bit, layer};
 pub use run::RunSettings;
+pub use server::ServerSettings;
 
+use torc_api::setting::FlagGroup::Global;
+use torc_api::setting::{InvalidSetting, Setting, parse_path, parse_text};
 use torc_api::token::{Fingerprint, NoFingerprint};
 use torc_controller::KubernetesConfig;
-use torc_controller::tls::TlsFiles;
 
-use crate::args::{GlobalArgs, RunnerArgs};
+use crate::env;
 use crate::error::CommandError;
-use crate::kubernetes::Way;
-use crate::kubernetes::choice::choose;
+use crate::host::host_name;
 use crate::output::Format;
+
+/// Every setting.
+pub fn all() -> impl Iterator<Item = &'static Setting> {
+    [Settings::SETTINGS, RunSettings::SETTINGS, ServerSettings::SETTINGS, KubernetesConfig::SETTINGS]
+        .into_iter()
+        .flatten()
+}
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,92 +80,97 @@ impl Layers {
         self.values.entry(key).or_insert(Value { text, origin });
     }
 
+    /// Replaces what was said.
+    pub fn set(&mut self, key: &'static str, text: String, origin: Origin) {
+        self.values.insert(key, Value { text, origin });
+    }
+
     /// What was said about a key.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.values.get(key)
     }
 
-    fn parsed<T>(&self, key: &str, parse: impl Fn(&str) -> Result<T, String>) -> Result<Option<T>, CommandError> {
-        let Some(value) = self.get(key) else { return Ok(None) };
-        parse(&value.text).map(Some).map_err(|reason| {
-            CommandError::invalid(format!(
-                "setting `{key}` is wrong: '{}' {reason} (from {})",
-                value.text, value.origin
-            ))
+    /// Whether it was said on the command line.
+    pub fn is_typed(&self, key: &str) -> bool {
+        self.get(key).is_some_and(|value| value.origin == Origin::Flag)
+    }
+
+    /// What was said on the command line, in the order of all settings.
+    pub fn flags(&self) -> impl Iterator<Item = (&'static Setting, &str)> {
+        all().filter_map(|setting| {
+            let value = self.get(setting.key).filter(|value| value.origin == Origin::Flag)?;
+            Some((setting, value.text.as_str()))
+        })
+    }
+
+    fn read<T>(
+        &self,
+        read: impl Fn(torc_api::setting::Lookup<'_>) -> Result<T, InvalidSetting>,
+    ) -> Result<T, CommandError> {
+        read(&|key| self.get(key).map(|value| value.text.as_str())).map_err(|error| {
+            let origin = self.get(error.key).map_or(&Origin::BuiltIn, |value| &value.origin);
+            CommandError::invalid(format!("{error} (from {origin})"))
         })
     }
 }
 
-/// What a run of `torc` works with.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
-    /// The server to talk to; absent: the store of this folder.
-    pub url: Option<String>,
-    /// The token itself.
-    pub token: Option<String>,
-    /// The file with the token.
-    pub token_file: Option<PathBuf>,
-    /// The file that says where the owner of this job's store answers.
-    pub server_file: Option<PathBuf>,
-    /// The file in which the server of an allocation keeps its certificates.
-    pub server_certificates: Option<PathBuf>,
-    /// Whom to speak with.
-    pub way: Way,
-    /// The Service of Torc's server in a cluster, as `namespace/name`.
-    pub service: Option<String>,
-    /// The name that the server's certificate is for, where it is not that of the URL.
-    pub server_name: Option<String>,
-    /// The only certificate that the server may have.
-    pub certificate_sha256: Option<Fingerprint>,
-    /// The file of those who vouch for servers.
-    pub ca_cert: Option<PathBuf>,
-    /// How results are printed.
-    pub format: Format,
-    /// The namespace; absent: `default`.
-    pub namespace: Option<String>,
-    /// The program that reaches workers, and its first words.
-    pub ssh: String,
-    /// What the local runner may use.
-    pub run: RunSettings,
-    /// How a server is started.
-    pub server: ServerSettings,
-}
-
-/// How a server is started.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ServerSettings {
-    /// Host and port.
-    pub bind: String,
-    /// The same for the server inside `torc apply` and `torc run`, where that was said.
-    pub embedded_bind: Option<String>,
-    /// How others reach it: a URL, a host, or a host with a port.
-    pub advertise: Option<String>,
-    /// The certificate to use.
-    pub certificate: Option<TlsFiles>,
-    /// The file with those who vouch for it, or for a proxy in front of it.
-    pub authority: Option<PathBuf>,
-    /// How long a token for the runners in allocations is good.
-    pub runner_token_lifetime: Duration,
-    /// TLS also where only this machine listens.
-    pub tls: bool,
-    /// No TLS, wherever it listens.
-    pub insecure_http: bool,
-    /// The file with the administrators' token; absent: one beside the database.
-    pub admin_token_file: Option<PathBuf>,
-    /// The file with a token that reads metrics.
-    pub metrics_token_file: Option<PathBuf>,
-    /// The key that signs tokens; absent: one beside the database.
-    pub token_key_file: Option<PathBuf>,
-    /// The most connections at once.
-    pub max_connections: usize,
-    /// The database; absent: that of the `.torc` folder.
-    pub database: Option<String>,
-    /// The most jobs of one workflow.
-    pub max_jobs: usize,
-    /// Between two looks at Slurm while allocations live.
-    pub slurm_poll_interval: Duration,
-    /// How custom resources are looked after, where that is asked for.
-    pub kubernetes: KubernetesConfig,
+torc_api::settings! {
+    /// What a run of `torc` works with.
+    pub struct Settings {
+        /// The server to talk to, e.g. `http://127.0.0.1:7421`; without it the store of the `.torc` folder here or above.
+        "client.url" (variable: Some(env::API_URL), flag: Some(Global.flag("url").value("URL")))
+        url: Option<String> = parse_url;
+        /// The file that holds the server's token.
+        "client.token_file" (flag: Some(Global.flag("token-file").value("FILE")))
+        token_file: Option<PathBuf> = parse_path;
+        /// A file with certificates in PEM: servers that they vouch for are trusted, and no others (the machine's own when absent).
+        "client.ca_cert" (flag: Some(Global.flag("ca-cert").value("FILE")))
+        ca_cert: Option<PathBuf> = parse_path;
+        /// The fingerprint of the only certificate that the server may have; a token file of a server with its own certificate holds it,
+        /// too.
+        "client.certificate_sha256" (flag: Some(Global.flag("certificate-sha256").value("HEX")))
+        certificate_sha256: Option<Fingerprint> = parse_fingerprint;
+        /// The context of the kubeconfig whose Kubernetes cluster to talk to; without this and the next one no cluster is meant,
+        /// whatever kubeconfig there is.
+        "client.context" (flag: Some(Global.flag("context").value("NAME")))
+        context: Option<String> = parse_text;
+        /// The kubeconfig (`KUBECONFIG` or `~/.kube/config` when absent and a context is named).
+        "client.kubeconfig" (flag: Some(Global.flag("kubeconfig").value("FILE")))
+        kubeconfig: Option<PathBuf> = parse_path;
+        /// The Service of Torc's server in a cluster, as `namespace/name` (looked for when absent).
+        "client.service" ()
+        service: Option<String> = parse_text;
+        /// How results are printed: `table`, `wide`, `json` or `yaml`.
+        "client.format" (
+            default: Some("table"),
+            flag: Some(Global.flag("output").value("FORMAT").short('o').choices(Format::CHOICES)),
+        )
+        format: Format = Format::from_name;
+        /// The namespace of the workflows (that of the kubeconfig's context, else `default`, when absent).
+        "client.namespace" (flag: Some(Global.flag("namespace").value("NAMESPACE").short('n')))
+        namespace: Option<String> = parse_text;
+        /// The program that `torc remote` reaches workers with, and its first words.
+        "client.ssh" (default: Some("ssh"))
+        ssh: String = parse_text;
+    }
+    {
+        /// The token itself.
+        token: Option<String>;
+        /// The file that says where the owner of this job's store answers.
+        server_file: Option<PathBuf>;
+        /// The file in which the server of an allocation keeps its certificates.
+        server_certificates: Option<PathBuf>;
+        /// The backend to talk to.
+        backend: Backend;
+        /// The name that the server's certificate is for, where it is not that of the URL.
+        server_name: Option<String>;
+        /// What the local runner may use.
+        run: RunSettings;
+        /// How a server is started.
+        server: ServerSettings;
+        /// What was said, with its origins.
+        layers: Layers;
+    }
 }
 
 /// What is handed over by variables and stands in no file.
@@ -178,9 +192,9 @@ impl Handed {
         let said = |name: &str| variable(name).filter(|text| !text.is_empty());
         let path = |name: &str| said(name).map(PathBuf::from);
         Self {
-            token: said(crate::env::TOKEN),
-            server_file: path(crate::env::SERVER_FILE),
-            server_certificates: path(crate::env::SERVER_CERTIFICATES),
+            token: said(env::TOKEN),
+            server_file: path(env::SERVER_FILE),
+            server_certificates: path(env::SERVER_CERTIFICATES),
             plugin: false,
         }
     }
@@ -199,10 +213,10 @@ pub struct Surroundings<'a> {
 /// What was said, from all sources, and warnings about what nobody understands.
 pub fn gather(flags: Layers, surroundings: &Surroundings<'_>) -> Result<(Layers, Vec<String>), CommandError> {
     let mut layers = flags;
-    for key in KEYS {
-        for variable in [key.variable.to_owned(), key.variable_by_section()] {
+    for setting in all() {
+        for variable in [setting.variable(), setting.variable_by_section()] {
             if let Some(text) = (surroundings.variable)(&variable).filter(|text| !text.is_empty()) {
-                layers.below(key.name, text, Origin::Environment(variable));
+                layers.below(setting.key, text, Origin::Environment(variable));
             }
         }
     }
@@ -210,93 +224,41 @@ pub fn gather(flags: Layers, surroundings: &Surroundings<'_>) -> Result<(Layers,
     for path in config_files(surroundings) {
         warnings.extend(files::add(&mut layers, &path)?);
     }
-    for key in KEYS {
-        if let Some(text) = key.default {
-            layers.below(key.name, text.to_owned(), Origin::BuiltIn);
+    for setting in all() {
+        if let Some(text) = setting.default {
+            layers.below(setting.key, text.to_owned(), Origin::BuiltIn);
         }
     }
     Ok((layers, warnings))
 }
 
-/// The layer of the command line.
-pub fn flags(global: &GlobalArgs, runner: Option<&RunnerArgs>) -> Layers {
-    let mut layers = Layers::default();
-    let mut said = |key: &'static str, text: Option<String>| {
-        if let Some(text) = text {
-            layers.below(key, text, Origin::Flag);
-        }
-    };
-    let path = |path: &PathBuf| path.to_string_lossy().into_owned();
-    said("client.url", global.url.clone());
-    said("client.context", global.context.clone());
-    said("client.kubeconfig", global.kubeconfig.as_ref().map(path));
-    said("client.token_file", global.token_file.as_ref().map(path));
-    said("client.ca_cert", global.ca_cert.as_ref().map(path));
-    said("client.certificate_sha256", global.certificate_sha256.clone());
-    said("client.format", global.format.map(|format| format.name().to_owned()));
-    said("client.namespace", global.namespace.clone());
-    if let Some(runner) = runner {
-        for (key, text) in runner.said() {
-            said(key, Some(text));
-        }
-    }
-    layers
-}
-
 /// Gives what was said its types.
 pub fn resolve(layers: &Layers, handed: Handed) -> Result<Settings, CommandError> {
-    let text = |key: &str| layers.get(key).map(|value| value.text.clone());
-    let way = choose(layers, handed.plugin)?;
+    let backend = choose(layers, handed.plugin)?;
+    let settings = layers.read(Settings::read)?;
     Ok(Settings {
         // A server that somebody farther away has named is not meant.
-        url: layers.parsed("client.url", parse_url)?.filter(|_| way == Way::Server),
-        way,
-        service: text("client.service"),
-        server_name: None,
+        url: settings.url.filter(|_| backend == Backend::Server),
+        backend,
         token: handed.token,
         server_file: handed.server_file,
         server_certificates: handed.server_certificates,
-        token_file: text("client.token_file").map(PathBuf::from),
-        certificate_sha256: layers.parsed("client.certificate_sha256", parse_fingerprint)?,
-        ca_cert: text("client.ca_cert").map(PathBuf::from),
-        format: layers.parsed("client.format", Format::from_name)?.unwrap_or_default(),
-        namespace: text("client.namespace"),
-        ssh: text("client.ssh").unwrap_or_default(),
-        run: run::resolve(layers)?,
+        run: layers.read(RunSettings::read)?,
         server: resolve_server(layers)?,
+        layers: layers.clone(),
+        ..settings
     })
 }
 
 fn resolve_server(layers: &Layers) -> Result<ServerSettings, CommandError> {
-    let text = |key: &str| layers.get(key).map(|value| value.text.clone());
-    let number = |key: &str| {
-        let number = layers.parsed(key, |text| parse_count(text, 1))?;
-        Ok::<_, CommandError>(number.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX)))
-    };
-    let certificate = match (text("server.tls_cert"), text("server.tls_key")) {
-        (Some(certificate), Some(key)) => Some(TlsFiles { certificate: certificate.into(), key: key.into() }),
-        (None, None) => None,
-        (Some(_), None) => return Err(CommandError::usage("a certificate needs its key: say --tls-key, too")),
-        (None, Some(_)) => return Err(CommandError::usage("a key needs its certificate: say --tls-cert, too")),
-    };
-    Ok(ServerSettings {
-        bind: text("server.bind").unwrap_or_default(),
-        embedded_bind: text("client.run.bind"),
-        advertise: text("server.advertise"),
-        certificate,
-        authority: text("server.tls_ca").map(PathBuf::from),
-        runner_token_lifetime: layers.parsed("server.runner_token_lifetime", run::parse_duration)?.unwrap_or_default(),
-        tls: layers.parsed("server.tls", run::parse_flag)?.unwrap_or_default(),
-        insecure_http: layers.parsed("server.insecure_http", run::parse_flag)?.unwrap_or_default(),
-        admin_token_file: text("server.admin_token_file").map(PathBuf::from),
-        metrics_token_file: text("server.metrics_token_file").map(PathBuf::from),
-        token_key_file: text("server.token_key_file").map(PathBuf::from),
-        max_connections: number("server.max_connections")?,
-        database: text("server.database"),
-        max_jobs: number("server.max_jobs")?,
-        slurm_poll_interval: layers.parsed("server.slurm_poll_interval", run::parse_seconds)?.unwrap_or_default(),
-        kubernetes: kubernetes::resolve(layers)?,
-    })
+    let server = layers.read(ServerSettings::read)?;
+    server.check()?;
+    let mut kubernetes = layers.read(KubernetesConfig::read)?;
+    if kubernetes.identity.is_empty() {
+        // Unlike that of any other process that lives: a lease of an earlier process of the same name would not be waited for.
+        kubernetes.identity = format!("{}-{}", host_name(), std::process::id());
+    }
+    Ok(ServerSettings { kubernetes, ..server })
 }
 
 fn parse_fingerprint(text: &str) -> Result<Fingerprint, String> {
@@ -311,12 +273,5 @@ fn parse_url(text: &str) -> Result<String, String> {
     Ok(text.trim_end_matches('/').to_owned())
 }
 
-fn parse_count(text: &str, least: i64) -> Result<i64, String> {
-    match text.trim().parse::<i64>() {
-        Ok(number) if number >= least => Ok(number),
-        _ => Err(format!("must be a whole number of at least {least}")),
-    }
-}
-
 #[cfg(test)]
-mod tests;
+pub mod tests;

@@ -1,28 +1,30 @@
-//! `torc-slurm-job-runner URL WORKFLOW OUTPUT`: what a batch script starts in its allocation. It is `torc runner` for one workflow,
-//! with everything that it may use read from Slurm's environment.
+//! `torc-slurm-job-runner URL WORKFLOW OUTPUT`: what a batch script starts in its allocation. It is `torc` under another name: `torc
+//! runner` for one workflow, with everything that it may use read from Slurm's environment.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use clap::Parser;
+use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 use torc_runner::detect::Share;
 
-use crate::args::{GlobalArgs, RunnerArgs};
 use crate::client::{Client, ClientError};
 use crate::commands::runner::{Serving, serve};
-use crate::commands::{self, Context, keeper};
+use crate::commands::shim;
 use crate::connection::remote;
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
-use crate::settings;
+use crate::logging::Log;
+use crate::program::{block_on, refuse, start};
+use crate::settings::{self, Origin, RunnerArgs};
 
 /// Run a workflow's jobs in this Slurm allocation.
 ///
 /// CPUs, memory, GPUs, nodes and the end come from Slurm. The token is read from TORC_TOKEN or the file that TORC_TOKEN_FILE names,
 /// never from the command line, which everybody on the machine can see.
 #[derive(Debug, Parser)]
-#[command(name = "torc-slurm-job-runner", version, max_term_width = 120)]
+#[command(name = PROGRAM, version, max_term_width = 120)]
 struct SlurmJobRunner {
     /// The server, e.g. `http://login1:7421`.
     #[arg(value_name = "URL")]
@@ -64,26 +66,47 @@ const PAUSE: Duration = Duration::from_secs(5);
 /// How long a server that does not accept what was handed over is given to hand over something newer.
 const RENEWAL: Duration = Duration::from_secs(120);
 
+/// The name of the program: a link to `torc`.
+const PROGRAM: &str = "torc-slurm-job-runner";
+
+/// Whether this program is meant, by the name of the program or by the command, which is taken away.
+pub fn is_meant(arguments: &mut Vec<OsString>) -> bool {
+    let is_named = arguments.first().map(Path::new).and_then(Path::file_name).is_some_and(|name| name == PROGRAM);
+    let is_command = arguments.get(1).is_some_and(|word| word == crate::SLURM_JOB_RUNNER);
+    if is_command {
+        arguments.remove(1);
+    }
+    is_command || is_named
+}
+
 /// Parses, runs, and turns the outcome into an exit code.
 pub fn main(mut arguments: Vec<OsString>) -> ExitCode {
-    // A runner starts its keeper from the program that it is.
-    if arguments.get(1).is_some_and(|word| word == "keeper") {
-        return keeper::main(keeper::KeeperVerbArgs { arguments: arguments.split_off(2) });
+    // A runner starts its shim from the program that it is.
+    if arguments.get(1).is_some_and(|word| word == "shim") {
+        return shim::main(shim::ShimVerbArgs { arguments: arguments.split_off(2) });
     }
-    let args = match SlurmJobRunner::try_parse_from(arguments) {
+    let matches = match SlurmJobRunner::command().try_get_matches_from(arguments) {
+        Ok(matches) => matches,
+        Err(error) => return refuse(&error),
+    };
+    let args = match SlurmJobRunner::from_arg_matches(&matches) {
         Ok(args) => args,
-        Err(error) => return commands::refuse(&error),
+        Err(error) => return refuse(&error),
     };
-    let global = GlobalArgs {
-        url: Some(args.url.clone()),
-        token_file: args.token_file.clone(),
-        namespace: args.namespace.clone(),
-        verbose: args.verbose,
-        ..GlobalArgs::default()
-    };
-    let runner = RunnerArgs { output_dir: Some(args.output.clone()), ..args.runner.clone() };
-    let flags = settings::flags(&global, Some(&runner));
-    commands::start(&global, flags, |context| commands::block_on(Box::pin(run(context, &args))))
+    let mut flags = settings::layer(&matches);
+    let path = |path: &PathBuf| path.to_string_lossy().into_owned();
+    for (key, text) in [
+        ("client.url", Some(args.url.clone())),
+        ("client.token_file", args.token_file.as_ref().map(path)),
+        ("client.namespace", args.namespace.clone()),
+        ("client.run.output_dir", Some(path(&args.output))),
+    ] {
+        if let Some(text) = text {
+            flags.set(key, text, Origin::Flag);
+        }
+    }
+    let log = Log { verbose: args.verbose, ..Log::default() };
+    start(log, flags, |context| block_on(Box::pin(run(context, &args))))
 }
 
 async fn run(context: &Context, args: &SlurmJobRunner) -> Result<ExitStatus, CommandError> {
@@ -102,7 +125,7 @@ async fn run(context: &Context, args: &SlurmJobRunner) -> Result<ExitStatus, Com
 /// What tells this runner from others that start at the same moment.
 fn own_name() -> String {
     let variable = |name: &str| std::env::var(name).unwrap_or_default();
-    let (host, process) = (crate::place::host_name(), std::process::id());
+    let (host, process) = (crate::host::host_name(), std::process::id());
     format!("{host}/{}/{}/{process}", variable("SLURM_JOB_ID"), variable("SLURM_NODEID"))
 }
 
@@ -152,6 +175,21 @@ impl Patience {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn it_has_a_name_and_a_command() {
+        for (line, expected, rest) in [
+            ("/opt/torc-slurm-job-runner u w o", true, "/opt/torc-slurm-job-runner u w o"),
+            ("torc-slurm-job-runner shim", true, "torc-slurm-job-runner shim"),
+            ("/opt/torc slurm-job-runner u w o", true, "/opt/torc u w o"),
+            ("/opt/torc run w", false, "/opt/torc run w"),
+            ("torc", false, "torc"),
+        ] {
+            let mut words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            assert_eq!(is_meant(&mut words), expected, "{line}");
+            assert_eq!(words, rest.split(' ').map(OsString::from).collect::<Vec<_>>());
+        }
+    }
 
     #[test]
     fn what_may_pass_is_waited_for() {

@@ -1,64 +1,172 @@
-//! Who does what: a request's deed travels with its task, so that whatever it changes is written down with its author in the
-//! same transaction.
+//! The audit log: a request's audit context travels with its task, so that its changes and their author are written in one
+//! transaction.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use torc_api::error_code::ErrorCode;
 use torc_api::token::Scope;
 use torc_core::ids::Now;
 use torc_core::rows::AuditRow;
 
-use crate::engine::{EngineError, ErrorKind};
-use crate::http::Caller;
-
 tokio::task_local! {
-    static DEED: Deed;
+    static CONTEXT: AuditContext;
 }
 
-/// What somebody is about to do.
+/// What a request does, as the audit log names it.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::EnumIter, strum::EnumMessage, strum::IntoStaticStr,
+)]
+pub(crate) enum AuditVerb {
+    /// Only refusals of it are recorded.
+    #[strum(serialize = "read")]
+    Read,
+    /// A method that a route does not have.
+    #[strum(serialize = "unknown")]
+    Unknown,
+    /// Deletes superseded results and old events.
+    #[strum(serialize = "gc")]
+    Gc,
+    /// Writes a copy of the store.
+    #[strum(serialize = "backup")]
+    Backup,
+    /// Creates a token.
+    #[strum(serialize = "create token")]
+    CreateToken,
+    /// Registers a runner.
+    #[strum(serialize = "register")]
+    Register,
+    /// Syncs a runner.
+    #[strum(serialize = "sync")]
+    Sync,
+    /// Exchanges logs with a pool runner.
+    #[strum(serialize = "exchange logs")]
+    ExchangeLogs,
+    /// Applies a Slurm cluster.
+    #[strum(serialize = "apply cluster")]
+    ApplyCluster,
+    /// Deletes a Slurm cluster.
+    #[strum(serialize = "delete cluster")]
+    DeleteCluster,
+    /// Records Slurm's accounting of steps.
+    #[strum(serialize = "record slurm stats")]
+    RecordSlurmStats,
+    /// Creates or updates a workflow.
+    #[strum(serialize = "apply")]
+    Apply,
+    /// Deletes a workflow.
+    #[strum(serialize = "delete")]
+    Delete,
+    /// Cancels a workflow.
+    #[strum(serialize = "cancel")]
+    Cancel,
+    /// Suspends a workflow.
+    #[strum(serialize = "suspend")]
+    Suspend,
+    /// Resumes a workflow.
+    #[strum(serialize = "resume")]
+    Resume,
+    /// Retries jobs.
+    #[strum(serialize = "retry")]
+    Retry,
+    /// Records what was lost with allocations and runners.
+    #[strum(serialize = "sync status")]
+    SyncStatus,
+    /// Recovers failed jobs.
+    #[strum(serialize = "recover")]
+    Recover,
+    /// Plans schedulers and allocations again.
+    #[strum(serialize = "regenerate")]
+    Regenerate,
+    /// Corrects resource requirements.
+    #[strum(serialize = "correct resources")]
+    CorrectResources,
+    /// Classifies failed jobs.
+    #[strum(serialize = "classify")]
+    Classify,
+    /// Requests allocations of a scheduler.
+    #[strum(serialize = "schedule nodes")]
+    ScheduleNodes,
+    /// Has a stored workflow run.
+    #[strum(serialize = "submit")]
+    Submit,
+    /// Adds jobs from a running job.
+    #[strum(serialize = "spawn")]
+    Spawn,
+    /// Replays results from a runner's journal.
+    #[strum(serialize = "replay")]
+    Replay,
+    /// Writes user data.
+    #[strum(serialize = "write data")]
+    WriteData,
+    /// Deletes user data that was written.
+    #[strum(serialize = "delete data")]
+    DeleteData,
+    /// Adds remote workers.
+    #[strum(serialize = "add workers")]
+    AddWorkers,
+    /// Removes a remote worker.
+    #[strum(serialize = "remove worker")]
+    RemoveWorker,
+}
+
+/// How a request ended, as far as the audit log is concerned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum AuditOutcome {
+    Done,
+    /// The token does not allow it.
+    Refused(ErrorCode),
+    /// It failed with this error.
+    Failed(ErrorCode),
+}
+
+/// Who does what to which object.
 #[derive(Clone)]
-pub(crate) struct Deed {
+pub(crate) struct AuditContext {
     who: String,
     scope: Scope,
-    verb: &'static str,
+    verb: AuditVerb,
     object: Arc<Mutex<String>>,
 }
 
-impl Deed {
-    pub fn new(caller: &Caller, verb: &'static str, object: String) -> Self {
-        let scope = caller.grant.scope();
-        Self { who: caller.name.clone(), scope, verb, object: Arc::new(Mutex::new(object)) }
+impl AuditContext {
+    pub fn new(who: String, scope: Scope, verb: AuditVerb, object: String) -> Self {
+        Self { who, scope, verb, object: Arc::new(Mutex::new(object)) }
     }
 
-    /// What is written down of it. What runners and jobs do is their work, and is on record as such: of them only their coming is
-    /// noted, and what they were refused.
-    pub fn row(&self, error: Option<&EngineError>, now: Now) -> Option<AuditRow> {
-        let refused = error.is_some_and(|error| error.kind == ErrorKind::Forbidden);
-        if self.scope == Scope::Runner && self.verb != "register" && !refused {
+    /// Returns the row to be written, if any. Of runners and jobs only registrations and refusals are recorded: the rest of their
+    /// work is on record as such.
+    pub fn row(&self, outcome: AuditOutcome, now: Now) -> Option<AuditRow> {
+        let is_refused = matches!(outcome, AuditOutcome::Refused(_));
+        if self.scope == Scope::Runner && self.verb != AuditVerb::Register && !is_refused {
             return None;
         }
+        let outcome = match outcome {
+            AuditOutcome::Done => "ok".to_owned(),
+            AuditOutcome::Refused(code) | AuditOutcome::Failed(code) => code.to_string(),
+        };
         Some(AuditRow {
             time_ms: now.wall_ms,
             who: self.who.clone(),
             scope: self.scope.name().to_owned(),
-            verb: self.verb.to_owned(),
+            verb: self.verb.to_string(),
             object: self.object.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-            outcome: error.map_or_else(|| "ok".to_owned(), |error| error.body.code.clone()),
+            outcome,
         })
     }
 }
 
-/// Does something as somebody's deed.
-pub(crate) async fn during<T>(deed: Deed, doing: impl Future<Output = T>) -> T {
-    DEED.scope(deed, doing).await
+/// Runs a future with an audit context.
+pub(crate) async fn scope<T>(context: AuditContext, future: impl Future<Output = T>) -> T {
+    CONTEXT.scope(context, future).await
 }
 
-/// Says what the present deed is done to, where its path does not.
-pub(crate) fn speaks_of(object: String) {
-    // Nobody listens to what this process does by itself.
-    let _ = DEED.try_with(|deed| *deed.object.lock().unwrap_or_else(PoisonError::into_inner) = object);
+/// Sets the object of the current context, where its path does not name it.
+pub(crate) fn set_object(object: String) {
+    // Commands that this process makes by itself have no context.
+    let _ = CONTEXT.try_with(|context| *context.object.lock().unwrap_or_else(PoisonError::into_inner) = object);
 }
 
-/// The present deed.
-pub(crate) fn present() -> Option<Deed> {
-    DEED.try_with(Clone::clone).ok()
+/// The current context.
+pub(crate) fn current() -> Option<AuditContext> {
+    CONTEXT.try_with(Clone::clone).ok()
 }

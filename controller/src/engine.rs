@@ -1,5 +1,6 @@
 //! A handle to the engine: every call is a command on one queue, answered when its changes are durable.
 
+mod changed_workflows;
 mod data;
 mod error;
 mod explain;
@@ -8,7 +9,6 @@ mod rights;
 mod slurm;
 #[cfg(test)]
 mod tests;
-mod touched;
 mod writer;
 
 use std::collections::{HashMap, HashSet};
@@ -16,6 +16,8 @@ use std::sync::Arc;
 
 use tokio::sync::{Notify, broadcast, mpsc, oneshot};
 use torc_api::api::{self, Affected, ApplyOutcome, ApplyRequest, ApplyResponse, Event, Page};
+use torc_api::document::WorkflowDocument;
+use torc_api::error_code::ErrorKind;
 use torc_api::remote::{RemoteWorker, WorkerAddress};
 use torc_api::slurm_stats::SlurmStats;
 use torc_api::token::Grant;
@@ -23,30 +25,30 @@ use torc_api::wire::{
     FinishedAttempt, JournalledResult, RegisterRequest, RegisterResponse, ReplayOutcome, Replayed, SyncRequest,
     SyncResponse,
 };
-use torc_core::engine::{Apply, Recorder, Retry, State};
+use torc_core::engine::{Apply, Engine, Retry, Tx};
 use torc_core::expand::{Limits, expand};
 use torc_core::expanded::Expanded;
-use torc_core::ids::{JobId, Now, RunnerId, WorkflowId};
+use torc_core::ids::{JobId, RunnerId, WorkflowId};
 use torc_core::rows::ResultRow;
 use torc_store::{EventQuery, JobQuery, ResultQuery, RunnerQuery, SlurmStatsQuery, Store};
 
+use crate::audit::{self, AuditOutcome};
 use crate::clock::{self, Clock};
 use crate::issuer::Issuer;
 use crate::metrics::Metrics;
-use crate::{audit, views};
+use crate::views;
 
-pub(crate) use error::NOT_READY;
-pub use error::{EngineError, ErrorKind};
-pub(crate) use touched::Touched;
+pub(crate) use changed_workflows::ChangedWorkflows;
+pub use error::EngineError;
 pub(crate) use writer::Stop;
-use writer::{Answer, Command, Read, Write, Writer};
+use writer::{Answer, Command, Write, Writer};
 
 /// How many committed groups a slow watcher may lag behind before it has to read from the store again.
 const WATCH_BACKLOG: usize = 256;
 
 /// A handle to the engine.
 #[derive(Clone)]
-pub struct Engine {
+pub struct EngineHandle {
     queue: mpsc::Sender<Command>,
     events: broadcast::Sender<Arc<Vec<Event>>>,
     store: Store,
@@ -54,13 +56,13 @@ pub struct Engine {
     metrics: Arc<Metrics>,
     /// Told whenever something has changed, for the loop that talks with Slurm.
     changed: Arc<Notify>,
-    touched: Touched,
+    changed_workflows: ChangedWorkflows,
 }
 
-/// Which jobs or results are asked for, beside the workflow.
+/// A workflow by namespace, and name or number.
 pub type WorkflowRef<'a> = (&'a str, &'a str);
 
-impl Engine {
+impl EngineHandle {
     /// Reads the store and starts the writer. The handle's last clone ends it.
     pub(crate) async fn start(
         store: Store,
@@ -81,33 +83,55 @@ impl Engine {
         issuer: Issuer,
         clock: Clock,
     ) -> Result<(Self, tokio::task::JoinHandle<()>), EngineError> {
-        let state = writer::load(&store, clock()).await?;
+        let engine = writer::load(&store, clock()).await?;
         let (queue, commands) = mpsc::channel(1_024);
         let (events, _) = broadcast::channel(WATCH_BACKLOG);
         let changed = Arc::new(Notify::new());
-        let touched = Touched::default();
-        let told = (events.clone(), Arc::clone(&changed), touched.clone());
-        let writer = Writer::new(state, store.clone(), told, Arc::clone(&metrics), stop, issuer, clock);
+        let changed_workflows = ChangedWorkflows::default();
+        let told = (events.clone(), Arc::clone(&changed), changed_workflows.clone());
+        let writer = Writer::new(engine, store.clone(), told, Arc::clone(&metrics), stop, issuer, clock);
         let task = tokio::spawn(writer.run(commands));
-        Ok((Self { queue, events, store, limits, metrics, changed, touched }, task))
+        Ok((Self { queue, events, store, limits, metrics, changed, changed_workflows }, task))
     }
 
     /// Runs a command in the writer; the answer comes when what it changed is durable.
     async fn write<T: Send + 'static>(
         &self,
-        command: impl FnOnce(&mut State, &mut Recorder, Now) -> Result<T, EngineError> + Send + 'static,
+        command: impl FnOnce(&mut Engine, &mut Tx) -> Result<T, EngineError> + Send + 'static,
     ) -> Result<T, EngineError> {
+        self.write_then(command, |_, value| Ok(value)).await
+    }
+
+    /// Runs a command that changes a workflow, and returns the workflow as the command left it.
+    async fn write_and_show<T: Send + 'static>(
+        &self,
+        id: WorkflowId,
+        command: impl FnOnce(&mut Engine, &mut Tx) -> Result<T, EngineError> + Send + 'static,
+    ) -> Result<api::Workflow, EngineError> {
+        self.write_then(command, move |engine, _| Ok(engine.workflow_summary(id)?)).await
+    }
+
+    /// Runs a command in the writer, and once its changes are durable derives the answer from them.
+    async fn write_then<T: Send + 'static, A: Send + 'static>(
+        &self,
+        command: impl FnOnce(&mut Engine, &mut Tx) -> Result<T, EngineError> + Send + 'static,
+        answer: impl FnOnce(&Engine, T) -> Result<A, EngineError> + Send + 'static,
+    ) -> Result<A, EngineError> {
         let (sender, receiver) = oneshot::channel();
-        let deed = audit::present();
+        let audited = audit::current();
         let run: Write = Box::new(move |context| {
-            let value = context.and_then(|(state, recorder, now)| {
-                let value = command(state, recorder, now);
-                if let Some(row) = deed.and_then(|deed| deed.row(value.as_ref().err(), now)) {
-                    recorder.audit(row);
+            let value = context.and_then(|(engine, tx)| {
+                let value = command(engine, tx);
+                let outcome = value.as_ref().err().map_or(AuditOutcome::Done, EngineError::audit_outcome);
+                if let Some(row) = audited.and_then(|audited| audited.row(outcome, tx.now)) {
+                    tx.audit(row);
                 }
                 value
             });
-            deliver(sender, value)
+            Box::new(move |committed| {
+                // The caller may have gone away; the command counts all the same.
+                let _ = sender.send(committed.and_then(|engine| answer(engine, value?)));
+            })
         });
         self.queue.send(Command::Write(run)).await.map_err(|_| EngineError::stopped())?;
         receiver.await.map_err(|_| EngineError::stopped())?
@@ -116,11 +140,14 @@ impl Engine {
     /// Asks the live state something.
     async fn read<T: Send + 'static>(
         &self,
-        question: impl FnOnce(&State) -> Result<T, EngineError> + Send + 'static,
+        question: impl FnOnce(&Engine) -> Result<T, EngineError> + Send + 'static,
     ) -> Result<T, EngineError> {
         let (sender, receiver) = oneshot::channel();
-        let run: Read = Box::new(move |state| deliver(sender, state.and_then(question)));
-        self.queue.send(Command::Read(run)).await.map_err(|_| EngineError::stopped())?;
+        let answer: Answer = Box::new(move |engine| {
+            // The caller may have gone away.
+            let _ = sender.send(engine.and_then(question));
+        });
+        self.queue.send(Command::Read(answer)).await.map_err(|_| EngineError::stopped())?;
         receiver.await.map_err(|_| EngineError::stopped())?
     }
 
@@ -128,16 +155,16 @@ impl Engine {
     pub async fn apply(&self, request: ApplyRequest, owner: &str, grant: &Grant) -> Result<ApplyResponse, EngineError> {
         let (request, expanded) = self.expand(request).await?;
         let metadata = &request.document.metadata;
-        audit::speaks_of(format!("workflows/{}", metadata.name));
+        audit::set_object(format!("workflows/{}", metadata.name));
         let key = (metadata.namespace().to_owned(), metadata.name.clone());
         let (owner, grant) = (owner.to_owned(), grant.clone());
         if request.dry_run {
-            self.read(move |state| Ok(state.may_apply(&grant, &key.0, &key.1)?)).await?;
+            self.read(move |engine| Ok(engine.may_apply(&grant, &key.0, &key.1)?)).await?;
             return self.preview(request, expanded).await;
         }
-        self.write(move |state, recorder, now| {
-            state.may_apply(&grant, &key.0, &key.1)?;
-            refuse(state.forbidden_changes(&request.document))?;
+        self.write(move |engine, tx| {
+            engine.may_apply(&grant, &key.0, &key.1)?;
+            refuse(forbidden_changes(engine, &request.document))?;
             let apply = Apply {
                 document: &request.document,
                 expanded: &expanded,
@@ -145,7 +172,7 @@ impl Engine {
                 working_dir: &request.working_dir,
                 store_only: request.store_only,
             };
-            state.apply(&apply, recorder, now).map_err(unwritable)
+            engine.apply(&apply, tx).map_err(unwritable)
         })
         .await
     }
@@ -169,18 +196,18 @@ impl Engine {
 
     async fn preview(&self, request: ApplyRequest, expanded: Expanded) -> Result<ApplyResponse, EngineError> {
         let document = serde_json::to_string(&request.document).map_err(unwritable)?;
-        self.read(move |state| {
-            refuse(state.forbidden_changes(&request.document))?;
+        self.read(move |engine| {
+            refuse(forbidden_changes(engine, &request.document))?;
             let metadata = &request.document.metadata;
             let (name, namespace) = (metadata.name.clone(), metadata.namespace().to_owned());
-            let stored = state.stored_document(&namespace, &metadata.name);
+            let stored = engine.stored_document(&namespace, &metadata.name);
             let outcome = match stored {
                 None => ApplyOutcome::Created,
                 Some(stored) if stored == document => ApplyOutcome::Unchanged,
                 Some(_) => ApplyOutcome::Configured,
             };
-            let id = state.find(&namespace, &metadata.name).ok().filter(|_| stored.is_some()).map(|id| id.0);
-            let changes = state.preview(&request.document, &expanded);
+            let id = engine.find(&namespace, &metadata.name).ok().filter(|_| stored.is_some()).map(|id| id.0);
+            let changes = engine.preview(&request.document, &expanded);
             Ok(ApplyResponse { name, namespace, id, outcome, changes })
         })
         .await
@@ -189,18 +216,17 @@ impl Engine {
     /// The number of a workflow that is given by name or number.
     pub async fn find(&self, (namespace, reference): WorkflowRef<'_>) -> Result<WorkflowId, EngineError> {
         let (namespace, reference) = (namespace.to_owned(), reference.to_owned());
-        self.read(move |state| Ok(state.find(&namespace, &reference)?)).await
+        self.read(move |engine| Ok(engine.find(&namespace, &reference)?)).await
     }
 
     /// A workflow without its document.
     pub async fn summary(&self, id: WorkflowId) -> Result<api::Workflow, EngineError> {
-        self.read(move |state| Ok(state.workflow_summary(id)?)).await
+        self.read(move |engine| Ok(engine.workflow_summary(id)?)).await
     }
 
     /// A workflow with its document.
-    pub async fn workflow(&self, reference: WorkflowRef<'_>) -> Result<api::Workflow, EngineError> {
-        let id = self.find(reference).await?;
-        let both = move |state: &State| Ok((state.workflow_summary(id)?, state.document(id)?.to_string()));
+    pub async fn workflow(&self, id: WorkflowId) -> Result<api::Workflow, EngineError> {
+        let both = move |engine: &Engine| Ok((engine.workflow_summary(id)?, engine.document(id)?.to_string()));
         let (mut workflow, document) = self.read(both).await?;
         workflow.document = serde_json::from_str(&document).ok();
         Ok(workflow)
@@ -209,43 +235,35 @@ impl Engine {
     /// Workflows of a namespace, or of all.
     pub async fn workflows(&self, namespace: Option<&str>) -> Result<Vec<api::Workflow>, EngineError> {
         let namespace = namespace.map(str::to_owned);
-        self.read(move |state| {
-            let ids = state.workflow_ids(namespace.as_deref());
-            ids.into_iter().map(|id| Ok(state.workflow_summary(id)?)).collect()
+        self.read(move |engine| {
+            let ids = engine.workflow_ids(namespace.as_deref());
+            ids.into_iter().map(|id| Ok(engine.workflow_summary(id)?)).collect()
         })
         .await
     }
 
     /// The actions of a workflow.
-    pub async fn actions(&self, reference: WorkflowRef<'_>) -> Result<Vec<api::WorkflowAction>, EngineError> {
-        let id = self.find(reference).await?;
-        self.read(move |state| Ok(state.actions(id)?)).await
+    pub async fn actions(&self, id: WorkflowId) -> Result<Vec<api::WorkflowAction>, EngineError> {
+        self.read(move |engine| Ok(engine.actions(id)?)).await
     }
 
     /// Nothing more starts, and what runs is ended.
-    pub async fn cancel(&self, reference: WorkflowRef<'_>) -> Result<api::Workflow, EngineError> {
-        let id = self.find(reference).await?;
-        self.write(move |state, recorder, now| Ok(state.cancel(id, recorder, now)?)).await?;
-        self.summary(id).await
+    pub async fn cancel(&self, id: WorkflowId) -> Result<api::Workflow, EngineError> {
+        self.write_and_show(id, move |engine, tx| Ok(engine.cancel(id, tx)?)).await
     }
 
     /// No new leases.
-    pub async fn suspend(&self, reference: WorkflowRef<'_>) -> Result<api::Workflow, EngineError> {
-        let id = self.find(reference).await?;
-        self.write(move |state, recorder, now| Ok(state.suspend(id, recorder, now)?)).await?;
-        self.summary(id).await
+    pub async fn suspend(&self, id: WorkflowId) -> Result<api::Workflow, EngineError> {
+        self.write_and_show(id, move |engine, tx| Ok(engine.suspend(id, tx)?)).await
     }
 
     /// Goes on after a suspension or a cancellation.
-    pub async fn resume(&self, reference: WorkflowRef<'_>) -> Result<api::Workflow, EngineError> {
-        let id = self.find(reference).await?;
-        self.write(move |state, recorder, now| Ok(state.resume(id, recorder, now)?)).await?;
-        self.summary(id).await
+    pub async fn resume(&self, id: WorkflowId) -> Result<api::Workflow, EngineError> {
+        self.write_and_show(id, move |engine, tx| Ok(engine.resume(id, tx)?)).await
     }
 
     /// Jobs run again.
-    pub async fn retry(&self, reference: WorkflowRef<'_>, request: api::RetryRequest) -> Result<Affected, EngineError> {
-        let id = self.find(reference).await?;
+    pub async fn retry(&self, id: WorkflowId, request: api::RetryRequest) -> Result<Affected, EngineError> {
         let dry_run = request.dry_run;
         let which = match request {
             api::RetryRequest { all: true, .. } => Retry::All,
@@ -254,28 +272,27 @@ impl Engine {
             api::RetryRequest { jobs, .. } => Retry::Jobs(jobs),
         };
         if dry_run {
-            let names = self.read(move |state| Ok(state.retry_preview(id, &which)?)).await?;
+            let names = self.read(move |engine| Ok(engine.retry_preview(id, &which)?)).await?;
             return Ok(Affected { jobs: names.count, names: names.names });
         }
-        let jobs = self.write(move |state, recorder, now| Ok(state.retry(id, &which, recorder, now)?)).await?;
+        let jobs = self.write(move |engine, tx| Ok(engine.retry(id, &which, tx)?)).await?;
         Ok(Affected { jobs, names: Vec::new() })
     }
 
     /// Forgets a workflow.
-    pub async fn delete(&self, reference: WorkflowRef<'_>) -> Result<(), EngineError> {
-        let id = self.find(reference).await?;
-        self.write(move |state, recorder, now| Ok(state.delete(id, recorder, now)?)).await
+    pub async fn delete(&self, id: WorkflowId) -> Result<(), EngineError> {
+        self.write(move |engine, tx| Ok(engine.delete(id, tx)?)).await
     }
 
     /// A runner introduces itself.
     pub async fn register(&self, request: RegisterRequest, grant: Grant) -> Result<RegisterResponse, EngineError> {
-        audit::speaks_of(format!("runners on {}", request.host));
-        self.write(move |state, recorder, now| {
-            if !state.may_serve(&grant, &request.scope) {
+        audit::set_object(format!("runners on {}", request.host));
+        self.write(move |engine, tx| {
+            if !engine.may_serve(&grant, &request.scope) {
                 let message = "the token allows no runner for that: name the workflow that it is for";
                 return Err(EngineError::forbidden(message.to_owned()));
             }
-            Ok(state.register(&request, recorder, now)?)
+            Ok(engine.register(&request, tx)?)
         })
         .await
     }
@@ -286,7 +303,7 @@ impl Engine {
         let command = Command::Sync { runner: RunnerId(runner), request: Box::new(request), grant, reply: sender };
         self.queue.send(command).await.map_err(|_| EngineError::stopped())?;
         match receiver.await.map_err(|_| EngineError::stopped())? {
-            Err(error) if error.kind == ErrorKind::Forbidden => Err(self.refuse(error).await),
+            Err(error) if error.kind() == ErrorKind::Forbidden => Err(self.refuse(error).await),
             answer => answer,
         }
     }
@@ -294,11 +311,10 @@ impl Engine {
     /// Results that runners wrote down while the server was away; what became of each, in their order.
     pub async fn replay(
         &self,
-        reference: WorkflowRef<'_>,
+        id: WorkflowId,
         run: i32,
         results: Vec<JournalledResult>,
     ) -> Result<Vec<Replayed>, EngineError> {
-        let id = self.find(reference).await?;
         let mut replayed = Vec::with_capacity(results.len());
         let mut fresh = Vec::new();
         for result in results {
@@ -307,7 +323,7 @@ impl Engine {
             replayed.push(known.then_some(Replayed { key, outcome: ReplayOutcome::AlreadyKnown, reason: None }));
             fresh.extend((!known).then_some(result));
         }
-        let answers = self.write(move |state, recorder, now| Ok(state.replay(id, run, &fresh, recorder, now)?)).await?;
+        let answers = self.write(move |engine, tx| Ok(engine.replay(id, run, &fresh, tx)?)).await?;
         let mut answers = answers.into_iter();
         Ok(replayed.into_iter().filter_map(|known| known.or_else(|| answers.next())).collect())
     }
@@ -326,7 +342,7 @@ impl Engine {
 
     /// Runners; those that have left too, if asked for.
     pub async fn runners(&self, all: bool) -> Result<Vec<api::Runner>, EngineError> {
-        let mut runners = self.read(|state| Ok(state.runners())).await?;
+        let mut runners = self.read(|engine| Ok(engine.runners())).await?;
         if all {
             let live: HashSet<i64> = runners.iter().map(|runner| runner.id).collect();
             let stored = self.store.runners(&RunnerQuery { active_only: false, cursor: None, limit: u32::MAX }).await?;
@@ -338,10 +354,9 @@ impl Engine {
     }
 
     /// One job, with its dependencies.
-    pub async fn job(&self, reference: WorkflowRef<'_>, job: &str) -> Result<api::Job, EngineError> {
-        let id = self.find(reference).await?;
+    pub async fn job(&self, id: WorkflowId, job: &str) -> Result<api::Job, EngineError> {
         let job = job.to_owned();
-        let live = self.read(move |state| Ok(views::LiveJob::from(state.job(id, &job)?.1))).await?;
+        let live = self.read(move |engine| Ok(views::LiveJob::from(engine.job(id, &job)?.1))).await?;
         let query = JobQuery { workflow: Some(id), name: Some(live.name.clone()), limit: 1, ..JobQuery::default() };
         let mut jobs = self.jobs(&query).await?;
         let mut job =
@@ -373,7 +388,7 @@ impl Engine {
 
     /// Writes down what Slurm's accounting said of steps; what was said before is forgotten.
     pub async fn record_slurm_stats(&self, stats: Vec<SlurmStats>) -> Result<(), EngineError> {
-        self.write(move |state, recorder, _| Ok(state.record_slurm_stats(&stats, recorder)?)).await
+        self.write(move |engine, tx| Ok(engine.record_slurm_stats(&stats, tx)?)).await
     }
 
     /// Names of workflows and hosts of runners, by number.
@@ -396,9 +411,9 @@ impl Engine {
     }
 
     /// Workflows that have changed, from now on.
-    pub(crate) fn touched(&self) -> Touched {
-        self.touched.begin();
-        self.touched.clone()
+    pub(crate) fn changed_workflows(&self) -> ChangedWorkflows {
+        self.changed_workflows.begin();
+        self.changed_workflows.clone()
     }
 
     /// The last event that was told to Kubernetes.
@@ -413,13 +428,13 @@ impl Engine {
 
     /// Nothing is left to do in any workflow.
     pub async fn is_idle(&self) -> Result<bool, EngineError> {
-        self.read(|state| Ok(state.is_idle())).await
+        self.read(|engine| Ok(engine.is_idle())).await
     }
 
     /// Names of jobs, for what is shown about them.
     pub async fn job_id(&self, workflow: WorkflowId, reference: &str) -> Result<JobId, EngineError> {
         let reference = reference.to_owned();
-        self.read(move |state| Ok(state.job(workflow, &reference)?.0)).await
+        self.read(move |engine| Ok(engine.job(workflow, &reference)?.0)).await
     }
 
     /// Forgets what is old.
@@ -428,8 +443,8 @@ impl Engine {
         let report = self.store.gc(before_ms, request.dry_run).await?;
         if !request.dry_run {
             let forgotten = report.allocations.clone();
-            self.write(move |state, _, _| {
-                state.forget_allocations(&forgotten);
+            self.write(move |engine, _| {
+                engine.forget_allocations(&forgotten);
                 Ok(())
             })
             .await?;
@@ -438,38 +453,35 @@ impl Engine {
     }
 
     /// The machines of a workflow that are reached over SSH.
-    pub async fn remote_workers(&self, reference: WorkflowRef<'_>) -> Result<Vec<RemoteWorker>, EngineError> {
-        let id = self.find(reference).await?;
+    pub async fn remote_workers(&self, id: WorkflowId) -> Result<Vec<RemoteWorker>, EngineError> {
         Ok(self.store.remote_workers(id).await?)
     }
 
     /// Adds machines to a workflow, and lists all of them.
     pub async fn add_remote_workers(
         &self,
-        reference: WorkflowRef<'_>,
+        id: WorkflowId,
         workers: &[RemoteWorker],
     ) -> Result<Vec<RemoteWorker>, EngineError> {
         for worker in workers {
             let parsed: Result<WorkerAddress, _> = worker.address.parse();
             parsed.map_err(|error| EngineError::bad_request(format!("worker '{}': {error}", worker.address)))?;
         }
-        let id = self.find(reference).await?;
         self.store.add_remote_workers(id, workers, clock::now().wall_ms).await?;
-        self.note_deed().await?;
+        self.audit_only().await?;
         Ok(self.store.remote_workers(id).await?)
     }
 
     /// Forgets a machine of a workflow.
-    pub async fn remove_remote_worker(&self, reference: WorkflowRef<'_>, address: &str) -> Result<(), EngineError> {
-        let id = self.find(reference).await?;
+    pub async fn remove_remote_worker(&self, id: WorkflowId, address: &str) -> Result<(), EngineError> {
         let was_there = self.store.remove_remote_worker(id, address).await?;
-        self.note_deed().await?;
+        self.audit_only().await?;
         if was_there { Ok(()) } else { Err(EngineError::no_worker(address)) }
     }
 
     /// Writes a copy of the store.
     pub async fn backup(&self, to: &std::path::Path) -> Result<(), EngineError> {
-        self.note_deed().await?;
+        self.audit_only().await?;
         Ok(self.store.backup(to).await?)
     }
 
@@ -478,14 +490,9 @@ impl Engine {
     }
 }
 
-/// Sends a value once what led to it is durable. The caller may have gone away; the command counts all the same.
-fn deliver<T: Send + 'static>(
-    sender: oneshot::Sender<Result<T, EngineError>>,
-    value: Result<T, EngineError>,
-) -> Answer {
-    Box::new(move |outcome| {
-        let _ = sender.send(outcome.and(value));
-    })
+/// Returns what forbids a document to take the place of the stored one.
+fn forbidden_changes(engine: &Engine, document: &WorkflowDocument) -> Vec<torc_api::problem::Problem> {
+    engine.stored_spec(document).map(|stored| torc_api::rules::updated(stored, &document.spec)).unwrap_or_default()
 }
 
 /// Refuses what has problems.

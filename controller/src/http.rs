@@ -1,17 +1,22 @@
-//! The HTTP API: a router for each resource, one error type, one check of who may call what.
+//! The HTTP API: the routes of each resource, one error type, one check of who may call what.
 
 mod access;
 mod data;
-mod door;
 mod error;
 mod events;
+mod extract;
 mod identity;
 mod jobs;
 mod logs;
 mod older_paths;
+mod openapi;
+mod operation;
+mod readiness_gate;
 mod recovery;
+mod reference;
 mod remote;
 mod replay;
+mod route;
 mod runners;
 mod slurm;
 mod slurm_stats;
@@ -22,72 +27,123 @@ mod tokens;
 mod watch;
 mod workflows;
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
+use axum::http::Method;
 use axum::middleware;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 use torc_api::document::DEFAULT_NAMESPACE;
 use tower_http::timeout::RequestBodyTimeoutLayer;
 
-use crate::engine::Engine;
+use crate::audit::AuditVerb;
+use crate::caller::Caller;
+use crate::engine::EngineHandle;
 use crate::kubernetes::Readiness;
-use crate::pieces::Pieces;
+use crate::log_relay::LogRelay;
 use crate::slurm::SlurmHandle;
 
-pub(crate) use door::Door;
-pub(crate) use identity::{Caller, Identities};
+use access::Access;
+use route::Route;
+
+pub(crate) use identity::Identities;
+pub use openapi::document as openapi_document;
+pub(crate) use readiness_gate::ReadinessGate;
+pub use reference::page as reference_page;
 
 /// The largest document or report.
 const BODY_LIMIT: usize = 256 << 20;
 /// How long a client may pause within a document or report.
-const BODY_PAUSE: Duration = Duration::from_secs(30);
+const BODY_READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What every handler may use.
 #[derive(Clone)]
 struct App {
-    engine: Engine,
+    engine: EngineHandle,
     slurm: Option<SlurmHandle>,
     identities: Identities,
     readiness: Readiness,
-    pieces: Pieces,
+    log_relay: LogRelay,
     stop: CancellationToken,
 }
 
 /// The whole API.
 pub(crate) fn app(
-    engine: Engine,
+    engine: EngineHandle,
     slurm: Option<SlurmHandle>,
     identities: Identities,
     readiness: Readiness,
     stop: CancellationToken,
 ) -> Router {
-    let app = App { engine, slurm, identities, readiness, pieces: Pieces::default(), stop };
-    let guarded = Router::new()
-        .merge(workflows::router())
-        .merge(jobs::router())
-        .merge(logs::router())
-        .merge(data::router())
-        .merge(replay::router())
-        .merge(events::router())
-        .merge(remote::router())
-        .merge(runners::router())
-        .merge(slurm_stats::router())
-        .merge(slurm::router())
-        .merge(recovery::router())
-        .merge(system::router())
-        .merge(tokens::router())
+    let app = App { engine, slurm, identities, readiness, log_relay: LogRelay::default(), stop };
+    let guarded = route::router(routes())
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
-        .layer(RequestBodyTimeoutLayer::new(BODY_PAUSE))
+        .layer(RequestBodyTimeoutLayer::new(BODY_READ_TIMEOUT))
         .layer(middleware::from_fn_with_state(app.clone(), access::guard));
     Router::new().merge(guarded).merge(system::health()).fallback(error::no_such_route).with_state(app)
 }
 
-/// The namespace a request speaks of.
-#[derive(Debug, Default, Deserialize)]
+/// All routes that need a token.
+fn routes() -> Vec<Route> {
+    [
+        workflows::routes(),
+        jobs::routes(),
+        logs::routes(),
+        data::routes(),
+        replay::routes(),
+        events::routes(),
+        remote::routes(),
+        runners::routes(),
+        slurm_stats::routes(),
+        slurm::routes(),
+        recovery::routes(),
+        system::routes(),
+        tokens::routes(),
+        watch::routes(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// Who may call a route, and what the audit log calls it.
+#[derive(Clone, Debug)]
+struct Rule {
+    method: Method,
+    path: &'static str,
+    access: Access,
+    verb: AuditVerb,
+}
+
+static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| routes().iter().map(|route| route.rule().clone()).collect());
+static UNKNOWN: LazyLock<Rule> = LazyLock::new(Rule::unknown);
+
+/// The rules of all routes that need a token.
+fn rules() -> &'static [Rule] {
+    &RULES
+}
+
+impl Rule {
+    /// The rule of a route that the table does not have.
+    fn unknown() -> Self {
+        Self { method: Method::TRACE, path: "unknown", access: Access::Admin, verb: AuditVerb::Unknown }
+    }
+
+    /// Returns the rule of a route.
+    fn of(method: &Method, path: &str) -> &'static Self {
+        let method = if *method == Method::HEAD { &Method::GET } else { method };
+        rules().iter().find(|rule| rule.path == path && rule.method == *method).unwrap_or(&UNKNOWN)
+    }
+}
+
+/// The namespace that a request is about.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 struct Namespace {
+    /// `default` when absent.
     namespace: Option<String>,
 }
 

@@ -3,17 +3,18 @@
 //! Decisions are in `torc-core`, SQL is in `torc-store`; here they meet. Deliberately absent: starting processes, printing.
 
 mod audit;
+mod caller;
 mod clock;
+mod credentials;
 mod engine;
-mod handover;
 mod http;
 mod issuer;
 mod kubernetes;
+mod leadership;
 mod listener;
+mod log_relay;
 mod memory;
 mod metrics;
-mod openapi;
-mod pieces;
 mod server;
 mod slurm;
 #[cfg(test)]
@@ -21,9 +22,9 @@ mod tests;
 pub mod tls;
 mod views;
 
-pub use engine::{Engine, EngineError};
-pub use handover::Handover;
+pub use credentials::RunnerCredentials;
+pub use engine::{EngineError, EngineHandle};
+pub use http::{openapi_document, reference_page};
 pub use kubernetes::{KubernetesConfig, NoCluster, Pool};
-pub use openapi::document as openapi_document;
 pub use server::{Server, ServerConfig, StartError};
 pub use slurm::{SlurmConfig, SlurmHandle};

@@ -16,6 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use torc_api::api::ErrorBody;
+use torc_api::error_code::ErrorCode;
 
 /// What a client may take to say hello in TLS.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
@@ -26,7 +27,7 @@ const HEADER_TIME: Duration = Duration::from_secs(120);
 const UNHEARD_BYTES: u64 = 1 << 20;
 /// How long to pause when no more connections can be accepted, e.g. because the process has too many files open.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Files that a process needs besides connections: the database, logs, the keeper.
+/// Files that a process needs besides connections: the database, logs, the shim.
 const OTHER_FILES: u64 = 64;
 
 /// How many connections a process may have, given what was wished for and how many files it may open.
@@ -61,7 +62,7 @@ impl Listener {
                 match tls {
                     None => answer(stream, app, watcher).await,
                     Some(tls) => {
-                        if let Some(stream) = shake_hands(stream, tls).await {
+                        if let Some(stream) = accept_tls(stream, tls).await {
                             answer(stream, app, watcher).await;
                         }
                     }
@@ -105,11 +106,11 @@ async fn answer(
 type Secured = tokio_rustls::server::TlsStream<TcpStream>;
 
 /// Begins TLS. Somebody who speaks plain HTTP is told so in plain HTTP, because nothing else would reach them.
-async fn shake_hands(mut stream: TcpStream, tls: TlsAcceptor) -> Option<Secured> {
+async fn accept_tls(mut stream: TcpStream, tls: TlsAcceptor) -> Option<Secured> {
     let greeting = async move {
         let mut first = [0];
         if stream.peek(&mut first).await? == 1 && first[0].is_ascii_alphabetic() {
-            stream.write_all(speaks_tls().as_bytes()).await?;
+            stream.write_all(plain_http_response().as_bytes()).await?;
             stream.shutdown().await?;
             // What was asked has to be read: otherwise the answer is lost with it.
             tokio::io::copy(&mut stream.take(UNHEARD_BYTES), &mut tokio::io::sink()).await?;
@@ -129,9 +130,9 @@ async fn shake_hands(mut stream: TcpStream, tls: TlsAcceptor) -> Option<Secured>
 }
 
 /// The answer to plain HTTP.
-fn speaks_tls() -> String {
+fn plain_http_response() -> String {
     let body = ErrorBody {
-        code: "TlsRequired".to_owned(),
+        code: ErrorCode::TlsRequired,
         message: "this server speaks https, and was spoken to in http".to_owned(),
         hint: Some("write https:// in its URL".to_owned()),
         ..ErrorBody::default()

@@ -18,11 +18,12 @@ use torc_core::expand::Limits;
 use torc_core::trust::TokenKey;
 use torc_store::{OpenOptions, Store, StoreError};
 
-use crate::engine::{Engine, EngineError, Stop};
-use crate::handover::{Handovers, Vouching};
+use crate::credentials::{CredentialIssuer, ServerTrust};
+use crate::engine::{EngineError, EngineHandle, Stop};
 use crate::http::{self, Identities};
 use crate::issuer::Issuer;
-use crate::kubernetes::{KubernetesConfig, NoCluster, Office, Readiness};
+use crate::kubernetes::{KubernetesConfig, NoCluster, Readiness};
+use crate::leadership::Leadership;
 use crate::listener::{Listener, connection_limit};
 use crate::slurm::{SlurmConfig, SlurmHandle};
 use crate::tls::{Certificates, TlsError, TlsFiles, certificates_of};
@@ -91,13 +92,13 @@ pub enum StartError {
 
 /// A running server.
 pub struct Server {
-    engine: Engine,
+    engine: EngineHandle,
     store: Store,
     address: Option<SocketAddr>,
     stop: Stop,
     writer: JoinHandle<()>,
     http: Option<JoinHandle<()>>,
-    handovers: Handovers,
+    credentials: CredentialIssuer,
     slurm: Option<SlurmHandle>,
     slurm_loop: Option<JoinHandle<()>>,
     /// Those that look after custom resources.
@@ -116,14 +117,15 @@ impl Server {
         let certificates = certificates(&config)?;
         let options = OpenOptions { path: config.database.clone(), create: true, ..OpenOptions::default() };
         let store = Store::open(options).await.map_err(StartError::Store)?;
-        let opened = Engine::start(store.clone(), limits(&config), Arc::default(), stop.clone(), issuer(&config)).await;
+        let opened =
+            EngineHandle::start(store.clone(), limits(&config), Arc::default(), stop.clone(), issuer(&config)).await;
         let opened = opened.map_err(StartError::Load)?;
         let socket = bind(config.bind).await?;
         let address = socket.as_ref().and_then(|socket| socket.local_addr().ok());
-        let vouching = Vouching { shown: certificates.clone(), authority: config.authority.clone() };
-        let handovers = handovers(&config, address, vouching);
+        let trust = ServerTrust { shown: certificates.clone(), authority: config.authority.clone() };
+        let credentials = credentials(&config, address, trust);
         let mut server =
-            Self::assemble(&config, store, opened, (address, handovers), &Office::permanent(), stop).await?;
+            Self::assemble(&config, store, opened, (address, credentials), &Leadership::permanent(), stop).await?;
         if let Some(socket) = socket {
             let identities =
                 Identities::new(config.token.clone(), issuer(&config)).with_metrics(config.metrics_token.clone());
@@ -137,9 +139,9 @@ impl Server {
     async fn assemble(
         config: &ServerConfig,
         store: Store,
-        (engine, writer): (Engine, JoinHandle<()>),
-        (address, handovers): (Option<SocketAddr>, Handovers),
-        office: &Office,
+        (engine, writer): (EngineHandle, JoinHandle<()>),
+        (address, credentials): (Option<SocketAddr>, CredentialIssuer),
+        leadership: &Leadership,
         stop: Stop,
     ) -> Result<Self, StartError> {
         let mut server = Self {
@@ -149,26 +151,26 @@ impl Server {
             stop,
             writer,
             http: None,
-            handovers,
+            credentials,
             slurm: None,
             slurm_loop: None,
             watchers: Vec::new(),
             tenure: None,
         };
         if let Some(slurm) = config.slurm.clone() {
-            server.serve_slurm(slurm, office).await?;
+            server.serve_slurm(slurm, leadership).await?;
         }
         Ok(server)
     }
 
     /// Starts looking after allocations; their runners are told where this server answers.
-    async fn serve_slurm(&mut self, config: SlurmConfig, office: &Office) -> Result<(), StartError> {
+    async fn serve_slurm(&mut self, config: SlurmConfig, leadership: &Leadership) -> Result<(), StartError> {
         if config.serves.is_some() {
             self.engine.serve_slurm().await.map_err(StartError::Load)?;
         }
         let stop = self.stop.waiting.clone();
         let (handle, task) =
-            SlurmHandle::start(self.engine.clone(), config, self.handovers.clone(), office.clone(), stop);
+            SlurmHandle::start(self.engine.clone(), config, self.credentials.clone(), leadership.clone(), stop);
         self.slurm = Some(handle);
         self.slurm_loop = task;
         Ok(())
@@ -185,11 +187,11 @@ impl Server {
 
     /// How others reach it; empty for a server that does not listen.
     pub fn url(&self) -> &str {
-        self.handovers.url()
+        self.credentials.url()
     }
 
     /// Its engine, for use in this process.
-    pub fn engine(&self) -> Engine {
+    pub fn engine(&self) -> EngineHandle {
         self.engine.clone()
     }
 
@@ -250,9 +252,9 @@ fn certificates(config: &ServerConfig) -> Result<Option<Arc<Certificates>>, Star
     config.tls.clone().map(Certificates::read).transpose().map_err(StartError::Tls)
 }
 
-fn handovers(config: &ServerConfig, address: Option<SocketAddr>, vouching: Vouching) -> Handovers {
+fn credentials(config: &ServerConfig, address: Option<SocketAddr>, trust: ServerTrust) -> CredentialIssuer {
     let url = address.map_or_else(String::new, |bound| (config.advertise)(bound));
-    Handovers::new(url, issuer(config), config.runner_token_lifetime, vouching)
+    CredentialIssuer::new(url, issuer(config), config.runner_token_lifetime, trust)
 }
 
 async fn bind(address: Option<SocketAddr>) -> Result<Option<TcpListener>, StartError> {

@@ -19,7 +19,7 @@ use torc_store::{OpenOptions, Store};
 use tower::ServiceExt as _;
 
 use crate::clock::Clock;
-use crate::engine::{Engine, Stop};
+use crate::engine::{EngineHandle, Stop};
 use crate::http::{self, Identities};
 use crate::issuer::Issuer;
 use crate::kubernetes::Readiness;
@@ -67,7 +67,7 @@ impl VirtualClock {
 }
 
 pub(crate) struct TestServer {
-    pub engine: Engine,
+    pub engine: EngineHandle,
     pub store: Store,
     pub issuer: Issuer,
     pub app: Router,
@@ -100,7 +100,7 @@ impl TestServer {
         let (metrics, stop, stop_http) = (Arc::<Metrics>::default(), Stop::default(), CancellationToken::new());
         let issuer = Issuer::new(token_key(), None);
         let limits = Limits { max_jobs: 1_000, ..Limits::default() };
-        let started = Engine::start_with_clock(
+        let started = EngineHandle::start_with_clock(
             store.clone(),
             limits,
             Arc::clone(&metrics),

@@ -18,7 +18,7 @@ use torc_api::causes::with_causes;
 use torc_api::token::Fingerprint;
 
 /// How often files are looked at. A mounted Secret is replaced as a whole, long before its certificate expires.
-const LOOK: Duration = Duration::from_secs(2);
+const CERTIFICATE_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Where a certificate and its key are, both in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,7 +126,7 @@ impl Certificates {
     /// Follows its files until the server ends. Files that do not fit together yet leave the old certificate in place.
     pub async fn follow(self: Arc<Self>, stop: CancellationToken) {
         let mut warned = None;
-        while stop.run_until_cancelled(tokio::time::sleep(LOOK)).await.is_some() {
+        while stop.run_until_cancelled(tokio::time::sleep(CERTIFICATE_CHECK_INTERVAL)).await.is_some() {
             let certificates = Arc::clone(&self);
             let looked = tokio::task::spawn_blocking(move || certificates.look()).await;
             match looked {
@@ -295,6 +295,6 @@ mod tests {
 
     #[test]
     fn a_certificate_that_is_replaced_is_noticed_within_seconds() {
-        assert!(LOOK <= Duration::from_secs(5), "{LOOK:?}");
+        assert!(CERTIFICATE_CHECK_INTERVAL <= Duration::from_secs(5), "{CERTIFICATE_CHECK_INTERVAL:?}");
     }
 }

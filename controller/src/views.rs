@@ -6,7 +6,7 @@ use torc_api::api::{
     self, AuditEntry, Event, GcResponse, JobResources, JobResult, JobTransition, Runner, RunnerStatus,
 };
 use torc_api::wire::RunnerScope;
-use torc_core::engine::{JobDetail, State};
+use torc_core::engine::{Engine, JobDetail};
 use torc_core::rows::{AuditRow, EventRow, RunnerRow};
 use torc_core::time::rfc3339;
 use torc_store::{EventView, GcReport, JobView, ResultView};
@@ -25,7 +25,7 @@ impl From<JobDetail<'_>> for LiveJob {
             name: detail.name.to_owned(),
             depends_on: detail.depends_on.into_iter().map(str::to_owned).collect(),
             waiting_for: i64::from(detail.unmet),
-            in_doubt: detail.in_doubt,
+            in_doubt: detail.unconfirmed,
         }
     }
 }
@@ -125,7 +125,7 @@ pub fn event(view: EventView) -> Event {
 }
 
 /// Events that were committed just now; the names are taken from the live state.
-pub fn committed_events(rows: &[EventRow], state: &State) -> Vec<Event> {
+pub fn committed_events(rows: &[EventRow], state: &Engine) -> Vec<Event> {
     rows.iter()
         .map(|row| {
             let name = row.workflow.and_then(|id| state.workflow_name(id)).map(str::to_owned);
@@ -152,7 +152,7 @@ fn plain_event(row: &EventRow, workflow: Option<String>) -> Event {
     }
 }
 
-/// A deed with its number.
+/// A row of the audit log with its number.
 pub fn audit_entry((sequence, row): (i64, AuditRow)) -> AuditEntry {
     let AuditRow { time_ms, who, scope, verb, object, outcome } = row;
     AuditEntry { sequence, time: rfc3339(time_ms), who, scope, verb, object, outcome }

@@ -1,106 +1,107 @@
 //! The state of everything that is live, and every command that changes it.
 //!
-//! A command takes `now`, changes memory and records what has to be written; the caller writes it in one transaction and
+//! A command takes a [`Tx`], changes memory and records in it what has to be written; the caller writes it in one transaction and
 //! only then gives out the answers. If the write fails, the whole state is dropped and read again: memory is a projection.
 //! Deliberately absent: I/O, SQL, the clock, waiting.
+//!
+//! What is kept is in modules of its own that know nothing of workflows: `runners` and `held_leases`, and the parts of a workflow
+//! (`action_list`, `allocation_list`, `detached_leases`, `failures`, `recovery_scripts`, `user_data`). Only they write their fields. The
+//! other modules are commands and questions; `leases` holds the life cycle that jobs, actions and recovery scripts share.
 
 mod accounting;
+mod action_list;
 mod actions;
 mod activity;
+mod allocation_list;
 mod allocations;
 mod apply;
 mod attempt;
+mod change_set;
 mod data;
 mod deadline;
-mod errands;
-mod expire;
+mod detached_leases;
 mod explain;
+mod failures;
 mod files;
-mod holdings;
-mod lease;
+mod held_leases;
+mod leases;
 mod long_polls;
 mod lost_runners;
 mod nodes;
-mod offers;
 mod pool;
 mod profile;
-mod rebalance;
-mod record;
 mod recover;
-mod recovering;
 mod recovery;
+mod recovery_scripts;
 mod regenerate;
 mod replay;
+mod reports;
 mod reset;
 mod restore;
 mod rights;
-mod runner;
+mod runner_policy;
+mod runners;
 mod spawn;
 mod status;
-mod stray;
 mod sync;
+mod tx;
+mod user_data;
 mod verbs;
 mod workflow;
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use torc_api::document::DEFAULT_NAMESPACE;
 use torc_api::wire::RunnerScope;
 
 use crate::ids::{RunnerId, WorkflowId};
-use crate::rows::{ClusterRow, LastIds};
+use crate::rows::LastIds;
 
 pub use actions::PendingAllocation;
 pub use activity::Activity;
-pub use allocations::{AllocationKey, FRUITLESS_LIMIT, Observation, Orphans, Outlook, allocation_view, slurm_name};
+pub use allocation_list::UNPRODUCTIVE_LIMIT;
+pub use allocations::{Observation, Orphans, allocation_view, slurm_name};
 pub use apply::{Apply, apply_changes};
 pub use data::{DataWritten, LARGEST_VALUE};
 pub use long_polls::{LongPoll, LongPolls};
 pub use lost_runners::LostRunners;
 pub use pool::Demand;
-pub use record::Recorder;
 pub use recover::{LatestResults, Recover};
 pub use regenerate::Regenerate;
 pub use restore::UnreadableDocument;
 pub use spawn::{LINEAGE_VARIABLE, MAX_ITERATIONS, Spawn};
 pub use sync::SyncAnswer;
+pub use tx::Tx;
 pub use verbs::Retry;
 pub use workflow::JobDetail;
 
-use runner::Runner;
+pub use crate::ids::AllocationKey;
+pub use crate::planning::course::AllocationSummary;
+
+use allocations::SlurmRecords;
+use runners::Runners;
 use workflow::Workflow;
 
 /// Everything that is live.
 #[derive(Default)]
-pub struct State {
+pub struct Engine {
     workflows: BTreeMap<WorkflowId, Workflow>,
     /// Every workflow that has not settled. Those that have are not looked at when runners speak, however many there are.
     live: BTreeSet<WorkflowId>,
     names: HashMap<(String, String), WorkflowId>,
-    runners: BTreeMap<RunnerId, Runner>,
-    /// Runners that could start more at once.
-    offering: BTreeSet<RunnerId>,
-    /// Runners that got nothing ahead because others could start it at once.
-    withheld: BTreeSet<RunnerId>,
-    /// Runners in which leases wait.
-    donors: BTreeSet<RunnerId>,
+    runners: Runners,
     /// What a foreground `torc apply` runs.
     session: Session,
-    /// Slurm clusters that somebody has described.
-    clusters: BTreeMap<String, ClusterRow>,
-    /// Slurm's numbers of allocations that are over: their runners are refused.
-    ended_slurm_jobs: HashSet<String>,
-    /// Runners that went with a start of their allocation, which has another one: Slurm's number, host and process. Not kept: one that
-    /// comes back to the next owner of the store is dismissed again.
-    dismissed: HashSet<(String, String, i64)>,
+    /// What is known of Slurm itself.
+    slurm: SlurmRecords,
     /// What tells this store from others.
     identity: String,
     last: LastIds,
     /// Rises whenever there may be something new for a waiting runner.
-    news: u64,
+    wake_version: u64,
 }
 
 /// Workflows that the owner of the store was asked to run, and facts that it has learned. Not stored: the next owner starts afresh.
@@ -117,7 +118,7 @@ pub struct Session {
 
 /// Why a command was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum CommandError {
     /// No such workflow.
     #[error("workflow '{0}' does not exist")]
     NoWorkflow(String),
@@ -168,27 +169,27 @@ pub enum Refusal {
     Forbidden(String),
 }
 
-impl State {
+impl Engine {
     /// A workflow by name or number. Numbers are tried when no workflow has that name.
-    pub fn find(&self, namespace: &str, reference: &str) -> Result<WorkflowId, Refusal> {
+    pub fn find(&self, namespace: &str, reference: &str) -> Result<WorkflowId, CommandError> {
         if let Some(id) = self.names.get(&(namespace.to_owned(), reference.to_owned())) {
             return Ok(*id);
         }
         let by_number = reference.parse().ok().map(WorkflowId).filter(|id| self.workflows.contains_key(id));
-        by_number.ok_or_else(|| Refusal::NoWorkflow(reference.to_owned()))
+        by_number.ok_or_else(|| CommandError::NoWorkflow(reference.to_owned()))
     }
 
     /// Rises whenever there may be something new for a waiting runner.
-    pub fn news(&self) -> u64 {
-        self.news
+    pub fn wake_version(&self) -> u64 {
+        self.wake_version
     }
 
-    fn workflow(&self, id: WorkflowId) -> Result<&Workflow, Refusal> {
-        self.workflows.get(&id).ok_or_else(|| Refusal::NoWorkflow(id.to_string()))
+    fn workflow(&self, id: WorkflowId) -> Result<&Workflow, CommandError> {
+        self.workflows.get(&id).ok_or_else(|| CommandError::NoWorkflow(id.to_string()))
     }
 
-    fn workflow_mut(&mut self, id: WorkflowId) -> Result<&mut Workflow, Refusal> {
-        self.workflows.get_mut(&id).ok_or_else(|| Refusal::NoWorkflow(id.to_string()))
+    fn workflow_mut(&mut self, id: WorkflowId) -> Result<&mut Workflow, CommandError> {
+        self.workflows.get_mut(&id).ok_or_else(|| CommandError::NoWorkflow(id.to_string()))
     }
 
     /// What has been applied so far.

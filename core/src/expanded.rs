@@ -1,6 +1,5 @@
 //! A specification with every parameter, template, regular expression and reference resolved.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -20,16 +19,6 @@ pub struct Expanded {
     pub user_data: Vec<ExpandedUserData>,
     /// Requirements; the first is what jobs have that name none.
     pub requirements: Vec<Requirements>,
-}
-
-impl Expanded {
-    /// A job's command with the values that the document gives to the data it reads.
-    pub fn filled_command<'a>(&self, job: &'a ExpandedJob) -> Cow<'a, str> {
-        crate::expand::fill_data(&job.command, |name| {
-            let mut inputs = job.input_user_data.iter().filter_map(|data| self.user_data.get(*data as usize));
-            inputs.find(|data| data.name == name)?.data.as_ref()
-        })
-    }
 }
 
 /// A job with nothing left to resolve but the data that it reads: others may write that until it starts.

@@ -33,7 +33,7 @@ pub struct JobFacts<'a> {
     /// How long it has been running.
     pub running_seconds: Option<i64>,
     /// Its runner is silent.
-    pub in_doubt: bool,
+    pub unconfirmed: bool,
     /// Its recovery script: why it is run, and whether it runs.
     pub script: Option<ScriptFacts>,
     /// Why its last attempt failed.
@@ -106,7 +106,7 @@ pub fn why(
 
 fn running(job: &JobFacts<'_>) -> Reason {
     let host = job.host.unwrap_or("a runner");
-    if job.in_doubt {
+    if job.unconfirmed {
         let message = format!(
             "its runner on {host} is silent, so nobody knows whether it still runs; if the runner comes back, its result counts"
         );

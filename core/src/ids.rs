@@ -38,6 +38,9 @@ id!(
     AllocationId
 );
 
+/// Names an allocation.
+pub type AllocationKey = (WorkflowId, AllocationId);
+
 /// The two clocks a decision may need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {

@@ -57,7 +57,7 @@ pub enum Ending {
 /// An event that makes no sense in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a job that is {state} cannot take {event:?}")]
-pub struct IllegalMove {
+pub struct InvalidTransition {
     /// Where the job stands.
     pub state: JobState,
     /// What was said to have happened.
@@ -65,7 +65,7 @@ pub struct IllegalMove {
 }
 
 /// The state after an event, or why that cannot be.
-pub fn next_state(state: JobState, event: JobEvent) -> Result<JobState, IllegalMove> {
+pub fn next_state(state: JobState, event: JobEvent) -> Result<JobState, InvalidTransition> {
     use JobEvent as E;
     use JobState as S;
     let next = match (state, event) {
@@ -86,7 +86,7 @@ pub fn next_state(state: JobState, event: JobEvent) -> Result<JobState, IllegalM
             S::Canceled
         }
         (S::Uninitialized | S::Blocked | S::Ready, E::Disabled) => S::Disabled,
-        (state, event) => return Err(IllegalMove { state, event }),
+        (state, event) => return Err(InvalidTransition { state, event }),
     };
     Ok(next)
 }
@@ -150,7 +150,8 @@ mod tests {
             JobState::Recovering => 'v',
         };
         let table: Vec<String> = JobState::ALL
-            .into_iter()
+            .iter()
+            .copied()
             .map(|state| {
                 let row: String =
                     EVENTS.into_iter().map(|event| next_state(state, event).map_or('.', letter)).collect();

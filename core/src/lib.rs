@@ -1,6 +1,7 @@
 //! Torc's rules. Pure, synchronous, deterministic: `now` is an argument, randomness does not exist, nothing is read or written.
 
 pub mod accounting;
+pub mod backoff;
 pub mod class;
 pub mod engine;
 pub mod expand;

@@ -11,6 +11,7 @@ pub mod document;
 pub mod fit;
 pub mod generate;
 pub mod groups;
+mod margin;
 pub mod orphans;
 pub mod partition;
 pub mod runner_fate;

@@ -52,10 +52,10 @@ pub struct Changes {
     pub removed_user_data: Vec<(WorkflowId, String)>,
     /// Runners that are new or changed, whole.
     pub runners: Vec<RunnerRow>,
-    /// Leases that have become strays, whole.
-    pub strays: Vec<StrayLease>,
-    /// Numbers of leases that are no strays any more; never one of `strays`.
-    pub ended_strays: Vec<i64>,
+    /// Leases that have become detached, whole.
+    pub detached_leases: Vec<DetachedLease>,
+    /// Numbers of leases that are over; never one of `detached_leases`.
+    pub ended_leases: Vec<i64>,
     /// Slurm allocations that are new or changed, whole.
     pub allocations: Vec<AllocationRow>,
     /// Slurm clusters that are new or changed, whole.
@@ -269,7 +269,7 @@ pub struct JobUpdate {
 
 /// Work for a runner that is no job: an action's commands, or a recovery script. Who has it, and how often it was tried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Errand {
+pub struct TaskLease {
     /// The run it belongs to.
     pub run: i32,
     /// Current attempt.
@@ -282,6 +282,11 @@ pub struct Errand {
     pub runner: Option<RunnerId>,
     /// When its runner started it.
     pub started_ms: Option<i64>,
+}
+
+impl TaskLease {
+    /// Number of times that a task may fail or get lost.
+    pub const MAX_TRIES: i32 = 3;
 }
 
 /// An action of a workflow, or its part for one worker.
@@ -298,10 +303,10 @@ pub struct ActionRow {
     /// The worker that this is for. An action for every worker has a row of its own that is never carried out, and one for
     /// each worker.
     pub worker: Option<RunnerId>,
-    /// Where it stands. That it runs is told by its errand's start.
+    /// Where it stands. That it runs is told by its lease's start.
     pub state: ActionState,
     /// Who has it, and how often it was tried.
-    pub errand: Errand,
+    pub lease: TaskLease,
     /// When its last attempt ended.
     pub ended_ms: Option<i64>,
     /// With which code.
@@ -330,7 +335,7 @@ pub struct RecoveryRow {
     /// Who ran it: the script runs there, as long as that runner is there.
     pub preferred: Option<RunnerId>,
     /// Who has it, and how often it was lost.
-    pub errand: Errand,
+    pub lease: TaskLease,
 }
 
 /// An attempt that ended. Never overwritten.
@@ -375,10 +380,6 @@ pub struct FileRow {
     pub job: JobId,
     /// As the document writes it.
     pub path: String,
-    /// The run.
-    pub run: i32,
-    /// The attempt.
-    pub attempt: i32,
     /// Its size.
     pub size_bytes: i64,
     /// When it was last changed.
@@ -421,7 +422,7 @@ impl UserDataRow {
 
 /// A lease that its job no longer goes by, but that a runner may still act upon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StrayLease {
+pub struct DetachedLease {
     /// The lease's number.
     pub epoch: i64,
     /// Whose it is.
@@ -437,18 +438,18 @@ pub struct StrayLease {
     /// When it started, if it is known to have.
     pub started_ms: Option<i64>,
     /// What becomes of it.
-    pub fate: StrayFate,
+    pub fate: DetachedState,
     /// What it is a lease of. The number of an action stands where a job's does otherwise.
     pub role: LeaseRole,
 }
 
 /// What becomes of a stray lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StrayFate {
+pub enum DetachedState {
     /// It was taken away. Its runner is to end it, and its job waits for that.
-    Ending,
+    Revoked,
     /// Nobody waits for it. If it turns up it counts, as long as nothing newer has started.
-    GivenUp,
+    Expired,
 }
 
 /// A runner.
@@ -476,7 +477,7 @@ pub struct RunnerRow {
     pub slurm_job_id: Option<String>,
     /// Where its logs are.
     pub output_dir: String,
-    /// Where its keeper is found.
+    /// Where its shim is found.
     pub place: String,
     /// The process behind `pid`, where its machine told.
     pub process: Option<ProcessIdentity>,
@@ -623,7 +624,7 @@ pub struct Snapshot {
     /// Runners that have not left.
     pub runners: Vec<RunnerRow>,
     /// Leases that their jobs no longer go by.
-    pub strays: Vec<StrayLease>,
+    pub detached_leases: Vec<DetachedLease>,
     /// Their actions, sorted by number.
     pub actions: Vec<ActionRow>,
     /// Jobs that wait for a recovery script, sorted by number.

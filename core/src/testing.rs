@@ -11,8 +11,8 @@ use torc_api::state::{Cause, JobState};
 use crate::ids::{AllocationId, JobId, ProfileId, RunnerId, WorkflowId};
 use crate::lineage;
 use crate::rows::{
-    ActionRow, AllocationRow, AuditRow, Changes, ClusterRow, EventRow, FileRow, JobRow, JobUpdate, LastIds, ProfileRow,
-    RecoveryRow, ResultRow, RunnerRow, Snapshot, StrayLease, UserDataRow, WorkflowRow,
+    ActionRow, AllocationRow, AuditRow, Changes, ClusterRow, DetachedLease, EventRow, FileRow, JobRow, JobUpdate,
+    LastIds, ProfileRow, RecoveryRow, ResultRow, RunnerRow, Snapshot, UserDataRow, WorkflowRow,
 };
 
 /// (job, run, attempt).
@@ -38,7 +38,7 @@ pub struct Database {
     /// Runners, including those that left.
     pub runners: BTreeMap<RunnerId, RunnerRow>,
     /// Stray leases by their numbers.
-    pub strays: BTreeMap<i64, StrayLease>,
+    pub detached_leases: BTreeMap<i64, DetachedLease>,
     /// Actions.
     pub actions: BTreeMap<JobId, ActionRow>,
     /// Jobs that wait for a recovery script.
@@ -97,8 +97,8 @@ impl Database {
             let is_same = same.is_none_or(|before| before.document == row.document);
             assert!(is_same, "generation {} of workflow {} has two documents", row.generation, row.id);
         }
-        for row in &changes.strays {
-            assert!(!changes.ended_strays.contains(&row.epoch), "stray lease {} is written and ended", row.epoch);
+        for row in &changes.detached_leases {
+            assert!(!changes.ended_leases.contains(&row.epoch), "stray lease {} is written and ended", row.epoch);
         }
         for row in &changes.user_data {
             let key = (row.workflow, row.name.clone());
@@ -154,7 +154,7 @@ impl Database {
         self.slurm_stats.retain(|_, row| row.workflow != id.0);
         self.files.retain(|_, row| row.workflow != id);
         self.user_data.retain(|_, row| row.workflow != id);
-        self.strays.retain(|_, row| row.workflow != id);
+        self.detached_leases.retain(|_, row| row.workflow != id);
         self.actions.retain(|_, row| row.workflow != id);
         self.recoveries.retain(|_, row| row.workflow != id);
         self.allocations.retain(|_, row| row.workflow != id);
@@ -193,9 +193,9 @@ impl Database {
     }
 
     fn write_leases(&mut self, changes: &Changes, is_kept: impl Fn(WorkflowId) -> bool) {
-        self.strays.retain(|epoch, _| !changes.ended_strays.contains(epoch));
-        let strays = changes.strays.iter().filter(|row| is_kept(row.workflow));
-        self.strays.extend(strays.map(|row| (row.epoch, *row)));
+        self.detached_leases.retain(|epoch, _| !changes.ended_leases.contains(epoch));
+        let detached_leases = changes.detached_leases.iter().filter(|row| is_kept(row.workflow));
+        self.detached_leases.extend(detached_leases.map(|row| (row.epoch, *row)));
         let actions = changes.actions.iter().filter(|row| is_kept(row.workflow));
         self.actions.extend(actions.map(|row| (row.id, row.clone())));
         self.actions.retain(|id, _| !changes.removed_actions.contains(id));
@@ -221,11 +221,11 @@ impl Database {
         raise(&mut last.job, &mut changes.actions.iter().map(|row| row.id.0));
         raise(&mut last.job, &mut changes.removed_actions.iter().map(|id| id.0));
         raise(&mut last.epoch, &mut changes.jobs.iter().map(|row| row.epoch));
-        raise(&mut last.epoch, &mut changes.actions.iter().map(|row| row.errand.epoch));
-        raise(&mut last.epoch, &mut changes.recoveries.iter().map(|row| row.errand.epoch));
+        raise(&mut last.epoch, &mut changes.actions.iter().map(|row| row.lease.epoch));
+        raise(&mut last.epoch, &mut changes.recoveries.iter().map(|row| row.lease.epoch));
         raise(&mut last.epoch, &mut changes.job_updates.iter().map(|update| update.epoch));
         raise(&mut last.epoch, &mut changes.user_data.iter().map(|row| row.epoch));
-        raise(&mut last.epoch, &mut changes.strays.iter().map(|lease| lease.epoch));
+        raise(&mut last.epoch, &mut changes.detached_leases.iter().map(|lease| lease.epoch));
         raise(&mut last.runner, &mut changes.runners.iter().map(|row| row.id.0));
         raise(&mut last.allocation, &mut changes.allocations.iter().map(|row| row.id.0));
         raise(&mut last.event, &mut changes.events.iter().map(|event| event.sequence));
@@ -239,7 +239,7 @@ impl Database {
             jobs: self.jobs.values().cloned().collect(),
             user_data: self.user_data.values().map(without_values_of_loops).collect(),
             runners: self.runners.values().filter(|row| row.ended_ms.is_none()).cloned().collect(),
-            strays: self.strays.values().copied().collect(),
+            detached_leases: self.detached_leases.values().copied().collect(),
             actions: self.actions.values().cloned().collect(),
             recoveries: self.recoveries.values().cloned().collect(),
             failures: self.failures(),

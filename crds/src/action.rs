@@ -46,7 +46,10 @@ pub struct Action {
 }
 
 /// What sets an action off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, strum::Display, strum::IntoStaticStr,
+)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 #[serde(rename_all = "snake_case")]
 pub enum TriggerType {
     /// The workflow starts.
@@ -66,14 +69,7 @@ pub enum TriggerType {
 impl TriggerType {
     /// The name in documents, tables and logs.
     pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::OnWorkflowStart => "on_workflow_start",
-            Self::OnWorkflowComplete => "on_workflow_complete",
-            Self::OnJobsReady => "on_jobs_ready",
-            Self::OnJobsComplete => "on_jobs_complete",
-            Self::OnWorkerStart => "on_worker_start",
-            Self::OnWorkerComplete => "on_worker_complete",
-        }
+        self.into_str()
     }
 
     /// It waits for chosen jobs.
@@ -84,12 +80,6 @@ impl TriggerType {
     /// It concerns one worker at a time.
     pub const fn is_of_workers(self) -> bool {
         matches!(self, Self::OnWorkerStart | Self::OnWorkerComplete)
-    }
-}
-
-impl std::fmt::Display for TriggerType {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.as_str())
     }
 }
 
@@ -107,7 +97,10 @@ impl Action {
 }
 
 /// What an action does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, strum::Display, strum::IntoStaticStr,
+)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 #[serde(rename_all = "snake_case")]
 pub enum ActionType {
     /// Run commands on a runner.
@@ -119,21 +112,28 @@ pub enum ActionType {
 impl ActionType {
     /// The name in documents, tables and logs.
     pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::RunCommands => "run_commands",
-            Self::ScheduleNodes => "schedule_nodes",
-        }
-    }
-}
-
-impl std::fmt::Display for ActionType {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.as_str())
+        self.into_str()
     }
 }
 
 /// Where an action stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::Display,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+#[strum(serialize_all = "snake_case", const_into_str, parse_err_ty = String, parse_err_fn = unknown_state)]
 #[serde(rename_all = "snake_case")]
 pub enum ActionState {
     /// Nothing has set it off yet.
@@ -153,19 +153,11 @@ pub enum ActionState {
 
 impl ActionState {
     /// Every state.
-    pub const ALL: [Self; 6] =
-        [Self::Waiting, Self::Pending, Self::Running, Self::Executed, Self::Failed, Self::Skipped];
+    pub const ALL: &[Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// The name in documents, tables and logs.
     pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Waiting => "waiting",
-            Self::Pending => "pending",
-            Self::Running => "running",
-            Self::Executed => "executed",
-            Self::Failed => "failed",
-            Self::Skipped => "skipped",
-        }
+        self.into_str()
     }
 
     /// It was set off and has not ended.
@@ -174,19 +166,8 @@ impl ActionState {
     }
 }
 
-impl std::fmt::Display for ActionState {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-impl std::str::FromStr for ActionState {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let known = Self::ALL.into_iter().find(|state| state.as_str() == text);
-        known.ok_or_else(|| format!("unknown state of an action '{text}'"))
-    }
+fn unknown_state(text: &str) -> String {
+    format!("unknown state of an action '{text}'")
 }
 
 #[cfg(test)]

@@ -9,7 +9,23 @@ pub fn name(workflow: i64, number: i64) -> String {
 }
 
 /// Where an allocation stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::Display,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+#[strum(serialize_all = "lowercase", const_into_str, parse_err_ty = String, parse_err_fn = unknown_status)]
 #[serde(rename_all = "lowercase")]
 pub enum AllocationStatus {
     /// It is to be submitted, or waits in Slurm's queue.
@@ -25,16 +41,11 @@ pub enum AllocationStatus {
 
 impl AllocationStatus {
     /// Every status.
-    pub const ALL: [Self; 4] = [Self::Pending, Self::Active, Self::Complete, Self::Canceled];
+    pub const ALL: &[Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// The name in documents, tables and logs.
     pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Active => "active",
-            Self::Complete => "complete",
-            Self::Canceled => "canceled",
-        }
+        self.into_str()
     }
 
     /// It is over.
@@ -43,23 +54,28 @@ impl AllocationStatus {
     }
 }
 
-impl std::fmt::Display for AllocationStatus {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-impl std::str::FromStr for AllocationStatus {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let known = Self::ALL.into_iter().find(|status| status.as_str() == text);
-        known.ok_or_else(|| format!("unknown status of an allocation '{text}'"))
-    }
+fn unknown_status(text: &str) -> String {
+    format!("unknown status of an allocation '{text}'")
 }
 
 /// What an allocation was asked for by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::Display,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+#[strum(serialize_all = "lowercase", const_into_str, parse_err_ty = String, parse_err_fn = unknown_origin)]
 #[serde(rename_all = "lowercase")]
 pub enum AllocationOrigin {
     /// By what the jobs need.
@@ -75,32 +91,16 @@ pub enum AllocationOrigin {
 
 impl AllocationOrigin {
     /// Every origin.
-    pub const ALL: [Self; 4] = [Self::Sizing, Self::Action, Self::Recovery, Self::Manual];
+    pub const ALL: &[Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// The name in documents, tables and logs.
     pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Sizing => "sizing",
-            Self::Action => "action",
-            Self::Recovery => "recovery",
-            Self::Manual => "manual",
-        }
+        self.into_str()
     }
 }
 
-impl std::fmt::Display for AllocationOrigin {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-impl std::str::FromStr for AllocationOrigin {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let known = Self::ALL.into_iter().find(|origin| origin.as_str() == text);
-        known.ok_or_else(|| format!("unknown origin of an allocation '{text}'"))
-    }
+fn unknown_origin(text: &str) -> String {
+    format!("unknown origin of an allocation '{text}'")
 }
 
 /// A Slurm allocation.
@@ -266,11 +266,11 @@ mod tests {
 
     #[test]
     fn words_are_the_same_everywhere() {
-        for status in AllocationStatus::ALL {
+        for status in AllocationStatus::ALL.iter().copied() {
             assert_eq!(serde_json::to_value(status).unwrap(), status.as_str());
             assert_eq!(status.as_str().parse(), Ok(status));
         }
-        for origin in AllocationOrigin::ALL {
+        for origin in AllocationOrigin::ALL.iter().copied() {
             assert_eq!(serde_json::to_value(origin).unwrap(), origin.as_str());
             assert_eq!(origin.as_str().parse(), Ok(origin));
         }

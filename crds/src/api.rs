@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::action::{ActionState, ActionType, TriggerType};
 use crate::cluster::{SlurmClusterSpec, SlurmClusterStatus};
 use crate::document::WorkflowDocument;
+use crate::error_code::ErrorCode;
 use crate::problem::Problem;
 use crate::state::{Cause, JobState};
 use crate::status::WorkflowStatus;
@@ -522,7 +523,7 @@ pub struct BackupRequest {
 #[serde(rename_all = "camelCase")]
 pub struct ErrorBody {
     /// One word for programs.
-    pub code: String,
+    pub code: ErrorCode,
     /// A sentence for people.
     pub message: String,
     /// The field that is wrong.

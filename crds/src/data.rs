@@ -41,7 +41,8 @@ pub struct File {
 }
 
 /// Where a file stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 #[serde(rename_all = "snake_case")]
 pub enum FileStatus {
     /// A job has read or written it.
@@ -56,11 +57,7 @@ pub enum FileStatus {
 impl FileStatus {
     /// The name in tables.
     pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Present => "present",
-            Self::Required => "required",
-            Self::Expected => "expected",
-        }
+        self.into_str()
     }
 }
 

@@ -12,14 +12,19 @@ pub mod data;
 #[cfg(feature = "kube")]
 pub mod definition;
 pub mod document;
+pub mod error_code;
 pub mod execution;
 pub mod explain;
 pub mod failure;
+#[cfg(feature = "load")]
+mod finding;
 pub mod job;
+#[cfg(feature = "load")]
 pub mod load;
 pub mod logs;
-#[cfg(test)]
+#[cfg(all(test, feature = "load"))]
 mod messages;
+pub mod nearest;
 pub mod parameters;
 pub mod problem;
 pub mod quantity;
@@ -28,18 +33,20 @@ pub mod remote;
 pub mod resources;
 pub mod rules;
 pub mod schema;
+pub mod setting;
 pub mod size;
 pub mod slurm;
 pub mod slurm_stats;
 pub mod state;
 pub mod status;
 pub mod termination;
-#[cfg(test)]
+#[cfg(all(test, feature = "load"))]
 mod testing;
 pub mod token;
+#[cfg(feature = "load")]
 pub mod validate;
 pub mod wire;
-#[cfg(test)]
+#[cfg(all(test, feature = "load"))]
 mod words;
 pub mod workflow;
 

@@ -19,7 +19,6 @@ mod listed;
 mod path;
 mod positions;
 mod slug;
-pub(crate) mod suggest;
 mod tree;
 mod yaml;
 
@@ -28,7 +27,7 @@ pub use slug::LONGEST_NAME;
 pub use yaml::layout::{YamlEntry, YamlKind, YamlNode, layout as yaml_layout};
 
 use listed::Listed;
-use tree::{Kind, Node, Place};
+use tree::{Kind, Node};
 
 /// How a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,13 +129,13 @@ impl LoadedDocument {
 /// Why a text is not of its format.
 #[derive(Debug)]
 struct SyntaxError {
-    place: Place,
+    place: Position,
     message: String,
     hint: Option<String>,
 }
 
 impl SyntaxError {
-    fn new(place: Place, message: impl Into<String>) -> Self {
+    fn new(place: Position, message: impl Into<String>) -> Self {
         Self { place, message: message.into(), hint: None }
     }
 
@@ -146,7 +145,7 @@ impl SyntaxError {
     }
 
     fn into_problem(self) -> Problem {
-        let position = Some(self.place.into());
+        let position = Some(self.place);
         Problem { hint: self.hint, position, ..Problem::error("", self.message) }
     }
 }
@@ -205,7 +204,7 @@ fn decode(bytes: &[u8]) -> Result<&str, Problem> {
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
         let column = 1 + before.iter().skip(start).filter(|byte| **byte & 0xC0 != 0x80).count();
         let problem =
-            Problem { position: Some(Position { line, column }), ..Problem::error("", "the file is not UTF-8 text") };
+            Problem { position: Some(Position::new(line, column)), ..Problem::error("", "the file is not UTF-8 text") };
         match bytes {
             [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => problem.hint("it seems to be UTF-16; save it as UTF-8"),
             [0x1f, 0x8b, ..] => problem.hint("it seems to be compressed with gzip"),

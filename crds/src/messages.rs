@@ -294,17 +294,15 @@ fn a_new_plan_carries_every_field() {
         partition: text("p"),
         walltime: text("1h"),
         single_allocation: true,
-        by_requirements: false,
         include_jobs: vec!["j".to_owned()],
         partitions: Vec::new(),
     };
     let mut expected = json!({
         "dryRun": true, "submit": false, "account": "a", "partition": "p", "walltime": "1h", "singleAllocation": true,
-        "byRequirements": false, "includeJobs": ["j"], "partitions": [],
+        "includeJobs": ["j"], "partitions": [],
     });
     is_written_as(&request, expected.clone());
-    for (field, value) in [("dryRun", false), ("submit", true), ("singleAllocation", false), ("byRequirements", false)]
-    {
+    for (field, value) in [("dryRun", false), ("submit", true), ("singleAllocation", false)] {
         expected[field] = json!(value);
     }
     is_written_as(
@@ -312,11 +310,7 @@ fn a_new_plan_carries_every_field() {
         expected.clone(),
     );
     expected["submit"] = json!(false);
-    expected["byRequirements"] = json!(true);
-    is_written_as(
-        &RegenerateRequest { dry_run: false, single_allocation: false, by_requirements: true, ..request },
-        expected,
-    );
+    is_written_as(&RegenerateRequest { dry_run: false, single_allocation: false, ..request }, expected);
     let report = RegenerateReport {
         dry_run: true,
         pending_jobs: 1,
@@ -571,7 +565,7 @@ fn what_is_absent_is_left_out() {
     is_written_as(&read, recovered);
     is_written_as(
         &RegenerateRequest::default(),
-        json!({ "dryRun": false, "submit": false, "singleAllocation": false, "byRequirements": false, "partitions": [] }),
+        json!({ "dryRun": false, "submit": false, "singleAllocation": false, "partitions": [] }),
     );
     is_written_as(
         &RegenerateReport::default(),

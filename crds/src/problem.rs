@@ -35,6 +35,8 @@ pub enum ProblemKind {
     Cycle,
     /// It comes to more than is allowed.
     TooLarge,
+    /// A name refers to nothing in the document.
+    UnknownReference,
 }
 
 impl ProblemKind {
@@ -44,12 +46,23 @@ impl ProblemKind {
 }
 
 /// A place in a text, counted from 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Position {
     /// The line.
-    pub line: usize,
+    pub line: u32,
     /// The character in the line.
-    pub column: usize,
+    pub column: u32,
+}
+
+impl Position {
+    /// The first character of a text.
+    pub const START: Self = Self { line: 1, column: 1 };
+
+    /// Takes counts; what is beyond `u32` counts as the greatest number.
+    pub fn new(line: usize, column: usize) -> Self {
+        let narrow = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        Self { line: narrow(line), column: narrow(column) }
+    }
 }
 
 /// How bad a problem is.

@@ -158,8 +158,6 @@ pub struct RegenerateRequest {
     pub walltime: Option<String>,
     /// One allocation with all nodes, and not one for each node.
     pub single_allocation: bool,
-    /// A scheduler for each set of requirements, not for each partition.
-    pub by_requirements: bool,
     /// Also these jobs, by name or number, wherever they stand.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub include_jobs: Vec<String>,

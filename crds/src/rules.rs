@@ -6,13 +6,17 @@
 //! would cost more than an API server allows. Those are in `validate`, and in a cluster the condition `Accepted` tells them.
 
 mod clusters;
+#[cfg(feature = "load")]
 mod evaluate;
 mod quantities;
+#[cfg(feature = "load")]
 mod view;
 mod workflows;
 
 pub use clusters::CLUSTER;
+#[cfg(feature = "load")]
 pub(crate) use evaluate::created;
+#[cfg(feature = "load")]
 pub use evaluate::updated;
 pub use workflows::WORKFLOW;
 
@@ -100,5 +104,5 @@ impl Rule {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "load"))]
 mod tests;

@@ -6,7 +6,23 @@ use serde::{Deserialize, Serialize};
 use crate::state::Cause;
 
 /// What becomes of an allocation. Slurm knows about thirty states; these are the ones that make a difference.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::Display,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+#[strum(const_into_str)]
 pub enum SlurmState {
     /// Waits for nodes.
     Pending,
@@ -40,41 +56,11 @@ pub enum SlurmState {
 
 impl SlurmState {
     /// Every state.
-    pub const ALL: [Self; 14] = [
-        Self::Pending,
-        Self::Running,
-        Self::Suspended,
-        Self::ComingBack,
-        Self::Preempted,
-        Self::NodeFailure,
-        Self::BootFailure,
-        Self::OutOfMemory,
-        Self::Deadline,
-        Self::Timeout,
-        Self::Cancelled,
-        Self::Completed,
-        Self::Failed,
-        Self::Unknown,
-    ];
+    pub const ALL: &[Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// The name in documents, tables and logs.
     pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "Pending",
-            Self::Running => "Running",
-            Self::Suspended => "Suspended",
-            Self::ComingBack => "ComingBack",
-            Self::Preempted => "Preempted",
-            Self::NodeFailure => "NodeFailure",
-            Self::BootFailure => "BootFailure",
-            Self::OutOfMemory => "OutOfMemory",
-            Self::Deadline => "Deadline",
-            Self::Timeout => "Timeout",
-            Self::Cancelled => "Cancelled",
-            Self::Completed => "Completed",
-            Self::Failed => "Failed",
-            Self::Unknown => "Unknown",
-        }
+        self.into_str()
     }
 
     /// It will never run again. An unknown state is not over.
@@ -101,12 +87,6 @@ impl SlurmState {
     }
 }
 
-impl std::fmt::Display for SlurmState {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -114,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_state_is_over_or_may_have_jobs_or_is_yet_to_come() {
-        for state in SlurmState::ALL {
+        for state in SlurmState::ALL.iter().copied() {
             let kinds = [
                 state.is_over(),
                 state.has_nodes(),

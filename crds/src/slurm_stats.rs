@@ -3,8 +3,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::wire::AttemptKey;
-
 /// What the accounting says of the step that an attempt was. What it does not know is absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -48,13 +46,6 @@ pub struct SlurmStats {
     /// What Slurm calls its end, e.g. `OUT_OF_MEMORY`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
-}
-
-impl SlurmStats {
-    /// The attempt that it is about; of which lease does not matter.
-    pub fn key(&self) -> AttemptKey {
-        AttemptKey { workflow: self.workflow, job: self.job, run: self.run, attempt: self.attempt, epoch: 0 }
-    }
 }
 
 /// `POST /v1/slurm_stats`: one of them, or several.

@@ -4,7 +4,24 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Where a job stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::Display,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+#[strum(serialize_all = "snake_case", const_into_str, parse_err_ty = String, parse_err_fn = unknown_state)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
 pub enum JobState {
@@ -36,20 +53,7 @@ pub enum JobState {
 
 impl JobState {
     /// Every state, in order of its number.
-    pub const ALL: [JobState; 12] = [
-        Self::Uninitialized,
-        Self::Blocked,
-        Self::Ready,
-        Self::Leased,
-        Self::Running,
-        Self::Completed,
-        Self::Failed,
-        Self::Canceled,
-        Self::Terminated,
-        Self::Disabled,
-        Self::PendingFailed,
-        Self::Recovering,
-    ];
+    pub const ALL: &[Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// The number that stands for the state in the store.
     pub const fn code(self) -> u8 {
@@ -63,20 +67,7 @@ impl JobState {
 
     /// The name in documents, tables and logs.
     pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Uninitialized => "uninitialized",
-            Self::Blocked => "blocked",
-            Self::Ready => "ready",
-            Self::Leased => "leased",
-            Self::Running => "running",
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Canceled => "canceled",
-            Self::Terminated => "terminated",
-            Self::Disabled => "disabled",
-            Self::PendingFailed => "pending_failed",
-            Self::Recovering => "recovering",
-        }
+        self.into_str()
     }
 
     /// The job has ended: jobs that depend on it may be decided.
@@ -95,22 +86,27 @@ impl JobState {
     }
 }
 
-impl std::fmt::Display for JobState {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-impl std::str::FromStr for JobState {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().find(|state| state.as_str() == text).ok_or_else(|| format!("unknown job state '{text}'"))
-    }
+fn unknown_state(text: &str) -> String {
+    format!("unknown job state '{text}'")
 }
 
 /// Why an attempt did not succeed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::Display,
+    strum::IntoStaticStr,
+)]
+#[strum(const_into_str)]
 pub enum Cause {
     /// It exceeded its memory.
     OutOfMemory,
@@ -137,28 +133,11 @@ pub enum Cause {
 impl Cause {
     /// The name in documents, tables and logs.
     pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::OutOfMemory => "OutOfMemory",
-            Self::Timeout => "Timeout",
-            Self::NodeFailure => "NodeFailure",
-            Self::Preempted => "Preempted",
-            Self::Lost => "Lost",
-            Self::ExitCode => "ExitCode",
-            Self::Canceled => "Canceled",
-            Self::StartFailed => "StartFailed",
-            Self::MissingOutput => "MissingOutput",
-            Self::Stopped => "Stopped",
-        }
+        self.into_str()
     }
 
     /// The attempt ended through no fault of the job.
     pub const fn is_loss(self) -> bool {
         matches!(self, Self::NodeFailure | Self::Preempted | Self::Lost)
-    }
-}
-
-impl std::fmt::Display for Cause {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.as_str())
     }
 }

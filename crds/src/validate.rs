@@ -4,8 +4,9 @@
 //! expressions); that is the planner's. Texts with a `{` are templates: they are checked after expansion, not here.
 
 use crate::document::{Document, SlurmClusterDocument, WorkflowDocument};
-use crate::load::suggest::nearest;
-use crate::problem::{Problem, Severity};
+use crate::finding::Finding;
+use crate::nearest::nearest;
+use crate::problem::Problem;
 use crate::rules;
 
 mod actions;
@@ -22,31 +23,6 @@ mod resources;
 /// Everything that is wrong or odd, in no order, without places.
 pub fn validate(document: &Document) -> Vec<Problem> {
     findings(document).into_iter().map(Finding::into_problem).collect()
-}
-
-/// A problem, and whether Torc 1.0 took no offence at it.
-#[derive(Debug)]
-pub(crate) struct Finding {
-    problem: Problem,
-    tolerated: bool,
-}
-
-impl Finding {
-    pub fn new(problem: Problem, tolerated: bool) -> Self {
-        Self { problem, tolerated }
-    }
-
-    pub fn into_problem(self) -> Problem {
-        self.in_dialect(false)
-    }
-
-    /// In a bare file, what Torc 1.0 accepted is at most a warning.
-    pub fn in_dialect(self, bare: bool) -> Problem {
-        match self.tolerated && bare {
-            true => Problem { severity: Severity::Warning, ..self.problem },
-            false => self.problem,
-        }
-    }
 }
 
 pub(crate) fn findings(document: &Document) -> Vec<Finding> {
@@ -86,7 +62,7 @@ struct Findings {
 
 impl Findings {
     fn add(&mut self, problem: Problem) {
-        self.list.push(Finding { problem, tolerated: false });
+        self.list.push(Finding::new(problem, false));
     }
 
     /// Adds to a problem with an unknown name the known one that may have been meant.
@@ -105,7 +81,7 @@ impl Findings {
 
     /// An error, but a warning in a bare file.
     fn tolerated(&mut self, problem: Problem) {
-        self.list.push(Finding { problem, tolerated: true });
+        self.list.push(Finding::new(problem, true));
     }
 }
 

@@ -4,7 +4,6 @@
 //! What a runner says it holds is the truth. A sequence number orders the messages of one registration.
 
 use std::collections::BTreeMap;
-use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -101,7 +100,7 @@ pub struct RegisterRequest {
     /// Where its job logs are.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub output_dir: String,
-    /// Where its keeper is found (host and folder). A runner in the place of an earlier one is its successor: what the
+    /// Where its shim is found (host and folder). A runner in the place of an earlier one is its successor: what the
     /// earlier one held and the successor's first sync does not name is gone.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub place: String,
@@ -163,6 +162,13 @@ impl AttemptKey {
     }
 }
 
+impl From<&SlurmStats> for AttemptKey {
+    /// Returns the attempt that the numbers are about, of whatever lease.
+    fn from(stats: &SlurmStats) -> Self {
+        Self { workflow: stats.workflow, job: stats.job, run: stats.run, attempt: stats.attempt, epoch: 0 }
+    }
+}
+
 /// `POST /v1/runners/{id}/sync`: what is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -173,10 +179,10 @@ pub struct SyncRequest {
     /// lists below is one that the runner does not have. Answers that arrive out of order must be thrown away.
     #[serde(default)]
     pub acknowledged: u64,
-    /// Its keeper was there before it, so it knows of everything that was started in its place. Otherwise nobody knows what
+    /// Its shim was there before it, so it knows of everything that was started in its place. Otherwise nobody knows what
     /// a predecessor may have started.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub keeper_found: bool,
+    pub shim_found: bool,
     /// Leases that wait in the runner.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queued: Vec<AttemptKey>,
@@ -442,7 +448,23 @@ fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
 }
 
 /// What a lease is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::EnumString,
+    strum::IntoStaticStr,
+)]
+#[strum(serialize_all = "snake_case", const_into_str, parse_err_ty = String, parse_err_fn = unknown_role)]
 #[serde(rename_all = "snake_case")]
 pub enum LeaseRole {
     /// An attempt of a job.
@@ -462,11 +484,7 @@ impl LeaseRole {
 
     /// Its name.
     pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Job => "job",
-            Self::Action => "action",
-            Self::Recovery => "recovery",
-        }
+        self.into_str()
     }
 
     /// The name of a lease's log files, without extension: `job_wf1_j2_r1_a3`, `action_wf1_n7_r1_a1`.
@@ -479,13 +497,8 @@ impl LeaseRole {
     }
 }
 
-impl FromStr for LeaseRole {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let known = [Self::Job, Self::Action, Self::Recovery].into_iter().find(|role| role.as_str() == name);
-        known.ok_or_else(|| format!("'{name}' is no kind of lease"))
-    }
+fn unknown_role(text: &str) -> String {
+    format!("'{text}' is no kind of lease")
 }
 
 /// What leases have in common.

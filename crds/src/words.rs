@@ -245,6 +245,7 @@ fn words_of_answers() {
         (ProblemKind::Duplicate, "Duplicate"),
         (ProblemKind::Cycle, "Cycle"),
         (ProblemKind::TooLarge, "TooLarge"),
+        (ProblemKind::UnknownReference, "UnknownReference"),
     ]);
     let scopes = [
         (Scope::Admin, "admin"),

@@ -131,10 +131,6 @@ pub struct WorkflowSpec {
     /// Keep an RO-Crate provenance record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enable_ro_crate: Option<bool>,
-    /// Groups whose members may see and change this workflow.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 100))]
-    pub access_groups: Vec<String>,
     /// Seconds without work after which a runner leaves (90 when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
@@ -212,6 +208,16 @@ impl WorkflowSpec {
     /// Another controller looks after it.
     pub fn is_managed_by_other(&self) -> bool {
         self.managed_by.as_deref().is_some_and(|manager| manager != MANAGER)
+    }
+
+    /// Returns whether an action asks for Slurm allocations.
+    pub fn asks_slurm_for_nodes(&self) -> bool {
+        self.actions.iter().any(Action::asks_slurm_for_nodes)
+    }
+
+    /// Returns whether jobs may run in Slurm allocations: a cluster is named, or an action asks for nodes.
+    pub fn needs_slurm(&self) -> bool {
+        self.slurm_cluster.is_some() || self.asks_slurm_for_nodes()
     }
 }
 

@@ -1,4 +1,4 @@
-//! How fast keeper and brain are without a server: N × `true` on two slots, then a chain of N/5. `throughput [N]`.
+//! How fast shim and agent are without a server: N × `true` on two slots, then a chain of N/5. `throughput [N]`.
 
 #[allow(dead_code)]
 #[path = "../tests/support/fake_server.rs"]
@@ -11,7 +11,7 @@ use std::time::Instant;
 use fake_server::FakeServer;
 use tokio_util::sync::CancellationToken;
 use torc_api::wire::{AttemptKey, Lease, Profile, Resources};
-use torc_runner::keeper::{self, KeeperArgs};
+use torc_runner::shim::{self, ShimArgs};
 use torc_runner::{RunnerConfig, RunnerEvent};
 
 type AnyError = Box<dyn std::error::Error>;
@@ -19,8 +19,8 @@ type AnyError = Box<dyn std::error::Error>;
 fn main() -> Result<(), AnyError> {
     let mut args = std::env::args_os().skip(1);
     let first = args.next();
-    if first.as_deref() == Some("keeper".as_ref()) {
-        return Ok(keeper::main(&KeeperArgs::parse(args)?)?);
+    if first.as_deref() == Some("shim".as_ref()) {
+        return Ok(shim::main(&ShimArgs::parse(args)?)?);
     }
     let count: i64 = first.and_then(|text| text.to_str()?.parse().ok()).unwrap_or(5_000);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -54,16 +54,16 @@ async fn run(ready: VecDeque<Lease>, chain: VecDeque<Lease>) -> Result<(f64, u64
         working_dir: dir.path().display().to_string(),
         ..Profile::default()
     };
-    server.change(|books| {
-        books.profiles = vec![profile];
-        books.ready = ready;
-        books.chain = chain;
+    server.change(|buffer| {
+        buffer.profiles = vec![profile];
+        buffer.ready = ready;
+        buffer.chain = chain;
     });
-    let command = vec![std::env::current_exe()?.into_os_string(), "keeper".into()];
+    let command = vec![std::env::current_exe()?.into_os_string(), "shim".into()];
     let mut config = RunnerConfig::new(dir.path().join("out"), dir.path().join("state"), command);
     config.capacity = Resources { cpus: 2, memory_bytes: 1 << 30, gpus: 0, nodes: 1 };
     let began = Instant::now();
     torc_runner::run(config, server.clone(), CancellationToken::new(), |_: RunnerEvent| {}).await?;
-    let syncs = server.books().syncs;
+    let syncs = server.buffer().syncs;
     Ok((began.elapsed().as_secs_f64(), syncs))
 }

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 /// Microseconds since the machine started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Moment(pub u64);
+pub struct BootInstant(pub u64);
 
-impl Moment {
+impl BootInstant {
     /// How long after `earlier` this is; nothing if it is before.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))
@@ -34,7 +34,7 @@ pub fn wall_ms() -> i64 {
 }
 
 /// The time of day of a moment: for what is kept until the machine has restarted, when moments mean nothing any more.
-pub fn date_ms(moment: Moment) -> i64 {
+pub fn date_ms(moment: BootInstant) -> i64 {
     let age = i64::try_from(now().since(moment).as_millis()).unwrap_or(i64::MAX);
     wall_ms().saturating_sub(age)
 }
@@ -45,9 +45,9 @@ pub fn ms_since(date_ms: i64) -> u64 {
 }
 
 /// Now.
-pub fn now() -> Moment {
+pub fn now() -> BootInstant {
     let time = clock_gettime(ClockId::Boottime);
-    Moment(time.tv_sec.unsigned_abs() * 1_000_000 + time.tv_nsec.unsigned_abs() / 1_000)
+    BootInstant(time.tv_sec.unsigned_abs() * 1_000_000 + time.tv_nsec.unsigned_abs() / 1_000)
 }
 
 #[cfg(test)]
@@ -56,16 +56,19 @@ mod tests {
 
     #[test]
     fn moments_never_go_below_zero_or_beyond_their_end() {
-        let (second, at) = (Duration::from_secs(1), Moment(5_000_000));
-        assert_eq!((at.plus(second), at.minus(second)), (Moment(6_000_000), Moment(4_000_000)));
-        assert_eq!((at.since(Moment(3_500_000)), Moment(3_500_000).since(at)), (second + second / 2, Duration::ZERO));
-        assert_eq!((at.minus(second * 6), at.plus(Duration::MAX)), (Moment(0), Moment(u64::MAX)));
+        let (second, at) = (Duration::from_secs(1), BootInstant(5_000_000));
+        assert_eq!((at.plus(second), at.minus(second)), (BootInstant(6_000_000), BootInstant(4_000_000)));
+        assert_eq!(
+            (at.since(BootInstant(3_500_000)), BootInstant(3_500_000).since(at)),
+            (second + second / 2, Duration::ZERO)
+        );
+        assert_eq!((at.minus(second * 6), at.plus(Duration::MAX)), (BootInstant(0), BootInstant(u64::MAX)));
     }
 
     #[test]
     fn a_time_of_day_has_an_age() {
         // The machine may have started a moment ago: no moment is before that.
-        let (before, passed) = (wall_ms(), now().since(Moment(0)).min(Duration::from_secs(3_600)));
+        let (before, passed) = (wall_ms(), now().since(BootInstant(0)).min(Duration::from_secs(3_600)));
         let (age_ms, date) = (i64::try_from(passed.as_millis()).expect("an hour"), date_ms(now().minus(passed)));
         assert!((before - age_ms - date).abs() < 600_000, "{age_ms} ms ago: {date}, now: {before}");
         assert!(ms_since(date) >= u64::try_from(age_ms - 600_000).unwrap_or(0));

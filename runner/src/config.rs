@@ -11,7 +11,6 @@ use torc_api::wire::{Resources, RunnerKind, RunnerScope};
 
 use crate::link::LinkError;
 use crate::mode::Allocation;
-use crate::state::OfflineSettings;
 
 /// Everything a runner is told at its start.
 #[derive(Clone, Debug)]
@@ -40,11 +39,11 @@ pub struct RunnerConfig {
     pub working_dir: PathBuf,
     /// Job logs are in its folder `job_stdio`.
     pub output_dir: PathBuf,
-    /// The place: a folder of this machine's runner alone. A keeper that is found there is taken over.
+    /// The place: a folder of this machine's runner alone. A shim that is found there is taken over.
     pub state_dir: PathBuf,
-    /// How to start a keeper; `--dir`, the place and the other arguments of [`crate::keeper::KeeperArgs`] are added.
-    pub keeper_command: Vec<OsString>,
-    /// How long a keeper without a brain waits before it ends its jobs.
+    /// How to start a shim; `--dir`, the place and the other arguments of [`crate::shim::ShimArgs`] are added.
+    pub shim_command: Vec<OsString>,
+    /// How long a shim without an agent waits before it ends its jobs.
     pub orphan_grace: Duration,
     /// What jobs see as `TORC_API_URL`.
     pub api_url: Option<String>,
@@ -74,14 +73,14 @@ pub struct RunnerConfig {
     /// How far it leases ahead; what is set here wins over the workflow.
     pub prefetch: Prefetch,
     /// How long a leaving runner tries to deliver its last reports.
-    pub farewell: Duration,
+    pub shutdown_grace: Duration,
     /// Do not wait for jobs to end in order.
     pub stop_now: CancellationToken,
 }
 
 impl RunnerConfig {
     /// A local runner for every workflow, with nothing to run jobs on until `capacity` is set.
-    pub fn new(output_dir: PathBuf, state_dir: PathBuf, keeper_command: Vec<OsString>) -> Self {
+    pub fn new(output_dir: PathBuf, state_dir: PathBuf, shim_command: Vec<OsString>) -> Self {
         Self {
             capacity: Resources { nodes: 1, ..Resources::default() },
             gpu_devices: Vec::new(),
@@ -96,7 +95,7 @@ impl RunnerConfig {
             working_dir: PathBuf::from("/"),
             output_dir,
             state_dir,
-            keeper_command,
+            shim_command,
             orphan_grace: Duration::from_secs(60),
             api_url: None,
             server_file: None,
@@ -111,9 +110,26 @@ impl RunnerConfig {
             idle_exit: IdleExit::Never,
             persistent: false,
             prefetch: Prefetch::default(),
-            farewell: Duration::from_secs(15),
+            shutdown_grace: Duration::from_secs(15),
             stop_now: CancellationToken::new(),
         }
+    }
+}
+
+/// What a runner does when the server stays away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OfflineSettings {
+    /// It drains; otherwise it ends its jobs and leaves.
+    pub enabled: bool,
+    /// While it drains, the server is called so often.
+    pub ping_interval: Duration,
+    /// How long calls are repeated before that, whatever the workflows say.
+    pub retry_window: Option<Duration>,
+}
+
+impl Default for OfflineSettings {
+    fn default() -> Self {
+        Self { enabled: true, ping_interval: Duration::from_secs(120), retry_window: None }
     }
 }
 
@@ -153,7 +169,7 @@ pub enum RunnerError {
     /// A path cannot be told to the server.
     #[error("the folder {} is not named in UTF-8", .0.display())]
     NotUtf8(PathBuf),
-    /// The folder of the keeper or of the logs is no use.
+    /// The folder of the shim or of the logs is no use.
     #[error("cannot prepare the folder {}", path.display())]
     PrepareFolder {
         /// The folder.
@@ -165,15 +181,15 @@ pub enum RunnerError {
     /// The machine has no room for another thread.
     #[error("cannot start the thread that measures jobs")]
     StartSampler(#[source] std::io::Error),
-    /// No keeper could be started.
-    #[error("cannot start the keeper: {0}")]
-    StartKeeper(String),
+    /// No shim could be started.
+    #[error("cannot start the shim: {0}")]
+    StartShim(String),
     /// Another runner has the place.
-    #[error("the keeper does not accept this runner: {0}")]
-    KeeperRefused(String),
-    /// The connection to the keeper broke.
-    #[error("cannot talk to the keeper")]
-    TalkToKeeper(#[source] std::io::Error),
+    #[error("the shim does not accept this runner: {0}")]
+    ShimRefused(String),
+    /// The connection to the shim broke.
+    #[error("cannot talk to the shim")]
+    TalkToShim(#[source] std::io::Error),
     /// The server will never accept this runner.
     #[error("the server does not accept this runner")]
     Server(#[source] LinkError),

@@ -17,7 +17,7 @@ pub enum RunnerEvent {
         /// Under this number.
         runner: i64,
     },
-    /// A keeper with jobs was found and taken over.
+    /// A shim with jobs was found and taken over.
     TookOver {
         /// Jobs that run.
         running: usize,
@@ -81,7 +81,7 @@ pub enum RunnerEvent {
     LeftResults {
         /// How many are in the journal.
         journalled: usize,
-        /// How many are not, and stay with the keeper for the next runner in the same place.
+        /// How many are not, and stay with the shim for the next runner in the same place.
         unwritten: usize,
         /// What to type once the server is back.
         hints: Vec<String>,

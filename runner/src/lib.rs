@@ -1,7 +1,7 @@
-//! Torc's node runner. It consists of two processes: the *keeper*, small and single-threaded, is the parent of all jobs and
-//! outlives the *brain*, which talks to the server and decides.
+//! Torc's node runner. It consists of two processes: the *shim*, small and single-threaded, is the parent of all jobs and
+//! outlives the *agent*, which talks to the server and decides.
 //!
-//! The brain is an event loop around a pure state: [`state::State::handle`] turns what happened into what is to be done.
+//! The agent is an event loop around a pure state: [`state::State::handle`] turns what happened into what is to be done.
 //! Deliberately absent: SQL but for the files it writes itself, Kubernetes, printing. The server is known only through [`link::ServerLink`].
 
 pub mod clock;
@@ -11,9 +11,7 @@ pub mod detect;
 pub mod events;
 pub mod files;
 pub mod gpus;
-pub mod inquiry;
 pub mod journal;
-pub mod keeper;
 pub mod link;
 pub mod liveness;
 pub mod mode;
@@ -21,17 +19,19 @@ pub mod monitor;
 pub mod packs;
 pub mod plots;
 pub mod process;
+mod procfs;
 pub mod protocol;
 pub mod series;
+pub mod shim;
+pub mod slurm_query;
 pub mod state;
 mod tokens;
 
-mod brain;
+mod agent;
 
-pub use brain::{run, settings};
-pub use config::{IdleExit, RunnerConfig, RunnerError, RunnerExit};
+pub use agent::{run, settings};
+pub use config::{IdleExit, OfflineSettings, RunnerConfig, RunnerError, RunnerExit};
 pub use events::RunnerEvent;
 pub use link::http::{Bearer, HttpLink};
 pub use link::{LinkError, ServerLink};
-pub use process::ProcessMark;
-pub use state::OfflineSettings;
+pub use process::ProcessId;

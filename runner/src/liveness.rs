@@ -14,8 +14,9 @@ use rustix::process::{Pid, test_kill_process};
 use torc_api::recovery::ProcessState;
 use torc_api::wire::ProcessIdentity;
 
-use crate::keeper::place::{self, Card};
-use crate::keeper::{leftovers, procfs};
+use crate::procfs;
+use crate::shim::crash_cleanup;
+use crate::shim::place::{self, ShimInfo};
 
 /// The state of a runner's folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,12 +63,12 @@ pub fn place_state(dir: &Path) -> PlaceState {
     }
     match fs::metadata(dir) {
         Ok(_) if !is_own(dir) => unknown,
-        Ok(_) if is_locked(dir) || Card::read(dir).is_some_and(|card| card.is_alive()) => {
+        Ok(_) if is_locked(dir) || ShimInfo::read(dir).is_some_and(|info| info.is_alive()) => {
             PlaceState { shim: ProcessState::Running, ..unknown }
         }
         Ok(_) => PlaceState {
             shim: ProcessState::Ended,
-            left_processes: leftovers::count(dir),
+            left_processes: crash_cleanup::count(dir),
             left_results: place::left_results(dir).len(),
         },
         // A shim outlives its folder; then only the list of processes tells, if it is complete.
@@ -85,7 +86,7 @@ pub fn end_left_processes(dir: &Path) -> io::Result<()> {
     }
     // No shim starts here meanwhile.
     if let Some(_lock) = place::lock(dir)? {
-        leftovers::clear(dir);
+        crash_cleanup::clear(dir);
     }
     Ok(())
 }
@@ -125,10 +126,10 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
-    use crate::process::ProcessMark;
+    use crate::process::ProcessId;
 
     fn own() -> (i64, ProcessIdentity) {
-        (i64::from(std::process::id()), ProcessMark::own().identity())
+        (i64::from(std::process::id()), ProcessId::own().identity())
     }
 
     fn private_folder() -> tempfile::TempDir {
@@ -178,7 +179,7 @@ mod tests {
         let dir = private_folder();
         let gone = dir.path().join("gone");
         let mut shim = Command::new("sh")
-            .args(["-c", "echo; read line", "keeper", "--dir"])
+            .args(["-c", "echo; read line", "shim", "--dir"])
             .arg(&gone)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

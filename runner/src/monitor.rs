@@ -8,11 +8,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use torc_api::wire::AttemptKey;
 
-use crate::clock::{self, Moment};
+use crate::clock::{self, BootInstant};
 use crate::detect;
 use crate::gpus::{GpuSample, Gpus};
-use crate::keeper::procfs;
-use crate::keeper::spawn::KEEPER_VARIABLE;
+use crate::procfs;
+use crate::shim::spawn::SHIM_VARIABLE;
 use tree::Process;
 
 mod node;
@@ -44,7 +44,7 @@ pub struct Probe {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Samples {
     /// When.
-    pub at: Moment,
+    pub at: BootInstant,
     /// Of jobs that were still there.
     pub jobs: Vec<(AttemptKey, JobSample)>,
     /// Of the node, if that was asked for.
@@ -149,7 +149,7 @@ fn proportional(process: &Process) -> i64 {
 /// The job that a process without a parent of its own was started for: its environment says so.
 fn marked(pid: i32, probes: &[Probe]) -> Option<usize> {
     let environment = procfs::environment(pid);
-    procfs::variable(&environment, KEEPER_VARIABLE)?;
+    procfs::variable(&environment, SHIM_VARIABLE)?;
     let number = |name: &str| procfs::variable(&environment, name)?.parse::<i64>().ok();
     let (workflow, job) = (number("TORC_WORKFLOW_ID")?, number("TORC_JOB_ID")?);
     let (run, attempt) = (number("TORC_RUN_ID")?, number("TORC_ATTEMPT_ID")?);

@@ -4,12 +4,12 @@ use serde::{Deserialize, Serialize};
 
 use torc_api::wire::ProcessIdentity;
 
-use crate::keeper::procfs;
+use crate::procfs;
 
 /// Names a process of this machine for good.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ProcessMark {
+pub struct ProcessId {
     /// Its number.
     pub pid: i32,
     /// When it started, in ticks since the machine did.
@@ -18,7 +18,7 @@ pub struct ProcessMark {
     pub boot_id: String,
 }
 
-impl ProcessMark {
+impl ProcessId {
     /// The process that asks.
     pub fn own() -> Self {
         let pid = i32::try_from(std::process::id()).unwrap_or_default();
@@ -46,12 +46,12 @@ mod tests {
     // J04
     #[test]
     fn a_number_that_is_used_again_is_another_process() {
-        let own = ProcessMark::own();
+        let own = ProcessId::own();
         assert!(own.is_alive());
         for other in [
-            ProcessMark { start_ticks: own.start_ticks + 1, ..own.clone() },
-            ProcessMark { boot_id: "another".to_owned(), ..own.clone() },
-            ProcessMark { pid: i32::MAX, ..own },
+            ProcessId { start_ticks: own.start_ticks + 1, ..own.clone() },
+            ProcessId { boot_id: "another".to_owned(), ..own.clone() },
+            ProcessId { pid: i32::MAX, ..own },
         ] {
             assert!(!other.is_alive(), "{other:?}");
         }

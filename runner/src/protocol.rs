@@ -1,4 +1,4 @@
-//! What brain and keeper say to each other: JSON lines over a Unix socket, self-describing so that the versions of the two
+//! What agent and shim say to each other: JSON lines over a Unix socket, self-describing so that the versions of the two
 //! may differ by one.
 
 use std::ffi::OsString;
@@ -10,17 +10,17 @@ use torc_api::state::Cause;
 use torc_api::termination::{EndMargin, StepWarning};
 use torc_api::wire::{AttemptKey, LeaseRole, Resources};
 
-use crate::clock::Moment;
+use crate::clock::BootInstant;
 
 /// The version of these messages.
 pub const VERSION: u32 = 3;
-/// The first version whose shim understands [`ToKeeper::Heartbeat`].
+/// The first version whose shim understands [`ToShim::Heartbeat`].
 pub const HEARTBEAT_VERSION: u32 = 3;
 
-/// From the brain.
+/// From the agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum ToKeeper {
+pub enum ToShim {
     /// The first message: proves who it is, and brings the environment that jobs inherit.
     Hello(Hello),
     /// What later starts have in common.
@@ -28,29 +28,29 @@ pub enum ToKeeper {
     /// Start a job, now or in turn.
     Start(StartOrder),
     /// A job that waits for its turn need not wait any longer.
-    Go(AttemptKey),
+    StartNow(AttemptKey),
     /// Do not start these, if they still wait for their turn.
     Revoke(Vec<AttemptKey>),
     /// The agent counts as alive until this moment: until then the shim starts jobs in turn by itself.
     Heartbeat {
         /// By the clock of the machine.
         #[serde(rename = "aliveUntil")]
-        alive_until: Moment,
+        alive_until: BootInstant,
     },
     /// End a job: signal, lead, SIGKILL. Repeated, it can only become faster.
     Terminate(Termination),
-    /// What was done to a step, for the next brain.
-    Note(StepNote),
+    /// What was done to a step, for the next agent.
+    RecordStep(StepRecord),
     /// Their results are durable elsewhere.
     Acknowledge(Vec<AttemptKey>),
-    /// The brain leaves. With nothing running the keeper leaves too.
+    /// The agent leaves. With nothing running the shim leaves too.
     Goodbye,
 }
 
-/// See [`ToKeeper::Note`].
+/// See [`ToShim::RecordStep`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct StepNote {
+pub struct StepRecord {
     /// Which attempt.
     pub key: AttemptKey,
     /// Slurm ends it after this time.
@@ -59,15 +59,15 @@ pub struct StepNote {
     pub is_warned: bool,
 }
 
-/// See [`ToKeeper::Hello`].
+/// See [`ToShim::Hello`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Hello {
     /// [`VERSION`].
     pub version: u32,
-    /// The token of the keeper's file.
+    /// The token of the shim's file.
     pub token: String,
-    /// The brain's process.
+    /// The agent's process.
     pub pid: u32,
     /// What jobs inherit.
     pub environment: Vec<(OsString, OsString)>,
@@ -94,7 +94,7 @@ pub struct Template {
     pub terms: Terms,
 }
 
-/// What is to be known about a job besides how to start it. The keeper stores it for the next brain.
+/// What is to be known about a job besides how to start it. The shim stores it for the next agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Terms {
@@ -216,7 +216,7 @@ pub struct StartOrder {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub in_turn: bool,
     /// Not after this moment.
-    pub until: Moment,
+    pub until: BootInstant,
 }
 
 /// End a job.
@@ -264,25 +264,25 @@ impl Ending {
     }
 }
 
-/// From the keeper.
+/// From the shim.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum FromKeeper {
-    /// The brain is accepted; everything that is held follows, then [`FromKeeper::Ready`].
+pub enum FromShim {
+    /// The agent is accepted; everything that is held follows, then [`FromShim::Ready`].
     Welcome {
         /// [`VERSION`].
         version: u32,
     },
-    /// The brain is not accepted.
+    /// The agent is not accepted.
     Refused {
         /// Why.
         reason: String,
-        /// The keeper will be gone soon, and another one can be started.
+        /// The shim will be gone soon, and another one can be started.
         #[serde(default)]
         leaving: bool,
     },
-    /// A job that runs since before this brain came.
-    Running(HeldJob),
+    /// A job that runs since before this agent came.
+    Running(RunningJob),
     /// Everything that was held has been told.
     Ready,
     /// A job runs.
@@ -290,7 +290,7 @@ pub enum FromKeeper {
         /// Which attempt.
         key: AttemptKey,
         /// Since when.
-        at: Moment,
+        at: BootInstant,
         /// Its first process.
         #[serde(default)]
         pid: i32,
@@ -308,7 +308,7 @@ pub enum FromKeeper {
 /// A job that runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct HeldJob {
+pub struct RunningJob {
     /// Which attempt.
     pub key: AttemptKey,
     /// A job, or one of the things that take no resources.
@@ -317,7 +317,7 @@ pub struct HeldJob {
     /// The job's name.
     pub name: String,
     /// Since when.
-    pub started: Moment,
+    pub started: BootInstant,
     /// Its first process.
     pub pid: i32,
     /// GPUs it uses.
@@ -335,7 +335,7 @@ pub struct HeldJob {
     pub working_dir: String,
     /// Why and since when it is being ended, if it is.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ending: Option<(Ending, Moment)>,
+    pub ending: Option<(Ending, BootInstant)>,
 }
 
 /// A job that has ended.
@@ -348,14 +348,14 @@ pub struct Ended {
     #[serde(default)]
     pub name: String,
     /// Start.
-    pub started: Moment,
+    pub started: BootInstant,
     /// End.
-    pub ended: Moment,
+    pub ended: BootInstant,
     /// How.
     pub outcome: Outcome,
     /// What the operating system counted for its processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub consumed: Option<Consumed>,
+    pub rusage: Option<Rusage>,
     /// Why it had been asked to end, if it had been.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ending: Option<Ending>,
@@ -374,7 +374,7 @@ pub struct Ended {
     /// The job that was started in its place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub successor: Option<AttemptKey>,
-    /// What the next brain has to know; only told to a brain that did not start it.
+    /// What the next agent has to know; only told to an agent that did not start it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terms: Option<Box<Terms>>,
     /// Where its output files are looked for; told with `terms`.
@@ -384,14 +384,14 @@ pub struct Ended {
 
 impl Ended {
     /// The end of a job of which nothing else is known.
-    pub fn of(key: AttemptKey, name: &str, (started, ended): (Moment, Moment), outcome: Outcome) -> Self {
+    pub fn of(key: AttemptKey, name: &str, (started, ended): (BootInstant, BootInstant), outcome: Outcome) -> Self {
         Self {
             key,
             name: name.to_owned(),
             started,
             ended,
             outcome,
-            consumed: None,
+            rusage: None,
             ending: None,
             age_ms: None,
             stdout: None,
@@ -407,15 +407,15 @@ impl Ended {
 /// What the operating system counted for the processes of a job that were collected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Consumed {
+pub struct Rusage {
     /// CPU time of all of them, in microseconds.
     pub cpu_us: u64,
-    /// The most memory that one of them had at once, where that can be told from the keeper's own.
+    /// The most memory that one of them had at once, where that can be told from the shim's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_memory_bytes: Option<u64>,
 }
 
-impl Consumed {
+impl Rusage {
     /// Both together.
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -480,7 +480,7 @@ mod tests {
 
     #[test]
     fn what_processes_consumed_is_added_and_peaks_are_not() {
-        let of = |cpu_us, peak_memory_bytes| Consumed { cpu_us, peak_memory_bytes };
+        let of = |cpu_us, peak_memory_bytes| Rusage { cpu_us, peak_memory_bytes };
         assert_eq!(of(3, Some(10)).and(of(4, Some(7))), of(7, Some(10)));
         assert_eq!(of(3, Some(10)).and(of(4, Some(17))), of(7, Some(17)));
         assert_eq!(of(3, None).and(of(4, Some(7))), of(7, Some(7)));
@@ -493,24 +493,24 @@ mod tests {
         let termination = Termination { key: KEY, why: Ending::LeaseLost, signal: 12, lead_ms: 34 };
         let key = json!({"workflow": 1, "job": 2, "run": 3, "attempt": 4, "epoch": 5});
         let said = [
-            (json!(ToKeeper::Go(KEY)), json!({"go": key})),
-            (json!(ToKeeper::Revoke(vec![KEY])), json!({"revoke": [key]})),
-            (json!(ToKeeper::Acknowledge(vec![KEY])), json!({"acknowledge": [key]})),
-            (json!(ToKeeper::Heartbeat { alive_until: Moment(7) }), json!({"heartbeat": {"aliveUntil": 7}})),
-            (json!(ToKeeper::Goodbye), json!("goodbye")),
+            (json!(ToShim::StartNow(KEY)), json!({"startNow": key})),
+            (json!(ToShim::Revoke(vec![KEY])), json!({"revoke": [key]})),
+            (json!(ToShim::Acknowledge(vec![KEY])), json!({"acknowledge": [key]})),
+            (json!(ToShim::Heartbeat { alive_until: BootInstant(7) }), json!({"heartbeat": {"aliveUntil": 7}})),
+            (json!(ToShim::Goodbye), json!("goodbye")),
             (
-                json!(ToKeeper::Terminate(termination)),
+                json!(ToShim::Terminate(termination)),
                 json!({"terminate": {"key": key, "why": "leaseLost", "signal": 12, "leadMs": 34}}),
             ),
             (
-                json!(ToKeeper::Note(StepNote { key: KEY, step_limit_ms: Some(6), is_warned: true })),
-                json!({"note": {"key": key, "stepLimitMs": 6, "isWarned": true}}),
+                json!(ToShim::RecordStep(StepRecord { key: KEY, step_limit_ms: Some(6), is_warned: true })),
+                json!({"recordStep": {"key": key, "stepLimitMs": 6, "isWarned": true}}),
             ),
-            (json!(FromKeeper::Ready), json!("ready")),
-            (json!(FromKeeper::Revoked(KEY)), json!({"revoked": key})),
-            (json!(FromKeeper::Killed(KEY)), json!({"killed": key})),
+            (json!(FromShim::Ready), json!("ready")),
+            (json!(FromShim::Revoked(KEY)), json!({"revoked": key})),
+            (json!(FromShim::Killed(KEY)), json!({"killed": key})),
             (
-                json!(FromKeeper::Started { key: KEY, at: Moment(8), pid: 9 }),
+                json!(FromShim::Started { key: KEY, at: BootInstant(8), pid: 9 }),
                 json!({"started": {"key": key, "at": 8, "pid": 9}}),
             ),
         ];
@@ -540,11 +540,11 @@ mod tests {
             oom_exit_code: 11,
             ..Terms::default()
         };
-        let held = HeldJob {
+        let held = RunningJob {
             key: KEY,
             role: LeaseRole::Recovery,
             name: "n".to_owned(),
-            started: Moment(12),
+            started: BootInstant(12),
             pid: 13,
             devices: vec!["d".to_owned()],
             nodes: vec!["m".to_owned()],
@@ -552,12 +552,12 @@ mod tests {
             is_warned: true,
             terms: terms.clone(),
             working_dir: "/w".to_owned(),
-            ending: Some((Ending::Preempted, Moment(15))),
+            ending: Some((Ending::Preempted, BootInstant(15))),
         };
         let text = serde_json::to_string(&held).expect("JSON");
-        assert_eq!(serde_json::from_str::<HeldJob>(&text).expect("JSON"), held);
+        assert_eq!(serde_json::from_str::<RunningJob>(&text).expect("JSON"), held);
         let ended = Ended {
-            consumed: Some(Consumed { cpu_us: 16, peak_memory_bytes: Some(17) }),
+            rusage: Some(Rusage { cpu_us: 16, peak_memory_bytes: Some(17) }),
             ending: Some(Ending::Timeout),
             age_ms: Some(18),
             stdout: Some("o".to_owned()),
@@ -566,7 +566,7 @@ mod tests {
             successor: Some(AttemptKey { job: 20, ..KEY }),
             terms: Some(Box::new(terms)),
             working_dir: "/w".to_owned(),
-            ..Ended::of(KEY, "n", (Moment(21), Moment(22)), Outcome::Signaled(23))
+            ..Ended::of(KEY, "n", (BootInstant(21), BootInstant(22)), Outcome::Signaled(23))
         };
         let text = serde_json::to_string(&ended).expect("JSON");
         assert_eq!(serde_json::from_str::<Ended>(&text).expect("JSON"), ended);

@@ -1,25 +1,19 @@
 //! Time series of what jobs and nodes use, in SQLite files that anybody can look into.
 //!
 //! One file holds one run of one workflow as one runner saw it: `resource_metrics_wf<W>_h<host>_r<R>_p<pid>.db` in the folder
-//! `resource_utilization` of the outputs. Rows are collected in memory and written now and then. A file that cannot be written
-//! costs its rows and nothing else: that is said once, and the next write tries again.
+//! `resource_utilization` of the outputs.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::task::JoinHandle;
-use tokio::time::Instant;
 use torc_api::execution::MonitorPlan;
 use torc_api::state::Cause;
 use torc_api::wire::{AttemptKey, Resources, Usage};
 
-use crate::clock::{self, Moment};
-use crate::plots;
+use crate::clock::BootInstant;
 
 mod file;
 
+pub(crate) use file::write;
 pub use file::{SeriesError, files_in, read};
 
 /// The folder of these files, in that of the outputs.
@@ -35,27 +29,27 @@ pub struct Record {
     /// How often it is written, and what is made of it.
     pub plan: MonitorPlan,
     /// What is kept.
-    pub fact: Fact,
+    pub measurement: Measurement,
 }
 
 /// See [`Record`].
 #[derive(Clone, Debug, PartialEq)]
-pub enum Fact {
+pub enum Measurement {
     /// What a job used at a moment.
     JobSample {
         /// Which attempt.
         key: AttemptKey,
         /// When.
-        at: Moment,
+        at: BootInstant,
         /// How much.
-        point: Point,
+        point: DataPoint,
     },
     /// An attempt that ended.
-    Job(Box<JobRow<Moment>>),
+    Job(Box<JobRow<BootInstant>>),
     /// What the node used at a moment.
     NodeSample {
         /// When.
-        at: Moment,
+        at: BootInstant,
         /// How much.
         point: NodePoint,
     },
@@ -65,7 +59,7 @@ pub enum Fact {
 
 /// What a job used at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Point {
+pub struct DataPoint {
     /// CPU since the sample before, 100 for one core.
     pub cpu_percent: f64,
     /// Memory of all its processes.
@@ -153,180 +147,9 @@ pub struct Series {
     /// Attempts that ended.
     pub jobs: Vec<JobRow<i64>>,
     /// Samples by job and attempt, with seconds since 1970.
-    pub samples: BTreeMap<(i64, i32), Vec<(i64, Point)>>,
+    pub samples: BTreeMap<(i64, i32), Vec<(i64, DataPoint)>>,
     /// Samples of the node.
     pub node: Vec<(i64, NodePoint)>,
     /// What the node used in all.
     pub node_summary: Option<NodeSummary>,
-}
-
-/// The task that keeps what it is given. It writes the rest when it is closed or dropped.
-pub struct Recorder {
-    records: UnboundedSender<Vec<Record>>,
-    task: JoinHandle<Vec<String>>,
-}
-
-impl Recorder {
-    /// Begins. Files go below this folder; `tell` gets what a person should know.
-    pub fn start(output_dir: &Path, host: &str, tell: impl Fn(String) + Send + 'static) -> Self {
-        let (records, incoming) = unbounded_channel();
-        let books =
-            Books { folder: output_dir.join(FOLDER), host: host.to_owned(), files: BTreeMap::new(), complained: false };
-        Self { records, task: tokio::spawn(books.keep(incoming, tell)) }
-    }
-
-    /// Keeps these.
-    pub fn record(&self, records: Vec<Record>) {
-        // The task ends after its sender only.
-        let _ = self.records.send(records);
-    }
-
-    /// Writes the rest, and makes the plots that were asked for; what a person should know about that.
-    pub async fn close(self) -> Vec<String> {
-        drop(self.records);
-        self.task.await.unwrap_or_default()
-    }
-}
-
-/// What was recorded and is not written yet.
-struct Books {
-    folder: PathBuf,
-    host: String,
-    /// By workflow and run.
-    files: BTreeMap<(i64, i32), Pending>,
-    complained: bool,
-}
-
-struct Pending {
-    path: PathBuf,
-    plan: MonitorPlan,
-    facts: Vec<Fact>,
-    flush_at: Instant,
-}
-
-impl Books {
-    async fn keep(
-        mut self,
-        mut incoming: UnboundedReceiver<Vec<Record>>,
-        tell: impl Fn(String) + Send + 'static,
-    ) -> Vec<String> {
-        loop {
-            let due = self.files.values().filter(|file| !file.facts.is_empty()).map(|file| file.flush_at).min();
-            let wait = async {
-                match due {
-                    Some(due) => tokio::time::sleep_until(due).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                records = incoming.recv() => match records {
-                    Some(records) => records.into_iter().for_each(|record| self.add(record)),
-                    None => break,
-                },
-                () = wait => self.flush(Some(Instant::now())).await.into_iter().for_each(&tell),
-            }
-        }
-        let mut problems: Vec<String> = self.flush(None).await.into_iter().collect();
-        problems.extend(self.plot().await);
-        problems
-    }
-
-    fn add(&mut self, record: Record) {
-        let Record { workflow, run, plan, fact } = record;
-        let every = Duration::from_secs(plan.flush_interval_seconds.into());
-        let pending = self.files.entry((workflow, run)).or_insert_with(|| {
-            let name = format!("resource_metrics_wf{workflow}_h{}_r{run}_p{}.db", self.host, std::process::id());
-            Pending { path: self.folder.join(name), plan, facts: Vec::new(), flush_at: Instant::now() + every }
-        });
-        if pending.facts.is_empty() {
-            pending.flush_at = Instant::now() + every;
-        }
-        pending.plan = plan;
-        pending.facts.push(fact);
-    }
-
-    /// Writes what is due by then, or all of it.
-    async fn flush(&mut self, until: Option<Instant>) -> Option<String> {
-        let mut problem = None;
-        for pending in self.files.values_mut() {
-            if pending.facts.is_empty() || until.is_some_and(|until| pending.flush_at > until) {
-                continue;
-            }
-            let facts = std::mem::take(&mut pending.facts);
-            if let Err(error) = file::write(&pending.path, &self.host, &facts, wall_clock()).await
-                && !std::mem::replace(&mut self.complained, true)
-            {
-                let reason = std::error::Error::source(&error).map_or(String::new(), |source| format!(": {source}"));
-                problem = Some(format!("{error}{reason}; measuring goes on, results keep peaks and averages"));
-            }
-        }
-        problem
-    }
-
-    /// Makes the plots that were asked for, each from all files of its run.
-    async fn plot(&self) -> Vec<String> {
-        let mut problems = Vec::new();
-        for ((workflow, run), _) in self.files.iter().filter(|(_, pending)| pending.plan.plots) {
-            let folder = self.folder.join(format!("plots_wf{workflow}_r{run}"));
-            let made = plots::make(std::slice::from_ref(&self.folder), Some((*workflow, *run)), &folder).await;
-            problems.extend(made.err().map(|error| format!("no plots of workflow {workflow}: {error}")));
-        }
-        problems
-    }
-}
-
-/// Turns a moment into milliseconds since 1970, by the clocks as they are now.
-fn wall_clock() -> impl Fn(Moment) -> i64 {
-    let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    let (now, now_ms) = (clock::now(), i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX));
-    move |moment| now_ms - i64::try_from(now.since(moment).as_millis()).unwrap_or(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn record(workflow: i64, flush_interval_seconds: u32) -> Record {
-        let plan = MonitorPlan { flush_interval_seconds, ..MonitorPlan::default() };
-        Record { workflow, run: 2, plan, fact: Fact::Node(NodeSummary::default()) }
-    }
-
-    // J13. A file is written when its own interval is over, and every file at the end.
-    #[tokio::test]
-    async fn a_file_is_written_at_its_own_interval() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let mut books = Books {
-            folder: folder.path().to_path_buf(),
-            host: "host".to_owned(),
-            files: BTreeMap::new(),
-            complained: false,
-        };
-        let began = Instant::now();
-        books.add(record(1, 3_600));
-        books.add(record(2, 36_000));
-        let written = || {
-            let found = files_in(&[folder.path().to_path_buf()]).expect("found");
-            found.len()
-        };
-        for (after, count) in [(Some(3_000), 0), (Some(10_000), 1), (None, 2)] {
-            let until = after.map(|seconds| began + Duration::from_secs(seconds));
-            assert_eq!(books.flush(until).await, None, "no problem");
-            assert_eq!(written(), count, "{after:?} s");
-        }
-        let name = format!("resource_metrics_wf1_hhost_r2_p{}.db", std::process::id());
-        assert!(folder.path().join(name).exists());
-    }
-
-    // J13. A file that cannot be written is told of once.
-    #[tokio::test]
-    async fn a_problem_is_told_once() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let blocked = folder.path().join("blocked");
-        std::fs::write(&blocked, "a file, and no folder").expect("written");
-        let mut books = Books { folder: blocked, host: "host".to_owned(), files: BTreeMap::new(), complained: false };
-        for is_told in [true, false] {
-            books.add(record(1, 1));
-            assert_eq!(books.flush(None).await.is_some(), is_told);
-        }
-    }
 }

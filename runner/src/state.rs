@@ -1,7 +1,6 @@
-//! The brain's decisions: what happened goes in, what is to be done comes out. Pure: time is an argument, nothing is read,
+//! The agent's decisions: what happened goes in, what is to be done comes out. Pure: time is an argument, nothing is read,
 //! written or started here.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,64 +9,72 @@ use torc_api::failure::Prefetch;
 use torc_api::wire::{AttemptKey, FileSeen, JournalledResult, RegisterResponse, Resources, SyncRequest, SyncResponse};
 use torc_core::ledger::{Ledger, Strategy};
 
-use crate::clock::Moment;
+use crate::clock::BootInstant;
 use crate::command::ShellSetup;
-use crate::config::{IdleExit, RunnerExit};
+use crate::config::{IdleExit, OfflineSettings, RunnerExit};
 use crate::events::RunnerEvent;
-use crate::inquiry::{Inquiry, SlurmAnswer};
 use crate::link::LinkError;
 use crate::mode::Allocation;
 use crate::monitor::{SampleOrder, Samples};
-use crate::protocol::{Ended, HeldJob, StartOrder, StepNote, Template, Termination};
+use crate::protocol::{Ended, RunningJob, StartOrder, StepRecord, Template, Termination};
 use crate::series::Record;
+use crate::slurm_query::{SlurmAnswer, SlurmQuery};
 
-mod accounts;
 mod allocation;
-mod backoff;
-mod contact;
 mod deadlines;
 mod ends;
-mod exits;
 mod extensions;
 mod heartbeat;
-mod job;
-mod kinds;
-mod lateness;
+mod jobs;
 mod leases;
-mod measures;
-mod nodes;
+mod lifecycle;
+mod node_health;
 mod offline;
-mod pace;
+mod poll_backoff;
+mod profiles;
+mod reports;
+mod sacct_queue;
+mod server_session;
 mod start;
+mod step_state;
 mod steps;
-mod want;
+mod throughput;
+mod timer;
+mod usage;
+mod usage_stats;
 mod warnings;
+mod work_request;
 
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
 mod tests;
 
-use self::accounts::Accounts;
 use self::allocation::AllocationWatch;
-use self::backoff::Backoff;
-use self::contact::Contact;
+use self::deadlines::Deadlines;
+pub use self::deadlines::TimeSpan;
 use self::extensions::Extensions;
-use self::job::{Job, Report};
-use self::kinds::Kinds;
-use self::measures::Measures;
-use self::nodes::NodeTroubles;
+use self::heartbeat::Heartbeat;
+use self::jobs::Jobs;
+use self::lifecycle::Lifecycle;
+use self::node_health::NodeHealth;
 use self::offline::Journal;
-pub use self::offline::OfflineSettings;
-use self::pace::Pace;
-use self::steps::StepLooks;
+use self::poll_backoff::PollBackoff;
+use self::profiles::ProfileCache;
+use self::reports::Reports;
+use self::sacct_queue::SacctQueue;
+use self::server_session::ServerSession;
+use self::steps::StepTracker;
+use self::throughput::ThroughputEstimator;
+use self::timer::Timer;
+use self::usage::UsageMonitor;
 use self::warnings::Warnings;
 
-/// What does not change while a runner lives.
+/// What the state reads of a [`crate::RunnerConfig`]: paths are text, durations are moments, and nothing in it does I/O.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The keeper of its place was there before it.
-    pub keeper_found: bool,
+    /// The shim of its place was there before it.
+    pub shim_found: bool,
     /// What it may use in total, on all of its nodes together.
     pub capacity: Resources,
     /// How jobs become steps; absent where they cannot.
@@ -99,9 +106,9 @@ pub struct Settings {
     /// What to do when the server stays away.
     pub offline: OfflineSettings,
     /// When its time began, and when it is over.
-    pub time: Option<(Moment, Moment)>,
+    pub time: Option<TimeSpan>,
     /// When it has to be over whatever becomes of its allocation.
-    pub own_end: Option<Moment>,
+    pub own_end: Option<BootInstant>,
     /// It leaves when everything it serves has settled.
     pub exit_when_complete: bool,
     /// When it leaves because it has nothing to do.
@@ -111,7 +118,7 @@ pub struct Settings {
     /// How far it leases ahead; what is set here wins over the workflow.
     pub prefetch: Prefetch,
     /// How long a leaving runner tries to deliver its last reports.
-    pub farewell: Duration,
+    pub shutdown_grace: Duration,
     /// How many processes the kernel had killed for want of memory when the runner started.
     pub oom_kills: u64,
 }
@@ -123,24 +130,24 @@ pub enum Event {
     Registered(RegisterResponse),
     /// It could not be told.
     NotRegistered(LinkError),
-    /// The keeper has a job that runs since before.
-    Adopted(Box<HeldJob>),
-    /// The keeper has started a job, with this first process.
-    Started(AttemptKey, Moment, i32),
+    /// The shim has a job that runs since before.
+    Adopted(Box<RunningJob>),
+    /// The shim has started a job, with this first process.
+    Started(AttemptKey, BootInstant, i32),
     /// A job has ended, and nothing of it is left.
     Ended(Box<Ended>),
-    /// The keeper has not started a job and will not.
+    /// The shim has not started a job and will not.
     Revoked(AttemptKey),
-    /// The keeper was killed; another one has cleared up after it.
-    KeeperLost,
+    /// The shim was killed; another one has cleared up after it.
+    ShimLost,
     /// A sync was answered.
     Answered(Box<SyncResponse>),
     /// A sync had no answer.
     NotAnswered(u64, LinkError),
     /// A job's input files were looked for: as they are, or the one that is missing.
-    Looked(AttemptKey, Result<Vec<FileSeen>, String>),
+    InputsChecked(AttemptKey, Result<Vec<FileSeen>, String>),
     /// A job's output files were looked for.
-    Checked(AttemptKey, Findings),
+    OutputsChecked(AttemptKey, Findings),
     /// Samples were taken.
     Sampled(Box<Samples>),
     /// What `srun` wrote about a step that failed, if its controller did not answer.
@@ -186,25 +193,25 @@ pub enum Effect {
     /// Start a job, now or in turn.
     Start(Box<StartOrder>, Arc<Template>),
     /// A job need not wait for its turn any longer.
-    Go(AttemptKey),
+    StartNow(AttemptKey),
     /// Do not start these.
     Revoke(Vec<AttemptKey>),
     /// Tell the shim that the agent counts as alive until this moment.
-    Heartbeat { alive_until: Moment },
+    Heartbeat { alive_until: BootInstant },
     /// End a job.
     Terminate(Termination),
-    /// The keeper may forget these results.
+    /// The shim may forget these results.
     Acknowledge(Vec<AttemptKey>),
-    /// Let the keeper remember what was done to a step.
-    Note(StepNote),
+    /// Let the shim remember what was done to a step.
+    RecordStep(StepRecord),
     /// Look for the files that a job reads.
-    Look(AttemptKey, Box<InputLook>),
+    CheckInputs(AttemptKey, Box<InputCheck>),
     /// Measure what jobs and the node use.
     Sample(SampleOrder),
     /// Look for what `srun` wrote into this log about a step that failed.
     ReadSrun(AttemptKey, String),
     /// Ask Slurm.
-    Inquire(Inquiry),
+    QuerySlurm(SlurmQuery),
     /// Keep these in a file.
     Record(Vec<Record>),
     /// Write these down, and say when they are safe. Their time of day is not known here, only how long ago they ended.
@@ -212,16 +219,16 @@ pub enum Effect {
     /// The server has these: they can leave the journal.
     Unjournal(Vec<AttemptKey>),
     /// Look for what can be known after a job's end; if all its output files are there, delete these logs.
-    Check(AttemptKey, Box<OutputCheck>),
+    CheckOutputs(AttemptKey, Box<OutputCheck>),
     /// Tell whoever watches.
-    Tell(RunnerEvent),
+    Log(RunnerEvent),
     /// The runner ends.
     Exit(Result<RunnerExit, LinkError>),
 }
 
-/// See [`Effect::Look`].
+/// See [`Effect::CheckInputs`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InputLook {
+pub struct InputCheck {
     /// What relative paths are relative to.
     pub working_dir: PathBuf,
     /// Files that must exist.
@@ -230,7 +237,7 @@ pub struct InputLook {
     pub hash_large_files: bool,
 }
 
-/// See [`Effect::Check`].
+/// See [`Effect::CheckOutputs`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutputCheck {
     /// What relative paths are relative to.
@@ -251,124 +258,79 @@ pub struct OutputCheck {
     pub oom_kills: bool,
 }
 
-/// Where a runner stands in its life.
-#[derive(Clone, Debug, PartialEq)]
-enum Phase {
-    Serving,
-    /// No new work; it leaves when nothing is held any more.
-    Ending(Result<RunnerExit, LinkError>),
-    /// Nothing is held any more. What belongs to a worker's end is asked for and carried out; an answer is waited for until
-    /// this moment at most.
-    Completing(RunnerExit, Moment),
-    /// The last reports are on their way, until this moment at most.
-    Leaving(RunnerExit, Moment),
-    Gone,
-}
-
-/// Everything a runner knows.
+/// Everything a runner knows. The fields of each part are written by the part's own module only.
 #[derive(Debug)]
 pub struct State {
     settings: Settings,
-    ledger: Ledger,
-    kinds: Kinds,
-    jobs: BTreeMap<AttemptKey, Job>,
-    queue: VecDeque<AttemptKey>,
-    /// Workflows that it has had work of.
-    met: BTreeSet<i64>,
-    /// What takes no resources and has not started.
-    errands: VecDeque<AttemptKey>,
-    /// Attempts that count as started.
-    active: BTreeSet<AttemptKey>,
-    reports: BTreeMap<AttemptKey, Report>,
-    returned: BTreeSet<AttemptKey>,
-    /// Those of them for which too little time is left.
-    out_of_time: BTreeSet<AttemptKey>,
-    /// The moment from which the first unstarted lease is too late to start.
-    late_from: Option<Moment>,
-    /// When running jobs have to be asked to end.
-    ends: BTreeSet<(Moment, AttemptKey)>,
-    pace: Pace,
-    measures: Measures,
-    steps: StepLooks,
-    warnings: Warnings,
-    /// Steps that could have more time.
-    extensions: Extensions,
-    accounts: Accounts,
-    allocation: AllocationWatch,
-    node_troubles: NodeTroubles,
-    backoff: Backoff,
-    contact: Contact,
+    profiles: ProfileCache,
+    jobs: Jobs,
+    reports: Reports,
     journal: Journal,
-    phase: Phase,
-    /// What belongs to a worker's end is left out.
-    is_hurried: bool,
-    busy_at: Moment,
-    told_too_late: bool,
-    /// The last heartbeat to the shim; absent before the first.
-    heartbeat_at: Option<Moment>,
-    wake_at: Option<Moment>,
+    deadlines: Deadlines,
+    session: ServerSession,
+    backoff: PollBackoff,
+    throughput: ThroughputEstimator,
+    usage: UsageMonitor,
+    steps: StepTracker,
+    warnings: Warnings,
+    extensions: Extensions,
+    sacct: SacctQueue,
+    allocation: AllocationWatch,
+    node_health: NodeHealth,
+    heartbeat: Heartbeat,
+    lifecycle: Lifecycle,
+    timer: Timer,
 }
 
 impl State {
     /// A runner that holds nothing and is known to nobody.
-    pub fn new(settings: Settings, now: Moment) -> Self {
+    pub fn new(settings: Settings, now: BootInstant) -> Self {
         let strategy = settings.max_parallel_jobs.map_or(Strategy::Resources, Strategy::Slots);
         Self {
-            ledger: Ledger::new(strategy, settings.capacity, settings.devices.clone()),
-            kinds: Kinds::default(),
-            jobs: BTreeMap::new(),
-            queue: VecDeque::new(),
-            met: BTreeSet::new(),
-            errands: VecDeque::new(),
-            is_hurried: false,
-            active: BTreeSet::new(),
-            reports: BTreeMap::new(),
-            returned: BTreeSet::new(),
-            out_of_time: BTreeSet::new(),
-            late_from: None,
-            ends: BTreeSet::new(),
-            pace: Pace::new(settings.prefetch.clone()),
-            measures: Measures::new(settings.oom_kills),
-            steps: StepLooks::default(),
+            profiles: ProfileCache::default(),
+            jobs: Jobs::new(Ledger::new(strategy, settings.capacity, settings.devices.clone())),
+            reports: Reports::default(),
+            journal: Journal::default(),
+            deadlines: Deadlines::new(&settings),
+            session: ServerSession::new(settings.shim_found),
+            backoff: PollBackoff::new(settings.poll_interval, settings.backoff_max),
+            throughput: ThroughputEstimator::new(settings.prefetch.clone()),
+            usage: UsageMonitor::new(settings.oom_kills),
+            steps: StepTracker::default(),
             warnings: Warnings::default(),
             extensions: Extensions::default(),
-            accounts: Accounts::default(),
+            sacct: SacctQueue::default(),
             allocation: AllocationWatch::default(),
-            node_troubles: NodeTroubles::default(),
-            backoff: Backoff::new(settings.poll_interval, settings.backoff_max),
-            contact: Contact::default(),
-            journal: Journal::default(),
-            phase: Phase::Serving,
-            busy_at: now,
-            told_too_late: false,
-            heartbeat_at: None,
-            wake_at: None,
+            node_health: NodeHealth::default(),
+            heartbeat: Heartbeat::default(),
+            lifecycle: Lifecycle::new(now),
+            timer: Timer::default(),
             settings,
         }
     }
 
     /// Takes in what happened and says what is to be done about it.
-    pub fn handle(&mut self, event: Event, now: Moment) -> Vec<Effect> {
+    pub fn handle(&mut self, event: Event, now: BootInstant) -> Vec<Effect> {
         let mut effects = Vec::new();
-        if self.phase == Phase::Gone {
+        if self.lifecycle.is_gone() {
             return effects;
         }
         match event {
             Event::Registered(response) => self.registered(&response, now, &mut effects),
             Event::NotRegistered(error) => self.not_registered(error, now, &mut effects),
             Event::Adopted(held) => self.adopted(*held, now),
-            Event::Started(key, at, pid) => self.started(key, (at, pid), now, &mut effects),
+            Event::Started(key, at, pid) => self.started(key, at, pid, now, &mut effects),
             Event::Ended(ended) => self.ended(*ended, now, &mut effects),
             Event::Revoked(key) => self.revoked(key, now),
-            Event::KeeperLost => self.keeper_lost(now, &mut effects),
+            Event::ShimLost => self.shim_lost(now, &mut effects),
             Event::Answered(response) => self.answered(*response, now, &mut effects),
             Event::NotAnswered(sequence, error) => self.not_answered(sequence, error, now, &mut effects),
-            Event::Looked(key, found) => self.looked(key, found, now, &mut effects),
-            Event::Checked(key, findings) => self.checked(key, findings, now, &mut effects),
+            Event::InputsChecked(key, found) => self.looked(key, found, now, &mut effects),
+            Event::OutputsChecked(key, findings) => self.checked(key, findings, now, &mut effects),
             Event::Sampled(samples) => self.sampled(&samples, now, &mut effects),
             Event::SrunSaid(key, silence) => self.srun_said(key, silence),
             Event::SlurmAnswered(answer) => self.slurm_answered(*answer, now, &mut effects),
-            Event::Trouble(message) => effects.push(Effect::Tell(RunnerEvent::Problem { message })),
+            Event::Trouble(message) => effects.push(Effect::Log(RunnerEvent::Problem { message })),
             Event::Journalled(keys) => self.journalled(keys, &mut effects),
             Event::NotJournalled(reason) => self.not_journalled(reason, now, &mut effects),
             Event::Recovered(results) => self.recovered(results, now),
@@ -381,23 +343,17 @@ impl State {
     }
 
     /// When it wants to be handed a [`Event::Tick`] at the latest.
-    pub fn wake_at(&self) -> Option<Moment> {
-        self.wake_at
+    pub fn wake_at(&self) -> Option<BootInstant> {
+        self.timer.at()
     }
 
     /// How many jobs run, and how many wait.
     pub fn holds(&self) -> (usize, usize) {
-        let waiting = self.queue.len() + self.errands.len() + self.kinds.handed();
+        let waiting = self.jobs.waiting();
         (self.jobs.len().saturating_sub(waiting), waiting)
     }
 
-    /// The number of the latest sync.
-    #[cfg(test)]
-    fn contact_sequence(&self) -> u64 {
-        self.contact.sequence
-    }
-
-    fn slurm_answered(&mut self, answer: SlurmAnswer, now: Moment, effects: &mut Vec<Effect>) {
+    fn slurm_answered(&mut self, answer: SlurmAnswer, now: BootInstant, effects: &mut Vec<Effect>) {
         match answer {
             SlurmAnswer::StepNumbers(numbers) => self.steps_numbered(&numbers, now),
             SlurmAnswer::StepUsage(at, samples) => self.steps_measured(at, &samples, effects),
@@ -406,33 +362,38 @@ impl State {
             SlurmAnswer::Extended(key, minutes, trouble) => self.extended(key, minutes, trouble, effects),
             SlurmAnswer::Preemption(preempted) => self.preemption_told(preempted, now, effects),
             SlurmAnswer::Signal(trouble) => {
-                effects.extend(trouble.map(|message| Effect::Tell(RunnerEvent::Problem { message })));
+                effects.extend(trouble.map(|message| Effect::Log(RunnerEvent::Problem { message })));
             }
         }
     }
 
     /// What follows from where things stand, whatever happened last.
-    fn pulse(&mut self, now: Moment, effects: &mut Vec<Effect>) {
-        self.wake_at = None;
-        self.mind_outage(now, effects);
+    fn pulse(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
+        self.timer.clear();
+        self.check_outage(now, effects);
         self.expire_leases(now, effects);
         self.watch_allocation(now, effects);
         self.end_in_time(now, effects);
         self.measure(now, effects);
         self.extend_steps(effects);
         self.warn_steps(now, effects);
-        self.look_at_steps(now, effects);
+        self.query_steps(now, effects);
         self.ask_accounting(now, effects);
-        self.mind_nodes(now);
+        self.retry_nodes(now);
         self.fill(now, effects);
-        self.pace.runs(self.jobs_at_work());
+        self.throughput.runs(self.jobs_at_work());
         self.move_on(now, effects);
         self.send_heartbeat(now, effects);
         self.keep_journal(now, effects);
-        self.keep_contact(now, effects);
+        self.keep_in_touch(now, effects);
     }
 
-    fn wake(&mut self, at: Moment) {
-        self.wake_at = Some(self.wake_at.map_or(at, |earlier| earlier.min(at)));
+    /// Asks for an event at this moment at the latest.
+    fn wake(&mut self, at: BootInstant) {
+        self.timer.set(at);
     }
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

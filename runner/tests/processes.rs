@@ -1,5 +1,5 @@
-//! The runner with real processes. The binary is also the keeper (`keeper ARGS`) and a brain that can be killed
-//! (`brain DIR COMMAND…`), and a job that takes memory (`allocate MIB FILE`).
+//! The runner with real processes. The binary is also the shim (`shim ARGS`) and an agent that can be killed
+//! (`agent DIR COMMAND…`), and a job that takes memory (`allocate MIB FILE`).
 
 #[path = "processes/ends.rs"]
 mod ends;
@@ -22,19 +22,19 @@ use std::sync::mpsc;
 use libtest_mimic::{Arguments, Failed, Trial};
 use tokio_util::sync::CancellationToken;
 use torc_runner::RunnerEvent;
-use torc_runner::keeper::{self, KeeperArgs};
+use torc_runner::shim::{self, ShimArgs};
 
 use crate::fake_server::FakeServer;
 
 fn main() {
     let mut args = std::env::args_os().skip(1);
     match args.next().and_then(|first| first.into_string().ok()).as_deref() {
-        Some("keeper") => {
-            let args = KeeperArgs::parse(args).expect("arguments");
-            keeper::main(&args).expect("a keeper that works");
+        Some("shim") => {
+            let args = ShimArgs::parse(args).expect("arguments");
+            shim::main(&args).expect("a shim that works");
         }
         Some("allocate") => memory::allocate(args.map(|arg| arg.into_string().expect("text"))),
-        Some("brain") => brain(args.map(|arg| arg.into_string().expect("text"))),
+        Some("agent") => agent(args.map(|arg| arg.into_string().expect("text"))),
         _ => {
             let tests: Vec<(&str, fn())> =
                 [ends::TESTS, logs::TESTS, losses::TESTS, memory::TESTS, starts::TESTS].concat();
@@ -65,7 +65,7 @@ fn message(panic: &(dyn std::any::Any + Send)) -> String {
 }
 
 /// A runner of its own, with these commands as jobs.
-fn brain(mut args: impl Iterator<Item = String>) {
+fn agent(mut args: impl Iterator<Item = String>) {
     let dir = PathBuf::from(args.next().expect("a folder"));
     let server = FakeServer::default();
     for command in args {

@@ -110,11 +110,6 @@ pub fn read_steps(text: &str) -> Vec<(String, u32)> {
     text.lines().filter_map(read).collect()
 }
 
-/// The number of the step with this name, if it has started.
-pub fn step_number(steps: &[(String, u32)], name: &str) -> Option<u32> {
-    steps.iter().find(|(known, _)| known == name).map(|(_, number)| *number)
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -223,8 +218,7 @@ mod tests {
                     15860002_3.1|wf2_j1_r1_a1\nsomething else\n";
         let steps_found = read_steps(text);
         assert_eq!(steps_found.len(), 3);
-        assert_eq!(step_number(&steps_found, "wf1_j1_r1_a1"), Some(12));
-        assert_eq!(step_number(&steps_found, "wf1_j1_r1_a2"), None, "one that is not there has no number");
+        assert_eq!(steps_found[1], ("wf1_j1_r1_a1".to_owned(), 12));
         assert_eq!(read_steps("7.3|a|b\n"), [("a|b".to_owned(), 3)], "a name may contain a bar");
         assert_eq!(steps("12345").arguments, ["--steps", "-h", "-o", "%i|%j", "-j", "12345"]);
     }

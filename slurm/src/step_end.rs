@@ -84,7 +84,7 @@ mod tests {
             | SlurmState::Failed
             | SlurmState::Unknown => None,
         };
-        for state in SlurmState::ALL {
+        for state in SlurmState::ALL.iter().copied() {
             for code in [-1, 1, 137, 152] {
                 assert_eq!(cause(state, code), failed(state), "{state} {code}");
             }

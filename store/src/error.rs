@@ -41,6 +41,16 @@ pub enum StoreError {
         /// The newest known schema.
         known: i64,
     },
+    /// A version of Torc from before the first release has written it.
+    #[error("the database {} has schema {found}, this version of Torc reads {oldest} and later", path.display())]
+    OlderSchema {
+        /// The file.
+        path: PathBuf,
+        /// Its schema.
+        found: i64,
+        /// The oldest schema that can be read.
+        oldest: i64,
+    },
     /// It is something else than a Torc database.
     #[error("{} is not a Torc database", path.display())]
     NotADatabase {
@@ -312,6 +322,10 @@ mod tests {
             (
                 StoreError::NewerSchema { path: path(), found: 9, known: 4 },
                 "the database /s/torc.db has schema 9, this version of Torc knows 4",
+            ),
+            (
+                StoreError::OlderSchema { path: path(), found: 3, oldest: 15 },
+                "the database /s/torc.db has schema 3, this version of Torc reads 15 and later",
             ),
             (StoreError::NotADatabase { path: path() }, "/s/torc.db is not a Torc database"),
             (Failure::Damage("a row".to_owned()).at(&path()), "the database /s/torc.db is damaged: a row"),

@@ -1,12 +1,9 @@
 //! Who may write. A server that leads under a number takes it down in the store, and from then on everybody with a lower one is
 //! refused in the middle of whatever it wanted to write: also one that was frozen and believes to lead.
 
-use std::path::Path;
+use sqlx::SqliteConnection;
 
-use sqlx::{ConnectOptions, Connection, SqliteConnection};
-
-use crate::connection;
-use crate::error::{Failure, StoreError};
+use crate::error::Failure;
 
 /// Under which number somebody leads, and who.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,28 +12,6 @@ pub struct Leader {
     pub epoch: i64,
     /// Who, for people.
     pub holder: String,
-}
-
-/// Who has led last, under the highest number; 0 for a store that nobody has led or that is not there yet.
-pub async fn last_leader(path: &Path) -> Result<Leader, StoreError> {
-    if !path.exists() {
-        return Ok(Leader::default());
-    }
-    let at = |error| StoreError::from_sqlx(path, error);
-    let mut connection = connection::options(path, false).read_only(true).connect().await.map_err(at)?;
-    let known: Result<i64, sqlx::Error> =
-        sqlx::query_scalar("select count(*) from sqlite_schema where type = 'table' and name = 'leadership'")
-            .fetch_one(&mut connection)
-            .await;
-    let leader = match known.map_err(at)? {
-        0 => Leader::default(),
-        _ => sqlx::query_as!(Leader, "select epoch, holder from leadership")
-            .fetch_one(&mut connection)
-            .await
-            .map_err(at)?,
-    };
-    connection.close().await.map_err(at)?;
-    Ok(leader)
 }
 
 /// The number that counts.

@@ -7,7 +7,7 @@ use sqlx::SqliteConnection;
 use torc_api::state::Cause;
 use torc_core::ids::{JobId, ProfileId, RunnerId, WorkflowId};
 use torc_core::rows::{
-    JobRow, LastIds, ProfileRow, ResultRow, RunnerRow, Snapshot, StrayFate, StrayLease, WorkflowRow,
+    DetachedLease, DetachedState, JobRow, LastIds, ProfileRow, ResultRow, RunnerRow, Snapshot, WorkflowRow,
 };
 
 use crate::error::Failure;
@@ -26,7 +26,7 @@ pub(crate) async fn load(connection: &mut SqliteConnection) -> Result<Snapshot, 
         jobs: jobs(connection).await?,
         user_data: data::live_user_data(connection).await?,
         runners: runners(connection).await?,
-        strays: strays(connection).await?,
+        detached_leases: detached_leases(connection).await?,
         actions: actions::actions(connection).await?,
         recoveries: actions::recoveries(connection).await?,
         failures: failures(connection).await?,
@@ -129,7 +129,7 @@ async fn runners(connection: &mut SqliteConnection) -> Result<Vec<RunnerRow>, Fa
     .collect()
 }
 
-async fn strays(connection: &mut SqliteConnection) -> Result<Vec<StrayLease>, Failure> {
+async fn detached_leases(connection: &mut SqliteConnection) -> Result<Vec<DetachedLease>, Failure> {
     sqlx::query!(
         "select epoch, workflow, job, run, attempt, runner, started_ms, given_up, role from stray_leases
         order by epoch"
@@ -138,7 +138,7 @@ async fn strays(connection: &mut SqliteConnection) -> Result<Vec<StrayLease>, Fa
     .await?
     .into_iter()
     .map(|record| {
-        Ok(StrayLease {
+        Ok(DetachedLease {
             epoch: record.epoch,
             workflow: WorkflowId(record.workflow),
             job: JobId(record.job),
@@ -146,7 +146,7 @@ async fn strays(connection: &mut SqliteConnection) -> Result<Vec<StrayLease>, Fa
             attempt: small("attempt", record.attempt)?,
             runner: RunnerId(record.runner),
             started_ms: record.started_ms,
-            fate: if record.given_up == 0 { StrayFate::Ending } else { StrayFate::GivenUp },
+            fate: if record.given_up == 0 { DetachedState::Revoked } else { DetachedState::Expired },
             role: record.role.parse().map_err(Failure::Damage)?,
         })
     })

@@ -6,14 +6,16 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use sqlx::migrate::{MigrateError, Migrator};
-use sqlx::{AssertSqlSafe, ConnectOptions, SqliteConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, SqliteConnection};
 
 use crate::connection::{self, Writer};
 use crate::error::{Failure, StoreError};
 use crate::filesystem::has_shared_memory;
 use crate::leadership::{self, Leader};
 
-/// Every change of the schema so far; `pragma user_version` of a file counts those it has.
+/// Layout of the first migration. Stores of earlier layouts were written before the first release and cannot be read.
+const FIRST_LAYOUT: i64 = 15;
+/// Every change of the schema so far; `pragma user_version` of a file is the layout that it has.
 pub(crate) static MIGRATIONS: Migrator = sqlx::migrate!("../migrations/sqlite");
 /// 'Torc' in ASCII, in the header of our files.
 pub(crate) const APPLICATION_ID: i64 = 0x546F_7263;
@@ -49,6 +51,28 @@ impl OpenOptions {
     pub fn exclusive(self, exclusive: bool) -> Self {
         Self { exclusive: Some(exclusive), ..self }
     }
+}
+
+/// Returns the last leader, which has the highest epoch; epoch 0 for a store without a leader or without a file.
+pub async fn last_leader(path: &Path) -> Result<Leader, StoreError> {
+    if !path.exists() {
+        return Ok(Leader::default());
+    }
+    let at = |error| StoreError::from_sqlx(path, error);
+    let mut connection = connection::options(path, false).read_only(true).connect().await.map_err(at)?;
+    let known: Result<i64, sqlx::Error> =
+        sqlx::query_scalar("select count(*) from sqlite_schema where type = 'table' and name = 'leadership'")
+            .fetch_one(&mut connection)
+            .await;
+    let leader = match known.map_err(at)? {
+        0 => Leader::default(),
+        _ => sqlx::query_as!(Leader, "select epoch, holder from leadership")
+            .fetch_one(&mut connection)
+            .await
+            .map_err(at)?,
+    };
+    connection.close().await.map_err(at)?;
+    Ok(leader)
 }
 
 /// An open file and how it may be read.
@@ -151,9 +175,10 @@ async fn prepare(connection: &mut SqliteConnection, path: &Path) -> Result<(), S
     Ok(())
 }
 
-/// The newest schema that this version knows.
+/// Returns the newest layout that this version knows.
 pub(crate) fn known_schema() -> i64 {
-    i64::try_from(MIGRATIONS.iter().count()).unwrap_or(i64::MAX)
+    let migrations = i64::try_from(MIGRATIONS.iter().count()).unwrap_or(i64::MAX);
+    migrations.saturating_add(FIRST_LAYOUT - 1)
 }
 
 /// Who wrote a file.
@@ -165,7 +190,7 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Ours, and not from the future. A file without tables is one whose creation was cut short.
+    /// Checks that the file is ours and has a layout that can be read. A file without tables is one whose creation was cut short.
     pub(crate) fn check(&self, path: &Path, known: i64) -> Result<(), StoreError> {
         let is_unwritten = self.application == 0 && self.tables == 0;
         if self.application != APPLICATION_ID && !is_unwritten {
@@ -173,6 +198,9 @@ impl Identity {
         }
         if self.schema > known {
             return Err(StoreError::NewerSchema { path: path.to_owned(), found: self.schema, known });
+        }
+        if !is_unwritten && self.schema < FIRST_LAYOUT {
+            return Err(StoreError::OlderSchema { path: path.to_owned(), found: self.schema, oldest: FIRST_LAYOUT });
         }
         Ok(())
     }

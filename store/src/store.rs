@@ -40,6 +40,25 @@ struct Inner {
     readers: Option<SqlitePool>,
 }
 
+/// Runs one query on a connection for readers.
+macro_rules! read {
+    ($store:ident, |$connection:ident| $query:expr) => {{
+        let mut reader = $store.reader().await?;
+        let $connection = reader.connection().await.map_err(|failure| $store.at(failure))?;
+        $query.await.map_err(|failure| $store.at(failure))
+    }};
+}
+
+/// Makes one change in a transaction of its own: durable, or without a trace.
+macro_rules! change {
+    ($store:ident, |$connection:ident| $change:expr) => {{
+        let mut writer = $store.writer().await;
+        let $connection = writer.begin().await.map_err(|failure| $store.at(failure))?;
+        let changed = $change.await;
+        writer.end(changed).await.map_err(|failure| $store.at(failure))
+    }};
+}
+
 impl Store {
     /// Opens a store and keeps every other process out of it until it is closed or the process ends.
     pub async fn open(options: OpenOptions) -> Result<Self, StoreError> {
@@ -65,95 +84,67 @@ impl Store {
         if changes.is_empty() {
             return Ok(());
         }
-        let mut writer = self.writer().await;
-        let connection = writer.begin().await.map_err(|failure| self.at(failure))?;
-        let written = write::write(connection, changes).await;
-        writer.end(written).await.map_err(|failure| self.at(failure))
+        change!(self, |connection| write::write(connection, changes))
     }
 
     /// Writes something that changes nothing, durably: whether a disk that failed works again.
     pub async fn probe(&self) -> Result<(), StoreError> {
-        let mut writer = self.writer().await;
-        let connection = writer.begin().await.map_err(|failure| self.at(failure))?;
-        let written = write::write(connection, &Changes::default()).await;
-        writer.end(written).await.map_err(|failure| self.at(failure))
+        change!(self, |connection| write::write(connection, &Changes::default()))
     }
 
     /// Jobs as they stand.
     pub async fn jobs(&self, query: &JobQuery) -> Result<Page<JobView>, StoreError> {
-        let mut reader = self.reader().await?;
-        let connection = reader.connection().await.map_err(|failure| self.at(failure))?;
-        jobs::list(connection, query).await.map_err(|failure| self.at(failure))
+        read!(self, |connection| jobs::list(connection, query))
     }
 
     /// The names of jobs, removed ones too; numbers that no job has are left out.
     pub async fn job_names(&self, ids: &[JobId]) -> Result<HashMap<JobId, String>, StoreError> {
-        let mut reader = self.reader().await?;
-        let connection = reader.connection().await.map_err(|failure| self.at(failure))?;
-        jobs::names(connection, ids).await.map_err(|failure| self.at(failure))
+        read!(self, |connection| jobs::names(connection, ids))
     }
 
     /// Attempts that ended.
     pub async fn results(&self, query: &ResultQuery) -> Result<Page<ResultView>, StoreError> {
-        let mut reader = self.reader().await?;
-        let connection = reader.connection().await.map_err(|failure| self.at(failure))?;
-        results::list(connection, query).await.map_err(|failure| self.at(failure))
+        read!(self, |connection| results::list(connection, query))
     }
 
     /// What Slurm's accounting said of steps.
     pub async fn slurm_stats(&self, query: &SlurmStatsQuery) -> Result<Page<SlurmStats>, StoreError> {
-        let mut reader = self.reader().await?;
-        let connection = reader.connection().await.map_err(|failure| self.at(failure))?;
-        slurm_stats::list(connection, query).await.map_err(|failure| self.at(failure))
+        read!(self, |connection| slurm_stats::list(connection, query))
     }
 
     /// What happened.
     pub async fn events(&self, query: &EventQuery) -> Result<Page<EventView>, StoreError> {
-        let mut reader = self.reader().await?;
-        let connection = reader.connection().await.map_err(|failure| self.at(failure))?;
-        events::list(connection, query).await.map_err(|failure| self.at(failure))
+        read!(self, |connection| events::list(connection, query))
     }
 
     /// Who did what, each with its number.
     pub async fn audit(&self, query: &AuditQuery) -> Result<Page<(i64, AuditRow)>, StoreError> {
-        let mut reader = self.reader().await?;
-        let connection = reader.connection().await.map_err(|failure| self.at(failure))?;
-        audit::list(connection, query).await.map_err(|failure| self.at(failure))
+        read!(self, |connection| audit::list(connection, query))
     }
 
     /// Files as the jobs from one number to another saw them.
     pub async fn files(&self, workflow: WorkflowId, jobs: (JobId, JobId)) -> Result<Vec<FileRow>, StoreError> {
-        let mut reader = self.reader().await?;
-        let connection = reader.connection().await.map_err(|failure| self.at(failure))?;
-        data::files(connection, workflow, jobs).await.map_err(|failure| self.at(failure))
+        read!(self, |connection| data::files(connection, workflow, jobs))
     }
 
     /// Data of a workflow, all or one.
     pub async fn user_data(&self, workflow: WorkflowId, name: Option<&str>) -> Result<Vec<UserDataRow>, StoreError> {
-        let mut reader = self.reader().await?;
-        let connection = reader.connection().await.map_err(|failure| self.at(failure))?;
-        data::user_data(connection, workflow, name).await.map_err(|failure| self.at(failure))
+        read!(self, |connection| data::user_data(connection, workflow, name))
     }
 
     /// Runners.
     pub async fn runners(&self, query: &RunnerQuery) -> Result<Page<RunnerRow>, StoreError> {
-        let mut reader = self.reader().await?;
-        let connection = reader.connection().await.map_err(|failure| self.at(failure))?;
-        runners::list(connection, query).await.map_err(|failure| self.at(failure))
+        read!(self, |connection| runners::list(connection, query))
     }
 
     /// Slurm allocations.
     pub async fn allocations(&self, query: &AllocationQuery) -> Result<Page<AllocationRow>, StoreError> {
-        let mut reader = self.reader().await?;
-        let connection = reader.connection().await.map_err(|failure| self.at(failure))?;
-        allocations::list(connection, query).await.map_err(|failure| self.at(failure))
+        read!(self, |connection| allocations::list(connection, query))
     }
 
     /// The machines of a workflow that are reached over SSH.
     pub async fn remote_workers(&self, workflow: WorkflowId) -> Result<Vec<RemoteWorker>, StoreError> {
-        let mut reader = self.reader().await?;
-        let connection = reader.connection().await.map_err(|failure| self.at(failure))?;
-        remote::list(connection, workflow).await.map_err(|failure| self.at(failure))
+        read!(self, |connection| remote::list(connection, workflow))
     }
 
     /// Adds machines to a workflow; those that are there keep their folders unless another is said.
@@ -163,18 +154,12 @@ impl Store {
         workers: &[RemoteWorker],
         now_ms: i64,
     ) -> Result<(), StoreError> {
-        let mut writer = self.writer().await;
-        let connection = writer.begin().await.map_err(|failure| self.at(failure))?;
-        let added = remote::add(connection, workflow, workers, now_ms).await;
-        writer.end(added).await.map_err(|failure| self.at(failure))
+        change!(self, |connection| remote::add(connection, workflow, workers, now_ms))
     }
 
     /// Forgets a machine of a workflow; says whether it was there.
     pub async fn remove_remote_worker(&self, workflow: WorkflowId, address: &str) -> Result<bool, StoreError> {
-        let mut writer = self.writer().await;
-        let connection = writer.begin().await.map_err(|failure| self.at(failure))?;
-        let removed = remote::remove(connection, workflow, address).await;
-        writer.end(removed).await.map_err(|failure| self.at(failure))
+        change!(self, |connection| remote::remove(connection, workflow, address))
     }
 
     /// Forgets what ended before a time and no longer counts; a dry run only says what that would be.
@@ -198,17 +183,12 @@ impl Store {
 
     /// The last event that was told to Kubernetes.
     pub async fn told(&self) -> Result<i64, StoreError> {
-        let mut reader = self.reader().await?;
-        let connection = reader.connection().await.map_err(|failure| self.at(failure))?;
-        leadership::told(connection).await.map_err(|failure| self.at(failure))
+        read!(self, |connection| leadership::told(connection))
     }
 
     /// Everything up to this event was told to Kubernetes.
     pub async fn note_told(&self, sequence: i64) -> Result<(), StoreError> {
-        let mut writer = self.writer().await;
-        let connection = writer.begin().await.map_err(|failure| self.at(failure))?;
-        let noted = leadership::note_told(connection, sequence).await;
-        writer.end(noted).await.map_err(|failure| self.at(failure))
+        change!(self, |connection| leadership::note_told(connection, sequence))
     }
 
     /// Closes the store for all its clones and lets other processes have it.

@@ -12,8 +12,8 @@ use std::sync::LazyLock;
 use sqlx::SqliteConnection;
 use torc_core::ids::{JobId, WorkflowId};
 use torc_core::rows::{
-    AuditRow, Changes, EventRow, JobRow, JobUpdate, LastIds, ProfileRow, ResultRow, RunnerRow, StrayFate, StrayLease,
-    WorkflowRow,
+    AuditRow, Changes, DetachedLease, DetachedState, EventRow, JobRow, JobUpdate, LastIds, ProfileRow, ResultRow,
+    RunnerRow, WorkflowRow,
 };
 
 use crate::bulk::BulkStatement;
@@ -45,9 +45,10 @@ pub(crate) async fn write(connection: &mut SqliteConnection, changes: &Changes) 
     let user_data: Vec<_> = changes.user_data.iter().filter(|row| !gone.contains(&row.workflow)).collect();
     data::remove_user_data(connection, &changes.removed_user_data).await?;
     data::write_user_data(connection, &user_data).await?;
-    forget_strays(connection, &changes.ended_strays).await?;
-    let strays: Vec<&StrayLease> = changes.strays.iter().filter(|row| !gone.contains(&row.workflow)).collect();
-    write_strays(connection, &strays).await?;
+    forget_detached_leases(connection, &changes.ended_leases).await?;
+    let detached_leases: Vec<&DetachedLease> =
+        changes.detached_leases.iter().filter(|row| !gone.contains(&row.workflow)).collect();
+    write_detached_leases(connection, &detached_leases).await?;
     actions::write(connection, changes, &gone).await?;
     allocations::write(connection, changes, &gone).await?;
     for runner in &changes.runners {
@@ -249,13 +250,13 @@ async fn write_results(connection: &mut SqliteConnection, rows: &[&ResultRow]) -
     Ok(write.await?)
 }
 
-async fn forget_strays(connection: &mut SqliteConnection, epochs: &[i64]) -> Result<(), Failure> {
+async fn forget_detached_leases(connection: &mut SqliteConnection, epochs: &[i64]) -> Result<(), Failure> {
     static DELETE: LazyLock<BulkStatement> =
         LazyLock::new(|| BulkStatement::new(1, "delete from stray_leases where epoch in (select column1 from $rows)"));
     Ok(DELETE.run(connection, epochs, |epoch, places| places.add(*epoch).map(drop)).await?)
 }
 
-async fn write_strays(connection: &mut SqliteConnection, rows: &[&StrayLease]) -> Result<(), Failure> {
+async fn write_detached_leases(connection: &mut SqliteConnection, rows: &[&DetachedLease]) -> Result<(), Failure> {
     static INSERT: LazyLock<BulkStatement> = LazyLock::new(|| {
         BulkStatement::new(
             9,
@@ -269,7 +270,7 @@ async fn write_strays(connection: &mut SqliteConnection, rows: &[&StrayLease]) -
     });
     let write = INSERT.run(connection, rows, |row, places| {
         places.add(row.epoch)?.add(row.workflow.0)?.add(row.job.0)?.add(row.run)?.add(row.attempt)?;
-        places.add(row.runner.0)?.add(row.started_ms)?.add(row.fate == StrayFate::GivenUp)?;
+        places.add(row.runner.0)?.add(row.started_ms)?.add(row.fate == DetachedState::Expired)?;
         places.add(row.role.as_str()).map(drop)
     });
     Ok(write.await?)
@@ -347,11 +348,11 @@ fn highest(changes: &Changes) -> LastIds {
     fn max(numbers: impl Iterator<Item = i64>) -> i64 {
         numbers.max().unwrap_or_default()
     }
-    let errands = changes.actions.iter().map(|row| row.errand).chain(changes.recoveries.iter().map(|row| row.errand));
+    let leases = changes.actions.iter().map(|row| row.lease).chain(changes.recoveries.iter().map(|row| row.lease));
     let epochs = changes.jobs.iter().map(|row| row.epoch).chain(changes.job_updates.iter().map(|row| row.epoch));
     let epochs = epochs.chain(changes.user_data.iter().map(|row| row.epoch));
-    let epochs = epochs.chain(changes.strays.iter().map(|lease| lease.epoch));
-    let epochs = epochs.chain(errands.map(|errand| errand.epoch));
+    let epochs = epochs.chain(changes.detached_leases.iter().map(|lease| lease.epoch));
+    let epochs = epochs.chain(leases.map(|lease| lease.epoch));
     let (jobs, actions) = (changes.jobs.iter().map(|row| &row.id), changes.actions.iter().map(|row| &row.id));
     // One that was created in the same group has no row here.
     let deleted = changes.deleted_workflows.iter().copied();

@@ -94,13 +94,23 @@ impl TestEnv {
 
     /// A call of `torc`; words are separated by blanks.
     pub fn call(&self, line: &str) -> Call {
-        self.call_program("torc", line)
+        self.call_program(binary(), line)
     }
 
-    /// A call of a program that is built beside `torc`.
-    pub fn call_program(&self, program: &str, line: &str) -> Call {
+    /// The runner of a Slurm allocation: `torc` under another name.
+    pub fn slurm_job_runner(&self) -> PathBuf {
+        let link = self.path(".test/torc-slurm-job-runner");
+        if !link.exists() {
+            fs::create_dir_all(self.path(".test")).expect("a folder");
+            std::os::unix::fs::symlink(binary(), &link).expect("a link");
+        }
+        link
+    }
+
+    /// A call of a program that is `torc`.
+    pub fn call_program(&self, program: impl AsRef<Path>, line: &str) -> Call {
         let number = self.calls.fetch_add(1, Ordering::Relaxed);
-        let mut call = Call::new(self.path(&format!(".test/{number}")), program);
+        let mut call = Call::new(self.path(&format!(".test/{number}")), program.as_ref());
         for word in line.split_whitespace() {
             call = call.arg(word);
         }

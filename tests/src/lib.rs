@@ -7,3 +7,4 @@ pub mod documents;
 pub mod env;
 pub mod harness;
 pub mod labs;
+pub mod modules;

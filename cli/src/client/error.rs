@@ -89,7 +89,7 @@ impl ClientError {
             } else {
                 format!("the server answered with status {status}: {said}")
             };
-            ErrorBody { code: "Unknown".to_owned(), message, ..ErrorBody::default() }
+            ErrorBody { code: "Unknown".to_owned().into(), message, ..ErrorBody::default() }
         });
         Self::Answer { status, body: Box::new(body) }
     }

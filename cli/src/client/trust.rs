@@ -19,7 +19,7 @@ use torc_api::token::Fingerprint;
 use torc_controller::tls;
 
 use super::ClientError;
-use handed::Handed;
+use handed::CertificateFile;
 
 /// Whom to trust.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl Trust {
         let failed = |error: Error| ClientError::Trust { reason: error.to_string() };
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
         let builder = builder.with_safe_default_protocol_versions().map_err(failed)?;
-        let pinned = |wanted| Arc::new(Pinned { wanted, algorithms: provider.signature_verification_algorithms });
+        let by = |check| Arc::new(Verifier { check, algorithms: provider.signature_verification_algorithms });
         let builder = match trust {
             None => builder.with_root_certificates(RootCertStore::empty()),
             Some(Self::System) => builder.with_platform_verifier().map_err(failed)?,
@@ -65,18 +65,17 @@ impl Trust {
                 );
                 let inner = inner.build().map_err(|error| wrong(error.to_string()))?;
                 let name = ServerName::try_from(name.clone()).map_err(|error| wrong(error.to_string()))?;
-                builder.dangerous().with_custom_certificate_verifier(Arc::new(ByAnotherName { inner, name }))
+                builder.dangerous().with_custom_certificate_verifier(by(Check::FixedName { inner, name }))
             }
             Some(Self::Certificate(fingerprint)) => {
-                let verifier = pinned(Wanted::Certificate(*fingerprint));
-                builder.dangerous().with_custom_certificate_verifier(verifier)
+                builder.dangerous().with_custom_certificate_verifier(by(Check::Certificate(*fingerprint)))
             }
             Some(Self::SameAs(path)) => {
-                builder.dangerous().with_custom_certificate_verifier(pinned(Wanted::SameAs(path.clone())))
+                builder.dangerous().with_custom_certificate_verifier(by(Check::SameAs(path.clone())))
             }
             Some(Self::Handed(path)) => {
-                let verifier = Arc::new(Handed::new(path, Arc::clone(&provider)));
-                builder.dangerous().with_custom_certificate_verifier(verifier)
+                let file = CertificateFile::new(path, Arc::clone(&provider));
+                builder.dangerous().with_custom_certificate_verifier(by(Check::File(file)))
             }
         };
         Ok(builder.with_no_client_auth())
@@ -99,59 +98,24 @@ fn authorities(path: &Path) -> Result<RootCertStore, ClientError> {
     if store.is_empty() { Err(wrong("it holds no certificate in PEM".to_owned())) } else { Ok(store) }
 }
 
-/// Accepts certificates for one name, whatever name the server was called by.
+/// Verifies a server's certificate by one of several checks.
 #[derive(Debug)]
-struct ByAnotherName {
-    inner: Arc<WebPkiServerVerifier>,
-    name: ServerName<'static>,
-}
-
-impl ServerCertVerifier for ByAnotherName {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        others: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        ocsp: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        self.inner.verify_server_cert(end_entity, others, &self.name, ocsp, now)
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.inner.verify_tls12_signature(message, certificate, signed)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.inner.verify_tls13_signature(message, certificate, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.inner.supported_verify_schemes()
-    }
-}
-
-/// Accepts one certificate.
-#[derive(Debug)]
-struct Pinned {
-    wanted: Wanted,
+struct Verifier {
+    check: Check,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
+/// Decides which certificates are accepted.
 #[derive(Debug)]
-enum Wanted {
+enum Check {
+    /// Those for this name, under whatever name the server is called.
+    FixedName { inner: Arc<WebPkiServerVerifier>, name: ServerName<'static> },
+    /// Only this one.
     Certificate(Fingerprint),
+    /// Only the one that is in a file at present.
     SameAs(PathBuf),
+    /// Those that a file says or vouches for.
+    File(CertificateFile),
 }
 
 /// A server has another certificate than the one that it was to have.
@@ -162,30 +126,33 @@ pub struct AnotherCertificate {
     found: Fingerprint,
 }
 
-impl Pinned {
-    fn wanted(&self) -> Result<Fingerprint, Error> {
-        match &self.wanted {
-            Wanted::Certificate(fingerprint) => Ok(*fingerprint),
-            Wanted::SameAs(path) => tls::fingerprint_of(path).map_err(|error| Error::General(error.to_string())),
-        }
+fn compare(wanted: Fingerprint, end_entity: &CertificateDer<'_>) -> Result<ServerCertVerified, Error> {
+    let found = tls::fingerprint(end_entity);
+    if wanted == found {
+        return Ok(ServerCertVerified::assertion());
     }
+    let other = OtherError(Arc::new(AnotherCertificate { wanted, found }));
+    Err(Error::InvalidCertificate(CertificateError::Other(other)))
 }
 
-impl ServerCertVerifier for Pinned {
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
+        others: &[CertificateDer<'_>],
+        called: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let (wanted, found) = (self.wanted()?, tls::fingerprint(end_entity));
-        if wanted == found {
-            return Ok(ServerCertVerified::assertion());
+        match &self.check {
+            Check::FixedName { inner, name } => inner.verify_server_cert(end_entity, others, name, ocsp, now),
+            Check::Certificate(fingerprint) => compare(*fingerprint, end_entity),
+            Check::SameAs(path) => {
+                let wanted = tls::fingerprint_of(path).map_err(|error| Error::General(error.to_string()))?;
+                compare(wanted, end_entity)
+            }
+            Check::File(file) => file.verify(end_entity, others, called, ocsp, now),
         }
-        let other = OtherError(Arc::new(AnotherCertificate { wanted, found }));
-        Err(Error::InvalidCertificate(CertificateError::Other(other)))
     }
 
     fn verify_tls12_signature(

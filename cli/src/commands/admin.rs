@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::Context;
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
 use crate::kubernetes::objects::{FINALIZER, Kind, MANAGER, every};
 use crate::kubernetes::{find, refusal};
@@ -46,7 +46,7 @@ pub async fn run(context: &Context, args: &AdminArgs) -> Result<ExitStatus, Comm
 }
 
 async fn release(context: &Context, args: &ReleaseArgs) -> Result<ExitStatus, CommandError> {
-    let cluster = find(&context.settings.way.choice(), context.settings.namespace.as_deref()).await?;
+    let cluster = find(&context.settings.backend.choice(), context.settings.namespace.as_deref()).await?;
     let namespace = (!args.all_namespaces).then_some(cluster.namespace.as_str());
     let all = every(&Kind::Workflow.api(cluster.client.clone(), namespace)).await;
     let all = all.map_err(|error| refusal("list workflows", error))?;

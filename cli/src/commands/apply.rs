@@ -1,26 +1,25 @@
 //! `torc apply`: make the world match documents.
 
 use clap::Args;
-use torc_api::action::Action;
-use torc_api::api::{ApplyOutcome, ApplyRequest, ApplyResponse, JobChanges};
-use torc_api::document::SlurmClusterDocument;
 use torc_api::workflow::WorkflowSpec;
 use torc_slurm::call::Tool;
 
-use super::Context;
-use crate::args::{FileArgs, RunnerArgs};
+use crate::args::FileArgs;
 use crate::client::{Client, ClientError};
-use crate::connection::{Connection, remote};
-use crate::documents::{self, Documents, LoadedWorkflow, Report};
+use crate::connection::{Connection, create_store_dir, remote, with_client};
+use crate::context::Context;
+use crate::documents::{self, Documents};
+use crate::embedded::listening::Exposure;
+use crate::embedded::store_dir::StoreDir;
+use crate::embedded::{StoreAccess, acquire_or_attach, start_background};
 use crate::error::{CommandError, ExitStatus};
-use crate::follow::{Followed, REMOTE_PATIENCE, follow};
 use crate::listen_args::ListenArgs;
-use crate::listening::Reach;
-use crate::output::{Items, human};
-use crate::place::{FOLDER, Place};
-use crate::progress::Progress;
-use crate::run_here::{self, Ground, Interrupts, Wanted};
-use crate::standalone::{Entry, enter, start_background};
+use crate::output::Items;
+use crate::settings::RunnerArgs;
+use crate::use_cases::follow::{Following, REMOTE_TIMEOUT, follow_to_end};
+use crate::use_cases::interrupts::Interrupts;
+use crate::use_cases::run::{Placement, Target, run_workflows};
+use crate::use_cases::submit::{Purpose, line, submit};
 
 /// Make the world match documents, and run them here unless there is a server.
 ///
@@ -51,17 +50,6 @@ pub struct ApplyArgs {
     pub runner: RunnerArgs,
 }
 
-/// What a document is handed in for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
-    /// To run.
-    Run,
-    /// To be stored, until somebody wants it to run.
-    Store,
-    /// Only to see what would change.
-    DryRun,
-}
-
 impl ApplyArgs {
     const fn purpose(&self) -> Purpose {
         if self.dry_run {
@@ -79,41 +67,40 @@ pub async fn run(context: &Context, args: &ApplyArgs) -> Result<ExitStatus, Comm
     let documents = documents::read_valid(&args.files.files, context.settings.namespace.as_deref(), context.output)?;
     if let Some(url) = &context.settings.url {
         let client = remote(&context.settings, url, &context.folder)?;
-        let responses = hand_in(context, &client, &documents, args.purpose()).await?;
-        return if args.wait { follow_remote(context, &client, &responses).await } else { Ok(ExitStatus::Success) };
+        let ids = submit_and_print(context, &client, &documents, args.purpose()).await?;
+        return if args.wait { follow_server(context, &client, &ids).await } else { Ok(ExitStatus::Success) };
     }
     if args.dry_run {
         return dry_run(context, &documents).await;
     }
-    let place = place_here(context)?;
+    let store_dir = create_store_dir(&context.folder)?;
     if args.no_run {
         let connection = Connection::open(&context.settings, &context.folder).await?;
-        let result = hand_in(context, connection.client(), &documents, Purpose::Store).await;
+        let result = submit_and_print(context, connection.client(), &documents, Purpose::Store).await;
         connection.close().await;
         return result.map(|_| ExitStatus::Success);
     }
     if args.detach {
-        return detach(context, &place, &documents, args.wait).await;
+        return detach(context, &store_dir, &documents, args.wait).await;
     }
-    let ground = ground(context, &documents);
-    run_here::run(context, &place, &Wanted::Documents(documents), ground).await
+    let placement = placement(context, &documents);
+    run_workflows(context, &store_dir, &Target::Documents(documents), placement).await
 }
 
 /// Workflows for Slurm run on it where it is. A file for the Slurm of some machine also runs on one that has none: here.
-fn ground(context: &Context, documents: &Documents) -> Ground {
-    let specs: Vec<&WorkflowSpec> = documents.workflows.iter().map(|workflow| &workflow.document.spec).collect();
+fn placement(context: &Context, documents: &Documents) -> Placement {
+    let specs: Vec<&WorkflowSpec> = documents.specs().collect();
     if has_sbatch() || !needs_the_slurm_of_this_machine(&specs, !documents.clusters.is_empty()) {
-        return Ground::Slurm;
+        return Placement::Slurm;
     }
     context.output.warning("there is no Slurm here (`sbatch` is not installed): jobs run on this machine");
-    Ground::Here
+    Placement::ThisMachine
 }
 
 /// Whether an action asks for nodes and no cluster is named or described, which leaves the Slurm of this machine.
 fn needs_the_slurm_of_this_machine(specs: &[&WorkflowSpec], has_clusters: bool) -> bool {
-    let asks_for_nodes = |spec: &WorkflowSpec| spec.actions.iter().any(Action::asks_slurm_for_nodes);
     let names_a_cluster = specs.iter().any(|spec| spec.slurm_cluster.is_some());
-    specs.iter().any(|spec| asks_for_nodes(spec)) && !names_a_cluster && !has_clusters
+    specs.iter().any(|spec| spec.asks_slurm_for_nodes()) && !names_a_cluster && !has_clusters
 }
 
 fn has_sbatch() -> bool {
@@ -128,234 +115,65 @@ fn finds_sbatch(variable: impl Fn(&str) -> Option<String>) -> bool {
         || std::env::split_paths(&path).any(|folder| folder.join(Tool::Sbatch.name()).is_file())
 }
 
-/// The store of this folder, made if there is none.
-pub fn place_here(context: &Context) -> Result<Place, CommandError> {
-    let place = Place::find(&context.folder).unwrap_or_else(|| Place::in_folder(context.folder.join(FOLDER)));
-    place.create_folder()?;
-    Ok(place)
-}
-
 /// A dry run must not make a store where there is none.
 async fn dry_run(context: &Context, documents: &Documents) -> Result<ExitStatus, CommandError> {
-    if Place::find(&context.folder).is_none() {
+    if StoreDir::find(&context.folder).is_none() {
         return super::diff::all_new(context, &documents.workflows);
     }
-    crate::connection::with_client(&context.settings, &context.folder, async |client: &Client| {
-        hand_in(context, client, documents, Purpose::DryRun).await.map(|_| ExitStatus::Success)
+    with_client(&context.settings, &context.folder, async |client: &Client| {
+        submit_and_print(context, client, documents, Purpose::DryRun).await.map(|_| ExitStatus::Success)
     })
     .await
 }
 
-/// Who has to reach the server of these documents.
-pub fn reach(documents: &Documents) -> Reach {
-    Reach::of(documents.workflows.iter().map(|workflow| &workflow.document.spec))
-}
-
 async fn detach(
     context: &Context,
-    place: &Place,
+    store_dir: &StoreDir,
     documents: &Documents,
     wait: bool,
 ) -> Result<ExitStatus, CommandError> {
-    let (info, client) = match enter(place, context.settings.namespace.as_deref()).await? {
-        Entry::Theirs(info, client) => (*info, *client),
-        Entry::Ours(lock) => {
+    let (info, client) = match acquire_or_attach(store_dir, context.settings.namespace.as_deref()).await? {
+        StoreAccess::Attached(info, client) => (*info, *client),
+        StoreAccess::Acquired(lock) => {
             drop(lock);
-            start_background(place, &context.settings, reach(documents)).await?
+            start_background(store_dir, &context.settings, Exposure::of(documents.specs())).await?
         }
     };
-    let responses = hand_in(context, &client, documents, Purpose::Run).await?;
+    let ids = submit_and_print(context, &client, documents, Purpose::Run).await?;
     context.output.progress(&format!(
         "running in the background: process {}, log {}",
         info.pid,
-        place.log_file().display()
+        store_dir.log_file().display()
     ));
     context.output.progress("follow with: torc get workflows -w");
-    if wait { follow_remote(context, &client, &responses).await } else { Ok(ExitStatus::Success) }
+    if wait { follow_server(context, &client, &ids).await } else { Ok(ExitStatus::Success) }
 }
 
-async fn follow_remote(
-    context: &Context,
-    client: &Client,
-    responses: &[ApplyResponse],
-) -> Result<ExitStatus, CommandError> {
-    let ids: Vec<i64> = responses.iter().filter_map(|response| response.id).collect();
-    let mut interrupts = Interrupts::listen()?;
-    let mut progress = Progress::new(context.output);
-    let followed = tokio::select! {
-        followed = follow(client, &ids, &mut progress, REMOTE_PATIENCE) => followed,
-        () = interrupts.next() => {
-            progress.finish();
-            context.output.progress("stopped following; the workflows go on");
-            return Ok(ExitStatus::Interrupted);
-        }
-    };
-    progress.finish();
-    match followed? {
-        Followed::Settled(workflows) => run_here::conclude(context, client, &workflows).await,
-        Followed::ServerGone => Err(ClientError::Closed.into()),
-    }
-}
-
-/// Applies and says what that did.
-async fn hand_in(
+/// Submits documents and prints what became of them; returns the ids of the workflows.
+async fn submit_and_print(
     context: &Context,
     client: &Client,
     documents: &Documents,
     purpose: Purpose,
-) -> Result<Vec<ApplyResponse>, CommandError> {
-    // A workflow may name a cluster of the same files.
-    for line in submit_clusters(client, &documents.clusters, purpose).await? {
-        context.output.progress(&line);
-    }
-    let responses = submit(context, client, &documents.workflows, purpose).await?;
+) -> Result<Vec<i64>, CommandError> {
+    let responses = submit(context, client, documents, purpose).await?;
     context.output.value(&Items { items: &responses }, || {
         responses.iter().map(|response| line(response, purpose) + "\n").collect()
     })?;
-    Ok(responses)
+    Ok(responses.into_iter().filter_map(|response| response.id).collect())
 }
 
-/// Applies Slurm clusters; what that did, as kubectl says it.
-pub async fn submit_clusters(
-    client: &Client,
-    clusters: &[SlurmClusterDocument],
-    purpose: Purpose,
-) -> Result<Vec<String>, CommandError> {
-    let mut lines = Vec::new();
-    for document in clusters {
-        let name = &document.metadata.name;
-        let outcome = match purpose {
-            Purpose::Run | Purpose::Store => client.apply_cluster(document).await?.outcome,
-            Purpose::DryRun => match client.cluster(name).await {
-                Ok(known) if known.spec == document.spec => ApplyOutcome::Unchanged,
-                Ok(_) => ApplyOutcome::Configured,
-                Err(error) if error.is_not_found() => ApplyOutcome::Created,
-                Err(error) => return Err(error.into()),
-            },
-        };
-        lines.push(format!("slurmcluster/{name} {}{}", outcome_word(outcome), dry(purpose)));
-    }
-    Ok(lines)
-}
-
-/// Applies documents one after the other; problems are told with their places in the files.
-pub async fn submit(
-    context: &Context,
-    client: &Client,
-    documents: &[LoadedWorkflow],
-    purpose: Purpose,
-) -> Result<Vec<ApplyResponse>, CommandError> {
-    let working_dir = context.folder.to_str().ok_or_else(|| {
-        CommandError::invalid(format!("the folder {} is not named in UTF-8", context.folder.display()))
-    })?;
-    let mut responses = Vec::new();
-    for workflow in documents {
-        let request = ApplyRequest {
-            document: workflow.document.clone(),
-            working_dir: working_dir.to_owned(),
-            dry_run: purpose == Purpose::DryRun,
-            store_only: purpose == Purpose::Store,
-        };
-        match client.apply(&request).await {
-            Ok(response) => responses.push(response),
-            Err(error) => return Err(located(workflow, error)),
-        }
-    }
-    Ok(responses)
-}
-
-fn located(workflow: &LoadedWorkflow, error: ClientError) -> CommandError {
-    match error {
-        ClientError::Answer { body, .. } if !body.problems.is_empty() => {
-            let message = body.message;
-            let mut report = Report::default();
-            report.add(&workflow.file, workflow.locate(body.problems));
-            report.into_result().err().unwrap_or_else(|| CommandError::invalid(message))
-        }
-        other => other.into(),
-    }
-}
-
-/// What an apply did, as kubectl says it.
-pub fn line(response: &ApplyResponse, purpose: Purpose) -> String {
-    let (outcome, dry) = (outcome_word(response.outcome), dry(purpose));
-    format!("workflow/{} {outcome}{dry}{}", response.name, changes(&response.changes))
-}
-
-/// What became of an object, as kubectl says it.
-pub const fn outcome_word(outcome: ApplyOutcome) -> &'static str {
-    match outcome {
-        ApplyOutcome::Created => "created",
-        ApplyOutcome::Configured => "configured",
-        ApplyOutcome::Unchanged => "unchanged",
-    }
-}
-
-const fn dry(purpose: Purpose) -> &'static str {
-    if matches!(purpose, Purpose::DryRun) { " (dry run)" } else { "" }
-}
-
-fn changes(changes: &JobChanges) -> String {
-    let parts: Vec<String> = [
-        (changes.added.count, "added"),
-        (changes.removed.count, "removed"),
-        (changes.changed.count, "changed"),
-        (changes.rerun.count, "in a new run"),
-        (changes.downstream.count, "downstream of changes"),
-        (changes.adjusted.count, "adjusted"),
-    ]
-    .into_iter()
-    .filter(|(count, _)| *count > 0)
-    .enumerate()
-    .map(|(index, (count, word))| match index {
-        0 => format!("{} {word}", human::count(count, "job")),
-        _ => format!("{count} {word}"),
-    })
-    .collect();
-    if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) }
+async fn follow_server(context: &Context, client: &Client, ids: &[i64]) -> Result<ExitStatus, CommandError> {
+    let following = Following { timeout: REMOTE_TIMEOUT, interrupted: "stopped following; the workflows go on" };
+    let followed = follow_to_end(context, client, ids, following, &mut Interrupts::listen()?).await?;
+    followed.ok_or_else(|| ClientError::Closed.into())
 }
 
 #[cfg(test)]
 mod tests {
-    use torc_api::api::JobNames;
+    use torc_api::action::Action;
 
     use super::*;
-
-    #[test]
-    fn lines_as_kubectl_prints_them() {
-        let added = JobNames { count: 3, names: Vec::new() };
-        let mut response = ApplyResponse {
-            name: "w".to_owned(),
-            namespace: "default".to_owned(),
-            id: Some(1),
-            outcome: ApplyOutcome::Created,
-            changes: JobChanges { added, ..JobChanges::default() },
-        };
-        assert_eq!(line(&response, Purpose::Run), "workflow/w created: 3 jobs added");
-        response.changes = JobChanges::default();
-        response.outcome = ApplyOutcome::Unchanged;
-        assert_eq!(line(&response, Purpose::DryRun), "workflow/w unchanged (dry run)");
-    }
-
-    #[test]
-    fn every_change_is_told_with_its_count() {
-        let names = |count| JobNames { count, names: Vec::new() };
-        let all = JobChanges {
-            added: names(1),
-            removed: names(2),
-            changed: names(3),
-            rerun: names(4),
-            downstream: names(5),
-            adjusted: names(6),
-            unchanged: 7,
-        };
-        let expected = ": 1 job added, 2 removed, 3 changed, 4 in a new run, 5 downstream of changes, 6 adjusted";
-        assert_eq!(changes(&all), expected);
-        assert_eq!(changes(&JobChanges { adjusted: names(2), ..JobChanges::default() }), ": 2 jobs adjusted");
-        let words = [ApplyOutcome::Created, ApplyOutcome::Configured, ApplyOutcome::Unchanged].map(outcome_word);
-        assert_eq!(words, ["created", "configured", "unchanged"]);
-        assert_eq!([Purpose::Run, Purpose::Store, Purpose::DryRun].map(dry), ["", "", " (dry run)"]);
-    }
 
     #[test]
     fn what_a_document_is_handed_in_for() {
@@ -368,8 +186,8 @@ mod tests {
             ("--dry-run", Purpose::DryRun),
         ] {
             let line = format!("torc apply -f a.yaml {flags}");
-            let cli = crate::args::Cli::try_parse_from(line.split_whitespace()).expect("a command line");
-            let crate::args::Command::Apply(args) = cli.command else { panic!("an apply") };
+            let cli = crate::cli::Cli::try_parse_from(line.split_whitespace()).expect("a command line");
+            let crate::cli::Command::Apply(args) = cli.command else { panic!("an apply") };
             assert_eq!(args.purpose(), purpose, "{flags}");
         }
     }

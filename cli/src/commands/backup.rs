@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
-use super::Context;
 use crate::client::Client;
 use crate::connection::with_client;
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
 
 /// Write a copy of the store while it is in use.

@@ -1,10 +1,9 @@
 //! `torc completions`: a completion script for a shell.
 
-use clap::{Args, CommandFactory as _};
+use clap::Args;
 use clap_complete::Shell;
 
-use super::Context;
-use crate::args::Cli;
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
 
 /// Print a completion script for a shell.
@@ -18,9 +17,9 @@ pub struct CompletionsArgs {
 }
 
 /// Runs the verb.
-pub fn run(context: &Context, args: &CompletionsArgs) -> Result<ExitStatus, CommandError> {
+pub fn run(context: &Context, args: &CompletionsArgs, mut command: clap::Command) -> Result<ExitStatus, CommandError> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "torc", &mut script);
+    clap_complete::generate(args.shell, &mut command, "torc", &mut script);
     context.output.raw(&script)?;
     Ok(ExitStatus::Success)
 }

@@ -2,10 +2,10 @@
 
 use clap::{Args, Subcommand};
 
-use super::Context;
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
 use crate::output::SettingRow;
-use crate::settings::KEYS;
+use crate::settings::all;
 
 /// Settings and where they come from.
 #[derive(Debug, Args)]
@@ -26,12 +26,11 @@ enum ConfigCommand {
 /// Runs the verb.
 pub fn run(context: &Context, args: &ConfigArgs) -> Result<ExitStatus, CommandError> {
     let ConfigCommand::Show = args.command;
-    let rows: Vec<SettingRow> = KEYS
-        .iter()
-        .map(|key| {
-            let value = context.layers.get(key.name);
+    let rows: Vec<SettingRow> = all()
+        .map(|setting| {
+            let value = context.settings.layers.get(setting.key);
             SettingRow {
-                key: key.name,
+                key: setting.key,
                 value: value.map(|value| value.text.clone()),
                 origin: value.map(|value| value.origin.to_string()),
             }

@@ -2,9 +2,9 @@
 
 use clap::Args;
 
-use super::Context;
 use crate::client::{Client, Control};
 use crate::connection::{explain_missing, resolve_workflow, with_client};
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
 use crate::output::Items;
 

@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use clap::Args;
 use torc_api::recovery::{CorrectResourcesReport, CorrectResourcesRequest};
 
-use super::Context;
 use crate::client::Client;
 use crate::connection::{explain_missing, resolve_workflow, with_client};
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
 use crate::output::human;
 

@@ -1,6 +1,6 @@
 //! `torc crd`: custom resource definitions for Kubernetes, printed, installed and compared.
 
-mod standing;
+mod status;
 
 use std::time::{Duration, Instant};
 
@@ -12,10 +12,10 @@ use kube::core::params::ValidationDirective;
 use serde_json::{Value, json};
 use torc_api::definition::definitions;
 
-use super::Context;
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
 use crate::kubernetes::{connect, refusal};
-use standing::{Standing, compare};
+use status::{CrdStatus, compare};
 
 /// Who owns the fields that this command writes.
 const MANAGER: &str = "torc-cli";
@@ -73,7 +73,7 @@ fn name(definition: &Value) -> &str {
 
 async fn installed(context: &Context) -> Result<Api<DynamicObject>, CommandError> {
     let resource = ApiResource::erase::<CustomResourceDefinition>(&());
-    Ok(Api::all_with(connect(&context.settings.way.choice()).await?, &resource))
+    Ok(Api::all_with(connect(&context.settings.backend.choice()).await?, &resource))
 }
 
 async fn install(context: &Context, args: &InstallArgs) -> Result<ExitStatus, CommandError> {
@@ -117,7 +117,7 @@ async fn established(api: &Api<DynamicObject>, name: &str) -> Result<(), Command
     let start = Instant::now();
     loop {
         let found = api.get(name).await.map_err(|error| refusal(&format!("look at {name}"), error))?;
-        if standing::is_established(&found.data) {
+        if status::is_established(&found.data) {
             return Ok(());
         }
         if start.elapsed() > PATIENCE {
@@ -131,22 +131,19 @@ async fn established(api: &Api<DynamicObject>, name: &str) -> Result<(), Command
 
 async fn check(context: &Context) -> Result<ExitStatus, CommandError> {
     let api = installed(context).await?;
-    let mut standings = Vec::new();
+    let mut statuses = Vec::new();
     for definition in definitions() {
         let name = name(&definition).to_owned();
         let found = api.get_opt(&name).await.map_err(|error| refusal(&format!("look at {name}"), error))?;
         let found = found.map(|found| json!(found));
-        standings.push((name, compare(&definition, found.as_ref())));
+        statuses.push((name, compare(&definition, found.as_ref())));
     }
     let items: Vec<Value> =
-        standings.iter().map(|(name, found)| json!({ "name": name, "status": found.word() })).collect();
+        statuses.iter().map(|(name, found)| json!({ "name": name, "status": found.word() })).collect();
     context.output.value(&json!({ "items": items }), || {
-        standings
-            .iter()
-            .map(|(name, found)| format!("customresourcedefinition/{name} {}\n", found.in_words()))
-            .collect()
+        statuses.iter().map(|(name, found)| format!("customresourcedefinition/{name} {}\n", found.in_words())).collect()
     })?;
-    let worst = standings.iter().map(|(_, found)| *found).max().unwrap_or(Standing::Current);
+    let worst = statuses.iter().map(|(_, found)| *found).max().unwrap_or(CrdStatus::Current);
     if worst.needs_install() {
         context.output.progress("`torc crd install` brings them up to date");
     }

@@ -5,9 +5,9 @@ use std::io::{BufRead as _, IsTerminal as _};
 use clap::Args;
 use torc_api::api::Workflow;
 
-use super::Context;
 use crate::client::Client;
 use crate::connection::{bare_name, explain_missing, with_client};
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
 use crate::output::{Items, human};
 

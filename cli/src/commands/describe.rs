@@ -7,9 +7,9 @@ use serde_json::json;
 use torc_api::action::ActionState;
 use torc_api::api::{Event, Job, JobResult, SlurmCluster, Workflow, WorkflowAction};
 
-use super::Context;
 use crate::client::{Client, ResultFilter};
 use crate::connection::{bare_name, explain_missing, resolve_workflow, with_client};
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
 use crate::output::{event_text, human, status_word};
 
@@ -148,7 +148,7 @@ fn workflow_text(workflow: &Workflow, actions: &[WorkflowAction], events: &[Even
         field(&mut text, "Completed", time);
     }
     let _ = writeln!(text, "Jobs:        {} in all", workflow.status.jobs.total);
-    for state in torc_api::state::JobState::ALL {
+    for state in torc_api::state::JobState::ALL.iter().copied() {
         let count = workflow.status.jobs.of(state);
         if count > 0 {
             let _ = writeln!(text, "  {state:<15}{count}");
@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn a_workflow_shows_what_is_there() {
         let counts = JobCounts { total: 3, completed: 3, ..JobCounts::default() };
-        let text = workflow_text(&crate::follow::tests::workflow(counts, &["Finished", "Succeeded"]), &[], &[]);
+        let text = workflow_text(&crate::workflow_phase::tests::workflow(counts, &["Finished", "Succeeded"]), &[], &[]);
         assert!(text.starts_with("Name:        w\nNumber:      1\n"), "{text}");
         assert!(text.contains("  completed      3\n") && !text.contains("failed"), "{text}");
         assert!(text.contains("  Finished          True     Because\n"), "{text}");
@@ -310,8 +310,10 @@ mod tests {
 
     #[test]
     fn a_workflow_shows_all_that_is_known() {
-        let mut workflow =
-            crate::follow::tests::workflow(JobCounts { total: 7, failed: 3, ready: 4, ..JobCounts::default() }, &[]);
+        let mut workflow = crate::workflow_phase::tests::workflow(
+            JobCounts { total: 7, failed: 3, ready: 4, ..JobCounts::default() },
+            &[],
+        );
         workflow.id = 9;
         workflow.generation = 5;
         workflow.status = WorkflowStatus {

@@ -6,16 +6,16 @@ use similar::TextDiff;
 use torc_api::api::{ApplyOutcome, ApplyResponse, JobChanges, JobNames};
 use torc_core::expanded::Expanded;
 
-use super::Context;
-use super::apply::{Purpose, line, submit};
 use super::plan::expand_all;
 use crate::args::FileArgs;
 use crate::client::Client;
 use crate::connection::with_client;
+use crate::context::Context;
 use crate::documents::{self, LoadedWorkflow};
+use crate::embedded::store_dir::StoreDir;
 use crate::error::{CommandError, ExitStatus};
 use crate::output::{Items, document_text};
-use crate::place::Place;
+use crate::use_cases::submit::{Purpose, line, submit_workflows};
 
 /// Show what applying a document would change.
 ///
@@ -34,7 +34,7 @@ const LISTED: usize = 20;
 pub async fn run(context: &Context, args: &DiffArgs) -> Result<ExitStatus, CommandError> {
     let documents = documents::read_valid(&args.files.files, context.settings.namespace.as_deref(), context.output)?;
     let documents = documents.workflows;
-    if context.settings.url.is_none() && Place::find(&context.folder).is_none() {
+    if context.settings.url.is_none() && StoreDir::find(&context.folder).is_none() {
         return all_new(context, &documents).map(|_| ExitStatus::Different);
     }
     with_client(&context.settings, &context.folder, async |client: &Client| compare(context, client, &documents).await)
@@ -71,7 +71,7 @@ fn new_workflow(workflow: &LoadedWorkflow, expanded: &Expanded) -> ApplyResponse
 }
 
 async fn compare(context: &Context, client: &Client, documents: &[LoadedWorkflow]) -> Result<ExitStatus, CommandError> {
-    let responses = submit(context, client, documents, Purpose::DryRun).await?;
+    let responses = submit_workflows(context, client, documents, Purpose::DryRun).await?;
     let mut items: Vec<Value> = Vec::new();
     let mut text = String::new();
     for (workflow, response) in documents.iter().zip(&responses) {

@@ -1,21 +1,21 @@
 //! `torc exec`: a workflow from commands on the command line, run here.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
 
-use super::{Context, run};
-use crate::args::RunnerArgs;
+use super::run;
+use crate::context::Context;
 use crate::documents;
 use crate::error::{CommandError, ExitStatus};
 use crate::output::document_text;
-use crate::run_here::Wanted;
-use crate::summary::quoted;
-use keeping::KeepingArgs;
+use crate::settings::RunnerArgs;
+use crate::use_cases::run::Target;
+use crate::use_cases::summary::quoted;
+use output_args::OutputArgs;
 
-mod keeping;
+mod output_args;
 
 /// Make a workflow from commands and run it here.
 ///
@@ -43,7 +43,7 @@ pub struct ExecArgs {
     #[arg(long)]
     pub dry_run: bool,
     #[command(flatten, next_help_heading = "What is kept")]
-    pub keeping: KeepingArgs,
+    pub output: OutputArgs,
     #[command(flatten)]
     pub runner: RunnerArgs,
     /// One command and its arguments, as they are.
@@ -82,7 +82,7 @@ pub async fn run(context: &Context, args: &ExecArgs) -> Result<ExitStatus, Comma
     let name = args.name.clone().unwrap_or_else(|| unique_name(jiff::Zoned::now().datetime()));
     let mut document = document(&name, &commands, &args.parameters, args.link);
     if let Some(keys) = document.as_object_mut() {
-        keys.extend(args.keeping.keys());
+        keys.extend(args.output.keys());
     }
     if args.dry_run {
         context.output.document(&document)?;
@@ -90,7 +90,7 @@ pub async fn run(context: &Context, args: &ExecArgs) -> Result<ExitStatus, Comma
     }
     let text = document_text(&document);
     let made = documents::made(&text, "<exec>", context.settings.namespace.as_deref(), context.output)?;
-    run::run_wanted(context, Wanted::Documents(made.into())).await
+    run::run_target(context, Target::Documents(made.into())).await
 }
 
 fn unique_name(now: jiff::civil::DateTime) -> String {
@@ -148,89 +148,9 @@ fn values(text: &str) -> Value {
     json!(text)
 }
 
-/// `torc exec` has its own meaning of -n and -o, and `torc remote collect-logs` of -o: here they are written
-/// out before anybody looks at them.
-pub fn spelled_out(arguments: Vec<OsString>) -> Vec<OsString> {
-    let is = |at: usize, name: &str| arguments.get(at).is_some_and(|word| word == name);
-    let short: &[(&str, &str)] = match verb(&arguments) {
-        Some(at) if is(at, "exec") => &[("-n", "--name"), ("-o", "--output-dir")],
-        Some(at) if is(at, "remote") && is(at + 1, "collect-logs") => &[("-o", "--output-dir")],
-        _ => return arguments,
-    };
-    let verb = verb(&arguments).unwrap_or_default();
-    let mut own = true;
-    arguments
-        .into_iter()
-        .enumerate()
-        .map(|(at, argument)| {
-            own &= argument != "--";
-            if at > verb && own { written_out(argument, short) } else { argument }
-        })
-        .collect()
-}
-
-fn written_out(argument: OsString, shorts: &[(&str, &str)]) -> OsString {
-    let Some(text) = argument.to_str() else { return argument };
-    for (short, long) in shorts {
-        match text.strip_prefix(short) {
-            Some("") => return long.into(),
-            Some(value) => return format!("{long}={}", value.strip_prefix('=').unwrap_or(value)).into(),
-            None => {}
-        }
-    }
-    argument
-}
-
-/// Flags of every verb that take the next word as their value.
-const WITH_VALUE: [&str; 10] = [
-    "--url",
-    "--token-file",
-    "--ca-cert",
-    "--certificate-sha256",
-    "--context",
-    "--kubeconfig",
-    "-o",
-    "--output",
-    "-n",
-    "--namespace",
-];
-
-/// Where the verb stands: the first word that is neither a flag of every verb nor its value.
-fn verb(arguments: &[OsString]) -> Option<usize> {
-    let mut at = 1;
-    loop {
-        let word = arguments.get(at)?.to_str()?;
-        if !word.starts_with('-') {
-            return Some(at);
-        }
-        at += if WITH_VALUE.contains(&word) { 2 } else { 1 };
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn spelled(line: &str) -> String {
-        let words = spelled_out(line.split_whitespace().map(OsString::from).collect());
-        words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
-    }
-
-    #[test]
-    fn short_flags_mean_what_the_verb_says() {
-        for (line, expected) in [
-            ("torc exec -n a -o d -- echo -n", "torc exec --name a --output-dir d -- echo -n"),
-            ("torc -n lab exec -na -o=d -c x", "torc -n lab exec --name=a --output-dir=d -c x"),
-            ("torc --url u -v exec -n a", "torc --url u -v exec --name a"),
-            ("torc get exec -n lab -o json", "torc get exec -n lab -o json"),
-            ("torc -o exec get", "torc -o exec get"),
-            ("torc remote collect-logs -o d w -n x", "torc remote collect-logs --output-dir d w -n x"),
-            ("torc remote status w -o json", "torc remote status w -o json"),
-            ("torc", "torc"),
-        ] {
-            assert_eq!(spelled(line), expected);
-        }
-    }
 
     #[test]
     fn each_command_is_a_job_and_each_parameter_is_in_its_name() {
@@ -256,27 +176,6 @@ mod tests {
     }
 
     #[test]
-    fn flags_with_a_value_are_those_of_every_verb() {
-        use clap::CommandFactory as _;
-        let command = crate::args::Cli::command();
-        let global =
-            command.get_arguments().filter(|argument| argument.is_global_set() && argument.get_action().takes_values());
-        let mut expected: Vec<String> = global
-            .flat_map(|argument| {
-                let short = argument.get_short().map(|letter| format!("-{letter}"));
-                short.into_iter().chain(argument.get_long().map(|name| format!("--{name}")))
-            })
-            .collect();
-        expected.sort();
-        let mut found = WITH_VALUE.map(str::to_owned).to_vec();
-        found.sort();
-        assert_eq!(found, expected);
-        for flag in WITH_VALUE {
-            assert_eq!(spelled(&format!("torc {flag} exec exec -n a")), format!("torc {flag} exec exec --name a"));
-        }
-    }
-
-    #[test]
     fn commands_come_from_flags_then_the_file_then_the_words() {
         use clap::Parser as _;
         let folder = tempfile::tempdir().expect("a folder");
@@ -284,8 +183,8 @@ mod tests {
         std::fs::write(&file, "# no\n\n  from file  \n").expect("a file");
         let line =
             ["torc", "exec", "-c", "first", "-C", file.to_str().expect("UTF-8"), "--", "echo", "two words", "it's"];
-        let cli = crate::args::Cli::try_parse_from(line).expect("a command line");
-        let crate::args::Command::Exec(args) = cli.command else { panic!("an exec") };
+        let cli = crate::cli::Cli::try_parse_from(line).expect("a command line");
+        let crate::cli::Command::Exec(args) = cli.command else { panic!("an exec") };
         assert_eq!(commands(&args).expect("commands"), ["first", "from file", r"echo 'two words' 'it'\''s'"]);
         assert_eq!(Link::Product.mode(), "product");
         let name = unique_name(jiff::civil::date(2026, 1, 2).at(3, 4, 5, 0));

@@ -7,10 +7,10 @@ use torc_api::explain::{AttemptStory, JobExplanation, Reason, ReasonKind, Workfl
 use torc_api::wire::Resources;
 use torc_runner::detect;
 
-use super::Context;
 use super::logs::last_lines_of;
 use crate::client::Client;
 use crate::connection::{bare_name, explain_missing, resolve_workflow, with_client};
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
 use crate::output::human;
 use crate::settings::RunSettings;

@@ -6,9 +6,9 @@ use clap::Args;
 use serde_json::json;
 use torc_api::api::GcRequest;
 
-use super::Context;
 use crate::client::Client;
 use crate::connection::with_client;
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
 use crate::output::human;
 
@@ -18,7 +18,7 @@ use crate::output::human;
 #[derive(Debug, Args)]
 pub struct GcArgs {
     /// How old, e.g. `30d` or `12h`.
-    #[arg(long, value_name = "AGE", value_parser = super::parse_duration)]
+    #[arg(long, value_name = "AGE", value_parser = crate::args::parse_duration)]
     pub older_than: Duration,
     /// Keep the log files.
     #[arg(long)]

@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use clap::{Args, ValueEnum};
 use torc_api::state::JobState;
 
-use super::Context;
 use crate::client::{Client, JobFilter, ResultFilter};
 use crate::connection::{Connection, bare_name, explain_missing, resolve_workflow};
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
 use crate::kubernetes::objects::Kind;
 use crate::output::Anywhere;

@@ -10,7 +10,7 @@ use torc_api::cluster::Partition;
 
 pub use matching::read_partitions;
 
-use super::Context;
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
 use crate::output::{ProfileRow, human};
 use crate::sites::{self, Site};

@@ -1,9 +1,9 @@
 //! `torc logs`: the output of a job.
 
-mod distant;
+mod remote;
 mod tail;
 
-pub use distant::bring;
+pub use remote::bring;
 pub use tail::last_lines_of;
 
 use std::path::PathBuf;
@@ -15,12 +15,12 @@ use torc_api::state::JobState;
 use torc_api::wire::AttemptKey;
 use torc_runner::packs;
 
-use super::Context;
 use crate::client::{Client, ResultFilter};
 use crate::connection::{Connection, explain_missing, resolve_workflow};
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
-use crate::run_here::Interrupts;
-use distant::Distant;
+use crate::use_cases::interrupts::Interrupts;
+use remote::Distant;
 use tail::Tail;
 
 /// Print the output of a job.

@@ -3,8 +3,8 @@
 use clap::Args;
 use serde_json::json;
 
-use super::Context;
 use crate::connection::Connection;
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
 use crate::output::known;
 

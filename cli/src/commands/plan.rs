@@ -13,7 +13,7 @@ use torc_core::expand::{Limits, warnings};
 use torc_core::expanded::{Expanded, ExpandedJob};
 
 use self::allocations::Allocations;
-use super::Context;
+use crate::context::Context;
 use crate::documents::{self, LoadedWorkflow, Report};
 use crate::error::{CommandError, ExitStatus};
 use crate::output::{Items, Output, SchedulerRow, human};

@@ -7,9 +7,9 @@ use serde_json::json;
 use torc_runner::plots::Picture;
 use torc_runner::series::{self, SeriesError};
 
-use super::Context;
 use crate::client::{Client, ResultFilter};
 use crate::connection::{bare_name, explain_missing, resolve_workflow, with_client};
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
 
 /// Make pages that show what jobs and nodes used.

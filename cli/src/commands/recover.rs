@@ -9,18 +9,18 @@ use torc_api::allocation::OrphanReport;
 use torc_api::api::Workflow;
 use torc_api::recovery::{RecoverReport, RecoverRequest, RecoveryDecision, RegenerateRequest};
 
-use super::Context;
 use super::slurm::regenerate::{self, ReplanArgs};
 use super::sync_status::{assume_lost, unreachable};
 use crate::client::Client;
 use crate::connection::{Connection, explain_missing, resolve_workflow};
+use crate::context::Context;
 use crate::env;
 use crate::error::{CommandError, ExitStatus};
 use crate::listen_args::ListenArgs;
-use crate::next_step::start_command;
-use crate::orphans::{Search, find_lost};
 use crate::output::human;
-use crate::serving::see_to_it;
+use crate::use_cases::background_server::ensure_background_server;
+use crate::use_cases::next_step::start_command;
+use crate::use_cases::orphans::{Search, find_lost};
 
 /// Try failed jobs again, each with what it lacked.
 ///
@@ -128,7 +128,7 @@ pub async fn run(context: &Context, args: &RecoverArgs) -> Result<ExitStatus, Co
     connection.close().await;
     let to_serve = result?;
     if let Some(workflow) = to_serve.filter(|_| !is_served) {
-        see_to_it(context, &workflow).await?;
+        ensure_background_server(context, &workflow).await?;
     }
     Ok(ExitStatus::Success)
 }
@@ -202,7 +202,7 @@ fn describe_losses(workflow: &str, orphans: &OrphanReport, dry_run: bool) -> Str
 /// Its allocations are asked for by actions, so somebody has to ask for new ones.
 fn needs_allocations(workflow: &Workflow, jobs: i64) -> bool {
     let spec = workflow.document.as_ref().map(|document| &document.spec);
-    let asks = spec.is_some_and(|spec| spec.actions.iter().any(torc_api::action::Action::asks_slurm_for_nodes));
+    let asks = spec.is_some_and(|spec| spec.asks_slurm_for_nodes());
     jobs > 0 && asks
 }
 
@@ -273,9 +273,9 @@ mod tests {
 
     fn remedy(line: &str) -> RemedyArgs {
         use clap::Parser as _;
-        let cli = crate::args::Cli::try_parse_from(format!("torc recover w {line}").split_whitespace())
+        let cli = crate::cli::Cli::try_parse_from(format!("torc recover w {line}").split_whitespace())
             .expect("a command line");
-        let crate::args::Command::Recover(args) = cli.command else { panic!("a recover") };
+        let crate::cli::Command::Recover(args) = cli.command else { panic!("a recover") };
         args.remedy
     }
 
@@ -320,9 +320,9 @@ mod tests {
     fn watch_asks_for_the_same_as_recover() {
         use clap::Parser as _;
         for line in ["", "--memory-multiplier 1.2 --runtime-multiplier 3 --retry-unknown"] {
-            let cli = crate::args::Cli::try_parse_from(format!("torc watch w --recover {line}").split_whitespace())
+            let cli = crate::cli::Cli::try_parse_from(format!("torc watch w --recover {line}").split_whitespace())
                 .expect("a command line");
-            let crate::args::Command::Watch(args) = cli.command else { panic!("a watch") };
+            let crate::cli::Command::Watch(args) = cli.command else { panic!("a watch") };
             assert_eq!(args.remedy.request(false), remedy(line).request(false), "{line}");
         }
     }
@@ -351,7 +351,7 @@ mod tests {
     fn only_actions_need_new_allocations() {
         let workflow = |actions: serde_json::Value| -> Workflow {
             let document = serde_json::json!({ "apiVersion": "torc.dev/v1alpha1", "metadata": { "name": "w" }, "spec": { "jobs": [], "actions": actions } });
-            let mut workflow = crate::follow::tests::workflow(torc_api::status::JobCounts::default(), &[]);
+            let mut workflow = crate::workflow_phase::tests::workflow(torc_api::status::JobCounts::default(), &[]);
             workflow.document = Some(serde_json::from_value(document).expect("a document"));
             workflow
         };
@@ -367,9 +367,9 @@ mod tests {
     // R04
     #[test]
     fn what_was_done_is_told_job_by_job() {
-        let context = crate::commands::tests::context();
+        let context = crate::context::tests::context();
         let told = |jobs: RecoverReport, orphans: OrphanReport, served: bool| {
-            let workflow = crate::follow::tests::workflow(torc_api::status::JobCounts::default(), &[]);
+            let workflow = crate::workflow_phase::tests::workflow(torc_api::status::JobCounts::default(), &[]);
             describe(&context, &workflow, &Recovered { orphans, jobs }, served)
         };
         let report = |again: i64, dry_run: bool, jobs| RecoverReport { again, dry_run, jobs, regenerated: None };

@@ -1,8 +1,8 @@
 //! `torc reference`: the generated pages of docs/reference.
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Command, ValueEnum};
 
-use super::Context;
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
 use crate::reference;
 
@@ -23,16 +23,19 @@ pub enum Page {
     Crds,
     /// docs/reference/environment.md
     Environment,
+    /// docs/reference/http-routes.md
+    Http,
     /// docs/reference/openapi.json
     Openapi,
 }
 
 /// Runs the verb.
-pub fn run(context: &Context, args: &ReferenceArgs) -> Result<ExitStatus, CommandError> {
+pub fn run(context: &Context, args: &ReferenceArgs, command: Command) -> Result<ExitStatus, CommandError> {
     let page = match args.page {
-        Page::Cli => reference::command_line(),
+        Page::Cli => reference::command_line(command),
         Page::Crds => reference::definitions::page(),
         Page::Environment => reference::environment(),
+        Page::Http => torc_controller::reference_page(),
         Page::Openapi => format!("{:#}\n", torc_controller::openapi_document()),
     };
     context.output.raw(page.as_bytes())?;

@@ -2,6 +2,7 @@
 
 mod logs;
 mod look;
+pub mod rows;
 mod run;
 mod workers;
 
@@ -11,13 +12,13 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use torc_api::remote::{RemoteWorker, WorkerAddress};
 
-use super::Context;
-use crate::args::RunnerArgs;
 use crate::client::Client;
 use crate::connection::{bare_name, explain_missing};
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
 use crate::output::human;
 use crate::remote::ssh::{Ssh, Trouble};
+use crate::settings::RunnerArgs;
 
 /// Run jobs on machines that are reached over SSH.
 ///
@@ -81,7 +82,7 @@ pub enum RemoteCommand {
         #[arg(long)]
         force: bool,
         /// How long to wait for a runner's end.
-        #[arg(long, value_name = "TIME", default_value = "5m", value_parser = super::parse_duration)]
+        #[arg(long, value_name = "TIME", default_value = "5m", value_parser = crate::args::parse_duration)]
         timeout: Duration,
     },
     /// Bring the logs of runners and jobs here, into one folder for each worker.
@@ -132,7 +133,7 @@ pub struct RunRemoteArgs {
     #[arg(long)]
     pub make_folder: bool,
     /// Runners leave when there has been nothing to do for so long, e.g. `10m`.
-    #[arg(long, value_name = "TIME", value_parser = super::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = crate::args::parse_duration)]
     pub idle_exit: Option<Duration>,
     #[command(flatten)]
     pub runner: RunnerArgs,

@@ -4,7 +4,7 @@ use std::io::Read as _;
 
 use clap::Args;
 
-use super::Context;
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
 use crate::remote::agent;
 use crate::remote::order::{LOGS, Order, REPORT};

@@ -3,14 +3,14 @@
 use clap::Args;
 use torc_api::api::{RetryRequest, Workflow};
 
-use super::Context;
 use super::retry::{RetryArgs, retry};
-use crate::changes;
 use crate::client::Client;
 use crate::connection::{Connection, explain_missing, resolve_workflow};
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
-use crate::next_step::start_command;
 use crate::output::human;
+use crate::use_cases::changes;
+use crate::use_cases::next_step::start_command;
 
 /// Start a workflow from the beginning, after a look at what it needs.
 ///
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn a_first_run_that_has_not_begun_is_untouched() {
         let workflow = |run_id, jobs| {
-            let mut workflow = crate::follow::tests::workflow(jobs, &[]);
+            let mut workflow = crate::workflow_phase::tests::workflow(jobs, &[]);
             workflow.status.run_id = run_id;
             workflow
         };

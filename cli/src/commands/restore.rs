@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::json;
 
-use super::Context;
-use super::apply::place_here;
+use crate::connection::create_store_dir;
+use crate::context::Context;
+use crate::embedded::store_dir::StoreDir;
+use crate::embedded::{StoreAccess, acquire_or_attach};
 use crate::error::{CommandError, ExitStatus};
 use crate::output::known;
-use crate::place::Place;
-use crate::standalone::{Entry, enter};
 
 /// Put a backup in the place of the store.
 ///
@@ -33,14 +33,14 @@ pub async fn run(context: &Context, args: &RestoreArgs) -> Result<ExitStatus, Co
     if !args.file.is_file() {
         return Err(CommandError::not_found(format!("there is no file {}", args.file.display())));
     }
-    let place = match &args.database {
-        Some(database) => Place::of_database(database, &context.folder)?,
-        None => place_here(context)?,
+    let store_dir = match &args.database {
+        Some(database) => StoreDir::of_database(database, &context.folder)?,
+        None => create_store_dir(&context.folder)?,
     };
-    place.create_folder()?;
-    let _lock = match enter(&place, None).await? {
-        Entry::Ours(lock) => lock,
-        Entry::Theirs(info, _) => {
+    store_dir.create_folder()?;
+    let _lock = match acquire_or_attach(&store_dir, None).await? {
+        StoreAccess::Acquired(lock) => lock,
+        StoreAccess::Attached(info, _) => {
             let message = format!("the store is in use by process {} on {}", info.pid, info.host);
             return Err(CommandError::new(ExitStatus::Refused, message).hint("stop it first"));
         }
@@ -48,12 +48,13 @@ pub async fn run(context: &Context, args: &RestoreArgs) -> Result<ExitStatus, Co
     torc_store::verify(&args.file)
         .await
         .map_err(|error| CommandError::invalid(format!("{} cannot be restored", args.file.display())).because(error))?;
-    let kept = replace(&place.database, &args.file)
-        .map_err(|error| CommandError::unexpected(format!("could not replace {}", place.database.display()), error))?;
-    let value = json!({ "database": place.database, "kept": kept });
+    let kept = replace(&store_dir.database, &args.file).map_err(|error| {
+        CommandError::unexpected(format!("could not replace {}", store_dir.database.display()), error)
+    })?;
+    let value = json!({ "database": store_dir.database, "kept": kept });
     context.output.value(&known(value), || {
         let before = kept.as_ref().map_or(String::new(), |path| format!("; what was there is in {}", path.display()));
-        format!("{} was restored{before}\n", place.database.display())
+        format!("{} was restored{before}\n", store_dir.database.display())
     })?;
     Ok(ExitStatus::Success)
 }

@@ -5,14 +5,14 @@ use serde::Serialize;
 use torc_api::api::{RetryRequest, Workflow};
 use torc_api::recovery::ProcessState;
 
-use super::Context;
-use crate::changes::{self, Reason};
 use crate::client::Client;
 use crate::connection::{Connection, explain_missing, resolve_workflow};
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
-use crate::next_step::start_command;
-use crate::orphans::{Search, find_lost, gather, replay_journals, visible_runners};
 use crate::output::human;
+use crate::use_cases::changes::{self, Reason};
+use crate::use_cases::next_step::start_command;
+use crate::use_cases::orphans::{Search, find_lost, gather, replay_journals, visible_runners};
 
 /// Run jobs again.
 ///
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn what_runs_again_is_told_with_the_way_on() {
-        let w = crate::follow::tests::workflow(torc_api::status::JobCounts::default(), &[]);
+        let w = crate::workflow_phase::tests::workflow(torc_api::status::JobCounts::default(), &[]);
         let names: Vec<String> = ["a", "b"].map(str::to_owned).to_vec();
         let again = |jobs, dry_run| Again { jobs, dry_run, names: &names, reasons: &[] };
         assert_eq!(describe(&w, &again(1, false), false), "workflow/w: 1 job runs again\nstart with: torc run w\n");

@@ -6,20 +6,23 @@ use clap::Args;
 use torc_api::load::Format;
 use torc_api::wire::RunnerScope;
 
-use super::Context;
-use super::apply::{Purpose, line, place_here, submit};
 use super::runner::{claim_folder, state_folder};
-use crate::args::RunnerArgs;
 use crate::client::Client;
-use crate::connection::{bare_name, explain_missing, no_store, remote, server_file};
-use crate::documents;
+use crate::connection::{bare_name, create_store_dir, explain_missing, no_store, remote, server_file};
+use crate::context::Context;
+use crate::documents::{self, Documents};
+use crate::embedded::store_dir::StoreDir;
 use crate::error::{CommandError, ExitStatus};
 use crate::listen_args::ListenArgs;
 use crate::logging::Author;
-use crate::place::Place;
-use crate::progress::Progress;
-use crate::run_here::{self, Driven, Ground, Interrupts, LocalRunner, Wanted};
 use crate::runner_config::runner_config;
+use crate::settings::RunnerArgs;
+use crate::use_cases::interrupts::Interrupts;
+use crate::use_cases::local_runner::LocalRunner;
+use crate::use_cases::progress::Progress;
+use crate::use_cases::run::{Placement, RunOutcome, Target, run_until_settled, run_workflows};
+use crate::use_cases::submit::submit_to_run;
+use crate::use_cases::summary::print_summary;
 use crate::versions;
 
 /// Run a workflow or a file here until it is done.
@@ -41,38 +44,39 @@ pub struct RunArgs {
 
 /// Runs the verb.
 pub async fn run(context: &Context, args: &RunArgs) -> Result<ExitStatus, CommandError> {
-    run_wanted(context, wanted(context, args)?).await
+    run_target(context, target(context, args)?).await
 }
 
-/// Runs what is wanted until it is done: for the server that was named, or in the store of this folder.
-pub async fn run_wanted(context: &Context, wanted: Wanted) -> Result<ExitStatus, CommandError> {
+/// Runs workflows until they are done: those of the server that was named, or in the store of this folder.
+pub async fn run_target(context: &Context, target: Target) -> Result<ExitStatus, CommandError> {
     match &context.settings.url {
-        Some(url) => run_for(context, &remote(&context.settings, url, &context.folder)?, wanted).await,
+        Some(url) => run_for(context, &remote(&context.settings, url, &context.folder)?, target).await,
         None => {
-            let place = match wanted {
-                Wanted::Documents(_) => place_here(context)?,
-                Wanted::Stored(_) => Place::find(&context.folder).ok_or_else(no_store)?,
+            let store_dir = match target {
+                Target::Documents(_) => create_store_dir(&context.folder)?,
+                Target::Stored(_) => StoreDir::find(&context.folder).ok_or_else(no_store)?,
             };
-            run_here::run(context, &place, &wanted, Ground::Here).await
+            run_workflows(context, &store_dir, &target, Placement::ThisMachine).await
         }
     }
 }
 
-fn wanted(context: &Context, args: &RunArgs) -> Result<Wanted, CommandError> {
+fn target(context: &Context, args: &RunArgs) -> Result<Target, CommandError> {
     let targets = &args.targets;
     let files: Vec<PathBuf> = targets.iter().filter(|target| is_file(target)).map(PathBuf::from).collect();
     if files.is_empty() {
-        return Ok(Wanted::Stored(targets.iter().map(|name| bare_name(name).to_owned()).collect()));
+        return Ok(Target::Stored(targets.iter().map(|name| bare_name(name).to_owned()).collect()));
     }
     if files.len() < targets.len() {
         return Err(CommandError::usage("name files or workflows, not both"));
     }
     let namespace = context.settings.namespace.as_deref();
     if args.skip_checks {
-        let (documents, report) = documents::read(&files, namespace)?;
-        return report.into_result().map(|()| Wanted::Documents(documents.into()));
+        let (workflows, mut report) = documents::read(&files, namespace)?;
+        let clusters = report.take_clusters();
+        return report.into_result().map(|()| Target::Documents(Documents { workflows, clusters }));
     }
-    documents::read_valid(&files, namespace, context.output).map(Wanted::Documents)
+    documents::read_valid(&files, namespace, context.output).map(Target::Documents)
 }
 
 /// Whether a target is a file, or the name of a workflow.
@@ -81,22 +85,18 @@ pub fn is_file(target: &str) -> bool {
 }
 
 /// Runs workflows of a server that was named with a runner of our own, one after the other.
-async fn run_for(context: &Context, client: &Client, wanted: Wanted) -> Result<ExitStatus, CommandError> {
+async fn run_for(context: &Context, client: &Client, target: Target) -> Result<ExitStatus, CommandError> {
     versions::check(client, context.settings.run.skip_version_check).await?;
-    let mut ids = Vec::new();
-    match wanted {
-        Wanted::Documents(documents) => {
-            for response in submit(context, client, &documents.workflows, Purpose::Run).await? {
-                context.output.progress(&line(&response, Purpose::Run));
-                ids.extend(response.id);
-            }
-        }
-        Wanted::Stored(names) => {
+    let ids = match target {
+        Target::Documents(documents) => submit_to_run(context, client, &documents).await?,
+        Target::Stored(names) => {
+            let mut ids = Vec::new();
             for name in names {
                 ids.push(client.workflow(&name).await.map_err(explain_missing)?.id);
             }
+            ids
         }
-    }
+    };
     let mut interrupts = Interrupts::listen()?;
     let mut outcome = ExitStatus::Success;
     for id in ids {
@@ -111,14 +111,14 @@ async fn run_for(context: &Context, client: &Client, wanted: Wanted) -> Result<E
         let runner = LocalRunner::start(config, client.runner_link(), Author::OneOfMany);
         // Somebody else's runner may take what does not fit here.
         let never = std::future::pending();
-        let driven = run_here::drive(client, &[id], runner, &mut progress, (&mut interrupts, never)).await;
+        let outcome_of_run = run_until_settled(client, &[id], runner, &mut progress, (&mut interrupts, never)).await;
         progress.finish();
-        let workflows = match driven? {
-            Driven::Settled(workflows) => workflows,
-            Driven::Drained => return Err(Driven::drained()),
-            Driven::Starved(_) | Driven::Interrupted => return Ok(ExitStatus::Interrupted),
+        let workflows = match outcome_of_run? {
+            RunOutcome::Settled(workflows) => workflows,
+            RunOutcome::Drained => return Err(RunOutcome::drained()),
+            RunOutcome::Starved(_) | RunOutcome::Interrupted => return Ok(ExitStatus::Interrupted),
         };
-        let status = run_here::conclude(context, client, &workflows).await?;
+        let status = print_summary(context, client, &workflows).await?;
         if outcome == ExitStatus::Success {
             outcome = status;
         }

@@ -14,18 +14,21 @@ use torc_runner::detect::{self, Share};
 use torc_runner::mode::{Mode, effective};
 use torc_runner::{IdleExit, RunnerConfig, RunnerExit};
 
-use super::{Context, logs};
-use crate::args::RunnerArgs;
+use super::logs;
 use crate::client::Client;
 use crate::connection::{bare_name, explain_missing, remote, server_file};
+use crate::context::Context;
+use crate::embedded::store_dir::StoreDir;
+use crate::embedded::{StoreAccess, acquire_or_attach};
 use crate::error::{CommandError, ExitStatus};
+use crate::host::host_name;
 use crate::logging::Author;
-use crate::place::{Place, host_name};
-use crate::remote::folder::{Life, WorkerFolder};
-use crate::run_here::{Interrupts, LocalRunner};
+use crate::remote::folder::{RunnerRecord, WorkerFolder};
 use crate::runner_config::{runner_config, share_allocation};
 use crate::settings::RunSettings;
-use crate::standalone::{Entry, enter};
+use crate::settings::RunnerArgs;
+use crate::use_cases::interrupts::Interrupts;
+use crate::use_cases::local_runner::LocalRunner;
 use crate::versions;
 
 /// Run jobs of a server on this machine.
@@ -40,7 +43,7 @@ pub struct RunnerVerbArgs {
     ///
     /// For a WORKFLOW this is `compute_node_wait_for_new_jobs_seconds` of its document (90) when absent; without one the runner
     /// stays.
-    #[arg(long, value_name = "TIME", value_parser = super::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = crate::args::parse_duration)]
     pub idle_exit: Option<Duration>,
     /// Started by `torc remote run`: leave its session, and live in this folder.
     #[arg(long, hide = true, value_name = "FOLDER", requires = "workflow")]
@@ -58,10 +61,10 @@ pub async fn run(context: &Context, args: &RunnerVerbArgs) -> Result<ExitStatus,
     let client = match &context.settings.url {
         Some(url) => remote(&context.settings, url, &context.folder)?,
         None => {
-            let place = Place::find(&context.folder).ok_or_else(no_server)?;
-            match enter(&place, context.settings.namespace.as_deref()).await? {
-                Entry::Theirs(_, client) => *client,
-                Entry::Ours(_) => return Err(no_server()),
+            let store_dir = StoreDir::find(&context.folder).ok_or_else(no_server)?;
+            match acquire_or_attach(&store_dir, context.settings.namespace.as_deref()).await? {
+                StoreAccess::Attached(_, client) => *client,
+                StoreAccess::Acquired(_) => return Err(no_server()),
             }
         }
     };
@@ -117,7 +120,7 @@ pub async fn serve(
     };
     if let Some(error) = away {
         // A runner died here while the server was away: its jobs and their results need another one, server or not.
-        if !torc_runner::keeper::has_left(&context.folder.join(&folder)) {
+        if !torc_runner::shim::has_left(&context.folder.join(&folder)) {
             return Err(error);
         }
         context.output.progress("the server cannot be reached: going on with what an earlier runner left here");
@@ -138,7 +141,7 @@ pub async fn serve(
         return Ok(conclude(context, kind, ended));
     };
     config.kind = RunnerKind::Remote;
-    let life = Life::begin(worker).map_err(|error| unusable(&folder, error))?;
+    let life = RunnerRecord::begin(worker).map_err(|error| unusable(&folder, error))?;
     let ended = drive(context, config, client, &mut interrupts).await;
     let reason = match &ended {
         Ok(exit) => exit.map_or("stopped", describe),
@@ -242,7 +245,7 @@ fn no_server() -> CommandError {
 /// The most runners of one host, server and workflow that share an output folder.
 const RUNNERS_IN_ONE_FOLDER: u32 = 256;
 
-/// The first place that no living runner has; the lock is its claim. One that a dead runner left may have a keeper with jobs in
+/// The first place that no living runner has; the lock is its claim. One that a dead runner left may have a shim with jobs in
 /// it, which is taken over.
 pub fn claim_folder(name: &Path) -> Result<(PathBuf, Flock<File>), CommandError> {
     for number in 1..=RUNNERS_IN_ONE_FOLDER {
@@ -284,7 +287,7 @@ fn file_name(path: &Path) -> String {
     path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }
 
-/// The place of a runner of its own: one for each host, server and workflow, so that its successor finds its keeper.
+/// The place of a runner of its own: one for each host, server and workflow, so that its successor finds its shim.
 pub fn state_folder(run: &RunSettings, url: &str, workflow: Option<&str>) -> PathBuf {
     let name: String = format!("{}_{url}_{}", host_name(), workflow.unwrap_or("all"))
         .chars()
@@ -364,7 +367,7 @@ mod tests {
         let workflow = |spec: serde_json::Value| -> Workflow {
             let document =
                 serde_json::json!({ "apiVersion": "torc.dev/v1alpha1", "metadata": { "name": "w" }, "spec": spec });
-            let mut workflow = crate::follow::tests::workflow(torc_api::status::JobCounts::default(), &[]);
+            let mut workflow = crate::workflow_phase::tests::workflow(torc_api::status::JobCounts::default(), &[]);
             workflow.document = Some(serde_json::from_value(document).expect("a document"));
             workflow
         };

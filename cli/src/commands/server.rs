@@ -1,27 +1,30 @@
 //! `torc server`: serve a store over HTTP.
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::json;
 use torc_api::api::Workflow;
+use torc_api::setting::FlagGroup;
 use torc_api::wire::RunnerScope;
 use torc_runner::IdleExit;
 
-use super::Context;
-use super::apply::place_here;
-use crate::args::RunnerArgs;
+use crate::connection::create_store_dir;
+use crate::context::Context;
+use crate::embedded::listening::Listening;
+use crate::embedded::store_dir::StoreDir;
+use crate::embedded::{EmbeddedServer, ServeMode, StoreAccess, acquire_or_attach};
 use crate::error::{CommandError, ExitStatus};
-use crate::follow::standing;
-use crate::listen_args::{ListenArgs, resolve};
-use crate::listening::Listening;
+use crate::listen_args::resolve;
 use crate::logging::Author;
-use crate::place::Place;
-use crate::run_here::{Interrupts, LocalRunner};
 use crate::runner_config::runner_config;
-use crate::settings::{Layers, Origin};
-use crate::standalone::{Announce, Entry, Owner, enter};
+use crate::settings::{Flags, RunnerArgs, bit};
+use crate::use_cases::interrupts::Interrupts;
+use crate::use_cases::local_runner::LocalRunner;
+use crate::workflow_phase::phase;
+
+/// Where the server listens, and its own settings.
+type ServerFlags = Flags<{ bit(FlagGroup::Listener) | bit(FlagGroup::Listening) | bit(FlagGroup::Server) }>;
 
 /// Serve a store over HTTP.
 ///
@@ -29,55 +32,23 @@ use crate::standalone::{Announce, Entry, Owner, enter};
 /// Clients and runners need both: `--url` and `--token-file`.
 #[derive(Debug, Args)]
 pub struct ServerArgs {
+    /// Flags that are settings.
     #[command(flatten)]
-    pub listen: ListenArgs,
-    /// The administrators' token; without it the server makes one beside the database.
-    #[arg(long, value_name = "FILE")]
-    pub admin_token_file: Option<PathBuf>,
-    /// A token that reads metrics and nothing else.
-    #[arg(long, value_name = "FILE")]
-    pub metrics_token_file: Option<PathBuf>,
-    /// The key that signs tokens, at least 32 bytes; without it the server makes its own beside the database.
-    #[arg(long, value_name = "FILE")]
-    pub token_key_file: Option<PathBuf>,
+    pub settings: ServerFlags,
     /// Look after the custom resources of a Kubernetes cluster: that of KUBECONFIG, or the one that this runs in.
     #[arg(long, conflicts_with_all = ["with_runner", "background"])]
     pub kubernetes: bool,
-    /// The database: a path or a `sqlite:` URL.
-    #[arg(long, value_name = "PATH_OR_URL")]
-    pub database: Option<String>,
-    /// The most jobs that one workflow may come to.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub max_jobs: Option<u64>,
     /// Run jobs here, too.
     #[arg(long)]
     pub with_runner: bool,
     /// End when the local runner has had nothing to do for so long, e.g. `10m`.
-    #[arg(long, value_name = "TIME", requires = "with_runner", value_parser = super::parse_duration)]
+    #[arg(long, value_name = "TIME", requires = "with_runner", value_parser = crate::args::parse_duration)]
     pub idle_exit: Option<Duration>,
     /// Started by `torc apply --detach`: leave its session, and run only what is applied from now on.
     #[arg(long, hide = true, requires = "with_runner")]
     pub background: bool,
     #[command(flatten)]
     pub runner: RunnerArgs,
-}
-
-impl ServerArgs {
-    /// The flags that are settings.
-    pub fn add_flags(&self, layers: &mut Layers) {
-        let mut said = |key: &'static str, text: Option<String>| {
-            if let Some(text) = text {
-                layers.below(key, text, Origin::Flag);
-            }
-        };
-        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.to_string_lossy().into_owned());
-        said("server.admin_token_file", path(&self.admin_token_file));
-        said("server.metrics_token_file", path(&self.metrics_token_file));
-        said("server.token_key_file", path(&self.token_key_file));
-        said("server.database", self.database.clone());
-        said("server.max_jobs", self.max_jobs.map(|number| number.to_string()));
-        self.listen.add_flags("server.bind", layers);
-    }
 }
 
 /// Runs the verb.
@@ -87,11 +58,11 @@ pub async fn run(context: &Context, args: &ServerArgs) -> Result<ExitStatus, Com
         let _ = nix::unistd::setsid();
     }
     let mut interrupts = Interrupts::listen()?;
-    let place = match &context.settings.server.database {
-        Some(database) => Place::of_database(database, &context.folder)?,
-        None => place_here(context)?,
+    let store_dir = match &context.settings.server.database {
+        Some(database) => StoreDir::of_database(database, &context.folder)?,
+        None => create_store_dir(&context.folder)?,
     };
-    place.create_folder()?;
+    store_dir.create_folder()?;
     let said = &context.settings.server;
     let listening = Listening::decide(said, None, &said.bind, resolve)?;
     let kubernetes = args.kubernetes.then(|| Box::new(said.kubernetes.clone()));
@@ -99,12 +70,12 @@ pub async fn run(context: &Context, args: &ServerArgs) -> Result<ExitStatus, Com
     let has_lease = kubernetes.as_ref().is_some_and(|config| config.lease.is_some());
     let lock = match has_lease {
         true => None,
-        false => Some(enter(&place, None).await?),
+        false => Some(acquire_or_attach(&store_dir, None).await?),
     };
     let lock = match lock {
         None => None,
-        Some(Entry::Ours(lock)) => Some(lock),
-        Some(Entry::Theirs(info, _)) => {
+        Some(StoreAccess::Acquired(lock)) => Some(lock),
+        Some(StoreAccess::Attached(info, _)) => {
             let message = format!("the store is in use by process {} on {}", info.pid, info.host);
             return Err(CommandError::new(ExitStatus::Refused, message).hint(format!("it answers at {}", info.url)));
         }
@@ -117,45 +88,45 @@ pub async fn run(context: &Context, args: &ServerArgs) -> Result<ExitStatus, Com
     }
     // A server in the background takes the address that its starter has recorded.
     if !args.background {
-        place.note_bind(&said.bind);
+        store_dir.note_bind(&said.bind);
     }
-    let announce = Announce::Yes { listening, runner: args.with_runner, slurm, kubernetes };
-    let owner = tokio::select! {
-        owner = Owner::start(&place, lock, &context.settings, announce) => owner?,
+    let mode = ServeMode::Announced { listening, runner: args.with_runner, slurm, kubernetes };
+    let server = tokio::select! {
+        started = EmbeddedServer::start(&store_dir, lock, &context.settings, mode) => started?,
         // Whoever stands by can be told to leave.
         () = interrupts.next() => return Ok(ExitStatus::Success),
     };
-    if let Some(doubt) = owner.doubt() {
-        context.output.warning(doubt);
+    if let Some(warning) = server.warning() {
+        context.output.warning(warning);
     }
-    let result = serve(context, args, &place, &owner, &mut interrupts).await;
-    owner.leave().await;
+    let result = serve(context, args, &store_dir, &server, &mut interrupts).await;
+    server.shutdown().await;
     result
 }
 
 async fn serve(
     context: &Context,
     args: &ServerArgs,
-    place: &Place,
-    owner: &Owner,
+    store_dir: &StoreDir,
+    server: &EmbeddedServer,
     interrupts: &mut Interrupts,
 ) -> Result<ExitStatus, CommandError> {
-    let url = owner.url();
-    let certificate = owner.certificate().map(|fingerprint| fingerprint.to_string());
-    let token_file = owner.token_file();
-    let mut value = json!({ "url": url, "database": place.database, "tokenFile": token_file });
+    let url = server.url();
+    let certificate = server.certificate().map(|fingerprint| fingerprint.to_string());
+    let token_file = server.token_file();
+    let mut value = json!({ "url": url, "database": store_dir.database, "tokenFile": token_file });
     if let Some(certificate) = &certificate {
         value["certificateSha256"] = json!(certificate);
     }
     context.output.value(&value, || {
         let certificate = certificate.map_or_else(String::new, |pin| format!("certificate: sha256 {pin}\n"));
-        let database = place.database.display();
+        let database = store_dir.database.display();
         format!("serving {database} at {url}\ntoken file: {}\n{certificate}", token_file.display())
     })?;
     if !args.with_runner {
         return tokio::select! {
             () = interrupts.next() => Ok(ExitStatus::Success),
-            () = owner.superseded() => {
+            () = server.superseded() => {
                 let message = "another server leads by now, and has the store";
                 Err(CommandError::new(ExitStatus::Refused, message).hint("start it again: it stands by until it is needed"))
             }
@@ -163,16 +134,16 @@ async fn serve(
     }
     let scope = if args.background { RunnerScope::Session } else { RunnerScope::All };
     let idle_exit = args.idle_exit.filter(|_| !context.settings.run.persistent);
-    let mut idle = std::pin::pin!(idle(owner, &scope, idle_exit));
+    let mut idle = std::pin::pin!(idle(server, &scope, idle_exit));
     loop {
-        let mut config = runner_config(&context.settings.run, &place.runner_folder(), &context.folder).await?;
+        let mut config = runner_config(&context.settings.run, &store_dir.runner_folder(), &context.folder).await?;
         config.scope = scope.clone();
-        config.api_url = Some(owner.client().url());
-        config.server_file = Some(place.server_file());
+        config.api_url = Some(server.client().url());
+        config.server_file = Some(store_dir.server_file());
         config.exit_when_complete = false;
         // It stays as long as the server: one that left for lack of work would register again while others are at work.
         config.idle_exit = IdleExit::Never;
-        let mut runner = LocalRunner::start(config, owner.link(), Author::Owner);
+        let mut runner = LocalRunner::start(config, server.link(), Author::Owner);
         tokio::select! {
             ended = runner.ended() => drop(ended?),
             idle = &mut idle => {
@@ -195,17 +166,17 @@ const MAX_IDLE_POLL_INTERVAL: Duration = Duration::from_secs(2);
 const MIN_IDLE_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Ends when nothing has happened for so long and nothing comes by itself; never without a limit.
-async fn idle(owner: &Owner, scope: &RunnerScope, limit: Option<Duration>) -> Result<(), CommandError> {
+async fn idle(server: &EmbeddedServer, scope: &RunnerScope, limit: Option<Duration>) -> Result<(), CommandError> {
     let Some(limit) = limit else { return std::future::pending().await };
     let interval = (limit / 10).clamp(MIN_IDLE_POLL_INTERVAL, MAX_IDLE_POLL_INTERVAL);
     let (mut since, mut last_event) = (Instant::now(), None);
     loop {
-        let activity = owner.activity(scope).await?;
+        let activity = server.activity(scope).await?;
         if last_event.replace(activity.last_event) != Some(activity.last_event) {
             since = Instant::now();
         } else if since.elapsed() >= limit {
             // Workflows are listed only when it matters: there may be many.
-            if !activity.is_busy && !is_busy(owner).await? {
+            if !activity.is_busy && !is_busy(server).await? {
                 return Ok(());
             }
             since = Instant::now();
@@ -215,15 +186,15 @@ async fn idle(owner: &Owner, scope: &RunnerScope, limit: Option<Duration>) -> Re
 }
 
 /// Whether something comes back by itself, or Slurm has something to do.
-async fn is_busy(owner: &Owner) -> Result<bool, CommandError> {
-    let workflows = owner.client().workflows().await?;
+async fn is_busy(server: &EmbeddedServer) -> Result<bool, CommandError> {
+    let workflows = server.client().workflows().await?;
     Ok(workflows.iter().any(|workflow| workflow.status.jobs.recovering > 0 || is_on_slurm(workflow)))
 }
 
 /// Slurm has something to do for it, or will have.
 fn is_on_slurm(workflow: &Workflow) -> bool {
     let counts = workflow.status.allocations.unwrap_or_default();
-    counts.pending + counts.active > 0 || workflow.slurm_cluster.is_some() && standing(workflow).is_active()
+    counts.pending + counts.active > 0 || workflow.slurm_cluster.is_some() && phase(workflow).is_active()
 }
 
 #[cfg(test)]
@@ -236,7 +207,7 @@ mod tests {
     #[test]
     fn slurm_keeps_a_server_from_leaving() {
         let workflow = |cluster: Option<&str>, jobs, counts: Option<(i64, i64, i64)>| {
-            let mut workflow = crate::follow::tests::workflow(jobs, &[]);
+            let mut workflow = crate::workflow_phase::tests::workflow(jobs, &[]);
             workflow.slurm_cluster = cluster.map(str::to_owned);
             workflow.status.allocations =
                 counts.map(|(pending, active, finished)| AllocationCounts { desired: 9, pending, active, finished });

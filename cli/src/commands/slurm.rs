@@ -7,6 +7,7 @@ pub mod parse_logs;
 mod plan;
 mod plan_allocations;
 pub mod regenerate;
+mod rows;
 pub mod sacct;
 pub mod schedule_nodes;
 pub mod stats;
@@ -14,9 +15,8 @@ pub mod usage;
 
 use clap::{Args, Subcommand};
 
-use super::Context;
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
-use crate::settings::Layers;
 
 /// Slurm: schedulers and allocations for the jobs of a workflow, and what its accounting says of them.
 #[derive(Debug, Args)]
@@ -36,15 +36,6 @@ pub enum SlurmCommand {
     Sacct(sacct::SacctArgs),
     Usage(usage::UsageArgs),
     ParseLogs(parse_logs::ParseLogsArgs),
-}
-
-impl SlurmArgs {
-    /// The flags that are settings.
-    pub fn add_flags(&self, layers: &mut Layers) {
-        if let SlurmCommand::Regenerate(args) = &self.command {
-            args.listen.add_flags("client.run.bind", layers);
-        }
-    }
 }
 
 /// Runs the group.

@@ -6,13 +6,13 @@ use clap::Args;
 use serde_json::Value;
 use torc_api::data::{SpawnRequest, SpawnResponse};
 
-use super::Context;
 use crate::client::Client;
 use crate::connection::explain_missing;
+use crate::context::Context;
 use crate::documents;
 use crate::error::{CommandError, ExitStatus};
-use crate::inside_job::{Attempt, with_server};
 use crate::output::human;
+use crate::use_cases::inside_job::{Attempt, with_server};
 
 /// Add jobs to the workflow of the job that calls this.
 ///

@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 use torc_api::api::{Runner, RunnerStatus, Workflow};
 use torc_api::state::JobState;
 
-use super::Context;
 use crate::client::Client;
 use crate::connection::{explain_missing, resolve_workflow, with_client};
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
-use crate::follow::{Standing, standing};
 use crate::output::{human, known, status_word};
-use crate::progress::allocations;
+use crate::use_cases::progress::allocations;
+use crate::workflow_phase::{WorkflowPhase, phase};
 
 /// Show where a workflow stands: its run, its jobs by state, its runners.
 #[derive(Debug, Args)]
@@ -64,7 +64,7 @@ fn text(workflow: &Workflow, runners: &[Runner]) -> String {
     let _ = writeln!(text, "Run:       {}", workflow.status.run_id.unwrap_or(1));
     let _ = writeln!(text, "Status:    {}: {}", status_word(workflow), sentence(workflow, runners));
     let _ = writeln!(text, "Jobs:      {} of {} ended", jobs.settled(), jobs.total);
-    for state in JobState::ALL.into_iter().filter(|state| jobs.of(*state) > 0) {
+    for state in JobState::ALL.iter().copied().filter(|state| jobs.of(*state) > 0) {
         let _ = writeln!(text, "  {state:<15}{}", jobs.of(state));
     }
     let _ =
@@ -80,28 +80,28 @@ fn text(workflow: &Workflow, runners: &[Runner]) -> String {
 /// Where it stands and, when nothing moves by itself, what would make it move.
 fn sentence(workflow: &Workflow, runners: &[Runner]) -> String {
     let (jobs, name) = (&workflow.status.jobs, &workflow.name);
-    match standing(workflow) {
-        Standing::Succeeded => "all jobs have ended well".to_owned(),
-        Standing::Failed => {
+    match phase(workflow) {
+        WorkflowPhase::Succeeded => "all jobs have ended well".to_owned(),
+        WorkflowPhase::Failed => {
             let bad = human::count(jobs.failed + jobs.terminated + jobs.canceled, "job");
             format!("{bad} did not succeed; run them again with: torc retry {name}")
         }
-        Standing::Canceled => format!("go on with: torc resume {name}"),
-        Standing::Suspended => format!("no job starts; go on with: torc resume {name}"),
-        Standing::NeedsPerson => {
+        WorkflowPhase::Canceled => format!("go on with: torc resume {name}"),
+        WorkflowPhase::Suspended => format!("no job starts; go on with: torc resume {name}"),
+        WorkflowPhase::NeedsDecision => {
             let waiting = human::count(jobs.pending_failed, "job");
             format!("{waiting} failed and wait for a decision: torc retry {name}, or torc cancel {name}")
         }
-        Standing::Active if workflow.slurm_cluster.is_some() => {
+        WorkflowPhase::Active if workflow.slurm_cluster.is_some() => {
             let allocations = allocations(workflow);
             let allocations = if allocations.is_empty() { "no allocation yet".to_owned() } else { allocations };
             let waiting = jobs.total - jobs.settled() - jobs.running;
             format!("{} running, {waiting} waiting; {allocations}", human::count(jobs.running, "job"))
         }
-        Standing::Active if runners.is_empty() => {
+        WorkflowPhase::Active if runners.is_empty() => {
             format!("{} to do, and no runner is there; start one with: torc run {name}", jobs.total - jobs.settled())
         }
-        Standing::Active => {
+        WorkflowPhase::Active => {
             let waiting = jobs.total - jobs.settled() - jobs.running;
             format!("{} running, {waiting} waiting", human::count(jobs.running, "job"))
         }
@@ -113,7 +113,7 @@ mod tests {
     use torc_api::status::{AllocationCounts, JobCounts};
 
     use super::*;
-    use crate::follow::tests::workflow;
+    use crate::workflow_phase::tests::workflow;
 
     // J38
     #[test]
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(sentence(&workflow, &[]), "3 to do, and no runner is there; start one with: torc run w");
         let shown = text(&workflow, &[runner(None, "silent")]);
         assert!(shown.ends_with("Runners:   1\n  4 on h: 1 CPU, 3 running, silent\n"), "{shown}");
-        let failed = crate::follow::tests::workflow(
+        let failed = crate::workflow_phase::tests::workflow(
             JobCounts { total: 9, failed: 1, terminated: 2, canceled: 3, ..JobCounts::default() },
             &["Finished"],
         );

@@ -3,22 +3,23 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use torc_api::action::Action;
 use torc_api::api::Workflow;
 use torc_api::workflow::WorkflowSpec;
 
+use super::apply;
 use super::apply::ApplyArgs;
 use super::run::is_file;
-use super::{Context, apply};
-use crate::args::{FileArgs, RunnerArgs};
+use crate::args::FileArgs;
 use crate::client::Client;
 use crate::connection::{bare_name, explain_missing, no_store, remote};
+use crate::context::Context;
 use crate::documents;
+use crate::embedded::listening::Exposure;
+use crate::embedded::store_dir::StoreDir;
+use crate::embedded::{StoreAccess, acquire_or_attach, start_background};
 use crate::error::{CommandError, ExitStatus};
 use crate::listen_args::ListenArgs;
-use crate::listening::Reach;
-use crate::place::Place;
-use crate::standalone::{Entry, enter, start_background};
+use crate::settings::RunnerArgs;
 
 /// Put a workflow on Slurm: its allocations are asked for, and a server is left in the background unless there is one.
 ///
@@ -47,12 +48,12 @@ pub async fn run(context: &Context, args: &SubmitArgs) -> Result<ExitStatus, Com
         return stored(context, &client, name).await;
     }
     // A store that is made now would not hold it.
-    let place = Place::find(&context.folder).ok_or_else(no_store)?;
-    let client = match enter(&place, context.settings.namespace.as_deref()).await? {
-        Entry::Theirs(_, client) => *client,
-        Entry::Ours(lock) => {
+    let store_dir = StoreDir::find(&context.folder).ok_or_else(no_store)?;
+    let client = match acquire_or_attach(&store_dir, context.settings.namespace.as_deref()).await? {
+        StoreAccess::Attached(_, client) => *client,
+        StoreAccess::Acquired(lock) => {
             drop(lock);
-            start_background(&place, &context.settings, Reach::Elsewhere).await?.1
+            start_background(&store_dir, &context.settings, Exposure::OtherMachines).await?.1
         }
     };
     stored(context, &client, name).await
@@ -74,7 +75,7 @@ async fn file(context: &Context, args: &SubmitArgs) -> Result<ExitStatus, Comman
         no_run: false,
         wait: args.wait,
         dry_run: false,
-        listen: args.listen.clone(),
+        listen: args.listen,
         runner: RunnerArgs::default(),
     };
     Box::pin(apply::run(context, &apply)).await
@@ -95,7 +96,7 @@ async fn stored(context: &Context, client: &Client, name: &str) -> Result<ExitSt
 }
 
 fn check(name: &str, spec: &WorkflowSpec, file: &str) -> Result<(), CommandError> {
-    if spec.slurm_cluster.is_some() || spec.actions.iter().any(Action::asks_slurm_for_nodes) {
+    if spec.needs_slurm() {
         return Ok(());
     }
     Err(CommandError::invalid(format!("workflow `{name}` asks for no allocations"))

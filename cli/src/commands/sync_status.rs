@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use clap::Args;
 use torc_api::allocation::{OrphanReport, UnreachableReason, UnreachableRunner};
 
-use super::Context;
 use crate::client::Client;
 use crate::connection::{Connection, explain_missing, resolve_workflow};
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
-use crate::orphans::{Search, find_lost};
+use crate::use_cases::orphans::{Search, find_lost};
 
 /// Find allocations that Slurm has ended and jobs that were lost with them or with their runners.
 ///

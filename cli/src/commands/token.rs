@@ -8,12 +8,13 @@ use serde_json::json;
 use torc_api::token::{Credential, Grant, Scope, Statement, TokenRequest};
 use torc_core::trust;
 
-use super::Context;
 use crate::client::Client;
-use crate::connection::{bare_name, explain_missing, read_token, with_client};
+use crate::connection::{bare_name, explain_missing, with_client};
+use crate::context::Context;
+use crate::embedded::store_dir::StoreDir;
 use crate::error::{CommandError, ExitStatus};
 use crate::output::known;
-use crate::place::Place;
+use crate::token_file::read_token;
 
 /// Make and look at tokens that allow less than the server's own.
 #[derive(Debug, Args)]
@@ -45,7 +46,7 @@ pub struct CreateArgs {
     #[arg(long, required_if_eq("scope", "owner"))]
     pub user: Option<String>,
     /// How long it is good for, e.g. `24h` (for ever when absent).
-    #[arg(long, value_name = "TIME", value_parser = super::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = crate::args::parse_duration)]
     pub expires: Option<Duration>,
 }
 
@@ -121,8 +122,9 @@ fn show(context: &Context, args: &ShowArgs) -> Result<ExitStatus, CommandError> 
         (Some(path), Some(_)) if args.file.is_some() => read_token(&path)?,
         (_, Some(token)) => token.clone(),
         (None, None) => {
-            let place = Place::find(&context.folder).ok_or_else(|| CommandError::usage("name the file of a token"))?;
-            read_token(&place.token_file())?
+            let store_dir =
+                StoreDir::find(&context.folder).ok_or_else(|| CommandError::usage("name the file of a token"))?;
+            read_token(&store_dir.token_file())?
         }
     };
     let wrong = |what: &str| CommandError::invalid(format!("this is no token: {what}"));

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::json;
 use torc_runner::packs::{self, Entry, Stream};
 
-use super::Context;
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
 use crate::output::human;
 

@@ -6,12 +6,12 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 use torc_api::data::{UserDataWritten, WriteUserData};
 
-use super::Context;
 use crate::client::Client;
 use crate::connection::{explain_missing, resolve_workflow};
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
-use crate::inside_job::{Attempt, with_server};
 use crate::output::{Listing, human};
+use crate::use_cases::inside_job::{Attempt, with_server};
 
 /// Values that jobs exchange: list, get, set, delete.
 ///

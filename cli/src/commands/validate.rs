@@ -10,8 +10,8 @@ use torc_api::recovery::UnplacedJob;
 use torc_api::size::too_large;
 use torc_core::expand::{Limits, warnings};
 
-use super::Context;
 use super::plan::allocations;
+use crate::context::Context;
 use crate::documents;
 use crate::error::{CommandError, ExitStatus};
 use crate::output::human;

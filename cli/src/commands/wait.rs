@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use torc_api::api::Workflow;
 
-use super::Context;
 use crate::client::Client;
 use crate::connection::{Connection, bare_name, explain_missing, resolve_workflow};
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
-use crate::follow::{Standing, has_condition, standing};
-use crate::run_here::Interrupts;
+use crate::use_cases::interrupts::Interrupts;
+use crate::workflow_phase::{WorkflowPhase, has_condition, phase};
 
 /// Wait until a workflow is as far as you need it.
 ///
@@ -25,7 +25,7 @@ pub struct WaitArgs {
     #[arg(long = "for", value_name = "CONDITION", default_value = "condition=Finished", value_parser = parse_goal)]
     pub goal: Goal,
     /// How long, e.g. `90s`, `1h` or `PT1H` (for ever when absent).
-    #[arg(long, value_parser = super::parse_duration)]
+    #[arg(long, value_parser = crate::args::parse_duration)]
     pub timeout: Option<Duration>,
 }
 
@@ -158,7 +158,7 @@ pub fn judge(workflow: &Workflow, goal: &Goal) -> Option<ExitStatus> {
     if has_condition(workflow, name) {
         return Some(ExitStatus::Success);
     }
-    let over = matches!(standing(workflow), Standing::Failed | Standing::Canceled);
+    let over = matches!(phase(workflow), WorkflowPhase::Failed | WorkflowPhase::Canceled);
     (over && name == "Succeeded").then_some(ExitStatus::WorkflowFailed)
 }
 
@@ -167,7 +167,7 @@ mod tests {
     use torc_api::status::JobCounts;
 
     use super::*;
-    use crate::follow::tests::workflow;
+    use crate::workflow_phase::tests::workflow;
 
     #[test]
     fn goals() {

@@ -3,24 +3,24 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use torc_api::action::Action;
 use torc_api::allocation::{Allocation, AllocationStatus, OrphanReport, UnreachableRunner};
 use torc_api::api::Workflow;
 use torc_api::recovery::RegenerateRequest;
 use torc_api::workflow::WorkflowSpec;
 
 use super::recover::{self, RemedyArgs};
-use super::{Context, parse_duration};
+use crate::args::parse_duration;
 use crate::client::Client;
 use crate::connection::{Connection, explain_missing, resolve_workflow};
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
-use crate::follow::{Standing, standing};
 use crate::listen_args::ListenArgs;
-use crate::next_step::start_command;
-use crate::orphans::{Search, find_lost};
 use crate::output::{human, status_word};
-use crate::run_here::Interrupts;
-use crate::serving::see_to_it;
+use crate::use_cases::background_server::ensure_background_server;
+use crate::use_cases::interrupts::Interrupts;
+use crate::use_cases::next_step::start_command;
+use crate::use_cases::orphans::{Search, find_lost};
+use crate::workflow_phase::{WorkflowPhase, phase};
 
 /// Look after a workflow until it has ended; with --recover, try what failed again.
 ///
@@ -76,7 +76,7 @@ pub async fn run(context: &Context, args: &WatchArgs) -> Result<ExitStatus, Comm
             Look::Over(status) => return Ok(status),
             // Who recovers also sees to it that what is asked for is submitted.
             Look::Goes { workflow, is_for_slurm: true } if !is_served && (args.recover || args.auto_schedule) => {
-                see_to_it(context, &workflow).await?;
+                ensure_background_server(context, &workflow).await?;
             }
             Look::Goes { .. } => {}
         }
@@ -139,18 +139,18 @@ async fn look(context: &Context, args: &WatchArgs, client: &Client, watch: &mut 
         }
     }
     let goes = Look::Goes { workflow: id, is_for_slurm: workflow.status.allocations.is_some() };
-    match standing(&workflow) {
-        Standing::Active | Standing::Suspended => {
+    match phase(&workflow) {
+        WorkflowPhase::Active | WorkflowPhase::Suspended => {
             if args.auto_schedule && !is_alive && workflow.status.jobs.ready > 0 {
                 schedule(context, args, client, &workflow, watch).await?;
             }
             Ok(goes)
         }
-        Standing::Succeeded => Ok(Look::Over(ExitStatus::Success)),
-        Standing::Failed | Standing::NeedsPerson => {
+        WorkflowPhase::Succeeded => Ok(Look::Over(ExitStatus::Success)),
+        WorkflowPhase::Failed | WorkflowPhase::NeedsDecision => {
             Ok(after_failure(context, args, client, &workflow, watch).await?.map_or(goes, Look::Over))
         }
-        Standing::Canceled => Ok(Look::Over(ExitStatus::WorkflowFailed)),
+        WorkflowPhase::Canceled => Ok(Look::Over(ExitStatus::WorkflowFailed)),
     }
 }
 
@@ -196,7 +196,7 @@ fn tell_found(context: &Context, watch: &mut Watch, workflow: &str, found: Orpha
 fn tell_unserved(context: &Context, watch: &mut Watch, workflow: &Workflow) {
     let is_news = !watch.is_served && !std::mem::replace(&mut watch.told_unserved, true);
     watch.told_unserved &= !watch.is_served;
-    if is_news && standing(workflow).is_active() {
+    if is_news && phase(workflow).is_active() {
         let start = start_command(workflow);
         context.output.progress(&format!(
             "{}: no torc process serves this store: no job is started and no result is taken; continue with: {start}",
@@ -261,7 +261,7 @@ fn is_cool(since: Option<Duration>) -> bool {
 
 /// Its allocations follow from its jobs, and nobody has to ask for them.
 fn sizes_itself(spec: &WorkflowSpec) -> bool {
-    spec.slurm_cluster.is_some() && !spec.actions.iter().any(Action::asks_slurm_for_nodes)
+    spec.slurm_cluster.is_some() && !spec.asks_slurm_for_nodes()
 }
 
 async fn schedule(
@@ -284,6 +284,8 @@ async fn schedule(
 
 #[cfg(test)]
 mod tests {
+    use torc_api::action::Action;
+
     use super::*;
 
     // R06

@@ -4,10 +4,9 @@ use kube::Client;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::params::ValidationDirective;
 use serde_json::{Value, json};
-use torc_api::api::{ApplyOutcome, Workflow};
-use torc_api::status::WorkflowStatus;
+use torc_api::api::ApplyOutcome;
 
-use super::{Cluster, refusal};
+use super::{Cluster, names_an_object, refusal};
 use crate::error::CommandError;
 
 /// Who writes what this program writes.
@@ -140,7 +139,7 @@ impl Cluster {
     pub async fn delete(&self, kind: Kind, name: &str) -> Result<bool, CommandError> {
         match self.api(kind).delete(name, &DeleteParams::default()).await {
             Ok(_) => Ok(true),
-            Err(kube::Error::Api(status)) if status.code == 404 && status.message.contains(name) => Ok(false),
+            Err(kube::Error::Api(status)) if status.code == 404 && names_an_object(&status) => Ok(false),
             Err(error) => Err(refusal(&format!("delete {}/{name}", kind.word()), error)),
         }
     }
@@ -177,38 +176,13 @@ fn explain(what: &str, error: kube::Error) -> CommandError {
     }
 }
 
-/// An object as the verbs for servers see a workflow. Its number is the store's business.
-pub fn view(object: &DynamicObject) -> Workflow {
-    let metadata = &object.metadata;
-    let status: WorkflowStatus = serde_json::from_value(object.data["status"].clone()).unwrap_or_default();
-    let generation = metadata.generation.unwrap_or_default();
-    // What the controller said about an older specification says nothing about this one.
-    let current = status.observed_generation >= Some(generation);
-    let status = if current { status } else { WorkflowStatus::default() };
-    let spec = &object.data["spec"];
-    Workflow {
-        id: 0,
-        name: metadata.name.clone().unwrap_or_default(),
-        namespace: metadata.namespace.clone().unwrap_or_default(),
-        owner: spec["user"].as_str().unwrap_or_default().to_owned(),
-        generation,
-        creation_time: metadata.creation_timestamp.as_ref().map(|time| time.0.to_string()).unwrap_or_default(),
-        working_dir: String::new(),
-        suspended: spec["suspend"].as_bool().unwrap_or_default(),
-        canceled: spec["stopPolicy"] == "Cancel",
-        slurm_cluster: spec["slurmCluster"].as_str().map(str::to_owned),
-        enable_ro_crate: false,
-        document: None,
-        status,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::follow::{Standing, standing};
+    use crate::object_view::view;
+    use crate::workflow_phase::{WorkflowPhase, phase};
 
     fn object(generation: i64, observed: i64) -> DynamicObject {
         serde_json::from_value(json!({
@@ -228,8 +202,8 @@ mod tests {
 
     #[test]
     fn a_status_of_an_older_specification_does_not_count() {
-        assert_eq!(standing(&view(&object(2, 2))), Standing::Succeeded);
-        assert_eq!(standing(&view(&object(2, 1))), Standing::Active);
+        assert_eq!(phase(&view(&object(2, 2))), WorkflowPhase::Succeeded);
+        assert_eq!(phase(&view(&object(2, 1))), WorkflowPhase::Active);
     }
 
     #[test]

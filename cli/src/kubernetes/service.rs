@@ -41,7 +41,7 @@ pub struct Held {
 /// Settings that lead to the server of a cluster, as if it had been named with `--url`.
 pub async fn reach_server(cluster: &Cluster, settings: &Settings) -> Result<(Settings, Held), CommandError> {
     let service = find(cluster, settings.service.as_deref()).await?;
-    let about = Standing::of(&service)?;
+    let about = ServiceStatus::of(&service)?;
     let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), &about.namespace);
     let (selector, port) = (about.selector.clone(), about.port.clone());
     let forward = Forward::open(Target { pods, selector, port }).await?;
@@ -65,7 +65,7 @@ pub async fn reach_server(cluster: &Cluster, settings: &Settings) -> Result<(Set
 
 /// What the Service says of itself.
 #[derive(Debug, PartialEq, Eq)]
-struct Standing {
+struct ServiceStatus {
     name: String,
     namespace: String,
     scheme: String,
@@ -78,7 +78,7 @@ struct Standing {
     audience: String,
 }
 
-impl Standing {
+impl ServiceStatus {
     fn of(service: &Service) -> Result<Self, CommandError> {
         let metadata = &service.metadata;
         let noted = |key: &str| metadata.annotations.as_ref().and_then(|notes| notes.get(key)).cloned();
@@ -137,7 +137,7 @@ async fn find(cluster: &Cluster, named: Option<&str>) -> Result<Service, Command
 }
 
 fn only(services: Vec<Service>) -> Result<Service, CommandError> {
-    let mut ours: Vec<Service> = services.into_iter().filter(|service| Standing::of(service).is_ok()).collect();
+    let mut ours: Vec<Service> = services.into_iter().filter(|service| ServiceStatus::of(service).is_ok()).collect();
     let names: Vec<String> = ours
         .iter()
         .map(|service| {
@@ -157,7 +157,7 @@ fn only(services: Vec<Service>) -> Result<Service, CommandError> {
 }
 
 /// A token, good for an hour, of the account that allows the most among those whose tokens this user may have.
-async fn token(cluster: &Cluster, about: &Standing) -> Result<String, CommandError> {
+async fn token(cluster: &Cluster, about: &ServiceStatus) -> Result<String, CommandError> {
     let mut refused = None;
     for (namespace, account) in about.accounts(&cluster.namespace) {
         match token_of(cluster, about, &namespace, &account).await {
@@ -185,7 +185,7 @@ fn asking(namespace: &str, account: &str) -> String {
     format!("get a token of the account {namespace}/{account}")
 }
 
-async fn token_of(cluster: &Cluster, about: &Standing, namespace: &str, account: &str) -> kube::Result<String> {
+async fn token_of(cluster: &Cluster, about: &ServiceStatus, namespace: &str, account: &str) -> kube::Result<String> {
     let accounts: Api<ServiceAccount> = Api::namespaced(cluster.client.clone(), namespace);
     let spec = TokenRequestSpec {
         audiences: vec![about.audience.clone()],
@@ -198,7 +198,7 @@ async fn token_of(cluster: &Cluster, about: &Standing, namespace: &str, account:
 }
 
 /// The certificate of whoever vouches for the server, in a file, as other servers' are.
-async fn authority_file(cluster: &Cluster, about: &Standing) -> Result<NamedTempFile, CommandError> {
+async fn authority_file(cluster: &Cluster, about: &ServiceStatus) -> Result<NamedTempFile, CommandError> {
     let name = &about.authority;
     let maps: Api<ConfigMap> = Api::namespaced(cluster.client.clone(), &about.namespace);
     let what = format!("read the server's authority from the ConfigMap {}/{name}", about.namespace);
@@ -227,16 +227,16 @@ mod tests {
     #[test]
     fn the_service_says_how_it_is_reached() {
         let notes = json!({ ADMIN: "torc-admin", VIEWER: "torc-viewer", AUDIENCE: "workflows", SCHEME: "https" });
-        let about = Standing::of(&service("torc", notes)).unwrap();
+        let about = ServiceStatus::of(&service("torc", notes)).unwrap();
         assert_eq!((about.selector.as_str(), about.audience.as_str()), ("a=1,b=2", "workflows"));
         assert_eq!((about.scheme.as_str(), about.authority.as_str()), ("https", "torc-client"));
         let account = |namespace: &str, name: &str| (namespace.to_owned(), name.to_owned());
         assert_eq!(about.accounts("lab"), [account("torc-system", "torc-admin"), account("lab", "torc-viewer")]);
-        assert!(Standing::of(&service("nginx", json!({}))).is_err());
-        assert!(Standing::of(&Service::default()).is_err());
+        assert!(ServiceStatus::of(&service("nginx", json!({}))).is_err());
+        assert!(ServiceStatus::of(&Service::default()).is_err());
         let mut aimless = service("torc", json!({ SCHEME: "https" }));
         aimless.spec = None;
-        assert!(Standing::of(&aimless).is_err(), "it leads to no Pod");
+        assert!(ServiceStatus::of(&aimless).is_err(), "it leads to no Pod");
     }
 
     #[test]

@@ -1,92 +1,66 @@
 //! Which columns allocations and SlurmClusters have.
 
-use jiff::Timestamp;
 use torc_api::allocation::{Allocation, AllocationStatus};
 use torc_api::api::SlurmCluster;
 
 use super::human;
-use super::table::{Column, Paint, TableCell, Tabular};
+use super::table::{Column, Paint, TableCell, Tabular, ago, text};
 
 impl Tabular for Allocation {
-    const COLUMNS: &'static [Column] = &[
-        Column::always("NAME"),
-        Column::always("WORKFLOW"),
-        Column::always("SLURM"),
-        Column::always("STATUS"),
-        Column::always("STATE"),
-        Column::always("PARTITION"),
-        Column::always("NODES"),
-        Column::always("TIME"),
-        Column::always("AGE"),
-        Column::always("REASON"),
-        Column::wide("ORIGIN"),
-        Column::wide("SCHEDULER"),
-        Column::wide("CLUSTER"),
-        Column::wide("ACCOUNT"),
-        Column::wide("NODELIST"),
-        Column::wide("STARTED"),
-        Column::wide("ENDED"),
-        Column::wide("EXPECTED"),
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::always("NAME", |row, _| row.name.as_str().into()),
+        Column::always("WORKFLOW", |row, _| row.workflow.as_str().into()),
+        Column::always("SLURM", |row, _| text(&row.slurm_job_id)),
+        Column::always("STATUS", |row, _| status(row)),
+        Column::always("STATE", |row, _| text(&row.slurm_state)),
+        Column::always("PARTITION", |row, _| text(&row.partition)),
+        Column::always("NODES", |row, _| row.nodes.into()),
+        Column::always("TIME", |row, _| human::duration(row.walltime_seconds).into()),
+        Column::always("AGE", |row, now| human::age(&row.creation_time, now).into()),
+        Column::always("REASON", |row, _| {
+            text(if row.slurm_reason.is_some() { &row.slurm_reason } else { &row.message })
+        }),
+        Column::wide("ORIGIN", |row, _| row.origin.as_str().into()),
+        Column::wide("SCHEDULER", |row, _| text(&row.scheduler)),
+        Column::wide("CLUSTER", |row, _| row.cluster.as_str().into()),
+        Column::wide("ACCOUNT", |row, _| text(&row.account)),
+        Column::wide("NODELIST", |row, _| text(&row.node_list)),
+        Column::wide("STARTED", |row, now| ago(&row.start_time, now)),
+        Column::wide("ENDED", |row, now| ago(&row.end_time, now)),
+        Column::wide("EXPECTED", |row, _| {
+            text(if row.estimated_start_time.is_some() { &row.estimated_start_time } else { &row.expected_end_time })
+        }),
     ];
+}
 
-    fn cells(&self, now: Timestamp) -> Vec<TableCell> {
-        let text = |value: &Option<String>| TableCell::from(value.clone().unwrap_or_default());
-        let age = |time: &Option<String>| time.as_deref().map_or(String::new(), |time| human::age(time, now)).into();
-        let paint = match self.status {
-            AllocationStatus::Active => Paint::Good,
-            AllocationStatus::Pending => Paint::Active,
-            AllocationStatus::Complete | AllocationStatus::Canceled => Paint::Faint,
-        };
-        let status = if self.canceling { "canceling" } else { self.status.as_str() };
-        vec![
-            self.name.as_str().into(),
-            self.workflow.as_str().into(),
-            text(&self.slurm_job_id),
-            TableCell::painted(status, paint),
-            text(&self.slurm_state),
-            text(&self.partition),
-            self.nodes.into(),
-            human::duration(self.walltime_seconds).into(),
-            human::age(&self.creation_time, now).into(),
-            text(if self.slurm_reason.is_some() { &self.slurm_reason } else { &self.message }),
-            self.origin.as_str().into(),
-            text(&self.scheduler),
-            self.cluster.as_str().into(),
-            text(&self.account),
-            text(&self.node_list),
-            age(&self.start_time),
-            age(&self.end_time),
-            text(if self.estimated_start_time.is_some() {
-                &self.estimated_start_time
-            } else {
-                &self.expected_end_time
-            }),
-        ]
-    }
+fn status(row: &Allocation) -> TableCell {
+    let paint = match row.status {
+        AllocationStatus::Active => Paint::Good,
+        AllocationStatus::Pending => Paint::Active,
+        AllocationStatus::Complete | AllocationStatus::Canceled => Paint::Faint,
+    };
+    TableCell::painted(if row.canceling { "canceling" } else { row.status.as_str() }, paint)
 }
 
 impl Tabular for SlurmCluster {
-    const COLUMNS: &'static [Column] = &[
-        Column::always("NAME"),
-        Column::always("PARTITIONS"),
-        Column::always("CONTACT"),
-        Column::always("AGE"),
-        Column::wide("ACCOUNT"),
-        Column::wide("COMMANDS"),
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::always("NAME", |row, _| row.name.as_str().into()),
+        Column::always("PARTITIONS", |row, _| partitions(row).into()),
+        Column::always("CONTACT", |row, now| contact(row).map_or(String::new(), |time| human::age(time, now)).into()),
+        Column::always("AGE", |row, now| ago(&row.creation_time, now)),
+        Column::wide("ACCOUNT", |row, _| text(&row.spec.default_account)),
+        Column::wide("COMMANDS", |row, _| {
+            if row.spec.command_prefix.is_empty() { "local".to_owned() } else { row.spec.command_prefix.join(" ") }
+                .into()
+        }),
     ];
+}
 
-    fn cells(&self, now: Timestamp) -> Vec<TableCell> {
-        let detected = self.status.as_ref().map_or(0, |status| status.partitions.len());
-        let partitions = if self.spec.partitions.is_empty() { detected } else { self.spec.partitions.len() };
-        let contact = self.status.as_ref().and_then(|status| status.last_contact_time.as_deref());
-        vec![
-            self.name.as_str().into(),
-            i64::try_from(partitions).unwrap_or(i64::MAX).into(),
-            contact.map_or(String::new(), |time| human::age(time, now)).into(),
-            self.creation_time.as_deref().map_or(String::new(), |time| human::age(time, now)).into(),
-            self.spec.default_account.clone().unwrap_or_default().into(),
-            if self.spec.command_prefix.is_empty() { "local".to_owned() } else { self.spec.command_prefix.join(" ") }
-                .into(),
-        ]
-    }
+fn partitions(row: &SlurmCluster) -> usize {
+    let detected = row.status.as_ref().map_or(0, |status| status.partitions.len());
+    if row.spec.partitions.is_empty() { detected } else { row.spec.partitions.len() }
+}
+
+fn contact(row: &SlurmCluster) -> Option<&str> {
+    row.status.as_ref()?.last_contact_time.as_deref()
 }

@@ -1,75 +1,57 @@
 //! Columns of files and data.
 
-use jiff::Timestamp;
 use torc_api::data::{File, FileStatus, UserData};
 
 use super::human;
-use super::table::{Column, Paint, TableCell, Tabular};
+use super::table::{Column, Paint, TableCell, Tabular, ago, bytes, text};
 
 /// Digits of a hash that tell files apart.
 const SHORT: usize = 12;
 
 impl Tabular for File {
-    const COLUMNS: &'static [Column] = &[
-        Column::always("NAME"),
-        Column::always("PATH"),
-        Column::always("STATUS"),
-        Column::always("SIZE"),
-        Column::always("MODIFIED"),
-        Column::always("SHA256"),
-        Column::always("PRODUCED BY"),
-        Column::wide("READERS"),
-        Column::wide("SEEN BY"),
-        Column::wide("SEEN"),
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::always("NAME", |row, _| row.name.as_str().into()),
+        Column::always("PATH", |row, _| row.path.as_str().into()),
+        Column::always("STATUS", |row, _| TableCell::painted(row.status.as_str(), paint(row.status))),
+        Column::always("SIZE", |row, _| bytes(row.size_bytes)),
+        Column::always("MODIFIED", |row, now| ago(&row.modified_time, now)),
+        Column::always("SHA256", |row, _| {
+            row.sha256.as_deref().map_or(String::new(), |hash| hash.chars().take(SHORT).collect()).into()
+        }),
+        Column::always("PRODUCED BY", |row, _| row.produced_by.join(",").into()),
+        Column::wide("READERS", |row, _| row.readers.into()),
+        Column::wide("SEEN BY", |row, _| text(&row.seen_by)),
+        Column::wide("SEEN", |row, now| ago(&row.seen_time, now)),
     ];
+}
 
-    fn cells(&self, now: Timestamp) -> Vec<TableCell> {
-        let paint = match self.status {
-            FileStatus::Present => Paint::Good,
-            FileStatus::Required => Paint::Plain,
-            FileStatus::Expected => Paint::Faint,
-        };
-        let ago = |time: &Option<String>| time.as_deref().map_or(String::new(), |time| human::age(time, now));
-        vec![
-            self.name.as_str().into(),
-            self.path.as_str().into(),
-            TableCell::painted(self.status.as_str(), paint),
-            self.size_bytes.map_or(String::new(), human::bytes).into(),
-            ago(&self.modified_time).into(),
-            self.sha256.as_deref().map_or(String::new(), |hash| hash.chars().take(SHORT).collect()).into(),
-            self.produced_by.join(",").into(),
-            self.readers.into(),
-            self.seen_by.clone().unwrap_or_default().into(),
-            ago(&self.seen_time).into(),
-        ]
+fn paint(status: FileStatus) -> Paint {
+    match status {
+        FileStatus::Present => Paint::Good,
+        FileStatus::Required => Paint::Plain,
+        FileStatus::Expected => Paint::Faint,
     }
 }
 
 impl Tabular for UserData {
-    const COLUMNS: &'static [Column] = &[
-        Column::always("NAME"),
-        Column::always("VALUE"),
-        Column::always("FROM"),
-        Column::always("CHANGED"),
-        Column::wide("IN DOCUMENT"),
-        Column::wide("EPHEMERAL"),
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::always("NAME", |row, _| row.name.as_str().into()),
+        Column::always("VALUE", |row, _| {
+            row.data.as_ref().map_or(String::new(), |value| shortened(&value.to_string())).into()
+        }),
+        Column::always("FROM", |row, _| author(row).into()),
+        Column::always("CHANGED", |row, now| human::age(&row.change_time, now).into()),
+        Column::wide("IN DOCUMENT", |row, _| if row.in_document { "yes" } else { "no" }.into()),
+        Column::wide("EPHEMERAL", |row, _| if row.is_ephemeral { "yes" } else { "no" }.into()),
     ];
+}
 
-    fn cells(&self, now: Timestamp) -> Vec<TableCell> {
-        let from = match (&self.written_by, self.written, &self.data) {
-            (Some(job), ..) => format!("job {job}"),
-            (None, true, _) => "a person".to_owned(),
-            (None, false, Some(_)) => "the document".to_owned(),
-            (None, false, None) => String::new(),
-        };
-        vec![
-            self.name.as_str().into(),
-            self.data.as_ref().map_or(String::new(), |value| shortened(&value.to_string())).into(),
-            from.into(),
-            human::age(&self.change_time, now).into(),
-            if self.in_document { "yes" } else { "no" }.into(),
-            if self.is_ephemeral { "yes" } else { "no" }.into(),
-        ]
+fn author(row: &UserData) -> String {
+    match (&row.written_by, row.written, &row.data) {
+        (Some(job), ..) => format!("job {job}"),
+        (None, true, _) => "a person".to_owned(),
+        (None, false, Some(_)) => "the document".to_owned(),
+        (None, false, None) => String::new(),
     }
 }
 

@@ -5,9 +5,10 @@ use kube::api::DynamicObject;
 use serde::Serialize;
 
 use super::human;
-use super::table::{Column, Paint, TableCell, Tabular};
-use crate::follow::{Standing, standing};
-use crate::kubernetes::objects::view;
+use super::rows::phase_paint;
+use super::table::{Column, TableCell, Tabular};
+use crate::object_view::view;
+use crate::workflow_phase::phase;
 
 /// A workflow.
 #[derive(Serialize)]
@@ -41,59 +42,32 @@ fn age(object: &DynamicObject, now: Timestamp) -> String {
 }
 
 impl Tabular for WorkflowRow {
-    const COLUMNS: &'static [Column] = &[
-        Column::always("NAME"),
-        Column::always("STATUS"),
-        Column::always("PROGRESS"),
-        Column::always("RUNNING"),
-        Column::always("FAILED"),
-        Column::always("ALLOCS"),
-        Column::always("AGE"),
-        Column::wide("NAMESPACE"),
-        Column::wide("RUN"),
-        Column::wide("READY"),
-        Column::wide("BLOCKED"),
-        Column::wide("MESSAGE"),
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::always("NAME", |row, _| row.0.metadata.name.clone().unwrap_or_default().into()),
+        Column::always("STATUS", |row, _| status(row)),
+        Column::always("PROGRESS", |row, _| text(&row.0, "/status/progress").into()),
+        Column::always("RUNNING", |row, _| text(&row.0, "/status/jobs/running").into()),
+        Column::always("FAILED", |row, _| text(&row.0, "/status/jobs/failed").into()),
+        Column::always("ALLOCS", |row, _| text(&row.0, "/status/allocations/active").into()),
+        Column::always("AGE", |row, now| age(&row.0, now).into()),
+        Column::wide("NAMESPACE", |row, _| row.0.metadata.namespace.clone().unwrap_or_default().into()),
+        Column::wide("RUN", |row, _| text(&row.0, "/status/runId").into()),
+        Column::wide("READY", |row, _| text(&row.0, "/status/jobs/ready").into()),
+        Column::wide("BLOCKED", |row, _| text(&row.0, "/status/jobs/blocked").into()),
+        Column::wide("MESSAGE", |row, _| condition(&row.0, "Succeeded").unwrap_or_default().2.into()),
     ];
+}
 
-    fn cells(&self, now: Timestamp) -> Vec<TableCell> {
-        let object = &self.0;
-        let (_, reason, message) = condition(object, "Succeeded").unwrap_or_default();
-        let paint = match standing(&view(object)) {
-            Standing::Succeeded => Paint::Good,
-            Standing::Failed | Standing::Canceled | Standing::NeedsPerson => Paint::Bad,
-            Standing::Active => Paint::Active,
-            Standing::Suspended => Paint::Faint,
-        };
-        vec![
-            object.metadata.name.clone().unwrap_or_default().into(),
-            TableCell::painted(reason, paint),
-            text(object, "/status/progress").into(),
-            text(object, "/status/jobs/running").into(),
-            text(object, "/status/jobs/failed").into(),
-            text(object, "/status/allocations/active").into(),
-            age(object, now).into(),
-            object.metadata.namespace.clone().unwrap_or_default().into(),
-            text(object, "/status/runId").into(),
-            text(object, "/status/jobs/ready").into(),
-            text(object, "/status/jobs/blocked").into(),
-            message.into(),
-        ]
-    }
+fn status(row: &WorkflowRow) -> TableCell {
+    let (_, reason, _) = condition(&row.0, "Succeeded").unwrap_or_default();
+    TableCell::painted(reason, phase_paint(phase(&view(&row.0))))
 }
 
 impl Tabular for ClusterRow {
-    const COLUMNS: &'static [Column] =
-        &[Column::always("NAME"), Column::always("READY"), Column::always("LAST-CONTACT"), Column::always("AGE")];
-
-    fn cells(&self, now: Timestamp) -> Vec<TableCell> {
-        let object = &self.0;
-        let (status, ..) = condition(object, "Ready").unwrap_or_default();
-        vec![
-            object.metadata.name.clone().unwrap_or_default().into(),
-            status.into(),
-            text(object, "/status/lastContactTime").into(),
-            age(object, now).into(),
-        ]
-    }
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::always("NAME", |row, _| row.0.metadata.name.clone().unwrap_or_default().into()),
+        Column::always("READY", |row, _| condition(&row.0, "Ready").unwrap_or_default().0.into()),
+        Column::always("LAST-CONTACT", |row, _| text(&row.0, "/status/lastContactTime").into()),
+        Column::always("AGE", |row, now| age(&row.0, now).into()),
+    ];
 }

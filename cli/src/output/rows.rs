@@ -8,46 +8,31 @@ use torc_api::state::JobState;
 use torc_api::wire::RunnerKind;
 
 use super::human;
-use super::table::{Column, Paint, TableCell, Tabular};
-use crate::follow::{Standing, has_condition, standing};
+use super::table::{Column, Paint, TableCell, Tabular, ago, bytes, text};
+use crate::workflow_phase::{WorkflowPhase, has_condition, phase};
 
 impl Tabular for Workflow {
-    const COLUMNS: &'static [Column] = &[
-        Column::always("NAME"),
-        Column::always("STATUS"),
-        Column::always("PROGRESS"),
-        Column::always("RUNNING"),
-        Column::always("FAILED"),
-        Column::always("ALLOCS"),
-        Column::always("AGE"),
-        Column::wide("ID"),
-        Column::wide("NAMESPACE"),
-        Column::wide("OWNER"),
-        Column::wide("RUN"),
-        Column::wide("READY"),
-        Column::wide("BLOCKED"),
-        Column::wide("FOLDER"),
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::always("NAME", |row, _| row.name.as_str().into()),
+        Column::always("STATUS", |row, _| TableCell::painted(status_word(row), phase_paint(phase(row)))),
+        Column::always("PROGRESS", |row, _| format!("{}/{}", row.status.jobs.settled(), row.status.jobs.total).into()),
+        Column::always("RUNNING", |row, _| row.status.jobs.running.into()),
+        Column::always("FAILED", |row, _| {
+            TableCell::painted(
+                row.status.jobs.failed.to_string(),
+                if row.status.jobs.failed > 0 { Paint::Bad } else { Paint::Plain },
+            )
+        }),
+        Column::always("ALLOCS", |row, _| allocations(row).into()),
+        Column::always("AGE", |row, now| human::age(&row.creation_time, now).into()),
+        Column::wide("ID", |row, _| row.id.into()),
+        Column::wide("NAMESPACE", |row, _| row.namespace.as_str().into()),
+        Column::wide("OWNER", |row, _| row.owner.as_str().into()),
+        Column::wide("RUN", |row, _| text(&row.status.run_id)),
+        Column::wide("READY", |row, _| row.status.jobs.ready.into()),
+        Column::wide("BLOCKED", |row, _| row.status.jobs.blocked.into()),
+        Column::wide("FOLDER", |row, _| row.working_dir.as_str().into()),
     ];
-
-    fn cells(&self, now: Timestamp) -> Vec<TableCell> {
-        let jobs = &self.status.jobs;
-        vec![
-            self.name.as_str().into(),
-            TableCell::painted(status_word(self), standing_paint(standing(self))),
-            format!("{}/{}", jobs.settled(), jobs.total).into(),
-            jobs.running.into(),
-            TableCell::painted(jobs.failed.to_string(), if jobs.failed > 0 { Paint::Bad } else { Paint::Plain }),
-            allocations(self).into(),
-            human::age(&self.creation_time, now).into(),
-            self.id.into(),
-            self.namespace.as_str().into(),
-            self.owner.as_str().into(),
-            self.status.run_id.map_or(String::new(), |run| run.to_string()).into(),
-            jobs.ready.into(),
-            jobs.blocked.into(),
-            self.working_dir.as_str().into(),
-        ]
-    }
 }
 
 /// How many allocations it has that run; nothing for a workflow that has nothing to do with Slurm.
@@ -58,24 +43,25 @@ fn allocations(workflow: &Workflow) -> String {
 
 /// How a workflow stands, in one word.
 pub fn status_word(workflow: &Workflow) -> &'static str {
-    match standing(workflow) {
-        Standing::Succeeded => "Succeeded",
-        Standing::Failed => "Failed",
-        Standing::Canceled => "Canceled",
-        Standing::NeedsPerson => "NeedsDecision",
-        Standing::Suspended => "Suspended",
-        Standing::Active if has_condition(workflow, "Recovering") => "Recovering",
-        Standing::Active if workflow.status.jobs.running > 0 => "Running",
-        Standing::Active => "Waiting",
+    match phase(workflow) {
+        WorkflowPhase::Succeeded => "Succeeded",
+        WorkflowPhase::Failed => "Failed",
+        WorkflowPhase::Canceled => "Canceled",
+        WorkflowPhase::NeedsDecision => "NeedsDecision",
+        WorkflowPhase::Suspended => "Suspended",
+        WorkflowPhase::Active if has_condition(workflow, "Recovering") => "Recovering",
+        WorkflowPhase::Active if workflow.status.jobs.running > 0 => "Running",
+        WorkflowPhase::Active => "Waiting",
     }
 }
 
-fn standing_paint(standing: Standing) -> Paint {
-    match standing {
-        Standing::Succeeded => Paint::Good,
-        Standing::Failed | Standing::Canceled | Standing::NeedsPerson => Paint::Bad,
-        Standing::Active => Paint::Active,
-        Standing::Suspended => Paint::Faint,
+/// The color of a phase.
+pub fn phase_paint(phase: WorkflowPhase) -> Paint {
+    match phase {
+        WorkflowPhase::Succeeded => Paint::Good,
+        WorkflowPhase::Failed | WorkflowPhase::Canceled | WorkflowPhase::NeedsDecision => Paint::Bad,
+        WorkflowPhase::Active => Paint::Active,
+        WorkflowPhase::Suspended => Paint::Faint,
     }
 }
 
@@ -91,44 +77,28 @@ fn state_cell(state: JobState) -> TableCell {
 }
 
 impl Tabular for Job {
-    const COLUMNS: &'static [Column] = &[
-        Column::always("NAME"),
-        Column::always("STATUS"),
-        Column::always("ATTEMPT"),
-        Column::always("NODE"),
-        Column::always("FOR"),
-        Column::wide("ID"),
-        Column::wide("WORKFLOW"),
-        Column::wide("RUN"),
-        Column::wide("PRIORITY"),
-        Column::wide("CPUS"),
-        Column::wide("MEMORY"),
-        Column::wide("GPUS"),
-        Column::wide("WAITING"),
-        Column::wide("COMMAND"),
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::always("NAME", |row, _| row.name.as_str().into()),
+        Column::always("STATUS", |row, _| state_cell(row.status)),
+        Column::always("ATTEMPT", |row, _| row.attempt.into()),
+        Column::always("NODE", |row, _| text(&row.node)),
+        Column::always("FOR", |row, now| since(row, now).into()),
+        Column::wide("ID", |row, _| row.id.into()),
+        Column::wide("WORKFLOW", |row, _| row.workflow.as_str().into()),
+        Column::wide("RUN", |row, _| row.run_id.into()),
+        Column::wide("PRIORITY", |row, _| row.priority.into()),
+        Column::wide("CPUS", |row, _| row.resources.num_cpus.into()),
+        Column::wide("MEMORY", |row, _| human::bytes(row.resources.memory_bytes).into()),
+        Column::wide("GPUS", |row, _| row.resources.num_gpus.into()),
+        Column::wide("WAITING", |row, _| row.waiting_for.into()),
+        Column::wide("COMMAND", |row, _| shortened(&row.command).into()),
     ];
+}
 
-    fn cells(&self, now: Timestamp) -> Vec<TableCell> {
-        let since = match (&self.start_time, self.status) {
-            (Some(start), JobState::Running) => human::age(start, now),
-            _ => String::new(),
-        };
-        vec![
-            self.name.as_str().into(),
-            state_cell(self.status),
-            self.attempt.into(),
-            self.node.clone().unwrap_or_default().into(),
-            since.into(),
-            self.id.into(),
-            self.workflow.as_str().into(),
-            self.run_id.into(),
-            self.priority.into(),
-            self.resources.num_cpus.into(),
-            human::bytes(self.resources.memory_bytes).into(),
-            self.resources.num_gpus.into(),
-            self.waiting_for.into(),
-            shortened(&self.command).into(),
-        ]
+fn since(job: &Job, now: Timestamp) -> String {
+    match (&job.start_time, job.status) {
+        (Some(start), JobState::Running) => human::age(start, now),
+        _ => String::new(),
     }
 }
 
@@ -142,170 +112,114 @@ fn shortened(command: &str) -> String {
 }
 
 impl Tabular for JobResult {
-    const COLUMNS: &'static [Column] = &[
-        Column::always("JOB"),
-        Column::always("RUN"),
-        Column::always("ATTEMPT"),
-        Column::always("STATUS"),
-        Column::always("CODE"),
-        Column::always("CAUSE"),
-        Column::always("DURATION"),
-        Column::always("AGE"),
-        Column::wide("NODE"),
-        Column::wide("PEAK MEMORY"),
-        Column::wide("MEMORY"),
-        Column::wide("PEAK CPU"),
-        Column::wide("CPU"),
-        Column::wide("PEAK GPU"),
-        Column::wide("GPU"),
-        Column::wide("PEAK GPU MEMORY"),
-        Column::wide("STDOUT"),
-        Column::wide("STDERR"),
-        Column::wide("MESSAGE"),
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::always("JOB", |row, _| row.job.as_str().into()),
+        Column::always("RUN", |row, _| row.run_id.into()),
+        Column::always("ATTEMPT", |row, _| row.attempt.into()),
+        Column::always("STATUS", |row, _| state_cell(row.status)),
+        Column::always("CODE", |row, _| text(&row.return_code)),
+        Column::always("CAUSE", |row, _| text(&row.cause)),
+        Column::always("DURATION", |row, _| human::precise(row.duration_seconds).into()),
+        Column::always("AGE", |row, now| human::age(&row.end_time, now).into()),
+        Column::wide("NODE", |row, _| text(&row.node)),
+        Column::wide("PEAK MEMORY", |row, _| bytes(row.usage.peak_memory_bytes)),
+        Column::wide("MEMORY", |row, _| bytes(row.usage.average_memory_bytes)),
+        Column::wide("PEAK CPU", |row, _| percent(row.usage.peak_cpu_percent)),
+        Column::wide("CPU", |row, _| percent(row.usage.average_cpu_percent)),
+        Column::wide("PEAK GPU", |row, _| percent(row.usage.peak_gpu_percent)),
+        Column::wide("GPU", |row, _| percent(row.usage.average_gpu_percent)),
+        Column::wide("PEAK GPU MEMORY", |row, _| bytes(row.usage.peak_gpu_memory_bytes)),
+        Column::wide("STDOUT", |row, _| text(&row.stdout)),
+        Column::wide("STDERR", |row, _| text(&row.stderr)),
+        Column::wide("MESSAGE", |row, _| text(&row.message)),
     ];
+}
 
-    fn cells(&self, now: Timestamp) -> Vec<TableCell> {
-        let text = |value: &Option<String>| TableCell::from(value.clone().unwrap_or_default());
-        vec![
-            self.job.as_str().into(),
-            self.run_id.into(),
-            self.attempt.into(),
-            state_cell(self.status),
-            self.return_code.map_or(String::new(), |code| code.to_string()).into(),
-            self.cause.map_or(String::new(), |cause| cause.to_string()).into(),
-            human::precise(self.duration_seconds).into(),
-            human::age(&self.end_time, now).into(),
-            text(&self.node),
-            self.usage.peak_memory_bytes.map_or(String::new(), human::bytes).into(),
-            self.usage.average_memory_bytes.map_or(String::new(), human::bytes).into(),
-            self.usage.peak_cpu_percent.map_or(String::new(), human::percent).into(),
-            self.usage.average_cpu_percent.map_or(String::new(), human::percent).into(),
-            self.usage.peak_gpu_percent.map_or(String::new(), human::percent).into(),
-            self.usage.average_gpu_percent.map_or(String::new(), human::percent).into(),
-            self.usage.peak_gpu_memory_bytes.map_or(String::new(), human::bytes).into(),
-            text(&self.stdout),
-            text(&self.stderr),
-            text(&self.message),
-        ]
-    }
+fn percent(share: Option<f64>) -> TableCell {
+    share.map_or(String::new(), human::percent).into()
 }
 
 impl Tabular for Runner {
-    const COLUMNS: &'static [Column] = &[
-        Column::always("ID"),
-        Column::always("HOST"),
-        Column::always("KIND"),
-        Column::always("STATUS"),
-        Column::always("CPUS"),
-        Column::always("MEMORY"),
-        Column::always("GPUS"),
-        Column::always("RUNNING"),
-        Column::always("QUEUED"),
-        Column::always("AGE"),
-        Column::wide("PID"),
-        Column::wide("WORKFLOW"),
-        Column::wide("LABELS"),
-        Column::wide("VERSION"),
-        Column::wide("LOGS"),
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::always("ID", |row, _| row.id.into()),
+        Column::always("HOST", |row, _| row.host.as_str().into()),
+        Column::always("KIND", |row, _| kind(row.kind).into()),
+        Column::always("STATUS", |row, _| status(row)),
+        Column::always("CPUS", |row, _| row.capacity.cpus.into()),
+        Column::always("MEMORY", |row, _| human::bytes(row.capacity.memory_bytes).into()),
+        Column::always("GPUS", |row, _| row.capacity.gpus.into()),
+        Column::always("RUNNING", |row, _| row.running.into()),
+        Column::always("QUEUED", |row, _| row.queued.into()),
+        Column::always("AGE", |row, now| human::age(&row.start_time, now).into()),
+        Column::wide("PID", |row, _| row.pid.into()),
+        Column::wide("WORKFLOW", |row, _| text(&row.workflow)),
+        Column::wide("LABELS", |row, _| row.labels.join(",").into()),
+        Column::wide("VERSION", |row, _| row.version.as_str().into()),
+        Column::wide("LOGS", |row, _| row.output_dir.as_str().into()),
     ];
+}
 
-    fn cells(&self, now: Timestamp) -> Vec<TableCell> {
-        let (status, paint) = match self.status {
-            RunnerStatus::Active => ("active", Paint::Good),
-            RunnerStatus::Silent => ("silent", Paint::Bad),
-            RunnerStatus::Gone => ("gone", Paint::Faint),
-        };
-        let kind = match self.kind {
-            RunnerKind::Local => "local",
-            RunnerKind::Slurm => "slurm",
-            RunnerKind::Remote => "remote",
-            RunnerKind::Pod => "pod",
-        };
-        vec![
-            self.id.into(),
-            self.host.as_str().into(),
-            kind.into(),
-            TableCell::painted(status, paint),
-            self.capacity.cpus.into(),
-            human::bytes(self.capacity.memory_bytes).into(),
-            self.capacity.gpus.into(),
-            self.running.into(),
-            self.queued.into(),
-            human::age(&self.start_time, now).into(),
-            self.pid.into(),
-            self.workflow.clone().unwrap_or_default().into(),
-            self.labels.join(",").into(),
-            self.version.as_str().into(),
-            self.output_dir.as_str().into(),
-        ]
+fn status(runner: &Runner) -> TableCell {
+    let (word, paint) = match runner.status {
+        RunnerStatus::Active => ("active", Paint::Good),
+        RunnerStatus::Silent => ("silent", Paint::Bad),
+        RunnerStatus::Gone => ("gone", Paint::Faint),
+    };
+    TableCell::painted(word, paint)
+}
+
+fn kind(kind: RunnerKind) -> &'static str {
+    match kind {
+        RunnerKind::Local => "local",
+        RunnerKind::Slurm => "slurm",
+        RunnerKind::Remote => "remote",
+        RunnerKind::Pod => "pod",
     }
 }
 
 impl Tabular for Event {
-    const COLUMNS: &'static [Column] = &[
-        Column::always("AGE"),
-        Column::always("WORKFLOW"),
-        Column::always("REASON"),
-        Column::always("MESSAGE"),
-        Column::wide("SEQUENCE"),
-        Column::wide("TIME"),
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::always("AGE", |row, now| human::age(&row.time, now).into()),
+        Column::always("WORKFLOW", |row, _| text(&row.workflow)),
+        Column::always("REASON", |row, _| row.reason.as_str().into()),
+        Column::always("MESSAGE", |row, _| event_text(row).into()),
+        Column::wide("SEQUENCE", |row, _| row.sequence.into()),
+        Column::wide("TIME", |row, _| row.time.as_str().into()),
     ];
-
-    fn cells(&self, now: Timestamp) -> Vec<TableCell> {
-        vec![
-            human::age(&self.time, now).into(),
-            self.workflow.clone().unwrap_or_default().into(),
-            self.reason.as_str().into(),
-            event_text(self).into(),
-            self.sequence.into(),
-            self.time.as_str().into(),
-        ]
-    }
 }
 
 impl Tabular for WorkflowAction {
-    const COLUMNS: &'static [Column] = &[
-        Column::always("NUMBER"),
-        Column::always("TRIGGER"),
-        Column::always("TYPE"),
-        Column::always("STATUS"),
-        Column::always("TRIES"),
-        Column::always("RUNNER"),
-        Column::always("ENDED"),
-        Column::wide("IS_RECOVERY"),
-        Column::wide("SCHEDULER"),
-        Column::wide("WORKER"),
-        Column::wide("RUN"),
-        Column::wide("CODE"),
-        Column::wide("COMMANDS"),
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::always("NUMBER", |row, _| row.id.into()),
+        Column::always("TRIGGER", |row, _| row.trigger_type.as_str().into()),
+        Column::always("TYPE", |row, _| row.action_type.as_str().into()),
+        Column::always("STATUS", |row, _| action_status(row)),
+        Column::always("TRIES", |row, _| i64::from(row.tries).into()),
+        Column::always("RUNNER", |row, _| runner_and_node(row)),
+        Column::always("ENDED", |row, now| ago(&row.end_time, now)),
+        Column::wide("IS_RECOVERY", |row, _| row.is_recovery.to_string().into()),
+        Column::wide("SCHEDULER", |row, _| text(&row.scheduler)),
+        Column::wide("WORKER", |row, _| text(&row.worker)),
+        Column::wide("RUN", |row, _| i64::from(row.run_id).into()),
+        Column::wide("CODE", |row, _| text(&row.return_code)),
+        Column::wide("COMMANDS", |row, _| shortened(&row.commands.join("; ")).into()),
     ];
+}
 
-    fn cells(&self, now: Timestamp) -> Vec<TableCell> {
-        let number = |value: Option<i64>| TableCell::from(value.map_or(String::new(), |value| value.to_string()));
-        let paint = match self.status {
-            ActionState::Failed => Paint::Bad,
-            ActionState::Executed => Paint::Good,
-            _ => Paint::Plain,
-        };
-        let status = if self.every_worker { "each worker".to_owned() } else { self.status.to_string() };
-        vec![
-            self.id.into(),
-            self.trigger_type.as_str().into(),
-            self.action_type.as_str().into(),
-            TableCell::painted(status, paint),
-            i64::from(self.tries).into(),
-            match (&self.node, self.runner) {
-                (Some(node), Some(runner)) => format!("{runner} ({node})").into(),
-                (_, runner) => number(runner),
-            },
-            self.end_time.as_deref().map_or(String::new(), |time| human::age(time, now)).into(),
-            self.is_recovery.to_string().into(),
-            self.scheduler.clone().unwrap_or_default().into(),
-            number(self.worker),
-            i64::from(self.run_id).into(),
-            number(self.return_code.map(i64::from)),
-            shortened(&self.commands.join("; ")).into(),
-        ]
+fn action_status(action: &WorkflowAction) -> TableCell {
+    let paint = match action.status {
+        ActionState::Failed => Paint::Bad,
+        ActionState::Executed => Paint::Good,
+        _ => Paint::Plain,
+    };
+    let status = if action.every_worker { "each worker".to_owned() } else { action.status.to_string() };
+    TableCell::painted(status, paint)
+}
+
+fn runner_and_node(action: &WorkflowAction) -> TableCell {
+    match (&action.node, action.runner) {
+        (Some(node), Some(runner)) => format!("{runner} ({node})").into(),
+        (_, runner) => text(&runner),
     }
 }
 
@@ -344,12 +258,11 @@ pub struct SettingRow {
 }
 
 impl Tabular for SettingRow {
-    const COLUMNS: &'static [Column] = &[Column::always("SETTING"), Column::always("VALUE"), Column::always("FROM")];
-
-    fn cells(&self, _: Timestamp) -> Vec<TableCell> {
-        let text = |value: &Option<String>| TableCell::from(value.clone().unwrap_or_default());
-        vec![self.key.into(), text(&self.value), text(&self.origin)]
-    }
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::always("SETTING", |row, _| row.key.into()),
+        Column::always("VALUE", |row, _| text(&row.value)),
+        Column::always("FROM", |row, _| text(&row.origin)),
+    ];
 }
 
 #[cfg(test)]

@@ -1,12 +1,11 @@
 //! Columns of planned schedulers.
 
-use jiff::Timestamp;
 use serde::Serialize;
 use torc_api::recovery::RecoveryScheduler;
 use torc_core::planning::generate::Planned;
 
 use super::human;
-use super::table::{Column, Paint, TableCell, Tabular};
+use super::table::{Column, Paint, TableCell, Tabular, text};
 
 /// A scheduler that is planned.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -65,29 +64,16 @@ impl SchedulerRow {
 }
 
 impl Tabular for SchedulerRow {
-    const COLUMNS: &'static [Column] = &[
-        Column::always("SCHEDULER"),
-        Column::always("PARTITION"),
-        Column::always("JOBS"),
-        Column::always("ALLOCATIONS"),
-        Column::always("NODES"),
-        Column::always("WALLTIME"),
-        Column::always("WHEN"),
-        Column::always("NODE-HOURS"),
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::always("SCHEDULER", |row, _| row.name.as_str().into()),
+        Column::always("PARTITION", |row, _| text(&row.partition)),
+        Column::always("JOBS", |row, _| row.jobs.into()),
+        Column::always("ALLOCATIONS", |row, _| row.allocations.into()),
+        Column::always("NODES", |row, _| row.nodes.into()),
+        Column::always("WALLTIME", |row, _| human::duration(row.walltime_seconds).into()),
+        Column::always("WHEN", |row, _| if row.deferred { "jobs ready" } else { "start" }.into()),
+        Column::always("NODE-HOURS", |row, _| format!("{:.1}", row.node_hours).into()),
     ];
-
-    fn cells(&self, _: Timestamp) -> Vec<TableCell> {
-        vec![
-            self.name.as_str().into(),
-            self.partition.clone().unwrap_or_default().into(),
-            self.jobs.into(),
-            self.allocations.into(),
-            self.nodes.into(),
-            human::duration(self.walltime_seconds).into(),
-            if self.deferred { "jobs ready" } else { "start" }.into(),
-            format!("{:.1}", self.node_hours).into(),
-        ]
-    }
 }
 
 /// A way to have nodes.
@@ -139,31 +125,17 @@ pub struct AllocationPlanRow {
 }
 
 impl Tabular for AllocationPlanRow {
-    const COLUMNS: &'static [Column] = &[
-        Column::always("SCHEDULER"),
-        Column::always("PARTITION"),
-        Column::always("JOBS"),
-        Column::always("NODES"),
-        Column::always("IDLE"),
-        Column::always("QUEUED"),
-        Column::always("TOGETHER"),
-        Column::always("APART"),
-        Column::always("BETTER"),
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::always("SCHEDULER", |row, _| row.scheduler.as_str().into()),
+        Column::always("PARTITION", |row, _| row.partition.as_str().into()),
+        Column::always("JOBS", |row, _| row.jobs.into()),
+        Column::always("NODES", |row, _| row.nodes.into()),
+        Column::always("IDLE", |row, _| row.idle_nodes.into()),
+        Column::always("QUEUED", |row, _| row.queued_jobs.into()),
+        Column::always("TOGETHER", |row, _| way(row.together, row.together_refused.as_deref()).into()),
+        Column::always("APART", |row, _| way(row.apart, row.apart_refused.as_deref()).into()),
+        Column::always("BETTER", |row, _| TableCell::painted(row.recommended, Paint::Good)),
     ];
-
-    fn cells(&self, _: Timestamp) -> Vec<TableCell> {
-        vec![
-            self.scheduler.as_str().into(),
-            self.partition.as_str().into(),
-            self.jobs.into(),
-            self.nodes.into(),
-            self.idle_nodes.into(),
-            self.queued_jobs.into(),
-            way(self.together, self.together_refused.as_deref()).into(),
-            way(self.apart, self.apart_refused.as_deref()).into(),
-            TableCell::painted(self.recommended, Paint::Good),
-        ]
-    }
 }
 
 fn way(way: Option<WayRow>, refused: Option<&str>) -> String {

@@ -1,11 +1,10 @@
 //! Columns of clusters and their partitions.
 
-use jiff::Timestamp;
 use serde::Serialize;
 use torc_api::cluster::Partition;
 
 use super::human;
-use super::table::{Column, Paint, TableCell, Tabular};
+use super::table::{Column, Paint, TableCell, Tabular, text};
 
 /// A cluster that is known.
 #[derive(Clone, Debug, Serialize)]
@@ -24,23 +23,13 @@ pub struct ProfileRow {
 }
 
 impl Tabular for ProfileRow {
-    const COLUMNS: &'static [Column] = &[
-        Column::always("NAME"),
-        Column::always("TITLE"),
-        Column::always("PARTITIONS"),
-        Column::always("HERE"),
-        Column::always("FROM"),
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::always("NAME", |row, _| row.name.as_str().into()),
+        Column::always("TITLE", |row, _| row.title.as_str().into()),
+        Column::always("PARTITIONS", |row, _| row.partitions.into()),
+        Column::always("HERE", |row, _| if row.here { TableCell::painted("yes", Paint::Good) } else { "".into() }),
+        Column::always("FROM", |row, _| row.origin.as_str().into()),
     ];
-
-    fn cells(&self, _: Timestamp) -> Vec<TableCell> {
-        vec![
-            self.name.as_str().into(),
-            self.title.as_str().into(),
-            self.partitions.into(),
-            if self.here { TableCell::painted("yes", Paint::Good) } else { "".into() },
-            self.origin.as_str().into(),
-        ]
-    }
 }
 
 /// A partition.
@@ -49,35 +38,25 @@ impl Tabular for ProfileRow {
 pub struct PartitionRow(pub Partition);
 
 impl Tabular for PartitionRow {
-    const COLUMNS: &'static [Column] = &[
-        Column::always("PARTITION"),
-        Column::always("CPUS"),
-        Column::always("MEMORY"),
-        Column::always("GPUS"),
-        Column::always("WALLTIME"),
-        Column::always("NODES"),
-        Column::always("SHARED"),
-        Column::always("REMARK"),
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::always("PARTITION", |row, _| row.0.name.as_str().into()),
+        Column::always("CPUS", |row, _| row.0.cpus_per_node.into()),
+        Column::always("MEMORY", |row, _| human::bytes(row.0.memory_mb.saturating_mul(1 << 20)).into()),
+        Column::always("GPUS", |row, _| gpus(&row.0).into()),
+        Column::always("WALLTIME", |row, _| row.0.max_walltime.as_str().into()),
+        Column::always("NODES", |row, _| text(&row.0.nodes)),
+        Column::always("SHARED", |row, _| if row.0.shared == Some(true) { "yes" } else { "" }.into()),
+        Column::always("REMARK", |row, _| {
+            if row.0.requires_explicit_request == Some(true) { "only when named" } else { "" }.into()
+        }),
     ];
+}
 
-    fn cells(&self, _: Timestamp) -> Vec<TableCell> {
-        let partition = &self.0;
-        let gpus = match (partition.gpus_per_node.unwrap_or(0), &partition.gpu_type) {
-            (0, _) => String::new(),
-            (count, None) => count.to_string(),
-            (count, Some(kind)) => format!("{count} {kind}"),
-        };
-        let remark = if partition.requires_explicit_request == Some(true) { "only when named" } else { "" };
-        vec![
-            partition.name.as_str().into(),
-            partition.cpus_per_node.into(),
-            human::bytes(partition.memory_mb.saturating_mul(1 << 20)).into(),
-            gpus.into(),
-            partition.max_walltime.as_str().into(),
-            partition.nodes.map_or(String::new(), |nodes| nodes.to_string()).into(),
-            if partition.shared == Some(true) { "yes" } else { "" }.into(),
-            remark.into(),
-        ]
+fn gpus(partition: &Partition) -> String {
+    match (partition.gpus_per_node.unwrap_or(0), &partition.gpu_type) {
+        (0, _) => String::new(),
+        (count, None) => count.to_string(),
+        (count, Some(kind)) => format!("{count} {kind}"),
     }
 }
 
@@ -97,15 +76,15 @@ pub struct MatchRow {
 }
 
 impl Tabular for MatchRow {
-    const COLUMNS: &'static [Column] =
-        &[Column::always("PARTITION"), Column::always("FITS"), Column::always("CHOSEN"), Column::always("WHY NOT")];
-
-    fn cells(&self, _: Timestamp) -> Vec<TableCell> {
-        vec![
-            self.partition.as_str().into(),
-            if self.fits { TableCell::painted("yes", Paint::Good) } else { TableCell::painted("no", Paint::Faint) },
-            if self.chosen { TableCell::painted("yes", Paint::Active) } else { "".into() },
-            self.reason.clone().unwrap_or_default().into(),
-        ]
-    }
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::always("PARTITION", |row, _| row.partition.as_str().into()),
+        Column::always("FITS", |row, _| {
+            if row.fits { TableCell::painted("yes", Paint::Good) } else { TableCell::painted("no", Paint::Faint) }
+        }),
+        Column::always(
+            "CHOSEN",
+            |row, _| if row.chosen { TableCell::painted("yes", Paint::Active) } else { "".into() },
+        ),
+        Column::always("WHY NOT", |row, _| text(&row.reason)),
+    ];
 }

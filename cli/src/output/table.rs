@@ -3,24 +3,27 @@
 use comfy_table::{Cell, Color, ContentArrangement, Table, presets};
 use jiff::Timestamp;
 
-/// A column of a table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Column {
+use super::human;
+
+/// A column of a table of `T`: its heading and its cells.
+#[derive(Debug)]
+pub struct Column<T: 'static> {
     /// The heading.
     pub name: &'static str,
     /// Only in wide tables.
     pub wide: bool,
+    cell: fn(&T, Timestamp) -> TableCell,
 }
 
-impl Column {
+impl<T> Column<T> {
     /// A column of every table.
-    pub const fn always(name: &'static str) -> Self {
-        Self { name, wide: false }
+    pub const fn always(name: &'static str, cell: fn(&T, Timestamp) -> TableCell) -> Self {
+        Self { name, wide: false, cell }
     }
 
     /// A column of wide tables.
-    pub const fn wide(name: &'static str) -> Self {
-        Self { name, wide: true }
+    pub const fn wide(name: &'static str, cell: fn(&T, Timestamp) -> TableCell) -> Self {
+        Self { name, wide: true, cell }
     }
 }
 
@@ -60,29 +63,65 @@ impl<T: ToString> From<T> for TableCell {
     }
 }
 
-/// Something that is a row of a table.
-pub trait Tabular {
-    /// The columns.
-    const COLUMNS: &'static [Column];
+/// The cell of something that may be absent.
+pub fn text<T: ToString>(value: &Option<T>) -> TableCell {
+    value.as_ref().map(ToString::to_string).unwrap_or_default().into()
+}
 
-    /// One cell a column.
-    fn cells(&self, now: Timestamp) -> Vec<TableCell>;
+/// The cell of an amount that may be unknown.
+pub fn bytes(amount: Option<i64>) -> TableCell {
+    amount.map_or(String::new(), human::bytes).into()
+}
+
+/// The cell of a moment that may not have come.
+pub fn ago(time: &Option<String>, now: Timestamp) -> TableCell {
+    time.as_deref().map_or(String::new(), |time| human::age(time, now)).into()
+}
+
+/// Something that is a row of a table.
+pub trait Tabular: Sized + 'static {
+    /// The columns.
+    const COLUMNS: &'static [Column<Self>];
+}
+
+/// An item of a list, with the row that shows it.
+pub trait Listed {
+    /// The row.
+    type Row: Tabular;
+    /// A column that comes first, also where the table is not wide.
+    const FIRST: Option<&'static str> = None;
+
+    /// Returns the row.
+    fn row(&self) -> &Self::Row;
+}
+
+impl<T: Tabular> Listed for T {
+    type Row = T;
+
+    fn row(&self) -> &T {
+        self
+    }
+}
+
+/// The columns of a table in their order.
+fn columns<T: Listed>(wide: bool) -> Vec<&'static Column<T::Row>> {
+    let is_first = |column: &Column<T::Row>| Some(column.name) == T::FIRST;
+    let all = || T::Row::COLUMNS.iter();
+    all()
+        .filter(|column| is_first(column))
+        .chain(all().filter(|column| !is_first(column) && (wide || !column.wide)))
+        .collect()
 }
 
 /// Widths of columns that have been printed, so that later rows line up with them.
 pub type Widths = Vec<usize>;
 
 /// The table as text, coloured; whoever prints it takes the colours out where they do not belong.
-pub fn render<T: Tabular>(items: &[T], wide: bool, now: Timestamp, header: bool, widths: &mut Widths) -> String {
-    let shown: Vec<bool> = T::COLUMNS.iter().map(|column| wide || !column.wide).collect();
-    let choose = |cells: Vec<TableCell>| -> Vec<TableCell> {
-        debug_assert_eq!(cells.len(), T::COLUMNS.len());
-        cells.into_iter().zip(&shown).filter(|(_, shown)| **shown).map(|(cell, _)| tidy(cell)).collect()
-    };
-    let mut rows: Vec<Vec<TableCell>> = items.iter().map(|item| choose(item.cells(now))).collect();
-    if header {
-        rows.insert(0, choose(T::COLUMNS.iter().map(|column| column.name.into()).collect()));
-    }
+pub fn render<T: Listed>(items: &[T], wide: bool, now: Timestamp, header: bool, widths: &mut Widths) -> String {
+    let columns = columns::<T>(wide);
+    let heading = || columns.iter().map(|column| column.name.into()).collect();
+    let cells = |item: &T| columns.iter().map(|column| tidy((column.cell)(item.row(), now))).collect();
+    let rows: Vec<Vec<TableCell>> = header.then(heading).into_iter().chain(items.iter().map(cells)).collect();
     for row in &rows {
         widths.resize(row.len().max(widths.len()), 0);
         for (width, cell) in widths.iter_mut().zip(row) {
@@ -126,7 +165,7 @@ fn paint(cell: TableCell, width: usize) -> Cell {
 
 /// A row as `COLUMN=text`, each with the sign of its colour, and wide columns in brackets.
 #[cfg(test)]
-pub fn described<T: Tabular>(row: &T, now: Timestamp) -> Vec<String> {
+pub fn described<T: Listed>(item: &T, now: Timestamp) -> Vec<String> {
     let sign = |paint: Paint| match paint {
         Paint::Plain => "",
         Paint::Good => "+",
@@ -134,15 +173,12 @@ pub fn described<T: Tabular>(row: &T, now: Timestamp) -> Vec<String> {
         Paint::Active => "~",
         Paint::Faint => ".",
     };
-    let cells = row.cells(now);
-    assert_eq!(cells.len(), T::COLUMNS.len(), "a cell for each column");
-    let pairs = T::COLUMNS.iter().zip(cells);
-    pairs
-        .map(|(column, cell)| {
-            let text = format!("{}={}{}", column.name, sign(cell.paint), cell.text);
-            if column.wide { format!("[{text}]") } else { text }
-        })
-        .collect()
+    let describe = |column: &Column<T::Row>| {
+        let cell = (column.cell)(item.row(), now);
+        let text = format!("{}={}{}", column.name, sign(cell.paint), cell.text);
+        if column.wide && Some(column.name) != T::FIRST { format!("[{text}]") } else { text }
+    };
+    columns::<T>(true).into_iter().map(describe).collect()
 }
 
 #[cfg(test)]
@@ -152,11 +188,11 @@ mod tests {
     struct Pet(&'static str, i64, &'static str);
 
     impl Tabular for Pet {
-        const COLUMNS: &'static [Column] = &[Column::always("NAME"), Column::wide("AGE"), Column::always("NOTE")];
-
-        fn cells(&self, _: Timestamp) -> Vec<TableCell> {
-            vec![self.0.into(), self.1.into(), TableCell::painted(self.2, Paint::Good)]
-        }
+        const COLUMNS: &'static [Column<Self>] = &[
+            Column::always("NAME", |pet, _| pet.0.into()),
+            Column::wide("AGE", |pet, _| pet.1.into()),
+            Column::always("NOTE", |pet, _| TableCell::painted(pet.2, Paint::Good)),
+        ];
     }
 
     fn plain(items: &[Pet], wide: bool, header: bool) -> String {

@@ -13,9 +13,10 @@ use torc_api::remote::RemoteWorker;
 
 use super::table::{Tabular, described};
 use super::*;
+use crate::commands::remote::rows::{LogsRow, OrderRow};
 use crate::commands::slurm::sacct::SacctRow;
 use crate::commands::slurm::stats::StatsRow;
-use crate::remote::standing::{Standing, WorkerState};
+use crate::remote::worker_status::{WorkerState, WorkerStatus};
 
 fn now() -> Timestamp {
     "2026-01-02T00:00:00Z".parse().expect("a time")
@@ -406,7 +407,7 @@ fn files_and_data() {
 fn workers() {
     let worker = json!({ "address": "a@n1:22", "folder": "/f", "remoteTorc": "/t", "creationTime": before(14) });
     assert_eq!(row::<RemoteWorker>(&worker), ["WORKER=a@n1:22", "AGE=14s", "FOLDER=/f", "[REMOTE-TORC=/t]"]);
-    let standing = |state| Standing {
+    let worker = |state| WorkerStatus {
         worker: "n1".to_owned(),
         state,
         since: Some(before(15)),
@@ -430,15 +431,15 @@ fn workers() {
         "[FOLDER=/f]",
         "MESSAGE=m",
     ];
-    assert_eq!(described(&standing(WorkerState::Running), now()), expected);
+    assert_eq!(described(&worker(WorkerState::Running), now()), expected);
     for (state, word) in
         [(WorkerState::Stopped, ".stopped"), (WorkerState::Dead, "-dead"), (WorkerState::Unreachable, "-unreachable")]
     {
-        assert_eq!(cell(&described(&standing(state), now()), "STATE"), word);
+        assert_eq!(cell(&described(&worker(state), now()), "STATE"), word);
     }
     let fields = json!({ "worker": "n1", "state": "dead", "since": before(15), "running": 1, "queued": 2, "host": "h", "pid": 3,
         "runner": 4, "folder": "/f", "message": "m" });
-    assert_eq!(json!(standing(WorkerState::Dead)), fields);
+    assert_eq!(json!(worker(WorkerState::Dead)), fields);
     let order = |good| OrderRow {
         worker: "n1".to_owned(),
         outcome: "started",
@@ -676,8 +677,9 @@ fn formats_have_their_names() {
         (Format::Json, "json", true),
         (Format::Yaml, "yaml", true),
     ];
+    assert_eq!(Format::CHOICES.iter().map(|(name, _)| *name).collect::<Vec<_>>(), all.map(|(_, name, _)| name));
     for (format, name, structured) in all {
-        assert_eq!((format.name(), format.is_structured()), (name, structured));
+        assert_eq!(format.is_structured(), structured);
         assert_eq!(Format::from_name(name), Ok(format));
     }
     assert!(Format::from_name("xml").is_err());

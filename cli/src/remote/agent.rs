@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use torc_runner::ProcessMark;
+use torc_runner::ProcessId;
 
 use super::folder::WorkerFolder;
 use super::order::{Order, Outcome, RecordedRunner, Report, StartOrder};
 use super::ssh::{VERSION, same_version};
 use crate::client::{Client, ClientError, Trust};
 use crate::env;
-use crate::place::host_name;
+use crate::host::host_name;
 
 /// How long a new runner may take until it says that it lives.
 const START_PATIENCE: Duration = Duration::from_secs(60);
@@ -203,7 +203,7 @@ fn last_line(path: &Path) -> String {
     line.unwrap_or("it said nothing").to_owned()
 }
 
-/// Ends the runner and, where it is dead, the keeper that still holds its jobs.
+/// Ends the runner and, where it is dead, the shim that still holds its jobs.
 async fn stop(folder: &WorkerFolder, force: bool, wait: Duration) -> Outcome {
     let runner = folder.recorded().filter(lives_here).map(|runner| runner.process);
     let mut found = runner.is_some();
@@ -212,9 +212,9 @@ async fn stop(folder: &WorkerFolder, force: bool, wait: Duration) -> Outcome {
     {
         return Outcome::StillRunning;
     }
-    if let Some(keeper) = folder.keeper() {
+    if let Some(shim) = folder.shim() {
         found = true;
-        if !end(&keeper, force, wait).await {
+        if !end(&shim, force, wait).await {
             return Outcome::StillRunning;
         }
     }
@@ -222,7 +222,7 @@ async fn stop(folder: &WorkerFolder, force: bool, wait: Duration) -> Outcome {
 }
 
 /// Asks a process to end and waits. With force it is asked again and again, which means at once, and killed in the end.
-async fn end(process: &ProcessMark, force: bool, wait: Duration) -> bool {
+async fn end(process: &ProcessId, force: bool, wait: Duration) -> bool {
     let begin = Instant::now();
     let patience = if force { FORCE_PATIENCE } else { wait };
     send(process, Signal::SIGTERM);
@@ -241,7 +241,7 @@ async fn end(process: &ProcessMark, force: bool, wait: Duration) -> bool {
     !process.is_alive()
 }
 
-fn send(process: &ProcessMark, signal: Signal) {
+fn send(process: &ProcessId, signal: Signal) {
     if process.is_alive() {
         let _ = kill(Pid::from_raw(process.pid), signal);
     }
@@ -252,7 +252,7 @@ fn delete_logs(folder: &WorkerFolder) -> io::Result<Outcome> {
         // Not a folder of ours: nothing in it is touched.
         return Ok(Outcome::Deleted { files: 0 });
     }
-    if folder.recorded().is_some_and(|runner| lives_here(&runner)) || folder.keeper().is_some() {
+    if folder.recorded().is_some_and(|runner| lives_here(&runner)) || folder.shim().is_some() {
         return Ok(refused(
             "its runner is at work and writes them".to_owned(),
             "stop it first: torc remote stop".to_owned(),
@@ -267,7 +267,7 @@ mod tests {
 
     use super::*;
 
-    fn recorded(folder: &Path, process: ProcessMark, host: &str) {
+    fn recorded(folder: &Path, process: ProcessId, host: &str) {
         let start_time = "2026-11-16T10:00:00Z".to_owned();
         let runner = RecordedRunner { process, host: host.to_owned(), start_time, end_time: None, end_reason: None };
         WorkerFolder::new(folder.to_owned()).record(&runner).unwrap();
@@ -290,8 +290,8 @@ mod tests {
     #[tokio::test]
     async fn a_reused_number_is_not_ours() {
         let root = tempfile::tempdir().unwrap();
-        let own = ProcessMark::own();
-        recorded(root.path(), ProcessMark { start_ticks: own.start_ticks + 1, ..own.clone() }, &host_name());
+        let own = ProcessId::own();
+        recorded(root.path(), ProcessId { start_ticks: own.start_ticks + 1, ..own.clone() }, &host_name());
         let look = obey(Order::Look { folder: root.path().to_owned() }).await;
         assert!(!look.alive && look.runner.is_some());
         let stop = Order::Stop { folder: root.path().to_owned(), force: true, wait_seconds: 1 };
@@ -303,7 +303,7 @@ mod tests {
     #[tokio::test]
     async fn a_shared_folder_tells_of_another_machine() {
         let root = tempfile::tempdir().unwrap();
-        recorded(root.path(), ProcessMark::own(), "another");
+        recorded(root.path(), ProcessId::own(), "another");
         let report = obey(order(root.path())).await;
         assert!(reason(&report).contains("was started on another"), "{report:?}");
         assert!(!report.alive);
@@ -331,9 +331,9 @@ mod tests {
         std::fs::write(root.path().join("runner.log"), "x").unwrap();
         let delete = || Order::DeleteLogs { folder: root.path().to_owned() };
         assert_eq!(obey(delete()).await.outcome, Outcome::Deleted { files: 0 });
-        recorded(root.path(), ProcessMark::own(), &host_name());
+        recorded(root.path(), ProcessId::own(), &host_name());
         assert!(reason(&obey(delete()).await).contains("at work"));
-        recorded(root.path(), ProcessMark::default(), &host_name());
+        recorded(root.path(), ProcessId::default(), &host_name());
         assert_eq!(obey(delete()).await.outcome, Outcome::Deleted { files: 1 });
     }
 }

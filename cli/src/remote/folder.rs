@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg};
 use torc_api::remote::WorkerAddress;
-use torc_runner::ProcessMark;
+use torc_runner::ProcessId;
 
 use super::order::RecordedRunner;
-use crate::place::host_name;
+use crate::host::host_name;
 
 /// Where a worker's folder is on its machine. It is its own, even where all machines share a file system.
 pub fn path(remote_dir: &Path, output_dir: &Path, workflow: &str, worker: &WorkerAddress) -> PathBuf {
@@ -49,7 +49,7 @@ impl WorkerFolder {
         self.path.join("runner.log")
     }
 
-    /// The place of the runner and its keeper.
+    /// The place of the runner and its shim.
     pub fn runner_place(&self) -> PathBuf {
         self.path.join("runner")
     }
@@ -97,9 +97,9 @@ impl WorkerFolder {
         Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, errno)| errno.into())
     }
 
-    /// The keeper that lives here, with the runner's jobs.
-    pub fn keeper(&self) -> Option<ProcessMark> {
-        torc_runner::keeper::living_in(&self.runner_place())
+    /// The shim that lives here, with the runner's jobs.
+    pub fn shim(&self) -> Option<ProcessId> {
+        torc_runner::shim::living_in(&self.runner_place())
     }
 
     /// The names of what is worth collecting.
@@ -127,16 +127,16 @@ impl WorkerFolder {
 
 /// The life of a runner in a worker's folder, written down for whoever looks.
 #[derive(Debug)]
-pub struct Life {
+pub struct RunnerRecord {
     folder: WorkerFolder,
     record: RecordedRunner,
 }
 
-impl Life {
+impl RunnerRecord {
     /// This process lives there from now on.
     pub fn begin(folder: WorkerFolder) -> io::Result<Self> {
         let record = RecordedRunner {
-            process: ProcessMark::own(),
+            process: ProcessId::own(),
             host: host_name(),
             start_time: now(),
             end_time: None,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use torc_runner::ProcessMark;
+use torc_runner::ProcessId;
 
 /// What a worker is to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,7 +115,7 @@ pub enum Outcome {
 pub struct RecordedRunner {
     /// Its process.
     #[serde(flatten)]
-    pub process: ProcessMark,
+    pub process: ProcessId,
     /// The machine.
     pub host: String,
     /// When it started.

@@ -165,7 +165,7 @@ fn insert(at: usize, text: String) -> Edit {
 }
 
 fn position(node: &YamlNode) -> Position {
-    Position { line: node.line, column: node.column }
+    Position::new(node.line, node.column)
 }
 
 /// Returns a value in flow style.

@@ -3,11 +3,18 @@
 use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
+use torc_api::nearest::nearest;
 
-use super::keys::OLDER_NAMES;
-use super::{KEYS, Layers, Origin, Surroundings};
+use super::{Layers, Origin, Surroundings, all};
 use crate::env;
 use crate::error::CommandError;
+
+/// Names that Torc 1.0's documentation has for settings, and the settings of today: section by section.
+pub(super) const OLDER_NAMES: &[(&str, &str)] = &[
+    ("client.job_completion_poll_interval", "client.run.poll_interval"),
+    ("client.run.job_completion_poll_interval", "client.run.poll_interval"),
+    ("client.slurm.job_completion_poll_interval", "client.slurm.poll_interval"),
+];
 
 /// The files that are read, the nearest first.
 pub fn config_files(surroundings: &Surroundings<'_>) -> Vec<PathBuf> {
@@ -49,9 +56,11 @@ fn walk(
             let page = "docs/reference/configuration.md";
             warnings.push(format!("{}: the setting `{full}` is now called `{newer}` ({page})", path.display()));
         }
-        let known = KEYS.iter().find(|key| key.name == newer.unwrap_or(&full));
+        let known = all().find(|setting| setting.key == newer.unwrap_or(&full));
         match (known, value) {
-            (Some(key), value) => layers.below(key.name, scalar(path, &full, value)?, Origin::File(path.to_owned())),
+            (Some(setting), value) => {
+                layers.below(setting.key, scalar(path, &full, value)?, Origin::File(path.to_owned()))
+            }
             (None, Value::Table(inner)) => walk(layers, path, &full, inner, warnings)?,
             (None, _) => warnings.push(unknown(path, &full)),
         }
@@ -70,11 +79,8 @@ fn scalar(path: &Path, key: &str, value: &Value) -> Result<String, CommandError>
 }
 
 fn unknown(path: &Path, key: &str) -> String {
-    let nearest = KEYS.iter().map(|known| (strsim::damerau_levenshtein(known.name, key), known.name)).min();
-    let hint = match nearest {
-        Some((distance, name)) if distance <= 4 => format!("; did you mean `{name}`?"),
-        _ => String::new(),
-    };
+    let known = nearest(key, all().map(|known| known.key));
+    let hint = known.map(|known| format!("; did you mean `{known}`?")).unwrap_or_default();
     format!("{}: unknown setting `{key}`{hint}", path.display())
 }
 

@@ -6,6 +6,10 @@ use torc_runner::OfflineSettings;
 
 use super::*;
 
+fn typed(line: &str) -> Layers {
+    crate::cli::parse(line.split_whitespace()).unwrap().1
+}
+
 struct World {
     root: tempfile::TempDir,
     variables: BTreeMap<String, String>,
@@ -51,8 +55,7 @@ fn nearer_sources_win_one_by_one() {
     assert_eq!(cpus(&world, Layers::default()).as_deref(), Some("3"));
     world.variables.insert("TORC_RUN_NUM_CPUS".to_owned(), "4".to_owned());
     assert_eq!(cpus(&world, Layers::default()).as_deref(), Some("4"));
-    let typed = RunnerArgs { num_cpus: Some(5), ..RunnerArgs::default() };
-    assert_eq!(cpus(&world, flags(&GlobalArgs::default(), Some(&typed))).as_deref(), Some("5"));
+    assert_eq!(cpus(&world, typed("torc server --num-cpus 5")).as_deref(), Some("5"));
 }
 
 #[test]
@@ -121,7 +124,7 @@ fn names_of_torc_1_count_and_say_what_they_are_called_now() {
         format!("{path}: the setting `{key}` is now called `{section}.poll_interval` (docs/reference/configuration.md)")
     });
     assert_eq!(warnings, expected);
-    assert!(keys::OLDER_NAMES.iter().all(|(_, newer)| KEYS.iter().any(|key| key.name == *newer)));
+    assert!(files::OLDER_NAMES.iter().all(|(_, newer)| all().any(|setting| setting.key == *newer)));
 }
 
 #[test]
@@ -162,33 +165,28 @@ fn what_happens_when_the_server_stays_away_can_be_set() {
     let settings =
         |world: &World, flags: Layers| resolve(&world.gather(flags).unwrap().0, Handed::default()).unwrap().run;
     let usual = settings(&world, Layers::default());
-    assert_eq!(usual.offline, OfflineSettings::default());
-    assert_eq!((usual.offline.enabled, usual.offline.ping_interval.as_secs()), (true, 120));
+    assert_eq!(usual.offline(), OfflineSettings::default());
+    assert_eq!((usual.offline_drain, usual.drain_ping_interval.as_secs()), (true, 120));
     assert_eq!((usual.claim_backoff_max.as_secs(), usual.long_poll), (300, true));
 
     let text = "[client.offline]\nenabled = false\ndrain_ping_interval_secs = 7\n\
                 wait_for_healthy_database_minutes = 0.5\n[client.run]\nclaim_backoff_max_secs = 60\nlong_poll = false\n";
     world.file("project/torc.toml", text);
     let run = settings(&world, Layers::default());
-    let offline = run.offline;
+    let offline = run.offline();
     assert_eq!((offline.enabled, offline.ping_interval.as_secs()), (false, 7));
     assert_eq!(offline.retry_window, Some(Duration::from_secs(30)));
     assert_eq!((run.claim_backoff_max.as_secs(), run.long_poll), (60, false));
 
     world.variables.insert("TORC_CLIENT__OFFLINE__ENABLED".to_owned(), "true".to_owned());
     world.variables.insert("TORC_CLIENT__OFFLINE__DRAIN_PING_INTERVAL_SECS".to_owned(), "8".to_owned());
-    let offline = settings(&world, Layers::default()).offline;
+    let offline = settings(&world, Layers::default()).offline();
     assert_eq!((offline.enabled, offline.ping_interval.as_secs()), (true, 8), "the environment wins over files");
 
-    let typed = RunnerArgs {
-        offline_drain: Some(false),
-        drain_ping_interval_secs: Some(9.0),
-        claim_backoff_max_secs: Some(11.0),
-        long_poll: Some(true),
-        ..RunnerArgs::default()
-    };
-    let run = settings(&world, flags(&GlobalArgs::default(), Some(&typed)));
-    assert_eq!((run.offline.enabled, run.offline.ping_interval.as_secs()), (false, 9), "flags win over all");
+    let flags =
+        "torc runner --offline-drain false --drain-ping-interval-secs 9 --claim-backoff-max-secs 11 --long-poll true";
+    let run = settings(&world, typed(flags));
+    assert_eq!((run.offline_drain, run.drain_ping_interval.as_secs()), (false, 9), "flags win over all");
     assert_eq!((run.claim_backoff_max.as_secs(), run.long_poll), (11, true));
 }
 
@@ -214,8 +212,8 @@ fn for_every_setting_the_nearer_source_wins() {
         let mut flags = Layers::default();
         let text = |source: &str| {
             let mut lines = String::new();
-            for (number, key) in KEYS.iter().enumerate() {
-                lines.push_str(&format!("{} = \"{source}-{number}\"\n", key.name));
+            for (number, key) in all().enumerate() {
+                lines.push_str(&format!("{} = \"{source}-{number}\"\n", key.key));
             }
             lines
         };
@@ -226,32 +224,32 @@ fn for_every_setting_the_nearer_source_wins() {
                 "project" => drop(world.file("project/torc.toml", &text(source))),
                 _ => {}
             }
-            for (number, key) in KEYS.iter().enumerate() {
+            for (number, key) in all().enumerate() {
                 let value = format!("{source}-{number}");
                 match *source {
-                    "section" if key.variable_by_section() != key.variable => {
+                    "section" if key.variable_by_section() != key.variable() => {
                         world.variables.insert(key.variable_by_section(), value);
                     }
-                    "variable" => drop(world.variables.insert(key.variable.to_owned(), value)),
-                    "flag" => flags.below(key.name, value, Origin::Flag),
+                    "variable" => drop(world.variables.insert(key.variable(), value)),
+                    "flag" => flags.below(key.key, value, Origin::Flag),
                     _ => {}
                 }
             }
         }
         let (layers, warnings) = world.gather(flags).unwrap();
         assert_eq!(warnings, Vec::<String>::new());
-        for (number, key) in KEYS.iter().enumerate() {
-            let has_one_name = *nearest == "section" && key.variable_by_section() == key.variable;
+        for (number, key) in all().enumerate() {
+            let has_one_name = *nearest == "section" && key.variable_by_section() == key.variable();
             let expected = if has_one_name { "project" } else { nearest };
-            let value = layers.get(key.name).unwrap();
-            assert_eq!(value.text, format!("{expected}-{number}"), "{}", key.name);
+            let value = layers.get(key.key).unwrap();
+            assert_eq!(value.text, format!("{expected}-{number}"), "{}", key.key);
             let origin_is_right = match expected {
                 "flag" => value.origin == Origin::Flag,
-                "variable" => value.origin == Origin::Environment(key.variable.to_owned()),
+                "variable" => value.origin == Origin::Environment(key.variable()),
                 "section" => value.origin == Origin::Environment(key.variable_by_section()),
                 _ => matches!(value.origin, Origin::File(_)),
             };
-            assert!(origin_is_right, "{}: {:?}", key.name, value.origin);
+            assert!(origin_is_right, "{}: {:?}", key.key, value.origin);
         }
     }
 }
@@ -271,7 +269,7 @@ fn an_empty_variable_says_nothing() {
 fn what_is_built_in() {
     let (layers, _) = World::new().gather(Layers::default()).unwrap();
     let built_in: Vec<(&str, &str)> =
-        KEYS.iter().filter_map(|key| Some((key.name, layers.get(key.name)?.text.as_str()))).collect();
+        all().filter_map(|key| Some((key.key, layers.get(key.key)?.text.as_str()))).collect();
     let expected = [
         ("client.format", "table"),
         ("client.ssh", "ssh"),
@@ -299,14 +297,14 @@ fn what_is_built_in() {
     assert_eq!(built_in, expected);
     assert!(built_in.iter().all(|(name, _)| layers.get(name).unwrap().origin == Origin::BuiltIn));
     let settings = resolve(&layers, Handed::default()).unwrap();
-    assert_eq!((settings.url, settings.way, settings.namespace), (None, Way::Here, None));
+    assert_eq!((settings.url, settings.backend, settings.namespace), (None, Backend::Store, None));
     assert_eq!(settings.server.runner_token_lifetime, Duration::from_secs(30 * 86_400));
     assert_eq!(settings.server.kubernetes.cleanup_patience, Duration::from_secs(600));
     assert_eq!(settings.server.slurm_poll_interval, Duration::from_secs(15));
 }
 
 /// A value for every setting but those of a cluster, each unlike all others.
-const SAID: [(&str, &str); 60] = [
+pub const EXAMPLES: [(&str, &str); 60] = [
     ("client.url", "http://h:1/x/"),
     ("client.service", "ns/svc"),
     ("client.token_file", "/token"),
@@ -373,11 +371,11 @@ const SAID: [(&str, &str); 60] = [
 #[test]
 fn every_setting_has_its_field() {
     let mut layers = Layers::default();
-    for (key, text) in SAID {
-        let name = KEYS.iter().find(|known| known.name == key).unwrap().name;
+    for (key, text) in EXAMPLES {
+        let name = all().find(|known| known.key == key).unwrap().key;
         layers.below(name, text.to_owned(), Origin::Flag);
     }
-    let unsaid: Vec<&str> = KEYS.iter().map(|key| key.name).filter(|name| layers.get(name).is_none()).collect();
+    let unsaid: Vec<&str> = all().map(|key| key.key).filter(|name| layers.get(name).is_none()).collect();
     assert_eq!(unsaid, ["client.context", "client.kubeconfig"], "a cluster and a server are not named together");
     let path = |text: &str| Some(PathBuf::from(text));
     let seconds = Duration::from_secs;
@@ -390,11 +388,14 @@ fn every_setting_has_its_field() {
     let found = resolve(&layers, handed).unwrap();
     let expected = Settings {
         url: Some("http://h:1/x".to_owned()),
+        context: None,
+        kubeconfig: None,
+        layers: layers.clone(),
         token: Some("secret".to_owned()),
         token_file: path("/token"),
         server_file: path("/server"),
         server_certificates: path("/certificates"),
-        way: Way::Server,
+        backend: Backend::Server,
         service: Some("ns/svc".to_owned()),
         server_name: None,
         certificate_sha256: Some(Fingerprint([0xab; 32])),
@@ -415,24 +416,24 @@ fn every_setting_has_its_field() {
             slurm_poll_interval: seconds(6),
             claim_backoff_max: seconds(7),
             long_poll: false,
-            offline: OfflineSettings { enabled: false, ping_interval: seconds(14), retry_window: Some(seconds(900)) },
+            offline_drain: false,
+            drain_ping_interval: seconds(14),
+            server_retry_window: Some(seconds(900)),
             persistent: true,
             skip_version_check: true,
-            prefetch: torc_api::failure::Prefetch {
-                enabled: Some(true),
-                batch_size: Some(10),
-                max_queued: Some(11),
-                refill_threshold: Some(12),
-                lease_seconds: Some(13),
-                horizon_seconds: None,
-            },
+            prefetch_enabled: Some(true),
+            prefetch_batch_size: Some(10),
+            prefetch_max_queued: Some(11),
+            prefetch_refill_threshold: Some(12),
+            lease_seconds: Some(13),
         },
         server: ServerSettings {
             bind: "1.1.1.1:1".to_owned(),
             embedded_bind: Some("2.2.2.2:2".to_owned()),
             advertise: Some("there".to_owned()),
-            certificate: Some(TlsFiles { certificate: "/crt".into(), key: "/key".into() }),
-            authority: path("/tlsca"),
+            tls_cert: path("/crt"),
+            tls_key: path("/key"),
+            tls_ca: path("/tlsca"),
             runner_token_lifetime: seconds(16),
             tls: true,
             insecure_http: true,
@@ -459,21 +460,20 @@ fn every_setting_has_its_field() {
 
 #[test]
 fn every_flag_is_its_setting() {
-    use clap::Parser as _;
-    let line = "torc server --url u --token-file t --ca-cert c --certificate-sha256 f --context x --kubeconfig k -o yaml -n ns \
+    let pin = "ab".repeat(32);
+    let line = format!(
+        "torc server --url http://u --token-file t --ca-cert c --certificate-sha256 {pin} --context x --kubeconfig k -o yaml -n ns \
         --num-cpus 1 --memory 2g --num-gpus 3 -j 4 --label b --label a --output-dir o --time-limit 5h --skip-version-check \
         --poll-interval 6.5 --claim-backoff-max-secs 7 --long-poll false --offline-drain true --drain-ping-interval-secs 8 \
         --persistent --prefetch on --prefetch-batch-size 9 --prefetch-max-queued 10 --prefetch-refill-threshold 11 \
         --lease-seconds 12 --bind b --advertise d --tls --tls-cert e --tls-key g --tls-ca h --admin-token-file i \
-        --metrics-token-file j --token-key-file l --database m --max-jobs 13";
-    let cli = crate::args::Cli::try_parse_from(line.split_whitespace()).unwrap();
-    let crate::args::Command::Server(args) = &cli.command else { panic!("a server") };
-    let mut layers = flags(&cli.global, Some(&args.runner));
-    args.add_flags(&mut layers);
+        --metrics-token-file j --token-key-file l --database m --max-jobs 13"
+    );
+    let layers = typed(&line);
     let found: Vec<(&str, &str)> = layers.values.iter().map(|(key, value)| (*key, value.text.as_str())).collect();
     let expected = [
         ("client.ca_cert", "c"),
-        ("client.certificate_sha256", "f"),
+        ("client.certificate_sha256", pin.as_str()),
         ("client.context", "x"),
         ("client.format", "yaml"),
         ("client.kubeconfig", "k"),
@@ -499,7 +499,7 @@ fn every_flag_is_its_setting() {
         ("client.run.time_limit", "5h"),
         ("client.slurm.poll_interval", "6.5"),
         ("client.token_file", "t"),
-        ("client.url", "u"),
+        ("client.url", "http://u"),
         ("server.admin_token_file", "i"),
         ("server.advertise", "d"),
         ("server.bind", "b"),
@@ -513,16 +513,11 @@ fn every_flag_is_its_setting() {
         ("server.token_key_file", "l"),
     ];
     assert_eq!(found, expected);
-    let other = crate::args::Cli::try_parse_from(
-        "torc apply -f a --bind b --insecure-http --end-time t --memory-gb 1.5".split(' '),
-    );
-    let crate::args::Command::Apply(args) = other.unwrap().command else { panic!("an apply") };
-    let mut layers = flags(&GlobalArgs::default(), Some(&args.runner));
-    args.listen.add_flags("client.run.bind", &mut layers);
+    let layers = typed("torc apply -f a --bind b --insecure-http --end-time 2026-01-01T00:00:09Z --memory-gb 1.5");
     let found: Vec<(&str, &str)> = layers.values.iter().map(|(key, value)| (*key, value.text.as_str())).collect();
     let expected = [
         ("client.run.bind", "b"),
-        ("client.run.end_time", "t"),
+        ("client.run.end_time", "2026-01-01T00:00:09Z"),
         ("client.run.memory", "1610612736"),
         ("server.insecure_http", "true"),
     ];

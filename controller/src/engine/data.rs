@@ -18,15 +18,14 @@ use torc_core::rows::{FileRow, UserDataRow};
 use torc_core::time::rfc3339;
 use torc_store::{JobQuery, JobView, ResultQuery, RunnerQuery};
 
-use super::{Engine, EngineError, WorkflowRef};
+use super::{EngineError, EngineHandle};
 
 /// Jobs that are looked at together.
 const BATCH: u32 = 10_000;
 
-impl Engine {
+impl EngineHandle {
     /// The files of a workflow, as they were last seen.
-    pub async fn files(&self, reference: WorkflowRef<'_>) -> Result<Vec<File>, EngineError> {
-        let id = self.find(reference).await?;
+    pub async fn files(&self, id: WorkflowId) -> Result<Vec<File>, EngineError> {
         let declared = self.declared_files(id).await?;
         let mut list = FileList::default();
         let mut cursor = None;
@@ -45,11 +44,10 @@ impl Engine {
     /// What jobs do with files, and what they saw of them; a page is one of jobs.
     pub async fn file_uses(
         &self,
-        reference: WorkflowRef<'_>,
+        id: WorkflowId,
         cursor: Option<String>,
         limit: u32,
     ) -> Result<Page<FileUse>, EngineError> {
-        let id = self.find(reference).await?;
         let (jobs, files, next) = self.jobs_with_files(id, cursor, limit).await?;
         let items = jobs.iter().zip(split(&jobs, &files)).flat_map(|(view, seen)| uses(&view.job, &view.profile, seen));
         Ok(Page { items: items.collect(), next })
@@ -73,7 +71,7 @@ impl Engine {
 
     /// The document's files. Reading a large document takes a while, so it happens beside the async threads.
     async fn declared_files(&self, id: WorkflowId) -> Result<Vec<ExpandedFile>, EngineError> {
-        let document = self.read(move |state| Ok(state.document(id)?.to_owned())).await?;
+        let document = self.read(move |engine| Ok(engine.document(id)?.to_owned())).await?;
         let limits = self.limits;
         let task = tokio::task::spawn_blocking(move || {
             let document: WorkflowDocument = serde_json::from_str(&document).map_err(super::unwritable)?;
@@ -83,15 +81,13 @@ impl Engine {
     }
 
     /// Data of a workflow.
-    pub async fn user_data(&self, reference: WorkflowRef<'_>) -> Result<Vec<UserData>, EngineError> {
-        let id = self.find(reference).await?;
+    pub async fn user_data(&self, id: WorkflowId) -> Result<Vec<UserData>, EngineError> {
         let rows = self.store.user_data(id, None).await?;
         self.show_data(rows).await
     }
 
     /// One value.
-    pub async fn one_user_data(&self, reference: WorkflowRef<'_>, name: &str) -> Result<UserData, EngineError> {
-        let id = self.find(reference).await?;
+    pub async fn one_user_data(&self, id: WorkflowId, name: &str) -> Result<UserData, EngineError> {
         let rows = self.store.user_data(id, Some(name)).await?;
         let mut shown = self.show_data(rows).await?;
         shown.pop().ok_or_else(|| EngineError::no_data(name))
@@ -115,28 +111,26 @@ impl Engine {
     /// Writes a value; without one, what was written is taken back.
     pub async fn write_user_data(
         &self,
-        reference: WorkflowRef<'_>,
+        id: WorkflowId,
         name: &str,
         request: Option<WriteUserData>,
     ) -> Result<UserDataWritten, EngineError> {
-        let id = self.find(reference).await?;
         let name = name.to_owned();
         let (data, job) = request.map_or((None, None), |request| (Some(request.data), request.job));
-        self.write(move |state, recorder, now| {
-            let written = state.write_data(id, &name, data, job.as_deref(), (recorder, now))?;
+        self.write(move |engine, tx| {
+            let written = engine.write_data(id, &name, data, job.as_deref(), tx)?;
             Ok(UserDataWritten { changed: written.changed, stale_jobs: written.stale_jobs })
         })
         .await
     }
 
     /// What has changed under completed jobs, and what is missing before others can run.
-    pub async fn staleness(&self, reference: WorkflowRef<'_>) -> Result<Staleness, EngineError> {
-        let id = self.find(reference).await?;
-        self.read(move |state| {
+    pub async fn staleness(&self, id: WorkflowId) -> Result<Staleness, EngineError> {
+        self.read(move |engine| {
             let shown = |(job, data): (String, String)| DataUse { job, data };
-            let missing = state.missing_data(id)?.into_iter().map(|(data, job)| DataUse { job, data });
+            let missing = engine.missing_data(id)?.into_iter().map(|(data, job)| DataUse { job, data });
             Ok(Staleness {
-                changed_data: state.stale_jobs(id)?.into_iter().map(shown).collect(),
+                changed_data: engine.stale_jobs(id)?.into_iter().map(shown).collect(),
                 missing_data: missing.collect(),
             })
         })
@@ -152,8 +146,8 @@ impl Engine {
             return Ok(());
         }
         let filled: HashMap<JobId, String> = self
-            .read(move |state| {
-                let fill = |(workflow, job)| Some((job, state.filled_command(workflow, job)?));
+            .read(move |engine| {
+                let fill = |(workflow, job)| Some((job, engine.filled_command(workflow, job)?));
                 Ok(readers.into_iter().filter_map(fill).collect())
             })
             .await?;
@@ -166,27 +160,21 @@ impl Engine {
     }
 
     /// A running job adds jobs to its workflow.
-    pub async fn spawn(
-        &self,
-        reference: WorkflowRef<'_>,
-        job: &str,
-        request: SpawnRequest,
-    ) -> Result<SpawnResponse, EngineError> {
-        let id = self.find(reference).await?;
-        let document = self.read(move |state| Ok(state.document(id)?.to_owned())).await?;
+    pub async fn spawn(&self, id: WorkflowId, job: &str, request: SpawnRequest) -> Result<SpawnResponse, EngineError> {
+        let document = self.read(move |engine| Ok(engine.document(id)?.to_owned())).await?;
         let mut document: WorkflowDocument = serde_json::from_str(&document).map_err(super::unwritable)?;
         document.spec.actions.clear();
         let siblings = self.names_of(document.clone(), &request.jobs).await?;
         let wanted = References::of(&request.jobs);
         let known = self
-            .read(move |state| Ok(state.known_jobs(id, |name| wanted.names(name) && !siblings.contains(name))?))
+            .read(move |engine| Ok(engine.known_jobs(id, |name| wanted.names(name) && !siblings.contains(name))?))
             .await?;
         let known_count = known.len();
         document.spec.jobs = request.jobs;
         document.spec.jobs.extend(known.into_iter().map(reference_to));
         let expanded = self.expand_document(document).await?;
         let (caller, max_jobs) = (job.to_owned(), self.limits.max_jobs);
-        self.write(move |state, recorder, now| {
+        self.write(move |engine, tx| {
             let spawn = Spawn {
                 caller: &caller,
                 run: request.run_id,
@@ -197,7 +185,7 @@ impl Engine {
                 state: request.state,
                 max_jobs,
             };
-            Ok(state.spawn(id, &spawn, recorder, now)?)
+            Ok(engine.spawn(id, &spawn, tx)?)
         })
         .await
     }
@@ -225,9 +213,8 @@ impl Engine {
     }
 
     /// Provenance of a workflow as an RO-Crate.
-    pub async fn ro_crate(&self, reference: WorkflowRef<'_>) -> Result<serde_json::Value, EngineError> {
-        let id = self.find(reference).await?;
-        let workflow = self.workflow(reference).await?;
+    pub async fn ro_crate(&self, id: WorkflowId) -> Result<serde_json::Value, EngineError> {
+        let workflow = self.workflow(id).await?;
         let declared = self.declared_files(id).await?;
         let (mut jobs, mut files) = (BTreeMap::new(), Vec::new());
         let mut cursor = None;

@@ -2,45 +2,42 @@
 
 use torc_api::api::ErrorBody;
 use torc_api::causes::with_causes;
+use torc_api::error_code::{ErrorCode, ErrorKind};
 use torc_api::problem::Problem;
-use torc_core::engine::Refusal;
+use torc_core::engine::CommandError;
 use torc_store::StoreError;
 
-/// Why the engine did not do what it was asked: a kind for programs, a body for people.
+use crate::audit::AuditOutcome;
+
+/// Why the engine did not do what it was asked.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{}", body.message)]
 pub struct EngineError {
-    /// What kind of failure.
-    pub kind: ErrorKind,
-    /// What to say.
+    /// The answer of the API.
     pub body: Box<ErrorBody>,
 }
 
-/// The code of a server that waits for something.
-pub(crate) const NOT_READY: &str = "NotReady";
-
-/// Kinds of failures that callers tell apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ErrorKind {
-    /// The document is wrong.
-    Invalid,
-    /// The request makes no sense.
-    BadRequest,
-    /// No such thing.
-    NotFound,
-    /// It does not fit the present state.
-    Conflict,
-    /// The token does not allow it.
-    Forbidden,
-    /// Not now: the store cannot be written to.
-    Unavailable,
-    /// A defect of ours.
-    Internal,
-}
-
 impl EngineError {
-    fn new(kind: ErrorKind, code: &str, message: String) -> Self {
-        Self { kind, body: Box::new(ErrorBody { code: code.to_owned(), message, ..ErrorBody::default() }) }
+    pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { body: Box::new(ErrorBody { code, message: message.into(), ..ErrorBody::default() }) }
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.body.hint = Some(hint.into());
+        self
+    }
+
+    /// What kind of failure it is.
+    pub fn kind(&self) -> ErrorKind {
+        self.body.code.kind()
+    }
+
+    /// How the audit log names this error.
+    pub(crate) fn audit_outcome(&self) -> AuditOutcome {
+        match self.kind() {
+            ErrorKind::Forbidden => AuditOutcome::Refused(self.body.code.clone()),
+            _ => AuditOutcome::Failed(self.body.code.clone()),
+        }
     }
 
     /// A document with problems.
@@ -49,128 +46,101 @@ impl EngineError {
             [only] => only.message.clone(),
             several => format!("the document has {} problems", several.len()),
         };
-        let mut error = Self::new(ErrorKind::Invalid, "InvalidDocument", message);
+        let mut error = Self::new(ErrorCode::InvalidDocument, message);
         error.body.field = problems.first().map(|problem| problem.field.clone()).filter(|field| !field.is_empty());
         error.body.problems = problems;
         error
     }
 
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
-        Self::new(ErrorKind::BadRequest, "BadRequest", message.into())
+        Self::new(ErrorCode::BadRequest, message)
     }
 
     pub(crate) fn no_data(name: &str) -> Self {
-        let message = format!("user data '{name}' does not exist");
-        let mut error = Self::new(ErrorKind::NotFound, "UserDataNotFound", message);
-        error.body.hint = Some("`torc get user-data <workflow>` lists what there is".to_owned());
-        error
+        Self::new(ErrorCode::UserDataNotFound, format!("user data '{name}' does not exist"))
+            .hint("`torc get user-data <workflow>` lists what there is")
     }
 
-    /// A worker that is not there.
+    /// A worker that does not exist.
     pub(crate) fn no_worker(address: &str) -> Self {
-        let message = format!("the workflow has no worker '{address}'");
-        let mut error = Self::new(ErrorKind::NotFound, "WorkerNotFound", message);
-        error.body.hint = Some("`torc remote list-workers` lists those that it has".to_owned());
-        error
+        Self::new(ErrorCode::WorkerNotFound, format!("the workflow has no worker '{address}'"))
+            .hint("`torc remote list-workers` lists those that it has")
     }
 
-    /// Slurm has not said of all allocations of a workflow that they are gone.
+    /// Slurm has not confirmed that all allocations of a workflow are gone.
     pub(crate) fn allocations_left(workflow: &str, count: usize) -> Self {
         let of_it = if count == 1 { "an allocation".to_owned() } else { format!("{count} allocations") };
         let message = format!("workflow '{workflow}' is cancelled, and {of_it} of it may still be in Slurm");
-        let mut error = Self::new(ErrorKind::Conflict, "AllocationsLeft", message);
-        let hint = "delete it again when Slurm answers; `--force` forgets it at once, and `squeue` shows what is left";
-        error.body.hint = Some(hint.to_owned());
-        error
+        Self::new(ErrorCode::AllocationsLeft, message)
+            .hint("delete it again when Slurm answers; `--force` forgets it at once, and `squeue` shows what is left")
     }
 
     /// A file that is no log of the job.
     pub(crate) fn no_log(path: &str, job: &str) -> Self {
-        Self::new(ErrorKind::NotFound, "LogNotFound", format!("'{path}' is no log of job `{job}`"))
+        Self::new(ErrorCode::LogNotFound, format!("'{path}' is no log of job `{job}`"))
     }
 
-    /// A log on a disk that the server has no way to.
+    /// A log on a disk that the server cannot read.
     pub(crate) fn log_elsewhere(host: &str, path: &str) -> Self {
-        let message = format!("the log is on a disk of {host}: {path}");
-        let mut error = Self::new(ErrorKind::NotFound, "LogElsewhere", message);
-        error.body.hint = Some("read it there; only runners in Pods bring logs to the server".to_owned());
-        error
+        Self::new(ErrorCode::LogElsewhere, format!("the log is on a disk of {host}: {path}"))
+            .hint("read it there; only runners in Pods bring logs to the server")
     }
 
-    /// A log that went with the disk that it was on.
+    /// A log that was deleted with its disk.
     pub(crate) fn log_gone(host: &str) -> Self {
-        let message = format!("the runner {host} is gone, and the logs on its disk with it");
-        let mut error = Self::new(ErrorKind::NotFound, "LogGone", message);
-        error.body.hint = Some("to keep logs, give the runner pool a volume at /torc/output".to_owned());
-        error
+        Self::new(ErrorCode::LogGone, format!("the runner {host} is gone, and the logs on its disk with it"))
+            .hint("to keep logs, give the runner pool a volume at /torc/output")
     }
 
     pub(crate) fn forbidden(message: String) -> Self {
-        Self::new(ErrorKind::Forbidden, "Forbidden", message)
+        Self::new(ErrorCode::Forbidden, message)
     }
 
-    /// A runner of somebody else, or attempts of somebody else's workflow.
+    /// Another caller's runner, or attempts of another caller's workflow.
     pub(crate) fn not_theirs() -> Self {
         Self::forbidden("the token does not allow to speak for this runner".to_owned())
     }
 
     pub(crate) fn internal(message: String) -> Self {
-        Self::new(ErrorKind::Internal, "Internal", message)
+        Self::new(ErrorCode::Internal, message)
     }
 
     pub(crate) fn stopped() -> Self {
-        Self::new(ErrorKind::Unavailable, "Stopped", "the server is shutting down".to_owned())
+        Self::new(ErrorCode::Stopped, "the server is shutting down")
     }
 
-    /// The server waits for something before it can be asked.
+    /// The server waits for something before it can answer.
     pub(crate) fn not_ready(message: String) -> Self {
-        Self::new(ErrorKind::Unavailable, NOT_READY, message)
+        Self::new(ErrorCode::NotReady, message)
     }
 
     pub(crate) fn unavailable(message: String) -> Self {
-        let mut error = Self::new(ErrorKind::Unavailable, "StoreUnavailable", message);
-        error.body.hint = Some("nothing was lost; the server tries again by itself".to_owned());
-        error
+        Self::new(ErrorCode::StoreUnavailable, message).hint("nothing was lost; the server tries again by itself")
     }
 }
 
-impl From<Refusal> for EngineError {
-    fn from(refusal: Refusal) -> Self {
-        let message = refusal.to_string();
-        match refusal {
-            Refusal::NoWorkflow(_) => Self::new(ErrorKind::NotFound, "WorkflowNotFound", message),
-            Refusal::NoJob { workflow, .. } => {
-                let mut error = Self::new(ErrorKind::NotFound, "JobNotFound", message);
-                error.body.hint = Some(format!("`torc get jobs {workflow}` lists its jobs"));
-                error
+impl From<CommandError> for EngineError {
+    fn from(refusal: CommandError) -> Self {
+        let error = |code| Self::new(code, refusal.to_string());
+        match &refusal {
+            CommandError::NoWorkflow(_) => error(ErrorCode::WorkflowNotFound),
+            CommandError::NoJob { workflow, .. } => {
+                error(ErrorCode::JobNotFound).hint(format!("`torc get jobs {workflow}` lists its jobs"))
             }
-            Refusal::NoData { workflow, .. } => {
-                let mut error = Self::new(ErrorKind::NotFound, "UserDataNotFound", message);
-                error.body.hint = Some(format!("`torc user-data list {workflow}` lists its data"));
-                error
+            CommandError::NoData { workflow, .. } => {
+                error(ErrorCode::UserDataNotFound).hint(format!("`torc user-data list {workflow}` lists its data"))
             }
-            Refusal::Invalid(_) => Self::new(ErrorKind::Invalid, "Invalid", message),
-            Refusal::TooManyIterations { .. } => {
-                let mut error = Self::new(ErrorKind::Invalid, "TooManyIterations", message);
-                let hint =
-                    "raise `dynamicJobs.maxIterations` in the document, or end the loop with an empty list of jobs";
-                error.body.hint = Some(hint.to_owned());
-                error
+            CommandError::Invalid(_) => error(ErrorCode::Invalid),
+            CommandError::TooManyIterations { .. } => error(ErrorCode::TooManyIterations)
+                .hint("raise `dynamicJobs.maxIterations` in the document, or end the loop with an empty list of jobs"),
+            CommandError::NoRunner(_) => error(ErrorCode::RunnerNotFound),
+            CommandError::NoCluster(_) => error(ErrorCode::ClusterNotFound).hint("`torc get slurmclusters` lists them"),
+            CommandError::AllocationEnded(_) => error(ErrorCode::AllocationEnded),
+            CommandError::Protocol(_) => {
+                error(ErrorCode::ProtocolMismatch).hint("install the same version of torc on both sides")
             }
-            Refusal::NoRunner(_) => Self::new(ErrorKind::NotFound, "RunnerNotFound", message),
-            Refusal::NoCluster(_) => {
-                let mut error = Self::new(ErrorKind::NotFound, "ClusterNotFound", message);
-                error.body.hint = Some("`torc get slurmclusters` lists them".to_owned());
-                error
-            }
-            Refusal::AllocationEnded(_) => Self::new(ErrorKind::Conflict, "AllocationEnded", message),
-            Refusal::Protocol(_) => {
-                let mut error = Self::new(ErrorKind::Conflict, "ProtocolMismatch", message);
-                error.body.hint = Some("install the same version of torc on both sides".to_owned());
-                error
-            }
-            Refusal::Conflict(_) => Self::new(ErrorKind::Conflict, "Conflict", message),
-            Refusal::Forbidden(_) => Self::forbidden(message),
+            CommandError::Conflict(_) => error(ErrorCode::Conflict),
+            CommandError::Forbidden(_) => error(ErrorCode::Forbidden),
         }
     }
 }
@@ -179,8 +149,8 @@ impl From<StoreError> for EngineError {
     fn from(error: StoreError) -> Self {
         let message = with_causes(&error);
         match error {
-            StoreError::InvalidCursor { .. } => Self::new(ErrorKind::BadRequest, "InvalidCursor", message),
-            StoreError::Exists { .. } => Self::new(ErrorKind::Conflict, "Exists", message),
+            StoreError::InvalidCursor { .. } => Self::new(ErrorCode::InvalidCursor, message),
+            StoreError::Exists { .. } => Self::new(ErrorCode::Exists, message),
             _ => Self::unavailable(message),
         }
     }

@@ -2,34 +2,33 @@
 
 use torc_api::explain::{JobExplanation, WorkflowExplanation};
 use torc_core::explain::Attempt;
+use torc_core::ids::WorkflowId;
 use torc_store::{ResultQuery, ResultView};
 
-use super::{Engine, EngineError, WorkflowRef};
+use super::{EngineError, EngineHandle};
 
 /// Attempts that are told; the story of a job that was tried more often begins later.
 const ATTEMPTS: u32 = 1_000;
 
-impl Engine {
+impl EngineHandle {
     /// Why a job is where it is.
-    pub async fn explain_job(&self, reference: WorkflowRef<'_>, job: &str) -> Result<JobExplanation, EngineError> {
-        let id = self.find(reference).await?;
+    pub async fn explain_job(&self, id: WorkflowId, job: &str) -> Result<JobExplanation, EngineError> {
         let number = self.job_id(id, job).await?;
         let query = ResultQuery { workflow: Some(id), job: Some(number), limit: ATTEMPTS, ..ResultQuery::default() };
         let mut results: Vec<ResultView> = self.store.results(&query).await?.items;
         results.sort_by_key(|view| (view.result.run, view.result.attempt));
         let now = crate::clock::now();
-        self.read(move |state| {
+        self.read(move |engine| {
             let attempts: Vec<Attempt<'_>> =
                 results.iter().map(|view| Attempt { result: &view.result, node: view.host.as_deref() }).collect();
-            Ok(state.explain_job(id, &number.0.to_string(), &attempts, now)?)
+            Ok(engine.explain_job(id, &number.0.to_string(), &attempts, now)?)
         })
         .await
     }
 
     /// Why a workflow is where it is.
-    pub async fn explain_workflow(&self, reference: WorkflowRef<'_>) -> Result<WorkflowExplanation, EngineError> {
-        let id = self.find(reference).await?;
+    pub async fn explain_workflow(&self, id: WorkflowId) -> Result<WorkflowExplanation, EngineError> {
         let now = crate::clock::now();
-        self.read(move |state| Ok(state.explain_workflow(id, now)?)).await
+        self.read(move |engine| Ok(engine.explain_workflow(id, now)?)).await
     }
 }

@@ -7,25 +7,20 @@ use torc_api::recovery::{
     ClassifyRequest, CorrectResourcesReport, CorrectResourcesRequest, RecoverReport, RecoverRequest, RegenerateReport,
     RegenerateRequest, ScheduleNodesRequest,
 };
-use torc_core::engine::{LatestResults, Recover, Regenerate, State};
+use torc_core::engine::{Engine, LatestResults, Recover, Regenerate};
 use torc_core::failure::{Multipliers, RecoveryOptions};
 use torc_core::ids::WorkflowId;
 use torc_core::planning::partition::Partition;
 use torc_store::ResultQuery;
 
-use super::{Engine, EngineError, WorkflowRef};
+use super::{EngineError, EngineHandle};
 
 /// How many results are read at once.
 const PAGE: u32 = 10_000;
 
-impl Engine {
+impl EngineHandle {
     /// Tries failed jobs again, each with what it lacked, or says what that would do.
-    pub async fn recover(
-        &self,
-        reference: WorkflowRef<'_>,
-        request: RecoverRequest,
-    ) -> Result<RecoverReport, EngineError> {
-        let id = self.find(reference).await?;
+    pub async fn recover(&self, id: WorkflowId, request: RecoverRequest) -> Result<RecoverReport, EngineError> {
         let latest = self.latest_results(id, true).await?;
         let RecoverRequest { dry_run, memory_percent, runtime_percent, retry_unknown, .. } = request;
         let percent = |asked: Option<i32>, built_in: i64| asked.map_or(built_in, i64::from).max(100);
@@ -40,15 +35,15 @@ impl Engine {
         let wanted = PreparedRecovery { latest, options, partitions, plan, lost: request.lost };
         if dry_run {
             return self
-                .read(move |state| {
-                    let account = wanted.account(state, id)?;
-                    Ok(state.recover_preview(id, wanted.with(&account), crate::clock::now())?)
+                .read(move |engine| {
+                    let account = wanted.account(engine, id)?;
+                    Ok(engine.recover_preview(id, wanted.with(&account), crate::clock::now())?)
                 })
                 .await;
         }
-        self.write(move |state, recorder, now| {
-            let account = wanted.account(state, id)?;
-            Ok(state.recover(id, wanted.with(&account), recorder, now)?)
+        self.write(move |engine, tx| {
+            let account = wanted.account(engine, id)?;
+            Ok(engine.recover(id, wanted.with(&account), tx)?)
         })
         .await
     }
@@ -56,22 +51,21 @@ impl Engine {
     /// Plans schedulers and allocations anew, or says what that would do.
     pub async fn regenerate(
         &self,
-        reference: WorkflowRef<'_>,
+        id: WorkflowId,
         request: RegenerateRequest,
     ) -> Result<RegenerateReport, EngineError> {
-        let id = self.find(reference).await?;
         let plan = Prepared::new(request)?;
         if plan.request.dry_run {
             return self
-                .read(move |state| {
-                    let account = plan.account(state, id)?;
-                    Ok(state.regenerate_preview(id, plan.with(&account), crate::clock::now())?)
+                .read(move |engine| {
+                    let account = plan.account(engine, id)?;
+                    Ok(engine.regenerate_preview(id, plan.with(&account), crate::clock::now())?)
                 })
                 .await;
         }
-        self.write(move |state, recorder, now| {
-            let account = plan.account(state, id)?;
-            Ok(state.regenerate(id, plan.with(&account), recorder, now)?)
+        self.write(move |engine, tx| {
+            let account = plan.account(engine, id)?;
+            Ok(engine.regenerate(id, plan.with(&account), tx)?)
         })
         .await
     }
@@ -79,49 +73,36 @@ impl Engine {
     /// Corrects requirements by what was observed, or says which.
     pub async fn correct_resources(
         &self,
-        reference: WorkflowRef<'_>,
+        id: WorkflowId,
         request: CorrectResourcesRequest,
     ) -> Result<CorrectResourcesReport, EngineError> {
-        let id = self.find(reference).await?;
         let latest = self.latest_results(id, false).await?;
         let CorrectResourcesRequest { dry_run, no_downsize, jobs } = request;
         if dry_run {
-            return self.read(move |state| Ok(state.correction_preview(id, &jobs, (&latest, !no_downsize))?)).await;
+            return self.read(move |engine| Ok(engine.correction_preview(id, &jobs, (&latest, !no_downsize))?)).await;
         }
-        self.write(move |state, recorder, now| {
-            Ok(state.correct_resources(id, &jobs, (&latest, !no_downsize), recorder, now)?)
-        })
-        .await
+        self.write(move |engine, tx| Ok(engine.correct_resources(id, &jobs, (&latest, !no_downsize), tx)?)).await
     }
 
     /// Decides about failed jobs that wait for a person.
-    pub async fn classify(
-        &self,
-        reference: WorkflowRef<'_>,
-        request: ClassifyRequest,
-    ) -> Result<api::Affected, EngineError> {
-        let id = self.find(reference).await?;
-        let decide = move |state: &mut State, recorder: &mut _, now| {
-            Ok(state.classify(id, &request.jobs, request.class, recorder, now)?)
-        };
+    pub async fn classify(&self, id: WorkflowId, request: ClassifyRequest) -> Result<api::Affected, EngineError> {
+        let decide =
+            move |engine: &mut Engine, tx: &mut _| Ok(engine.classify(id, &request.jobs, request.class, tx)?);
         Ok(api::Affected { jobs: self.write(decide).await?, names: Vec::new() })
     }
 
     /// Asks for allocations of a scheduler; their names.
     pub async fn schedule_nodes(
         &self,
-        reference: WorkflowRef<'_>,
+        id: WorkflowId,
         request: ScheduleNodesRequest,
     ) -> Result<Vec<String>, EngineError> {
-        let id = self.find(reference).await?;
-        self.write(move |state, recorder, now| Ok(state.schedule_nodes(id, &request, recorder, now)?)).await
+        self.write(move |engine, tx| Ok(engine.schedule_nodes(id, &request, tx)?)).await
     }
 
     /// This process is to run a workflow that is stored.
-    pub async fn submit(&self, reference: WorkflowRef<'_>) -> Result<api::Workflow, EngineError> {
-        let id = self.find(reference).await?;
-        self.write(move |state, _, _| Ok(state.serve(id)?)).await?;
-        self.summary(id).await
+    pub async fn submit(&self, id: WorkflowId) -> Result<api::Workflow, EngineError> {
+        self.write_and_show(id, move |engine, _| Ok(engine.serve(id)?)).await
     }
 
     async fn latest_results(&self, id: WorkflowId, failed_only: bool) -> Result<LatestResults, EngineError> {
@@ -149,8 +130,8 @@ struct PreparedRecovery {
 }
 
 impl PreparedRecovery {
-    fn account(&self, state: &State, id: WorkflowId) -> Result<String, EngineError> {
-        self.plan.as_ref().map_or_else(|| Ok(String::new()), |plan| plan.account(state, id))
+    fn account(&self, engine: &Engine, id: WorkflowId) -> Result<String, EngineError> {
+        self.plan.as_ref().map_or_else(|| Ok(String::new()), |plan| plan.account(engine, id))
     }
 
     fn with<'a>(&'a self, account: &'a str) -> Recover<'a> {
@@ -186,8 +167,8 @@ impl Prepared {
     }
 
     /// Who pays: as asked for, or as the document's schedulers say.
-    fn account(&self, state: &State, id: WorkflowId) -> Result<String, EngineError> {
-        Ok(self.request.account.clone().or(state.account_of(id)?).unwrap_or_default())
+    fn account(&self, engine: &Engine, id: WorkflowId) -> Result<String, EngineError> {
+        Ok(self.request.account.clone().or(engine.account_of(id)?).unwrap_or_default())
     }
 
     fn with<'a>(&'a self, account: &'a str) -> Regenerate<'a> {

@@ -8,18 +8,22 @@ use torc_api::wire::RunnerScope;
 use torc_core::ids::WorkflowId;
 use torc_store::AuditQuery;
 
-use super::{Engine, EngineError, WorkflowRef};
+use super::{EngineError, EngineHandle, WorkflowRef};
 use crate::views;
 
-impl Engine {
-    /// Whether a workflow is one that the bearer deals with.
-    pub(crate) async fn is_theirs(
+impl EngineHandle {
+    /// Returns the number of a workflow if it is one that the bearer deals with.
+    pub(crate) async fn find_theirs(
         &self,
         (namespace, reference): WorkflowRef<'_>,
         grant: &Grant,
-    ) -> Result<bool, EngineError> {
+    ) -> Result<Option<WorkflowId>, EngineError> {
         let (namespace, reference, grant) = (namespace.to_owned(), reference.to_owned(), grant.clone());
-        self.read(move |state| Ok(state.is_theirs(&grant, state.find(&namespace, &reference)?))).await
+        self.read(move |engine| {
+            let id = engine.find(&namespace, &reference)?;
+            Ok(engine.is_theirs(&grant, id).then_some(id))
+        })
+        .await
     }
 
     /// The workflows that the bearer deals with; nothing when it is all of them.
@@ -28,7 +32,7 @@ impl Engine {
             return Ok(None);
         }
         let grant = grant.clone();
-        self.read(move |state| Ok(state.theirs(&grant))).await
+        self.read(move |engine| Ok(engine.theirs(&grant))).await
     }
 
     /// The runners that the bearer may see: those that serve one of their workflows and nothing else. Whoever belongs to a namespace
@@ -39,28 +43,28 @@ impl Engine {
             return Ok(runners);
         }
         let grant = grant.clone();
-        self.read(move |state| {
+        self.read(move |engine| {
             let scope = |runner: &Runner| runner.workflow.clone().map(RunnerScope::Workflow);
             let sees_pools = matches!(grant, Grant::Viewer { .. } | Grant::Editor { .. });
-            let theirs = |runner: &Runner| scope(runner).map_or(sees_pools, |scope| state.may_serve(&grant, &scope));
+            let theirs = |runner: &Runner| scope(runner).map_or(sees_pools, |scope| engine.may_serve(&grant, &scope));
             Ok(runners.into_iter().filter(theirs).collect())
         })
         .await
     }
 
-    /// Refuses the present deed, and writes that down.
+    /// Records that the current request is refused, and returns the error to answer with.
     pub(crate) async fn refuse(&self, error: EngineError) -> EngineError {
         let refusal = error.clone();
-        match self.write(move |_, _, _| Err::<(), _>(refusal)).await {
+        match self.write(move |_, _| Err::<(), _>(refusal)).await {
             Ok(()) => error,
             Err(error) => error,
         }
     }
 
-    /// Writes down a deed that the engine's own state has no part in.
-    pub(crate) async fn note_deed(&self) -> Result<(), EngineError> {
-        // Every command of a deed that is to be written down is; this one does nothing else.
-        self.write(|_, _, _| Ok(())).await
+    /// Records the current request, which does not change the engine's state.
+    pub(crate) async fn audit_only(&self) -> Result<(), EngineError> {
+        // Each command of an audited request is recorded; this one does nothing else.
+        self.write(|_, _| Ok(())).await
     }
 
     /// Who did what, newest last; of one person, or of all.

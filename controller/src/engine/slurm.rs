@@ -8,7 +8,7 @@ use torc_api::api::{ClusterApplied, Page, SlurmCluster};
 use torc_api::document::{Document, SlurmClusterDocument};
 use torc_api::recovery::SyncStatusRequest;
 use torc_api::wire::RunnerScope;
-use torc_core::engine::{Activity, AllocationKey, Demand, Observation, Outlook, allocation_view};
+use torc_core::engine::{Activity, AllocationKey, AllocationSummary, Demand, Observation, allocation_view};
 use torc_core::ids::{JobId, WorkflowId};
 use torc_core::planning::course::Needs;
 use torc_core::planning::partition::Partition;
@@ -16,11 +16,11 @@ use torc_core::rows::{AllocationRow, ClusterRow};
 use torc_core::time::rfc3339;
 use torc_store::AllocationQuery;
 
-use super::{Engine, EngineError, unwritable};
+use super::{EngineError, EngineHandle, unwritable};
 use crate::metrics::Metrics;
 use crate::{audit, clock};
 
-impl Engine {
+impl EngineHandle {
     /// Allocations, a page at a time.
     pub async fn allocations(&self, query: &AllocationQuery) -> Result<Page<Allocation>, EngineError> {
         let page = self.store.allocations(query).await?;
@@ -38,9 +38,9 @@ impl Engine {
             return Err(EngineError::invalid(problems));
         }
         let name = document.metadata.name.clone();
-        audit::speaks_of(format!("slurmclusters/{name}"));
-        let apply = move |state: &mut torc_core::engine::State, recorder: &mut _, now| {
-            state.apply_cluster(&document, recorder, now).map_err(unwritable)
+        audit::set_object(format!("slurmclusters/{name}"));
+        let apply = move |engine: &mut torc_core::engine::Engine, tx: &mut _| {
+            engine.apply_cluster(&document, tx).map_err(unwritable)
         };
         let outcome = self.write(apply).await?;
         Ok(ClusterApplied { name, outcome })
@@ -49,19 +49,19 @@ impl Engine {
     /// Forgets a cluster.
     pub async fn delete_cluster(&self, name: &str) -> Result<(), EngineError> {
         let name = name.to_owned();
-        self.write(move |state, recorder, now| Ok(state.delete_cluster(&name, recorder, now)?)).await
+        self.write(move |engine, tx| Ok(engine.delete_cluster(&name, tx)?)).await
     }
 
     /// Clusters that somebody has described.
     pub async fn clusters(&self) -> Result<Vec<SlurmCluster>, EngineError> {
-        let rows: Vec<ClusterRow> = self.read(|state| Ok(state.clusters().cloned().collect())).await?;
+        let rows: Vec<ClusterRow> = self.read(|engine| Ok(engine.clusters().cloned().collect())).await?;
         rows.into_iter().map(cluster_view).collect()
     }
 
     /// From now on allocations are submitted by this process.
     pub(crate) async fn serve_slurm(&self) -> Result<(), EngineError> {
-        self.write(|state, _, _| {
-            state.serve_slurm();
+        self.write(|engine, _| {
+            engine.serve_slurm();
             Ok(())
         })
         .await
@@ -78,33 +78,33 @@ impl Engine {
 
     /// What tells this store from others.
     pub(crate) async fn identity(&self) -> Result<String, EngineError> {
-        self.read(|state| Ok(state.identity().to_owned())).await
+        self.read(|engine| Ok(engine.identity().to_owned())).await
     }
 
     /// What workflows need of Slurm, and what they have.
     pub(crate) async fn slurm_needs(&self, serves: Option<RunnerScope>) -> Result<Vec<Needs>, EngineError> {
-        self.read(move |state| Ok(state.slurm_needs(serves.as_ref(), clock::now()))).await
+        self.read(move |engine| Ok(engine.slurm_needs(serves.as_ref(), clock::now()))).await
     }
 
     /// What runners outside of Slurm could run.
     pub(crate) async fn demands(&self) -> Result<Vec<Demand>, EngineError> {
-        self.read(|state| Ok(state.demands())).await
+        self.read(|engine| Ok(engine.demands())).await
     }
 
     /// Whether runners are at work or something comes by itself, and the last event.
     pub async fn activity(&self, scope: RunnerScope) -> Result<Activity, EngineError> {
-        self.read(move |state| Ok(state.activity(&scope))).await
+        self.read(move |engine| Ok(engine.activity(&scope))).await
     }
 
     /// How many allocations of a workflow, or of all, are not over.
     pub async fn live_allocations(&self, workflow: Option<WorkflowId>) -> Result<usize, EngineError> {
-        self.read(move |state| Ok(state.live_allocations(workflow))).await
+        self.read(move |engine| Ok(engine.live_allocations(workflow))).await
     }
 
     /// Takes in what Slurm says, and what follows from it.
     pub(crate) async fn observe_allocations(&self, observations: Vec<Observation>) -> Result<(), EngineError> {
-        self.write(move |state, recorder, now| {
-            state.observe_allocations(&observations, recorder, now);
+        self.write(move |engine, tx| {
+            engine.observe_allocations(&observations, tx);
             Ok(())
         })
         .await
@@ -119,21 +119,21 @@ impl Engine {
         request: SyncStatusRequest,
     ) -> Result<OrphanReport, EngineError> {
         if request.dry_run {
-            let find = move |state: &torc_core::engine::State| {
-                let mut report = state.orphan_report(&state.find_orphans(&observations), Some(workflow));
-                let found = state.find_lost_runners(workflow, &request, &report.runners)?;
-                state.report_lost_runners(workflow, &found, &mut report);
+            let find = move |engine: &torc_core::engine::Engine| {
+                let mut report = engine.orphan_report(&engine.find_orphans(&observations), Some(workflow));
+                let found = engine.find_lost_runners(workflow, &request, &report.runners)?;
+                engine.report_lost_runners(workflow, &found, &mut report);
                 Ok(report)
             };
             return self.read(find).await;
         }
-        self.write(move |state, recorder, now| {
+        self.write(move |engine, tx| {
             // Its words are those of before: afterwards what is over is not there any more.
-            let mut report = state.orphan_report(&state.find_orphans(&observations), Some(workflow));
-            let found = state.find_lost_runners(workflow, &request, &report.runners)?;
-            state.report_lost_runners(workflow, &found, &mut report);
-            state.observe_allocations(&observations, recorder, now);
-            state.lose_runners(workflow, &found, recorder, now);
+            let mut report = engine.orphan_report(&engine.find_orphans(&observations), Some(workflow));
+            let found = engine.find_lost_runners(workflow, &request, &report.runners)?;
+            engine.report_lost_runners(workflow, &found, &mut report);
+            engine.observe_allocations(&observations, tx);
+            engine.lose_runners(workflow, &found, tx);
             Ok(report)
         })
         .await
@@ -146,19 +146,19 @@ impl Engine {
         rows: Vec<AllocationRow>,
         (begun, executed): (Vec<JobId>, Vec<JobId>),
     ) -> Result<Vec<AllocationRow>, EngineError> {
-        self.write(move |state, recorder, now| {
-            state.begin_actions(workflow, (&begun, &executed), recorder, now);
-            Ok(state.intend_allocations(workflow, rows, recorder, now)?)
+        self.write(move |engine, tx| {
+            engine.begin_actions(workflow, (&begun, &executed), tx);
+            Ok(engine.intend_allocations(workflow, rows, tx)?)
         })
         .await
     }
 
     pub(crate) async fn call_allocation(&self, key: AllocationKey) -> Result<Option<AllocationRow>, EngineError> {
-        self.write(move |state, recorder, now| Ok(state.call_allocation(key, recorder, now))).await
+        self.write(move |engine, tx| Ok(engine.call_allocation(key, tx))).await
     }
 
     pub(crate) async fn allocation_submitted(&self, key: AllocationKey, number: String) -> Result<bool, EngineError> {
-        self.write(move |state, recorder, now| Ok(state.allocation_submitted(key, &number, recorder, now))).await
+        self.write(move |engine, tx| Ok(engine.allocation_submitted(key, &number, tx))).await
     }
 
     pub(crate) async fn allocation_not_submitted(
@@ -167,29 +167,33 @@ impl Engine {
         sentence: String,
         perhaps_received: bool,
     ) -> Result<(), EngineError> {
-        self.write(move |state, recorder, now| {
-            state.allocation_not_submitted(key, &sentence, perhaps_received, recorder, now);
+        self.write(move |engine, tx| {
+            engine.allocation_not_submitted(key, &sentence, perhaps_received, tx);
             Ok(())
         })
         .await
     }
 
     pub(crate) async fn cancel_allocations(&self, keys: Vec<AllocationKey>) -> Result<Vec<AllocationRow>, EngineError> {
-        self.write(move |state, recorder, now| Ok(state.cancel_allocations(&keys, recorder, now))).await
+        self.write(move |engine, tx| Ok(engine.cancel_allocations(&keys, tx))).await
     }
 
     /// Remembers what a cluster has: a retry gets no more than that.
     pub(crate) async fn note_partitions(&self, cluster: String, partitions: Vec<Partition>) -> Result<(), EngineError> {
-        self.write(move |state, _, _| {
-            state.note_partitions(cluster, partitions);
+        self.write(move |engine, _| {
+            engine.note_partitions(cluster, partitions);
             Ok(())
         })
         .await
     }
 
-    pub(crate) async fn note_outlook(&self, workflow: WorkflowId, outlook: Outlook) -> Result<(), EngineError> {
-        self.write(move |state, recorder, now| {
-            state.note_outlook(workflow, outlook, recorder, now);
+    pub(crate) async fn set_allocation_summary(
+        &self,
+        workflow: WorkflowId,
+        summary: AllocationSummary,
+    ) -> Result<(), EngineError> {
+        self.write(move |engine, tx| {
+            engine.set_allocation_summary(workflow, summary, tx);
             Ok(())
         })
         .await

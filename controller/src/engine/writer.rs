@@ -15,14 +15,14 @@ use torc_api::api::Event;
 use torc_api::causes::with_causes;
 use torc_api::token::Grant;
 use torc_api::wire::{JobToken, SyncRequest, SyncResponse};
-use torc_core::engine::{LongPoll, LongPolls, Recorder, Session, State};
+use torc_core::engine::{Engine, LongPoll, LongPolls, Session, Tx};
 use torc_core::ids::{Now, RunnerId, WorkflowId};
 use torc_core::rows::Changes;
 use torc_store::Store;
-use tracing::{error, info, warn};
+use tracing::{Instrument as _, error, info, info_span, warn};
 
+use super::changed_workflows::ChangedWorkflows;
 use super::error::EngineError;
-use super::touched::Touched;
 use crate::clock::Clock;
 use crate::issuer::Issuer;
 use crate::metrics::Metrics;
@@ -35,22 +35,21 @@ pub(super) const TICK: Duration = Duration::from_secs(1);
 /// How often a store that failed is tried again.
 pub(super) const PROBE: Duration = Duration::from_secs(5);
 
-/// Gives out an answer once the outcome of the write is known.
-pub(super) type Answer = Box<dyn FnOnce(Result<(), EngineError>) + Send>;
-/// A command is run with the state, or told why it cannot be.
-pub(super) type Read = Box<dyn FnOnce(Result<&State, EngineError>) -> Answer + Send>;
-pub(super) type Write = Box<dyn FnOnce(Result<(&mut State, &mut Recorder, Now), EngineError>) -> Answer + Send>;
+/// Sends an answer once the group's changes are durable: from the state that they led to, or why they could not be written.
+pub(super) type Answer = Box<dyn FnOnce(Result<&Engine, EngineError>) + Send>;
+/// Runs a command on the state, or passes on why it cannot be run.
+pub(super) type Write = Box<dyn FnOnce(Result<(&mut Engine, &mut Tx), EngineError>) -> Answer + Send>;
 type SyncReply = oneshot::Sender<Result<SyncResponse, EngineError>>;
 
 pub(super) enum Command {
-    Read(Read),
+    Read(Answer),
     Write(Write),
     Sync { runner: RunnerId, request: Box<SyncRequest>, grant: Grant, reply: SyncReply },
 }
 
 pub(super) struct Writer {
     /// None while the store cannot even be read.
-    state: Option<State>,
+    engine: Option<Engine>,
     /// What the state that was dropped last had been asked to run: nothing in the store tells that.
     session: Session,
     /// Why nothing can be written at present.
@@ -58,7 +57,7 @@ pub(super) struct Writer {
     store: Store,
     events: broadcast::Sender<Arc<Vec<Event>>>,
     changed: Arc<Notify>,
-    touched: Touched,
+    changed_workflows: ChangedWorkflows,
     metrics: Arc<Metrics>,
     waiting: LongPolls<Instant, SyncReply>,
     stop: Stop,
@@ -78,35 +77,35 @@ pub(crate) struct Stop {
 }
 
 /// Reads everything live from the store.
-pub(super) async fn load(store: &Store, now: Now) -> Result<State, EngineError> {
+pub(super) async fn load(store: &Store, now: Now) -> Result<Engine, EngineError> {
     let snapshot = store.load().await?;
     let many = snapshot.jobs.len() > memory::MANY_JOBS;
-    let state = State::restore(snapshot, now);
+    let engine = Engine::restore(snapshot, now);
     if many {
         memory::give_back();
     }
-    state.map_err(|error| EngineError::unavailable(with_causes(&error)))
+    engine.map_err(|error| EngineError::unavailable(with_causes(&error)))
 }
 
 impl Writer {
     pub fn new(
-        state: State,
+        engine: Engine,
         store: Store,
-        (events, changed, touched): (broadcast::Sender<Arc<Vec<Event>>>, Arc<Notify>, Touched),
+        (events, changed, changed_workflows): (broadcast::Sender<Arc<Vec<Event>>>, Arc<Notify>, ChangedWorkflows),
         metrics: Arc<Metrics>,
         stop: Stop,
         issuer: Issuer,
         clock: Clock,
     ) -> Self {
-        let waiting = LongPolls::new(&state);
+        let waiting = LongPolls::new(&engine);
         Self {
-            state: Some(state),
+            engine: Some(engine),
             session: Session::default(),
             unavailable: None,
             store,
             events,
             changed,
-            touched,
+            changed_workflows,
             metrics,
             waiting,
             stop,
@@ -133,60 +132,64 @@ impl Writer {
                 () = stop.waiting.cancelled(), if !self.waiting.is_empty() => {}
                 () = stop.queue.cancelled(), if !commands.is_closed() => commands.close(),
             }
-            self.process(std::mem::take(&mut group), ticked).await;
+            let span = info_span!("command_group", commands = group.len());
+            self.process(std::mem::take(&mut group), ticked).instrument(span).await;
         }
     }
 
     async fn process(&mut self, group: Vec<Command>, ticked: bool) {
         if let Some(reason) = &self.unavailable {
-            return answer_read_only(group, self.state.as_ref(), reason);
+            return answer_read_only(group, self.engine.as_ref(), reason);
         }
-        let Some(mut state) = self.state.take() else { return };
+        let Some(mut engine) = self.engine.take() else { return };
         let now = (self.clock)();
-        let mut recorder = Recorder::default();
+        let mut tx = engine.begin(now);
         let mut answers = Vec::with_capacity(group.len());
         self.metrics.commands(group.len());
         for command in group {
-            answers.extend(self.carry_out(command, &mut state, &mut recorder, now));
+            answers.extend(self.carry_out(command, &mut engine, &mut tx));
         }
         if ticked {
-            state.expire(&mut recorder, now);
+            engine.expire(&mut tx);
         }
         let everyone = self.stop.waiting.is_cancelled();
-        for (reply, response) in self.waiting.answer(&mut state, (&mut recorder, now), Instant::now(), everyone) {
+        for (reply, response) in self.waiting.answer(&mut engine, &mut tx, Instant::now(), everyone) {
             answers.push(reply_with(reply, Ok(self.with_tokens(response))));
         }
-        let changes = state.finish(recorder, now);
+        let changes = engine.finish(tx);
         match self.write(&changes).await {
             Ok(()) => {
-                self.publish(&changes, &state);
+                self.publish(&changes, &engine);
                 if !changes.is_empty() {
                     self.changed.notify_one();
-                    self.touched.note(&changes);
+                    self.changed_workflows.note(&changes);
                 }
-                self.state = Some(state);
                 for answer in answers {
-                    answer(Ok(()));
+                    answer(Ok(&engine));
                 }
+                self.engine = Some(engine);
                 if changes.jobs.len() > memory::MANY_JOBS {
                     drop(changes);
                     memory::give_back();
                 }
             }
-            Err(error) => self.fail(error, &state, answers).await,
+            Err(error) => self.fail(error, &engine, answers).await,
         }
     }
 
-    fn carry_out(&mut self, command: Command, state: &mut State, recorder: &mut Recorder, now: Now) -> Option<Answer> {
+    fn carry_out(&mut self, command: Command, engine: &mut Engine, tx: &mut Tx) -> Option<Answer> {
         match command {
-            Command::Read(read) => Some(read(Ok(state))),
-            Command::Write(write) => Some(write(Ok((state, recorder, now)))),
+            Command::Read(read) => Some(read),
+            Command::Write(write) => Some(write(Ok((engine, tx)))),
             Command::Sync { runner, request, grant, reply } => {
-                if !state.may_sync(&grant, runner, &request) {
+                if !engine.may_sync(&grant, runner, &request) {
                     return Some(reply_with(reply, Err(EngineError::not_theirs())));
                 }
-                self.metrics.sync(request.finished.len());
-                match state.sync(runner, &request, recorder, now) {
+                let _span = info_span!("sync", runner = runner.0).entered();
+                let (start, reported) = (std::time::Instant::now(), request.finished.len());
+                let synced = engine.sync(runner, &request, tx);
+                self.metrics.sync(start.elapsed(), reported);
+                match synced {
                     Ok(answer) => match answer.wait(&request) {
                         Some(wait) => {
                             self.waiting.park(LongPoll { runner, request, until: Instant::now() + wait, reply });
@@ -218,15 +221,15 @@ impl Writer {
         written
     }
 
-    fn publish(&self, changes: &Changes, state: &State) {
+    fn publish(&self, changes: &Changes, engine: &Engine) {
         if self.events.receiver_count() > 0 && !changes.events.is_empty() {
             // No receiver is left only if the last one went away just now.
-            let _ = self.events.send(Arc::new(views::committed_events(&changes.events, state)));
+            let _ = self.events.send(Arc::new(views::committed_events(&changes.events, engine)));
         }
     }
 
     /// Nothing of this group counts: tell everybody, forget memory, read what is durable.
-    async fn fail(&mut self, error: torc_store::StoreError, failed: &State, answers: Vec<Answer>) {
+    async fn fail(&mut self, error: torc_store::StoreError, failed: &Engine, answers: Vec<Answer>) {
         let reason = EngineError::unavailable(with_causes(&error));
         error!(error = %reason, "a group of changes could not be written");
         for answer in answers {
@@ -243,15 +246,15 @@ impl Writer {
         }
         // What is durable can still be read, with luck; writing waits until a probe has succeeded.
         self.session = failed.session().clone();
-        self.state = self.reload().await.ok();
+        self.engine = self.reload().await.ok();
         self.unavailable = Some(reason);
     }
 
     /// Reads everything again, as a restart would, but for what this process was asked to run.
-    async fn reload(&self) -> Result<State, EngineError> {
-        let mut state = load(&self.store, (self.clock)()).await?;
-        state.continue_session(&self.session);
-        Ok(state)
+    async fn reload(&self) -> Result<Engine, EngineError> {
+        let mut engine = load(&self.store, (self.clock)()).await?;
+        engine.continue_session(&self.session);
+        Ok(engine)
     }
 
     async fn recover(&mut self) {
@@ -260,10 +263,10 @@ impl Writer {
             return;
         }
         match self.reload().await {
-            Ok(state) => {
+            Ok(engine) => {
                 info!("the store can be written to again");
-                self.waiting.restart(&state);
-                self.state = Some(state);
+                self.waiting.restart(&engine);
+                self.engine = Some(engine);
                 self.unavailable = None;
             }
             Err(error) => self.unavailable = Some(error),
@@ -272,11 +275,11 @@ impl Writer {
 }
 
 /// While nothing can be written, questions are answered and everything else is refused.
-fn answer_read_only(group: Vec<Command>, state: Option<&State>, reason: &EngineError) {
+fn answer_read_only(group: Vec<Command>, engine: Option<&Engine>, reason: &EngineError) {
     for command in group {
         match command {
-            Command::Read(read) => read(state.ok_or_else(|| reason.clone()))(Ok(())),
-            Command::Write(write) => write(Err(reason.clone()))(Ok(())),
+            Command::Read(read) => read(engine.ok_or_else(|| reason.clone())),
+            Command::Write(write) => write(Err(reason.clone()))(Err(reason.clone())),
             Command::Sync { reply, .. } => {
                 let _ = reply.send(Err(reason.clone()));
             }

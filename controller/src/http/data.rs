@@ -1,111 +1,125 @@
 //! Files and data of a workflow, jobs that jobs make, provenance.
 
-use axum::extract::rejection::{JsonRejection, QueryRejection};
-use axum::extract::{Path, Query, State};
-use axum::routing::{get, post};
-use axum::{Json, Router};
+use axum::Json;
+use axum::extract::State;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use torc_api::api::Page;
 use torc_api::data::{File, FileUse, SpawnRequest, SpawnResponse, Staleness, UserData, UserDataWritten, WriteUserData};
-use torc_api::document::DEFAULT_NAMESPACE;
 
+use super::App;
+use super::access::Access;
+use super::access::Mode::{Read, Write};
 use super::error::ApiResult;
-use super::{App, Namespace};
+use super::extract::{Body, Param, Query, TargetWorkflow};
+use super::jobs::JobParam;
+use super::route::Route;
+use crate::audit::AuditVerb;
 
-pub(super) fn router() -> Router<App> {
-    Router::new()
-        .route("/v1/workflows/{workflow}/files", get(files))
-        .route("/v1/workflows/{workflow}/file-uses", get(file_uses))
-        .route("/v1/workflows/{workflow}/user-data", get(user_data))
-        .route("/v1/workflows/{workflow}/user-data/{name}", get(one).put(write).delete(take_back))
-        .route("/v1/workflows/{workflow}/staleness", get(staleness))
-        .route("/v1/workflows/{workflow}/jobs/{job}/spawn", post(spawn))
-        .route("/v1/workflows/{workflow}/ro-crate", get(ro_crate))
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::get("/v1/workflows/{workflow}/files", files)
+            .access(Access::Workflow(Read))
+            .summary("Files of a workflow, as they were last seen"),
+        Route::get("/v1/workflows/{workflow}/file-uses", file_uses)
+            .access(Access::Workflow(Read))
+            .summary("What jobs do with files, and what their latest success saw of them; a page is one of jobs"),
+        Route::get("/v1/workflows/{workflow}/user-data", user_data)
+            .access(Access::Workflow(Read))
+            .summary("Data of a workflow"),
+        Route::get("/v1/workflows/{workflow}/user-data/{name}", one)
+            .access(Access::Workflow(Read))
+            .summary("One value"),
+        Route::put("/v1/workflows/{workflow}/user-data/{name}", write)
+            .access(Access::Workflow(Write))
+            .audit(AuditVerb::WriteData)
+            .summary("Write a value"),
+        Route::delete("/v1/workflows/{workflow}/user-data/{name}", delete)
+            .access(Access::Workflow(Write))
+            .audit(AuditVerb::DeleteData)
+            .summary("Delete what was written; the document's value is left"),
+        Route::get("/v1/workflows/{workflow}/staleness", staleness)
+            .access(Access::Workflow(Read))
+            .summary("Data that has changed under completed jobs, and data that is missing"),
+        Route::post("/v1/workflows/{workflow}/jobs/{job}/spawn", spawn)
+            .access(Access::Workflow(Write))
+            .audit(AuditVerb::Spawn)
+            .summary("Add jobs to the workflow of a running job"),
+        Route::get("/v1/workflows/{workflow}/ro-crate", ro_crate)
+            .access(Access::Workflow(Read))
+            .summary("Provenance as an RO-Crate, in JSON-LD"),
+    ]
 }
 
-async fn files(
-    State(app): State<App>,
-    Path(workflow): Path<String>,
-    Query(namespace): Query<Namespace>,
-) -> ApiResult<Page<File>> {
-    Ok(Json(Page::whole(app.engine.files((namespace.name(), &workflow)).await?)))
-}
-
+/// The name of a value in a path.
 #[derive(Deserialize)]
+struct NameParam {
+    name: String,
+}
+
+async fn files(State(app): State<App>, TargetWorkflow(id): TargetWorkflow) -> ApiResult<Page<File>> {
+    Ok(Json(Page::whole(app.engine.files(id).await?)))
+}
+
+#[derive(Deserialize, JsonSchema)]
 struct UsesQuery {
-    namespace: Option<String>,
+    /// The most jobs of one page.
     limit: Option<u32>,
+    /// `next` of the page before.
     cursor: Option<String>,
 }
 
 async fn file_uses(
     State(app): State<App>,
-    Path(workflow): Path<String>,
-    query: Result<Query<UsesQuery>, QueryRejection>,
+    TargetWorkflow(id): TargetWorkflow,
+    Query(query): Query<UsesQuery>,
 ) -> ApiResult<Page<FileUse>> {
-    let Query(query) = query?;
-    let namespace = query.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
-    let limit = query.limit.unwrap_or_default();
-    Ok(Json(app.engine.file_uses((namespace, &workflow), query.cursor, limit).await?))
+    Ok(Json(app.engine.file_uses(id, query.cursor, query.limit.unwrap_or_default()).await?))
 }
 
-async fn user_data(
-    State(app): State<App>,
-    Path(workflow): Path<String>,
-    Query(namespace): Query<Namespace>,
-) -> ApiResult<Page<UserData>> {
-    Ok(Json(Page::whole(app.engine.user_data((namespace.name(), &workflow)).await?)))
+async fn user_data(State(app): State<App>, TargetWorkflow(id): TargetWorkflow) -> ApiResult<Page<UserData>> {
+    Ok(Json(Page::whole(app.engine.user_data(id).await?)))
 }
 
 async fn one(
     State(app): State<App>,
-    Path((workflow, name)): Path<(String, String)>,
-    Query(namespace): Query<Namespace>,
+    TargetWorkflow(id): TargetWorkflow,
+    Param(NameParam { name }): Param<NameParam>,
 ) -> ApiResult<UserData> {
-    Ok(Json(app.engine.one_user_data((namespace.name(), &workflow), &name).await?))
+    Ok(Json(app.engine.one_user_data(id, &name).await?))
 }
 
 async fn write(
     State(app): State<App>,
-    Path((workflow, name)): Path<(String, String)>,
-    Query(namespace): Query<Namespace>,
-    request: Result<Json<WriteUserData>, JsonRejection>,
+    TargetWorkflow(id): TargetWorkflow,
+    Param(NameParam { name }): Param<NameParam>,
+    Body(request): Body<WriteUserData>,
 ) -> ApiResult<UserDataWritten> {
-    let Json(request) = request?;
-    Ok(Json(app.engine.write_user_data((namespace.name(), &workflow), &name, Some(request)).await?))
+    Ok(Json(app.engine.write_user_data(id, &name, Some(request)).await?))
 }
 
-async fn take_back(
+async fn delete(
     State(app): State<App>,
-    Path((workflow, name)): Path<(String, String)>,
-    Query(namespace): Query<Namespace>,
+    TargetWorkflow(id): TargetWorkflow,
+    Param(NameParam { name }): Param<NameParam>,
 ) -> ApiResult<UserDataWritten> {
-    Ok(Json(app.engine.write_user_data((namespace.name(), &workflow), &name, None).await?))
+    Ok(Json(app.engine.write_user_data(id, &name, None).await?))
 }
 
-async fn staleness(
-    State(app): State<App>,
-    Path(workflow): Path<String>,
-    Query(namespace): Query<Namespace>,
-) -> ApiResult<Staleness> {
-    Ok(Json(app.engine.staleness((namespace.name(), &workflow)).await?))
+async fn staleness(State(app): State<App>, TargetWorkflow(id): TargetWorkflow) -> ApiResult<Staleness> {
+    Ok(Json(app.engine.staleness(id).await?))
 }
 
 async fn spawn(
     State(app): State<App>,
-    Path((workflow, job)): Path<(String, String)>,
-    Query(namespace): Query<Namespace>,
-    request: Result<Json<SpawnRequest>, JsonRejection>,
+    TargetWorkflow(id): TargetWorkflow,
+    Param(JobParam { job }): Param<JobParam>,
+    Body(request): Body<SpawnRequest>,
 ) -> ApiResult<SpawnResponse> {
-    let Json(request) = request?;
-    Ok(Json(app.engine.spawn((namespace.name(), &workflow), &job, request).await?))
+    Ok(Json(app.engine.spawn(id, &job, request).await?))
 }
 
-async fn ro_crate(
-    State(app): State<App>,
-    Path(workflow): Path<String>,
-    Query(namespace): Query<Namespace>,
-) -> ApiResult<Value> {
-    Ok(Json(app.engine.ro_crate((namespace.name(), &workflow)).await?))
+async fn ro_crate(State(app): State<App>, TargetWorkflow(id): TargetWorkflow) -> ApiResult<Value> {
+    Ok(Json(app.engine.ro_crate(id).await?))
 }

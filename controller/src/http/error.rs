@@ -5,10 +5,11 @@ use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use torc_api::api::ErrorBody;
+use torc_api::error_code::ErrorCode;
 use torc_core::trust::TokenError;
 
 use super::older_paths::versioned_path;
-use crate::engine::{EngineError, ErrorKind, NOT_READY};
+use crate::engine::EngineError;
 
 /// What a handler returns instead of an answer.
 pub(super) struct ApiError {
@@ -21,8 +22,8 @@ pub(super) type ApiResult<T> = Result<Json<T>, ApiError>;
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         // Whoever asks whether the server is ready is told why it is not; that is no failure.
-        if self.status.is_server_error() && self.body.code != NOT_READY {
-            tracing::error!(status = %self.status, code = self.body.code, message = self.body.message, "request failed");
+        if self.status.is_server_error() && self.body.code != ErrorCode::NotReady {
+            tracing::error!(status = %self.status, code = %self.body.code, message = self.body.message, "request failed");
         }
         (self.status, Json(self.body)).into_response()
     }
@@ -30,15 +31,7 @@ impl IntoResponse for ApiError {
 
 impl From<EngineError> for ApiError {
     fn from(error: EngineError) -> Self {
-        let status = match error.kind {
-            ErrorKind::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
-            ErrorKind::BadRequest => StatusCode::BAD_REQUEST,
-            ErrorKind::NotFound => StatusCode::NOT_FOUND,
-            ErrorKind::Conflict => StatusCode::CONFLICT,
-            ErrorKind::Forbidden => StatusCode::FORBIDDEN,
-            ErrorKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-            ErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
-        };
+        let status = StatusCode::from_u16(error.kind().status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         Self { status, body: error.body }
     }
 }
@@ -47,12 +40,8 @@ macro_rules! from_rejection {
     ($($rejection:ty),*) => {$(
         impl From<$rejection> for ApiError {
             fn from(rejection: $rejection) -> Self {
-                let body = ErrorBody {
-                    code: "BadRequest".to_owned(),
-                    message: rejection.body_text(),
-                    ..ErrorBody::default()
-                };
-                Self { status: rejection.status(), body: Box::new(body) }
+                let EngineError { body } = EngineError::bad_request(rejection.body_text());
+                Self { status: rejection.status(), body }
             }
         }
     )*};
@@ -67,9 +56,7 @@ pub(super) fn unauthorized(reason: Option<TokenError>) -> ApiError {
         Some(error) => (format!("the token is not accepted: {error}"), NAME_TOKEN),
         None => ("this request needs a valid token".to_owned(), NAME_TOKEN),
     };
-    let body =
-        ErrorBody { code: "Unauthorized".to_owned(), message, hint: Some(hint.to_owned()), ..ErrorBody::default() };
-    ApiError { status: StatusCode::UNAUTHORIZED, body: Box::new(body) }
+    EngineError::new(ErrorCode::Unauthorized, message).hint(hint).into()
 }
 
 const NAME_TOKEN: &str = "pass --token-file or set TORC_TOKEN_FILE to the file that the server printed at its start";
@@ -81,11 +68,5 @@ pub(super) async fn no_such_route(uri: Uri) -> ApiError {
         Some(path) => format!("use {path} (docs/reference/http-api.md); {list}"),
         None => list.to_owned(),
     };
-    let body = ErrorBody {
-        code: "NotFound".to_owned(),
-        message: format!("there is nothing at {}", uri.path()),
-        hint: Some(hint),
-        ..ErrorBody::default()
-    };
-    ApiError { status: StatusCode::NOT_FOUND, body: Box::new(body) }
+    EngineError::new(ErrorCode::NotFound, format!("there is nothing at {}", uri.path())).hint(hint).into()
 }

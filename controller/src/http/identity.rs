@@ -7,17 +7,9 @@ use axum::http::header::AUTHORIZATION;
 use torc_api::token::{Credential, Grant};
 use torc_core::trust::{self, TokenError};
 
+use crate::caller::Caller;
 use crate::issuer::Issuer;
 use crate::kubernetes::Reviews;
-
-/// Somebody whose token was accepted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Caller {
-    /// What they may do.
-    pub grant: Grant,
-    /// Who they are, for people.
-    pub name: String,
-}
 
 /// Everybody who is known here. Another way to be known is another arm of `identify`.
 #[derive(Clone)]

@@ -1,54 +1,68 @@
 //! `/v1/logs` and the log of a job: output that is on a disk which only its runner sees.
 
-use axum::extract::rejection::{JsonRejection, QueryRejection};
-use axum::extract::{Path, Query, State};
-use axum::routing::{get, post};
-use axum::{Json, Router};
+use axum::Json;
+use axum::extract::State;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use torc_api::api::{Job, JobResult, Runner, RunnerStatus};
-use torc_api::document::DEFAULT_NAMESPACE;
 use torc_api::logs::{LogExchange, LogPiece, LogWishes};
 use torc_api::wire::{AttemptKey, RunnerKind};
+use torc_core::ids::JobId;
 use torc_store::ResultQuery;
 
 use super::App;
+use super::access::Access;
+use super::access::Mode::Read;
 use super::error::ApiResult;
+use super::extract::{Body, Param, Query, TargetWorkflow};
+use super::jobs::JobParam;
+use super::route::Route;
+use crate::audit::AuditVerb;
 use crate::engine::EngineError;
 
-pub(super) fn router() -> Router<App> {
-    Router::new().route("/v1/logs", post(exchange)).route("/v1/workflows/{workflow}/jobs/{job}/log", get(piece))
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::post("/v1/logs", exchange)
+            .access(Access::Pool)
+            .audit(AuditVerb::ExchangeLogs)
+            .summary("A runner brings pieces of logs, and waits until others are wanted"),
+        Route::get("/v1/workflows/{workflow}/jobs/{job}/log", piece)
+            .access(Access::Workflow(Read))
+            .summary("A piece of a log that is on the disk of a runner's Pod"),
+    ]
 }
 
-async fn exchange(State(app): State<App>, request: Result<Json<LogExchange>, JsonRejection>) -> ApiResult<LogWishes> {
-    let Json(LogExchange { host, pieces }) = request?;
-    app.pieces.bring(pieces);
+async fn exchange(
+    State(app): State<App>,
+    Body(LogExchange { host, pieces }): Body<LogExchange>,
+) -> ApiResult<LogWishes> {
+    app.log_relay.deliver(pieces);
     tokio::select! {
-        wanted = app.pieces.wanted(&host) => Ok(Json(LogWishes { wanted })),
+        wanted = app.log_relay.poll(&host) => Ok(Json(LogWishes { wanted })),
         () = app.stop.cancelled() => Ok(Json(LogWishes::default())),
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 struct PieceQuery {
-    namespace: Option<String>,
+    /// The file, as the result or the runner names it.
     path: String,
+    /// Where the piece begins.
     #[serde(default)]
     offset: i64,
+    /// Only the last lines.
     lines: Option<i64>,
 }
 
 async fn piece(
     State(app): State<App>,
-    Path((workflow, job)): Path<(String, String)>,
-    query: Result<Query<PieceQuery>, QueryRejection>,
+    TargetWorkflow(id): TargetWorkflow,
+    Param(JobParam { job }): Param<JobParam>,
+    Query(query): Query<PieceQuery>,
 ) -> ApiResult<LogPiece> {
-    let Query(query) = query?;
-    let reference = (query.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE), workflow.as_str());
-    let id = app.engine.find(reference).await?;
-    let job = app.engine.job(reference, &job).await?;
-    let of_job = Some(app.engine.job_id(id, &job.id.to_string()).await?);
-    let results =
-        app.engine.results(&ResultQuery { workflow: Some(id), job: of_job, ..ResultQuery::default() }).await?;
+    let job = app.engine.job(id, &job).await?;
+    let of_job = ResultQuery { workflow: Some(id), job: Some(JobId(job.id)), ..ResultQuery::default() };
+    let results = app.engine.results(&of_job).await?;
     let runners = app.engine.runners(false).await?;
     let Some((host, runner)) = host_of(&query.path, id.0, &job, &results.items, &runners) else {
         return Err(EngineError::no_log(&query.path, &job.name).into());
@@ -63,7 +77,7 @@ async fn piece(
         .into());
     };
     let brought = tokio::select! {
-        brought = app.pieces.ask(reader, &query.path, query.offset, query.lines) => brought,
+        brought = app.log_relay.ask(reader, &query.path, query.offset, query.lines) => brought,
         () = app.stop.cancelled() => return Err(EngineError::stopped().into()),
     };
     match brought {

@@ -1,6 +1,6 @@
 //! Paths of Torc 1.0, which have no version or another prefix, and where the same is served today.
 
-use super::access::RULES;
+use super::rules;
 
 /// Prefixes that a path of Torc 1.0 may have.
 const PREFIXES: [&str; 2] = ["/torc-service/v1", "/torc-service"];
@@ -30,7 +30,7 @@ pub(super) fn versioned_path(path: &str) -> Option<String> {
         return None;
     }
     let versioned = format!("/v1{bare}");
-    if RULES.iter().any(|(_, route, ..)| is_at(route, &versioned)) {
+    if rules().iter().any(|rule| is_at(rule.path, &versioned)) {
         return Some(versioned);
     }
     let mut parts = bare.trim_start_matches('/').split('/');
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn every_path_that_is_named_is_served() {
         for (name, path) in MOVED {
-            assert!(RULES.iter().any(|(_, route, ..)| *route == path), "{name}: {path}");
+            assert!(rules().iter().any(|rule| rule.path == path), "{name}: {path}");
         }
     }
 }

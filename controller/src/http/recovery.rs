@@ -1,9 +1,7 @@
-//! What people ask for when jobs have failed or allocations are gone, each as one command.
+//! Commands for failed jobs and lost allocations.
 
-use axum::extract::rejection::JsonRejection;
-use axum::extract::{Path, Query, State};
-use axum::routing::post;
-use axum::{Json, Router};
+use axum::Json;
+use axum::extract::State;
 use torc_api::allocation::OrphanReport;
 use torc_api::api::{Affected, Workflow};
 use torc_api::recovery::{
@@ -11,30 +9,52 @@ use torc_api::recovery::{
     RegenerateReport, RegenerateRequest, ScheduleNodesRequest, SyncStatusRequest,
 };
 
+use super::App;
+use super::access::Access;
+use super::access::Mode::Write;
 use super::error::ApiResult;
-use super::{App, Namespace};
+use super::extract::{Body, TargetWorkflow};
+use super::route::Route;
+use crate::audit::AuditVerb;
 
-pub(super) fn router() -> Router<App> {
-    Router::new()
-        .route("/v1/workflows/{workflow}/sync-status", post(sync_status))
-        .route("/v1/workflows/{workflow}/recover", post(recover))
-        .route("/v1/workflows/{workflow}/regenerate", post(regenerate))
-        .route("/v1/workflows/{workflow}/correct-resources", post(correct_resources))
-        .route("/v1/workflows/{workflow}/classify", post(classify))
-        .route("/v1/workflows/{workflow}/schedule-nodes", post(schedule_nodes))
-        .route("/v1/workflows/{workflow}/submit", post(submit))
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::post("/v1/workflows/{workflow}/sync-status", sync_status)
+            .access(Access::Owned(Write))
+            .audit(AuditVerb::SyncStatus)
+            .summary("Find what was lost with allocations and runners"),
+        Route::post("/v1/workflows/{workflow}/recover", recover)
+            .access(Access::Owned(Write))
+            .audit(AuditVerb::Recover)
+            .summary("Try failed jobs again, each with what it lacked"),
+        Route::post("/v1/workflows/{workflow}/regenerate", regenerate)
+            .access(Access::Owned(Write))
+            .audit(AuditVerb::Regenerate)
+            .summary("Plan schedulers and allocations again"),
+        Route::post("/v1/workflows/{workflow}/correct-resources", correct_resources)
+            .access(Access::Owned(Write))
+            .audit(AuditVerb::CorrectResources)
+            .summary("Correct requirements by what was observed"),
+        Route::post("/v1/workflows/{workflow}/classify", classify)
+            .access(Access::Owned(Write))
+            .audit(AuditVerb::Classify)
+            .summary("Decide about failed jobs that need a manual decision"),
+        Route::post("/v1/workflows/{workflow}/schedule-nodes", schedule_nodes)
+            .access(Access::Owned(Write))
+            .audit(AuditVerb::ScheduleNodes)
+            .summary("Request allocations of a scheduler"),
+        Route::post("/v1/workflows/{workflow}/submit", submit)
+            .access(Access::Owned(Write))
+            .audit(AuditVerb::Submit)
+            .summary("Have a stored workflow run by the owner of the store"),
+    ]
 }
-
-type Body<T> = Result<Json<T>, JsonRejection>;
 
 async fn sync_status(
     State(app): State<App>,
-    Path(workflow): Path<String>,
-    Query(namespace): Query<Namespace>,
-    request: Body<SyncStatusRequest>,
+    TargetWorkflow(id): TargetWorkflow,
+    Body(request): Body<SyncStatusRequest>,
 ) -> ApiResult<OrphanReport> {
-    let Json(request) = request?;
-    let id = app.engine.find((namespace.name(), &workflow)).await?;
     match &app.slurm {
         Some(slurm) => Ok(Json(slurm.find_orphans(id, request).await?)),
         None => Ok(Json(app.engine.sync_status(Vec::new(), id, request).await?)),
@@ -43,59 +63,45 @@ async fn sync_status(
 
 async fn recover(
     State(app): State<App>,
-    Path(workflow): Path<String>,
-    Query(namespace): Query<Namespace>,
-    request: Body<RecoverRequest>,
+    TargetWorkflow(id): TargetWorkflow,
+    Body(request): Body<RecoverRequest>,
 ) -> ApiResult<RecoverReport> {
-    let Json(request) = request?;
-    Ok(Json(app.engine.recover((namespace.name(), &workflow), request).await?))
+    Ok(Json(app.engine.recover(id, request).await?))
 }
 
 async fn regenerate(
     State(app): State<App>,
-    Path(workflow): Path<String>,
-    Query(namespace): Query<Namespace>,
-    request: Body<RegenerateRequest>,
+    TargetWorkflow(id): TargetWorkflow,
+    Body(request): Body<RegenerateRequest>,
 ) -> ApiResult<RegenerateReport> {
-    let Json(request) = request?;
-    Ok(Json(app.engine.regenerate((namespace.name(), &workflow), request).await?))
+    Ok(Json(app.engine.regenerate(id, request).await?))
 }
 
 async fn correct_resources(
     State(app): State<App>,
-    Path(workflow): Path<String>,
-    Query(namespace): Query<Namespace>,
-    request: Body<CorrectResourcesRequest>,
+    TargetWorkflow(id): TargetWorkflow,
+    Body(request): Body<CorrectResourcesRequest>,
 ) -> ApiResult<CorrectResourcesReport> {
-    let Json(request) = request?;
-    Ok(Json(app.engine.correct_resources((namespace.name(), &workflow), request).await?))
+    Ok(Json(app.engine.correct_resources(id, request).await?))
 }
 
 async fn classify(
     State(app): State<App>,
-    Path(workflow): Path<String>,
-    Query(namespace): Query<Namespace>,
-    request: Body<ClassifyRequest>,
+    TargetWorkflow(id): TargetWorkflow,
+    Body(request): Body<ClassifyRequest>,
 ) -> ApiResult<Affected> {
-    let Json(request) = request?;
-    Ok(Json(app.engine.classify((namespace.name(), &workflow), request).await?))
+    Ok(Json(app.engine.classify(id, request).await?))
 }
 
 async fn schedule_nodes(
     State(app): State<App>,
-    Path(workflow): Path<String>,
-    Query(namespace): Query<Namespace>,
-    request: Body<ScheduleNodesRequest>,
+    TargetWorkflow(id): TargetWorkflow,
+    Body(request): Body<ScheduleNodesRequest>,
 ) -> ApiResult<NodesScheduled> {
-    let Json(request) = request?;
-    let allocations = app.engine.schedule_nodes((namespace.name(), &workflow), request).await?;
+    let allocations = app.engine.schedule_nodes(id, request).await?;
     Ok(Json(NodesScheduled { allocations }))
 }
 
-async fn submit(
-    State(app): State<App>,
-    Path(workflow): Path<String>,
-    Query(namespace): Query<Namespace>,
-) -> ApiResult<Workflow> {
-    Ok(Json(app.engine.submit((namespace.name(), &workflow)).await?))
+async fn submit(State(app): State<App>, TargetWorkflow(id): TargetWorkflow) -> ApiResult<Workflow> {
+    Ok(Json(app.engine.submit(id).await?))
 }

@@ -1,46 +1,59 @@
 //! `/v1/workflows/{workflow}/remote-workers`: machines reached over SSH.
 
-use axum::extract::rejection::JsonRejection;
-use axum::extract::{Path, Query, State};
+use axum::Json;
+use axum::extract::State;
 use axum::http::StatusCode;
-use axum::routing::{delete, get};
-use axum::{Json, Router};
+use serde::Deserialize;
 use torc_api::api::Page;
 use torc_api::remote::{RemoteWorker, RemoteWorkersRequest};
 
+use super::App;
+use super::access::Access;
+use super::access::Mode::{Read, Write};
 use super::error::{ApiError, ApiResult};
-use super::{App, Namespace};
+use super::extract::{Body, Param, TargetWorkflow};
+use super::route::Route;
+use crate::audit::AuditVerb;
 
-pub(super) fn router() -> Router<App> {
-    Router::new()
-        .route("/v1/workflows/{workflow}/remote-workers", get(list).post(add))
-        .route("/v1/workflows/{workflow}/remote-workers/{worker}", delete(remove))
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::get("/v1/workflows/{workflow}/remote-workers", list)
+            .access(Access::Owned(Read))
+            .summary("Machines reached over SSH that run the workflow's jobs"),
+        Route::post("/v1/workflows/{workflow}/remote-workers", add)
+            .access(Access::Owned(Write))
+            .audit(AuditVerb::AddWorkers)
+            .summary("Add such machines; the answer lists all of them"),
+        Route::delete("/v1/workflows/{workflow}/remote-workers/{worker}", remove)
+            .access(Access::Owned(Write))
+            .audit(AuditVerb::RemoveWorker)
+            .summary("Remove such a machine"),
+    ]
 }
 
-async fn list(
-    State(app): State<App>,
-    Path(workflow): Path<String>,
-    Query(namespace): Query<Namespace>,
-) -> ApiResult<Page<RemoteWorker>> {
-    Ok(Json(Page::whole(app.engine.remote_workers((namespace.name(), &workflow)).await?)))
+/// The address of a worker in a path.
+#[derive(Deserialize)]
+struct WorkerParam {
+    worker: String,
+}
+
+async fn list(State(app): State<App>, TargetWorkflow(id): TargetWorkflow) -> ApiResult<Page<RemoteWorker>> {
+    Ok(Json(Page::whole(app.engine.remote_workers(id).await?)))
 }
 
 async fn add(
     State(app): State<App>,
-    Path(workflow): Path<String>,
-    Query(namespace): Query<Namespace>,
-    request: Result<Json<RemoteWorkersRequest>, JsonRejection>,
+    TargetWorkflow(id): TargetWorkflow,
+    Body(request): Body<RemoteWorkersRequest>,
 ) -> ApiResult<Page<RemoteWorker>> {
-    let Json(request) = request?;
-    let workers = app.engine.add_remote_workers((namespace.name(), &workflow), &request.workers).await?;
-    Ok(Json(Page::whole(workers)))
+    Ok(Json(Page::whole(app.engine.add_remote_workers(id, &request.workers).await?)))
 }
 
 async fn remove(
     State(app): State<App>,
-    Path((workflow, worker)): Path<(String, String)>,
-    Query(namespace): Query<Namespace>,
+    TargetWorkflow(id): TargetWorkflow,
+    Param(WorkerParam { worker }): Param<WorkerParam>,
 ) -> Result<StatusCode, ApiError> {
-    app.engine.remove_remote_worker((namespace.name(), &workflow), &worker).await?;
+    app.engine.remove_remote_worker(id, &worker).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -1,27 +1,39 @@
-//! `POST /v1/workflows/{workflow}/runs/{run}/results`: what runners wrote down while the server was away.
+//! `POST /v1/workflows/{workflow}/runs/{run}/results`: results from the journals of runners.
 
-use axum::extract::rejection::{JsonRejection, PathRejection};
-use axum::extract::{Path, Query, State};
-use axum::routing::post;
-use axum::{Json, Router};
+use axum::Json;
+use axum::extract::State;
+use serde::Deserialize;
 use torc_api::wire::{ReplayRequest, ReplayResponse};
 
+use super::App;
+use super::access::Access;
+use super::access::Mode::Write;
 use super::error::ApiResult;
-use super::{App, Namespace};
-use crate::engine::EngineError;
+use super::extract::{Body, Param, TargetWorkflow};
+use super::route::Route;
+use crate::audit::AuditVerb;
 
-pub(super) fn router() -> Router<App> {
-    Router::new().route("/v1/workflows/{workflow}/runs/{run}/results", post(replay))
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::post("/v1/workflows/{workflow}/runs/{run}/results", replay)
+            .access(Access::Workflow(Write))
+            .audit(AuditVerb::Replay)
+            .summary("Results that runners wrote down while the server was away; each counts once"),
+    ]
+}
+
+/// The run of a path.
+#[derive(Deserialize)]
+struct RunParam {
+    run: i32,
 }
 
 async fn replay(
     State(app): State<App>,
-    path: Result<Path<(String, i32)>, PathRejection>,
-    Query(namespace): Query<Namespace>,
-    request: Result<Json<ReplayRequest>, JsonRejection>,
+    TargetWorkflow(id): TargetWorkflow,
+    Param(RunParam { run }): Param<RunParam>,
+    Body(request): Body<ReplayRequest>,
 ) -> ApiResult<ReplayResponse> {
-    let Path((workflow, run)) = path.map_err(|error| EngineError::bad_request(error.body_text()))?;
-    let Json(request) = request?;
-    let replayed = app.engine.replay((namespace.name(), &workflow), run, request.results).await?;
+    let replayed = app.engine.replay(id, run, request.results).await?;
     Ok(Json(ReplayResponse { replayed }))
 }

@@ -1,49 +1,58 @@
-//! `/v1/runners`: who is there, and the one call that runners make.
+//! `/v1/runners`: the list of runners, and the calls that runners make.
 
-use axum::extract::rejection::JsonRejection;
-use axum::extract::{Path, Query, State};
-use axum::routing::{get, post};
-use axum::{Extension, Json, Router};
+use axum::Json;
+use axum::extract::State;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use torc_api::api::{Page, Runner};
 use torc_api::wire::{RegisterRequest, RegisterResponse, SyncRequest, SyncResponse};
 
+use super::access::Access;
+use super::access::Mode::{Read, Write};
 use super::error::ApiResult;
+use super::extract::{Body, Param, Query};
+use super::route::Route;
 use super::{App, Caller};
+use crate::audit::AuditVerb;
 
-pub(super) fn router() -> Router<App> {
-    Router::new().route("/v1/runners", get(list).post(register)).route("/v1/runners/{runner}/sync", post(sync))
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::get("/v1/runners", list).access(Access::Member(Read)).summary("Runners"),
+        Route::post("/v1/runners", register)
+            .access(Access::Member(Write))
+            .audit(AuditVerb::Register)
+            .summary("Register a runner"),
+        Route::post("/v1/runners/{runner}/sync", sync)
+            .access(Access::Member(Write))
+            .audit(AuditVerb::Sync)
+            .summary("Exchange what a runner has for what it should have"),
+    ]
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 struct RunnersQuery {
+    /// `true` for those that have left too.
     #[serde(default)]
     all: bool,
 }
 
-async fn list(
-    State(app): State<App>,
-    Extension(caller): Extension<Caller>,
-    Query(query): Query<RunnersQuery>,
-) -> ApiResult<Page<Runner>> {
+async fn list(State(app): State<App>, caller: Caller, Query(query): Query<RunnersQuery>) -> ApiResult<Page<Runner>> {
     Ok(Json(Page::whole(app.engine.runners_of(&caller.grant, query.all).await?)))
 }
 
 async fn register(
     State(app): State<App>,
-    Extension(caller): Extension<Caller>,
-    request: Result<Json<RegisterRequest>, JsonRejection>,
+    caller: Caller,
+    Body(request): Body<RegisterRequest>,
 ) -> ApiResult<RegisterResponse> {
-    let Json(request) = request?;
     Ok(Json(app.engine.register(request, caller.grant).await?))
 }
 
 async fn sync(
     State(app): State<App>,
-    Extension(caller): Extension<Caller>,
-    Path(runner): Path<i64>,
-    request: Result<Json<SyncRequest>, JsonRejection>,
+    caller: Caller,
+    Param(runner): Param<i64>,
+    Body(request): Body<SyncRequest>,
 ) -> ApiResult<SyncResponse> {
-    let Json(request) = request?;
     Ok(Json(app.engine.sync(runner, request, caller.grant).await?))
 }

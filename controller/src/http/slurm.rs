@@ -1,48 +1,68 @@
-//! `/v1/allocations` and `/v1/slurmclusters`: what Slurm was asked for, and which Slurm.
+//! `/v1/allocations` and `/v1/slurmclusters`.
 
-use axum::extract::rejection::{JsonRejection, QueryRejection};
-use axum::extract::{Path, Query, State};
+use axum::Json;
+use axum::extract::State;
 use axum::http::StatusCode;
-use axum::routing::{get, post};
-use axum::{Extension, Json, Router};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use torc_api::allocation::Allocation;
 use torc_api::api::{ClusterApplied, Page, SlurmCluster};
-use torc_api::document::SlurmClusterDocument;
+use torc_api::document::{DEFAULT_NAMESPACE, SlurmClusterDocument};
 use torc_core::ids::WorkflowId;
 use torc_store::AllocationQuery;
 
-use super::access::one_of_theirs;
+use super::access::Access;
+use super::access::Mode::Read;
+use super::access::find_theirs;
 use super::error::{ApiError, ApiResult};
+use super::extract::{Body, Param, Query};
+use super::route::Route;
 use super::{App, Caller};
+use crate::audit::AuditVerb;
 use crate::engine::EngineError;
 
-pub(super) fn router() -> Router<App> {
-    Router::new()
-        .route("/v1/allocations", get(list))
-        .route("/v1/slurmclusters", post(apply).get(clusters))
-        .route("/v1/slurmclusters/{cluster}", get(cluster).delete(remove))
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::get("/v1/allocations", list)
+            .access(Access::Member(Read))
+            .summary("Slurm allocations, those that are over too"),
+        // The server runs what a cluster's document puts before Slurm's commands.
+        Route::post("/v1/slurmclusters", apply)
+            .access(Access::Admin)
+            .audit(AuditVerb::ApplyCluster)
+            .summary("Make a Slurm cluster match its document"),
+        Route::get("/v1/slurmclusters", clusters).access(Access::Member(Read)).summary("Slurm clusters"),
+        Route::get("/v1/slurmclusters/{cluster}", cluster).access(Access::Member(Read)).summary("One Slurm cluster"),
+        Route::delete("/v1/slurmclusters/{cluster}", remove)
+            .access(Access::Admin)
+            .audit(AuditVerb::DeleteCluster)
+            .summary("Delete a Slurm cluster that no allocation lives in"),
+    ]
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 struct AllocationsQuery {
+    /// `default` when absent.
     namespace: Option<String>,
+    /// Only of this workflow, by name or number.
     workflow: Option<String>,
+    /// `true` for those that are not over.
     #[serde(default)]
     live: bool,
+    /// The most items of one page.
     limit: Option<u32>,
+    /// `next` of the page before.
     cursor: Option<String>,
 }
 
 async fn list(
     State(app): State<App>,
-    Extension(caller): Extension<Caller>,
-    query: Result<Query<AllocationsQuery>, QueryRejection>,
+    caller: Caller,
+    Query(query): Query<AllocationsQuery>,
 ) -> ApiResult<Page<Allocation>> {
-    let Query(query) = query?;
-    let namespace = query.namespace.as_deref().unwrap_or(torc_api::document::DEFAULT_NAMESPACE);
+    let namespace = query.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
     let workflow = match &query.workflow {
-        Some(workflow) => Some(one_of_theirs(&app, &caller, (namespace, workflow)).await?),
+        Some(workflow) => Some(find_theirs(&app, &caller, (namespace, workflow)).await?),
         None => None,
     };
     let query = AllocationQuery {
@@ -58,11 +78,7 @@ async fn list(
     Ok(Json(page))
 }
 
-async fn apply(
-    State(app): State<App>,
-    request: Result<Json<SlurmClusterDocument>, JsonRejection>,
-) -> ApiResult<ClusterApplied> {
-    let Json(document) = request?;
+async fn apply(State(app): State<App>, Body(document): Body<SlurmClusterDocument>) -> ApiResult<ClusterApplied> {
     Ok(Json(app.engine.apply_cluster(document).await?))
 }
 
@@ -70,9 +86,9 @@ async fn clusters(State(app): State<App>) -> ApiResult<Page<SlurmCluster>> {
     Ok(Json(Page::whole(all(&app).await?)))
 }
 
-async fn cluster(State(app): State<App>, Path(name): Path<String>) -> ApiResult<SlurmCluster> {
+async fn cluster(State(app): State<App>, Param(name): Param<String>) -> ApiResult<SlurmCluster> {
     let found = all(&app).await?.into_iter().find(|cluster| cluster.name == name);
-    Ok(Json(found.ok_or_else(|| EngineError::from(torc_core::engine::Refusal::NoCluster(name)))?))
+    Ok(Json(found.ok_or_else(|| EngineError::from(torc_core::engine::CommandError::NoCluster(name)))?))
 }
 
 async fn all(app: &App) -> Result<Vec<SlurmCluster>, EngineError> {
@@ -82,7 +98,7 @@ async fn all(app: &App) -> Result<Vec<SlurmCluster>, EngineError> {
     }
 }
 
-async fn remove(State(app): State<App>, Path(name): Path<String>) -> Result<StatusCode, ApiError> {
+async fn remove(State(app): State<App>, Param(name): Param<String>) -> Result<StatusCode, ApiError> {
     app.engine.delete_cluster(&name).await?;
     Ok(StatusCode::NO_CONTENT)
 }

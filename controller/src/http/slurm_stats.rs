@@ -1,10 +1,9 @@
-//! `/v1/slurm_stats`: what Slurm's accounting said of steps.
+//! `/v1/slurm_stats`: Slurm's accounting of steps.
 
-use axum::extract::rejection::{JsonRejection, QueryRejection};
-use axum::extract::{Query, State};
+use axum::Json;
+use axum::extract::State;
 use axum::http::StatusCode;
-use axum::routing::get;
-use axum::{Extension, Json, Router};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use torc_api::api::Page;
 use torc_api::document::DEFAULT_NAMESPACE;
@@ -12,35 +11,48 @@ use torc_api::slurm_stats::{SlurmStats, SlurmStatsRequest};
 use torc_core::ids::{JobId, WorkflowId};
 use torc_store::SlurmStatsQuery;
 
-use super::access::{one_of_theirs, require_theirs};
+use super::access::Access;
+use super::access::Mode::{Read, Write};
+use super::access::{find_theirs, require_theirs};
 use super::error::{ApiError, ApiResult};
+use super::extract::{Body, Query};
+use super::route::Route;
 use super::{App, Caller};
+use crate::audit::AuditVerb;
 use crate::engine::EngineError;
 
-pub(super) fn router() -> Router<App> {
-    Router::new().route("/v1/slurm_stats", get(list).post(record))
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::get("/v1/slurm_stats", list).access(Access::Member(Read)).summary("Slurm's accounting of steps"),
+        Route::post("/v1/slurm_stats", record)
+            .access(Access::Member(Write))
+            .audit(AuditVerb::RecordSlurmStats)
+            .summary("Record Slurm's accounting of steps, one or several; what was recorded before is replaced"),
+    ]
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 struct StatsQuery {
+    /// `default` when absent.
     namespace: Option<String>,
+    /// A workflow, by name or number.
     workflow_id: Option<String>,
+    /// A job, by number, or by name with its workflow.
     job_id: Option<String>,
+    /// A run.
     run_id: Option<i32>,
+    /// An attempt.
     attempt_id: Option<i32>,
+    /// The most items of one page.
     limit: Option<u32>,
+    /// `next` of the page before.
     cursor: Option<String>,
 }
 
-async fn list(
-    State(app): State<App>,
-    Extension(caller): Extension<Caller>,
-    query: Result<Query<StatsQuery>, QueryRejection>,
-) -> ApiResult<Page<SlurmStats>> {
-    let Query(query) = query?;
+async fn list(State(app): State<App>, caller: Caller, Query(query): Query<StatsQuery>) -> ApiResult<Page<SlurmStats>> {
     let namespace = query.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
     let workflow = match &query.workflow_id {
-        Some(workflow) => Some(one_of_theirs(&app, &caller, (namespace, workflow)).await?),
+        Some(workflow) => Some(find_theirs(&app, &caller, (namespace, workflow)).await?),
         None => None,
     };
     let job = match (&query.job_id, workflow) {
@@ -71,10 +83,9 @@ fn number(job: &str) -> Result<JobId, EngineError> {
 
 async fn record(
     State(app): State<App>,
-    Extension(caller): Extension<Caller>,
-    request: Result<Json<SlurmStatsRequest>, JsonRejection>,
+    caller: Caller,
+    Body(request): Body<SlurmStatsRequest>,
 ) -> Result<StatusCode, ApiError> {
-    let Json(request) = request?;
     let stats = request.into_items();
     let workflows: Vec<WorkflowId> = stats.iter().map(|stats| WorkflowId(stats.workflow)).collect();
     require_theirs(&app, &caller, &workflows).await?;

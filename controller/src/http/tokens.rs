@@ -1,33 +1,36 @@
 //! `/v1/tokens`: tokens that allow less; `/v1/audit`: who did what.
 
-use axum::extract::rejection::{JsonRejection, QueryRejection};
-use axum::extract::{Query, State};
-use axum::routing::{get, post};
-use axum::{Extension, Json, Router};
+use axum::Json;
+use axum::extract::State;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use torc_api::api::{AuditEntry, Page};
 use torc_api::document::DEFAULT_NAMESPACE;
 use torc_api::token::{Grant, Scope, Statement, TokenRequest, TokenResponse};
 use torc_store::AuditQuery;
 
+use super::access::Access;
 use super::error::ApiResult;
+use super::extract::{Body, Query};
+use super::route::Route;
 use super::{App, Caller};
-use crate::audit;
+use crate::audit::{self, AuditVerb};
 use crate::engine::EngineError;
 
-pub(super) fn router() -> Router<App> {
-    Router::new().route("/v1/tokens", post(create)).route("/v1/audit", get(list))
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::post("/v1/tokens", create)
+            .access(Access::Owner)
+            .audit(AuditVerb::CreateToken)
+            .summary("Create a token that allows less than the token of the request"),
+        Route::get("/v1/audit", list).access(Access::Owner).summary("Who did what, or was refused, oldest first"),
+    ]
 }
 
-async fn create(
-    State(app): State<App>,
-    Extension(caller): Extension<Caller>,
-    request: Result<Json<TokenRequest>, JsonRejection>,
-) -> ApiResult<TokenResponse> {
-    let Json(request) = request?;
+async fn create(State(app): State<App>, caller: Caller, Body(request): Body<TokenRequest>) -> ApiResult<TokenResponse> {
     let issued = crate::clock::now().wall_ms / 1_000;
     let grant = granted(&app, &caller, &request).await?;
-    audit::speaks_of(format!("tokens/{}", described(&grant)));
+    audit::set_object(format!("tokens/{}", described(&grant)));
     let expires = match request.expires_seconds {
         Some(seconds) if seconds <= 0 => {
             return Err(EngineError::bad_request("`expiresSeconds` must be positive").into());
@@ -35,7 +38,7 @@ async fn create(
         seconds => seconds.map(|seconds| issued.saturating_add(seconds)),
     };
     let statement = Statement { grant, issuer: caller.name, issued, expires };
-    app.engine.note_deed().await?;
+    app.engine.audit_only().await?;
     Ok(Json(TokenResponse { token: app.identities.issuer.issue(&statement), statement }))
 }
 
@@ -50,11 +53,11 @@ async fn granted(app: &App, caller: &Caller, request: &TokenRequest) -> Result<G
     match (request.scope, &request.workflow, &request.user) {
         (Scope::Runner, Some(workflow), None) => {
             let namespace = namespace();
-            if !app.engine.is_theirs((&namespace, workflow), &caller.grant).await? {
+            let Some(id) = app.engine.find_theirs((&namespace, workflow), &caller.grant).await? else {
                 let error = EngineError::forbidden(format!("workflow '{workflow}' is not yours"));
                 return Err(app.engine.refuse(error).await);
-            }
-            Ok(Grant::Runner { workflow: app.engine.find((&namespace, workflow)).await?.0 })
+            };
+            Ok(Grant::Runner { workflow: id.0 })
         }
         (Scope::Owner, None, Some(user)) if is_admin || caller.grant == (Grant::Owner { user: user.clone() }) => {
             Ok(Grant::Owner { user: user.clone() })
@@ -90,19 +93,20 @@ fn described(grant: &Grant) -> String {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 struct AuditListQuery {
+    /// The most items of one page.
     limit: Option<u32>,
+    /// `next` of the page before.
     cursor: Option<String>,
 }
 
 /// Administrators see everything; others what they did themselves.
 async fn list(
     State(app): State<App>,
-    Extension(caller): Extension<Caller>,
-    query: Result<Query<AuditListQuery>, QueryRejection>,
+    caller: Caller,
+    Query(query): Query<AuditListQuery>,
 ) -> ApiResult<Page<AuditEntry>> {
-    let Query(query) = query?;
     let after = match &query.cursor {
         None => 0,
         Some(cursor) => {

@@ -5,8 +5,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Extension;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Sse;
 use axum::response::sse::{Event as SseEvent, KeepAlive};
@@ -18,19 +17,31 @@ use torc_api::token::Grant;
 use torc_core::ids::WorkflowId;
 use torc_store::EventQuery;
 
+use super::access::Access;
+use super::access::Mode::Read;
 use super::error::ApiError;
 use super::events::{EventsQuery, concerns};
+use super::extract::Query;
+use super::route::Route;
 use super::{App, Caller};
-use crate::engine::{Engine, EngineError};
+use crate::engine::{EngineError, EngineHandle};
 
 /// A status is sent at most this often.
 const STATUS_INTERVAL: Duration = Duration::from_millis(200);
 /// What a client may lag behind before its stream waits for it.
 const BUFFER: usize = 64;
 
-pub(super) async fn watch(
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::get("/v1/watch", watch)
+            .access(Access::Member(Read))
+            .summary("Server-sent events: `event` as things happen, `status` when it has changed"),
+    ]
+}
+
+async fn watch(
     State(app): State<App>,
-    Extension(caller): Extension<Caller>,
+    caller: Caller,
     headers: HeaderMap,
     Query(query): Query<EventsQuery>,
 ) -> Result<Sse<impl Stream<Item = Result<SseEvent, Infallible>>>, ApiError> {
@@ -62,7 +73,7 @@ pub(super) async fn watch(
 
 /// One client's view.
 struct Watch {
-    engine: Engine,
+    engine: EngineHandle,
     workflow: Option<WorkflowId>,
     /// What the client may see.
     grant: Grant,

@@ -1,55 +1,80 @@
-//! `/v1/workflows`: apply, look, stop, go on, forget.
+//! `/v1/workflows`: apply, show, stop, continue, delete.
 
-use axum::extract::rejection::{JsonRejection, QueryRejection};
-use axum::extract::{Path, Query, State};
+use axum::Json;
+use axum::extract::State;
 use axum::http::StatusCode;
-use axum::routing::{get, post};
-use axum::{Extension, Json, Router};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use torc_api::api::{Affected, ApplyRequest, ApplyResponse, Page, RetryRequest, Workflow, WorkflowAction};
+use torc_api::explain::WorkflowExplanation;
 use torc_core::ids::WorkflowId;
 
-use torc_api::explain::WorkflowExplanation;
-
+use super::access::Access;
+use super::access::Mode::{Read, Write};
 use super::error::{ApiError, ApiResult};
-use super::{App, Caller, Namespace};
+use super::extract::{Body, Query, TargetWorkflow};
+use super::route::Route;
+use super::{App, Caller};
+use crate::audit::AuditVerb;
 use crate::engine::EngineError;
-use crate::slurm::FAREWELL;
+use crate::slurm::RELEASE_TIMEOUT;
 
-pub(super) fn router() -> Router<App> {
-    Router::new()
-        .route("/v1/workflows", post(apply).get(list))
-        .route("/v1/workflows/{workflow}", get(show).delete(remove))
-        .route("/v1/workflows/{workflow}/actions", get(actions))
-        .route("/v1/workflows/{workflow}/explain", get(explain))
-        .route("/v1/workflows/{workflow}/cancel", post(cancel))
-        .route("/v1/workflows/{workflow}/suspend", post(suspend))
-        .route("/v1/workflows/{workflow}/resume", post(resume))
-        .route("/v1/workflows/{workflow}/retry", post(retry))
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::post("/v1/workflows", apply)
+            .access(Access::Owner)
+            .audit(AuditVerb::Apply)
+            .summary("Make the world match a document, or say what would change"),
+        Route::get("/v1/workflows", list)
+            .access(Access::Member(Read))
+            .summary("List workflows, without their documents"),
+        Route::get("/v1/workflows/{workflow}", show)
+            .access(Access::Workflow(Read))
+            .summary("One workflow, by name or number, with its document"),
+        Route::delete("/v1/workflows/{workflow}", remove)
+            .access(Access::Owned(Write))
+            .audit(AuditVerb::Delete)
+            .summary("Delete a workflow and everything of it"),
+        Route::get("/v1/workflows/{workflow}/actions", actions)
+            .access(Access::Workflow(Read))
+            .summary("Actions that the workflow's progress triggers"),
+        Route::get("/v1/workflows/{workflow}/explain", explain)
+            .access(Access::Workflow(Read))
+            .summary("Why a workflow's jobs are where they are"),
+        Route::post("/v1/workflows/{workflow}/cancel", cancel)
+            .access(Access::Owned(Write))
+            .audit(AuditVerb::Cancel)
+            .summary("Start nothing more and end what runs"),
+        Route::post("/v1/workflows/{workflow}/suspend", suspend)
+            .access(Access::Owned(Write))
+            .audit(AuditVerb::Suspend)
+            .summary("Start nothing more; what runs goes on"),
+        Route::post("/v1/workflows/{workflow}/resume", resume)
+            .access(Access::Owned(Write))
+            .audit(AuditVerb::Resume)
+            .summary("Start jobs again"),
+        Route::post("/v1/workflows/{workflow}/retry", retry)
+            .access(Access::Owned(Write))
+            .audit(AuditVerb::Retry)
+            .summary("Run jobs again, and what depends on them"),
+    ]
 }
 
-async fn apply(
-    State(app): State<App>,
-    Extension(caller): Extension<Caller>,
-    request: Result<Json<ApplyRequest>, JsonRejection>,
-) -> ApiResult<ApplyResponse> {
-    let Json(request) = request?;
+async fn apply(State(app): State<App>, caller: Caller, Body(request): Body<ApplyRequest>) -> ApiResult<ApplyResponse> {
     Ok(Json(app.engine.apply(request, &caller.name, &caller.grant).await?))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 struct ListQuery {
+    /// All when absent.
     namespace: Option<String>,
+    /// The most items of one page.
     limit: Option<usize>,
+    /// `next` of the page before.
     cursor: Option<String>,
 }
 
-async fn list(
-    State(app): State<App>,
-    Extension(caller): Extension<Caller>,
-    query: Result<Query<ListQuery>, QueryRejection>,
-) -> ApiResult<Page<Workflow>> {
-    let Query(query) = query?;
+async fn list(State(app): State<App>, caller: Caller, Query(query): Query<ListQuery>) -> ApiResult<Page<Workflow>> {
     let after = match &query.cursor {
         None => 0,
         Some(cursor) => {
@@ -68,96 +93,65 @@ async fn list(
     Ok(Json(Page { items: workflows, next }))
 }
 
-async fn show(
-    State(app): State<App>,
-    Path(workflow): Path<String>,
-    Query(namespace): Query<Namespace>,
-) -> ApiResult<Workflow> {
-    Ok(Json(app.engine.workflow((namespace.name(), &workflow)).await?))
+async fn show(State(app): State<App>, TargetWorkflow(id): TargetWorkflow) -> ApiResult<Workflow> {
+    Ok(Json(app.engine.workflow(id).await?))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 struct RemoveQuery {
-    namespace: Option<String>,
-    /// Also where its allocations could not be cancelled.
+    /// Also where its allocations could not be canceled.
     #[serde(default)]
     force: bool,
 }
 
 async fn remove(
     State(app): State<App>,
-    Path(workflow): Path<String>,
-    query: Result<Query<RemoveQuery>, QueryRejection>,
+    TargetWorkflow(id): TargetWorkflow,
+    Query(RemoveQuery { force }): Query<RemoveQuery>,
 ) -> Result<StatusCode, ApiError> {
-    let Query(RemoveQuery { namespace, force }) = query?;
-    let namespace = Namespace { namespace };
-    let reference = (namespace.name(), workflow.as_str());
-    if let Some(slurm) = &app.slurm {
-        let id = app.engine.find(reference).await?;
-        if app.engine.live_allocations(Some(id)).await? > 0 {
-            // Nobody would look after its allocations once it is forgotten.
-            app.engine.cancel(reference).await?;
-            slurm.see_off(id, FAREWELL).await?;
-            let left = app.engine.live_allocations(Some(id)).await?;
-            if left > 0 && !force {
-                return Err(EngineError::allocations_left(&workflow, left).into());
-            }
+    if let Some(slurm) = &app.slurm
+        && app.engine.live_allocations(Some(id)).await? > 0
+    {
+        // Once the workflow is deleted, no process would look after its allocations.
+        let workflow = app.engine.cancel(id).await?;
+        slurm.await_release(id, RELEASE_TIMEOUT).await?;
+        let left = app.engine.live_allocations(Some(id)).await?;
+        if left > 0 && !force {
+            return Err(EngineError::allocations_left(&workflow.name, left).into());
         }
     }
-    app.engine.delete(reference).await?;
+    app.engine.delete(id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn actions(
-    State(app): State<App>,
-    Path(workflow): Path<String>,
-    Query(namespace): Query<Namespace>,
-) -> ApiResult<Page<WorkflowAction>> {
-    Ok(Json(Page::whole(app.engine.actions((namespace.name(), &workflow)).await?)))
+async fn actions(State(app): State<App>, TargetWorkflow(id): TargetWorkflow) -> ApiResult<Page<WorkflowAction>> {
+    Ok(Json(Page::whole(app.engine.actions(id).await?)))
 }
 
-async fn explain(
-    State(app): State<App>,
-    Path(workflow): Path<String>,
-    Query(namespace): Query<Namespace>,
-) -> ApiResult<WorkflowExplanation> {
-    Ok(Json(app.engine.explain_workflow((namespace.name(), &workflow)).await?))
+async fn explain(State(app): State<App>, TargetWorkflow(id): TargetWorkflow) -> ApiResult<WorkflowExplanation> {
+    Ok(Json(app.engine.explain_workflow(id).await?))
 }
 
-async fn cancel(
-    State(app): State<App>,
-    Path(workflow): Path<String>,
-    Query(namespace): Query<Namespace>,
-) -> ApiResult<Workflow> {
-    let canceled = app.engine.cancel((namespace.name(), &workflow)).await?;
+async fn cancel(State(app): State<App>, TargetWorkflow(id): TargetWorkflow) -> ApiResult<Workflow> {
+    let canceled = app.engine.cancel(id).await?;
     if let Some(slurm) = &app.slurm {
-        slurm.something_stopped().await?;
+        slurm.reconcile_now().await?;
     }
     Ok(Json(canceled))
 }
 
-async fn suspend(
-    State(app): State<App>,
-    Path(workflow): Path<String>,
-    Query(namespace): Query<Namespace>,
-) -> ApiResult<Workflow> {
-    Ok(Json(app.engine.suspend((namespace.name(), &workflow)).await?))
+async fn suspend(State(app): State<App>, TargetWorkflow(id): TargetWorkflow) -> ApiResult<Workflow> {
+    Ok(Json(app.engine.suspend(id).await?))
 }
 
-async fn resume(
-    State(app): State<App>,
-    Path(workflow): Path<String>,
-    Query(namespace): Query<Namespace>,
-) -> ApiResult<Workflow> {
-    Ok(Json(app.engine.resume((namespace.name(), &workflow)).await?))
+async fn resume(State(app): State<App>, TargetWorkflow(id): TargetWorkflow) -> ApiResult<Workflow> {
+    Ok(Json(app.engine.resume(id).await?))
 }
 
 async fn retry(
     State(app): State<App>,
-    Path(workflow): Path<String>,
-    Query(namespace): Query<Namespace>,
-    request: Result<Json<RetryRequest>, JsonRejection>,
+    TargetWorkflow(id): TargetWorkflow,
+    Body(request): Body<RetryRequest>,
 ) -> ApiResult<Affected> {
-    let Json(request) = request?;
-    Ok(Json(app.engine.retry((namespace.name(), &workflow), request).await?))
+    Ok(Json(app.engine.retry(id, request).await?))
 }

@@ -2,21 +2,23 @@
 
 use std::time::Duration;
 
+use torc_core::backoff::Backoff;
+
 /// No pause is shorter: a wrong sum must never become a hot loop.
-pub(super) const SHORTEST: Duration = Duration::from_secs(1);
+pub(super) const MIN_BACKOFF: Duration = Duration::from_secs(1);
 /// No pause is longer.
-const LONGEST: Duration = Duration::from_secs(300);
+const MAX_BACKOFF: Duration = Duration::from_secs(300);
 /// Everything is looked at again after so long, whatever happens.
-pub(super) const LEISURE: Duration = Duration::from_secs(300);
+pub(super) const RESYNC_INTERVAL: Duration = Duration::from_secs(300);
 
 /// After so many failures in a row.
 pub(super) fn after(failures: u32) -> Duration {
-    SHORTEST.saturating_mul(1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX)).min(LONGEST)
+    Backoff::new(MIN_BACKOFF, MAX_BACKOFF).after(failures)
 }
 
 /// When to look again: the earliest that anybody asks for, but never at once.
 pub(super) fn soonest(wishes: impl IntoIterator<Item = Option<Duration>>) -> Duration {
-    wishes.into_iter().flatten().min().unwrap_or(LEISURE).clamp(SHORTEST, LEISURE)
+    wishes.into_iter().flatten().min().unwrap_or(RESYNC_INTERVAL).clamp(MIN_BACKOFF, RESYNC_INTERVAL)
 }
 
 #[cfg(test)]

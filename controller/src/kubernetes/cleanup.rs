@@ -9,17 +9,17 @@ use torc_api::quantity::count;
 use torc_api::workflow::Workflow;
 
 use super::FINALIZER;
-use super::desk::{Desk, Guarded, Object};
-use super::events::{self, Kind, Tale};
-use super::lifetime::leaves_archive;
-use super::reconcile::{Trouble, seconds, write_status};
+use super::context::{Context, Guarded, Object};
+use super::events::{self, EventNote, Kind};
+use super::status_writer::{ReconcileError, write_status};
+use super::ttl::{leaves_archive, seconds};
 use crate::clock;
 
 /// Between two looks at what is still there.
-const PAUSE: Duration = Duration::from_secs(2);
+const CLEANUP_INTERVAL: Duration = Duration::from_secs(2);
 
 /// What is still there after so long is told about.
-const NOTICE: Duration = Duration::from_secs(30);
+const REPORT_LINGERING_AFTER: Duration = Duration::from_secs(30);
 
 /// What to do about an object that is being deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,37 +46,36 @@ pub(super) async fn clean_up(
     found: &Guarded,
     workflow: Option<&Workflow>,
     object: &Object,
-    desk: &Desk,
-) -> Result<Option<Duration>, Trouble> {
+    context: &Context,
+) -> Result<Option<Duration>, ReconcileError> {
     let Some(place) = found.finalizers().iter().position(|finalizer| finalizer == FINALIZER) else {
-        desk.forget(object);
+        context.forget(object);
         return Ok(None);
     };
-    let Some(summary) = desk.summary(object).await? else {
-        return release(desk, object, place).await;
+    let Some(summary) = context.summary(object).await? else {
+        return release(context, object, place).await;
     };
-    let reference = (object.namespace.as_str(), object.name.as_str());
+    let id = torc_core::ids::WorkflowId(summary.id);
     let deleted = deleted_at(found);
     let completed = summary.status.completion_time.as_deref().and_then(seconds);
     let ttl = workflow.and_then(|workflow| workflow.spec.ttl_seconds_after_finished);
     let is_kept = leaves_archive(ttl, completed, deleted);
-    desk.engine.cancel(reference).await?;
-    if let Some(slurm) = &desk.slurm {
-        slurm.something_stopped().await?;
+    context.engine.cancel(id).await?;
+    if let Some(slurm) = &context.slurm {
+        slurm.reconcile_now().await?;
     }
-    let id = torc_core::ids::WorkflowId(summary.id);
-    let allocations = desk.engine.live_allocations(Some(id)).await?;
-    let jobs = desk.engine.summary(id).await?.status.jobs;
+    let allocations = context.engine.live_allocations(Some(id)).await?;
+    let jobs = context.engine.summary(id).await?.status.jobs;
     let left = allocations + usize::try_from(jobs.running + jobs.leased).unwrap_or_default();
     let waited = Duration::from_secs((clock::now().wall_ms / 1_000 - deleted).max(0).unsigned_abs());
-    match step(left, waited, desk.config.cleanup_patience) {
+    match step(left, waited, context.config.cleanup_patience) {
         Step::Wait => {
             let generation = found.meta().generation.unwrap_or_default();
             let stored = workflow.and_then(|workflow| workflow.status.as_ref());
-            let lingers = (waited > NOTICE)
+            let lingers = (waited > REPORT_LINGERING_AFTER)
                 .then(|| format!("it is being deleted, and waits for {}", count(allocations, "allocation")));
-            write_status(desk, object, generation, stored, lingers).await?;
-            return Ok(Some(PAUSE));
+            write_status(context, object, generation, stored, lingers).await?;
+            return Ok(Some(CLEANUP_INTERVAL));
         }
         Step::Release => {}
         Step::GiveUp => {
@@ -87,20 +86,21 @@ pub(super) async fn clean_up(
                 waited.as_secs(),
                 summary.id
             );
-            tracing::warn!(namespace = object.namespace, name = object.name, "{note}");
-            let tale = Tale { reason: "CleanupGivenUp", kind: Kind::Warning, note: &note, key: "cleanup".to_owned() };
-            events::tell_if_allowed(desk, object, &tale).await?;
+            tracing::warn!(namespace = object.namespace, workflow = object.name, "{note}");
+            let event_note =
+                EventNote { reason: "CleanupGivenUp", kind: Kind::Warning, note: &note, key: "cleanup".to_owned() };
+            events::publish_if_allowed(context, object, &event_note).await?;
         }
     }
     if !is_kept {
-        desk.engine.delete(reference).await?;
+        context.engine.delete(id).await?;
     }
-    release(desk, object, place).await
+    release(context, object, place).await
 }
 
 /// Lets the object go. The test keeps this from removing what somebody else has put in the same place.
-async fn release(desk: &Desk, object: &Object, place: usize) -> Result<Option<Duration>, Trouble> {
-    let api: Api<Workflow> = Api::namespaced(desk.client.clone(), &object.namespace);
+async fn release(context: &Context, object: &Object, place: usize) -> Result<Option<Duration>, ReconcileError> {
+    let api: Api<Workflow> = Api::namespaced(context.client.clone(), &object.namespace);
     let path = format!("/metadata/finalizers/{place}");
     let patch = json!([
         {"op": "test", "path": path, "value": FINALIZER},
@@ -109,14 +109,14 @@ async fn release(desk: &Desk, object: &Object, place: usize) -> Result<Option<Du
     ]);
     let patch: Patch<()> = match serde_json::from_value(patch) {
         Ok(patch) => Patch::Json(patch),
-        Err(_) => return Ok(Some(PAUSE)),
+        Err(_) => return Ok(Some(CLEANUP_INTERVAL)),
     };
     match api.patch_metadata(&object.name, &PatchParams::default(), &patch).await {
         Ok(_) => {}
         Err(kube::Error::Api(status)) if status.code == 404 => {}
         Err(error) => return Err(error.into()),
     }
-    desk.forget(object);
+    context.forget(object);
     Ok(None)
 }
 

@@ -7,42 +7,42 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use torc_api::definition::definitions;
 
-use super::complaint::Complaint;
-use super::desk::Desk;
+use super::context::Context;
+use super::log_once::LogOnce;
 
 /// Between two looks while something is missing.
-const PAUSE: Duration = Duration::from_secs(10);
+const DEFINITIONS_INTERVAL: Duration = Duration::from_secs(10);
 /// The description that an API server gives of our group.
 const DESCRIPTION: &str = "/openapi/v3/apis/torc.dev/v1alpha1";
 /// So many fields are named.
 const NAMED: usize = 5;
 
 /// Compares until everything is there, or `stop`.
-pub(super) async fn run(desk: Arc<Desk>, stop: CancellationToken) {
-    let mut told = Complaint::default();
+pub(super) async fn run(context: Arc<Context>, stop: CancellationToken) {
+    let mut told = LogOnce::default();
     loop {
-        match complaint(&desk).await {
-            None => return desk.readiness.has("definitions"),
+        match complaint(&context).await {
+            None => return context.readiness.has("definitions"),
             Some(complaint) => {
-                if told.is_news(&complaint) {
+                if told.should_log(&complaint) {
                     tracing::warn!("custom resource definitions: {complaint}");
                 }
-                desk.readiness.lacks("definitions", complaint);
+                context.readiness.lacks("definitions", complaint);
             }
         }
         tokio::select! {
             () = stop.cancelled() => return,
-            () = tokio::time::sleep(PAUSE) => {}
+            () = tokio::time::sleep(DEFINITIONS_INTERVAL) => {}
         }
     }
 }
 
-async fn complaint(desk: &Desk) -> Option<String> {
+async fn complaint(context: &Context) -> Option<String> {
     let request = match axum::http::Request::get(DESCRIPTION).body(Vec::new()) {
         Ok(request) => request,
         Err(error) => return Some(error.to_string()),
     };
-    let text = match desk.client.request_text(request).await {
+    let text = match context.client.request_text(request).await {
         Ok(text) => text,
         Err(error) => {
             return Some(format!("the API server does not describe them ({error}); `torc crd install` helps"));

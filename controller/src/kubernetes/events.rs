@@ -17,14 +17,14 @@ use torc_api::api::Event;
 use torc_store::EventQuery;
 
 use super::backoff;
-use super::complaint::{Complaint, explained};
-use super::desk::{Desk, Object};
-use super::status::cut;
+use super::context::{Context, Object};
+use super::log_once::{LogOnce, explained};
+use super::rejection::cut;
 
 /// The longest note that an API server takes.
-const MOST_NOTE: usize = 1_024;
+const MAX_NOTE_BYTES: usize = 1_024;
 /// Between two looks at what cannot be told.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const MAX_BACKOFF: Duration = Duration::from_secs(60);
 /// So many events are read at a time.
 const PAGE: u32 = 500;
 
@@ -36,7 +36,7 @@ pub(super) enum Kind {
 }
 
 /// What is told of what happens in the engine: the reason that people know, and whether they should worry. Pure.
-fn told_as(reason: &str) -> Option<(&'static str, Kind)> {
+fn kubernetes_reason(reason: &str) -> Option<(&'static str, Kind)> {
     Some(match reason {
         "WorkflowCreated" | "WorkflowConfigured" => ("PlanAccepted", Kind::Normal),
         "AllocationSubmitted" => ("AllocationSubmitted", Kind::Normal),
@@ -52,8 +52,8 @@ fn told_as(reason: &str) -> Option<(&'static str, Kind)> {
     })
 }
 
-/// Something to tell of an object.
-pub(super) struct Tale<'a> {
+/// An Event about an object.
+pub(super) struct EventNote<'a> {
     pub reason: &'a str,
     pub kind: Kind,
     pub note: &'a str,
@@ -62,27 +62,35 @@ pub(super) struct Tale<'a> {
 }
 
 /// Tells it, unless it was told before.
-async fn tell(client: &Client, instance: &str, object: &Object, tale: &Tale<'_>) -> kube::Result<()> {
+async fn publish(client: &Client, instance: &str, object: &Object, event_note: &EventNote<'_>) -> kube::Result<()> {
     let events: Api<KubernetesEvent> = Api::namespaced(client.clone(), &object.namespace);
-    let event = event(instance, object, tale);
+    let event = event(instance, object, event_note);
     match events.create(&PostParams::default(), &event).await {
         Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if needs_no_telling(&status) => Ok(()),
+        Err(kube::Error::Api(status)) if already_published(&status) => Ok(()),
         Err(error) => Err(error),
     }
 }
 
+/// The cause of a refusal to create something in a namespace that is being deleted.
+const NAMESPACE_TERMINATING: &str = "NamespaceTerminating";
+
 /// It was told before; or the namespace goes, and takes everything with it.
-fn needs_no_telling(status: &Status) -> bool {
-    status.code == 409 || (status.is_forbidden() && status.message.contains("is being terminated"))
+fn already_published(status: &Status) -> bool {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    status.code == 409 || causes.into_iter().any(|cause| cause.reason == NAMESPACE_TERMINATING)
 }
 
 /// Tells it if that is allowed: what happens to an object does not wait for the right to speak of it.
-pub(super) async fn tell_if_allowed(desk: &Desk, object: &Object, tale: &Tale<'_>) -> kube::Result<()> {
-    match tell(&desk.client, &desk.config.identity, object, tale).await {
+pub(super) async fn publish_if_allowed(
+    context: &Context,
+    object: &Object,
+    event_note: &EventNote<'_>,
+) -> kube::Result<()> {
+    match publish(&context.client, &context.config.identity, object, event_note).await {
         Err(error @ kube::Error::Api(_)) if is_forbidden(&error) => {
-            let (namespace, name, reason) = (&object.namespace, &object.name, tale.reason);
-            tracing::warn!(namespace, name, "{reason} is not told as an Event: {}", explained(&error));
+            let (namespace, name, reason) = (&object.namespace, &object.name, event_note.reason);
+            tracing::warn!(namespace, workflow = name, reason, error = explained(&error), "event was not published");
             Ok(())
         }
         told => told,
@@ -93,18 +101,18 @@ fn is_forbidden(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.is_forbidden())
 }
 
-fn event(instance: &str, object: &Object, tale: &Tale<'_>) -> KubernetesEvent {
+fn event(instance: &str, object: &Object, event_note: &EventNote<'_>) -> KubernetesEvent {
     let of_object = object.uid.split('-').next().unwrap_or_default();
     KubernetesEvent {
         metadata: ObjectMeta {
-            name: Some(format!("{}.{of_object}.{}", object.name, tale.key)),
+            name: Some(format!("{}.{of_object}.{}", object.name, event_note.key)),
             namespace: Some(object.namespace.clone()),
             ..ObjectMeta::default()
         },
         action: Some("Reconcile".to_owned()),
         event_time: Some(MicroTime(Timestamp::now())),
-        note: Some(cut(tale.note, MOST_NOTE)),
-        reason: Some(tale.reason.to_owned()),
+        note: Some(cut(event_note.note, MAX_NOTE_BYTES)),
+        reason: Some(event_note.reason.to_owned()),
         regarding: Some(ObjectReference {
             api_version: Some(API_VERSION.to_owned()),
             kind: Some("Workflow".to_owned()),
@@ -115,7 +123,7 @@ fn event(instance: &str, object: &Object, tale: &Tale<'_>) -> KubernetesEvent {
         }),
         reporting_controller: Some(super::FIELD_MANAGER.to_owned()),
         reporting_instance: Some(cut(instance, 128)),
-        type_: Some(match tale.kind {
+        type_: Some(match event_note.kind {
             Kind::Normal => "Normal".to_owned(),
             Kind::Warning => "Warning".to_owned(),
         }),
@@ -124,17 +132,17 @@ fn event(instance: &str, object: &Object, tale: &Tale<'_>) -> KubernetesEvent {
 }
 
 /// Tells what happens in the engine, until `stop`.
-pub(super) async fn run(desk: std::sync::Arc<Desk>, stop: CancellationToken) {
-    let mut complaint = Complaint::default();
+pub(super) async fn run(context: std::sync::Arc<Context>, stop: CancellationToken) {
+    let mut log_once = LogOnce::default();
     let mut failures = 0_u32;
     loop {
-        match tell_news(&desk).await {
+        match tell_news(&context).await {
             Ok(()) => {
-                complaint.over();
+                log_once.reset();
                 failures = 0;
             }
             Err(said) => {
-                if complaint.is_news(&said) {
+                if log_once.should_log(&said) {
                     tracing::warn!("events are not told: {said}");
                 }
                 failures = failures.saturating_add(1);
@@ -142,44 +150,48 @@ pub(super) async fn run(desk: std::sync::Arc<Desk>, stop: CancellationToken) {
         }
         tokio::select! {
             () = stop.cancelled() => return,
-            () = tokio::time::sleep(backoff::after(failures).min(LONGEST_PAUSE)) => {}
+            () = tokio::time::sleep(backoff::after(failures).min(MAX_BACKOFF)) => {}
         }
     }
 }
 
 /// Everything that happened since the last time.
-pub(super) async fn tell_news(desk: &Desk) -> Result<(), String> {
-    let mut told = desk.engine.told().await.map_err(|error| error.to_string())?;
+pub(super) async fn tell_news(context: &Context) -> Result<(), String> {
+    let mut told = context.engine.told().await.map_err(|error| error.to_string())?;
     loop {
         let query = EventQuery { workflow: None, after: told, limit: PAGE };
-        let page = desk.engine.events(&query).await.map_err(|error| error.to_string())?;
+        let page = context.engine.events(&query).await.map_err(|error| error.to_string())?;
         let Some(last) = page.items.last().map(|event| event.sequence) else { return Ok(()) };
         for event in &page.items {
-            if !tell_one(desk, event).await? {
-                return note(desk, event.sequence - 1, told).await;
+            if !tell_one(context, event).await? {
+                return note(context, event.sequence - 1, told).await;
             }
         }
-        note(desk, last, told).await?;
+        note(context, last, told).await?;
         told = last;
     }
 }
 
-async fn note(desk: &Desk, sequence: i64, before: i64) -> Result<(), String> {
+async fn note(context: &Context, sequence: i64, before: i64) -> Result<(), String> {
     if sequence <= before {
         return Ok(());
     }
-    desk.engine.note_told(sequence).await.map_err(|error| error.to_string())
+    context.engine.note_told(sequence).await.map_err(|error| error.to_string())
 }
 
 /// False if it is too early: whose it is will be known once the object has been looked at.
-async fn tell_one(desk: &Desk, event: &Event) -> Result<bool, String> {
-    let (Some((reason, kind)), Some(workflow)) = (told_as(&event.reason), event.workflow_id) else { return Ok(true) };
-    let Some(object) = desk.object_of(workflow).await else { return Ok(desk.knows_all()) };
-    if !desk.office.is_held() {
+async fn tell_one(context: &Context, event: &Event) -> Result<bool, String> {
+    let (Some((reason, kind)), Some(workflow)) = (kubernetes_reason(&event.reason), event.workflow_id) else {
+        return Ok(true);
+    };
+    let Some(object) = context.object_of(workflow).await else { return Ok(context.knows_all()) };
+    if !context.leadership.is_held() {
         return Ok(false);
     }
-    let tale = Tale { reason, kind, note: &event.message, key: format!("{:x}", event.sequence) };
-    tell(&desk.client, &desk.config.identity, &object, &tale).await.map_err(|error| explained(&error))?;
+    let event_note = EventNote { reason, kind, note: &event.message, key: format!("{:x}", event.sequence) };
+    publish(&context.client, &context.config.identity, &object, &event_note)
+        .await
+        .map_err(|error| explained(&error))?;
     Ok(true)
 }
 
@@ -203,47 +215,50 @@ mod tests {
             "WorkflowFailed",
         ]
         .iter()
-        .filter_map(|reason| Some(told_as(reason)?.0))
+        .filter_map(|reason| Some(kubernetes_reason(reason)?.0))
         .collect();
         told.dedup();
         assert_eq!(told.len(), 10, "{told:?}");
-        told.retain(|reason| told_as(reason).is_some_and(|(_, kind)| kind == Kind::Warning));
+        told.retain(|reason| kubernetes_reason(reason).is_some_and(|(_, kind)| kind == Kind::Warning));
         let warnings = ["OrphansReclaimed", "RecoveryExhausted", "RecoveryLimitReached", "WorkflowFailed"];
         assert_eq!(told, warnings, "what people should worry about");
-        assert_eq!(told_as("JobsChanged"), None, "rows are not Events");
-        assert_eq!(told_as("WorkflowSteered"), None, "a scale or a pause is in the object, and changes no plan");
+        assert_eq!(kubernetes_reason("JobsChanged"), None, "rows are not Events");
+        assert_eq!(
+            kubernetes_reason("WorkflowSteered"),
+            None,
+            "a scale or a pause is in the object, and changes no plan"
+        );
     }
 
     #[test]
     fn only_what_was_told_before_or_goes_with_its_namespace_needs_no_telling() {
-        let status = |code, reason: &str, message: &str| Status {
-            code,
-            reason: reason.to_owned(),
-            message: message.to_owned(),
-            ..Status::default()
+        let status = |code, causes: &[&str]| -> Status {
+            let causes: Vec<_> = causes.iter().map(|reason| serde_json::json!({ "reason": reason })).collect();
+            let details = serde_json::from_value(serde_json::json!({ "causes": causes })).ok();
+            Status { code, details, ..Status::default() }
         };
-        let ending = "cannot be created in namespace lab because it is being terminated";
-        assert!(needs_no_telling(&status(409, "AlreadyExists", "it exists")));
-        assert!(needs_no_telling(&status(403, "Forbidden", ending)));
-        assert!(!needs_no_telling(&status(403, "Forbidden", "may not create events")), "that is a missing right");
-        assert!(!needs_no_telling(&status(500, "InternalError", ending)));
+        assert!(already_published(&status(409, &[])));
+        assert!(already_published(&status(403, &["NamespaceTerminating"])));
+        assert!(!already_published(&status(403, &[])), "that is a missing right");
+        assert!(!already_published(&status(500, &["UnexpectedServerResponse"])));
     }
 
     #[test]
     fn what_is_told_twice_has_the_same_name() {
         let object = Object { namespace: "lab".to_owned(), name: "sweep".to_owned(), uid: "1a2b-3c".to_owned() };
-        let tale = |key: &str| Tale { reason: "PlanAccepted", kind: Kind::Normal, note: "n", key: key.to_owned() };
-        let name = |key: &str| event("pod", &object, &tale(key)).metadata.name;
+        let event_note =
+            |key: &str| EventNote { reason: "PlanAccepted", kind: Kind::Normal, note: "n", key: key.to_owned() };
+        let name = |key: &str| event("pod", &object, &event_note(key)).metadata.name;
         assert_eq!(name("ff"), Some("sweep.1a2b.ff".to_owned()));
         assert_ne!(name("ff"), name("100"));
-        let told = event("pod", &object, &Tale { kind: Kind::Warning, ..tale("1") });
+        let told = event("pod", &object, &EventNote { kind: Kind::Warning, ..event_note("1") });
         assert_eq!((told.type_.as_deref(), told.note.as_deref()), (Some("Warning"), Some("n")));
-        assert_eq!(event("pod", &object, &tale("1")).type_.as_deref(), Some("Normal"));
+        assert_eq!(event("pod", &object, &event_note("1")).type_.as_deref(), Some("Normal"));
         let regarding = told.regarding.unwrap_or_default();
         assert_eq!((regarding.kind.as_deref(), regarding.uid.as_deref()), (Some("Workflow"), Some("1a2b-3c")));
         let long = "x".repeat(5_000);
-        let note = event("pod", &object, &Tale { note: &long, ..tale("1") }).note;
-        assert!(note.is_some_and(|note| note.len() <= MOST_NOTE));
+        let note = event("pod", &object, &EventNote { note: &long, ..event_note("1") }).note;
+        assert!(note.is_some_and(|note| note.len() <= MAX_NOTE_BYTES));
     }
 
     #[test]
@@ -263,15 +278,15 @@ mod tests {
             ("WorkflowFailed", Some(("WorkflowFailed", Warning))),
             ("RunnerSilent", None),
         ] {
-            assert_eq!(told_as(reason), expected, "{reason}");
+            assert_eq!(kubernetes_reason(reason), expected, "{reason}");
         }
     }
 
     #[test]
     fn an_event_has_every_field_that_an_api_server_wants() {
         let object = Object { namespace: "lab".to_owned(), name: "sweep".to_owned(), uid: "1a2b-3c".to_owned() };
-        let tale = Tale { reason: "Why", kind: Kind::Normal, note: "n", key: "k".to_owned() };
-        let event = event(&"p".repeat(200), &object, &tale);
+        let event_note = EventNote { reason: "Why", kind: Kind::Normal, note: "n", key: "k".to_owned() };
+        let event = event(&"p".repeat(200), &object, &event_note);
         let regarding = event.regarding.unwrap_or_default();
         assert_eq!(event.metadata.namespace.as_deref(), Some("lab"));
         assert_eq!((event.reason.as_deref(), event.action.as_deref()), (Some("Why"), Some("Reconcile")));

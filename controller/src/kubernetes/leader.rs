@@ -5,7 +5,6 @@
 //! anything that the store cannot take back: before it talks with Slurm or Kubernetes it asks its own clock whether the lease could
 //! be somebody else's by now.
 
-mod office;
 mod term;
 
 use std::path::Path;
@@ -18,14 +17,14 @@ use kube::api::{Api, PostParams};
 use tokio_util::sync::CancellationToken;
 use torc_store::Leader;
 
-use super::complaint::{Complaint, explained};
+use super::log_once::{LogOnce, explained};
 use crate::clock;
+use crate::leadership::Leadership;
 
-pub(crate) use office::Office;
 use term::{LEASE_SECONDS, RETRY, Record, Step, step};
 
 /// A call that takes longer has failed.
-const PATIENCE: Duration = Duration::from_secs(4);
+const LEASE_CALL_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// A candidate, and later the leader.
 pub(crate) struct Candidate {
@@ -48,7 +47,7 @@ impl Candidate {
     /// when the lease was asked for.
     pub async fn win(&mut self, database: &Path, standing_by: impl Fn(&str)) -> (Leader, u64) {
         let mut told = String::new();
-        let mut complaint = Complaint::default();
+        let mut log_once = LogOnce::default();
         loop {
             let asked = clock::now().mono_ms;
             match self.attempt(database).await {
@@ -63,7 +62,7 @@ impl Candidate {
                 }
                 Err(said) => {
                     standing_by("");
-                    if complaint.is_news(&said) {
+                    if log_once.should_log(&said) {
                         tracing::warn!("the lease cannot be had: {said}");
                     }
                 }
@@ -137,9 +136,11 @@ impl Candidate {
     async fn put(&mut self, lease: Lease, is_new: bool) -> Result<bool, String> {
         let parameters = PostParams::default();
         let written = match is_new {
-            true => tokio::time::timeout(PATIENCE, self.leases.create(&parameters, &lease)).await,
+            true => tokio::time::timeout(LEASE_CALL_TIMEOUT, self.leases.create(&parameters, &lease)).await,
             // The version that was read goes along: whoever was faster wins.
-            false => tokio::time::timeout(PATIENCE, self.leases.replace(&self.name, &parameters, &lease)).await,
+            false => {
+                tokio::time::timeout(LEASE_CALL_TIMEOUT, self.leases.replace(&self.name, &parameters, &lease)).await
+            }
         };
         match written {
             Ok(Ok(lease)) => {
@@ -153,8 +154,8 @@ impl Candidate {
     }
 
     /// Renews the lease until `stop`, and gives it back then. Ends at once when somebody else has it.
-    pub async fn hold(mut self, office: Office, stop: CancellationToken) {
-        let mut complaint = Complaint::default();
+    pub async fn hold(mut self, leadership: Leadership, stop: CancellationToken) {
+        let mut log_once = LogOnce::default();
         loop {
             tokio::select! {
                 () = stop.cancelled() => return self.release().await,
@@ -163,14 +164,14 @@ impl Candidate {
             let asked = clock::now().mono_ms;
             match self.renew().await {
                 Ok(true) => {
-                    office.renewed(asked);
-                    complaint.over();
+                    leadership.renewed(asked);
+                    log_once.reset();
                 }
                 Ok(false) => {
                     tracing::error!("somebody else leads");
-                    return office.lose();
+                    return leadership.lose();
                 }
-                Err(said) if complaint.is_news(&said) => tracing::warn!("the lease is not renewed: {said}"),
+                Err(said) if log_once.should_log(&said) => tracing::warn!("the lease is not renewed: {said}"),
                 Err(_) => {}
             }
         }
@@ -199,7 +200,7 @@ impl Candidate {
 }
 
 async fn timely<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, String> {
-    match tokio::time::timeout(PATIENCE, call).await {
+    match tokio::time::timeout(LEASE_CALL_TIMEOUT, call).await {
         Ok(answer) => answer.map_err(|error| explained(&error)),
         Err(_) => Err("the API server did not answer in time".to_owned()),
     }

@@ -12,32 +12,32 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use torc_api::api::Runner;
 
-use super::complaint::{Complaint, explained};
-use super::desk::Desk;
-use size::{Busy, Sizing, size};
+use super::context::Context;
+use super::log_once::{LogOnce, explained};
+use size::{BusyRunners, Sizing, size};
 pub use size::{Home, Pool};
 
 /// Between two looks.
-const PAUSE: Duration = Duration::from_secs(5);
+const POOL_SIZE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Looks after them, until `stop`.
-pub(super) async fn run(desk: Arc<Desk>, stop: CancellationToken) {
+pub(super) async fn run(context: Arc<Context>, stop: CancellationToken) {
     let mut quiet = HashMap::new();
-    let mut complaints: HashMap<&str, Complaint> = HashMap::new();
+    let mut log_once_by_pool: HashMap<&str, LogOnce> = HashMap::new();
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
-            () = tokio::time::sleep(PAUSE) => {}
+            () = tokio::time::sleep(POOL_SIZE_INTERVAL) => {}
         }
-        if !desk.office.is_held() {
+        if !context.leadership.is_held() {
             continue;
         }
-        for pool in &desk.config.pools {
+        for pool in &context.config.pools {
             let name = pool.home.name();
-            let complaint = complaints.entry(name).or_default();
-            match adjust(&desk, pool, &mut quiet).await {
-                Ok(()) => complaint.over(),
-                Err(said) if complaint.is_news(&said) => {
+            let log_once = log_once_by_pool.entry(name).or_default();
+            match adjust(&context, pool, &mut quiet).await {
+                Ok(()) => log_once.reset(),
+                Err(said) if log_once.should_log(&said) => {
                     tracing::warn!("the size of runner pool '{name}' was not adjusted: {said}");
                 }
                 Err(_) => {}
@@ -47,10 +47,10 @@ pub(super) async fn run(desk: Arc<Desk>, stop: CancellationToken) {
 }
 
 /// Compares a pool with the work that it could do, and changes its size.
-pub(super) async fn adjust(desk: &Desk, pool: &Pool, quiet: &mut HashMap<String, Instant>) -> Result<(), String> {
-    let demands = desk.engine.demands().await.map_err(|error| error.to_string())?;
-    let runners = desk.engine.runners(false).await.map_err(|error| error.to_string())?;
-    let busy = Busy::of(&pool.home, runners.iter().filter(|one| holds(one)).map(|one| one.host.as_str()));
+pub(super) async fn adjust(context: &Context, pool: &Pool, quiet: &mut HashMap<String, Instant>) -> Result<(), String> {
+    let demands = context.engine.demands().await.map_err(|error| error.to_string())?;
+    let runners = context.engine.runners(false).await.map_err(|error| error.to_string())?;
+    let busy = BusyRunners::of(&pool.home, runners.iter().filter(|one| holds(one)).map(|one| one.host.as_str()));
     let name = pool.home.name();
     let now = Instant::now();
     let quiet_for = match busy.count {
@@ -60,11 +60,11 @@ pub(super) async fn adjust(desk: &Desk, pool: &Pool, quiet: &mut HashMap<String,
             Duration::ZERO
         }
     };
-    let current = current(desk, pool).await.map_err(|error| explained(&error))?;
+    let current = current(context, pool).await.map_err(|error| explained(&error))?;
     let wanted = size(pool, &Sizing { demands: &demands, current, busy, quiet_for });
     if wanted != current {
         tracing::info!("runner pool '{name}' goes from {current} to {wanted}");
-        set(desk, pool, wanted).await.map_err(|error| explained(&error))?;
+        set(context, pool, wanted).await.map_err(|error| explained(&error))?;
     }
     Ok(())
 }
@@ -73,8 +73,8 @@ fn holds(runner: &Runner) -> bool {
     runner.running + runner.queued > 0
 }
 
-async fn current(desk: &Desk, pool: &Pool) -> kube::Result<i32> {
-    let (client, namespace) = (desk.client.clone(), &desk.config.namespace);
+async fn current(context: &Context, pool: &Pool) -> kube::Result<i32> {
+    let (client, namespace) = (context.client.clone(), &context.config.namespace);
     let scale = match &pool.home {
         Home::Deployment(name) => Api::<Deployment>::namespaced(client, namespace).get_scale(name).await?,
         Home::StatefulSet(name) => Api::<StatefulSet>::namespaced(client, namespace).get_scale(name).await?,
@@ -82,8 +82,8 @@ async fn current(desk: &Desk, pool: &Pool) -> kube::Result<i32> {
     Ok(scale.spec.and_then(|spec| spec.replicas).unwrap_or_default())
 }
 
-async fn set(desk: &Desk, pool: &Pool, replicas: i32) -> kube::Result<()> {
-    let (client, namespace) = (desk.client.clone(), &desk.config.namespace);
+async fn set(context: &Context, pool: &Pool, replicas: i32) -> kube::Result<()> {
+    let (client, namespace) = (context.client.clone(), &context.config.namespace);
     let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
     let parameters = PatchParams::default();
     match &pool.home {

@@ -45,7 +45,7 @@ impl Readiness {
     }
 
     /// A sentence about everything that is missing.
-    pub fn complaint(&self) -> Option<String> {
+    pub fn missing(&self) -> Option<String> {
         let missing = self.lock();
         let sentences: Vec<String> = missing.iter().map(|(what, why)| format!("{what}: {why}")).collect();
         (!sentences.is_empty()).then(|| sentences.join("; "))
@@ -63,18 +63,18 @@ mod tests {
     #[test]
     fn ready_is_whoever_lacks_nothing() {
         let readiness = Readiness::default();
-        assert_eq!(readiness.complaint(), None);
+        assert_eq!(readiness.missing(), None);
         readiness.lists();
         readiness.lacks("definitions", "Workflow has no field `spec.x`");
         let complaint = "definitions: Workflow has no field `spec.x`; workflows: are being listed";
-        assert_eq!(readiness.complaint().as_deref(), Some(complaint));
+        assert_eq!(readiness.missing().as_deref(), Some(complaint));
         assert!(!readiness.has_listed());
         readiness.cannot_list("forbidden");
         assert!(!readiness.has_listed());
-        assert!(readiness.complaint().is_some_and(|said| said.ends_with("workflows: are not listed: forbidden")));
+        assert!(readiness.missing().is_some_and(|said| said.ends_with("workflows: are not listed: forbidden")));
         readiness.listed();
         readiness.cannot_list("a watch was cut short");
         readiness.has("definitions");
-        assert_eq!(readiness.complaint(), None);
+        assert_eq!(readiness.missing(), None);
     }
 }

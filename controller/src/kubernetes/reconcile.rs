@@ -9,112 +9,105 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
+use kube::api::{Api, DeleteParams, Preconditions};
 use kube::runtime::controller::Action;
 use serde_json::json;
 use torc_api::API_VERSION;
 use torc_api::api::ApplyRequest;
 use torc_api::cluster::LOCAL;
 use torc_api::document::{Metadata, WorkflowDocument};
+use torc_api::error_code::ErrorKind;
 use torc_api::size::too_many_bytes;
-use torc_api::status::WorkflowStatus;
 use torc_api::token::Grant;
 use torc_api::workflow::{Workflow, WorkflowSpec};
 use torc_core::ids::WorkflowId;
 use torc_core::time::rfc3339;
+use tracing::Instrument as _;
 
-use super::complaint::explained;
-use super::desk::{Accepted, Desk, Guarded, Memory, Object, object};
-use super::events::{self, Kind, Tale};
-use super::lifetime::{Lifetime, lifetime};
+use super::context::{Accepted, Context, Guarded, Object, ObjectState, object};
+use super::events::{self, EventNote, Kind};
 use super::rejection::{Reason, Rejection};
 use super::sources::{self, Embedded};
-use super::status::{View, left_to_other, status};
-use super::writes::{Decision, decide};
-use super::{FIELD_MANAGER, FINALIZER, UID, WORKING_DIR, backoff, cleanup};
+use super::status::left_to_other;
+use super::status_writer::{NOT_LEADING_INTERVAL, ReconcileError, apply, write_status};
+use super::ttl::{Lifetime, lifetime, seconds};
+use super::{FINALIZER, UID, WORKING_DIR, backoff, cleanup};
 use crate::clock;
-use crate::engine::{EngineError, ErrorKind};
+use crate::metrics::Reconciler;
 
-/// While this process is not sure to lead.
-const OUT_OF_OFFICE: Duration = Duration::from_secs(2);
 /// Tables in ConfigMaps are looked at so often.
 const SOURCES_AGE: Duration = Duration::from_secs(60);
 
-/// Why a pass was cut short. It is tried again.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Trouble {
-    #[error("the API server: {}", explained(.0))]
-    Api(#[from] kube::Error),
-    #[error("the engine: {0}")]
-    Engine(#[from] EngineError),
-}
-
 /// One pass.
-pub(super) async fn reconcile(found: Arc<Guarded>, desk: Arc<Desk>) -> Result<Action, Trouble> {
+pub(super) async fn reconcile(found: Arc<Guarded>, context: Arc<Context>) -> Result<Action, ReconcileError> {
     let Some(object) = object(&found) else { return Ok(Action::await_change()) };
-    if !desk.office.is_held() {
-        return Ok(Action::requeue(OUT_OF_OFFICE));
+    if !context.leadership.is_held() {
+        return Ok(Action::requeue(NOT_LEADING_INTERVAL));
     }
-    let wish = pass(&found, &object, &desk).await?;
-    desk.remember(&object, Memory::succeeded);
+    let span = tracing::info_span!("reconcile", namespace = object.namespace, workflow = object.name);
+    let start = Instant::now();
+    let passed = pass(&found, &object, &context).instrument(span).await;
+    context.engine.metrics().reconciled(Reconciler::Workflow, start.elapsed());
+    let wish = passed?;
+    context.remember(&object, ObjectState::succeeded);
     Ok(Action::requeue(backoff::soonest([wish])))
 }
 
 /// After a pass that was cut short: each object waits for itself, twice as long every time.
-pub(super) fn after_trouble(found: Arc<Guarded>, trouble: &Trouble, desk: Arc<Desk>) -> Action {
+pub(super) fn after_error(found: Arc<Guarded>, trouble: &ReconcileError, context: Arc<Context>) -> Action {
     let Some(object) = object(&found) else { return Action::await_change() };
     let said = trouble.to_string();
-    let (mut failures, mut is_news) = (0, false);
-    desk.remember(&object, |memory| (failures, is_news) = memory.failed(&said));
-    if is_news {
-        tracing::warn!(namespace = object.namespace, name = object.name, "not reconciled: {said}");
+    let (mut failures, mut should_log) = (0, false);
+    context.remember(&object, |memory| (failures, should_log) = memory.failed(&said));
+    if should_log {
+        tracing::warn!(namespace = object.namespace, workflow = object.name, error = said, "not reconciled");
     } else {
-        tracing::debug!(namespace = object.namespace, name = object.name, failures, "not reconciled: {said}");
+        tracing::debug!(namespace = object.namespace, workflow = object.name, failures, error = said, "not reconciled");
     }
     Action::requeue(backoff::after(failures))
 }
 
 /// When to look again.
-async fn pass(found: &Guarded, object: &Object, desk: &Desk) -> Result<Option<Duration>, Trouble> {
+async fn pass(found: &Guarded, object: &Object, context: &Context) -> Result<Option<Duration>, ReconcileError> {
     let workflow = match &found.0 {
         Ok(workflow) => workflow,
         Err(unreadable) if unreadable.metadata.deletion_timestamp.is_some() => {
-            return cleanup::clean_up(found, None, object, desk).await;
+            return cleanup::clean_up(found, None, object, context).await;
         }
         Err(unreadable) => {
             let generation = unreadable.metadata.generation.unwrap_or_default();
-            reject(desk, object, generation, Rejection::new(Reason::InvalidSpec, unreadable.error.clone()));
-            return write_status(desk, object, generation, None, None).await;
+            reject(context, object, generation, Rejection::new(Reason::InvalidSpec, unreadable.error.clone()));
+            return write_status(context, object, generation, None, None).await;
         }
     };
     let before = workflow.status.as_ref();
     if workflow.metadata.deletion_timestamp.is_some() {
-        return cleanup::clean_up(found, Some(workflow), object, desk).await;
+        return cleanup::clean_up(found, Some(workflow), object, context).await;
     }
     let generation = workflow.metadata.generation.unwrap_or_default();
     if workflow.spec.is_managed_by_other() {
-        leave_to_other(desk, object, workflow, generation).await?;
+        leave_to_other(context, object, workflow, generation).await?;
         return Ok(None);
     }
     if !workflow.finalizers().iter().any(|finalizer| finalizer == FINALIZER) {
-        add_finalizer(desk, object).await?;
+        add_finalizer(context, object).await?;
     }
-    let memory = desk.recall(object, before);
-    let again = bring_up_to_date(desk, object, workflow, generation, &memory).await?;
-    let status = write_status(desk, object, generation, before, None).await?;
-    let expiry = expire(desk, object, &workflow.spec).await?;
+    let memory = context.recall(object, before);
+    let again = bring_up_to_date(context, object, workflow, generation, &memory).await?;
+    let status = write_status(context, object, generation, before, None).await?;
+    let expiry = expire(context, object, &workflow.spec).await?;
     Ok([again, status, expiry].into_iter().flatten().min())
 }
 
 /// Gives the engine what the object says, if it has not got it. When to try again, if something else has to happen first.
 async fn bring_up_to_date(
-    desk: &Desk,
+    context: &Context,
     object: &Object,
     workflow: &Workflow,
     generation: i64,
-    memory: &Memory,
-) -> Result<Option<Duration>, Trouble> {
-    let maps = desk.config.sources.then(|| Api::<ConfigMap>::namespaced(desk.client.clone(), &object.namespace));
+    memory: &ObjectState,
+) -> Result<Option<Duration>, ReconcileError> {
+    let maps = context.config.sources.then(|| Api::<ConfigMap>::namespaced(context.client.clone(), &object.namespace));
     let spec = &workflow.spec;
     let has_sources = !spec.sources.is_empty();
     if let Some(accepted) = memory.accepted.as_ref().filter(|accepted| accepted.generation == generation) {
@@ -130,48 +123,53 @@ async fn bring_up_to_date(
     if memory.rejected.as_ref().is_some_and(is_final) {
         return Ok(None);
     }
-    match accept(desk, object, workflow, maps.as_ref()).await? {
+    match accept(context, object, workflow, maps.as_ref()).await? {
         Ok(sources) => {
             let accepted = Some(Accepted { generation, sources });
-            desk.remember(object, |memory| (memory.accepted, memory.rejected) = (accepted, None));
+            context.remember(object, |memory| (memory.accepted, memory.rejected) = (accepted, None));
             Ok(has_sources.then_some(SOURCES_AGE))
         }
         Err(rejection) => {
             let again = rejection.reason.may_pass().then(|| backoff::after(memory.failures + 3));
-            let is_news = memory.rejected.as_ref() != Some(&(generation, rejection.clone()));
-            if is_news {
-                tell_rejection(desk, object, generation, &rejection).await?;
+            let should_log = memory.rejected.as_ref() != Some(&(generation, rejection.clone()));
+            if should_log {
+                tell_rejection(context, object, generation, &rejection).await?;
             }
-            reject(desk, object, generation, rejection);
+            reject(context, object, generation, rejection);
             Ok(again)
         }
     }
 }
 
-fn reject(desk: &Desk, object: &Object, generation: i64, rejection: Rejection) {
-    desk.remember(object, |memory| memory.rejected = Some((generation, rejection)));
+fn reject(context: &Context, object: &Object, generation: i64, rejection: Rejection) {
+    context.remember(object, |memory| memory.rejected = Some((generation, rejection)));
 }
 
-async fn tell_rejection(desk: &Desk, object: &Object, generation: i64, rejection: &Rejection) -> Result<(), Trouble> {
+async fn tell_rejection(
+    context: &Context,
+    object: &Object,
+    generation: i64,
+    rejection: &Rejection,
+) -> Result<(), ReconcileError> {
     let note = format!("{}: {}", rejection.reason.name(), rejection.message);
     let key = format!("rejected-{generation}-{}", rejection.reason.name().to_lowercase());
-    let tale = Tale { reason: "PlanRejected", kind: Kind::Warning, note: &note, key };
-    Ok(events::tell_if_allowed(desk, object, &tale).await?)
+    let event_note = EventNote { reason: "PlanRejected", kind: Kind::Warning, note: &note, key };
+    Ok(events::publish_if_allowed(context, object, &event_note).await?)
 }
 
 /// Applies the document; the versions of its tables, or why it is not accepted.
 async fn accept(
-    desk: &Desk,
+    context: &Context,
     object: &Object,
     workflow: &Workflow,
     maps: Option<&Api<ConfigMap>>,
-) -> Result<Result<Vec<String>, Rejection>, Trouble> {
+) -> Result<Result<Vec<String>, Rejection>, ReconcileError> {
     let size = serde_json::to_string(&workflow.spec).map_or(0, |text| text.len());
     if let Some(problem) = too_many_bytes(size) {
         return Ok(Err(Rejection::of_problems(&[problem])));
     }
     if let Some(name) = workflow.spec.slurm_cluster.as_deref().filter(|name| *name != LOCAL)
-        && desk.engine.clusters().await?.iter().all(|cluster| cluster.name != name)
+        && context.engine.clusters().await?.iter().all(|cluster| cluster.name != name)
     {
         let message = format!("there is no SlurmCluster '{name}'");
         return Ok(Err(Rejection::new(Reason::ClusterNotFound, message)));
@@ -180,21 +178,21 @@ async fn accept(
         Embedded::Whole(spec, versions) => (*spec, versions),
         Embedded::Refused(rejection) => return Ok(Err(rejection)),
     };
-    make_room(desk, object).await?;
+    replace_stale(context, object).await?;
     let owner = spec.user.clone().unwrap_or_else(|| object.namespace.clone());
     let annotation = workflow.annotations().get(WORKING_DIR).cloned();
     let request = ApplyRequest {
         document: document(object, workflow.labels(), spec),
-        working_dir: annotation.unwrap_or_else(|| desk.config.working_dir.clone()),
+        working_dir: annotation.unwrap_or_else(|| context.config.working_dir.clone()),
         dry_run: false,
         store_only: false,
     };
-    match desk.engine.apply(request, &owner, &Grant::Admin).await {
+    match context.engine.apply(request, &owner, &Grant::Admin).await {
         Ok(applied) => {
-            desk.remember(object, |memory| memory.workflow = applied.id.map(WorkflowId));
+            context.remember(object, |memory| memory.workflow = applied.id.map(WorkflowId));
             Ok(Ok(versions))
         }
-        Err(error) if error.kind == ErrorKind::Invalid => {
+        Err(error) if error.kind() == ErrorKind::Invalid => {
             let problems = &error.body.problems;
             let rejection = match problems.is_empty() {
                 true => Rejection::new(Reason::InvalidSpec, error.body.message.clone()),
@@ -221,86 +219,36 @@ fn document(object: &Object, labels: &BTreeMap<String, String>, spec: WorkflowSp
 }
 
 /// What is left of an earlier object of the same name goes.
-async fn make_room(desk: &Desk, object: &Object) -> Result<(), Trouble> {
-    let reference = (object.namespace.as_str(), object.name.as_str());
-    match desk.engine.workflow(reference).await {
-        Ok(stored) => {
-            let uid = stored.document.and_then(|document| document.metadata.annotations.get(UID).cloned());
-            if uid.is_some_and(|uid| uid != object.uid) {
-                tracing::info!(namespace = object.namespace, name = object.name, "an earlier workflow is replaced");
-                desk.engine.delete(reference).await?;
-            }
-            Ok(())
-        }
-        Err(error) if error.kind == ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error.into()),
+async fn replace_stale(context: &Context, object: &Object) -> Result<(), ReconcileError> {
+    let Some(stored) = context.stored(object).await? else { return Ok(()) };
+    let uid = stored.document.and_then(|document| document.metadata.annotations.get(UID).cloned());
+    if uid.is_some_and(|uid| uid != object.uid) {
+        tracing::info!(
+            namespace = object.namespace,
+            workflow = object.name,
+            "replacing an earlier workflow of this name"
+        );
+        context.engine.delete(WorkflowId(stored.id)).await?;
     }
+    Ok(())
 }
 
-/// Writes the status if there is something new to say; when it may be written, if that is not now.
-pub(super) async fn write_status(
-    desk: &Desk,
-    object: &Object,
-    generation: i64,
-    stored: Option<&WorkflowStatus>,
-    lingers: Option<String>,
-) -> Result<Option<Duration>, Trouble> {
-    let memory = desk.recall(object, stored);
-    let engine = desk.summary(object).await?.map(|summary| summary.status);
-    let rejection = memory.rejected.as_ref().filter(|(of, _)| *of == generation).map(|(_, rejection)| rejection);
-    let before = memory.written.as_ref();
-    let said = status(&View {
-        engine: engine.as_ref(),
-        generation,
-        accepted: memory.accepted.as_ref().map(|accepted| accepted.generation),
-        rejection,
-        lingers: lingers.as_deref(),
-        before: before.map(|status| status.conditions.as_slice()).unwrap_or_default(),
-        now: &rfc3339(clock::now().wall_ms),
-        api_url: Some(desk.api_url.as_str()).filter(|url| !url.is_empty()),
-    });
-    match decide(before, &said, memory.since_written()) {
-        Decision::Nothing => Ok(None),
-        Decision::After(pause) => Ok(Some(pause)),
-        Decision::Now => {
-            if !desk.office.is_held() {
-                return Ok(Some(OUT_OF_OFFICE));
-            }
-            let patch = json!({
-                "apiVersion": API_VERSION,
-                "kind": "Workflow",
-                "metadata": {"name": object.name, "uid": object.uid},
-                "status": said,
-            });
-            apply(desk, object, &patch, true).await?;
-            desk.engine.metrics().status_written();
-            desk.remember(object, |memory| (memory.written, memory.written_at) = (Some(said), Instant::now()));
-            Ok(None)
-        }
-    }
-}
-
-/// Says what this controller wants to be so, and nothing of what others do. Never brings back what is gone: the uid goes along.
-async fn apply(desk: &Desk, object: &Object, patch: &serde_json::Value, is_status: bool) -> kube::Result<()> {
-    let api: Api<Guarded> = Api::namespaced(desk.client.clone(), &object.namespace);
-    let parameters = PatchParams::apply(FIELD_MANAGER).force();
-    match is_status {
-        true => api.patch_status(&object.name, &parameters, &Patch::Apply(patch)).await.map(drop),
-        false => api.patch_metadata(&object.name, &parameters, &Patch::Apply(patch)).await.map(drop),
-    }
-}
-
-async fn add_finalizer(desk: &Desk, object: &Object) -> Result<(), Trouble> {
+async fn add_finalizer(context: &Context, object: &Object) -> Result<(), ReconcileError> {
     let patch = json!({
         "apiVersion": API_VERSION,
         "kind": "Workflow",
         "metadata": {"name": object.name, "uid": object.uid, "finalizers": [FINALIZER]},
     });
-    Ok(apply(desk, object, &patch, false).await?)
+    Ok(apply(context, object, &patch, false).await?)
 }
 
 /// Says once that it is left alone; everything else in its status is the other controller's.
-async fn leave_to_other(desk: &Desk, object: &Object, workflow: &Workflow, generation: i64) -> Result<(), Trouble> {
+async fn leave_to_other(
+    context: &Context,
+    object: &Object,
+    workflow: &Workflow,
+    generation: i64,
+) -> Result<(), ReconcileError> {
     let stated = workflow.status.iter().flat_map(|status| &status.conditions);
     if stated.into_iter().any(|condition| condition.reason == "ManagedByOther") {
         return Ok(());
@@ -313,29 +261,24 @@ async fn leave_to_other(desk: &Desk, object: &Object, workflow: &Workflow, gener
         "metadata": {"name": object.name, "uid": object.uid},
         "status": {"conditions": [condition]},
     });
-    Ok(apply(desk, object, &patch, true).await?)
+    Ok(apply(context, object, &patch, true).await?)
 }
 
 /// Deletes an object whose time is over; when that will be.
-async fn expire(desk: &Desk, object: &Object, spec: &WorkflowSpec) -> Result<Option<Duration>, Trouble> {
+async fn expire(context: &Context, object: &Object, spec: &WorkflowSpec) -> Result<Option<Duration>, ReconcileError> {
     if spec.ttl_seconds_after_finished.is_none() {
         return Ok(None);
     }
-    let summary = desk.summary(object).await?;
+    let summary = context.summary(object).await?;
     let completed = summary.and_then(|summary| seconds(summary.status.completion_time.as_deref()?));
     match lifetime(spec.ttl_seconds_after_finished, completed, clock::now().wall_ms / 1_000) {
         Lifetime::Unlimited => Ok(None),
         Lifetime::Ends { seconds } => Ok(Some(Duration::from_secs(seconds.unsigned_abs()))),
         Lifetime::Over => {
-            let api: Api<Workflow> = Api::namespaced(desk.client.clone(), &object.namespace);
+            let api: Api<Workflow> = Api::namespaced(context.client.clone(), &object.namespace);
             let preconditions = Preconditions { uid: Some(object.uid.clone()), resource_version: None };
             api.delete(&object.name, &DeleteParams::background().preconditions(preconditions)).await?;
             Ok(None)
         }
     }
-}
-
-/// A time as a status has it, in seconds since 1970.
-pub(super) fn seconds(time: &str) -> Option<i64> {
-    time.parse::<k8s_openapi::jiff::Timestamp>().ok().map(|time| time.as_second())
 }

@@ -2,12 +2,10 @@
 
 use torc_api::problem::{Problem, ProblemKind};
 
-use super::status::cut;
-
 /// So many problems are told.
-const MOST_PROBLEMS: usize = 5;
+const MAX_PROBLEMS: usize = 5;
 /// The longest message.
-const MOST_MESSAGE: usize = 600;
+const MAX_MESSAGE_BYTES: usize = 600;
 
 /// Why the present generation was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,23 +47,23 @@ impl Reason {
 
 impl Rejection {
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
-        Self { reason, message: cut(&message.into(), MOST_MESSAGE) }
+        Self { reason, message: cut(&message.into(), MAX_MESSAGE_BYTES) }
     }
 
     /// Of a document with problems. What is not a matter of its structure names the reason.
     pub fn of_problems(problems: &[Problem]) -> Self {
         let kind = problems.iter().map(|problem| problem.kind).max().unwrap_or_default();
         let reason = match kind {
-            ProblemKind::Plain => Reason::InvalidSpec,
+            ProblemKind::Plain | ProblemKind::UnknownReference => Reason::InvalidSpec,
             ProblemKind::Duplicate => Reason::DuplicateName,
             ProblemKind::Cycle => Reason::CycleFound,
             ProblemKind::TooLarge => Reason::TooLarge,
         };
         // Those that gave the reason come first.
         let (first, rest): (Vec<&Problem>, Vec<&Problem>) = problems.iter().partition(|problem| problem.kind == kind);
-        let mut told: Vec<String> = first.iter().chain(&rest).take(MOST_PROBLEMS).map(|one| sentence(one)).collect();
-        if problems.len() > MOST_PROBLEMS {
-            told.push(format!("and {} more problems", problems.len() - MOST_PROBLEMS));
+        let mut told: Vec<String> = first.iter().chain(&rest).take(MAX_PROBLEMS).map(|one| sentence(one)).collect();
+        if problems.len() > MAX_PROBLEMS {
+            told.push(format!("and {} more problems", problems.len() - MAX_PROBLEMS));
         }
         Self::new(reason, told.join("; "))
     }
@@ -75,6 +73,18 @@ fn sentence(problem: &Problem) -> String {
     let field = if problem.field.is_empty() { String::new() } else { format!("{}: ", problem.field) };
     let hint = problem.hint.as_ref().map_or_else(String::new, |hint| format!(" ({hint})"));
     format!("{field}{}{hint}", problem.message)
+}
+
+/// The first so many bytes of a text, and a sign that there were more.
+pub(super) fn cut(text: &str, most: usize) -> String {
+    if text.len() <= most {
+        return text.to_owned();
+    }
+    let mut end = most.saturating_sub('…'.len_utf8());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}…", &text[..end])
 }
 
 #[cfg(test)]
@@ -98,7 +108,7 @@ mod tests {
         let many = Rejection::of_problems(&vec![plain(); 9]).message;
         assert!(many.ends_with("; and 4 more problems"), "{many}");
         let long = Rejection::new(Reason::InvalidSpec, "x".repeat(5_000)).message;
-        assert!(long.len() <= MOST_MESSAGE && long.ends_with('…'), "a status stays small");
+        assert!(long.len() <= MAX_MESSAGE_BYTES && long.ends_with('…'), "a status stays small");
     }
 
     #[test]

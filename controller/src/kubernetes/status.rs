@@ -2,12 +2,12 @@
 
 use torc_api::status::{Condition, WorkflowStatus};
 
-use super::rejection::Rejection;
+use super::rejection::{Rejection, cut};
 
 /// A status stays below this size, whatever happens: it is one of many objects that an API server keeps.
-const MOST_BYTES: usize = 8 << 10;
+const MAX_STATUS_BYTES: usize = 8 << 10;
 /// The longest message of a condition.
-const MOST_MESSAGE: usize = 600;
+const MAX_MESSAGE_BYTES: usize = 600;
 
 /// Every condition that a workflow has, in the order in which they are shown.
 const TYPES: [&str; 7] =
@@ -62,8 +62,8 @@ fn condition(type_: &str, stated: &[Condition], view: &View<'_>) -> Condition {
         }
         (_, None) => absent(type_, view.generation),
     };
-    if condition.message.len() > MOST_MESSAGE {
-        condition.message = cut(&condition.message, MOST_MESSAGE);
+    if condition.message.len() > MAX_MESSAGE_BYTES {
+        condition.message = cut(&condition.message, MAX_MESSAGE_BYTES);
     }
     condition.last_transition_time = since(&condition, view);
     condition
@@ -116,22 +116,10 @@ pub(super) fn left_to_other(generation: i64, manager: &str, now: &str) -> Condit
 /// The oldest failures go until the rest fits.
 fn shortened(mut status: WorkflowStatus) -> WorkflowStatus {
     let size = |status: &WorkflowStatus| serde_json::to_string(status).map_or(0, |text| text.len());
-    while size(&status) >= MOST_BYTES && !status.failures.is_empty() {
+    while size(&status) >= MAX_STATUS_BYTES && !status.failures.is_empty() {
         status.failures.remove(0);
     }
     status
-}
-
-/// The first so many bytes of a text, and a sign that there were more.
-pub(super) fn cut(text: &str, most: usize) -> String {
-    if text.len() <= most {
-        return text.to_owned();
-    }
-    let mut end = most.saturating_sub('…'.len_utf8());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    format!("{}…", &text[..end])
 }
 
 #[cfg(test)]

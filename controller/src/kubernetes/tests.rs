@@ -6,10 +6,10 @@ mod clusters;
 mod events;
 mod leader;
 mod loops;
+mod orphans;
 mod pools;
 mod reconcile;
-mod reviews;
-mod strays;
+mod token_review;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -23,9 +23,9 @@ use serde_json::{Value, json};
 use torc_api::cluster::SlurmCluster;
 
 use super::KubernetesConfig;
-use super::desk::{Desk, Guarded, Object, object};
-use super::leader::Office;
+use super::context::{Context, Guarded, Object, object};
 use super::readiness::Readiness;
+use crate::leadership::Leadership;
 use crate::tests::{TestServer, VirtualClock};
 
 /// A call: method, path with its query, body.
@@ -105,17 +105,17 @@ pub(super) fn failure(code: u16, reason: &str, message: &str) -> (u16, Value) {
 pub(super) struct Fixture {
     pub api: FakeApi,
     pub server: TestServer,
-    pub desk: Arc<Desk>,
+    pub context: Arc<Context>,
     pub workflows: Writer<Guarded>,
     pub clusters: Writer<DeserializeGuard<SlurmCluster>>,
 }
 
 impl Fixture {
     pub async fn new() -> Self {
-        Self::with(|_| {}, Office::permanent()).await
+        Self::with(|_| {}, Leadership::permanent()).await
     }
 
-    pub async fn with(change: impl FnOnce(&mut KubernetesConfig), office: Office) -> Self {
+    pub async fn with(change: impl FnOnce(&mut KubernetesConfig), leadership: Leadership) -> Self {
         let server = TestServer::start_in(tempfile::tempdir().unwrap(), VirtualClock::from_now()).await;
         let (store, workflows) = reflector::store();
         let (cluster_store, clusters) = reflector::store();
@@ -129,8 +129,9 @@ impl Fixture {
         change(&mut config);
         let (api, readiness) = (FakeApi::default(), Readiness::default());
         let (engine, url) = (server.engine.clone(), "https://api".to_owned());
-        let desk = Desk::new(engine, None, api.client(), office, config, readiness, url, vec![store], cluster_store);
-        Self { api, server, desk: Arc::new(desk), workflows, clusters }
+        let context =
+            Context::new(engine, None, api.client(), leadership, config, readiness, url, vec![store], cluster_store);
+        Self { api, server, context: Arc::new(context), workflows, clusters }
     }
 
     /// The object as the API server has it; the controller sees it from now on.

@@ -15,10 +15,10 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use torc_core::ids::WorkflowId;
 
-use super::desk::{Desk, Guarded};
-use super::patience::patiently;
+use super::context::{Context, Guarded};
 use super::readiness::Readiness;
-use super::reconcile::{after_trouble, reconcile};
+use super::reconcile::{after_error, reconcile};
+use super::watch_backoff::with_backoff;
 
 /// Objects may be large: so many at a time are listed.
 pub(super) const PAGE: u32 = 50;
@@ -58,7 +58,7 @@ impl Watches {
         self.watches.iter().map(|watch| watch.store.clone()).collect()
     }
 
-    pub fn run(self, desk: &Arc<Desk>, stop: &CancellationToken) -> Vec<JoinHandle<()>> {
+    pub fn run(self, context: &Arc<Context>, stop: &CancellationToken) -> Vec<JoinHandle<()>> {
         let mut tasks = Vec::new();
         let mut ways = Vec::new();
         let unlisted = Arc::new(AtomicUsize::new(self.watches.len()));
@@ -69,11 +69,11 @@ impl Watches {
                 watch,
                 receiver,
                 Arc::clone(&unlisted),
-                Arc::clone(desk),
+                Arc::clone(context),
                 stop.clone(),
             )));
         }
-        tasks.push(tokio::spawn(pass_on_news(Arc::clone(desk), ways, stop.clone())));
+        tasks.push(tokio::spawn(forward_changes(Arc::clone(context), ways, stop.clone())));
         tasks
     }
 }
@@ -83,30 +83,30 @@ async fn look_after(
     watch: Watch,
     news: mpsc::Receiver<ObjectRef<Guarded>>,
     unlisted: Arc<AtomicUsize>,
-    desk: Arc<Desk>,
+    context: Arc<Context>,
     stop: CancellationToken,
 ) {
     let api = match &watch.namespace {
-        Some(namespace) => Api::namespaced(desk.client.clone(), namespace),
-        None => Api::all(desk.client.clone()),
+        Some(namespace) => Api::namespaced(context.client.clone(), namespace),
+        None => Api::all(context.client.clone()),
     };
     // Lists come in pages, watches go on after they end, and one that is too old (410) begins with a new list.
     let seen = watcher(api, watcher::Config::default().page_size(PAGE));
-    let seen = patiently(seen, telling(desk.readiness.clone()))
+    let seen = with_backoff(seen, telling(context.readiness.clone()))
         .modify(|object: &mut Guarded| {
             kube::Resource::meta_mut(object).managed_fields = None;
         })
         .reflect(watch.writer)
-        .inspect(note_listed(unlisted, desk.readiness.clone()))
+        .inspect(note_listed(unlisted, context.readiness.clone()))
         .applied_objects();
     let seen = seen.filter_map(|seen| std::future::ready(seen.ok().map(|object| ObjectRef::from_obj(&object))));
     let news = futures::stream::unfold(news, |mut news| async move { news.recv().await.map(|one| (one, news)) });
     let requests = futures::stream::select(seen, news)
         .map(|reference| Ok::<ReconcileRequest<Guarded>, std::convert::Infallible>(ReconcileRequest::from(reference)));
     let passes = applier(
-        |object, desk| Box::pin(reconcile(object, desk)),
-        after_trouble,
-        desk,
+        |object, context| Box::pin(reconcile(object, context)),
+        after_error,
+        context,
         watch.store,
         requests.take_until(stop.cancelled_owned()),
         Config::default().concurrency(AT_ONCE),
@@ -137,11 +137,11 @@ fn note_listed(
     }
 }
 
-type Way = (Option<String>, mpsc::Sender<ObjectRef<Guarded>>);
+type RequeueSender = (Option<String>, mpsc::Sender<ObjectRef<Guarded>>);
 
 /// What has changed in the engine is looked at.
-async fn pass_on_news(desk: Arc<Desk>, ways: Vec<Way>, stop: CancellationToken) {
-    let touched = desk.engine.touched();
+async fn forward_changes(context: Arc<Context>, ways: Vec<RequeueSender>, stop: CancellationToken) {
+    let touched = context.engine.changed_workflows();
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
@@ -149,7 +149,7 @@ async fn pass_on_news(desk: Arc<Desk>, ways: Vec<Way>, stop: CancellationToken) 
         }
         tokio::time::sleep(GATHER).await;
         for id in touched.take() {
-            if let Some(reference) = reference(&desk, id).await {
+            if let Some(reference) = reference(&context, id).await {
                 let way = ways.iter().find(|(of, _)| of.is_none() || *of == reference.namespace);
                 if let Some((_, way)) = way {
                     // Nobody is there any more only when the server ends.
@@ -161,8 +161,8 @@ async fn pass_on_news(desk: Arc<Desk>, ways: Vec<Way>, stop: CancellationToken) 
 }
 
 /// None for workflows that are nobody's object.
-async fn reference(desk: &Desk, id: WorkflowId) -> Option<ObjectRef<Guarded>> {
-    let object = desk.object_of(id.0).await?;
+async fn reference(context: &Context, id: WorkflowId) -> Option<ObjectRef<Guarded>> {
+    let object = context.object_of(id.0).await?;
     Some(ObjectRef::new(&object.name).within(&object.namespace))
 }
 
@@ -204,7 +204,7 @@ mod tests {
         let ((other, mut of_other), (lab, mut of_lab)) = (mpsc::channel(4), mpsc::channel(4));
         let ways = vec![(Some("other".to_owned()), other), (Some("lab".to_owned()), lab)];
         let stop = CancellationToken::new();
-        let task = tokio::spawn(pass_on_news(Arc::clone(&fixture.desk), ways, stop.clone()));
+        let task = tokio::spawn(forward_changes(Arc::clone(&fixture.context), ways, stop.clone()));
         // It listens once its task has run.
         tokio::task::yield_now().await;
         fixture.server.apply("ada", "other", "w", crate::tests::jobs(&["a"])).await;

@@ -6,16 +6,17 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use torc_store::{Leader, OpenOptions, Store, StoreError};
 
-use super::{Server, ServerConfig, StartError, bind, certificates, handovers, issuer, limits, listen};
-use crate::engine::{Engine, Stop};
-use crate::handover::Vouching;
-use crate::http::{Door, Identities};
-use crate::kubernetes::{self, Candidate, KubernetesConfig, Office, Parts, Readiness, ReviewLists as Lists, Reviews};
+use super::{Server, ServerConfig, StartError, bind, certificates, credentials, issuer, limits, listen};
+use crate::credentials::ServerTrust;
+use crate::engine::{EngineHandle, Stop};
+use crate::http::{Identities, ReadinessGate};
+use crate::kubernetes::{self, Candidate, KubernetesConfig, Parts, Readiness, ReviewLists as Lists, Reviews};
+use crate::leadership::Leadership;
 
 /// What a server that does not lead lacks.
 const LEADERSHIP: &str = "leadership";
 /// Between two attempts to open a store that another process has just now.
-const PAUSE: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(super) async fn start(config: ServerConfig) -> Result<Server, StartError> {
     let kubernetes = config.kubernetes.clone().unwrap_or_default();
@@ -24,36 +25,38 @@ pub(super) async fn start(config: ServerConfig) -> Result<Server, StartError> {
     let certificates = certificates(&config)?;
     let readiness = Readiness::default();
     readiness.lacks(LEADERSHIP, "nobody has been asked yet");
-    let door = Door::new(readiness.clone());
+    let gate = ReadinessGate::new(readiness.clone());
     let socket = bind(config.bind).await?;
     let address = socket.as_ref().and_then(|socket| socket.local_addr().ok());
     let http = match socket {
-        Some(socket) => Some(listen(socket, door.router(), (&config, certificates.clone()), &stop.waiting)?),
+        Some(socket) => Some(listen(socket, gate.router(), (&config, certificates.clone()), &stop.waiting)?),
         None => None,
     };
 
-    let mut candidacy = Candidacy::new(&kubernetes, impatient, &stop);
-    let leader = candidacy.win(&config, &readiness).await;
+    let mut election = LeaderElection::new(&kubernetes, impatient, &stop);
+    let leader = election.win(&config, &readiness).await;
     let store = open(&config, leader, &readiness).await?;
-    let opened = Engine::start(store.clone(), limits(&config), Arc::default(), stop.clone(), issuer(&config)).await;
+    let opened =
+        EngineHandle::start(store.clone(), limits(&config), Arc::default(), stop.clone(), issuer(&config)).await;
     let opened = opened.map_err(StartError::Load)?;
     readiness.lacks("definitions", "are being compared");
     readiness.lists();
     readiness.has(LEADERSHIP);
 
-    let handovers = handovers(&config, address, Vouching { shown: certificates, authority: config.authority.clone() });
-    let place = (address, handovers);
-    let mut server = Server::assemble(&config, store, opened, place, &candidacy.office, stop.clone()).await?;
+    let credentials =
+        credentials(&config, address, ServerTrust { shown: certificates, authority: config.authority.clone() });
+    let place = (address, credentials);
+    let mut server = Server::assemble(&config, store, opened, place, &election.leadership, stop.clone()).await?;
     server.http = http;
-    server.tenure = candidacy.tenure;
+    server.tenure = election.tenure;
     let identities = Identities::new(config.token.clone(), issuer(&config));
     let identities = identities.with_metrics(config.metrics_token.clone()).with_reviews(reviews(&kubernetes, &client));
-    door.open(server.app(identities, readiness.clone()));
+    gate.open(server.app(identities, readiness.clone()));
     let parts = Parts {
         engine: server.engine.clone(),
         slurm: server.slurm.clone(),
         client,
-        office: candidacy.office,
+        leadership: election.leadership,
         readiness,
         api_url: server.url().to_owned(),
     };
@@ -67,19 +70,19 @@ fn reviews(config: &KubernetesConfig, client: &kube::Client) -> Option<Reviews> 
     Some(Reviews::new(client.clone(), audience, Lists::of(config)))
 }
 
-/// The way into office.
-struct Candidacy {
+/// The way into leadership.
+struct LeaderElection {
     candidate: Option<Candidate>,
-    office: Office,
+    leadership: Leadership,
     superseded: CancellationToken,
     tenure: Option<(tokio::task::JoinHandle<()>, CancellationToken)>,
 }
 
-impl Candidacy {
+impl LeaderElection {
     fn new(config: &KubernetesConfig, client: kube::Client, stop: &Stop) -> Self {
         let candidate =
             config.lease.as_deref().map(|lease| Candidate::new(client, &config.namespace, lease, &config.identity));
-        Self { candidate, office: Office::permanent(), superseded: stop.superseded.clone(), tenure: None }
+        Self { candidate, leadership: Leadership::permanent(), superseded: stop.superseded.clone(), tenure: None }
     }
 
     /// Waits until this server leads, and holds the lease from then on; nothing for one that is the only one.
@@ -89,9 +92,9 @@ impl Candidacy {
         let (leader, asked) = candidate.win(&config.database, standing_by).await;
         readiness.lacks(LEADERSHIP, "the store is being opened");
         tracing::info!(epoch = leader.epoch, "leading as {}", leader.holder);
-        self.office = Office::of_lease(asked, self.superseded.clone());
+        self.leadership = Leadership::of_lease(asked, self.superseded.clone());
         let release = CancellationToken::new();
-        let tenure = tokio::spawn(candidate.hold(self.office.clone(), release.clone()));
+        let tenure = tokio::spawn(candidate.hold(self.leadership.clone(), release.clone()));
         self.tenure = Some((tenure, release));
         Some(leader)
     }
@@ -115,7 +118,7 @@ async fn open(config: &ServerConfig, leader: Option<Leader>, readiness: &Readine
                     tracing::warn!("{said}");
                     readiness.lacks(LEADERSHIP, said);
                 }
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(RETRY_INTERVAL).await;
             }
             opened => return opened.map_err(StartError::Store),
         }

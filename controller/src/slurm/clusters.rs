@@ -21,7 +21,7 @@ use crate::metrics::Metrics;
 /// What was detected is looked at again after so long.
 const PARTITIONS_AGE: Duration = Duration::from_secs(600);
 /// A Slurm that has not answered for so long is told about.
-const SILENCE: Duration = Duration::from_secs(60);
+const UNREACHABLE_AFTER: Duration = Duration::from_secs(60);
 
 /// One Slurm.
 pub(super) struct Cluster {
@@ -65,11 +65,12 @@ impl Cluster {
 
     /// Makes a call and notes whether it was answered.
     pub async fn ask(&mut self, call: &Call) -> Result<Answer, Trouble> {
-        self.metrics.slurm_call(call.tool);
+        let start = Instant::now();
         let answer = self.slurm.ask(call).await;
+        self.metrics.slurm_call(call.tool, start.elapsed());
         match &answer {
             Err(trouble @ (Trouble::NoAnswer { .. } | Trouble::Missing { .. })) => {
-                tracing::warn!("{trouble}");
+                tracing::warn!(error = %trouble, "Slurm did not answer");
                 let since = self.silence.take().map_or_else(|| self.now(), |(since, _)| since);
                 self.silence = Some((since, trouble.to_string()));
             }
@@ -105,7 +106,7 @@ impl Cluster {
     /// Why nothing is heard of it, if that has been so for a while.
     pub fn unreachable(&self) -> Option<String> {
         let (since, sentence) = self.silence.as_ref()?;
-        (self.now().duration_since(*since) >= SILENCE).then(|| sentence.clone())
+        (self.now().duration_since(*since) >= UNREACHABLE_AFTER).then(|| sentence.clone())
     }
 
     /// Its partitions: as written down, or as detected. None while nobody knows.

@@ -17,10 +17,10 @@ use torc_slurm::trouble::Trouble;
 use super::clusters::Cluster;
 
 /// Since when Slurm has known nothing of allocations.
-pub(super) type Unseen = HashMap<AllocationId, Instant>;
+pub(super) type MissingSince = HashMap<AllocationId, Instant>;
 
 /// Looks at every allocation of a cluster that has a number.
-pub(super) async fn look(cluster: &mut Cluster, rows: &[AllocationRow], unseen: &mut Unseen) -> Vec<Observation> {
+pub(super) async fn look(cluster: &mut Cluster, rows: &[AllocationRow], unseen: &mut MissingSince) -> Vec<Observation> {
     let numbered: Vec<(&AllocationRow, &str)> =
         rows.iter().filter_map(|row| Some((row, row.slurm_job_id.as_deref()?))).collect();
     if numbered.is_empty() {
@@ -118,7 +118,7 @@ fn of_forgotten(row: &AllocationRow, record: Option<&RecordedJob>, unseen_ms: i6
 
 /// What is to be done about an allocation whose number is not known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum PollResult {
     /// It is there, under this number; the others are copies that nobody wants.
     There(String, Vec<String>),
     /// It is not there: it has to be asked for again.
@@ -134,28 +134,28 @@ pub(super) async fn search(
     name_of: &(dyn Fn(&AllocationRow) -> String + Sync),
     identity: &str,
     now_ms: i64,
-) -> Vec<(AllocationKey, Found)> {
+) -> Vec<(AllocationKey, PollResult)> {
     let nameless: Vec<&AllocationRow> =
         rows.iter().filter(|row| row.slurm_job_id.is_none() && row.called_ms.is_some()).collect();
     if nameless.is_empty() {
         return Vec::new();
     }
     let known: Vec<&str> = rows.iter().filter_map(|row| row.slurm_job_id.as_deref()).collect();
-    let sighted = sighted(cluster, &nameless, &known, (name_of, identity)).await;
+    let observe = observe(cluster, &nameless, &known, (name_of, identity)).await;
     let judge = |row: &&AllocationRow| {
         let marker = row.name();
         let called_ms_ago = row.called_ms.map(|called| now_ms - called);
-        let found: Option<Vec<(&str, &str)>> = sighted
+        let found: Option<Vec<(&str, &str)>> = observe
             .as_ref()
             .map(|found| found.iter().map(|(marker, number)| (marker.as_str(), number.as_str())).collect());
         let sightings = found.as_deref().map_or(Sightings::NoAnswer, Sightings::Found);
         let fate = match adopt::decide(Intention { marker: &marker, called_ms_ago }, sightings) {
             Fate::Adopt(number) => {
                 let copies = adopt::surplus(&marker, number, sightings);
-                Found::There(number.to_owned(), copies.into_iter().map(str::to_owned).collect())
+                PollResult::There(number.to_owned(), copies.into_iter().map(str::to_owned).collect())
             }
-            Fate::Submit => Found::Lost,
-            Fate::Wait => Found::Unclear,
+            Fate::Submit => PollResult::Lost,
+            Fate::Wait => PollResult::Unclear,
         };
         (key(row), fate)
     };
@@ -163,7 +163,7 @@ pub(super) async fn search(
 }
 
 /// Names of allocations and the numbers that Slurm has for them; nothing when it did not answer.
-async fn sighted(
+async fn observe(
     cluster: &mut Cluster,
     rows: &[&AllocationRow],
     known: &[&str],

@@ -10,6 +10,7 @@ use torc_api::cluster::{SlurmClusterSpec, SlurmClusterStatus};
 use torc_api::failure::RecoveryPolicy;
 use torc_api::recovery::SyncStatusRequest;
 use torc_api::workflow::WorkflowSpec;
+use torc_core::backoff::Backoff;
 use torc_core::engine::{AllocationKey, Observation};
 use torc_core::ids::WorkflowId;
 use torc_core::planning::course::{Course, Ground, Needs, course};
@@ -18,32 +19,34 @@ use torc_core::planning::partition::Partition;
 use torc_core::rows::AllocationRow;
 use torc_slurm::sbatch;
 use torc_slurm::trouble::Trouble;
+use tracing::Instrument as _;
 
 use super::SlurmConfig;
 use super::clusters::{Cluster, Clusters};
-use super::delivery::{Deliveries, Recipient};
-use super::poll::{self, Found, Unseen};
+use super::credential_files::{CredentialFiles, CredentialTarget};
+use super::poll::{self, MissingSince, PollResult};
 use super::submit::{self, slurm_job_name};
 use crate::clock::{self, Moments};
-use crate::engine::{Engine, EngineError};
-use crate::handover::Handovers;
-use crate::kubernetes::Office;
+use crate::credentials::CredentialIssuer;
+use crate::engine::{EngineError, EngineHandle};
+use crate::leadership::Leadership;
+use crate::metrics::Reconciler;
 
 /// The first pause after a refusal; each further one is twice as long.
-const FIRST_PAUSE: Duration = Duration::from_secs(10);
+const INITIAL_BACKOFF: Duration = Duration::from_secs(10);
 /// No pause is longer.
-const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+const MAX_BACKOFF: Duration = Duration::from_secs(300);
 
-/// Everything that a tick needs.
-pub(super) struct Desk {
-    engine: Engine,
+/// Context of the Slurm loop.
+pub(super) struct SlurmContext {
+    engine: EngineHandle,
     config: SlurmConfig,
-    deliveries: Deliveries,
+    credential_files: CredentialFiles,
     /// Whether anybody else could be talking with Slurm about the same.
-    office: Office,
+    leadership: Leadership,
     clusters: Clusters,
-    unseen: Unseen,
-    refusals: HashMap<WorkflowId, Refusals>,
+    unseen: MissingSince,
+    backoffs: HashMap<WorkflowId, SubmitBackoff>,
     /// Partitions that the engine knows of, by cluster: a retry gets no more than they have.
     noted_partitions: HashMap<String, Vec<Partition>>,
     /// Everything is to go.
@@ -51,8 +54,8 @@ pub(super) struct Desk {
     moments: Moments,
 }
 
-/// Slurm has refused what a workflow asked for.
-struct Refusals {
+/// The pause after Slurm has refused a workflow's submissions.
+struct SubmitBackoff {
     count: u32,
     until: Instant,
     /// In its own words.
@@ -72,19 +75,19 @@ fn remember_unseen(seen: &mut [Observation], rows: &[AllocationRow], now_ms: i64
     }
 }
 
-/// How long is waited after so many refusals in a row.
+/// Returns the pause after so many refusals in a row.
 fn pause_after(count: u32, first: Duration) -> Duration {
-    first.saturating_mul(1_u32.checked_shl(count.saturating_sub(1)).unwrap_or(u32::MAX)).min(LONGEST_PAUSE)
+    Backoff::new(first, MAX_BACKOFF).after(count)
 }
 
 type Described = BTreeMap<String, SlurmClusterSpec>;
 
-impl Desk {
+impl SlurmContext {
     pub fn new(
-        engine: Engine,
+        engine: EngineHandle,
         config: SlurmConfig,
-        handovers: Handovers,
-        office: Office,
+        credentials: CredentialIssuer,
+        leadership: Leadership,
         is_winding_down: Arc<AtomicBool>,
         moments: Moments,
     ) -> Self {
@@ -93,11 +96,11 @@ impl Desk {
         Self {
             engine,
             config,
-            deliveries: Deliveries::new(handovers),
-            office,
+            credential_files: CredentialFiles::new(credentials),
+            leadership,
             clusters,
-            unseen: Unseen::new(),
-            refusals: HashMap::new(),
+            unseen: MissingSince::new(),
+            backoffs: HashMap::new(),
             noted_partitions: HashMap::new(),
             is_winding_down,
             moments,
@@ -105,7 +108,7 @@ impl Desk {
     }
 
     /// Asks a cluster for its partitions.
-    pub async fn greet(&mut self, name: &str) -> Result<(), EngineError> {
+    pub async fn probe(&mut self, name: &str) -> Result<(), EngineError> {
         let described = self.described().await?;
         if let Some(cluster) = self.clusters.get(name, described.get(name)) {
             cluster.detect().await;
@@ -120,8 +123,15 @@ impl Desk {
     /// What Slurm says is taken in if that is due; then the difference between what should be and what is gets closed.
     /// Says whether somebody seems to have gone, so that Slurm should be looked at soon.
     pub async fn tick(&mut self, is_due: bool) -> Result<bool, EngineError> {
+        let start = Instant::now();
+        let ticked = self.close_difference(is_due).instrument(tracing::info_span!("allocation_tick")).await;
+        self.engine.metrics().reconciled(Reconciler::Allocation, start.elapsed());
+        ticked
+    }
+
+    async fn close_difference(&mut self, is_due: bool) -> Result<bool, EngineError> {
         let mut needs = self.engine.slurm_needs(self.config.serves.clone()).await?;
-        if needs.is_empty() || !self.office.is_held() {
+        if needs.is_empty() || !self.leadership.is_held() {
             return Ok(false);
         }
         let described = self.described().await?;
@@ -182,7 +192,7 @@ impl Desk {
         let identity = self.engine.identity().await?;
         for to in before.difference(&after) {
             if let Some(cluster) = self.clusters.get(&to.cluster, described.get(&to.cluster)) {
-                self.deliveries.withdraw((to, &identity), cluster, &self.config).await;
+                self.credential_files.withdraw((to, &identity), cluster, &self.config).await;
             }
         }
         Ok(())
@@ -195,8 +205,10 @@ impl Desk {
         for to in recipients(needs.iter().filter(|one| one.is_served)) {
             let Some(cluster) = self.clusters.get(&to.cluster, described.get(&to.cluster)) else { continue };
             let now_seconds = clock::now().wall_ms / 1_000;
-            if let Err(trouble) = self.deliveries.deliver((&to, &identity), cluster, &self.config, now_seconds).await {
-                tracing::warn!("what the runners of workflow {} are handed is not renewed: {trouble}", to.workflow);
+            if let Err(trouble) =
+                self.credential_files.deliver((&to, &identity), cluster, &self.config, now_seconds).await
+            {
+                tracing::warn!(workflow = to.workflow.0, error = %trouble, "runner credentials were not renewed");
             }
         }
         Ok(())
@@ -214,7 +226,7 @@ impl Desk {
             let found = poll::search(cluster, &rows, &named, &identity, clock::now().wall_ms).await;
             for (key, found) in found {
                 match found {
-                    Found::There(number, copies) => {
+                    PollResult::There(number, copies) => {
                         let is_ours = self.engine.allocation_submitted(key, number.clone()).await?;
                         let unwanted = copies.into_iter().chain((!is_ours).then_some(number));
                         let unwanted: Vec<String> = unwanted.collect();
@@ -224,11 +236,11 @@ impl Desk {
                             cancel(cluster, &unwanted).await;
                         }
                     }
-                    Found::Lost => {
+                    PollResult::Lost => {
                         let sentence = "nothing came of its submission; it is submitted again".to_owned();
                         self.engine.allocation_not_submitted(key, sentence, false).await?;
                     }
-                    Found::Unclear => {}
+                    PollResult::Unclear => {}
                 }
             }
         }
@@ -256,7 +268,7 @@ impl Desk {
             }
             None => {
                 let mut plan = course(needs, Ground::default(), clock::now().wall_ms);
-                plan.outlook.refused = needs.cluster.as_ref().map(|name| format!("there is no SlurmCluster '{name}'"));
+                plan.summary.refused = needs.cluster.as_ref().map(|name| format!("there is no SlurmCluster '{name}'"));
                 plan.intend.clear();
                 plan.begin.clear();
                 (plan, None)
@@ -265,12 +277,12 @@ impl Desk {
         if let Some(partitions) = known {
             self.note_partitions(name, partitions).await?;
         }
-        plan.outlook.unreachable = unreachable;
-        if self.refusals.get(&needs.workflow).is_some_and(|refusals| !Arc::ptr_eq(&refusals.spec, &needs.spec)) {
-            self.refusals.remove(&needs.workflow);
+        plan.summary.unreachable = unreachable;
+        if self.backoffs.get(&needs.workflow).is_some_and(|backoffs| !Arc::ptr_eq(&backoffs.spec, &needs.spec)) {
+            self.backoffs.remove(&needs.workflow);
         }
-        if let Some(refusals) = self.refusals.get(&needs.workflow) {
-            plan.outlook.refused = Some(refusals.sentence.clone());
+        if let Some(backoffs) = self.backoffs.get(&needs.workflow) {
+            plan.summary.refused = Some(backoffs.sentence.clone());
         }
         self.cancel(needs, &plan, described).await?;
         self.ask_for(needs, plan, described).await
@@ -306,8 +318,8 @@ impl Desk {
 
     /// Submits what is missing, and what Slurm has refused before, unless that was just now.
     async fn ask_for(&mut self, needs: &Needs, plan: Course, described: &Described) -> Result<(), EngineError> {
-        let is_held_off = self.refusals.get(&needs.workflow).is_some_and(|refusals| (self.moments)() < refusals.until);
-        let Course { intend, begin, executed, outlook, cancel } = plan;
+        let is_held_off = self.backoffs.get(&needs.workflow).is_some_and(|backoffs| (self.moments)() < backoffs.until);
+        let Course { intend, begin, executed, summary, cancel } = plan;
         let mut rows = Vec::new();
         if !is_held_off && needs.is_served && !is_over(needs) {
             for one in &needs.allocations {
@@ -321,7 +333,7 @@ impl Desk {
                 rows.extend(self.engine.intend_allocations(needs.workflow, intend, (begin, executed)).await?);
             }
         }
-        self.engine.note_outlook(needs.workflow, outlook).await?;
+        self.engine.set_allocation_summary(needs.workflow, summary).await?;
         if rows.is_empty() {
             return Ok(());
         }
@@ -359,21 +371,21 @@ impl Desk {
             self.engine.allocation_not_submitted(key, sentence.clone(), false).await?;
             return Ok(Some(sentence));
         };
-        if !self.office.is_held() {
+        if !self.leadership.is_held() {
             let sentence = "this server may not be the one that leads".to_owned();
             self.engine.allocation_not_submitted(key, sentence.clone(), false).await?;
             return Ok(Some(sentence));
         }
         let to = recipient(needs, row);
         let delivered =
-            self.deliveries.deliver((&to, &identity), cluster, &self.config, clock::now().wall_ms / 1_000).await;
+            self.credential_files.deliver((&to, &identity), cluster, &self.config, clock::now().wall_ms / 1_000).await;
         let answer = match delivered {
             Ok(file) => submit::submit(cluster, &self.config, &file, (needs, row), &identity).await,
             Err(trouble) => Err(trouble),
         };
         match answer {
             Ok(number) => {
-                self.refusals.remove(&needs.workflow);
+                self.backoffs.remove(&needs.workflow);
                 if !self.engine.allocation_submitted(key, number.clone()).await?
                     && let Some(cluster) = self.clusters.get(&row.cluster, described.get(&row.cluster))
                 {
@@ -386,10 +398,10 @@ impl Desk {
                 let perhaps_received = matches!(trouble, Trouble::NoAnswer { perhaps_received: true, .. });
                 let sentence = trouble.to_string();
                 self.engine.allocation_not_submitted(key, sentence.clone(), perhaps_received).await?;
-                let count = self.refusals.remove(&needs.workflow).map_or(1, |refusals| refusals.count + 1);
-                let until = (self.moments)() + pause_after(count, self.config.poll.min(FIRST_PAUSE));
+                let count = self.backoffs.remove(&needs.workflow).map_or(1, |backoffs| backoffs.count + 1);
+                let until = (self.moments)() + pause_after(count, self.config.poll.min(INITIAL_BACKOFF));
                 let spec = Arc::clone(&needs.spec);
-                self.refusals.insert(needs.workflow, Refusals { count, until, sentence: sentence.clone(), spec });
+                self.backoffs.insert(needs.workflow, SubmitBackoff { count, until, sentence: sentence.clone(), spec });
                 Ok(Some(sentence))
             }
         }
@@ -400,7 +412,7 @@ impl Desk {
 async fn cancel(cluster: &mut Cluster, numbers: &[String]) {
     let answer = cluster.ask(&sbatch::cancel(numbers.iter().map(String::as_str))).await;
     if let Err(trouble) = sbatch::read_cancelled(answer) {
-        tracing::warn!("cancelling Slurm jobs {}: {trouble}", numbers.join(", "));
+        tracing::warn!(slurm_jobs = numbers.join(","), error = %trouble, "Slurm jobs were not canceled");
     }
 }
 
@@ -414,13 +426,13 @@ fn is_over(needs: &Needs) -> bool {
     needs.is_canceled || needs.finished_ms.is_some()
 }
 
-fn recipient(needs: &Needs, row: &AllocationRow) -> Recipient {
+fn recipient(needs: &Needs, row: &AllocationRow) -> CredentialTarget {
     let (cluster, workflow, working_dir) = (row.cluster.clone(), row.workflow, needs.working_dir.clone());
-    Recipient { cluster, workflow, working_dir }
+    CredentialTarget { cluster, workflow, working_dir }
 }
 
 /// Whose runners there are, or will be.
-fn recipients<'a>(needs: impl IntoIterator<Item = &'a Needs>) -> BTreeSet<Recipient> {
+fn recipients<'a>(needs: impl IntoIterator<Item = &'a Needs>) -> BTreeSet<CredentialTarget> {
     let all = needs.into_iter().flat_map(|one| one.allocations.iter().map(move |live| recipient(one, &live.row)));
     all.collect()
 }

@@ -34,7 +34,7 @@ fn definition<'a>(row: &AllocationRow, needs: &'a Needs) -> Option<&'a SlurmSche
 
 /// The folder of what is handed over: with the store, or where Slurm's commands are if those are elsewhere. Runners read it, so the
 /// nodes have to share it.
-pub(super) fn handover_folder(config: &SlurmConfig, working_dir: &str, is_elsewhere: bool) -> PathBuf {
+pub(super) fn credentials_folder(config: &SlurmConfig, working_dir: &str, is_elsewhere: bool) -> PathBuf {
     if is_elsewhere { Path::new(working_dir).join(".torc-allocations") } else { config.folder.clone() }
 }
 

@@ -108,7 +108,10 @@ fn slurm_is_looked_at_more_often_while_an_allocation_ends() {
     let poll = Duration::from_secs(30);
     assert_eq!(super::pause_between_looks(poll, false), poll);
     assert_eq!(super::pause_between_looks(poll, true), Duration::from_secs(10));
-    assert!(super::PAUSE <= Duration::from_secs(1), "news are acted upon promptly");
-    assert!(super::HASTE <= Duration::from_secs(2), "whoever waits for allocations to go does not wait for long");
-    assert!(super::LOOK < super::FAREWELL, "a call that hangs does not use up the time of a deletion");
+    assert!(super::MIN_TICK_INTERVAL <= Duration::from_secs(1), "news are acted upon promptly");
+    assert!(
+        super::RELEASE_POLL_INTERVAL <= Duration::from_secs(2),
+        "whoever waits for allocations to go does not wait for long"
+    );
+    assert!(super::SLURM_TIMEOUT < super::RELEASE_TIMEOUT, "a call that hangs does not use up the time of a deletion");
 }

@@ -2,15 +2,15 @@
 
 use torc_api::slurm_stats::SlurmStats;
 
-use super::record::Recorder;
-use super::{Refusal, State};
+use super::tx::Tx;
+use super::{CommandError, Engine};
 use crate::ids::{JobId, WorkflowId};
 
-impl State {
+impl Engine {
     /// Takes in what is about attempts that there may have been. The rest is about a workflow that is gone.
-    pub(super) fn take_slurm_stats(&self, stats: &[SlurmStats], recorder: &mut Recorder) {
+    pub(super) fn take_slurm_stats(&self, stats: &[SlurmStats], tx: &mut Tx) {
         let known = stats.iter().filter(|stats| self.has_attempt(stats));
-        recorder.changes().slurm_stats.extend(known.cloned());
+        tx.changes.rows().slurm_stats.extend(known.cloned());
     }
 
     fn has_attempt(&self, stats: &SlurmStats) -> bool {
@@ -22,18 +22,18 @@ impl State {
     }
 
     /// Writes them down, all or none.
-    pub fn record_slurm_stats(&self, stats: &[SlurmStats], recorder: &mut Recorder) -> Result<(), Refusal> {
+    pub fn record_slurm_stats(&self, stats: &[SlurmStats], tx: &mut Tx) -> Result<(), CommandError> {
         for one in stats {
             let workflow = self.workflow(WorkflowId(one.workflow))?;
             if workflow.ordinal(JobId(one.job)).is_none() {
-                return Err(Refusal::NoJob { workflow: workflow.row.name.clone(), job: one.job.to_string() });
+                return Err(CommandError::NoJob { workflow: workflow.row.name.clone(), job: one.job.to_string() });
             }
             if !self.has_attempt(one) {
                 let message = format!("job {} has no attempt {} in run {}", one.job, one.attempt, one.run);
-                return Err(Refusal::Invalid(message));
+                return Err(CommandError::Invalid(message));
             }
         }
-        self.take_slurm_stats(stats, recorder);
+        self.take_slurm_stats(stats, tx);
         Ok(())
     }
 }

@@ -1,170 +1,24 @@
 //! The actions of a workflow: what sets them off, what arms them again, and what is left of them when somebody edits.
 //!
 //! An action waits, is pending once it was set off, and ends as executed, failed or skipped. What a worker sets off has a row
-//! for each worker. Carrying them out is the business of errands.
+//! for each worker. Carrying them out is the business of tasks.
 
 mod arm;
+mod end;
 mod view;
 mod worker;
 
-pub(super) use arm::{next_attempt, rearm};
+pub(super) use arm::{next_attempt, reset_trigger};
 pub use view::PendingAllocation;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
-
-use torc_api::action::{Action, ActionState, ActionType, TriggerType};
+use torc_api::action::{Action, ActionState, TriggerType};
 use torc_api::state::JobState;
 
-use super::record::Recorder;
+use super::action_list::{ActionRecord, Actions};
+use super::tx::Tx;
 use super::workflow::Workflow;
 use crate::ids::{JobId, RunnerId};
-use crate::rows::{ActionRow, Errand};
-
-/// What actions of the document say of themselves whose allocations were planned anew.
-pub(super) const SUPERSEDED: &str = "superseded by `torc slurm regenerate`";
-
-/// The actions of a workflow.
-#[derive(Default)]
-pub(super) struct Actions {
-    /// Sorted by number.
-    list: Vec<ActionRecord>,
-    /// Those that have not ended, by index; actions for every worker are left out, for only their workers' parts are run.
-    open: BTreeSet<u32>,
-    /// For jobs that actions wait for: which, by index.
-    gates: HashMap<u32, Vec<u32>>,
-    /// Workers that have rows of their own.
-    workers: HashSet<RunnerId>,
-}
-
-pub(super) struct ActionRecord {
-    pub row: ActionRow,
-    pub definition: Action,
-    /// How many of the chosen jobs are not yet where the action waits for them.
-    unmet: u32,
-}
-
-impl ActionRecord {
-    pub fn trigger(&self) -> TriggerType {
-        self.definition.trigger_type
-    }
-
-    /// A runner carries it out.
-    pub fn is_for_runners(&self) -> bool {
-        self.definition.action_type == ActionType::RunCommands
-    }
-
-    /// It stands for its parts, one for each worker.
-    fn is_template(&self) -> bool {
-        self.row.worker.is_none() && self.definition.is_for_every_worker()
-    }
-
-    fn is_open(&self) -> bool {
-        !self.is_template() && matches!(self.row.state, ActionState::Waiting | ActionState::Pending)
-    }
-
-    /// What it asks for was planned anew: it asks for nothing any more.
-    pub fn is_superseded(&self) -> bool {
-        self.row.message.as_deref() == Some(SUPERSEDED)
-    }
-
-    /// Recovery has made it: it is in no document.
-    pub fn is_recovery(&self) -> bool {
-        self.row.definition.is_some()
-    }
-
-    /// Where it stands, for people.
-    pub fn state(&self) -> ActionState {
-        match self.row.state {
-            ActionState::Pending if self.row.errand.started_ms.is_some() => ActionState::Running,
-            state => state,
-        }
-    }
-}
-
-/// Whether a job is where an action with this trigger waits for it. A job that was left out or cancelled has no more to say.
-fn is_met(trigger: TriggerType, state: JobState) -> bool {
-    match trigger {
-        TriggerType::OnJobsReady => !matches!(state, JobState::Uninitialized | JobState::Blocked),
-        _ => state.is_settled(),
-    }
-}
-
-impl Actions {
-    pub fn is_empty(&self) -> bool {
-        self.list.is_empty()
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = &ActionRecord> {
-        self.list.iter()
-    }
-
-    /// Those that have not ended, in order of their numbers.
-    pub fn open(&self) -> impl Iterator<Item = &ActionRecord> {
-        self.open.iter().map(|index| &self.list[*index as usize])
-    }
-
-    /// Those that wait for a job, among others.
-    pub fn waiting_for(&self, job: u32) -> impl Iterator<Item = &ActionRecord> {
-        self.gates.get(&job).into_iter().flatten().filter_map(|index| self.list.get(*index as usize))
-    }
-
-    fn index(&self, id: JobId) -> Option<usize> {
-        self.list.binary_search_by_key(&id, |action| action.row.id).ok()
-    }
-
-    pub fn find(&self, id: JobId) -> Option<&ActionRecord> {
-        self.index(id).map(|index| &self.list[index])
-    }
-
-    /// A job has moved.
-    pub fn job_moved(&mut self, job: u32, before: JobState, after: JobState) {
-        for index in self.gates.get(&job).into_iter().flatten() {
-            let action = &mut self.list[*index as usize];
-            let trigger = action.trigger();
-            match (is_met(trigger, before), is_met(trigger, after)) {
-                (false, true) => action.unmet = action.unmet.saturating_sub(1),
-                (true, false) => action.unmet += 1,
-                _ => {}
-            }
-        }
-    }
-
-    /// Changes an action and notes that it has to be written.
-    pub fn change(&mut self, id: JobId, recorder: &mut Recorder, change: impl FnOnce(&mut ActionRow)) {
-        let Some(index) = self.index(id) else { return };
-        let action = &mut self.list[index];
-        change(&mut action.row);
-        recorder.action(&action.row);
-        self.workers.extend(action.row.worker);
-        if action.is_open() {
-            self.open.insert(index as u32)
-        } else {
-            self.open.remove(&(index as u32))
-        };
-    }
-
-    /// Everything that is known of them, to compare: each action, the open ones, and the jobs that they wait for.
-    #[cfg(test)]
-    pub fn summary(&self) -> (Vec<impl PartialEq + std::fmt::Debug>, &BTreeSet<u32>, &HashMap<u32, Vec<u32>>) {
-        let each = self.list.iter().map(|action| (&action.row, &action.definition, action.unmet));
-        (each.collect(), &self.open, &self.gates)
-    }
-
-    /// Workers that have rows of their own.
-    #[cfg(test)]
-    pub fn workers(&self) -> &HashSet<RunnerId> {
-        &self.workers
-    }
-
-    /// The numbers of those for which something is true.
-    fn ids(&self, wanted: impl Fn(&ActionRecord) -> bool) -> Vec<JobId> {
-        self.list.iter().filter(|action| wanted(action)).map(|action| action.row.id).collect()
-    }
-
-    fn open_ids(&self, wanted: impl Fn(&ActionRecord) -> bool) -> Vec<JobId> {
-        self.open().filter(|action| wanted(action)).map(|action| action.row.id).collect()
-    }
-}
+use crate::rows::{ActionRow, TaskLease};
 
 /// Where actions are that the document does not have.
 const RECOVERY_POSITION: i32 = -1;
@@ -175,7 +29,7 @@ fn new_row(workflow: &Workflow, id: JobId, position: usize) -> ActionRow {
         id,
         workflow: workflow.id(),
         position: position as i32,
-        errand: Errand { run: workflow.row.run, attempt: 1, ..Errand::default() },
+        lease: TaskLease { run: workflow.row.run, attempt: 1, ..TaskLease::default() },
         ..ActionRow::default()
     }
 }
@@ -191,15 +45,11 @@ impl Workflow {
     pub fn set_actions(&mut self, rows: Vec<ActionRow>) {
         let record = |row: ActionRow| {
             let definition = self.definition_of(row.position, row.definition.as_deref())?;
-            Some(ActionRecord { definition, row, unmet: 0 })
+            Some((row, definition))
         };
-        let list: Vec<ActionRecord> = rows.into_iter().filter_map(record).collect();
-        let mut actions = Actions { list, ..Actions::default() };
-        actions.workers = actions.list.iter().filter_map(|action| action.row.worker).collect();
-        actions.open =
-            (0..).zip(&actions.list).filter(|(_, action)| action.is_open()).map(|(index, _)| index).collect();
-        // Nobody waits for the end of what is no longer there.
-        self.ending_actions.retain(|id, _| actions.list.iter().any(|action| action.row.id == *id));
+        let actions = Actions::new(rows.into_iter().filter_map(record));
+        // Nothing waits for the end of what is no longer there.
+        self.leases.retain_actions(|id| actions.find(id).is_some());
         self.actions = actions;
         self.set_gates();
     }
@@ -220,24 +70,15 @@ impl Workflow {
         let names: Vec<String> = (0..self.jobs.len() as u32).map(|job| self.name(job).to_owned()).collect();
         let definitions: Vec<Action> = self.actions.iter().map(|action| action.definition.clone()).collect();
         let chosen = crate::expand::jobs_of_actions(&definitions, &names);
-        let all: Vec<u32> = (0..self.jobs.len() as u32).collect();
-        for (index, action) in (0u32..).zip(&mut self.actions.list) {
-            if !action.trigger().is_of_jobs() {
-                continue;
-            }
-            let jobs = chosen.get(index as usize).filter(|jobs| !jobs.is_empty()).unwrap_or(&all);
-            for job in jobs {
-                self.actions.gates.entry(*job).or_default().push(index);
-                action.unmet += u32::from(!is_met(action.trigger(), self.jobs[*job as usize].state));
-            }
-        }
+        let states: Vec<JobState> = self.jobs.iter().map(|record| record.state).collect();
+        self.actions.set_gates(&chosen, &states);
     }
 
     /// Sets off what waits for how things stand now.
-    pub fn trigger_actions(&mut self, recorder: &mut Recorder) {
+    pub fn trigger_actions(&mut self, tx: &mut Tx) {
         let due = self.actions.open_ids(|action| action.row.state == ActionState::Waiting && self.is_due(action));
         for id in due {
-            self.actions.change(id, recorder, |row| row.state = ActionState::Pending);
+            self.actions.change(id, tx, |row| row.state = ActionState::Pending);
         }
     }
 
@@ -245,7 +86,7 @@ impl Workflow {
         match action.trigger() {
             TriggerType::OnWorkflowStart => self.is_active(),
             TriggerType::OnWorkflowComplete => self.is_settled(),
-            TriggerType::OnJobsReady | TriggerType::OnJobsComplete => action.unmet == 0 && !self.is_canceled(),
+            TriggerType::OnJobsReady | TriggerType::OnJobsComplete => action.is_ready() && !self.is_canceled(),
             TriggerType::OnWorkerStart | TriggerType::OnWorkerComplete => false,
         }
     }
@@ -317,11 +158,11 @@ impl Workflow {
     }
 
     /// A person has cancelled the workflow: only what belongs to an end is still carried out.
-    pub fn cancel_actions(&mut self, recorder: &mut Recorder) {
+    pub fn cancel_actions(&mut self, tx: &mut Tx) {
         let at_end = |trigger| matches!(trigger, TriggerType::OnWorkflowComplete | TriggerType::OnWorkerComplete);
         let obsolete = |action: &ActionRecord| action.row.state == ActionState::Pending && !at_end(action.trigger());
         for id in self.actions.open_ids(obsolete) {
-            self.actions.change(id, recorder, |row| {
+            self.actions.change(id, tx, |row| {
                 row.state = ActionState::Skipped;
                 row.message = Some("the workflow was cancelled".to_owned());
             });

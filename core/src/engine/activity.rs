@@ -2,8 +2,8 @@
 
 use torc_api::wire::RunnerScope;
 
-use super::State;
-use super::runner::Runner;
+use super::Engine;
+use super::runners::Runner;
 use super::workflow::Workflow;
 
 /// A summary of the work in a store.
@@ -15,11 +15,10 @@ pub struct Activity {
     pub last_event: i64,
 }
 
-impl State {
+impl Engine {
     /// Whether runners are at work or something comes by itself to runners of a scope, and the last event.
     pub fn activity(&self, scope: &RunnerScope) -> Activity {
-        let is_at_work =
-            |runner: &Runner| !runner.held.is_empty() || !runner.errands.is_empty() || !runner.ending.is_empty();
+        let is_at_work = |runner: &Runner| !runner.leases.is_empty();
         let returns = |workflow: &Workflow| workflow.counts.recovering > 0 || workflow.expects_capacity();
         let is_busy = self.runners.values().any(is_at_work)
             || self.live_in_scope(scope).iter().filter_map(|id| self.workflows.get(id)).any(returns);

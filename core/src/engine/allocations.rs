@@ -8,138 +8,126 @@ mod needs;
 mod observe;
 mod view;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use torc_api::allocation::AllocationStatus;
 use torc_api::quantity::format_duration;
 use torc_api::slurm::SlurmState;
 use torc_api::wire::RegisterRequest;
 
-use super::record::Recorder;
-use super::runner::Runner;
+use super::runners::Runner;
+use super::tx::Tx;
 use super::workflow::Workflow;
-use super::{Refusal, State};
-use crate::ids::{AllocationId, JobId, Now, RunnerId, WorkflowId};
-use crate::rows::AllocationRow;
+use super::{CommandError, Engine};
+use crate::ids::{AllocationKey, JobId, RunnerId, WorkflowId};
+use crate::planning::course::AllocationSummary;
+use crate::rows::{AllocationRow, ClusterRow};
 
 pub use observe::{Observation, Orphans};
 pub use view::{allocation as allocation_view, slurm_name};
 
-/// Which allocation.
-pub type AllocationKey = (WorkflowId, AllocationId);
-
-/// The allocations of a workflow.
+/// What is known of Slurm itself: clusters, and what is over in them.
 #[derive(Debug, Default)]
-pub(super) struct Allocations {
-    /// Those that are not over.
-    pub live: BTreeMap<AllocationId, AllocationRow>,
-    /// How many are over.
-    pub finished: i64,
-    /// How many in a row have ended without a job having ended in them, through nobody else's need for their nodes.
-    pub fruitless: u32,
-    /// How often in a row Slurm has said that one runs while the runners that it had were gone. Not kept: it is seen again.
-    pub forsaken: BTreeMap<AllocationId, u32>,
-    /// What the controller last made of the workflow's needs.
-    pub outlook: Outlook,
+pub(super) struct SlurmRecords {
+    /// Clusters that documents describe.
+    clusters: BTreeMap<String, ClusterRow>,
+    /// Slurm's numbers of allocations that are over: their runners are refused.
+    ended_jobs: HashSet<String>,
+    /// Runners that went with a start of their allocation, which has another one: Slurm's number, host and process. Not kept: one that
+    /// comes back to the next owner of the store is dismissed again.
+    dismissed: HashSet<(String, String, i64)>,
 }
 
-/// What the controller makes of the needs of a workflow. Not kept: it is worked out again.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outlook {
-    /// How many allocations there should be.
-    pub desired: i64,
-    /// So many ready jobs wait for an allocation to end, because there may be no more at once.
-    pub held_back: i64,
-    /// Why no allocation can be asked for, for jobs that need one.
-    pub unplaced: Option<String>,
-    /// Slurm has not answered for so long that somebody should look: what it said instead.
-    pub unreachable: Option<String>,
-    /// What Slurm said when it refused the latest submission.
-    pub refused: Option<String>,
-}
-
-/// So many allocations may end in a row without a single job having ended in them.
-pub const FRUITLESS_LIMIT: u32 = 5;
-
-impl Allocations {
-    /// Those that wait, and those that have nodes.
-    pub fn counts(&self) -> (i64, i64) {
-        let of = |status| self.live.values().filter(|row| row.status == status).count() as i64;
-        (of(AllocationStatus::Pending), of(AllocationStatus::Active))
+impl SlurmRecords {
+    /// Takes over what a store knows.
+    pub fn restore(clusters: Vec<ClusterRow>, ended_jobs: Vec<String>) -> Self {
+        let clusters = clusters.into_iter().map(|row| (row.name.clone(), row)).collect();
+        Self { clusters, ended_jobs: ended_jobs.into_iter().collect(), dismissed: HashSet::new() }
     }
 
-    /// The same under an edited document: it may have been edited because they ended in vain.
-    pub fn after_an_edit(&self) -> Self {
-        let outlook = Outlook { desired: self.outlook.desired, ..Outlook::default() };
-        let (live, forsaken) = (self.live.clone(), self.forsaken.clone());
-        Self { live, finished: self.finished, fruitless: 0, forsaken, outlook }
+    /// Forgets what is not kept, as a restart does.
+    #[cfg(test)]
+    pub fn forget_dismissed(&mut self) {
+        self.dismissed.clear();
     }
 
-    /// Ended in vain so often that another one is left to a person.
-    pub fn is_exhausted(&self) -> bool {
-        self.fruitless >= FRUITLESS_LIMIT
+    /// Returns what is kept.
+    #[cfg(test)]
+    pub fn kept(&self) -> (&BTreeMap<String, ClusterRow>, &HashSet<String>) {
+        (&self.clusters, &self.ended_jobs)
     }
 }
 
-impl State {
-    /// Writes down allocations that are about to be asked for. Slurm may only be called once this is durable.
+impl Engine {
+    /// Writes down allocations that are about to be submitted. Slurm may only be called once this is durable.
     pub fn intend_allocations(
         &mut self,
         workflow: WorkflowId,
         wanted: Vec<AllocationRow>,
-        recorder: &mut Recorder,
-        now: Now,
-    ) -> Result<Vec<AllocationRow>, Refusal> {
-        let mut last = self.last.allocation;
+        tx: &mut Tx,
+    ) -> Result<Vec<AllocationRow>, CommandError> {
+        let called_ms = Some(tx.now.wall_ms);
+        self.add_allocations(workflow, wanted, called_ms, tx)
+    }
+
+    /// Writes down allocations that the next look at the workflow submits.
+    pub(super) fn request_allocations(
+        &mut self,
+        workflow: WorkflowId,
+        wanted: Vec<AllocationRow>,
+        tx: &mut Tx,
+    ) -> Result<Vec<AllocationRow>, CommandError> {
+        self.add_allocations(workflow, wanted, None, tx)
+    }
+
+    fn add_allocations(
+        &mut self,
+        workflow: WorkflowId,
+        wanted: Vec<AllocationRow>,
+        called_ms: Option<i64>,
+        tx: &mut Tx,
+    ) -> Result<Vec<AllocationRow>, CommandError> {
         let home = self.workflow_mut(workflow)?;
-        let mut intended = Vec::new();
+        let mut added = Vec::new();
         for template in wanted {
-            last += 1;
             let row = AllocationRow {
-                id: AllocationId(last),
+                id: tx.next_allocation(),
                 workflow,
                 status: AllocationStatus::Pending,
-                created_ms: now.wall_ms,
-                called_ms: Some(now.wall_ms),
+                created_ms: tx.now.wall_ms,
+                called_ms,
                 ..template
             };
-            recorder.allocation(&row);
-            home.allocations.live.insert(row.id, row.clone());
-            intended.push(row);
+            tx.changes.allocation(&row);
+            home.allocations.add(row.clone());
+            added.push(row);
         }
-        self.last.allocation = last;
-        Ok(intended)
+        Ok(added)
     }
 
     /// Slurm is about to be asked again for one that it has not got. Nothing when it is not wanted any more.
-    pub fn call_allocation(&mut self, key: AllocationKey, recorder: &mut Recorder, now: Now) -> Option<AllocationRow> {
+    pub fn call_allocation(&mut self, key: AllocationKey, tx: &mut Tx) -> Option<AllocationRow> {
         let row = self.live_allocation_mut(key)?;
         if row.slurm_job_id.is_some() || row.canceled_ms.is_some() {
             return None;
         }
-        row.called_ms = Some(now.wall_ms);
-        recorder.allocation(row);
+        row.called_ms = Some(tx.now.wall_ms);
+        tx.changes.allocation(row);
         Some(row.clone())
     }
 
     /// Slurm has accepted an allocation, or it was found there. Says whether it is known here: one that is not is nobody's.
-    pub fn allocation_submitted(
-        &mut self,
-        key: AllocationKey,
-        slurm_job_id: &str,
-        recorder: &mut Recorder,
-        now: Now,
-    ) -> bool {
+    pub fn allocation_submitted(&mut self, key: AllocationKey, slurm_job_id: &str, tx: &mut Tx) -> bool {
         let Some(row) = self.live_allocation_mut(key) else { return false };
         if let Some(known) = &row.slurm_job_id {
             return known == slurm_job_id;
         }
         row.slurm_job_id = Some(slurm_job_id.to_owned());
-        row.submitted_ms = Some(now.wall_ms);
+        row.submitted_ms = Some(tx.now.wall_ms);
         row.message = None;
-        recorder.allocation(row);
+        tx.changes.allocation(row);
         let message = format!("{} is Slurm job {slurm_job_id}{}", row.name(), described(row));
-        recorder.event(now, Some(key.0), "AllocationSubmitted", message);
+        tx.event(Some(key.0), "AllocationSubmitted", message);
         let is_here = |runner: &&Runner| runner.row.slurm_job_id.as_deref() == Some(slurm_job_id);
         let runners: Vec<RunnerId> = self.runners.values().filter(is_here).map(|runner| runner.row.id).collect();
         for runner in &runners {
@@ -148,11 +136,11 @@ impl State {
             }
         }
         if !runners.is_empty() {
-            self.allocation_started(key, now.wall_ms, recorder, now);
+            self.allocation_started(key, tx.now.wall_ms, tx);
         }
         if let Some(workflow) = self.workflows.get_mut(&key.0) {
-            workflow.allocations.outlook.refused = None;
-            workflow.note_submissions(recorder, now);
+            workflow.allocations.set_refused(None);
+            workflow.note_submissions(tx);
         }
         true
     }
@@ -163,8 +151,7 @@ impl State {
         key: AllocationKey,
         sentence: &str,
         perhaps_received: bool,
-        recorder: &mut Recorder,
-        now: Now,
+        tx: &mut Tx,
     ) {
         let Some(row) = self.live_allocation_mut(key) else { return };
         if !perhaps_received {
@@ -172,47 +159,36 @@ impl State {
         }
         let is_news = row.message.as_deref() != Some(sentence);
         row.message = Some(sentence.to_owned());
-        recorder.allocation(row);
+        tx.changes.allocation(row);
         let message = format!("{} was not submitted: {sentence}", row.name());
         if is_news {
-            recorder.event(now, Some(key.0), "AllocationRefused", message);
+            tx.event(Some(key.0), "AllocationRefused", message);
         }
         if let Some(workflow) = self.workflows.get_mut(&key.0) {
-            workflow.allocations.outlook.refused = Some(sentence.to_owned());
+            workflow.allocations.set_refused(Some(sentence.to_owned()));
         }
     }
 
     /// Nobody needs these any more. Those that Slurm never heard of are over at once; the others are when Slurm says so.
     /// Returns those that Slurm has to be asked to cancel.
-    pub fn cancel_allocations(
-        &mut self,
-        keys: &[AllocationKey],
-        recorder: &mut Recorder,
-        now: Now,
-    ) -> Vec<AllocationRow> {
+    pub fn cancel_allocations(&mut self, keys: &[AllocationKey], tx: &mut Tx) -> Vec<AllocationRow> {
         let mut at_slurm = Vec::new();
         for key in keys {
             let Some(row) = self.live_allocation_mut(*key) else { continue };
-            row.canceled_ms = Some(now.wall_ms);
-            recorder.allocation(row);
+            row.canceled_ms = Some(tx.now.wall_ms);
+            tx.changes.allocation(row);
             let row = row.clone();
             if row.slurm_job_id.is_some() {
                 at_slurm.push(row);
             } else if row.called_ms.is_none() {
-                self.end_allocation(*key, None, now.wall_ms, recorder, now);
+                self.end_allocation(*key, None, tx.now.wall_ms, tx);
             }
         }
         at_slurm
     }
 
     /// An allocation has nodes.
-    pub(super) fn allocation_started(
-        &mut self,
-        key: AllocationKey,
-        started_ms: i64,
-        recorder: &mut Recorder,
-        now: Now,
-    ) {
+    pub(super) fn allocation_started(&mut self, key: AllocationKey, started_ms: i64, tx: &mut Tx) {
         let Some(row) = self.live_allocation_mut(key).filter(|row| row.status == AllocationStatus::Pending) else {
             return;
         };
@@ -223,64 +199,55 @@ impl State {
         row.expected_end_ms.get_or_insert(started_ms.saturating_add(row.seconds.saturating_mul(1_000)));
         row.estimated_start_ms = None;
         row.slurm_reason = None;
-        recorder.allocation(row);
+        tx.changes.allocation(row);
         let message = format!("{} has started", row.name());
-        recorder.event(now, Some(key.0), "AllocationStarted", message);
-        self.news += 1;
+        tx.event(Some(key.0), "AllocationStarted", message);
+        self.wake_version += 1;
     }
 
     /// An allocation is over.
-    pub(super) fn end_allocation(
-        &mut self,
-        key: AllocationKey,
-        state: Option<SlurmState>,
-        ended_ms: i64,
-        recorder: &mut Recorder,
-        now: Now,
-    ) {
+    pub(super) fn end_allocation(&mut self, key: AllocationKey, state: Option<SlurmState>, ended_ms: i64, tx: &mut Tx) {
         let Some(workflow) = self.workflows.get_mut(&key.0) else { return };
-        workflow.allocations.forsaken.remove(&key.1);
-        let Some(mut row) = workflow.allocations.live.remove(&key.1) else { return };
+        let Some(mut row) = workflow.allocations.end(key.1) else { return };
         let was_asked_to = row.canceled_ms.is_some();
         let is_canceled = was_asked_to && state.is_none_or(|state| state == SlurmState::Cancelled);
         row.status = if is_canceled { AllocationStatus::Canceled } else { AllocationStatus::Complete };
         row.ended_ms = Some(ended_ms.max(row.started_ms.unwrap_or(ended_ms)));
         row.estimated_start_ms = None;
         row.expected_end_ms = None;
-        workflow.allocations.finished += 1;
         if row.has_reported {
-            workflow.allocations.fruitless = 0;
-        } else if !was_asked_to && state.is_none_or(is_fruitless) {
-            workflow.allocations.fruitless += 1;
+            workflow.allocations.forget_unproductive();
+        } else if !was_asked_to && state.is_none_or(is_unproductive) {
+            workflow.allocations.count_unproductive();
         }
         let how = row.slurm_state.clone().or_else(|| state.map(|state| state.to_string()));
         let message = match (how, row.slurm_job_id.as_deref()) {
             (Some(how), Some(number)) => format!("{} (Slurm job {number}) is over: {how}", row.name()),
             _ => format!("{} was not submitted and is not needed any more", row.name()),
         };
-        recorder.allocation(&row);
-        recorder.event(now, Some(key.0), "AllocationEnded", message);
-        workflow.note_submissions(recorder, now);
-        self.dismissed.retain(|(number, ..)| row.slurm_job_id.as_ref() != Some(number));
-        self.ended_slurm_jobs.extend(row.slurm_job_id);
-        self.news += 1;
+        tx.changes.allocation(&row);
+        tx.event(Some(key.0), "AllocationEnded", message);
+        workflow.note_submissions(tx);
+        self.slurm.dismissed.retain(|(number, ..)| row.slurm_job_id.as_ref() != Some(number));
+        self.slurm.ended_jobs.extend(row.slurm_job_id);
+        self.wake_version += 1;
     }
 
     /// The records of so many allocations that were over are gone.
     pub fn forget_allocations(&mut self, forgotten: &BTreeMap<WorkflowId, i64>) {
         for (id, count) in forgotten {
             if let Some(workflow) = self.workflows.get_mut(id) {
-                workflow.allocations.finished = (workflow.allocations.finished - count).max(0);
+                workflow.allocations.forget_finished(*count);
             }
         }
     }
 
     /// A runner has reported the end of a job: its allocation was not in vain.
-    pub(super) fn note_report(&mut self, id: RunnerId, recorder: &mut Recorder) {
+    pub(super) fn note_report(&mut self, id: RunnerId, tx: &mut Tx) {
         let Some(key) = self.runners.get(&id).and_then(|runner| runner.allocation) else { return };
         let Some(row) = self.live_allocation_mut(key).filter(|row| !row.has_reported) else { return };
         row.has_reported = true;
-        recorder.allocation(row);
+        tx.changes.allocation(row);
     }
 
     /// A runner introduces itself from within an allocation, by its name and Slurm's number. The one it lives in, if it is
@@ -288,47 +255,45 @@ impl State {
     pub(super) fn enter_allocation(
         &mut self,
         request: &RegisterRequest,
-        recorder: &mut Recorder,
-        now: Now,
-    ) -> Result<Option<AllocationKey>, Refusal> {
+        tx: &mut Tx,
+    ) -> Result<Option<AllocationKey>, CommandError> {
         let name = request.allocation.as_deref();
         let Some(number) = request.slurm_job_id.as_deref() else { return Ok(None) };
         let itself = (number.to_owned(), request.host.clone(), i64::from(request.pid));
-        if self.dismissed.contains(&itself) {
-            return Err(Refusal::AllocationEnded(number.to_owned()));
+        if self.slurm.dismissed.contains(&itself) {
+            return Err(CommandError::AllocationEnded(number.to_owned()));
         }
-        let live = || self.workflows.values().flat_map(|workflow| workflow.allocations.live.values());
+        let live = || self.workflows.values().flat_map(|workflow| workflow.allocations.iter());
         let same_number = |row: &&AllocationRow| row.slurm_job_id.as_deref() == Some(number);
         let same_name = |row: &&AllocationRow| row.slurm_job_id.is_none() && name == Some(row.name().as_str());
         let found = live().find(same_number).or_else(|| live().find(same_name)).map(|row| (row.workflow, row.id));
         let Some(key) = found else {
-            return match self.ended_slurm_jobs.contains(number) {
-                true => Err(Refusal::AllocationEnded(number.to_owned())),
+            return match self.slurm.ended_jobs.contains(number) {
+                true => Err(CommandError::AllocationEnded(number.to_owned())),
                 false => Ok(None),
             };
         };
         // It was submitted, and whoever did so died before it could write that down.
-        self.allocation_submitted(key, number, recorder, now);
-        self.allocation_started(key, now.wall_ms, recorder, now);
+        self.allocation_submitted(key, number, tx);
+        self.allocation_started(key, tx.now.wall_ms, tx);
         Ok(Some(key))
     }
 
     /// What the controller makes of a workflow's needs.
-    pub fn note_outlook(&mut self, workflow: WorkflowId, outlook: Outlook, recorder: &mut Recorder, now: Now) {
+    pub fn set_allocation_summary(&mut self, workflow: WorkflowId, summary: AllocationSummary, tx: &mut Tx) {
         let Some(workflow) = self.workflows.get_mut(&workflow) else { return };
-        if workflow.allocations.outlook != outlook {
-            workflow.allocations.outlook = outlook;
-            workflow.refresh_conditions(recorder, now);
+        if workflow.allocations.set_summary(summary) {
+            workflow.refresh_conditions(tx);
         }
     }
 
-    pub(super) fn live_allocation_mut(&mut self, key: AllocationKey) -> Option<&mut AllocationRow> {
-        self.workflows.get_mut(&key.0)?.allocations.live.get_mut(&key.1)
+    fn live_allocation_mut(&mut self, key: AllocationKey) -> Option<&mut AllocationRow> {
+        self.workflows.get_mut(&key.0)?.allocations.get_mut(key.1)
     }
 }
 
 /// Such an end, without a job having ended before it, says that the next one may be as useless.
-fn is_fruitless(state: SlurmState) -> bool {
+fn is_unproductive(state: SlurmState) -> bool {
     !matches!(state, SlurmState::Preempted | SlurmState::NodeFailure | SlurmState::BootFailure)
 }
 
@@ -340,20 +305,21 @@ fn described(row: &AllocationRow) -> String {
 
 impl Workflow {
     /// Actions count as executed once Slurm has everything that they asked for.
-    fn note_submissions(&mut self, recorder: &mut Recorder, now: Now) {
+    fn note_submissions(&mut self, tx: &mut Tx) {
         let open: Vec<JobId> = self
             .actions
             .open()
-            .filter(|action| !action.is_for_runners() && action.row.errand.started_ms.is_some())
+            .filter(|action| !action.is_for_runners() && action.row.lease.started_ms.is_some())
             .map(|action| action.row.id)
             .collect();
         for id in open {
             let is_missing =
                 |row: &AllocationRow| row.action == Some(id) && row.slurm_job_id.is_none() && row.ended_ms.is_none();
-            if !self.allocations.live.values().any(is_missing) {
-                self.actions.change(id, recorder, |row| {
+            if !self.allocations.iter().any(is_missing) {
+                let now_ms = tx.now.wall_ms;
+                self.actions.change(id, tx, |row| {
                     row.state = torc_api::action::ActionState::Executed;
-                    row.ended_ms = Some(now.wall_ms);
+                    row.ended_ms = Some(now_ms);
                     row.return_code = Some(0);
                 });
             }
@@ -367,7 +333,7 @@ impl Workflow {
 
     /// Its allocations are asked for by actions; then none is asked for by what its jobs need.
     pub fn has_schedule_nodes(&self) -> bool {
-        !self.regenerated.is_empty() || self.spec.actions.iter().any(torc_api::action::Action::asks_slurm_for_nodes)
+        !self.regenerated.is_empty() || self.spec.asks_slurm_for_nodes()
     }
 
     /// Its allocations are sized by what its jobs need.

@@ -5,20 +5,19 @@ use std::sync::Arc;
 
 use torc_api::api::{ApplyOutcome, ApplyResponse, JobChanges};
 use torc_api::document::WorkflowDocument;
-use torc_api::problem::Problem;
-use torc_api::rules::updated;
 use torc_api::state::JobState;
 use torc_api::workflow::{RerunPolicy, WorkflowSpec};
 
-use super::State;
-use super::record::Recorder;
+use super::Engine;
+use super::failures::Failures;
 use super::status::counted;
+use super::tx::Tx;
 use super::workflow::Workflow;
 use crate::expanded::{Expanded, ExpandedJob};
 use crate::hash::{digest, job_hash};
-use crate::ids::{JobId, Now, ProfileId, WorkflowId};
+use crate::ids::{JobId, ProfileId, WorkflowId};
 use crate::job::{JobEvent, next_state};
-use crate::rows::{JobProfile, JobRow, LastIds, ProfileRow, WorkflowRow};
+use crate::rows::{JobProfile, JobRow, ProfileRow, WorkflowRow};
 
 /// A document to apply, already expanded and without problems.
 pub struct Apply<'a> {
@@ -34,21 +33,16 @@ pub struct Apply<'a> {
     pub store_only: bool,
 }
 
-impl State {
+impl Engine {
     /// Makes the live state match a document.
-    pub fn apply(
-        &mut self,
-        apply: &Apply<'_>,
-        recorder: &mut Recorder,
-        now: Now,
-    ) -> Result<ApplyResponse, serde_json::Error> {
+    pub fn apply(&mut self, apply: &Apply<'_>, tx: &mut Tx) -> Result<ApplyResponse, serde_json::Error> {
         let metadata = &apply.document.metadata;
         let document = serde_json::to_string(apply.document)?;
         let key = (metadata.namespace().to_owned(), metadata.name.clone());
         let existing = self.names.get(&key).copied();
         let (id, outcome, changes) = match existing {
             None => {
-                let id = self.create(apply, document, recorder, now);
+                let id = self.create(apply, document, tx);
                 self.names.insert(key, id);
                 (id, ApplyOutcome::Created, apply_changes(None, apply.expanded, None))
             }
@@ -56,14 +50,14 @@ impl State {
                 (id, ApplyOutcome::Unchanged, self.preview(apply.document, apply.expanded))
             }
             Some(id) => {
-                let changes = self.edit(id, apply, document, recorder, now);
+                let changes = self.edit(id, apply, document, tx);
                 (id, ApplyOutcome::Configured, changes)
             }
         };
         if !apply.store_only {
             self.session.workflows.insert(id);
         }
-        self.news += 1;
+        self.wake_version += 1;
         let (namespace, name) = (metadata.namespace().to_owned(), metadata.name.clone());
         Ok(ApplyResponse { name, namespace, id: Some(id.0), outcome, changes })
     }
@@ -76,11 +70,10 @@ impl State {
         apply_changes(existing.map(WorkflowRef), expanded, rerun)
     }
 
-    /// What forbids a document to take the place of the stored one.
-    pub fn forbidden_changes(&self, document: &WorkflowDocument) -> Vec<Problem> {
+    /// Returns the specification that a document would replace.
+    pub fn stored_spec(&self, document: &WorkflowDocument) -> Option<&WorkflowSpec> {
         let key = (document.metadata.namespace().to_owned(), document.metadata.name.clone());
-        let existing = self.names.get(&key).and_then(|id| self.workflows.get(id));
-        existing.map(|workflow| updated(&workflow.spec, &document.spec)).unwrap_or_default()
+        self.names.get(&key).and_then(|id| self.workflows.get(id)).map(|workflow| &*workflow.spec)
     }
 
     /// The document of a workflow as it is stored.
@@ -89,9 +82,8 @@ impl State {
         self.workflows.get(id).map(|workflow| workflow.row.document.as_str())
     }
 
-    fn create(&mut self, apply: &Apply<'_>, document: String, recorder: &mut Recorder, now: Now) -> WorkflowId {
-        self.last.workflow += 1;
-        let id = WorkflowId(self.last.workflow);
+    fn create(&mut self, apply: &Apply<'_>, document: String, tx: &mut Tx) -> WorkflowId {
+        let id = tx.next_workflow();
         let spec = &apply.document.spec;
         let row = WorkflowRow {
             id,
@@ -103,37 +95,30 @@ impl State {
             digest: digest(apply.expanded),
             working_dir: apply.working_dir.to_owned(),
             run: spec.run_id.unwrap_or(1),
-            created_ms: now.wall_ms,
+            created_ms: tx.now.wall_ms,
             conditions: "[]".to_owned(),
             ..WorkflowRow::default()
         };
-        let mut draft = Draft::new(&row, apply.expanded, &mut self.last, HashMap::new());
-        let jobs = draft.rows(None);
-        recorder.workflow(&row);
-        recorder.event(now, Some(id), "WorkflowCreated", format!("created with {}", counted(jobs.len() as i64)));
-        let profiles = draft.profiles;
+        let mut plan = PlanBuilder::new(&row, apply.expanded, HashMap::new());
+        let jobs = plan.rows(None, tx);
+        tx.changes.workflow(&row);
+        tx.event(Some(id), "WorkflowCreated", format!("created with {}", counted(jobs.len() as i64)));
+        let profiles = plan.profiles;
         let mut workflow = Workflow::build(row, Arc::new(spec.clone()), profiles.clone(), &jobs);
-        workflow.declare_data(apply.expanded, &mut self.last, recorder, now);
-        let changes = recorder.changes();
+        workflow.declare_data(apply.expanded, tx);
+        let changes = tx.changes.rows();
         changes.profiles.extend(profiles);
         changes.jobs.extend(jobs);
-        workflow.create_actions(&mut self.last.job, recorder);
+        workflow.create_actions(tx);
         self.workflows.insert(id, workflow);
         self.live.insert(id);
         if self.workflows.get(&id).is_some_and(Workflow::is_canceled) {
-            self.cancel_jobs(id, recorder);
+            self.cancel_jobs(id, tx);
         }
         id
     }
 
-    fn edit(
-        &mut self,
-        id: WorkflowId,
-        apply: &Apply<'_>,
-        document: String,
-        recorder: &mut Recorder,
-        now: Now,
-    ) -> JobChanges {
+    fn edit(&mut self, id: WorkflowId, apply: &Apply<'_>, document: String, tx: &mut Tx) -> JobChanges {
         let Some(old) = self.workflows.remove(&id) else { return JobChanges::default() };
         let spec = &apply.document.spec;
         let changes = apply_changes(Some(WorkflowRef(&old)), apply.expanded, rerun(&old, spec));
@@ -145,26 +130,26 @@ impl State {
         // New jobs belong to the new run from the start.
         row.run = new_run.unwrap_or(row.run);
         let known = old.profiles.iter().map(|entry| (entry.whole(), entry.id)).collect();
-        let mut draft = Draft::new(&row, apply.expanded, &mut self.last, known);
-        let mut rows = draft.rows(Some(&old));
+        let mut plan = PlanBuilder::new(&row, apply.expanded, known);
+        let mut rows = plan.rows(Some(&old), tx);
         rows.extend(old.surviving_spawned(apply.expanded));
         rows.sort_unstable_by_key(|row| row.id);
         let kept = old.profiles.iter().map(|entry| ProfileRow { id: entry.id, workflow: id, profile: entry.whole() });
-        let new_profiles = draft.profiles;
+        let new_profiles = plan.profiles;
         let all_profiles = kept.chain(new_profiles.iter().cloned());
         let mut workflow = Workflow::build(row, Arc::new(spec.clone()), all_profiles, &rows);
         workflow.inherit(&old);
-        workflow.declare_data(apply.expanded, &mut self.last, recorder, now);
-        workflow.adopt_actions(Some(&old), &mut self.last.job, recorder);
+        workflow.declare_data(apply.expanded, tx);
+        workflow.adopt_actions(Some(&old), tx);
         if let Some(run) = new_run {
-            workflow.begin_run(run, recorder);
-            workflow.forget_ephemeral(&mut self.last, recorder, now);
+            workflow.begin_run(run, tx);
+            workflow.data.forget_ephemeral(tx);
         }
-        recorder.changes().profiles.extend(new_profiles);
-        recorder.workflow(&workflow.row);
+        tx.changes.rows().profiles.extend(new_profiles);
+        tx.changes.workflow(&workflow.row);
         match describe(&changes) {
-            Some(text) => recorder.event(now, Some(id), "WorkflowConfigured", text),
-            None => recorder.event(now, Some(id), "WorkflowSteered", "the jobs are as they were".to_owned()),
+            Some(text) => tx.event(Some(id), "WorkflowConfigured", text),
+            None => tx.event(Some(id), "WorkflowSteered", "the jobs are as they were".to_owned()),
         }
 
         let mut again = BTreeSet::new();
@@ -176,41 +161,38 @@ impl State {
                 again.insert(index as u32);
             }
             if definition_changed || before.is_some_and(|job| differs(&old.job_row(job), &row)) {
-                recorder.job(row);
+                tx.changes.job(row);
             }
         }
         if new_run.is_some() {
             again.extend(workflow.to_rerun(spec.rerun_policy.unwrap_or_default()));
         }
         let replans = new_run.is_some() || workflow.has_left_its_plan(&old);
-        self.drop_removed(&old, &workflow, recorder);
+        self.drop_removed(&old, &workflow, tx);
         self.workflows.insert(id, workflow);
         self.live.insert(id);
         if replans {
-            self.undo_regeneration(id, recorder);
+            self.undo_regeneration(id, tx);
         }
-        self.reset(id, again, recorder);
+        self.reset(id, again, tx);
         if self.workflows.get(&id).is_some_and(Workflow::is_canceled) {
-            self.cancel_jobs(id, recorder);
+            self.cancel_jobs(id, tx);
         }
         changes
     }
 
     /// Jobs that are no longer wanted. A runner that has one is told to end it, for its key is no longer known.
-    pub(super) fn drop_removed(&mut self, old: &Workflow, new: &Workflow, recorder: &mut Recorder) {
+    pub(super) fn drop_removed(&mut self, old: &Workflow, new: &Workflow, tx: &mut Tx) {
         for job in old.jobs.iter().filter(|job| new.ordinal(job.id).is_none()) {
-            recorder.changes().removed_jobs.push(job.id);
+            tx.changes.rows().removed_jobs.push(job.id);
             if old.recoveries.get(job.id).is_some() {
-                recorder.recovery_ended(job.id);
+                tx.changes.recovery_ended(job.id);
             }
-            for lease in old.given_up.get(&job.id).into_iter().flatten() {
-                recorder.stray_gone(lease.epoch);
-            }
-            if let Some(runner) = job.runner.and_then(|id| self.runners.get_mut(&id)) {
-                runner.held.remove(&job.id);
+            for lease in old.leases.expired_of(job.id) {
+                tx.changes.detached_ended(lease.epoch);
             }
         }
-        self.drop_strays(|lease| lease.workflow == new.id() && !new.has_what_waits_for(lease), recorder);
+        self.forget_leases(|target| target.workflow == new.id() && !new.has_target(target), tx);
     }
 }
 
@@ -321,28 +303,22 @@ fn downstream_of(expanded: &Expanded, again: &[bool]) -> Vec<bool> {
 }
 
 /// Rows in the making.
-struct Draft<'a> {
+struct PlanBuilder<'a> {
     workflow: WorkflowId,
     run: i32,
     expanded: &'a Expanded,
-    last: &'a mut LastIds,
     known: HashMap<JobProfile, ProfileId>,
     /// Profiles that are new.
     profiles: Vec<ProfileRow>,
 }
 
-impl<'a> Draft<'a> {
-    fn new(
-        row: &WorkflowRow,
-        expanded: &'a Expanded,
-        last: &'a mut LastIds,
-        known: HashMap<JobProfile, ProfileId>,
-    ) -> Self {
-        Self { workflow: row.id, run: row.run, expanded, last, known, profiles: Vec::new() }
+impl<'a> PlanBuilder<'a> {
+    fn new(row: &WorkflowRow, expanded: &'a Expanded, known: HashMap<JobProfile, ProfileId>) -> Self {
+        Self { workflow: row.id, run: row.run, expanded, known, profiles: Vec::new() }
     }
 
     /// The jobs' rows, sorted by number. Jobs that exist keep their number and where they stand.
-    fn rows(&mut self, old: Option<&Workflow>) -> Vec<JobRow> {
+    fn rows(&mut self, old: Option<&Workflow>, tx: &mut Tx) -> Vec<JobRow> {
         let by_name = old.map(Workflow::by_name).unwrap_or_default();
         let before: Vec<Option<u32>> =
             self.expanded.jobs.iter().map(|job| by_name.get(job.name.as_str()).copied()).collect();
@@ -350,13 +326,10 @@ impl<'a> Draft<'a> {
             .iter()
             .map(|before| match (old, before) {
                 (Some(old), Some(before)) => old.jobs[*before as usize].id,
-                _ => {
-                    self.last.job += 1;
-                    JobId(self.last.job)
-                }
+                _ => tx.next_job(),
             })
             .collect();
-        let mut rows: Vec<JobRow> = (0..ids.len()).map(|index| self.new_row(index, &ids)).collect();
+        let mut rows: Vec<JobRow> = (0..ids.len()).map(|index| self.new_row(index, &ids, tx)).collect();
         if let Some(old) = old {
             for (index, (row, before)) in rows.iter_mut().zip(&before).enumerate() {
                 if let Some(before) = before {
@@ -383,7 +356,7 @@ impl<'a> Draft<'a> {
         rows
     }
 
-    fn new_row(&mut self, index: usize, ids: &[JobId]) -> JobRow {
+    fn new_row(&mut self, index: usize, ids: &[JobId], tx: &mut Tx) -> JobRow {
         let job = &self.expanded.jobs[index];
         let mut depends_on: Vec<JobId> = job.depends_on.iter().map(|parent| ids[*parent as usize]).collect();
         depends_on.sort_unstable();
@@ -393,7 +366,7 @@ impl<'a> Draft<'a> {
             workflow: self.workflow,
             name: job.name.clone(),
             command: job.command.clone(),
-            profile: self.profile_id(job),
+            profile: self.profile_id(job, tx),
             priority: job.priority,
             hash: job_hash(self.expanded, index),
             depends_on,
@@ -406,13 +379,12 @@ impl<'a> Draft<'a> {
         }
     }
 
-    fn profile_id(&mut self, job: &ExpandedJob) -> ProfileId {
+    fn profile_id(&mut self, job: &ExpandedJob, tx: &mut Tx) -> ProfileId {
         let profile = profile_of(self.expanded, job);
         if let Some(id) = self.known.get(&profile) {
             return *id;
         }
-        self.last.profile += 1;
-        let id = ProfileId(self.last.profile);
+        let id = tx.next_profile();
         self.known.insert(profile.clone(), id);
         self.profiles.push(ProfileRow { id, workflow: self.workflow, profile });
         id
@@ -456,24 +428,12 @@ impl Workflow {
     /// Takes over what is remembered about jobs beside their rows.
     pub(super) fn inherit(&mut self, old: &Workflow) {
         let names = self.by_name();
-        let mut failures = old.failures.clone();
-        failures.retain(|_, sample| names.contains_key(sample.job.as_str()));
+        let mut failures = Failures::default();
+        failures.inherit(&old.failures, |name| names.contains_key(name), |job| self.state_of(job));
         self.failures = failures;
-        self.failed_attempts = old.failed_attempts.clone();
-        self.mind_all_recoveries();
         self.data = old.data.clone();
         self.allocations = old.allocations.after_an_edit();
-        let still_there = |(job, _): &(&JobId, _)| self.ordinal(**job).is_some();
-        self.given_up = old.given_up.iter().filter(still_there).map(|(job, leases)| (*job, leases.clone())).collect();
-        for job in 0..self.jobs.len() as u32 {
-            if let Some(before) = old.ordinal(self.jobs[job as usize].id).map(|before| &old.jobs[before as usize]) {
-                self.jobs[job as usize].in_doubt = before.in_doubt;
-                for _ in 0..before.ending {
-                    self.await_end(job);
-                }
-            }
-        }
-        self.ending_actions.clone_from(&old.ending_actions);
+        self.inherit_leases(old);
         for row in old.recoveries.iter() {
             if self.ordinal(row.job).is_some() {
                 self.recoveries.insert(row.clone());

@@ -2,16 +2,17 @@
 
 use torc_api::failure::FailureHandler;
 use torc_api::state::{Cause, JobState};
-use torc_api::wire::{AttemptKey, FinishedAttempt};
+use torc_api::wire::FinishedAttempt;
 
-use super::State;
-use super::record::Recorder;
+use super::Engine;
 use super::recovery::FailedAttempt;
+use super::reports::{ago, cause_of};
+use super::tx::Tx;
 use super::workflow::Workflow;
 use crate::expanded::Requirements;
 use crate::failure::policy::{decide, may_escalate};
-use crate::failure::{Decision, Evidence, Failure, LimitReached, NodeShape, Policy, exit_codes};
-use crate::ids::{Now, ProfileId, RunnerId, WorkflowId};
+use crate::failure::{Decision, Evidence, Failure, LimitReached, NodeShape, Policy};
+use crate::ids::{Now, RunnerId, WorkflowId};
 use crate::job::{Ending, JobEvent};
 use crate::rows::{ProfileRow, ResultRow};
 
@@ -39,7 +40,7 @@ impl From<Ending> for AttemptOutcome {
     }
 }
 
-impl State {
+impl Engine {
     /// An attempt of a job that nobody else has taken over has ended.
     pub(super) fn end_attempt(
         &mut self,
@@ -47,33 +48,31 @@ impl State {
         job: u32,
         finished: &FinishedAttempt,
         runner: Option<RunnerId>,
-        context: (&mut Recorder, Now),
+        tx: &mut Tx,
     ) {
-        let (recorder, now) = context;
         let nodes = self.nodes_for_next_attempt(workflow, job, finished);
-        let mut next_profile = self.last.profile;
         let Some(workflow) = self.workflows.get_mut(&workflow) else { return };
         let cause = cause_of(finished);
         let AttemptOutcome { ending, requirements, script, limit } =
             workflow.decide_outcome(job, cause, finished, &nodes);
-        workflow.record_result(job, finished, (ending, limit), runner, (recorder, now));
+        workflow.record_result(job, finished, (ending, limit), runner, tx);
         if ending == Ending::Completed {
-            workflow.record_files(job, finished, (recorder, now));
+            workflow.record_files(job, finished, tx);
         }
         if let Some(requirements) = requirements {
-            workflow.set_requirements(job, &requirements, &mut next_profile, recorder);
+            workflow.set_requirements(job, &requirements, tx);
         }
         if let Some(limit) = limit {
-            workflow.note_limit(job, limit, recorder, now);
+            workflow.note_limit(job, limit, tx);
         }
-        workflow.forget_given_up(job, recorder);
+        workflow.forget_expired_leases(job, tx);
         let retried = ending == Ending::Retry;
         if retried {
             workflow.jobs[job as usize].next_attempt();
         }
         if let (Some(script), Some(cause)) = (script, cause) {
             let failed = FailedAttempt { finished, cause, runner };
-            workflow.begin_recovery(job, script, &failed, recorder);
+            workflow.begin_recovery(job, script, &failed, tx);
         }
         let event = match workflow.jobs[job as usize].ending {
             // Another lease of it is still being ended: the next attempt waits for that.
@@ -82,11 +81,10 @@ impl State {
         };
         let is_final = !matches!(ending, Ending::Retry | Ending::Recover | Ending::PendingFailed);
         // Every caller has checked that the job can end, so a refusal cannot happen; if it did, nothing would change.
-        if workflow.step(job, event, recorder).is_ok() && is_final {
-            workflow.settle_dependents(job, recorder);
+        if workflow.transition(job, event, tx).is_ok() && is_final {
+            workflow.settle_dependents(job, tx);
         }
-        self.last.profile = next_profile;
-        self.news += 1;
+        self.wake_version += 1;
     }
 
     /// Returns the nodes that the next attempt could get, if it is to get more memory or time.
@@ -99,47 +97,6 @@ impl State {
             false => Vec::new(),
         }
     }
-
-    /// An attempt is known to be gone without a result.
-    pub(super) fn lose_attempt(
-        &mut self,
-        workflow: WorkflowId,
-        job: u32,
-        (cause, message): (Cause, &str),
-        context: (&mut Recorder, Now),
-    ) {
-        let Some(record) =
-            self.workflows.get(&workflow).map(|workflow| (workflow.key(job), &workflow.jobs[job as usize]))
-        else {
-            return;
-        };
-        let (key, record) = record;
-        let lost = FinishedAttempt { cause: Some(cause), ..lost_attempt(key, record.started_ms, message, context.1) };
-        let runner = record.runner;
-        self.end_attempt(workflow, job, &lost, runner, context);
-    }
-}
-
-/// The report that nobody made of an attempt that is gone.
-pub(super) fn lost_attempt(key: AttemptKey, started_ms: Option<i64>, message: &str, now: Now) -> FinishedAttempt {
-    let elapsed = started_ms.map_or(0, |started| (now.wall_ms - started).max(0));
-    FinishedAttempt {
-        key,
-        return_code: exit_codes::LOST,
-        cause: Some(Cause::Lost),
-        duration_ms: elapsed.unsigned_abs(),
-        message: Some(message.to_owned()),
-        ..FinishedAttempt::default()
-    }
-}
-
-/// A point in time before another. What a runner says is no reason to overflow.
-pub(super) fn ago(now_ms: i64, ms: u64) -> i64 {
-    now_ms.saturating_sub(i64::try_from(ms).unwrap_or(i64::MAX))
-}
-
-pub(super) fn cause_of(finished: &FinishedAttempt) -> Option<Cause> {
-    finished.cause.or_else(|| (finished.return_code != 0).then_some(Cause::ExitCode))
 }
 
 impl Workflow {
@@ -160,9 +117,7 @@ impl Workflow {
             return Ending::Retry.into();
         }
         let id = self.jobs[job as usize].id;
-        let count = self.failed_attempts.entry(id).or_default().entry(cause).or_default();
-        *count += 1;
-        let count = *count;
+        let count = self.failures.count(id, cause);
         let evidence = Evidence::of_report(&self.profile(job).requirements, finished);
         let failed = if cause == Cause::Timeout { Ending::Terminated } else { Ending::Failed };
         match decide(&Failure { cause, evidence, count, nodes }, self.failure_policy(job)) {
@@ -185,10 +140,10 @@ impl Workflow {
     }
 
     /// Tells that a job is not retried. Many jobs may fail alike, so one event of a commit is enough.
-    fn note_limit(&self, job: u32, limit: LimitReached, recorder: &mut Recorder, now: Now) {
-        if !recorder.has_event(self.id(), RECOVERY_LIMIT_REACHED) {
+    fn note_limit(&self, job: u32, limit: LimitReached, tx: &mut Tx) {
+        if !tx.changes.has_event(self.id(), RECOVERY_LIMIT_REACHED) {
             let message = format!("job '{}' is not retried: {limit}", self.name(job));
-            recorder.event(now, Some(self.id()), RECOVERY_LIMIT_REACHED, message);
+            tx.event(Some(self.id()), RECOVERY_LIMIT_REACHED, message);
         }
     }
 
@@ -203,7 +158,7 @@ impl Workflow {
         finished: &FinishedAttempt,
         (ending, limit): (Ending, Option<LimitReached>),
         runner: Option<RunnerId>,
-        (recorder, now): (&mut Recorder, Now),
+        tx: &mut Tx,
     ) {
         let cause = cause_of(finished);
         let state = match ending {
@@ -215,7 +170,7 @@ impl Workflow {
         let cause = if ending == Ending::Canceled { Some(Cause::Canceled) } else { cause };
         let record = &self.jobs[job as usize];
         let (run, attempt) = (record.run, record.attempt);
-        let mut row = self.result_row(job, (run, attempt), finished, (state, cause), runner, now);
+        let mut row = self.result_row(job, (run, attempt), finished, (state, cause), runner, tx.now);
         if ending == Ending::Recover {
             row.message.get_or_insert_with(|| AWAITS_SCRIPT.to_owned());
         }
@@ -230,9 +185,9 @@ impl Workflow {
         self.remember_failure(&row);
         if self.row.started_ms.is_none() {
             self.row.started_ms = Some(row.started_ms);
-            recorder.workflow(&self.row);
+            tx.changes.workflow(&self.row);
         }
-        recorder.result(row);
+        tx.changes.result(row);
     }
 
     /// The record of an attempt that ended.
@@ -265,13 +220,7 @@ impl Workflow {
     }
 
     /// Gives this job, and no other, other requirements. What the document says stays known.
-    pub(super) fn set_requirements(
-        &mut self,
-        job: u32,
-        requirements: &Requirements,
-        last_profile: &mut i64,
-        recorder: &mut Recorder,
-    ) {
+    pub(super) fn set_requirements(&mut self, job: u32, requirements: &Requirements, tx: &mut Tx) {
         let present = self.jobs[job as usize].profile;
         let index = match self.scaled_profiles.get(&(present, requirements.clone())) {
             Some(index) => *index,
@@ -279,20 +228,19 @@ impl Workflow {
                 let mut profile = self.whole_profile(job);
                 profile.declared.get_or_insert_with(|| Box::new(profile.requirements.clone()));
                 profile.requirements = requirements.clone();
-                *last_profile += 1;
-                let id = ProfileId(*last_profile);
-                recorder.changes().profiles.push(ProfileRow { id, workflow: self.row.id, profile: profile.clone() });
+                let id = tx.next_profile();
+                tx.changes.rows().profiles.push(ProfileRow { id, workflow: self.row.id, profile: profile.clone() });
                 let index = self.add_profile(id, profile);
                 self.scaled_profiles.insert((present, requirements.clone()), index);
                 index
             }
         };
         self.set_profile(job, index);
-        recorder.job(self.job_row(job));
+        tx.changes.job(self.job_row(job));
     }
 
     /// A job has ended for good: those that waited for it are ready, wait for others, or are cancelled with theirs.
-    pub(super) fn settle_dependents(&mut self, job: u32, recorder: &mut Recorder) {
+    pub(super) fn settle_dependents(&mut self, job: u32, tx: &mut Tx) {
         let mut ended = vec![job];
         while let Some(job) = ended.pop() {
             let failed = self.jobs[job as usize].state != JobState::Completed;
@@ -305,12 +253,12 @@ impl Workflow {
                 }
                 let unmet = record.unmet;
                 if failed && self.profile(child).cancel_on_blocking_job_failure {
-                    if self.step(child, JobEvent::DependencyFailed, recorder).is_ok() {
+                    if self.transition(child, JobEvent::DependencyFailed, tx).is_ok() {
                         ended.push(child);
                     }
                 } else if unmet == 0 {
                     // The state was checked above, so this is always legal.
-                    let _ = self.step(child, JobEvent::DependenciesMet, recorder);
+                    let _ = self.transition(child, JobEvent::DependenciesMet, tx);
                 }
             }
         }

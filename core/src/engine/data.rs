@@ -8,16 +8,18 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use torc_api::state::{Cause, JobState};
-use torc_api::wire::FinishedAttempt;
+use torc_api::wire::{AttemptKey, FinishedAttempt};
 
-use super::record::Recorder;
+use super::held_leases::LeaseTarget;
+use super::tx::Tx;
+use super::user_data::undeclared;
 use super::workflow::Workflow;
-use super::{Refusal, State};
+use super::{CommandError, Engine};
 use crate::expand::fill_data;
 use crate::expanded::Expanded;
-use crate::ids::{JobId, Now, RunnerId, WorkflowId};
+use crate::ids::{JobId, RunnerId, WorkflowId};
 use crate::lineage;
-use crate::rows::{LastIds, UserDataRow};
+use crate::rows::UserDataRow;
 
 /// The largest value, as JSON. Values are kept in memory and travel with every lease that names them.
 pub const LARGEST_VALUE: usize = 1 << 20;
@@ -31,7 +33,7 @@ pub struct DataWritten {
     pub stale_jobs: i64,
 }
 
-impl State {
+impl Engine {
     /// Writes a value, or takes back what was written. `job` is the one that writes; none for a person.
     pub fn write_data(
         &mut self,
@@ -39,25 +41,24 @@ impl State {
         name: &str,
         value: Option<Value>,
         job: Option<&str>,
-        (recorder, now): (&mut Recorder, Now),
-    ) -> Result<DataWritten, Refusal> {
+        tx: &mut Tx,
+    ) -> Result<DataWritten, CommandError> {
         check_name(name)?;
         check_size(name, value.as_ref())?;
-        let last = &mut self.last;
-        let workflow = self.workflows.get_mut(&id).ok_or_else(|| Refusal::NoWorkflow(id.to_string()))?;
+        let workflow = self.workflows.get_mut(&id).ok_or_else(|| CommandError::NoWorkflow(id.to_string()))?;
         let job = job.and_then(|job| workflow.find(job)).map(|job| workflow.jobs[job as usize].id);
         let before = workflow.data.get(name);
         if before.is_none() && value.is_none() {
-            return Err(Refusal::NoData { workflow: workflow.row.name.clone(), name: name.to_owned() });
+            return Err(CommandError::NoData { workflow: workflow.row.name.clone(), name: name.to_owned() });
         }
         let row = UserDataRow { written: value, job, ..before.cloned().unwrap_or_else(|| undeclared(id, name)) };
         if before.is_some_and(|before| before.value() == row.value()) && row.value().is_some() {
             return Ok(DataWritten::default());
         }
-        workflow.put_data(row, last, recorder, now);
+        workflow.data.put(row, tx);
         let verb =
             if workflow.data.get(name).is_some_and(|row| row.written.is_some()) { "written" } else { "taken back" };
-        recorder.event(now, Some(id), "UserDataChanged", format!("user data `{name}` was {verb}"));
+        tx.event(Some(id), "UserDataChanged", format!("user data `{name}` was {verb}"));
         let stale_jobs = workflow.stale_readers(name).count() as i64;
         Ok(DataWritten { changed: true, stale_jobs })
     }
@@ -66,41 +67,38 @@ impl State {
     pub(super) fn fail_without_data(
         &mut self,
         runner: RunnerId,
-        (workflow_id, job): (WorkflowId, u32),
+        target: LeaseTarget,
+        key: AttemptKey,
         message: String,
-        context: (&mut Recorder, Now),
+        tx: &mut Tx,
     ) {
-        let Some(workflow) = self.workflows.get(&workflow_id) else { return };
         let finished = FinishedAttempt {
-            key: workflow.key(job),
+            key,
             return_code: 126,
             cause: Some(Cause::StartFailed),
             message: Some(message),
             ..FinishedAttempt::default()
         };
-        let job_id = workflow.jobs[job as usize].id;
-        if let Some(runner) = self.runners.get_mut(&runner) {
-            runner.held.remove(&job_id);
-        }
-        self.end_attempt(workflow_id, job, &finished, None, context);
+        self.drop_lease(target, Some(runner));
+        self.end_lease(target, &finished, None, tx);
     }
 
     /// Jobs that have completed with data that has changed since: (job, data), by name.
-    pub fn stale_jobs(&self, id: WorkflowId) -> Result<Vec<(String, String)>, Refusal> {
+    pub fn stale_jobs(&self, id: WorkflowId) -> Result<Vec<(String, String)>, CommandError> {
         let workflow = self.workflow(id)?;
         let stale = |job| Some((workflow.name(job).to_owned(), workflow.stale_data(job)?.to_owned()));
         Ok((0..workflow.jobs.len() as u32).filter_map(stale).collect())
     }
 
     /// Data that a job reads, nobody writes and nobody has given a value: (data, one of its readers), by name.
-    pub fn missing_data(&self, id: WorkflowId) -> Result<Vec<(String, String)>, Refusal> {
+    pub fn missing_data(&self, id: WorkflowId) -> Result<Vec<(String, String)>, CommandError> {
         let workflow = self.workflow(id)?;
         let profiles = || (0..workflow.jobs.len() as u32).map(|job| (job, workflow.profile(job)));
         let written: std::collections::HashSet<&str> =
             profiles().flat_map(|(_, profile)| &profile.output_user_data).map(String::as_str).collect();
         let mut missing = BTreeMap::new();
         for (job, profile) in profiles() {
-            let lacks = |name: &&String| !written.contains(name.as_str()) && workflow.data_value(name).is_none();
+            let lacks = |name: &&String| !written.contains(name.as_str()) && workflow.data.value(name).is_none();
             for name in profile.input_user_data.iter().filter(lacks) {
                 missing.entry(name.clone()).or_insert_with(|| workflow.name(job).to_owned());
             }
@@ -109,7 +107,7 @@ impl State {
     }
 
     /// The names of jobs that are wanted, of those that there are.
-    pub fn known_jobs(&self, id: WorkflowId, wanted: impl Fn(&str) -> bool) -> Result<Vec<String>, Refusal> {
+    pub fn known_jobs(&self, id: WorkflowId, wanted: impl Fn(&str) -> bool) -> Result<Vec<String>, CommandError> {
         let workflow = self.workflow(id)?;
         let names = (0..workflow.jobs.len() as u32).map(|job| workflow.name(job));
         Ok(names.filter(|name| wanted(name)).map(str::to_owned).collect())
@@ -122,98 +120,39 @@ impl State {
     }
 }
 
-fn check_name(name: &str) -> Result<(), Refusal> {
+fn check_name(name: &str) -> Result<(), CommandError> {
     if name.is_empty() || name.chars().any(char::is_control) {
-        return Err(Refusal::Invalid("user data needs a name without control characters".to_owned()));
+        return Err(CommandError::Invalid("user data needs a name without control characters".to_owned()));
     }
     if name.starts_with(lineage::PREFIX) {
         let message = format!("names that begin with `{}` belong to loops of spawned jobs", lineage::PREFIX);
-        return Err(Refusal::Invalid(message));
+        return Err(CommandError::Invalid(message));
     }
     Ok(())
 }
 
-fn check_size(name: &str, value: Option<&Value>) -> Result<(), Refusal> {
+fn check_size(name: &str, value: Option<&Value>) -> Result<(), CommandError> {
     let size = value.map_or(0, |value| value.to_string().len());
     if size > LARGEST_VALUE {
         let message = format!(
             "user data `{name}` has {size} bytes, and {LARGEST_VALUE} is the limit: write a file and pass its path"
         );
-        return Err(Refusal::Invalid(message));
+        return Err(CommandError::Invalid(message));
     }
     Ok(())
 }
 
-fn undeclared(workflow: WorkflowId, name: &str) -> UserDataRow {
-    UserDataRow { workflow, name: name.to_owned(), ..UserDataRow::default() }
-}
-
 impl Workflow {
-    /// What readers get.
-    pub(super) fn data_value(&self, name: &str) -> Option<&Value> {
-        self.data.get(name)?.value()
-    }
-
-    /// Keeps a row whose value has changed. One without any value that the document does not have is forgotten.
-    pub(super) fn put_data(&mut self, row: UserDataRow, last: &mut LastIds, recorder: &mut Recorder, now: Now) {
-        last.epoch += 1;
-        let row = UserDataRow { epoch: last.epoch, changed_ms: now.wall_ms, ..row };
-        if row.written.is_none() && !row.in_document {
-            self.data.remove(&row.name);
-            return recorder.data_removed(self.row.id, row.name);
-        }
-        recorder.data(row.clone());
-        // States of loops are read from the store; here only their names count.
-        let kept = if lineage::parse(&row.name).is_some() { None } else { row.written.clone() };
-        self.data.insert(row.name.clone(), UserDataRow { written: kept, ..row });
-    }
-
-    /// Brings the data of an edited or new document in. What was written stays, unless the document says something new.
-    pub(super) fn declare_data(&mut self, expanded: &Expanded, last: &mut LastIds, recorder: &mut Recorder, now: Now) {
-        let declared: BTreeMap<&str, _> = expanded.user_data.iter().map(|data| (data.name.as_str(), data)).collect();
-        let dropped = |row: &&UserDataRow| match lineage::parse(&row.name) {
-            // The state of a loop goes with the job that left it.
-            Some(_) => row.job.is_none_or(|job| self.ordinal(job).is_none()),
-            None => row.in_document && !declared.contains_key(row.name.as_str()),
-        };
-        let gone: Vec<String> = self.data.values().filter(dropped).map(|row| row.name.clone()).collect();
-        for name in gone {
-            self.data.remove(&name);
-            recorder.data_removed(self.row.id, name);
-        }
-        for (name, data) in declared {
-            let before = self.data.get(name);
-            let same =
-                |row: &&UserDataRow| row.in_document && row.declared == data.data && row.ephemeral == data.is_ephemeral;
-            if before.filter(same).is_some() {
-                continue;
-            }
-            let says_something_new = before.is_none_or(|row| row.declared != data.data) && data.data.is_some();
-            let written = before.and_then(|row| row.written.clone()).filter(|_| !says_something_new);
-            let row = UserDataRow {
-                in_document: true,
-                ephemeral: data.is_ephemeral,
-                declared: data.data.clone(),
-                job: before.and_then(|row| row.job).filter(|_| written.is_some()),
-                written,
-                ..undeclared(self.row.id, name)
-            };
-            self.put_data(row, last, recorder, now);
-        }
-    }
-
-    /// A new run begins: what was written for the one before only is forgotten.
-    pub(super) fn forget_ephemeral(&mut self, last: &mut LastIds, recorder: &mut Recorder, now: Now) {
-        let ephemeral = |row: &&UserDataRow| row.ephemeral && row.written.is_some();
-        let rows: Vec<UserDataRow> = self.data.values().filter(ephemeral).cloned().collect();
-        for row in rows {
-            self.put_data(UserDataRow { written: None, job: None, ..row }, last, recorder, now);
-        }
+    /// Brings the data of an edited or new document in.
+    pub(super) fn declare_data(&mut self, expanded: &Expanded, tx: &mut Tx) {
+        let mut data = std::mem::take(&mut self.data);
+        data.declare(self.id(), expanded, |job| self.ordinal(job).is_some(), tx);
+        self.data = data;
     }
 
     /// Why a job cannot start: a value that it reads and that nobody has written.
     pub(super) fn lacks_data(&self, job: u32) -> Option<String> {
-        let name = self.profile(job).input_user_data.iter().find(|name| self.data_value(name).is_none())?;
+        let name = self.profile(job).input_user_data.iter().find(|name| self.data.value(name).is_none())?;
         let writer = |job: &u32| self.profile(*job).output_user_data.contains(name);
         Some(match (0..self.jobs.len() as u32).find(writer) {
             Some(writer) => {
@@ -229,7 +168,7 @@ impl Workflow {
         if record.state != JobState::Completed {
             return None;
         }
-        // What a job itself writes while it runs is no news to it.
+        // What a job itself writes while it runs is nothing new to it.
         let newer = |row: &&UserDataRow| row.epoch > record.epoch && row.job != Some(record.id);
         let inputs = self.profile(job).input_user_data.iter();
         inputs.filter_map(|name| self.data.get(name)).find(newer).map(|row| row.name.as_str())
@@ -250,6 +189,6 @@ impl Workflow {
         if names.is_empty() {
             return Cow::Borrowed(text);
         }
-        fill_data(text, |name| names.iter().any(|known| known == name).then(|| self.data_value(name)).flatten())
+        fill_data(text, |name| names.iter().any(|known| known == name).then(|| self.data.value(name)).flatten())
     }
 }

@@ -2,25 +2,25 @@
 
 use torc_api::quantity::format_duration;
 
-use super::State;
-use super::record::Recorder;
+use super::Engine;
+use super::tx::Tx;
 use super::workflow::Workflow;
-use crate::ids::{Now, WorkflowId};
+use crate::ids::WorkflowId;
 
-impl State {
+impl Engine {
     /// Stops every workflow that has run for as long as it may.
-    pub(super) fn end_overdue(&mut self, recorder: &mut Recorder, now: Now) {
+    pub(super) fn end_overdue(&mut self, tx: &mut Tx) {
         let overdue =
-            |id: &&WorkflowId| self.workflows.get(id).is_some_and(|workflow| workflow.is_overdue(now.wall_ms));
+            |id: &&WorkflowId| self.workflows.get(id).is_some_and(|workflow| workflow.is_overdue(tx.now.wall_ms));
         let overdue: Vec<WorkflowId> = self.live.iter().filter(overdue).copied().collect();
         for id in overdue {
             let Some(workflow) = self.workflows.get_mut(&id) else { continue };
             workflow.row.canceled = true;
             workflow.row.expired = true;
             let message = workflow.deadline_message();
-            recorder.workflow(&workflow.row);
-            recorder.event(now, Some(id), "DeadlineExceeded", message);
-            self.cancel_jobs(id, recorder);
+            tx.changes.workflow(&workflow.row);
+            tx.event(Some(id), "DeadlineExceeded", message);
+            self.cancel_jobs(id, tx);
         }
     }
 }

@@ -7,7 +7,7 @@ use torc_api::state::{Cause, JobState};
 use torc_api::wire::RunnerScope;
 
 use super::workflow::Workflow;
-use super::{Refusal, State};
+use super::{CommandError, Engine};
 use crate::explain::{
     Attempt, JobFacts, RecoveryHint, RunnerFacts, ScriptFacts, SlurmFacts, WaitingAllocation, WorkflowFacts,
     next_steps, raised, stories, why, why_ready,
@@ -20,7 +20,7 @@ use crate::time::rfc3339;
 /// Jobs of a state that are named as examples.
 const EXAMPLES: usize = 5;
 
-impl State {
+impl Engine {
     /// Why a job is where it is. Its attempts are in the store, so whoever asks brings them, the first one first.
     pub fn explain_job(
         &self,
@@ -28,11 +28,11 @@ impl State {
         reference: &str,
         attempts: &[Attempt<'_>],
         now: Now,
-    ) -> Result<JobExplanation, Refusal> {
+    ) -> Result<JobExplanation, CommandError> {
         let workflow = self.workflow(id)?;
         let job = workflow
             .find(reference)
-            .ok_or_else(|| Refusal::NoJob { workflow: workflow.row.name.clone(), job: reference.to_owned() })?;
+            .ok_or_else(|| CommandError::NoJob { workflow: workflow.row.name.clone(), job: reference.to_owned() })?;
         let record = &workflow.jobs[job as usize];
         let needs = &workflow.profile(job).requirements;
         let told = stories(attempts, needs, record.state.is_settled() || record.state == JobState::PendingFailed);
@@ -62,7 +62,7 @@ impl State {
     }
 
     /// Why a workflow is where it is.
-    pub fn explain_workflow(&self, id: WorkflowId, now: Now) -> Result<WorkflowExplanation, Refusal> {
+    pub fn explain_workflow(&self, id: WorkflowId, now: Now) -> Result<WorkflowExplanation, CommandError> {
         let workflow = self.workflow(id)?;
         let mut reasons = workflow.held_back_as_a_whole();
         reasons.extend(self.why_ready_jobs_wait(workflow, now));
@@ -98,7 +98,7 @@ impl State {
         let script = workflow.recoveries.get(record.id).map(|row| ScriptFacts {
             cause: row.cause,
             return_code: row.return_code,
-            is_running: row.errand.started_ms.is_some(),
+            is_running: row.lease.started_ms.is_some(),
         });
         Some(JobFacts {
             state: record.state,
@@ -107,7 +107,7 @@ impl State {
             ending: record.ending,
             host: runner.map(|runner| runner.row.host.as_str()),
             running_seconds: record.started_ms.map(|started| (now.wall_ms - started).max(0) / 1_000),
-            in_doubt: record.in_doubt,
+            unconfirmed: record.unconfirmed,
             script,
             last_failure,
         })
@@ -122,7 +122,7 @@ impl State {
                 host: &runner.row.host,
                 place: runner.place(now),
                 end: workflow.end_margin(runner.is_in_allocation()),
-                is_silent: runner.silent,
+                is_silent: runner.is_silent(),
             })
             .collect()
     }
@@ -167,7 +167,7 @@ impl Workflow {
     }
 
     fn slurm_facts(&self) -> SlurmFacts<'_> {
-        let outlook = &self.allocations.outlook;
+        let summary = self.allocations.summary();
         let runs = |row: &&AllocationRow| row.status == AllocationStatus::Active;
         let waits = |row: &&AllocationRow| row.status == AllocationStatus::Pending;
         let waiting = |row: &AllocationRow| WaitingAllocation {
@@ -178,12 +178,12 @@ impl Workflow {
         };
         SlurmFacts {
             is_used: self.is_for_slurm(),
-            active: self.allocations.live.values().filter(runs).map(AllocationRow::name).collect(),
-            pending: self.allocations.live.values().filter(waits).map(waiting).collect(),
-            unplaced: outlook.unplaced.as_deref(),
-            refused: outlook.refused.as_deref(),
-            unreachable: outlook.unreachable.as_deref(),
-            held_back: outlook.held_back,
+            active: self.allocations.iter().filter(runs).map(AllocationRow::name).collect(),
+            pending: self.allocations.iter().filter(waits).map(waiting).collect(),
+            unplaced: summary.unplaced.as_deref(),
+            refused: summary.refused.as_deref(),
+            unreachable: summary.unreachable.as_deref(),
+            held_back: summary.held_back,
             is_exhausted: self.allocations.is_exhausted(),
         }
     }

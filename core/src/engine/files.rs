@@ -2,24 +2,21 @@
 
 use torc_api::wire::FinishedAttempt;
 
-use super::record::Recorder;
+use super::tx::Tx;
 use super::workflow::Workflow;
-use crate::ids::Now;
 use crate::rows::FileRow;
 
 impl Workflow {
     /// Takes down what an attempt that succeeded read and wrote.
-    pub(super) fn record_files(&self, job: u32, finished: &FinishedAttempt, (recorder, now): (&mut Recorder, Now)) {
-        recorder.changes().files.extend(finished.files.iter().map(|seen| FileRow {
+    pub(super) fn record_files(&self, job: u32, finished: &FinishedAttempt, tx: &mut Tx) {
+        tx.changes.rows().files.extend(finished.files.iter().map(|seen| FileRow {
             workflow: self.row.id,
             job: self.jobs[job as usize].id,
             path: seen.path.clone(),
-            run: self.jobs[job as usize].run,
-            attempt: self.jobs[job as usize].attempt,
             size_bytes: seen.size_bytes,
             modified_ms: seen.modified_ms,
             sha256: seen.sha256.clone(),
-            seen_ms: now.wall_ms,
+            seen_ms: tx.now.wall_ms,
         }));
     }
 }

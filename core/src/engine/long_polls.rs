@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use torc_api::wire::{LONG_POLL_SECONDS, SyncRequest, SyncResponse};
 
-use super::record::Recorder;
-use super::{State, SyncAnswer};
-use crate::ids::{Now, RunnerId};
+use super::tx::Tx;
+use super::{Engine, SyncAnswer};
+use crate::ids::RunnerId;
 
 /// An answer to one runner can concern another: a lease is asked back, or capacity is no longer free. After this many rounds the rest
 /// is left to the next message.
@@ -18,8 +18,8 @@ const MAX_PASSES: usize = 4;
 #[derive(Debug)]
 pub struct LongPolls<T, R> {
     waiting: Vec<LongPoll<T, R>>,
-    /// `State::news` when the waiting runners were last looked at.
-    seen_news: u64,
+    /// `Engine::wake_version` when the waiting runners were last looked at.
+    seen_version: u64,
 }
 
 /// A sync that waits.
@@ -37,8 +37,8 @@ pub struct LongPoll<T, R> {
 
 impl<T: Copy + Ord, R> LongPolls<T, R> {
     /// Returns an empty list for a state.
-    pub fn new(state: &State) -> Self {
-        Self { waiting: Vec::new(), seen_news: state.news() }
+    pub fn new(engine: &Engine) -> Self {
+        Self { waiting: Vec::new(), seen_version: engine.wake_version() }
     }
 
     /// Whether no sync waits.
@@ -62,30 +62,24 @@ impl<T: Copy + Ord, R> LongPolls<T, R> {
     }
 
     /// Another state has taken the place of the one that was looked at.
-    pub fn restart(&mut self, state: &State) {
-        self.seen_news = state.news();
+    pub fn restart(&mut self, engine: &Engine) {
+        self.seen_version = engine.wake_version();
     }
 
-    /// Answers syncs for which there is news, that have waited until `until`, or that a newer message has overtaken.
+    /// Answers syncs for which something may have changed, that have waited until `until`, or that a newer message has overtaken.
     /// With `everyone` all of them are answered.
-    pub fn answer(
-        &mut self,
-        state: &mut State,
-        (recorder, now): (&mut Recorder, Now),
-        until: T,
-        everyone: bool,
-    ) -> Vec<(R, SyncResponse)> {
+    pub fn answer(&mut self, engine: &mut Engine, tx: &mut Tx, until: T, everyone: bool) -> Vec<(R, SyncResponse)> {
         let mut answers = Vec::new();
         for pass in 0..MAX_PASSES {
-            let has_news = state.news() != self.seen_news;
-            if pass > 0 && !has_news {
+            let is_changed = engine.wake_version() != self.seen_version;
+            if pass > 0 && !is_changed {
                 break;
             }
-            self.seen_news = state.news();
+            self.seen_version = engine.wake_version();
             for poll in std::mem::take(&mut self.waiting) {
-                let is_asked = has_news || state.is_overtaken(poll.runner, poll.request.sequence);
-                let found = if is_asked { state.poll(poll.runner, &poll.request, recorder, now) } else { None };
-                let over = || (everyone || poll.until <= until).then(|| state.plain_response(poll.runner));
+                let is_asked = is_changed || engine.is_overtaken(poll.runner, poll.request.sequence);
+                let found = if is_asked { engine.poll(poll.runner, &poll.request, tx) } else { None };
+                let over = || (everyone || poll.until <= until).then(|| engine.plain_response(poll.runner));
                 match found.or_else(over) {
                     Some(mut response) => {
                         response.sequence = poll.request.sequence;

@@ -6,14 +6,12 @@ use torc_api::allocation::{OrphanReport, OrphanedJob, UnreachableRunner};
 use torc_api::recovery::{RunnerEvidence, SyncStatusRequest};
 use torc_api::state::{Cause, JobState};
 
-use super::errands::ErrandId;
-use super::holdings::Word;
-use super::record::Recorder;
-use super::runner::Runner;
-use super::{Refusal, State};
-use crate::ids::{JobId, Now, RunnerId, WorkflowId};
+use super::leases::NotHeldReason;
+use super::runners::Runner;
+use super::tx::Tx;
+use super::{CommandError, Engine};
+use crate::ids::{JobId, RunnerId, WorkflowId};
 use crate::planning::runner_fate::{Contact, Loss, RunnerFacts, RunnerFate, runner_fate};
-use crate::rows::StrayLease;
 
 /// Jobs of a runner that are named in a report.
 const NAMED_JOBS: usize = 20;
@@ -25,17 +23,17 @@ pub struct LostRunners {
     unreachable: Vec<UnreachableRunner>,
 }
 
-impl State {
+impl Engine {
     /// Finds the runners of a workflow that are gone; `gone` are known to be by other means. Changes nothing.
     pub fn find_lost_runners(
         &self,
         workflow: WorkflowId,
         request: &SyncStatusRequest,
         gone: &[i64],
-    ) -> Result<LostRunners, Refusal> {
+    ) -> Result<LostRunners, CommandError> {
         let mut found = LostRunners::default();
         for runner in self.runners.values().filter(|runner| !gone.contains(&runner.row.id.0)) {
-            if !runner.holds_something_of(workflow) {
+            if !runner.leases.concerns(workflow) {
                 continue;
             }
             let id = runner.row.id;
@@ -59,13 +57,13 @@ impl State {
     }
 
     /// An assumption that was not followed is refused with the reason.
-    fn check_assumption(&self, workflow: WorkflowId, id: RunnerId, found: &LostRunners) -> Result<(), Refusal> {
-        let runner = self.runners.get(&id).ok_or(Refusal::NoRunner(id))?;
-        if found.lost.iter().any(|(lost, _)| *lost == id) || !runner.holds_something_of(workflow) {
+    fn check_assumption(&self, workflow: WorkflowId, id: RunnerId, found: &LostRunners) -> Result<(), CommandError> {
+        let runner = self.runners.get(&id).ok_or(CommandError::NoRunner(id))?;
+        if found.lost.iter().any(|(lost, _)| *lost == id) || !runner.leases.concerns(workflow) {
             return Ok(());
         }
         let host = &runner.row.host;
-        Err(Refusal::Conflict(match found.unreachable.iter().any(|one| one.runner == id.0) {
+        Err(CommandError::Conflict(match found.unreachable.iter().any(|one| one.runner == id.0) {
             true => format!("runner {id} on {host} is not lost: processes of it, or of its jobs, still run"),
             false => format!("runner {id} on {host} is not lost: it reports to this server"),
         }))
@@ -86,37 +84,22 @@ impl State {
     }
 
     /// Marks the started jobs of lost runners as lost and returns the others to the queue.
-    pub fn lose_runners(&mut self, workflow: WorkflowId, found: &LostRunners, recorder: &mut Recorder, now: Now) {
+    pub fn lose_runners(&mut self, workflow: WorkflowId, found: &LostRunners, tx: &mut Tx) {
         for (id, loss) in &found.lost {
-            self.lose_runner(workflow, *id, loss.message(), recorder, now);
+            self.lose_runner(workflow, *id, loss.message(), tx);
         }
     }
 
-    fn lose_runner(&mut self, workflow: WorkflowId, id: RunnerId, why: &str, recorder: &mut Recorder, now: Now) {
+    fn lose_runner(&mut self, workflow: WorkflowId, id: RunnerId, why: &str, tx: &mut Tx) {
         let Some(runner) = self.runners.get(&id) else { return };
         let running = self.running_on(workflow, runner).len();
         let message = format!("runner {id} on {} is lost, with {running} running jobs: {why}", runner.row.host);
-        let mut held: Vec<JobId> =
-            runner.held.iter().filter(|(_, held)| held.workflow == workflow).map(|(job, _)| *job).collect();
-        held.sort_unstable();
-        let errands: Vec<ErrandId> =
-            runner.errands.keys().filter(|errand| errand.workflow == workflow).copied().collect();
-        for job in held {
-            self.give_up(id, (workflow, job), why, Word::Gone(Cause::Lost), (recorder, now));
+        for (target, _) in runner.leases.sorted().into_iter().filter(|(target, _)| target.workflow == workflow) {
+            self.abandon_lease(id, target, why, NotHeldReason::Gone(Cause::Lost), tx);
         }
-        self.end_strays_of(id, workflow, why, (recorder, now));
-        self.lose_errands(id, errands, why, recorder, now);
-        recorder.event(now, Some(workflow), "OrphansReclaimed", message);
-        self.forget_if_empty(id, recorder, now);
-    }
-
-    fn end_strays_of(&mut self, id: RunnerId, workflow: WorkflowId, why: &str, (recorder, now): (&mut Recorder, Now)) {
-        let Some(runner) = self.runners.get_mut(&id) else { return };
-        let ended = runner.ending.extract_if(.., |_, ending| ending.lease.workflow == workflow);
-        let ended: Vec<StrayLease> = ended.map(|(_, ending)| ending.lease).collect();
-        for lease in ended {
-            self.end_stray(lease, Err(why), (recorder, now));
-        }
+        self.end_all_revoked(id, why, |lease| lease.workflow == workflow, tx);
+        tx.event(Some(workflow), "OrphansReclaimed", message);
+        self.forget_if_empty(id, tx);
     }
 
     /// Jobs of a workflow that run on a runner, in the order of their numbers.
@@ -124,7 +107,7 @@ impl State {
         let Some(home) = self.workflows.get(&workflow) else { return Vec::new() };
         let runs =
             |job: &JobId| home.ordinal(*job).is_some_and(|job| home.jobs[job as usize].state == JobState::Running);
-        let held = runner.held.iter().filter(|(_, held)| held.workflow == workflow).map(|(job, _)| *job);
+        let held = runner.leases.jobs().filter(|(of, _)| *of == workflow).map(|(_, job)| job);
         let mut running: Vec<JobId> = held.filter(runs).collect();
         running.sort_unstable();
         running
@@ -132,14 +115,8 @@ impl State {
 }
 
 impl Runner {
-    fn holds_something_of(&self, workflow: WorkflowId) -> bool {
-        self.held.values().any(|held| held.workflow == workflow)
-            || self.ending.values().any(|ending| ending.lease.workflow == workflow)
-            || self.errands.keys().any(|errand| errand.workflow == workflow)
-    }
-
     fn contact(&self) -> Contact {
-        match (self.silent, self.sequence) {
+        match (self.is_silent(), self.sequence()) {
             (true, _) => Contact::Silent,
             (false, 0) => Contact::NotYet,
             (false, _) => Contact::Heard,

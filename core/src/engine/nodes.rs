@@ -6,9 +6,9 @@ use torc_api::recovery::ScheduleNodesRequest;
 use torc_api::resources::SlurmScheduler;
 use torc_api::wire::RunnerScope;
 
-use super::State;
+use super::Engine;
 use super::regenerate::nodes_action;
-use super::runner::Runner;
+use super::runners::Runner;
 use super::workflow::Workflow;
 use crate::class::labels_match;
 use crate::failure::NodeShape;
@@ -19,7 +19,7 @@ use crate::planning::partition::Partition;
 /// Partitions by cluster, as far as the controller has looked at them.
 pub(super) type KnownPartitions = BTreeMap<String, Vec<Partition>>;
 
-impl State {
+impl Engine {
     /// Remembers the partitions of a cluster. Not kept: the next owner of the store looks again.
     pub fn note_partitions(&mut self, cluster: String, partitions: Vec<Partition>) {
         self.session.partitions.insert(cluster, partitions);
@@ -46,7 +46,7 @@ impl State {
     pub(super) fn nodes_of_runners(&self, workflow: &Workflow, job: u32) -> Vec<NodeShape> {
         let labels = &workflow.profile(job).labels;
         let may_run = |runner: &&Runner| {
-            !runner.silent
+            !runner.is_silent()
                 && runner.row.slurm_job_id.is_none()
                 && labels_match(labels, &runner.row.labels)
                 && self.is_served_by(workflow.id(), &runner.row.scope)

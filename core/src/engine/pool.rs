@@ -2,7 +2,7 @@
 
 use torc_api::state::JobState;
 
-use super::State;
+use super::Engine;
 use super::workflow::Workflow;
 use crate::expanded::Requirements;
 
@@ -19,7 +19,7 @@ pub struct Demand {
     pub jobs: i64,
 }
 
-impl State {
+impl Engine {
     /// Everything that runs outside of Slurm, or could.
     pub fn demands(&self) -> Vec<Demand> {
         let live = self.live.iter().filter(|id| !self.is_left_to_slurm(**id)).filter_map(|id| self.workflows.get(id));

@@ -8,11 +8,13 @@ use torc_api::recovery::{
     CorrectResourcesReport, Correction, FailureClass, RecoverReport, RecoveredJob, RecoveryDecision, RegenerateReport,
 };
 use torc_api::state::{Cause, JobState};
+use torc_api::wire::FinishedAttempt;
 
-use super::record::Recorder;
 use super::regenerate::Regenerate;
+use super::reports::lost_attempt;
+use super::tx::Tx;
 use super::workflow::Workflow;
-use super::{Refusal, State};
+use super::{CommandError, Engine};
 use crate::expanded::Requirements;
 use crate::explain::raised;
 use crate::failure::{
@@ -48,28 +50,28 @@ struct JobRecovery {
     requirements: Option<Requirements>,
 }
 
-impl State {
+impl Engine {
     /// Returns what a recovery would do: it is carried out on a copy of the workflow.
-    pub fn recover_preview(&self, id: WorkflowId, wanted: Recover<'_>, now: Now) -> Result<RecoverReport, Refusal> {
+    pub fn recover_preview(
+        &self,
+        id: WorkflowId,
+        wanted: Recover<'_>,
+        now: Now,
+    ) -> Result<RecoverReport, CommandError> {
         let mut copy = self.copy_of(id)?;
-        let latest = copy.assume_lost(id, wanted, now)?;
+        let tx = &mut copy.begin(now);
+        let latest = copy.assume_lost(id, wanted, tx)?;
         let decided = self.decide_about_failed(copy.workflow(id)?, Recover { latest: &latest, ..wanted })?;
-        let report = copy.carry_out_recovery(id, decided, wanted.regenerate, &mut Recorder::default(), now)?;
+        let report = copy.carry_out_recovery(id, decided, wanted.regenerate, tx)?;
         let preview = |planned| RegenerateReport { dry_run: true, allocations: Vec::new(), ..planned };
         Ok(RecoverReport { dry_run: true, regenerated: report.regenerated.map(preview), ..report })
     }
 
     /// Retries failed jobs, each with more of what it lacked, and plans allocations for them if that is wanted. No other job's
     /// requirements change.
-    pub fn recover(
-        &mut self,
-        id: WorkflowId,
-        wanted: Recover<'_>,
-        recorder: &mut Recorder,
-        now: Now,
-    ) -> Result<RecoverReport, Refusal> {
+    pub fn recover(&mut self, id: WorkflowId, wanted: Recover<'_>, tx: &mut Tx) -> Result<RecoverReport, CommandError> {
         let decided = self.decide_about_failed(self.workflow(id)?, wanted)?;
-        self.carry_out_recovery(id, decided, wanted.regenerate, recorder, now)
+        self.carry_out_recovery(id, decided, wanted.regenerate, tx)
     }
 
     /// Records jobs as lost, and returns the latest results with theirs.
@@ -77,25 +79,27 @@ impl State {
         &mut self,
         id: WorkflowId,
         wanted: Recover<'a>,
-        now: Now,
-    ) -> Result<Cow<'a, LatestResults>, Refusal> {
-        let mut recorder = Recorder::default();
+        tx: &mut Tx,
+    ) -> Result<Cow<'a, LatestResults>, CommandError> {
         for lost in wanted.lost {
             let workflow = self.workflow(id)?;
             let Some(job) = workflow.find(&lost.job) else { continue };
             if matches!(workflow.jobs[job as usize].state, JobState::Leased | JobState::Running) {
-                self.lose_attempt(id, job, (lost.cause, ""), (&mut recorder, now));
+                let target = workflow.job_target(job);
+                let Some(lease) = workflow.current_lease(target) else { continue };
+                let report = lost_attempt(lease.key, lease.started_ms, "", tx.now);
+                self.end_lease(target, &FinishedAttempt { cause: Some(lost.cause), ..report }, lease.runner, tx);
             }
         }
         let mut latest = Cow::Borrowed(wanted.latest);
-        let results = std::mem::take(&mut recorder.changes().results);
+        let results = std::mem::take(&mut tx.changes.rows().results);
         if !results.is_empty() {
             latest.to_mut().extend(results.into_iter().map(|row| (row.job, row)));
         }
         Ok(latest)
     }
 
-    fn decide_about_failed(&self, workflow: &Workflow, wanted: Recover<'_>) -> Result<Vec<JobRecovery>, Refusal> {
+    fn decide_about_failed(&self, workflow: &Workflow, wanted: Recover<'_>) -> Result<Vec<JobRecovery>, CommandError> {
         workflow.check_that_nothing_runs()?;
         if wanted.regenerate.is_some() {
             workflow.may_be_regenerated()?;
@@ -157,29 +161,26 @@ impl State {
         id: WorkflowId,
         decided: Vec<JobRecovery>,
         regenerate: Option<Regenerate<'_>>,
-        recorder: &mut Recorder,
-        now: Now,
-    ) -> Result<RecoverReport, Refusal> {
-        let mut last_profile = self.last.profile;
+        tx: &mut Tx,
+    ) -> Result<RecoverReport, CommandError> {
         let workflow = self.workflow_mut(id)?;
         for one in &decided {
             if let Some(requirements) = &one.requirements {
-                workflow.set_requirements(one.job, requirements, &mut last_profile, recorder);
+                workflow.set_requirements(one.job, requirements, tx);
             }
         }
-        self.last.profile = last_profile;
         let retried = retried(&decided);
         let count = retried.len();
-        let affected = if retried.is_empty() { 0 } else { self.reset(id, retried, recorder).len() };
+        let affected = if retried.is_empty() { 0 } else { self.reset(id, retried, tx).len() };
         if affected > 0 {
             self.session.workflows.insert(id);
             let failed = if count == 1 { "1 failed job is".to_owned() } else { format!("{count} failed jobs are") };
             let all = if affected == 1 { "1 job".to_owned() } else { format!("{affected} jobs") };
             let message = format!("{failed} retried, {all} in all");
-            recorder.event(now, Some(id), super::status::RECOVERY_STARTED, message);
+            tx.event(Some(id), super::status::RECOVERY_STARTED, message);
         }
         let regenerated = match regenerate {
-            Some(plan) => Some(self.regenerate(id, plan, recorder, now)?).filter(|planned| planned.pending_jobs > 0),
+            Some(plan) => Some(self.regenerate(id, plan, tx)?).filter(|planned| planned.pending_jobs > 0),
             None => None,
         };
         let jobs = decided.into_iter().map(|one| one.report).collect();
@@ -187,7 +188,7 @@ impl State {
     }
 
     /// Returns a state with a copy of one workflow, to find out what a command would do.
-    pub(super) fn copy_of(&self, id: WorkflowId) -> Result<Self, Refusal> {
+    pub(super) fn copy_of(&self, id: WorkflowId) -> Result<Self, CommandError> {
         let workflow = self.workflow(id)?.without(&BTreeSet::new());
         Ok(Self {
             workflows: [(id, workflow)].into(),
@@ -204,29 +205,28 @@ impl State {
         id: WorkflowId,
         references: &[String],
         class: FailureClass,
-        recorder: &mut Recorder,
-        now: Now,
-    ) -> Result<i64, Refusal> {
+        tx: &mut Tx,
+    ) -> Result<i64, CommandError> {
         let workflow = self.workflow_mut(id)?;
         let jobs = workflow.waiting_for_decision(references)?;
         let count = jobs.len() as i64;
         match class {
             FailureClass::Retry => {
-                self.reset(id, jobs, recorder);
+                self.reset(id, jobs, tx);
                 self.session.workflows.insert(id);
             }
             FailureClass::Fail => {
                 for job in jobs {
                     // The state was checked, so this is always legal.
-                    if workflow.step(job, JobEvent::Ended(Ending::Failed), recorder).is_ok() {
-                        workflow.settle_dependents(job, recorder);
+                    if workflow.transition(job, JobEvent::Ended(Ending::Failed), tx).is_ok() {
+                        workflow.settle_dependents(job, tx);
                     }
                 }
-                self.news += 1;
+                self.wake_version += 1;
             }
         }
         let word = if class == FailureClass::Retry { "tried again" } else { "failed" };
-        recorder.event(now, Some(id), "FailuresDecided", format!("{count} jobs are {word}: a person said so"));
+        tx.event(Some(id), "FailuresDecided", format!("{count} jobs are {word}: a person said so"));
         Ok(count)
     }
 
@@ -236,7 +236,7 @@ impl State {
         id: WorkflowId,
         references: &[String],
         (latest, may_reduce): (&LatestResults, bool),
-    ) -> Result<CorrectResourcesReport, Refusal> {
+    ) -> Result<CorrectResourcesReport, CommandError> {
         let found = self.mismatches(id, references, latest, may_reduce)?;
         Ok(CorrectResourcesReport { dry_run: true, corrections: found.iter().map(ResourceMismatch::report).collect() })
     }
@@ -247,21 +247,18 @@ impl State {
         id: WorkflowId,
         references: &[String],
         (latest, may_reduce): (&LatestResults, bool),
-        recorder: &mut Recorder,
-        now: Now,
-    ) -> Result<CorrectResourcesReport, Refusal> {
+        tx: &mut Tx,
+    ) -> Result<CorrectResourcesReport, CommandError> {
         let found = self.mismatches(id, references, latest, may_reduce)?;
-        let mut last_profile = self.last.profile;
         let workflow = self.workflow_mut(id)?;
         for mismatch in &found {
             for job in &mismatch.jobs {
-                workflow.set_requirements(*job, &mismatch.better, &mut last_profile, recorder);
+                workflow.set_requirements(*job, &mismatch.better, tx);
             }
         }
-        self.last.profile = last_profile;
         if !found.is_empty() {
             let message = format!("{} sets of requirements were corrected", found.len());
-            recorder.event(now, Some(id), "RequirementsCorrected", message);
+            tx.event(Some(id), "RequirementsCorrected", message);
         }
         Ok(CorrectResourcesReport { dry_run: false, corrections: found.iter().map(ResourceMismatch::report).collect() })
     }
@@ -272,7 +269,7 @@ impl State {
         references: &[String],
         latest: &LatestResults,
         may_reduce: bool,
-    ) -> Result<Vec<ResourceMismatch>, Refusal> {
+    ) -> Result<Vec<ResourceMismatch>, CommandError> {
         let workflow = self.workflow(id)?;
         let chosen = if references.is_empty() { None } else { Some(workflow.find_all(references)?) };
         let mut by_needs: HashMap<&Requirements, Vec<u32>> = HashMap::new();
@@ -331,22 +328,22 @@ fn observation(row: &ResultRow) -> ObservedJob {
 }
 
 impl Workflow {
-    fn check_that_nothing_runs(&self) -> Result<(), Refusal> {
+    fn check_that_nothing_runs(&self) -> Result<(), CommandError> {
         let live = self.counts.leased + self.counts.running;
         if live > 0 {
             let jobs = if live == 1 { "1 job".to_owned() } else { format!("{live} jobs") };
             let message =
                 format!("recovery of workflow '{}' waits until all have ended: {jobs} still running", self.row.name);
-            return Err(Refusal::Conflict(message));
+            return Err(CommandError::Conflict(message));
         }
         if self.is_canceled() {
             let message = format!("workflow '{}' was cancelled; `torc resume` takes that back", self.row.name);
-            return Err(Refusal::Conflict(message));
+            return Err(CommandError::Conflict(message));
         }
         Ok(())
     }
 
-    fn waiting_for_decision(&self, references: &[String]) -> Result<BTreeSet<u32>, Refusal> {
+    fn waiting_for_decision(&self, references: &[String]) -> Result<BTreeSet<u32>, CommandError> {
         let waits = |job: u32| self.jobs[job as usize].state == JobState::PendingFailed;
         if references.is_empty() {
             return Ok((0..self.jobs.len() as u32).filter(|job| waits(*job)).collect());
@@ -356,7 +353,7 @@ impl Workflow {
             None => Ok(jobs),
             Some(job) => {
                 let (name, state) = (self.name(*job), self.jobs[*job as usize].state);
-                Err(Refusal::Conflict(format!(
+                Err(CommandError::Conflict(format!(
                     "job '{name}' is {state}; only one that is pending_failed waits for a decision"
                 )))
             }

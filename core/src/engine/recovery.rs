@@ -1,75 +1,18 @@
 //! Recovery scripts: a failed job waits until its script has succeeded, and is ready only then.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use torc_api::state::Cause;
 use torc_api::termination::EndMargin;
 use torc_api::wire::FinishedAttempt;
 
-use super::State;
-use super::errands::TRIES;
-use super::record::Recorder;
+use super::tx::Tx;
 use super::workflow::Workflow;
 use crate::class::Place;
-use crate::ids::{JobId, Now, RunnerId, WorkflowId};
+use crate::ids::{JobId, RunnerId};
 use crate::job::{Ending, JobEvent};
-use crate::rows::{Errand, RecoveryRow};
+use crate::rows::{RecoveryRow, TaskLease};
 
 /// How many waiting scripts are looked at for one answer.
 const LOOK_AT_MOST: usize = 64;
-
-/// Jobs of a workflow that wait for their recovery scripts.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Recoveries {
-    rows: BTreeMap<JobId, RecoveryRow>,
-    /// Those that nobody has, by the runner that should have them.
-    waiting: BTreeMap<Option<RunnerId>, BTreeSet<JobId>>,
-}
-
-impl Recoveries {
-    pub fn get(&self, job: JobId) -> Option<&RecoveryRow> {
-        self.rows.get(&job)
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = &RecoveryRow> {
-        self.rows.values()
-    }
-
-    pub fn insert(&mut self, row: RecoveryRow) {
-        if row.errand.runner.is_none() {
-            self.waiting.entry(row.preferred).or_default().insert(row.job);
-        }
-        self.rows.insert(row.job, row);
-    }
-
-    pub fn remove(&mut self, job: JobId) -> Option<RecoveryRow> {
-        let row = self.rows.remove(&job)?;
-        if let Some(waiting) = self.waiting.get_mut(&row.preferred) {
-            waiting.remove(&job);
-            if waiting.is_empty() {
-                self.waiting.remove(&row.preferred);
-            }
-        }
-        Some(row)
-    }
-
-    /// Changes one and notes that it has to be written.
-    pub fn change(&mut self, job: JobId, recorder: &mut Recorder, change: impl FnOnce(&mut RecoveryRow)) {
-        if let Some(mut row) = self.remove(job) {
-            change(&mut row);
-            recorder.recovery(&row);
-            self.insert(row);
-        }
-    }
-
-    /// Scripts that wait for this runner, or for one that is not there any more.
-    fn for_runner(&self, runner: RunnerId, is_there: impl Fn(RunnerId) -> bool) -> impl Iterator<Item = JobId> {
-        let may = move |preferred: &Option<RunnerId>| {
-            preferred.is_none_or(|preferred| preferred == runner || !is_there(preferred))
-        };
-        self.waiting.iter().filter(move |(preferred, _)| may(preferred)).flat_map(|(_, jobs)| jobs.iter().copied())
-    }
-}
 
 /// The attempt that a recovery script follows.
 pub(super) struct FailedAttempt<'a> {
@@ -80,7 +23,7 @@ pub(super) struct FailedAttempt<'a> {
 
 impl Workflow {
     /// A job has failed, and a script runs before it is tried again.
-    pub fn begin_recovery(&mut self, job: u32, script: String, failed: &FailedAttempt<'_>, recorder: &mut Recorder) {
+    pub fn begin_recovery(&mut self, job: u32, script: String, failed: &FailedAttempt<'_>, tx: &mut Tx) {
         let key = self.key(job);
         let row = RecoveryRow {
             job: JobId(key.job),
@@ -89,9 +32,9 @@ impl Workflow {
             return_code: failed.finished.return_code,
             cause: failed.cause,
             preferred: failed.runner,
-            errand: Errand { run: key.run, attempt: key.attempt, ..Errand::default() },
+            lease: TaskLease { run: key.run, attempt: key.attempt, ..TaskLease::default() },
         };
-        recorder.recovery(&row);
+        tx.changes.recovery(&row);
         self.recoveries.insert(row);
     }
 
@@ -99,7 +42,8 @@ impl Workflow {
     pub fn recoveries_for(
         &self,
         runner: RunnerId,
-        (place, end): (&Place<'_>, EndMargin),
+        place: &Place<'_>,
+        end: EndMargin,
         is_there: impl Fn(RunnerId) -> bool,
         limit: usize,
     ) -> Vec<JobId> {
@@ -114,36 +58,29 @@ impl Workflow {
     }
 }
 
-impl State {
+impl Workflow {
     /// A recovery script has ended, or is known to be gone after it had been started.
-    pub(super) fn end_recovery(
-        &mut self,
-        workflow_id: WorkflowId,
-        job_id: JobId,
-        finished: &FinishedAttempt,
-        (recorder, now): (&mut Recorder, Now),
-    ) {
-        let Some(workflow) = self.workflows.get_mut(&workflow_id) else { return };
-        let (Some(job), Some(row)) = (workflow.ordinal(job_id), workflow.recoveries.get(job_id)) else { return };
-        let (cause, tries) = (row.cause, row.errand.tries);
-        let name = workflow.name(job).to_owned();
-        let attempt = workflow.jobs[job as usize].attempt;
+    pub fn end_recovery(&mut self, job_id: JobId, finished: &FinishedAttempt, tx: &mut Tx) {
+        let (Some(job), Some(row)) = (self.ordinal(job_id), self.recoveries.get(job_id)) else { return };
+        let (cause, tries) = (row.cause, row.lease.tries);
+        let name = self.name(job).to_owned();
+        let attempt = self.jobs[job as usize].attempt;
         match finished.cause {
             None if finished.return_code == 0 => {
                 let message = format!("the recovery script of job '{name}' has succeeded after attempt {attempt}");
-                recorder.event(now, Some(workflow_id), "JobRecovered", message);
-                workflow.jobs[job as usize].next_attempt();
-                let event = match workflow.jobs[job as usize].ending {
+                tx.event(Some(self.id()), "JobRecovered", message);
+                self.jobs[job as usize].next_attempt();
+                let event = match self.jobs[job as usize].ending {
                     // A lease of it is still being ended: the next attempt waits for that.
-                    1.. => JobEvent::Reset { unmet: workflow.count_unmet(job) },
+                    1.. => JobEvent::Reset { unmet: self.count_unmet(job) },
                     _ => JobEvent::Recovered,
                 };
-                let _ = workflow.step(job, event, recorder);
+                let _ = self.transition(job, event, tx);
             }
-            Some(Cause::Stopped) => workflow.recoveries.change(job_id, recorder, |row| free(&mut row.errand)),
-            Some(Cause::Lost) if tries + 1 < TRIES => workflow.recoveries.change(job_id, recorder, |row| {
-                row.errand.tries += 1;
-                free(&mut row.errand);
+            Some(Cause::Stopped) => self.recoveries.change(job_id, tx, |row| free(&mut row.lease)),
+            Some(Cause::Lost) if tries + 1 < TaskLease::MAX_TRIES => self.recoveries.change(job_id, tx, |row| {
+                row.lease.tries += 1;
+                free(&mut row.lease);
             }),
             why => {
                 let how = match why {
@@ -151,19 +88,18 @@ impl State {
                     _ => format!("ended with exit code {}", finished.return_code),
                 };
                 let message = format!("the recovery script of job '{name}' {how} after attempt {attempt}");
-                recorder.event(now, Some(workflow_id), "RecoveryFailed", message);
+                tx.event(Some(self.id()), "RecoveryFailed", message);
                 let ending = if cause == Cause::Timeout { Ending::Terminated } else { Ending::Failed };
-                if workflow.step(job, JobEvent::Ended(ending), recorder).is_ok() {
-                    workflow.settle_dependents(job, recorder);
+                if self.transition(job, JobEvent::Ended(ending), tx).is_ok() {
+                    self.settle_dependents(job, tx);
                 }
             }
         }
-        self.news += 1;
     }
 }
 
-/// Nobody has it.
-fn free(errand: &mut Errand) {
-    errand.runner = None;
-    errand.started_ms = None;
+/// No runner has it.
+fn free(task: &mut TaskLease) {
+    task.runner = None;
+    task.started_ms = None;
 }

@@ -14,11 +14,12 @@ use torc_api::resources::SlurmScheduler;
 use torc_api::state::JobState;
 use torc_api::workflow::WorkflowSpec;
 
-use super::actions::{ActionRecord, SUPERSEDED, recovery_row};
-use super::record::Recorder;
+use super::action_list::{ActionRecord, SUPERSEDED};
+use super::actions::recovery_row;
+use super::tx::Tx;
 use super::workflow::Workflow;
-use super::{Refusal, State};
-use crate::ids::{JobId, Now, ProfileId, WorkflowId};
+use super::{CommandError, Engine};
+use crate::ids::{JobId, Now, WorkflowId};
 use crate::planning::course;
 use crate::planning::fit::{Walltime, WalltimeMargin};
 use crate::planning::generate::{Plan, Planned, Settings, plan};
@@ -41,15 +42,16 @@ pub struct Regenerate<'a> {
     pub stamp: &'a str,
 }
 
-impl State {
+impl Engine {
     /// Returns what a regeneration would plan: it is carried out on a copy of the workflow.
     pub fn regenerate_preview(
         &self,
         id: WorkflowId,
         wanted: Regenerate<'_>,
         now: Now,
-    ) -> Result<RegenerateReport, Refusal> {
-        let report = self.copy_of(id)?.regenerate(id, wanted, &mut Recorder::default(), now)?;
+    ) -> Result<RegenerateReport, CommandError> {
+        let mut copy = self.copy_of(id)?;
+        let report = copy.regenerate(id, wanted, &mut copy.begin(now))?;
         Ok(RegenerateReport { dry_run: true, allocations: Vec::new(), ..report })
     }
 
@@ -59,69 +61,63 @@ impl State {
         &mut self,
         id: WorkflowId,
         wanted: Regenerate<'_>,
-        recorder: &mut Recorder,
-        now: Now,
-    ) -> Result<RegenerateReport, Refusal> {
-        let (mut last_profile, mut last_number) = (self.last.profile, self.last.job);
+        tx: &mut Tx,
+    ) -> Result<RegenerateReport, CommandError> {
         let workflow = self.workflow_mut(id)?;
         workflow.may_be_regenerated()?;
         let (plan, pending) = workflow.plan_anew(wanted)?;
         if pending == 0 {
             return Ok(RegenerateReport::default());
         }
-        let superseded = workflow.supersede_actions(recorder, now);
-        workflow.drop_recovery_actions(recorder);
+        let superseded = workflow.supersede_actions(tx);
+        workflow.drop_recovery_actions(tx);
         let is_asked = |planned: &Planned| wanted.request.submit && !planned.waits;
         let regenerated = |planned: &Planned| Regenerated {
             action: planned.action(|_| ""),
             scheduler: planned.scheduler.clone(),
             asked: if is_asked(planned) { planned.allocations } else { 0 },
         };
-        workflow.set_regenerated(plan.planned.iter().map(regenerated).collect(), recorder);
-        workflow.point_jobs_to(&plan, &mut last_profile, recorder);
-        workflow.add_recovery_actions(&plan, &mut last_number, recorder);
+        workflow.set_regenerated(plan.planned.iter().map(regenerated).collect(), tx);
+        workflow.point_jobs_to(&plan, tx);
+        workflow.add_recovery_actions(&plan, tx);
         let mut report = workflow.report(&plan, pending, superseded);
-        self.last.profile = last_profile;
-        self.last.job = last_number;
-        self.drop_unsubmitted(id, recorder, now);
+        self.drop_unsubmitted(id, tx);
         if wanted.request.submit {
-            report.allocations = self.ask_for_planned(id, &plan, recorder, now)?;
+            report.allocations = self.ask_for_planned(id, &plan, tx)?;
         }
         let schedulers = count(report.schedulers.len(), "scheduler");
         let message = format!("{schedulers} planned for {}", count(pending, "job"));
-        recorder.event(now, Some(id), "AllocationsRegenerated", message);
-        self.news += 1;
+        tx.event(Some(id), "AllocationsRegenerated", message);
+        self.wake_version += 1;
         Ok(report)
     }
 
     /// Jobs are put back to the start: what recovery has made goes, and the document's own actions count again.
-    pub(super) fn undo_regeneration(&mut self, id: WorkflowId, recorder: &mut Recorder) {
-        let mut last_profile = self.last.profile;
+    pub(super) fn undo_regeneration(&mut self, id: WorkflowId, tx: &mut Tx) {
         if let Some(workflow) = self.workflows.get_mut(&id) {
-            workflow.forget_regenerated(&mut last_profile, recorder);
+            workflow.forget_regenerated(tx);
         }
-        self.last.profile = last_profile;
     }
 
     /// What an earlier plan asked for and Slurm never heard of is not asked for any more.
-    fn drop_unsubmitted(&mut self, id: WorkflowId, recorder: &mut Recorder, now: Now) {
+    fn drop_unsubmitted(&mut self, id: WorkflowId, tx: &mut Tx) {
         let Some(workflow) = self.workflows.get(&id) else { return };
         let is_unheard = |row: &&AllocationRow| row.slurm_job_id.is_none() && row.called_ms.is_none();
-        let keys: Vec<_> = workflow.allocations.live.values().filter(is_unheard).map(|row| (id, row.id)).collect();
-        self.cancel_allocations(&keys, recorder, now);
+        let keys: Vec<_> = workflow.allocations.iter().filter(is_unheard).map(|row| (id, row.id)).collect();
+        self.cancel_allocations(&keys, tx);
     }
 
     /// The account that the document's first scheduler names.
-    pub fn account_of(&self, id: WorkflowId) -> Result<Option<String>, Refusal> {
+    pub fn account_of(&self, id: WorkflowId) -> Result<Option<String>, CommandError> {
         let schedulers = &self.workflow(id)?.spec.slurm_schedulers;
         Ok(schedulers.first().map(|scheduler| scheduler.account.clone()).filter(|account| !account.is_empty()))
     }
 
     /// Whoever owns the store runs this workflow from now on.
-    pub fn serve(&mut self, id: WorkflowId) -> Result<(), Refusal> {
+    pub fn serve(&mut self, id: WorkflowId) -> Result<(), CommandError> {
         self.workflow(id)?;
         self.session.workflows.insert(id);
-        self.news += 1;
+        self.wake_version += 1;
         Ok(())
     }
 
@@ -130,17 +126,16 @@ impl State {
         &mut self,
         id: WorkflowId,
         request: &ScheduleNodesRequest,
-        recorder: &mut Recorder,
-        now: Now,
-    ) -> Result<Vec<String>, Refusal> {
+        tx: &mut Tx,
+    ) -> Result<Vec<String>, CommandError> {
         let workflow = self.workflow(id)?;
         if workflow.is_settled() {
-            return Err(Refusal::Conflict(format!("workflow '{}' has nothing left to run", workflow.row.name)));
+            return Err(CommandError::Conflict(format!("workflow '{}' has nothing left to run", workflow.row.name)));
         }
         let name = workflow.chosen_scheduler(request.scheduler.as_deref())?;
         let action = nodes_action(&name, request);
         let count = request.num_allocations.unwrap_or(1).max(1);
-        self.ask_for_nodes(id, (&name, count), &action, AllocationOrigin::Manual, (recorder, now))
+        self.ask_for_nodes(id, (&name, count), &action, AllocationOrigin::Manual, tx)
     }
 
     /// Writes down allocations of a scheduler; whoever speaks with Slurm submits them.
@@ -150,44 +145,25 @@ impl State {
         (name, count): (&str, i64),
         action: &Action,
         origin: AllocationOrigin,
-        (recorder, now): (&mut Recorder, Now),
-    ) -> Result<Vec<String>, Refusal> {
+        tx: &mut Tx,
+    ) -> Result<Vec<String>, CommandError> {
         let workflow = self.workflow(id)?;
         let scheduler = workflow.scheduler(name).ok_or_else(|| workflow.no_scheduler(name))?;
         let cluster = workflow.spec.slurm_cluster.clone().unwrap_or_else(|| LOCAL.to_owned());
         let scheduler = scheduler.clone();
         let row = AllocationRow { cluster, origin, ..course::of_scheduler(&scheduler, action) };
-        let rows = self.intend_allocations(id, vec![row; usize::try_from(count).unwrap_or(0)], recorder, now)?;
-        for row in &rows {
-            // The next tick asks for it.
-            if let Some(row) = self.live_allocation_mut((id, row.id)) {
-                row.called_ms = None;
-                recorder.allocation(row);
-            }
-        }
+        let rows = self.request_allocations(id, vec![row; usize::try_from(count).unwrap_or(0)], tx)?;
         self.session.workflows.insert(id);
         Ok(rows.iter().map(AllocationRow::name).collect())
     }
 
     /// Writes down the allocations of jobs that wait for nothing; whoever speaks with Slurm submits them.
-    fn ask_for_planned(
-        &mut self,
-        id: WorkflowId,
-        plan: &Plan,
-        recorder: &mut Recorder,
-        now: Now,
-    ) -> Result<Vec<String>, Refusal> {
+    fn ask_for_planned(&mut self, id: WorkflowId, plan: &Plan, tx: &mut Tx) -> Result<Vec<String>, CommandError> {
         let mut names = Vec::new();
         for planned in plan.planned.iter().filter(|planned| !planned.waits) {
             let action = planned.action(|_| "");
             let count = planned.allocations;
-            names.extend(self.ask_for_nodes(
-                id,
-                (&planned.name, count),
-                &action,
-                AllocationOrigin::Recovery,
-                (recorder, now),
-            )?);
+            names.extend(self.ask_for_nodes(id, (&planned.name, count), &action, AllocationOrigin::Recovery, tx)?);
         }
         Ok(names)
     }
@@ -212,23 +188,23 @@ pub(super) fn nodes_action(scheduler: &str, request: &ScheduleNodesRequest) -> A
 
 impl Workflow {
     /// Its own plan of allocations may be replaced.
-    pub(super) fn may_be_regenerated(&self) -> Result<(), Refusal> {
+    pub(super) fn may_be_regenerated(&self) -> Result<(), CommandError> {
         if self.is_canceled() {
             let message = format!("workflow '{}' was cancelled; `torc resume` takes that back", self.row.name);
-            return Err(Refusal::Conflict(message));
+            return Err(CommandError::Conflict(message));
         }
         if self.spec.slurm_cluster.is_some() && !self.has_schedule_nodes() {
             let message = format!(
                 "the allocations of workflow '{}' follow from what its jobs need; there is nothing to plan for a person",
                 self.row.name
             );
-            return Err(Refusal::Conflict(message));
+            return Err(CommandError::Conflict(message));
         }
         Ok(())
     }
 
     /// A plan for all jobs that are still to run, and how many these are.
-    fn plan_anew(&self, wanted: Regenerate<'_>) -> Result<(Plan, usize), Refusal> {
+    fn plan_anew(&self, wanted: Regenerate<'_>) -> Result<(Plan, usize), CommandError> {
         let included = self.find_all(&wanted.request.include_jobs)?;
         let is_pending = |job: u32| {
             let state = self.jobs[job as usize].state;
@@ -299,24 +275,25 @@ impl Workflow {
     }
 
     /// The document's actions ask for nothing any more: what they would ask for is planned anew.
-    fn supersede_actions(&mut self, recorder: &mut Recorder, now: Now) -> usize {
+    fn supersede_actions(&mut self, tx: &mut Tx) -> usize {
         let open = self.own_scheduling_actions(true);
+        let now_ms = tx.now.wall_ms;
         for id in self.own_scheduling_actions(false) {
-            self.actions.change(id, recorder, |row| {
+            self.actions.change(id, tx, |row| {
                 row.state = ActionState::Executed;
                 row.message = Some(SUPERSEDED.to_owned());
-                row.ended_ms.get_or_insert(now.wall_ms);
+                row.ended_ms.get_or_insert(now_ms);
             });
         }
         open.len()
     }
 
     /// Jobs belong to the schedulers that were made for them, and to no other.
-    fn point_jobs_to(&mut self, plan: &Plan, last_profile: &mut i64, recorder: &mut Recorder) {
+    fn point_jobs_to(&mut self, plan: &Plan, tx: &mut Tx) {
         let mut made = HashMap::new();
         for planned in &plan.planned {
             for job in &planned.jobs {
-                self.reschedule(*job, Some(&planned.name), (&mut made, last_profile), recorder);
+                self.reschedule(*job, Some(&planned.name), &mut made, tx);
             }
         }
     }
@@ -325,8 +302,8 @@ impl Workflow {
         &mut self,
         job: u32,
         scheduler: Option<&str>,
-        (made, last_profile): (&mut HashMap<(u32, Option<String>), u32>, &mut i64),
-        recorder: &mut Recorder,
+        made: &mut HashMap<(u32, Option<String>), u32>,
+        tx: &mut Tx,
     ) {
         let present = self.jobs[job as usize].profile;
         let key = (present, scheduler.map(str::to_owned));
@@ -335,53 +312,51 @@ impl Workflow {
             None => {
                 let mut profile = self.whole_profile(job);
                 profile.recovery_scheduler.clone_from(&key.1);
-                *last_profile += 1;
-                let id = ProfileId(*last_profile);
-                recorder.changes().profiles.push(ProfileRow { id, workflow: self.row.id, profile: profile.clone() });
+                let id = tx.next_profile();
+                tx.changes.rows().profiles.push(ProfileRow { id, workflow: self.row.id, profile: profile.clone() });
                 let index = self.add_profile(id, profile);
                 made.insert(key, index);
                 index
             }
         };
         self.set_profile(job, index);
-        recorder.job(self.job_row(job));
+        tx.changes.job(self.job_row(job));
     }
 
     /// Groups whose jobs wait get an action that asks for their allocations when they are ready; the others get none.
-    fn add_recovery_actions(&mut self, plan: &Plan, last_number: &mut i64, recorder: &mut Recorder) {
+    fn add_recovery_actions(&mut self, plan: &Plan, tx: &mut Tx) {
         let mut rows: Vec<_> = self.actions.iter().map(|action| action.row.clone()).collect();
         for planned in &plan.planned {
             let Some(action) = planned.recovery_action(|job| self.name(job)) else { continue };
-            *last_number += 1;
-            let row = recovery_row(self, JobId(*last_number), &action);
-            recorder.action(&row);
+            let row = recovery_row(self, tx.next_job(), &action);
+            tx.changes.action(&row);
             rows.push(row);
         }
         self.set_actions(rows);
     }
 
-    fn drop_recovery_actions(&mut self, recorder: &mut Recorder) {
+    fn drop_recovery_actions(&mut self, tx: &mut Tx) {
         let (gone, kept): (Vec<_>, Vec<_>) =
             self.actions.iter().map(|action| action.row.clone()).partition(|row| row.definition.is_some());
         if gone.is_empty() {
             return;
         }
-        gone.iter().for_each(|row| recorder.action_removed(row.id));
+        gone.iter().for_each(|row| tx.changes.action_removed(row.id));
         self.set_actions(kept);
     }
 
-    fn set_regenerated(&mut self, regenerated: Vec<Regenerated>, recorder: &mut Recorder) {
+    fn set_regenerated(&mut self, regenerated: Vec<Regenerated>, tx: &mut Tx) {
         self.row.recovery_schedulers = if regenerated.is_empty() {
             String::new()
         } else {
             serde_json::to_string(&regenerated).unwrap_or_default()
         };
-        self.take_in_regenerated();
-        recorder.workflow(&self.row);
+        self.load_regenerated();
+        tx.changes.workflow(&self.row);
     }
 
     /// Reads what its row says that recovery has made.
-    pub(super) fn take_in_regenerated(&mut self) {
+    pub(super) fn load_regenerated(&mut self) {
         self.regenerated = serde_json::from_str(&self.row.recovery_schedulers).unwrap_or_default();
         self.spec_with_regenerated = (!self.regenerated.is_empty()).then(|| {
             let mut spec = WorkflowSpec { jobs: Vec::new(), ..(*self.spec).clone() };
@@ -396,22 +371,22 @@ impl Workflow {
     }
 
     /// Jobs are put back to the start: what recovery made goes, and the document's actions that ask for nodes wait again.
-    pub(super) fn forget_regenerated(&mut self, last_profile: &mut i64, recorder: &mut Recorder) {
+    pub(super) fn forget_regenerated(&mut self, tx: &mut Tx) {
         for id in self.own_scheduling_actions(false) {
             if self.actions.find(id).is_some_and(ActionRecord::is_superseded) {
-                self.actions.change(id, recorder, super::actions::rearm);
+                self.actions.change(id, tx, super::actions::reset_trigger);
             }
         }
         if self.regenerated.is_empty() {
             return;
         }
-        self.drop_recovery_actions(recorder);
-        self.set_regenerated(Vec::new(), recorder);
+        self.drop_recovery_actions(tx);
+        self.set_regenerated(Vec::new(), tx);
         let pointing: BTreeSet<u32> =
             (0..self.jobs.len() as u32).filter(|job| self.profile(*job).recovery_scheduler.is_some()).collect();
         let mut made = HashMap::new();
         for job in pointing {
-            self.reschedule(job, None, (&mut made, last_profile), recorder);
+            self.reschedule(job, None, &mut made, tx);
         }
     }
 
@@ -424,19 +399,21 @@ impl Workflow {
         self.schedulers().find(|scheduler| scheduler.name.as_deref() == Some(name))
     }
 
-    fn chosen_scheduler(&self, name: Option<&str>) -> Result<String, Refusal> {
+    fn chosen_scheduler(&self, name: Option<&str>) -> Result<String, CommandError> {
         let known: Vec<&str> = self.schedulers().filter_map(|one| one.name.as_deref()).collect();
         match (name, known.as_slice()) {
             (Some(name), _) if known.contains(&name) => Ok(name.to_owned()),
             (Some(name), _) => Err(self.no_scheduler(name)),
             (None, [only]) => Ok((*only).to_owned()),
-            (None, []) => Err(Refusal::Conflict(format!("workflow '{}' has no Slurm scheduler", self.row.name))),
-            (None, several) => Err(Refusal::Conflict(format!("which scheduler? There are {}", several.join(", ")))),
+            (None, []) => Err(CommandError::Conflict(format!("workflow '{}' has no Slurm scheduler", self.row.name))),
+            (None, several) => {
+                Err(CommandError::Conflict(format!("which scheduler? There are {}", several.join(", "))))
+            }
         }
     }
 
-    fn no_scheduler(&self, name: &str) -> Refusal {
-        Refusal::Conflict(format!("workflow '{}' has no Slurm scheduler '{name}'", self.row.name))
+    fn no_scheduler(&self, name: &str) -> CommandError {
+        CommandError::Conflict(format!("workflow '{}' has no Slurm scheduler '{name}'", self.row.name))
     }
 
     /// What an action says, of the document or of recovery.

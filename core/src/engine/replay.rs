@@ -2,52 +2,45 @@
 
 use torc_api::wire::{AttemptKey, FinishedAttempt, JournalledResult, ReplayOutcome, Replayed};
 
-use super::attempt::ago;
-use super::record::Recorder;
-use super::runner::Runner;
+use super::reports::ago;
+use super::runners::Runner;
+use super::tx::Tx;
 use super::workflow::Workflow;
-use super::{Refusal, State};
+use super::{CommandError, Engine};
 use crate::ids::{JobId, Now, RunnerId, WorkflowId};
-use crate::rows::StrayLease;
+use crate::rows::DetachedLease;
 
 /// Clocks of hosts may differ by so much.
 const SKEW_MS: i64 = 60_000;
 
-impl State {
+impl Engine {
     /// Takes in results of one run of a workflow, by the rule for every result; says what became of each.
     pub fn replay(
         &mut self,
         workflow: WorkflowId,
         run: i32,
         results: &[JournalledResult],
-        recorder: &mut Recorder,
-        now: Now,
-    ) -> Result<Vec<Replayed>, Refusal> {
+        tx: &mut Tx,
+    ) -> Result<Vec<Replayed>, CommandError> {
         self.workflow(workflow)?;
-        Ok(results.iter().map(|result| self.replay_one((workflow, run), result, recorder, now)).collect())
+        Ok(results.iter().map(|result| self.replay_one((workflow, run), result, tx)).collect())
     }
 
-    fn replay_one(
-        &mut self,
-        run: (WorkflowId, i32),
-        result: &JournalledResult,
-        recorder: &mut Recorder,
-        now: Now,
-    ) -> Replayed {
+    fn replay_one(&mut self, run: (WorkflowId, i32), result: &JournalledResult, tx: &mut Tx) -> Replayed {
         let key = result.finished.key;
         let rejected = |reason| Replayed { key, outcome: ReplayOutcome::Rejected, reason: Some(reason) };
         if let Some(reason) = self.misplaced(run, result) {
-            self.end_superseded(&key, recorder, now);
+            self.end_superseded(&key, tx);
             return rejected(reason);
         }
-        let age = u64::try_from(now.wall_ms.saturating_sub(result.ended_ms)).unwrap_or(0);
+        let age = u64::try_from(tx.now.wall_ms.saturating_sub(result.ended_ms)).unwrap_or(0);
         let finished = FinishedAttempt { ended_ms_ago: age, ..result.finished.clone() };
         let runner = result.runner.map(RunnerId).or_else(|| self.holder(&key)).unwrap_or_default();
-        let written = recorder.changes().results.len();
-        if !self.accept_result(runner, &finished, recorder, now) {
+        let written = tx.changes.rows().results.len();
+        if !self.accept_result(runner, &finished, tx) {
             return rejected("a newer attempt has been started".to_owned());
         }
-        let outcome = match recorder.changes().results.len() > written {
+        let outcome = match tx.changes.rows().results.len() > written {
             true => ReplayOutcome::Accepted,
             false => ReplayOutcome::AlreadyKnown,
         };
@@ -55,16 +48,14 @@ impl State {
     }
 
     /// A result of an earlier run counts no more, but it tells that its attempt has ended: the job need not wait for that.
-    fn end_superseded(&mut self, key: &AttemptKey, recorder: &mut Recorder, now: Now) {
-        let is_ending = |runner: &&Runner| {
-            let lease = runner.ending.get(&key.epoch).map(|ending| &ending.lease);
-            lease.is_some_and(|lease| lease.workflow.0 == key.workflow)
-        };
+    fn end_superseded(&mut self, key: &AttemptKey, tx: &mut Tx) {
+        let is_key = |lease: &DetachedLease| (lease.epoch, lease.workflow.0) == (key.epoch, key.workflow);
+        let is_ending = |runner: &&Runner| runner.leases.revoked().any(is_key);
         let Some(holder) = self.runners.values().find(is_ending).map(|runner| runner.row.id) else { return };
-        if let Some(lease) = self.take_stray(holder, key) {
+        if let Some(lease) = self.take_revoked(holder, key) {
             // The result is rejected, so there is nothing to record of it.
-            let lease = StrayLease { started_ms: None, ..lease };
-            self.end_stray(lease, Err("the journal of its runner says that it has ended"), (recorder, now));
+            let lease = DetachedLease { started_ms: None, ..lease };
+            self.end_revoked(lease, Err("the journal of its runner says that it has ended"), tx);
         }
     }
 

@@ -4,41 +4,41 @@ use std::collections::BTreeSet;
 
 use torc_api::state::JobState;
 
-use super::State;
-use super::record::Recorder;
+use super::Engine;
+use super::tx::Tx;
 use super::workflow::Workflow;
 use crate::ids::WorkflowId;
 use crate::job::JobEvent;
 
-impl State {
+impl Engine {
     /// These jobs run again, and so does everything that depends on them. Returns the jobs that this concerns.
-    pub(super) fn reset(&mut self, id: WorkflowId, jobs: BTreeSet<u32>, recorder: &mut Recorder) -> BTreeSet<u32> {
-        let jobs = self.forget_spawned(id, jobs, recorder);
+    pub(super) fn reset(&mut self, id: WorkflowId, jobs: BTreeSet<u32>, tx: &mut Tx) -> BTreeSet<u32> {
+        let jobs = self.forget_spawned(id, jobs, tx);
         let Some(workflow) = self.workflows.get(&id) else { return BTreeSet::new() };
         let affected = workflow.with_descendants(jobs);
         self.live.insert(id);
         for job in &affected {
-            self.take_away(id, *job, recorder);
+            self.revoke_leases_of_job(id, *job, tx);
         }
         // Where no job is put back to the start, what recovery has planned stays.
         if !affected.is_empty() {
-            self.undo_regeneration(id, recorder);
+            self.undo_regeneration(id, tx);
         }
         let Some(workflow) = self.workflows.get_mut(&id) else { return BTreeSet::new() };
         for job in &affected {
-            workflow.withdraw(*job, recorder);
+            workflow.withdraw(*job, tx);
         }
-        workflow.plan(&affected, recorder);
-        workflow.rearm_actions(&affected, recorder);
+        workflow.plan(&affected, tx);
+        workflow.reset_triggers(&affected, tx);
         if !affected.is_empty() {
             // A workflow that had settled is set going again, and so is the clock that its summary shows.
             if workflow.row.completed_ms.take().is_some() {
                 workflow.row.started_ms = None;
             }
-            recorder.workflow(&workflow.row);
+            tx.changes.workflow(&workflow.row);
         }
-        self.take_actions_away(id, recorder);
-        self.news += 1;
+        self.revoke_stale_actions(id, tx);
+        self.wake_version += 1;
         affected
     }
 }
@@ -69,7 +69,7 @@ impl Workflow {
 
     /// Puts jobs where their dependencies say: ready, blocked, or cancelled because one of them has failed for good.
     /// All of them are placed before the first is cancelled: then what waits for it is already counted right.
-    pub(super) fn plan(&mut self, jobs: &BTreeSet<u32>, recorder: &mut Recorder) {
+    pub(super) fn plan(&mut self, jobs: &BTreeSet<u32>, tx: &mut Tx) {
         let mut doomed = Vec::new();
         let planned = self.members(jobs);
         for job in jobs {
@@ -83,22 +83,22 @@ impl Workflow {
             let ending = u32::from(self.jobs[*job as usize].ending);
             let unmet = (open as u32 + ending).max(u32::from(is_doomed));
             // A reset is legal in every state.
-            let _ = self.step(*job, JobEvent::Reset { unmet }, recorder);
+            let _ = self.transition(*job, JobEvent::Reset { unmet }, tx);
             if is_doomed {
                 doomed.push(*job);
             }
         }
         for job in doomed {
             // Refused when a parent of it, doomed too, has already taken it along.
-            if self.step(job, JobEvent::DependencyFailed, recorder).is_ok() {
-                self.settle_dependents(job, recorder);
+            if self.transition(job, JobEvent::DependencyFailed, tx).is_ok() {
+                self.settle_dependents(job, tx);
             }
         }
     }
 
     /// Makes a job's present attempt one of the past.
-    fn withdraw(&mut self, job: u32, recorder: &mut Recorder) {
-        self.forget_given_up(job, recorder);
+    fn withdraw(&mut self, job: u32, tx: &mut Tx) {
+        self.forget_expired_leases(job, tx);
         let run = self.row.run;
         let record = &mut self.jobs[job as usize];
         let id = record.id;
@@ -106,7 +106,7 @@ impl Workflow {
             record.run = run;
             record.attempt = 1;
             record.epoch = 0;
-            self.failed_attempts.remove(&id);
+            self.failures.forget(id);
         } else if record.epoch > 0 {
             // Any promise may have been acted upon without our knowledge, also one that has run out.
             record.next_attempt();

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 
 use torc_api::state::Cause;
 
-use super::State;
-use super::runner::{EndingLease, HeldErrand, Holding, Runner};
+use super::Engine;
+use super::allocations::SlurmRecords;
+use super::runners::Runner;
+use super::user_data::Data;
 use super::workflow::{Workflow, read_spec};
 use crate::ids::{JobId, Now, WorkflowId};
-use crate::rows::{
-    ActionRow, AllocationRow, JobRow, ProfileRow, RecoveryRow, ResultRow, Snapshot, StrayFate, StrayLease, UserDataRow,
-};
+use crate::rows::{ActionRow, AllocationRow, JobRow, ProfileRow, RecoveryRow, ResultRow, Snapshot, UserDataRow};
 
 /// A stored document cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -23,14 +23,13 @@ pub struct UnreadableDocument {
     pub source: serde_json::Error,
 }
 
-impl State {
+impl Engine {
     /// The live state of what was stored. Every runner gets its full lease time again.
     pub fn restore(snapshot: Snapshot, now: Now) -> Result<Self, UnreadableDocument> {
-        let mut state = Self {
+        let mut engine = Self {
             last: snapshot.last,
             identity: snapshot.identity,
-            ended_slurm_jobs: snapshot.ended_slurm_jobs.into_iter().collect(),
-            clusters: snapshot.clusters.into_iter().map(|row| (row.name.clone(), row)).collect(),
+            slurm: SlurmRecords::restore(snapshot.clusters, snapshot.ended_slurm_jobs),
             ..Self::default()
         };
         let mut profiles: HashMap<WorkflowId, Vec<ProfileRow>> = HashMap::new();
@@ -54,80 +53,48 @@ impl State {
             recoveries.entry(recovery.workflow).or_default().push(recovery);
         }
         for runner in snapshot.runners {
-            state.runners.insert(runner.id, Runner::new(runner, now));
+            engine.runners.insert(Runner::new(runner, now));
         }
         for row in snapshot.workflows {
             let id = row.id;
             let spec = read_spec(&row.document).map_err(|source| UnreadableDocument { workflow: id, source })?;
             let rows = jobs.remove(&id).unwrap_or_default();
             let mut workflow = Workflow::build(row, spec, profiles.remove(&id).unwrap_or_default(), &rows);
-            let data = data.remove(&id).unwrap_or_default();
-            workflow.data = data.into_iter().map(|row| (row.name.clone(), row)).collect();
+            workflow.data = Data::from_rows(data.remove(&id).unwrap_or_default());
             workflow.set_actions(actions.remove(&id).unwrap_or_default());
             for row in recoveries.remove(&id).unwrap_or_default() {
                 workflow.recoveries.insert(row);
             }
-            state.adopt_holdings(&workflow);
-            state.names.insert((workflow.row.namespace.clone(), workflow.row.name.clone()), id);
+            engine.restore_held_leases(&workflow);
+            engine.names.insert((workflow.row.namespace.clone(), workflow.row.name.clone()), id);
             if !workflow.is_over() {
-                state.live.insert(id);
+                engine.live.insert(id);
             }
-            state.workflows.insert(id, workflow);
+            engine.workflows.insert(id, workflow);
         }
-        for lease in snapshot.strays {
-            state.restore_stray(lease);
+        for lease in snapshot.detached_leases {
+            engine.restore_detached(lease);
         }
-        state.restore_allocations(snapshot.allocations, snapshot.finished_allocations);
-        state.restore_failures(snapshot.failures, &snapshot.latest_failures);
-        Ok(state)
-    }
-
-    /// What runners held before the restart they still hold, until they say otherwise.
-    fn adopt_holdings(&mut self, workflow: &Workflow) {
-        for job in workflow.jobs.iter().filter(|job| job.state.is_held()) {
-            if let Some(runner) = job.runner.and_then(|id| self.runners.get_mut(&id)) {
-                runner.held.insert(job.id, Holding { workflow: workflow.id(), granted_in: 0 });
-            }
-        }
-        for (errand, holder, key) in workflow.held_errands() {
-            if let Some(runner) = self.runners.get_mut(&holder) {
-                runner.errands.insert(errand, HeldErrand { key, granted_in: 0 });
-            }
-        }
-    }
-
-    fn restore_stray(&mut self, lease: StrayLease) {
-        let Some(workflow) = self.workflows.get_mut(&lease.workflow) else { return };
-        if !workflow.has_what_waits_for(&lease) {
-            return;
-        }
-        match (lease.fate, self.runners.get_mut(&lease.runner)) {
-            (StrayFate::GivenUp, _) => workflow.given_up.entry(lease.job).or_default().push(lease),
-            (StrayFate::Ending, Some(runner)) => {
-                runner.ending.insert(lease.epoch, EndingLease { lease, granted_in: 0 });
-                workflow.await_end_of(&lease);
-            }
-            // A runner that leaves takes what it was ending along, in the same commit.
-            (StrayFate::Ending, None) => {}
-        }
+        engine.restore_allocations(snapshot.allocations, snapshot.finished_allocations);
+        engine.restore_failures(snapshot.failures, &snapshot.latest_failures);
+        Ok(engine)
     }
 
     /// Allocations, and who lives in them.
     fn restore_allocations(&mut self, live: Vec<AllocationRow>, finished: Vec<(WorkflowId, i64)>) {
-        for (workflow, count) in finished {
-            if let Some(workflow) = self.workflows.get_mut(&workflow) {
-                workflow.allocations.finished = count;
-            }
-        }
+        let mut finished: HashMap<WorkflowId, i64> = finished.into_iter().collect();
+        let mut of_workflows: HashMap<WorkflowId, Vec<AllocationRow>> = HashMap::new();
         for row in live {
             let lives_here =
                 |runner: &&mut Runner| row.slurm_job_id.is_some() && runner.row.slurm_job_id == row.slurm_job_id;
             for runner in self.runners.values_mut().filter(lives_here) {
                 runner.allocation = Some((row.workflow, row.id));
             }
-            if let Some(workflow) = self.workflows.get_mut(&row.workflow) {
-                workflow.allocations.live.insert(row.id, row);
-            }
+            of_workflows.entry(row.workflow).or_default().push(row);
+        }
+        for (id, workflow) in &mut self.workflows {
+            let live = of_workflows.remove(id).unwrap_or_default();
+            workflow.allocations.restore(live, finished.remove(id).unwrap_or_default());
         }
     }
 
@@ -139,8 +106,10 @@ impl State {
         }
         for workflow in self.workflows.values_mut() {
             let failed = workflow.jobs.iter().filter_map(|job| Some((job.id, of_jobs.remove(&job.id)?)));
-            workflow.failed_attempts = failed.collect();
-            workflow.mind_all_recoveries();
+            let failed = failed.collect();
+            let mut failures = std::mem::take(&mut workflow.failures);
+            failures.restore(failed, |job| workflow.state_of(job));
+            workflow.failures = failures;
         }
         for result in latest {
             let Some(workflow) = self.workflows.get_mut(&result.workflow) else { continue };

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use torc_api::token::Grant;
 use torc_api::wire::{RunnerScope, SyncRequest};
 
-use super::runner::Runner;
-use super::{Refusal, State};
+use super::runners::Runner;
+use super::{CommandError, Engine};
 use crate::ids::{RunnerId, WorkflowId};
 
-impl State {
+impl Engine {
     /// Whose a workflow is.
     pub fn owner(&self, id: WorkflowId) -> Option<&str> {
         self.workflows.get(&id).map(|workflow| workflow.row.owner.as_str())
@@ -39,11 +39,11 @@ impl State {
     }
 
     /// Whether the bearer may apply a document of this name: a new one, or their own.
-    pub fn may_apply(&self, grant: &Grant, namespace: &str, name: &str) -> Result<(), Refusal> {
+    pub fn may_apply(&self, grant: &Grant, namespace: &str, name: &str) -> Result<(), CommandError> {
         match self.names.get(&(namespace.to_owned(), name.to_owned())) {
             Some(id) if !self.is_theirs(grant, *id) => {
                 let owner = self.owner(*id).unwrap_or_default();
-                Err(Refusal::Forbidden(format!("workflow '{name}' belongs to {owner}")))
+                Err(CommandError::Forbidden(format!("workflow '{name}' belongs to {owner}")))
             }
             _ => Ok(()),
         }

@@ -13,13 +13,13 @@ use torc_api::state::JobState;
 
 use super::apply::profile_of;
 use super::profile::ProfileEntry;
-use super::record::Recorder;
+use super::tx::Tx;
 use super::workflow::Workflow;
-use super::{Refusal, State};
+use super::{CommandError, Engine};
 use crate::expanded::{Expanded, ExpandedJob};
 use crate::hash::spawned_job_hash;
-use crate::ids::{JobId, Now, ProfileId, WorkflowId};
-use crate::lineage::{self, Record};
+use crate::ids::{JobId, ProfileId, WorkflowId};
+use crate::lineage;
 use crate::rows::{JobProfile, JobRow, ProfileRow, Spawned, UserDataRow};
 
 /// How often a loop may go round, unless the document says otherwise.
@@ -57,30 +57,24 @@ impl Spawn<'_> {
     }
 }
 
-impl State {
+impl Engine {
     /// Adds jobs: all of them or none. What was added before by the same call changes nothing.
-    pub fn spawn(
-        &mut self,
-        id: WorkflowId,
-        spawn: &Spawn<'_>,
-        recorder: &mut Recorder,
-        now: Now,
-    ) -> Result<SpawnResponse, Refusal> {
+    pub fn spawn(&mut self, id: WorkflowId, spawn: &Spawn<'_>, tx: &mut Tx) -> Result<SpawnResponse, CommandError> {
         let workflow = self.workflow(id)?;
         let caller = workflow.running_caller(spawn)?;
-        let generation = workflow.generation(spawn.lineage);
+        let generation = workflow.data.generation(spawn.lineage);
         let plain = SpawnResponse { lineage: spawn.lineage.to_owned(), generation, ..SpawnResponse::default() };
         if spawn.new_jobs().is_empty() {
-            self.converge(id, caller, spawn, (recorder, now));
+            self.converge(id, caller, spawn, tx);
             return Ok(SpawnResponse { converged: true, ..plain });
         }
         if workflow.is_replay(spawn)? {
             return Ok(SpawnResponse { replayed: true, ..plain });
         }
         workflow.check_limits(spawn, generation)?;
-        let jobs = self.insert(id, caller, spawn, recorder);
+        let jobs = self.insert(id, caller, spawn, tx);
         let name = lineage::generation_name(spawn.lineage, generation + 1);
-        self.remember(id, caller, name, spawn.state.clone(), (recorder, now));
+        self.remember(id, caller, name, spawn.state.clone(), tx);
         let message = format!(
             "{} spawned by '{}' (generation {} of {})",
             count(jobs, "job"),
@@ -88,54 +82,44 @@ impl State {
             generation + 1,
             spawn.lineage
         );
-        recorder.event(now, Some(id), "JobsSpawned", message);
-        self.news += 1;
+        tx.event(Some(id), "JobsSpawned", message);
+        self.wake_version += 1;
         Ok(SpawnResponse { generation: generation + 1, jobs, ..plain })
     }
 
     /// The loop has ended: its last state is kept.
-    fn converge(&mut self, id: WorkflowId, caller: JobId, spawn: &Spawn<'_>, (recorder, now): (&mut Recorder, Now)) {
+    fn converge(&mut self, id: WorkflowId, caller: JobId, spawn: &Spawn<'_>, tx: &mut Tx) {
         let name = lineage::final_name(spawn.lineage);
-        if self.workflows.get(&id).is_some_and(|workflow| workflow.data.contains_key(&name)) {
+        if self.workflows.get(&id).is_some_and(|workflow| workflow.data.has_converged(spawn.lineage)) {
             return;
         }
-        self.remember(id, caller, name, spawn.state.clone(), (recorder, now));
+        self.remember(id, caller, name, spawn.state.clone(), tx);
         let message = format!("loop {} has converged", spawn.lineage);
-        recorder.event(now, Some(id), "LoopConverged", message);
+        tx.event(Some(id), "LoopConverged", message);
     }
 
-    fn remember(
-        &mut self,
-        workflow: WorkflowId,
-        caller: JobId,
-        name: String,
-        state: Option<Value>,
-        (recorder, now): (&mut Recorder, Now),
-    ) {
+    fn remember(&mut self, workflow: WorkflowId, caller: JobId, name: String, state: Option<Value>, tx: &mut Tx) {
         let written = Some(state.unwrap_or(Value::Null));
         let row = UserDataRow { workflow, name, written, job: Some(caller), ..UserDataRow::default() };
         if let Some(workflow) = self.workflows.get_mut(&workflow) {
-            workflow.put_data(row, &mut self.last, recorder, now);
+            workflow.data.put(row, tx);
         }
     }
 
     /// Makes the rows and brings them to life. Returns how many.
-    fn insert(&mut self, id: WorkflowId, caller: JobId, spawn: &Spawn<'_>, recorder: &mut Recorder) -> i64 {
-        let last = &mut self.last;
+    fn insert(&mut self, id: WorkflowId, caller: JobId, spawn: &Spawn<'_>, tx: &mut Tx) -> i64 {
         let Some(workflow) = self.workflows.get_mut(&id) else { return 0 };
-        let first = last.job + 1;
-        last.job += spawn.new_jobs().len() as i64;
-        let parents = Parents::of(workflow, spawn, first, caller);
-        let mut profiles =
-            NewProfiles { workflow: id, last: &mut last.profile, new: Vec::new(), known: HashMap::new() };
+        let ids: Vec<JobId> = spawn.new_jobs().iter().map(|_| tx.next_job()).collect();
+        let parents = Parents::of(workflow, spawn, &ids, caller);
+        let mut profiles = NewProfiles { workflow: id, new: Vec::new(), known: HashMap::new() };
         let mut rows = Vec::new();
-        for (index, job) in spawn.new_jobs().iter().enumerate() {
+        for (index, (job, number)) in spawn.new_jobs().iter().zip(&ids).enumerate() {
             rows.push(JobRow {
-                id: JobId(first + index as i64),
+                id: *number,
                 workflow: id,
                 name: job.name.clone(),
                 command: job.command.clone(),
-                profile: profiles.of(spawned_profile(spawn, job, caller)),
+                profile: profiles.of(spawned_profile(spawn, job, caller), tx),
                 priority: job.priority,
                 hash: spawned_job_hash(spawn.expanded, index, spawn.lineage),
                 depends_on: parents.of_job(job),
@@ -148,20 +132,15 @@ impl State {
             });
         }
         let new_profiles = profiles.new;
-        recorder.changes().profiles.extend(new_profiles.iter().cloned());
-        rows.iter().for_each(|row| recorder.job(row.clone()));
+        tx.changes.rows().profiles.extend(new_profiles.iter().cloned());
+        rows.iter().for_each(|row| tx.changes.job(row.clone()));
         let count = workflow.append(new_profiles, &rows);
-        workflow.plan(&count, recorder);
+        workflow.plan(&count, tx);
         count.len() as i64
     }
 
     /// These jobs run again: what they or their descendants have spawned goes. Returns the jobs by their new indices.
-    pub(super) fn forget_spawned(
-        &mut self,
-        id: WorkflowId,
-        jobs: BTreeSet<u32>,
-        recorder: &mut Recorder,
-    ) -> BTreeSet<u32> {
+    pub(super) fn forget_spawned(&mut self, id: WorkflowId, jobs: BTreeSet<u32>, tx: &mut Tx) -> BTreeSet<u32> {
         let Some(workflow) = self.workflows.get(&id) else { return jobs };
         if !workflow.has_spawned() {
             return jobs;
@@ -172,14 +151,8 @@ impl State {
         let callers: BTreeSet<JobId> = again.iter().map(|job| workflow.jobs[*job as usize].id).collect();
         let Some(old) = self.workflows.remove(&id) else { return jobs };
         let mut new = old.without(&gone);
-        let states = |row: &&UserDataRow| {
-            lineage::parse(&row.name).is_some() && row.job.is_some_and(|job| callers.contains(&job))
-        };
-        for name in old.data.values().filter(states).map(|row| row.name.clone()) {
-            new.data.remove(&name);
-            recorder.data_removed(id, name);
-        }
-        self.drop_removed(&old, &new, recorder);
+        new.data.forget_states_of(|job| callers.contains(&job), tx);
+        self.drop_removed(&old, &new, tx);
         let jobs = ids.into_iter().filter_map(|job| new.ordinal(job)).collect();
         self.workflows.insert(id, new);
         jobs
@@ -194,20 +167,18 @@ fn spawned_profile(spawn: &Spawn<'_>, job: &ExpandedJob, caller: JobId) -> JobPr
 }
 
 /// Profiles of new jobs, each once. Who spawned them is part of it, so the workflow has none of them yet.
-struct NewProfiles<'a> {
+struct NewProfiles {
     workflow: WorkflowId,
-    last: &'a mut i64,
     new: Vec<ProfileRow>,
     known: HashMap<JobProfile, ProfileId>,
 }
 
-impl NewProfiles<'_> {
-    fn of(&mut self, profile: JobProfile) -> ProfileId {
+impl NewProfiles {
+    fn of(&mut self, profile: JobProfile, tx: &mut Tx) -> ProfileId {
         if let Some(id) = self.known.get(&profile) {
             return *id;
         }
-        *self.last += 1;
-        let id = ProfileId(*self.last);
+        let id = tx.next_profile();
         self.known.insert(profile.clone(), id);
         self.new.push(ProfileRow { id, workflow: self.workflow, profile });
         id
@@ -226,10 +197,10 @@ struct Parents {
 }
 
 impl Parents {
-    fn of(workflow: &Workflow, spawn: &Spawn<'_>, first: i64, caller: JobId) -> Self {
+    fn of(workflow: &Workflow, spawn: &Spawn<'_>, ids: &[JobId], caller: JobId) -> Self {
         let by_name = if spawn.known > 0 { workflow.by_name() } else { HashMap::new() };
         let existing = |job: &ExpandedJob| by_name.get(job.name.as_str()).map(|job| workflow.jobs[*job as usize].id);
-        let new = (first..).zip(spawn.new_jobs()).map(|(id, _)| Some(JobId(id)));
+        let new = ids.iter().copied().map(Some);
         let ids = new.chain(spawn.known_jobs().iter().map(existing)).collect();
         let mut parents = Self {
             caller,
@@ -266,16 +237,16 @@ impl Parents {
 
 impl Workflow {
     /// The job that asks, if it is the attempt that runs now. A start that its runner has not reported yet counts.
-    fn running_caller(&self, spawn: &Spawn<'_>) -> Result<JobId, Refusal> {
+    fn running_caller(&self, spawn: &Spawn<'_>) -> Result<JobId, CommandError> {
         if spawn.lineage.is_empty() || spawn.lineage.chars().any(char::is_control) {
-            return Err(Refusal::Invalid("a lineage needs a name without control characters".to_owned()));
+            return Err(CommandError::Invalid("a lineage needs a name without control characters".to_owned()));
         }
-        let missing = || Refusal::NoJob { workflow: self.row.name.clone(), job: spawn.caller.to_owned() };
+        let missing = || CommandError::NoJob { workflow: self.row.name.clone(), job: spawn.caller.to_owned() };
         let job = self.find(spawn.caller).ok_or_else(missing)?;
         let record = &self.jobs[job as usize];
         let runs = record.state.is_held() && (record.run, record.attempt) == (spawn.run, spawn.attempt);
         if !runs || self.is_canceled() {
-            return Err(Refusal::Conflict(format!(
+            return Err(CommandError::Conflict(format!(
                 "only a running job can spawn jobs: attempt {} of job '{}' in run {} does not run",
                 spawn.attempt,
                 self.name(job),
@@ -285,24 +256,8 @@ impl Workflow {
         Ok(record.id)
     }
 
-    /// The latest generation of a loop; 0 before the first.
-    fn generation(&self, lineage: &str) -> i64 {
-        let of_loop = |name: &String| match lineage::parse(name) {
-            Some(Record::Generation(of, number)) if of == lineage => Some(number),
-            _ => None,
-        };
-        let from = lineage::generation_name(lineage, 0);
-        self.data
-            .range(from..)
-            .map(|(name, _)| name)
-            .take_while(|name| name.starts_with(lineage::PREFIX))
-            .filter_map(of_loop)
-            .max()
-            .unwrap_or(0)
-    }
-
     /// Whether all of the jobs are there already. Some of them would be a mistake.
-    fn is_replay(&self, spawn: &Spawn<'_>) -> Result<bool, Refusal> {
+    fn is_replay(&self, spawn: &Spawn<'_>) -> Result<bool, CommandError> {
         let by_name = self.by_name();
         let of_loop =
             |job: u32| self.profile(job).spawned.as_ref().is_some_and(|spawned| spawned.lineage == spawn.lineage);
@@ -316,21 +271,26 @@ impl Workflow {
         let message = format!(
             "{count} of {all} jobs exist already, e.g. '{first}': a call adds all of its jobs or, repeated, none of them"
         );
-        Err(Refusal::Conflict(message))
+        Err(CommandError::Conflict(message))
     }
 
-    fn check_limits(&self, spawn: &Spawn<'_>, generation: i64) -> Result<(), Refusal> {
+    fn check_limits(&self, spawn: &Spawn<'_>, generation: i64) -> Result<(), CommandError> {
         let lineage = spawn.lineage;
-        if self.data.contains_key(&lineage::final_name(lineage)) {
-            return Err(Refusal::Conflict(format!("loop '{lineage}' has converged: no more jobs can be added to it")));
+        if self.data.has_converged(lineage) {
+            return Err(CommandError::Conflict(format!(
+                "loop '{lineage}' has converged: no more jobs can be added to it"
+            )));
         }
         let most = self.spec.dynamic_jobs.as_ref().and_then(|dynamic| dynamic.max_iterations).unwrap_or(MAX_ITERATIONS);
         if generation >= most {
-            return Err(Refusal::TooManyIterations { lineage: lineage.to_owned(), most });
+            return Err(CommandError::TooManyIterations { lineage: lineage.to_owned(), most });
         }
         let total = self.jobs.len() + spawn.new_jobs().len();
         if total > spawn.max_jobs {
-            return Err(Refusal::Invalid(format!("{total} jobs, but {} is the limit of this server", spawn.max_jobs)));
+            return Err(CommandError::Invalid(format!(
+                "{total} jobs, but {} is the limit of this server",
+                spawn.max_jobs
+            )));
         }
         Ok(())
     }

@@ -7,9 +7,9 @@ use torc_api::quantity::count;
 use torc_api::status::{Condition, PlanSummary, WorkflowStatus};
 use torc_api::wire::RunnerScope;
 
-use super::record::Recorder;
+use super::tx::Tx;
 use super::workflow::Workflow;
-use super::{JobDetail, Refusal, State};
+use super::{CommandError, Engine, JobDetail};
 use crate::ids::{JobId, Now, RunnerId, WorkflowId};
 use crate::rows::Changes;
 use crate::time::rfc3339;
@@ -21,28 +21,35 @@ const NOT_STALLED: &str = "NotStalled";
 /// What is said when the first job is tried again because it was lost or ran out of something.
 pub(super) const RECOVERY_STARTED: &str = "RecoveryStarted";
 
-impl State {
+impl Engine {
+    /// Begins a group of commands.
+    pub fn begin(&self, now: Now) -> Tx {
+        Tx::new(now, self.last)
+    }
+
     /// Ends a group of commands: completions are noted, conditions brought up to date, and everything to write is returned.
-    pub fn finish(&mut self, mut recorder: Recorder, now: Now) -> Changes {
-        let touched = recorder.touched();
+    pub fn finish(&mut self, mut tx: Tx) -> Changes {
+        let touched = tx.changes.touched();
         // Before what follows from them: who waits for the end of a workflow has then heard of its last job.
-        recorder.announce_moves(now);
+        tx.changes.announce_moves(tx.now);
         for id in self.to_look_at(touched) {
             if let Some(workflow) = self.workflows.get_mut(&id) {
-                workflow.trigger_actions(&mut recorder);
+                workflow.trigger_actions(&mut tx);
             }
             let is_held_back = self.is_held_back(id);
             if let Some(workflow) = self.workflows.get_mut(&id) {
                 if !is_held_back {
-                    workflow.note_completion(&mut recorder, now);
+                    workflow.note_completion(&mut tx);
                 }
-                workflow.refresh_conditions(&mut recorder, now);
+                workflow.refresh_conditions(&mut tx);
                 if workflow.is_over() {
                     self.live.remove(&id);
                 }
             }
         }
-        recorder.finish(&mut self.last.event)
+        let (changes, last) = tx.finish();
+        self.last = last;
+        changes
     }
 
     /// What was touched, and what could have ended meanwhile because its last runner has left.
@@ -60,16 +67,16 @@ impl State {
     pub(super) fn is_held_back(&self, id: WorkflowId) -> bool {
         let serves = |scope: &RunnerScope| *scope == RunnerScope::Session || self.live_in_scope(scope).contains(&id);
         self.workflows.get(&id).is_some_and(Workflow::has_open_commands)
-            && self.runners.values().any(|runner| !runner.silent && serves(&runner.row.scope))
+            && self.runners.values().any(|runner| !runner.is_silent() && serves(&runner.row.scope))
     }
 
     /// A workflow as the API shows it, without its document.
-    pub fn workflow_summary(&self, id: WorkflowId) -> Result<api::Workflow, Refusal> {
+    pub fn workflow_summary(&self, id: WorkflowId) -> Result<api::Workflow, CommandError> {
         Ok(self.workflow(id)?.summary())
     }
 
     /// The stored document of a workflow.
-    pub fn document(&self, id: WorkflowId) -> Result<&str, Refusal> {
+    pub fn document(&self, id: WorkflowId) -> Result<&str, CommandError> {
         Ok(&self.workflow(id)?.row.document)
     }
 
@@ -80,11 +87,11 @@ impl State {
     }
 
     /// A job by name or number, with what only the live state knows.
-    pub fn job(&self, id: WorkflowId, reference: &str) -> Result<(JobId, JobDetail<'_>), Refusal> {
+    pub fn job(&self, id: WorkflowId, reference: &str) -> Result<(JobId, JobDetail<'_>), CommandError> {
         let workflow = self.workflow(id)?;
         let job = workflow
             .find(reference)
-            .ok_or_else(|| Refusal::NoJob { workflow: workflow.row.name.clone(), job: reference.to_owned() })?;
+            .ok_or_else(|| CommandError::NoJob { workflow: workflow.row.name.clone(), job: reference.to_owned() })?;
         Ok((workflow.jobs[job as usize].id, workflow.detail(job)))
     }
 
@@ -106,13 +113,13 @@ impl State {
 
     fn runner_view(&self, id: RunnerId) -> Option<api::Runner> {
         let runner = self.runners.get(&id)?;
-        let running = runner.held.iter().filter(|(job, holding)| self.runs(holding.workflow, **job)).count() as i64;
+        let running = runner.leases.jobs().filter(|(workflow, job)| self.runs(*workflow, *job)).count() as i64;
         Some(api::Runner {
             id: id.0,
             host: runner.row.host.clone(),
             pid: runner.row.pid,
             kind: runner.row.kind,
-            status: if runner.silent { api::RunnerStatus::Silent } else { api::RunnerStatus::Active },
+            status: if runner.is_silent() { api::RunnerStatus::Silent } else { api::RunnerStatus::Active },
             capacity: runner.row.capacity,
             labels: runner.row.labels.clone(),
             workflow: match &runner.row.scope {
@@ -124,10 +131,10 @@ impl State {
             place: runner.row.place.clone(),
             process: runner.row.process.clone(),
             version: runner.row.version.clone(),
-            queued: runner.held.len() as i64 - running,
+            queued: runner.leases.job_count() as i64 - running,
             running,
             start_time: rfc3339(runner.row.started_ms),
-            last_contact_time: Some(rfc3339(runner.heard_wall_ms)),
+            last_contact_time: Some(rfc3339(runner.heard_wall_ms())),
             end_time: None,
         })
     }
@@ -152,17 +159,17 @@ pub(super) fn counted(jobs: i64) -> String {
 }
 
 impl Workflow {
-    pub(super) fn note_completion(&mut self, recorder: &mut Recorder, now: Now) {
+    pub(super) fn note_completion(&mut self, tx: &mut Tx) {
         if !self.is_settled() || self.row.completed_ms.is_some() {
             return;
         }
-        self.row.completed_ms = Some(now.wall_ms);
-        recorder.workflow(&self.row);
+        self.row.completed_ms = Some(tx.now.wall_ms);
+        tx.changes.workflow(&self.row);
         let (reason, message) = match self.outcome() {
             "Succeeded" => ("WorkflowFinished", format!("{} completed", counted(self.counts.total))),
             outcome => ("WorkflowFailed", format!("{outcome}: {}", self.failure_message())),
         };
-        recorder.event(now, Some(self.row.id), reason, message);
+        tx.event(Some(self.row.id), reason, message);
     }
 
     /// Its end was noted: everything has ended, and so has what that set off.
@@ -189,21 +196,21 @@ impl Workflow {
     }
 
     /// Writes the conditions down when one of them says something new.
-    pub(super) fn refresh_conditions(&mut self, recorder: &mut Recorder, now: Now) {
+    pub(super) fn refresh_conditions(&mut self, tx: &mut Tx) {
         let before: Vec<Condition> = serde_json::from_str(&self.row.conditions).unwrap_or_default();
-        let after = self.conditions(&before, now);
-        if begins("Recovering", &before, &after) && !recorder.has_event(self.row.id, RECOVERY_STARTED) {
-            recorder.event(now, Some(self.row.id), RECOVERY_STARTED, self.recovering.sentence());
+        let after = self.conditions(&before, tx.now);
+        if begins("Recovering", &before, &after) && !tx.changes.has_event(self.row.id, RECOVERY_STARTED) {
+            tx.event(Some(self.row.id), RECOVERY_STARTED, self.failures.recovering().sentence());
         }
         let exhausted = |all: &[Condition]| all.iter().any(|one| one.status == "True" && one.reason == EXHAUSTED);
         if exhausted(&after) && !exhausted(&before) {
-            recorder.event(now, Some(self.row.id), EXHAUSTED, self.stall().1);
+            tx.event(Some(self.row.id), EXHAUSTED, self.stall().1);
         }
         if after != before
             && let Ok(text) = serde_json::to_string(&after)
         {
             self.row.conditions = text;
-            recorder.workflow(&self.row);
+            tx.changes.workflow(&self.row);
         }
     }
 
@@ -233,8 +240,8 @@ impl Workflow {
         let stall = self.stall();
         let stalled = stall.0 != NOT_STALLED;
         // What was cancelled is only waited for.
-        let recovers = self.recovering.reason().filter(|_| !self.is_canceled());
-        let sentence = if recovers.is_some() { self.recovering.sentence() } else { String::new() };
+        let recovers = self.failures.recovering().reason().filter(|_| !self.is_canceled());
+        let sentence = if recovers.is_some() { self.failures.recovering().sentence() } else { String::new() };
         let finished = match (settled, self.outcome()) {
             (false, _) => ("Finished", "False", "Running", String::new()),
             (true, outcome) => ("Finished", "True", outcome, String::new()),
@@ -271,7 +278,7 @@ impl Workflow {
     /// Why only a person can bring it on, and a sentence about it.
     fn stall(&self) -> (&'static str, String) {
         let counts = &self.counts;
-        let is_still = counts.leased + counts.running + counts.recovering == 0 && self.ending == 0;
+        let is_still = counts.leased + counts.running + counts.recovering == 0 && !self.leases.has_revoked_jobs();
         if counts.pending_failed > 0 && counts.ready == 0 && is_still {
             return ("PendingFailedJobs", "failed jobs wait for a decision".to_owned());
         }
@@ -302,8 +309,8 @@ impl Workflow {
                 plan: Some(PlanSummary { digest: self.row.digest.clone(), job_count: self.counts.total }),
                 jobs: self.counts,
                 allocations: self.allocation_counts(),
-                failures: self.failures.values().cloned().collect(),
-                recovery: self.recovering.status().filter(|_| !self.is_canceled()),
+                failures: self.failures.latest().cloned().collect(),
+                recovery: self.failures.recovering().status().filter(|_| !self.is_canceled()),
                 conditions: serde_json::from_str(&self.row.conditions).unwrap_or_default(),
                 ..WorkflowStatus::default()
             },

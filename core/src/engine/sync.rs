@@ -2,51 +2,45 @@
 
 use torc_api::wire::{PROTOCOL, RegisterRequest, RegisterResponse, SyncRequest, SyncResponse, Want};
 
-use super::offers::Offer;
-use super::record::Recorder;
-use super::runner::{EndingLease, HeldErrand, Holding, Runner};
+use super::held_leases::LeaseTarget;
+use super::runners::Runner;
+use super::tx::Tx;
 use super::workflow::Workflow;
-use super::{Refusal, State};
+use super::{CommandError, Engine};
 use crate::ids::{Now, RunnerId};
-use crate::rows::{RunnerRow, StrayLease};
+use crate::rows::RunnerRow;
 
 /// An answer to a sync.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SyncAnswer {
     /// What to say.
     pub response: SyncResponse,
-    /// There is nothing to say yet: the answer may wait for news.
+    /// There is nothing to say yet: the answer may wait for a change.
     pub may_wait: bool,
 }
 
-impl State {
+impl Engine {
     /// A runner introduces itself. In the place of an earlier one it takes over what that one held.
-    pub fn register(
-        &mut self,
-        request: &RegisterRequest,
-        recorder: &mut Recorder,
-        now: Now,
-    ) -> Result<RegisterResponse, Refusal> {
+    pub fn register(&mut self, request: &RegisterRequest, tx: &mut Tx) -> Result<RegisterResponse, CommandError> {
         if request.protocol != PROTOCOL {
-            return Err(Refusal::Protocol(request.protocol));
+            return Err(CommandError::Protocol(request.protocol));
         }
-        let allocation = self.enter_allocation(request, recorder, now)?;
-        self.last.runner += 1;
-        let id = RunnerId(self.last.runner);
-        let mut row = runner_row(id, request, now);
+        let allocation = self.enter_allocation(request, tx)?;
+        let id = tx.next_runner();
+        let mut row = runner_row(id, request, tx.now);
         if let Some((workflow, allocation)) = allocation {
-            let home = self.workflows.get(&workflow).and_then(|home| home.allocations.live.get(&allocation));
+            let home = self.workflows.get(&workflow).and_then(|home| home.allocations.get(allocation));
             row.scheduler = row.scheduler.or_else(|| home.and_then(|home| home.scheduler.clone()));
         }
-        recorder.runner(&row);
-        recorder.event(now, None, "RunnerRegistered", format!("runner {id} on {} has registered", row.host));
-        let mut runner = Runner::new(row, now);
+        tx.changes.runner(&row);
+        tx.event(None, "RunnerRegistered", format!("runner {id} on {} has registered", row.host));
+        let mut runner = Runner::new(row, tx.now);
         runner.allocation = allocation;
         for predecessor in self.in_place(request) {
-            self.succeed(predecessor, &mut runner, recorder, now);
+            self.succeed(predecessor, &mut runner, tx);
         }
         let lease_ms = self.lease_ms(&self.live_in_scope(&request.scope));
-        self.runners.insert(id, runner);
+        self.runners.insert(runner);
         Ok(RegisterResponse { runner: id.0, version: env!("CARGO_PKG_VERSION").to_owned(), lease_ms })
     }
 
@@ -59,97 +53,57 @@ impl State {
         self.runners.iter().filter(|(_, runner)| same(runner)).map(|(id, _)| *id).collect()
     }
 
-    fn succeed(&mut self, predecessor: RunnerId, successor: &mut Runner, recorder: &mut Recorder, now: Now) {
+    fn succeed(&mut self, predecessor: RunnerId, successor: &mut Runner, tx: &mut Tx) {
         let Some(mut earlier) = self.remove_runner(predecessor) else { return };
-        for (job_id, holding) in earlier.held.drain() {
-            let Some(workflow) = self.workflows.get_mut(&holding.workflow) else { continue };
-            let Some(job) = workflow.ordinal(job_id) else { continue };
-            let record = &mut workflow.jobs[job as usize];
-            record.runner = Some(successor.row.id);
-            record.in_doubt = false;
-            recorder.updated(workflow.update(job));
-            successor.held.insert(job_id, Holding { granted_in: 0, ..holding });
-        }
-        for (epoch, ending) in std::mem::take(&mut earlier.ending) {
-            let lease = StrayLease { runner: successor.row.id, ..ending.lease };
-            successor.ending.insert(epoch, EndingLease { lease, granted_in: 0 });
-            recorder.stray(lease);
-        }
-        for (errand, held) in &earlier.errands {
-            successor.errands.insert(*errand, HeldErrand { granted_in: 0, ..*held });
-        }
-        let errands = earlier.errands.drain().map(|(errand, _)| errand).collect();
-        self.hand_over_errands(predecessor, errands, successor.row.id, recorder);
-        earlier.row.ended_ms = Some(now.wall_ms);
-        recorder.runner(&earlier.row);
+        earlier.row.ended_ms = Some(tx.now.wall_ms);
+        tx.changes.runner(&earlier.row);
+        self.transfer_leases(earlier, successor, tx);
     }
 
     /// A runner says what is; the answer says what should be.
-    pub fn sync(
-        &mut self,
-        id: RunnerId,
-        request: &SyncRequest,
-        recorder: &mut Recorder,
-        now: Now,
-    ) -> Result<SyncAnswer, Refusal> {
-        let runner = self.runners.get_mut(&id).ok_or(Refusal::NoRunner(id))?;
-        runner.heard_ms = now.mono_ms;
-        runner.heard_wall_ms = now.wall_ms;
-        runner.silent = false;
-        runner.lease_seconds = request.lease_seconds;
-        runner.ends_ms = request.remaining_ms.map(|left| now.mono_ms.saturating_add(left));
-        // A message that was overtaken by a newer one still reports what ended, but its view of what is held is old.
-        let newest = request.sequence > runner.sequence;
-        runner.sequence = runner.sequence.max(request.sequence);
-        if newest {
-            runner.offer.until_ms = Offer::until(request.wait_ms, now);
-        }
+    pub fn sync(&mut self, id: RunnerId, request: &SyncRequest, tx: &mut Tx) -> Result<SyncAnswer, CommandError> {
+        let runner = self.runners.get_mut(&id).ok_or(CommandError::NoRunner(id))?;
+        let newest = runner.hear(request, tx.now);
         let mut response = SyncResponse { sequence: request.sequence, ..SyncResponse::default() };
         for finished in &request.finished {
-            if self.is_from_another_store(finished, now) || !self.accept_result(id, finished, recorder, now) {
+            if self.is_from_another_store(finished, tx.now) || !self.accept_result(id, finished, tx) {
                 response.refused.push(finished.key);
             }
         }
-        self.take_slurm_stats(&request.slurm_stats, recorder);
+        self.take_slurm_stats(&request.slurm_stats, tx);
         if newest {
-            self.take_in(id, request, recorder, now);
+            self.ingest(id, request, tx);
         }
-        self.answer(id, request, newest, &mut response, (recorder, now));
+        self.answer(id, request, newest, &mut response, tx);
         let nothing_reported =
             request.finished.is_empty() && request.returned.is_empty() && request.slurm_stats.is_empty();
-        let nothing_to_say = newest && !self.is_worth_saying(id, request, &response);
+        let nothing_to_say = newest && !self.should_respond(id, request, &response);
         let may_wait = nothing_to_say && nothing_reported && !request.leaving;
         Ok(SyncAnswer { response, may_wait })
     }
 
     /// What a waiting runner should be told now, if anything.
-    pub fn poll(
-        &mut self,
-        id: RunnerId,
-        request: &SyncRequest,
-        recorder: &mut Recorder,
-        now: Now,
-    ) -> Option<SyncResponse> {
+    pub fn poll(&mut self, id: RunnerId, request: &SyncRequest, tx: &mut Tx) -> Option<SyncResponse> {
         let runner = self.runners.get(&id)?;
-        if runner.sequence != request.sequence {
+        if runner.sequence() != request.sequence {
             return Some(SyncResponse { sequence: request.sequence, ..self.plain_response(id) });
         }
         let mut response = SyncResponse { sequence: request.sequence, ..SyncResponse::default() };
-        self.answer(id, request, true, &mut response, (recorder, now));
-        self.is_worth_saying(id, request, &response).then_some(response)
+        self.answer(id, request, true, &mut response, tx);
+        self.should_respond(id, request, &response).then_some(response)
     }
 
-    fn is_worth_saying(&mut self, id: RunnerId, request: &SyncRequest, response: &SyncResponse) -> bool {
+    fn should_respond(&mut self, id: RunnerId, request: &SyncRequest, response: &SyncResponse) -> bool {
         let is_new = self.runners.get_mut(&id).is_some_and(|runner| {
-            let has_new_orders = runner.hears_new_orders(request, response);
-            runner.hears_new_verdict(request, response) || has_new_orders
+            let has_new_orders = runner.has_new_directives(request, response);
+            runner.has_new_directive_for_all(request, response) || has_new_orders
         });
         is_new || !response.leases.is_empty() || !response.refused.is_empty()
     }
 
     /// A newer message has come from the runner, or it has left: the older one is not waited for any more.
     pub fn is_overtaken(&self, id: RunnerId, sequence: u64) -> bool {
-        self.runners.get(&id).is_none_or(|runner| runner.sequence != sequence)
+        self.runners.get(&id).is_none_or(|runner| runner.sequence() != sequence)
     }
 
     /// An answer without work: for a runner whose waiting time is over.
@@ -167,23 +121,16 @@ impl State {
         }
     }
 
-    fn answer(
-        &mut self,
-        id: RunnerId,
-        request: &SyncRequest,
-        newest: bool,
-        response: &mut SyncResponse,
-        context: (&mut Recorder, Now),
-    ) {
+    fn answer(&mut self, id: RunnerId, request: &SyncRequest, newest: bool, response: &mut SyncResponse, tx: &mut Tx) {
         if newest {
-            self.add_orders(id, request, response);
+            self.add_directives(id, request, response);
             if !request.leaving && (!request.stopping || request.completing) {
-                self.grant_errands(id, request, response, context.0, context.1);
+                self.grant_tasks(id, request, response, tx);
             }
             if request.leaving || request.want == Want::default() {
                 self.withdraw_offer(id);
             } else {
-                self.grant(id, request.want, response, context);
+                self.grant(id, request.want, response, tx);
             }
         }
         let plain = self.plain_response(id);
@@ -196,32 +143,34 @@ impl State {
 
     /// What the runner has and should not have: it ends what is not its own or was cancelled, and gives back what need not
     /// start now.
-    fn add_orders(&self, id: RunnerId, request: &SyncRequest, response: &mut SyncResponse) {
+    fn add_directives(&self, id: RunnerId, request: &SyncRequest, response: &mut SyncResponse) {
         for key in request.running.iter().map(|running| &running.key) {
-            if let Some(own) = self.is_errand_of(id, key) {
-                response.cancel.extend((!own).then_some(*key));
-                continue;
-            }
-            let unwanted = |(workflow, job): (&Workflow, u32)| workflow.is_to_be_ended(job);
-            if self.held_by(id, key).is_none_or(unwanted) {
+            if self.held_by(id, key).is_none_or(|target| self.should_terminate(target)) {
                 response.cancel.push(*key);
             }
         }
         for key in &request.queued {
-            if let Some(own) = self.is_errand_of(id, key) {
-                response.cancel.extend((!own).then_some(*key));
-                continue;
-            }
             match self.held_by(id, key) {
                 None => response.cancel.push(*key),
-                Some((workflow, _)) if workflow.is_suspended() || self.is_asked_back(id, key) => {
-                    response.give_back.push(*key);
-                }
+                Some(target) if self.is_wanted_back(id, target) => response.give_back.push(*key),
                 Some(_) => {}
             }
         }
         response.cancel.sort_unstable();
         response.give_back.sort_unstable();
+    }
+
+    /// A job runs that is to be ended.
+    fn should_terminate(&self, target: LeaseTarget) -> bool {
+        let workflow = self.workflows.get(&target.workflow).filter(|_| target.role.is_job());
+        let should_terminate = |workflow: &Workflow| Some(workflow.should_terminate(workflow.ordinal(target.number)?));
+        workflow.and_then(should_terminate).unwrap_or(false)
+    }
+
+    /// A job need not start now, or could start elsewhere.
+    fn is_wanted_back(&self, id: RunnerId, target: LeaseTarget) -> bool {
+        let is_suspended = || self.workflows.get(&target.workflow).is_some_and(Workflow::is_suspended);
+        target.role.is_job() && (is_suspended() || self.is_asked_back(id, target.number))
     }
 }
 

@@ -7,9 +7,9 @@ use torc_api::quantity::count;
 use torc_api::state::JobState;
 use torc_api::workflow::StopPolicy;
 
-use super::record::Recorder;
-use super::{Refusal, State};
-use crate::ids::{Now, WorkflowId};
+use super::tx::Tx;
+use super::{CommandError, Engine};
+use crate::ids::WorkflowId;
 use crate::job::JobEvent;
 
 /// Which jobs run again.
@@ -25,20 +25,20 @@ pub enum Retry {
     All,
 }
 
-impl State {
+impl Engine {
     /// No new leases, and those that have not started are taken back; running jobs go on.
-    pub fn suspend(&mut self, id: WorkflowId, recorder: &mut Recorder, now: Now) -> Result<(), Refusal> {
+    pub fn suspend(&mut self, id: WorkflowId, tx: &mut Tx) -> Result<(), CommandError> {
         let workflow = self.workflow_mut(id)?;
         if !std::mem::replace(&mut workflow.row.suspended, true) {
-            recorder.workflow(&workflow.row);
-            recorder.event(now, Some(id), "WorkflowSuspended", "no new jobs start".to_owned());
-            self.news += 1;
+            tx.changes.workflow(&workflow.row);
+            tx.event(Some(id), "WorkflowSuspended", "no new jobs start".to_owned());
+            self.wake_version += 1;
         }
         Ok(())
     }
 
     /// Undoes `suspend` and `cancel`: leases are given out again, and cancelled jobs are wanted again.
-    pub fn resume(&mut self, id: WorkflowId, recorder: &mut Recorder, now: Now) -> Result<(), Refusal> {
+    pub fn resume(&mut self, id: WorkflowId, tx: &mut Tx) -> Result<(), CommandError> {
         let workflow = self.workflow_mut(id)?;
         let said = match (workflow.spec.suspend, workflow.spec.stop_policy) {
             (_, Some(StopPolicy::Cancel)) => Some("`stopPolicy: Cancel`"),
@@ -48,94 +48,94 @@ impl State {
             _ => None,
         };
         if let Some(said) = said {
-            return Err(Refusal::Conflict(format!("the document says {said}; change it and apply it again")));
+            return Err(CommandError::Conflict(format!("the document says {said}; change it and apply it again")));
         }
-        let was_exhausted = std::mem::take(&mut workflow.allocations.fruitless) > 0;
+        let was_exhausted = workflow.allocations.forget_unproductive();
         if !workflow.row.suspended && !workflow.row.canceled {
             if was_exhausted {
-                workflow.refresh_conditions(recorder, now);
-                self.news += 1;
+                workflow.refresh_conditions(tx);
+                self.wake_version += 1;
             }
             return Ok(());
         }
         workflow.row.suspended = false;
-        recorder.event(now, Some(id), "WorkflowResumed", "jobs start again".to_owned());
+        tx.event(Some(id), "WorkflowResumed", "jobs start again".to_owned());
         let canceled = workflow.row.canceled.then(|| workflow.canceled_jobs());
         workflow.row.canceled = false;
         workflow.row.expired = false;
-        recorder.workflow(&workflow.row);
+        tx.changes.workflow(&workflow.row);
         if let Some(canceled) = canceled {
-            self.reset(id, canceled, recorder);
+            self.reset(id, canceled, tx);
             self.session.workflows.insert(id);
         }
-        self.news += 1;
+        self.wake_version += 1;
         Ok(())
     }
 
     /// Nothing more starts, and what runs is ended. Returns how many jobs that concerns.
-    pub fn cancel(&mut self, id: WorkflowId, recorder: &mut Recorder, now: Now) -> Result<i64, Refusal> {
+    pub fn cancel(&mut self, id: WorkflowId, tx: &mut Tx) -> Result<i64, CommandError> {
         let workflow = self.workflow_mut(id)?;
         if workflow.is_settled() {
             return Ok(0);
         }
         workflow.row.canceled = true;
-        recorder.workflow(&workflow.row);
-        let affected = self.cancel_jobs(id, recorder);
-        recorder.event(now, Some(id), "WorkflowCanceled", format!("{} canceled", count(affected, "job")));
+        tx.changes.workflow(&workflow.row);
+        let affected = self.cancel_jobs(id, tx);
+        tx.event(Some(id), "WorkflowCanceled", format!("{} canceled", count(affected, "job")));
         Ok(affected)
     }
 
     /// Cancels every job that has not ended; running ones are ended by their runners.
-    pub(super) fn cancel_jobs(&mut self, id: WorkflowId, recorder: &mut Recorder) -> i64 {
+    pub(super) fn cancel_jobs(&mut self, id: WorkflowId, tx: &mut Tx) -> i64 {
         let Some(workflow) = self.workflows.get_mut(&id) else { return 0 };
-        workflow.cancel_actions(recorder);
+        workflow.cancel_actions(tx);
         let mut affected = 0;
         for job in 0..workflow.jobs.len() as u32 {
             let Some(state) = self.workflows.get(&id).map(|workflow| workflow.jobs[job as usize].state) else {
                 continue;
             };
             if matches!(state, JobState::Leased | JobState::Recovering) {
-                self.take_away(id, job, recorder);
+                self.revoke_leases_of_job(id, job, tx);
             }
             let Some(workflow) = self.workflows.get_mut(&id) else { continue };
-            if state == JobState::Running || workflow.step(job, JobEvent::Canceled, recorder).is_ok() {
+            if state == JobState::Running || workflow.transition(job, JobEvent::Canceled, tx).is_ok() {
                 affected += 1;
-                workflow.forget_given_up(job, recorder);
+                workflow.forget_expired_leases(job, tx);
             }
         }
-        self.take_actions_away(id, recorder);
-        self.news += 1;
+        self.revoke_stale_actions(id, tx);
+        self.wake_version += 1;
         affected
     }
 
     /// Jobs run again, and so does what depends on them. Returns how many jobs that concerns.
-    pub fn retry(&mut self, id: WorkflowId, which: &Retry, recorder: &mut Recorder, now: Now) -> Result<i64, Refusal> {
+    pub fn retry(&mut self, id: WorkflowId, which: &Retry, tx: &mut Tx) -> Result<i64, CommandError> {
         let jobs = self.chosen(id, which)?;
         if matches!(which, Retry::Changed(_)) && jobs.is_empty() {
-            self.undo_regeneration(id, recorder);
+            self.undo_regeneration(id, tx);
             return Ok(0);
         }
-        let workflow = self.workflows.get_mut(&id).ok_or_else(|| Refusal::NoWorkflow(id.to_string()))?;
+        let workflow = self.workflows.get_mut(&id).ok_or_else(|| CommandError::NoWorkflow(id.to_string()))?;
         workflow.row.canceled = false;
         workflow.row.expired = false;
-        workflow.allocations.fruitless = 0;
+        workflow.allocations.forget_unproductive();
         if *which == Retry::All {
-            workflow.begin_run(workflow.row.run + 1, recorder);
-            workflow.forget_ephemeral(&mut self.last, recorder, now);
+            workflow.begin_run(workflow.row.run + 1, tx);
+            workflow.data.forget_ephemeral(tx);
         }
-        recorder.workflow(&workflow.row);
+        tx.changes.workflow(&workflow.row);
         if *which == Retry::All {
-            self.undo_regeneration(id, recorder);
+            self.undo_regeneration(id, tx);
         }
-        self.drop_forgotten_strays(id, recorder);
-        let affected = self.reset(id, jobs, recorder).len();
+        self.forget_leases_without_target(id, tx);
+        let affected = self.reset(id, jobs, tx).len();
         self.session.workflows.insert(id);
-        recorder.event(now, Some(id), "WorkflowRetried", format!("{} reset to run again", count(affected, "job")));
+        tx.event(Some(id), "WorkflowRetried", format!("{} reset to run again", count(affected, "job")));
         Ok(affected as i64)
     }
 
     /// The names of the jobs that would run again.
-    pub fn retry_preview(&self, id: WorkflowId, which: &Retry) -> Result<JobNames, Refusal> {
+    pub fn retry_preview(&self, id: WorkflowId, which: &Retry) -> Result<JobNames, CommandError> {
         let workflow = self.workflow(id)?;
         let mut names = JobNames::default();
         let again = workflow.with_descendants(self.chosen(id, which)?);
@@ -147,11 +147,11 @@ impl State {
     }
 
     /// The jobs that are asked for, without what depends on them.
-    fn chosen(&self, id: WorkflowId, which: &Retry) -> Result<BTreeSet<u32>, Refusal> {
+    fn chosen(&self, id: WorkflowId, which: &Retry) -> Result<BTreeSet<u32>, CommandError> {
         let workflow = self.workflow(id)?;
         if workflow.spec.stop_policy == Some(StopPolicy::Cancel) {
             let message = "the document says `stopPolicy: Cancel`; change it and apply it again";
-            return Err(Refusal::Conflict(message.to_owned()));
+            return Err(CommandError::Conflict(message.to_owned()));
         }
         let all = || 0..workflow.jobs.len() as u32;
         Ok(match which {
@@ -167,42 +167,34 @@ impl State {
     }
 
     /// Forgets a workflow. Its running jobs are ended by their runners, for their keys are no longer known.
-    pub fn delete(&mut self, id: WorkflowId, recorder: &mut Recorder, now: Now) -> Result<(), Refusal> {
-        let workflow = self.workflows.remove(&id).ok_or_else(|| Refusal::NoWorkflow(id.to_string()))?;
+    pub fn delete(&mut self, id: WorkflowId, tx: &mut Tx) -> Result<(), CommandError> {
+        let workflow = self.workflows.remove(&id).ok_or_else(|| CommandError::NoWorkflow(id.to_string()))?;
         self.names.remove(&(workflow.row.namespace.clone(), workflow.row.name.clone()));
         self.session.workflows.remove(&id);
         self.live.remove(&id);
-        for job in workflow.jobs.iter().filter(|job| job.state.is_held()) {
-            if let Some(runner) = job.runner.and_then(|id| self.runners.get_mut(&id)) {
-                runner.held.remove(&job.id);
-            }
-        }
-        self.drop_strays(|lease| lease.workflow == id, recorder);
-        for runner in self.runners.values_mut() {
-            runner.errands.retain(|errand, _| errand.workflow != id);
-        }
-        recorder.deleted(id, |job| workflow.ordinal(job).is_some());
-        recorder.event(now, None, "WorkflowDeleted", format!("workflow '{}' was deleted", workflow.row.name));
-        self.news += 1;
+        self.forget_leases(|target| target.workflow == id, tx);
+        tx.changes.deleted(id, |job| workflow.ordinal(job).is_some());
+        tx.event(None, "WorkflowDeleted", format!("workflow '{}' was deleted", workflow.row.name));
+        self.wake_version += 1;
         Ok(())
     }
 }
 
 impl super::workflow::Workflow {
-    pub(super) fn find_all(&self, references: &[String]) -> Result<BTreeSet<u32>, Refusal> {
+    pub(super) fn find_all(&self, references: &[String]) -> Result<BTreeSet<u32>, CommandError> {
         let by_name = self.by_name();
         let find = |reference: &String| {
             let named = by_name.get(reference.as_str()).copied();
             named
                 .or_else(|| self.by_number(reference))
-                .ok_or_else(|| Refusal::NoJob { workflow: self.row.name.clone(), job: reference.clone() })
+                .ok_or_else(|| CommandError::NoJob { workflow: self.row.name.clone(), job: reference.clone() })
         };
         references.iter().map(find).collect()
     }
 
     /// Jobs that were cancelled or are being ended because of that.
     fn canceled_jobs(&self) -> BTreeSet<u32> {
-        let canceled = |job: &u32| self.jobs[*job as usize].state == JobState::Canceled || self.is_to_be_ended(*job);
+        let canceled = |job: &u32| self.jobs[*job as usize].state == JobState::Canceled || self.should_terminate(*job);
         (0..self.jobs.len() as u32).filter(canceled).collect()
     }
 
@@ -210,6 +202,6 @@ impl super::workflow::Workflow {
     fn may_be_retried(&self, job: u32) -> bool {
         let state = self.jobs[job as usize].state;
         matches!(state, JobState::Failed | JobState::Terminated | JobState::Canceled | JobState::PendingFailed)
-            || self.is_to_be_ended(job)
+            || self.should_terminate(job)
     }
 }

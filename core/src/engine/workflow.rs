@@ -1,6 +1,6 @@
 //! One live workflow: a small record for each job, edges as flat arrays, queues of what is ready.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use indexmap::IndexSet;
@@ -11,24 +11,21 @@ use torc_api::termination::EndMargin;
 use torc_api::wire::AttemptKey;
 use torc_api::workflow::{StopPolicy, WorkflowSpec};
 
-use super::actions::Actions;
-use super::allocations::Allocations;
+use super::action_list::Actions;
+use super::allocation_list::Allocations;
+use super::detached_leases::DetachedLeases;
+use super::failures::Failures;
 use super::profile::ProfileEntry;
-use super::record::Recorder;
-use super::recovering::Recovering;
-use super::recovery::Recoveries;
+use super::recovery_scripts::Recoveries;
+use super::tx::Tx;
+use super::user_data::Data;
 use crate::class::Class;
 use crate::expanded::Requirements;
 use crate::ids::{JobId, ProfileId, RunnerId, WorkflowId};
-use crate::job::{IllegalMove, JobEvent, next_state};
+use crate::job::{InvalidTransition, JobEvent, next_state};
 use crate::matching::{ReadyJob, ReadyQueue, Usage};
-use crate::rows::{
-    JobProfile, JobRow, JobUpdate, ProfileRow, Regenerated, ResultRow, StrayLease, UserDataRow, WorkflowRow,
-};
+use crate::rows::{JobProfile, JobRow, JobUpdate, ProfileRow, Regenerated, ResultRow, WorkflowRow};
 use crate::urgency::downstream_seconds;
-
-/// How many failures a status shows.
-pub(super) const FAILURES_SHOWN: usize = 20;
 
 pub(super) struct Workflow {
     pub row: WorkflowRow,
@@ -46,23 +43,13 @@ pub(super) struct Workflow {
     pub counts: JobCounts,
     /// Resources of leased and running jobs.
     pub usage: Usage,
-    /// The latest failures by end, job and attempt: the order in which they are shown, also after a restart.
-    pub failures: BTreeMap<(i64, JobId, i32), FailureSample>,
-    /// How many attempts of a job in this run ended with a cause; only jobs that failed are in here.
-    pub failed_attempts: HashMap<JobId, BTreeMap<Cause, i32>>,
-    /// Those of them that are being tried again.
-    pub recovering: Recovering,
-    /// Values that jobs exchange; of the states of loops only the names.
-    pub data: BTreeMap<String, UserDataRow>,
+    pub failures: Failures,
+    /// Values that jobs exchange.
+    pub data: Data,
     /// Profiles with other requirements than the document's, by the profile before and the new requirements: jobs that change alike
     /// share one.
     pub scaled_profiles: HashMap<(u32, Requirements), u32>,
-    /// Leases that were given up and still count if they turn up. Few jobs are in here.
-    pub given_up: HashMap<JobId, Vec<StrayLease>>,
-    /// How many leases of its jobs are being ended.
-    pub ending: u32,
-    /// How many leases of actions are being ended, by the action's number.
-    pub ending_actions: BTreeMap<JobId, u32>,
+    pub leases: DetachedLeases,
     pub actions: Actions,
     /// Schedulers that recovery has made.
     pub regenerated: Vec<Regenerated>,
@@ -93,7 +80,7 @@ pub(super) struct JobRecord {
     /// How many of its leases are being ended.
     pub ending: u8,
     /// Its runner is silent: whether it still runs is not known.
-    pub in_doubt: bool,
+    pub unconfirmed: bool,
     /// Number of times that the present attempt was asked back for another runner.
     pub moves: u8,
     name: Text,
@@ -149,10 +136,15 @@ pub struct JobDetail<'a> {
     /// How many of them have not ended.
     pub unmet: u32,
     /// Its runner is silent.
-    pub in_doubt: bool,
+    pub unconfirmed: bool,
 }
 
 impl Workflow {
+    /// Returns the state of a job, if it is there.
+    pub fn state_of(&self, id: JobId) -> Option<JobState> {
+        self.ordinal(id).map(|job| self.jobs[job as usize].state)
+    }
+
     /// Builds the live form of stored rows. `jobs` must be sorted by number; unknown dependencies are left out.
     pub fn build(
         row: WorkflowRow,
@@ -173,21 +165,17 @@ impl Workflow {
             queues: Vec::new(),
             counts: JobCounts::default(),
             usage: Usage::default(),
-            failures: BTreeMap::new(),
-            failed_attempts: HashMap::new(),
-            recovering: Recovering::default(),
-            data: BTreeMap::new(),
+            failures: Failures::default(),
+            data: Data::default(),
             scaled_profiles: HashMap::new(),
-            given_up: HashMap::new(),
-            ending: 0,
-            ending_actions: BTreeMap::new(),
+            leases: DetachedLeases::default(),
             actions: Actions::default(),
             regenerated: Vec::new(),
             spec_with_regenerated: None,
             recoveries: Recoveries::default(),
             allocations: Allocations::default(),
         };
-        workflow.take_in_regenerated();
+        workflow.load_regenerated();
         let mut profile_index = HashMap::new();
         for profile in profiles {
             profile_index.insert(profile.id, workflow.add_profile(profile.id, profile.profile));
@@ -239,7 +227,7 @@ impl Workflow {
             downstream_seconds: 0,
             state: job.state,
             ending: 0,
-            in_doubt: false,
+            unconfirmed: false,
             moves: 0,
             name,
             command,
@@ -405,7 +393,7 @@ impl Workflow {
             attempt: record.attempt,
             depends_on,
             unmet: record.unmet,
-            in_doubt: record.in_doubt,
+            unconfirmed: record.unconfirmed,
         }
     }
 
@@ -426,7 +414,7 @@ impl Workflow {
     }
 
     /// The job runs, and a person wants it ended.
-    pub fn is_to_be_ended(&self, job: u32) -> bool {
+    pub fn should_terminate(&self, job: u32) -> bool {
         self.is_canceled() && self.jobs[job as usize].state == JobState::Running
     }
 
@@ -443,7 +431,7 @@ impl Workflow {
     }
 
     /// Moves a job, through the one function that decides, and keeps counters and queues in step.
-    pub fn step(&mut self, job: u32, event: JobEvent, recorder: &mut Recorder) -> Result<JobState, IllegalMove> {
+    pub fn transition(&mut self, job: u32, event: JobEvent, tx: &mut Tx) -> Result<JobState, InvalidTransition> {
         let record = &self.jobs[job as usize];
         let before = record.state;
         let after = next_state(before, event)?;
@@ -456,7 +444,7 @@ impl Workflow {
         if !after.is_held() {
             record.runner = None;
             record.started_ms = None;
-            record.in_doubt = false;
+            record.unconfirmed = false;
         }
         if let JobEvent::Reset { unmet } | JobEvent::Planned { unmet } = event {
             record.unmet = unmet;
@@ -464,11 +452,12 @@ impl Workflow {
         self.enqueue(job);
         self.count_usage(job, 1);
         self.actions.job_moved(job, before, after);
-        self.mind_recovery(job);
+        let record = &self.jobs[job as usize];
+        self.failures.job_moved(record.id, record.state);
         if before == JobState::Recovering && self.recoveries.remove(self.jobs[job as usize].id).is_some() {
-            recorder.recovery_ended(self.jobs[job as usize].id);
+            tx.changes.recovery_ended(self.jobs[job as usize].id);
         }
-        recorder.moved(self.row.id, self.update(job));
+        tx.changes.moved(self.row.id, self.update(job));
         Ok(after)
     }
 
@@ -541,15 +530,15 @@ impl Workflow {
     }
 
     /// Begins a new run; what was remembered of the one before is history.
-    pub fn begin_run(&mut self, run: i32, recorder: &mut Recorder) {
+    pub fn begin_run(&mut self, run: i32, tx: &mut Tx) {
         self.row.run = run;
         self.row.started_ms = None;
         self.row.completed_ms = None;
         // Whoever asks for a new run wants it to run.
         self.row.canceled = false;
         self.row.expired = false;
-        self.failures.clear();
-        self.begin_run_of_actions(recorder);
+        self.failures.begin_run();
+        self.begin_run_of_actions(tx);
     }
 
     /// Keeps a sample of an attempt that failed in this run. That a runner was stopped says nothing about the job.
@@ -565,11 +554,7 @@ impl Workflow {
             cause,
             time: crate::time::rfc3339(result.ended_ms),
         };
-        self.failures.insert((result.ended_ms, result.job, result.attempt), sample);
-        // A late report may be older than everything that is shown.
-        if self.failures.len() > FAILURES_SHOWN {
-            self.failures.pop_first();
-        }
+        self.failures.remember(result.ended_ms, result.job, sample);
     }
 }
 

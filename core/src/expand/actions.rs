@@ -1,10 +1,11 @@
 //! Which jobs an action waits for, and whether what it names exists.
 
 use torc_api::action::{Action, ActionType};
+use torc_api::nearest::nearest;
 use torc_api::problem::Problem;
 use torc_api::workflow::WorkflowSpec;
 
-use super::names::{Names, nearest};
+use super::names::Names;
 use super::report::Report;
 
 /// The numbers of the jobs that set an action off, in order; empty when it does not choose jobs.

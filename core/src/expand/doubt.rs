@@ -3,10 +3,9 @@
 //! Everything that is wrong is told at once, but nothing that merely follows from something else: a job that waits for `b` is
 //! only wrong about it when the names of all jobs are known.
 
+use torc_api::nearest::nearest;
 use torc_api::problem::Problem;
 use torc_api::workflow::WorkflowSpec;
-
-use super::names::nearest;
 
 /// Fields that decide how many rows an entry has, and what is put into their texts.
 const PARAMETERS: [&str; 7] = [

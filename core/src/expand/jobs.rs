@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use torc_api::job::Job;
+use torc_api::nearest::nearest;
 use torc_api::problem::{Problem, ProblemKind};
 use torc_api::workflow::WorkflowSpec;
 
@@ -10,7 +11,7 @@ use crate::expanded::{ExpandedFile, ExpandedJob, ExpandedUserData, Requirements}
 
 use super::actions::with_suggestion;
 use super::family::Family;
-use super::names::{Names, nearest};
+use super::names::Names;
 use super::report::Report;
 use super::template::Template;
 use super::tokens::{self, Resolved, Targets};

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use regex::Regex;
+use torc_api::nearest::nearest;
 
 use super::pattern::{Candidates, candidates};
 
@@ -148,14 +149,6 @@ impl<'a> Names<'a> {
     }
 }
 
-/// Of several names the one that differs by a slip of the fingers, if there is one.
-pub fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
-    let slips = (name.len() / 4).clamp(1, 4);
-    let close = known.filter(|other| other.len().abs_diff(name.len()) <= slips);
-    let measured = close.map(|other| (strsim::osa_distance(name, other), other));
-    measured.filter(|(distance, _)| *distance <= slips).min_by_key(|(distance, _)| *distance).map(|(_, other)| other)
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -169,15 +162,6 @@ mod tests {
         let (index, duplicates) = Names::new(&names);
         assert_eq!((index.find("a"), index.find("b"), index.find("c")), (Some(0), Some(1), None));
         assert_eq!(duplicates, [Duplicate { first: 0, second: 2 }]);
-    }
-
-    #[test]
-    fn the_nearest_name_is_near() {
-        let known = ["preprocess", "postprocess", "work_1"];
-        let table = [("preproces", Some("preprocess")), ("work_2", Some("work_1")), ("zzz", None), ("", None)];
-        for (typo, expected) in table {
-            assert_eq!(nearest(typo, known.into_iter()), expected, "{typo}");
-        }
     }
 
     #[test]
@@ -216,35 +200,6 @@ mod tests {
                 prop_assert_eq!(&found[..], &expected[..], "{}", pattern);
             }
         }
-    }
-
-    #[test]
-    fn a_fourth_of_a_name_may_differ_up_to_four_letters() {
-        // The length of the name, how many letters are other ones, whether that is near.
-        let cases = [
-            (1, 1, true),
-            (7, 1, true),
-            (7, 2, false),
-            (8, 2, true),
-            (8, 3, false),
-            (16, 4, true),
-            (19, 5, false),
-            (20, 5, false),
-            (40, 4, true),
-            (40, 5, false),
-        ];
-        for (length, slips, expected) in cases {
-            let name = "a".repeat(length);
-            let other = format!("{}{}", "b".repeat(slips), "a".repeat(length - slips));
-            let found = nearest(&name, [other.as_str()].into_iter());
-            assert_eq!(found.is_some(), expected, "{slips} of {length} letters");
-            // Letters that are missing count, too.
-            let shorter = "a".repeat(length - slips);
-            let found = nearest(&name, [shorter.as_str()].into_iter());
-            assert_eq!(found.is_some(), expected, "{length} letters without {slips}");
-        }
-        let known = ["abcdefxy", "abcdefgx", "abcdxxgh"];
-        assert_eq!(nearest("abcdefgh", known.into_iter()), Some("abcdefgx"), "the nearest of several");
     }
 
     #[test]

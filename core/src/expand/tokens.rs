@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use crate::expanded::{ExpandedFile, ExpandedUserData};
+use crate::expanded::{Expanded, ExpandedFile, ExpandedJob, ExpandedUserData};
 
 use super::names::Names;
 
@@ -121,6 +121,16 @@ pub fn fill_data<'t, 'v>(text: &'t str, value: impl Fn(&str) -> Option<&'v Value
     }
     filled.push_str(&text[copied..]);
     Cow::Owned(filled)
+}
+
+impl Expanded {
+    /// A job's command with the values that the document gives to the data it reads.
+    pub fn filled_command<'a>(&self, job: &'a ExpandedJob) -> Cow<'a, str> {
+        fill_data(&job.command, |name| {
+            let mut inputs = job.input_user_data.iter().filter_map(|data| self.user_data.get(*data as usize));
+            inputs.find(|data| data.name == name)?.data.as_ref()
+        })
+    }
 }
 
 /// JSON that may stand between the single quotes of a shell: an apostrophe, which only texts can have, is written as an escape.

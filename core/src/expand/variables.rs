@@ -7,11 +7,10 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
+use torc_api::nearest::nearest;
 use torc_api::parameters::Parameterization;
 use torc_api::problem::Problem;
 use torc_api::workflow::WorkflowSpec;
-
-use super::names::nearest;
 
 /// The specification with every variable replaced; the one given when it has none.
 pub fn resolved(spec: &WorkflowSpec) -> Result<Cow<'_, WorkflowSpec>, Vec<Problem>> {

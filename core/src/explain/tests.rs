@@ -31,7 +31,7 @@ fn facts<'a>(state: JobState, class: &'a Class, parents: &[(&'a str, JobState)])
         ending: 0,
         host: Some("n1"),
         running_seconds: Some(90),
-        in_doubt: false,
+        unconfirmed: false,
         script: None,
         last_failure: None,
     }
@@ -192,7 +192,7 @@ fn a_running_job_whose_runner_is_silent_is_in_doubt() {
     let running = facts(JobState::Running, &class, &[]);
     let reasons = why(&running, WorkflowFacts::default(), &[], &SlurmFacts::default());
     assert_eq!(first(&reasons), (ReasonKind::Running, "it has been running on n1 for 1m30s"));
-    let silent = JobFacts { in_doubt: true, ..running };
+    let silent = JobFacts { unconfirmed: true, ..running };
     let reasons = why(&silent, WorkflowFacts::default(), &[], &SlurmFacts::default());
     assert_eq!(first(&reasons).0, ReasonKind::RunnerSilent);
 }

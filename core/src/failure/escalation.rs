@@ -4,9 +4,11 @@ use torc_api::quantity::{format_bytes, format_duration};
 use torc_api::state::Cause;
 
 use super::diagnosis::{Evidence, diagnose};
-use super::policy::ESCALATION_PERCENT;
 use crate::expanded::Requirements;
 use crate::planning::partition::Partition;
+
+/// The new amount in percent of the old, unless the document says otherwise.
+pub const ESCALATION_PERCENT: i32 = 150;
 
 const MIB: i64 = 1 << 20;
 

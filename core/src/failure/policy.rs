@@ -4,15 +4,13 @@ use torc_api::failure::{FailureHandler, FailureRule, Recovery, RecoveryPolicy, U
 use torc_api::state::Cause;
 
 use super::diagnosis::{Evidence, diagnose};
-use super::escalation::{Escalated, LimitReached, Multipliers, NodeShape, escalate};
+use super::escalation::{ESCALATION_PERCENT, Escalated, LimitReached, Multipliers, NodeShape, escalate};
 use crate::expanded::Requirements;
 
 /// Retries of attempts that were lost through no fault of the job, unless the document says otherwise.
 pub const LOST_LIMIT: i32 = 3;
 /// Retries with more memory or time under `policy: Auto`, unless the document says otherwise.
 pub const ESCALATION_LIMIT: i32 = 2;
-/// The new amount in percent of the old, unless the document says otherwise.
-pub const ESCALATION_PERCENT: i32 = 150;
 /// Retries of a failure handler's rule, unless the document says otherwise.
 pub const HANDLER_RETRIES: i32 = 3;
 

@@ -15,7 +15,6 @@ use torc_api::workflow::WorkflowSpec;
 use super::fit::{Walltime, WalltimeMargin};
 use super::partition::Partition;
 use super::sizing::{self, Difference, Existing, Limits, Shape, Stage};
-use crate::engine::Outlook;
 use crate::expanded::Requirements;
 use crate::ids::{AllocationId, JobId, WorkflowId};
 use crate::rows::AllocationRow;
@@ -25,7 +24,7 @@ const MAX_ALLOCATIONS: i64 = 4;
 /// How long an allocation lasts whose scheduler does not say.
 const WALLTIME_SECONDS: i64 = 3_600;
 /// So often an allocation without runners is seen running before it is in nobody's way.
-const FORSAKEN: u32 = 2;
+const MAX_IDLE_POLLS: u32 = 2;
 /// So long after the end of a workflow its runners have left.
 const FAREWELL_MS: i64 = 120_000;
 /// Slurm is asked again to cancel what is still there after so long.
@@ -93,14 +92,14 @@ pub struct LiveAllocation {
     /// How many runners live in it.
     pub runners: usize,
     /// How often in a row Slurm has said that it runs while the runners that it had were gone.
-    pub forsaken: u32,
+    pub idle_polls: u32,
 }
 
 impl LiveAllocation {
     /// It has nodes and had a runner, but none is there any more, and Slurm seems not to notice. Once is not enough: what is preempted
     /// loses its runner first, and comes back.
     pub fn is_left(&self) -> bool {
-        self.runners == 0 && self.forsaken >= FORSAKEN
+        self.runners == 0 && self.idle_polls >= MAX_IDLE_POLLS
     }
 }
 
@@ -124,6 +123,21 @@ pub struct Ground<'a> {
     pub account: Option<&'a str>,
 }
 
+/// What the controller makes of the needs of a workflow. Not kept: it is worked out again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AllocationSummary {
+    /// How many allocations there should be.
+    pub desired: i64,
+    /// So many ready jobs wait for an allocation to end, because there may be no more at once.
+    pub held_back: i64,
+    /// Why no allocation can be asked for, for jobs that need one.
+    pub unplaced: Option<String>,
+    /// Slurm has not answered for so long that somebody should look: what it said instead.
+    pub unreachable: Option<String>,
+    /// What Slurm said when it refused the latest submission.
+    pub refused: Option<String>,
+}
+
 /// What is to be done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Course {
@@ -136,7 +150,7 @@ pub struct Course {
     /// Allocations that nobody needs.
     pub cancel: Vec<AllocationId>,
     /// What to tell people.
-    pub outlook: Outlook,
+    pub summary: AllocationSummary,
 }
 
 /// Decides.
@@ -155,7 +169,7 @@ pub fn course(needs: &Needs, ground: Ground<'_>, now_ms: i64) -> Course {
         return course;
     }
     if !needs.is_served {
-        course.outlook.desired = live.len() as i64;
+        course.summary.desired = live.len() as i64;
         return course;
     }
     if !needs.is_suspended {
@@ -178,7 +192,7 @@ pub fn course(needs: &Needs, ground: Ground<'_>, now_ms: i64) -> Course {
     } else if let Some(partitions) = ground.partitions {
         size(needs, partitions, ground.account, now_ms, &mut course);
     }
-    course.outlook.desired = live.len() as i64 - course.cancel.len() as i64 + course.intend.len() as i64;
+    course.summary.desired = live.len() as i64 - course.cancel.len() as i64 + course.intend.len() as i64;
     course
 }
 
@@ -195,7 +209,7 @@ fn carry_out(wanted: &NodesWanted, needs: &Needs, ground: Ground<'_>, course: &m
     }
     let name = wanted.definition.scheduler.as_deref().unwrap_or_default();
     let Some(scheduler) = scheduler(&needs.spec, name) else {
-        course.outlook.refused = Some(format!("there is no Slurm scheduler '{name}'"));
+        course.summary.refused = Some(format!("there is no Slurm scheduler '{name}'"));
         return;
     };
     let is_its_own = |one: &&LiveAllocation| one.row.action == Some(wanted.action) && one.row.canceled_ms.is_none();
@@ -282,10 +296,10 @@ fn size(needs: &Needs, partitions: &[Partition], account: Option<&str>, now_ms: 
     let is_named = |one: &LiveAllocation| cancel.contains(&one.row.name());
     course.cancel = due(&staying, is_named, now_ms);
     course.cancel.extend(due(&again, |_| true, now_ms));
-    course.outlook.held_back = held_back;
+    course.summary.held_back = held_back;
     let ready_and_unplaced =
         unplaced.iter().find(|(index, _)| needs.kinds.get(*index).is_some_and(|kind| kind.ready > 0));
-    course.outlook.unplaced = ready_and_unplaced.and_then(|(index, reason)| {
+    course.summary.unplaced = ready_and_unplaced.and_then(|(index, reason)| {
         Some(format!("jobs that need '{}': {reason}", needs.kinds.get(*index)?.needs.name))
     });
 }

@@ -1,40 +1,10 @@
 //! How many jobs an allocation takes, and how many allocations jobs need.
 
-use torc_api::execution::ExecutionConfig;
-use torc_api::termination::{EndMargin, up_to_minute};
+use torc_api::termination::up_to_minute;
 
+pub use super::margin::{STARTUP_SECONDS, WalltimeMargin};
 use super::partition::Partition;
 use crate::expanded::Requirements;
-
-/// Seconds between the start of an allocation and that of its first job: the prolog, staggered runners, a slow file system.
-pub const STARTUP_SECONDS: i64 = 180;
-
-/// The parts of an allocation's walltime that no job can use.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WalltimeMargin {
-    /// Seconds before the first job starts.
-    pub startup_seconds: i64,
-    /// The end, from a job's first signal on.
-    pub end: EndMargin,
-}
-
-impl WalltimeMargin {
-    /// Returns the margin of allocations for jobs with this configuration.
-    pub fn of(config: Option<&ExecutionConfig>) -> Self {
-        Self { startup_seconds: STARTUP_SECONDS, end: EndMargin::of(config, true) }
-    }
-
-    /// Returns the shortest walltime, in whole minutes, in which jobs that take `seconds` one after another end before their
-    /// first signal.
-    pub fn walltime_for(&self, seconds: i64) -> i64 {
-        up_to_minute(seconds.max(1).saturating_add(self.startup_seconds).saturating_add(self.end.max_seconds()))
-    }
-
-    /// Returns the seconds of a walltime that jobs can use.
-    pub fn usable_seconds(&self, walltime: i64) -> i64 {
-        walltime.saturating_sub(self.startup_seconds).saturating_sub(self.end.max_seconds())
-    }
-}
 
 /// How long an allocation is asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -162,7 +132,8 @@ pub fn node_hours(allocations: i64, nodes: i64, seconds: i64) -> f64 {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use torc_api::execution::ExecutionMode;
+    use torc_api::execution::{ExecutionConfig, ExecutionMode};
+    use torc_api::termination::EndMargin;
 
     use super::super::partition::tests::{needs, partition};
     use super::*;

@@ -4,7 +4,7 @@ use thiserror::Error;
 use torc_api::cluster;
 use torc_api::quantity::{QuantityError, count, format_bytes, format_duration, parse_walltime};
 
-use super::fit::WalltimeMargin;
+use super::margin::WalltimeMargin;
 use crate::expanded::Requirements;
 
 const MIB: i64 = 1 << 20;

@@ -331,7 +331,7 @@ fn requests_carry_every_field() {
 #[test]
 fn an_error_carries_every_problem() {
     let error = ErrorBody {
-        code: "invalid".to_owned(),
+        code: ErrorCode::Invalid,
         message: "m".to_owned(),
         field: Some("spec.x".to_owned()),
         hint: Some("h".to_owned()),
@@ -347,7 +347,7 @@ fn an_error_carries_every_problem() {
     is_written_as(
         &error,
         json!({
-            "code": "invalid", "message": "m", "field": "spec.x", "hint": "h",
+            "code": "Invalid", "message": "m", "field": "spec.x", "hint": "h",
             "problems": [{
                 "severity": "Warning", "field": "f", "message": "odd", "hint": "i",
                 "position": { "line": 9, "column": 10 }, "kind": "Cycle",

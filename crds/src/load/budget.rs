@@ -1,7 +1,7 @@
 //! How much of a document is read before it is refused: depth and number of values.
 
-use super::tree::Place;
 use super::{LoadOptions, SyntaxError};
+use crate::problem::Position;
 
 /// What is left of the limits of one file.
 pub(super) struct Budget {
@@ -16,7 +16,7 @@ impl Budget {
     }
 
     /// Takes so many values.
-    pub fn spend(&mut self, values: usize, place: Place) -> Result<(), SyntaxError> {
+    pub fn spend(&mut self, values: usize, place: Position) -> Result<(), SyntaxError> {
         match self.left.checked_sub(values) {
             Some(left) => {
                 self.left = left;
@@ -28,7 +28,7 @@ impl Budget {
     }
 
     /// Goes below a value at this depth.
-    pub fn descend(&self, depth: usize, place: Place) -> Result<(), SyntaxError> {
+    pub fn descend(&self, depth: usize, place: Position) -> Result<(), SyntaxError> {
         if depth < self.depth {
             return Ok(());
         }
@@ -36,7 +36,7 @@ impl Budget {
     }
 
     /// What is said when values nest deeper than this.
-    pub fn too_deep(depth: usize, place: Place) -> SyntaxError {
+    pub fn too_deep(depth: usize, place: Position) -> SyntaxError {
         SyntaxError::new(place, format!("values are nested more than {depth} deep"))
     }
 }

@@ -7,11 +7,11 @@ use serde_json::Number;
 
 use super::listed::Listed;
 use super::path::Path;
-use super::suggest::nearest;
-use super::tree::{Entry, Kind, Node, Place, excerpt};
+use super::tree::{Entry, Kind, Node, excerpt};
 use super::yaml::is_boolean_for_kubectl;
 use super::{LoadOptions, json};
-use crate::problem::{Problem, Severity};
+use crate::nearest::nearest;
+use crate::problem::{Position, Problem, Severity};
 use crate::quantity::parse_duration;
 use crate::schema::{Record, Shape, snake_case};
 
@@ -114,7 +114,7 @@ impl Checker {
         usable
     }
 
-    fn list(&mut self, nodes: &mut [Node], items: &Shape, most: usize, place: Place, path: &Path<'_>) {
+    fn list(&mut self, nodes: &mut [Node], items: &Shape, most: usize, place: Position, path: &Path<'_>) {
         if nodes.len() > most {
             let message = format!("at most {most} items are allowed, found {}", nodes.len());
             self.report(Problem::error(path.to_string(), message), place);
@@ -126,7 +126,7 @@ impl Checker {
         }
     }
 
-    fn map(&mut self, entries: &mut Vec<Entry>, values: &Shape, most: usize, place: Place, path: &Path<'_>) {
+    fn map(&mut self, entries: &mut Vec<Entry>, values: &Shape, most: usize, place: Position, path: &Path<'_>) {
         if entries.len() > most {
             let message = format!("at most {most} keys are allowed, found {}", entries.len());
             self.report(Problem::error(path.to_string(), message), place);
@@ -137,7 +137,7 @@ impl Checker {
         entries.retain_mut(|Entry { key, node, .. }| self.value(node, values, &path.key(key)));
     }
 
-    fn record(&mut self, entries: &mut Vec<Entry>, place: Place, record: &Record, path: &Path<'_>) {
+    fn record(&mut self, entries: &mut Vec<Entry>, place: Position, record: &Record, path: &Path<'_>) {
         if self.dialect == Dialect::Bare {
             self.modernize(entries, record, path);
         }
@@ -243,7 +243,7 @@ impl Checker {
         }
     }
 
-    fn in_range(&mut self, value: i64, least: i64, most: i64, place: Place, path: &Path<'_>) -> bool {
+    fn in_range(&mut self, value: i64, least: i64, most: i64, place: Position, path: &Path<'_>) -> bool {
         let message = if value < least {
             format!("must be at least {least}, not {value}")
         } else if value > most {
@@ -255,7 +255,7 @@ impl Checker {
         false
     }
 
-    fn long_enough(&mut self, length: usize, least: usize, most: usize, place: Place, path: &Path<'_>) -> bool {
+    fn long_enough(&mut self, length: usize, least: usize, most: usize, place: Position, path: &Path<'_>) -> bool {
         let message = if length < least {
             "must not be empty".to_owned()
         } else if length > most {
@@ -267,7 +267,7 @@ impl Checker {
         false
     }
 
-    fn text(&mut self, text: &str, plain: bool, place: Place, path: &Path<'_>) -> bool {
+    fn text(&mut self, text: &str, plain: bool, place: Position, path: &Path<'_>) -> bool {
         if plain && self.dialect == Dialect::Envelope && text.len() <= 3 && is_boolean_for_kubectl(text) {
             let message = format!("kubectl reads the unquoted word {text} as a boolean");
             let hint = format!("put it in quotes: \"{text}\"");
@@ -276,7 +276,7 @@ impl Checker {
         true
     }
 
-    fn one_of(&mut self, text: &str, words: &[String], place: Place, path: &Path<'_>) -> bool {
+    fn one_of(&mut self, text: &str, words: &[String], place: Position, path: &Path<'_>) -> bool {
         if words.iter().any(|word| word == text) {
             return true;
         }
@@ -288,8 +288,8 @@ impl Checker {
         false
     }
 
-    fn report(&mut self, mut problem: Problem, place: Place) {
-        problem.position = Some(place.into());
+    fn report(&mut self, mut problem: Problem, place: Position) {
+        problem.position = Some(place);
         self.listed.add(problem);
     }
 }
@@ -368,9 +368,9 @@ fn placeholder(shape: &Shape) -> Node {
         Shape::List { .. } => Kind::List(Vec::new()),
         Shape::Map { .. } => Kind::Map(Vec::new()),
         Shape::Record(record) => {
-            let entry = |name| Entry::new(name, Place::default(), placeholder(record.shape_of(name)));
+            let entry = |name| Entry::new(name, Position::default(), placeholder(record.shape_of(name)));
             Kind::Map(record.required().map(entry).collect())
         }
     };
-    Node::new(Place::default(), kind)
+    Node::new(Position::default(), kind)
 }

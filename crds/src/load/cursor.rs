@@ -1,19 +1,19 @@
 //! A place in a text that only moves forward.
 
 use super::SyntaxError;
-use super::tree::Place;
+use crate::problem::Position;
 
 pub(super) struct Cursor<'t> {
     text: &'t str,
     at: usize,
     /// Where `place` was last worked out. Going on from there keeps long lines as cheap as short ones.
     mark: usize,
-    place: Place,
+    place: Position,
 }
 
 impl<'t> Cursor<'t> {
     pub fn new(text: &'t str) -> Self {
-        Self { text, at: 0, mark: 0, place: Place { line: 1, column: 1 } }
+        Self { text, at: 0, mark: 0, place: Position::START }
     }
 
     pub fn rest(&self) -> &'t str {
@@ -64,10 +64,10 @@ impl<'t> Cursor<'t> {
         self.at += rest.find(stops).unwrap_or(rest.len());
     }
 
-    pub fn here(&mut self) -> Place {
+    pub fn here(&mut self) -> Position {
         for byte in self.text.as_bytes().get(self.mark..self.at).unwrap_or_default() {
             if *byte == b'\n' {
-                self.place = Place { line: self.place.line.saturating_add(1), column: 1 };
+                self.place = Position { line: self.place.line.saturating_add(1), column: 1 };
             } else if byte & 0xC0 != 0x80 {
                 self.place.column = self.place.column.saturating_add(1);
             }

@@ -4,11 +4,11 @@ use super::check::{Dialect, check};
 use super::listed::Listed;
 use super::path::{Step, steps};
 use super::positions::Positions;
-use super::suggest::nearest;
-use super::tree::{Entry, Kind, Node, Place};
+use super::tree::{Entry, Kind, Node};
 use super::{FlawedDocument, LoadOptions, LoadedDocument, slug};
 use crate::document::Document;
-use crate::problem::Problem;
+use crate::nearest::nearest;
+use crate::problem::{Position, Problem};
 use crate::schema::{BARE, CLUSTER, Record, WORKFLOW, camel_case};
 use crate::validate;
 use crate::{API_VERSION, GROUP};
@@ -58,11 +58,11 @@ fn give_name(root: &mut Node, name: &str) -> Option<Problem> {
     entries.push(Entry::new("name", place, Node::text(place, name)));
     let message = format!("the document has no `name`: the workflow is called `{}`, after its file", slug::slug(name));
     let hint = "add `name:` so that it stays the same workflow when the file is renamed";
-    Some(Problem { position: Some(place.into()), ..Problem::warning("name", message).hint(hint) })
+    Some(Problem { position: Some(place), ..Problem::warning("name", message).hint(hint) })
 }
 
-fn refused(mut problem: Problem, place: Place, most: usize) -> Interpreted {
-    problem.position = Some(place.into());
+fn refused(mut problem: Problem, place: Position, most: usize) -> Interpreted {
+    problem.position = Some(place);
     let mut problems = Listed::new(most);
     problems.add(problem);
     Interpreted { document: None, flawed: None, problems }
@@ -70,7 +70,7 @@ fn refused(mut problem: Problem, place: Place, most: usize) -> Interpreted {
 
 /// The record that `apiVersion` and `kind` name. A document without `kind` is looked at as a workflow, so that what
 /// else is wrong with it comes out too.
-fn record_of(root: &mut Node) -> Result<&'static Record, (Problem, Place)> {
+fn record_of(root: &mut Node) -> Result<&'static Record, (Problem, Position)> {
     let place_of = |key: &str| root.get(key).map_or(root.place, |node| node.place);
     let version = root.get("apiVersion").and_then(Node::as_text);
     if let Some(version) = version.filter(|version| *version != API_VERSION) {
@@ -133,7 +133,7 @@ fn typed(mut root: Node, dialect: Dialect, mut problems: Listed) -> Interpreted 
         Ok(document) => document,
         Err(error) => {
             if problems.errors().is_empty() {
-                problems.add(Problem { position: Some(place.into()), ..Problem::error("", error.to_string()) });
+                problems.add(Problem { position: Some(place), ..Problem::error("", error.to_string()) });
             }
             return Interpreted { document: None, flawed: None, problems };
         }

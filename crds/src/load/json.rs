@@ -2,12 +2,13 @@
 //!
 //! So a `.json` file may have comments and trailing commas too. Keys that occur twice are errors.
 
+use crate::problem::Position;
 use serde_json::Number;
 
 use super::budget::Budget;
 use super::cursor::Cursor;
 use super::keys::Keys;
-use super::tree::{Entry, Kind, Node, Place, excerpt};
+use super::tree::{Entry, Kind, Node, excerpt};
 use super::{LoadOptions, SyntaxError};
 
 pub(super) mod token;
@@ -110,7 +111,7 @@ impl Reader<'_> {
         }
     }
 
-    fn word(&mut self, place: Place) -> Result<Kind, SyntaxError> {
+    fn word(&mut self, place: Position) -> Result<Kind, SyntaxError> {
         let word = self.cursor.run(token::continues_name);
         match word {
             "null" => Ok(Kind::Null),
@@ -125,7 +126,7 @@ impl Reader<'_> {
         }
     }
 
-    fn number(&mut self, place: Place) -> Result<Number, SyntaxError> {
+    fn number(&mut self, place: Position) -> Result<Number, SyntaxError> {
         let text = self.cursor.run(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '+' | '-' | '.'));
         token::number(text).ok_or_else(|| SyntaxError::new(place, format!("'{}' is not a number", excerpt(text))))
     }

@@ -5,9 +5,9 @@
 
 use std::collections::HashMap;
 
-use super::tree::{Entry, Kind, Node, Place, excerpt};
+use super::tree::{Entry, Kind, Node, excerpt};
 use super::{LoadOptions, SyntaxError, json};
-use crate::problem::Problem;
+use crate::problem::{Position, Problem};
 use crate::schema::{BARE, Record, Shape};
 
 mod syntax;
@@ -24,7 +24,7 @@ pub(super) fn parse(text: &str, options: &LoadOptions) -> Result<(Node, Vec<Prob
     let nodes = syntax::parse(text, options)?;
     let mut reader = Reader { options, problems: Vec::new() };
     let entries = reader.record(nodes, &BARE);
-    let start = Place { line: 1, column: 1 };
+    let start = Position::START;
     Ok((Node::new(start, Kind::Map(entries)), reader.problems))
 }
 
@@ -51,7 +51,7 @@ impl Fields {
     }
 
     /// Adds items to a list that may have begun with another node.
-    fn append(&mut self, key: String, place: Place, added: Vec<Node>) {
+    fn append(&mut self, key: String, place: Position, added: Vec<Node>) {
         match self.known(&key) {
             Some(Entry { node: Node { kind: Kind::List(items), .. }, .. }) => items.extend(added),
             Some(other) => other.node = Node::new(place, Kind::List(added)),
@@ -107,10 +107,10 @@ impl Reader<'_> {
         self.warn(message, place);
     }
 
-    fn warn(&mut self, message: String, place: Place) {
+    fn warn(&mut self, message: String, place: Position) {
         if self.problems.len() < self.options.max_problems {
             let mut problem = Problem::warning("", message);
-            problem.position = Some(place.into());
+            problem.position = Some(place);
             self.problems.push(problem);
         }
     }

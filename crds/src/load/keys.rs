@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use super::SyntaxError;
-use super::tree::{Entry, Place, excerpt};
+use super::tree::{Entry, excerpt};
+use crate::problem::Position;
 
 /// Below this many keys looking at all of them is quicker than hashing.
 const FEW: usize = 16;
@@ -16,7 +17,7 @@ pub(super) struct Keys {
 
 impl Keys {
     /// Adds a key that comes after `entries`.
-    pub fn add(&mut self, entries: &[Entry], key: &str, place: Place) -> Result<(), SyntaxError> {
+    pub fn add(&mut self, entries: &[Entry], key: &str, place: Position) -> Result<(), SyntaxError> {
         if !self.is_known(entries, key) {
             return Ok(());
         }

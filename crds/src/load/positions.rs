@@ -1,7 +1,7 @@
 //! From a field's name to its place in the text.
 
 use super::path::{Step, steps};
-use super::tree::{Kind, Node, Place};
+use super::tree::{Kind, Node};
 use crate::problem::Position;
 use crate::schema::snake_case;
 
@@ -20,7 +20,7 @@ impl Positions {
     /// The place of a field such as `spec.jobs[3].command`, or of the nearest field around it that is in the text.
     pub fn of(&self, field: &str) -> Option<Position> {
         let (place, _) = self.walk(field);
-        (place != Place::default()).then(|| place.into())
+        (place != Position::default()).then_some(place)
     }
 
     /// The field as the author of the text knows it: in a bare file `spec.jobs[0].dependsOn` is `jobs[0].depends_on`.
@@ -28,7 +28,7 @@ impl Positions {
         if self.bare { self.walk(field).1 } else { field.to_owned() }
     }
 
-    fn walk(&self, field: &str) -> (Place, String) {
+    fn walk(&self, field: &str) -> (Position, String) {
         let mut place = self.root.place;
         let mut node = Some(&self.root);
         let mut written = String::new();

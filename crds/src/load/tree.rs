@@ -4,30 +4,10 @@ use serde_json::Number;
 
 use crate::problem::Position;
 
-/// A place in the text, counted from 1; half the size of `Position`, because there is one for each value.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub line: u32,
-    pub column: u32,
-}
-
-impl Place {
-    pub fn new(line: usize, column: usize) -> Self {
-        let narrow = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-        Self { line: narrow(line), column: narrow(column) }
-    }
-}
-
-impl From<Place> for Position {
-    fn from(place: Place) -> Self {
-        Self { line: place.line as usize, column: place.column as usize }
-    }
-}
-
 /// A value and its place.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Node {
-    pub place: Place,
+    pub place: Position,
     /// Written without quotes in a format where that matters.
     pub plain: bool,
     pub kind: Kind,
@@ -51,16 +31,16 @@ pub(crate) struct Entry {
     pub key: Box<str>,
     /// The key as its author wrote it, where it had to be renamed.
     pub written: Option<Box<str>>,
-    pub place: Place,
+    pub place: Position,
     pub node: Node,
 }
 
 impl Node {
-    pub fn new(place: Place, kind: Kind) -> Self {
+    pub fn new(place: Position, kind: Kind) -> Self {
         Self { place, plain: false, kind }
     }
 
-    pub fn text(place: Place, text: impl Into<String>) -> Self {
+    pub fn text(place: Position, text: impl Into<String>) -> Self {
         Self::new(place, Kind::Text(text.into()))
     }
 
@@ -111,7 +91,7 @@ impl Node {
 }
 
 impl Entry {
-    pub fn new(key: impl Into<Box<str>>, place: Place, node: Node) -> Self {
+    pub fn new(key: impl Into<Box<str>>, place: Position, node: Node) -> Self {
         Self { key: key.into(), written: None, place, node }
     }
 

@@ -10,8 +10,9 @@ use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, StrInput, Tag};
 
 use super::budget::Budget;
 use super::keys::Keys;
-use super::tree::{Entry, Kind, Node, Place, excerpt};
+use super::tree::{Entry, Kind, Node, excerpt};
 use super::{LoadOptions, SyntaxError};
+use crate::problem::Position;
 
 pub(super) mod layout;
 pub(super) mod scalar;
@@ -46,20 +47,20 @@ fn next<'t>(
     }))
 }
 
-fn place(marker: Marker) -> Place {
-    Place::new(marker.line(), marker.col() + 1)
+fn place(marker: Marker) -> Position {
+    Position::new(marker.line(), marker.col() + 1)
 }
 
 /// A collection that is not complete yet.
 struct Open {
-    place: Place,
+    place: Position,
     anchor: usize,
     content: Content,
 }
 
 enum Content {
     List(Vec<Node>),
-    Map { entries: Vec<Entry>, keys: Keys, key: Option<(String, Place, bool)>, merged: Vec<Node> },
+    Map { entries: Vec<Entry>, keys: Keys, key: Option<(String, Position, bool)>, merged: Vec<Node> },
 }
 
 struct Builder {
@@ -70,7 +71,7 @@ struct Builder {
 
 impl Builder {
     /// Takes one event; gives back a document that it completes.
-    fn take(&mut self, event: Event<'_>, place: Place) -> Result<Option<Node>, SyntaxError> {
+    fn take(&mut self, event: Event<'_>, place: Position) -> Result<Option<Node>, SyntaxError> {
         match event {
             Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => Ok(None),
             Event::DocumentStart(_) => {
@@ -115,7 +116,7 @@ impl Builder {
         self.add(node)
     }
 
-    fn alias(&mut self, anchor: usize, place: Place) -> Result<Option<Node>, SyntaxError> {
+    fn alias(&mut self, anchor: usize, place: Position) -> Result<Option<Node>, SyntaxError> {
         let Some((node, size)) = self.anchors.get(&anchor) else {
             return Err(SyntaxError::new(place, "an alias stands inside what it refers to"));
         };
@@ -134,7 +135,7 @@ impl Builder {
         style: ScalarStyle,
         anchor: usize,
         tag: Option<&Tag>,
-        place: Place,
+        place: Position,
     ) -> Result<Option<Node>, SyntaxError> {
         self.budget.spend(1, place)?;
         let plain = style == ScalarStyle::Plain && tag.is_none();
@@ -183,7 +184,7 @@ impl Builder {
     }
 }
 
-fn check_collection_tag(tag: Option<&Cow<'_, Tag>>, wanted: &str, place: Place) -> Result<(), SyntaxError> {
+fn check_collection_tag(tag: Option<&Cow<'_, Tag>>, wanted: &str, place: Position) -> Result<(), SyntaxError> {
     match tag {
         None => Ok(()),
         Some(tag) if tag.is_yaml_core_schema() && tag.suffix == wanted => Ok(()),

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::{CLUSTER, Judge, Rule, WORKFLOW, view};
 use crate::document::Document;
+use crate::finding::Finding;
 use crate::problem::Problem;
-use crate::validate::Finding;
 use crate::workflow::WorkflowSpec;
 
 /// A rule that is ready to be evaluated.

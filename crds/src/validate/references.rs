@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::{Findings, is_template};
 use crate::action::ActionType;
-use crate::problem::Problem;
+use crate::problem::{Problem, ProblemKind};
 use crate::resources::DEFAULT_REQUIREMENTS;
 use crate::workflow::WorkflowSpec;
 
@@ -48,7 +48,8 @@ impl<'s> Names<'s> {
         if self.uncertain || is_template(name) || self.known.contains(name) {
             return;
         }
-        let problem = Problem::error(field(), format!("there is no {} named '{name}'", self.kind));
+        let problem = Problem::error(field(), format!("there is no {} named '{name}'", self.kind))
+            .kind(ProblemKind::UnknownReference);
         let problem = found.with_nearest(problem, name, self.known.iter().copied());
         found.add(problem);
     }

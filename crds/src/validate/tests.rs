@@ -461,11 +461,11 @@ fn empty_names_of_typed_documents() {
 }
 
 #[test]
-fn duplicates_and_cycles_have_a_kind() {
+fn duplicates_and_unknown_references_have_a_kind() {
     let found = problems("jobs: [{name: 'a', command: 'x'}, {name: 'a', command: 'x'}]");
     assert_eq!(found[0].kind, crate::problem::ProblemKind::Duplicate);
     let other = problems("jobs: [{name: 'a', command: 'x', scheduler: 's'}]");
-    assert_eq!(other[0].kind, crate::problem::ProblemKind::Plain);
+    assert_eq!(other[0].kind, crate::problem::ProblemKind::UnknownReference);
 }
 
 /// Finding the nearest name costs time, so that only the first hundred unknown names get a suggestion.

@@ -141,7 +141,7 @@ fn a_report_carries_every_field() {
     let request = SyncRequest {
         sequence: 31,
         acknowledged: 32,
-        keeper_found: true,
+        shim_found: true,
         queued: vec![key(100)],
         running: vec![RunningAttempt { key: key(200), elapsed_ms: 33 }],
         finished: vec![finished()],
@@ -162,7 +162,7 @@ fn a_report_carries_every_field() {
         leaving: true,
     };
     let mut expected = json!({
-        "sequence": 31, "acknowledged": 32, "keeperFound": true, "queued": [key_json(100)],
+        "sequence": 31, "acknowledged": 32, "shimFound": true, "queued": [key_json(100)],
         "running": [{ "key": key_json(200), "elapsedMs": 33 }], "finished": [finished_json()],
         "slurmStats": [stats_json()], "returned": [key_json(300)], "outOfTime": [key_json(400)],
         "want": { "free": { "cpus": 34, "memoryBytes": 35, "gpus": 36, "nodes": 37 }, "ahead": 38, "bridge": 43, "limit": 39 },
@@ -171,12 +171,12 @@ fn a_report_carries_every_field() {
     is_written_as(&request, expected.clone());
     let flags = [(true, false, false), (false, true, false), (false, false, true)];
     for (flag, (stopping, completing, leaving)) in ["stopping", "completing", "leaving"].into_iter().zip(flags) {
-        for other in ["stopping", "completing", "leaving", "keeperFound"] {
+        for other in ["stopping", "completing", "leaving", "shimFound"] {
             expected.as_object_mut().expect("an object").remove(other);
         }
         expected[flag] = json!(true);
         is_written_as(
-            &SyncRequest { keeper_found: false, stopping, completing, leaving, ..request.clone() },
+            &SyncRequest { shim_found: false, stopping, completing, leaving, ..request.clone() },
             expected.clone(),
         );
     }
@@ -477,7 +477,7 @@ fn stats_are_read_in_both_spellings() {
     let few = SlurmStats { workflow: 1, job: 2, run: 3, attempt: 4, ..SlurmStats::default() };
     assert_eq!(serde_json::from_value::<SlurmStats>(camel).expect("stats"), few);
     is_written_as(&few, json!({ "workflow": 1, "job": 2, "run": 3, "attempt": 4 }));
-    assert_eq!(stats().key(), AttemptKey { workflow: 901, job: 902, run: 903, attempt: 904, epoch: 0 });
+    assert_eq!(AttemptKey::from(&stats()), AttemptKey { workflow: 901, job: 902, run: 903, attempt: 904, epoch: 0 });
     use crate::slurm_stats::SlurmStatsRequest;
     let one: SlurmStatsRequest = serde_json::from_value(stats_json()).expect("one");
     assert_eq!(one.into_items(), [stats()]);

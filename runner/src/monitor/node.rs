@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::NodeSample;
-use crate::keeper::procfs;
+use crate::procfs;
 
 /// What `/proc` says now.
 pub fn read() -> Option<NodeSample> {

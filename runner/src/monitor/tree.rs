@@ -40,15 +40,15 @@ impl Process {
 }
 
 /// For each process the job it belongs to. `leaders` are the first processes of jobs, `marked` says whose a process is that lost
-/// its parent and was adopted by the keeper.
+/// its parent and was adopted by the shim.
 pub fn owners(
     processes: &[Process],
     leaders: &HashMap<i32, usize>,
     marked: impl Fn(i32) -> Option<usize>,
 ) -> Vec<Option<usize>> {
     let places: HashMap<i32, usize> = processes.iter().enumerate().map(|(at, process)| (process.pid, at)).collect();
-    // The keeper is whoever is the parent of a job's first process.
-    let keeper = processes.iter().find(|process| leaders.contains_key(&process.pid)).map(|process| process.parent);
+    // The shim is whoever is the parent of a job's first process.
+    let shim = processes.iter().find(|process| leaders.contains_key(&process.pid)).map(|process| process.parent);
     let mut known: Vec<Option<Option<usize>>> = vec![None; processes.len()];
     for start in 0..processes.len() {
         let mut path = Vec::new();
@@ -64,7 +64,7 @@ pub fn owners(
             if let Some(owner) = direct {
                 break Some(*owner);
             }
-            if keeper == Some(process.parent) {
+            if shim == Some(process.parent) {
                 break marked(process.pid);
             }
             at = places.get(&process.parent).copied();
@@ -93,7 +93,7 @@ mod tests {
         let process = |pid, parent, group| Process { pid, parent, group, ..Process::default() };
         let cases = [
             (process(1, 0, 1), None, "init"),
-            (process(50, 1, 50), None, "the keeper"),
+            (process(50, 1, 50), None, "the shim"),
             (process(100, 50, 100), Some(0), "the first process of a job"),
             (process(101, 100, 100), Some(0), "its child"),
             (process(102, 101, 102), Some(0), "a grandchild with a group of its own"),
@@ -101,7 +101,7 @@ mod tests {
             (process(200, 50, 200), Some(1), "the first process of another job"),
             (process(300, 50, 300), Some(1), "forked twice, marked by its environment"),
             (process(301, 300, 301), Some(1), "a child of that one"),
-            (process(400, 50, 400), None, "adopted by the keeper, and nobody's"),
+            (process(400, 50, 400), None, "adopted by the shim, and nobody's"),
             (process(500, 1, 500), None, "a stranger"),
             (process(600, 601, 600), None, "its parent is gone"),
         ];

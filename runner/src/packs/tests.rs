@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A pack with its index, as a keeper writes them.
+/// A pack with its index, as a shim writes them.
 fn write(dir: &Path, outputs: &[(&str, Stream, &[u8])]) -> (PathBuf, Vec<Entry>) {
     let pack = dir.join("packed_k_1.pack");
     let (mut data, mut index, mut offset) = (Vec::new(), String::new(), 0);

@@ -4,7 +4,7 @@ use torc_api::state::{Cause, JobState};
 use torc_api::wire::{AttemptKey, Resources, Usage};
 
 use super::*;
-use crate::series::{NodePoint, Point};
+use crate::series::{DataPoint, NodePoint};
 
 fn row(job: i64, name: &str) -> JobRow<i64> {
     JobRow {
@@ -19,7 +19,7 @@ fn row(job: i64, name: &str) -> JobRow<i64> {
 }
 
 fn series(jobs: i64, points: i64) -> Series {
-    let point = |at: i64| (at, Point { cpu_percent: 50.0, memory_bytes: at, processes: 1, ..Point::default() });
+    let point = |at: i64| (at, DataPoint { cpu_percent: 50.0, memory_bytes: at, processes: 1, ..DataPoint::default() });
     Series {
         workflow: 1,
         run: 1,
@@ -153,7 +153,7 @@ fn attempts_of_one_job_are_drawn_apart() {
         row.key.attempt = attempt;
         row
     };
-    let point = |memory_bytes, gpu| (1, Point { memory_bytes, gpu_percent: gpu, ..Point::default() });
+    let point = |memory_bytes, gpu| (1, DataPoint { memory_bytes, gpu_percent: gpu, ..DataPoint::default() });
     let mut picture = Picture::default();
     picture.add(Series {
         jobs: vec![attempt(1), attempt(2)],

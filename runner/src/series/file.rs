@@ -9,8 +9,8 @@ use sqlx::{ConnectOptions as _, Connection, Row, SqliteConnection};
 use thiserror::Error;
 use torc_api::wire::{AttemptKey, Resources, Usage};
 
-use super::{Fact, JobRow, NodePoint, NodeSummary, Point, Series};
-use crate::clock::Moment;
+use super::{DataPoint, JobRow, Measurement, NodePoint, NodeSummary, Series};
+use crate::clock::BootInstant;
 
 /// What every file's name begins with.
 const PREFIX: &str = "resource_metrics_";
@@ -77,18 +77,18 @@ pub enum SeriesError {
 }
 
 /// Adds to a file, in one transaction. `wall_ms` turns moments into milliseconds since 1970.
-pub(super) async fn write(
+pub(crate) async fn write(
     path: &Path,
     host: &str,
-    facts: &[Fact],
-    wall_ms: impl Fn(Moment) -> i64,
+    measurements: &[Measurement],
+    wall_ms: impl Fn(BootInstant) -> i64,
 ) -> Result<(), SeriesError> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).map_err(|source| SeriesError::Folder { path: folder.to_path_buf(), source })?;
     }
     let failed = |source| SeriesError::Write { path: path.to_path_buf(), source };
     let mut file = open(path, true).await.map_err(failed)?;
-    add(&mut file, host, facts, wall_ms).await.map_err(failed)?;
+    add(&mut file, host, measurements, wall_ms).await.map_err(failed)?;
     file.close().await.map_err(failed)
 }
 
@@ -107,14 +107,14 @@ async fn open(path: &Path, create: bool) -> sqlx::Result<SqliteConnection> {
 async fn add(
     file: &mut SqliteConnection,
     host: &str,
-    facts: &[Fact],
-    wall_ms: impl Fn(Moment) -> i64,
+    measurements: &[Measurement],
+    wall_ms: impl Fn(BootInstant) -> i64,
 ) -> sqlx::Result<()> {
     let mut transaction = file.begin().await?;
     sqlx::raw_sql(TABLES).execute(&mut *transaction).await?;
-    for fact in facts {
-        let query = match fact {
-            Fact::JobSample { key, at, point } => {
+    for measurement in measurements {
+        let query = match measurement {
+            Measurement::JobSample { key, at, point } => {
                 sqlx::query("insert or replace into job_resource_samples values (?, ?, ?, ?, ?, ?, ?, ?)")
                     .bind(key.job)
                     .bind(key.attempt)
@@ -125,7 +125,7 @@ async fn add(
                     .bind(point.gpu_percent)
                     .bind(point.gpu_memory_bytes)
             }
-            Fact::Job(job) => sqlx::query(
+            Measurement::Job(job) => sqlx::query(
                 "insert or replace into job_metadata
                     values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             )
@@ -149,7 +149,7 @@ async fn add(
             .bind(job.usage.peak_gpu_percent)
             .bind(job.usage.average_gpu_percent)
             .bind(job.usage.peak_gpu_memory_bytes),
-            Fact::NodeSample { at, point } => {
+            Measurement::NodeSample { at, point } => {
                 sqlx::query("insert or replace into system_resource_samples values (?, ?, ?, ?, ?, ?, ?)")
                     .bind(wall_ms(*at) / 1_000)
                     .bind(point.cpu_percent)
@@ -159,7 +159,7 @@ async fn add(
                     .bind(point.gpu_memory_bytes)
                     .bind(point.total_gpu_memory_bytes)
             }
-            Fact::Node(summary) => {
+            Measurement::Node(summary) => {
                 sqlx::query("insert or replace into system_resource_summary values (?, ?, ?, ?, ?, ?, ?, ?, ?)")
                     .bind(host)
                     .bind(summary.samples)
@@ -215,10 +215,10 @@ async fn contents(file: &mut SqliteConnection) -> sqlx::Result<Series> {
     let mut series = Series::default();
     let jobs = sqlx::query("select * from job_metadata order by start_ms, job_id, attempt_id").fetch_all(&mut *file);
     series.jobs = jobs.await?.iter().map(job_row).collect::<sqlx::Result<_>>()?;
-    let mut samples: BTreeMap<(i64, i32), Vec<(i64, Point)>> = BTreeMap::new();
+    let mut samples: BTreeMap<(i64, i32), Vec<(i64, DataPoint)>> = BTreeMap::new();
     let rows = sqlx::query("select * from job_resource_samples order by job_id, attempt_id, timestamp");
     for row in rows.fetch_all(&mut *file).await? {
-        let point = Point {
+        let point = DataPoint {
             cpu_percent: row.try_get("cpu_percent")?,
             memory_bytes: row.try_get("memory_bytes")?,
             processes: row.try_get("num_processes")?,
@@ -328,7 +328,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("below/resource_metrics_wf1_hnode_r2_p3.db");
         let key = AttemptKey { workflow: 1, job: 5, run: 2, attempt: 3, epoch: 0 };
-        let point = Point {
+        let point = DataPoint {
             cpu_percent: 12.5,
             memory_bytes: 7,
             processes: 2,
@@ -354,8 +354,8 @@ mod tests {
         let row = JobRow {
             key,
             name: "a".to_owned(),
-            started: Moment(1_000_000),
-            ended: Moment(3_500_000),
+            started: BootInstant(1_000_000),
+            ended: BootInstant(3_500_000),
             return_code: 137,
             cause: Some(Cause::OutOfMemory),
             usage: Usage {
@@ -369,9 +369,12 @@ mod tests {
             memory_limit_bytes: Some(6),
             devices: vec!["0".to_owned(), "GPU-1".to_owned()],
         };
-        let wall_ms = |moment: Moment| i64::try_from(moment.0 / 1_000).expect("fits");
-        let first = [Fact::JobSample { key, at: Moment(2_000_000), point }, Fact::Job(Box::new(row.clone()))];
-        let second = [Fact::NodeSample { at: Moment(4_000_000), point: node }, Fact::Node(summary)];
+        let wall_ms = |moment: BootInstant| i64::try_from(moment.0 / 1_000).expect("fits");
+        let first = [
+            Measurement::JobSample { key, at: BootInstant(2_000_000), point },
+            Measurement::Job(Box::new(row.clone())),
+        ];
+        let second = [Measurement::NodeSample { at: BootInstant(4_000_000), point: node }, Measurement::Node(summary)];
         write(&path, "node", &first, wall_ms).await.expect("written");
         write(&path, "node", &second, wall_ms).await.expect("written again");
         assert_eq!(files_in(&[folder.path().to_path_buf()]).expect("found"), std::slice::from_ref(&path));
@@ -409,8 +412,8 @@ mod tests {
             JobRow {
                 key: AttemptKey { workflow: 1, job: 5, run: 2, attempt, epoch: 0 },
                 name: format!("name {attempt}"),
-                started: Moment(u64::from(attempt.unsigned_abs()) * 1_000_000),
-                ended: Moment(u64::from(attempt.unsigned_abs()) * 1_000_000 + 7_000),
+                started: BootInstant(u64::from(attempt.unsigned_abs()) * 1_000_000),
+                ended: BootInstant(u64::from(attempt.unsigned_abs()) * 1_000_000 + 7_000),
                 return_code: attempt + 60,
                 cause: Some(if attempt == 1 { Cause::Timeout } else { Cause::ExitCode }),
                 usage: Usage {
@@ -445,21 +448,23 @@ mod tests {
             average_gpu_percent: Some(7.5),
             peak_gpu_memory_bytes: Some(8),
         };
-        let sample = |attempt, memory_bytes| Fact::JobSample {
+        let sample = |attempt, memory_bytes| Measurement::JobSample {
             key: row(attempt).key,
-            at: Moment(9_999_000),
-            point: Point { memory_bytes, ..Point::default() },
+            at: BootInstant(9_999_000),
+            point: DataPoint { memory_bytes, ..DataPoint::default() },
         };
-        let facts = [
-            Fact::Job(Box::new(row(2))),
-            Fact::Job(Box::new(row(1))),
+        let measurements = [
+            Measurement::Job(Box::new(row(2))),
+            Measurement::Job(Box::new(row(1))),
             sample(1, 71),
             sample(2, 72),
-            Fact::NodeSample { at: Moment(8_000_000), point: point(20) },
-            Fact::NodeSample { at: Moment(7_000_000), point: point(10) },
-            Fact::Node(summary),
+            Measurement::NodeSample { at: BootInstant(8_000_000), point: point(20) },
+            Measurement::NodeSample { at: BootInstant(7_000_000), point: point(10) },
+            Measurement::Node(summary),
         ];
-        write(&path, "node", &facts, |moment| i64::try_from(moment.0 / 1_000).expect("fits")).await.expect("written");
+        write(&path, "node", &measurements, |moment| i64::try_from(moment.0 / 1_000).expect("fits"))
+            .await
+            .expect("written");
         let series = read(&path).await.expect("read");
         let expected = [1, 2].map(|attempt| {
             let JobRow { key, name, return_code, cause, usage, resources, memory_limit_bytes, devices, .. } =

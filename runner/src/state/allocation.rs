@@ -4,30 +4,30 @@
 use std::time::Duration;
 
 use super::{Effect, State};
-use crate::clock::Moment;
+use crate::clock::BootInstant;
 use crate::events::RunnerEvent;
-use crate::inquiry::Inquiry;
 use crate::protocol::Ending;
+use crate::slurm_query::SlurmQuery;
 
 /// The end is asked for so often in the time that is left.
-const LOOKS: u32 = 20;
+const QUERIES_PER_REMAINING_TIME: u32 = 20;
 /// It is not asked for more rarely.
-const LONGEST: Duration = Duration::from_secs(600);
+const MAX_QUERY_INTERVAL: Duration = Duration::from_secs(600);
 /// It is not asked for more often, whatever happens.
-const OFTEN: Duration = Duration::from_secs(5);
+const MIN_QUERY_INTERVAL: Duration = Duration::from_secs(5);
 /// Slurm counts whole seconds: a smaller difference is none.
-const SAME: Duration = Duration::from_secs(2);
+const END_TOLERANCE: Duration = Duration::from_secs(2);
 /// An end that comes nearer by more than this has a reason.
-const NEARER: Duration = Duration::from_secs(60);
+const PREEMPTION_ADVANCE: Duration = Duration::from_secs(60);
 
 /// What is known of the allocation's end.
 #[derive(Debug, Default)]
 pub(super) struct AllocationWatch {
     asked: bool,
-    asked_at: Moment,
-    ask_at: Option<Moment>,
+    asked_at: BootInstant,
+    ask_at: Option<BootInstant>,
     /// It looks as if the nodes went to somebody else; that is asked at this moment.
-    suspected_at: Option<Moment>,
+    suspected_at: Option<BootInstant>,
     /// Somebody else is given the nodes.
     preempted: bool,
 }
@@ -56,7 +56,7 @@ impl State {
     }
 
     /// Asks for the end now and then, more often when it is near.
-    pub(super) fn watch_allocation(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+    pub(super) fn watch_allocation(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
         if self.settings.allocation.is_none() || self.allocation.asked {
             return;
         }
@@ -68,12 +68,14 @@ impl State {
             self.allocation.asked = true;
             self.allocation.asked_at = now;
             self.allocation.suspected_at = None;
-            effects.push(Effect::Inquire(Inquiry::Preemption));
+            effects.push(Effect::QuerySlurm(SlurmQuery::Preemption));
             return;
         }
-        let left = self.settings.time.map(|(_, end)| end.since(now));
-        let pause =
-            left.map_or(LONGEST, |left| (left / LOOKS).clamp(self.settings.poll_interval.min(LONGEST), LONGEST));
+        let left = self.deadlines.end().map(|end| end.since(now));
+        let pause = left.map_or(MAX_QUERY_INTERVAL, |left| {
+            (left / QUERIES_PER_REMAINING_TIME)
+                .clamp(self.settings.poll_interval.min(MAX_QUERY_INTERVAL), MAX_QUERY_INTERVAL)
+        });
         let ask_at = *self.allocation.ask_at.get_or_insert_with(|| now.plus(pause));
         if now < ask_at {
             self.wake(ask_at);
@@ -82,49 +84,48 @@ impl State {
         self.allocation.asked = true;
         self.allocation.asked_at = now;
         self.allocation.ask_at = None;
-        effects.push(Effect::Inquire(Inquiry::TimeLeft));
+        effects.push(Effect::QuerySlurm(SlurmQuery::TimeLeft));
     }
 
     /// A step was asked to end by somebody else. A preempted allocation's steps are told so, and its runner is not.
-    pub(super) fn suspect_preemption(&mut self, now: Moment) {
+    pub(super) fn suspect_preemption(&mut self, now: BootInstant) {
         if !self.allocation.preempted {
-            self.allocation.suspected_at = Some(now.max(self.allocation.asked_at.plus(OFTEN)));
+            self.allocation.suspected_at = Some(now.max(self.allocation.asked_at.plus(MIN_QUERY_INTERVAL)));
         }
     }
 
     /// Slurm has said how much time is left.
-    pub(super) fn time_told(&mut self, left: Option<Duration>, now: Moment, effects: &mut Vec<Effect>) {
+    pub(super) fn time_told(&mut self, left: Option<Duration>, now: BootInstant, effects: &mut Vec<Effect>) {
         self.allocation.asked = false;
         let Some(left) = left else { return };
         let end = self.settings.own_end.map_or(now.plus(left), |own| own.min(now.plus(left)));
-        let (began, known) = self.settings.time.unwrap_or((now, end));
-        if self.settings.time.is_some() && known.since(end) <= SAME && end.since(known) <= SAME {
+        let before = self.deadlines.end();
+        let known = before.unwrap_or(end);
+        if before.is_some() && known.since(end) <= END_TOLERANCE && end.since(known) <= END_TOLERANCE {
             return;
         }
         let is_later = end > known;
-        if known.since(end) > NEARER && !self.allocation.preempted {
+        if known.since(end) > PREEMPTION_ADVANCE && !self.allocation.preempted {
             self.allocation.asked = true;
-            effects.push(Effect::Inquire(Inquiry::Preemption));
+            effects.push(Effect::QuerySlurm(SlurmQuery::Preemption));
         }
-        self.settings.time = Some((began, end));
-        self.late_from = Some(now);
-        self.ends.clear();
-        for key in self.active.iter().copied().collect::<Vec<_>>() {
-            self.mind_time(key);
+        self.deadlines.move_end(end, now);
+        for key in self.jobs.active_keys() {
+            self.watch_end_of(key);
             if is_later {
-                self.mind_extension(key);
+                self.watch_extension(key);
             }
         }
     }
 
     /// Slurm has said whether the nodes are for somebody else. Then nothing new is begun, what runs has the time that is left, and
     /// the runner leaves when it has ended.
-    pub(super) fn preemption_told(&mut self, preempted: Option<bool>, now: Moment, effects: &mut Vec<Effect>) {
+    pub(super) fn preemption_told(&mut self, preempted: Option<bool>, now: BootInstant, effects: &mut Vec<Effect>) {
         self.allocation.asked = false;
         if preempted != Some(true) || std::mem::replace(&mut self.allocation.preempted, true) {
             return;
         }
-        effects.push(Effect::Tell(RunnerEvent::Preempted));
-        self.let_go(self.unstarted(), None, now, effects);
+        effects.push(Effect::Log(RunnerEvent::Preempted));
+        self.let_go(self.jobs.unstarted(), None, now, effects);
     }
 }

@@ -7,18 +7,18 @@ use std::time::Duration;
 use torc_api::state::Cause;
 use torc_api::termination::StepWarning;
 use torc_api::wire::{AttemptKey, FileSeen, FinishedAttempt, Usage};
-use torc_core::ledger::Reservation;
 
-use super::accounts::ASKED_TO_END;
 use super::deadlines::kill_time;
-use super::job::{Inputs, Job, Report, Stage};
-use super::{Effect, Findings, OutputCheck, Phase, State, measures};
-use crate::clock::Moment;
+use super::jobs::{Inputs, Job, Stage};
+use super::reports::Report;
+use super::sacct_queue::ASKED_TO_END;
+use super::{Effect, Findings, OutputCheck, State, milliseconds, usage};
+use crate::clock::BootInstant;
 use crate::command::termination_signal;
 use crate::config::RunnerExit;
 use crate::events::RunnerEvent;
 use crate::link::LinkError;
-use crate::protocol::{Ended, Ending, HeldJob, Outcome, Termination};
+use crate::protocol::{Ended, Ending, Outcome, RunningJob, Termination};
 
 /// The exit code of an attempt that nobody knows anything about.
 const LOST: i32 = -128;
@@ -33,7 +33,7 @@ const KILLED: i32 = 137;
 
 impl State {
     /// A job has ended, and nothing of it is left.
-    pub(super) fn ended(&mut self, mut ended: Ended, now: Moment, effects: &mut Vec<Effect>) {
+    pub(super) fn ended(&mut self, mut ended: Ended, now: BootInstant, effects: &mut Vec<Effect>) {
         if self.reports.contains_key(&ended.key) {
             return;
         }
@@ -41,42 +41,37 @@ impl State {
             self.adopt_ended(&mut ended, now);
         }
         let key = ended.key;
-        if let Some(job) = self.jobs.get_mut(&key) {
-            job.step.nodes = job.reservation.as_ref().map(Reservation::nodes).unwrap_or_default();
+        let was_running = self.jobs.get(&key).is_some_and(|job| job.stage == Stage::Running);
+        let found_inputs = self.jobs.end(key, ended.successor);
+        let Some(job) = self.jobs.get(&key) else { return };
+        if !was_running && !matches!(ended.outcome, Outcome::NotStarted { .. }) {
+            effects.push(Effect::Log(RunnerEvent::Started { key, name: job.name.clone() }));
         }
-        self.give_place_to(ended.successor, key);
-        self.deactivate(key);
-        self.forget_handed(key);
-        let Some(job) = self.jobs.get_mut(&key) else { return };
-        if job.stage != Stage::Running && !matches!(ended.outcome, Outcome::NotStarted { .. }) {
-            effects.push(Effect::Tell(RunnerEvent::Started { key, name: job.name.clone() }));
-        }
-        job.stage = Stage::Checking;
         let age = ended.age_ms.map(Duration::from_millis);
         let report = Report {
             older: age.unwrap_or_default(),
             ..Report::new(&job.name, finished(job, &ended), if age.is_some() { now } else { ended.ended })
         };
         if job.role.is_job() && !matches!(ended.outcome, Outcome::NotStarted { .. }) {
-            self.pace.job_ended(ended.ended.since(ended.started));
+            self.throughput.job_ended(ended.ended.since(ended.started));
         }
-        let terms = job.kind.terms();
-        let (inputs, forgotten_inputs) = match std::mem::replace(&mut job.inputs, Inputs::Unknown) {
+        let terms = job.launch.terms();
+        let (inputs, forgotten_inputs) = match found_inputs {
             Inputs::Found(found) => (found, Vec::new()),
             Inputs::Awaited | Inputs::Unknown => (Vec::new(), terms.input_files.clone()),
         };
         let check = OutputCheck {
-            working_dir: PathBuf::from(&job.kind.template.working_dir),
+            working_dir: PathBuf::from(&job.launch.template.working_dir),
             files: terms.output_files.clone(),
             inputs,
             forgotten_inputs,
             elapsed: age.map_or(now.since(ended.started), |age| age + ended.ended.since(ended.started)),
             hash_large_files: terms.hash_large_files,
-            delete: match job.kind.terms().delete_on_success {
+            delete: match job.launch.terms().delete_on_success {
                 true => [&ended.stdout, &ended.stderr].into_iter().flatten().cloned().collect(),
                 false => Vec::new(),
             },
-            oom_kills: measures::may_be_out_of_memory(&report.finished),
+            oom_kills: usage::may_be_out_of_memory(&report.finished),
         };
         let has_files = terms.has_files();
         let srun_log =
@@ -88,7 +83,7 @@ impl State {
         if is_unexplained && report.finished.return_code == ASKED_TO_END {
             self.suspect_preemption(now);
         }
-        self.reports.insert(key, report);
+        self.reports.add(report);
         if is_step && succeeded {
             self.step_begun(key);
         }
@@ -97,15 +92,15 @@ impl State {
             return;
         }
         if check.oom_kills || succeeded && (has_files || !check.delete.is_empty()) {
-            effects.push(Effect::Check(key, Box::new(check)));
+            effects.push(Effect::CheckOutputs(key, Box::new(check)));
         } else {
             self.close(key, now, effects);
         }
     }
 
-    /// A result of an earlier brain's job: it never was in our books.
-    fn adopt_ended(&mut self, ended: &mut Ended, now: Moment) {
-        let held = HeldJob {
+    /// A result of an earlier agent's job: it never was in our books.
+    fn adopt_ended(&mut self, ended: &mut Ended, now: BootInstant) {
+        let held = RunningJob {
             key: ended.key,
             role: torc_api::wire::LeaseRole::default(),
             name: ended.name.clone(),
@@ -122,42 +117,19 @@ impl State {
         self.adopted(held, now);
     }
 
-    /// The successor runs in the place of the one that ended; without one the place is free.
-    fn give_place_to(&mut self, successor: Option<AttemptKey>, key: AttemptKey) {
-        let Some(place) = self.jobs.get_mut(&key).and_then(|job| job.reservation.take()) else { return };
-        let heir = successor.and_then(|next| Some((next, self.jobs.get_mut(&next)?)));
-        match heir {
-            Some((next, job)) if job.reservation.is_none() => {
-                job.reservation = Some(place);
-                if job.stage == Stage::Handed {
-                    job.stage = Stage::Starting;
-                    self.forget_handed(next);
-                    self.active.insert(next);
-                    if let Some(class) =
-                        self.jobs.get(&next).and_then(|job| self.kinds.classes.get_mut(job.kind.class as usize))
-                    {
-                        class.running += 1;
-                    }
-                }
-            }
-            _ => self.ledger.release(place),
-        }
-    }
-
     /// The files that a job reads were looked for. Without one of them it fails before it has started.
     pub(super) fn looked(
         &mut self,
         key: AttemptKey,
         found: Result<Vec<FileSeen>, String>,
-        now: Moment,
+        now: BootInstant,
         effects: &mut Vec<Effect>,
     ) {
-        let Some(job) = self.jobs.get_mut(&key).filter(|job| job.inputs == Inputs::Awaited) else { return };
+        let Some(job) = self.jobs.get(&key).filter(|job| job.inputs == Inputs::Awaited) else { return };
         let missing = match found {
-            Ok(found) => return job.inputs = Inputs::Found(found),
+            Ok(found) => return self.jobs.set_inputs(&key, found),
             Err(missing) => missing,
         };
-        self.queue.retain(|queued| *queued != key);
         let finished = FinishedAttempt {
             key,
             return_code: NOT_STARTED,
@@ -166,41 +138,41 @@ impl State {
             ..FinishedAttempt::default()
         };
         let report = Report::new(&job.name, finished, now);
-        self.reports.insert(key, report);
+        self.reports.add(report);
         self.close(key, now, effects);
     }
 
     /// A job's output files were looked for.
-    pub(super) fn checked(&mut self, key: AttemptKey, findings: Findings, now: Moment, effects: &mut Vec<Effect>) {
+    pub(super) fn checked(&mut self, key: AttemptKey, findings: Findings, now: BootInstant, effects: &mut Vec<Effect>) {
         if let Some(kills) = findings.oom_kills {
             self.blame_memory(key, kills);
         }
-        if let Some(report) = self.reports.get_mut(&key) {
+        if let Some(finished) = self.reports.finished_mut(&key) {
             if let Some(missing) = findings.missing {
-                report.finished.return_code = 1;
-                report.finished.cause = Some(Cause::MissingOutput);
-                report.finished.message = Some(format!("the output file {missing} does not exist"));
+                finished.return_code = 1;
+                finished.cause = Some(Cause::MissingOutput);
+                finished.message = Some(format!("the output file {missing} does not exist"));
             }
-            report.finished.files = findings.files;
+            finished.files = findings.files;
             if findings.logs_deleted {
-                report.finished.stdout = None;
-                report.finished.stderr = None;
+                finished.stdout = None;
+                finished.stderr = None;
             }
         }
         self.close(key, now, effects);
     }
 
     /// The report is complete: the job is only a result from now on.
-    pub(super) fn close(&mut self, key: AttemptKey, now: Moment, effects: &mut Vec<Effect>) {
+    pub(super) fn close(&mut self, key: AttemptKey, now: BootInstant, effects: &mut Vec<Effect>) {
         let (Some(job), Some(report)) = (self.jobs.remove(&key), self.reports.get(&key)) else { return };
-        self.contact.has_news(now);
-        let record = measures::record_of(key, &job, report);
+        self.session.mark_dirty(now);
+        let record = usage::record_of(key, &job, report);
         let finished = (report.finished.return_code, report.finished.cause);
         if let Some(record) = record {
             self.note_record(key, &record);
             effects.push(Effect::Record(vec![record]));
         }
-        effects.push(Effect::Tell(RunnerEvent::Finished {
+        effects.push(Effect::Log(RunnerEvent::Finished {
             key,
             name: job.name,
             return_code: finished.0,
@@ -208,15 +180,13 @@ impl State {
         }));
     }
 
-    /// The keeper was killed, and its successor has ended what it left.
-    pub(super) fn keeper_lost(&mut self, now: Moment, effects: &mut Vec<Effect>) {
-        self.doubt_handed();
-        self.heartbeat_at = None;
-        let running: Vec<AttemptKey> = self.active.iter().copied().collect();
-        for key in running {
-            let Some(job) = self.jobs.get_mut(&key).filter(|job| job.stage != Stage::Checking) else { continue };
-            let place = job.reservation.take();
-            job.stage = Stage::Checking;
+    /// The shim was killed, and its successor has ended what it left.
+    pub(super) fn shim_lost(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
+        self.forget_handed();
+        self.heartbeat.reset();
+        for key in self.jobs.active_keys() {
+            self.jobs.end(key, None);
+            let Some(job) = self.jobs.get(&key) else { continue };
             let finished = FinishedAttempt {
                 key,
                 return_code: LOST,
@@ -225,74 +195,72 @@ impl State {
                 message: Some("the process that kept it was killed".to_owned()),
                 ..FinishedAttempt::default()
             };
-            let report = Report::new(&job.name, finished, now);
-            self.deactivate(key);
-            if let Some(place) = place {
-                self.ledger.release(place);
-            }
-            self.reports.insert(key, report);
+            self.reports.add(Report::new(&job.name, finished, now));
             self.close(key, now, effects);
         }
     }
 
-    /// What the keeper was to start in turn may have been started, and nobody knows. Neither running it again under its number nor
+    /// What the shim was to start in turn may have been started, and nobody knows. Neither running it again under its number nor
     /// giving it back would be right. So the runner comes to the server as its own successor in an empty place: what it does not
-    /// name then is given to somebody under the next number.
-    fn doubt_handed(&mut self) {
-        self.kinds.classes.iter_mut().for_each(|class| class.handed.clear());
-        let before = self.jobs.len();
-        self.jobs.retain(|_, job| !matches!(job.stage, Stage::Handed | Stage::Recalled));
-        if self.jobs.len() < before {
-            self.settings.keeper_found = false;
-            self.contact.come_anew();
+    /// name then is given to another runner under the next number.
+    fn forget_handed(&mut self) {
+        if self.jobs.remove_handed() {
+            self.session.reset();
         }
     }
 
     /// Begins to end: no new work, waiting leases go back, running jobs are asked to end.
-    pub(super) fn end_with(&mut self, exit: Result<RunnerExit, LinkError>, now: Moment, effects: &mut Vec<Effect>) {
-        if self.phase != Phase::Serving {
+    pub(super) fn end_with(
+        &mut self,
+        exit: Result<RunnerExit, LinkError>,
+        now: BootInstant,
+        effects: &mut Vec<Effect>,
+    ) {
+        if !self.lifecycle.is_serving() {
             return;
         }
         self.give_up_accounts(exit == Ok(RunnerExit::Stopped), now, effects);
-        self.phase = Phase::Ending(exit);
-        self.let_go(self.unstarted(), None, now, effects);
-        let running: Vec<AttemptKey> = self.active.iter().copied().collect();
+        self.lifecycle.end(exit);
+        self.let_go(self.jobs.unstarted(), None, now, effects);
+        let running = self.jobs.active_keys();
         self.terminate_all(&running, self.end_by_order(), now, effects);
     }
 
     /// There is no time for what belongs to the end, either.
-    pub(super) fn hurry(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+    pub(super) fn hurry(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
         self.end_with(Ok(RunnerExit::Stopped), now, effects);
-        self.is_hurried = true;
-        for key in &self.active {
-            if let Some(job) = self.jobs.get_mut(key) {
-                job.ending.get_or_insert((Ending::Stopped, now));
-            }
+        self.lifecycle.skip_worker_actions();
+        for key in self.jobs.active_keys() {
+            self.jobs.set_ending(&key, Ending::Stopped, now);
         }
         self.kill_all(effects);
     }
 
     /// No more patience with anything that runs.
     pub(super) fn kill_all(&mut self, effects: &mut Vec<Effect>) {
-        let kill = |key: &AttemptKey| {
-            let ending = self.jobs.get(key).and_then(|job| job.ending);
-            let why = ending.map_or(Ending::Stopped, |(why, _)| why);
-            Effect::Terminate(Termination { key: *key, why, signal: 9, lead_ms: 0 })
-        };
-        effects.extend(self.active.iter().map(kill));
+        effects.extend(self.jobs.active().map(|(key, job)| {
+            let why = job.ending.map_or(Ending::Stopped, |ending| ending.why);
+            Effect::Terminate(Termination { key, why, signal: 9, lead_ms: 0 })
+        }));
     }
 
     /// Asks jobs to end, and says so: how many of each workflow, then one by one, then how long they have.
-    pub(super) fn terminate_all(&mut self, keys: &[AttemptKey], why: Ending, now: Moment, effects: &mut Vec<Effect>) {
+    pub(super) fn terminate_all(
+        &mut self,
+        keys: &[AttemptKey],
+        why: Ending,
+        now: BootInstant,
+        effects: &mut Vec<Effect>,
+    ) {
         let mut counts: BTreeMap<i64, usize> = BTreeMap::new();
         for key in keys.iter().filter(|key| self.jobs.contains_key(key)) {
             *counts.entry(key.workflow).or_default() += 1;
         }
-        let tell = |(workflow, count)| Effect::Tell(RunnerEvent::Terminating { workflow, count });
+        let tell = |(workflow, count)| Effect::Log(RunnerEvent::Terminating { workflow, count });
         effects.extend(counts.into_iter().map(tell));
         let leads: Vec<Duration> = keys.iter().filter_map(|key| self.terminate(*key, why, now, effects)).collect();
         if let Some(lead) = leads.into_iter().max().filter(|lead| !lead.is_zero()) {
-            effects.push(Effect::Tell(RunnerEvent::Waiting { lead }));
+            effects.push(Effect::Log(RunnerEvent::Waiting { lead }));
         }
     }
 
@@ -301,33 +269,35 @@ impl State {
         &mut self,
         key: AttemptKey,
         why: Ending,
-        now: Moment,
+        now: BootInstant,
         effects: &mut Vec<Effect>,
     ) -> Option<Duration> {
-        let end = self.settings.time.map(|(_, end)| end);
-        let job = self.jobs.get_mut(&key)?;
-        job.ending.get_or_insert((why, now));
-        let terms = job.kind.terms();
+        let end = self.deadlines.end();
+        self.jobs.set_ending(&key, why, now);
+        let job = self.jobs.get(&key)?;
+        let terms = job.launch.terms();
         // However late the signal is, SIGKILL comes in time.
         let left = end.map(|end| kill_time(terms, end).since(now));
         let lead = left.map_or(terms.lead(), |left| left.min(terms.lead()));
-        effects.push(Effect::Tell(RunnerEvent::Signaled { key, signal: terms.signal }));
+        effects.push(Effect::Log(RunnerEvent::Signaled { key, signal: terms.signal }));
         effects.push(Effect::Terminate(Termination { key, why, signal: terms.signal, lead_ms: milliseconds(lead) }));
         Some(lead)
     }
 
     /// Ends a job at once.
-    pub(super) fn kill(&mut self, key: AttemptKey, why: Ending, now: Moment, effects: &mut Vec<Effect>) {
-        let Some(job) = self.jobs.get_mut(&key) else { return };
-        job.ending.get_or_insert((why, now));
+    pub(super) fn kill(&mut self, key: AttemptKey, why: Ending, now: BootInstant, effects: &mut Vec<Effect>) {
+        if !self.jobs.contains_key(&key) {
+            return;
+        }
+        self.jobs.set_ending(&key, why, now);
         effects.push(Effect::Terminate(Termination { key, why, signal: 9, lead_ms: 0 }));
     }
 
     /// The server says that these are not to run.
-    pub(super) fn cancel(&mut self, keys: &[AttemptKey], now: Moment, effects: &mut Vec<Effect>) {
+    pub(super) fn cancel(&mut self, keys: &[AttemptKey], now: BootInstant, effects: &mut Vec<Effect>) {
         self.let_go(keys.to_vec(), Some(Ending::Canceled), now, effects);
         let runs = |job: &Job| {
-            matches!(job.stage, Stage::Starting | Stage::Running) && job.ending.is_none_or(|(_, at)| at == now)
+            matches!(job.stage, Stage::Starting | Stage::Running) && job.ending.is_none_or(|ending| ending.at == now)
         };
         let running: Vec<AttemptKey> =
             keys.iter().filter(|key| self.jobs.get(key).is_some_and(runs)).copied().collect();
@@ -337,14 +307,14 @@ impl State {
 
 /// Why it was ended from here; none for one that has ended by itself, or had before it was asked to.
 fn ending_of(job: &Job, ended: &Ended) -> Option<Ending> {
-    let ending = job.ending.filter(|(_, since)| *since <= ended.ended).map(|(why, _)| why);
+    let ending = job.ending.filter(|ending| ending.at <= ended.ended).map(|ending| ending.why);
     ending.or(ended.ending)
 }
 
 /// What an attempt is reported with.
 fn finished(job: &Job, ended: &Ended) -> FinishedAttempt {
     let ending = ending_of(job, ended);
-    let terms = job.kind.terms();
+    let terms = job.launch.terms();
     let mut return_code = ended.outcome.return_code();
     let (cause, message) = match (&ended.outcome, ending) {
         (Outcome::NotStarted { message, .. }, _) => (Some(Cause::StartFailed), Some(message.clone())),
@@ -352,7 +322,7 @@ fn finished(job: &Job, ended: &Ended) -> FinishedAttempt {
         // SIGKILL cannot be survived: whoever exits by itself has been quicker.
         (Outcome::Exited(0), Some(Ending::OutOfMemory)) => (None, None),
         (Outcome::Exited(_), Some(Ending::OutOfMemory)) => (Some(Cause::ExitCode), None),
-        (_, Some(Ending::OutOfMemory)) => (Some(Cause::OutOfMemory), job.measured.excess(terms)),
+        (_, Some(Ending::OutOfMemory)) => (Some(Cause::OutOfMemory), job.usage.excess(terms)),
         (_, Some(why)) => (Some(why.cause()), None),
         (_, None) if return_code == 0 => (None, None),
         (_, None) if terms.in_step => (Some(step_cause(return_code, job, ended)), None),
@@ -373,7 +343,7 @@ fn finished(job: &Job, ended: &Ended) -> FinishedAttempt {
         stderr: ended.stderr.clone(),
         usage: match terms.in_step {
             true => Some(job.step.meter.usage()).filter(|usage| *usage != Usage::default()),
-            false => job.measured.usage(ended),
+            false => job.usage.usage(ended),
         },
         message,
         files: Vec::new(),
@@ -391,7 +361,7 @@ const SECOND_OF_THE_END: Duration = Duration::from_secs(1);
 fn step_cause(return_code: i32, job: &Job, ended: &Ended) -> Cause {
     let ran = ended.ended.since(ended.started) + SECOND_OF_THE_END;
     let limit = ended.step_limit_ms.map(Duration::from_millis);
-    let signal = job.kind.terms().warning.as_deref();
+    let signal = job.launch.terms().warning.as_deref();
     let is_killed_by = |warning: &StepWarning| {
         let number = warning.signal.parse().unwrap_or_else(|_| termination_signal(Some(&warning.signal)));
         return_code == SIGNALED + number
@@ -405,8 +375,4 @@ fn step_cause(return_code: i32, job: &Job, ended: &Ended) -> Cause {
     } else {
         Cause::ExitCode
     }
-}
-
-pub(super) fn milliseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

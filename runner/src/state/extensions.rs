@@ -7,47 +7,57 @@ use std::time::Duration;
 use torc_api::wire::AttemptKey;
 use torc_slurm::srun;
 
-use super::job::{Job, Stage};
-use super::warnings::note;
+use super::jobs::{Job, Stage};
+use super::warnings::step_record;
 use super::{Effect, State};
-use crate::clock::Moment;
+use crate::clock::BootInstant;
 use crate::events::RunnerEvent;
-use crate::inquiry::Inquiry;
+use crate::slurm_query::SlurmQuery;
 
 /// Steps that could have more time.
-pub(super) type Extensions = BTreeSet<AttemptKey>;
+#[derive(Debug, Default)]
+pub(super) struct Extensions {
+    steps: BTreeSet<AttemptKey>,
+}
+
+#[cfg(test)]
+impl Extensions {
+    pub fn keys(&self) -> Vec<AttemptKey> {
+        self.steps.iter().copied().collect()
+    }
+}
 
 /// How many minutes a step may have in total, if that is more than it has.
-fn more_minutes(job: &Job, end: Moment) -> Option<u64> {
+fn more_minutes(job: &Job, end: BootInstant) -> Option<u64> {
     let limit = job.step.limit.filter(|_| job.stage == Stage::Running && !job.step.is_fixed)?;
-    let minutes = srun::usable_minutes(end.since(job.since), job.kind.terms().headroom())?;
+    let minutes = srun::usable_minutes(end.since(job.since), job.launch.terms().headroom())?;
     (Duration::from_secs(minutes * 60) > limit).then_some(minutes)
 }
 
 impl State {
     fn extension(&self, key: AttemptKey) -> Option<u64> {
-        more_minutes(self.jobs.get(&key)?, self.settings.time?.1)
+        more_minutes(self.jobs.get(&key)?, self.deadlines.end()?)
     }
 
     /// Remembers a step that could have more time.
-    pub(super) fn mind_extension(&mut self, key: AttemptKey) {
+    pub(super) fn watch_extension(&mut self, key: AttemptKey) {
         if self.extension(key).is_some() {
-            self.extensions.insert(key);
+            self.extensions.steps.insert(key);
         }
     }
 
     /// Asks Slurm for more time. A step whose number is not known is looked for first.
     pub(super) fn extend_steps(&mut self, effects: &mut Vec<Effect>) {
-        for key in self.extensions.clone() {
+        for key in self.extensions.steps.clone() {
             let number = self.jobs.get(&key).and_then(|job| job.step.number);
             match (self.extension(key), number) {
                 (Some(minutes), Some(step)) => {
-                    self.extensions.remove(&key);
-                    effects.push(Effect::Inquire(Inquiry::Extend { key, step, minutes }));
+                    self.extensions.steps.remove(&key);
+                    effects.push(Effect::QuerySlurm(SlurmQuery::Extend { key, step, minutes }));
                 }
                 (Some(_), None) if self.expect_number(key) => {}
                 _ => {
-                    self.extensions.remove(&key);
+                    self.extensions.steps.remove(&key);
                 }
             }
         }
@@ -61,15 +71,16 @@ impl State {
         trouble: Option<String>,
         effects: &mut Vec<Effect>,
     ) {
-        let Some(job) = self.jobs.get_mut(&key) else { return };
+        let Some(step) = self.jobs.step_mut(&key) else { return };
         if let Some(message) = trouble {
-            job.step.is_fixed = true;
-            return effects.push(Effect::Tell(RunnerEvent::Problem { message }));
+            step.is_fixed = true;
+            return effects.push(Effect::Log(RunnerEvent::Problem { message }));
         }
-        job.step.limit = Some(Duration::from_secs(minutes * 60));
-        job.step.is_warned = false;
-        effects.push(Effect::Tell(RunnerEvent::Extended { key, minutes }));
-        effects.push(note(key, job));
-        self.mind_warning(key);
+        step.limit = Some(Duration::from_secs(minutes * 60));
+        step.is_warned = false;
+        let record = step_record(key, step);
+        effects.push(Effect::Log(RunnerEvent::Extended { key, minutes }));
+        effects.push(record);
+        self.watch_warning(key);
     }
 }

@@ -1,23 +1,21 @@
-//! From a lease to a start: the queue, what may start now, what is handed to the keeper in advance, what is given back.
+//! From a lease to a start: the queue, what may start now, what is handed to the shim in advance, what is given back.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use torc_api::execution::ExecutionMode;
 use torc_api::wire::{AttemptKey, Lease, LeaseRole, Profile};
-use torc_core::ledger::{Reach, Reservation};
+use torc_core::ledger::Reservation;
 use torc_core::urgency::Urgency;
 
-use super::job::{Inputs, Job, Stage};
-use super::kinds::Kind;
-use super::measures::Measured;
-use super::steps::StepLook;
-use super::{Effect, InputLook, Phase, State};
-use crate::clock::Moment;
+use super::jobs::{Inputs, Job, Stage};
+use super::lifecycle::Phase;
+use super::profiles::LaunchProfile;
+use super::{Effect, InputCheck, State};
+use crate::clock::BootInstant;
 use crate::events::RunnerEvent;
 use crate::mode::{self, Mode};
-use crate::protocol::{Ending, HeldJob};
+use crate::protocol::{Ending, RunningJob, StartOrder};
 
 /// A job of several nodes that has waited for so long is not passed over any more: its nodes are kept free as they become free.
 const MAX_PASSED_OVER_WITH_NODES: Duration = Duration::from_secs(10);
@@ -30,7 +28,7 @@ impl State {
         &mut self,
         leases: Vec<Lease>,
         profiles: &[Profile],
-        now: Moment,
+        now: BootInstant,
         effects: &mut Vec<Effect>,
     ) {
         for lease in leases {
@@ -39,70 +37,40 @@ impl State {
             }
             let profile = profiles.get(lease.profile as usize).filter(|_| self.is_welcome(lease.role));
             if let Some(profile) = profile {
-                self.meet(&lease.key, profile, effects);
+                self.announce_workflow(&lease.key, profile, effects);
             }
-            let kind = profile.map(|profile| match lease.role.is_job() {
-                true => self.kinds.of(lease.key.workflow, profile, &self.settings),
-                false => self.kinds.of_errand(lease.key.workflow, profile, &self.settings),
+            let launch = profile.map(|profile| match lease.role.is_job() {
+                true => self.profiles.of(lease.key.workflow, profile, &self.settings),
+                false => self.profiles.of_task(lease.key.workflow, profile, &self.settings),
             });
-            let fits = |kind: &Arc<Kind>| !lease.role.is_job() || self.ledger.can_ever_fit(kind.resources());
-            let Some(kind) = kind.filter(fits) else {
+            let fits = |launch: &Arc<LaunchProfile>| {
+                !lease.role.is_job() || self.jobs.ledger().can_ever_fit(launch.resources())
+            };
+            let Some(launch) = launch.filter(fits) else {
                 self.give_back(lease.key, now);
                 continue;
             };
-            self.returned.remove(&lease.key);
-            self.out_of_time.remove(&lease.key);
-            let urgency = self.urgency_of(&lease, &kind);
-            if lease.role.is_job() {
-                self.enqueue(lease.key, urgency);
-            } else {
-                self.errands.push_back(lease.key);
-            }
-            let inputs = look_for_inputs(lease.key, &kind, effects);
-            let job = Job {
-                role: lease.role,
-                name: lease.name,
-                command: lease.command,
-                env: lease.env,
-                kind,
-                urgency,
-                stage: Stage::Queued,
-                reservation: None,
-                since: now,
-                start_known: false,
-                ending: None,
-                inputs,
-                pid: 0,
-                measured: Measured::default(),
-                step: StepLook::default(),
-                devices: Vec::new(),
-            };
+            self.reports.forget_returned(&lease.key);
+            let key = lease.key;
+            let urgency = self.urgency_of(&lease, &launch);
+            let inputs = check_inputs(key, &launch, effects);
+            let job = Job::leased(lease, launch, urgency, inputs, now);
             self.watch_time_of(&job);
-            self.jobs.insert(lease.key, job);
+            self.jobs.admit(key, job);
         }
     }
 
     /// Returns the position of a lease among those that wait.
-    fn urgency_of(&self, lease: &Lease, kind: &Kind) -> Urgency {
+    fn urgency_of(&self, lease: &Lease, launch: &LaunchProfile) -> Urgency {
         if self.settings.max_parallel_jobs.is_some() {
             return Urgency::by_count(lease.priority, lease.downstream_seconds);
         }
-        Urgency::new(lease.priority, kind.resources(), kind.terms().runtime_seconds, lease.downstream_seconds)
-    }
-
-    /// Puts a lease before less urgent ones of its workflow. Between workflows the server's order stays: only the server knows how
-    /// their owners share.
-    fn enqueue(&mut self, key: AttemptKey, urgency: Urgency) {
-        let is_less_urgent = |waiting: &AttemptKey| {
-            waiting.workflow == key.workflow && self.jobs.get(waiting).is_some_and(|job| job.urgency < urgency)
-        };
-        let passed = self.queue.iter().rev().take_while(|waiting| is_less_urgent(waiting)).count();
-        self.queue.insert(self.queue.len() - passed, key);
+        Urgency::new(lease.priority, launch.resources(), launch.terms().runtime_seconds, lease.downstream_seconds)
     }
 
     /// Says once for each workflow how its jobs are executed here.
-    fn meet(&mut self, key: &AttemptKey, profile: &Profile, effects: &mut Vec<Effect>) {
-        if !self.met.insert(key.workflow) {
+    fn announce_workflow(&mut self, key: &AttemptKey, profile: &Profile, effects: &mut Vec<Effect>) {
+        if !self.profiles.is_new_workflow(key.workflow) {
             return;
         }
         let config = profile.execution_config.clone().unwrap_or_default();
@@ -112,101 +80,74 @@ impl State {
                 "workflow {} asks for mode slurm, but there is no allocation with srun here: its jobs run directly",
                 key.workflow
             );
-            effects.push(Effect::Tell(RunnerEvent::Problem { message }));
+            effects.push(Effect::Log(RunnerEvent::Problem { message }));
         }
-        effects.push(Effect::Tell(RunnerEvent::Serving {
+        effects.push(Effect::Log(RunnerEvent::Serving {
             workflow: key.workflow,
             run: key.run,
             mode,
             limit_resources: mode == Mode::Slurm || config.limit_resources.unwrap_or(true),
-            capacity: self.ledger.capacity(),
+            capacity: self.jobs.ledger().capacity(),
         }));
     }
 
-    /// A job runs that an earlier brain started.
-    pub(super) fn adopted(&mut self, held: HeldJob, now: Moment) {
-        let kind = self.kinds.of_held(&held);
-        let nodes = self.node_numbers(&held.nodes);
-        let reservation = held.role.is_job().then(|| self.ledger.adopt(kind.resources(), &held.devices, &nodes));
-        let job = Job {
-            role: held.role,
-            name: held.name,
-            command: String::new(),
-            env: BTreeMap::new(),
-            kind,
-            urgency: Urgency::default(),
-            stage: Stage::Running,
-            reservation,
-            since: held.started,
-            // Whoever started it had the time to say so, and a job that has come so far is not given up lightly.
-            start_known: true,
-            ending: held.ending,
-            inputs: Inputs::Unknown,
-            pid: held.pid,
-            measured: Measured::default(),
-            step: StepLook::of_held(held.step_limit_ms.map(Duration::from_millis), held.is_warned),
-            devices: held.devices,
-        };
-        self.measures.expect(&held.key, &job.kind.terms().monitor, now);
-        self.jobs.insert(held.key, job);
-        self.activate(held.key);
-        self.mind_time(held.key);
-        self.mind_warning(held.key);
-        self.mind_extension(held.key);
-        self.contact.has_news(now);
+    /// A job runs that an earlier agent started.
+    pub(super) fn adopted(&mut self, running: RunningJob, now: BootInstant) {
+        let key = running.key;
+        let launch = self.profiles.of_running(&running);
+        let nodes = self.node_numbers(&running.nodes);
+        self.usage.expect(&key, &launch.terms().monitor, now);
+        self.jobs.adopt(running, launch, &nodes);
+        self.watch_end_of(key);
+        self.watch_warning(key);
+        self.watch_extension(key);
+        self.session.mark_dirty(now);
     }
 
     /// Whether it still takes such work. At its end a runner takes what belongs to the end.
     pub(super) fn is_welcome(&self, role: LeaseRole) -> bool {
-        match self.phase {
-            Phase::Serving => !(role.is_job() && (self.is_preempted() || !self.has_node())),
+        match self.lifecycle.phase() {
+            Phase::Serving => !(role.is_job() && (self.is_preempted() || !self.jobs.has_node())),
             Phase::Completing(..) => role == LeaseRole::Action,
             _ => false,
         }
     }
 
-    /// Where such work waits for its start.
-    fn line_for(&mut self, role: LeaseRole) -> &mut VecDeque<AttemptKey> {
-        if role.is_job() { &mut self.queue } else { &mut self.errands }
-    }
-
     /// What takes no resources starts at once, even on a full node.
-    fn start_errands(&mut self, now: Moment, effects: &mut Vec<Effect>) {
-        for key in std::mem::take(&mut self.errands) {
-            let Some(job) = self.jobs.get_mut(&key) else { continue };
-            if !matches!(self.phase, Phase::Serving | Phase::Completing(..)) || now > self.contact.lease_until {
-                self.errands.push_back(key);
-            } else if self.settings.time.is_some_and(|(_, end)| end.minus(job.kind.terms().headroom()) <= now) {
+    fn start_tasks(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
+        if !matches!(self.lifecycle.phase(), Phase::Serving | Phase::Completing(..)) || now > self.session.lease_until()
+        {
+            return;
+        }
+        for key in self.jobs.tasks() {
+            let Some(job) = self.jobs.get(&key) else { continue };
+            if self.deadlines.end().is_some_and(|end| end.minus(job.launch.terms().headroom()) <= now) {
                 self.drop_unstarted(key, now);
             } else {
-                job.stage = Stage::Starting;
-                effects.extend(self.order(key, None, now));
-                self.activate(key);
+                self.start(key, None, now, effects);
             }
         }
     }
 
-    /// Starts what fits, and hands to the keeper what may follow.
-    pub(super) fn fill(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+    /// Starts what fits, and hands to the shim what may follow.
+    pub(super) fn fill(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
         self.return_late_leases(now, effects);
-        self.start_errands(now, effects);
-        if self.phase != Phase::Serving {
+        self.start_tasks(now, effects);
+        if !self.lifecycle.is_serving() {
             return;
         }
-        self.release_handed(effects);
+        effects.extend(self.jobs.start_handed().into_iter().map(Effect::StartNow));
         let mut at = 0;
-        while at < self.queue.len() && self.has_room() {
-            let key = self.queue[at];
-            let Some(job) = self.jobs.get(&key) else {
-                self.queue.remove(at);
-                continue;
-            };
+        while let Some(key) = self.jobs.queued(at)
+            && self.jobs.has_room()
+            && let Some(job) = self.jobs.get(&key)
+        {
+            let blocks_others = self.is_passed_over_too_long(job, now);
             if !self.may_start(job, now) {
                 at += 1;
-            } else if let Some(reservation) = self.ledger.reserve(job.kind.resources(), job.kind.reach()) {
-                self.queue.remove(at);
-                self.start(key, reservation, now, effects);
-            } else if self.is_passed_over_too_long(job, now) {
+            } else if let Some(reservation) = self.jobs.reserve(&key) {
+                self.start(key, Some(reservation), now, effects);
+            } else if blocks_others {
                 break;
             } else {
                 at += 1;
@@ -216,193 +157,125 @@ impl State {
     }
 
     /// Smaller jobs must not be started before this one any more.
-    pub(super) fn is_passed_over_too_long(&self, job: &Job, now: Moment) -> bool {
-        let most = if job.kind.resources().nodes > 1 { MAX_PASSED_OVER_WITH_NODES } else { MAX_PASSED_OVER };
+    pub(super) fn is_passed_over_too_long(&self, job: &Job, now: BootInstant) -> bool {
+        let most = if job.launch.resources().nodes > 1 { MAX_PASSED_OVER_WITH_NODES } else { MAX_PASSED_OVER };
         now.since(job.since) > most
-    }
-
-    /// Something could start, if it is small enough.
-    pub(super) fn has_room(&self) -> bool {
-        self.ledger.free_slots().map_or_else(|| self.ledger.free().cpus > 0, |slots| slots > 0)
     }
 
     /// Whether its files were found, and there is time for it. With the server out of reach it must fit the time its lease has left, because nobody
     /// would know that it has started.
-    fn may_start(&self, job: &Job, now: Moment) -> bool {
-        let runtime = Duration::from_secs(u64::try_from(job.kind.terms().runtime_seconds).unwrap_or(0));
-        let lease_is_enough = !self.contact.is_failing() || now.plus(runtime) <= self.contact.lease_until;
+    fn may_start(&self, job: &Job, now: BootInstant) -> bool {
+        let runtime = Duration::from_secs(u64::try_from(job.launch.terms().runtime_seconds).unwrap_or(0));
+        let lease_is_enough = !self.session.is_failing() || now.plus(runtime) <= self.session.lease_until();
         job.inputs != Inputs::Awaited
             && lease_is_enough
-            && now <= self.contact.lease_until
+            && now <= self.session.lease_until()
             && self.time_for(job).is_none_or(|end| now < end)
             && self.has_time_for_step(job, now)
     }
 
-    /// Handed jobs whose class has room again need not wait for a predecessor.
-    fn release_handed(&mut self, effects: &mut Vec<Effect>) {
-        for class in &mut self.kinds.classes {
-            while !class.handed.is_empty()
-                && let Some(reservation) = self.ledger.reserve(&class.resources, Reach::Here)
-            {
-                let Some(key) = class.handed.pop_front() else { break };
-                let Some(job) = self.jobs.get_mut(&key) else { continue };
-                job.reservation = Some(reservation);
-                job.stage = Stage::Starting;
-                class.running += 1;
-                self.active.insert(key);
-                effects.push(Effect::Go(key));
-            }
-        }
+    fn start(
+        &mut self,
+        key: AttemptKey,
+        reservation: Option<Reservation>,
+        now: BootInstant,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(order) = self.order(key, reservation.as_ref(), now) else { return };
+        self.jobs.start(key, reservation, &order);
+        self.push_start(order, effects);
     }
 
-    fn start(&mut self, key: AttemptKey, reservation: Reservation, now: Moment, effects: &mut Vec<Effect>) {
-        let order = self.order(key, Some(&reservation), now);
-        let Some(job) = self.jobs.get_mut(&key) else { return self.ledger.release(reservation) };
-        job.reservation = Some(reservation);
-        job.stage = Stage::Starting;
-        if let Some(Effect::Start(order, _)) = &order {
-            job.devices.clone_from(&order.devices);
-            job.step.limit = order.step_limit_ms.map(Duration::from_millis);
-        }
-        effects.extend(order);
-        self.activate(key);
+    /// Sends an order to the shim, with the template that it refers to.
+    fn push_start(&self, order: StartOrder, effects: &mut Vec<Effect>) {
+        let template = self.jobs.get(&order.key).map(|job| Arc::clone(&job.launch.template));
+        effects.extend(template.map(|template| Effect::Start(Box::new(order), template)));
     }
 
-    /// Counts a job as started.
-    fn activate(&mut self, key: AttemptKey) {
-        self.active.insert(key);
-        let Some(job) = self.jobs.get(&key) else { return };
-        if let Some(class) = self.kinds.class_of(&job.kind) {
-            class.running += 1;
-        }
-    }
-
-    /// Gives the keeper jobs that follow as soon as one of their class has ended, without a word with us. Devices and nodes differ
+    /// Gives the shim jobs that follow as soon as one of their class has ended, without a word with us. Devices and nodes differ
     /// from job to job, so those with GPUs and steps are never among them.
-    fn hand_ahead(&mut self, now: Moment, effects: &mut Vec<Effect>) {
-        let depth = self.pace.hand_ahead() as usize;
-        if depth == 0 || self.contact.is_failing() {
+    fn hand_ahead(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
+        let depth = self.throughput.hand_ahead() as usize;
+        if depth == 0 || self.session.is_failing() {
             return;
         }
-        while let Some(key) = self.queue.front().copied() {
+        while let Some(key) = self.jobs.queued(0) {
             let Some(job) = self.jobs.get(&key) else { break };
-            let chooses = job.kind.resources().gpus > 0 || job.kind.resources().nodes > 1 || job.kind.step.is_some();
-            if chooses || !self.may_start(job, now) {
+            let resources = job.launch.resources();
+            let chooses = resources.gpus > 0 || resources.nodes > 1 || job.launch.step.is_some();
+            if chooses || !self.may_start(job, now) || !self.jobs.can_hand_over(&key, depth) {
                 break;
             }
-            let Some(class) = self.kinds.classes.get_mut(job.kind.class as usize) else { break };
-            if class.handed.len() >= depth * class.running {
-                break;
-            }
-            class.handed.push_back(key);
-            self.queue.pop_front();
-            let Some(job) = self.jobs.get_mut(&key) else { break };
-            job.stage = Stage::Handed;
-            effects.extend(self.order(key, None, now));
+            self.jobs.hand_over(key);
+            let Some(order) = self.order(key, None, now) else { break };
+            self.push_start(order, effects);
         }
     }
 
-    /// The keeper has started a job.
+    /// The shim has started a job.
     pub(super) fn started(
         &mut self,
         key: AttemptKey,
-        (at, pid): (Moment, i32),
-        now: Moment,
+        at: BootInstant,
+        pid: i32,
+        now: BootInstant,
         effects: &mut Vec<Effect>,
     ) {
-        let Some(job) = self.jobs.get_mut(&key) else { return };
-        if job.stage == Stage::Recalled {
-            // The recall came too late; the end of its predecessor, which brings the reservation, was told before this.
-            job.stage = Stage::Starting;
-            self.activate(key);
-        }
-        let Some(job) = self.jobs.get_mut(&key) else { return };
-        job.stage = Stage::Running;
-        job.since = at;
-        job.pid = pid;
-        self.measures.expect(&key, &job.kind.terms().monitor, now);
-        effects.push(Effect::Tell(RunnerEvent::Started { key, name: job.name.clone() }));
+        let Some(job) = self.jobs.run(key, at, pid) else { return };
+        self.usage.expect(&key, &job.launch.terms().monitor, now);
+        effects.push(Effect::Log(RunnerEvent::Started { key, name: job.name.clone() }));
         let (ending, role) = (job.ending, job.role);
-        self.contact.has_news(now);
-        self.mind_time(key);
-        self.mind_warning(key);
-        if let Some((why, _)) = ending {
-            self.terminate(key, why, now, effects);
+        self.session.mark_dirty(now);
+        self.watch_end_of(key);
+        self.watch_warning(key);
+        if let Some(ending) = ending {
+            self.terminate(key, ending.why, now, effects);
         } else if !self.is_welcome(role) {
             self.terminate(key, Ending::Stopped, now, effects);
         }
     }
 
-    /// The keeper has not started a job and will not.
-    pub(super) fn revoked(&mut self, key: AttemptKey, now: Moment) {
-        let Some(job) = self.jobs.get_mut(&key) else { return };
-        let reservation = job.reservation.take();
-        let was_started = job.stage.is_started();
-        let (role, recalled) = (job.role, job.stage == Stage::Recalled);
-        job.stage = Stage::Queued;
-        let unwanted = recalled || !self.is_welcome(role);
-        if was_started {
-            self.deactivate(key);
-        } else {
-            self.forget_handed(key);
-        }
-        if let Some(reservation) = reservation {
-            self.ledger.release(reservation);
-        }
-        if unwanted {
+    /// The shim has not started a job and will not.
+    pub(super) fn revoked(&mut self, key: AttemptKey, now: BootInstant) {
+        let Some(job) = self.jobs.get(&key) else { return };
+        let is_unwanted = job.stage == Stage::Recalled || !self.is_welcome(job.role);
+        self.jobs.unstart(key);
+        if is_unwanted {
             self.drop_unstarted(key, now);
-        } else {
-            self.line_for(role).push_front(key);
-        }
-    }
-
-    pub(super) fn deactivate(&mut self, key: AttemptKey) {
-        let was_active = self.active.remove(&key);
-        let Some(job) = self.jobs.get(&key).filter(|_| was_active) else { return };
-        if let Some(class) = self.kinds.class_of(&job.kind) {
-            class.running = class.running.saturating_sub(1);
-        }
-    }
-
-    pub(super) fn forget_handed(&mut self, key: AttemptKey) {
-        for class in &mut self.kinds.classes {
-            class.handed.retain(|handed| *handed != key);
         }
     }
 
     /// Gives an unstarted lease back, unless the server has taken it already.
-    fn drop_unstarted(&mut self, key: AttemptKey, now: Moment) {
+    fn drop_unstarted(&mut self, key: AttemptKey, now: BootInstant) {
         let Some(job) = self.jobs.remove(&key) else { return };
-        self.line_for(job.role).retain(|queued| *queued != key);
-        if job.ending.is_none_or(|(why, _)| why != Ending::LeaseLost) {
+        if job.ending.is_none_or(|ending| ending.why != Ending::LeaseLost) {
             self.give_back(key, now);
         }
     }
 
-    fn give_back(&mut self, key: AttemptKey, now: Moment) {
-        self.returned.insert(key);
-        self.contact.has_news(now);
+    fn give_back(&mut self, key: AttemptKey, now: BootInstant) {
+        self.reports.give_back(key);
+        self.session.mark_dirty(now);
     }
 
-    /// Lets go of leases that have not started: at once, or when the keeper has confirmed that it did not start them.
+    /// Lets go of leases that have not started: at once, or when the shim has confirmed that it did not start them.
     pub(super) fn let_go(
         &mut self,
         keys: Vec<AttemptKey>,
         why: Option<Ending>,
-        now: Moment,
+        now: BootInstant,
         effects: &mut Vec<Effect>,
     ) {
         let mut recalled = Vec::new();
         for key in keys {
-            let Some(job) = self.jobs.get_mut(&key) else { continue };
             if let Some(why) = why {
-                job.ending.get_or_insert((why, now));
+                self.jobs.set_ending(&key, why, now);
             }
+            let Some(job) = self.jobs.get(&key) else { continue };
             match job.stage {
                 Stage::Queued => self.drop_unstarted(key, now),
                 Stage::Handed => {
-                    job.stage = Stage::Recalled;
-                    self.forget_handed(key);
+                    self.jobs.recall(key);
                     recalled.push(key);
                 }
                 Stage::Recalled | Stage::Starting | Stage::Running | Stage::Checking => {}
@@ -413,27 +286,20 @@ impl State {
         }
     }
 
-    /// Leases that have not started, in no particular order.
-    pub(super) fn unstarted(&self) -> Vec<AttemptKey> {
-        let handed = self.kinds.classes.iter().flat_map(|class| class.handed.iter());
-        self.queue.iter().chain(&self.errands).chain(handed).copied().collect()
-    }
-
     /// When the lease time runs out, unstarted leases are no longer ours, and neither are jobs whose start the server does not
     /// know of.
-    pub(super) fn expire_leases(&mut self, now: Moment, effects: &mut Vec<Effect>) {
-        let until = self.contact.lease_until;
-        let secret = |key: &&AttemptKey| self.jobs.get(key).is_some_and(|job| !job.start_known && job.ending.is_none());
-        let unknown: Vec<AttemptKey> = self.active.iter().filter(secret).copied().collect();
-        let waiting = !self.queue.is_empty() || !self.errands.is_empty() || self.kinds.handed() > 0;
-        if !waiting && unknown.is_empty() || !self.contact.has_leases() {
+    pub(super) fn expire_leases(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
+        let until = self.session.lease_until();
+        let unknown = self.jobs.active().filter(|(_, job)| !job.start_known && job.ending.is_none());
+        let unknown: Vec<AttemptKey> = unknown.map(|(key, _)| key).collect();
+        if self.jobs.waiting() == 0 && unknown.is_empty() || !self.session.has_leases() {
             return;
         }
         if now < until {
             self.wake(until);
             return;
         }
-        self.let_go(self.unstarted(), Some(Ending::LeaseLost), now, effects);
+        self.let_go(self.jobs.unstarted(), Some(Ending::LeaseLost), now, effects);
         for key in unknown {
             self.kill(key, Ending::LeaseLost, now, effects);
         }
@@ -441,16 +307,16 @@ impl State {
 }
 
 /// A job that reads files is not started before they were found.
-fn look_for_inputs(key: AttemptKey, kind: &Kind, effects: &mut Vec<Effect>) -> Inputs {
-    let terms = kind.terms();
+fn check_inputs(key: AttemptKey, launch: &LaunchProfile, effects: &mut Vec<Effect>) -> Inputs {
+    let terms = launch.terms();
     if terms.input_files.is_empty() {
         return Inputs::Found(Vec::new());
     }
-    let look = InputLook {
-        working_dir: kind.template.working_dir.clone().into(),
+    let check = InputCheck {
+        working_dir: launch.template.working_dir.clone().into(),
         files: terms.input_files.clone(),
         hash_large_files: terms.hash_large_files,
     };
-    effects.push(Effect::Look(key, Box::new(look)));
+    effects.push(Effect::CheckInputs(key, Box::new(check)));
     Inputs::Awaited
 }

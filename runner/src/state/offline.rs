@@ -1,18 +1,18 @@
 //! Life without the server. Calls are repeated for a while; then the runner drains: it takes nothing new, lets running jobs end,
 //! writes their results into its journal, and now and then asks whether the server is back.
 //!
-//! A result is safe in the journal before the keeper may forget it, and leaves the journal only when the server has it.
+//! A result is safe in the journal before the shim may forget it, and leaves the journal only when the server has it.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use torc_api::wire::{AttemptKey, FinishedAttempt, JournalledResult};
+use torc_api::wire::{AttemptKey, JournalledResult};
 
-use super::ends::milliseconds;
-use super::job::{Kept, Report};
-use super::{Effect, Phase, State};
-use crate::clock::Moment;
+use super::lifecycle::Phase;
+use super::reports::Report;
+use super::{Effect, State};
+use crate::clock::BootInstant;
 use crate::config::RunnerExit;
 use crate::events::RunnerEvent;
 use crate::link::LinkError;
@@ -20,38 +20,21 @@ use crate::link::LinkError;
 /// Pause before a journal that could not be written is tried again.
 const WRITE_AGAIN: Duration = Duration::from_secs(5);
 
-/// What a runner does when the server stays away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OfflineSettings {
-    /// It drains; otherwise it ends its jobs and leaves.
-    pub enabled: bool,
-    /// While it drains, the server is called so often.
-    pub ping_interval: Duration,
-    /// How long calls are repeated before that, whatever the workflows say.
-    pub retry_window: Option<Duration>,
-}
-
-impl Default for OfflineSettings {
-    fn default() -> Self {
-        Self { enabled: true, ping_interval: Duration::from_secs(120), retry_window: None }
-    }
-}
-
 /// What is known about the journal.
 #[derive(Debug, Default)]
 pub(super) struct Journal {
     /// A write has been asked for and not answered.
     writing: bool,
-    write_at: Moment,
+    write_at: BootInstant,
     /// A person knows that it cannot be written.
     told: bool,
 }
 
 impl State {
     /// Begins to drain when the server has been away for too long.
-    pub(super) fn mind_outage(&mut self, now: Moment, effects: &mut Vec<Effect>) {
-        let Some(since) = self.contact.failing_since() else { return };
-        if self.contact.is_draining() {
+    pub(super) fn check_outage(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
+        let Some(since) = self.session.failing_since() else { return };
+        if self.session.is_draining() {
             return;
         }
         let window = self.retry_window();
@@ -59,31 +42,31 @@ impl State {
             self.wake(since.plus(window));
             return;
         }
-        self.contact.drain(now.plus(self.settings.offline.ping_interval));
+        self.session.drain(now.plus(self.settings.offline.ping_interval));
         if !self.settings.offline.enabled {
-            self.end_with(Err(LinkError::Unreachable(self.contact.last_failure.clone())), now, effects);
+            self.end_with(Err(LinkError::Unreachable(self.session.last_failure().to_owned())), now, effects);
             return;
         }
-        effects.push(Effect::Tell(RunnerEvent::Draining { after: window, running: self.active.len() }));
+        effects.push(Effect::Log(RunnerEvent::Draining { after: window, running: self.jobs.active_count() }));
     }
 
     fn retry_window(&self) -> Duration {
-        let minutes = self.contact.terms.wait_for_healthy_database_minutes;
+        let minutes = self.session.policy().wait_for_healthy_database_minutes;
         self.settings.offline.retry_window.unwrap_or_else(|| Duration::from_secs(minutes.saturating_mul(60)))
     }
 
     /// Results go to the journal: nobody knows when the server can have them.
     fn keeps_journal(&self) -> bool {
-        let leaving = matches!(self.phase, Phase::Leaving(..)) && self.contact.is_failing();
-        self.settings.offline.enabled && self.phase != Phase::Gone && (self.contact.is_draining() || leaving)
+        let leaving = matches!(self.lifecycle.phase(), Phase::Leaving(..)) && self.session.is_failing();
+        self.settings.offline.enabled && !self.lifecycle.is_gone() && (self.session.is_draining() || leaving)
     }
 
     /// Asks for results to be written down, one batch at a time.
-    pub(super) fn keep_journal(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+    pub(super) fn keep_journal(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
         if !self.keeps_journal() || self.journal.writing {
             return;
         }
-        let fresh = |key: &AttemptKey, report: &Report| report.kept == Kept::No && !self.jobs.contains_key(key);
+        let fresh = |key: &AttemptKey, report: &Report| !report.is_journaled && !self.jobs.contains_key(key);
         let unwritten: Vec<AttemptKey> =
             self.reports.iter().filter(|(key, report)| fresh(key, report)).map(|(key, _)| *key).collect();
         if unwritten.is_empty() {
@@ -94,7 +77,7 @@ impl State {
             return;
         }
         self.journal.writing = true;
-        let runner = self.contact.last_runner;
+        let runner = self.session.last_runner();
         let results = unwritten.iter().filter_map(|key| self.reports.get(key)).map(|report| JournalledResult {
             ended_ms: 0,
             runner,
@@ -104,15 +87,14 @@ impl State {
         effects.push(Effect::Journal(results.collect()));
     }
 
-    /// These are on the disk, so the keeper need not hold them any longer.
+    /// These are on the disk, so the shim need not hold them any longer.
     pub(super) fn journalled(&mut self, keys: Vec<AttemptKey>, effects: &mut Vec<Effect>) {
         self.journal = Journal::default();
         let mut delivered = Vec::new();
         for key in &keys {
-            match self.reports.get_mut(key) {
-                Some(report) => report.kept = Kept::Journal,
+            if !self.reports.set_journaled(key) {
                 // The server was quicker.
-                None => delivered.push(*key),
+                delivered.push(*key);
             }
         }
         effects.push(Effect::Acknowledge(keys));
@@ -121,39 +103,36 @@ impl State {
         }
     }
 
-    /// They could not be written: memory and the keeper hold them until that succeeds or the server has them.
-    pub(super) fn not_journalled(&mut self, reason: String, now: Moment, effects: &mut Vec<Effect>) {
+    /// They could not be written: memory and the shim hold them until that succeeds or the server has them.
+    pub(super) fn not_journalled(&mut self, reason: String, now: BootInstant, effects: &mut Vec<Effect>) {
         self.journal.writing = false;
         self.journal.write_at = now.plus(WRITE_AGAIN);
         if !std::mem::replace(&mut self.journal.told, true) {
             let message = format!("results cannot be written to the journal and are kept in memory: {reason}");
-            effects.push(Effect::Tell(RunnerEvent::Problem { message }));
+            effects.push(Effect::Log(RunnerEvent::Problem { message }));
         }
     }
 
     /// Results that an earlier runner of this place wrote down and nobody has fetched.
-    pub(super) fn recovered(&mut self, results: Vec<(JournalledResult, Duration)>, now: Moment) {
+    pub(super) fn recovered(&mut self, results: Vec<(JournalledResult, Duration)>, now: BootInstant) {
         for (result, age) in results {
             let key = result.finished.key;
-            if let Some(report) = self.reports.get_mut(&key) {
-                report.kept = Kept::Journal;
-            } else if !self.jobs.contains_key(&key) {
-                let report = Report {
+            if !self.reports.set_journaled(&key) && !self.jobs.contains_key(&key) {
+                self.reports.add(Report {
                     name: result.name,
                     finished: result.finished,
                     ended: now,
                     older: age,
-                    kept: Kept::Journal,
-                };
-                self.reports.insert(key, report);
-                self.contact.has_news(now);
+                    is_journaled: true,
+                });
+                self.session.mark_dirty(now);
             }
         }
     }
 
     /// The server has these: the journal need not.
     pub(super) fn forget_journalled(&mut self, keys: &[AttemptKey], effects: &mut Vec<Effect>) {
-        let kept = |key: &&AttemptKey| self.reports.get(key).is_some_and(|report| report.kept == Kept::Journal);
+        let kept = |key: &&AttemptKey| self.reports.get(key).is_some_and(|report| report.is_journaled);
         let journalled: Vec<AttemptKey> = keys.iter().filter(kept).copied().collect();
         if !journalled.is_empty() {
             effects.push(Effect::Unjournal(journalled));
@@ -162,34 +141,24 @@ impl State {
 
     /// Everything that could be done without the server has been done.
     pub(super) fn is_drained(&self) -> bool {
-        let safe = |(_, report): (&AttemptKey, &Report)| report.kept == Kept::Journal;
+        let safe = |(_, report): (&AttemptKey, &Report)| report.is_journaled;
         self.settings.offline.enabled
-            && self.contact.is_draining()
+            && self.session.is_draining()
             && self.jobs.is_empty()
-            && self.accounts.are_settled()
+            && self.sacct.are_settled()
             && self.reports.iter().all(safe)
     }
 
     /// Leaves without the server having every result, and says what is to be typed when it is back. What is not in the journal
-    /// stays with the keeper for the next runner of this place.
+    /// stays with the shim for the next runner of this place.
     pub(super) fn leave_results(&mut self, exit: RunnerExit, effects: &mut Vec<Effect>) {
-        let journalled = self.reports.iter().filter(|(_, report)| report.kept == Kept::Journal);
+        let journalled = self.reports.iter().filter(|(_, report)| report.is_journaled);
         let runs: BTreeSet<(i64, i32)> = journalled.clone().map(|(key, _)| (key.workflow, key.run)).collect();
         let journalled = journalled.count();
         let hints = runs.iter().map(|(workflow, run)| reconcile(*workflow, *run, &self.settings.output_dir)).collect();
         let unwritten = self.reports.len() - journalled;
-        effects.push(Effect::Tell(RunnerEvent::LeftResults { journalled, unwritten, hints }));
-        self.go(Ok(exit), effects);
-    }
-}
-
-impl Report {
-    /// The report, with its age.
-    pub fn told_at(&self, now: Moment) -> FinishedAttempt {
-        FinishedAttempt {
-            ended_ms_ago: milliseconds(now.since(self.ended).saturating_add(self.older)),
-            ..self.finished.clone()
-        }
+        effects.push(Effect::Log(RunnerEvent::LeftResults { journalled, unwritten, hints }));
+        self.exit(Ok(exit), effects);
     }
 }
 

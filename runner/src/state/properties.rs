@@ -1,5 +1,5 @@
-//! Random histories against a small model of keeper and server: nothing is started twice or beside what fits, no GPU is lost or
-//! given out twice, and every lease ends in exactly one report or return, or stays with the keeper when the server cannot be
+//! Random histories against a small model of shim and server: nothing is started twice or beside what fits, no GPU is lost or
+//! given out twice, and every lease ends in exactly one report or return, or stays with the shim when the server cannot be
 //! told.
 
 use std::collections::{HashMap, HashSet};
@@ -12,8 +12,8 @@ use torc_api::wire::{
 };
 
 use super::tests::{SECOND, key, profile, settings};
-use super::{Effect, Event, Findings, LinkError, Moment, Settings, State, job};
-use crate::protocol::{Ended, HeldJob, Outcome, StartOrder, Terms};
+use super::{BootInstant, Effect, Event, Findings, LinkError, Settings, State, jobs};
+use crate::protocol::{Ended, Outcome, RunningJob, StartOrder, Terms};
 
 /// Something that happens next; numbers choose among what is possible.
 #[derive(Clone, Debug)]
@@ -23,8 +23,8 @@ enum Step {
     JobEnds(u8),
     Wait(u16),
     Freeze(Freeze),
-    KeeperDies,
-    BrainDies,
+    ShimDies,
+    AgentDies,
     Stop,
 }
 
@@ -46,8 +46,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         12 => any::<u8>().prop_map(Step::JobEnds),
         4 => (0_u16..20_000).prop_map(Step::Wait),
         1 => freezes().prop_map(Step::Freeze),
-        1 => Just(Step::KeeperDies),
-        1 => Just(Step::BrainDies),
+        1 => Just(Step::ShimDies),
+        1 => Just(Step::AgentDies),
         1 => Just(Step::Stop),
     ];
     prop::collection::vec(step, 1..120)
@@ -77,22 +77,22 @@ impl Jobs {
     }
 }
 
-/// Keeper and server, as simple as they can be.
+/// Shim and server, as simple as they can be.
 struct World {
     state: State,
-    now: Moment,
+    now: BootInstant,
     cpus: i64,
     jobs: Jobs,
     next_job: i64,
     needs: HashMap<AttemptKey, Resources>,
     running: Vec<Running>,
-    /// Results that the keeper holds until they are acknowledged.
+    /// Results that the shim holds until they are acknowledged.
     kept: Vec<Ended>,
     /// Attempts of which nobody is left that knows how they ended.
     unknown: HashSet<AttemptKey>,
     waiting: Vec<StartOrder>,
     /// Until when the shim takes the agent for alive.
-    alive_until: Option<Moment>,
+    alive_until: Option<BootInstant>,
     /// Messages of the shim that have not reached the agent.
     news: Vec<Event>,
     revoking: Vec<AttemptKey>,
@@ -109,7 +109,7 @@ struct World {
     exited: bool,
 }
 
-/// A job that the keeper runs.
+/// A job that the shim runs.
 #[derive(Clone, Debug)]
 struct Running {
     key: AttemptKey,
@@ -127,7 +127,7 @@ fn with_gpus(cpus: i64) -> Settings {
 
 impl World {
     fn new(cpus: i64, jobs: Jobs) -> Self {
-        let now = Moment(1_000 * SECOND);
+        let now = BootInstant(1_000 * SECOND);
         let mut world = Self {
             kept: Vec::new(),
             unknown: HashSet::new(),
@@ -171,7 +171,7 @@ impl World {
             Effect::Sync(_, request) => self.pending.push(*request),
             Effect::Start(order, _) if order.in_turn => self.waiting.push(*order),
             Effect::Start(order, _) => self.start(&order),
-            Effect::Go(go) => {
+            Effect::StartNow(go) => {
                 if let Some(at) = self.waiting.iter().position(|order| order.key == go) {
                     let order = self.waiting.remove(at);
                     self.start_in_time(&order);
@@ -184,17 +184,17 @@ impl World {
                 self.kept.retain(|ended| !keys.contains(&ended.key));
                 self.acknowledged.extend(keys);
             }
-            Effect::Look(key, look) => self.looking.push((key, look.files)),
-            Effect::Check(key, _) => self.checking.push(key),
+            Effect::CheckInputs(key, look) => self.looking.push((key, look.files)),
+            Effect::CheckOutputs(key, _) => self.checking.push(key),
             Effect::Terminate(_)
-            | Effect::Note(_)
+            | Effect::RecordStep(_)
             | Effect::Sample(_)
-            | Effect::Inquire(_)
+            | Effect::QuerySlurm(_)
             | Effect::ReadSrun(..)
             | Effect::Record(_)
             | Effect::Journal(_)
             | Effect::Unjournal(_)
-            | Effect::Tell(_) => {}
+            | Effect::Log(_) => {}
         }
     }
 
@@ -203,10 +203,10 @@ impl World {
         for (key, files) in std::mem::take(&mut self.looking) {
             let found = files.into_iter().map(|path| FileSeen { path, ..FileSeen::default() }).collect();
             let missing = key.job % 10 == 0;
-            self.handle(Event::Looked(key, if missing { Err("f".to_owned()) } else { Ok(found) }));
+            self.handle(Event::InputsChecked(key, if missing { Err("f".to_owned()) } else { Ok(found) }));
         }
         for key in std::mem::take(&mut self.checking) {
-            self.handle(Event::Checked(key, Findings::default()));
+            self.handle(Event::OutputsChecked(key, Findings::default()));
         }
     }
 
@@ -237,7 +237,7 @@ impl World {
     }
 
     fn check(&self) {
-        let free = self.state.ledger.free();
+        let free = self.state.jobs.ledger().free();
         assert!(free.cpus >= 0 && free.gpus >= 0);
         assert!(free.cpus <= self.cpus - self.used(), "a running job has no reservation");
         let devices: usize = self.running.iter().map(|running| running.devices.len()).sum();
@@ -247,7 +247,7 @@ impl World {
 
     /// While jobs are handed to the shim, an agent that wakes up when it wants to counts as alive there.
     fn check_heartbeat(&self) {
-        if self.state.kinds.handed() > 0 {
+        if self.state.jobs.handed() > 0 {
             let alive_until = self.alive_until.expect("the shim has had a heartbeat");
             // The last heartbeat is no older than a ninth of the lease.
             assert!(self.now.plus(LEASE * 2 / 9) <= alive_until, "it is due and was not sent");
@@ -256,11 +256,11 @@ impl World {
         }
     }
 
-    /// Another brain takes the keeper over. What had not started goes back to the server with its lease.
-    fn brain_dies(&mut self) {
-        // What only this brain knew, that a killed keeper had lost a job, the server learns from the next one's silence about it.
+    /// Another agent takes the shim over. What had not started goes back to the server with its lease.
+    fn agent_dies(&mut self) {
+        // What only this agent knew, that a killed shim had lost a job, the server learns from the next one's silence about it.
         let told_again = |key: &&AttemptKey| self.kept.iter().any(|ended| ended.key == **key);
-        self.unknown.extend(self.state.reports.keys().filter(|key| !told_again(key)));
+        self.unknown.extend(self.state.reports.iter().map(|(key, _)| key).filter(|key| !told_again(key)));
         self.shim_forgets_what_waits();
         self.pending.clear();
         self.registering = false;
@@ -268,13 +268,13 @@ impl World {
         self.state = State::new(with_gpus(self.cpus), self.now);
         for Running { key, devices, .. } in self.running.clone() {
             let terms = Terms { resources: self.needs[&key], ..Terms::default() };
-            self.handle_quietly(Event::Adopted(Box::new(HeldJob { key, devices, terms, ..HeldJob::default() })));
+            self.handle_quietly(Event::Adopted(Box::new(RunningJob { key, devices, terms, ..RunningJob::default() })));
         }
         for ended in self.kept.clone() {
             let terms = Some(Box::new(Terms { resources: self.needs[&ended.key], ..Terms::default() }));
             self.handle_quietly(Event::Ended(Box::new(Ended { terms, successor: None, ..ended })));
         }
-        // The classes of one brain mean nothing to the next.
+        // The classes of one agent mean nothing to the next.
         self.running.iter_mut().for_each(|running| running.class = u32::MAX);
         self.handle(Event::Tick);
     }
@@ -293,8 +293,8 @@ impl World {
         }
     }
 
-    /// What the keeper says about starts and revocations comes before anything else it says.
-    fn keeper_speaks(&mut self) {
+    /// What the shim says about starts and revocations comes before anything else it says.
+    fn shim_speaks(&mut self) {
         while !self.news.is_empty() {
             let event = self.news.remove(0);
             self.handle(event);
@@ -307,7 +307,7 @@ impl World {
         }
         let fresh: Vec<AttemptKey> = self.running.iter().map(|running| running.key).collect();
         for key in fresh {
-            let starting = self.state.jobs.get(&key).is_some_and(|job| job.stage != job::Stage::Running);
+            let starting = self.state.jobs.get(&key).is_some_and(|job| job.stage != jobs::Stage::Running);
             if starting {
                 self.handle(Event::Started(key, self.now, 100));
             }
@@ -316,7 +316,7 @@ impl World {
 
     fn job_ends(&mut self, pick: u8) {
         self.shim_collects(pick);
-        self.keeper_speaks();
+        self.shim_speaks();
     }
 
     /// The next job of a class that the shim starts by itself.
@@ -350,7 +350,7 @@ impl World {
                 1 => Outcome::Signaled(9),
                 other => Outcome::Exited(i32::from(other) % 3),
             },
-            consumed: None,
+            rusage: None,
             ending: None,
             age_ms: None,
             stdout: None,
@@ -380,7 +380,7 @@ impl World {
         if freeze.by_time {
             self.handle(Event::Tick);
         }
-        self.keeper_speaks();
+        self.shim_speaks();
     }
 
     fn answer(&mut self, grant: u8, cancel: Option<u8>, give_back: Option<u8>) {
@@ -408,14 +408,14 @@ impl World {
             response.leases.push(Lease { key: key(self.next_job), profile: index, ..Lease::default() });
             self.next_job += 1;
         }
-        let held: Vec<AttemptKey> = self.state.jobs.keys().copied().collect();
+        let held: Vec<AttemptKey> = self.state.jobs.iter().map(|(key, _)| *key).collect();
         let choose =
             |pick: Option<u8>| pick.filter(|_| !held.is_empty()).map(|pick| held[usize::from(pick) % held.len()]);
         response.cancel.extend(choose(cancel));
         response.give_back.extend(choose(give_back));
         response.verdict = Verdict::Continue;
         self.handle(Event::Answered(Box::new(response)));
-        self.keeper_speaks();
+        self.shim_speaks();
     }
 
     fn register(&mut self) {
@@ -445,24 +445,24 @@ impl World {
                 // Whoever waits for long may lose what it has not started.
                 self.lapsed_allowed = true;
                 self.handle(Event::Tick);
-                self.keeper_speaks();
+                self.shim_speaks();
             }
             Step::Freeze(freeze) => self.freeze(&freeze),
-            Step::KeeperDies => {
+            Step::ShimDies => {
                 self.running.clear();
                 // Nobody knows whether it started what was handed to it: the server hears nothing of these.
                 self.lapsed_allowed |= !self.waiting.is_empty();
                 self.shim_forgets_what_waits();
-                self.handle(Event::KeeperLost);
-                self.keeper_speaks();
+                self.handle(Event::ShimLost);
+                self.shim_speaks();
             }
-            Step::BrainDies => {
-                self.brain_dies();
-                self.keeper_speaks();
+            Step::AgentDies => {
+                self.agent_dies();
+                self.shim_speaks();
             }
             Step::Stop => {
                 self.handle(Event::Stop);
-                self.keeper_speaks();
+                self.shim_speaks();
             }
         }
     }
@@ -475,7 +475,7 @@ impl World {
                 return;
             }
             self.files_are_found();
-            self.keeper_speaks();
+            self.shim_speaks();
             self.job_ends(0);
             self.register();
             while !self.pending.is_empty() {
@@ -506,7 +506,7 @@ proptest! {
             world.take(step);
         }
         world.finish();
-        prop_assert_eq!(world.state.ledger.free(), world.state.ledger.capacity());
+        prop_assert_eq!(world.state.jobs.ledger().free(), world.state.jobs.ledger().capacity());
         prop_assert!(world.state.jobs.is_empty());
         for job in 1..world.next_job {
             let count = |ends: &HashMap<AttemptKey, u32>| ends.get(&key(job)).copied().unwrap_or(0);

@@ -6,17 +6,21 @@ use torc_api::wire::{AttemptKey, LeaseRole};
 use torc_core::ledger::Reservation;
 use torc_slurm::srun::{self, Step};
 
-use super::ends::milliseconds;
-use super::job::Job;
-use super::{Effect, State};
-use crate::clock::Moment;
+use super::jobs::Job;
+use super::{State, milliseconds};
+use crate::clock::BootInstant;
 use crate::command;
 use crate::protocol::StartOrder;
 
 impl State {
     /// The order for a job; one without a reservation follows another and takes over its place. What takes no resources needs
     /// neither.
-    pub(super) fn order(&self, key: AttemptKey, reservation: Option<&Reservation>, now: Moment) -> Option<Effect> {
+    pub(super) fn order(
+        &self,
+        key: AttemptKey,
+        reservation: Option<&Reservation>,
+        now: BootInstant,
+    ) -> Option<StartOrder> {
         let job = self.jobs.get(&key)?;
         let nodes = reservation.map(|taken| self.node_names(taken)).unwrap_or_default();
         let mut env = vec![
@@ -31,43 +35,42 @@ impl State {
         if !nodes.is_empty() {
             env.push(("TORC_NODELIST".to_owned(), nodes.join(",")));
         }
-        let devices = reservation.map(|taken| self.ledger.device_names(taken)).unwrap_or_default();
+        let devices = reservation.map(|taken| self.jobs.ledger().device_names(taken)).unwrap_or_default();
         // The devices of a step are Slurm's to choose.
-        if job.kind.step.is_none() {
+        if job.launch.step.is_none() {
             env.extend(command::device_variables(&devices));
         }
         let minutes = self.step_minutes(job, now);
-        let order = StartOrder {
+        Some(StartOrder {
             key,
             role: job.role,
             name: job.name.clone(),
-            template: job.kind.template.id,
+            template: job.launch.template.id,
             argv: self.argv(key, job, &nodes, minutes),
             env,
             devices,
             step_limit_ms: minutes.map(|minutes| milliseconds(Duration::from_secs(minutes * 60))),
             nodes,
-            class: job.kind.class,
+            class: job.launch.class,
             in_turn: job.role.is_job() && reservation.is_none(),
-            until: self.contact.lease_until,
-        };
-        Some(Effect::Start(Box::new(order), job.kind.template.clone()))
+            until: self.session.lease_until(),
+        })
     }
 
     fn argv(&self, key: AttemptKey, job: &Job, nodes: &[String], minutes: Option<u64>) -> Vec<String> {
-        let script = job.kind.invocation_script.as_deref();
-        let (Some(kind), Some(allocation)) = (&job.kind.step, &self.settings.allocation) else {
-            return command::argv(&job.command, script, &job.kind.shell);
+        let script = job.launch.invocation_script.as_deref();
+        let (Some(launch), Some(allocation)) = (&job.launch.step, &self.settings.allocation) else {
+            return command::argv(&job.command, script, &job.launch.shell);
         };
         let step = Step {
             allocation: &allocation.job_id,
             name: &key.label(),
-            nodes: job.kind.resources().nodes,
-            tasks_per_node: kind.tasks_per_node,
-            limits: kind.limits,
+            nodes: job.launch.resources().nodes,
+            tasks_per_node: launch.tasks_per_node,
+            limits: launch.limits,
             minutes,
-            signal: kind.signal.as_deref(),
-            bind_cpus: kind.bind_cpus,
+            signal: launch.signal.as_deref(),
+            bind_cpus: launch.bind_cpus,
             node_names: nodes,
         };
         let mut words = vec![allocation.srun.clone()];
@@ -76,15 +79,15 @@ impl State {
     }
 
     /// How many minutes a step may have; absent for other jobs, and where time has no end.
-    fn step_minutes(&self, job: &Job, now: Moment) -> Option<u64> {
-        job.kind.step.as_ref()?;
-        let (_, end) = self.settings.time?;
-        srun::usable_minutes(end.since(now), job.kind.terms().headroom())
+    fn step_minutes(&self, job: &Job, now: BootInstant) -> Option<u64> {
+        job.launch.step.as_ref()?;
+        let end = self.deadlines.end()?;
+        srun::usable_minutes(end.since(now), job.launch.terms().headroom())
     }
 
     /// A step needs a whole minute.
-    pub(super) fn has_time_for_step(&self, job: &Job, now: Moment) -> bool {
-        job.kind.step.is_none() || self.settings.time.is_none() || self.step_minutes(job, now).is_some()
+    pub(super) fn has_time_for_step(&self, job: &Job, now: BootInstant) -> bool {
+        job.launch.step.is_none() || self.deadlines.end().is_none() || self.step_minutes(job, now).is_some()
     }
 
     /// The nodes of a reservation by name; none where there is only one to choose from.

@@ -4,28 +4,29 @@ use torc_api::wire::{Lease, Profile, Verdict};
 
 use super::*;
 use crate::protocol::{Ending, Outcome};
+use crate::state::lifecycle::Phase;
 
 mod adoption;
 mod claims;
 mod deadlines;
-mod errands;
 mod exits;
 mod files;
 mod heartbeats;
-mod kinds;
-mod measures;
 mod messages;
 mod outages;
+mod profiles;
 mod reports;
 mod starts;
 mod steps;
+mod tasks;
+mod usage;
 mod waits;
 
 pub(super) const SECOND: u64 = 1_000_000;
 
 pub(super) fn settings(cpus: i64) -> Settings {
     Settings {
-        keeper_found: false,
+        shim_found: false,
         capacity: Resources { cpus, memory_bytes: 1 << 30, gpus: 0, nodes: 1 },
         devices: Vec::new(),
         allocation: None,
@@ -47,7 +48,7 @@ pub(super) fn settings(cpus: i64) -> Settings {
         idle_exit: IdleExit::Never,
         persistent: false,
         prefetch: Prefetch::default(),
-        farewell: Duration::from_secs(15),
+        shutdown_grace: Duration::from_secs(15),
         oom_kills: 0,
     }
 }
@@ -71,7 +72,7 @@ pub(super) fn lease(job: i64) -> Lease {
 /// A state with a clock that a test turns.
 struct Desk {
     state: State,
-    now: Moment,
+    now: BootInstant,
     profile: Profile,
     effects: Vec<Effect>,
     /// How often time was let pass.
@@ -80,12 +81,12 @@ struct Desk {
 
 impl Desk {
     /// A runner that the server does not know yet.
-    fn unregistered(settings: Settings, now: Moment) -> Self {
+    fn unregistered(settings: Settings, now: BootInstant) -> Self {
         Self { state: State::new(settings, now), now, profile: profile(1), effects: Vec::new(), turns: 0 }
     }
 
     fn with(settings: Settings) -> Self {
-        let mut desk = Self::unregistered(settings, Moment(1_000 * SECOND));
+        let mut desk = Self::unregistered(settings, BootInstant(1_000 * SECOND));
         desk.handle(Event::Tick);
         assert!(matches!(desk.effects.as_slice(), [Effect::Register]), "{:?}", desk.effects);
         desk.handle(Event::Registered(RegisterResponse { runner: 5, version: String::new(), lease_ms: 120_000 }));
@@ -132,13 +133,13 @@ impl Desk {
     }
 
     fn respond(&mut self, response: SyncResponse) -> &mut Self {
-        let sequence = self.state.contact_sequence();
+        let sequence = self.state.session.sequence();
         let profiles = vec![self.profile.clone()];
         self.handle(Event::Answered(Box::new(SyncResponse { sequence, profiles, lease_ms: 120_000, ..response })))
     }
 
     fn fail(&mut self, error: LinkError) -> &mut Self {
-        let sequence = self.state.contact_sequence();
+        let sequence = self.state.session.sequence();
         self.handle(Event::NotAnswered(sequence, error))
     }
 
@@ -174,7 +175,7 @@ impl Desk {
     }
 }
 
-fn ended(job: i64, outcome: Outcome, at: Moment) -> Ended {
+fn ended(job: i64, outcome: Outcome, at: BootInstant) -> Ended {
     Ended::of(key(job), &format!("job{job}"), (at.minus(Duration::from_secs(1)), at), outcome)
 }
 
@@ -241,7 +242,7 @@ fn results_are_repeated_until_answered_and_then_forgotten() {
     desk.answer([1]);
     desk.started(1).ended(1, 0);
     desk.fail(LinkError::Unreachable("x".to_owned()));
-    assert!(matches!(desk.effects.as_slice(), [Effect::Tell(RunnerEvent::Unreachable { .. })]));
+    assert!(matches!(desk.effects.as_slice(), [Effect::Log(RunnerEvent::Unreachable { .. })]));
     desk.until_due();
     assert_eq!(desk.sync().finished.len(), 1);
     desk.answer([]);
@@ -258,10 +259,10 @@ fn a_newer_sync_overtakes_one_that_waits_but_not_one_that_reports() {
     assert!(desk.sync().wait_ms >= 30_000 && desk.sync().finished.is_empty());
     desk.started(1).ended(1, 0);
     assert_eq!(desk.sync().finished.len(), 1, "it does not wait for the parked one");
-    desk.handle(Event::Adopted(Box::new(HeldJob { key: key(9), ..HeldJob::default() })));
+    desk.handle(Event::Adopted(Box::new(RunningJob { key: key(9), ..RunningJob::default() })));
     desk.handle(Event::Ended(Box::new(ended(9, Outcome::Exited(0), desk.now))));
     assert!(!desk.has_sync(), "two are under way");
-    let parked = desk.state.contact_sequence() - 1;
+    let parked = desk.state.session.sequence() - 1;
     desk.handle(Event::Answered(Box::new(SyncResponse { sequence: parked, ..SyncResponse::default() })));
     assert!(!desk.has_sync(), "the report is answered at once anyway");
     desk.answer([]);
@@ -271,8 +272,8 @@ fn a_newer_sync_overtakes_one_that_waits_but_not_one_that_reports() {
 #[test]
 fn an_answer_that_was_overtaken_is_thrown_away() {
     let mut desk = Desk::new(2);
-    let first = desk.state.contact_sequence();
-    desk.handle(Event::Adopted(Box::new(HeldJob { key: key(9), ..HeldJob::default() })));
+    let first = desk.state.session.sequence();
+    desk.handle(Event::Adopted(Box::new(RunningJob { key: key(9), ..RunningJob::default() })));
     desk.handle(Event::Ended(Box::new(ended(9, Outcome::Exited(0), desk.now))));
     assert!(desk.has_sync());
     desk.answer([]);
@@ -296,7 +297,7 @@ fn calls_are_repeated_with_growing_pauses() {
     }
     assert_eq!(pauses, [100, 200, 400, 800, 1_600, 3_200, 6_400, 10_000, 10_000]);
     desk.answer([1]);
-    assert!(desk.effects.iter().any(|effect| matches!(effect, Effect::Tell(RunnerEvent::Reconnected))));
+    assert!(desk.effects.iter().any(|effect| matches!(effect, Effect::Log(RunnerEvent::Reconnected))));
     desk.started(1).ended(1, 0);
     let before = desk.now;
     desk.fail(LinkError::Unreachable("x".to_owned())).until_due();
@@ -345,10 +346,10 @@ fn queued_leases_run_out() {
         }
         desk.until_due();
     }
-    let held = desk.now.since(Moment(1_000 * SECOND));
+    let held = desk.now.since(BootInstant(1_000 * SECOND));
     assert!(held >= Duration::from_secs(120) && held < Duration::from_secs(121), "{held:?}");
     assert!(desk.terminated().is_empty(), "its start was known");
-    assert!(desk.state.returned.is_empty(), "they are not ours to give back");
+    assert!(desk.state.reports.returned().is_empty(), "they are not ours to give back");
 }
 
 #[test]
@@ -391,7 +392,7 @@ fn cancel_ends_what_runs_and_returns_what_waits() {
     desk.started(1).later(Duration::from_millis(100));
     desk.respond(SyncResponse { cancel: vec![key(1), key(2)], ..SyncResponse::default() });
     assert_eq!(desk.terminated(), [(1, 15, 30_000)]);
-    assert_eq!(desk.state.returned.iter().copied().collect::<Vec<_>>(), [key(2)]);
+    assert_eq!(desk.state.reports.returned().iter().copied().collect::<Vec<_>>(), [key(2)]);
     desk.handle(Event::Ended(Box::new(ended(1, Outcome::Signaled(15), desk.now))));
     let report = &desk.state.reports[&key(1)].finished;
     assert_eq!((report.return_code, report.cause), (143, Some(Cause::Canceled)));
@@ -404,7 +405,7 @@ fn give_back_takes_only_what_has_not_started() {
     desk.started(1).later(Duration::from_millis(100));
     desk.respond(SyncResponse { give_back: vec![key(1), key(2)], ..SyncResponse::default() });
     assert!(desk.terminated().is_empty());
-    assert_eq!(desk.state.returned.iter().copied().collect::<Vec<_>>(), [key(2)]);
+    assert_eq!(desk.state.reports.returned().iter().copied().collect::<Vec<_>>(), [key(2)]);
 }
 
 // J23
@@ -507,9 +508,9 @@ fn leaves_when_everything_has_settled() {
 }
 
 #[test]
-fn short_jobs_are_handed_to_the_keeper_and_follow_each_other() {
+fn short_jobs_are_handed_to_the_shim_and_follow_each_other() {
     let mut desk = Desk::new(1);
-    desk.state.pace.job_ended(Duration::from_millis(1));
+    desk.state.throughput.job_ended(Duration::from_millis(1));
     desk.answer(1..=20);
     let orders: Vec<(i64, bool)> = desk
         .effects
@@ -525,20 +526,20 @@ fn short_jobs_are_handed_to_the_keeper_and_follow_each_other() {
     first.successor = Some(key(2));
     desk.started(1).handle(Event::Ended(Box::new(first)));
     assert_eq!(desk.starts(), [7], "one more to follow, nothing beside");
-    assert_eq!(desk.state.ledger.free().cpus, 0);
+    assert_eq!(desk.state.jobs.ledger().free().cpus, 0);
     desk.started(2);
-    // The keeper had nothing to follow with: the place is free, and what it was given need not wait.
+    // The shim had nothing to follow with: the place is free, and what it was given need not wait.
     desk.ended(2, 0);
     assert!(
-        matches!(desk.effects.iter().find(|effect| matches!(effect, Effect::Go(_))), Some(Effect::Go(next)) if *next == key(3))
+        matches!(desk.effects.iter().find(|effect| matches!(effect, Effect::StartNow(_))), Some(Effect::StartNow(next)) if *next == key(3))
     );
-    assert_eq!(desk.state.ledger.free().cpus, 0);
+    assert_eq!(desk.state.jobs.ledger().free().cpus, 0);
 }
 
 #[test]
 fn what_was_handed_is_revoked_when_the_runner_stops() {
     let mut desk = Desk::new(1);
-    desk.state.pace.job_ended(Duration::from_millis(4));
+    desk.state.throughput.job_ended(Duration::from_millis(4));
     desk.answer(1..=3);
     desk.started(1).handle(Event::Stop);
     assert!(
@@ -552,42 +553,42 @@ fn what_was_handed_is_revoked_when_the_runner_stops() {
     desk.started(2);
     assert_eq!(desk.terminated(), [(2, 15, 30_000)]);
     desk.handle(Event::Ended(Box::new(ended(2, Outcome::Signaled(15), desk.now))));
-    assert_eq!(desk.state.ledger.free().cpus, 1);
-    assert_eq!(desk.state.returned.iter().copied().collect::<Vec<_>>(), [key(3)]);
+    assert_eq!(desk.state.jobs.ledger().free().cpus, 1);
+    assert_eq!(desk.state.reports.returned().iter().copied().collect::<Vec<_>>(), [key(3)]);
     assert_eq!(desk.state.holds(), (0, 0));
 }
 
 #[test]
-fn a_lost_keeper_loses_what_ran_and_nothing_else() {
+fn a_lost_shim_loses_what_ran_and_nothing_else() {
     let mut desk = Desk::new(1);
     desk.answer(1..=3);
-    desk.started(1).handle(Event::KeeperLost);
+    desk.started(1).handle(Event::ShimLost);
     let report = &desk.state.reports[&key(1)].finished;
     assert_eq!((report.return_code, report.cause), (-128, Some(Cause::Lost)));
     assert_eq!(desk.starts().first(), Some(&2), "what waited here was not started by anybody");
 }
 
-/// The keeper may have started what it was to start in turn, and died before it could say so.
+/// The shim may have started what it was to start in turn, and died before it could say so.
 #[test]
-fn what_a_lost_keeper_may_have_started_is_not_started_again_under_its_number() {
+fn what_a_lost_shim_may_have_started_is_not_started_again_under_its_number() {
     let mut desk = Desk::new(1);
-    desk.state.pace.job_ended(Duration::from_millis(4));
+    desk.state.throughput.job_ended(Duration::from_millis(4));
     desk.answer(1..=3);
     assert_eq!(desk.starts(), [1, 2, 3], "two of them in turn");
-    desk.started(1).handle(Event::KeeperLost);
+    desk.started(1).handle(Event::ShimLost);
     assert_eq!(desk.starts(), [0; 0]);
     assert!(desk.effects.iter().any(|effect| matches!(effect, Effect::Register)), "{:?}", desk.effects);
     desk.handle(Event::Registered(RegisterResponse { runner: 6, version: String::new(), lease_ms: 120_000 }));
     // It says nothing of them, and does not claim to know what was started: the server counts their numbers as used.
     let sync = desk.sync();
-    assert_eq!((sync.acknowledged, sync.keeper_found), (0, false));
+    assert_eq!((sync.acknowledged, sync.shim_found), (0, false));
     assert_eq!((sync.finished.len(), sync.running.len(), sync.queued.len(), sync.returned.len()), (1, 0, 0, 0));
-    assert_eq!(desk.state.ledger.free().cpus, 1);
+    assert_eq!(desk.state.jobs.ledger().free().cpus, 1);
 }
 
-/// A brain that ordered an end may be gone before it comes; the keeper knows why.
+/// An agent that ordered an end may be gone before it comes; the shim knows why.
 #[test]
-fn the_reason_of_an_end_outlives_the_brain_that_ordered_it() {
+fn the_reason_of_an_end_outlives_the_agent_that_ordered_it() {
     let cases = [
         (Some(Ending::Stopped), Outcome::Signaled(15), (143, Some(Cause::Stopped))),
         (Some(Ending::Canceled), Outcome::Signaled(9), (137, Some(Cause::Canceled))),
@@ -603,7 +604,7 @@ fn the_reason_of_an_end_outlives_the_brain_that_ordered_it() {
         assert_eq!((finished.return_code, finished.cause), expected, "{ending:?} {outcome:?}");
         let mut desk = Desk::new(1);
         let since = desk.now.minus(Duration::from_secs(5));
-        let held = HeldJob { key: key(2), ending: ending.map(|why| (why, since)), ..HeldJob::default() };
+        let held = RunningJob { key: key(2), ending: ending.map(|why| (why, since)), ..RunningJob::default() };
         desk.handle(Event::Adopted(Box::new(held)));
         desk.handle(Event::Ended(Box::new(ended(2, outcome.clone(), desk.now))));
         let finished = &desk.state.reports[&key(2)].finished;
@@ -616,7 +617,7 @@ fn a_result_from_before_the_machine_started_has_its_age() {
     let mut desk = Desk::new(1);
     let day = Duration::from_secs(86_400);
     // Its moments are of another start of the machine: they lie in the future here.
-    let (started, over) = (Moment(5_000_000 * SECOND), Moment(5_000_030 * SECOND));
+    let (started, over) = (BootInstant(5_000_000 * SECOND), BootInstant(5_000_030 * SECOND));
     let mut result = Ended::of(key(1), "job1", (started, over), Outcome::Exited(0));
     result.age_ms = Some(86_400_000);
     desk.handle(Event::Ended(Box::new(result)));
@@ -634,7 +635,7 @@ fn small_jobs_pass_a_big_one_but_not_for_ever() {
     desk.answer([1]);
     desk.started(1);
     desk.until_due();
-    let sequence = desk.state.contact_sequence();
+    let sequence = desk.state.session.sequence();
     let leases = vec![Lease { profile: 1, ..lease(2) }, lease(3)];
     desk.handle(Event::Answered(Box::new(SyncResponse {
         sequence,
@@ -692,7 +693,7 @@ fn a_retry_gives_its_gpu_back() {
         desk.handle(Event::Started(tried, desk.now, 100));
         let failed = Ended { key: tried, ..ended(1, Outcome::Exited(1), desk.now) };
         desk.handle(Event::Ended(Box::new(failed)));
-        assert_eq!(desk.state.ledger.free().gpus, 1);
+        assert_eq!(desk.state.jobs.ledger().free().gpus, 1);
     }
 }
 

@@ -36,10 +36,10 @@ fn daemons_do_not_stay() {
     let daemon = "setsid setsid bash -c 'echo $$ > daemon; sleep 1000 & echo $! > helper; wait' & \
                   while [ ! -s helper ]; do sleep 0.01; done";
     let key = place.add(daemon);
-    // Another one runs meanwhile, so that the keeper does not just clean up everything.
+    // Another one runs meanwhile, so that the shim does not just clean up everything.
     place.add("while [ ! -s seen ]; do sleep 0.01; done");
     place.beside(|| {
-        wait_until("the first job's end", || place.server.books().finished.contains_key(&key));
+        wait_until("the first job's end", || place.server.buffer().finished.contains_key(&key));
         assert!(!is_alive(place.pid_in("daemon")));
         assert!(!is_alive(place.pid_in("helper")));
         std::fs::write(place.path("seen"), "x").expect("written");
@@ -52,7 +52,7 @@ fn cancel_reaches_the_whole_group() {
     let key = place.add(&format!("sleep 1000 & echo $! > child; {FOREVER} | cat"));
     place.beside(|| {
         place.pid_in("child");
-        place.server.change(|books| books.cancel.push(key));
+        place.server.change(|buffer| buffer.cancel.push(key));
     });
     assert!(!is_alive(place.pid_in("child")));
     let finished = place.finished(&key);
@@ -69,7 +69,7 @@ fn every_process_of_the_group_is_asked() {
     });
     place.beside(|| {
         wait_until("the trap", || place.path("ready").exists());
-        place.server.change(|books| books.cancel.push(key));
+        place.server.change(|buffer| buffer.cancel.push(key));
     });
     assert_eq!(place.read("asked"), "asked");
     assert_eq!(place.finished(&key).return_code, 9);
@@ -80,7 +80,7 @@ fn sigterm_can_be_ignored_for_a_while_only() {
     let key = place.add(&format!("trap 'echo asked > asked' TERM; echo > ready; {FOREVER}"));
     place.beside(|| {
         wait_until("the trap", || place.path("ready").exists());
-        place.server.change(|books| books.cancel.push(key));
+        place.server.change(|buffer| buffer.cancel.push(key));
     });
     assert_eq!(place.read("asked"), "asked");
     let finished = place.finished(&key);
@@ -90,7 +90,7 @@ fn sigterm_can_be_ignored_for_a_while_only() {
 // J23, X17
 fn stop_returns_what_waits_and_ends_what_runs() {
     let place = Place::new();
-    place.server.change(|books| books.closed = true);
+    place.server.change(|buffer| buffer.closed = true);
     let key = place.add_with(&format!("trap 'exit 9' INT; echo > ready; {FOREVER}"), |profile| {
         let config = profile.execution_config.as_mut().expect("set");
         config.termination_signal = Some("SIGINT".to_owned());
@@ -105,9 +105,9 @@ fn stop_returns_what_waits_and_ends_what_runs() {
     assert_eq!(exit, RunnerExit::Stopped);
     let finished = place.finished(&key);
     assert_eq!((finished.return_code, finished.cause), (9, Some(Cause::Stopped)));
-    let books = place.server.books();
-    assert_eq!(books.returned, [waiting]);
-    assert!(books.left);
+    let buffer = place.server.buffer();
+    assert_eq!(buffer.returned, [waiting]);
+    assert!(buffer.left);
 }
 
 fn stop_now_does_not_wait() {

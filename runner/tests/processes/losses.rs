@@ -10,67 +10,67 @@ use torc_runner::{RunnerError, RunnerExit};
 use crate::place::{Killed, Place, is_alive, kill_9, wait_for, wait_until};
 
 pub const TESTS: &[(&str, fn())] = &[
-    ("losses::a_brain_is_killed_and_another_takes_over", a_brain_is_killed_and_another_takes_over),
-    ("losses::a_second_brain_is_refused", a_second_brain_is_refused),
+    ("losses::an_agent_is_killed_and_another_takes_over", an_agent_is_killed_and_another_takes_over),
+    ("losses::a_second_agent_is_refused", a_second_agent_is_refused),
     ("losses::nobody_comes_back", nobody_comes_back),
     ("losses::a_result_that_waited_for_a_restart_of_the_machine", a_result_that_waited_for_a_restart_of_the_machine),
-    ("losses::a_brain_dies_while_it_ends_a_job", a_brain_dies_while_it_ends_a_job),
+    ("losses::an_agent_dies_while_it_ends_a_job", an_agent_dies_while_it_ends_a_job),
     ("losses::both_are_killed", both_are_killed),
-    ("losses::the_keeper_alone_is_killed", the_keeper_alone_is_killed),
+    ("losses::the_shim_alone_is_killed", the_shim_alone_is_killed),
     ("losses::the_server_is_away_for_a_while", the_server_is_away_for_a_while),
     ("losses::the_server_forgets_the_runner", the_server_forgets_the_runner),
 ];
 
-/// The key that the killed brain's server gave its n-th job.
+/// The key that the killed agent's server gave its n-th job.
 fn key(job: i64) -> AttemptKey {
     AttemptKey { workflow: 7, job, run: 1, attempt: 1, epoch: job }
 }
 
-fn start_brain(place: &Place, commands: &[&str]) -> Killed {
-    let brain = Command::new(std::env::current_exe().expect("an executable"))
-        .arg("brain")
+fn start_agent(place: &Place, commands: &[&str]) -> Killed {
+    let agent = Command::new(std::env::current_exe().expect("an executable"))
+        .arg("agent")
         .arg(place.path(""))
         .args(commands)
         .stdin(Stdio::null())
         .spawn()
-        .expect("a brain");
-    Killed(brain)
+        .expect("an agent");
+    Killed(agent)
 }
 
 const WAIT_FOR_GO: &str = "echo $$ > pid; echo said; while [ ! -f go ]; do sleep 0.02; done; exit 6";
 
-fn a_brain_is_killed_and_another_takes_over() {
+fn an_agent_is_killed_and_another_takes_over() {
     let place = Place::new();
-    let brain = start_brain(&place, &["exit 5", WAIT_FOR_GO]);
+    let agent = start_agent(&place, &["exit 5", WAIT_FOR_GO]);
     let job = place.pid_in("pid");
-    let keeper = place.keeper();
-    drop(brain);
-    assert!(is_alive(job) && is_alive(keeper));
+    let shim = place.shim();
+    drop(agent);
+    assert!(is_alive(job) && is_alive(shim));
     // The server holds the second job for the runner in this place.
     let lease = torc_api::wire::Lease { key: key(2), ..Default::default() };
-    place.server.change(|books| drop(books.leased.insert(key(2), lease)));
+    place.server.change(|buffer| drop(buffer.leased.insert(key(2), lease)));
     let exit = place.beside(|| {
-        wait_until("the job to be reported as running", || place.server.books().running.contains(&key(2)));
-        assert_eq!(place.keeper(), keeper);
+        wait_until("the job to be reported as running", || place.server.buffer().running.contains(&key(2)));
+        assert_eq!(place.shim(), shim);
         std::fs::write(place.path("go"), "").expect("written");
     });
     assert_eq!(exit, RunnerExit::Complete);
     assert_eq!(place.finished(&key(2)).return_code, 6);
     assert_eq!(place.read("out/job_stdio/job_wf7_j2_r1_a1.o"), "said");
-    wait_until("the keeper's end", || !is_alive(keeper));
-    assert_eq!(place.keeper_files(), Vec::<String>::new());
+    wait_until("the shim's end", || !is_alive(shim));
+    assert_eq!(place.shim_files(), Vec::<String>::new());
 }
 
-fn a_second_brain_is_refused() {
+fn a_second_agent_is_refused() {
     let place = Place::new();
-    let mut brain = start_brain(&place, &[WAIT_FOR_GO]);
+    let mut agent = start_agent(&place, &[WAIT_FOR_GO]);
     place.pid_in("pid");
     match place.run_with(place.config()) {
-        Err(RunnerError::KeeperRefused(reason)) => assert!(reason.contains(&brain.0.id().to_string()), "{reason}"),
+        Err(RunnerError::ShimRefused(reason)) => assert!(reason.contains(&agent.0.id().to_string()), "{reason}"),
         other => panic!("expected a refusal, got {other:?}"),
     }
     std::fs::write(place.path("go"), "").expect("written");
-    let status = wait_for("the first brain's end", || brain.0.try_wait().expect("a child"));
+    let status = wait_for("the first agent's end", || agent.0.try_wait().expect("a child"));
     assert!(status.success(), "{status}");
 }
 
@@ -85,19 +85,19 @@ fn nobody_comes_back() {
     let runtime = crate::place::runtime();
     let handle = runtime.spawn(run);
     let job = place.pid_in("pid");
-    let keeper = place.keeper();
+    let shim = place.shim();
     handle.abort();
     wait_until("the job's end", || !is_alive(job));
-    wait_until("the keeper's end", || !is_alive(keeper));
-    assert_eq!(place.keeper_files(), ["keeper.results"]);
+    wait_until("the shim's end", || !is_alive(shim));
+    assert_eq!(place.shim_files(), ["shim.results"]);
     // Its result has waited for the next runner.
     place.run();
     let finished = place.finished(&key(1));
     assert_eq!((finished.return_code, finished.cause), (4, Some(Cause::Stopped)));
-    assert_eq!(place.keeper_files(), Vec::<String>::new());
+    assert_eq!(place.shim_files(), Vec::<String>::new());
 }
 
-/// The keeper left, and the machine was restarted a day later: the file of results is all that is left.
+/// The shim left, and the machine was restarted a day later: the file of results is all that is left.
 fn a_result_that_waited_for_a_restart_of_the_machine() {
     let place = Place::new();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock").as_millis();
@@ -110,7 +110,7 @@ fn a_result_that_waited_for_a_restart_of_the_machine() {
         },
     });
     std::fs::create_dir_all(place.path("state")).expect("a folder");
-    std::fs::write(place.path("state/keeper.results"), format!("{result}\n")).expect("written");
+    std::fs::write(place.path("state/shim.results"), format!("{result}\n")).expect("written");
     place.run();
     let finished = place.finished(&key(1));
     assert_eq!((finished.return_code, finished.duration_ms), (0, 3_000));
@@ -119,11 +119,11 @@ fn a_result_that_waited_for_a_restart_of_the_machine() {
         age >= Duration::from_secs(86_400) && age < Duration::from_secs(86_400) + crate::place::DEADLINE,
         "{age:?}"
     );
-    assert_eq!(place.keeper_files(), Vec::<String>::new());
+    assert_eq!(place.shim_files(), Vec::<String>::new());
 }
 
-/// A brain has told its jobs to end and is killed before they have: the next one reports them as stopped.
-fn a_brain_dies_while_it_ends_a_job() {
+/// An agent has told its jobs to end and is killed before they have: the next one reports them as stopped.
+fn an_agent_dies_while_it_ends_a_job() {
     let place = Place::new();
     let only = place.add("trap 'echo > asked' TERM; echo > ready; while true; do sleep 0.02; done");
     let stop = tokio_util::sync::CancellationToken::new();
@@ -134,7 +134,7 @@ fn a_brain_dies_while_it_ends_a_job() {
     stop.cancel();
     wait_until("the signal", || place.path("asked").exists());
     handle.abort();
-    // The keeper refuses a second brain until the first one's connection is closed.
+    // The shim refuses a second agent until the first one's connection is closed.
     assert!(runtime.block_on(handle).is_err_and(|error| error.is_cancelled()));
     place.run();
     let finished = place.finished(&only);
@@ -144,17 +144,17 @@ fn a_brain_dies_while_it_ends_a_job() {
 fn both_are_killed() {
     let place = Place::new();
     let command = "setsid setsid sleep 1000 & echo $$ > pid; sleep 1000 & echo $! > child; echo said; sleep 1000";
-    let brain = start_brain(&place, &[command]);
+    let agent = start_agent(&place, &[command]);
     let (job, child) = (place.pid_in("pid"), place.pid_in("child"));
-    let keeper = place.keeper();
+    let shim = place.shim();
     wait_until("output", || {
         place.logs().iter().any(|name| {
             let path = place.path("out/job_stdio").join(name);
             std::fs::metadata(path).is_ok_and(|found| found.len() > 0)
         })
     });
-    kill_9(keeper);
-    drop(brain);
+    kill_9(shim);
+    drop(agent);
     assert!(is_alive(job) && is_alive(child));
     let after = place.add("true");
     place.run();
@@ -162,16 +162,16 @@ fn both_are_killed() {
     assert_eq!(place.finished(&after).return_code, 0);
     assert_eq!(place.logs(), ["job_wf7_j1_r1_a1.o"], "no output is lost, and nothing else is left");
     assert_eq!(place.read("out/job_stdio/job_wf7_j1_r1_a1.o"), "said");
-    assert_eq!(place.keeper_files(), Vec::<String>::new());
+    assert_eq!(place.shim_files(), Vec::<String>::new());
 }
 
-fn the_keeper_alone_is_killed() {
+fn the_shim_alone_is_killed() {
     let place = Place::new();
     let lost = place.add("echo $$ > pid; sleep 1000");
     let exit = place.beside(|| {
         let job = place.pid_in("pid");
-        kill_9(place.keeper());
-        let finished = wait_for("a result", || place.server.books().finished.get(&lost).cloned());
+        kill_9(place.shim());
+        let finished = wait_for("a result", || place.server.buffer().finished.get(&lost).cloned());
         assert_eq!((finished.return_code, finished.cause), (-128, Some(Cause::Lost)));
         assert!(!is_alive(job));
     });
@@ -187,12 +187,12 @@ fn the_server_is_away_for_a_while() {
     config.capacity.cpus = 1;
     let exit = place.beside_with(config, |_| {
         wait_until("the first job and a lease for the second", || {
-            place.path("ready").exists() && place.server.books().leased.len() == 2
+            place.path("ready").exists() && place.server.buffer().leased.len() == 2
         });
-        place.server.change(|books| books.unreachable = true);
+        place.server.change(|buffer| buffer.unreachable = true);
         std::fs::write(place.path("go"), "").expect("written");
         wait_until("the second job, without a server", || place.path("second").exists());
-        place.server.change(|books| books.unreachable = false);
+        place.server.change(|buffer| buffer.unreachable = false);
     });
     assert_eq!(exit, RunnerExit::Complete);
     assert_eq!((place.finished(&first).return_code, place.finished(&second).return_code), (0, 0));
@@ -203,8 +203,8 @@ fn the_server_forgets_the_runner() {
     let only = place.add("echo > ready; while [ ! -f go ]; do sleep 0.02; done");
     place.beside(|| {
         wait_until("the job", || place.path("ready").exists());
-        place.server.change(|books| books.forgotten = true);
-        wait_until("a second registration", || place.server.books().registrations == 2);
+        place.server.change(|buffer| buffer.forgotten = true);
+        wait_until("a second registration", || place.server.buffer().registrations == 2);
         std::fs::write(place.path("go"), "").expect("written");
     });
     assert_eq!(place.finished(&only).return_code, 0);

@@ -16,7 +16,7 @@ pub const TESTS: &[(&str, fn())] = &[
     ("memory::several_processes_count_together", several_processes_count_together),
     ("memory::what_is_shared_is_no_reason_to_kill", what_is_shared_is_no_reason_to_kill),
     ("memory::short_jobs_are_counted_when_they_end", short_jobs_are_counted_when_they_end),
-    ("memory::small_jobs_are_not_taken_for_their_keeper", small_jobs_are_not_taken_for_their_keeper),
+    ("memory::small_jobs_are_not_taken_for_their_shim", small_jobs_are_not_taken_for_their_shim),
 ];
 
 const MIB: i64 = 1 << 20;
@@ -96,7 +96,7 @@ fn without_limits_it_may_have_more() {
     // Another one is killed for the same: then a sample has been taken, and it was not spared for want of one.
     let limited = place.add_with(&allocation(96, "never"), declare(32));
     place.beside(|| {
-        wait_until("the other one's end", || place.server.books().finished.contains_key(&limited));
+        wait_until("the other one's end", || place.server.buffer().finished.contains_key(&limited));
         std::fs::write(place.path("enough"), "").expect("written");
     });
     assert_eq!(place.finished(&limited).cause, Some(Cause::OutOfMemory));
@@ -112,7 +112,7 @@ fn several_processes_count_together() {
     let key = place.add_with(&daemon, declare(48 + OWN / MIB));
     let alone = place.add_with(&one, declare(48 + OWN / MIB));
     place.beside(|| {
-        wait_until("the end of the one", || place.server.books().finished.contains_key(&key));
+        wait_until("the end of the one", || place.server.buffer().finished.contains_key(&key));
         std::fs::write(place.path("enough"), "").expect("written");
     });
     assert_eq!(place.finished(&key).cause, Some(Cause::OutOfMemory));
@@ -129,7 +129,7 @@ fn what_is_shared_is_no_reason_to_kill() {
     let key = place.add_with(forks, declare(160));
     let limited = place.add_with(&allocation(256, "never"), declare(160));
     place.beside(|| {
-        wait_until("the other one's end", || place.server.books().finished.contains_key(&limited));
+        wait_until("the other one's end", || place.server.buffer().finished.contains_key(&limited));
         std::fs::write(place.path("enough"), "").expect("written");
     });
     drop(keep_open);
@@ -148,10 +148,10 @@ fn short_jobs_are_counted_when_they_end() {
     assert!(percent > 0.0 && percent <= 130.0, "{percent}");
 }
 
-fn small_jobs_are_not_taken_for_their_keeper() {
+fn small_jobs_are_not_taken_for_their_shim() {
     let place = Place::new();
     let key = place.add("true");
     place.run();
-    // It has shared the keeper's memory before it was itself, and the kernel says so: that is not the job's.
+    // It has shared the shim's memory before it was itself, and the kernel says so: that is not the job's.
     assert_eq!(usage(&place, &key).peak_memory_bytes, None);
 }

@@ -36,8 +36,8 @@ fn exit_codes() {
         let finished = place.finished(key);
         assert_eq!((finished.return_code, finished.cause), (code, cause), "{command}");
     }
-    assert!(place.server.books().left);
-    assert_eq!(place.keeper_files(), Vec::<String>::new());
+    assert!(place.server.buffer().left);
+    assert_eq!(place.shim_files(), Vec::<String>::new());
 }
 
 fn environment() {
@@ -122,7 +122,7 @@ fn many_short_jobs() {
     place.run();
     assert!(keys.iter().all(|key| place.finished(key).return_code == 0));
     assert_eq!(place.logs(), Vec::<String>::new(), "silent jobs leave no file");
-    let syncs = place.server.books().syncs;
+    let syncs = place.server.buffer().syncs;
     assert!(syncs < 150, "{syncs} syncs for 300 jobs");
 }
 

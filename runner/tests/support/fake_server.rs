@@ -17,13 +17,13 @@ pub struct FakeServer {
 
 #[derive(Default)]
 struct Inner {
-    books: Mutex<Books>,
+    buffer: Mutex<Buffer>,
     changed: Notify,
 }
 
 /// What the server knows.
 #[derive(Default)]
-pub struct Books {
+pub struct Buffer {
     pub profiles: Vec<Profile>,
     pub ready: VecDeque<Lease>,
     /// A job becomes ready when the one before it has ended.
@@ -44,24 +44,24 @@ pub struct Books {
 }
 
 impl FakeServer {
-    pub fn books(&self) -> MutexGuard<'_, Books> {
-        self.inner.books.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn buffer(&self) -> MutexGuard<'_, Buffer> {
+        self.inner.buffer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes something and wakes whoever waits.
-    pub fn change(&self, change: impl FnOnce(&mut Books)) {
-        change(&mut self.books());
+    pub fn change(&self, change: impl FnOnce(&mut Buffer)) {
+        change(&mut self.buffer());
         self.inner.changed.notify_waiters();
     }
 
     /// Adds a ready job with a profile of its own and returns its key.
     pub fn add(&self, command: &str, profile: Profile) -> AttemptKey {
-        let mut books = self.books();
-        let job = i64::try_from(books.profiles.len()).unwrap_or(0) + 1;
-        books.profiles.push(profile);
+        let mut buffer = self.buffer();
+        let job = i64::try_from(buffer.profiles.len()).unwrap_or(0) + 1;
+        buffer.profiles.push(profile);
         let key = AttemptKey { workflow: 7, job, run: 1, attempt: 1, epoch: job };
         let profile = u32::try_from(job - 1).unwrap_or(0);
-        books.ready.push_back(Lease {
+        buffer.ready.push_back(Lease {
             key,
             name: format!("job{job}"),
             command: command.to_owned(),
@@ -72,7 +72,7 @@ impl FakeServer {
     }
 }
 
-impl Books {
+impl Buffer {
     fn take_in(&mut self, request: &SyncRequest) {
         self.syncs += 1;
         self.latest = self.latest.max(request.sequence);
@@ -127,12 +127,12 @@ impl Books {
 
 impl ServerLink for FakeServer {
     async fn register(&self, _request: &RegisterRequest) -> Result<RegisterResponse, LinkError> {
-        let mut books = self.books();
-        if let Some(error) = books.refusal() {
+        let mut buffer = self.buffer();
+        if let Some(error) = buffer.refusal() {
             return Err(error);
         }
-        books.registrations += 1;
-        Ok(RegisterResponse { runner: books.registrations, version: String::new(), lease_ms: 120_000 })
+        buffer.registrations += 1;
+        Ok(RegisterResponse { runner: buffer.registrations, version: String::new(), lease_ms: 120_000 })
     }
 
     async fn sync(&self, _runner: i64, request: &SyncRequest) -> Result<SyncResponse, LinkError> {
@@ -141,15 +141,15 @@ impl ServerLink for FakeServer {
         loop {
             let changed = self.inner.changed.notified();
             {
-                let mut books = self.books();
-                if let Some(error) = books.refusal() {
+                let mut buffer = self.buffer();
+                if let Some(error) = buffer.refusal() {
                     return Err(error);
                 }
                 if first {
-                    books.take_in(request);
+                    buffer.take_in(request);
                 }
-                let overtaken = books.latest > request.sequence;
-                let response = if overtaken { SyncResponse::default() } else { books.answer(request) };
+                let overtaken = buffer.latest > request.sequence;
+                let response = if overtaken { SyncResponse::default() } else { buffer.answer(request) };
                 let is_news = !response.leases.is_empty()
                     || !response.cancel.is_empty()
                     || response.verdict != Verdict::Continue
@@ -157,7 +157,7 @@ impl ServerLink for FakeServer {
                     || request.leaving
                     || (first && !(request.finished.is_empty() && request.returned.is_empty()));
                 if is_news || tokio::time::Instant::now() >= deadline {
-                    drop(books);
+                    drop(buffer);
                     if first {
                         self.inner.changed.notify_waiters();
                     }

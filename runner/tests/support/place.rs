@@ -1,4 +1,4 @@
-//! A runner in a temporary folder, with a keeper that is this very test binary.
+//! A runner in a temporary folder, with a shim that is this very test binary.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
@@ -98,7 +98,7 @@ impl Place {
     }
 
     pub fn finished(&self, key: &AttemptKey) -> FinishedAttempt {
-        self.server.books().finished.get(key).cloned().expect("a result")
+        self.server.buffer().finished.get(key).cloned().expect("a result")
     }
 
     /// The text of a file that a job writes.
@@ -119,35 +119,35 @@ impl Place {
         names
     }
 
-    /// What the keeper left in its place.
-    pub fn keeper_files(&self) -> Vec<String> {
+    /// What the shim left in its place.
+    pub fn shim_files(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.path("state")).into_iter().flatten().flatten();
         let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-        names.retain(|name| name != "keeper.lock" && name != "keeper.log");
+        names.retain(|name| name != "shim.lock" && name != "shim.log");
         names.sort();
         names
     }
 
-    /// The keeper's process, once it has started.
-    pub fn keeper(&self) -> i32 {
-        wait_for("a keeper", || {
-            let card: serde_json::Value = serde_json::from_str(&self.read("state/keeper.json")).ok()?;
-            i32::try_from(card.get("pid")?.as_i64()?).ok()
+    /// The shim's process, once it has started.
+    pub fn shim(&self) -> i32 {
+        wait_for("a shim", || {
+            let info: serde_json::Value = serde_json::from_str(&self.read("state/shim.json")).ok()?;
+            i32::try_from(info.get("pid")?.as_i64()?).ok()
         })
     }
 }
 
 impl Drop for Place {
-    /// The keeper leaves by itself; what a failed test has left is killed.
+    /// The shim leaves by itself; what a failed test has left is killed.
     fn drop(&mut self) {
-        let keeper = std::fs::read_to_string(self.path("state/keeper.json")).ok();
-        let card: Option<serde_json::Value> = keeper.and_then(|text| serde_json::from_str(&text).ok());
-        let keeper = card.and_then(|card| i32::try_from(card.get("pid")?.as_i64()?).ok());
-        let Some(keeper) = keeper.filter(|pid| is_alive(*pid)) else { return };
+        let shim = std::fs::read_to_string(self.path("state/shim.json")).ok();
+        let info: Option<serde_json::Value> = shim.and_then(|text| serde_json::from_str(&text).ok());
+        let shim = info.and_then(|info| i32::try_from(info.get("pid")?.as_i64()?).ok());
+        let Some(shim) = shim.filter(|pid| is_alive(*pid)) else { return };
         if !std::thread::panicking() {
-            return wait_until("the keeper's end", || !is_alive(keeper));
+            return wait_until("the shim's end", || !is_alive(shim));
         }
-        for pid in descendants(keeper).into_iter().chain([keeper]) {
+        for pid in descendants(shim).into_iter().chain([shim]) {
             if let Some(pid) = rustix::process::Pid::from_raw(pid) {
                 let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
             }
@@ -185,7 +185,7 @@ fn descendants(pid: i32) -> Vec<i32> {
 
 pub fn config(dir: &Path) -> RunnerConfig {
     let exe = std::env::current_exe().expect("an executable");
-    let mut config = RunnerConfig::new(dir.join("out"), dir.join("state"), vec![exe.into(), "keeper".into()]);
+    let mut config = RunnerConfig::new(dir.join("out"), dir.join("state"), vec![exe.into(), "shim".into()]);
     config.capacity = Resources { cpus: 4, memory_bytes: 1 << 30, gpus: 0, nodes: 1 };
     config
 }

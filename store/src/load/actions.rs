@@ -2,7 +2,7 @@
 
 use sqlx::SqliteConnection;
 use torc_core::ids::{JobId, RunnerId, WorkflowId};
-use torc_core::rows::{ActionRow, Errand, RecoveryRow};
+use torc_core::rows::{ActionRow, RecoveryRow, TaskLease};
 
 use crate::error::Failure;
 use crate::records::{cause, small};
@@ -25,7 +25,7 @@ pub(super) async fn actions(connection: &mut SqliteConnection) -> Result<Vec<Act
             definition: record.definition,
             worker: record.worker.map(RunnerId),
             state: record.state.parse().map_err(Failure::Damage)?,
-            errand: Errand {
+            lease: TaskLease {
                 run: small("run", record.run)?,
                 attempt: small("attempt", record.attempt)?,
                 tries: small("tries", record.tries)?,
@@ -60,7 +60,7 @@ pub(super) async fn recoveries(connection: &mut SqliteConnection) -> Result<Vec<
             return_code: small("return code", record.return_code)?,
             cause: cause(&record.cause)?,
             preferred: record.preferred.map(RunnerId),
-            errand: Errand {
+            lease: TaskLease {
                 run: small("run", record.run)?,
                 attempt: small("attempt", record.attempt)?,
                 tries: small("tries", record.tries)?,

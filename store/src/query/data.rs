@@ -6,7 +6,7 @@ use torc_core::lineage;
 use torc_core::rows::{FileRow, UserDataRow};
 
 use crate::error::Failure;
-use crate::records::{from_json, small};
+use crate::records::from_json;
 
 /// Files as the jobs from one number to another saw them, in the order of jobs and paths.
 pub(crate) async fn files(
@@ -15,7 +15,7 @@ pub(crate) async fn files(
     (first, last): (JobId, JobId),
 ) -> Result<Vec<FileRow>, Failure> {
     sqlx::query!(
-        "select job, path, run, attempt, size_bytes, modified_ms, sha256, seen_ms from files
+        "select job, path, size_bytes, modified_ms, sha256, seen_ms from files
         where workflow = ? and job between ? and ? order by job, path",
         workflow.0,
         first.0,
@@ -29,8 +29,6 @@ pub(crate) async fn files(
             workflow,
             job: JobId(record.job),
             path: record.path,
-            run: small("run", record.run)?,
-            attempt: small("attempt", record.attempt)?,
             size_bytes: record.size_bytes,
             modified_ms: record.modified_ms,
             sha256: record.sha256,

@@ -42,11 +42,11 @@ async fn write_actions(connection: &mut SqliteConnection, rows: &[&ActionRow]) -
         )
     });
     let write = INSERT.run(connection, rows, |row, places| {
-        let errand = &row.errand;
+        let lease = &row.lease;
         places.add(row.id.0)?.add(row.workflow.0)?.add(row.position)?;
         places.add(row.worker.map(|worker| worker.0))?.add(row.state.as_str())?;
-        places.add(errand.run)?.add(errand.attempt)?.add(errand.tries)?.add(errand.epoch)?;
-        places.add(errand.runner.map(|runner| runner.0))?.add(errand.started_ms)?;
+        places.add(lease.run)?.add(lease.attempt)?.add(lease.tries)?.add(lease.epoch)?;
+        places.add(lease.runner.map(|runner| runner.0))?.add(lease.started_ms)?;
         places.add(row.ended_ms)?.add(row.return_code)?.add(row.message.as_deref())?;
         places.add(row.stdout.as_deref())?.add(row.stderr.as_deref())?.add(row.definition.as_deref()).map(drop)
     });
@@ -69,11 +69,11 @@ async fn write_recoveries(connection: &mut SqliteConnection, rows: &[&RecoveryRo
         )
     });
     let write = INSERT.run(connection, rows, |row, places| {
-        let errand = &row.errand;
+        let lease = &row.lease;
         places.add(row.job.0)?.add(row.workflow.0)?.add(row.script.as_str())?;
         places.add(row.return_code)?.add(row.cause.as_str())?.add(row.preferred.map(|runner| runner.0))?;
-        places.add(errand.run)?.add(errand.attempt)?.add(errand.tries)?.add(errand.epoch)?;
-        places.add(errand.runner.map(|runner| runner.0))?.add(errand.started_ms).map(drop)
+        places.add(lease.run)?.add(lease.attempt)?.add(lease.tries)?.add(lease.epoch)?;
+        places.add(lease.runner.map(|runner| runner.0))?.add(lease.started_ms).map(drop)
     });
     Ok(write.await?)
 }

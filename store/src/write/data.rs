@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use sqlx::SqliteConnection;
 use torc_api::slurm_stats::SlurmStats;
+use torc_api::wire::AttemptKey;
 use torc_core::ids::WorkflowId;
 use torc_core::rows::{FileRow, UserDataRow};
 
@@ -15,18 +16,18 @@ use crate::records::to_json;
 pub(super) async fn write_files(connection: &mut SqliteConnection, rows: &[&FileRow]) -> Result<(), Failure> {
     static INSERT: LazyLock<BulkStatement> = LazyLock::new(|| {
         BulkStatement::new(
-            9,
-            "insert into files (workflow, job, path, run, attempt, size_bytes, modified_ms, sha256, seen_ms)
+            7,
+            "insert into files (workflow, job, path, size_bytes, modified_ms, sha256, seen_ms)
             select * from $rows where column1 is not null
             on conflict (workflow, job, path) do update set
-                run = excluded.run, attempt = excluded.attempt, size_bytes = excluded.size_bytes,
-                modified_ms = excluded.modified_ms, sha256 = excluded.sha256, seen_ms = excluded.seen_ms",
+                size_bytes = excluded.size_bytes, modified_ms = excluded.modified_ms, sha256 = excluded.sha256,
+                seen_ms = excluded.seen_ms",
         )
     });
     // In one statement a row may be named once.
     let rows: Vec<&FileRow> = last_of_each(rows, |row| (row.workflow, row.job, row.path.as_str()));
     let write = INSERT.run(connection, &rows, |row, places| {
-        places.add(row.workflow.0)?.add(row.job.0)?.add(row.path.as_str())?.add(row.run)?.add(row.attempt)?;
+        places.add(row.workflow.0)?.add(row.job.0)?.add(row.path.as_str())?;
         places.add(row.size_bytes)?.add(row.modified_ms)?.add(row.sha256.as_deref())?.add(row.seen_ms).map(drop)
     });
     Ok(write.await?)
@@ -46,7 +47,7 @@ pub(super) async fn write_slurm_stats(connection: &mut SqliteConnection, rows: &
                 node_list = excluded.node_list, state = excluded.state",
         )
     });
-    let rows: Vec<&SlurmStats> = last_of_each(rows, |row| row.key());
+    let rows: Vec<&SlurmStats> = last_of_each(rows, AttemptKey::from);
     let write = INSERT.run(connection, &rows, |row, places| {
         places.add(row.workflow)?.add(row.job)?.add(row.run)?.add(row.attempt)?;
         places.add(row.slurm_job_id.as_deref())?.add(row.step.as_deref())?;

@@ -12,8 +12,9 @@ use torc_api::wire::{LeaseRole, ProcessIdentity, Resources, RunnerKind, RunnerSc
 use torc_core::expanded::Requirements;
 use torc_core::ids::{AllocationId, JobId, ProfileId, RunnerId, WorkflowId};
 use torc_core::rows::{
-    ActionRow, AllocationRow, AuditRow, Changes, ClusterRow, Errand, EventRow, FileRow, JobProfile, JobRow, JobUpdate,
-    ProfileRow, RecoveryRow, ResultRow, RunnerRow, Spawned, StrayFate, StrayLease, UserDataRow, WorkflowRow,
+    ActionRow, AllocationRow, AuditRow, Changes, ClusterRow, DetachedLease, DetachedState, EventRow, FileRow,
+    JobProfile, JobRow, JobUpdate, ProfileRow, RecoveryRow, ResultRow, RunnerRow, Spawned, TaskLease, UserDataRow,
+    WorkflowRow,
 };
 use torc_core::testing::Database;
 use torc_store::{EventQuery, Leader, OpenOptions, Store};
@@ -64,8 +65,8 @@ impl Values {
         format!("text {}", self.number())
     }
 
-    fn errand(&mut self) -> Errand {
-        Errand {
+    fn lease(&mut self) -> TaskLease {
+        TaskLease {
             run: self.small(),
             attempt: self.small(),
             tries: self.small(),
@@ -286,7 +287,7 @@ fn full(side: Side) -> Changes {
             definition: Some(v.text()),
             worker: Some(RunnerId(v.number())),
             state: if is_first { ActionState::Pending } else { ActionState::Executed },
-            errand: v.errand(),
+            lease: v.lease(),
             ended_ms: Some(v.number()),
             return_code: Some(v.small()),
             message: Some(v.text()),
@@ -300,7 +301,7 @@ fn full(side: Side) -> Changes {
             return_code: v.small(),
             cause,
             preferred: Some(RunnerId(v.number())),
-            errand: v.errand(),
+            lease: v.lease(),
         }],
         results: vec![v.result(state, cause)],
         slurm_stats: vec![v.slurm_stats()],
@@ -308,8 +309,6 @@ fn full(side: Side) -> Changes {
             workflow: WORKFLOW,
             job: JOB,
             path: "path".to_owned(),
-            run: v.small(),
-            attempt: v.small(),
             size_bytes: v.number(),
             modified_ms: v.number(),
             sha256: Some(v.text()),
@@ -327,7 +326,7 @@ fn full(side: Side) -> Changes {
             changed_ms: v.number(),
         }],
         runners: vec![v.runner(if is_first { RunnerKind::Slurm } else { RunnerKind::Pod })],
-        strays: vec![StrayLease {
+        detached_leases: vec![DetachedLease {
             epoch: STRAY,
             workflow: WORKFLOW,
             job: JobId(v.number()),
@@ -335,7 +334,7 @@ fn full(side: Side) -> Changes {
             attempt: v.small(),
             runner: RunnerId(v.number()),
             started_ms: Some(v.number()),
-            fate: if is_first { StrayFate::Ending } else { StrayFate::GivenUp },
+            fate: if is_first { DetachedState::Revoked } else { DetachedState::Expired },
             role: if is_first { LeaseRole::Action } else { LeaseRole::Recovery },
         }],
         allocations: vec![match side {
@@ -371,7 +370,7 @@ fn full(side: Side) -> Changes {
 /// The rows of [`full`] with nothing in them that may be absent.
 fn bare() -> Changes {
     let mut changes = full(Side::Second);
-    let errand = |errand: Errand| Errand { runner: None, started_ms: None, ..errand };
+    let lease = |lease: TaskLease| TaskLease { runner: None, started_ms: None, ..lease };
     for row in &mut changes.workflows {
         (row.started_ms, row.completed_ms) = (None, None);
     }
@@ -379,11 +378,11 @@ fn bare() -> Changes {
         (row.runner, row.started_ms) = (None, None);
     }
     for row in &mut changes.actions {
-        (row.definition, row.worker, row.errand, row.ended_ms) = (None, None, errand(row.errand), None);
+        (row.definition, row.worker, row.lease, row.ended_ms) = (None, None, lease(row.lease), None);
         (row.return_code, row.message, row.stdout, row.stderr) = (None, None, None, None);
     }
     for row in &mut changes.recoveries {
-        (row.preferred, row.errand) = (None, errand(row.errand));
+        (row.preferred, row.lease) = (None, lease(row.lease));
     }
     // A result is never overwritten, so this is one of another attempt.
     for row in &mut changes.results {
@@ -402,7 +401,7 @@ fn bare() -> Changes {
         (row.max_parallel_jobs, row.scheduler, row.slurm_job_id, row.ended_ms) = (None, None, None, None);
         row.process = None;
     }
-    changes.strays.iter_mut().for_each(|row| row.started_ms = None);
+    changes.detached_leases.iter_mut().for_each(|row| row.started_ms = None);
     for row in &mut changes.allocations {
         let AllocationRow { id, workflow, origin, status, .. } = *row;
         let AllocationRow { nodes, cpus, memory_bytes, gpus, seconds, created_ms, .. } = *row;

@@ -12,8 +12,8 @@ use torc_api::wire::{LeaseRole, ProcessIdentity, Resources, RunnerKind, RunnerSc
 use torc_core::expanded::Requirements;
 use torc_core::ids::{AllocationId, JobId, ProfileId, RunnerId, WorkflowId};
 use torc_core::rows::{
-    ActionRow, AllocationRow, AuditRow, Changes, ClusterRow, Errand, EventRow, FileRow, JobProfile, JobRow, JobUpdate,
-    ProfileRow, RecoveryRow, ResultRow, RunnerRow, StrayFate, StrayLease, UserDataRow, WorkflowRow,
+    ActionRow, AllocationRow, AuditRow, Changes, ClusterRow, DetachedLease, DetachedState, EventRow, FileRow,
+    JobProfile, JobRow, JobUpdate, ProfileRow, RecoveryRow, ResultRow, RunnerRow, TaskLease, UserDataRow, WorkflowRow,
 };
 
 /// Every cause of a failure.
@@ -236,8 +236,6 @@ prop_compose! {
             workflow: key.0,
             job: key.1,
             path,
-            run: key.2,
-            attempt: key.3,
             size_bytes: numbers[0],
             modified_ms: numbers[1],
             sha256,
@@ -300,11 +298,11 @@ fn user_data_name() -> impl Strategy<Value = String> {
 
 prop_compose! {
     fn stray_lease()(epoch in 1..20i64, key in attempt(), runner in 1..5i64, started_ms in any::<Option<i64>>(),
-        fate in select(vec![StrayFate::Ending, StrayFate::GivenUp]),
+        fate in select(vec![DetachedState::Revoked, DetachedState::Expired]),
         role in select(vec![LeaseRole::Job, LeaseRole::Action, LeaseRole::Recovery]),
-    ) -> StrayLease {
+    ) -> DetachedLease {
         let (workflow, job, run, attempt) = key;
-        StrayLease { epoch, workflow, job, run, attempt, runner: RunnerId(runner), started_ms, fate, role }
+        DetachedLease { epoch, workflow, job, run, attempt, runner: RunnerId(runner), started_ms, fate, role }
     }
 }
 
@@ -326,16 +324,16 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn errand()(numbers in any::<[i32; 3]>(), epoch in 0..1_000_000i64, runner in any::<Option<i64>>(), started_ms in any::<Option<i64>>()) -> Errand {
+    fn lease()(numbers in any::<[i32; 3]>(), epoch in 0..1_000_000i64, runner in any::<Option<i64>>(), started_ms in any::<Option<i64>>()) -> TaskLease {
         let [run, attempt, tries] = numbers;
-        Errand { run, attempt, tries, epoch, runner: runner.map(RunnerId), started_ms }
+        TaskLease { run, attempt, tries, epoch, runner: runner.map(RunnerId), started_ms }
     }
 }
 
 prop_compose! {
     /// Every state but the one that is never stored: that an action runs is told by its start.
     fn action_row()(id in 1..30i64, workflow in workflow_id(), position in any::<i32>(), worker in any::<Option<i64>>(),
-        state in select(ActionState::ALL.into_iter().filter(|state| *state != ActionState::Running).collect::<Vec<_>>()), errand in errand(),
+        state in select(ActionState::ALL.iter().copied().filter(|state| *state != ActionState::Running).collect::<Vec<_>>()), lease in lease(),
         ended_ms in any::<Option<i64>>(), return_code in any::<Option<i32>>(), texts in prop::array::uniform4(option::of(text())),
     ) -> ActionRow {
         let [definition, message, stdout, stderr] = texts;
@@ -346,7 +344,7 @@ prop_compose! {
             definition,
             worker: worker.map(RunnerId),
             state,
-            errand,
+            lease,
             ended_ms,
             return_code,
             message,
@@ -358,10 +356,10 @@ prop_compose! {
 
 prop_compose! {
     fn recovery_row()(job in 1..30i64, workflow in workflow_id(), script in text(), return_code in any::<i32>(), cause in cause(),
-        preferred in any::<Option<i64>>(), errand in errand(),
+        preferred in any::<Option<i64>>(), lease in lease(),
     ) -> RecoveryRow {
         let preferred = preferred.map(RunnerId);
-        RecoveryRow { job: JobId(job), workflow, script, return_code, cause, preferred, errand }
+        RecoveryRow { job: JobId(job), workflow, script, return_code, cause, preferred, lease }
     }
 }
 
@@ -427,11 +425,11 @@ prop_compose! {
         results in vec(result_row(), 0..60), stats in vec(slurm_stats(), 0..40), files in vec(file_row(), 0..20),
         (runners, events, audit) in (vec(runner_row(), 0..3), vec(event_row(), 0..4), vec(audit_row(), 0..4)),
         (data, forgotten) in (vec(user_data_row(), 0..6), vec((workflow_id(), "[a-c]"), 0..2)),
-        (strays, ended) in (vec(stray_lease(), 0..5), vec(1..20i64, 0..5)),
+        (detached_leases, ended) in (vec(stray_lease(), 0..5), vec(1..20i64, 0..5)),
         actions in (vec(action_row(), 0..9), vec(1..30i64, 0..3)), recoveries in (vec(recovery_row(), 0..9), vec(1..30i64, 0..3)),
         slurm in (vec(allocation_row(), 0..9), vec(cluster_row(), 0..3), vec("[a-d]", 0..2)),
     ) -> Changes {
-        let ended_strays = ended.into_iter().filter(|epoch| strays.iter().all(|lease| lease.epoch != *epoch)).collect();
+        let ended_leases = ended.into_iter().filter(|epoch| detached_leases.iter().all(|lease| lease.epoch != *epoch)).collect();
         Changes {
             workflows,
             deleted_workflows: deleted.into_iter().collect(),
@@ -445,8 +443,8 @@ prop_compose! {
             ended_recoveries: recoveries.1.into_iter().map(JobId).collect(),
             results,
             runners,
-            strays,
-            ended_strays,
+            detached_leases,
+            ended_leases,
             events,
             allocations: slurm.0,
             clusters: slurm.1,

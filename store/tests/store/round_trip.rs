@@ -6,8 +6,8 @@ use torc_api::state::{Cause, JobState};
 use torc_api::wire::LeaseRole;
 use torc_core::ids::{AllocationId, JobId, RunnerId, WorkflowId};
 use torc_core::rows::{
-    ActionRow, AllocationRow, Changes, Errand, EventRow, JobRow, JobUpdate, LastIds, RecoveryRow, ResultRow, StrayFate,
-    StrayLease, UserDataRow, WorkflowRow,
+    ActionRow, AllocationRow, Changes, DetachedLease, DetachedState, EventRow, JobRow, JobUpdate, LastIds, RecoveryRow,
+    ResultRow, TaskLease, UserDataRow, WorkflowRow,
 };
 use torc_core::testing::Database;
 use torc_store::{EventQuery, Store};
@@ -198,7 +198,7 @@ async fn a_deletion_in_its_own_group_leaves_only_its_events() {
 /// A group with one number that no other row of it raises.
 fn numbered(number: i64) -> Vec<(&'static str, Changes, LastIds)> {
     let none = Changes::default;
-    let (workflow_id, errand) = (WorkflowId(1), Errand { epoch: number, ..Errand::default() });
+    let (workflow_id, lease) = (WorkflowId(1), TaskLease { epoch: number, ..TaskLease::default() });
     let recovery = RecoveryRow {
         job: JobId(1),
         workflow: workflow_id,
@@ -206,9 +206,9 @@ fn numbered(number: i64) -> Vec<(&'static str, Changes, LastIds)> {
         return_code: 1,
         cause: Cause::Lost,
         preferred: None,
-        errand,
+        lease,
     };
-    let stray = StrayLease {
+    let stray = DetachedLease {
         epoch: number,
         workflow: workflow_id,
         job: JobId(1),
@@ -216,13 +216,13 @@ fn numbered(number: i64) -> Vec<(&'static str, Changes, LastIds)> {
         attempt: 1,
         runner: RunnerId(1),
         started_ms: None,
-        fate: StrayFate::Ending,
+        fate: DetachedState::Revoked,
         role: LeaseRole::Job,
     };
     let datum = UserDataRow { workflow: workflow_id, name: "d".to_owned(), epoch: number, ..UserDataRow::default() };
     let leased = JobUpdate { epoch: number, ..update(1, JobState::Leased) };
     let held = JobRow { epoch: number, ..job(1, 1, 1) };
-    let action = |id, errand| ActionRow { id: JobId(id), workflow: workflow_id, errand, ..ActionRow::default() };
+    let action = |id, lease| ActionRow { id: JobId(id), workflow: workflow_id, lease, ..ActionRow::default() };
     let allocation = AllocationRow { id: AllocationId(number), workflow: workflow_id, ..AllocationRow::default() };
     let event = EventRow { sequence: number, ..EventRow::default() };
     let last = LastIds { job: 1, ..LastIds::default() };
@@ -246,7 +246,7 @@ fn numbered(number: i64) -> Vec<(&'static str, Changes, LastIds)> {
         ("job", Changes { jobs: vec![job(number, 1, 1)], ..none() }, LastIds { job: number, ..LastIds::default() }),
         (
             "action",
-            Changes { actions: vec![action(number, Errand::default())], ..none() },
+            Changes { actions: vec![action(number, TaskLease::default())], ..none() },
             LastIds { job: number, ..LastIds::default() },
         ),
         (
@@ -269,11 +269,11 @@ fn numbered(number: i64) -> Vec<(&'static str, Changes, LastIds)> {
         ("lease of a move", Changes { job_updates: vec![leased], ..none() }, epoch),
         (
             "lease of an action",
-            Changes { actions: vec![action(1, errand)], ..none() },
+            Changes { actions: vec![action(1, lease)], ..none() },
             LastIds { epoch: number, ..last },
         ),
         ("lease of a recovery script", Changes { recoveries: vec![recovery], ..none() }, epoch),
-        ("stray lease", Changes { strays: vec![stray], ..none() }, epoch),
+        ("stray lease", Changes { detached_leases: vec![stray], ..none() }, epoch),
         ("user data", Changes { user_data: vec![datum], ..none() }, epoch),
     ]
 }

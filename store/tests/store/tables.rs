@@ -13,8 +13,8 @@ use torc_api::state::JobState;
 use torc_api::wire::Usage;
 use torc_core::ids::{JobId, WorkflowId};
 use torc_core::rows::{
-    ActionRow, AllocationRow, AuditRow, ClusterRow, Errand, EventRow, FileRow, JobRow, LastIds, ProfileRow,
-    RecoveryRow, ResultRow, RunnerRow, StrayFate, StrayLease, UserDataRow, WorkflowRow,
+    ActionRow, AllocationRow, AuditRow, ClusterRow, DetachedLease, DetachedState, EventRow, FileRow, JobRow, LastIds,
+    ProfileRow, RecoveryRow, ResultRow, RunnerRow, TaskLease, UserDataRow, WorkflowRow,
 };
 use torc_core::testing::Database;
 use torc_store::{Leader, Store};
@@ -310,13 +310,11 @@ fn slurm_stats(row: &SlurmStats) -> Record {
 }
 
 fn file(row: &FileRow) -> Record {
-    let FileRow { workflow, job, path, run, attempt, size_bytes, modified_ms, sha256, seen_ms } = row;
+    let FileRow { workflow, job, path, size_bytes, modified_ms, sha256, seen_ms } = row;
     record([
         ("workflow", workflow.0.into()),
         ("job", job.0.into()),
         ("path", path.into()),
-        ("run", (*run).into()),
-        ("attempt", (*attempt).into()),
         ("size_bytes", (*size_bytes).into()),
         ("modified_ms", (*modified_ms).into()),
         ("sha256", text(sha256)),
@@ -339,8 +337,8 @@ fn user_data(row: &UserDataRow) -> Record {
     ])
 }
 
-fn stray_lease(row: &StrayLease) -> Record {
-    let StrayLease { epoch, workflow, job, run, attempt, runner, started_ms, fate, role } = row;
+fn stray_lease(row: &DetachedLease) -> Record {
+    let DetachedLease { epoch, workflow, job, run, attempt, runner, started_ms, fate, role } = row;
     record([
         ("epoch", (*epoch).into()),
         ("workflow", workflow.0.into()),
@@ -349,7 +347,7 @@ fn stray_lease(row: &StrayLease) -> Record {
         ("attempt", (*attempt).into()),
         ("runner", runner.0.into()),
         ("started_ms", cell(started_ms)),
-        ("given_up", matches!(fate, StrayFate::GivenUp).into()),
+        ("given_up", matches!(fate, DetachedState::Expired).into()),
         ("role", role.as_str().into()),
     ])
 }
@@ -362,14 +360,14 @@ fn action(row: &ActionRow) -> Record {
         definition,
         worker,
         state,
-        errand,
+        lease,
         ended_ms,
         return_code,
         message,
         stdout,
         stderr,
     } = row;
-    let Errand { run, attempt, tries, epoch, runner, started_ms } = errand;
+    let TaskLease { run, attempt, tries, epoch, runner, started_ms } = lease;
     record([
         ("id", id.0.into()),
         ("workflow", workflow.0.into()),
@@ -392,8 +390,8 @@ fn action(row: &ActionRow) -> Record {
 }
 
 fn recovery(row: &RecoveryRow) -> Record {
-    let RecoveryRow { job, workflow, script, return_code, cause, preferred, errand } = row;
-    let Errand { run, attempt, tries, epoch, runner, started_ms } = errand;
+    let RecoveryRow { job, workflow, script, return_code, cause, preferred, lease } = row;
+    let TaskLease { run, attempt, tries, epoch, runner, started_ms } = lease;
     record([
         ("job", job.0.into()),
         ("workflow", workflow.0.into()),
@@ -615,7 +613,7 @@ pub fn expected(database: &Database, beside: &Beside) -> Tables {
         ("slurm_stats", database.slurm_stats.values().map(slurm_stats).collect()),
         ("files", database.files.values().map(file).collect()),
         ("user_data", database.user_data.values().map(user_data).collect()),
-        ("stray_leases", database.strays.values().map(stray_lease).collect()),
+        ("stray_leases", database.detached_leases.values().map(stray_lease).collect()),
         ("actions", database.actions.values().map(action).collect()),
         ("recoveries", database.recoveries.values().map(recovery).collect()),
         ("runners", database.runners.values().map(runner).collect()),

@@ -1,6 +1,6 @@
 //! Torc's engine and agents in virtual time.
 //!
-//! The server drives the real `torc_core::engine::State`, every runner drives the real `torc_runner::state::State`. The clock, the
+//! The server drives the real `torc_core::engine::Engine`, every runner drives the real `torc_runner::state::State`. The clock, the
 //! network, the shim and the processes are simulated. A scenario and its seed decide everything: two runs give the same trace.
 //!
 //! A schedule is compared with that of a reference scheduler that knows all durations and pays no latency.

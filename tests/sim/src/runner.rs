@@ -115,24 +115,26 @@ impl RunnerHost {
                 let duration = durations(&order);
                 self.shim.order(PlannedStart { order: *order, duration }, now, &mut shim);
             }
-            Effect::Go(key) => self.shim.start_waiting(&key, now, &mut shim),
+            Effect::StartNow(key) => self.shim.start_waiting(&key, now, &mut shim),
             Effect::Revoke(keys) => self.shim.revoke(&keys, &mut shim),
             Effect::Terminate(termination) => self.shim.terminate(&termination, now, &mut shim),
-            Effect::Look(key, _) => out.push(HostOutput::Event(Event::Looked(key, Ok(Vec::new())))),
-            Effect::Check(key, _) => out.push(HostOutput::Event(Event::Checked(key, Findings::default()))),
+            Effect::CheckInputs(key, _) => out.push(HostOutput::Event(Event::InputsChecked(key, Ok(Vec::new())))),
+            Effect::CheckOutputs(key, _) => {
+                out.push(HostOutput::Event(Event::OutputsChecked(key, Findings::default())))
+            }
             Effect::Journal(results) => {
                 let keys = results.iter().map(|result| result.finished.key).collect();
                 out.push(HostOutput::Event(Event::Journalled(keys)));
             }
             Effect::Exit(_) => self.is_gone = true,
             Effect::Acknowledge(_)
-            | Effect::Note(_)
+            | Effect::RecordStep(_)
             | Effect::Sample(_)
             | Effect::ReadSrun(..)
-            | Effect::Inquire(_)
+            | Effect::QuerySlurm(_)
             | Effect::Record(_)
             | Effect::Unjournal(_)
-            | Effect::Tell(_)
+            | Effect::Log(_)
             | Effect::Heartbeat { .. } => {}
         }
         out.extend(shim.into_iter().map(HostOutput::Shim));

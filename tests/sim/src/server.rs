@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use torc_api::problem::Problem;
 use torc_api::wire::{AttemptKey, RegisterRequest, SyncRequest, SyncResponse};
-use torc_core::engine::{Apply, LongPoll, LongPolls, Recorder, Refusal, State};
+use torc_core::engine::{Apply, CommandError, Engine, LongPoll, LongPolls, Tx};
 use torc_core::expand::{Limits, expand};
 use torc_core::ids::RunnerId;
 use torc_runner::LinkError;
@@ -32,7 +32,7 @@ pub enum ApplyError {
 
 /// The server.
 pub struct Server {
-    state: State,
+    engine: Engine,
     polls: LongPolls<Time, Reply>,
     commit: Duration,
     /// Leases that a runner was told to give back and has not.
@@ -61,14 +61,14 @@ pub struct Answer {
 impl Server {
     /// Returns a server without workflows and runners.
     pub fn new(commit: Duration) -> Self {
-        let state = State::default();
-        let polls = LongPolls::new(&state);
-        Self { state, polls, commit, asked_back: BTreeSet::new(), lease_moves: 0, syncs: 0 }
+        let engine = Engine::default();
+        let polls = LongPolls::new(&engine);
+        Self { engine, polls, commit, asked_back: BTreeSet::new(), lease_moves: 0, syncs: 0 }
     }
 
     /// All workflows have settled.
     pub fn is_idle(&self) -> bool {
-        self.state.is_idle()
+        self.engine.is_idle()
     }
 
     /// Returns the time at which the first waiting sync has to be answered.
@@ -89,55 +89,46 @@ impl Server {
             working_dir: "/simulated",
             store_only: false,
         };
-        let mut recorder = Recorder::default();
-        let applied = self
-            .state
-            .apply(&apply, &mut recorder, now.engine_now())
-            .map_err(|source| ApplyError::Write { workflow: workflow(), source })?;
-        Ok((applied.id.unwrap_or_default(), self.finish(recorder, Vec::new(), now)))
+        let mut tx = self.engine.begin(now.engine_now());
+        let applied =
+            self.engine.apply(&apply, &mut tx).map_err(|source| ApplyError::Write { workflow: workflow(), source })?;
+        Ok((applied.id.unwrap_or_default(), self.finish(tx, Vec::new(), now)))
     }
 
     /// Handles a message of a runner.
     pub fn receive(&mut self, runner: usize, message: Message, now: Time) -> Vec<Answer> {
-        let mut recorder = Recorder::default();
+        let mut tx = self.engine.begin(now.engine_now());
         let answer = match message {
-            Message::Register(request) => Some(self.register(&request, &mut recorder, now)),
-            Message::Sync(id, request) => self.sync(Reply { runner }, RunnerId(id), request, &mut recorder, now),
+            Message::Register(request) => Some(self.register(&request, &mut tx)),
+            Message::Sync(id, request) => self.sync(Reply { runner }, RunnerId(id), request, &mut tx, now),
         };
         let answers = answer.into_iter().map(|event| (Reply { runner }, event)).collect();
-        self.finish(recorder, answers, now)
+        self.finish(tx, answers, now)
     }
 
     /// Looks for silent runners.
     pub fn tick(&mut self, now: Time) -> Vec<Answer> {
-        let mut recorder = Recorder::default();
-        self.state.expire(&mut recorder, now.engine_now());
-        self.finish(recorder, Vec::new(), now)
+        let mut tx = self.engine.begin(now.engine_now());
+        self.engine.expire(&mut tx);
+        self.finish(tx, Vec::new(), now)
     }
 
     /// Answers syncs that have waited for long enough.
     pub fn answer_timeouts(&mut self, now: Time) -> Vec<Answer> {
-        self.finish(Recorder::default(), Vec::new(), now)
+        self.finish(self.engine.begin(now.engine_now()), Vec::new(), now)
     }
 
-    fn register(&mut self, request: &RegisterRequest, recorder: &mut Recorder, now: Time) -> Event {
-        match self.state.register(request, recorder, now.engine_now()) {
+    fn register(&mut self, request: &RegisterRequest, tx: &mut Tx) -> Event {
+        match self.engine.register(request, tx) {
             Ok(response) => Event::Registered(response),
             Err(refusal) => Event::NotRegistered(link_error(&refusal)),
         }
     }
 
-    fn sync(
-        &mut self,
-        reply: Reply,
-        id: RunnerId,
-        request: Box<SyncRequest>,
-        recorder: &mut Recorder,
-        now: Time,
-    ) -> Option<Event> {
+    fn sync(&mut self, reply: Reply, id: RunnerId, request: Box<SyncRequest>, tx: &mut Tx, now: Time) -> Option<Event> {
         self.syncs += 1;
         self.count_moves(&request);
-        match self.state.sync(id, &request, recorder, now.engine_now()) {
+        match self.engine.sync(id, &request, tx) {
             Ok(answer) => match answer.wait(&request) {
                 Some(wait) => {
                     self.polls.park(LongPoll { runner: id, request, until: now.plus(wait), reply });
@@ -161,14 +152,13 @@ impl Server {
     }
 
     /// Answers waiting syncs for which there is news, and ends the group.
-    fn finish(&mut self, mut recorder: Recorder, mut answers: Vec<(Reply, Event)>, now: Time) -> Vec<Answer> {
-        let engine_now = now.engine_now();
-        let waiting = self.polls.answer(&mut self.state, (&mut recorder, engine_now), now, false);
+    fn finish(&mut self, mut tx: Tx, mut answers: Vec<(Reply, Event)>, now: Time) -> Vec<Answer> {
+        let waiting = self.polls.answer(&mut self.engine, &mut tx, now, false);
         for (reply, response) in waiting {
             let event = self.answered(response);
             answers.push((reply, event));
         }
-        let changes = self.state.finish(recorder, engine_now);
+        let changes = self.engine.finish(tx);
         // The writer skips a commit without changes.
         let leaves = if changes.is_empty() { now } else { now.plus(self.commit) };
         answers.into_iter().map(|(reply, event)| Answer { runner: reply.runner, leaves, event }).collect()
@@ -176,9 +166,9 @@ impl Server {
 }
 
 /// The error that a runner gets over HTTP.
-fn link_error(refusal: &Refusal) -> LinkError {
+fn link_error(refusal: &CommandError) -> LinkError {
     match refusal {
-        Refusal::NoRunner(_) => LinkError::Unknown,
+        CommandError::NoRunner(_) => LinkError::Unknown,
         other => LinkError::Refused { code: "Refused".to_owned(), message: other.to_string() },
     }
 }

@@ -1,6 +1,6 @@
 //! The simulated shim of one runner: orders that wait for their turn, and processes that only take time.
 //!
-//! It follows `runner/src/keeper/jobs.rs`: an order in turn starts in the place of a job of its class that has ended.
+//! It follows `runner/src/shim/jobs.rs`: an order in turn starts in the place of a job of its class that has ended.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

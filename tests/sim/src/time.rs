@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use torc_core::ids::Now;
-use torc_runner::clock::Moment;
+use torc_runner::clock::BootInstant;
 
 /// The monotonic clocks show this much when a simulation starts: an agent takes the moment 0 for "never".
 const BOOT_US: u64 = 1_000_000_000;
@@ -39,12 +39,12 @@ impl Time {
     }
 
     /// Returns this time on the clock of an agent.
-    pub fn moment(self) -> Moment {
-        Moment(self.0.saturating_add(BOOT_US))
+    pub fn moment(self) -> BootInstant {
+        BootInstant(self.0.saturating_add(BOOT_US))
     }
 
     /// Returns the time at which the clock of an agent shows `moment`.
-    pub fn of_moment(moment: Moment) -> Self {
+    pub fn of_moment(moment: BootInstant) -> Self {
         Self(moment.0.saturating_sub(BOOT_US))
     }
 
@@ -71,6 +71,6 @@ mod tests {
         assert_eq!(later.engine_now().mono_ms - start.engine_now().mono_ms, 3_000);
         assert_eq!(later.engine_now().wall_ms - start.engine_now().wall_ms, 3_000);
         assert_eq!(Time::of_moment(later.moment()), later);
-        assert_ne!(start.moment(), Moment::default());
+        assert_ne!(start.moment(), BootInstant::default());
     }
 }

@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use serde_json::json;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use torc_api::wire::{AttemptKey, PROTOCOL, RegisterRequest, Resources};
-use torc_runner::clock::{self, Moment};
+use torc_runner::clock::{self, BootInstant};
 use torc_runner::command::ShellSetup;
 use torc_runner::protocol::{Ended, Outcome, StartOrder};
 use torc_runner::state::{Effect, Event, Findings, Settings, State};
@@ -124,18 +124,18 @@ struct Log {
 /// What happened on a GPU.
 struct Gpu {
     starts: u32,
-    first_start: Moment,
-    started: Moment,
+    first_start: BootInstant,
+    started: BootInstant,
     /// Since when it is idle; none while a job runs.
-    ended: Option<Moment>,
+    ended: Option<BootInstant>,
     busy: Duration,
     gaps: Vec<Duration>,
     /// The end of watching.
-    end: Moment,
+    end: BootInstant,
 }
 
 impl Log {
-    fn started(&mut self, device: &str, now: Moment) {
+    fn started(&mut self, device: &str, now: BootInstant) {
         let gpu = self.gpus.entry(device.to_owned()).or_insert_with(|| Gpu {
             starts: 0,
             first_start: now,
@@ -150,7 +150,7 @@ impl Log {
         gpu.started = now;
     }
 
-    fn ended(&mut self, device: &str, now: Moment) {
+    fn ended(&mut self, device: &str, now: BootInstant) {
         if let Some(gpu) = self.gpus.get_mut(device) {
             gpu.busy += now.since(gpu.started);
             gpu.ended = Some(now);
@@ -158,7 +158,7 @@ impl Log {
     }
 
     /// Watching is over: what still runs has worked until now.
-    fn close(&mut self, now: Moment) {
+    fn close(&mut self, now: BootInstant) {
         for gpu in self.gpus.values_mut() {
             if gpu.ended.is_none() {
                 gpu.busy += now.since(gpu.started);
@@ -249,8 +249,8 @@ impl Node {
                 });
             }
             Effect::Start(order, _) => self.start(*order),
-            Effect::Check(key, _) => {
-                let _ = sender.send(Event::Checked(key, Findings::default()));
+            Effect::CheckOutputs(key, _) => {
+                let _ = sender.send(Event::OutputsChecked(key, Findings::default()));
             }
             _ => {}
         }

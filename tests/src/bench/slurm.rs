@@ -84,8 +84,8 @@ impl Fixture {
     async fn start(torc: &Path, cpus: usize) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let server = Server::start(torc, &folder.path().join("torc.db")).await?;
-        let runner = torc.canonicalize()?.with_file_name("torc-slurm-job-runner");
-        ensure!(runner.exists(), "{} is not built", runner.display());
+        let runner = folder.path().join("torc-slurm-job-runner");
+        std::os::unix::fs::symlink(torc.canonicalize()?, &runner)?;
         let fixture = Self { lab: SlurmLab::with_cpus(cpus), server, folder, runner, cpus };
         for program in ASKED {
             let script = format!("#!/bin/bash\necho {program} >> {}\nexec {program} \"$@\"\n", fixture.path("asked"));

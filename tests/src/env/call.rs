@@ -22,8 +22,8 @@ pub struct Call {
 
 impl Call {
     /// A call whose output goes to files that begin with this path.
-    pub(super) fn new(files: PathBuf, program: &str) -> Self {
-        let mut command = Command::new(binary().with_file_name(program));
+    pub(super) fn new(files: PathBuf, program: &Path) -> Self {
+        let mut command = Command::new(program);
         command.env_clear().env("NO_COLOR", "1");
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         Self { command, files, stdin: None }

@@ -89,7 +89,7 @@ actions:
     let apply = env.start("apply -f w.yaml");
     eventually("the last commands run", || (!env.lines("ran").is_empty()).then_some(()));
     apply.kill();
-    env.kill_all("keeper");
+    env.kill_all("shim");
     env.write("go", "");
     env.torc("apply -f w.yaml").exits(0);
     assert!(env.lines("ran").len() >= 2, "at least once: {:?}", env.lines("ran"));

@@ -73,7 +73,7 @@ fn killed_at_random_moments_every_job_runs_exactly_once() {
     for word in ["start", "end"] {
         let counts = count(&env, word);
         assert_eq!(counts.len(), 60, "seed {seed}");
-        // The keeper lived through all of it, so no exit code was lost.
+        // The shim lived through all of it, so no exit code was lost.
         assert!(counts.values().all(|times| *times == 1), "seed {seed}: more than one {word}: {counts:?}");
     }
     let attempts = env.attempts("");
@@ -107,7 +107,7 @@ fn killed_in_its_first_moments_it_starts_anew() {
         ".torc/torc.db",
         ".torc/server.json",
         ".torc/runner",
-        ".torc/runner/keeper.json",
+        ".torc/runner/shim.json",
     ];
     for sign in signs {
         let mut torc = env.start("apply -f w.yaml");
@@ -147,7 +147,7 @@ jobs:
 }
 
 #[test]
-fn without_its_keeper_an_attempt_is_lost_and_made_again() {
+fn without_its_shim_an_attempt_is_lost_and_made_again() {
     let env = TestEnv::new();
     env.write(
         "w.yaml",
@@ -161,14 +161,13 @@ jobs:
     let first = env.start("apply -f w.yaml");
     until(|| env.lines("started").len() == 1, || "the job starts".to_owned());
     until(|| env.states("")["long"] == "running", || "its start is known".to_owned());
-    let keeper =
-        eventually("a keeper", || env.processes().into_iter().find(|process| process.command.contains(" keeper ")));
-    // In this order: a brain whose keeper dies starts another one.
+    let shim = eventually("a shim", || env.processes().into_iter().find(|process| process.command.contains(" shim ")));
+    // In this order: an agent whose shim dies starts another one.
     first.kill();
-    kill(keeper.pid);
-    until(|| !env.processes().iter().any(|process| process.pid == keeper.pid), || "the keeper dies".to_owned());
+    kill(shim.pid);
+    until(|| !env.processes().iter().any(|process| process.pid == shim.pid), || "the shim dies".to_owned());
     let orphans = env.processes();
-    assert!(!orphans.is_empty(), "the job lives without its keeper");
+    assert!(!orphans.is_empty(), "the job lives without its shim");
 
     let second = env.start("apply -f w.yaml");
     until(|| env.lines("started").len() == 2, || "a second attempt".to_owned());
@@ -185,7 +184,7 @@ jobs:
 }
 
 #[test]
-fn brain_and_keeper_killed_again_and_again_lose_no_finished_job() {
+fn agent_and_shim_killed_again_and_again_lose_no_finished_job() {
     let env = TestEnv::new();
     env.write("w.yaml", layers());
     let mut dice = Dice::new();
@@ -198,7 +197,7 @@ fn brain_and_keeper_killed_again_and_again_lose_no_finished_job() {
             || format!("seed {seed}: no progress to line {target}"),
         );
         let done: Vec<String> = env.attempts("").into_iter().filter(|attempt| attempt.ends_with("completed")).collect();
-        env.kill_all(" keeper ");
+        env.kill_all(" shim ");
         torc.kill();
         let kept = env.attempts("");
         assert!(done.iter().all(|attempt| kept.contains(attempt)), "seed {seed}: {done:?} became {kept:?}");

@@ -156,7 +156,7 @@ fn every_pinned_code_is_produced_by_a_call() {
     for line in INTERRUPTED {
         add(line, 130);
     }
-    add("keeper", 1);
+    add("shim", 1);
     add("server", 0);
     let expected: BTreeMap<String, BTreeSet<i32>> =
         CODES.iter().map(|(command, codes)| ((*command).to_owned(), codes.iter().copied().collect())).collect();
@@ -197,7 +197,7 @@ fn a_wrong_flag_exits_with_2_and_a_wrong_setting_with_4() {
     for line in ["--help", "--version", "apply --help", "workflows --help", "remote run --help"] {
         deviations.check(line, &env.torc(line), 0);
     }
-    deviations.check("keeper", &env.torc("keeper"), 1);
+    deviations.check("shim", &env.torc("shim"), 1);
     deviations.expect_none();
 }
 

@@ -56,7 +56,7 @@ fn reason(report: &Value) -> String {
 fn recover_retries_a_job_whose_runner_and_shim_were_killed() {
     let env = new_env();
     interrupted(&env);
-    end(&env, &[" keeper "]);
+    end(&env, &[" shim "]);
     let would = env.json("workflows sync-status w --dry-run");
     assert_eq!((reason(&would), &env.states("w")["a"]), ("JobsRun".to_owned(), &"running".to_owned()), "{would:#}");
     assert!(!env.processes().is_empty(), "a dry run ends nothing");
@@ -89,7 +89,7 @@ fn a_served_store_loses_a_killed_runner_at_once() {
     let env = new_env();
     let (server, runner) = served(&env);
     runner.kill();
-    end(&env, &[" keeper ", "until test -e go"]);
+    end(&env, &[" shim ", "until test -e go"]);
     let found = env.json("workflows sync-status w");
     assert_eq!((text(&found["jobs"][0], "job"), &found["runners"]), ("a".to_owned(), &json!([1])), "{found:#}");
     assert_eq!(env.states("w")["a"], "failed");
@@ -109,7 +109,7 @@ fn a_killed_runner_is_lost_when_its_server_is_gone_too() {
             server.stop();
         }
         runner.kill();
-        end(&env, &[" keeper ", "until test -e go"]);
+        end(&env, &[" shim ", "until test -e go"]);
         assert_eq!(text(&env.json("workflows sync-status w")["jobs"][0], "job"), "a");
         assert_eq!(env.states("w")["a"], "failed");
     }
@@ -120,7 +120,7 @@ fn a_killed_runner_is_lost_when_its_server_is_gone_too() {
 fn watch_finds_a_lost_runner_and_says_that_nothing_serves() {
     let env = new_env();
     interrupted(&env);
-    end(&env, &[" keeper ", "until test -e go"]);
+    end(&env, &[" shim ", "until test -e go"]);
     let outcome = env.torc("watch w -p 1").exits(3);
     outcome.says("no torc process serves this store").says("continue with: torc run w").says("job a of w was lost");
 }

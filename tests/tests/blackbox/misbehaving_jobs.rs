@@ -62,7 +62,7 @@ fn much_output_goes_to_the_disk_and_not_to_memory() {
         line.split_whitespace().next().unwrap().parse().unwrap()
     };
     let own: Vec<_> = env.processes().into_iter().filter(|process| process.command.contains("torc")).collect();
-    assert!(own.len() >= 2, "the command and its keeper: {own:?}");
+    assert!(own.len() >= 2, "the command and its shim: {own:?}");
     for process in own {
         let kibibytes = memory(process.pid);
         assert!(kibibytes < 150_000, "{} has used {kibibytes} KiB", process.command);

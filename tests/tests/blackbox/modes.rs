@@ -199,7 +199,7 @@ fn the_runner_of_an_allocation_reads_everything_from_slurm() {
     let job = "{name: 'j_{i}', command: 'echo {i}', resource_requirements: half, parameters: {i: '1:6'}}";
     env.write("w.yaml", format!("name: w\n{requirements}\njobs: [{job}]\n"));
     env.call(&format!("apply -f w.yaml --url {url}")).env("TORC_TOKEN_FILE", &token).run().exits(0);
-    env.call_program("torc-slurm-job-runner", &format!("{url} w out --skip-version-check"))
+    env.call_program(env.slurm_job_runner(), &format!("{url} w out --skip-version-check"))
         .env("TORC_TOKEN_FILE", &token)
         .env("TORC_FAKE_SRUN", env.path("slurm/srun"))
         .env("TORC_FAKE_SQUEUE", env.path("slurm/squeue"))
@@ -244,7 +244,7 @@ fn the_token_is_no_argument_and_a_subtask_has_its_own_node() {
     let token = fs::read_to_string(env.path("data/lab.db.token")).unwrap();
     env.call(&format!("apply -f w.yaml --url {url}")).env("TORC_TOKEN", token.trim()).run().exits(0);
     let runner = |line: &str| {
-        env.call_program("torc-slurm-job-runner", &format!("{url} w out {line}"))
+        env.call_program(env.slurm_job_runner(), &format!("{url} w out {line}"))
             .env("TORC_FAKE_SRUN", env.path("slurm/srun"))
             .env("SLURM_JOB_ID", "9")
             .env("SLURM_JOB_NODELIST", "n[1-3]")
@@ -348,7 +348,7 @@ fn the_runner_of_an_allocation_waits_for_its_server() {
     server.kill();
     let runner = |minutes: u32| {
         let line = format!("{} w out --wait-for-healthy-database-minutes {minutes}", server.url);
-        env.call_program("torc-slurm-job-runner", &line)
+        env.call_program(env.slurm_job_runner(), &line)
             .env("TORC_TOKEN_FILE", env.path("data/lab.db.token"))
             .env("TORC_FAKE_SRUN", env.path("slurm/srun"))
             .env("SLURM_JOB_ID", "9")
@@ -388,7 +388,7 @@ fn a_server_of_another_release_is_refused_before_any_work() {
     let runner = |flags: &str| env.call(&format!("runner w --url {url} {flags}")).env("TORC_TOKEN", "x").run();
     runner("").exits(7).says("the server is version 9.9.9, this runner is").says("--skip-version-check");
     runner("--skip-version-check").says("going on with a server of version 9.9.9");
-    env.call_program("torc-slurm-job-runner", &format!("{url} w out"))
+    env.call_program(env.slurm_job_runner(), &format!("{url} w out"))
         .env("TORC_TOKEN", "x")
         .env("SLURM_JOB_ID", "9")
         .run()

@@ -277,9 +277,9 @@ fn a_damaged_journal_does_not_hide_the_others() {
     drop(gate);
 }
 
-/// The brain dies while it drains; one job ends before that, one while there is no brain, one after.
+/// The agent dies while it drains; one job ends before that, one while there is no agent, one after.
 #[test]
-fn a_brain_that_dies_without_a_server_is_succeeded_without_a_server() {
+fn an_agent_that_dies_without_a_server_is_succeeded_without_a_server() {
     let mut site = ServerEnv::new();
     let jobs = ["before_1", "between_1", "after_1"].map(str::to_owned);
     site.apply(&jobs, "");
@@ -329,7 +329,7 @@ fn a_successor_delivers_what_its_predecessor_wrote_down() {
 }
 
 #[test]
-fn brain_and_keeper_die_without_a_server_and_the_attempt_is_made_again() {
+fn agent_and_shim_die_without_a_server_and_the_attempt_is_made_again() {
     let mut site = ServerEnv::new();
     site.apply(&names("gate", 1), AT_ONCE);
     let first = site.runner("w").start();
@@ -339,7 +339,7 @@ fn brain_and_keeper_die_without_a_server_and_the_attempt_is_made_again() {
     site.server.kill();
     first.says("draining offline");
     first.kill();
-    assert_eq!(site.env.kill_all(" keeper "), 1);
+    assert_eq!(site.env.kill_all(" shim "), 1);
     site.server.start_again(&site.env);
     let second = site.runner("w").start();
     until(|| site.env.lines("client/started").len() == 2, || "no second attempt".to_owned());

@@ -1,5 +1,7 @@
 //! The shape that ARCHITECTURE.md promises: what is absent stays absent, and nothing grows out of hand.
 
+mod cycles;
+
 use std::fs;
 
 use torc_tests::env::project_root;
@@ -88,6 +90,20 @@ fn dependencies_point_one_way() {
     }
 }
 
+/// Documents are loaded and validated with an evaluator of CEL, behind the feature `load` of `torc-api`. The runner sees no documents.
+#[test]
+fn the_runner_does_not_link_cel() {
+    let manifest = |folder: &str| fs::read_to_string(project_root().join(folder).join("Cargo.toml")).unwrap();
+    let workspace = manifest("");
+    assert!(workspace.contains(r#"torc-api = { path = "crds", default-features = false }"#));
+    for folder in ["core", "slurm", "runner"] {
+        let text = manifest(folder);
+        let dependencies = text.split("[dependencies]").nth(1).unwrap().split("\n[").next().unwrap();
+        assert!(dependencies.contains("\ntorc-api.workspace = true\n"), "{folder} needs no features of torc-api");
+        assert!(!dependencies.contains("cel"), "{folder} names CEL");
+    }
+}
+
 #[test]
 fn sql_is_in_the_store_and_in_the_files_that_a_runner_writes() {
     let allowed = ["store/", "runner/src/journal", "runner/src/series"];
@@ -101,7 +117,7 @@ fn sql_is_in_the_store_and_in_the_files_that_a_runner_writes() {
 #[test]
 fn what_a_runner_decides_knows_no_time_of_day() {
     for (name, text) in sources("runner/src") {
-        let measures = name.starts_with("runner/src/state") || name.starts_with("runner/src/keeper");
+        let measures = name.starts_with("runner/src/state") || name.starts_with("runner/src/shim");
         for word in ["SystemTime", "wall_ms"] {
             assert!(!(measures && text.contains(word)), "{name} names {word}");
         }
@@ -117,7 +133,7 @@ fn jobs_are_moved_by_one_function_only() {
             let uses = product(&text).matches("next_state(").count();
             let allowed = match name.as_str() {
                 "core/src/job.rs" => continue,
-                // `step` for every move, and the rows of a new workflow.
+                // `transition` for every move, and the rows of a new workflow.
                 "core/src/engine/workflow.rs" | "core/src/engine/apply.rs" => 1,
                 _ => 0,
             };
@@ -132,7 +148,7 @@ fn jobs_are_moved_by_one_function_only() {
 
 #[test]
 fn processes_are_started_in_few_places() {
-    let allowed = ["runner/src/keeper/", "runner/src/brain/", "slurm/src/exec.rs", "cli/src/"];
+    let allowed = ["runner/src/shim/", "runner/src/agent/", "slurm/src/exec.rs", "cli/src/"];
     for folder in ["crds/src", "core/src", "store/src", "slurm/src", "controller/src", "runner/src"] {
         for (name, text) in sources(folder).into_iter().filter(|(name, _)| !is_test(name)) {
             let starts = product(&text).contains("Command::new(");

@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::client::danger::{ServerCertVerified, ServerCertVerifier as _};
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::{Error, RootCertStore};
 
 /// Believes what a file says at the moment of each connection.
 #[derive(Debug)]
-pub(super) struct Handed {
+pub(super) struct CertificateFile {
     file: PathBuf,
     /// What it said the last time: it is removed when the allocation is over, and the runner still has to say goodbye.
     known: Mutex<Vec<CertificateDer<'static>>>,
@@ -23,7 +23,7 @@ pub(super) struct Handed {
     machine: Option<rustls_platform_verifier::Verifier>,
 }
 
-impl Handed {
+impl CertificateFile {
     pub fn new(file: &Path, provider: Arc<CryptoProvider>) -> Self {
         let machine = rustls_platform_verifier::Verifier::new(Arc::clone(&provider)).ok();
         Self { file: file.to_owned(), known: Mutex::default(), provider, machine }
@@ -45,10 +45,9 @@ impl Handed {
         store.add_parsable_certificates(certificates.iter().cloned());
         WebPkiServerVerifier::builder_with_provider(Arc::new(store), Arc::clone(&self.provider)).build().ok()
     }
-}
 
-impl ServerCertVerifier for Handed {
-    fn verify_server_cert(
+    /// Accepts a certificate, or says why not.
+    pub fn verify(
         &self,
         end_entity: &CertificateDer<'_>,
         others: &[CertificateDer<'_>],
@@ -71,28 +70,6 @@ impl ServerCertVerifier for Handed {
                 .or_else(|reason| by_machine().map_err(|_| reason)),
             None => by_machine(),
         }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
 
@@ -130,13 +107,13 @@ mod tests {
     fn the_certificate_in_the_file_and_what_those_in_it_vouch_for_is_believed() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("server.crt");
-        let handed = Handed::new(&file, super::super::cryptography());
+        let handed = CertificateFile::new(&file, super::super::cryptography());
         let (ours, strange) = (authority("ours"), authority("strange"));
         let (first, renewed, foreign) = (issue(&ours, "login1"), issue(&ours, "login1"), issue(&strange, "login1"));
         let now = UnixTime::since_unix_epoch(Duration::from_secs(1_800_000_000));
         let believes = |certificate: &Certificate, name: &str, now: UnixTime| {
             let name = ServerName::try_from(name.to_owned()).unwrap();
-            handed.verify_server_cert(certificate.der(), &[], &name, &[], now).map(drop)
+            handed.verify(certificate.der(), &[], &name, &[], now).map(drop)
         };
         let write = |text: &[&Certificate]| {
             let text: String = text.iter().map(|certificate| certificate.pem()).collect();

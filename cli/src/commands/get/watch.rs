@@ -9,13 +9,13 @@ use torc_api::status::WorkflowStatus;
 
 use super::{GetArgs, Resource, workflow_id};
 use crate::client::{Client, ClientError, WatchMessage};
-use crate::commands::Context;
 use crate::connection::{Connection, resolve_workflow};
+use crate::context::Context;
+use crate::embedded::store_dir::StoreDir;
 use crate::error::{CommandError, ExitStatus};
-use crate::follow::REMOTE_PATIENCE;
 use crate::output::{Listing, Output};
-use crate::place::Place;
-use crate::run_here::Interrupts;
+use crate::use_cases::follow::REMOTE_TIMEOUT;
+use crate::use_cases::interrupts::Interrupts;
 
 /// How often a store that nobody serves is looked at for somebody who does.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -117,12 +117,12 @@ pub async fn run(
 /// Waiting for whoever serves the store next.
 struct Waiting {
     since: Option<Instant>,
-    place: Option<Place>,
+    store_dir: Option<StoreDir>,
 }
 
 impl Waiting {
     fn new(context: &Context) -> Self {
-        Self { since: None, place: Place::find(&context.folder).filter(|_| context.settings.url.is_none()) }
+        Self { since: None, store_dir: StoreDir::find(&context.folder).filter(|_| context.settings.url.is_none()) }
     }
 
     fn begin(&mut self, context: &Context) {
@@ -144,16 +144,16 @@ impl Waiting {
 
     /// A server is restarted in minutes; the next owner of a folder may come tomorrow.
     fn is_too_long(&self, context: &Context) -> bool {
-        context.settings.url.is_some() && self.since.is_some_and(|since| since.elapsed() > REMOTE_PATIENCE)
+        context.settings.url.is_some() && self.since.is_some_and(|since| since.elapsed() > REMOTE_TIMEOUT)
     }
 
     /// A store is opened again when somebody has it or had it: opening a large one takes a while.
     async fn for_a_change(&self) {
-        let before = self.place.as_ref().map(traces);
+        let before = self.store_dir.as_ref().map(traces);
         loop {
             tokio::time::sleep(PAUSE).await;
-            let Some(place) = &self.place else { return };
-            if place.server_info().is_some() || Some(traces(place)) != before {
+            let Some(store_dir) = &self.store_dir else { return };
+            if store_dir.server_info().is_some() || Some(traces(store_dir)) != before {
                 return;
             }
         }
@@ -161,9 +161,9 @@ impl Waiting {
 }
 
 /// What anybody who writes to a store changes.
-fn traces(place: &Place) -> Vec<Option<(SystemTime, u64)>> {
-    let log = format!("{}-wal", place.database.display());
-    [place.database.clone(), log.into()]
+fn traces(store_dir: &StoreDir) -> Vec<Option<(SystemTime, u64)>> {
+    let log = format!("{}-wal", store_dir.database.display());
+    [store_dir.database.clone(), log.into()]
         .iter()
         .map(|path| {
             let metadata = std::fs::metadata(path).ok()?;

@@ -7,7 +7,7 @@ use torc_core::planning::fit::WalltimeMargin;
 use torc_core::planning::partition::{Partition, choose};
 
 use super::SiteArgs;
-use crate::commands::Context;
+use crate::context::Context;
 use crate::error::CommandError;
 use crate::output::MatchRow;
 use crate::sites::Site;

@@ -4,7 +4,7 @@ use clap::Args;
 use torc_api::cluster::Partition;
 
 use super::SiteArgs;
-use crate::commands::Context;
+use crate::context::Context;
 use crate::error::CommandError;
 use crate::output::PartitionRow;
 use crate::sites::{self, Site};

@@ -7,7 +7,7 @@ use serde_json::json;
 use torc_api::document::{Document, Metadata, SlurmClusterDocument};
 
 use super::SiteArgs;
-use crate::commands::Context;
+use crate::context::Context;
 use crate::error::CommandError;
 use crate::output::document_text;
 use crate::sites::Origin;

@@ -4,8 +4,8 @@ use clap::Args;
 use torc_api::recovery::{ClassifyRequest, FailureClass};
 
 use crate::client::Client;
-use crate::commands::Context;
 use crate::connection::{explain_missing, resolve_workflow, with_client};
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
 use crate::output::human;
 

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::look::ask_all;
+use super::rows::LogsRow;
 use super::{Answer, ChosenArgs, SshArgs, Worker, chosen_workers, partly_failed};
 use crate::client::Client;
-use crate::commands::Context;
 use crate::connection::with_client;
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
-use crate::output::{LogsRow, human};
+use crate::output::human;
 use crate::remote::order::{LOGS, Order, Outcome};
 use crate::remote::parallel;
 use crate::remote::ssh::{Ssh, Trouble};

@@ -3,17 +3,17 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::rows::OrderRow;
 use super::run::{accepted, row, said};
 use super::{Answer, ChosenArgs, SshArgs, Worker, chosen_workers, partly_failed};
 use crate::client::Client;
-use crate::commands::Context;
 use crate::connection::with_client;
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
-use crate::output::OrderRow;
 use crate::remote::order::{Order, Outcome, Report};
 use crate::remote::parallel;
 use crate::remote::ssh::Trouble;
-use crate::remote::standing::{Standing, judge};
+use crate::remote::worker_status::{WorkerStatus, judge};
 
 /// Says how the workers stand.
 pub async fn status(context: &Context, ssh: &SshArgs, chosen: &ChosenArgs) -> Result<ExitStatus, CommandError> {
@@ -22,9 +22,9 @@ pub async fn status(context: &Context, ssh: &SshArgs, chosen: &ChosenArgs) -> Re
         let answers = ask_all(context, ssh, workers, &|folder| Order::Look { folder }, |_, _| {}).await;
         // After the machines: what the server says is then no older than what they say.
         let runners = client.runners(true).await?;
-        let standings: Vec<Standing> =
+        let statuses: Vec<WorkerStatus> =
             answers.iter().map(|(worker, answer)| judge(&worker.kept, answer, &runners)).collect();
-        context.output.list(&standings)
+        context.output.list(&statuses)
     })
     .await?;
     Ok(ExitStatus::Success)

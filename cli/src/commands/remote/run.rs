@@ -4,23 +4,30 @@ use std::path::{Path, PathBuf};
 
 use torc_api::api::Workflow;
 use torc_api::remote::{RemoteWorker, WorkerAddress, is_loopback_host};
+use torc_api::setting::{FlagGroup, Setting};
 use torc_api::token::{Credential, Scope, TokenRequest};
 use torc_controller::tls::certificates_of;
 
+use super::rows::OrderRow;
 use super::{Answer, RunRemoteArgs, SshArgs, Worker, partly_failed, workers};
 use crate::client::{Client, Trust};
-use crate::commands::apply::{Purpose, line, submit};
-use crate::commands::{Context, run as run_verb};
+use crate::commands::run as run_verb;
 use crate::connection::{bare_name, explain_missing, remote};
+use crate::context::Context;
 use crate::documents;
+use crate::embedded::store_dir::StoreDir;
+use crate::embedded::{StoreAccess, acquire_or_attach};
 use crate::error::{CommandError, ExitStatus};
-use crate::output::{OrderRow, human};
-use crate::place::{Place, host_name};
+use crate::host::host_name;
+use crate::output::human;
 use crate::remote::order::{Order, Outcome, Report, StartOrder};
 use crate::remote::ssh::{Ssh, Trouble, VERSION};
 use crate::remote::{folder, parallel};
-use crate::standalone::{Entry, enter};
+use crate::settings::{Layers, as_arguments};
+use crate::use_cases::submit::{Purpose, line, submit_workflows};
 
+/// The key of the folder for logs.
+const OUTPUT_DIR: &str = "client.run.output_dir";
 /// A worker that was started is asked to stop long before this is over.
 const WORKER_TOKEN_SECONDS: i64 = 90 * 24 * 3_600;
 
@@ -58,7 +65,7 @@ pub async fn run(context: &Context, ssh: &SshArgs, args: &RunRemoteArgs) -> Resu
     let orders = planned.into_iter().map(|worker| {
         let kept = RemoteWorker { remote_torc: worker.earlier.remote_torc.clone(), ..worker.kept(ssh) };
         let order = StartOrder {
-            version: (!args.runner.skip_version_check).then(|| VERSION.to_owned()),
+            version: (!context.settings.layers.is_typed("client.run.skip_version_check")).then(|| VERSION.to_owned()),
             earlier_folder: worker.earlier.folder.map(PathBuf::from).filter(|earlier| *earlier != worker.folder),
             folder: worker.folder,
             working_dir: PathBuf::from(&workflow.working_dir),
@@ -67,7 +74,7 @@ pub async fn run(context: &Context, ssh: &SshArgs, args: &RunRemoteArgs) -> Resu
             url: url.clone(),
             token: Some(token.clone()),
             certificates: certificates.clone(),
-            arguments: arguments(args),
+            arguments: arguments(args, &context.settings.layers),
         };
         (Worker { address: worker.address, kept }, order)
     });
@@ -125,8 +132,9 @@ async fn served(context: &Context) -> Result<(Client, String), CommandError> {
     if let Some(url) = &context.settings.url {
         return Ok((remote(&context.settings, url, &context.folder)?, url.clone()));
     }
-    if let Some(place) = Place::find(&context.folder)
-        && let Entry::Theirs(info, client) = enter(&place, context.settings.namespace.as_deref()).await?
+    if let Some(store_dir) = StoreDir::find(&context.folder)
+        && let StoreAccess::Attached(info, client) =
+            acquire_or_attach(&store_dir, context.settings.namespace.as_deref()).await?
     {
         return Ok((*client, info.url));
     }
@@ -145,7 +153,7 @@ async fn find_or_apply(context: &Context, client: &Client, target: &str) -> Resu
     let [_] = documents.as_slice() else {
         return Err(CommandError::usage(format!("{target} holds several workflows: apply them and name one")));
     };
-    let responses = submit(context, client, &documents, Purpose::Run).await?;
+    let responses = submit_workflows(context, client, &documents, Purpose::Run).await?;
     let Some((response, id)) = responses.first().and_then(|response| Some((response, response.id?))) else {
         return Err(CommandError::not_found(format!("{target} holds no workflow")));
     };
@@ -193,7 +201,9 @@ fn folder_for(
     earlier: Option<&str>,
 ) -> PathBuf {
     match earlier {
-        Some(earlier) if args.remote_dir.is_none() && args.runner.output_dir.is_none() => PathBuf::from(earlier),
+        Some(earlier) if args.remote_dir.is_none() && !context.settings.layers.is_typed(OUTPUT_DIR) => {
+            PathBuf::from(earlier)
+        }
         _ => {
             let base = args.remote_dir.clone().unwrap_or_else(|| PathBuf::from(&workflow.working_dir));
             folder::path(&base, &context.settings.run.output_dir, &workflow.name, worker)
@@ -202,22 +212,12 @@ fn folder_for(
 }
 
 /// The flags that were typed, for `torc runner` over there. Settings of this machine say nothing about others.
-fn arguments(args: &RunRemoteArgs) -> Vec<String> {
-    let mut words = Vec::new();
-    for (key, text) in args.runner.said() {
-        match key {
-            // The folder has its own place in the order, and one flag sets both intervals.
-            "client.run.output_dir" | "client.slurm.poll_interval" => {}
-            "client.run.labels" => words.extend(text.split(',').map(|label| format!("--label={label}"))),
-            "client.run.persistent" => words.push("--persistent".to_owned()),
-            "client.run.skip_version_check" => words.push("--skip-version-check".to_owned()),
-            "client.offline.enabled" => words.push(format!("--offline-drain={text}")),
-            _ => {
-                let name = key.rsplit('.').next().unwrap_or(key);
-                words.push(format!("--{}={text}", name.replace('_', "-")));
-            }
-        }
-    }
+fn arguments(args: &RunRemoteArgs, layers: &Layers) -> Vec<String> {
+    let is_passed_on = |setting: &Setting| {
+        // The folder has its own place in the order.
+        setting.key != OUTPUT_DIR && setting.flag.is_some_and(|flag| flag.group == FlagGroup::Runner)
+    };
+    let mut words = as_arguments(layers.flags().filter(|(setting, _)| is_passed_on(setting)));
     words.extend(args.idle_exit.map(|time| format!("--idle-exit={}s", time.as_secs())));
     words
 }
@@ -301,24 +301,28 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
-    use crate::args::{Cli, Command};
+    use crate::cli::{Cli, Command};
     use crate::commands::remote::RemoteCommand;
 
     fn typed(line: &str) -> Box<RunRemoteArgs> {
-        let cli = Cli::try_parse_from(line.split_whitespace()).expect("parses");
+        parsed(line).0
+    }
+
+    fn parsed(line: &str) -> (Box<RunRemoteArgs>, Layers) {
+        let (cli, layers) = crate::cli::parse(line.split_whitespace()).expect("parses");
         let Command::Remote(remote) = cli.command else { panic!("remote") };
         let RemoteCommand::Run(args) = remote.command else { panic!("run") };
-        args
+        (args, layers)
     }
 
     #[test]
     fn flags_of_a_runner_are_passed_on_as_it_takes_them() {
-        let args = typed(
+        let (args, layers) = parsed(
             "torc remote run w.txt 1 --num-cpus 4 --memory 2g --label a --label b --output-dir out -p 2.5 \
              --persistent --skip-version-check --prefetch off --idle-exit 10m --time-limit 4h -j 3 \
              --offline-drain false --drain-ping-interval-secs 7",
         );
-        let words = arguments(&args);
+        let words = arguments(&args, &layers);
         let expected = "--num-cpus=4 --memory=2g --max-parallel-jobs=3 --label=a --label=b --time-limit=4h \
             --poll-interval=2.5 --offline-drain=false --drain-ping-interval-secs=7 --persistent --skip-version-check --prefetch=off --idle-exit=600s";
         assert_eq!(words.join(" "), expected);
@@ -368,7 +372,7 @@ mod tests {
             }
         }
         let worker = Worker::new(workers::kept(&"n1".parse().expect("an address"), None, None)).expect("a worker");
-        let process = torc_runner::ProcessMark { pid: 9, ..torc_runner::ProcessMark::default() };
+        let process = torc_runner::ProcessId { pid: 9, ..torc_runner::ProcessId::default() };
         let runner = crate::remote::order::RecordedRunner {
             process,
             host: "there".to_owned(),
@@ -391,8 +395,8 @@ mod tests {
 
     #[test]
     fn a_worker_stays_in_its_folder_unless_another_is_named() {
-        let context = crate::commands::tests::context();
-        let mut workflow = crate::follow::tests::workflow(torc_api::status::JobCounts::default(), &[]);
+        let context = crate::context::tests::context();
+        let mut workflow = crate::workflow_phase::tests::workflow(torc_api::status::JobCounts::default(), &[]);
         workflow.working_dir = "/home/ada".to_owned();
         let worker: WorkerAddress = "n1".parse().expect("an address");
         let at = |line: &str, earlier: Option<&str>| {

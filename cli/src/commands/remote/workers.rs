@@ -8,11 +8,11 @@ use torc_api::remote::{RemoteWorker, WorkerAddress, WorkerList, parse_workers};
 
 use super::{SshArgs, count, parse_address};
 use crate::client::Client;
-use crate::commands::Context;
 use crate::connection::{bare_name, explain_missing, with_client};
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
 use crate::output::human;
-use crate::remote::standing::runner_of;
+use crate::remote::worker_status::runner_of;
 
 /// Adds workers that were typed.
 pub async fn add(

@@ -8,11 +8,11 @@ use torc_core::planning::document::write;
 
 use super::generate::{no_place, refuse_known};
 use super::plan::{PlanArgs, plan};
-use crate::commands::Context;
-use crate::commands::apply::{Purpose, line, place_here, submit};
 use crate::connection::Connection;
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
 use crate::output::{SchedulerRow, human};
+use crate::use_cases::submit::{Purpose, line, submit_workflows};
 
 /// Store a workflow with Slurm schedulers and actions planned for its jobs, as in Torc 1.0.
 ///
@@ -51,10 +51,11 @@ pub async fn run(context: &Context, args: &CreateSlurmArgs) -> Result<ExitStatus
     let spec = write(&planned.workflow.document.spec, &planned.expanded, &planned.entries, &planned.plan, true);
     planned.workflow.document.spec = spec;
     if context.settings.url.is_none() {
-        place_here(context)?;
+        crate::connection::create_store_dir(&context.folder)?;
     }
     let connection = Connection::open(&context.settings, &context.folder).await?;
-    let stored = submit(context, connection.client(), std::slice::from_ref(&planned.workflow), Purpose::Store).await;
+    let stored =
+        submit_workflows(context, connection.client(), std::slice::from_ref(&planned.workflow), Purpose::Store).await;
     connection.close().await;
     let stored = stored?;
     let Some(response) = stored.first() else { return Err(CommandError::not_found("nothing was stored")) };

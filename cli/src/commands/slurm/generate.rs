@@ -11,7 +11,7 @@ use torc_api::workflow::WorkflowSpec;
 use torc_core::planning::document::{asks_for_nodes, write};
 
 use super::plan::{PlanArgs, Planned, plan};
-use crate::commands::Context;
+use crate::context::Context;
 use crate::documents::{load_options, read_text};
 use crate::error::{CommandError, ExitStatus};
 use crate::output::{SchedulerRow, human};

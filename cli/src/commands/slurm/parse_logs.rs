@@ -13,8 +13,8 @@ use serde::Serialize;
 use self::patterns::{Kind, findings};
 use super::allocations::{SlurmJobs, of_workflow};
 use crate::client::{Client, JobFilter};
-use crate::commands::Context;
 use crate::connection::{explain_missing, with_client};
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
 use crate::output::Listing;
 

@@ -9,8 +9,8 @@ use torc_core::planning::fit::{Walltime, WalltimeMargin};
 use torc_core::planning::generate::{self, Plan, Settings};
 use torc_core::planning::groups;
 
-use crate::commands::Context;
 use crate::commands::hpc::{SiteArgs, read_partitions};
+use crate::context::Context;
 use crate::documents::{self, LoadedWorkflow};
 use crate::error::CommandError;
 use crate::sites::Site;

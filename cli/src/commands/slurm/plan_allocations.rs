@@ -13,7 +13,7 @@ use torc_slurm::trouble::Trouble;
 use torc_slurm::{sbatch, sinfo, squeue};
 
 use super::plan::{PlanArgs, plan};
-use crate::commands::Context;
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
 use crate::output::{AllocationPlanRow, WayRow};
 use crate::sites;

@@ -6,14 +6,14 @@ use torc_api::cluster::{LOCAL, Partition};
 use torc_api::recovery::{RegenerateReport, RegenerateRequest};
 
 use crate::client::Client;
-use crate::commands::Context;
 use crate::commands::hpc::SiteArgs;
 use crate::connection::{Connection, explain_missing, resolve_workflow};
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
 use crate::listen_args::ListenArgs;
 use crate::output::{SchedulerRow, human};
-use crate::serving::see_to_it;
 use crate::sites;
+use crate::use_cases::background_server::ensure_background_server;
 
 /// Plan schedulers and allocations anew for the jobs that are still to run.
 ///
@@ -106,7 +106,7 @@ pub async fn run(context: &Context, args: &RegenerateArgs) -> Result<ExitStatus,
     connection.close().await;
     let asked = result?;
     if let Some(workflow) = asked.filter(|_| !is_served) {
-        see_to_it(context, &workflow).await?;
+        ensure_background_server(context, &workflow).await?;
     }
     Ok(ExitStatus::Success)
 }
@@ -205,7 +205,7 @@ mod tests {
     // R07, R08, R14
     #[test]
     fn what_was_planned_is_told() {
-        let context = crate::commands::tests::context();
+        let context = crate::context::tests::context();
         let report =
             |value: serde_json::Value| -> RegenerateReport { serde_json::from_value(value).expect("a report") };
         let told = |value, served| describe(&context, "w", &report(value), served);

@@ -4,10 +4,10 @@ use clap::Args;
 use torc_api::recovery::ScheduleNodesRequest;
 
 use crate::client::Client;
-use crate::commands::Context;
 use crate::connection::{Connection, explain_missing, resolve_workflow};
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
-use crate::serving::see_to_it;
+use crate::use_cases::background_server::ensure_background_server;
 
 /// Ask Slurm for allocations of a scheduler of a workflow.
 #[derive(Debug, Args)]
@@ -37,7 +37,7 @@ pub async fn run(context: &Context, args: &ScheduleNodesArgs) -> Result<ExitStat
     connection.close().await;
     let workflow = result?;
     if !is_served {
-        see_to_it(context, &workflow).await?;
+        ensure_background_server(context, &workflow).await?;
     }
     Ok(ExitStatus::Success)
 }

@@ -7,8 +7,8 @@ use serde::Serialize;
 use torc_api::slurm_stats::SlurmStats;
 
 use crate::client::{Client, JobFilter, SlurmStatsFilter};
-use crate::commands::Context;
 use crate::connection::{explain_missing, resolve_workflow, with_client};
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
 use crate::output::Listing;
 

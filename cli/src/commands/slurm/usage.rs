@@ -6,8 +6,8 @@ use torc_slurm::records::Record;
 
 use super::allocations::{ask_accounting, of_workflow};
 use crate::client::Client;
-use crate::commands::Context;
 use crate::connection::with_client;
+use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
 use crate::output::human;
 

@@ -181,5 +181,5 @@ async fn the_queue_is_done_before_the_writer_ends() {
     server.stop.queue.cancel();
     tokio::time::timeout(LIMIT, server.writer).await.expect("the writer ends").unwrap();
     let error = engine.find(("default", "w")).await.unwrap_err();
-    assert_eq!(error.body.code, "Stopped");
+    assert_eq!(error.body.code, torc_api::error_code::ErrorCode::Stopped);
 }

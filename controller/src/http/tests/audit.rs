@@ -1,12 +1,12 @@
 //! The audit log: what is written of each verb, and who reads it.
 
 use serde_json::{Value, json};
+use torc_api::error_code::ErrorCode;
 use torc_api::token::{Grant, Scope};
 use torc_core::ids::Now;
 
-use super::super::identity::Caller;
 use super::{callers, two_workflows};
-use crate::audit::{Deed, during, present, speaks_of};
+use crate::audit::{self, AuditContext, AuditOutcome, AuditVerb};
 use crate::engine::EngineError;
 use crate::tests::{ADMIN, START_MS, TestServer, document, jobs, registration};
 
@@ -53,7 +53,7 @@ async fn each_verb_is_on_record_with_its_author_and_object() {
         (ada, "POST", "/v1/workflows/1/jobs/other/spawn", spawn, ["ada", "owner", "spawn", "workflows/1/jobs/other/spawn", "Conflict"]),
         (ada, "POST", "/v1/workflows/1/runs/1/results", json!({ "results": [] }), ["ada", "owner", "replay", "workflows/1/runs/1/results", ok]),
         (ada, "PUT", "/v1/workflows/1/user-data/lr", json!({ "data": 1 }), ["ada", "owner", "write data", "workflows/1/user-data/lr", ok]),
-        (ada, "DELETE", "/v1/workflows/1/user-data/lr", Value::Null, ["ada", "owner", "take back data", "workflows/1/user-data/lr", ok]),
+        (ada, "DELETE", "/v1/workflows/1/user-data/lr", Value::Null, ["ada", "owner", "delete data", "workflows/1/user-data/lr", ok]),
         (ada, "POST", "/v1/workflows/1/remote-workers", json!({ "workers": [{ "address": "h1" }] }), ["ada", "owner", "add workers", "workflows/1/remote-workers", ok]),
         (ada, "DELETE", "/v1/workflows/1/remote-workers/h1", Value::Null, ["ada", "owner", "remove worker", "workflows/1/remote-workers/h1", ok]),
         (bob, "POST", "/v1/slurm_stats", stats, ["bob", "owner", "record slurm stats", "slurm_stats", ok]),
@@ -146,29 +146,33 @@ async fn owners_read_their_own_rows_page_by_page() {
 
 #[tokio::test]
 async fn a_row_names_the_caller_and_what_it_was_done_to() {
-    let caller = |grant: Grant| Caller { grant, name: "who".to_owned() };
+    use AuditOutcome::{Done, Failed, Refused};
+    use AuditVerb::{Apply, Register, Spawn};
     let now = Now { wall_ms: 5, mono_ms: 6 };
-    let deed = |grant: Grant, verb| Deed::new(&caller(grant), verb, "what".to_owned());
-    let row = deed(Grant::Pool, "apply").row(None, now).unwrap();
+    let context = |scope, verb| AuditContext::new("who".to_owned(), scope, verb, "what".to_owned());
+    let row = context(Scope::Pool, Apply).row(Done, now).unwrap();
     assert_eq!((row.time_ms, row.who.as_str(), row.scope.as_str()), (5, "who", Scope::Pool.name()));
     assert_eq!((row.verb.as_str(), row.object.as_str(), row.outcome.as_str()), ("apply", "what", "ok"));
     let (forbidden, wrong) = (EngineError::forbidden("no".to_owned()), EngineError::bad_request("no"));
-    let runner = || Grant::Runner { workflow: 1 };
-    for (grant, verb, error, outcome) in [
-        (runner(), "register", None, Some("ok")),
-        (runner(), "register", Some(&wrong), Some("BadRequest")),
-        (runner(), "spawn", None, None),
-        (runner(), "spawn", Some(&wrong), None),
-        (runner(), "spawn", Some(&forbidden), Some("Forbidden")),
-        (Grant::Admin, "spawn", Some(&wrong), Some("BadRequest")),
+    assert_eq!(
+        (forbidden.audit_outcome(), wrong.audit_outcome()),
+        (Refused(ErrorCode::Forbidden), Failed(ErrorCode::BadRequest))
+    );
+    for (scope, verb, outcome, expected) in [
+        (Scope::Runner, Register, Done, Some("ok")),
+        (Scope::Runner, Register, Failed(ErrorCode::BadRequest), Some("BadRequest")),
+        (Scope::Runner, Spawn, Done, None),
+        (Scope::Runner, Spawn, Failed(ErrorCode::BadRequest), None),
+        (Scope::Runner, Spawn, Refused(ErrorCode::Forbidden), Some("Forbidden")),
+        (Scope::Admin, Spawn, Failed(ErrorCode::BadRequest), Some("BadRequest")),
     ] {
-        let found = deed(grant.clone(), verb).row(error, now).map(|row| row.outcome);
-        assert_eq!(found.as_deref(), outcome, "{grant:?} {verb} {error:?}");
+        let found = context(scope, verb).row(outcome.clone(), now).map(|row| row.outcome);
+        assert_eq!(found.as_deref(), expected, "{scope:?} {verb} {outcome:?}");
     }
-    assert!(present().is_none(), "what the server does by itself is no deed");
-    let named = during(deed(Grant::Admin, "apply"), async {
-        speaks_of("something else".to_owned());
-        present().unwrap().row(None, now).unwrap().object
+    assert!(audit::current().is_none(), "the server's own commands are not audited");
+    let named = audit::scope(context(Scope::Admin, Apply), async {
+        audit::set_object("something else".to_owned());
+        audit::current().unwrap().row(Done, now).unwrap().object
     });
     assert_eq!(named.await, "something else");
 }

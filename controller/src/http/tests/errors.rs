@@ -2,7 +2,7 @@
 
 use axum::response::IntoResponse as _;
 use torc_api::problem::Problem;
-use torc_core::engine::Refusal;
+use torc_core::engine::CommandError;
 use torc_core::ids::RunnerId;
 use torc_core::trust::TokenError;
 
@@ -17,22 +17,22 @@ fn status(error: EngineError) -> u16 {
 #[test]
 fn each_error_has_its_status_and_code() {
     let text = |text: &str| text.to_owned();
-    let job = Refusal::NoJob { workflow: text("w"), job: text("j") };
-    let data = Refusal::NoData { workflow: text("w"), name: text("d") };
-    let iterations = Refusal::TooManyIterations { lineage: text("l"), most: 3 };
+    let job = CommandError::NoJob { workflow: text("w"), job: text("j") };
+    let data = CommandError::NoData { workflow: text("w"), name: text("d") };
+    let iterations = CommandError::TooManyIterations { lineage: text("l"), most: 3 };
     #[rustfmt::skip]
     let errors: Vec<(EngineError, u16, &str, &str)> = vec![
-        (Refusal::NoWorkflow(text("w")).into(), 404, "WorkflowNotFound", ""),
+        (CommandError::NoWorkflow(text("w")).into(), 404, "WorkflowNotFound", ""),
         (job.into(), 404, "JobNotFound", "`torc get jobs w` lists its jobs"),
         (data.into(), 404, "UserDataNotFound", "`torc user-data list w` lists its data"),
-        (Refusal::NoRunner(RunnerId(3)).into(), 404, "RunnerNotFound", ""),
-        (Refusal::NoCluster(text("c")).into(), 404, "ClusterNotFound", "`torc get slurmclusters` lists them"),
-        (Refusal::Invalid(text("no")).into(), 422, "Invalid", ""),
+        (CommandError::NoRunner(RunnerId(3)).into(), 404, "RunnerNotFound", ""),
+        (CommandError::NoCluster(text("c")).into(), 404, "ClusterNotFound", "`torc get slurmclusters` lists them"),
+        (CommandError::Invalid(text("no")).into(), 422, "Invalid", ""),
         (iterations.into(), 422, "TooManyIterations", "raise `dynamicJobs.maxIterations` in the document, or end the loop with an empty list of jobs"),
-        (Refusal::AllocationEnded(text("7")).into(), 409, "AllocationEnded", ""),
-        (Refusal::Protocol(9).into(), 409, "ProtocolMismatch", "install the same version of torc on both sides"),
-        (Refusal::Conflict(text("no")).into(), 409, "Conflict", ""),
-        (Refusal::Forbidden(text("no")).into(), 403, "Forbidden", ""),
+        (CommandError::AllocationEnded(text("7")).into(), 409, "AllocationEnded", ""),
+        (CommandError::Protocol(9).into(), 409, "ProtocolMismatch", "install the same version of torc on both sides"),
+        (CommandError::Conflict(text("no")).into(), 409, "Conflict", ""),
+        (CommandError::Forbidden(text("no")).into(), 403, "Forbidden", ""),
         (EngineError::forbidden(text("no")), 403, "Forbidden", ""),
         (EngineError::not_theirs(), 403, "Forbidden", ""),
         (EngineError::invalid(Vec::new()), 422, "InvalidDocument", ""),
@@ -49,7 +49,10 @@ fn each_error_has_its_status_and_code() {
         (EngineError::unavailable(text("no")), 503, "StoreUnavailable", "nothing was lost; the server tries again by itself"),
     ];
     for (error, expected, code, hint) in errors {
-        assert_eq!((error.body.code.as_str(), error.body.hint.as_deref().unwrap_or_default()), (code, hint));
+        assert_eq!(
+            (error.body.code.to_string().as_str(), error.body.hint.as_deref().unwrap_or_default()),
+            (code, hint)
+        );
         assert_eq!(status(error), expected, "{code}");
     }
 }
@@ -94,7 +97,7 @@ fn store_errors_say_whose_fault_it_is() {
         [(cursor, 400, "InvalidCursor"), (exists, 409, "Exists"), (superseded, 503, "StoreUnavailable")]
     {
         let error = EngineError::from(error);
-        assert_eq!((error.body.code.as_str(), status(error.clone())), (code, expected));
+        assert_eq!((error.body.code.to_string().as_str(), status(error.clone())), (code, expected));
     }
 }
 

@@ -239,7 +239,7 @@ async fn allocations_are_found_by_workflow_and_life() {
 async fn metrics_of_a_server_count_its_jobs_and_runners() {
     let server = ended().await;
     let text = server.send("GET", "/metrics", Some(crate::tests::METRICS), None).await;
-    assert_eq!(text.headers["content-type"], "text/plain; version=0.0.4");
+    assert_eq!(text.headers["content-type"], crate::metrics::CONTENT_TYPE);
     for line in [
         "torc_syncs_total 4",
         "torc_reports_total 3",

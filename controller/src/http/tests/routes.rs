@@ -1,11 +1,11 @@
-//! Every route with its access rule and its word in the audit log, compared with the router itself.
+//! Every route with its access and its verb in the audit log, compared with the router itself.
 
 use std::collections::BTreeSet;
 
-use super::super::access::RULES;
+use super::super::rules;
 use crate::tests::{ADMIN, TestServer};
 
-/// Method, path, access rule, audit verb. Routes without a rule need no token.
+/// Method, path, access, audit verb. Routes without an access need no token.
 const ROUTES: &[(&str, &str, &str, &str)] = &[
     ("GET", "/livez", "", ""),
     ("GET", "/readyz", "", ""),
@@ -16,54 +16,54 @@ const ROUTES: &[(&str, &str, &str, &str)] = &[
     ("POST", "/v1/backup", "Admin", "backup"),
     ("GET", "/v1/audit", "Owner", "read"),
     ("POST", "/v1/tokens", "Owner", "create token"),
-    ("GET", "/v1/events", "Part", "read"),
-    ("GET", "/v1/watch", "Part", "read"),
-    ("GET", "/v1/runners", "Part", "read"),
-    ("POST", "/v1/runners", "Part", "register"),
-    ("POST", "/v1/runners/{runner}/sync", "Part", "sync"),
+    ("GET", "/v1/events", "Member(Read)", "read"),
+    ("GET", "/v1/watch", "Member(Read)", "read"),
+    ("GET", "/v1/runners", "Member(Read)", "read"),
+    ("POST", "/v1/runners", "Member(Write)", "register"),
+    ("POST", "/v1/runners/{runner}/sync", "Member(Write)", "sync"),
     ("POST", "/v1/logs", "Pool", "exchange logs"),
-    ("GET", "/v1/allocations", "Part", "read"),
-    ("GET", "/v1/slurmclusters", "Part", "read"),
+    ("GET", "/v1/allocations", "Member(Read)", "read"),
+    ("GET", "/v1/slurmclusters", "Member(Read)", "read"),
     ("POST", "/v1/slurmclusters", "Admin", "apply cluster"),
-    ("GET", "/v1/slurmclusters/{cluster}", "Part", "read"),
+    ("GET", "/v1/slurmclusters/{cluster}", "Member(Read)", "read"),
     ("DELETE", "/v1/slurmclusters/{cluster}", "Admin", "delete cluster"),
-    ("GET", "/v1/slurm_stats", "Part", "read"),
-    ("POST", "/v1/slurm_stats", "Part", "record slurm stats"),
-    ("GET", "/v1/workflows", "Part", "read"),
+    ("GET", "/v1/slurm_stats", "Member(Read)", "read"),
+    ("POST", "/v1/slurm_stats", "Member(Write)", "record slurm stats"),
+    ("GET", "/v1/workflows", "Member(Read)", "read"),
     ("POST", "/v1/workflows", "Owner", "apply"),
-    ("GET", "/v1/workflows/{workflow}", "Workflow", "read"),
-    ("DELETE", "/v1/workflows/{workflow}", "Owned", "delete"),
-    ("GET", "/v1/workflows/{workflow}/actions", "Workflow", "read"),
-    ("POST", "/v1/workflows/{workflow}/cancel", "Owned", "cancel"),
-    ("POST", "/v1/workflows/{workflow}/classify", "Owned", "classify"),
-    ("POST", "/v1/workflows/{workflow}/correct-resources", "Owned", "correct resources"),
-    ("GET", "/v1/workflows/{workflow}/explain", "Workflow", "read"),
-    ("GET", "/v1/workflows/{workflow}/file-uses", "Workflow", "read"),
-    ("GET", "/v1/workflows/{workflow}/files", "Workflow", "read"),
-    ("GET", "/v1/workflows/{workflow}/jobs", "Workflow", "read"),
-    ("GET", "/v1/workflows/{workflow}/jobs/{job}", "Workflow", "read"),
-    ("GET", "/v1/workflows/{workflow}/jobs/{job}/explain", "Workflow", "read"),
-    ("GET", "/v1/workflows/{workflow}/jobs/{job}/log", "Workflow", "read"),
-    ("POST", "/v1/workflows/{workflow}/jobs/{job}/spawn", "Workflow", "spawn"),
-    ("POST", "/v1/workflows/{workflow}/recover", "Owned", "recover"),
-    ("POST", "/v1/workflows/{workflow}/regenerate", "Owned", "regenerate"),
-    ("GET", "/v1/workflows/{workflow}/remote-workers", "Owned", "read"),
-    ("POST", "/v1/workflows/{workflow}/remote-workers", "Owned", "add workers"),
-    ("DELETE", "/v1/workflows/{workflow}/remote-workers/{worker}", "Owned", "remove worker"),
-    ("GET", "/v1/workflows/{workflow}/results", "Workflow", "read"),
-    ("POST", "/v1/workflows/{workflow}/resume", "Owned", "resume"),
-    ("POST", "/v1/workflows/{workflow}/retry", "Owned", "retry"),
-    ("GET", "/v1/workflows/{workflow}/ro-crate", "Workflow", "read"),
-    ("POST", "/v1/workflows/{workflow}/runs/{run}/results", "Workflow", "replay"),
-    ("POST", "/v1/workflows/{workflow}/schedule-nodes", "Owned", "schedule nodes"),
-    ("GET", "/v1/workflows/{workflow}/staleness", "Workflow", "read"),
-    ("POST", "/v1/workflows/{workflow}/submit", "Owned", "submit"),
-    ("POST", "/v1/workflows/{workflow}/suspend", "Owned", "suspend"),
-    ("POST", "/v1/workflows/{workflow}/sync-status", "Owned", "sync status"),
-    ("GET", "/v1/workflows/{workflow}/user-data", "Workflow", "read"),
-    ("GET", "/v1/workflows/{workflow}/user-data/{name}", "Workflow", "read"),
-    ("PUT", "/v1/workflows/{workflow}/user-data/{name}", "Workflow", "write data"),
-    ("DELETE", "/v1/workflows/{workflow}/user-data/{name}", "Workflow", "take back data"),
+    ("GET", "/v1/workflows/{workflow}", "Workflow(Read)", "read"),
+    ("DELETE", "/v1/workflows/{workflow}", "Owned(Write)", "delete"),
+    ("GET", "/v1/workflows/{workflow}/actions", "Workflow(Read)", "read"),
+    ("POST", "/v1/workflows/{workflow}/cancel", "Owned(Write)", "cancel"),
+    ("POST", "/v1/workflows/{workflow}/classify", "Owned(Write)", "classify"),
+    ("POST", "/v1/workflows/{workflow}/correct-resources", "Owned(Write)", "correct resources"),
+    ("GET", "/v1/workflows/{workflow}/explain", "Workflow(Read)", "read"),
+    ("GET", "/v1/workflows/{workflow}/file-uses", "Workflow(Read)", "read"),
+    ("GET", "/v1/workflows/{workflow}/files", "Workflow(Read)", "read"),
+    ("GET", "/v1/workflows/{workflow}/jobs", "Workflow(Read)", "read"),
+    ("GET", "/v1/workflows/{workflow}/jobs/{job}", "Workflow(Read)", "read"),
+    ("GET", "/v1/workflows/{workflow}/jobs/{job}/explain", "Workflow(Read)", "read"),
+    ("GET", "/v1/workflows/{workflow}/jobs/{job}/log", "Workflow(Read)", "read"),
+    ("POST", "/v1/workflows/{workflow}/jobs/{job}/spawn", "Workflow(Write)", "spawn"),
+    ("POST", "/v1/workflows/{workflow}/recover", "Owned(Write)", "recover"),
+    ("POST", "/v1/workflows/{workflow}/regenerate", "Owned(Write)", "regenerate"),
+    ("GET", "/v1/workflows/{workflow}/remote-workers", "Owned(Read)", "read"),
+    ("POST", "/v1/workflows/{workflow}/remote-workers", "Owned(Write)", "add workers"),
+    ("DELETE", "/v1/workflows/{workflow}/remote-workers/{worker}", "Owned(Write)", "remove worker"),
+    ("GET", "/v1/workflows/{workflow}/results", "Workflow(Read)", "read"),
+    ("POST", "/v1/workflows/{workflow}/resume", "Owned(Write)", "resume"),
+    ("POST", "/v1/workflows/{workflow}/retry", "Owned(Write)", "retry"),
+    ("GET", "/v1/workflows/{workflow}/ro-crate", "Workflow(Read)", "read"),
+    ("POST", "/v1/workflows/{workflow}/runs/{run}/results", "Workflow(Write)", "replay"),
+    ("POST", "/v1/workflows/{workflow}/schedule-nodes", "Owned(Write)", "schedule nodes"),
+    ("GET", "/v1/workflows/{workflow}/staleness", "Workflow(Read)", "read"),
+    ("POST", "/v1/workflows/{workflow}/submit", "Owned(Write)", "submit"),
+    ("POST", "/v1/workflows/{workflow}/suspend", "Owned(Write)", "suspend"),
+    ("POST", "/v1/workflows/{workflow}/sync-status", "Owned(Write)", "sync status"),
+    ("GET", "/v1/workflows/{workflow}/user-data", "Workflow(Read)", "read"),
+    ("GET", "/v1/workflows/{workflow}/user-data/{name}", "Workflow(Read)", "read"),
+    ("PUT", "/v1/workflows/{workflow}/user-data/{name}", "Workflow(Write)", "write data"),
+    ("DELETE", "/v1/workflows/{workflow}/user-data/{name}", "Workflow(Write)", "delete data"),
 ];
 
 type Routes = BTreeSet<(String, String)>;
@@ -109,18 +109,18 @@ async fn the_router_has_exactly_the_routes_of_the_table() {
 fn every_route_has_the_rule_and_verb_of_the_table() {
     let pinned: BTreeSet<_> = ROUTES
         .iter()
-        .filter(|(_, _, needs, _)| !needs.is_empty())
-        .map(|(method, path, needs, verb)| format!("{method} {path}: {needs}, {verb}"))
+        .filter(|(_, _, access, _)| !access.is_empty())
+        .map(|(method, path, access, verb)| format!("{method} {path}: {access}, {verb}"))
         .collect();
     let ours: BTreeSet<_> =
-        RULES.iter().map(|(method, path, needs, verb)| format!("{method} {path}: {needs:?}, {verb}")).collect();
+        rules().iter().map(|rule| format!("{} {}: {:?}, {}", rule.method, rule.path, rule.access, rule.verb)).collect();
     assert_eq!(ours, pinned);
-    assert_eq!(RULES.len(), pinned.len(), "no route has two rules, of which the second would never count");
+    assert_eq!(rules().len(), pinned.len(), "no route has two rules, of which the second would never count");
 }
 
 #[test]
 fn the_description_has_every_route_but_those_about_itself() {
-    let document = crate::openapi::document();
+    let document = crate::openapi_document();
     let described: Routes = document["paths"]
         .as_object()
         .unwrap()

@@ -4,8 +4,6 @@ use std::time::Duration;
 
 /// How long a lease lasts that is not renewed.
 pub(super) const LEASE_SECONDS: i32 = 15;
-/// How long a leader believes to lead after its last renewal: shorter, for clocks do not run alike.
-pub(super) const RENEW_WITHIN: Duration = Duration::from_secs(10);
 /// Between two attempts.
 pub(super) const RETRY: Duration = Duration::from_secs(2);
 
@@ -52,6 +50,7 @@ pub(super) fn who(identity: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::leadership::RENEW_WITHIN;
 
     #[test]
     fn who_takes_a_lease() {

@@ -62,13 +62,13 @@ impl Home {
 
 /// The runners of a pool that have work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Busy {
+pub(super) struct BusyRunners {
     pub count: i32,
     /// The highest number of a Pod that has work, and one.
     pub up_to: i32,
 }
 
-impl Busy {
+impl BusyRunners {
     /// Of the hosts whose runners have work, those that are Pods of this pool.
     pub fn of<'a>(home: &Home, hosts: impl Iterator<Item = &'a str>) -> Self {
         let mut busy = Self::default();
@@ -84,7 +84,7 @@ impl Busy {
 pub(super) struct Sizing<'a> {
     pub demands: &'a [Demand],
     pub current: i32,
-    pub busy: Busy,
+    pub busy: BusyRunners,
     /// For how long none of its runners has had work.
     pub quiet_for: Duration,
 }
@@ -198,7 +198,8 @@ mod tests {
             // Its runners would not take them.
             (vec![Demand { labels: vec![], ..demand(10, 1, 1) }], 1),
         ] {
-            let sizing = Sizing { demands: &demands, current: 1, busy: Busy::default(), quiet_for: Duration::ZERO };
+            let sizing =
+                Sizing { demands: &demands, current: 1, busy: BusyRunners::default(), quiet_for: Duration::ZERO };
             assert_eq!(size(&pool("deployment"), &sizing), expected, "{demands:?}");
         }
     }
@@ -224,14 +225,14 @@ mod tests {
             ("statefulSet", vec!["torc-cpu-3", "torc-cpu-0"], Duration::ZERO, 4),
         ] {
             let pool = pool(home);
-            let busy = Busy::of(&pool.home, hosts.iter().copied());
+            let busy = BusyRunners::of(&pool.home, hosts.iter().copied());
             let sizing = Sizing { demands: &[], current: 4, busy, quiet_for };
             assert_eq!(size(&pool, &sizing), expected, "{home} {hosts:?}");
         }
         let hasty = Pool { cool_down_seconds: 5, ..pool("deployment") };
         for (seconds, expected) in [(4, 4), (5, 1)] {
             let quiet_for = Duration::from_secs(seconds);
-            let sizing = Sizing { demands: &[], current: 4, busy: Busy::default(), quiet_for };
+            let sizing = Sizing { demands: &[], current: 4, busy: BusyRunners::default(), quiet_for };
             assert_eq!(size(&hasty, &sizing), expected, "after {seconds} s");
         }
     }
@@ -239,10 +240,11 @@ mod tests {
     #[test]
     fn a_pool_for_one_workflow_and_one_that_scales_to_zero() {
         let mut only = Pool { idle: 0, workflow: "lab/w".to_owned(), ..pool("deployment") };
-        let quiet = Sizing { demands: &[], current: 2, busy: Busy::default(), quiet_for: Duration::from_secs(60) };
+        let quiet =
+            Sizing { demands: &[], current: 2, busy: BusyRunners::default(), quiet_for: Duration::from_secs(60) };
         assert_eq!(size(&only, &quiet), 0);
         let demands = [demand(4, 1, 1)];
-        let sizing = Sizing { demands: &demands, current: 0, busy: Busy::default(), quiet_for: Duration::ZERO };
+        let sizing = Sizing { demands: &demands, current: 0, busy: BusyRunners::default(), quiet_for: Duration::ZERO };
         assert_eq!(size(&only, &sizing), 0);
         for name in ["w", "default/w"] {
             only.workflow = name.to_owned();
@@ -284,7 +286,8 @@ mod tests {
         {
             let pool = Pool { idle, max, ..pool("deployment") };
             let demands = [demand(jobs, 1, 1)];
-            let sizing = Sizing { demands: &demands, current: 0, busy: Busy::default(), quiet_for: Duration::ZERO };
+            let sizing =
+                Sizing { demands: &demands, current: 0, busy: BusyRunners::default(), quiet_for: Duration::ZERO };
             assert_eq!(size(&pool, &sizing), expected, "from {idle} to {max} with {jobs} jobs");
         }
     }
@@ -293,14 +296,14 @@ mod tests {
     fn a_pool_cools_down_for_a_minute_unless_it_says_otherwise() {
         assert_eq!(pool("deployment").cool_down_seconds, 60);
         let sizing = |seconds, busy| Sizing { demands: &[], current: 4, busy, quiet_for: Duration::from_secs(seconds) };
-        let busy = Busy { count: 1, up_to: 3 };
+        let busy = BusyRunners { count: 1, up_to: 3 };
         for (home, busy, seconds, expected) in [
-            ("deployment", Busy::default(), 59, 4),
-            ("deployment", Busy::default(), 60, 1),
-            ("statefulSet", Busy::default(), 59, 4),
-            ("statefulSet", Busy::default(), 60, 1),
+            ("deployment", BusyRunners::default(), 59, 4),
+            ("deployment", BusyRunners::default(), 60, 1),
+            ("statefulSet", BusyRunners::default(), 59, 4),
+            ("statefulSet", BusyRunners::default(), 60, 1),
             ("statefulSet", busy, 0, 3),
-            ("statefulSet", Busy { count: 1, up_to: 9 }, 0, 4),
+            ("statefulSet", BusyRunners { count: 1, up_to: 9 }, 0, 4),
             ("deployment", busy, 99, 4),
         ] {
             assert_eq!(size(&pool(home), &sizing(seconds, busy)), expected, "{home} {busy:?} after {seconds} s");
@@ -317,7 +320,7 @@ mod tests {
             (vec!["torc-cpu", "torc-cpus-1", "other-5", "xtorc-cpu-4"], 0, 0),
             (vec!["torc-cpu-7d9-x2"], 1, i32::MAX),
         ] {
-            assert_eq!(Busy::of(&home, hosts.iter().copied()), Busy { count, up_to }, "{hosts:?}");
+            assert_eq!(BusyRunners::of(&home, hosts.iter().copied()), BusyRunners { count, up_to }, "{hosts:?}");
         }
     }
 

@@ -13,7 +13,7 @@ fn deleted(seconds_ago: i64, spec: Value) -> Value {
 }
 
 async fn pass(fixture: &Fixture, found: &Arc<Guarded>) -> kube::runtime::controller::Action {
-    reconcile(Arc::clone(found), Arc::clone(&fixture.desk)).await.unwrap()
+    reconcile(Arc::clone(found), Arc::clone(&fixture.context)).await.unwrap()
 }
 
 fn released(calls: &[Call]) -> Option<&Call> {
@@ -21,7 +21,7 @@ fn released(calls: &[Call]) -> Option<&Call> {
 }
 
 async fn is_stored(fixture: &Fixture) -> bool {
-    fixture.server.engine.workflow(("lab", "w")).await.is_ok()
+    fixture.server.engine.find(("lab", "w")).await.is_ok()
 }
 
 /// A fixture whose object has one job, which a runner has begun.

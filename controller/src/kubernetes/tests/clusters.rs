@@ -25,13 +25,13 @@ async fn clusters_follow_their_objects() {
     for one in [cluster("a", 1, "x"), cluster("b", 1, "y")] {
         fixture.clusters.apply_watcher_event(&Event::Apply(one));
     }
-    look(&fixture.desk, &mut known).await.unwrap();
+    look(&fixture.context, &mut known).await.unwrap();
     assert_eq!(stored(&fixture).await, ["a x", "b y"]);
     fixture.clusters.apply_watcher_event(&Event::Apply(cluster("a", 1, "same generation")));
     fixture.clusters.apply_watcher_event(&Event::Apply(cluster("b", 2, "z")));
-    look(&fixture.desk, &mut known).await.unwrap();
+    look(&fixture.context, &mut known).await.unwrap();
     assert_eq!(stored(&fixture).await, ["a x", "b z"]);
     fixture.clusters.apply_watcher_event(&Event::Delete(cluster("a", 1, "x")));
-    look(&fixture.desk, &mut known).await.unwrap();
+    look(&fixture.context, &mut known).await.unwrap();
     assert_eq!(stored(&fixture).await, ["b z"]);
 }

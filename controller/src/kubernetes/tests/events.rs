@@ -17,19 +17,19 @@ fn told(calls: &[Call]) -> Vec<(String, String, String)> {
 #[tokio::test]
 async fn each_event_is_told_once_of_its_object() {
     let mut fixture = Fixture::new().await;
-    fixture.desk.readiness.lists();
+    fixture.context.readiness.lists();
     let found = fixture.sees(workflow("w", 1, jobs(&["a"])));
     fixture.server.apply("ada", "lab", "plain", crate::tests::jobs(&["a"])).await;
-    reconcile(found, Arc::clone(&fixture.desk)).await.unwrap();
+    reconcile(found, Arc::clone(&fixture.context)).await.unwrap();
     fixture.api.calls();
-    tell_news(&fixture.desk).await.unwrap();
+    tell_news(&fixture.context).await.unwrap();
     assert_eq!(
         fixture.server.engine.told().await.unwrap(),
         0,
         "whose the first one is will be known when all are listed"
     );
-    fixture.desk.readiness.listed();
-    tell_news(&fixture.desk).await.unwrap();
+    fixture.context.readiness.listed();
+    tell_news(&fixture.context).await.unwrap();
     let events = fixture.server.ok("GET", "/v1/events", None).await;
     let created = events["items"]
         .as_array()
@@ -41,7 +41,7 @@ async fn each_event_is_told_once_of_its_object() {
     assert_eq!(told(&fixture.api.calls()), [("PlanAccepted".to_owned(), "Normal".to_owned(), name)]);
     let last = events["items"].as_array().unwrap().last().unwrap()["sequence"].as_i64().unwrap();
     assert_eq!(fixture.server.engine.told().await.unwrap(), last);
-    tell_news(&fixture.desk).await.unwrap();
+    tell_news(&fixture.context).await.unwrap();
     assert!(fixture.api.lines().is_empty());
 }
 
@@ -49,23 +49,23 @@ async fn each_event_is_told_once_of_its_object() {
 async fn an_event_that_was_not_told_is_told_the_next_time() {
     let mut fixture = Fixture::new().await;
     let found = fixture.sees(workflow("w", 1, jobs(&["a"])));
-    reconcile(found, Arc::clone(&fixture.desk)).await.unwrap();
+    reconcile(found, Arc::clone(&fixture.context)).await.unwrap();
     let (code, body) = failure(500, "InternalError", "no");
     fixture.api.answers("POST", "/apis/events.k8s.io", code, body);
-    assert!(tell_news(&fixture.desk).await.is_err());
+    assert!(tell_news(&fixture.context).await.is_err());
     assert_eq!(fixture.server.engine.told().await.unwrap(), 0);
     let (code, body) = failure(409, "AlreadyExists", "it exists");
     fixture.api.answers("POST", "/apis/events.k8s.io", code, body);
-    tell_news(&fixture.desk).await.unwrap();
+    tell_news(&fixture.context).await.unwrap();
     assert!(fixture.server.engine.told().await.unwrap() > 0, "whoever told it before has told it");
 }
 
 #[tokio::test]
 async fn nothing_is_told_without_leadership() {
-    let mut fixture = Fixture::with(|_| {}, Office::of_lease(0, CancellationToken::new())).await;
+    let mut fixture = Fixture::with(|_| {}, Leadership::of_lease(0, CancellationToken::new())).await;
     fixture.sees(workflow("w", 1, jobs(&["a"])));
     fixture.server.apply("ada", "lab", "w", crate::tests::jobs(&["a"])).await;
-    tell_news(&fixture.desk).await.unwrap();
+    tell_news(&fixture.context).await.unwrap();
     assert!(fixture.api.lines().is_empty());
     assert_eq!(fixture.server.engine.told().await.unwrap(), 0);
 }

@@ -2,8 +2,9 @@
 
 use tokio_util::sync::CancellationToken;
 
-use super::super::leader::{Candidate, Office};
+use super::super::leader::Candidate;
 use super::*;
+use crate::leadership::Leadership;
 
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/torc/leases/leader";
 
@@ -72,14 +73,14 @@ async fn a_lease_that_another_one_has_is_lost() {
     let mut candidate = Candidate::new(api.client(), "torc", "leader", "torc-0");
     let (_, asked) = candidate.win(&folder.path().join("torc.db"), |_| {}).await;
     let lost = CancellationToken::new();
-    let office = Office::of_lease(asked, lost.clone());
-    assert!(office.is_held());
+    let leadership = Leadership::of_lease(asked, lost.clone());
+    assert!(leadership.is_held());
     api.answers("GET", LEASE, 200, lease("torc-1_00", 9, "9"));
     let (code, body) = failure(409, "Conflict", "it was changed");
     api.answers("PUT", LEASE, code, body);
-    let holding = candidate.hold(office.clone(), CancellationToken::new());
+    let holding = candidate.hold(leadership.clone(), CancellationToken::new());
     tokio::time::timeout(Duration::from_secs(30), holding).await.expect("it ends at once");
-    assert!(!office.is_held() && lost.is_cancelled());
+    assert!(!leadership.is_held() && lost.is_cancelled());
 }
 
 #[tokio::test]
@@ -90,7 +91,7 @@ async fn a_lease_is_given_back_at_the_end() {
     api.calls();
     let stop = CancellationToken::new();
     stop.cancel();
-    candidate.hold(Office::of_lease(asked, CancellationToken::new()), stop).await;
+    candidate.hold(Leadership::of_lease(asked, CancellationToken::new()), stop).await;
     let calls = api.calls();
     assert_eq!((calls.len(), calls[0].method.as_str()), (1, "PUT"));
     assert_eq!(calls[0].body["spec"].get("holderIdentity"), None);

@@ -1,4 +1,4 @@
-//! The loops that look after objects: they begin by themselves, keep to the office, go on after trouble and end when told to.
+//! The loops that look after objects: they begin by themselves, keep to the leadership, go on after trouble and end when told to.
 
 use kube::runtime::reflector::Store;
 use tokio::task::JoinHandle;
@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::reconcile::reconcile;
 use super::super::watch::Watches;
-use super::super::{clusters, definitions, events, pools, strays};
+use super::super::{clusters, definitions, events, orphans, pools};
 use super::*;
 
 /// Waits until something is so, and gives up after a minute.
@@ -25,24 +25,29 @@ async fn end(stop: &CancellationToken, task: JoinHandle<()>) {
 }
 
 /// The same engine seen by another server, which has its own view of workflows and its own way to the API server.
-fn beside(fixture: &Fixture, client: kube::Client, office: Office, stores: Vec<Store<Guarded>>) -> Arc<Desk> {
-    let desk = &fixture.desk;
-    let (config, readiness, url) = (desk.config.clone(), desk.readiness.clone(), desk.api_url.clone());
-    let clusters = desk.clusters.clone();
-    Arc::new(Desk::new(desk.engine.clone(), None, client, office, config, readiness, url, stores, clusters))
+fn beside(
+    fixture: &Fixture,
+    client: kube::Client,
+    leadership: Leadership,
+    stores: Vec<Store<Guarded>>,
+) -> Arc<Context> {
+    let context = &fixture.context;
+    let (config, readiness, url) = (context.config.clone(), context.readiness.clone(), context.api_url.clone());
+    let clusters = context.clusters.clone();
+    Arc::new(Context::new(context.engine.clone(), None, client, leadership, config, readiness, url, stores, clusters))
 }
 
 /// A server that no longer leads.
-fn deposed(fixture: &Fixture, api: &FakeApi) -> Arc<Desk> {
-    let office = Office::of_lease(0, CancellationToken::new());
-    beside(fixture, api.client(), office, fixture.desk.workflows.clone())
+fn deposed(fixture: &Fixture, api: &FakeApi) -> Arc<Context> {
+    let leadership = Leadership::of_lease(0, CancellationToken::new());
+    beside(fixture, api.client(), leadership, fixture.context.workflows.clone())
 }
 
 /// A workflow whose object is gone.
 async fn with_stray() -> Fixture {
     let mut fixture = Fixture::new().await;
     let found = fixture.sees(workflow("gone", 1, jobs(&["a"])));
-    reconcile(Arc::clone(&found), Arc::clone(&fixture.desk)).await.unwrap();
+    reconcile(Arc::clone(&found), Arc::clone(&fixture.context)).await.unwrap();
     fixture.workflows.apply_watcher_event(&Event::Delete(Arc::unwrap_or_clone(found)));
     fixture
 }
@@ -54,14 +59,15 @@ async fn is_canceled(fixture: &Fixture) -> bool {
 #[tokio::test]
 async fn strays_are_looked_for_with_a_full_list_and_in_office() {
     let (unlisted, led_by_others, leading) = (with_stray().await, with_stray().await, with_stray().await);
-    unlisted.desk.readiness.lists();
+    unlisted.context.readiness.lists();
     let stop = CancellationToken::new();
-    let start = |desk: &Arc<Desk>| tokio::spawn(strays::run(Arc::clone(desk), stop.clone()));
-    let tasks = [start(&unlisted.desk), start(&deposed(&led_by_others, &led_by_others.api)), start(&leading.desk)];
+    let start = |context: &Arc<Context>| tokio::spawn(orphans::run(Arc::clone(context), stop.clone()));
+    let tasks =
+        [start(&unlisted.context), start(&deposed(&led_by_others, &led_by_others.api)), start(&leading.context)];
     until("the end of a stray", async || is_canceled(&leading).await).await;
     assert!(!is_canceled(&unlisted).await, "its object may yet be listed");
     assert!(!is_canceled(&led_by_others).await, "another server leads");
-    unlisted.desk.readiness.listed();
+    unlisted.context.readiness.listed();
     until("the next look", async || is_canceled(&unlisted).await).await;
     for task in tasks {
         end(&stop, task).await;
@@ -72,7 +78,7 @@ async fn strays_are_looked_for_with_a_full_list_and_in_office() {
 async fn pools_are_sized_by_the_server_that_leads() {
     let pool: pools::Pool =
         serde_json::from_value(json!({ "deployment": "p", "idle": 0, "max": 5, "limits": { "cpu": 2 } })).unwrap();
-    let fixture = Fixture::with(|config| config.pools = vec![pool], Office::permanent()).await;
+    let fixture = Fixture::with(|config| config.pools = vec![pool], Leadership::permanent()).await;
     fixture.server.apply("ada", "lab", "w", crate::tests::jobs(&["a", "b", "c"])).await;
     let other = FakeApi::default();
     let scale = json!({
@@ -82,8 +88,8 @@ async fn pools_are_sized_by_the_server_that_leads() {
         api.answers("GET", "/apis/apps/v1/namespaces/torc/deployments/p/scale", 200, scale.clone());
     }
     let stop = CancellationToken::new();
-    let tasks =
-        [deposed(&fixture, &other), Arc::clone(&fixture.desk)].map(|desk| tokio::spawn(pools::run(desk, stop.clone())));
+    let tasks = [deposed(&fixture, &other), Arc::clone(&fixture.context)]
+        .map(|context| tokio::spawn(pools::run(context, stop.clone())));
     let mut calls = Vec::new();
     until("a pool of another size", async || {
         calls.extend(fixture.api.calls());
@@ -102,10 +108,10 @@ async fn pools_are_sized_by_the_server_that_leads() {
 async fn definitions_are_compared_until_they_are_there() {
     let fixture = Fixture::new().await;
     let stop = CancellationToken::new();
-    let task = tokio::spawn(definitions::run(Arc::clone(&fixture.desk), stop.clone()));
-    until("a complaint", async || fixture.desk.readiness.complaint().is_some()).await;
-    let complaint = fixture.desk.readiness.complaint().unwrap();
-    assert!(complaint.starts_with("definitions: ") && complaint.contains("`torc crd install`"), "{complaint}");
+    let task = tokio::spawn(definitions::run(Arc::clone(&fixture.context), stop.clone()));
+    until("something is missing", async || fixture.context.readiness.missing().is_some()).await;
+    let missing = fixture.context.readiness.missing().unwrap();
+    assert!(missing.starts_with("definitions: ") && missing.contains("`torc crd install`"), "{missing}");
     assert!(!task.is_finished(), "it looks again");
     end(&stop, task).await;
 
@@ -118,15 +124,15 @@ async fn definitions_are_compared_until_they_are_there() {
         );
     }
     fixture.api.answers("GET", "/openapi/v3/apis/torc.dev", 200, json!({ "components": { "schemas": schemas } }));
-    definitions::run(Arc::clone(&fixture.desk), CancellationToken::new()).await;
-    assert_eq!(fixture.desk.readiness.complaint(), None, "and it ends by itself");
+    definitions::run(Arc::clone(&fixture.context), CancellationToken::new()).await;
+    assert_eq!(fixture.context.readiness.missing(), None, "and it ends by itself");
 }
 
 #[tokio::test]
 async fn events_are_told_again_after_trouble() {
     let mut fixture = Fixture::new().await;
     let found = fixture.sees(workflow("w", 1, jobs(&["a"])));
-    reconcile(found, Arc::clone(&fixture.desk)).await.unwrap();
+    reconcile(found, Arc::clone(&fixture.context)).await.unwrap();
     let mut refusals = 1;
     fixture.api.does(move |call| {
         let is_event = call.method == "POST" && call.path.contains("/events") && refusals > 0;
@@ -137,7 +143,7 @@ async fn events_are_told_again_after_trouble() {
     });
     fixture.api.calls();
     let stop = CancellationToken::new();
-    let task = tokio::spawn(events::run(Arc::clone(&fixture.desk), stop.clone()));
+    let task = tokio::spawn(events::run(Arc::clone(&fixture.context), stop.clone()));
     let told = async || fixture.server.engine.told().await.unwrap() > 0;
     until("an event", told).await;
     let posts = fixture.api.lines().iter().filter(|line| line.starts_with("POST")).count();
@@ -163,9 +169,9 @@ fn lists(api: &FakeApi, path: &'static str, list: Value) {
 async fn clusters_are_removed_only_after_a_list() {
     let path = "/apis/torc.dev/v1alpha1/slurmclusters";
     let fixture = Fixture::new().await;
-    let Fixture { api, server, desk, clusters, .. } = fixture;
+    let Fixture { api, server, context, clusters, .. } = fixture;
     let old = json!({ "apiVersion": "torc.dev/v1alpha1", "metadata": { "name": "old" }, "spec": {} });
-    desk.engine.apply_cluster(serde_json::from_value(old).unwrap()).await.unwrap();
+    context.engine.apply_cluster(serde_json::from_value(old).unwrap()).await.unwrap();
     let names = async || {
         let page = server.ok("GET", "/v1/slurmclusters", None).await;
         page["items"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
@@ -173,7 +179,7 @@ async fn clusters_are_removed_only_after_a_list() {
     let (code, body) = failure(403, "Forbidden", "no");
     api.answers("GET", path, code, body);
     let stop = CancellationToken::new();
-    let task = tokio::spawn(clusters::run(Arc::clone(&desk), clusters, stop.clone()));
+    let task = tokio::spawn(clusters::run(Arc::clone(&context), clusters, stop.clone()));
     let mut seen = 0;
     until("two lists", async || {
         seen += api.calls().len();
@@ -194,19 +200,19 @@ async fn clusters_are_removed_only_after_a_list() {
 async fn listed_workflows_are_reconciled() {
     let fixture = Fixture::new().await;
     let watches = Watches::new(&["lab".to_owned()]);
-    let desk = beside(&fixture, fixture.api.client(), Office::permanent(), watches.stores());
-    desk.readiness.lists();
+    let context = beside(&fixture, fixture.api.client(), Leadership::permanent(), watches.stores());
+    context.readiness.lists();
     let items = json!([workflow("w", 1, jobs(&["a"]))]);
     lists(&fixture.api, "/apis/torc.dev/v1alpha1/namespaces/lab/workflows?", list("WorkflowList", items));
     let stop = CancellationToken::new();
-    let tasks = watches.run(&desk, &stop);
+    let tasks = watches.run(&context, &stop);
     assert_eq!(tasks.len(), 2, "one for the namespace, one for news");
     let total = async || {
         let found = fixture.server.send("GET", "/v1/workflows/w?namespace=lab", Some(crate::tests::ADMIN), None).await;
         found.body["status"]["jobs"]["total"] == 1
     };
     until("a stored workflow", total).await;
-    assert!(desk.readiness.has_listed());
+    assert!(context.readiness.has_listed());
     for task in tasks {
         end(&stop, task).await;
     }

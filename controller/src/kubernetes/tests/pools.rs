@@ -22,7 +22,7 @@ async fn sized(kind: &str, plural: &'static str, replicas: i64, names: &[&str]) 
     }
     fixture.api.answers("GET", plural, 200, scale(replicas));
     let mut quiet = HashMap::from([("p".to_owned(), Instant::now())]);
-    adjust(&fixture.desk, &pool(kind, "p"), &mut quiet).await.unwrap();
+    adjust(&fixture.context, &pool(kind, "p"), &mut quiet).await.unwrap();
     fixture.api.calls()
 }
 
@@ -51,11 +51,11 @@ async fn a_pool_is_quiet_since_its_last_runner_had_work() {
     let runner = fixture.server.register("p-7d9-x", None).await;
     let pool = Pool { cool_down_seconds: 1_000, ..pool("deployment", "p") };
     let mut quiet = HashMap::new();
-    adjust(&fixture.desk, &pool, &mut quiet).await.unwrap();
+    adjust(&fixture.context, &pool, &mut quiet).await.unwrap();
     assert!(quiet.contains_key("p"), "none of its runners has work");
     let leased = fixture.server.sync(runner, json!({ "sequence": 1, "want": crate::tests::want(1) })).await;
     assert_eq!(leased["leases"].as_array().unwrap().len(), 1);
-    adjust(&fixture.desk, &pool, &mut quiet).await.unwrap();
+    adjust(&fixture.context, &pool, &mut quiet).await.unwrap();
     assert!(quiet.is_empty(), "one waits in a runner's queue");
     assert!(fixture.api.lines().iter().all(|line| line.starts_with("GET")), "the pause is not over");
 }

@@ -3,13 +3,14 @@
 use kube::runtime::controller::Action;
 use tokio_util::sync::CancellationToken;
 
-use super::super::reconcile::{after_trouble, reconcile, seconds};
+use super::super::reconcile::{after_error, reconcile};
+use super::super::ttl::seconds;
 use super::*;
 
 const W: &str = "/apis/torc.dev/v1alpha1/namespaces/lab/workflows/w";
 
 async fn pass(fixture: &Fixture, found: &Arc<Guarded>) -> Action {
-    reconcile(Arc::clone(found), Arc::clone(&fixture.desk)).await.unwrap()
+    reconcile(Arc::clone(found), Arc::clone(&fixture.context)).await.unwrap()
 }
 
 fn again(seconds: u64) -> Action {
@@ -126,7 +127,7 @@ async fn the_finalizer_is_added_where_it_is_missing() {
 
 #[tokio::test]
 async fn nothing_is_done_without_leadership() {
-    let mut fixture = Fixture::with(|_| {}, Office::of_lease(0, CancellationToken::new())).await;
+    let mut fixture = Fixture::with(|_| {}, Leadership::of_lease(0, CancellationToken::new())).await;
     let found = fixture.sees(workflow("w", 1, jobs(&["a"])));
     assert_eq!(pass(&fixture, &found).await, again(2));
     assert!(fixture.api.lines().is_empty());
@@ -231,9 +232,9 @@ async fn passes_that_fail_are_repeated_after_longer_pauses() {
     let (code, body) = failure(500, "InternalError", "no");
     fixture.api.answers("PATCH", "/apis/torc.dev/v1alpha1/namespaces/lab/workflows/w/status", code, body);
     for expected in [1, 2, 4, 8] {
-        let trouble = reconcile(Arc::clone(&found), Arc::clone(&fixture.desk)).await.unwrap_err();
+        let trouble = reconcile(Arc::clone(&found), Arc::clone(&fixture.context)).await.unwrap_err();
         assert_eq!(
-            after_trouble(Arc::clone(&found), &trouble, Arc::clone(&fixture.desk)),
+            after_error(Arc::clone(&found), &trouble, Arc::clone(&fixture.context)),
             again(expected),
             "{trouble}"
         );
@@ -241,12 +242,12 @@ async fn passes_that_fail_are_repeated_after_longer_pauses() {
     assert_eq!(pass(&fixture, &other).await, again(300), "each object waits for itself");
     fixture.api.does(|call| call.path.contains("/workflows/w/status").then(|| (200, call.body.clone())));
     assert_eq!(pass(&fixture, &found).await, again(300));
-    assert_eq!(fixture.desk.recall(&object_of(&found), None).failures, 0, "the next failure is the first one");
+    assert_eq!(fixture.context.recall(&object_of(&found), None).failures, 0, "the next failure is the first one");
 }
 
 #[tokio::test]
 async fn tables_come_from_config_maps_and_are_looked_at_every_minute() {
-    let mut fixture = Fixture::with(|config| config.sources = true, Office::permanent()).await;
+    let mut fixture = Fixture::with(|config| config.sources = true, Leadership::permanent()).await;
     let versions = Arc::new(Mutex::new(("1", "lr\n0.1\n")));
     let served = Arc::clone(&versions);
     fixture.api.does(move |call| {
@@ -290,12 +291,16 @@ async fn a_workflow_of_another_object_is_not_this_ones() {
     pass(&fixture, &found).await;
     let own = object_of(&found);
     let other = Object { uid: "ffff".to_owned(), ..own.clone() };
-    fixture.desk.forget(&own);
-    assert_eq!(fixture.desk.summary(&own).await.unwrap().map(|one| one.id), Some(1), "it is found by its annotation");
-    assert!(fixture.desk.summary(&other).await.unwrap().is_none());
+    fixture.context.forget(&own);
+    assert_eq!(
+        fixture.context.summary(&own).await.unwrap().map(|one| one.id),
+        Some(1),
+        "it is found by its annotation"
+    );
+    assert!(fixture.context.summary(&other).await.unwrap().is_none());
     let elsewhere = Object { namespace: "other".to_owned(), ..own };
-    fixture.desk.forget(&elsewhere);
-    assert!(fixture.desk.summary(&elsewhere).await.unwrap().is_none());
+    fixture.context.forget(&elsewhere);
+    assert!(fixture.context.summary(&elsewhere).await.unwrap().is_none());
 }
 
 #[tokio::test]

@@ -28,7 +28,7 @@ async fn what_the_queue_says_is_taken_over_field_by_field() {
     slurm.says("squeue", &lines);
     let mut clusters = slurm.clusters();
     let rows = [row(1, Some("72")), row(2, None), row(4, Some("71"))];
-    let seen = look(clusters.get("local", None).unwrap(), &rows, &mut Unseen::new()).await;
+    let seen = look(clusters.get("local", None).unwrap(), &rows, &mut MissingSince::new()).await;
     let expected = |id: i64, state: SlurmState, text: &str| Observation {
         key: (WorkflowId(3), AllocationId(id)),
         sighting: Sighting::Queued(state),
@@ -54,7 +54,7 @@ async fn what_the_queue_has_forgotten_is_looked_up_in_the_accounting() {
     slurm.says("sacct", &recorded_line("72", "TIMEOUT", "x"));
     let mut clusters = slurm.clusters();
     let rows = [row(1, Some("71")), row(2, Some("72")), row(4, Some("73"))];
-    let seen = look(clusters.get("local", None).unwrap(), &rows, &mut Unseen::new()).await;
+    let seen = look(clusters.get("local", None).unwrap(), &rows, &mut MissingSince::new()).await;
     assert_eq!(seen[0].sighting, Sighting::Queued(SlurmState::Running));
     let recorded = Observation {
         sighting: Sighting::Recorded(SlurmState::Timeout),
@@ -72,7 +72,7 @@ async fn what_the_queue_has_forgotten_is_looked_up_in_the_accounting() {
 #[tokio::test]
 async fn an_allocation_is_missing_since_it_was_first_missed() {
     let slurm = FakeSlurm::new();
-    let (mut clusters, mut unseen) = (slurm.clusters(), Unseen::new());
+    let (mut clusters, mut unseen) = (slurm.clusters(), MissingSince::new());
     let cluster = clusters.get("local", None).unwrap();
     let rows = [row(1, Some("71"))];
     let mut missing = async |seconds: u64| {
@@ -101,16 +101,16 @@ async fn an_answer_that_did_not_come_says_nothing() {
     let rows = [row(1, Some("71")), row(2, Some("72"))];
     let unanswered: Vec<Observation> = rows.iter().map(|row| Observation::unanswered(key(row))).collect();
     slurm.refuses("squeue", "squeue: error: Socket timed out on send/recv operation");
-    assert_eq!(look(cluster, &rows, &mut Unseen::new()).await, unanswered);
+    assert_eq!(look(cluster, &rows, &mut MissingSince::new()).await, unanswered);
     slurm.says("squeue", "not a line of squeue\n");
-    assert_eq!(look(cluster, &rows, &mut Unseen::new()).await, unanswered);
+    assert_eq!(look(cluster, &rows, &mut MissingSince::new()).await, unanswered);
     // A site without accounting has nothing to say, which is an answer.
     slurm.says("squeue", "");
     slurm.refuses("sacct", "Slurm accounting storage is disabled");
-    let seen = look(cluster, &rows, &mut Unseen::new()).await;
+    let seen = look(cluster, &rows, &mut MissingSince::new()).await;
     assert_eq!(seen.iter().map(|one| one.sighting).collect::<Vec<_>>(), [Sighting::Unseen; 2]);
     assert!(
-        look(cluster, &[row(1, None)], &mut Unseen::new()).await.is_empty(),
+        look(cluster, &[row(1, None)], &mut MissingSince::new()).await.is_empty(),
         "one without a number is not looked for"
     );
 }
@@ -135,7 +135,7 @@ async fn of_one_that_was_requeued_the_accounting_knows_the_former_end() {
         ..row
     };
     let rows = [started(row(1, Some("71"))), row(2, Some("72"))];
-    let seen = look(cluster, &rows, &mut Unseen::new()).await;
+    let seen = look(cluster, &rows, &mut MissingSince::new()).await;
     assert_eq!(seen[0].former_end, Some(SlurmState::Preempted), "the latest end, not the latest record");
     assert_eq!(seen[1].former_end, None, "it has never started");
     let asked = slurm.calls("sacct");
@@ -143,15 +143,15 @@ async fn of_one_that_was_requeued_the_accounting_knows_the_former_end() {
 }
 
 /// What is found of allocations whose number is not known, `called_ms_ago` after the call.
-async fn found(slurm: &FakeSlurm, rows: &[AllocationRow], called_ms_ago: i64) -> Vec<(i64, Found)> {
+async fn found(slurm: &FakeSlurm, rows: &[AllocationRow], called_ms_ago: i64) -> Vec<(i64, PollResult)> {
     let mut clusters = slurm.clusters();
     let named = |row: &AllocationRow| slurm_name(row, IDENTITY);
     let found = search(clusters.get("local", None).unwrap(), rows, &named, IDENTITY, 1_000 + called_ms_ago).await;
     found.into_iter().map(|((_, id), found)| (id.0, found)).collect()
 }
 
-fn there(number: &str, copies: &[&str]) -> Found {
-    Found::There(number.to_owned(), copies.iter().map(|&copy| copy.to_owned()).collect())
+fn there(number: &str, copies: &[&str]) -> PollResult {
+    PollResult::There(number.to_owned(), copies.iter().map(|&copy| copy.to_owned()).collect())
 }
 
 // R08
@@ -167,8 +167,8 @@ async fn a_submission_that_was_cut_short_is_found_by_its_name() {
     ];
     slurm.says("squeue", &lines.concat());
     let rows = [row(1, None), row(2, Some("74")), row(4, None)];
-    assert_eq!(found(&slurm, &rows, 59_999).await, [(1, there("71", &["72"])), (4, Found::Unclear)]);
-    assert_eq!(found(&slurm, &rows, 60_000).await, [(1, there("71", &["72"])), (4, Found::Lost)]);
+    assert_eq!(found(&slurm, &rows, 59_999).await, [(1, there("71", &["72"])), (4, PollResult::Unclear)]);
+    assert_eq!(found(&slurm, &rows, 60_000).await, [(1, there("71", &["72"])), (4, PollResult::Lost)]);
     let asked = slurm.calls("sacct");
     assert!(
         asked[0].ends_with(&format!("--name={}", name(4))),
@@ -189,12 +189,12 @@ async fn a_submission_is_not_lost_while_slurm_does_not_answer() {
     let rows = [row(1, None)];
     let silent = "error: Unable to contact slurm controller (connect failure)";
     slurm.refuses("squeue", silent);
-    assert_eq!(found(&slurm, &rows, 900_000).await, [(1, Found::Unclear)]);
+    assert_eq!(found(&slurm, &rows, 900_000).await, [(1, PollResult::Unclear)]);
     slurm.relents("squeue");
     slurm.refuses("sacct", silent);
-    assert_eq!(found(&slurm, &rows, 900_000).await, [(1, Found::Unclear)]);
+    assert_eq!(found(&slurm, &rows, 900_000).await, [(1, PollResult::Unclear)]);
     slurm.refuses("sacct", "Slurm accounting storage is disabled");
-    assert_eq!(found(&slurm, &rows, 900_000).await, [(1, Found::Lost)]);
+    assert_eq!(found(&slurm, &rows, 900_000).await, [(1, PollResult::Lost)]);
     let uncalled = AllocationRow { called_ms: None, ..row(1, None) };
     assert!(found(&slurm, &[uncalled, row(2, Some("9"))], 900_000).await.is_empty(), "there is nothing to find out");
 }
@@ -210,7 +210,7 @@ async fn serialized_allocations_are_told_apart_by_their_comments() {
     let named = |_: &AllocationRow| "chain".to_owned();
     let rows = [row(1, None), row(2, None)];
     let found = search(clusters.get("local", None).unwrap(), &rows, &named, IDENTITY, 2_000).await;
-    let found: Vec<Found> = found.into_iter().map(|(_, found)| found).collect();
+    let found: Vec<PollResult> = found.into_iter().map(|(_, found)| found).collect();
     assert_eq!(found, [there("72", &[]), there("71", &[])]);
 }
 

@@ -7,7 +7,7 @@ use torc_api::wire::RunnerScope;
 
 use super::super::tests::FakeSlurm;
 use super::*;
-use crate::handover::Vouching;
+use crate::credentials::ServerTrust;
 use crate::issuer::Issuer;
 use crate::tests::{TestServer, VirtualClock, token_key};
 
@@ -15,16 +15,16 @@ use crate::tests::{TestServer, VirtualClock, token_key};
 struct Lab {
     slurm: FakeSlurm,
     server: TestServer,
-    desk: Desk,
+    context: SlurmContext,
     winding_down: Arc<AtomicBool>,
 }
 
 impl Lab {
     async fn new() -> Self {
-        Self::with_office(Office::permanent()).await
+        Self::with_office(Leadership::permanent()).await
     }
 
-    async fn with_office(office: Office) -> Self {
+    async fn with_office(leadership: Leadership) -> Self {
         let slurm = FakeSlurm::new();
         slurm.says("scontrol", "PartitionName=short MaxTime=01:00:00 State=UP TotalNodes=2 MaxNodes=UNLIMITED\n");
         slurm.says("sinfo", "short|2|8|16000|(null)|idle\n");
@@ -41,11 +41,11 @@ impl Lab {
         };
         let issuer = Issuer::new(token_key(), None);
         let lifetime = Duration::from_secs(1_000);
-        let handovers = Handovers::new("https://server".to_owned(), issuer, lifetime, Vouching::default());
+        let credentials = CredentialIssuer::new("https://server".to_owned(), issuer, lifetime, ServerTrust::default());
         let winding_down = Arc::new(AtomicBool::new(false));
         let down = Arc::clone(&winding_down);
-        let desk = Desk::new(server.engine.clone(), config, handovers, office, down, slurm.moments());
-        Self { slurm, server, desk, winding_down }
+        let context = SlurmContext::new(server.engine.clone(), config, credentials, leadership, down, slurm.moments());
+        Self { slurm, server, context, winding_down }
     }
 
     /// A workflow with as many jobs, each of which takes a whole node.
@@ -71,7 +71,7 @@ impl Lab {
     }
 
     async fn tick(&mut self, is_due: bool) -> bool {
-        self.desk.tick(is_due).await.unwrap()
+        self.context.tick(is_due).await.unwrap()
     }
 
     /// Files that were handed to runners.
@@ -122,7 +122,7 @@ async fn what_jobs_need_is_submitted_once() {
 
 #[tokio::test]
 async fn nothing_is_asked_for_without_leadership() {
-    let mut lab = Lab::with_office(Office::of_lease(0, CancellationToken::new())).await;
+    let mut lab = Lab::with_office(Leadership::of_lease(0, CancellationToken::new())).await;
     lab.apply("w", 1).await;
     assert!(!lab.tick(true).await);
     for tool in ["sbatch", "squeue", "scontrol", "sinfo"] {
@@ -145,7 +145,7 @@ async fn a_refusal_is_answered_with_a_pause_that_doubles() {
         lab.slurm.advance(Duration::from_millis(passed));
         lab.tick(false).await;
         count += calls;
-        assert_eq!(lab.slurm.calls("sbatch").len(), calls, "after {passed} ms more, {count} refusals");
+        assert_eq!(lab.slurm.calls("sbatch").len(), calls, "after {passed} ms more, {count} backoffs");
         let workflow = lab.server.ok("GET", "/v1/workflows/w", None).await;
         let ready = condition(&workflow, "AllocationsReady");
         assert_eq!(ready["reason"], "SubmitFailed", "{ready}");
@@ -157,7 +157,7 @@ async fn a_refusal_is_answered_with_a_pause_that_doubles() {
     let numbers: Vec<Option<String>> = lab.allocations().await.into_iter().map(|(number, _)| number).collect();
     assert!(numbers.len() == 2 && numbers.iter().all(Option::is_some), "{numbers:?}");
     // What was refused is forgotten with the first success: the next pause is the first one again.
-    assert!(lab.desk.refusals.is_empty());
+    assert!(lab.context.backoffs.is_empty());
 }
 
 #[tokio::test]
@@ -245,11 +245,11 @@ async fn orphans_are_found_and_a_dry_run_changes_nothing() {
     lab.slurm.says("sacct", "501|FAILED|1:0|2026-01-01T00:00:30|2026-01-01T00:00:40|n3|x\n");
     let before = lab.allocations().await;
     let request = |dry_run| SyncStatusRequest { dry_run, ..SyncStatusRequest::default() };
-    let report = lab.desk.find_orphans(WorkflowId(1), request(true)).await.unwrap();
-    let other = lab.desk.find_orphans(WorkflowId(9), request(true)).await.unwrap();
+    let report = lab.context.find_orphans(WorkflowId(1), request(true)).await.unwrap();
+    let other = lab.context.find_orphans(WorkflowId(9), request(true)).await.unwrap();
     assert_eq!(lab.allocations().await, before);
     assert_ne!(report, other, "a report is about one workflow");
-    assert_eq!(lab.desk.find_orphans(WorkflowId(1), request(false)).await.unwrap(), report);
+    assert_eq!(lab.context.find_orphans(WorkflowId(1), request(false)).await.unwrap(), report);
     assert_eq!(lab.allocations().await, [known("501", "complete")]);
 }
 
@@ -277,7 +277,7 @@ fn what_an_earlier_process_did_not_see_counts() {
 
 #[test]
 fn pauses_double_from_ten_seconds_to_five_minutes() {
-    let seconds = |count| pause_after(count, FIRST_PAUSE).as_secs();
+    let seconds = |count| pause_after(count, INITIAL_BACKOFF).as_secs();
     assert_eq!([0, 1, 2, 3, 4, 5, 6, 7, 33, 99].map(seconds), [10, 10, 20, 40, 80, 160, 300, 300, 300, 300]);
     assert_eq!(pause_after(3, Duration::from_secs(2)), Duration::from_secs(8), "a loop that is faster waits less");
 }
@@ -322,12 +322,17 @@ async fn another_process_hands_over_anew_what_runners_read() {
     assert_eq!(lab.handed(), Vec::<String>::new(), "this one has handed it over");
     let issuer = Issuer::new(token_key(), None);
     for (serves, expected) in [(None, vec![]), (Some(RunnerScope::All), vec!["env", "token"])] {
-        let config = SlurmConfig { serves, ..lab.desk.config.clone() };
-        let handovers =
-            Handovers::new("https://s".to_owned(), issuer.clone(), Duration::from_secs(9), Vouching::default());
-        let (office, down) = (Office::permanent(), Arc::default());
-        let mut desk = Desk::new(lab.server.engine.clone(), config, handovers, office, down, lab.slurm.moments());
-        desk.tick(true).await.unwrap();
+        let config = SlurmConfig { serves, ..lab.context.config.clone() };
+        let credentials = CredentialIssuer::new(
+            "https://s".to_owned(),
+            issuer.clone(),
+            Duration::from_secs(9),
+            ServerTrust::default(),
+        );
+        let (leadership, down) = (Leadership::permanent(), Arc::default());
+        let mut context =
+            SlurmContext::new(lab.server.engine.clone(), config, credentials, leadership, down, lab.slurm.moments());
+        context.tick(true).await.unwrap();
         assert_eq!(lab.handed(), expected, "whoever only looks cannot be reached by the runners");
     }
 }
@@ -340,11 +345,12 @@ async fn clusters_are_listed_by_name_with_what_is_known_of_them() {
         lab.server.ok("POST", "/v1/slurmclusters", Some(document)).await;
     }
     let issuer = Issuer::new(token_key(), None);
-    let handovers = Handovers::new("https://s".to_owned(), issuer, Duration::from_secs(9), Vouching::default());
-    let config = SlurmConfig { serves: None, ..lab.desk.config.clone() };
+    let credentials =
+        CredentialIssuer::new("https://s".to_owned(), issuer, Duration::from_secs(9), ServerTrust::default());
+    let config = SlurmConfig { serves: None, ..lab.context.config.clone() };
     let stop = CancellationToken::new();
     let (handle, task) =
-        super::super::SlurmHandle::start(lab.server.engine.clone(), config, handovers, Office::permanent(), stop);
+        super::super::SlurmHandle::start(lab.server.engine.clone(), config, credentials, Leadership::permanent(), stop);
     assert!(task.is_none() && !handle.has_loop());
     let listed = async || {
         let clusters = handle.clusters().await.unwrap();
@@ -352,8 +358,8 @@ async fn clusters_are_listed_by_name_with_what_is_known_of_them() {
     };
     let row = |name: &str, spoken: bool| (name.to_owned(), spoken);
     assert_eq!(listed().await, [row("alpha", false), row("zeta", false)]);
-    handle.greet("local").await.unwrap();
-    handle.greet("zeta").await.unwrap();
+    handle.probe("local").await.unwrap();
+    handle.probe("zeta").await.unwrap();
     assert_eq!(listed().await, [row("alpha", false), row("local", true), row("zeta", true)]);
 }
 
@@ -363,20 +369,21 @@ async fn a_stop_is_carried_out_where_nobody_ticks() {
     lab.apply("w", 1).await;
     lab.tick(false).await;
     let issuer = Issuer::new(token_key(), None);
-    let handovers = Handovers::new("https://s".to_owned(), issuer, Duration::from_secs(9), Vouching::default());
-    let config = SlurmConfig { serves: None, ..lab.desk.config.clone() };
+    let credentials =
+        CredentialIssuer::new("https://s".to_owned(), issuer, Duration::from_secs(9), ServerTrust::default());
+    let config = SlurmConfig { serves: None, ..lab.context.config.clone() };
     let stop = CancellationToken::new();
     let (handle, _) =
-        super::super::SlurmHandle::start(lab.server.engine.clone(), config, handovers, Office::permanent(), stop);
+        super::super::SlurmHandle::start(lab.server.engine.clone(), config, credentials, Leadership::permanent(), stop);
     lab.queue(&[("501", "PENDING")]);
-    handle.something_stopped().await.unwrap();
+    handle.reconcile_now().await.unwrap();
     assert!(lab.slurm.calls("scancel").is_empty(), "it is not cancelled");
     lab.server.ok("POST", "/v1/workflows/w/cancel", None).await;
-    handle.something_stopped().await.unwrap();
+    handle.reconcile_now().await.unwrap();
     assert_eq!(lab.slurm.calls("scancel"), ["501"]);
     assert_eq!(handle.live_allocations().await.unwrap(), 1);
     lab.queue(&[("501", "CANCELLED")]);
-    handle.see_off(WorkflowId(1), Duration::from_secs(60)).await.unwrap();
+    handle.await_release(WorkflowId(1), Duration::from_secs(60)).await.unwrap();
     assert_eq!(handle.live_allocations().await.unwrap(), 0);
 }
 
@@ -417,14 +424,15 @@ async fn orphans_of_one_workflow_are_reported_over_http() {
     let record = |number: i32| format!("{number}|FAILED|1:0|2026-01-01T00:00:30|2026-01-01T00:00:40|n3|x\n");
     lab.slurm.says("sacct", &[record(501), record(502)].concat());
     let issuer = Issuer::new(token_key(), None);
-    let handovers = Handovers::new("https://s".to_owned(), issuer.clone(), Duration::from_secs(9), Vouching::default());
-    let config = SlurmConfig { serves: None, ..lab.desk.config.clone() };
+    let credentials =
+        CredentialIssuer::new("https://s".to_owned(), issuer.clone(), Duration::from_secs(9), ServerTrust::default());
+    let config = SlurmConfig { serves: None, ..lab.context.config.clone() };
     let stop = CancellationToken::new();
     let (handle, _) = super::super::SlurmHandle::start(
         lab.server.engine.clone(),
         config,
-        handovers,
-        Office::permanent(),
+        credentials,
+        Leadership::permanent(),
         stop.clone(),
     );
     let identities = crate::http::Identities::new(crate::tests::ADMIN.to_owned(), issuer);

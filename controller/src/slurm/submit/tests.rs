@@ -42,7 +42,7 @@ fn row(id: i64) -> AllocationRow {
 
 fn needs(spec: WorkflowSpec, rows: &[AllocationRow]) -> Needs {
     let live =
-        |row: &AllocationRow| LiveAllocation { row: row.clone(), stage: Stage::Pending, runners: 0, forsaken: 0 };
+        |row: &AllocationRow| LiveAllocation { row: row.clone(), stage: Stage::Pending, runners: 0, idle_polls: 0 };
     Needs {
         workflow: WorkflowId(3),
         name: "w".to_owned(),
@@ -149,7 +149,7 @@ fn a_node_of_a_scheduler_gives_the_cpus_that_its_jobs_need() {
 
 #[test]
 fn secrets_are_with_the_store_or_where_slurm_is() {
-    let folder = |is_elsewhere| handover_folder(&config(), "/scratch/ada", is_elsewhere);
+    let folder = |is_elsewhere| credentials_folder(&config(), "/scratch/ada", is_elsewhere);
     assert_eq!(folder(false), PathBuf::from("/home/ada/.torc/allocations"));
     assert_eq!(folder(true), PathBuf::from("/scratch/ada/.torc-allocations"));
 }

@@ -4,20 +4,21 @@ use std::collections::BTreeSet;
 
 use torc_api::action::{ActionState, TriggerType};
 
-use super::{ActionRecord, new_row};
-use crate::engine::record::Recorder;
+use super::new_row;
+use crate::engine::action_list::ActionRecord;
+use crate::engine::tx::Tx;
 use crate::engine::workflow::Workflow;
 use crate::ids::JobId;
-use crate::rows::{ActionRow, Errand};
+use crate::rows::{ActionRow, TaskLease};
 
 impl Workflow {
     /// Rows for the actions of a new document.
-    pub fn create_actions(&mut self, last_number: &mut i64, recorder: &mut Recorder) {
-        self.adopt_actions(None, last_number, recorder);
+    pub fn create_actions(&mut self, tx: &mut Tx) {
+        self.adopt_actions(None, tx);
     }
 
     /// Actions that an edited document still has keep their number and where they stand; the others go.
-    pub fn adopt_actions(&mut self, old: Option<&Workflow>, last_number: &mut i64, recorder: &mut Recorder) {
+    pub fn adopt_actions(&mut self, old: Option<&Workflow>, tx: &mut Tx) {
         let mut rows: Vec<ActionRow> = Vec::new();
         let mut taken = BTreeSet::new();
         for (position, action) in self.spec.actions.iter().enumerate() {
@@ -31,10 +32,7 @@ impl Workflow {
                     let kept = old.actions.iter().filter(|record| record.row.position == at && !record.is_recovery());
                     rows.extend(kept.map(|record| ActionRow { position: position as i32, ..record.row.clone() }));
                 }
-                _ => {
-                    *last_number += 1;
-                    rows.push(new_row(self, JobId(*last_number), position));
-                }
+                _ => rows.push(new_row(self, tx.next_job(), position)),
             }
         }
         rows.extend(
@@ -44,11 +42,11 @@ impl Workflow {
                 .map(|one| one.row.clone()),
         );
         rows.sort_by_key(|row| row.id);
-        rows.iter().for_each(|row| recorder.action(row));
+        rows.iter().for_each(|row| tx.changes.action(row));
         let kept: BTreeSet<JobId> = rows.iter().map(|row| row.id).collect();
         for record in old.into_iter().flat_map(|old| old.actions.iter()) {
             if !kept.contains(&record.row.id) {
-                recorder.action_removed(record.row.id);
+                tx.changes.action_removed(record.row.id);
             }
         }
         self.set_actions(rows);
@@ -56,13 +54,11 @@ impl Workflow {
 
     /// These jobs run again. What their workflow's end set off is set off again by its next end; what waited for one of these
     /// jobs waits again; the workflow's start is over. What a cancellation has skipped is wanted again.
-    pub fn rearm_actions(&mut self, jobs: &BTreeSet<u32>, recorder: &mut Recorder) {
+    pub fn reset_triggers(&mut self, jobs: &BTreeSet<u32>, tx: &mut Tx) {
         if self.actions.is_empty() || jobs.is_empty() {
             return;
         }
-        let gated: BTreeSet<u32> =
-            jobs.iter().filter_map(|job| self.actions.gates.get(job)).flatten().copied().collect();
-        let gated: BTreeSet<JobId> = gated.into_iter().map(|index| self.actions.list[index as usize].row.id).collect();
+        let gated = self.actions.gated_by(jobs);
         let again = |action: &ActionRecord| {
             let is_armed = action.row.state == ActionState::Waiting;
             let is_part = action.row.worker.is_some() && action.definition.is_for_every_worker();
@@ -75,28 +71,28 @@ impl Workflow {
             !is_armed && !is_part && is_due
         };
         for id in self.actions.ids(again) {
-            self.actions.change(id, recorder, rearm);
+            self.actions.change(id, tx, reset_trigger);
         }
     }
 
     /// A new run begins: everything is armed, and every worker starts anew.
-    pub fn begin_run_of_actions(&mut self, recorder: &mut Recorder) {
+    pub fn begin_run_of_actions(&mut self, tx: &mut Tx) {
         let run = self.row.run;
         let mut rows = Vec::new();
-        for record in std::mem::take(&mut self.actions).list {
+        for record in std::mem::take(&mut self.actions).into_records() {
             let is_part = record.row.worker.is_some() && record.definition.is_for_every_worker();
             if is_part || record.is_recovery() {
-                recorder.action_removed(record.row.id);
+                tx.changes.action_removed(record.row.id);
                 continue;
             }
             let row = ActionRow {
                 id: record.row.id,
                 workflow: record.row.workflow,
                 position: record.row.position,
-                errand: Errand { run, attempt: 1, ..Errand::default() },
+                lease: TaskLease { run, attempt: 1, ..TaskLease::default() },
                 ..ActionRow::default()
             };
-            recorder.action(&row);
+            tx.changes.action(&row);
             rows.push(row);
         }
         self.set_actions(rows);
@@ -104,19 +100,19 @@ impl Workflow {
 }
 
 /// It waits again. The attempts so far are history, and one that a runner still has is no longer current.
-pub(in crate::engine) fn rearm(row: &mut ActionRow) {
+pub(in crate::engine) fn reset_trigger(row: &mut ActionRow) {
     row.state = ActionState::Waiting;
     row.worker = None;
-    next_attempt(&mut row.errand);
-    row.errand.tries = 0;
+    next_attempt(&mut row.lease);
+    row.lease.tries = 0;
 }
 
 /// The present attempt is over; one that nobody was promised is still to come.
-pub(in crate::engine) fn next_attempt(errand: &mut Errand) {
-    if errand.epoch > 0 {
-        errand.attempt += 1;
-        errand.epoch = 0;
+pub(in crate::engine) fn next_attempt(task: &mut TaskLease) {
+    if task.epoch > 0 {
+        task.attempt += 1;
+        task.epoch = 0;
     }
-    errand.runner = None;
-    errand.started_ms = None;
+    task.runner = None;
+    task.started_ms = None;
 }

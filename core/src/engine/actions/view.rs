@@ -4,7 +4,7 @@ use torc_api::action::{Action, ActionState, ActionType};
 use torc_api::api;
 
 use super::ActionRecord;
-use crate::engine::{Refusal, State};
+use crate::engine::{CommandError, Engine};
 use crate::ids::{JobId, WorkflowId};
 use crate::time::rfc3339;
 
@@ -19,9 +19,9 @@ pub struct PendingAllocation<'a> {
     pub definition: &'a Action,
 }
 
-impl State {
+impl Engine {
     /// The actions of a workflow, with the parts of workers, in order of their numbers.
-    pub fn actions(&self, id: WorkflowId) -> Result<Vec<api::WorkflowAction>, Refusal> {
+    pub fn actions(&self, id: WorkflowId) -> Result<Vec<api::WorkflowAction>, CommandError> {
         Ok(self.workflow(id)?.actions.iter().map(|action| self.action_view(action)).collect())
     }
 
@@ -42,7 +42,7 @@ impl State {
 
     fn action_view(&self, action: &ActionRecord) -> api::WorkflowAction {
         let (row, definition) = (&action.row, &action.definition);
-        let runner = row.errand.runner.and_then(|runner| self.runners.get(&runner));
+        let runner = row.lease.runner.and_then(|runner| self.runners.get(&runner));
         api::WorkflowAction {
             id: row.id.0,
             trigger_type: definition.trigger_type,
@@ -53,13 +53,13 @@ impl State {
             scheduler: definition.scheduler.clone(),
             num_allocations: definition.num_allocations,
             worker: row.worker.map(|worker| worker.0),
-            run_id: row.errand.run,
-            attempt: row.errand.attempt,
+            run_id: row.lease.run,
+            attempt: row.lease.attempt,
             // Only failures are counted against it; the one that succeeded was a try too.
-            tries: row.errand.tries + i32::from(row.state == ActionState::Executed),
-            runner: row.errand.runner.map(|runner| runner.0),
+            tries: row.lease.tries + i32::from(row.state == ActionState::Executed),
+            runner: row.lease.runner.map(|runner| runner.0),
             node: runner.map(|runner| runner.row.host.clone()),
-            start_time: row.errand.started_ms.map(rfc3339),
+            start_time: row.lease.started_ms.map(rfc3339),
             end_time: row.ended_ms.map(rfc3339),
             return_code: row.return_code,
             message: row.message.clone(),

@@ -7,11 +7,11 @@ use torc_api::allocation::AllocationStatus;
 use torc_api::state::JobState;
 use torc_api::wire::{Resources, RunnerScope};
 
-use super::State;
+use super::Engine;
 use crate::class::{Class, minus, plus};
-use crate::engine::actions::ActionRecord;
-use crate::engine::record::Recorder;
-use crate::engine::runner::Runner;
+use crate::engine::action_list::ActionRecord;
+use crate::engine::runners::Runner;
+use crate::engine::tx::Tx;
 use crate::engine::workflow::Workflow;
 use crate::ids::{JobId, Now, WorkflowId};
 use crate::planning::course::{Kind, LiveAllocation, Needs, NodesWanted};
@@ -21,11 +21,12 @@ use crate::rows::{AllocationRow, Regenerated};
 /// An allocation whose runner has not come after so long has none.
 const START_UP_MS: i64 = 180_000;
 
-impl State {
+impl Engine {
     /// What every workflow needs of Slurm that runs on it, or has allocations.
     pub fn slurm_needs(&self, serves: Option<&RunnerScope>, now: Now) -> Vec<Needs> {
         let concerned = |workflow: &&Workflow| {
-            !workflow.allocations.live.is_empty() || self.live.contains(&workflow.id()) && workflow.is_for_slurm()
+            workflow.allocations.iter().next().is_some()
+                || self.live.contains(&workflow.id()) && workflow.is_for_slurm()
         };
         self.workflows.values().filter(concerned).map(|workflow| self.needs_of(workflow, serves, now)).collect()
     }
@@ -33,25 +34,20 @@ impl State {
     /// How many allocations of a workflow, or of all, are not over.
     pub fn live_allocations(&self, workflow: Option<WorkflowId>) -> usize {
         let concerned = |one: &&Workflow| workflow.is_none_or(|id| one.id() == id);
-        self.workflows.values().filter(concerned).map(|workflow| workflow.allocations.live.len()).sum()
+        self.workflows.values().filter(concerned).map(|workflow| workflow.allocations.iter().count()).sum()
     }
 
     /// What these actions ask for is being written down; these others ask for nothing that is not there.
-    pub fn begin_actions(
-        &mut self,
-        workflow: WorkflowId,
-        (begun, executed): (&[JobId], &[JobId]),
-        recorder: &mut Recorder,
-        now: Now,
-    ) {
+    pub fn begin_actions(&mut self, workflow: WorkflowId, (begun, executed): (&[JobId], &[JobId]), tx: &mut Tx) {
+        let now_ms = tx.now.wall_ms;
         let Some(workflow) = self.workflows.get_mut(&workflow) else { return };
         for id in begun {
-            workflow.actions.change(*id, recorder, |row| row.errand.started_ms = Some(now.wall_ms));
+            workflow.actions.change(*id, tx, |row| row.lease.started_ms = Some(now_ms));
         }
         for id in executed {
-            workflow.actions.change(*id, recorder, |row| {
+            workflow.actions.change(*id, tx, |row| {
                 row.state = ActionState::Executed;
-                row.ended_ms = Some(now.wall_ms);
+                row.ended_ms = Some(now_ms);
                 row.return_code = Some(0);
                 row.message = Some("what it asks for is there already".to_owned());
             });
@@ -88,7 +84,7 @@ impl State {
     }
 
     fn live_allocations_of(&self, workflow: &Workflow, now: Now) -> Vec<LiveAllocation> {
-        let rows = workflow.allocations.live.values();
+        let rows = workflow.allocations.iter();
         rows.map(|row| {
             let lives_there = |runner: &&Runner| runner.allocation == Some((row.workflow, row.id));
             let runners: Vec<&Runner> = self.runners.values().filter(lives_there).collect();
@@ -96,7 +92,7 @@ impl State {
                 row: row.clone(),
                 stage: self.stage(row, &runners, now),
                 runners: runners.len(),
-                forsaken: workflow.allocations.forsaken.get(&row.id).copied().unwrap_or_default(),
+                idle_polls: workflow.allocations.idle_polls(row.id),
             }
         })
         .collect()
@@ -133,9 +129,9 @@ impl State {
     fn room_of(&self, runner: &Runner, now: Now) -> (Resources, i64) {
         let mut free = runner.row.capacity;
         let mut busy = 0;
-        for (job, holding) in &runner.held {
-            let Some(workflow) = self.workflows.get(&holding.workflow) else { continue };
-            let Some(job) = workflow.ordinal(*job) else { continue };
+        for (workflow, job) in runner.leases.jobs() {
+            let Some(workflow) = self.workflows.get(&workflow) else { continue };
+            let Some(job) = workflow.ordinal(job) else { continue };
             let record = &workflow.jobs[job as usize];
             let Some(class) = workflow.class_of(job).filter(|_| record.state == JobState::Running) else { continue };
             free = minus(&free, &class.demand(&runner.row.capacity));
@@ -186,7 +182,7 @@ impl Workflow {
         let view = |action: &ActionRecord| NodesWanted {
             action: action.row.id,
             definition: action.definition.clone(),
-            is_begun: action.row.errand.started_ms.is_some(),
+            is_begun: action.row.lease.started_ms.is_some(),
         };
         self.actions.open().filter(wanted).map(view).collect()
     }

@@ -4,11 +4,13 @@ use torc_api::allocation::{AllocationStatus, OrphanReport, OrphanedAllocation, O
 use torc_api::quantity::count;
 use torc_api::slurm::SlurmState;
 use torc_api::state::{Cause, JobState};
+use torc_api::wire::LeaseRole;
 
-use super::{AllocationKey, State};
-use crate::engine::holdings::Word;
-use crate::engine::record::Recorder;
-use crate::ids::{AllocationId, JobId, Now, RunnerId, WorkflowId};
+use super::Engine;
+use crate::engine::held_leases::LeaseTarget;
+use crate::engine::leases::NotHeldReason;
+use crate::engine::tx::Tx;
+use crate::ids::{AllocationId, AllocationKey, JobId, RunnerId, WorkflowId};
 use crate::planning::orphans::{self, Allocation, Findings, Runner, RunningJob, Sighting};
 use crate::rows::AllocationRow;
 
@@ -74,7 +76,7 @@ impl Orphans {
     }
 }
 
-impl State {
+impl Engine {
     /// What is known to be over or lost, given what Slurm says. Changes nothing.
     pub fn find_orphans(&self, observations: &[Observation]) -> Orphans {
         let allocations: Vec<Allocation> =
@@ -93,7 +95,7 @@ impl State {
                     .and_then(restarts)
                     .is_some_and(|start_ms| runner.row.started_ms.saturating_add(RESTART_MS) >= start_ms);
                 let allocation = home.filter(|_| !is_of_this_start).map(|id| id.0);
-                Runner { id: runner.row.id.0, allocation, is_silent: runner.silent }
+                Runner { id: runner.row.id.0, allocation, is_silent: runner.is_silent() }
             })
             .collect();
         Orphans { findings: orphans::detect(&allocations, &runners, &self.running_jobs()) }
@@ -106,16 +108,16 @@ impl State {
     }
 
     /// Takes in what Slurm says, and carries out what follows from it: what is over is over, and what was lost with it is lost.
-    pub fn observe_allocations(&mut self, observations: &[Observation], recorder: &mut Recorder, now: Now) -> Orphans {
+    pub fn observe_allocations(&mut self, observations: &[Observation], tx: &mut Tx) -> Orphans {
         let orphans = self.find_orphans(observations);
         for seen in observations {
-            self.take_in_sighting(seen, recorder, now);
+            self.take_in_sighting(seen, tx);
         }
-        self.reclaim(&orphans.findings, observations, recorder, now);
+        self.reclaim(&orphans.findings, observations, tx);
         orphans
     }
 
-    fn take_in_sighting(&mut self, seen: &Observation, recorder: &mut Recorder, now: Now) {
+    fn take_in_sighting(&mut self, seen: &Observation, tx: &mut Tx) {
         let Some(row) = self.live_allocation_mut(seen.key) else { return };
         let before = row.clone();
         if let Some(text) = &seen.state_text {
@@ -125,11 +127,11 @@ impl State {
             Sighting::NoAnswer => row.unseen_since_ms,
             Sighting::Queued(_) => None,
             Sighting::Recorded(state) if state.is_over() => None,
-            Sighting::Recorded(_) | Sighting::Unseen => row.unseen_since_ms.or(Some(now.wall_ms)),
+            Sighting::Recorded(_) | Sighting::Unseen => row.unseen_since_ms.or(Some(tx.now.wall_ms)),
         };
         let Sighting::Queued(state) = seen.sighting else {
             if *row != before {
-                recorder.allocation(row);
+                tx.changes.allocation(row);
             }
             return;
         };
@@ -143,36 +145,32 @@ impl State {
         }
         let changed = *row != before;
         if changed {
-            recorder.allocation(row);
+            tx.changes.allocation(row);
         }
-        self.note_whether_forsaken(seen.key, state);
+        self.count_idle_poll(seen.key, state);
         if state.has_nodes() {
-            self.allocation_started(seen.key, seen.start_ms.unwrap_or(now.wall_ms), recorder, now);
+            self.allocation_started(seen.key, seen.start_ms.unwrap_or(tx.now.wall_ms), tx);
         }
     }
 
-    fn note_whether_forsaken(&mut self, (workflow, id): AllocationKey, state: SlurmState) {
+    fn count_idle_poll(&mut self, (workflow, id): AllocationKey, state: SlurmState) {
         let is_inhabited = self.runners.values().any(|runner| runner.allocation == Some((workflow, id)));
         let Some(workflow) = self.workflows.get_mut(&workflow) else { return };
         let allocations = &mut workflow.allocations;
-        let had_runners = allocations.live.get(&id).is_some_and(|row| row.has_reported);
-        if state == SlurmState::Running && had_runners && !is_inhabited {
-            *allocations.forsaken.entry(id).or_default() += 1;
-        } else {
-            allocations.forsaken.remove(&id);
-        }
+        let had_runners = allocations.get(id).is_some_and(|row| row.has_reported);
+        allocations.count_poll(id, state == SlurmState::Running && had_runners && !is_inhabited);
     }
 
-    fn reclaim(&mut self, findings: &Findings, seen: &[Observation], recorder: &mut Recorder, now: Now) {
-        let lost = self.lose_jobs(findings, recorder, now);
+    fn reclaim(&mut self, findings: &Findings, seen: &[Observation], tx: &mut Tx) {
+        let lost = self.lose_jobs(findings, tx);
         for runner in &findings.stale_runners {
-            self.dismiss(RunnerId(*runner), recorder, now);
+            self.dismiss(RunnerId(*runner), tx);
         }
         let key_of = |id: i64| seen.iter().find(|seen| seen.key.1.0 == id);
         for (id, state) in &findings.over {
             if let Some(seen) = key_of(*id) {
-                let ended_ms = seen.end_ms.filter(|end| *end <= now.wall_ms).unwrap_or(now.wall_ms);
-                self.end_allocation(seen.key, Some(*state), ended_ms, recorder, now);
+                let ended_ms = seen.end_ms.filter(|end| *end <= tx.now.wall_ms).unwrap_or(tx.now.wall_ms);
+                self.end_allocation(seen.key, Some(*state), ended_ms, tx);
             }
         }
         for id in &findings.coming_back {
@@ -182,19 +180,19 @@ impl State {
             row.status = if has_nodes { AllocationStatus::Active } else { AllocationStatus::Pending };
             row.started_ms = seen.start_ms.filter(|_| has_nodes);
             row.expected_end_ms = seen.end_ms.filter(|_| has_nodes);
-            recorder.allocation(row);
+            tx.changes.allocation(row);
             let message = format!("{} was requeued by Slurm", row.name());
-            recorder.event(now, Some(seen.key.0), "AllocationRequeued", message);
+            tx.event(Some(seen.key.0), "AllocationRequeued", message);
         }
         for (workflow, jobs) in lost {
             let (jobs, runners) = (count(jobs, "running job"), count(findings.stale_runners.len(), "runner"));
             let message = format!("{jobs} lost with their allocations ({runners})");
-            recorder.event(now, Some(workflow), "OrphansReclaimed", message);
+            tx.event(Some(workflow), "OrphansReclaimed", message);
         }
     }
 
     /// Every job that cannot be alive is lost; how many that were, for each workflow.
-    fn lose_jobs(&mut self, findings: &Findings, recorder: &mut Recorder, now: Now) -> Vec<(WorkflowId, usize)> {
+    fn lose_jobs(&mut self, findings: &Findings, tx: &mut Tx) -> Vec<(WorkflowId, usize)> {
         let mut counts: Vec<(WorkflowId, usize)> = Vec::new();
         for (id, cause) in &findings.lost_jobs {
             let id = JobId(*id);
@@ -205,7 +203,8 @@ impl State {
                 Cause::Timeout => "the time of its allocation was up",
                 _ => "its allocation is over",
             };
-            self.give_up(holder, (workflow, id), why, Word::Gone(*cause), (recorder, now));
+            let target = LeaseTarget { workflow, number: id, role: LeaseRole::Job };
+            self.abandon_lease(holder, target, why, NotHeldReason::Gone(*cause), tx);
             match counts.iter_mut().find(|(known, _)| *known == workflow) {
                 Some((_, count)) => *count += 1,
                 None => counts.push((workflow, 1)),
@@ -222,33 +221,30 @@ impl State {
     }
 
     /// A runner cannot be alive: what it held returns to the pool.
-    fn dismiss(&mut self, id: RunnerId, recorder: &mut Recorder, now: Now) {
-        self.end_all_strays(id, "its allocation is over", (recorder, now));
+    fn dismiss(&mut self, id: RunnerId, tx: &mut Tx) {
+        self.end_all_revoked(id, "its allocation is over", |_| true, tx);
         let Some(mut runner) = self.remove_runner(id) else { return };
-        let mut held: Vec<_> = runner.held.drain().map(|(job, holding)| (job, holding.workflow)).collect();
-        held.sort_unstable();
         // Should it be alive all the same, on a node that Slurm has given up, it is not to come back as somebody else.
         if let Some(number) = &runner.row.slurm_job_id {
-            self.dismissed.insert((number.clone(), runner.row.host.clone(), runner.row.pid));
+            self.slurm.dismissed.insert((number.clone(), runner.row.host.clone(), runner.row.pid));
         }
-        runner.row.ended_ms = Some(now.wall_ms);
-        recorder.runner(&runner.row);
-        recorder.event(now, None, "RunnerLeft", format!("runner {id} on {} went with its allocation", runner.row.host));
-        for (job, workflow) in held {
-            self.give_up(id, (workflow, job), "its allocation is over", Word::None, (recorder, now));
+        runner.row.ended_ms = Some(tx.now.wall_ms);
+        tx.changes.runner(&runner.row);
+        tx.event(None, "RunnerLeft", format!("runner {id} on {} went with its allocation", runner.row.host));
+        for (target, _) in runner.leases.sorted() {
+            self.abandon_lease(id, target, "its allocation is over", NotHeldReason::Unknown, tx);
         }
-        self.lose_errands(id, runner.errands.into_keys(), "its allocation is over", recorder, now);
-        self.forget_worker(id, recorder);
+        self.forget_worker(id, tx);
     }
 
     fn live_allocation(&self, key: AllocationKey) -> Option<&AllocationRow> {
-        self.workflows.get(&key.0)?.allocations.live.get(&key.1)
+        self.workflows.get(&key.0)?.allocations.get(key.1)
     }
 
     /// What was found, by names, of one workflow or of all.
     pub fn orphan_report(&self, orphans: &Orphans, workflow: Option<WorkflowId>) -> OrphanReport {
         let concerns = |id: WorkflowId| workflow.is_none_or(|wanted| wanted == id);
-        let rows = || self.workflows.values().flat_map(|workflow| workflow.allocations.live.values());
+        let rows = || self.workflows.values().flat_map(|workflow| workflow.allocations.iter());
         let named = |id: &i64| rows().find(|row| row.id.0 == *id && concerns(row.workflow));
         let findings = &orphans.findings;
         let over = findings.over.iter().filter_map(|(id, state)| Some((named(id)?, *state)));

@@ -3,7 +3,7 @@
 use torc_api::allocation::Allocation;
 use torc_api::status::AllocationCounts;
 
-use super::State;
+use super::Engine;
 use crate::engine::workflow::Workflow;
 use crate::rows::AllocationRow;
 use crate::time::rfc3339;
@@ -43,7 +43,7 @@ pub fn allocation(row: &AllocationRow, workflow: &str) -> Allocation {
     }
 }
 
-impl State {
+impl Engine {
     /// What tells this store from others.
     pub fn identity(&self) -> &str {
         &self.identity
@@ -58,7 +58,7 @@ impl Workflow {
     pub fn allocations_ready(&self) -> Statement {
         const TYPE: &str = "AllocationsReady";
         let (pending, active) = self.allocations.counts();
-        let outlook = &self.allocations.outlook;
+        let summary = self.allocations.summary();
         let is_needed = self.is_for_slurm() && self.counts.ready > 0 && !self.is_canceled();
         if !is_needed {
             let reason = if active > 0 { "Active" } else { "NotNeeded" };
@@ -67,13 +67,13 @@ impl Workflow {
         if self.is_suspended() {
             return (TYPE, "False", "Suspended", String::new());
         }
-        if let Some(sentence) = &outlook.refused {
+        if let Some(sentence) = &summary.refused {
             return (TYPE, "False", "SubmitFailed", sentence.clone());
         }
         match (active, pending) {
-            (0, 0) => (TYPE, "False", "WaitingForSlurm", outlook.unreachable.clone().unwrap_or_default()),
+            (0, 0) => (TYPE, "False", "WaitingForSlurm", summary.unreachable.clone().unwrap_or_default()),
             (0, _) => (TYPE, "False", "WaitingForSlurm", self.slurm_reasons()),
-            (_, 0) if outlook.held_back > 0 => {
+            (_, 0) if summary.held_back > 0 => {
                 let message = "there may be no more allocations at once (`maxAllocations`)".to_owned();
                 (TYPE, "False", "LimitReached", message)
             }
@@ -83,7 +83,7 @@ impl Workflow {
 
     /// Why its allocations wait, as Slurm says, each reason once.
     fn slurm_reasons(&self) -> String {
-        let reasons = self.allocations.live.values().filter_map(|row| row.slurm_reason.as_deref());
+        let reasons = self.allocations.iter().filter_map(|row| row.slurm_reason.as_deref());
         let reasons: std::collections::BTreeSet<&str> = reasons.collect();
         reasons.into_iter().collect::<Vec<&str>>().join(", ")
     }
@@ -101,8 +101,8 @@ impl Workflow {
         if !self.is_for_slurm() || pending + active > 0 {
             return None;
         }
-        let outlook = &self.allocations.outlook;
-        if let Some(reason) = &outlook.unplaced {
+        let summary = self.allocations.summary();
+        if let Some(reason) = &summary.unplaced {
             return Some(("NoMatchingPartition", reason.clone()));
         }
         if self.allocations.is_exhausted() {
@@ -110,15 +110,15 @@ impl Workflow {
                            and the logs of their runners, then `torc retry` or `torc resume`";
             return Some(("RecoveryExhausted", message.to_owned()));
         }
-        outlook.unreachable.as_ref().map(|sentence| ("SlurmUnreachable", sentence.clone()))
+        summary.unreachable.as_ref().map(|sentence| ("SlurmUnreachable", sentence.clone()))
     }
 
     /// How many allocations there should be and are; none for a workflow that has nothing to do with Slurm.
     pub fn allocation_counts(&self) -> Option<AllocationCounts> {
         let (pending, active) = self.allocations.counts();
-        let finished = self.allocations.finished;
+        let finished = self.allocations.finished();
         (self.is_for_slurm() || pending + active + finished > 0).then_some(AllocationCounts {
-            desired: self.allocations.outlook.desired,
+            desired: self.allocations.summary().desired,
             pending,
             active,
             finished,

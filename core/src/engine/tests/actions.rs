@@ -87,7 +87,7 @@ impl Lab {
     }
 
     fn states(&self) -> Vec<ActionState> {
-        self.world.state.actions(self.world.workflow()).unwrap().iter().map(|action| action.status).collect()
+        self.world.engine.actions(self.world.workflow()).unwrap().iter().map(|action| action.status).collect()
     }
 
     fn count(&self, reason: &str) -> usize {
@@ -195,7 +195,7 @@ fn a_stopped_runner_is_no_failure_and_a_lost_one_is() {
     for _ in 0..5 {
         lease = lab.fail(&mut hand, &lease, Cause::Stopped).leases.remove(0);
     }
-    let tries = |lab: &Lab| lab.world.state.actions(lab.world.workflow()).unwrap()[0].tries;
+    let tries = |lab: &Lab| lab.world.engine.actions(lab.world.workflow()).unwrap()[0].tries;
     assert_eq!(tries(&lab), 0);
     lab.say(&mut hand, SyncRequest { running: vec![running(lease.key)], ..say(1) });
     lab.say(&mut hand, SyncRequest { leaving: true, ..say(1) });
@@ -205,6 +205,16 @@ fn a_stopped_runner_is_no_failure_and_a_lost_one_is() {
     // A promise that nobody acted upon is no try.
     lab.say(&mut other, SyncRequest { returned: vec![lease.key], leaving: true, ..say(1) });
     assert_eq!((tries(&lab), lab.states()), (1, vec![Pending]));
+}
+
+#[test]
+fn an_action_that_its_runner_did_not_start_keeps_its_attempt() {
+    let mut lab = Lab::new(&Plan::new([job("a")]).with(with([commands(OnWorkflowStart, "one")])));
+    let mut hand = lab.hire("one");
+    let lease = lab.ask(&mut hand).remove(0);
+    let again = lab.ask(&mut hand).remove(0);
+    assert_eq!((again.key.job, again.key.attempt), (lease.key.job, 1), "it has the answer, and has started nothing");
+    assert_ne!(again.key.epoch, lease.key.epoch);
 }
 
 // P08
@@ -256,11 +266,11 @@ fn jobs_that_run_again_arm_their_actions_again() {
     assert_eq!(lab.states(), [Executed; 4]);
     let id = lab.world.workflow();
     let again = Retry::Jobs(vec!["a".to_owned()]);
-    lab.world.run(|state, recorder, now| state.retry(id, &again, recorder, now)).unwrap();
+    lab.world.run(|engine, tx| engine.retry(id, &again, tx)).unwrap();
     assert_eq!(lab.states(), [Waiting, Executed, Executed, Waiting], "only what a and the end set off");
     let done = lab.work_off(&mut hand);
     assert_eq!(done, ["a", "gate", "end"]);
-    lab.world.run(|state, recorder, now| state.retry(id, &Retry::All, recorder, now)).unwrap();
+    lab.world.run(|engine, tx| engine.retry(id, &Retry::All, tx)).unwrap();
     let mut done = lab.work_off(&mut hand);
     assert_eq!(done.remove(0), "start", "a new run starts anew");
     done.sort();
@@ -281,7 +291,7 @@ impl Lab {
     }
 
     fn is_finished(&self) -> bool {
-        self.world.state.workflow_summary(self.world.workflow()).unwrap().status.completion_time.is_some()
+        self.world.engine.workflow_summary(self.world.workflow()).unwrap().status.completion_time.is_some()
     }
 }
 
@@ -329,14 +339,14 @@ fn a_cancelled_workflow_runs_only_what_belongs_to_its_end() {
     let mut hand = lab.hire("one");
     let start = lab.ask(&mut hand).remove(0);
     let id = lab.world.workflow();
-    lab.world.run(|state, recorder, now| state.cancel(id, recorder, now)).unwrap();
+    lab.world.run(|engine, tx| engine.cancel(id, tx)).unwrap();
     let answer = lab.say(&mut hand, SyncRequest { running: vec![running(start.key)], ..ask(1, 8) });
     assert_eq!(answer.cancel, [start.key]);
     assert_eq!((names(&answer.leases), answer.verdict), (vec!["end"], Verdict::Continue));
     assert_eq!(lab.states(), [Pending, Waiting, Skipped]);
     let end = answer.leases[0].clone();
     assert_eq!(lab.end(&mut hand, &end).verdict, Verdict::Canceled);
-    lab.world.run(|state, recorder, now| state.resume(id, recorder, now)).unwrap();
+    lab.world.run(|engine, tx| engine.resume(id, tx)).unwrap();
     assert_eq!(lab.states(), [Waiting, Waiting, Pending], "wanted again");
 }
 
@@ -413,7 +423,7 @@ fn asking_for_nodes_is_left_to_the_controller() {
             .with(with([nodes(OnWorkflowStart), Action { jobs: Some(vec!["b".to_owned()]), ..nodes(OnJobsReady) }])),
     );
     let mut hand = lab.hire("one");
-    let numbers = |lab: &Lab| lab.world.state.pending_allocations().iter().map(|p| p.action.0).collect::<Vec<_>>();
+    let numbers = |lab: &Lab| lab.world.engine.pending_allocations().iter().map(|p| p.action.0).collect::<Vec<_>>();
     let pending = numbers(&lab);
     assert_eq!(pending.len(), 1);
     let a = lab.ask(&mut hand);
@@ -434,7 +444,7 @@ fn edits_keep_what_is_the_same() {
     let lease = lab.ask(&mut hand).remove(0);
     lab.end(&mut hand, &lease);
     let numbers = |lab: &Lab| {
-        let actions = lab.world.state.actions(lab.world.workflow()).unwrap();
+        let actions = lab.world.engine.actions(lab.world.workflow()).unwrap();
         actions.iter().map(|action| (action.id, action.status)).collect::<Vec<_>>()
     };
     let before = numbers(&lab);
@@ -451,12 +461,12 @@ fn edits_keep_what_is_the_same() {
 fn nothing_of_a_suspended_workflow_starts_and_a_deleted_one_is_forgotten() {
     let mut lab = Lab::new(&Plan::new([job("a")]).with(with([commands(OnWorkflowStart, "x")])));
     let id = lab.world.workflow();
-    lab.world.run(|state, recorder, now| state.suspend(id, recorder, now)).unwrap();
+    lab.world.run(|engine, tx| engine.suspend(id, tx)).unwrap();
     let mut hand = lab.hire("one");
     assert_eq!(lab.ask(&mut hand), []);
-    lab.world.run(|state, recorder, now| state.resume(id, recorder, now)).unwrap();
+    lab.world.run(|engine, tx| engine.resume(id, tx)).unwrap();
     let lease = lab.ask(&mut hand).remove(0);
-    lab.world.run(|state, recorder, now| state.delete(id, recorder, now)).unwrap();
+    lab.world.run(|engine, tx| engine.delete(id, tx)).unwrap();
     assert!(lab.world.database.actions.is_empty());
     let answer = lab.say(&mut hand, SyncRequest { running: vec![running(lease.key)], ..say(1) });
     assert_eq!(answer.cancel, [lease.key]);
@@ -471,7 +481,7 @@ fn what_belongs_to_an_end_runs_in_a_suspended_workflow() {
     let mut hand = lab.hire("one");
     let a = lab.ask(&mut hand).remove(0);
     let id = lab.world.workflow();
-    lab.world.run(|state, recorder, now| state.suspend(id, recorder, now)).unwrap();
+    lab.world.run(|engine, tx| engine.suspend(id, tx)).unwrap();
     let leases = lab.end(&mut hand, &a).leases;
     assert_eq!(names(&leases), ["end"], "commands of the gate wait until it is resumed");
     assert_eq!(lab.states()[..2], [Pending, Pending]);
@@ -490,7 +500,7 @@ fn an_action_that_is_set_off_again_waits_for_the_end_of_its_earlier_commands() {
     lab.say(&mut hand, SyncRequest { running: vec![running(end.key)], ..say(1) });
     let id = lab.world.workflow();
     let again = Retry::Jobs(vec!["a".to_owned()]);
-    lab.world.run(|state, recorder, now| state.retry(id, &again, recorder, now)).unwrap();
+    lab.world.run(|engine, tx| engine.retry(id, &again, tx)).unwrap();
     let mut other = lab.hire("two");
     let a = lab.ask(&mut other).remove(0);
     assert_eq!(names(&lab.end(&mut other, &a).leases), [""; 0], "its end has set the action off again");
@@ -506,5 +516,5 @@ fn an_action_that_is_set_off_again_waits_for_the_end_of_its_earlier_commands() {
     assert_eq!(answer.leases[0].key.attempt, 2);
     lab.end(&mut hand, &answer.leases[0]);
     assert_eq!(lab.states(), [Executed]);
-    assert!(lab.world.database.strays.is_empty());
+    assert!(lab.world.database.detached_leases.is_empty());
 }

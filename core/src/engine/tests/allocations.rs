@@ -9,7 +9,7 @@ use torc_api::wire::{RegisterRequest, RunnerKind, RunnerScope, SyncRequest};
 
 use super::plan::{Plan, job};
 use super::world::{World, ask, runner, running, say, success};
-use crate::engine::{AllocationKey, FRUITLESS_LIMIT, Observation, Refusal};
+use crate::engine::{AllocationKey, CommandError, Observation, UNPRODUCTIVE_LIMIT};
 use crate::ids::{RunnerId, WorkflowId};
 use crate::planning::orphans::Sighting;
 use crate::rows::AllocationRow;
@@ -34,12 +34,12 @@ pub fn template() -> AllocationRow {
 impl World {
     pub fn intend(&mut self, count: usize) -> Vec<AllocationKey> {
         let (id, rows) = (self.workflow(), vec![template(); count]);
-        let rows = self.run(|state, recorder, now| state.intend_allocations(id, rows, recorder, now).unwrap());
+        let rows = self.run(|engine, tx| engine.intend_allocations(id, rows, tx).unwrap());
         rows.iter().map(|row| (row.workflow, row.id)).collect()
     }
 
     pub fn submitted(&mut self, key: AllocationKey, number: &str) -> bool {
-        self.run(|state, recorder, now| state.allocation_submitted(key, number, recorder, now))
+        self.run(|engine, tx| engine.allocation_submitted(key, number, tx))
     }
 
     /// An allocation that Slurm knows under a number.
@@ -59,7 +59,7 @@ impl World {
             _ => None,
         };
         let seen = Observation { sighting, state_text: text, ..Observation::unanswered(key) };
-        self.run(|state, recorder, now| state.observe_allocations(&[seen], recorder, now));
+        self.run(|engine, tx| engine.observe_allocations(&[seen], tx));
     }
 
     fn runner_in(&mut self, host: &str, number: &str) -> RunnerId {
@@ -84,7 +84,7 @@ fn an_allocation_is_durable_before_slurm_is_asked() {
     assert_eq!((row.name().as_str(), row.status), ("torc-wf1-a1", AllocationStatus::Pending));
     assert!(row.called_ms.is_some() && row.slurm_job_id.is_none());
     world.restart();
-    assert_eq!(world.state.slurm_needs(None, world.now)[0].allocations[0].row, row);
+    assert_eq!(world.engine.slurm_needs(None, world.now)[0].allocations[0].row, row);
     assert!(world.submitted(key, "17"));
     assert!(world.submitted(key, "17"), "to say so twice changes nothing");
     assert!(!world.submitted(key, "18"), "another one is a copy");
@@ -96,9 +96,9 @@ fn an_allocation_is_durable_before_slurm_is_asked() {
 fn numbers_are_never_used_again() {
     let mut world = World::with(&for_slurm());
     let first = world.intend(1)[0];
-    world.run(|state, recorder, now| {
-        state.allocation_not_submitted(first, "no", false, recorder, now);
-        state.cancel_allocations(&[first], recorder, now);
+    world.run(|engine, tx| {
+        engine.allocation_not_submitted(first, "no", false, tx);
+        engine.cancel_allocations(&[first], tx);
     });
     assert_eq!(world.row(first).status, AllocationStatus::Canceled, "Slurm never heard of it");
     world.restart();
@@ -110,23 +110,23 @@ fn a_refusal_is_told_once_and_tried_again_under_the_same_name() {
     let mut world = World::with(&for_slurm());
     let key = world.intend(1)[0];
     for _ in 0..2 {
-        world.run(|state, recorder, now| {
-            state.allocation_not_submitted(key, "Invalid account", false, recorder, now);
+        world.run(|engine, tx| {
+            engine.allocation_not_submitted(key, "Invalid account", false, tx);
         });
     }
     assert_eq!(world.row(key).called_ms, None, "it was certainly not submitted");
     assert_eq!(world.reasons().iter().filter(|reason| **reason == "AllocationRefused").count(), 1);
     let condition = |world: &World| {
-        let status = world.state.workflow_summary(world.workflow()).unwrap().status;
+        let status = world.engine.workflow_summary(world.workflow()).unwrap().status;
         let found = status.conditions.iter().find(|condition| condition.type_ == "AllocationsReady").unwrap();
         (found.reason.clone(), found.message.clone())
     };
     assert_eq!(condition(&world), ("SubmitFailed".to_owned(), "Invalid account".to_owned()));
-    let again = world.run(|state, recorder, now| state.call_allocation(key, recorder, now)).unwrap();
+    let again = world.run(|engine, tx| engine.call_allocation(key, tx)).unwrap();
     assert_eq!(again.id, key.1);
     world.submitted(key, "5");
     assert_eq!(condition(&world).0, "WaitingForSlurm");
-    let twice = world.run(|state, recorder, now| state.call_allocation(key, recorder, now));
+    let twice = world.run(|engine, tx| engine.call_allocation(key, tx));
     assert_eq!(twice, None, "what Slurm has is not asked for again");
 }
 
@@ -170,14 +170,12 @@ fn jobs_are_lost_with_their_allocation_and_its_runner_is_refused() {
         assert_eq!((result.cause, result.return_code), (Some(cause), -128), "{state}");
         let expected = if recovers { JobState::Ready } else { JobState::Terminated };
         assert_eq!(world.state_of("a"), expected, "{state}");
-        assert_eq!(world.try_sync(id, &ask(3, 1)).unwrap_err(), Refusal::NoRunner(id));
-        let refused =
-            world.run(|state, recorder, now| state.register(&in_slurm("n1", "7"), recorder, now).unwrap_err());
-        assert_eq!(refused, Refusal::AllocationEnded("7".to_owned()));
+        assert_eq!(world.try_sync(id, &ask(3, 1)).unwrap_err(), CommandError::NoRunner(id));
+        let refused = world.run(|engine, tx| engine.register(&in_slurm("n1", "7"), tx).unwrap_err());
+        assert_eq!(refused, CommandError::AllocationEnded("7".to_owned()));
         world.restart();
-        let refused =
-            world.run(|state, recorder, now| state.register(&in_slurm("n1", "7"), recorder, now).unwrap_err());
-        assert_eq!(refused, Refusal::AllocationEnded("7".to_owned()), "also after a restart");
+        let refused = world.run(|engine, tx| engine.register(&in_slurm("n1", "7"), tx).unwrap_err());
+        assert_eq!(refused, CommandError::AllocationEnded("7".to_owned()), "also after a restart");
     }
 }
 
@@ -190,8 +188,8 @@ fn a_pending_allocation_that_is_gone_is_over() {
     assert_eq!(world.row(key).status, AllocationStatus::Pending);
     world.see(key, Sighting::Recorded(SlurmState::Cancelled));
     assert_eq!(world.row(key).status, AllocationStatus::Complete);
-    assert_eq!(world.state.live_allocations(None), 0);
-    let counts = world.state.workflow_summary(world.workflow()).unwrap().status.allocations.unwrap();
+    assert_eq!(world.engine.live_allocations(None), 0);
+    let counts = world.engine.workflow_summary(world.workflow()).unwrap().status.allocations.unwrap();
     assert_eq!((counts.pending, counts.active, counts.finished), (0, 0, 1));
 }
 
@@ -207,10 +205,10 @@ fn a_dry_look_changes_nothing_and_names_everything() {
     world.sync(id, &say);
     let before = world.database.clone();
     let gone = Observation { sighting: Sighting::Recorded(SlurmState::NodeFailure), ..Observation::unanswered(key) };
-    let orphans = world.state.find_orphans(&[gone]);
-    let elsewhere = world.state.orphan_report(&orphans, Some(WorkflowId(99)));
+    let orphans = world.engine.find_orphans(&[gone]);
+    let elsewhere = world.engine.orphan_report(&orphans, Some(WorkflowId(99)));
     assert_eq!((elsewhere.allocations.len(), elsewhere.jobs.len()), (0, 0), "nothing of that is another workflow's");
-    let report = world.state.orphan_report(&orphans, Some(world.workflow()));
+    let report = world.engine.orphan_report(&orphans, Some(world.workflow()));
     assert_eq!(
         (report.allocations[0].name.as_str(), report.allocations[0].was),
         ("torc-wf1-a1", AllocationStatus::Active)
@@ -233,8 +231,8 @@ fn a_job_that_runs_with_nobody_is_lost_and_the_others_are_not() {
         let answer = world.sync(id, &ask(1, 1));
         world.sync(id, &SyncRequest { running: vec![running(answer.leases[0].key)], ..say(2) });
     }
-    world.state.runners.remove(&gone);
-    let report = world.state.orphan_report(&world.state.find_orphans(&[]), None);
+    world.engine.runners.remove(&gone);
+    let report = world.engine.orphan_report(&world.engine.find_orphans(&[]), None);
     let lost: Vec<(&str, Cause)> = report.jobs.iter().map(|one| (one.job.as_str(), one.cause)).collect();
     assert_eq!(lost, [("b", Cause::Lost)], "the runner of the other is there");
 }
@@ -255,7 +253,7 @@ fn what_slurm_does_not_know_is_remembered_until_it_does() {
     ] {
         world.pass(1_000);
         let seen = Observation { sighting, ..Observation::unanswered(key) };
-        world.run(|state, recorder, now| state.observe_allocations(&[seen], recorder, now));
+        world.run(|engine, tx| engine.observe_allocations(&[seen], tx));
         assert_eq!(world.row(key).unseen_since_ms, expected, "{sighting:?}");
     }
 }
@@ -286,8 +284,8 @@ fn a_requeued_allocation_waits_again_and_its_next_runner_is_welcome() {
     assert_eq!(world.results_of("a")[0].cause, Some(Cause::Preempted));
     // The runner is alive on a node that Slurm has given up, and is not let in again: what it was given would be lost, too.
     let itself = in_slurm("n1", "7");
-    let refused = world.run(|state, recorder, now| state.register(&itself, recorder, now));
-    assert_eq!(refused, Err(Refusal::AllocationEnded("7".to_owned())));
+    let refused = world.run(|engine, tx| engine.register(&itself, tx));
+    assert_eq!(refused, Err(CommandError::AllocationEnded("7".to_owned())));
     assert_eq!(world.row(key).status, AllocationStatus::Pending);
     world.runner_in("n2", "7");
     assert_eq!(world.row(key).status, AllocationStatus::Active);
@@ -306,7 +304,7 @@ fn an_allocation_that_was_requeued_for_a_dead_node_says_so() {
         ..Observation::unanswered(key)
     };
     assert!(seen.is_requeued(world.row(key)));
-    world.run(|state, recorder, now| state.observe_allocations(std::slice::from_ref(&seen), recorder, now));
+    world.run(|engine, tx| engine.observe_allocations(std::slice::from_ref(&seen), tx));
     assert_eq!(world.results_of("a")[0].cause, Some(Cause::NodeFailure));
     assert!(!seen.is_requeued(world.row(key)), "it is known to wait");
 }
@@ -329,19 +327,19 @@ fn an_allocation_that_started_again_unseen_loses_what_ran_before_and_keeps_who_c
         start_ms: Some(restarted_ms),
         ..Observation::unanswered(key)
     };
-    world.run(|state, recorder, now| state.observe_allocations(std::slice::from_ref(&seen), recorder, now));
+    world.run(|engine, tx| engine.observe_allocations(std::slice::from_ref(&seen), tx));
     assert_eq!(world.results_of("a")[0].cause, Some(Cause::Preempted));
     assert!(world.try_sync(old, &ask(3, 1)).is_err());
     assert!(world.try_sync(new, &ask(1, 1)).is_ok());
-    world.run(|state, recorder, now| state.observe_allocations(&[seen], recorder, now));
-    assert!(world.try_sync(new, &ask(2, 1)).is_ok(), "the same start is no news");
+    world.run(|engine, tx| engine.observe_allocations(&[seen], tx));
+    assert!(world.try_sync(new, &ask(2, 1)).is_ok(), "the same start is no wake_version");
 }
 
 #[test]
 fn a_cancelled_allocation_is_cancelled_when_slurm_says_so() {
     let mut world = World::with(&for_slurm());
     let key = world.allocation("7");
-    let asked = world.run(|state, recorder, now| state.cancel_allocations(&[key], recorder, now));
+    let asked = world.run(|engine, tx| engine.cancel_allocations(&[key], tx));
     assert_eq!(asked[0].slurm_job_id.as_deref(), Some("7"));
     assert_eq!(world.row(key).status, AllocationStatus::Pending, "it is there until it is gone");
     world.see(key, Sighting::Recorded(SlurmState::Cancelled));
@@ -355,15 +353,15 @@ fn allocations_in_vain_are_counted_and_work_forgives_them() {
         let key = world.allocation(&number.to_string());
         world.see(key, Sighting::Recorded(state));
     };
-    for number in 1..FRUITLESS_LIMIT {
+    for number in 1..UNPRODUCTIVE_LIMIT {
         end(&mut world, number, SlurmState::Failed);
     }
-    let exhausted = |world: &World| world.state.slurm_needs(None, world.now)[0].is_exhausted;
+    let exhausted = |world: &World| world.engine.slurm_needs(None, world.now)[0].is_exhausted;
     end(&mut world, 50, SlurmState::Preempted);
     assert!(!exhausted(&world), "that somebody else needed the nodes says nothing");
     end(&mut world, 51, SlurmState::Failed);
     assert!(exhausted(&world));
-    let status = world.state.workflow_summary(world.workflow()).unwrap().status;
+    let status = world.engine.workflow_summary(world.workflow()).unwrap().status;
     let stalled = status.conditions.iter().find(|condition| condition.type_ == "Stalled").unwrap();
     assert_eq!((stalled.status.as_str(), stalled.reason.as_str()), ("True", "RecoveryExhausted"));
     assert_eq!(world.reasons().iter().filter(|reason| **reason == "RecoveryExhausted").count(), 1, "it is told once");
@@ -381,7 +379,7 @@ fn allocations_in_vain_are_counted_and_work_forgives_them() {
 #[test]
 fn runners_of_this_machine_leave_workflows_for_slurm_alone_unless_they_are_asked_for_by_name() {
     let mut world = World::with(&for_slurm());
-    world.state.serve_slurm();
+    world.engine.serve_slurm();
     let everything = world.register(&runner("here"));
     assert!(world.sync(everything, &ask(1, 8)).leases.is_empty());
     let by_name = RegisterRequest { scope: RunnerScope::Workflow("w".to_owned()), ..runner("there") };
@@ -418,7 +416,7 @@ fn with_action(count: i64) -> Plan {
 fn an_action_is_executed_when_slurm_has_all_that_it_asked_for() {
     let mut world = World::with(&with_action(2));
     let id = world.workflow();
-    let wanted = world.state.slurm_needs(Some(&RunnerScope::All), world.now)[0].actions[0].clone();
+    let wanted = world.engine.slurm_needs(Some(&RunnerScope::All), world.now)[0].actions[0].clone();
     assert!(!wanted.is_begun);
     let row = AllocationRow {
         action: Some(wanted.action),
@@ -426,22 +424,22 @@ fn an_action_is_executed_when_slurm_has_all_that_it_asked_for() {
         scheduler: Some("s".to_owned()),
         ..template()
     };
-    let rows = world.run(|state, recorder, now| {
-        state.begin_actions(id, (&[wanted.action], &[]), recorder, now);
-        state.intend_allocations(id, vec![row.clone(), row], recorder, now).unwrap()
+    let rows = world.run(|engine, tx| {
+        engine.begin_actions(id, (&[wanted.action], &[]), tx);
+        engine.intend_allocations(id, vec![row.clone(), row], tx).unwrap()
     });
-    let state = |world: &World| world.state.actions(id).unwrap()[0].status;
+    let state = |world: &World| world.engine.actions(id).unwrap()[0].status;
     assert_eq!(state(&world), ActionState::Running);
-    assert!(world.state.slurm_needs(Some(&RunnerScope::All), world.now)[0].actions[0].is_begun);
+    assert!(world.engine.slurm_needs(Some(&RunnerScope::All), world.now)[0].actions[0].is_begun);
     world.submitted((id, rows[0].id), "1");
-    world.run(|state, recorder, now| {
-        state.allocation_not_submitted((id, rows[1].id), "no", false, recorder, now);
+    world.run(|engine, tx| {
+        engine.allocation_not_submitted((id, rows[1].id), "no", false, tx);
     });
     assert_eq!(state(&world), ActionState::Running, "one of two is not both");
     world.restart();
     assert_eq!(state(&world), ActionState::Running);
     world.submitted((id, rows[1].id), "2");
     assert_eq!(state(&world), ActionState::Executed);
-    let needs = &world.state.slurm_needs(Some(&RunnerScope::All), world.now)[0];
+    let needs = &world.engine.slurm_needs(Some(&RunnerScope::All), world.now)[0];
     assert_eq!((needs.actions.len(), needs.asked["s"].0), (0, 2));
 }

@@ -48,8 +48,8 @@ fn a_workflow_that_succeeds() {
     let row = &world.database.workflows[&world.workflow()];
     assert_eq!(row.completed_ms, Some(world.now.wall_ms));
     assert_eq!(row.started_ms, Some(world.now.wall_ms - 2_010));
-    assert!(world.state.is_idle());
-    let status = world.state.workflow_summary(world.workflow()).unwrap().status;
+    assert!(world.engine.is_idle());
+    let status = world.engine.workflow_summary(world.workflow()).unwrap().status;
     assert_eq!((status.progress.as_deref(), status.jobs.completed), (Some("2/2"), 2));
 }
 
@@ -73,7 +73,7 @@ fn a_workflow_that_fails_and_is_tried_again() {
     let failed = since(&world, "Succeeded");
     let workflow = world.workflow();
     world.pass(5_000);
-    world.run(|state, recorder, now| state.retry(workflow, &crate::engine::Retry::Failed, recorder, now)).unwrap();
+    world.run(|engine, tx| engine.retry(workflow, &crate::engine::Retry::Failed, tx)).unwrap();
     assert_eq!(summary(&world), ["Accepted=True/Planned", "Succeeded=Unknown/Pending"]);
     assert_ne!(since(&world, "Succeeded"), failed);
     assert_eq!(world.database.workflows[&workflow].completed_ms, None);
@@ -84,9 +84,9 @@ fn suspended_stalled_and_canceled() {
     let plan = Plan::new([job("a"), job("b").after(&["a"])]).with(|spec| spec.use_pending_failed = Some(true));
     let mut world = World::with(&plan);
     let workflow = world.workflow();
-    world.run(|state, recorder, now| state.suspend(workflow, recorder, now)).unwrap();
+    world.run(|engine, tx| engine.suspend(workflow, tx)).unwrap();
     assert_eq!(summary(&world), ["Accepted=True/Planned", "Suspended=True/UserRequest", "Succeeded=Unknown/Suspended"]);
-    world.run(|state, recorder, now| state.resume(workflow, recorder, now)).unwrap();
+    world.run(|engine, tx| engine.resume(workflow, tx)).unwrap();
     let id = world.register(&runner("one"));
     world.sync(id, &ask(1, 1));
     world.sync(id, &SyncRequest { finished: vec![failure(world.key("a"), 1, Cause::ExitCode)], ..say(2) });
@@ -94,7 +94,7 @@ fn suspended_stalled_and_canceled() {
         summary(&world),
         ["Accepted=True/Planned", "Stalled=True/PendingFailedJobs", "Succeeded=Unknown/Stalled"]
     );
-    world.run(|state, recorder, now| state.cancel(workflow, recorder, now)).unwrap();
+    world.run(|engine, tx| engine.cancel(workflow, tx)).unwrap();
     assert_eq!(summary(&world), ["Accepted=True/Planned", "Finished=True/Canceled", "Succeeded=False/Canceled"]);
 }
 
@@ -113,9 +113,9 @@ fn a_status_that_says_nothing_new_is_not_written() {
     let before = world.database.workflows.clone();
     let request =
         SyncRequest { finished: vec![success(world.key("a"))], running: vec![running(world.key("b"))], ..say(3) };
-    let mut recorder = crate::engine::Recorder::default();
-    world.state.sync(id, &request, &mut recorder, world.now).unwrap();
-    let changes = world.state.finish(recorder, world.now);
+    let mut tx = world.engine.begin(world.now);
+    world.engine.sync(id, &request, &mut tx).unwrap();
+    let changes = world.engine.finish(tx);
     assert!(changes.workflows.is_empty(), "{:?} was {before:?}", changes.workflows);
 }
 
@@ -125,7 +125,7 @@ fn a_workflow_that_tries_again_what_was_lost_or_ran_out_is_recovering_until_that
     let mut world = World::with(&Plan::new([job("a"), job("b")]).with(|spec| spec.recovery = Some(auto.clone())));
     let id = world.register(&runner("one"));
     world.sync(id, &ask(1, 2));
-    let recovery = |world: &World| world.state.workflow_summary(world.workflow()).unwrap().status.recovery;
+    let recovery = |world: &World| world.engine.workflow_summary(world.workflow()).unwrap().status.recovery;
     assert_eq!(recovery(&world), None);
     let failed = vec![failure(world.key("a"), 137, Cause::OutOfMemory), failure(world.key("b"), -128, Cause::Lost)];
     world.sync(id, &SyncRequest { finished: failed, ..say(2) });
@@ -161,7 +161,7 @@ fn what_fails_for_good_or_is_cancelled_is_not_recovered() {
     world.sync(id, &SyncRequest { finished: vec![failure(world.key("b"), -128, Cause::NodeFailure)], ..say(3) });
     assert_eq!(summary(&world)[1], "Recovering=True/NodeFailure");
     let workflow = world.workflow();
-    world.run(|state, recorder, now| state.cancel(workflow, recorder, now)).unwrap();
+    world.run(|engine, tx| engine.cancel(workflow, tx)).unwrap();
     assert_eq!(summary(&world), ["Accepted=True/Planned", "Finished=True/Canceled", "Succeeded=False/Canceled"]);
 }
 
@@ -188,7 +188,7 @@ fn a_workflow_is_stopped_at_its_deadline() {
     assert_eq!(summary(&world), over);
     // Tried again, it has its whole time again.
     let workflow = world.workflow();
-    world.run(|state, recorder, now| state.retry(workflow, &crate::engine::Retry::Failed, recorder, now)).unwrap();
+    world.run(|engine, tx| engine.retry(workflow, &crate::engine::Retry::Failed, tx)).unwrap();
     world.silence(5_000);
     assert_eq!(summary(&world), ["Accepted=True/Planned", "Succeeded=Unknown/Pending"]);
 }
@@ -208,7 +208,7 @@ fn what_another_controller_looks_after_is_left_alone() {
 fn a_new_run_goes_on_after_a_cancellation() {
     let mut world = World::with(&Plan::new([job("a")]));
     let workflow = world.workflow();
-    world.run(|state, recorder, now| state.cancel(workflow, recorder, now)).unwrap();
+    world.run(|engine, tx| engine.cancel(workflow, tx)).unwrap();
     assert!(summary(&world).contains(&"Finished=True/Canceled".to_owned()));
     world.apply(&Plan::new([job("a")]).with(|spec| spec.run_id = Some(2)));
     assert_eq!(summary(&world), ["Accepted=True/Planned", "Succeeded=Unknown/Pending"]);

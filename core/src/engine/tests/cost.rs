@@ -5,15 +5,15 @@ use torc_api::wire::SyncRequest;
 
 use super::plan::{Plan, PlannedJob, job};
 use super::world::{World, ask, failure, runner, running, say, success};
-use crate::engine::{Recorder, Retry};
+use crate::engine::Retry;
 use crate::rows::Changes;
 
 /// What a message of runner 1 writes.
 fn written(world: &mut World, request: &SyncRequest) -> Changes {
-    let id = world.state.runners()[0].id;
-    let mut recorder = Recorder::default();
-    world.state.sync(crate::ids::RunnerId(id), request, &mut recorder, world.now).unwrap();
-    world.state.finish(recorder, world.now)
+    let id = world.engine.runners()[0].id;
+    let mut tx = world.engine.begin(world.now);
+    world.engine.sync(crate::ids::RunnerId(id), request, &mut tx).unwrap();
+    world.engine.finish(tx)
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn a_retry_takes_each_job_below_once_however_many_ways_lead_there() {
     let finished = leases.iter().map(|lease| failure(lease.key, 1, Cause::ExitCode)).collect();
     world.sync(id, &SyncRequest { finished, ..say(2) });
     assert_eq!(world.state_of("l59_2"), JobState::Canceled, "it was cancelled along all those ways, too");
-    let affected = world.run(|state, recorder, now| state.retry(workflow, &Retry::Failed, recorder, now));
+    let affected = world.run(|engine, tx| engine.retry(workflow, &Retry::Failed, tx));
     assert_eq!(affected, Ok((LAYERS * WIDTH) as i64));
     assert_eq!(world.states(&["l00_0", "l01_0", "l59_2"]), [JobState::Ready, JobState::Blocked, JobState::Blocked]);
 }
@@ -82,7 +82,7 @@ fn a_retry_never_sets_a_descendant_free_that_still_runs() {
     world.sync(id, &SyncRequest { finished: vec![bad], ..ask(2, 1) });
     let below = world.key("below");
     world.sync(id, &SyncRequest { running: vec![running(below)], ..say(3) });
-    world.run(|state, recorder, now| state.retry(workflow, &Retry::Failed, recorder, now)).unwrap();
+    world.run(|engine, tx| engine.retry(workflow, &Retry::Failed, tx)).unwrap();
     // The retried job succeeds while the descendant of the attempt before is still being ended.
     let other = world.register(&runner("two"));
     let again = world.sync(other, &ask(1, 2)).leases;

@@ -6,7 +6,7 @@ use torc_api::wire::SyncRequest;
 
 use super::plan::{Plan, PlannedJob, job};
 use super::world::{World, ask, runner, say, success};
-use crate::engine::{Apply, DataWritten, LARGEST_VALUE, Refusal, Retry};
+use crate::engine::{Apply, CommandError, DataWritten, LARGEST_VALUE, Retry};
 use crate::expanded::{Expanded, ExpandedUserData};
 use crate::ids::RunnerId;
 
@@ -52,7 +52,7 @@ impl Story {
         document.spec.project = Some(format!("{:?}", self.data));
         let apply =
             Apply { document: &document, expanded: &expanded, owner: "ada", working_dir: "/here", store_only: false };
-        world.run(|state, recorder, now| state.apply(&apply, recorder, now).unwrap());
+        world.run(|engine, tx| engine.apply(&apply, tx).unwrap());
     }
 }
 
@@ -63,14 +63,14 @@ fn start(story: &Story) -> (World, RunnerId) {
     (world, id)
 }
 
-fn write(world: &mut World, name: &str, value: Value, job: Option<&str>) -> Result<DataWritten, Refusal> {
+fn write(world: &mut World, name: &str, value: Value, job: Option<&str>) -> Result<DataWritten, CommandError> {
     let id = world.workflow();
-    world.run(|state, recorder, now| state.write_data(id, name, Some(value), job, (recorder, now)))
+    world.run(|engine, tx| engine.write_data(id, name, Some(value), job, tx))
 }
 
-fn take_back(world: &mut World, name: &str) -> Result<DataWritten, Refusal> {
+fn take_back(world: &mut World, name: &str) -> Result<DataWritten, CommandError> {
     let id = world.workflow();
-    world.run(|state, recorder, now| state.write_data(id, name, None, None, (recorder, now)))
+    world.run(|engine, tx| engine.write_data(id, name, None, None, tx))
 }
 
 fn value(world: &World, name: &str) -> Option<Value> {
@@ -103,7 +103,7 @@ fn a_job_without_its_data_fails_before_it_starts() {
     // With a value it can be tried again, as another attempt.
     write(&mut world, "made", json!(1), None).unwrap();
     let workflow = world.workflow();
-    world.run(|state, recorder, now| state.retry(workflow, &Retry::Failed, recorder, now)).unwrap();
+    world.run(|engine, tx| engine.retry(workflow, &Retry::Failed, tx)).unwrap();
     let leases = world.sync(id, &ask(3, 8)).leases;
     assert_eq!((leases[0].name.as_str(), leases[0].key.attempt), ("reader", 2));
 }
@@ -124,21 +124,21 @@ fn completed() -> (World, Story) {
 fn readers_of_changed_data_are_stale_until_they_ran_again() {
     let (mut world, _) = completed();
     let workflow = world.workflow();
-    assert_eq!(world.state.stale_jobs(workflow).unwrap(), []);
+    assert_eq!(world.engine.stale_jobs(workflow).unwrap(), []);
     assert_eq!(write(&mut world, "given", json!({"n": 1}), None).unwrap(), DataWritten::default(), "the same");
     let written = write(&mut world, "given", json!({"n": 2}), None).unwrap();
     assert_eq!(written, DataWritten { changed: true, stale_jobs: 1 });
     assert_eq!(world.state_of("reader"), JobState::Completed, "nothing runs by itself");
     let stale = vec![("reader".to_owned(), "given".to_owned())];
-    assert_eq!(world.state.stale_jobs(workflow).unwrap(), stale);
+    assert_eq!(world.engine.stale_jobs(workflow).unwrap(), stale);
     world.restart();
-    assert_eq!(world.state.stale_jobs(workflow).unwrap(), stale);
+    assert_eq!(world.engine.stale_jobs(workflow).unwrap(), stale);
     let changed = Retry::Changed(Vec::new());
-    assert_eq!(world.state.retry_preview(workflow, &changed).unwrap().names, ["reader"]);
-    let count = world.run(|state, recorder, now| state.retry(workflow, &changed, recorder, now)).unwrap();
+    assert_eq!(world.engine.retry_preview(workflow, &changed).unwrap().names, ["reader"]);
+    let count = world.run(|engine, tx| engine.retry(workflow, &changed, tx)).unwrap();
     assert_eq!((count, world.states(&["maker", "reader"])), (1, vec![JobState::Completed, JobState::Ready]));
-    assert_eq!(world.state.stale_jobs(workflow).unwrap(), []);
-    let again = world.run(|state, recorder, now| state.retry(workflow, &changed, recorder, now)).unwrap();
+    assert_eq!(world.engine.stale_jobs(workflow).unwrap(), []);
+    let again = world.run(|engine, tx| engine.retry(workflow, &changed, tx)).unwrap();
     assert_eq!(again, 0, "what is ready is not stale");
 }
 
@@ -172,7 +172,7 @@ fn what_was_written_can_be_taken_back() {
     assert_eq!(value(&world, "extra"), Some(Value::Null), "null is a value");
     take_back(&mut world, "extra").unwrap();
     assert_eq!(value(&world, "extra"), None);
-    assert!(matches!(take_back(&mut world, "extra"), Err(Refusal::NoData { .. })));
+    assert!(matches!(take_back(&mut world, "extra"), Err(CommandError::NoData { .. })));
 }
 
 #[test]
@@ -183,9 +183,9 @@ fn ephemeral_data_is_forgotten_with_its_run() {
     write(&mut world, "made", json!(5), Some("maker")).unwrap();
     write(&mut world, "given", json!(5), None).unwrap();
     let workflow = world.workflow();
-    world.run(|state, recorder, now| state.retry(workflow, &Retry::Failed, recorder, now)).unwrap();
+    world.run(|engine, tx| engine.retry(workflow, &Retry::Failed, tx)).unwrap();
     assert_eq!(value(&world, "made"), Some(json!(5)));
-    world.run(|state, recorder, now| state.retry(workflow, &Retry::All, recorder, now)).unwrap();
+    world.run(|engine, tx| engine.retry(workflow, &Retry::All, tx)).unwrap();
     assert_eq!((value(&world, "made"), value(&world, "given")), (None, Some(json!(1))));
 }
 
@@ -193,10 +193,10 @@ fn ephemeral_data_is_forgotten_with_its_run() {
 fn names_and_sizes_have_limits() {
     let (mut world, _) = start(&Story::usual());
     for name in ["", "a\nb", "__torc_lineage__x__g000001"] {
-        assert!(matches!(write(&mut world, name, json!(1), None), Err(Refusal::Invalid(_))), "{name}");
+        assert!(matches!(write(&mut world, name, json!(1), None), Err(CommandError::Invalid(_))), "{name}");
     }
     let large = json!("x".repeat(LARGEST_VALUE));
-    assert!(matches!(write(&mut world, "large", large, None), Err(Refusal::Invalid(_))));
+    assert!(matches!(write(&mut world, "large", large, None), Err(CommandError::Invalid(_))));
     assert_eq!(world.database.user_data.len(), 2);
 }
 
@@ -206,8 +206,8 @@ fn data_that_nobody_can_give_is_named_before_the_start() {
     story.data.push(("lacking", None, false));
     story.reads.push(("maker", "lacking"));
     let (mut world, _) = start(&story);
-    let missing = world.state.missing_data(world.workflow()).unwrap();
+    let missing = world.engine.missing_data(world.workflow()).unwrap();
     assert_eq!(missing, [("lacking".to_owned(), "maker".to_owned())], "`made` is still to be written");
     write(&mut world, "lacking", json!(0), None).unwrap();
-    assert_eq!(world.state.missing_data(world.workflow()).unwrap(), []);
+    assert_eq!(world.engine.missing_data(world.workflow()).unwrap(), []);
 }

@@ -11,7 +11,7 @@ use super::actions::commands;
 use super::allocations::{for_slurm, in_slurm};
 use super::plan::{Plan, job};
 use super::world::{World, ask, failure, runner, running, say, success};
-use crate::engine::{Observation, Recorder, Retry};
+use crate::engine::{Observation, Retry};
 use crate::planning::orphans::Sighting;
 use crate::time::rfc3339;
 
@@ -23,13 +23,13 @@ fn with_action(trigger: TriggerType) -> Plan {
 fn every_command_is_told_under_its_own_reason() {
     let mut world = World::with(&Plan::new([job("a"), job("b")]));
     let (id, workflow) = (world.register(&runner("one")), world.workflow());
-    world.run(|state, recorder, now| state.suspend(workflow, recorder, now)).unwrap();
-    world.run(|state, recorder, now| state.suspend(workflow, recorder, now)).unwrap();
-    world.run(|state, recorder, now| state.resume(workflow, recorder, now)).unwrap();
-    world.run(|state, recorder, now| state.resume(workflow, recorder, now)).unwrap();
+    world.run(|engine, tx| engine.suspend(workflow, tx)).unwrap();
+    world.run(|engine, tx| engine.suspend(workflow, tx)).unwrap();
+    world.run(|engine, tx| engine.resume(workflow, tx)).unwrap();
+    world.run(|engine, tx| engine.resume(workflow, tx)).unwrap();
     world.sync(id, &SyncRequest { leaving: true, ..say(1) });
-    world.run(|state, recorder, now| state.cancel(workflow, recorder, now)).unwrap();
-    world.run(|state, recorder, now| state.retry(workflow, &Retry::Failed, recorder, now)).unwrap();
+    world.run(|engine, tx| engine.cancel(workflow, tx)).unwrap();
+    world.run(|engine, tx| engine.retry(workflow, &Retry::Failed, tx)).unwrap();
     let told: Vec<&str> = world.reasons().into_iter().filter(|reason| *reason != "JobsChanged").collect();
     let expected = [
         "WorkflowCreated",
@@ -43,7 +43,7 @@ fn every_command_is_told_under_its_own_reason() {
     ];
     assert_eq!(told, expected);
     // A deletion takes the workflow's other events with it.
-    world.run(|state, recorder, now| state.delete(workflow, recorder, now)).unwrap();
+    world.run(|engine, tx| engine.delete(workflow, tx)).unwrap();
     assert_eq!(world.reasons(), ["RunnerRegistered", "RunnerLeft", "WorkflowDeleted"]);
 }
 
@@ -52,12 +52,12 @@ fn a_workflow_is_shown_field_by_field() {
     let plan = Plan { namespace: Some("lab".to_owned()), ..Plan::new([job("a"), job("b")]) };
     let mut world = World::with(&plan.with(|spec| spec.enable_ro_crate = Some(true)));
     let created = rfc3339(world.now.wall_ms);
-    let id = world.state.find("lab", "w").unwrap();
+    let id = world.engine.find("lab", "w").unwrap();
     let runner = world.register(&runner("one"));
     world.sync(runner, &ask(1, 1));
     world.pass(5_000);
     world.sync(runner, &SyncRequest { finished: vec![success(world.key("a"))], ..say(2) });
-    let shown = world.state.workflow_summary(id).unwrap();
+    let shown = world.engine.workflow_summary(id).unwrap();
     assert_eq!((shown.id, shown.name.as_str(), shown.namespace.as_str()), (id.0, "w", "lab"));
     assert_eq!((shown.owner.as_str(), shown.working_dir.as_str()), ("ada", "/here"));
     assert_eq!((shown.generation, shown.creation_time), (1, created));
@@ -86,9 +86,9 @@ fn an_action_that_is_armed_again_may_fail_three_times_again() {
     for _ in 0..2 {
         action = next(&mut world, vec![failure(action.key, 1, Cause::ExitCode)])[0].clone();
     }
-    world.run(|state, recorder, now| state.retry(workflow, &Retry::Jobs(vec!["a".to_owned()]), recorder, now)).unwrap();
+    world.run(|engine, tx| engine.retry(workflow, &Retry::Jobs(vec!["a".to_owned()]), tx)).unwrap();
     let shown = |world: &World| {
-        let action = &world.state.actions(workflow).unwrap()[0];
+        let action = &world.engine.actions(workflow).unwrap()[0];
         (action.status, action.tries)
     };
     assert_eq!(shown(&world), (ActionState::Waiting, 0));
@@ -113,7 +113,7 @@ fn a_new_run_has_its_actions_from_the_first_attempt_on() {
     assert_eq!((again.key.run, again.key.attempt), (1, 2));
     let done = SyncRequest { finished: vec![success(again.key)], ..say(3) };
     assert_eq!(world.sync(id, &done).refused, [], "a report of an action is taken in");
-    world.run(|state, recorder, now| state.retry(workflow, &Retry::All, recorder, now)).unwrap();
+    world.run(|engine, tx| engine.retry(workflow, &Retry::All, tx)).unwrap();
     let lease = world.sync(id, &ask(4, 1)).leases[0].clone();
     assert_eq!((lease.name.as_str(), lease.key.run, lease.key.attempt), ("on_workflow_start", 2, 1));
 }
@@ -137,7 +137,7 @@ fn an_action_that_was_lost_says_why() {
     let lease = world.sync(id, &ask(1, 1)).leases[0].clone();
     world.sync(id, &SyncRequest { running: vec![running(lease.key)], ..say(2) });
     world.sync(id, &SyncRequest { stopping: true, ..say(3) });
-    let action = &world.state.actions(world.workflow()).unwrap()[0];
+    let action = &world.engine.actions(world.workflow()).unwrap()[0];
     assert_eq!(action.message.as_deref(), Some("its runner no longer has it"));
     assert_eq!((action.return_code, action.tries, action.status), (Some(-128), 1, ActionState::Pending));
 }
@@ -150,7 +150,7 @@ fn a_retry_takes_away_the_actions_of_its_own_workflow_only() {
     let keys: Vec<_> = world.sync(id, &ask(1, 1)).leases.iter().map(|lease| lease.key).collect();
     assert_eq!(keys.len(), 2);
     world.sync(id, &SyncRequest { running: keys.iter().copied().map(running).collect(), ..say(2) });
-    world.run(|state, recorder, now| state.retry(workflow, &Retry::All, recorder, now)).unwrap();
+    world.run(|engine, tx| engine.retry(workflow, &Retry::All, tx)).unwrap();
     let answer = world.sync(id, &SyncRequest { running: keys.iter().copied().map(running).collect(), ..say(3) });
     let own: Vec<_> = keys.into_iter().filter(|key| key.workflow == workflow.0).collect();
     assert_eq!(answer.cancel, own);
@@ -184,7 +184,7 @@ fn an_allocation_never_ends_before_it_started() {
         end_ms: Some(started_ms - 5_000),
         ..Observation::unanswered(key)
     };
-    world.run(|state, recorder, now| state.observe_allocations(&[seen], recorder, now));
+    world.run(|engine, tx| engine.observe_allocations(&[seen], tx));
     assert_eq!(world.row(key).ended_ms, Some(started_ms));
 }
 
@@ -198,7 +198,7 @@ fn an_allocation_ends_when_slurm_says_and_not_later_than_now() {
         let end_ms = Some(world.now.wall_ms + ahead_ms);
         let sighting = Sighting::Recorded(SlurmState::Failed);
         let seen = Observation { sighting, end_ms, ..Observation::unanswered(key) };
-        world.run(|state, recorder, now| state.observe_allocations(&[seen], recorder, now));
+        world.run(|engine, tx| engine.observe_allocations(&[seen], tx));
         assert_eq!(world.row(key).ended_ms, Some(world.now.wall_ms + expected_ms), "{ahead_ms}");
     }
 }
@@ -211,25 +211,25 @@ fn an_edit_keeps_allocations_and_forgives_those_in_vain() {
         world.see(key, Sighting::Recorded(SlurmState::Failed));
     }
     let live = world.allocation("9");
-    let exhausted = |world: &World| world.state.slurm_needs(None, world.now)[0].is_exhausted;
+    let exhausted = |world: &World| world.engine.slurm_needs(None, world.now)[0].is_exhausted;
     assert!(exhausted(&world));
     world.apply(&for_slurm().with(|spec| spec.project = Some("x".to_owned())));
     assert!(!exhausted(&world));
-    let counts = world.state.workflow_summary(world.workflow()).unwrap().status.allocations.unwrap();
+    let counts = world.engine.workflow_summary(world.workflow()).unwrap().status.allocations.unwrap();
     assert_eq!((counts.finished, counts.pending, counts.active), (5, 1, 0));
     assert_eq!(world.row(live).slurm_job_id.as_deref(), Some("9"));
 }
 
 #[test]
-fn an_allocation_without_its_runners_is_forsaken_after_two_looks() {
+fn an_allocation_without_its_runners_is_left_after_two_polls() {
     let mut world = World::with(&for_slurm());
     let key = world.allocation("7");
     let id = world.register(&in_slurm("n1", "7"));
     world.sync(id, &ask(1, 1));
     let looks = |world: &mut World| {
         world.see(key, Sighting::Queued(SlurmState::Running));
-        let one = &world.state.slurm_needs(None, world.now)[0].allocations[0];
-        (one.forsaken, one.is_left())
+        let one = &world.engine.slurm_needs(None, world.now)[0].allocations[0];
+        (one.idle_polls, one.is_left())
     };
     assert_eq!(looks(&mut world), (0, false), "its runner is there");
     world.sync(id, &SyncRequest { finished: vec![success(world.key("a"))], leaving: true, ..say(2) });
@@ -274,18 +274,18 @@ fn a_preview_counts_what_a_new_run_takes() {
             spec.run_id = Some(2);
             spec.rerun_policy = Some(policy);
         });
-        let changes = world.state.preview(&again.document(), &again.expanded());
+        let changes = world.engine.preview(&again.document(), &again.expanded());
         let counts = (changes.rerun.count, changes.downstream.count, changes.unchanged);
         assert_eq!(counts, (rerun, downstream, unchanged), "{policy:?}");
     }
-    let same = world.state.preview(&plan.document(), &plan.expanded());
+    let same = world.engine.preview(&plan.document(), &plan.expanded());
     assert_eq!((same.rerun.count, same.unchanged), (0, 4), "no new run");
 }
 
 #[test]
 fn jobs_are_listed_by_name() {
     let world = World::with(&Plan::new([job("a1"), job("b1"), job("a2")]));
-    let known = world.state.known_jobs(world.workflow(), |name| name.starts_with('a')).unwrap();
+    let known = world.engine.known_jobs(world.workflow(), |name| name.starts_with('a')).unwrap();
     assert_eq!(known, ["a1", "a2"]);
 }
 
@@ -294,20 +294,20 @@ fn a_group_writes_the_last_state_of_a_job_once() {
     let mut world = World::with(&Plan::new([job("a"), job("b")]));
     let id = world.register(&runner("one"));
     let now = world.now;
-    let mut recorder = Recorder::default();
-    world.state.sync(id, &ask(1, 1), &mut recorder, now).unwrap();
+    let mut tx = world.engine.begin(now);
+    world.engine.sync(id, &ask(1, 1), &mut tx).unwrap();
     let workflow = world.workflow();
-    let key = world.state.workflows[&workflow].key(0);
-    world.state.sync(id, &SyncRequest { running: vec![running(key)], ..say(2) }, &mut recorder, now).unwrap();
-    world.state.sync(id, &SyncRequest { finished: vec![success(key)], ..say(3) }, &mut recorder, now).unwrap();
-    let changes = world.state.finish(recorder, now);
+    let key = world.engine.workflows[&workflow].key(0);
+    world.engine.sync(id, &SyncRequest { running: vec![running(key)], ..say(2) }, &mut tx).unwrap();
+    world.engine.sync(id, &SyncRequest { finished: vec![success(key)], ..say(3) }, &mut tx).unwrap();
+    let changes = world.engine.finish(tx);
     let updates: Vec<_> = changes.job_updates.iter().map(|update| (update.id.0, update.state)).collect();
     assert_eq!(updates, [(key.job, JobState::Completed)]);
     let moves: Vec<JobState> = changes.events[0].jobs.iter().map(|(_, _, state)| *state).collect();
     assert_eq!(moves, [JobState::Leased, JobState::Running, JobState::Completed], "events tell every move");
 }
 
-/// Everything that a workflow can have in one group: jobs, actions, a recovery script, strays, data, allocations.
+/// Everything that a workflow can have in one group: jobs, actions, a recovery script, detached leases, data, allocations.
 #[test]
 fn nothing_of_a_workflow_is_written_that_was_deleted_in_its_group() {
     let rule = FailureRule {
@@ -329,25 +329,25 @@ fn nothing_of_a_workflow_is_written_that_was_deleted_in_its_group() {
     world.sync(id, &ask(1, 3));
     let [a, b, c] = ["a", "b", "c"].map(|name| world.key(name));
     let (now, workflow) = (world.now, world.workflow());
-    let mut recorder = Recorder::default();
+    let mut tx = world.engine.begin(now);
     let request = SyncRequest {
         finished: vec![failure(a, 1, Cause::ExitCode)],
         running: vec![running(b), running(c)],
         stopping: true,
         ..say(2)
     };
-    world.state.sync(id, &request, &mut recorder, now).unwrap();
+    world.engine.sync(id, &request, &mut tx).unwrap();
     let value = Some(serde_json::json!(1));
-    world.state.write_data(workflow, "d", value, None, (&mut recorder, now)).unwrap();
-    world.state.retry(workflow, &Retry::Jobs(vec!["b".to_owned()]), &mut recorder, now).unwrap();
+    world.engine.write_data(workflow, "d", value, None, &mut tx).unwrap();
+    world.engine.retry(workflow, &Retry::Jobs(vec!["b".to_owned()]), &mut tx).unwrap();
     let rows = vec![super::allocations::template()];
-    world.state.intend_allocations(workflow, rows, &mut recorder, now).unwrap();
-    world.state.delete(workflow, &mut recorder, now).unwrap();
-    let changes = world.state.finish(recorder, now);
+    world.engine.intend_allocations(workflow, rows, &mut tx).unwrap();
+    world.engine.delete(workflow, &mut tx).unwrap();
+    let changes = world.engine.finish(tx);
     assert_eq!(changes.deleted_workflows, [workflow]);
     assert_eq!(changes.job_updates.iter().map(|update| update.id.0).collect::<Vec<_>>(), [c.job]);
     assert!(changes.workflows.iter().all(|row| row.id != workflow));
-    assert_eq!((changes.recoveries.len(), changes.strays.len(), changes.actions.len()), (0, 0, 0));
+    assert_eq!((changes.recoveries.len(), changes.detached_leases.len(), changes.actions.len()), (0, 0, 0));
     assert_eq!((changes.user_data.len(), changes.allocations.len(), changes.jobs.len()), (0, 0, 0));
     assert!(changes.results.iter().all(|row| row.workflow != workflow), "{:?}", changes.results);
     let of_it = |event: &&crate::rows::EventRow| event.workflow == Some(workflow);
@@ -364,21 +364,21 @@ fn only_the_latest_twenty_failures_are_shown() {
         let failed = vec![failure(lease.key, 1, Cause::ExitCode)];
         world.sync(id, &SyncRequest { finished: failed, ..say(2 * sequence + 2) });
     }
-    let shown = world.state.workflow_summary(world.workflow()).unwrap().status.failures;
+    let shown = world.engine.workflow_summary(world.workflow()).unwrap().status.failures;
     let names: Vec<&str> = shown.iter().map(|sample| sample.job.as_str()).collect();
     assert_eq!((names.len(), names[0], names[19]), (20, "j02", "j21"));
     world.restart();
-    assert_eq!(world.state.workflow_summary(world.workflow()).unwrap().status.failures, shown);
+    assert_eq!(world.engine.workflow_summary(world.workflow()).unwrap().status.failures, shown);
 }
 
 #[test]
 fn a_runner_that_comes_and_goes_in_one_group_is_written_once() {
     let mut world = World::with(&Plan::new([job("a")]));
     let now = world.now;
-    let mut recorder = Recorder::default();
-    let id = crate::ids::RunnerId(world.state.register(&runner("one"), &mut recorder, now).unwrap().runner);
-    world.state.sync(id, &SyncRequest { leaving: true, ..say(1) }, &mut recorder, now).unwrap();
-    let changes = world.state.finish(recorder, now);
+    let mut tx = world.engine.begin(now);
+    let id = crate::ids::RunnerId(world.engine.register(&runner("one"), &mut tx).unwrap().runner);
+    world.engine.sync(id, &SyncRequest { leaving: true, ..say(1) }, &mut tx).unwrap();
+    let changes = world.engine.finish(tx);
     let written: Vec<_> = changes.runners.iter().map(|row| (row.id, row.ended_ms)).collect();
     assert_eq!(written, [(id, Some(now.wall_ms))]);
 }
@@ -420,18 +420,18 @@ fn the_needs_of_a_workflow_are_told_field_by_field() {
     let mut world = World::with(&plan.with(|spec| spec.slurm_cluster = Some("big".to_owned())));
     let id = world.register(&runner("one"));
     world.sync(id, &SyncRequest { want: super::world::want(1), ..say(1) });
-    let needs = world.state.slurm_needs(None, world.now).remove(0);
+    let needs = world.engine.slurm_needs(None, world.now).remove(0);
     assert_eq!((needs.workflow, needs.name.as_str(), needs.working_dir.as_str()), (world.workflow(), "w", "/here"));
     assert_eq!((needs.cluster.as_deref(), needs.is_asked_for, needs.open_jobs), (Some("big"), false, 3));
     assert_eq!((needs.is_canceled, needs.is_suspended, needs.finished_ms), (false, false, None));
     let kinds: Vec<_> = needs.kinds.iter().map(|kind| (kind.ready, kind.waiting)).collect();
     assert_eq!(kinds, [(2, 1)], "what is promised has not started");
     let workflow = world.workflow();
-    world.run(|state, recorder, now| state.suspend(workflow, recorder, now)).unwrap();
-    assert!(world.state.slurm_needs(None, world.now)[0].is_suspended);
+    world.run(|engine, tx| engine.suspend(workflow, tx)).unwrap();
+    assert!(world.engine.slurm_needs(None, world.now)[0].is_suspended);
     world.allocation("7");
-    world.run(|state, recorder, now| state.cancel(workflow, recorder, now)).unwrap();
-    let needs = world.state.slurm_needs(None, world.now).remove(0);
+    world.run(|engine, tx| engine.cancel(workflow, tx)).unwrap();
+    let needs = world.engine.slurm_needs(None, world.now).remove(0);
     assert_eq!((needs.is_canceled, needs.open_jobs, needs.kinds.len()), (true, 0, 0));
     assert_eq!(needs.finished_ms, Some(world.now.wall_ms));
 }

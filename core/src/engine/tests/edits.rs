@@ -79,7 +79,7 @@ fn a_changed_job_and_what_depends_on_it_run_again() {
     let request = still_running(&world, &["b", "d"]);
     let [b, d] = ["b", "d"].map(|name| world.key(name));
     let edited = plan.edit("a", |job| job.version = 1);
-    let preview = world.state.preview(&edited.document(), &edited.expanded());
+    let preview = world.engine.preview(&edited.document(), &edited.expanded());
     let answer = world.apply(&edited);
     assert_eq!(answer.changes, preview, "what is shown before is what happens");
     let changes = answer.changes;
@@ -171,7 +171,7 @@ fn jobs_below_a_failure_are_counted_once_when_they_are_planned_again() {
 fn a_cancelled_workflow_stays_cancelled_whatever_is_applied() {
     let (mut world, plan, _) = half_way();
     let workflow = world.workflow();
-    world.run(|state, recorder, now| state.cancel(workflow, recorder, now)).unwrap();
+    world.run(|engine, tx| engine.cancel(workflow, tx)).unwrap();
     world.apply(&plan.plus(job("e")).edit("a", |job| job.version = 1));
     use JobState::{Canceled, Running};
     assert_eq!(world.states(&["a", "b", "c", "e"]), [Canceled; 4]);
@@ -187,6 +187,6 @@ fn failures_of_removed_jobs_are_no_longer_shown() {
     let finished = ["a", "b"].map(|name| failure(world.key(name), 1, Cause::ExitCode)).to_vec();
     world.sync(id, &SyncRequest { finished, ..say(2) });
     world.apply(&plan.without("a"));
-    let failures = world.state.workflow_summary(world.workflow()).unwrap().status.failures;
+    let failures = world.engine.workflow_summary(world.workflow()).unwrap().status.failures;
     assert_eq!(failures.iter().map(|sample| sample.job.as_str()).collect::<Vec<_>>(), ["b"]);
 }

@@ -103,7 +103,7 @@ fn the_policy_and_a_request_give_the_same() {
             row.usage.peak_memory_bytes = row.usage.peak_memory_bytes.max(observed.max_rss);
         }
         let id = on_request.workflow();
-        on_request.run(|state, recorder, now| state.recover(id, recovery(&latest), recorder, now)).unwrap();
+        on_request.run(|engine, tx| engine.recover(id, recovery(&latest), tx)).unwrap();
         assert_eq!(
             (on_request.state_of("a"), on_request.given("a")),
             (JobState::Ready, expected),
@@ -126,18 +126,18 @@ fn a_job_that_had_the_whole_node_fails_with_the_numbers() {
     let event = world.database.events.iter().find(|event| event.reason == "RecoveryLimitReached").unwrap();
     assert_eq!(event.message, format!("job 'a' is not retried: {reason}"));
     let latest = world.latest();
-    let report = world.state.recover_preview(world.workflow(), recovery(&latest), world.now).unwrap();
+    let report = world.engine.recover_preview(world.workflow(), recovery(&latest), world.now).unwrap();
     assert_eq!((report.again, report.jobs[0].reason.as_deref()), (0, Some(reason)));
     // A larger runner connects: now there is more.
-    world.register(&RegisterRequest { place: "n2:/keeper".to_owned(), ..with_memory(64) });
-    let report = world.state.recover_preview(world.workflow(), recovery(&latest), world.now).unwrap();
+    world.register(&RegisterRequest { place: "n2:/shim".to_owned(), ..with_memory(64) });
+    let report = world.engine.recover_preview(world.workflow(), recovery(&latest), world.now).unwrap();
     assert_eq!(report.jobs[0].raised, ["memory from 8 GiB to 12 GiB"]);
 }
 
 #[test]
 fn only_runners_that_may_run_the_job_limit_it() {
     let larger = |change: fn(&mut RegisterRequest)| {
-        let mut request = RegisterRequest { place: "n2:/keeper".to_owned(), ..with_memory(64) };
+        let mut request = RegisterRequest { place: "n2:/shim".to_owned(), ..with_memory(64) };
         change(&mut request);
         request
     };
@@ -181,8 +181,8 @@ fn a_workflow_that_sizes_itself_is_limited_by_the_partitions() {
     ] {
         let mut world = World::with(&plan);
         if let Some(partitions) = partitions.clone() {
-            world.state.note_partitions("other".to_owned(), vec![partition(1, 60)]);
-            world.state.note_partitions("c".to_owned(), partitions);
+            world.engine.note_partitions("other".to_owned(), vec![partition(1, 60)]);
+            world.engine.note_partitions("c".to_owned(), partitions);
         }
         world.fail(&in_allocation, Cause::Timeout, late);
         match expected {
@@ -195,7 +195,7 @@ fn a_workflow_that_sizes_itself_is_limited_by_the_partitions() {
     world.fail(&in_allocation, Cause::Timeout, late);
     let (latest, partitions) = (world.latest(), [partition(1, 500)]);
     let wanted = Recover { partitions: &partitions, ..recovery(&latest) };
-    let report = world.state.recover_preview(world.workflow(), wanted, world.now).unwrap();
+    let report = world.engine.recover_preview(world.workflow(), wanted, world.now).unwrap();
     assert_eq!(report.jobs[0].raised, ["runtime from 1m to 8m20s"]);
 }
 

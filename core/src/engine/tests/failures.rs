@@ -165,9 +165,7 @@ fn a_failure_that_waits_for_a_person_holds_its_dependents() {
     lab.end(1, Some(Cause::ExitCode));
     assert_eq!(lab.world.states(&["a", "b"]), [JobState::PendingFailed, JobState::Blocked]);
     let workflow = lab.world.workflow();
-    let affected = lab
-        .world
-        .run(|state, recorder, now| state.retry(workflow, &crate::engine::Retry::Failed, recorder, now).unwrap());
+    let affected = lab.world.run(|engine, tx| engine.retry(workflow, &crate::engine::Retry::Failed, tx).unwrap());
     assert_eq!(affected, 2);
     lab.end(0, None);
     assert_eq!(lab.world.states(&["a", "b"]), [JobState::Completed, JobState::Ready]);
@@ -180,7 +178,7 @@ fn the_latest_failures_are_shown_also_those_that_ran_out_of_time() {
         let (code, cause) = if index % 2 == 0 { (152, Cause::Timeout) } else { (1, Cause::ExitCode) };
         lab.end(code, Some(cause));
     }
-    let summary = lab.world.state.workflow_summary(lab.world.workflow()).unwrap();
+    let summary = lab.world.engine.workflow_summary(lab.world.workflow()).unwrap();
     let shown: Vec<&str> = summary.status.failures.iter().map(|sample| sample.job.as_str()).collect();
     let expected: Vec<String> = (5..25).map(|index| format!("j{index:02}")).collect();
     assert_eq!(shown, expected);
@@ -191,7 +189,7 @@ fn the_latest_failures_are_shown_also_those_that_ran_out_of_time() {
 fn failures_are_shown_by_their_ends_whenever_they_are_told() {
     let mut lab = Lab::new(&Plan::new((0..22).map(|index| job(&format!("j{index:02}")))));
     let shown = |lab: &Lab| -> Vec<String> {
-        let summary = lab.world.state.workflow_summary(lab.world.workflow()).unwrap();
+        let summary = lab.world.engine.workflow_summary(lab.world.workflow()).unwrap();
         summary.status.failures.into_iter().map(|sample| sample.job).collect()
     };
     let names = |numbers: &[u32]| numbers.iter().map(|number| format!("j{number:02}")).collect::<Vec<_>>();
@@ -225,7 +223,7 @@ fn a_cancelled_job_that_succeeds_before_it_is_ended_has_succeeded() {
         let key = lab.say(ask(1, 1)).leases[0].key;
         lab.say(SyncRequest { running: vec![running(key)], ..say(1) });
         let workflow = lab.world.workflow();
-        lab.world.run(|state, recorder, now| state.cancel(workflow, recorder, now)).unwrap();
+        lab.world.run(|engine, tx| engine.cancel(workflow, tx)).unwrap();
         let answer = lab.say(SyncRequest { running: vec![running(key)], ..say(1) });
         assert_eq!(answer.cancel, [key]);
         let finished = finished.map_or_else(|| success(key), |cause| failure(key, 143, cause));

@@ -43,13 +43,13 @@ impl Loop {
 
     /// Successes of all actions that the runner holds.
     fn held_actions(&self) -> Vec<torc_api::wire::FinishedAttempt> {
-        let held = self.world.database.actions.values().filter(|row| row.errand.runner == Some(self.runner));
+        let held = self.world.database.actions.values().filter(|row| row.lease.runner == Some(self.runner));
         let key = |row: &crate::rows::ActionRow| torc_api::wire::AttemptKey {
             workflow: row.workflow.0,
             job: row.id.0,
-            run: row.errand.run,
-            attempt: row.errand.attempt,
-            epoch: row.errand.epoch,
+            run: row.lease.run,
+            attempt: row.lease.attempt,
+            epoch: row.lease.epoch,
         };
         held.map(|row| success(key(row))).collect()
     }
@@ -73,7 +73,7 @@ impl Loop {
     }
 
     fn states(&self) -> Vec<ActionState> {
-        self.world.state.actions(self.world.workflow()).unwrap().iter().map(|action| action.status).collect()
+        self.world.engine.actions(self.world.workflow()).unwrap().iter().map(|action| action.status).collect()
     }
 }
 
@@ -146,7 +146,7 @@ fn an_action_does_not_wait_for_spawned_jobs_that_went() {
     lab.end("seed");
     assert_eq!(lab.states(), [Waiting]);
     let (id, seed) = (lab.world.workflow(), Retry::Jobs(vec!["seed".to_owned()]));
-    lab.world.run(|state, recorder, now| state.retry(id, &seed, recorder, now)).unwrap();
+    lab.world.run(|engine, tx| engine.retry(id, &seed, tx)).unwrap();
     lab.say(ask(1, 8));
     lab.end("seed");
     assert_eq!(lab.states(), [Pending], "a is not there any more");

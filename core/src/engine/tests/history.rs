@@ -10,7 +10,7 @@ use torc_api::wire::{AttemptKey, RunnerScope, SyncRequest, SyncResponse};
 use super::fleet::SimRunner;
 use super::plan::{Plan, job, needs};
 use super::world::{World, runner};
-use crate::engine::{Refusal, Retry, Spawn};
+use crate::engine::{CommandError, Retry, Spawn};
 use crate::ids::{JobId, RunnerId};
 
 /// One step: what happens, and two numbers that say to whom and how.
@@ -160,7 +160,7 @@ impl History {
         let answer = match self.world.try_sync(id, &request) {
             Ok(answer) => answer,
             Err(refusal) => {
-                assert_eq!(refusal, Refusal::NoRunner(id));
+                assert_eq!(refusal, CommandError::NoRunner(id));
                 if self.fleet[runner].id == Some(id) {
                     self.fleet[runner].forgotten();
                 }
@@ -251,7 +251,7 @@ impl History {
         self.deliver(index, id, request, false);
     }
 
-    /// The runner's brain dies; the next one finds the keeper with everything, or nothing at all.
+    /// The runner's agent dies; the next one finds the shim with everything, or nothing at all.
     fn succeed(&mut self, choice: usize, how: u32) {
         let index = choice % self.fleet.len().max(1);
         let Some(runner) = self.fleet.get_mut(index) else { return };
@@ -268,7 +268,7 @@ impl History {
     fn cancel(&mut self) {
         let id = self.world.workflow();
         self.canceled_once = true;
-        self.world.run(|state, recorder, now| state.cancel(id, recorder, now)).unwrap();
+        self.world.run(|engine, tx| engine.cancel(id, tx)).unwrap();
     }
 
     fn retry(&mut self, a: u32, b: u32) {
@@ -279,7 +279,7 @@ impl History {
             1 => Retry::Jobs(vec![name.clone()]),
             _ => Retry::Failed,
         };
-        self.world.run(|state, recorder, now| state.retry(id, &which, recorder, now)).unwrap();
+        self.world.run(|engine, tx| engine.retry(id, &which, tx)).unwrap();
     }
 
     /// A running job adds jobs to its workflow, or says the same again.
@@ -306,8 +306,8 @@ impl History {
             max_jobs: 200,
         };
         let id = self.world.workflow();
-        match self.world.run(|state, recorder, now| state.spawn(id, &spawn, recorder, now)) {
-            Ok(_) | Err(Refusal::Conflict(_) | Refusal::NoJob { .. } | Refusal::Invalid(_)) => {}
+        match self.world.run(|engine, tx| engine.spawn(id, &spawn, tx)) {
+            Ok(_) | Err(CommandError::Conflict(_) | CommandError::NoJob { .. } | CommandError::Invalid(_)) => {}
             Err(refusal) => panic!("{refusal}"),
         }
     }
@@ -315,9 +315,9 @@ impl History {
     pub fn suspend(&mut self, suspended: bool) {
         let id = self.world.workflow();
         self.world
-            .run(|state, recorder, now| match suspended {
-                true => state.suspend(id, recorder, now),
-                false => state.resume(id, recorder, now),
+            .run(|engine, tx| match suspended {
+                true => engine.suspend(id, tx),
+                false => engine.resume(id, tx),
             })
             .unwrap();
     }

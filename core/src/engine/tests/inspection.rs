@@ -15,7 +15,7 @@ use super::allocations::{for_slurm, in_slurm, template};
 use super::plan::{Plan, job, needs};
 use super::world::{World, ask, failure, runner, running, say, success};
 use crate::engine::{
-    AllocationKey, Demand, Observation, Outlook, Recorder, Refusal, Retry, allocation_view, slurm_name,
+    AllocationKey, AllocationSummary, CommandError, Demand, Observation, Retry, allocation_view, slurm_name,
 };
 use crate::explain::Attempt;
 use crate::ids::{AllocationId, WorkflowId};
@@ -58,7 +58,7 @@ fn mixed() -> World {
 #[test]
 fn a_workflow_is_explained_by_the_states_of_its_jobs() {
     let world = mixed();
-    let told = world.state.explain_workflow(world.workflow(), world.now).unwrap();
+    let told = world.engine.explain_workflow(world.workflow(), world.now).unwrap();
     assert_eq!((told.workflow.as_str(), told.progress.as_str()), ("w", "4/8"));
     use JobState::{Blocked, Canceled, Failed, Leased, Ready, Running, Terminated};
     let expected = vec![
@@ -83,21 +83,21 @@ fn a_workflow_is_explained_by_the_states_of_its_jobs() {
 fn a_workflow_that_is_held_back_says_so_first() {
     let start = commands(TriggerType::OnWorkflowStart, "x");
     let first = |world: &World| {
-        let told = world.state.explain_workflow(world.workflow(), world.now).unwrap();
+        let told = world.engine.explain_workflow(world.workflow(), world.now).unwrap();
         told.reasons.first().map(|reason| reason.reason)
     };
     let mut world = World::with(&Plan::new([job("a")]).with(|spec| spec.actions = vec![start]));
     assert_eq!(first(&world), Some(ReasonKind::StartActions));
     let id = world.workflow();
-    world.run(|state, recorder, now| state.suspend(id, recorder, now)).unwrap();
+    world.run(|engine, tx| engine.suspend(id, tx)).unwrap();
     assert_eq!(first(&world), Some(ReasonKind::Suspended));
-    let told = world.state.explain_workflow(id, world.now).unwrap();
+    let told = world.engine.explain_workflow(id, world.now).unwrap();
     assert_eq!(told.reasons.len(), 1, "ready jobs of a suspended workflow wait for nothing else: {:?}", told.reasons);
-    world.run(|state, recorder, now| state.cancel(id, recorder, now)).unwrap();
-    assert_eq!(shown(&world.state.explain_workflow(id, world.now).unwrap().reasons).len(), 1);
+    world.run(|engine, tx| engine.cancel(id, tx)).unwrap();
+    assert_eq!(shown(&world.engine.explain_workflow(id, world.now).unwrap().reasons).len(), 1);
     let mut busy = mixed();
     let id = busy.workflow();
-    busy.run(|state, recorder, now| state.cancel(id, recorder, now)).unwrap();
+    busy.run(|engine, tx| engine.cancel(id, tx)).unwrap();
     assert_eq!(first(&busy), Some(ReasonKind::Canceled), "a job of it still runs");
 }
 
@@ -105,7 +105,7 @@ fn a_workflow_that_is_held_back_says_so_first() {
 fn ready_jobs_with_the_same_reason_are_told_together() {
     let jobs = (0..7).map(|n| job(&format!("j{n}")).needs(needs(1 + n % 2, 0, 1)));
     let mut world = World::with(&Plan::new(jobs));
-    let told = |world: &World| world.state.explain_workflow(world.workflow(), world.now).unwrap().reasons;
+    let told = |world: &World| world.engine.explain_workflow(world.workflow(), world.now).unwrap().reasons;
     let reasons = told(&world);
     assert_eq!(reasons.len(), 1, "{reasons:?}");
     assert_eq!((reasons[0].reason, reasons[0].count), (ReasonKind::NoRunner, Some(7)), "two kinds of jobs, one reason");
@@ -127,7 +127,7 @@ fn ready_jobs_with_the_same_reason_are_told_together() {
 fn at_most_five_jobs_of_a_state_are_named() {
     let jobs = (0..7).map(|n| job(&format!("j{n}")).after(&["root"]));
     let world = World::with(&Plan::new([job("root")].into_iter().chain(jobs)));
-    let reasons = world.state.explain_workflow(world.workflow(), world.now).unwrap().reasons;
+    let reasons = world.engine.explain_workflow(world.workflow(), world.now).unwrap().reasons;
     let blocked = reasons.iter().find(|reason| reason.reason == ReasonKind::Dependency).unwrap();
     assert_eq!((blocked.count, blocked.jobs.len()), (Some(7), 5));
 }
@@ -137,7 +137,7 @@ fn a_job_is_explained_by_where_it_stands() {
     let mut world = mixed();
     world.pass(61_990);
     let told = |world: &World, name: &str| {
-        let told = world.state.explain_job(world.workflow(), name, &[], world.now).unwrap();
+        let told = world.engine.explain_job(world.workflow(), name, &[], world.now).unwrap();
         (told.reasons[0].reason, told.reasons[0].message.clone())
     };
     let expected = [
@@ -151,8 +151,8 @@ fn a_job_is_explained_by_where_it_stands() {
     for (name, kind, message) in expected {
         assert_eq!(told(&world, name), (kind, message.to_owned()), "{name}");
     }
-    let missing = world.state.explain_job(world.workflow(), "nowhere", &[], world.now);
-    assert_eq!(missing, Err(Refusal::NoJob { workflow: "w".to_owned(), job: "nowhere".to_owned() }));
+    let missing = world.engine.explain_job(world.workflow(), "nowhere", &[], world.now);
+    assert_eq!(missing, Err(CommandError::NoJob { workflow: "w".to_owned(), job: "nowhere".to_owned() }));
     world.silence(120_001);
     assert_eq!(told(&world, "busy").0, ReasonKind::RunnerSilent);
 }
@@ -172,7 +172,7 @@ fn a_job_that_got_more_says_from_what_to_what() {
     }
     let rows = world.results_of("a").into_iter().cloned().collect::<Vec<_>>();
     let attempts: Vec<Attempt<'_>> = rows.iter().map(|result| Attempt { result, node: Some("one") }).collect();
-    let told = world.state.explain_job(world.workflow(), "a", &attempts, world.now).unwrap();
+    let told = world.engine.explain_job(world.workflow(), "a", &attempts, world.now).unwrap();
     assert_eq!((told.workflow.as_str(), told.job.as_str(), told.status), ("w", "a", Some(JobState::Ready)));
     assert_eq!((told.run_id, told.attempt, told.attempts.len()), (1, 3, 2));
     assert!(told.raised[0].starts_with("memory from 1 GiB to "), "{:?}", told.raised);
@@ -182,7 +182,7 @@ fn a_job_that_got_more_says_from_what_to_what() {
     world.sync(id, &failed);
     let rows = world.results_of("a").into_iter().cloned().collect::<Vec<_>>();
     let attempts: Vec<Attempt<'_>> = rows.iter().map(|result| Attempt { result, node: None }).collect();
-    let told = world.state.explain_job(world.workflow(), "a", &attempts, world.now).unwrap();
+    let told = world.engine.explain_job(world.workflow(), "a", &attempts, world.now).unwrap();
     assert_eq!(told.status, Some(JobState::Failed));
     assert_eq!(told.attempts[2].then, None, "nothing follows the last one");
     assert!(told.next[0].contains("with more memory"), "{:?}", told.next);
@@ -193,26 +193,26 @@ fn a_job_that_got_more_says_from_what_to_what() {
 fn a_job_of_slurm_is_explained_by_its_allocations() {
     let mut world = World::with(&for_slurm());
     let told = |world: &World| {
-        let told = world.state.explain_job(world.workflow(), "a", &[], world.now).unwrap();
+        let told = world.engine.explain_job(world.workflow(), "a", &[], world.now).unwrap();
         told.reasons.into_iter().map(|reason| (reason.reason, reason.allocations)).collect::<Vec<_>>()
     };
     assert_eq!(told(&world), [(ReasonKind::NoAllocation, vec![])]);
-    let outlook = |change: fn(&mut Outlook)| {
-        let mut outlook = Outlook::default();
-        change(&mut outlook);
-        outlook
+    let summary = |change: fn(&mut AllocationSummary)| {
+        let mut summary = AllocationSummary::default();
+        change(&mut summary);
+        summary
     };
     let id = world.workflow();
-    for (outlook, kind) in [
-        (outlook(|outlook| outlook.unplaced = Some("too big".to_owned())), ReasonKind::NoPartition),
-        (outlook(|outlook| outlook.refused = Some("no account".to_owned())), ReasonKind::AllocationRefused),
-        (outlook(|outlook| outlook.unreachable = Some("timeout".to_owned())), ReasonKind::SlurmUnreachable),
-        (outlook(|outlook| outlook.held_back = 1), ReasonKind::AllocationLimit),
+    for (summary, kind) in [
+        (summary(|summary| summary.unplaced = Some("too big".to_owned())), ReasonKind::NoPartition),
+        (summary(|summary| summary.refused = Some("no account".to_owned())), ReasonKind::AllocationRefused),
+        (summary(|summary| summary.unreachable = Some("timeout".to_owned())), ReasonKind::SlurmUnreachable),
+        (summary(|summary| summary.held_back = 1), ReasonKind::AllocationLimit),
     ] {
-        world.run(|state, recorder, now| state.note_outlook(id, outlook, recorder, now));
+        world.run(|engine, tx| engine.set_allocation_summary(id, summary, tx));
         assert_eq!(told(&world), [(kind, vec![])]);
     }
-    world.run(|state, recorder, now| state.note_outlook(id, Outlook::default(), recorder, now));
+    world.run(|engine, tx| engine.set_allocation_summary(id, AllocationSummary::default(), tx));
     let key = world.allocation("7");
     let start_ms = world.now.wall_ms + 60_000;
     let seen = Observation {
@@ -221,8 +221,8 @@ fn a_job_of_slurm_is_explained_by_its_allocations() {
         start_ms: Some(start_ms),
         ..Observation::unanswered(key)
     };
-    world.run(|state, recorder, now| state.observe_allocations(&[seen], recorder, now));
-    let reasons = world.state.explain_job(id, "a", &[], world.now).unwrap().reasons;
+    world.run(|engine, tx| engine.observe_allocations(&[seen], tx));
+    let reasons = world.engine.explain_job(id, "a", &[], world.now).unwrap().reasons;
     assert_eq!(reasons[0].allocations, ["torc-wf1-a1"]);
     let message = format!(
         "its allocation torc-wf1-a1, Slurm job 7, waits in Slurm's queue: reason Priority, expected to start at {}",
@@ -248,18 +248,18 @@ fn demands_count_what_runs_and_what_could() {
         labels: labels.iter().map(|label| (*label).to_owned()).collect(),
         jobs,
     };
-    assert_eq!(world.state.demands(), [demand(&[], 2), demand(&["gpu"], 1)], "c waits");
+    assert_eq!(world.engine.demands(), [demand(&[], 2), demand(&["gpu"], 1)], "c waits");
     let id = world.register(&runner("one"));
     world.sync(id, &ask(1, 1));
     world.sync(id, &SyncRequest { running: vec![running(world.key("a"))], ..say(2) });
-    assert_eq!(world.state.demands(), [demand(&[], 2), demand(&["gpu"], 1)]);
+    assert_eq!(world.engine.demands(), [demand(&[], 2), demand(&["gpu"], 1)]);
     let workflow = world.workflow();
-    world.run(|state, recorder, now| state.suspend(workflow, recorder, now)).unwrap();
-    assert_eq!(world.state.demands(), [demand(&[], 1)], "what runs goes on");
+    world.run(|engine, tx| engine.suspend(workflow, tx)).unwrap();
+    assert_eq!(world.engine.demands(), [demand(&[], 1)], "what runs goes on");
     let mut world = World::with(&for_slurm());
-    assert_eq!(world.state.demands().len(), 1);
-    world.state.serve_slurm();
-    assert_eq!(world.state.demands(), [], "its jobs are left to Slurm");
+    assert_eq!(world.engine.demands().len(), 1);
+    world.engine.serve_slurm();
+    assert_eq!(world.engine.demands(), [], "its jobs are left to Slurm");
 }
 
 fn cluster(name: &str, partition: &str) -> SlurmClusterDocument {
@@ -277,7 +277,7 @@ fn a_cluster_is_created_changed_and_deleted() {
     let mut world = World::new();
     let apply = |world: &mut World, name: &str, text: &str| {
         let document = cluster(name, text);
-        world.run(|state, recorder, now| state.apply_cluster(&document, recorder, now).unwrap())
+        world.run(|engine, tx| engine.apply_cluster(&document, tx).unwrap())
     };
     let created_ms = world.now.wall_ms;
     assert_eq!(apply(&mut world, "big", "x"), ApplyOutcome::Created);
@@ -285,39 +285,37 @@ fn a_cluster_is_created_changed_and_deleted() {
     assert_eq!(apply(&mut world, "big", "x"), ApplyOutcome::Unchanged);
     assert_eq!(apply(&mut world, "big", "y"), ApplyOutcome::Configured);
     assert_eq!(apply(&mut world, "small", "x"), ApplyOutcome::Created);
-    let row = world.state.cluster("big").unwrap().clone();
+    let row = world.engine.cluster("big").unwrap().clone();
     assert_eq!((row.generation, row.created_ms), (2, created_ms));
     assert!(row.document.contains("\"y\""), "{}", row.document);
-    assert_eq!(world.state.clusters().map(|row| row.name.as_str()).collect::<Vec<_>>(), ["big", "small"]);
+    assert_eq!(world.engine.clusters().map(|row| row.name.as_str()).collect::<Vec<_>>(), ["big", "small"]);
     assert_eq!(world.reasons(), ["ClusterConfigured"; 3]);
-    let delete =
-        |world: &mut World, name: &str| world.run(|state, recorder, now| state.delete_cluster(name, recorder, now));
-    assert_eq!(delete(&mut world, "other"), Err(Refusal::NoCluster("other".to_owned())));
+    let delete = |world: &mut World, name: &str| world.run(|engine, tx| engine.delete_cluster(name, tx));
+    assert_eq!(delete(&mut world, "other"), Err(CommandError::NoCluster("other".to_owned())));
     world.apply(&for_slurm());
     let id = world.workflow();
     let row = AllocationRow { cluster: "big".to_owned(), ..template() };
-    world.run(|state, recorder, now| state.intend_allocations(id, vec![row], recorder, now).unwrap());
-    assert!(matches!(delete(&mut world, "big"), Err(Refusal::Conflict(_))), "an allocation lives in it");
+    world.run(|engine, tx| engine.intend_allocations(id, vec![row], tx).unwrap());
+    assert!(matches!(delete(&mut world, "big"), Err(CommandError::Conflict(_))), "an allocation lives in it");
     assert_eq!(delete(&mut world, "small"), Ok(()));
     assert_eq!(world.database.clusters.keys().collect::<Vec<_>>(), ["big"]);
     world.restart();
-    assert_eq!(world.state.clusters().map(|row| row.name.as_str()).collect::<Vec<_>>(), ["big"]);
+    assert_eq!(world.engine.clusters().map(|row| row.name.as_str()).collect::<Vec<_>>(), ["big"]);
 }
 
 #[test]
 fn a_cluster_that_changes_twice_in_one_group_is_written_once() {
     let mut world = World::new();
-    let mut recorder = Recorder::default();
-    let now = world.now;
+    let mut tx = world.engine.begin(world.now);
     for text in ["x", "y"] {
-        world.state.apply_cluster(&cluster("big", text), &mut recorder, now).unwrap();
+        world.engine.apply_cluster(&cluster("big", text), &mut tx).unwrap();
     }
-    world.state.apply_cluster(&cluster("gone", "x"), &mut recorder, now).unwrap();
-    world.state.delete_cluster("gone", &mut recorder, now).unwrap();
-    world.state.apply_cluster(&cluster("back", "x"), &mut recorder, now).unwrap();
-    world.state.delete_cluster("back", &mut recorder, now).unwrap();
-    world.state.apply_cluster(&cluster("back", "y"), &mut recorder, now).unwrap();
-    let changes = world.state.finish(recorder, now);
+    world.engine.apply_cluster(&cluster("gone", "x"), &mut tx).unwrap();
+    world.engine.delete_cluster("gone", &mut tx).unwrap();
+    world.engine.apply_cluster(&cluster("back", "x"), &mut tx).unwrap();
+    world.engine.delete_cluster("back", &mut tx).unwrap();
+    world.engine.apply_cluster(&cluster("back", "y"), &mut tx).unwrap();
+    let changes = world.engine.finish(tx);
     let written: Vec<_> = changes.clusters.iter().map(|row| (row.name.as_str(), row.generation)).collect();
     assert_eq!(written, [("big", 2), ("back", 1)]);
     assert_eq!(changes.removed_clusters, ["gone"]);
@@ -333,11 +331,11 @@ fn workflows_without_their_cluster_are_named() {
     for plan in [on("w", Some("big")), on("here", Some("local")), on("none", None), on("done", Some("big"))] {
         world.apply(&plan);
     }
-    let done = world.state.find("default", "done").unwrap();
-    world.run(|state, recorder, now| state.cancel(done, recorder, now)).unwrap();
-    assert_eq!(world.state.without_cluster(), [world.workflow()]);
-    world.run(|state, recorder, now| state.apply_cluster(&cluster("big", "x"), recorder, now).unwrap());
-    assert_eq!(world.state.without_cluster(), []);
+    let done = world.engine.find("default", "done").unwrap();
+    world.run(|engine, tx| engine.cancel(done, tx)).unwrap();
+    assert_eq!(world.engine.without_cluster(), [world.workflow()]);
+    world.run(|engine, tx| engine.apply_cluster(&cluster("big", "x"), tx).unwrap());
+    assert_eq!(world.engine.without_cluster(), []);
 }
 
 // S17
@@ -345,7 +343,7 @@ fn workflows_without_their_cluster_are_named() {
 fn accounting_is_taken_of_attempts_that_there_may_have_been() {
     let mut world = World::with(&Plan::new([job("a")]));
     let workflow = world.workflow();
-    world.run(|state, recorder, now| state.retry(workflow, &Retry::All, recorder, now)).unwrap();
+    world.run(|engine, tx| engine.retry(workflow, &Retry::All, tx)).unwrap();
     let good = SlurmStats {
         workflow: workflow.0,
         job: world.job("a").id.0,
@@ -355,22 +353,22 @@ fn accounting_is_taken_of_attempts_that_there_may_have_been() {
         ..SlurmStats::default()
     };
     let known = |stats: &SlurmStats| {
-        let mut recorder = Recorder::default();
-        let taken = world.state.record_slurm_stats(std::slice::from_ref(stats), &mut recorder);
-        (taken, recorder.changes().slurm_stats.clone())
+        let mut tx = world.engine.begin(world.now);
+        let taken = world.engine.record_slurm_stats(std::slice::from_ref(stats), &mut tx);
+        (taken, tx.changes.rows().slurm_stats.clone())
     };
     assert_eq!(known(&good), (Ok(()), vec![good.clone()]));
     let first = SlurmStats { run: 1, ..good.clone() };
     assert_eq!(known(&first), (Ok(()), vec![first]), "of an earlier run");
     for (run, attempt) in [(3, 1), (0, 1), (2, 0)] {
         let (refused, taken) = known(&SlurmStats { run, attempt, ..good.clone() });
-        assert!(matches!(refused, Err(Refusal::Invalid(_))), "run {run}, attempt {attempt}: {refused:?}");
+        assert!(matches!(refused, Err(CommandError::Invalid(_))), "run {run}, attempt {attempt}: {refused:?}");
         assert_eq!(taken, []);
     }
     let no_job = known(&SlurmStats { job: 99, ..good.clone() });
-    assert_eq!(no_job, (Err(Refusal::NoJob { workflow: "w".to_owned(), job: "99".to_owned() }), vec![]));
+    assert_eq!(no_job, (Err(CommandError::NoJob { workflow: "w".to_owned(), job: "99".to_owned() }), vec![]));
     let no_workflow = known(&SlurmStats { workflow: 99, ..good });
-    assert_eq!(no_workflow, (Err(Refusal::NoWorkflow("99".to_owned())), vec![]));
+    assert_eq!(no_workflow, (Err(CommandError::NoWorkflow("99".to_owned())), vec![]));
 }
 
 // S17
@@ -385,10 +383,10 @@ fn accounting_comes_with_reports_and_by_itself() {
     let finished = FinishedAttempt { slurm_stats: Some(Box::new(stats(1))), ..success(key) };
     let foreign = SlurmStats { workflow: 99, ..stats(3) };
     let request = SyncRequest { finished: vec![finished], slurm_stats: vec![stats(2), foreign], ..say(2) };
-    let mut recorder = Recorder::default();
-    let answer = world.state.sync(id, &request, &mut recorder, world.now).unwrap();
+    let mut tx = world.engine.begin(world.now);
+    let answer = world.engine.sync(id, &request, &mut tx).unwrap();
     assert!(!answer.may_wait);
-    assert_eq!(recorder.changes().slurm_stats, [stats(1), stats(2)]);
+    assert_eq!(tx.changes.rows().slurm_stats, [stats(1), stats(2)]);
 }
 
 #[test]
@@ -452,7 +450,7 @@ fn an_action_is_shown_field_by_field() {
     let id = world.register(&runner("one"));
     let lease = world.sync(id, &ask(1, 1)).leases[0].clone();
     world.sync(id, &SyncRequest { running: vec![running(lease.key)], ..say(2) });
-    let view = |world: &World| world.state.actions(world.workflow()).unwrap().pop().unwrap();
+    let view = |world: &World| world.engine.actions(world.workflow()).unwrap().pop().unwrap();
     let shown = view(&world);
     assert_eq!((shown.id, shown.trigger_type), (lease.key.job, TriggerType::OnWorkerStart));
     assert_eq!((shown.status, shown.worker.is_some()), (ActionState::Running, true));
@@ -498,7 +496,7 @@ fn a_runner_is_shown_field_by_field() {
     world.sync(id, &ask(1, 3));
     let [a, b, c] = ["a", "b", "c"].map(|name| world.key(name));
     world.sync(id, &SyncRequest { running: vec![running(a)], queued: vec![b, c], ..say(2) });
-    let shown = world.state.runners().pop().unwrap();
+    let shown = world.engine.runners().pop().unwrap();
     assert_eq!((shown.id, shown.host.as_str(), shown.pid, shown.kind), (id.0, "one", 77, RunnerKind::Slurm));
     assert_eq!((shown.status, shown.capacity), (RunnerStatus::Active, request.capacity));
     assert_eq!((shown.workflow.as_deref(), shown.slurm_job_id.as_deref()), (Some("w"), Some("5")));
@@ -510,7 +508,7 @@ fn a_runner_is_shown_field_by_field() {
 
 /// An allocation of two nodes that runs, and what the sizing of allocations sees in it.
 fn stage(world: &World, key: AllocationKey) -> Stage {
-    let needs = world.state.slurm_needs(None, world.now);
+    let needs = world.engine.slurm_needs(None, world.now);
     let found = needs.iter().flat_map(|needs| &needs.allocations).find(|one| one.row.id == key.1);
     found.expect("it is live").stage
 }
@@ -520,7 +518,7 @@ fn an_allocation_is_whole_until_its_runner_should_have_come() {
     let mut world = World::with(&for_slurm());
     let id = world.workflow();
     let row = AllocationRow { nodes: 2, cpus: 8, memory_bytes: 64, gpus: 3, ..template() };
-    let rows = world.run(|state, recorder, now| state.intend_allocations(id, vec![row], recorder, now).unwrap());
+    let rows = world.run(|engine, tx| engine.intend_allocations(id, vec![row], tx).unwrap());
     let key = (id, rows[0].id);
     world.submitted(key, "7");
     assert_eq!(stage(&world, key), Stage::Pending);
@@ -564,15 +562,15 @@ fn an_allocation_has_what_its_runners_leave_free() {
     assert_eq!(stage(&world, key), Stage::Running { seconds_left: 3_550, free, busy_seconds: 30 });
     world.pass(86_400_000);
     assert_eq!(stage(&world, key), Stage::Running { seconds_left: 0, free, busy_seconds: 0 });
-    assert_eq!(world.state.live_allocations(Some(world.workflow())), 1);
-    assert_eq!(world.state.live_allocations(Some(WorkflowId(9))), 0);
+    assert_eq!(world.engine.live_allocations(Some(world.workflow())), 1);
+    assert_eq!(world.engine.live_allocations(Some(WorkflowId(9))), 0);
 }
 
 #[test]
 fn only_what_somebody_was_told_to_run_is_served() {
     let mut world = World::with(&for_slurm());
     let served = |world: &World, scope: Option<RunnerScope>| {
-        world.state.slurm_needs(scope.as_ref(), world.now).iter().map(|needs| needs.is_served).collect::<Vec<_>>()
+        world.engine.slurm_needs(scope.as_ref(), world.now).iter().map(|needs| needs.is_served).collect::<Vec<_>>()
     };
     assert_eq!(served(&world, None), [false]);
     assert_eq!(served(&world, Some(RunnerScope::All)), [true]);
@@ -582,9 +580,9 @@ fn only_what_somebody_was_told_to_run_is_served() {
     world.restart();
     assert_eq!(served(&world, Some(RunnerScope::Session)), [false], "another process was not told to run it");
     let id = world.workflow();
-    world.state.serve(id).unwrap();
+    world.engine.serve(id).unwrap();
     assert_eq!(served(&world, Some(RunnerScope::Session)), [true]);
-    assert_eq!(world.state.serve(WorkflowId(9)), Err(Refusal::NoWorkflow("9".to_owned())));
+    assert_eq!(world.engine.serve(WorkflowId(9)), Err(CommandError::NoWorkflow("9".to_owned())));
 }
 
 #[test]
@@ -596,7 +594,7 @@ fn nothing_follows_an_attempt_that_waits_for_a_decision() {
     world.sync(id, &SyncRequest { finished: vec![failure(world.key("a"), 3, Cause::ExitCode)], ..say(2) });
     assert_eq!(world.state_of("a"), JobState::PendingFailed);
     let row = world.results_of("a")[0].clone();
-    let told = world.state.explain_job(world.workflow(), "a", &[Attempt { result: &row, node: None }], world.now);
+    let told = world.engine.explain_job(world.workflow(), "a", &[Attempt { result: &row, node: None }], world.now);
     let told = told.unwrap();
     assert_eq!((told.reasons[0].reason, &told.attempts[0].then), (ReasonKind::NeedsDecision, &None));
 }

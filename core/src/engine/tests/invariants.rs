@@ -5,29 +5,28 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use torc_api::state::{Cause, JobState};
 use torc_api::status::JobCounts;
-use torc_api::wire::AttemptKey;
 
-use crate::engine::State;
-use crate::engine::errands::ErrandId;
-use crate::engine::runner::Runner;
+use crate::engine::Engine;
+use crate::engine::held_leases::LeaseTarget;
+use crate::engine::runners::Runner;
 use crate::engine::workflow::Workflow;
-use crate::ids::{JobId, RunnerId, WorkflowId};
+use crate::ids::{JobId, RunnerId};
 use crate::matching::Usage;
-use crate::rows::{StrayFate, StrayLease};
+use crate::rows::{DetachedLease, DetachedState};
 
 /// Counters, queues, dependencies and leases agree with each other.
-pub fn check_live(state: &State) {
-    for workflow in state.workflows.values() {
+pub fn check_live(engine: &Engine) {
+    for workflow in engine.workflows.values() {
         check_counts(workflow);
         check_usage(workflow);
         check_queues(workflow);
         check_dependencies(workflow);
         check_recoveries(workflow);
     }
-    check_leases(state);
-    let open = state.workflows.values().filter(|workflow| !workflow.is_settled());
-    assert!(open.map(Workflow::id).all(|id| state.live.contains(&id)), "a workflow is forgotten");
-    check_errands(state);
+    check_leases(engine);
+    let open = engine.workflows.values().filter(|workflow| !workflow.is_settled());
+    assert!(open.map(Workflow::id).all(|id| engine.live.contains(&id)), "a workflow is forgotten");
+    check_held(engine);
 }
 
 fn check_counts(workflow: &Workflow) {
@@ -36,7 +35,7 @@ fn check_counts(workflow: &Workflow) {
         counts.add(job.state, 1);
     }
     assert_eq!(workflow.counts, counts);
-    assert_eq!(JobState::ALL.into_iter().map(|state| counts.of(state)).sum::<i64>(), workflow.jobs.len() as i64);
+    assert_eq!(JobState::ALL.iter().copied().map(|state| counts.of(state)).sum::<i64>(), workflow.jobs.len() as i64);
 }
 
 fn check_usage(workflow: &Workflow) {
@@ -98,43 +97,43 @@ fn check_dependencies(workflow: &Workflow) {
     }
 }
 
-fn check_leases(state: &State) {
+fn check_leases(engine: &Engine) {
     let mut held: BTreeMap<JobId, RunnerId> = BTreeMap::new();
-    for (id, runner) in &state.runners {
-        for job in runner.held.keys() {
-            assert_eq!(held.insert(*job, *id), None, "job {job} has two leases");
+    for (id, runner) in engine.runners.iter() {
+        for (_, job) in runner.leases.jobs() {
+            assert_eq!(held.insert(job, *id), None, "job {job} has two leases");
         }
     }
-    let jobs = state.workflows.values().flat_map(|workflow| &workflow.jobs);
+    let jobs = engine.workflows.values().flat_map(|workflow| &workflow.jobs);
     let owned: BTreeMap<JobId, RunnerId> = jobs
         .inspect(|job| assert_eq!(job.runner.is_some(), job.state.is_held(), "job {} is {}", job.id, job.state))
         .filter_map(|job| Some((job.id, job.runner?)))
         .collect();
     assert_eq!(held, owned, "runners hold what jobs say");
-    check_strays(state);
+    check_revoked(engine);
 }
 
-fn check_strays(state: &State) {
+fn check_revoked(engine: &Engine) {
     let mut ending: BTreeMap<JobId, u32> = BTreeMap::new();
-    for (id, runner) in &state.runners {
-        for (epoch, stray) in &runner.ending {
-            assert_eq!((stray.lease.runner, stray.lease.epoch, stray.lease.fate), (*id, *epoch, StrayFate::Ending));
-            *ending.entry(stray.lease.job).or_default() += 1;
+    for (id, runner) in engine.runners.iter() {
+        for lease in runner.leases.revoked() {
+            assert_eq!((lease.runner, lease.fate), (*id, DetachedState::Revoked));
+            *ending.entry(lease.job).or_default() += 1;
         }
     }
     let mut counted = BTreeMap::new();
-    for workflow in state.workflows.values() {
+    for workflow in engine.workflows.values() {
         let of_jobs = workflow.jobs.iter().filter(|job| job.ending > 0).map(|job| (job.id, u32::from(job.ending)));
         counted.extend(of_jobs);
-        counted.extend(&workflow.ending_actions);
-        assert_eq!(workflow.ending, workflow.jobs.iter().map(|job| u32::from(job.ending)).sum::<u32>());
-        for (job, leases) in &workflow.given_up {
+        counted.extend(workflow.leases.revoked().1);
+        assert_eq!(workflow.leases.revoked().0, workflow.jobs.iter().map(|job| u32::from(job.ending)).sum::<u32>());
+        for (job, leases) in workflow.leases.expired() {
             let record = &workflow.jobs[workflow.ordinal(*job).unwrap() as usize];
             let open =
                 [JobState::Ready, JobState::Leased, JobState::Failed, JobState::Terminated, JobState::PendingFailed];
             assert!(!leases.is_empty() && (open.contains(&record.state) || record.ending > 0), "{}", record.state);
             for lease in leases {
-                assert_eq!((lease.run, lease.fate), (record.run, StrayFate::GivenUp));
+                assert_eq!((lease.run, lease.fate), (record.run, DetachedState::Expired));
                 let is_older = lease.attempt < record.attempt || record.state != JobState::Leased;
                 assert!(is_older, "two leases of attempt {} of job {job}", lease.attempt);
             }
@@ -143,10 +142,11 @@ fn check_strays(state: &State) {
     assert_eq!(ending, counted, "jobs wait for exactly what runners are ending");
 }
 
-fn strays(state: &State) -> BTreeMap<i64, StrayLease> {
-    let given_up = state.workflows.values().flat_map(|workflow| workflow.given_up.values().flatten().copied());
-    let ending = state.runners.values().flat_map(|runner| runner.ending.values().map(|ending| ending.lease));
-    given_up.chain(ending).map(|lease| (lease.epoch, lease)).collect()
+fn detached_leases(engine: &Engine) -> BTreeMap<i64, DetachedLease> {
+    let expired =
+        engine.workflows.values().flat_map(|workflow| workflow.leases.expired().flat_map(|(_, leases)| leases));
+    let revoked = engine.runners.values().flat_map(|runner| runner.leases.revoked());
+    expired.chain(revoked).map(|lease| (lease.epoch, *lease)).collect()
 }
 
 /// Exactly the jobs that wait for a script have one.
@@ -156,20 +156,19 @@ fn check_recoveries(workflow: &Workflow) {
     assert_eq!(workflow.recoveries.iter().map(|row| row.job).collect::<BTreeSet<_>>(), recovering);
 }
 
-/// A runner that has an errand knows of it.
-fn check_errands(state: &State) {
-    for workflow in state.workflows.values() {
-        for (errand, holder, _) in workflow.held_errands() {
-            assert!(state.runners[&holder].errands.contains_key(&errand), "{errand:?} of runner {holder}");
-        }
+/// A runner knows the leases that it holds, by their numbers.
+fn check_held(engine: &Engine) {
+    for (target, holder, key) in engine.workflows.values().flat_map(Workflow::held_leases) {
+        let held = engine.runners.get(&holder).unwrap().leases.get(&target).map(|held| (held.key.epoch, held.key.run));
+        assert_eq!(held, Some((key.epoch, key.run)), "{target:?} of runner {holder}");
     }
 }
 
 /// A state that was read again is the one that is live, but for what is not kept: who is silent, which answer brought a lease,
 /// what was asked back from whom, what the controller last made of the needs, and how many allocations ended in vain.
-pub fn check_same(live: &State, restored: &State) {
+pub fn check_same(live: &Engine, restored: &Engine) {
     assert_eq!(live.live, restored.live, "nothing that has settled is looked at");
-    let ids = |state: &State| state.workflows.keys().copied().collect::<Vec<_>>();
+    let ids = |engine: &Engine| engine.workflows.keys().copied().collect::<Vec<_>>();
     assert_eq!(ids(live), ids(restored));
     assert_eq!(live.names, restored.names);
     for (live, restored) in live.workflows.values().zip(restored.workflows.values()) {
@@ -178,7 +177,7 @@ pub fn check_same(live: &State, restored: &State) {
         assert_eq!(live.counts, restored.counts);
         assert_eq!(jobs(live), jobs(restored));
         assert_eq!(budgets(live), budgets(restored));
-        assert_eq!(live.recovering, restored.recovering);
+        assert_eq!(live.failures.recovering(), restored.failures.recovering());
         assert_eq!(live.actions.summary(), restored.actions.summary());
         let workers = (restored.actions.workers(), live.actions.workers());
         assert!(workers.0.is_subset(workers.1), "workers with actions of their own: {workers:?}");
@@ -186,17 +185,16 @@ pub fn check_same(live: &State, restored: &State) {
         assert_eq!(live.data, restored.data);
         assert_eq!(live.regenerated, restored.regenerated);
         assert_eq!(live.spec_with_regenerated, restored.spec_with_regenerated);
-        assert_eq!(live.given_up, restored.given_up);
-        assert_eq!((live.ending, &live.ending_actions), (restored.ending, &restored.ending_actions));
-        assert_eq!(live.allocations.live, restored.allocations.live);
-        assert_eq!(live.allocations.finished, restored.allocations.finished);
-        let latest = |workflow: &Workflow| workflow.failures.values().cloned().collect::<Vec<_>>();
+        assert_eq!(live.leases, restored.leases);
+        let rows = |workflow: &Workflow| workflow.allocations.iter().cloned().collect::<Vec<_>>();
+        assert_eq!(rows(live), rows(restored));
+        assert_eq!(live.allocations.finished(), restored.allocations.finished());
+        let latest = |workflow: &Workflow| workflow.failures.latest().cloned().collect::<Vec<_>>();
         assert!(latest(restored).ends_with(&latest(live)), "{:?} after {:?}", latest(restored), latest(live));
     }
-    assert_eq!(strays(live), strays(restored));
-    assert_eq!(live.clusters, restored.clusters);
-    assert_eq!(live.ended_slurm_jobs, restored.ended_slurm_jobs);
-    let ids = |state: &State| state.runners.keys().copied().collect::<Vec<_>>();
+    assert_eq!(detached_leases(live), detached_leases(restored));
+    assert_eq!(live.slurm.kept(), restored.slurm.kept());
+    let ids = |engine: &Engine| engine.runners.keys().copied().collect::<Vec<_>>();
     assert_eq!(ids(live), ids(restored));
     for (live, restored) in live.runners.values().zip(restored.runners.values()) {
         assert_eq!(live.row, restored.row);
@@ -205,14 +203,10 @@ pub fn check_same(live: &State, restored: &State) {
     }
 }
 
-/// The leases of a runner: of jobs with their workflow, of errands, and those that it is to end.
-type Held = (BTreeMap<JobId, WorkflowId>, BTreeMap<ErrandId, AttemptKey>, BTreeMap<i64, StrayLease>);
-
-fn held(runner: &Runner) -> Held {
-    let jobs = runner.held.iter().map(|(job, holding)| (*job, holding.workflow));
-    let errands = runner.errands.iter().map(|(errand, held)| (*errand, held.key));
-    let ending = runner.ending.iter().map(|(epoch, ending)| (*epoch, ending.lease));
-    (jobs.collect(), errands.collect(), ending.collect())
+/// The leases of a runner by their numbers, and those that it is to end.
+fn held(runner: &Runner) -> (BTreeMap<LeaseTarget, i64>, Vec<DetachedLease>) {
+    let held = runner.leases.iter().map(|(target, held)| (*target, held.key.epoch));
+    (held.collect(), runner.leases.revoked().copied().collect())
 }
 
 fn jobs(workflow: &Workflow) -> Vec<String> {
@@ -229,8 +223,11 @@ fn jobs(workflow: &Workflow) -> Vec<String> {
 
 /// Only causes that a budget exists for.
 fn budgets(workflow: &Workflow) -> BTreeSet<(JobId, Cause, i32)> {
-    let all =
-        workflow.failed_attempts.iter().flat_map(|(job, causes)| causes.iter().map(|(cause, n)| (*job, *cause, *n)));
-    all.filter(|(job, cause, _)| workflow.ordinal(*job).is_some() && !matches!(cause, Cause::Stopped | Cause::Canceled))
+    workflow
+        .failures
+        .counts()
+        .filter(|(job, cause, _)| {
+            workflow.ordinal(*job).is_some() && !matches!(cause, Cause::Stopped | Cause::Canceled)
+        })
         .collect()
 }

@@ -5,7 +5,7 @@ use torc_api::wire::{AttemptKey, RunnerScope, SyncRequest, Verdict, Want};
 
 use super::plan::{Plan, job, needs};
 use super::world::{World, ask, runner, running, say, success};
-use crate::engine::Refusal;
+use crate::engine::CommandError;
 use crate::expanded::Requirements;
 use crate::ids::RunnerId;
 
@@ -144,7 +144,7 @@ fn a_successor_in_the_same_place_takes_over_and_what_it_does_not_name_is_gone() 
     let [a, b] = ["a", "b"].map(|name| world.key(name));
     world.sync(id, &SyncRequest { running: vec![running(a), running(b)], ..say(2) });
     let next = world.register(&runner("one"));
-    assert_eq!(world.try_sync(id, &say(3)), Err(Refusal::NoRunner(id)));
+    assert_eq!(world.try_sync(id, &say(3)), Err(CommandError::NoRunner(id)));
     assert_eq!(world.states(&["a", "b"]), [JobState::Running; 2]);
     assert_eq!([world.job("a").runner, world.job("b").runner], [Some(next); 2]);
     world.sync(next, &SyncRequest { running: vec![running(a)], ..say(1) });
@@ -160,7 +160,7 @@ fn a_successor_in_the_same_place_takes_over_and_what_it_does_not_name_is_gone() 
 fn a_runner_elsewhere_or_without_a_place_succeeds_nobody() {
     let (mut world, id) = two_jobs();
     world.sync(id, &ask(1, 1));
-    for (host, place) in [("one", ""), ("two", "one:/keeper"), ("one", "elsewhere")] {
+    for (host, place) in [("one", ""), ("two", "one:/shim"), ("one", "elsewhere")] {
         let mut other = runner(host);
         other.place = place.to_owned();
         world.register(&other);
@@ -179,7 +179,7 @@ fn a_runner_that_leaves_returns_promises_and_loses_what_it_did_not_end() {
     assert!(!answer.may_wait);
     assert_eq!(world.states(&["a", "b"]), [JobState::Ready; 2]);
     assert_eq!([world.job("a").attempt, world.job("b").attempt], [2, 1]);
-    assert_eq!(world.try_sync(id, &say(3)), Err(Refusal::NoRunner(id)));
+    assert_eq!(world.try_sync(id, &say(3)), Err(CommandError::NoRunner(id)));
     assert!(world.reasons().contains(&"RunnerLeft"));
 }
 
@@ -223,16 +223,16 @@ fn a_runner_waits_only_when_there_is_nothing_to_say() {
     let keys = ["a", "b"].map(|name| world.key(name));
     let hold = SyncRequest { queued: keys.to_vec(), ..ask(2, 8) };
     assert!(world.try_sync(id, &hold).unwrap().may_wait);
-    let news = world.state.news();
-    let polled = world.run(|state, recorder, now| state.poll(id, &hold, recorder, now));
+    let wake_version = world.engine.wake_version();
+    let polled = world.run(|engine, tx| engine.poll(id, &hold, tx));
     assert_eq!(polled, None);
     world.apply(&Plan { name: "more".to_owned(), ..Plan::new([job("c")]) });
-    assert!(world.state.news() > news);
-    let polled = world.run(|state, recorder, now| state.poll(id, &hold, recorder, now)).unwrap();
+    assert!(world.engine.wake_version() > wake_version);
+    let polled = world.run(|engine, tx| engine.poll(id, &hold, tx)).unwrap();
     assert_eq!((polled.sequence, polled.leases.len()), (2, 1));
     // A message that was overtaken while it waited is let go without work.
     world.try_sync(id, &SyncRequest { queued: keys.to_vec(), want: Want::default(), ..say(3) }).unwrap();
-    let polled = world.run(|state, recorder, now| state.poll(id, &hold, recorder, now)).unwrap();
+    let polled = world.run(|engine, tx| engine.poll(id, &hold, tx)).unwrap();
     assert_eq!(polled.leases, []);
     let reported = SyncRequest { queued: vec![keys[1]], finished: vec![success(keys[0])], ..say(4) };
     assert!(!world.try_sync(id, &reported).unwrap().may_wait, "a report is answered at once");
@@ -243,8 +243,8 @@ fn another_protocol_is_refused() {
     let mut world = World::new();
     let mut request = runner("one");
     request.protocol = 99;
-    let refused = world.run(|state, recorder, now| state.register(&request, recorder, now));
-    assert_eq!(refused, Err(Refusal::Protocol(99)));
+    let refused = world.run(|engine, tx| engine.register(&request, tx));
+    assert_eq!(refused, Err(CommandError::Protocol(99)));
 }
 
 #[test]
@@ -275,26 +275,26 @@ fn a_settled_workflow_is_live_again_when_it_is_retried_and_not_before() {
     world.sync(id, &ask(1, 1));
     let answer = world.sync(id, &SyncRequest { finished: vec![success(world.key("a"))], ..say(2) });
     assert_eq!(answer.verdict, Verdict::Complete);
-    assert!(world.state.live.is_empty());
+    assert!(world.engine.live.is_empty());
     let workflow = world.workflow();
-    world.run(|state, recorder, now| state.retry(workflow, &crate::engine::Retry::All, recorder, now)).unwrap();
+    world.run(|engine, tx| engine.retry(workflow, &crate::engine::Retry::All, tx)).unwrap();
     assert_eq!(world.sync(id, &ask(3, 1)).leases.len(), 1);
 }
 
 #[test]
 fn a_state_that_was_read_again_goes_on_with_its_session() {
     let mut world = World::with(&Plan::new([job("a")]));
-    let before = world.state.session().clone();
+    let before = world.engine.session().clone();
     world.apply(&Plan { name: "gone".to_owned(), ..Plan::new([job("b")]) });
-    let deleted = world.state.find("default", "gone").unwrap();
-    let both = world.state.session().clone();
-    world.run(|state, recorder, now| state.delete(deleted, recorder, now)).unwrap();
+    let deleted = world.engine.find("default", "gone").unwrap();
+    let both = world.engine.session().clone();
+    world.run(|engine, tx| engine.delete(deleted, tx)).unwrap();
     world.restart();
     let mut here = runner("one");
     here.scope = RunnerScope::Session;
     let id = world.register(&here);
     assert_eq!(world.sync(id, &ask(1, 8)).leases, [], "another process runs what it was asked to run");
-    world.state.continue_session(&both);
-    assert_eq!(*world.state.session(), before, "what is gone is not taken along");
+    world.engine.continue_session(&both);
+    assert_eq!(*world.engine.session(), before, "what is gone is not taken along");
     assert_eq!(world.sync(id, &ask(2, 8)).leases.len(), 1);
 }

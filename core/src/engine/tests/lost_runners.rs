@@ -7,7 +7,7 @@ use torc_api::wire::{AttemptKey, JournalledResult, ReplayOutcome, RunnerScope, S
 
 use super::plan::{Plan, job};
 use super::world::{World, ask, runner, running, say, success};
-use crate::engine::{Refusal, Retry};
+use crate::engine::{CommandError, Retry};
 use crate::ids::RunnerId;
 
 const LEASE_MS: u64 = 120_000;
@@ -43,13 +43,13 @@ fn assuming(runner: RunnerId) -> SyncStatusRequest {
     SyncStatusRequest { assume_lost: vec![runner.0], ..SyncStatusRequest::default() }
 }
 
-fn sync(world: &mut World, request: &SyncStatusRequest) -> Result<OrphanReport, Refusal> {
+fn sync(world: &mut World, request: &SyncStatusRequest) -> Result<OrphanReport, CommandError> {
     let workflow = world.workflow();
-    world.run(|state, recorder, now| {
+    world.run(|engine, tx| {
         let mut report = OrphanReport::default();
-        let found = state.find_lost_runners(workflow, request, &[])?;
-        state.report_lost_runners(workflow, &found, &mut report);
-        state.lose_runners(workflow, &found, recorder, now);
+        let found = engine.find_lost_runners(workflow, request, &[])?;
+        engine.report_lost_runners(workflow, &found, &mut report);
+        engine.lose_runners(workflow, &found, tx);
         Ok(report)
     })
 }
@@ -63,7 +63,7 @@ fn a_runner_whose_processes_ended_loses_its_jobs_at_once() {
     assert_eq!((report.jobs[0].job.as_str(), report.jobs[0].cause), ("a", Cause::Lost));
     assert_eq!(world.states(&["a", "b"]), [JobState::Failed, JobState::Ready]);
     assert_eq!(world.results_of("a")[0].return_code, -128);
-    assert!(world.state.runners().is_empty(), "it holds nothing any more");
+    assert!(world.engine.runners().is_empty(), "it holds nothing any more");
     assert!(world.reasons().contains(&"OrphansReclaimed"));
     assert_eq!(sync(&mut world, &with(evidence(id, ProcessState::Ended))).unwrap(), OrphanReport::default());
 }
@@ -78,7 +78,7 @@ fn a_living_shim_keeps_its_jobs_whatever_is_assumed() {
     assert_eq!((report.unreachable[0].reason, report.jobs.len()), (UnreachableReason::ShimRuns, 0));
     assert_eq!(report.unreachable[0].jobs, ["a"], "what has not started is not running");
     let assumed = SyncStatusRequest { assume_lost: vec![id.0], ..alive };
-    assert!(matches!(sync(&mut world, &assumed), Err(Refusal::Conflict(_))));
+    assert!(matches!(sync(&mut world, &assumed), Err(CommandError::Conflict(_))));
     assert_eq!(world.state_of("a"), JobState::Running);
 }
 
@@ -87,8 +87,8 @@ fn a_living_shim_keeps_its_jobs_whatever_is_assumed() {
 fn the_user_decides_about_a_silent_runner_and_not_about_others() {
     let (mut world, id) = busy();
     let refused = sync(&mut world, &assuming(id));
-    assert!(matches!(&refused, Err(Refusal::Conflict(message)) if message.contains("it reports")), "{refused:?}");
-    assert_eq!(sync(&mut world, &assuming(RunnerId(99))), Err(Refusal::NoRunner(RunnerId(99))));
+    assert!(matches!(&refused, Err(CommandError::Conflict(message)) if message.contains("it reports")), "{refused:?}");
+    assert_eq!(sync(&mut world, &assuming(RunnerId(99))), Err(CommandError::NoRunner(RunnerId(99))));
     world.silence(LEASE_MS + 1);
     let told = sync(&mut world, &SyncStatusRequest::default()).unwrap();
     assert_eq!((told.unreachable[0].runner, told.unreachable[0].reason), (id.0, UnreachableReason::NotVerified));
@@ -133,7 +133,7 @@ fn jobs_of_other_workflows_stay_with_the_runner() {
     world.sync(id, &SyncRequest { running: keys.to_vec(), ..say(2) });
     let report = sync(&mut world, &with(evidence(id, ProcessState::Ended))).unwrap();
     assert_eq!((report.jobs.len(), world.state_of("x")), (1, JobState::Running));
-    assert_eq!(world.state.runners().len(), 1);
+    assert_eq!(world.engine.runners().len(), 1);
 }
 
 /// A new run need not wait for the lease of a runner that is gone.
@@ -160,13 +160,13 @@ fn a_journal_of_a_superseded_run_ends_what_is_waited_for() {
 
 fn retry_all(world: &mut World) {
     let workflow = world.workflow();
-    world.run(|state, recorder, now| state.retry(workflow, &Retry::All, recorder, now)).unwrap();
+    world.run(|engine, tx| engine.retry(workflow, &Retry::All, tx)).unwrap();
 }
 
 fn replay(world: &mut World, key: AttemptKey) -> ReplayOutcome {
     let (workflow, ended_ms) = (world.workflow(), world.now.wall_ms);
     let result = JournalledResult { ended_ms, runner: Some(1), name: "a".to_owned(), finished: success(key) };
-    let replayed = world.run(|state, recorder, now| state.replay(workflow, 1, &[result], recorder, now)).unwrap();
+    let replayed = world.run(|engine, tx| engine.replay(workflow, 1, &[result], tx)).unwrap();
     replayed[0].outcome
 }
 
@@ -174,11 +174,11 @@ fn replay(world: &mut World, key: AttemptKey) -> ReplayOutcome {
 #[test]
 fn a_runner_with_a_job_is_busy() {
     let (mut world, id) = busy();
-    let busy = world.state.activity(&RunnerScope::All);
+    let busy = world.engine.activity(&RunnerScope::All);
     assert!(busy.is_busy);
     let finished = ["a", "b"].map(|name| success(world.key(name))).to_vec();
     world.sync(id, &SyncRequest { finished, ..say(3) });
-    let idle = world.state.activity(&RunnerScope::All);
+    let idle = world.engine.activity(&RunnerScope::All);
     assert!(!idle.is_busy && idle.last_event > busy.last_event, "{idle:?}");
-    assert_eq!(world.state.activity(&RunnerScope::All), idle);
+    assert_eq!(world.engine.activity(&RunnerScope::All), idle);
 }

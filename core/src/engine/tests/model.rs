@@ -21,7 +21,7 @@ pub fn check_end(history: &History) {
     let spawned: Vec<_> = database.jobs.values().filter_map(spawner).collect();
     assert!(spawned.iter().all(|by| database.jobs.contains_key(by)), "what spawned a job is there");
     assert_eq!(database.jobs.len(), history.plan.jobs.len() + spawned.len());
-    for action in history.world.state.actions(history.world.workflow()).unwrap() {
+    for action in history.world.engine.actions(history.world.workflow()).unwrap() {
         let is_over = !action.status.is_open() || action.worker.is_some();
         assert!(is_over, "nobody carries out {action:?}");
     }

@@ -18,7 +18,7 @@ fn sized(host: &str, cpus: i64) -> RegisterRequest {
     RegisterRequest { capacity, ..runner(host) }
 }
 
-/// Runners that start what fits, lease ahead, and wait on the server for news.
+/// Runners that start what fits, lease ahead, and wait on the server for a change.
 struct Fleet {
     world: World,
     runners: Vec<SimRunner>,
@@ -50,7 +50,7 @@ impl Fleet {
     }
 
     fn in_world(world: World, ahead: u32) -> Self {
-        let polls = LongPolls::new(&world.state);
+        let polls = LongPolls::new(&world.engine);
         Self { world, runners: Vec::new(), polls, ran: BTreeMap::new(), moves: 0, ahead }
     }
 
@@ -68,6 +68,11 @@ impl Fleet {
 
     fn id(&self, index: usize) -> RunnerId {
         self.runners[index].id.unwrap()
+    }
+
+    /// How many leases a runner was asked to give back.
+    fn asked_back(&self, index: usize) -> usize {
+        self.world.engine.runners.get(&self.id(index)).unwrap().asked_back_count()
     }
 
     fn message(&mut self, index: usize) -> SyncRequest {
@@ -100,7 +105,7 @@ impl Fleet {
                 None => answers.push((Waiting { index, request }, answer.response)),
             }
             let polls = &mut self.polls;
-            answers.extend(self.world.run(|state, recorder, now| polls.answer(state, (recorder, now), 0, false)));
+            answers.extend(self.world.run(|engine, tx| polls.answer(engine, tx, 0, false)));
             for (Waiting { index, request }, response) in answers {
                 self.take(index, &request, &response);
                 let is_latest = response.sequence == self.runners[index].sequence;
@@ -139,7 +144,7 @@ impl Fleet {
 
     /// A runner has free capacity only if no lease waits that may still move.
     fn check_no_runner_is_idle_beside_waiting_work(&self) {
-        let workflow = self.world.state.workflows.values().next().unwrap();
+        let workflow = self.world.engine.workflows.values().next().unwrap();
         let is_stuck = |promise: &Promise| {
             let job = workflow.ordinal(JobId(promise.key.job)).unwrap();
             workflow.jobs[job as usize].moves >= 2
@@ -227,7 +232,7 @@ fn withheld() -> Fleet {
 /// Answers the runners that wait.
 fn poll(fleet: &mut Fleet) {
     let polls = &mut fleet.polls;
-    let answers = fleet.world.run(|state, recorder, now| polls.answer(state, (recorder, now), 0, false));
+    let answers = fleet.world.run(|engine, tx| polls.answer(engine, tx, 0, false));
     for (Waiting { index, request }, response) in answers {
         fleet.take(index, &request, &response);
     }
@@ -250,7 +255,7 @@ fn withheld_leases_come_when_the_offer_expires() {
     for (passed_ms, queued) in [(32_000, 0), (32_001, 4)] {
         let mut fleet = withheld();
         fleet.world.now.mono_ms += passed_ms;
-        fleet.world.run(|state, recorder, now| state.expire(recorder, now));
+        fleet.world.run(|engine, tx| engine.expire(tx));
         poll(&mut fleet);
         assert_eq!(fleet.held(1), (4, queued), "{passed_ms} ms later");
     }
@@ -341,7 +346,7 @@ fn who_runs_nothing_yet_is_left_alone() {
     assert_eq!(fleet.runners[loaded].queued.len(), 4, "it has everything, and has started none of it");
     let idle = fleet.register(2);
     fleet.sync(idle);
-    assert!(fleet.world.state.runners[&fleet.id(loaded)].asked_back.is_empty());
+    assert_eq!(fleet.asked_back(loaded), 0);
 }
 
 #[test]
@@ -358,7 +363,7 @@ fn a_lease_moves_at_most_twice() {
         fleet.sync(index);
     }
     let moves = |fleet: &Fleet| {
-        let workflow = fleet.world.state.workflows.values().next().unwrap();
+        let workflow = fleet.world.engine.workflows.values().next().unwrap();
         workflow.jobs.iter().map(|job| job.moves).max()
     };
     assert!(moves(&fleet) <= Some(2) && fleet.moves <= 24, "{:?}", moves(&fleet));
@@ -375,7 +380,7 @@ fn a_lease_that_has_moved_twice_stays() {
         let mut again = Fleet::new(2, 4);
         assert_eq!(again.register(1), loaded);
         again.sync(loaded);
-        let jobs = &mut again.world.state.workflows.get_mut(&workflow).unwrap().jobs;
+        let jobs = &mut again.world.engine.workflows.get_mut(&workflow).unwrap().jobs;
         jobs.iter_mut().for_each(|job| job.moves = moves);
         assert_eq!(again.register(1), idle);
         again.sync(idle);
@@ -412,15 +417,17 @@ fn others_are_asked_when_a_holder_does_not_answer() {
     let request = fleet.message(idle);
     let id = fleet.id(idle);
     fleet.world.sync(id, &request);
-    let asked = |fleet: &Fleet| {
-        holders.map(|index| fleet.world.state.runners[&fleet.id(index)].asked_back.len()).iter().sum::<usize>()
-    };
+    let asked = |fleet: &Fleet| holders.map(|index| fleet.asked_back(index)).iter().sum::<usize>();
     for (ms, expected) in [(0, 1), (1_999, 1), (1, 2)] {
         fleet.world.now.mono_ms += ms;
-        let before = fleet.world.state.news();
-        fleet.world.run(|state, recorder, now| state.expire(recorder, now));
-        assert_eq!(fleet.world.state.news() > before, expected == 2, "{ms} ms later: runners are polled again");
-        fleet.world.run(|state, recorder, now| state.poll(id, &request, recorder, now));
+        let before = fleet.world.engine.wake_version();
+        fleet.world.run(|engine, tx| engine.expire(tx));
+        assert_eq!(
+            fleet.world.engine.wake_version() > before,
+            expected == 2,
+            "{ms} ms later: runners are polled again"
+        );
+        fleet.world.run(|engine, tx| engine.poll(id, &request, tx));
         assert_eq!(asked(&fleet), expected, "{ms} ms later");
     }
 }
@@ -436,7 +443,7 @@ fn many_waiting_leases_cost_no_more_than_a_few() {
     request.want.free.cpus = 2;
     let id = fleet.id(idle);
     fleet.world.sync(id, &request);
-    let asked = fleet.world.state.runners[&fleet.id(loaded)].asked_back.len();
+    let asked = fleet.asked_back(loaded);
     assert!((2..=256).contains(&asked), "{asked} were asked back in one go");
 }
 

@@ -9,7 +9,7 @@ use torc_api::state::{Cause, JobState};
 
 use super::plan::{Plan, job, needs};
 use super::world::{World, ask, failure, runner, running, say, success};
-use crate::engine::{LatestResults, Recover, Refusal, Regenerate, Retry};
+use crate::engine::{CommandError, LatestResults, Recover, Regenerate, Retry};
 use crate::failure::RecoveryOptions;
 use crate::planning::partition::Partition;
 use torc_api::wire::{FinishedAttempt, SyncRequest};
@@ -60,11 +60,11 @@ impl World {
     fn regenerate(&mut self, request: &RegenerateRequest) -> RegenerateReport {
         let (id, partitions) = (self.workflow(), partitions());
         let wanted = Regenerate { request, account: "x", seconds: None, partitions: &partitions, stamp: "regen_1" };
-        self.run(|state, recorder, now| state.regenerate(id, wanted, recorder, now).unwrap())
+        self.run(|engine, tx| engine.regenerate(id, wanted, tx).unwrap())
     }
 
     fn action_states(&self) -> Vec<(bool, ActionState)> {
-        let actions = self.state.actions(self.workflow()).unwrap();
+        let actions = self.engine.actions(self.workflow()).unwrap();
         actions.iter().map(|action| (action.is_recovery, action.status)).collect()
     }
 
@@ -110,7 +110,7 @@ fn allocations_are_planned_anew() {
     let names: Vec<Option<String>> = ["a", "b", "c", "d"].map(|name| world.scheduler_of(name)).to_vec();
     assert!(names.iter().all(Option::is_some) && names[0] == names[1] && names[0] != names[2] && names[0] != names[3]);
     assert_eq!(names[2].as_deref(), shown.iter().find(|one| one.2).map(|one| one.0));
-    assert_eq!(world.state.live_allocations(None), 0, "nobody said that anything is to be submitted");
+    assert_eq!(world.engine.live_allocations(None), 0, "nobody said that anything is to be submitted");
 }
 
 // R11
@@ -132,12 +132,12 @@ fn what_waits_for_nothing_is_submitted_if_that_is_wanted() {
     let mut world = World::with(&plan());
     let report = world.regenerate(&RegenerateRequest { submit: true, ..RegenerateRequest::default() });
     assert_eq!(report.allocations.len(), 2, "one for a and b, one for d, none for c");
-    assert_eq!(world.state.live_allocations(None), 2);
+    assert_eq!(world.engine.live_allocations(None), 2);
     let rows: Vec<_> = world.database.allocations.values().collect();
     assert!(rows.iter().all(|row| row.origin == AllocationOrigin::Recovery && row.called_ms.is_none()));
     assert!(rows.iter().all(|row| row.account.as_deref() == Some("x")), "{rows:?}");
-    assert_eq!(world.state.account_of(world.workflow()), Ok(Some("x".to_owned())), "unless a person says otherwise");
-    let needs = world.state.slurm_needs(Some(&torc_api::wire::RunnerScope::All), world.now);
+    assert_eq!(world.engine.account_of(world.workflow()), Ok(Some("x".to_owned())), "unless a person says otherwise");
+    let needs = world.engine.slurm_needs(Some(&torc_api::wire::RunnerScope::All), world.now);
     assert_eq!(needs[0].asked.len(), 2, "lost ones are brought back, those of the superseded action are not");
     assert!(needs[0].is_asked_for && needs[0].spec.slurm_schedulers.len() == 4);
 }
@@ -154,7 +154,7 @@ fn nothing_pending_nothing_done() {
     assert_eq!(world.action_states(), before);
     let (request, partitions) = (RegenerateRequest::default(), partitions());
     let wanted = Regenerate { request: &request, account: "x", seconds: None, partitions: &partitions, stamp: "s" };
-    let preview = world.state.regenerate_preview(world.workflow(), wanted, world.now).unwrap();
+    let preview = world.engine.regenerate_preview(world.workflow(), wanted, world.now).unwrap();
     assert_eq!(preview, RegenerateReport { dry_run: true, ..RegenerateReport::default() });
 }
 
@@ -206,11 +206,11 @@ fn a_preview_changes_nothing() {
     let (request, partitions) = (RegenerateRequest { submit: true, ..RegenerateRequest::default() }, partitions());
     let wanted =
         Regenerate { request: &request, account: "x", seconds: Some(7_200), partitions: &partitions, stamp: "regen_1" };
-    let report = world.state.regenerate_preview(world.workflow(), wanted, world.now).unwrap();
+    let report = world.engine.regenerate_preview(world.workflow(), wanted, world.now).unwrap();
     assert!(report.dry_run && report.schedulers.len() == 3 && report.superseded_actions == 1);
     assert!(report.schedulers.iter().all(|one| one.walltime_seconds == 7_200));
     assert_eq!(world.action_states(), [(false, ActionState::Pending)]);
-    assert_eq!((world.scheduler_of("a"), world.state.live_allocations(None)), (None, 0));
+    assert_eq!((world.scheduler_of("a"), world.engine.live_allocations(None)), (None, 0));
 }
 
 // R08
@@ -221,7 +221,7 @@ fn asking_twice_before_slurm_heard_of_it_asks_once() {
     world.regenerate(&request);
     let again = world.regenerate(&request);
     assert_eq!(again.superseded_actions, 0, "that was done before");
-    assert_eq!(world.state.live_allocations(None), 2);
+    assert_eq!(world.engine.live_allocations(None), 2);
     let both = [(false, ActionState::Executed), (true, ActionState::Waiting)];
     assert_eq!(world.action_states(), both, "the earlier recovery action is replaced");
 }
@@ -232,7 +232,7 @@ fn a_reinitialization_that_finds_nothing_changed_undoes_it_too() {
     let mut world = World::with(&plan());
     world.regenerate(&RegenerateRequest::default());
     let id = world.workflow();
-    let again = world.run(|state, recorder, now| state.retry(id, &Retry::Changed(Vec::new()), recorder, now));
+    let again = world.run(|engine, tx| engine.retry(id, &Retry::Changed(Vec::new()), tx));
     assert_eq!(again, Ok(0));
     assert_eq!(world.action_states(), [(false, ActionState::Pending)]);
     assert_eq!(world.scheduler_of("a"), None);
@@ -246,7 +246,7 @@ fn putting_jobs_back_to_the_start_undoes_it() {
         world.regenerate(&RegenerateRequest::default());
         world.run_all("n1", |name| (name == "b").then_some((1, Cause::ExitCode)));
         let id = world.workflow();
-        world.run(|state, recorder, now| state.retry(id, &retry, recorder, now)).unwrap();
+        world.run(|engine, tx| engine.retry(id, &retry, tx)).unwrap();
         let states = world.action_states();
         assert_eq!(states.len(), 1, "recovery actions are gone after {retry:?}");
         assert!(matches!(states[0], (false, ActionState::Waiting | ActionState::Pending)), "{states:?}");
@@ -273,12 +273,12 @@ fn an_edit_that_concerns_no_job_keeps_what_recovery_planned() {
         assert_eq!(world.action_states(), both, "the document's action would ask for the same nodes again");
         assert_eq!(["a", "b", "c", "d"].map(|name| world.scheduler_of(name)), schedulers);
         assert_eq!(world.database.workflows[&world.workflow()].recovery_schedulers, planned);
-        assert_eq!(world.state.live_allocations(None), 2);
+        assert_eq!(world.engine.live_allocations(None), 2);
         world.restart();
     }
     world.run_all("n1", |_| None);
     assert_eq!(world.action_states()[1], (true, ActionState::Pending), "it fires when its jobs are ready");
-    let wanted = world.state.pending_allocations();
+    let wanted = world.engine.pending_allocations();
     let asked: Vec<_> = wanted.iter().map(|one| one.definition.scheduler.clone()).collect();
     assert_eq!(asked, [schedulers[2].clone()]);
 }
@@ -308,14 +308,14 @@ fn a_recovery_action_that_fired_stays_fired_through_an_edit() {
     let mut world = World::with(&plan());
     world.regenerate(&RegenerateRequest::default());
     world.run_all("n1", |_| None);
-    let (id, action) = (world.workflow(), world.state.pending_allocations()[0].action);
-    world.run(|state, recorder, now| state.begin_actions(id, (&[], &[action]), recorder, now));
+    let (id, action) = (world.workflow(), world.engine.pending_allocations()[0].action);
+    world.run(|engine, tx| engine.begin_actions(id, (&[], &[action]), tx));
     let executed = [(false, ActionState::Executed), (true, ActionState::Executed)];
     assert_eq!(world.action_states(), executed);
     world.apply(&touched(plan()));
     assert_eq!(world.action_states(), executed);
     world.restart();
-    assert_eq!((world.action_states(), world.state.pending_allocations().len()), (executed.to_vec(), 0));
+    assert_eq!((world.action_states(), world.engine.pending_allocations().len()), (executed.to_vec(), 0));
 }
 
 #[test]
@@ -324,8 +324,8 @@ fn a_workflow_that_sizes_itself_needs_no_plan() {
     let world = World::with(&sized);
     let (request, partitions) = (RegenerateRequest::default(), partitions());
     let wanted = Regenerate { request: &request, account: "", seconds: None, partitions: &partitions, stamp: "s" };
-    let refused = world.state.regenerate_preview(world.workflow(), wanted, world.now);
-    assert!(matches!(refused, Err(Refusal::Conflict(_))), "{refused:?}");
+    let refused = world.engine.regenerate_preview(world.workflow(), wanted, world.now);
+    assert!(matches!(refused, Err(CommandError::Conflict(_))), "{refused:?}");
 }
 
 #[test]
@@ -333,12 +333,12 @@ fn a_person_asks_for_allocations() {
     let mut world = World::with(&plan());
     let id = world.workflow();
     let request = ScheduleNodesRequest { num_allocations: Some(2), ..ScheduleNodesRequest::default() };
-    let names = world.run(|state, recorder, now| state.schedule_nodes(id, &request, recorder, now)).unwrap();
+    let names = world.run(|engine, tx| engine.schedule_nodes(id, &request, tx)).unwrap();
     assert_eq!(names, ["torc-wf1-a1", "torc-wf1-a2"]);
     assert!(world.database.allocations.values().all(|row| row.origin == AllocationOrigin::Manual));
     let unknown = ScheduleNodesRequest { scheduler: Some("t".to_owned()), ..request };
-    let refused = world.run(|state, recorder, now| state.schedule_nodes(id, &unknown, recorder, now));
-    assert!(matches!(refused, Err(Refusal::Conflict(_))));
+    let refused = world.run(|engine, tx| engine.schedule_nodes(id, &unknown, tx));
+    assert!(matches!(refused, Err(CommandError::Conflict(_))));
 }
 
 // R04, S20
@@ -356,9 +356,9 @@ fn each_failed_job_gets_what_it_lacked_and_no_other_does() {
         [JobState::Failed, JobState::Failed, JobState::Canceled, JobState::Terminated]
     );
     let (id, latest) = (world.workflow(), world.latest());
-    let preview = world.state.recover_preview(id, recovery(&latest), world.now).unwrap();
+    let preview = world.engine.recover_preview(id, recovery(&latest), world.now).unwrap();
     assert_eq!((preview.again, world.state_of("a")), (3, JobState::Failed), "a, what waits for it, and d");
-    let report = world.run(|state, recorder, now| state.recover(id, recovery(&latest), recorder, now)).unwrap();
+    let report = world.run(|engine, tx| engine.recover(id, recovery(&latest), tx)).unwrap();
     assert_eq!(report.jobs, preview.jobs);
     let decisions: Vec<RecoveryDecision> = report.jobs.iter().map(|one| one.decision).collect();
     assert_eq!(decisions, [RecoveryDecision::Retry, RecoveryDecision::Leave, RecoveryDecision::Retry]);
@@ -403,9 +403,9 @@ fn a_dry_run_shows_exactly_what_recovery_does() {
     let plan = Regenerate { request: &request, account: "x", seconds: None, partitions: &partitions, stamp: "regen_2" };
     let wanted = Recover { regenerate: Some(plan), ..recovery(&latest) };
     let before = format!("{:?} {:?}", world.database.jobs, world.action_states());
-    let would = world.state.recover_preview(id, wanted, world.now).unwrap();
+    let would = world.engine.recover_preview(id, wanted, world.now).unwrap();
     assert_eq!(format!("{:?} {:?}", world.database.jobs, world.action_states()), before, "nothing was changed");
-    let done = world.run(|state, recorder, now| state.recover(id, wanted, recorder, now)).unwrap();
+    let done = world.run(|engine, tx| engine.recover(id, wanted, tx)).unwrap();
     assert!(would.dry_run && !done.dry_run);
     assert_eq!((&would.jobs, would.again), (&done.jobs, done.again));
     let (would, done) = (would.regenerated.unwrap(), done.regenerated.unwrap());
@@ -435,7 +435,7 @@ fn a_dry_run_takes_for_lost_what_was_found_to_be() {
         let plan =
             Regenerate { request: &request, account: "x", seconds: None, partitions: &partitions, stamp: "regen_2" };
         let wanted = Recover { regenerate: Some(plan), lost: &lost, ..recovery(&latest) };
-        let would = world.state.recover_preview(world.workflow(), wanted, world.now).unwrap();
+        let would = world.engine.recover_preview(world.workflow(), wanted, world.now).unwrap();
         assert_eq!((would.jobs.len(), would.again), (decided, decided as i64), "{policy:?}");
         assert_eq!(world.state_of("d"), JobState::Running, "nothing was changed");
         assert!(would.jobs.iter().all(|one| one.cause == Cause::NodeFailure), "{would:?}");
@@ -449,8 +449,8 @@ fn recovery_waits_for_what_runs() {
     let mut world = World::with(&plan());
     let id = world.register(&runner("n1"));
     world.sync(id, &ask(1, 1));
-    let refused = world.state.recover_preview(world.workflow(), recovery(&LatestResults::new()), world.now);
-    assert!(matches!(refused, Err(Refusal::Conflict(message)) if message.contains("running")));
+    let refused = world.engine.recover_preview(world.workflow(), recovery(&LatestResults::new()), world.now);
+    assert!(matches!(refused, Err(CommandError::Conflict(message)) if message.contains("running")));
 }
 
 // R04
@@ -458,9 +458,9 @@ fn recovery_waits_for_what_runs() {
 fn what_was_cancelled_is_not_recovered() {
     let mut world = World::with(&plan());
     let id = world.workflow();
-    world.run(|state, recorder, now| state.cancel(id, recorder, now)).unwrap();
-    let refused = world.state.recover_preview(id, recovery(&LatestResults::new()), world.now);
-    assert!(matches!(&refused, Err(Refusal::Conflict(message)) if message.contains("cancelled")), "{refused:?}");
+    world.run(|engine, tx| engine.cancel(id, tx)).unwrap();
+    let refused = world.engine.recover_preview(id, recovery(&LatestResults::new()), world.now);
+    assert!(matches!(&refused, Err(CommandError::Conflict(message)) if message.contains("cancelled")), "{refused:?}");
 }
 
 // S20
@@ -470,7 +470,7 @@ fn a_job_that_used_more_than_it_asked_for_gets_more_than_it_used() {
     world.run_all("n1", |name| (name == "a").then_some((137, Cause::ExitCode)));
     let (id, mut latest) = (world.workflow(), world.latest());
     latest.get_mut(&world.job("a").id).unwrap().usage.peak_memory_bytes = Some(4 * GIB);
-    world.run(|state, recorder, now| state.recover(id, recovery(&latest), recorder, now)).unwrap();
+    world.run(|engine, tx| engine.recover(id, recovery(&latest), tx)).unwrap();
     let needs = &world.database.profiles[&world.job("a").profile].profile.requirements;
     assert_eq!(needs.memory_bytes, 6 * GIB);
 }
@@ -484,12 +484,12 @@ fn a_person_decides_about_jobs_that_wait_for_that() {
     assert_eq!(world.states(&["a", "b", "c"]), [JobState::PendingFailed, JobState::PendingFailed, JobState::Blocked]);
     let id = world.workflow();
     let decide = |world: &mut World, name: &str, class| {
-        world.run(|state, recorder, now| state.classify(id, &[name.to_owned()], class, recorder, now))
+        world.run(|engine, tx| engine.classify(id, &[name.to_owned()], class, tx))
     };
     assert_eq!(decide(&mut world, "a", FailureClass::Retry), Ok(1));
     assert_eq!(decide(&mut world, "b", FailureClass::Fail), Ok(1));
     assert_eq!(world.states(&["a", "b", "c"]), [JobState::Ready, JobState::Failed, JobState::Canceled]);
-    assert!(matches!(decide(&mut world, "b", FailureClass::Fail), Err(Refusal::Conflict(_))));
+    assert!(matches!(decide(&mut world, "b", FailureClass::Fail), Err(CommandError::Conflict(_))));
 }
 
 #[test]
@@ -501,12 +501,11 @@ fn requirements_are_corrected_by_what_was_observed() {
         row.usage.peak_memory_bytes = Some(2 * GIB);
     }
     let id = world.workflow();
-    let preview = world.state.correction_preview(id, &[], (&latest, true)).unwrap();
+    let preview = world.engine.correction_preview(id, &[], (&latest, true)).unwrap();
     assert!(preview.dry_run && preview.corrections.iter().all(|one| one.changes[0].starts_with("memory from 1 GiB")));
-    let report =
-        world.run(|state, recorder, now| state.correct_resources(id, &[], (&latest, true), recorder, now)).unwrap();
+    let report = world.run(|engine, tx| engine.correct_resources(id, &[], (&latest, true), tx)).unwrap();
     assert_eq!(report.corrections, preview.corrections);
     assert!(!report.corrections.is_empty());
-    let again = world.state.correction_preview(id, &[], (&latest, true)).unwrap();
+    let again = world.engine.correction_preview(id, &[], (&latest, true)).unwrap();
     assert_eq!(again.corrections, [], "the same again changes nothing");
 }

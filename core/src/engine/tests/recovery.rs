@@ -181,14 +181,14 @@ fn people_and_edits_end_the_wait() {
     let deeds: [(&str, Deed, JobState); 4] = [
         (
             "cancel",
-            |world, _| drop(world.run(|s, r, now| s.cancel(s.find("default", "w").unwrap(), r, now))),
+            |world, _| drop(world.run(|engine, tx| engine.cancel(engine.find("default", "w").unwrap(), tx))),
             JobState::Canceled,
         ),
         (
             "retry",
             |world, _| {
                 let which = Retry::Jobs(vec!["a".to_owned()]);
-                drop(world.run(|s, r, now| s.retry(s.find("default", "w").unwrap(), &which, r, now)));
+                drop(world.run(|engine, tx| engine.retry(engine.find("default", "w").unwrap(), &which, tx)));
             },
             JobState::Blocked,
         ),
@@ -212,7 +212,7 @@ fn people_and_edits_end_the_wait() {
     }
     let (mut lab, id, script) = Lab::recovering(&plan);
     let workflow = lab.world.workflow();
-    lab.world.run(|state, recorder, now| state.delete(workflow, recorder, now)).unwrap();
+    lab.world.run(|engine, tx| engine.delete(workflow, tx)).unwrap();
     let answer = lab.say(id, SyncRequest { finished: vec![success(script.key)], ..say(1) });
     assert_eq!(answer.refused, [script.key]);
     assert!(lab.world.database.recoveries.is_empty());
@@ -253,7 +253,7 @@ fn a_job_that_runs_anew_waits_until_its_script_has_ended() {
             true => drop(lab.world.apply(&plan(rule(vec![7], vec![])).edit("a", |job| job.version += 1))),
             false => {
                 let jobs = Retry::Jobs(vec!["a".to_owned()]);
-                lab.world.run(|state, recorder, now| state.retry(id, &jobs, recorder, now)).unwrap();
+                lab.world.run(|engine, tx| engine.retry(id, &jobs, tx)).unwrap();
             }
         }
     };
@@ -272,7 +272,7 @@ fn a_job_that_runs_anew_waits_until_its_script_has_ended() {
         let next = lab.fail(id, script.key, 143, Cause::Canceled).remove(0);
         assert_eq!((next.name.as_str(), next.key.attempt, next.role), ("a", 2, LeaseRole::Job));
         assert_eq!(lab.world.results_of("a").len(), 1, "a script has no result");
-        assert!(lab.world.database.strays.is_empty());
+        assert!(lab.world.database.detached_leases.is_empty());
     }
 }
 
@@ -282,9 +282,9 @@ fn a_script_that_nobody_has_any_more_is_not_waited_for() {
     for how in ["left", "gave back", "has it no more", "silent"] {
         let (mut lab, id, script) = Lab::recovering(&plan(rule(vec![7], vec![])));
         let workflow = lab.world.workflow();
-        lab.world.run(|state, recorder, now| state.cancel(workflow, recorder, now)).unwrap();
+        lab.world.run(|engine, tx| engine.cancel(workflow, tx)).unwrap();
         assert_eq!(lab.world.state_of("a"), JobState::Canceled);
-        lab.world.run(|state, recorder, now| state.resume(workflow, recorder, now)).unwrap();
+        lab.world.run(|engine, tx| engine.resume(workflow, tx)).unwrap();
         assert_eq!(lab.world.state_of("a"), JobState::Blocked, "{how}");
         match how {
             "left" => drop(lab.say(id, SyncRequest { leaving: true, ..say(1) })),
@@ -293,6 +293,6 @@ fn a_script_that_nobody_has_any_more_is_not_waited_for() {
             _ => drop(lab.say(id, say(1))),
         }
         assert_eq!(lab.world.state_of("a"), JobState::Ready, "{how}");
-        assert!(lab.world.database.strays.is_empty(), "{how}");
+        assert!(lab.world.database.detached_leases.is_empty(), "{how}");
     }
 }

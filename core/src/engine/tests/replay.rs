@@ -5,7 +5,7 @@ use torc_api::wire::{AttemptKey, FinishedAttempt, JournalledResult, ReplayOutcom
 
 use super::plan::{Plan, job};
 use super::world::{World, ask, failure, runner, running, say, success};
-use crate::engine::{Refusal, Retry};
+use crate::engine::{CommandError, Retry};
 use crate::ids::{RunnerId, WorkflowId};
 
 const DAY_MS: u64 = 86_400_000;
@@ -28,7 +28,7 @@ fn written(world: &World, finished: FinishedAttempt) -> JournalledResult {
 
 fn replay(world: &mut World, results: &[JournalledResult]) -> Vec<(ReplayOutcome, Option<String>)> {
     let (workflow, run) = (world.workflow(), 1);
-    let replayed = world.run(|state, recorder, now| state.replay(workflow, run, results, recorder, now)).unwrap();
+    let replayed = world.run(|engine, tx| engine.replay(workflow, run, results, tx)).unwrap();
     replayed.into_iter().map(|replayed| (replayed.outcome, replayed.reason)).collect()
 }
 
@@ -52,7 +52,7 @@ fn a_result_of_days_ago_counts_once_with_the_time_it_had() {
         assert_eq!(replay(&mut world, std::slice::from_ref(&result)), [(ReplayOutcome::AlreadyKnown, None)]);
     }
     assert_eq!(world.results_of("a").len(), 1);
-    // The runner comes back with the same news.
+    // The runner comes back and says the same.
     let back = world.register(&runner("one"));
     let answer = world.sync(back, &SyncRequest { finished: vec![success(key)], ..say(1) });
     assert_eq!(answer.refused, []);
@@ -65,7 +65,7 @@ fn results_of_a_superseded_run_are_rejected_and_change_nothing() {
     let (mut world, _, key) = drained();
     let result = written(&world, success(key));
     let workflow = world.workflow();
-    world.run(|state, recorder, now| state.retry(workflow, &Retry::All, recorder, now)).unwrap();
+    world.run(|engine, tx| engine.retry(workflow, &Retry::All, tx)).unwrap();
     let reason = "run 1 is superseded: the workflow is at run 2";
     assert_eq!(replay(&mut world, &[result]), [rejected(reason)]);
     assert_eq!((world.job("a").run, world.state_of("b")), (2, JobState::Blocked));
@@ -117,8 +117,8 @@ fn what_belongs_elsewhere_is_rejected_one_by_one() {
     assert_eq!(replay(&mut world, &results), expected);
     assert_eq!(world.results_of("a")[0].return_code, 4);
     let nobody = WorkflowId(9);
-    let refused = world.run(|state, recorder, now| state.replay(nobody, 1, &[good], recorder, now));
-    assert_eq!(refused, Err(Refusal::NoWorkflow("9".to_owned())));
+    let refused = world.run(|engine, tx| engine.replay(nobody, 1, &[good], tx));
+    assert_eq!(refused, Err(CommandError::NoWorkflow("9".to_owned())));
 }
 
 /// A folder was emptied and begun anew; a runner's journal of the time before is still there.
@@ -138,14 +138,14 @@ fn a_runner_that_drained_stays_registered_until_its_results_are_there() {
     let (mut world, id, key) = drained();
     let result = written(&world, success(key));
     world.silence(DAY_MS);
-    assert_eq!(world.state.runners().iter().map(|runner| runner.id).collect::<Vec<_>>(), [id.0]);
+    assert_eq!(world.engine.runners().iter().map(|runner| runner.id).collect::<Vec<_>>(), [id.0]);
     replay(&mut world, &[result]);
     world.silence(1_000);
-    assert_eq!(world.state.runners().len(), 0, "it holds nothing more and is silent");
+    assert_eq!(world.engine.runners().len(), 0, "it holds nothing more and is silent");
 }
 
 #[test]
-fn a_brain_that_never_reached_the_server_brings_results_of_the_runner_before() {
+fn an_agent_that_never_reached_the_server_brings_results_of_the_runner_before() {
     let (mut world, id, key) = drained();
     let result = JournalledResult { runner: None, ..written(&world, success(key)) };
     assert_eq!(replay(&mut world, &[result]), [(ReplayOutcome::Accepted, None)]);

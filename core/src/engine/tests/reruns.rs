@@ -6,7 +6,7 @@ use torc_api::workflow::RerunPolicy;
 
 use super::plan::{Plan, job};
 use super::world::{World, ask, failure, runner, running, say, success};
-use crate::engine::{Refusal, Retry};
+use crate::engine::{CommandError, Retry};
 
 /// `good` completed, `bad` failed, `below` was cancelled with it, `runs` runs, `waits` is ready.
 fn mixed() -> (World, Plan, crate::ids::RunnerId) {
@@ -44,7 +44,7 @@ fn each_policy_runs_again_what_it_says() {
         assert_eq!(world.states(&NAMES), states, "{policy:?}");
         assert_eq!(NAMES.map(|name| world.job(name).run), runs, "{policy:?}");
         assert!(NAMES.iter().all(|name| world.job(name).attempt == 1));
-        let summary = world.state.workflow_summary(world.workflow()).unwrap();
+        let summary = world.engine.workflow_summary(world.workflow()).unwrap();
         assert_eq!((summary.status.run_id, summary.status.start_time), (Some(2), None), "{policy:?}");
         assert_eq!(summary.status.failures, [], "failures of the last run are history");
         // The same again, or a lower number, is no new run.
@@ -68,7 +68,7 @@ fn a_job_of_the_last_run_that_still_runs_may_end() {
 fn retry_runs_again_what_failed_and_what_depends_on_it() {
     let (mut world, _, _) = mixed();
     let workflow = world.workflow();
-    let affected = world.run(|state, recorder, now| state.retry(workflow, &Retry::Failed, recorder, now));
+    let affected = world.run(|engine, tx| engine.retry(workflow, &Retry::Failed, tx));
     assert_eq!(affected, Ok(2));
     use JobState::{Blocked, Completed, Ready, Running};
     assert_eq!(world.states(&NAMES), [Completed, Ready, Blocked, Running, Ready]);
@@ -82,7 +82,7 @@ fn retry_by_name_or_number_takes_what_depends_on_it_along() {
     let workflow = world.workflow();
     let key = world.key("runs");
     let which = Retry::Jobs(vec![world.job("bad").id.to_string(), "runs".to_owned()]);
-    let affected = world.run(|state, recorder, now| state.retry(workflow, &which, recorder, now));
+    let affected = world.run(|engine, tx| engine.retry(workflow, &which, tx));
     assert_eq!(affected, Ok(3));
     assert_eq!((world.state_of("runs"), world.job("runs").attempt), (JobState::Blocked, 2));
     let answer = world.sync(id, &SyncRequest { running: vec![running(key)], ..say(3) });
@@ -90,8 +90,8 @@ fn retry_by_name_or_number_takes_what_depends_on_it_along() {
     world.sync(id, &SyncRequest { finished: vec![failure(key, 143, Cause::Canceled)], ..say(4) });
     assert_eq!((world.state_of("runs"), world.job("runs").attempt), (JobState::Ready, 2));
     let unknown = Retry::Jobs(vec!["bad".to_owned(), "none".to_owned()]);
-    let refused = world.run(|state, recorder, now| state.retry(workflow, &unknown, recorder, now));
-    assert_eq!(refused, Err(Refusal::NoJob { workflow: "w".to_owned(), job: "none".to_owned() }));
+    let refused = world.run(|engine, tx| engine.retry(workflow, &unknown, tx));
+    assert_eq!(refused, Err(CommandError::NoJob { workflow: "w".to_owned(), job: "none".to_owned() }));
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn retry_of_a_job_below_a_failure_leaves_it_cancelled() {
     let (mut world, _, _) = mixed();
     let workflow = world.workflow();
     let which = Retry::Jobs(vec!["below".to_owned()]);
-    world.run(|state, recorder, now| state.retry(workflow, &which, recorder, now)).unwrap();
+    world.run(|engine, tx| engine.retry(workflow, &which, tx)).unwrap();
     assert_eq!((world.state_of("below"), world.job("below").attempt), (JobState::Canceled, 1));
 }
 
@@ -107,7 +107,7 @@ fn retry_of_a_job_below_a_failure_leaves_it_cancelled() {
 fn retry_of_everything_is_a_new_run() {
     let (mut world, _, _) = mixed();
     let workflow = world.workflow();
-    let affected = world.run(|state, recorder, now| state.retry(workflow, &Retry::All, recorder, now));
+    let affected = world.run(|engine, tx| engine.retry(workflow, &Retry::All, tx));
     assert_eq!(affected, Ok(5));
     assert!(NAMES.iter().all(|name| (world.job(name).run, world.job(name).attempt) == (2, 1)));
     assert_eq!(world.database.results.len(), 2, "results of the last run stay");
@@ -129,8 +129,8 @@ fn retry_budgets_begin_anew_with_a_run_and_not_before() {
     let four = |world: &mut World, lose: &mut dyn FnMut(&mut World) -> JobState| [(); 4].map(|()| lose(world));
     use JobState::{Failed, Ready};
     assert_eq!(four(&mut world, &mut lose), [Ready, Ready, Ready, Failed]);
-    world.run(|state, recorder, now| state.retry(workflow, &Retry::Failed, recorder, now)).unwrap();
+    world.run(|engine, tx| engine.retry(workflow, &Retry::Failed, tx)).unwrap();
     assert_eq!(lose(&mut world), Failed, "the budget of this run is used up");
-    world.run(|state, recorder, now| state.retry(workflow, &Retry::All, recorder, now)).unwrap();
+    world.run(|engine, tx| engine.retry(workflow, &Retry::All, tx)).unwrap();
     assert_eq!(four(&mut world, &mut lose), [Ready, Ready, Ready, Failed]);
 }

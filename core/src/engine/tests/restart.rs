@@ -12,69 +12,48 @@ use super::history::History;
 use super::plan::{Plan, job};
 use super::random::{plans, steps};
 use super::world::{World, ask, failure, runner, running, say, success};
-use crate::engine::offers::Offer;
-use crate::engine::runner::ToldVerdict;
-use crate::engine::{Observation, Recorder, Retry, State};
+use crate::engine::{Engine, Observation, Retry};
 use crate::ids::{Now, RunnerId};
 use crate::planning::orphans::Sighting;
 use crate::rows::Changes;
 
 /// Sets everything back that the store does not keep: what only the messages since the last start have told.
-fn forget_what_is_not_kept(state: &mut State, now: Now) {
-    for runner in state.runners.values_mut() {
-        runner.heard_ms = now.mono_ms;
-        runner.heard_wall_ms = now.wall_ms;
-        runner.sequence = 0;
-        runner.ends_ms = None;
-        runner.lease_seconds = None;
-        runner.offer = Offer::default();
-        runner.silent = false;
-        runner.told.clear();
-        runner.told_verdict = ToldVerdict::default();
-        runner.waiting.clear();
-        runner.waiting_classes.clear();
-        runner.asked_back.clear();
-        runner.held.values_mut().for_each(|holding| holding.granted_in = 0);
-        runner.ending.values_mut().for_each(|ending| ending.granted_in = 0);
-        runner.errands.values_mut().for_each(|held| held.granted_in = 0);
-    }
-    for workflow in state.workflows.values_mut() {
+fn forget_what_is_not_kept(engine: &mut Engine, now: Now) {
+    engine.runners.forget_what_is_not_kept(now);
+    for workflow in engine.workflows.values_mut() {
         workflow.scaled_profiles.clear();
         for record in &mut workflow.jobs {
-            record.in_doubt = false;
+            record.unconfirmed = false;
             record.moves = 0;
         }
     }
-    state.dismissed.clear();
-    state.offering.clear();
-    state.withheld.clear();
-    state.donors.clear();
+    engine.slurm.forget_dismissed();
 }
 
 /// Messages of all runners, then everything that follows from a long silence, a retry and a cancellation.
-fn go_on(state: &mut State, requests: &[(RunnerId, SyncRequest)], now: Now) -> (Vec<String>, Vec<Changes>) {
+fn go_on(engine: &mut Engine, requests: &[(RunnerId, SyncRequest)], now: Now) -> (Vec<String>, Vec<Changes>) {
     let later = |ms: u64| Now { wall_ms: now.wall_ms + ms.cast_signed(), mono_ms: now.mono_ms + ms };
-    let id = state.find("default", "w").unwrap();
+    let id = engine.find("default", "w").unwrap();
     let mut answers = Vec::new();
     let mut written = Vec::new();
-    let mut recorder = Recorder::default();
+    let mut tx = engine.begin(now);
     for (runner, request) in requests {
-        answers.push(format!("{:?}", state.sync(*runner, request, &mut recorder, now)));
+        answers.push(format!("{:?}", engine.sync(*runner, request, &mut tx)));
     }
-    written.push(state.finish(recorder, now));
+    written.push(engine.finish(tx));
     for ms in [LEASE_SECONDS * 1_000, LEASE_SECONDS * 1_000 + 1, 3_600_000, 3_600_001] {
-        let mut recorder = Recorder::default();
-        state.expire(&mut recorder, later(ms));
-        written.push(state.finish(recorder, later(ms)));
+        let mut tx = engine.begin(later(ms));
+        engine.expire(&mut tx);
+        written.push(engine.finish(tx));
     }
     let end = later(3_600_002);
-    let mut recorder = Recorder::default();
-    answers.push(format!("{:?}", state.retry(id, &Retry::Failed, &mut recorder, end)));
-    written.push(state.finish(recorder, end));
-    let mut recorder = Recorder::default();
-    answers.push(format!("{:?}", state.cancel(id, &mut recorder, end)));
-    written.push(state.finish(recorder, end));
-    answers.push(format!("{:?}", state.actions(id)));
+    let mut tx = engine.begin(end);
+    answers.push(format!("{:?}", engine.retry(id, &Retry::Failed, &mut tx)));
+    written.push(engine.finish(tx));
+    let mut tx = engine.begin(end);
+    answers.push(format!("{:?}", engine.cancel(id, &mut tx)));
+    written.push(engine.finish(tx));
+    answers.push(format!("{:?}", engine.actions(id)));
     (answers, written)
 }
 
@@ -92,17 +71,17 @@ proptest! {
         }
         history.commit();
         let now = history.world.now;
-        let known = |runner: RunnerId| history.world.state.runners.contains_key(&runner);
+        let known = |runner: RunnerId| history.world.engine.runners.get(&runner).is_some();
         let mut fleet = history.fleet.clone();
         let speaking = fleet.iter_mut().filter(|runner| !runner.gone);
         let requests: Vec<(RunnerId, SyncRequest)> = speaking
             .filter_map(|runner| Some((runner.id.filter(|id| known(*id))?, runner.message(2, 5, now.mono_ms))))
             .collect();
-        let mut restored = State::restore(history.world.database.snapshot(), now).unwrap();
-        restored.continue_session(history.world.state.session());
+        let mut restored = Engine::restore(history.world.database.snapshot(), now).unwrap();
+        restored.continue_session(history.world.engine.session());
         // The number of a lease that was withdrawn before it was written may be given out again, for another attempt.
-        restored.last.epoch = history.world.state.last.epoch;
-        let live = &mut history.world.state;
+        restored.last.epoch = history.world.engine.last.epoch;
+        let live = &mut history.world.engine;
         forget_what_is_not_kept(live, now);
         let expected = go_on(live, &requests, now);
         prop_assert_eq!(go_on(&mut restored, &requests, now), expected);
@@ -126,7 +105,7 @@ fn restarted_in_slurm() -> (World, RunnerId, crate::engine::AllocationKey) {
 fn a_runner_is_in_its_allocation_after_a_restart() {
     let (mut world, id, key) = restarted_in_slurm();
     let inhabited: Vec<usize> =
-        world.state.slurm_needs(None, world.now)[0].allocations.iter().map(|one| one.runners).collect();
+        world.engine.slurm_needs(None, world.now)[0].allocations.iter().map(|one| one.runners).collect();
     assert_eq!(inhabited, [1, 0], "the runner counts in its own allocation");
     assert!(!world.row(key).has_reported);
     let report =
@@ -140,7 +119,7 @@ fn a_runner_is_in_its_allocation_after_a_restart() {
 fn jobs_are_lost_with_their_allocation_after_a_restart() {
     let (mut world, id, key) = restarted_in_slurm();
     let seen = Observation { sighting: Sighting::Recorded(SlurmState::NodeFailure), ..Observation::unanswered(key) };
-    world.run(|state, recorder, now| state.observe_allocations(&[seen], recorder, now));
+    world.run(|engine, tx| engine.observe_allocations(&[seen], tx));
     assert_eq!(world.states(&["a", "b"]), [JobState::Ready; 2]);
     let causes: Vec<_> = ["a", "b"].map(|name| world.results_of(name)[0].cause).to_vec();
     assert_eq!(causes, [Some(Cause::NodeFailure); 2]);
@@ -160,7 +139,7 @@ fn an_actions_tries_count_on_after_a_restart() {
         world.restart();
         let failed = vec![failure(lease.key, 3, Cause::ExitCode)];
         let answer = world.sync(id, &SyncRequest { finished: failed, ..ask(1 + attempt.unsigned_abs() as u64, 1) });
-        let action = &world.state.actions(world.workflow()).unwrap()[0];
+        let action = &world.engine.actions(world.workflow()).unwrap()[0];
         assert_eq!((action.status, action.tries), (state, attempt));
         lease = answer.leases[0].clone();
     }
@@ -210,7 +189,7 @@ fn budgets_are_those_of_the_present_run_after_a_restart() {
             assert_eq!(world.state_of("a"), JobState::Ready, "run {run}, attempt {attempt}");
         }
         if run == 1 {
-            world.run(|state, recorder, now| state.retry(workflow, &Retry::All, recorder, now)).unwrap();
+            world.run(|engine, tx| engine.retry(workflow, &Retry::All, tx)).unwrap();
             world.restart();
         }
     }
@@ -226,13 +205,13 @@ fn numbers_go_on_after_a_restart_even_of_what_is_gone() {
     let mut world = World::with(&for_slurm());
     world.allocation("7");
     world.register(&runner("one"));
-    let before = world.state.last;
+    let before = world.engine.last;
     let id = world.workflow();
-    world.run(|state, recorder, now| state.delete(id, recorder, now)).unwrap();
+    world.run(|engine, tx| engine.delete(id, tx)).unwrap();
     world.restart();
-    assert_eq!(world.state.last.workflow, before.workflow);
-    assert_eq!((world.state.last.job, world.state.last.profile), (before.job, before.profile));
-    assert_eq!((world.state.last.runner, world.state.last.allocation), (before.runner, before.allocation));
+    assert_eq!(world.engine.last.workflow, before.workflow);
+    assert_eq!((world.engine.last.job, world.engine.last.profile), (before.job, before.profile));
+    assert_eq!((world.engine.last.runner, world.engine.last.allocation), (before.runner, before.allocation));
     world.apply(&for_slurm());
     assert!(world.workflow() > id && world.job("a").id.0 > before.job);
 }

@@ -130,7 +130,7 @@ fn a_report_of_an_attempt_or_run_of_the_past_is_refused() {
     assert_eq!(world.sync(id, &report(5, success(key))).refused, [key], "a newer one is promised");
     let workflow = world.workflow();
     let key = world.key("a");
-    world.run(|state, recorder, now| state.retry(workflow, &crate::engine::Retry::All, recorder, now)).unwrap();
+    world.run(|engine, tx| engine.retry(workflow, &crate::engine::Retry::All, tx)).unwrap();
     assert_eq!(world.sync(id, &report(6, success(key))).refused, [key], "its run is over");
     assert_eq!((world.job("a").run, world.job("a").attempt), (2, 1));
     assert_eq!(world.results_of("a").len(), 1);
@@ -146,7 +146,7 @@ fn a_result_from_before_the_parents_ran_again_is_refused() {
     assert_eq!(world.state_of("b"), JobState::Ready);
     let workflow = world.workflow();
     let again = crate::engine::Retry::Jobs(vec!["a".to_owned()]);
-    world.run(|state, recorder, now| state.retry(workflow, &again, recorder, now)).unwrap();
+    world.run(|engine, tx| engine.retry(workflow, &again, tx)).unwrap();
     assert_eq!(world.states(&["a", "b"]), [JobState::Ready, JobState::Blocked]);
     let id = world.register(&runner("one"));
     world.sync(id, &ask(1, 1));

@@ -21,7 +21,7 @@ fn busy(orphan_after: Option<&str>) -> (World, RunnerId) {
 }
 
 fn is_in_doubt(world: &World, name: &str) -> bool {
-    world.state.job(world.workflow(), name).unwrap().1.in_doubt
+    world.engine.job(world.workflow(), name).unwrap().1.unconfirmed
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn after_it_promises_return_and_started_jobs_are_in_doubt() {
     assert_eq!(world.states(&["a", "b"]), [JobState::Running, JobState::Ready]);
     assert!(is_in_doubt(&world, "a"));
     assert_eq!(world.key("b"), b, "the attempt is untouched");
-    assert_eq!(world.state.runners()[0].status, torc_api::api::RunnerStatus::Silent);
+    assert_eq!(world.engine.runners()[0].status, torc_api::api::RunnerStatus::Silent);
     // It was not told twice, and it comes back with everything.
     world.silence(1_000);
     assert_eq!(world.reasons().iter().filter(|reason| **reason == "RunnerSilent").count(), 1);
@@ -61,7 +61,7 @@ fn what_a_runner_was_promised_and_never_started_is_given_to_the_next_one() {
     world.silence(1);
     let leases = world.sync(next, &ask(2, 1)).leases;
     assert_eq!(leases.iter().map(|lease| lease.name.as_str()).collect::<Vec<_>>(), ["a"]);
-    let statuses: Vec<_> = world.state.runners().iter().map(|runner| runner.status).collect();
+    let statuses: Vec<_> = world.engine.runners().iter().map(|runner| runner.status).collect();
     assert_eq!(statuses, [torc_api::api::RunnerStatus::Active], "nobody counts on the dead one");
 }
 
@@ -113,7 +113,7 @@ fn a_restarted_server_waits_anew() {
 fn a_job_that_is_to_be_ended_is_not_waited_for() {
     let (mut world, _) = busy(None);
     let workflow = world.workflow();
-    world.run(|state, recorder, now| state.cancel(workflow, recorder, now)).unwrap();
+    world.run(|engine, tx| engine.cancel(workflow, tx)).unwrap();
     world.silence(LEASE_MS + 1);
     assert_eq!(world.states(&["a", "b"]), [JobState::Canceled; 2]);
 }

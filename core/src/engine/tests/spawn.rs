@@ -8,7 +8,7 @@ use torc_api::workflow::DynamicJobs;
 
 use super::plan::{Plan, PlannedJob, job};
 use super::world::{World, ask, failure, runner, running, say, success};
-use crate::engine::{Apply, Refusal, Retry, Spawn};
+use crate::engine::{Apply, CommandError, Retry, Spawn};
 use crate::expanded::{Expanded, ExpandedFile, ExpandedUserData};
 use crate::ids::{JobId, RunnerId};
 
@@ -19,7 +19,7 @@ fn spawn(
     known: &[&str],
     jobs: impl IntoIterator<Item = PlannedJob>,
     state: Option<Value>,
-) -> Result<SpawnResponse, Refusal> {
+) -> Result<SpawnResponse, CommandError> {
     let expanded = Plan::new(jobs.into_iter().chain(known.iter().map(|name| job(name)))).expanded();
     let caller = key.job.to_string();
     let spawn = Spawn {
@@ -33,7 +33,7 @@ fn spawn(
         max_jobs: 20,
     };
     let id = world.workflow();
-    world.run(|state, recorder, now| state.spawn(id, &spawn, recorder, now))
+    world.run(|engine, tx| engine.spawn(id, &spawn, tx))
 }
 
 /// Calls as a job's present attempt.
@@ -43,7 +43,7 @@ pub fn spawn_from(
     known: &[&str],
     jobs: impl IntoIterator<Item = PlannedJob>,
     state: Option<Value>,
-) -> Result<SpawnResponse, Refusal> {
+) -> Result<SpawnResponse, CommandError> {
     let key = world.key(caller);
     spawn(world, key, known, jobs, state)
 }
@@ -76,7 +76,7 @@ fn spawned_jobs_wait_for_the_one_that_spawned_them_and_for_what_they_name() {
     let profile = &world.database.profiles[&world.job("a").profile].profile;
     assert_eq!(profile.env["TORC_ORCHESTRATOR_LINEAGE_ID"], "tune");
     assert_eq!(state_of_loop(&world, "g000001"), Some(json!({"x": 1})));
-    let total = world.state.workflow_summary(world.workflow()).unwrap().status.jobs.total;
+    let total = world.engine.workflow_summary(world.workflow()).unwrap().status.jobs.total;
     assert_eq!(total, 5);
     // They survive a restart, and run when it is their turn.
     world.restart();
@@ -124,7 +124,7 @@ fn the_same_call_again_changes_nothing_and_a_part_of_it_is_refused() {
     assert_eq!(world.database.user_data, before.user_data);
     for jobs in [vec![job("a"), job("c")], vec![job("slow")], vec![job("a"), job("slow")]] {
         let refused = spawn(&mut world, key, &[], jobs, None);
-        assert!(matches!(refused, Err(Refusal::Conflict(_))), "{refused:?}");
+        assert!(matches!(refused, Err(CommandError::Conflict(_))), "{refused:?}");
     }
     assert_eq!(world.database.jobs, before.jobs);
 }
@@ -134,12 +134,12 @@ fn only_the_attempt_that_runs_may_spawn() {
     let (mut world, _, id) = seeded();
     let key = world.key("seed");
     for stale in [AttemptKey { attempt: 2, ..key }, AttemptKey { run: 2, ..key }, world.key("end")] {
-        assert!(matches!(spawn(&mut world, stale, &[], [job("a")], None), Err(Refusal::Conflict(_))));
+        assert!(matches!(spawn(&mut world, stale, &[], [job("a")], None), Err(CommandError::Conflict(_))));
     }
     let nobody = AttemptKey { job: 99, ..key };
-    assert!(matches!(spawn(&mut world, nobody, &[], [job("a")], None), Err(Refusal::NoJob { .. })));
+    assert!(matches!(spawn(&mut world, nobody, &[], [job("a")], None), Err(CommandError::NoJob { .. })));
     world.sync(id, &SyncRequest { finished: vec![success(key)], running: vec![running(world.key("slow"))], ..say(3) });
-    assert!(matches!(spawn(&mut world, key, &[], [job("a")], None), Err(Refusal::Conflict(_))), "it has ended");
+    assert!(matches!(spawn(&mut world, key, &[], [job("a")], None), Err(CommandError::Conflict(_))), "it has ended");
     assert_eq!(world.database.jobs.len(), 3);
 }
 
@@ -153,21 +153,24 @@ fn a_loop_ends_with_an_empty_list_or_at_its_limit() {
     spawn(&mut world, key, &[], [job("a")], Some(json!(1))).unwrap();
     spawn(&mut world, key, &[], [job("b")], Some(json!(2))).unwrap();
     let refused = spawn(&mut world, key, &[], [job("c")], None).unwrap_err();
-    assert_eq!(refused, Refusal::TooManyIterations { lineage: "tune".to_owned(), most: 2 });
+    assert_eq!(refused, CommandError::TooManyIterations { lineage: "tune".to_owned(), most: 2 });
     assert_eq!(refused.to_string(), "loop 'tune' has had 2 iterations, which is the limit");
     let end = spawn(&mut world, key, &[], [], Some(json!(3))).unwrap();
     assert_eq!((end.converged, end.generation), (true, 2));
     assert_eq!(spawn(&mut world, key, &[], [], Some(json!(4))).unwrap(), end);
     let states = ["g000001", "g000002", "g000003", "final"].map(|suffix| state_of_loop(&world, suffix));
     assert_eq!(states, [Some(json!(1)), Some(json!(2)), None, Some(json!(3))]);
-    assert!(matches!(spawn(&mut world, key, &[], [job("c")], None), Err(Refusal::Conflict(_))), "it has converged");
+    assert!(
+        matches!(spawn(&mut world, key, &[], [job("c")], None), Err(CommandError::Conflict(_))),
+        "it has converged"
+    );
 }
 
 #[test]
 fn the_servers_limit_of_jobs_counts_spawned_ones() {
     let (mut world, _, _) = seeded();
     let many = (0..18).map(|number| job(&format!("m{number}")));
-    assert!(matches!(spawn_from(&mut world, "seed", &[], many, None), Err(Refusal::Invalid(_))));
+    assert!(matches!(spawn_from(&mut world, "seed", &[], many, None), Err(CommandError::Invalid(_))));
     let fitting = (0..17).map(|number| job(&format!("m{number}")));
     assert_eq!(spawn_from(&mut world, "seed", &[], fitting, None).unwrap().jobs, 17);
 }
@@ -204,11 +207,11 @@ fn when_it_runs_again_from_the_start_what_it_spawned_goes() {
         world.sync(id, &done);
         let id = world.workflow();
         match how {
-            0 => drop(world.run(|state, recorder, now| state.retry(id, &Retry::All, recorder, now)).unwrap()),
+            0 => drop(world.run(|engine, tx| engine.retry(id, &Retry::All, tx)).unwrap()),
             1 => {
                 let seed = Retry::Jobs(vec!["seed".to_owned()]);
-                assert_eq!(world.state.retry_preview(id, &seed).unwrap().names, ["seed", "end"]);
-                world.run(|state, recorder, now| state.retry(id, &seed, recorder, now)).unwrap();
+                assert_eq!(world.engine.retry_preview(id, &seed).unwrap().names, ["seed", "end"]);
+                world.run(|engine, tx| engine.retry(id, &seed, tx)).unwrap();
             }
             _ => {
                 let edited = plan.edit("seed", |job| job.version = 1);
@@ -237,7 +240,7 @@ fn an_edit_keeps_spawned_jobs_as_long_as_what_spawned_them_stays() {
     assert_eq!(*world.job("a"), before);
     // One that it depended on goes: it no longer waits for it.
     let without = plan.clone().without("slow");
-    let preview = world.state.preview(&without.document(), &without.expanded());
+    let preview = world.engine.preview(&without.document(), &without.expanded());
     assert_eq!((preview.removed.names, preview.downstream.names), (own(&["slow", "new"]), own(&["b"])));
     world.apply(&plan.clone().without("slow"));
     assert_eq!(world.job("b").depends_on, [world.job("seed").id]);
@@ -253,7 +256,7 @@ fn a_document_may_take_over_the_name_of_a_spawned_job() {
     spawn_from(&mut world, "seed", &[], [job("a")], None).unwrap();
     world.apply(&plan.plus(job("a")));
     assert_eq!(world.state_of("a"), Ready, "it is the document's, and waits for nothing");
-    assert!(matches!(spawn_from(&mut world, "seed", &[], [job("a")], None), Err(Refusal::Conflict(_))));
+    assert!(matches!(spawn_from(&mut world, "seed", &[], [job("a")], None), Err(CommandError::Conflict(_))));
 }
 
 #[test]
@@ -265,10 +268,10 @@ fn spawned_jobs_are_cancelled_with_their_workflow_and_by_failures() {
     world.sync(id, &SyncRequest { finished: vec![failed], running: vec![slow], ..say(3) });
     assert_eq!(world.states(&["a", "b"]), [Canceled, Ready]);
     let workflow = world.workflow();
-    world.run(|state, recorder, now| state.cancel(workflow, recorder, now)).unwrap();
+    world.run(|engine, tx| engine.cancel(workflow, tx)).unwrap();
     assert_eq!(world.state_of("b"), Canceled);
     let refused = spawn_from(&mut world, "slow", &[], [job("c")], None);
-    assert!(matches!(refused, Err(Refusal::Conflict(_))));
+    assert!(matches!(refused, Err(CommandError::Conflict(_))));
     assert!(!world.states(&["a", "b"]).contains(&Completed));
 }
 
@@ -290,7 +293,7 @@ fn a_spawned_job_waits_for_the_writers_of_what_it_reads() {
     let document = plan.document();
     let apply =
         Apply { document: &document, expanded: &expanded, owner: "ada", working_dir: "/here", store_only: false };
-    world.run(|state, recorder, now| state.apply(&apply, recorder, now).unwrap());
+    world.run(|engine, tx| engine.apply(&apply, tx).unwrap());
     let id = world.register(&runner("one"));
     world.sync(id, &ask(1, 8));
     let mut spawned = Plan::new([job("x"), job("y"), job("z")]).expanded();
@@ -310,7 +313,7 @@ fn a_spawned_job_waits_for_the_writers_of_what_it_reads() {
         max_jobs: 7,
     };
     let workflow = world.workflow();
-    world.run(|state, recorder, now| state.spawn(workflow, &spawn, recorder, now)).unwrap();
+    world.run(|engine, tx| engine.spawn(workflow, &spawn, tx)).unwrap();
     let ids = |names: &[&str]| names.iter().map(|name| world.job(name).id).collect::<Vec<JobId>>();
     assert_eq!(world.job("x").depends_on, ids(&["seed", "file_writer"]));
     assert_eq!(world.job("y").depends_on, ids(&["seed", "data_writer"]));

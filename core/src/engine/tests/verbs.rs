@@ -6,7 +6,7 @@ use torc_api::workflow::StopPolicy;
 
 use super::plan::{Plan, job};
 use super::world::{World, ask, failure, runner, running, say, success};
-use crate::engine::{Refusal, Retry};
+use crate::engine::{CommandError, Retry};
 use crate::ids::{RunnerId, WorkflowId};
 
 /// `a` runs, `b` waits in the runner, `c` is ready, `d` is blocked.
@@ -21,19 +21,19 @@ fn busy() -> (World, WorkflowId, RunnerId) {
     (world, workflow, id)
 }
 
-fn suspend(world: &mut World, workflow: WorkflowId, suspended: bool) -> Result<(), Refusal> {
-    world.run(|state, recorder, now| match suspended {
-        true => state.suspend(workflow, recorder, now),
-        false => state.resume(workflow, recorder, now),
+fn suspend(world: &mut World, workflow: WorkflowId, suspended: bool) -> Result<(), CommandError> {
+    world.run(|engine, tx| match suspended {
+        true => engine.suspend(workflow, tx),
+        false => engine.resume(workflow, tx),
     })
 }
 
-fn cancel(world: &mut World, workflow: WorkflowId) -> Result<i64, Refusal> {
-    world.run(|state, recorder, now| state.cancel(workflow, recorder, now))
+fn cancel(world: &mut World, workflow: WorkflowId) -> Result<i64, CommandError> {
+    world.run(|engine, tx| engine.cancel(workflow, tx))
 }
 
-fn retry(world: &mut World, workflow: WorkflowId, which: &Retry) -> Result<i64, Refusal> {
-    world.run(|state, recorder, now| state.retry(workflow, which, recorder, now))
+fn retry(world: &mut World, workflow: WorkflowId, which: &Retry) -> Result<i64, CommandError> {
+    world.run(|engine, tx| engine.retry(workflow, which, tx))
 }
 
 fn hold(world: &World, sequence: u64) -> SyncRequest {
@@ -46,7 +46,7 @@ fn resume_goes_on_after_a_cancellation() {
     let (mut world, workflow, id) = busy();
     cancel(&mut world, workflow).unwrap();
     suspend(&mut world, workflow, false).unwrap();
-    let summary = world.state.workflow_summary(workflow).unwrap();
+    let summary = world.engine.workflow_summary(workflow).unwrap();
     assert!(!summary.canceled);
     // `a` and `b` are with a runner that has not ended them yet.
     assert_eq!((summary.status.jobs.ready, summary.status.jobs.blocked, summary.status.jobs.canceled), (1, 3, 0));
@@ -73,9 +73,9 @@ fn suspend_gives_no_new_leases_and_resume_does() {
     let returned = SyncRequest { queued: vec![], returned: vec![b], ..hold(&world, 5) };
     assert_eq!(world.sync(id, &returned).give_back, []);
     assert_eq!((world.state_of("b"), world.job("b").attempt), (JobState::Ready, 1));
-    let news = world.state.news();
+    let wake_version = world.engine.wake_version();
     suspend(&mut world, workflow, false).unwrap();
-    assert!(world.state.news() > news, "who waits is told");
+    assert!(world.engine.wake_version() > wake_version, "who waits is told");
     let a = running(world.key("a"));
     let leases = world.sync(id, &SyncRequest { running: vec![a], ..ask(6, 8) }).leases;
     assert_eq!(leases.iter().map(|lease| lease.name.as_str()).collect::<Vec<_>>(), ["b", "c"]);
@@ -86,12 +86,12 @@ fn a_waiting_runner_gives_back_at_once_what_was_suspended() {
     let (mut world, workflow, id) = busy();
     let request = SyncRequest { want: torc_api::wire::Want::default(), ..hold(&world, 3) };
     assert!(world.try_sync(id, &request).unwrap().may_wait);
-    let news = world.state.news();
+    let wake_version = world.engine.wake_version();
     suspend(&mut world, workflow, true).unwrap();
-    assert!(world.state.news() > news);
-    let told = world.run(|state, recorder, now| state.poll(id, &request, recorder, now)).expect("there is news");
+    assert!(world.engine.wake_version() > wake_version);
+    let told = world.run(|engine, tx| engine.poll(id, &request, tx)).expect("there is wake_version");
     assert_eq!(told.give_back, request.queued);
-    // It is told every time, but once it has heard it may wait for other news.
+    // It is told every time, but once it has heard it may wait for something else.
     let unheard = SyncRequest { sequence: 4, acknowledged: 2, ..request.clone() };
     assert!(!world.try_sync(id, &unheard).unwrap().may_wait);
     let heard = SyncRequest { sequence: 5, acknowledged: 4, ..request };
@@ -104,11 +104,11 @@ fn a_verb_does_not_overrule_the_document() {
     let plan = Plan::new([job("a")]).with(|spec| spec.suspend = Some(true));
     let mut world = World::with(&plan);
     let workflow = world.workflow();
-    assert!(matches!(suspend(&mut world, workflow, false), Err(Refusal::Conflict(_))));
+    assert!(matches!(suspend(&mut world, workflow, false), Err(CommandError::Conflict(_))));
     let plan = Plan::new([job("a")]).with(|spec| spec.stop_policy = Some(StopPolicy::Cancel));
     world.apply(&plan);
     assert_eq!(world.state_of("a"), JobState::Canceled);
-    assert!(matches!(retry(&mut world, workflow, &Retry::All), Err(Refusal::Conflict(_))));
+    assert!(matches!(retry(&mut world, workflow, &Retry::All), Err(CommandError::Conflict(_))));
 }
 
 #[test]
@@ -179,14 +179,14 @@ fn retry_of_one_job_lets_another_that_was_not_told_go_on() {
 fn a_deleted_workflow_is_gone_and_its_jobs_are_ended() {
     let (mut world, workflow, id) = busy();
     let [a, b] = ["a", "b"].map(|name| world.key(name));
-    world.run(|state, recorder, now| state.delete(workflow, recorder, now)).unwrap();
+    world.run(|engine, tx| engine.delete(workflow, tx)).unwrap();
     assert!(world.database.workflows.is_empty() && world.database.jobs.is_empty());
     let answer = world.sync(id, &SyncRequest { running: vec![running(a)], queued: vec![b], ..ask(3, 8) });
     assert_eq!((answer.cancel, answer.leases), (vec![a, b], vec![]));
     let answer = world.sync(id, &SyncRequest { finished: vec![success(a)], ..say(4) });
     assert_eq!(answer.refused, [a]);
-    let again = world.run(|state, recorder, now| state.delete(workflow, recorder, now));
-    assert_eq!(again, Err(Refusal::NoWorkflow(workflow.to_string())));
+    let again = world.run(|engine, tx| engine.delete(workflow, tx));
+    assert_eq!(again, Err(CommandError::NoWorkflow(workflow.to_string())));
     world.apply(&Plan::new([job("a")]));
     assert!(world.workflow() > workflow, "numbers are never given out again");
     assert!(world.job("a").id.0 > b.job);
@@ -198,7 +198,7 @@ fn a_workflow_may_come_and_go_within_one_group() {
     world.open();
     world.apply(&Plan::new([job("a"), job("b").after(&["a"])]));
     let workflow = world.workflow();
-    world.run(|state, recorder, now| state.delete(workflow, recorder, now)).unwrap();
+    world.run(|engine, tx| engine.delete(workflow, tx)).unwrap();
     world.apply(&Plan::new([job("c")]));
     world.commit();
     assert_eq!(world.database.jobs.len(), 1);
@@ -209,12 +209,12 @@ fn a_workflow_may_come_and_go_within_one_group() {
 fn workflows_are_found_by_name_and_then_by_number() {
     let mut world = World::with(&Plan::new([job("a")]));
     world.apply(&Plan { name: "1".to_owned(), ..Plan::new([job("b")]) });
-    assert_eq!(world.state.find("default", "1"), Ok(WorkflowId(2)), "a name comes first");
-    assert_eq!(world.state.find("default", "2"), Ok(WorkflowId(2)));
-    assert_eq!(world.state.find("default", "3"), Err(Refusal::NoWorkflow("3".to_owned())));
-    assert!(world.state.find("other", "w").is_err());
-    assert_eq!(world.state.job(WorkflowId(1), "a").unwrap().0, crate::ids::JobId(1));
-    assert_eq!(world.state.job(WorkflowId(1), "1").unwrap().1.name, "a");
+    assert_eq!(world.engine.find("default", "1"), Ok(WorkflowId(2)), "a name comes first");
+    assert_eq!(world.engine.find("default", "2"), Ok(WorkflowId(2)));
+    assert_eq!(world.engine.find("default", "3"), Err(CommandError::NoWorkflow("3".to_owned())));
+    assert!(world.engine.find("other", "w").is_err());
+    assert_eq!(world.engine.job(WorkflowId(1), "a").unwrap().0, crate::ids::JobId(1));
+    assert_eq!(world.engine.job(WorkflowId(1), "1").unwrap().1.name, "a");
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn a_waiting_runner_is_told_at_once_to_end_what_was_deleted() {
     let (mut world, workflow, id) = busy();
     let request = SyncRequest { want: torc_api::wire::Want::default(), ..hold(&world, 3) };
     assert!(world.try_sync(id, &request).unwrap().may_wait);
-    world.run(|state, recorder, now| state.delete(workflow, recorder, now)).unwrap();
-    let told = world.run(|state, recorder, now| state.poll(id, &request, recorder, now)).expect("there is news");
+    world.run(|engine, tx| engine.delete(workflow, tx)).unwrap();
+    let told = world.run(|engine, tx| engine.poll(id, &request, tx)).expect("there is wake_version");
     assert_eq!(told.cancel, [request.running[0].key, request.queued[0]]);
 }

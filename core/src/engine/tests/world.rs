@@ -8,23 +8,23 @@ use torc_api::wire::{
 
 use super::invariants;
 use super::plan::Plan;
-use crate::engine::{Apply, Recorder, Refusal, State, SyncAnswer};
+use crate::engine::{Apply, CommandError, Engine, SyncAnswer, Tx};
 use crate::ids::{Now, RunnerId, WorkflowId};
 use crate::rows::{JobRow, LastIds, ResultRow};
 use crate::testing::Database;
 
 pub struct World {
-    pub state: State,
+    pub engine: Engine,
     pub database: Database,
     pub now: Now,
     /// Commands that were carried out and are not written yet.
-    group: Option<Recorder>,
+    group: Option<Tx>,
 }
 
 impl World {
     pub fn new() -> Self {
         let now = Now { wall_ms: 1_800_000_000_000, mono_ms: 1_000_000 };
-        Self { state: State::default(), database: Database::default(), now, group: None }
+        Self { engine: Engine::default(), database: Database::default(), now, group: None }
     }
 
     pub fn with(plan: &Plan) -> Self {
@@ -34,10 +34,11 @@ impl World {
     }
 
     /// Carries out a command, alone or in the group that is open.
-    pub fn run<R>(&mut self, command: impl FnOnce(&mut State, &mut Recorder, Now) -> R) -> R {
-        if let Some(group) = &mut self.group {
-            let answer = command(&mut self.state, group, self.now);
-            invariants::check_live(&self.state);
+    pub fn run<R>(&mut self, command: impl FnOnce(&mut Engine, &mut Tx) -> R) -> R {
+        if let Some(tx) = &mut self.group {
+            tx.now = self.now;
+            let answer = command(&mut self.engine, tx);
+            invariants::check_live(&self.engine);
             return answer;
         }
         self.open();
@@ -48,7 +49,7 @@ impl World {
 
     /// From now on commands are written together.
     pub fn open(&mut self) {
-        self.group.get_or_insert_default();
+        self.group.get_or_insert_with(|| self.engine.begin(self.now));
     }
 
     pub fn is_open(&self) -> bool {
@@ -57,24 +58,25 @@ impl World {
 
     /// Writes what is open; what is durable then is what is live.
     pub fn commit(&mut self) {
-        let Some(group) = self.group.take() else { return };
-        let changes = self.state.finish(group, self.now);
+        let Some(mut tx) = self.group.take() else { return };
+        tx.now = self.now;
+        let changes = self.engine.finish(tx);
         self.database.check(&changes);
         self.database.write(&changes);
-        invariants::check_live(&self.state);
-        let restored = State::restore(self.database.snapshot(), self.now).unwrap();
+        invariants::check_live(&self.engine);
+        let restored = Engine::restore(self.database.snapshot(), self.now).unwrap();
         invariants::check_live(&restored);
-        invariants::check_same(&self.state, &restored);
+        invariants::check_same(&self.engine, &restored);
         // The number of a lease that was withdrawn before it was written may be given out again, for another attempt.
-        let durable = LastIds { epoch: self.state.last.epoch, ..self.database.last() };
-        assert_eq!(self.state.last, durable);
+        let durable = LastIds { epoch: self.engine.last.epoch, ..self.database.last() };
+        assert_eq!(self.engine.last, durable);
     }
 
     /// The server dies, with what was not written, and starts again.
     pub fn restart(&mut self) {
         self.group = None;
-        self.state = State::restore(self.database.snapshot(), self.now).unwrap();
-        invariants::check_live(&self.state);
+        self.engine = Engine::restore(self.database.snapshot(), self.now).unwrap();
+        invariants::check_live(&self.engine);
     }
 
     pub fn pass(&mut self, ms: u64) {
@@ -85,26 +87,26 @@ impl World {
     /// Time passes and the server looks at its runners.
     pub fn silence(&mut self, ms: u64) {
         self.pass(ms);
-        self.run(|state, recorder, now| state.expire(recorder, now));
+        self.run(|engine, tx| engine.expire(tx));
     }
 
     pub fn apply(&mut self, plan: &Plan) -> ApplyResponse {
         let (document, expanded) = (plan.document(), plan.expanded());
         let apply =
             Apply { document: &document, expanded: &expanded, owner: "ada", working_dir: "/here", store_only: false };
-        self.run(|state, recorder, now| state.apply(&apply, recorder, now).unwrap())
+        self.run(|engine, tx| engine.apply(&apply, tx).unwrap())
     }
 
     pub fn workflow(&self) -> WorkflowId {
-        self.state.find("default", "w").unwrap()
+        self.engine.find("default", "w").unwrap()
     }
 
     pub fn register(&mut self, request: &RegisterRequest) -> RunnerId {
-        self.run(|state, recorder, now| RunnerId(state.register(request, recorder, now).unwrap().runner))
+        self.run(|engine, tx| RunnerId(engine.register(request, tx).unwrap().runner))
     }
 
-    pub fn try_sync(&mut self, id: RunnerId, request: &SyncRequest) -> Result<SyncAnswer, Refusal> {
-        self.run(|state, recorder, now| state.sync(id, request, recorder, now))
+    pub fn try_sync(&mut self, id: RunnerId, request: &SyncRequest) -> Result<SyncAnswer, CommandError> {
+        self.run(|engine, tx| engine.sync(id, request, tx))
     }
 
     pub fn sync(&mut self, id: RunnerId, request: &SyncRequest) -> SyncResponse {
@@ -143,7 +145,7 @@ pub fn runner(host: &str) -> RegisterRequest {
     RegisterRequest {
         protocol: PROTOCOL,
         host: host.to_owned(),
-        place: format!("{host}:/keeper"),
+        place: format!("{host}:/shim"),
         capacity: Resources { cpus: 8, memory_bytes: 64 << 30, gpus: 2, nodes: 1 },
         ..RegisterRequest::default()
     }

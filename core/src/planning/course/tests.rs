@@ -52,7 +52,7 @@ fn live(id: i64, stage: Stage, runners: usize) -> LiveAllocation {
         seconds: 5_400,
         ..AllocationRow::default()
     };
-    LiveAllocation { row, stage, runners, forsaken: 0 }
+    LiveAllocation { row, stage, runners, idle_polls: 0 }
 }
 
 fn full(seconds_left: i64) -> Stage {
@@ -98,10 +98,10 @@ fn what_jobs_need_is_asked_for_and_charged_to_the_clusters_account() {
     let row = &plan.intend[0];
     assert_eq!((row.partition.as_deref(), row.account.as_deref(), row.cpus), (Some("p"), Some("acct"), 8));
     assert_eq!((row.origin, row.scheduler.as_deref(), row.seconds), (AllocationOrigin::Sizing, None, 5_400));
-    assert_eq!(plan.outlook.desired, 2);
+    assert_eq!(plan.summary.desired, 2);
     let many = Needs { is_exhausted: false, ..needs(vec![kind(9, 0)]) };
     assert_eq!(
-        (decide(&many).intend.len(), decide(&many).outlook.held_back),
+        (decide(&many).intend.len(), decide(&many).summary.held_back),
         (4, 5),
         "four at once unless said otherwise"
     );
@@ -136,10 +136,10 @@ fn nothing_is_asked_for_in_vain() {
 #[test]
 fn jobs_that_fit_nowhere_are_told_about_when_they_are_ready() {
     let huge = Kind { needs: requirements(99, 1, 0, 1, 1), ..kind(1, 0) };
-    let said = decide(&needs(vec![huge.clone()])).outlook.unplaced.unwrap();
+    let said = decide(&needs(vec![huge.clone()])).summary.unplaced.unwrap();
     assert!(said.contains("99 CPUs on a node are more than any partition has (8)"), "{said}");
     let later = Kind { ready: 0, waiting: 1, ..huge };
-    assert_eq!(decide(&needs(vec![later])).outlook.unplaced, None, "there is time");
+    assert_eq!(decide(&needs(vec![later])).summary.unplaced, None, "there is time");
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn an_action_gets_what_it_asks_for_less_what_it_has() {
     let unknown = NodesWanted { definition: action("x", 1), ..wanted(false) };
     let unknown = decide(&Needs { actions: vec![unknown], ..ready });
     assert_eq!(
-        (unknown.intend.len(), unknown.outlook.refused.as_deref()),
+        (unknown.intend.len(), unknown.summary.refused.as_deref()),
         (0, Some("there is no Slurm scheduler 'x'"))
     );
 }
@@ -257,7 +257,7 @@ fn allocations_that_are_over_are_brought_back_while_jobs_are_ready_but_never_mor
     let with = |second: LiveAllocation| Needs { allocations: vec![running.clone(), second], ..lost.clone() };
     let second = LiveAllocation { runners: 0, ..running.clone() };
     assert_eq!(decide(&with(second.clone())).intend, [], "both are there");
-    assert_eq!(decide(&with(LiveAllocation { forsaken: 2, ..second })).intend.len(), 1, "one of them is of no use");
+    assert_eq!(decide(&with(LiveAllocation { idle_polls: 2, ..second })).intend.len(), 1, "one of them is of no use");
     let half = Needs { allocations: vec![running], ..lost.clone() };
     assert_eq!(decide(&half).intend.len(), 1);
     let mut pending = live(1, Stage::Pending, 0);
@@ -306,11 +306,11 @@ fn the_same_question_after_the_answer_has_an_empty_answer() {
         row: AllocationRow { id: AllocationId(id), workflow: WorkflowId(1), ..row },
         stage: Stage::Pending,
         runners: 0,
-        forsaken: 0,
+        idle_polls: 0,
     };
     let after = Needs { allocations: (1..).zip(asked).map(place).collect(), ..before };
     let plan = decide(&after);
-    assert_eq!((plan.intend.len(), plan.cancel.len(), plan.outlook.desired), (0, 0, 3));
+    assert_eq!((plan.intend.len(), plan.cancel.len(), plan.summary.desired), (0, 0, 3));
 }
 
 // R16
@@ -318,11 +318,11 @@ fn the_same_question_after_the_answer_has_an_empty_answer() {
 fn an_allocation_that_its_runners_have_left_is_in_nobodys_way() {
     let mut left = live(1, Stage::Running { seconds_left: 0, free: Resources::default(), busy_seconds: 0 }, 0);
     left.row.status = AllocationStatus::Active;
-    left.forsaken = 2;
+    left.idle_polls = 2;
     let spec = WorkflowSpec { max_allocations: Some(1), ..WorkflowSpec::default() };
     let wanted = Needs { spec: Arc::new(spec), allocations: vec![left.clone()], ..needs(vec![kind(1, 0)]) };
     assert_eq!(decide(&wanted).intend.len(), 1, "Slurm has not noticed yet that it is of no use");
-    let unsure = LiveAllocation { forsaken: 1, ..left.clone() };
+    let unsure = LiveAllocation { idle_polls: 1, ..left.clone() };
     let preempted = Needs { allocations: vec![unsure], ..wanted.clone() };
     assert_eq!(decide(&preempted).intend.len(), 0, "it may come back");
     left.runners = 1;

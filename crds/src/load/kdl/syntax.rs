@@ -2,17 +2,18 @@
 //!
 //! Type annotations and `/-` are understood and left out.
 
-use super::text;
+use super::text::{self, is_newline};
 use crate::load::budget::Budget;
 use crate::load::cursor::Cursor;
 use crate::load::json::token::finite;
-use crate::load::tree::{Entry, Kind, Node, Place, excerpt};
+use crate::load::tree::{Entry, Kind, Node, excerpt};
 use crate::load::{LoadOptions, SyntaxError};
+use crate::problem::Position;
 
 /// A node: a name, arguments, properties, children.
 pub(super) struct KdlNode {
     pub name: String,
-    pub place: Place,
+    pub place: Position,
     pub arguments: Vec<Node>,
     pub properties: Vec<Entry>,
     pub children: Option<Vec<KdlNode>>,
@@ -125,7 +126,7 @@ impl Reader<'_> {
         if self.cursor.take('}') { Ok(nodes) } else { Err(SyntaxError::new(open, "the brace is never closed")) }
     }
 
-    fn value(&mut self, place: Place) -> Result<Node, SyntaxError> {
+    fn value(&mut self, place: Position) -> Result<Node, SyntaxError> {
         if let Some(text) = text::read(&mut self.cursor)? {
             return Ok(Node::text(place, text));
         }
@@ -227,10 +228,6 @@ impl Reader<'_> {
             }
         }
     }
-}
-
-pub(super) fn is_newline(letter: char) -> bool {
-    matches!(letter, '\n' | '\r' | '\u{85}' | '\u{b}' | '\u{c}' | '\u{2028}' | '\u{2029}')
 }
 
 /// KDL 1 writes these without the hash.

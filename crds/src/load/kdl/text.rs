@@ -1,6 +1,5 @@
 //! Texts of KDL: quoted, raw, and over several lines.
 
-use super::syntax::is_newline;
 use crate::load::SyntaxError;
 use crate::load::cursor::Cursor;
 
@@ -9,6 +8,10 @@ pub(super) fn is_bare(letter: char) -> bool {
     !letter.is_whitespace()
         && !letter.is_control()
         && !matches!(letter, '\\' | '/' | '(' | ')' | '{' | '}' | ';' | '[' | ']' | '"' | '#' | '=')
+}
+
+pub(super) fn is_newline(letter: char) -> bool {
+    matches!(letter, '\n' | '\r' | '\u{85}' | '\u{b}' | '\u{c}' | '\u{2028}' | '\u{2029}')
 }
 
 /// Reads a text in quotes, if one begins here.

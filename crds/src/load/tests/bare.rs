@@ -31,6 +31,10 @@ fn unknown_keys_are_warnings() {
         ],
     );
     assert_eq!(read(text, Format::Yaml).documents.len(), 1);
+    check(
+        "name: demo\naccess_groups: [team]\njobs:\n- {name: a, command: b}\n",
+        &["2:1 warning access_groups: unknown field `access_groups` is ignored"],
+    );
 }
 
 #[test]

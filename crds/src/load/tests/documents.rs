@@ -1,7 +1,6 @@
 //! Whole documents: encodings, envelopes, documents with errors, hints.
 
 use super::*;
-use crate::load::suggest::nearest;
 use crate::load::tree::excerpt;
 
 #[test]
@@ -103,32 +102,6 @@ fn words_that_kubectl_reads_as_booleans() {
     for word in ["yep", "o", "of", "yess", "'yes'"] {
         assert_eq!(all_problems(&envelope(&format!("user: {word}")), Format::Yaml), Vec::<String>::new(), "{word}");
     }
-}
-
-#[test]
-fn suggestions_are_near() {
-    let known = ["abcdefghijklmnop", "abcdef", "abcdefghi", "abc"];
-    let cases = [
-        ("abd", Some("abc")),
-        ("axy", None),
-        ("abcx", Some("abc")),
-        ("abcxx", None),
-        ("abxxef", Some("abcdef")),
-        ("abxxxf", None),
-        ("xxxdefghi", Some("abcdefghi")),
-        ("xxxxefghi", None),
-        ("xxxdefghijklmnop", Some("abcdefghijklmnop")),
-        ("xxxxefghijklmnop", None),
-        ("A_B-C", Some("abc")),
-    ];
-    for (unknown, expected) in cases {
-        assert_eq!(nearest(unknown, known.into_iter()), expected, "{unknown}");
-    }
-    assert_eq!(
-        nearest("ab", ["ac", "aa"].into_iter()),
-        Some("aa"),
-        "the first in the alphabet of two that are as near"
-    );
 }
 
 #[test]

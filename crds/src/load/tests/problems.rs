@@ -35,7 +35,10 @@ fn wrong_types_say_what_to_write() {
         ),
         ("env: {A: 1}", "error spec.env.A: expected a text, found the number 1 (put it in quotes: \"1\")"),
         ("env: [a]", "error spec.env: expected a mapping, found a list"),
-        ("accessGroups: team", "error spec.accessGroups: expected a list, found the text 'team' (write [team])"),
+        (
+            "jobs: [{name: a, command: b, labels: team}]",
+            "error spec.jobs[0].labels: expected a list, found the text 'team' (write [team])",
+        ),
         ("jobs: {a: b}", "error spec.jobs: expected a list, found a mapping"),
         ("jobs: [null]", "error spec.jobs[0]: expected a mapping, found nothing"),
         ("jobs: [{name: '', command: b}]", "error spec.jobs[0].name: must not be empty"),

@@ -64,11 +64,11 @@ fn texts_at_their_limits() {
 
 #[test]
 fn lists_and_maps_at_their_limits() {
-    let groups = |count: usize| format!("accessGroups: [{}]", vec!["g"; count].join(", "));
-    assert!(accepts(&groups(100)));
+    let labels = |count: usize| format!("jobs: [{{name: a, command: b, labels: [{}]}}]", vec!["l"; count].join(", "));
+    assert!(accepts(&labels(100)));
     assert_eq!(
-        all_problems(&envelope(&groups(101)), Format::Yaml),
-        ["6:17 error spec.accessGroups: at most 100 items are allowed, found 101"]
+        all_problems(&envelope(&labels(101)), Format::Yaml),
+        ["6:40 error spec.jobs[0].labels: at most 100 items are allowed, found 101"]
     );
     let variables = |count: usize| {
         let entries: Vec<String> = (0..count).map(|name| format!("v{name}: 1")).collect();

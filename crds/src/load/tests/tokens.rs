@@ -222,11 +222,10 @@ fn values_of_kdl() {
 
 #[test]
 fn singular_and_plural_nodes_of_kdl() {
-    let text = "name \"x\"\naccess_group \"a\"\naccess_groups \"b\" \"c\"\njob \"j\" {\n  command \"d\"\n  label \"l\"\n  output_file \"o\"\n}\nfile \"o\" { path \"p\"; }\n";
+    let text = "name \"x\"\njob \"j\" {\n  command \"d\"\n  label \"a\"\n  labels \"b\" \"c\"\n  output_file \"o\"\n}\nfile \"o\" { path \"p\"; }\n";
     let spec = spec(text, Format::Kdl);
-    assert_eq!(spec.access_groups, ["a", "b", "c"]);
     assert_eq!(
         (spec.jobs[0].labels.clone(), spec.jobs[0].output_files.clone()),
-        (vec!["l".to_owned()], Some(vec!["o".to_owned()]))
+        (["a", "b", "c"].map(str::to_owned).to_vec(), Some(vec!["o".to_owned()]))
     );
 }

@@ -1,14 +1,15 @@
-//! Jobs and results of an earlier agent: everything that the keeper remembers of them counts.
+//! Jobs and results of an earlier agent: everything that the shim remembers of them counts.
 
 use torc_api::execution::MonitorPlan;
 use torc_api::wire::LeaseRole;
 
 use super::*;
 use crate::protocol::Terms;
+use crate::state::jobs::EndingOrder;
 
-/// A job that the keeper holds; no two fields have the same value.
-fn held(desk: &Desk) -> HeldJob {
-    HeldJob {
+/// A job that the shim holds; no two fields have the same value.
+fn held(desk: &Desk) -> RunningJob {
+    RunningJob {
         key: AttemptKey { workflow: 3, job: 14, run: 15, attempt: 9, epoch: 26 },
         role: LeaseRole::Job,
         name: "held".to_owned(),
@@ -55,9 +56,9 @@ fn a_job_that_is_taken_over_is_as_it_was() {
     assert_eq!((job.since, job.start_known), (held.started, true));
     assert_eq!((job.devices.clone(), job.ending), (held.devices.clone(), None));
     assert_eq!((job.step.limit, job.step.is_warned), (Some(Duration::from_secs(932)), true));
-    assert_eq!((job.kind.terms(), job.kind.template.working_dir.as_str()), (&held.terms, "/held"));
+    assert_eq!((job.launch.terms(), job.launch.template.working_dir.as_str()), (&held.terms, "/held"));
     assert_eq!(job.reservation.as_ref().map(|taken| taken.nodes()), Some(vec![1]), "it is on the second node");
-    let free = desk.state.ledger.free();
+    let free = desk.state.jobs.ledger().free();
     assert_eq!((free.cpus, free.memory_bytes, free.gpus), (6, 962, 3));
     desk.later(Duration::from_millis(100));
     let running = desk.sync().running.clone();
@@ -84,9 +85,9 @@ fn a_job_that_is_taken_over_is_as_it_was() {
 fn an_end_that_was_ordered_before_still_counts() {
     let mut desk = Desk::with(two_nodes());
     let since = desk.now.minus(Duration::from_secs(1));
-    let held = HeldJob { ending: Some((Ending::Canceled, since)), ..held(&desk) };
+    let held = RunningJob { ending: Some((Ending::Canceled, since)), ..held(&desk) };
     desk.handle(Event::Adopted(Box::new(held.clone())));
-    assert_eq!(desk.state.jobs[&held.key].ending, Some((Ending::Canceled, since)));
+    assert_eq!(desk.state.jobs[&held.key].ending, Some(EndingOrder { why: Ending::Canceled, at: since }));
     desk.handle(Event::StopNow);
     let kills: Vec<Ending> = desk
         .effects
@@ -103,11 +104,11 @@ fn an_end_that_was_ordered_before_still_counts() {
 fn an_errand_that_is_taken_over_takes_nothing() {
     for role in [LeaseRole::Action, LeaseRole::Recovery] {
         let mut desk = Desk::with(two_nodes());
-        let held = HeldJob { role, ..held(&desk) };
+        let held = RunningJob { role, ..held(&desk) };
         desk.handle(Event::Adopted(Box::new(held.clone())));
-        assert_eq!(desk.state.ledger.free(), desk.state.ledger.capacity(), "{role:?}");
+        assert_eq!(desk.state.jobs.ledger().free(), desk.state.jobs.ledger().capacity(), "{role:?}");
         assert_eq!((desk.state.jobs_at_work(), desk.state.holds()), (0, (1, 0)), "{role:?}");
-        assert_eq!(desk.state.jobs[&held.key].kind.class, u32::MAX, "{role:?}");
+        assert_eq!(desk.state.jobs[&held.key].launch.class, u32::MAX, "{role:?}");
     }
 }
 
@@ -141,25 +142,25 @@ fn a_result_of_an_earlier_agent_is_reported_with_its_terms() {
         stderr: Some("e".to_owned()),
         terms: Some(Box::new(terms.clone())),
         working_dir: "/held".to_owned(),
-        ..Ended::of(key, "held", (Moment(900 * SECOND), Moment(907 * SECOND)), outcome)
+        ..Ended::of(key, "held", (BootInstant(900 * SECOND), BootInstant(907 * SECOND)), outcome)
     };
     desk.handle(Event::Ended(Box::new(result(Outcome::Signaled(9), Some(Ending::Timeout)))));
     let report = desk.state.reports[&key].clone();
-    assert_eq!((report.name.as_str(), report.ended), ("held", Moment(907 * SECOND)));
+    assert_eq!((report.name.as_str(), report.ended), ("held", BootInstant(907 * SECOND)));
     let finished = report.finished;
     assert_eq!((finished.key, finished.return_code, finished.cause), (key, 101, Some(Cause::Timeout)));
     assert_eq!((finished.stdout.as_deref(), finished.stderr.as_deref()), (Some("o"), Some("e")));
     assert_eq!(finished.duration_ms, 7_000);
-    assert!(desk.state.jobs.is_empty() && desk.state.active.is_empty());
-    assert_eq!(desk.state.ledger.free(), desk.state.ledger.capacity());
-    // The same again, as keepers tell it to every agent until it is acknowledged.
+    assert!(desk.state.jobs.is_empty() && desk.state.jobs.active_count() == 0);
+    assert_eq!(desk.state.jobs.ledger().free(), desk.state.jobs.ledger().capacity());
+    // The same again, as shims tell it to every agent until it is acknowledged.
     desk.handle(Event::Ended(Box::new(result(Outcome::Exited(0), None))));
     assert_eq!(desk.state.reports[&key].finished.return_code, 101, "the first word counts");
 
     let mut desk = Desk::new(4);
     desk.handle(Event::Ended(Box::new(result(Outcome::Exited(0), None))));
     let check = desk.effects.iter().find_map(|effect| match effect {
-        Effect::Check(_, check) => Some((check.working_dir.clone(), check.files.clone(), check.elapsed)),
+        Effect::CheckOutputs(_, check) => Some((check.working_dir.clone(), check.files.clone(), check.elapsed)),
         _ => None,
     });
     let elapsed = Duration::from_secs(100);

@@ -17,7 +17,7 @@ fn with_queue(capacity: Resources, needs: &[Resources]) -> Desk {
     let leases =
         (1..).zip(0..needs.len()).map(|(job, at)| Lease { profile: u32::try_from(at).expect("few"), ..lease(job) });
     let response = SyncResponse {
-        sequence: desk.state.contact_sequence(),
+        sequence: desk.state.session.sequence(),
         leases: leases.collect(),
         profiles: profiles.collect(),
         lease_ms: 120_000,
@@ -57,7 +57,7 @@ fn large_jobs_are_passed_over_for_a_bounded_time() {
     let capacity = Resources { cpus: 16, memory_bytes: 1_000, gpus: 0, nodes: 4 };
     for (need, most) in [(on_nodes(1), 300), (on_nodes(2), 10)] {
         let desk = with_queue(capacity, &[need]);
-        let job = desk.state.jobs.values().next().expect("it waits");
+        let job = desk.state.jobs.iter().next().expect("it waits").1;
         for (more_us, is_too_long) in [(0, false), (1, true)] {
             let now = job.since.plus(Duration::from_secs(most) + Duration::from_micros(more_us));
             assert_eq!(desk.state.is_passed_over_too_long(job, now), is_too_long, "{need:?} after {most} s");
@@ -81,7 +81,7 @@ fn slots_that_waiting_jobs_will_take_are_not_asked_for_again() {
     desk.profile.input_files = vec!["in".to_owned()];
     desk.until_due();
     desk.answer([2]);
-    desk.state.pace.runs(3);
+    desk.state.throughput.runs(3);
     assert_eq!(desk.state.holds(), (1, 1));
     let want = desk.state.want(desk.now);
     assert_eq!((want.ahead, want.limit), (2, 4), "three slots are free, and one of them is promised");
@@ -89,16 +89,16 @@ fn slots_that_waiting_jobs_will_take_are_not_asked_for_again() {
 
 // P04
 #[test]
-fn jobs_at_the_keeper_count_as_waiting() {
+fn jobs_at_the_shim_count_as_waiting() {
     let own =
         Prefetch { refill_threshold: Some(3), max_queued: Some(5), horizon_seconds: Some(1), ..Prefetch::default() };
     let mut desk = Desk::with(Settings { prefetch: own, ..settings(1) });
     for _ in 0..9 {
-        desk.state.pace.job_ended(Duration::from_millis(4));
+        desk.state.throughput.job_ended(Duration::from_millis(4));
     }
     desk.answer(1..=5).started(1);
-    assert_eq!(desk.state.kinds.handed(), 2, "two of them are at the keeper");
-    assert_eq!(desk.state.queue.len(), 2, "two are in the queue");
+    assert_eq!(desk.state.jobs.handed(), 2, "two of them are at the shim");
+    assert_eq!(desk.state.jobs.queue().len(), 2, "two are in the queue");
     assert_eq!(desk.state.want(desk.now), Want::default(), "four wait, and three would be enough");
     let ended = |job, successor| Ended {
         successor: Some(key(successor)),
@@ -113,8 +113,8 @@ fn jobs_at_the_keeper_count_as_waiting() {
     assert_eq!((want.ahead, want.limit), (3, 3), "two wait, and five are wanted");
 }
 
-fn desk_start() -> Moment {
-    Moment(1_000 * SECOND)
+fn desk_start() -> BootInstant {
+    BootInstant(1_000 * SECOND)
 }
 
 // P04, P06. Long jobs are not hoarded; the job that started last shows how long they are.
@@ -123,8 +123,8 @@ fn the_youngest_job_shows_whether_jobs_are_long() {
     for (first, second, ahead) in [(10, 10, 2), (31, 10, 2), (10, 31, 2), (31, 31, 0), (30, 30, 2)] {
         let mut desk = Desk::new(2);
         desk.answer([1, 2]);
-        desk.state.pace.job_ended(Duration::from_secs(1));
-        desk.state.pace.runs(2);
+        desk.state.throughput.job_ended(Duration::from_secs(1));
+        desk.state.throughput.runs(2);
         let now = desk.now;
         for (job, age) in [(1, first), (2, second)] {
             desk.handle(Event::Started(key(job), now.minus(Duration::from_secs(age)), 100));
@@ -166,7 +166,7 @@ fn a_batch_bounds_what_comes_at_once_also_on_an_empty_runner() {
 #[test]
 fn new_jobs_are_claimed_only_while_the_time_exceeds_the_minimum() {
     let began = desk_start();
-    let time = Some((began, began.plus(Duration::from_secs(400))));
+    let time = Some(TimeSpan { began, end: began.plus(Duration::from_secs(400)) });
     let minimum = RunnerTerms { min_time_for_new_jobs_seconds: 70, ..RunnerTerms::default() };
     for (left_us, is_late) in [(70_000_001, false), (70_000_000, true), (69_999_999, true)] {
         let mut desk = Desk::with(Settings { max_parallel_jobs: Some(2), time, ..settings(1) });
@@ -178,7 +178,7 @@ fn new_jobs_are_claimed_only_while_the_time_exceeds_the_minimum() {
     }
     let mut desk = Desk::with(Settings { max_parallel_jobs: Some(2), ..settings(1) });
     desk.respond(SyncResponse { terms: minimum, ..SyncResponse::default() });
-    assert!(!desk.state.is_too_late(Moment(u64::MAX)), "time has no end");
+    assert!(!desk.state.is_too_late(BootInstant(u64::MAX)), "time has no end");
 }
 
 // P03, P09. A report goes at once only where it can bring work.

@@ -6,8 +6,8 @@ use super::*;
 
 /// A desk whose time is over after so many seconds.
 fn desk_for(seconds: u64, config: ExecutionConfig) -> Desk {
-    let began = Moment(1_000 * SECOND);
-    let time = Some((began, began.plus(Duration::from_secs(seconds))));
+    let began = BootInstant(1_000 * SECOND);
+    let time = Some(TimeSpan { began, end: began.plus(Duration::from_secs(seconds)) });
     let mut desk = Desk::with(Settings { time, ..settings(4) });
     desk.profile.execution_config = Some(config);
     desk
@@ -15,16 +15,16 @@ fn desk_for(seconds: u64, config: ExecutionConfig) -> Desk {
 
 fn told(desk: &Desk) -> Vec<String> {
     let lines = desk.effects.iter().filter_map(|effect| match effect {
-        Effect::Tell(RunnerEvent::Terminating { workflow, count }) => Some(format!("{count} of {workflow}")),
-        Effect::Tell(RunnerEvent::Signaled { key, signal }) => Some(format!("job {} signal {signal}", key.job)),
-        Effect::Tell(RunnerEvent::Waiting { lead }) => Some(format!("wait {lead:?}")),
+        Effect::Log(RunnerEvent::Terminating { workflow, count }) => Some(format!("{count} of {workflow}")),
+        Effect::Log(RunnerEvent::Signaled { key, signal }) => Some(format!("job {} signal {signal}", key.job)),
+        Effect::Log(RunnerEvent::Waiting { lead }) => Some(format!("wait {lead:?}")),
         _ => None,
     });
     lines.collect()
 }
 
 /// Lets time pass, answering every sync, until jobs are asked to end; how long after the beginning that is.
-fn until_terminated(desk: &mut Desk, began: Moment) -> Duration {
+fn until_terminated(desk: &mut Desk, began: BootInstant) -> Duration {
     while desk.terminated().is_empty() {
         if desk.has_sync() {
             desk.answer([]);
@@ -39,8 +39,8 @@ fn until_terminated(desk: &mut Desk, began: Moment) -> Duration {
 #[test]
 fn the_time_line_before_the_end_of_its_time() {
     let mut settings = settings(2);
-    let began = Moment(1_000 * SECOND);
-    settings.time = Some((began, began.plus(Duration::from_secs(600))));
+    let began = BootInstant(1_000 * SECOND);
+    settings.time = Some(TimeSpan { began, end: began.plus(Duration::from_secs(600)) });
     let mut desk = Desk::with(settings);
     assert_eq!(desk.sync().remaining_ms, Some(600_000));
     desk.answer([1, 2]);
@@ -118,7 +118,7 @@ fn what_is_said_about_it() {
     let began = desk.now;
     desk.answer([1, 2, 3]);
     let serving = desk.effects.iter().find_map(|effect| match effect {
-        Effect::Tell(RunnerEvent::Serving { workflow, mode, limit_resources, .. }) => {
+        Effect::Log(RunnerEvent::Serving { workflow, mode, limit_resources, .. }) => {
             Some((*workflow, mode.to_string(), *limit_resources))
         }
         _ => None,
@@ -208,7 +208,7 @@ fn no_work_is_taken_and_what_waits_goes_back_when_the_end_is_near() {
     }
     assert_eq!(desk.now.since(began), Duration::from_secs(510));
     assert_eq!((desk.state.holds(), desk.state.want(desk.now).limit), ((4, 0), 0));
-    assert!(desk.state.returned.contains(&key(5)), "{:?}", desk.state.returned);
+    assert!(desk.state.reports.returned().contains(&key(5)), "{:?}", desk.state.reports.returned());
     assert_eq!(desk.terminated(), [], "who has a shorter headroom and lead goes on");
 }
 
@@ -244,7 +244,7 @@ fn whatever_is_left_at_the_end_is_killed() {
 }
 
 /// Lets time pass, answering every sync, up to a moment, which comes last.
-fn pass_until(desk: &mut Desk, end: Moment) {
+fn pass_until(desk: &mut Desk, end: BootInstant) {
     for _ in 0..10_000 {
         if desk.has_sync() {
             desk.answer([]);
@@ -262,13 +262,13 @@ fn pass_until(desk: &mut Desk, end: Moment) {
 // J24. Ninety seconds before the end, but not before half of a short life is over.
 #[test]
 fn a_short_life_takes_work_for_half_of_it() {
-    let began = Moment(1_000 * SECOND);
+    let began = BootInstant(1_000 * SECOND);
     for (life_ms, close_ms) in [(600_000, 510_000), (180_002, 90_002), (180_000, 90_000), (179_000, 89_500), (10, 5)] {
-        let time = Some((began, began.plus(Duration::from_millis(life_ms))));
+        let time = Some(TimeSpan { began, end: began.plus(Duration::from_millis(life_ms)) });
         let open = |at_ms| {
             let mut desk = Desk::with(Settings { time, ..settings(1) });
             pass_until(&mut desk, began.plus(Duration::from_millis(at_ms)));
-            desk.state.phase == Phase::Serving
+            *desk.state.lifecycle.phase() == Phase::Serving
         };
         assert!(open(close_ms - 1), "a life of {life_ms} ms takes work until {close_ms} ms");
         assert!(!open(close_ms), "a life of {life_ms} ms takes no work from {close_ms} ms on");
@@ -278,16 +278,16 @@ fn a_short_life_takes_work_for_half_of_it() {
 // J24. The runner wakes for it by itself.
 #[test]
 fn the_close_and_the_end_of_its_time_wake_the_runner() {
-    let began = Moment(1_000 * SECOND);
-    let time = Some((began, began.plus(Duration::from_secs(100))));
+    let began = BootInstant(1_000 * SECOND);
+    let time = Some(TimeSpan { began, end: began.plus(Duration::from_secs(100)) });
     let mut desk = Desk::with(Settings { time, long_poll: false, ..settings(1) });
-    desk.handle(Event::Adopted(Box::new(HeldJob { key: key(9), started: began, ..HeldJob::default() })));
-    desk.state.contact.drain(Moment(u64::MAX));
+    desk.handle(Event::Adopted(Box::new(RunningJob { key: key(9), started: began, ..RunningJob::default() })));
+    desk.state.session.drain(BootInstant(u64::MAX));
     desk.effects.clear();
     for (after, phase) in [(49, "Serving"), (50, "Ending")] {
         desk.now = began.plus(Duration::from_secs(after));
         desk.handle(Event::Tick);
-        let name = format!("{:?}", desk.state.phase);
+        let name = format!("{:?}", desk.state.lifecycle.phase());
         assert!(name.starts_with(phase), "{after} s: {name}");
         assert!(desk.state.wake_at().is_some_and(|due| due <= began.plus(Duration::from_secs(100))), "{after} s");
     }
@@ -296,7 +296,7 @@ fn the_close_and_the_end_of_its_time_wake_the_runner() {
 // X05. What belongs to a worker's end is left out when no time is left for it.
 #[test]
 fn at_the_very_end_no_last_commands_are_asked_for() {
-    let began = Moment(1_000 * SECOND);
+    let began = BootInstant(1_000 * SECOND);
     for (after_ms, completing) in [(599_999, true), (600_000, false), (600_001, false)] {
         let mut desk = desk_for(600, ExecutionConfig::default());
         desk.answer([1]);
@@ -317,8 +317,8 @@ fn at_the_very_end_no_last_commands_are_asked_for() {
 fn when_the_signal_and_sigkill_are_due() {
     use crate::protocol::Terms;
     use crate::state::deadlines::{kill_time, signal_time};
-    let end = Moment(1_000 * SECOND);
-    let before = |moment: Moment| end.since(moment).as_millis();
+    let end = BootInstant(1_000 * SECOND);
+    let before = |moment: BootInstant| end.since(moment).as_millis();
     let cases = [
         (false, 60_000, 30_000, (90_000, 60_000), "the signal by the lead before SIGKILL, SIGKILL by the headroom"),
         (false, 10_000, 30_000, (40_000, 10_000), "a short headroom"),
@@ -336,7 +336,7 @@ fn when_the_signal_and_sigkill_are_due() {
 // X05, X16. A runtime that is enforced counts where it is the earlier end.
 #[test]
 fn the_earlier_of_the_two_ends_counts() {
-    let began = Moment(1_000 * SECOND);
+    let began = BootInstant(1_000 * SECOND);
     let cases = [
         (true, 100, 600, 100, "its runtime"),
         (true, 509, 600, 509, "its runtime, just before the other"),
@@ -390,7 +390,7 @@ fn without_a_lead_no_wait_is_told() {
 // X05. A job that has ended, and whose files are being looked for, is not asked to end.
 #[test]
 fn a_job_that_has_ended_is_not_asked_to_end() {
-    let began = Moment(1_000 * SECOND);
+    let began = BootInstant(1_000 * SECOND);
     let mut desk = desk_for(600, ExecutionConfig::default());
     desk.profile.output_files = vec!["out".to_owned()];
     desk.answer([1]);
@@ -402,16 +402,16 @@ fn a_job_that_has_ended_is_not_asked_to_end() {
 }
 
 /// Lets time pass, answering every sync, until a lease is returned; how long after the beginning, and which leases.
-fn until_returned(desk: &mut Desk, began: Moment) -> (Duration, Vec<i64>) {
-    while desk.state.returned.is_empty() {
+fn until_returned(desk: &mut Desk, began: BootInstant) -> (Duration, Vec<i64>) {
+    while desk.state.reports.returned().is_empty() {
         if desk.has_sync() {
             desk.answer([]);
         } else {
             desk.until_due();
         }
     }
-    assert_eq!(desk.state.returned, desk.state.out_of_time, "the reason is told");
-    (desk.now.since(began), desk.state.returned.iter().map(|key| key.job).collect())
+    assert_eq!(desk.state.reports.returned(), desk.state.reports.out_of_time(), "the reason is told");
+    (desk.now.since(began), desk.state.reports.returned().iter().map(|key| key.job).collect())
 }
 
 fn two_minutes_of_headroom() -> ExecutionConfig {
@@ -435,7 +435,7 @@ fn a_lease_that_cannot_start_in_time_is_returned() {
         let told = desk
             .effects
             .iter()
-            .any(|effect| matches!(effect, Effect::Tell(RunnerEvent::OutOfTime { key: late, .. }) if *late == key(5)));
+            .any(|effect| matches!(effect, Effect::Log(RunnerEvent::OutOfTime { key: late, .. }) if *late == key(5)));
         assert!(told, "{:?}", desk.effects);
     }
 }

@@ -97,9 +97,9 @@ fn completion_can_be_ignored_but_not_cancellation() {
 // J20
 #[test]
 fn by_number_of_jobs_nothing_is_taken_near_the_end() {
-    let began = Moment(1_000 * SECOND);
+    let began = BootInstant(1_000 * SECOND);
     let asks = |left: u64, max_parallel_jobs, terms: RunnerTerms| {
-        let time = Some((began, began.plus(Duration::from_secs(left))));
+        let time = Some(TimeSpan { began, end: began.plus(Duration::from_secs(left)) });
         let mut desk = Desk::with(Settings { max_parallel_jobs, time, ..settings(4) });
         desk.respond(SyncResponse { terms, ..SyncResponse::default() });
         while !desk.has_sync() {
@@ -122,12 +122,12 @@ fn by_number_of_jobs_nothing_is_taken_near_the_end() {
 // J20
 #[test]
 fn too_late_for_new_jobs_it_finishes_what_it_holds_and_says_why() {
-    let began = Moment(1_000 * SECOND);
-    let time = Some((began, began.plus(Duration::from_secs(310))));
+    let began = BootInstant(1_000 * SECOND);
+    let time = Some(TimeSpan { began, end: began.plus(Duration::from_secs(310)) });
     let mut desk = Desk::with(Settings { max_parallel_jobs: Some(1), time, ..settings(1) });
     desk.answer([1]);
     desk.started(1).later(Duration::from_secs(11));
-    let told = |effect: &Effect| matches!(effect, Effect::Tell(RunnerEvent::Problem { message }) if message.contains("less than 300 s"));
+    let told = |effect: &Effect| matches!(effect, Effect::Log(RunnerEvent::Problem { message }) if message.contains("less than 300 s"));
     assert!(desk.effects.iter().any(told), "{:?}", desk.effects);
     desk.answer([]).later(Duration::from_secs(1));
     assert!(!desk.effects.iter().any(told), "once");
@@ -145,8 +145,8 @@ fn too_late_for_new_jobs_it_finishes_what_it_holds_and_says_why() {
 #[test]
 fn the_end_of_its_time_comes_with_and_without_a_server() {
     for server in [true, false] {
-        let began = Moment(1_000 * SECOND);
-        let time = Some((began, began.plus(Duration::from_secs(600))));
+        let began = BootInstant(1_000 * SECOND);
+        let time = Some(TimeSpan { began, end: began.plus(Duration::from_secs(600)) });
         let mut desk = Desk::with(Settings { time, ..settings(1) });
         desk.answer([1]);
         desk.started(1).later(Duration::from_millis(100));
@@ -182,7 +182,7 @@ fn idle_time_is_counted_to_the_millisecond() {
         }
         desk.now = idle_since.plus(Duration::from_millis(after));
         desk.handle(Event::Tick);
-        assert_eq!(desk.state.phase != Phase::Serving, leaves, "{after} ms");
+        assert_eq!(*desk.state.lifecycle.phase() != Phase::Serving, leaves, "{after} ms");
     }
 }
 
@@ -193,14 +193,14 @@ fn an_answer_has_to_be_newer_than_the_last_work() {
     desk.answer([1]);
     desk.started(1).later(Duration::from_secs(3));
     desk.answer([]);
-    desk.state.returned.clear();
+    desk.state.reports.clear();
     desk.later(Duration::from_millis(1));
     desk.ended(1, 0);
     desk.state.reports.clear();
     desk.handle(Event::Tick);
-    assert_eq!(desk.state.phase, Phase::Serving, "the server has not been heard since");
+    assert_eq!(*desk.state.lifecycle.phase(), Phase::Serving, "the server has not been heard since");
     desk.answer([]);
-    assert_ne!(desk.state.phase, Phase::Serving);
+    assert_ne!(*desk.state.lifecycle.phase(), Phase::Serving);
 }
 
 // J15. Results and returned leases are told before it leaves.
@@ -210,18 +210,16 @@ fn it_does_not_leave_with_something_to_tell() {
         let mut desk = Desk::new(1);
         match what {
             "result" => drop(desk.handle(Event::Ended(Box::new(ended(9, Outcome::Exited(0), desk.now))))),
-            "returned" => drop(desk.state.returned.insert(key(9))),
-            "account" => drop(desk.state.accounts.news.insert(key(9), Default::default())),
-            _ => drop(desk.handle(Event::Adopted(Box::new(HeldJob { key: key(9), ..HeldJob::default() })))),
+            "returned" => desk.state.reports.give_back(key(9)),
+            "account" => desk.state.sacct.add_news(key(9)),
+            _ => drop(desk.handle(Event::Adopted(Box::new(RunningJob { key: key(9), ..RunningJob::default() })))),
         }
-        desk.state.contact.settled = Some(RunnerExit::Complete);
-        desk.state.contact.heard_at = desk.now;
+        desk.state.session.set_settled(RunnerExit::Complete, desk.now);
         desk.handle(Event::Tick);
-        assert_eq!(desk.state.phase, Phase::Serving, "{what}");
+        assert_eq!(*desk.state.lifecycle.phase(), Phase::Serving, "{what}");
     }
     let mut desk = Desk::new(1);
-    desk.state.contact.settled = Some(RunnerExit::Complete);
-    desk.state.contact.heard_at = desk.now;
+    desk.state.session.set_settled(RunnerExit::Complete, desk.now);
     desk.handle(Event::Tick);
-    assert_ne!(desk.state.phase, Phase::Serving, "nothing keeps it");
+    assert_ne!(*desk.state.lifecycle.phase(), Phase::Serving, "nothing keeps it");
 }

@@ -1,7 +1,7 @@
 //! Heartbeats from the agent to the shim. A lease lasts 120 s unless a test says otherwise.
 
 use super::*;
-use crate::state::job::Stage;
+use crate::state::jobs::Stage;
 
 const ALLOWED_SILENCE: Duration = Duration::from_secs(40);
 /// A ninth of a lease, in whole microseconds.
@@ -10,14 +10,14 @@ const INTERVAL: Duration = Duration::from_micros(13_333_333);
 /// A runner whose only CPU has a job, and whose shim has two jobs to follow it.
 fn with_handed_jobs() -> Desk {
     let mut desk = Desk::new(1);
-    desk.state.pace.job_ended(Duration::from_millis(4));
+    desk.state.throughput.job_ended(Duration::from_millis(4));
     desk.answer(1..=3);
-    assert_eq!(desk.state.kinds.handed(), 2);
+    assert_eq!(desk.state.jobs.handed(), 2);
     desk
 }
 
 /// Until when the agent counts as alive, by each heartbeat that is to be sent now.
-fn heartbeats(desk: &Desk) -> Vec<Moment> {
+fn heartbeats(desk: &Desk) -> Vec<BootInstant> {
     let told = desk.effects.iter().filter_map(|effect| match effect {
         Effect::Heartbeat { alive_until } => Some(*alive_until),
         _ => None,
@@ -72,7 +72,7 @@ fn heartbeats_go_on_while_jobs_are_handed() {
 #[test]
 fn many_handed_jobs_share_one_heartbeat() {
     let mut desk = Desk::new(1);
-    desk.state.pace.job_ended(Duration::from_millis(1));
+    desk.state.throughput.job_ended(Duration::from_millis(1));
     desk.answer(1..=1_000);
     let mut count = heartbeats(&desk).len();
     for job in 1..900 {
@@ -93,7 +93,7 @@ fn without_handed_jobs_there_are_no_heartbeats() {
     // Long jobs wait here, not at the shim.
     let mut desk = Desk::new(1);
     desk.answer(1..=3).started(1);
-    while desk.now < Moment(2_000 * SECOND) {
+    while desk.now < BootInstant(2_000 * SECOND) {
         if desk.has_sync() {
             desk.answer([]);
         } else {
@@ -101,7 +101,7 @@ fn without_handed_jobs_there_are_no_heartbeats() {
         }
         assert_eq!(heartbeats(&desk), []);
     }
-    assert_eq!(desk.state.heartbeat_at, None);
+    assert_eq!(desk.state.heartbeat.sent_at(), None);
     // What was handed is called back.
     let mut desk = with_handed_jobs();
     desk.started(1).handle(Event::Stop);
@@ -114,7 +114,7 @@ fn without_handed_jobs_there_are_no_heartbeats() {
         let successor = Some(key(job + 1));
         desk.handle(Event::Ended(Box::new(Ended { successor, ..ended(job, Outcome::Exited(0), desk.now) })));
     }
-    assert_eq!(desk.state.kinds.handed(), 0);
+    assert_eq!(desk.state.jobs.handed(), 0);
     desk.later(INTERVAL);
     assert_eq!(heartbeats(&desk), []);
 }
@@ -130,8 +130,8 @@ fn heartbeats_follow_the_lease_time() {
         if !desk.has_sync() {
             desk.later(Duration::from_millis(100));
         }
-        desk.now = Moment(1_000 * SECOND).plus(Duration::from_millis(after_ms));
-        let sequence = desk.state.contact_sequence();
+        desk.now = BootInstant(1_000 * SECOND).plus(Duration::from_millis(after_ms));
+        let sequence = desk.state.session.sequence();
         desk.handle(Event::Answered(Box::new(SyncResponse { sequence, lease_ms, ..SyncResponse::default() })));
         let expected = expected_ms.map(|silence| desk.now.plus(Duration::from_millis(silence)));
         assert_eq!(heartbeats(&desk), Vec::from_iter(expected), "{lease_ms} ms, after {after_ms} ms");
@@ -144,8 +144,8 @@ fn an_offline_agent_is_alive_until_its_leases_expire() {
     let mut desk = with_handed_jobs();
     let mut alive_until = heartbeats(&desk)[0];
     desk.started(1);
-    let lease_until = desk.state.contact.lease_until;
-    while desk.state.kinds.handed() > 0 {
+    let lease_until = desk.state.session.lease_until();
+    while desk.state.jobs.handed() > 0 {
         assert!(desk.now <= alive_until && desk.now < lease_until);
         if desk.has_sync() {
             desk.fail(LinkError::Unreachable("x".to_owned()));
@@ -165,9 +165,9 @@ fn an_agent_that_was_frozen_goes_on_or_gives_up() {
     for (frozen, goes_on) in [(41, true), (119, true), (121, false)] {
         let mut desk = with_handed_jobs();
         desk.started(1);
-        desk.now = Moment(1_000 * SECOND).plus(Duration::from_secs(frozen));
+        desk.now = BootInstant(1_000 * SECOND).plus(Duration::from_secs(frozen));
         desk.handle(Event::Ended(Box::new(ended(1, Outcome::Exited(0), desk.now))));
-        let goes = desk.effects.iter().any(|effect| matches!(effect, Effect::Go(next) if *next == key(2)));
+        let goes = desk.effects.iter().any(|effect| matches!(effect, Effect::StartNow(next) if *next == key(2)));
         let revoked = desk.effects.iter().any(|effect| matches!(effect, Effect::Revoke(_)));
         assert_eq!((goes, revoked), (goes_on, !goes_on), "frozen for {frozen} s");
         assert_eq!(heartbeats(&desk).len(), usize::from(goes_on), "frozen for {frozen} s");
@@ -178,11 +178,11 @@ fn an_agent_that_was_frozen_goes_on_or_gives_up() {
 #[test]
 fn another_shim_gets_a_heartbeat_at_once() {
     let mut desk = with_handed_jobs();
-    desk.started(1).handle(Event::KeeperLost);
-    assert_eq!(desk.state.kinds.handed(), 0);
+    desk.started(1).handle(Event::ShimLost);
+    assert_eq!(desk.state.jobs.handed(), 0);
     desk.handle(Event::Registered(RegisterResponse { runner: 6, version: String::new(), lease_ms: 120_000 }));
-    desk.state.pace.job_ended(Duration::from_millis(4));
+    desk.state.throughput.job_ended(Duration::from_millis(4));
     desk.answer(11..=13);
-    assert_eq!(desk.state.kinds.handed(), 2);
+    assert_eq!(desk.state.jobs.handed(), 2);
     assert_eq!(heartbeats(&desk), [desk.now.plus(ALLOWED_SILENCE)]);
 }

@@ -10,10 +10,10 @@ fn response(lease_ms: u64) -> RegisterResponse {
 
 #[test]
 fn a_sync_says_everything_that_is() {
-    let began = Moment(1_000 * SECOND);
+    let began = BootInstant(1_000 * SECOND);
     let mut settings = settings(2);
-    settings.keeper_found = true;
-    settings.time = Some((began, began.plus(Duration::from_secs(5_000))));
+    settings.shim_found = true;
+    settings.time = Some(TimeSpan { began, end: began.plus(Duration::from_secs(5_000)) });
     settings.prefetch.lease_seconds = Some(77);
     let mut desk = Desk::with(settings);
     assert_eq!((desk.sync().sequence, desk.sync().acknowledged), (1, 0), "nothing was heard yet");
@@ -25,7 +25,7 @@ fn a_sync_says_everything_that_is() {
     desk.now = desk.now.plus(Duration::from_millis(450));
     desk.handle(Event::Tick);
     let sync = desk.sync().clone();
-    assert_eq!((sync.sequence, sync.acknowledged, sync.keeper_found), (3, 1, true));
+    assert_eq!((sync.sequence, sync.acknowledged, sync.shim_found), (3, 1, true));
     assert_eq!(sync.queued, [key(4)], "what waits");
     let running = [RunningAttempt { key: key(2), elapsed_ms: 450 }, RunningAttempt { key: key(3), elapsed_ms: 0 }];
     assert_eq!(sync.running, running, "what runs, and what is about to");
@@ -50,7 +50,7 @@ fn a_sync_says_everything_that_is() {
 // J24
 #[test]
 fn a_call_waits_no_longer_than_the_lease_and_the_time_allow() {
-    let began = Moment(1_000 * SECOND);
+    let began = BootInstant(1_000 * SECOND);
     // The lease, what is left of the time, and how long the server may wait.
     let cases = [
         (120, None, 30_000, "as long as servers wait"),
@@ -60,12 +60,15 @@ fn a_call_waits_no_longer_than_the_lease_and_the_time_allow() {
         (3_600, Some(29), 29_000, "the end of its time"),
     ];
     for (lease, left, expected, why) in cases {
-        let time = left.map(|left| (began.minus(Duration::from_secs(9_000)), began.plus(Duration::from_secs(left))));
+        let time = left.map(|left| TimeSpan {
+            began: began.minus(Duration::from_secs(9_000)),
+            end: began.plus(Duration::from_secs(left)),
+        });
         let mut desk = Desk::with(Settings { time: None, ..settings(1) });
-        desk.state.settings.time = time;
+        desk.state.deadlines.set_time(time);
         desk.state.settings.idle_exit = IdleExit::Never;
-        desk.state.phase = Phase::Serving;
-        let sequence = desk.state.contact_sequence();
+        desk.state.lifecycle.set_phase(Phase::Serving);
+        let sequence = desk.state.session.sequence();
         let answer = SyncResponse { sequence, lease_ms: lease * 1_000, ..SyncResponse::default() };
         desk.state.answered(answer, began, &mut Vec::new());
         assert_eq!(desk.state.request(began).wait_ms, expected, "{why}");
@@ -78,31 +81,31 @@ fn a_lease_counts_from_the_call_that_renewed_it() {
     let mut desk = Desk::new(1);
     let sent = desk.now;
     desk.now = desk.now.plus(Duration::from_secs(50));
-    let sequence = desk.state.contact_sequence();
+    let sequence = desk.state.session.sequence();
     let answer = |lease_ms| SyncResponse { sequence, lease_ms, ..SyncResponse::default() };
     desk.handle(Event::Answered(Box::new(answer(300_000))));
-    assert_eq!(desk.state.contact.lease_until, sent.plus(Duration::from_secs(300)));
+    assert_eq!(desk.state.session.lease_until(), sent.plus(Duration::from_secs(300)));
     // A shorter lease does not take back what was promised, and no lease time changes nothing.
     for lease_ms in [0, 60_000] {
         while !desk.has_sync() {
             desk.until_due();
         }
-        let sequence = desk.state.contact_sequence();
+        let sequence = desk.state.session.sequence();
         desk.handle(Event::Answered(Box::new(SyncResponse { sequence, lease_ms, ..SyncResponse::default() })));
-        assert!(desk.state.contact.lease_until >= sent.plus(Duration::from_secs(300)), "{lease_ms}");
+        assert!(desk.state.session.lease_until() >= sent.plus(Duration::from_secs(300)), "{lease_ms}");
     }
 }
 
 #[test]
 fn registering_gives_a_lease_time_of_at_least_a_second() {
     for (lease_ms, expected) in [(0, 1_000), (999, 1_000), (1_001, 1_001), (45_000, 45_000)] {
-        let now = Moment(1_000 * SECOND);
+        let now = BootInstant(1_000 * SECOND);
         let mut desk = Desk::unregistered(settings(1), now);
         desk.handle(Event::Tick).handle(Event::Registered(response(lease_ms)));
-        assert_eq!(desk.state.contact.lease_until.since(now).as_millis(), expected, "{lease_ms} ms");
-        assert_eq!(desk.state.contact.last_runner, Some(31));
+        assert_eq!(desk.state.session.lease_until().since(now).as_millis(), expected, "{lease_ms} ms");
+        assert_eq!(desk.state.session.last_runner(), Some(31));
         assert!(desk.has_sync(), "the first call follows at once");
-        let told = |effect: &Effect| matches!(effect, Effect::Tell(RunnerEvent::Registered { runner: 31 }));
+        let told = |effect: &Effect| matches!(effect, Effect::Log(RunnerEvent::Registered { runner: 31 }));
         assert!(desk.effects.iter().any(told), "{:?}", desk.effects);
     }
 }
@@ -122,8 +125,8 @@ fn the_terms_of_an_answer_are_kept() {
             desk.until_due();
         }
         desk.respond(SyncResponse { terms, capacity_expected, ..SyncResponse::default() });
-        assert_eq!(desk.state.contact.terms, terms);
-        assert_eq!(desk.state.contact.capacity_expected, capacity_expected);
+        assert_eq!(*desk.state.session.policy(), terms);
+        assert_eq!(desk.state.session.capacity_expected(), capacity_expected);
     }
 }
 
@@ -142,7 +145,7 @@ fn a_verdict_says_why_it_may_leave_and_can_be_taken_back() {
             desk.until_due();
         }
         desk.respond(SyncResponse { verdict, ..SyncResponse::default() });
-        assert_eq!(desk.state.contact.settled, settled, "{verdict:?}");
+        assert_eq!(desk.state.session.settled(), settled, "{verdict:?}");
     }
     while !desk.has_sync() {
         desk.until_due();
@@ -159,8 +162,8 @@ fn an_outage_is_told_once_with_its_reason() {
     let mut desk = Desk::new(1);
     let told = |desk: &Desk| {
         let told = desk.effects.iter().filter_map(|effect| match effect {
-            Effect::Tell(RunnerEvent::Unreachable { reason }) => Some(reason.clone()),
-            Effect::Tell(RunnerEvent::Reconnected) => Some("back".to_owned()),
+            Effect::Log(RunnerEvent::Unreachable { reason }) => Some(reason.clone()),
+            Effect::Log(RunnerEvent::Reconnected) => Some("back".to_owned()),
             _ => None,
         });
         told.collect::<Vec<_>>()
@@ -169,7 +172,7 @@ fn an_outage_is_told_once_with_its_reason() {
     assert_eq!(told(&desk), ["first"]);
     desk.until_due().fail(LinkError::Unreachable("second".to_owned()));
     assert_eq!(told(&desk), [""; 0]);
-    assert_eq!(desk.state.contact.last_failure, "second", "the latest reason is remembered");
+    assert_eq!(desk.state.session.last_failure(), "second", "the latest reason is remembered");
     desk.until_due().answer([]);
     assert_eq!(told(&desk), ["back"]);
     while !desk.has_sync() {
@@ -190,11 +193,11 @@ fn an_answer_ends_the_outage_for_the_window() {
     }
     let before = desk.now;
     desk.fail(LinkError::Unreachable("x".to_owned()));
-    assert_eq!(desk.state.contact.failing_since(), Some(before));
+    assert_eq!(desk.state.session.failing_since(), Some(before));
     for (after, draining) in [(1_199_999, false), (1_200_000, true)] {
         desk.now = before.plus(Duration::from_millis(after));
         desk.handle(Event::Tick);
-        assert_eq!(desk.state.contact.is_draining(), draining, "{after} ms");
+        assert_eq!(desk.state.session.is_draining(), draining, "{after} ms");
         if desk.has_sync() {
             desk.fail(LinkError::Unreachable("x".to_owned()));
         }
@@ -220,10 +223,10 @@ fn an_outdated_token_is_tolerated_for_five_minutes() {
 
 #[test]
 fn a_server_that_is_no_torc_server_is_out_of_reach() {
-    let now = Moment(1_000 * SECOND);
+    let now = BootInstant(1_000 * SECOND);
     let mut desk = Desk::unregistered(settings(1), now);
     desk.handle(Event::Tick).handle(Event::NotRegistered(LinkError::Unknown));
-    let told = |effect: &Effect| matches!(effect, Effect::Tell(RunnerEvent::Unreachable { reason }) if reason.contains("no such server"));
+    let told = |effect: &Effect| matches!(effect, Effect::Log(RunnerEvent::Unreachable { reason }) if reason.contains("no such server"));
     assert!(desk.effects.iter().any(told), "{:?}", desk.effects);
     assert!(!desk.effects.iter().any(|effect| matches!(effect, Effect::Register)), "not in a loop");
     desk.until_due();
@@ -258,11 +261,11 @@ fn a_wait_for_news_is_no_round_trip() {
     while !desk.has_sync() {
         desk.until_due();
     }
-    (0..500).for_each(|_| desk.state.pace.job_ended(Duration::from_millis(10)));
-    let target = desk.state.pace.target(Duration::ZERO);
+    (0..500).for_each(|_| desk.state.throughput.job_ended(Duration::from_millis(10)));
+    let target = desk.state.throughput.target(Duration::ZERO);
     desk.now = desk.now.plus(Duration::from_secs(29));
     desk.answer([]);
-    assert_eq!(desk.state.pace.target(Duration::ZERO), target, "nothing was learned");
+    assert_eq!(desk.state.throughput.target(Duration::ZERO), target, "nothing was learned");
 }
 
 // J15. A runner that reports rarely listens at once, so that leases can move; the answers to frequent reports are enough for a
@@ -277,7 +280,7 @@ fn a_runner_with_enough_work_listens_to_the_server() {
 /// Jobs end at this interval; an answer that brings nothing is followed by this pause.
 fn listens_after(interval: Duration, pause: Duration) {
     let mut desk = Desk::new(1);
-    desk.state.pace.job_ended(interval);
+    desk.state.throughput.job_ended(interval);
     desk.answer([1, 2, 3]).started(1);
     while !desk.has_sync() {
         desk.until_due();
@@ -292,11 +295,11 @@ fn listens_after(interval: Duration, pause: Duration) {
     assert_eq!(desk.sync().want.limit, 0);
 }
 
-// P08. What the keeper was told not to start is still held until it has confirmed that.
+// P08. What the shim was told not to start is still held until it has confirmed that.
 #[test]
-fn a_recalled_lease_is_held_until_the_keeper_has_confirmed() {
+fn a_recalled_lease_is_held_until_the_shim_has_confirmed() {
     let mut desk = Desk::new(1);
-    desk.state.pace.job_ended(Duration::from_millis(4));
+    desk.state.throughput.job_ended(Duration::from_millis(4));
     desk.answer(1..=3).started(1).later(Duration::from_millis(100));
     desk.respond(SyncResponse { give_back: vec![key(3)], ..SyncResponse::default() });
     let request = desk.state.request(desk.now);
@@ -320,7 +323,7 @@ fn the_call_for_last_commands_is_not_repeated() {
 // J23. One that the server never knew has nothing to say at its end.
 #[test]
 fn a_runner_without_a_server_and_without_results_leaves_at_once() {
-    let now = Moment(1_000 * SECOND);
+    let now = BootInstant(1_000 * SECOND);
     let mut desk = Desk::unregistered(settings(1), now);
     desk.handle(Event::Tick).handle(Event::NotRegistered(LinkError::Unreachable("x".to_owned())));
     desk.handle(Event::Stop);
@@ -362,21 +365,21 @@ fn a_token_that_was_accepted_again_has_five_minutes_more() {
 fn a_runner_that_has_left_does_nothing_more() {
     let mut desk = Desk::new(1);
     desk.answer([1]).started(1);
-    desk.state.go(Ok(RunnerExit::Stopped), &mut Vec::new());
-    for event in [Event::Tick, Event::Stop, Event::StopNow, Event::KeeperLost, Event::Trouble("x".to_owned())] {
+    desk.state.exit(Ok(RunnerExit::Stopped), &mut Vec::new());
+    for event in [Event::Tick, Event::Stop, Event::StopNow, Event::ShimLost, Event::Trouble("x".to_owned())] {
         assert!(desk.handle(event.clone()).effects.is_empty(), "{event:?}: {:?}", desk.effects);
     }
 }
 
-// An answer to a call of before the keeper was lost speaks of leases that are not known any more.
+// An answer to a call of before the shim was lost speaks of leases that are not known any more.
 #[test]
-fn answers_from_before_a_lost_keeper_are_thrown_away() {
+fn answers_from_before_a_lost_shim_are_thrown_away() {
     let mut desk = Desk::new(1);
-    desk.state.pace.job_ended(Duration::from_millis(4));
+    desk.state.throughput.job_ended(Duration::from_millis(4));
     desk.answer(1..=3).started(1).later(Duration::from_millis(100));
     assert!(desk.has_sync());
-    let before = desk.state.contact_sequence();
-    desk.handle(Event::KeeperLost);
+    let before = desk.state.session.sequence();
+    desk.handle(Event::ShimLost);
     let late = SyncResponse {
         sequence: before,
         leases: vec![lease(9)],

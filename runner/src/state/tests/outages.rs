@@ -20,7 +20,7 @@ fn at_work(settings: Settings) -> Desk {
 }
 
 /// Lets calls fail until a moment; how many there were.
-fn fail_until(desk: &mut Desk, end: Moment) -> usize {
+fn fail_until(desk: &mut Desk, end: BootInstant) -> usize {
     let mut calls = 0;
     loop {
         if desk.has_sync() {
@@ -39,7 +39,7 @@ fn fail_until(desk: &mut Desk, end: Moment) -> usize {
 
 fn drain(desk: &mut Desk) {
     for _ in 0..100_000 {
-        if desk.state.contact.is_draining() {
+        if desk.state.session.is_draining() {
             return;
         }
         if desk.has_sync() {
@@ -53,7 +53,7 @@ fn drain(desk: &mut Desk) {
 
 fn tells(desk: &Desk) -> Vec<RunnerEvent> {
     let told = |effect: &Effect| match effect {
-        Effect::Tell(event) => Some(event.clone()),
+        Effect::Log(event) => Some(event.clone()),
         _ => None,
     };
     desk.effects.iter().filter_map(told).collect()
@@ -122,11 +122,11 @@ fn nothing_is_held_up_while_calls_are_repeated() {
     desk.started(1).started(2).later(Duration::from_millis(100));
     desk.answer([]).until_due();
     desk.fail(gone());
-    assert_eq!(desk.state.ledger.free().cpus, 0);
+    assert_eq!(desk.state.jobs.ledger().free().cpus, 0);
     desk.ended(1, 7);
     assert_eq!(desk.starts(), [3], "its place is free and taken by the next");
     desk.started(3).ended(3, 0);
-    assert_eq!(desk.state.ledger.free().cpus, 1, "what it used is free");
+    assert_eq!(desk.state.jobs.ledger().free().cpus, 1, "what it used is free");
     while desk.terminated().is_empty() {
         if desk.has_sync() {
             desk.fail(gone());
@@ -136,7 +136,7 @@ fn nothing_is_held_up_while_calls_are_repeated() {
     }
     assert_eq!(desk.terminated(), [(2, 15, 30_000)], "its time is over whether the server is there or not");
     assert_eq!(desk.state.reports.len(), 2, "results wait");
-    assert!(!desk.state.contact.is_draining());
+    assert!(!desk.state.session.is_draining());
 }
 
 // J30, J34
@@ -163,7 +163,7 @@ fn the_server_is_called_every_two_minutes_whatever_else_happens() {
 
 // J32, J33, J16
 #[test]
-fn while_it_drains_results_go_to_the_journal_and_the_keeper_may_forget_them() {
+fn while_it_drains_results_go_to_the_journal_and_the_shim_may_forget_them() {
     let mut desk = at_work(settings(2));
     assert_eq!(desk.state.holds().0, 2);
     desk.started(2).later(Duration::from_millis(100));
@@ -196,7 +196,7 @@ fn drained_it_leaves_with_a_hint_and_stays_registered() {
     assert_eq!(desk.exit(), Some(Ok(RunnerExit::Drained)));
     let hints = vec!["torc workflows reconcile 1 1 --base-dir /out".to_owned()];
     assert!(tells(&desk).contains(&RunnerEvent::LeftResults { journalled: 1, unwritten: 0, hints }));
-    assert!(!desk.has_sync(), "no farewell: for the server it is still there");
+    assert!(!desk.has_sync(), "no shutdown_grace: for the server it is still there");
 }
 
 // J18
@@ -221,7 +221,7 @@ fn the_server_comes_back_and_everything_goes_on() {
     }
     assert!(waited > 0);
     desk.fail(gone());
-    desk.handle(Event::Adopted(Box::new(HeldJob { key: key(9), ..HeldJob::default() })));
+    desk.handle(Event::Adopted(Box::new(RunningJob { key: key(9), ..RunningJob::default() })));
     desk.ended(1, 0).handle(Event::Journalled(vec![key(1)]));
     while !desk.has_sync() {
         desk.until_due();
@@ -242,7 +242,7 @@ fn the_server_comes_back_and_everything_goes_on() {
 fn a_server_that_came_back_without_knowing_it_is_told_everything() {
     let mut desk = at_work(settings(1));
     drain(&mut desk);
-    desk.handle(Event::Adopted(Box::new(HeldJob { key: key(9), ..HeldJob::default() })));
+    desk.handle(Event::Adopted(Box::new(RunningJob { key: key(9), ..RunningJob::default() })));
     desk.ended(1, 0).handle(Event::Journalled(vec![key(1)]));
     while !desk.has_sync() {
         desk.until_due();
@@ -261,7 +261,7 @@ fn a_server_that_came_back_without_knowing_it_is_told_everything() {
 fn a_result_that_was_delivered_while_it_was_written_leaves_the_journal() {
     let mut desk = at_work(settings(1));
     drain(&mut desk);
-    desk.handle(Event::Adopted(Box::new(HeldJob { key: key(9), ..HeldJob::default() })));
+    desk.handle(Event::Adopted(Box::new(RunningJob { key: key(9), ..RunningJob::default() })));
     desk.ended(1, 0);
     assert_eq!(journalled(&desk).len(), 1);
     while !desk.has_sync() {
@@ -283,7 +283,7 @@ fn a_full_disk_loses_nothing() {
         assert_eq!(journalled(&desk).len(), 1, "tried again");
         desk.handle(Event::NotJournalled("no space left on device".to_owned()));
         told += tells(&desk).len();
-        assert!(acknowledged(&desk).is_empty(), "the keeper holds it");
+        assert!(acknowledged(&desk).is_empty(), "the shim holds it");
         assert!(journalled(&desk).is_empty(), "not in a loop");
         while journalled(&desk).is_empty() {
             if desk.has_sync() {
@@ -318,7 +318,7 @@ fn draining_can_be_switched_off() {
     assert_eq!(desk.terminated(), [(1, 15, 30_000)]);
     desk.handle(Event::Ended(Box::new(ended(1, Outcome::Signaled(15), desk.now))));
     assert_eq!(desk.exit(), Some(Err(gone())));
-    assert!(journalled(&desk).is_empty() && acknowledged(&desk).is_empty(), "the result stays with the keeper");
+    assert!(journalled(&desk).is_empty() && acknowledged(&desk).is_empty(), "the result stays with the shim");
 }
 
 // J23
@@ -357,13 +357,13 @@ fn stopped_while_calls_fail_it_leaves_its_results_in_the_journal() {
 
 #[test]
 fn what_a_predecessor_wrote_down_is_delivered_first() {
-    let now = Moment(50 * SECOND);
+    let now = BootInstant(50 * SECOND);
     let mut desk = Desk::unregistered(settings(1), now);
     let finished = torc_api::wire::FinishedAttempt { key: key(7), return_code: 4, ..Default::default() };
     let result = JournalledResult { name: "job7".to_owned(), finished, ..JournalledResult::default() };
     // It ended a day ago, long before this machine was started.
     desk.handle(Event::Recovered(vec![(result, Duration::from_secs(86_400))]));
-    // The keeper had it too.
+    // The shim had it too.
     desk.handle(Event::Ended(Box::new(ended(7, Outcome::Exited(4), now))));
     desk.handle(Event::Registered(RegisterResponse { runner: 5, version: String::new(), lease_ms: 120_000 }));
     while !desk.has_sync() {

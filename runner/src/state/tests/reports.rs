@@ -4,12 +4,11 @@ use torc_api::execution::{ExecutionConfig, Stdio};
 use torc_api::wire::FinishedAttempt;
 
 use super::*;
-use crate::protocol::Consumed;
-use crate::state::job::Kept;
+use crate::protocol::Rusage;
 
 fn checks(desk: &Desk) -> Vec<OutputCheck> {
     let checks = desk.effects.iter().filter_map(|effect| match effect {
-        Effect::Check(_, check) => Some((**check).clone()),
+        Effect::CheckOutputs(_, check) => Some((**check).clone()),
         _ => None,
     });
     checks.collect()
@@ -62,10 +61,15 @@ fn every_field_of_an_end_reaches_the_report() {
     desk.answer([1]);
     desk.handle(Event::Started(key(1), desk.now, 100)).later(Duration::from_secs(9));
     let over = Ended {
-        consumed: Some(Consumed { cpu_us: 350_000, peak_memory_bytes: Some(77) }),
+        rusage: Some(Rusage { cpu_us: 350_000, peak_memory_bytes: Some(77) }),
         stdout: Some("/o".to_owned()),
         stderr: Some("/e".to_owned()),
-        ..Ended::of(key(1), "job1", (Moment(1_001 * SECOND), Moment(1_004 * SECOND + 500_000)), Outcome::Exited(0))
+        ..Ended::of(
+            key(1),
+            "job1",
+            (BootInstant(1_001 * SECOND), BootInstant(1_004 * SECOND + 500_000)),
+            Outcome::Exited(0),
+        )
     };
     desk.handle(Event::Ended(Box::new(over)));
     let report = &desk.state.reports[&key(1)];
@@ -74,7 +78,7 @@ fn every_field_of_an_end_reaches_the_report() {
     assert_eq!((told.stdout.as_deref(), told.stderr.as_deref()), (Some("/o"), Some("/e")));
     let usage = told.usage.expect("the system has counted");
     assert_eq!((usage.peak_memory_bytes, usage.average_cpu_percent), (Some(77), Some(10.0)));
-    assert_eq!((report.kept, report.older, report.name.as_str()), (Kept::No, Duration::ZERO, "job1"));
+    assert_eq!((report.is_journaled, report.older, report.name.as_str()), (false, Duration::ZERO, "job1"));
     assert_eq!((told.message, told.files.len(), told.slurm_stats), (None, 0, None));
 }
 
@@ -141,7 +145,7 @@ fn what_was_found_changes_the_report() {
             ..ended(1, Outcome::Exited(0), desk.now)
         };
         desk.handle(Event::Ended(Box::new(over)));
-        desk.handle(Event::Checked(key(1), findings.clone()));
+        desk.handle(Event::OutputsChecked(key(1), findings.clone()));
         let report = desk.state.reports[&key(1)].finished.clone();
         let expected = FinishedAttempt {
             return_code: code,
@@ -154,7 +158,7 @@ fn what_was_found_changes_the_report() {
         };
         assert_eq!(report, expected, "{findings:?}");
         let told = |effect: &Effect| match effect {
-            Effect::Tell(RunnerEvent::Finished { key, name, return_code, cause }) => {
+            Effect::Log(RunnerEvent::Finished { key, name, return_code, cause }) => {
                 Some((*key, name.clone(), *return_code, *cause))
             }
             _ => None,
@@ -165,19 +169,19 @@ fn what_was_found_changes_the_report() {
 }
 
 #[test]
-fn what_a_killed_keeper_had_is_reported_as_lost() {
+fn what_a_killed_shim_had_is_reported_as_lost() {
     let mut desk = Desk::new(2);
     desk.answer([1, 2]);
     desk.handle(Event::Started(key(1), desk.now, 100));
     desk.later(Duration::from_millis(2_750));
-    desk.handle(Event::KeeperLost);
+    desk.handle(Event::ShimLost);
     let report = &desk.state.reports[&key(1)];
     let finished = &report.finished;
     assert_eq!((finished.key, finished.return_code, finished.cause), (key(1), -128, Some(Cause::Lost)));
     assert_eq!((finished.duration_ms, report.ended, report.name.as_str()), (2_750, desk.now, "job1"));
     assert!(finished.message.as_deref().is_some_and(|message| message.contains("killed")), "{finished:?}");
     assert!(desk.state.reports.contains_key(&key(2)), "it was about to start");
-    assert_eq!(desk.state.ledger.free(), desk.state.ledger.capacity());
+    assert_eq!(desk.state.jobs.ledger().free(), desk.state.jobs.ledger().capacity());
 }
 
 // J33
@@ -188,7 +192,7 @@ fn the_journal_gets_every_report_once_and_again_when_it_changed() {
     desk.state.settings.offline = offline;
     desk.answer([1]).started(1).later(Duration::from_millis(100));
     desk.fail(LinkError::Unreachable("x".to_owned()));
-    assert!(desk.state.contact.is_draining());
+    assert!(desk.state.session.is_draining());
     let now = desk.now;
     let over = Ended::of(key(1), "job1", (now.minus(Duration::from_secs(2)), now), Outcome::Exited(4));
     desk.now = now.plus(Duration::from_millis(30));
@@ -218,7 +222,7 @@ fn the_journal_gets_every_report_once_and_again_when_it_changed() {
         assert_eq!(written(&desk).len(), count, "{after} ms");
     }
     desk.handle(Event::Journalled(vec![key(1)]));
-    assert_eq!(desk.state.reports[&key(1)].kept, Kept::Journal);
+    assert!(desk.state.reports[&key(1)].is_journaled);
 }
 
 // J18, J36. The hint names every workflow and run whose results are in the journal, each once.
@@ -234,7 +238,7 @@ fn hints_name_every_run_that_left_results() {
     desk.handle(Event::Ended(Box::new(ended(9, Outcome::Exited(0), desk.now))));
     desk.state.leave_results(RunnerExit::Stopped, &mut desk.effects);
     let told = desk.effects.iter().find_map(|effect| match effect {
-        Effect::Tell(RunnerEvent::LeftResults { journalled, unwritten, hints }) => {
+        Effect::Log(RunnerEvent::LeftResults { journalled, unwritten, hints }) => {
             Some((*journalled, *unwritten, hints.clone()))
         }
         _ => None,
@@ -256,10 +260,10 @@ fn a_recovered_result_does_not_replace_what_is_known() {
     };
     desk.handle(Event::Recovered(vec![recovered(1), recovered(2), recovered(3)]));
     let report = &desk.state.reports[&key(1)];
-    assert_eq!((report.finished.return_code, report.kept), (6, Kept::Journal), "known: it is only safe now");
+    assert_eq!((report.finished.return_code, report.is_journaled), (6, true), "known: it is only safe now");
     assert!(!desk.state.reports.contains_key(&key(2)), "it runs");
     let report = &desk.state.reports[&key(3)];
-    assert_eq!((report.finished.return_code, report.kept, report.name.as_str()), (99, Kept::Journal, "old"));
+    assert_eq!((report.finished.return_code, report.is_journaled, report.name.as_str()), (99, true, "old"));
     assert_eq!(report.told_at(desk.now).ended_ms_ago, 3_000);
 }
 
@@ -271,11 +275,11 @@ fn a_result_is_journalled_when_it_is_complete() {
     desk.profile.output_files = vec!["out".to_owned()];
     desk.answer([1]).started(1).later(Duration::from_millis(100));
     desk.fail(LinkError::Unreachable("x".to_owned()));
-    assert!(desk.state.contact.is_draining());
+    assert!(desk.state.session.is_draining());
     desk.ended(1, 0);
     let written = |desk: &Desk| desk.effects.iter().any(|effect| matches!(effect, Effect::Journal(_)));
     assert!(!written(&desk) && checks(&desk).len() == 1, "{:?}", desk.effects);
-    desk.handle(Event::Checked(key(1), Findings { missing: Some("out".to_owned()), ..Findings::default() }));
+    desk.handle(Event::OutputsChecked(key(1), Findings { missing: Some("out".to_owned()), ..Findings::default() }));
     assert!(written(&desk), "{:?}", desk.effects);
 }
 
@@ -284,7 +288,8 @@ fn a_result_is_journalled_when_it_is_complete() {
 fn an_old_result_began_its_duration_before_its_end() {
     let mut desk = Desk::new(1);
     let terms = crate::protocol::Terms { output_files: vec!["out".to_owned()], ..Default::default() };
-    let mut old = Ended::of(key(1), "job1", (Moment(1 << 50), Moment((1 << 50) + 3_000_000)), Outcome::Exited(0));
+    let mut old =
+        Ended::of(key(1), "job1", (BootInstant(1 << 50), BootInstant((1 << 50) + 3_000_000)), Outcome::Exited(0));
     (old.age_ms, old.terms) = (Some(50_000), Some(Box::new(terms)));
     desk.handle(Event::Ended(Box::new(old)));
     assert_eq!(checks(&desk)[0].elapsed, Duration::from_secs(53));
@@ -297,8 +302,8 @@ fn what_did_not_start_is_no_short_job() {
     desk.answer([1]);
     let outcome = Outcome::NotStarted { code: 127, message: "no such program".to_owned() };
     desk.handle(Event::Ended(Box::new(Ended::of(key(1), "job1", (desk.now, desk.now), outcome))));
-    assert_eq!(desk.state.pace.hand_ahead(), 0);
-    let started = |effect: &Effect| matches!(effect, Effect::Tell(RunnerEvent::Started { .. }));
+    assert_eq!(desk.state.throughput.hand_ahead(), 0);
+    let started = |effect: &Effect| matches!(effect, Effect::Log(RunnerEvent::Started { .. }));
     assert!(!desk.effects.iter().any(started), "it never ran: {:?}", desk.effects);
 }
 

@@ -4,7 +4,7 @@ use torc_api::execution::{ExecutionConfig, ExecutionMode};
 use torc_api::wire::LeaseRole;
 
 use super::*;
-use crate::state::job::Stage;
+use crate::state::jobs::Stage;
 
 fn orders(desk: &Desk) -> Vec<(i64, bool)> {
     let orders = desk.effects.iter().filter_map(|effect| match effect {
@@ -15,7 +15,7 @@ fn orders(desk: &Desk) -> Vec<(i64, bool)> {
 }
 
 fn returned(desk: &Desk) -> Vec<i64> {
-    desk.state.returned.iter().map(|key| key.job).collect()
+    desk.state.reports.returned().iter().map(|key| key.job).collect()
 }
 
 // J21, J22, J39
@@ -53,7 +53,7 @@ fn an_order_says_everything_about_a_start() {
         step_limit_ms: None,
         class: 0,
         in_turn: false,
-        until: Moment(1_120 * SECOND),
+        until: BootInstant(1_120 * SECOND),
     };
     assert_eq!(**order, expected);
     assert_eq!(desk.state.jobs[&key].devices, ["GPU-a", "GPU-b"]);
@@ -77,7 +77,7 @@ fn queued_leases_of_a_workflow_start_by_urgency() {
         Lease { downstream_seconds: 60, ..of(1, 23) },
     ];
     desk.respond(SyncResponse { leases, ..SyncResponse::default() });
-    let order: Vec<i64> = desk.state.queue.iter().map(|key| key.job).collect();
+    let order: Vec<i64> = desk.state.jobs.queue().map(|key| key.job).collect();
     assert_eq!(order, [10, 22, 21, 23, 20]);
     desk.ended(1, 0);
     assert_eq!(desk.starts(), [10]);
@@ -142,7 +142,7 @@ fn a_big_job_is_passed_over_for_five_minutes() {
             desk.until_due();
         }
         let came = desk.now;
-        let sequence = desk.state.contact_sequence();
+        let sequence = desk.state.session.sequence();
         desk.handle(Event::Answered(Box::new(SyncResponse {
             sequence,
             leases: vec![Lease { profile: 1, ..lease(3) }, Lease { profile: 2, ..lease(4) }],
@@ -151,7 +151,7 @@ fn a_big_job_is_passed_over_for_five_minutes() {
             ..SyncResponse::default()
         })));
         desk.now = came.plus(Duration::from_millis(waited_ms));
-        desk.handle(Event::Looked(key(4), Ok(Vec::new())));
+        desk.handle(Event::InputsChecked(key(4), Ok(Vec::new())));
         assert_eq!(desk.starts(), starts, "{waited_ms} ms");
     }
 }
@@ -176,10 +176,10 @@ fn without_a_server_a_job_starts_if_its_lease_is_long_enough() {
             }
             desk.fail(LinkError::Unreachable("x".to_owned()));
         }
-        desk.now = desk.state.contact.lease_until.minus(Duration::from_millis(left));
+        desk.now = desk.state.session.lease_until().minus(Duration::from_millis(left));
         // A lease that ends now is given up before anything else.
         let inputs = &mut desk.state.jobs.get_mut(&key(1)).expect("it waits").inputs;
-        *inputs = job::Inputs::Found(Vec::new());
+        *inputs = jobs::Inputs::Found(Vec::new());
         let mut effects = Vec::new();
         desk.state.fill(desk.now, &mut effects);
         let started = effects.iter().any(|effect| matches!(effect, Effect::Start(..)));
@@ -194,7 +194,7 @@ fn an_unstarted_lease_is_given_up_when_its_time_is_over() {
         let mut desk = Desk::new(1);
         desk.profile.input_files = vec!["in".to_owned()];
         desk.answer([1]);
-        desk.now = desk.state.contact.lease_until.minus(Duration::from_micros(left_us));
+        desk.now = desk.state.session.lease_until().minus(Duration::from_micros(left_us));
         desk.handle(Event::Tick);
         assert_eq!(desk.state.holds(), holds, "{left_us} µs are left");
         assert_eq!(returned(&desk), Vec::<i64>::new(), "{left_us} µs: it is not ours to give back");
@@ -212,18 +212,18 @@ fn a_secret_start_ends_with_its_lease() {
             desk.later(Duration::from_millis(100));
             desk.answer([]);
         }
-        desk.now = desk.state.contact.lease_until.minus(Duration::from_micros(left_us));
+        desk.now = desk.state.session.lease_until().minus(Duration::from_micros(left_us));
         desk.handle(Event::Tick);
         assert_eq!(desk.terminated(), killed, "known: {is_known}, {left_us} µs are left");
         if !killed.is_empty() {
-            assert_eq!(desk.state.jobs[&key(1)].ending.map(|(why, _)| why), Some(Ending::LeaseLost));
+            assert_eq!(desk.state.jobs[&key(1)].ending.map(|ending| ending.why), Some(Ending::LeaseLost));
         }
     }
 }
 
 // P03. Only jobs that need no device, no second node and no step follow each other without a word.
 #[test]
-fn what_is_handed_to_the_keeper_in_advance() {
+fn what_is_handed_to_the_shim_in_advance() {
     let allocation = || Some(Allocation { job_id: "7".to_owned(), srun: "srun".to_owned(), nodes: Vec::new() });
     let direct = ExecutionConfig { mode: Some(ExecutionMode::Direct), ..ExecutionConfig::default() };
     let cases = [
@@ -237,7 +237,7 @@ fn what_is_handed_to_the_keeper_in_advance() {
         let mut desk = Desk::with(Settings { allocation, devices, ..settings(1) });
         desk.profile.resources.gpus = gpus;
         desk.profile.execution_config = config;
-        desk.state.pace.job_ended(Duration::from_millis(4));
+        desk.state.throughput.job_ended(Duration::from_millis(4));
         desk.answer(1..=4);
         let mut expected = vec![(1, false)];
         expected.extend((2..2 + handed).map(|job| (job, true)));
@@ -245,7 +245,7 @@ fn what_is_handed_to_the_keeper_in_advance() {
     }
     // Without the server nobody knows of starts, so each is decided here.
     let mut desk = Desk::new(1);
-    desk.state.pace.job_ended(Duration::from_millis(4));
+    desk.state.throughput.job_ended(Duration::from_millis(4));
     desk.fail(LinkError::Unreachable("x".to_owned()));
     desk.state.take_leases((1..=4).map(lease).collect(), &[profile(1)], desk.now, &mut Vec::new());
     desk.handle(Event::Tick);
@@ -256,13 +256,13 @@ fn what_is_handed_to_the_keeper_in_advance() {
 #[test]
 fn followers_are_counted_for_each_that_runs() {
     let mut desk = Desk::new(3);
-    desk.state.pace.job_ended(Duration::from_millis(4));
+    desk.state.throughput.job_ended(Duration::from_millis(4));
     desk.answer(1..=12);
     let ahead = orders(&desk).iter().filter(|(_, in_turn)| *in_turn).count();
     assert_eq!((orders(&desk).len() - ahead, ahead), (3, 6), "three run, two follow each");
     assert_eq!(desk.state.holds(), (3, 9));
-    assert_eq!(desk.state.kinds.handed(), 6);
-    assert_eq!(desk.state.unstarted().len(), 9);
+    assert_eq!(desk.state.jobs.handed(), 6);
+    assert_eq!(desk.state.jobs.unstarted().len(), 9);
 }
 
 // J12, J23
@@ -270,7 +270,7 @@ fn followers_are_counted_for_each_that_runs() {
 fn who_is_welcome_in_which_phase() {
     use LeaseRole::{Action, Job, Recovery};
     let exit = RunnerExit::Stopped;
-    let later = Moment(u64::MAX);
+    let later = BootInstant(u64::MAX);
     let phases = [
         (Phase::Serving, [true, true, true]),
         (Phase::Ending(Ok(exit)), [false, false, false]),
@@ -280,30 +280,30 @@ fn who_is_welcome_in_which_phase() {
     ];
     for (phase, expected) in phases {
         let mut desk = Desk::new(1);
-        desk.state.phase = phase.clone();
+        desk.state.lifecycle.set_phase(phase.clone());
         assert_eq!([Job, Action, Recovery].map(|role| desk.state.is_welcome(role)), expected, "{phase:?}");
     }
     let mut desk = Desk::new(1);
-    desk.state.ledger.set_in_service(0, false);
+    desk.state.jobs.set_in_service(0, false);
     assert_eq!([Job, Action, Recovery].map(|role| desk.state.is_welcome(role)), [false, true, true], "no node");
 }
 
-// X05. An errand needs its own headroom before the end of the runner's time.
+// X05. An task needs its own headroom before the end of the runner's time.
 #[test]
 fn an_errand_starts_until_its_headroom_begins() {
-    let began = Moment(1_000 * SECOND);
+    let began = BootInstant(1_000 * SECOND);
     let end = began.plus(Duration::from_secs(40));
     for (left_ms, starts, gone) in [(10_001, vec![1], vec![]), (10_000, vec![], vec![1]), (9_999, vec![], vec![1])] {
-        let mut desk = Desk::with(Settings { time: Some((began, end)), ..settings(1) });
+        let mut desk = Desk::with(Settings { time: Some(TimeSpan { began, end }), ..settings(1) });
         desk.now = end.minus(Duration::from_millis(left_ms));
-        desk.state.phase = Phase::Completing(RunnerExit::Deadline, end);
-        let errand = Lease { role: LeaseRole::Action, ..lease(1) };
-        desk.respond(SyncResponse { leases: vec![errand], ..SyncResponse::default() });
+        desk.state.lifecycle.set_phase(Phase::Completing(RunnerExit::Deadline, end));
+        let task = Lease { role: LeaseRole::Action, ..lease(1) };
+        desk.respond(SyncResponse { leases: vec![task], ..SyncResponse::default() });
         assert_eq!((desk.starts(), returned(&desk)), (starts, gone), "{left_ms} ms are left");
     }
 }
 
-// J16. What the keeper did not start has its place given back, and waits again at the front.
+// J16. What the shim did not start has its place given back, and waits again at the front.
 #[test]
 fn a_revoked_start_waits_again_or_goes_back() {
     let mut desk = Desk::new(1);
@@ -312,17 +312,17 @@ fn a_revoked_start_waits_again_or_goes_back() {
     desk.handle(Event::Revoked(key(1)));
     assert_eq!(desk.starts(), [1], "before the second, which came later");
     assert_eq!(desk.state.jobs[&key(1)].stage, Stage::Starting);
-    assert_eq!((desk.state.holds(), desk.state.ledger.free().cpus), ((1, 1), 0));
+    assert_eq!((desk.state.holds(), desk.state.jobs.ledger().free().cpus), ((1, 1), 0));
     desk.handle(Event::Stop);
     desk.handle(Event::Revoked(key(1)));
     assert_eq!((desk.state.holds(), returned(&desk)), ((0, 0), vec![1, 2]));
-    assert_eq!(desk.state.ledger.free().cpus, 1);
+    assert_eq!(desk.state.jobs.ledger().free().cpus, 1);
 }
 
 #[test]
-fn a_cancellation_reaches_what_the_keeper_was_given_in_advance() {
+fn a_cancellation_reaches_what_the_shim_was_given_in_advance() {
     let mut desk = Desk::new(1);
-    desk.state.pace.job_ended(Duration::from_millis(4));
+    desk.state.throughput.job_ended(Duration::from_millis(4));
     desk.answer(1..=3);
     desk.started(1).later(Duration::from_millis(100));
     desk.respond(SyncResponse { cancel: vec![key(3)], ..SyncResponse::default() });
@@ -343,8 +343,8 @@ fn a_cancellation_reaches_what_the_keeper_was_given_in_advance() {
     desk.handle(Event::Ended(Box::new(first)));
     desk.started(3);
     assert_eq!(desk.terminated(), [(3, 15, 30_000)]);
-    assert_eq!(desk.state.jobs[&key(3)].ending.map(|(why, _)| why), Some(Ending::Canceled));
-    assert_eq!(desk.state.ledger.free().cpus, 0, "it has the place of the first");
+    assert_eq!(desk.state.jobs[&key(3)].ending.map(|ending| ending.why), Some(Ending::Canceled));
+    assert_eq!(desk.state.jobs.ledger().free().cpus, 0, "it has the place of the first");
 }
 
 // A job that is being ended is not asked again by a server that repeats itself.
@@ -369,25 +369,25 @@ fn a_cancellation_that_is_repeated_is_not_repeated_to_the_job() {
         desk.until_due();
     }
     desk.respond(SyncResponse { cancel: vec![key(2)], ..SyncResponse::default() });
-    assert_eq!(desk.terminated(), [(2, 15, 30_000)], "the keeper was told to start it");
+    assert_eq!(desk.terminated(), [(2, 15, 30_000)], "the shim was told to start it");
     desk.started(2);
     assert_eq!(desk.terminated(), [(2, 15, 30_000)], "and is told again once it runs");
 }
 
-// P03. A job whose input files have not been found is not handed to the keeper either.
+// P03. A job whose input files have not been found is not handed to the shim either.
 #[test]
-fn nothing_is_handed_to_the_keeper_that_may_not_start() {
+fn nothing_is_handed_to_the_shim_that_may_not_start() {
     let mut desk = Desk::new(1);
-    desk.state.pace.job_ended(Duration::from_millis(4));
+    desk.state.throughput.job_ended(Duration::from_millis(4));
     desk.answer([1]).started(1);
     while !desk.has_sync() {
         desk.until_due();
     }
-    desk.state.pace.job_ended(Duration::from_millis(4));
+    desk.state.throughput.job_ended(Duration::from_millis(4));
     desk.profile.input_files = vec!["in".to_owned()];
     desk.answer([2]);
     assert_eq!(orders(&desk), [], "its files are being looked for");
-    desk.handle(Event::Looked(key(2), Ok(Vec::new())));
+    desk.handle(Event::InputsChecked(key(2), Ok(Vec::new())));
     assert_eq!(orders(&desk), [(2, true)]);
 }
 
@@ -395,23 +395,23 @@ fn nothing_is_handed_to_the_keeper_that_may_not_start() {
 #[test]
 fn a_released_job_counts_as_running() {
     let mut desk = Desk::new(1);
-    desk.state.pace.job_ended(Duration::from_millis(4));
+    desk.state.throughput.job_ended(Duration::from_millis(4));
     desk.answer(1..=6).started(1);
-    assert_eq!((desk.state.kinds.classes[0].running, desk.state.kinds.handed()), (1, 2));
+    assert_eq!((desk.state.jobs.running_in_class(0), desk.state.jobs.handed()), (1, 2));
     let over = Ended::of(key(1), "job1", (desk.now.minus(Duration::from_millis(4)), desk.now), Outcome::Exited(0));
     desk.handle(Event::Ended(Box::new(over)));
-    assert!(desk.effects.iter().any(|effect| matches!(effect, Effect::Go(next) if *next == key(2))));
-    assert_eq!((desk.state.kinds.classes[0].running, desk.state.kinds.handed()), (1, 2), "and two follow again");
+    assert!(desk.effects.iter().any(|effect| matches!(effect, Effect::StartNow(next) if *next == key(2))));
+    assert_eq!((desk.state.jobs.running_in_class(0), desk.state.jobs.handed()), (1, 2), "and two follow again");
 }
 
-// P03. A job of the keeper's that could not be started was never one that ran.
+// P03. A job of the shim's that could not be started was never one that ran.
 #[test]
 fn a_follower_that_did_not_start_changes_no_count() {
     let mut desk = Desk::new(1);
-    desk.state.pace.job_ended(Duration::from_millis(4));
+    desk.state.throughput.job_ended(Duration::from_millis(4));
     desk.answer(1..=3).started(1);
-    assert_eq!(desk.state.kinds.classes[0].running, 1);
+    assert_eq!(desk.state.jobs.running_in_class(0), 1);
     let outcome = Outcome::NotStarted { code: 127, message: String::new() };
     desk.handle(Event::Ended(Box::new(Ended::of(key(2), "job2", (desk.now, desk.now), outcome))));
-    assert_eq!(desk.state.kinds.classes[0].running, 1, "the first one runs");
+    assert_eq!(desk.state.jobs.running_in_class(0), 1, "the first one runs");
 }

@@ -6,7 +6,7 @@ use torc_slurm::sstat::Sample;
 use torc_slurm::trouble::Trouble;
 
 use super::*;
-use crate::series::Fact;
+use crate::series::Measurement;
 
 mod accounting;
 mod allocation;
@@ -23,12 +23,12 @@ fn allocation(nodes: &[&str]) -> Option<Allocation> {
 
 /// A desk in an allocation of two nodes, with half an hour left.
 fn desk() -> Desk {
-    let began = Moment(1_000 * SECOND);
+    let began = BootInstant(1_000 * SECOND);
     let capacity = Resources { cpus: 8, memory_bytes: 8 << 30, gpus: 0, nodes: 2 };
     Desk::with(Settings {
         capacity,
         allocation: allocation(&["n1", "n2"]),
-        time: Some((began, began.plus(Duration::from_secs(1_800)))),
+        time: Some(TimeSpan { began, end: began.plus(Duration::from_secs(1_800)) }),
         ..settings(8)
     })
 }
@@ -153,7 +153,7 @@ fn a_workflow_that_asks_for_steps_where_there_are_none_is_told_of() {
         Some(ExecutionConfig { mode: Some(ExecutionMode::Slurm), ..ExecutionConfig::default() });
     desk.answer([1]);
     assert_eq!(line(&desk), "true");
-    let told = |effect: &Effect| matches!(effect, Effect::Tell(RunnerEvent::Problem { message }) if message.contains("mode slurm"));
+    let told = |effect: &Effect| matches!(effect, Effect::Log(RunnerEvent::Problem { message }) if message.contains("mode slurm"));
     assert!(desk.effects.iter().any(told), "{:?}", desk.effects);
 }
 
@@ -247,9 +247,9 @@ fn at_the_very_end_srun_is_asked_to_end() {
 }
 
 /// What Slurm was asked.
-fn inquiries(desk: &Desk) -> Vec<Inquiry> {
+fn inquiries(desk: &Desk) -> Vec<SlurmQuery> {
     let asked = desk.effects.iter().filter_map(|effect| match effect {
-        Effect::Inquire(inquiry) => Some(inquiry.clone()),
+        Effect::QuerySlurm(query) => Some(query.clone()),
         _ => None,
     });
     asked.collect()
@@ -261,7 +261,7 @@ impl Desk {
     }
 
     /// Lets time pass until Slurm is asked something, answering the server meanwhile; what it is asked.
-    fn until_asked(&mut self) -> Vec<Inquiry> {
+    fn until_asked(&mut self) -> Vec<SlurmQuery> {
         for _ in 0..200 {
             let asked = inquiries(self);
             if !asked.is_empty() {
@@ -307,12 +307,12 @@ fn measured(desk: &mut Desk) {
 }
 
 /// What was asked about steps that run, and nothing else.
-fn looks(desk: &mut Desk) -> Vec<Inquiry> {
+fn looks(desk: &mut Desk) -> Vec<SlurmQuery> {
     for _ in 0..100 {
         let asked = desk.until_asked();
         match asked.as_slice() {
-            [Inquiry::TimeLeft] => desk.slurm_says(SlurmAnswer::TimeLeft(None)),
-            [Inquiry::Preemption] => desk.slurm_says(SlurmAnswer::Preemption(None)),
+            [SlurmQuery::TimeLeft] => desk.slurm_says(SlurmAnswer::TimeLeft(None)),
+            [SlurmQuery::Preemption] => desk.slurm_says(SlurmAnswer::Preemption(None)),
             _ => return asked,
         };
     }
@@ -326,22 +326,22 @@ fn one_question_finds_the_numbers_of_all_new_steps_and_one_measures_them() {
     measured(&mut desk);
     desk.answer([1, 2, 3]);
     desk.started(1).started(2).started(3);
-    assert_eq!(looks(&mut desk), [Inquiry::StepNumbers]);
+    assert_eq!(looks(&mut desk), [SlurmQuery::StepNumbers]);
     let named = |job: i64, number| (key(job).label(), number);
     desk.slurm_says(SlurmAnswer::StepNumbers(vec![named(1, 0), named(2, 1)]));
     let began = desk.now;
     // The third is looked for five times in all, 200 ms apart, and is never measured.
     for _ in 0..4 {
-        assert_eq!(looks(&mut desk), [Inquiry::StepNumbers]);
+        assert_eq!(looks(&mut desk), [SlurmQuery::StepNumbers]);
         desk.slurm_says(SlurmAnswer::StepNumbers(vec![named(1, 0), named(2, 1)]));
     }
     assert_eq!(desk.now.since(began), Duration::from_millis(800));
-    assert_eq!(inquiries(&desk), [Inquiry::StepUsage(vec![0, 1])]);
+    assert_eq!(inquiries(&desk), [SlurmQuery::StepUsage(vec![0, 1])]);
     let sample =
         |step, cpu, mebibytes: i64| Sample { step, cpu_seconds: Some(cpu), memory_bytes: Some(mebibytes << 20) };
     desk.effects.clear();
     desk.slurm_says(SlurmAnswer::StepUsage(desk.now, vec![sample(0, 100.0, 50), sample(1, 1.0, 5)]));
-    assert_eq!(looks(&mut desk), [Inquiry::StepUsage(vec![0, 1])], "numbers are known from now on");
+    assert_eq!(looks(&mut desk), [SlurmQuery::StepUsage(vec![0, 1])], "numbers are known from now on");
     let later = desk.now.plus(Duration::from_secs(10));
     desk.now = later;
     desk.slurm_says(SlurmAnswer::StepUsage(later, vec![sample(0, 115.0, 40)]));
@@ -361,8 +361,8 @@ fn series(desk: &Desk) -> Vec<(i64, i64)> {
         Effect::Record(records) => Some(records),
         _ => None,
     });
-    let samples = records.flatten().filter_map(|record| match &record.fact {
-        Fact::JobSample { key, point, .. } => Some((key.job, point.memory_bytes)),
+    let samples = records.flatten().filter_map(|record| match &record.measurement {
+        Measurement::JobSample { key, point, .. } => Some((key.job, point.memory_bytes)),
         _ => None,
     });
     samples.collect()
@@ -377,7 +377,7 @@ fn every_sample_but_the_first_is_written_down_where_a_series_is_wanted() {
     monitor.granularity = Some(torc_api::execution::Granularity::TimeSeries);
     desk.answer([1]);
     desk.started(1);
-    assert_eq!(looks(&mut desk), [Inquiry::StepNumbers]);
+    assert_eq!(looks(&mut desk), [SlurmQuery::StepNumbers]);
     desk.slurm_says(SlurmAnswer::StepNumbers(vec![(key(1).label(), 4)]));
     let began = desk.now;
     for seconds in 0..3_i64 {
@@ -413,23 +413,23 @@ fn short_steps_are_not_asked_about_while_they_run() {
     measured(&mut desk);
     desk.answer([1]);
     desk.started(1).ended(1, 0);
-    assert!(matches!(looks(&mut desk).as_slice(), [Inquiry::Accounts(_)]));
+    assert!(matches!(looks(&mut desk).as_slice(), [SlurmQuery::Accounts(_)]));
     // Nor does one that ends while its number is looked for.
     let mut desk = self::desk();
     measured(&mut desk);
     desk.answer([1]);
     desk.started(1);
-    assert_eq!(looks(&mut desk), [Inquiry::StepNumbers]);
+    assert_eq!(looks(&mut desk), [SlurmQuery::StepNumbers]);
     desk.ended(1, 0);
     desk.slurm_says(SlurmAnswer::StepNumbers(Vec::new()));
-    assert!(matches!(looks(&mut desk).as_slice(), [Inquiry::Accounts(_)]));
+    assert!(matches!(looks(&mut desk).as_slice(), [SlurmQuery::Accounts(_)]));
     // Nor one that has failed, which is remembered until the accounting knows why.
     for number in [None, Some(4)] {
         let mut desk = self::desk();
         measured(&mut desk);
         desk.answer([1]);
         desk.started(1);
-        assert_eq!(looks(&mut desk), [Inquiry::StepNumbers]);
+        assert_eq!(looks(&mut desk), [SlurmQuery::StepNumbers]);
         desk.ended(1, 3);
         let numbers = number.map(|number| (key(1).label(), number));
         desk.slurm_says(SlurmAnswer::StepNumbers(numbers.into_iter().collect()));
@@ -439,7 +439,7 @@ fn short_steps_are_not_asked_about_while_they_run() {
             } else {
                 desk.until_due();
             }
-            let about_running = |one: &Inquiry| matches!(one, Inquiry::StepNumbers | Inquiry::StepUsage(_));
+            let about_running = |one: &SlurmQuery| matches!(one, SlurmQuery::StepNumbers | SlurmQuery::StepUsage(_));
             assert!(!inquiries(&desk).iter().any(about_running), "{:?}", inquiries(&desk));
         }
     }
@@ -456,7 +456,7 @@ fn a_success_is_reported_at_once_and_its_account_follows() {
         assert_eq!(desk.reported(), [(job, 0, None)]);
         desk.answer([]);
     }
-    assert_eq!(desk.until_asked(), [Inquiry::Accounts(Vec::new())], "one question about both");
+    assert_eq!(desk.until_asked(), [SlurmQuery::Accounts(Vec::new())], "one question about both");
     desk.slurm_says(accounts([account(1, "COMPLETED", Some(10)), account(2, "RUNNING", Some(5))]));
     let asked_at = desk.now;
     if !desk.has_sync() {
@@ -466,9 +466,9 @@ fn a_success_is_reported_at_once_and_its_account_follows() {
         desk.sync().slurm_stats.iter().map(|stats| (stats.job, stats.max_rss_bytes)).collect();
     assert_eq!(stats, [(1, Some(10 << 10))]);
     desk.answer([]);
-    assert_eq!(desk.until_asked(), [Inquiry::Accounts(Vec::new())], "the other is asked about again");
+    assert_eq!(desk.until_asked(), [SlurmQuery::Accounts(Vec::new())], "the other is asked about again");
     assert_eq!(desk.now.since(asked_at), Duration::from_secs(5));
-    assert_eq!(desk.state.accounts.news.len(), 0, "the server has the first");
+    assert_eq!(desk.state.sacct.news().len(), 0, "the server has the first");
 }
 
 // S10. A failure is asked about at once; a success waits for company, and is not dragged into that question.
@@ -478,12 +478,12 @@ fn only_what_is_due_is_asked_about() {
     measured(&mut desk);
     desk.answer([1, 2]);
     desk.started(1).started(2);
-    assert_eq!(looks(&mut desk), [Inquiry::StepNumbers]);
+    assert_eq!(looks(&mut desk), [SlurmQuery::StepNumbers]);
     desk.slurm_says(SlurmAnswer::StepNumbers(vec![(key(1).label(), 7), (key(2).label(), 8)]));
     desk.slurm_says(SlurmAnswer::StepUsage(desk.now, Vec::new()));
     desk.effects.clear();
     desk.ended(2, 0).ended(1, 3);
-    assert_eq!(inquiries(&desk), [Inquiry::Accounts(vec![7])]);
+    assert_eq!(inquiries(&desk), [SlurmQuery::Accounts(vec![7])]);
 }
 
 // S10, S19
@@ -498,8 +498,8 @@ fn after_six_tries_the_account_stays_empty_and_the_runner_may_leave() {
         if desk.has_sync() {
             desk.respond(complete());
             assert_eq!(desk.exit(), None, "it waits for the accounting");
-        } else if let Some(inquiry) = inquiries(&desk).pop() {
-            if inquiry == Inquiry::TimeLeft {
+        } else if let Some(query) = inquiries(&desk).pop() {
+            if query == SlurmQuery::TimeLeft {
                 desk.slurm_says(SlurmAnswer::TimeLeft(None));
                 continue;
             }
@@ -511,8 +511,8 @@ fn after_six_tries_the_account_stays_empty_and_the_runner_may_leave() {
         }
     }
     assert!(asked.windows(2).all(|pair| pair[1].since(pair[0]) == Duration::from_secs(5)), "{asked:?}");
-    assert!(desk.state.accounts.are_settled());
-    let stats = desk.state.accounts.news.values().next().expect("a row without numbers");
+    assert!(desk.state.sacct.are_settled());
+    let stats = desk.state.sacct.news().values().next().expect("a row without numbers");
     assert_eq!((stats.slurm_job_id.as_deref(), stats.max_rss_bytes), (Some("77"), None));
 }
 
@@ -524,16 +524,16 @@ fn numbers_that_will_not_come_keep_no_allocation() {
     desk.started(1).ended(1, 0);
     let complete = || SyncResponse { verdict: Verdict::Complete, ..SyncResponse::default() };
     desk.respond(complete());
-    assert!(matches!(looks(&mut desk).as_slice(), [Inquiry::Accounts(_)]));
-    assert!(!desk.state.accounts.are_settled(), "it waits for a word of the accounting");
+    assert!(matches!(looks(&mut desk).as_slice(), [SlurmQuery::Accounts(_)]));
+    assert!(!desk.state.sacct.are_settled(), "it waits for a word of the accounting");
     desk.slurm_says(accounts([account(1, "COMPLETED", None)]));
     while !desk.has_sync() {
         desk.until_due();
     }
-    assert!(!desk.state.accounts.are_settled(), "there may be more to do, so numbers are waited for");
+    assert!(!desk.state.sacct.are_settled(), "there may be more to do, so numbers are waited for");
     desk.respond(complete());
-    assert!(desk.state.accounts.are_settled(), "its word is enough");
-    let stats = desk.state.accounts.news.values().next().expect("a row without numbers");
+    assert!(desk.state.sacct.are_settled(), "its word is enough");
+    let stats = desk.state.sacct.news().values().next().expect("a row without numbers");
     assert_eq!((stats.state.as_deref(), stats.max_rss_bytes), (Some("COMPLETED"), None));
 }
 
@@ -553,7 +553,7 @@ fn a_failure_waits_for_the_accounting_which_knows_why() {
         let mut desk = desk();
         desk.answer([1]);
         desk.started(1).ended(1, code);
-        assert!(matches!(looks(&mut desk).as_slice(), [Inquiry::Accounts(_)]), "{state}");
+        assert!(matches!(looks(&mut desk).as_slice(), [SlurmQuery::Accounts(_)]), "{state}");
         assert_eq!(desk.reported(), [], "{state}: not before the accounting has spoken");
         desk.answer([]);
         desk.slurm_says(accounts([account(1, state, Some(10))]));
@@ -650,7 +650,7 @@ fn a_step_that_died_with_the_allocation_is_not_blamed() {
 }
 
 fn looks_time(desk: &mut Desk) {
-    while desk.until_asked() != [Inquiry::TimeLeft] {}
+    while desk.until_asked() != [SlurmQuery::TimeLeft] {}
 }
 
 // X05. Preemption with a time of grace brings the end nearer.
@@ -662,7 +662,7 @@ fn a_preempted_allocation_ends_its_jobs_through_no_fault_of_theirs() {
         desk.started(1).started(2);
         looks_time(&mut desk);
         desk.slurm_says(SlurmAnswer::TimeLeft(Some(Duration::from_secs(300))));
-        assert_eq!(inquiries(&desk), [Inquiry::Preemption]);
+        assert_eq!(inquiries(&desk), [SlurmQuery::Preemption]);
         desk.slurm_says(SlurmAnswer::Preemption(preempted));
         assert_eq!(desk.state.want(desk.now).limit > 0, preempted != Some(true), "nothing new is begun");
         let told = desk.now;
@@ -687,10 +687,10 @@ fn a_step_that_was_asked_to_end_by_slurm_leads_to_a_look_at_the_allocation() {
     let mut desk = desk();
     desk.answer([1, 2, 3]);
     desk.started(1).started(2).started(3).ended(1, 143);
-    assert_eq!(inquiries(&desk), [Inquiry::Preemption], "and not the accounting before that is known");
+    assert_eq!(inquiries(&desk), [SlurmQuery::Preemption], "and not the accounting before that is known");
     desk.slurm_says(SlurmAnswer::Preemption(Some(true)));
     assert_eq!(desk.state.want(desk.now).limit, 0, "nothing new is begun");
-    assert!(matches!(inquiries(&desk).as_slice(), [Inquiry::Accounts(_)]), "{:?}", desk.effects);
+    assert!(matches!(inquiries(&desk).as_slice(), [SlurmQuery::Accounts(_)]), "{:?}", desk.effects);
     desk.slurm_says(accounts([account(1, "CANCELLED by 0", Some(1))]));
     assert_eq!(desk.state.reports[&key(1)].finished.cause, Some(Cause::Preempted));
     // At the end of its time of grace the runner is told to stop.
@@ -716,13 +716,13 @@ fn offline_the_account_of_a_step_is_in_the_journal_with_its_result() {
     desk.answer([1]);
     desk.started(1).later(Duration::from_millis(100));
     desk.fail(LinkError::Unreachable("connection refused".to_owned()));
-    assert!(desk.state.contact.is_draining());
+    assert!(desk.state.session.is_draining());
     desk.ended(1, 0);
     assert_eq!(journalled(&desk), [None], "at once");
     desk.handle(Event::Journalled(vec![key(1)]));
     assert_eq!(desk.exit(), None, "the accounting has not spoken");
     for _ in 0..50 {
-        if inquiries(&desk).iter().any(|inquiry| matches!(inquiry, Inquiry::Accounts(_))) {
+        if inquiries(&desk).iter().any(|query| matches!(query, SlurmQuery::Accounts(_))) {
             break;
         }
         if desk.has_sync() {

@@ -14,7 +14,7 @@ fn without_long_polls(base: u64, most: u64) -> Desk {
 /// Seconds from an answer without news to the next call.
 fn wait(desk: &mut Desk, lease: u64) -> u64 {
     let before = desk.now;
-    let sequence = desk.state.contact_sequence();
+    let sequence = desk.state.session.sequence();
     let answer = SyncResponse { sequence, lease_ms: lease * 1_000, ..SyncResponse::default() };
     desk.handle(Event::Answered(Box::new(answer)));
     while !desk.has_sync() {
@@ -25,7 +25,7 @@ fn wait(desk: &mut Desk, lease: u64) -> u64 {
 }
 
 fn busy(desk: &mut Desk, lease: u64) {
-    let sequence = desk.state.contact_sequence();
+    let sequence = desk.state.session.sequence();
     let answer = SyncResponse {
         sequence,
         leases: vec![lease_of(1)],
@@ -144,7 +144,7 @@ fn pauses_when_cut_short(desk: &mut Desk, count: usize, lease: u64) -> Vec<u128>
         }
         assert!(desk.sync().wait_ms > 0, "the server is asked to wait");
         let before = desk.now;
-        let sequence = desk.state.contact_sequence();
+        let sequence = desk.state.session.sequence();
         let answer = SyncResponse { sequence, lease_ms: lease * 1_000, ..SyncResponse::default() };
         desk.handle(Event::Answered(Box::new(answer)));
         while !desk.has_sync() {
@@ -225,7 +225,7 @@ fn a_claim_resets_the_ramp_without_long_polls() {
     busy(&mut desk, 3_600);
     assert_eq!([(); 4].map(|()| wait(&mut desk, 3_600)), [10, 20, 40, 80]);
     let before = desk.now;
-    let sequence = desk.state.contact_sequence();
+    let sequence = desk.state.session.sequence();
     let answer = SyncResponse {
         sequence,
         leases: vec![lease_of(2)],
@@ -245,12 +245,12 @@ fn a_claim_resets_the_ramp_without_long_polls() {
 // J27, J30. No wait goes past the end of the runner's time.
 #[test]
 fn no_wait_is_longer_than_the_time_that_is_left() {
-    let began = Moment(1_000 * SECOND);
+    let began = BootInstant(1_000 * SECOND);
     let mut desk = Desk::with(Settings {
         long_poll: false,
         poll_interval: Duration::from_secs(100),
         backoff_max: Duration::from_secs(3_000),
-        time: Some((began, began.plus(Duration::from_secs(130)))),
+        time: Some(TimeSpan { began, end: began.plus(Duration::from_secs(130)) }),
         ..settings(2)
     });
     busy(&mut desk, 3_600);
@@ -285,7 +285,7 @@ fn leases_are_renewed_within_a_third_of_their_time() {
         let mut desk = without_long_polls(3_000, 3_000);
         busy(&mut desk, lease);
         let before = desk.now;
-        let sequence = desk.state.contact_sequence();
+        let sequence = desk.state.session.sequence();
         let answer = SyncResponse { sequence, lease_ms: lease * 1_000, ..SyncResponse::default() };
         desk.handle(Event::Answered(Box::new(answer)));
         while !desk.has_sync() {
@@ -329,7 +329,7 @@ fn a_lease_time_stays_until_another_is_said() {
     let mut desk = without_long_polls(3_000, 3_000);
     busy(&mut desk, 600);
     let before = desk.now;
-    let sequence = desk.state.contact_sequence();
+    let sequence = desk.state.session.sequence();
     desk.handle(Event::Answered(Box::new(SyncResponse { sequence, lease_ms: 0, ..SyncResponse::default() })));
     while !desk.has_sync() {
         desk.until_due();

@@ -154,7 +154,8 @@ async fn a_finished_allocation_and_its_steps() {
 
     let look = || async {
         let steps = squeue::read_steps(&submitter.slurm.ask(&squeue::steps(&id)).await.ok()?.text);
-        Some((squeue::step_number(&steps, "wf1_j1_r1_a1")?, squeue::step_number(&steps, "wf1_j2_r1_a1")?))
+        let number = |name: &str| steps.iter().find(|(known, _)| known == name).map(|(_, number)| *number);
+        Some((number("wf1_j1_r1_a1")?, number("wf1_j2_r1_a1")?))
     };
     let (busy, idle) = until_found("the numbers of the steps", look).await;
     assert_ne!(busy, idle);

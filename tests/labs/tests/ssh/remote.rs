@@ -150,7 +150,7 @@ fn a_dead_runner_is_noticed_and_started_again() {
     assert_eq!(workers.states()[&alive], "running");
     workers.torc("remote status w").exits(0).says("`torc remote run` starts it again");
 
-    // No file: the server knows the workers. The keeper held the jobs, and its new runner takes them over.
+    // No file: the server knows the workers. The shim held the jobs, and its new runner takes them over.
     let again = workers.torc("remote run w --num-cpus 4 --memory 1g --num-gpus 0 --prefetch off").exits(0);
     again.clone().says(&format!("{dead}: started"));
     again.says(&format!("{alive}: already running"));
@@ -265,7 +265,7 @@ fn the_jobs_of_a_killed_runner_are_stopped_too() {
     kill(workers.runner_pid(0));
     workers.torc("remote stop w").exits(0).says("stopped");
     let jobs = || workers.env.processes().into_iter().filter(|process| process.command.contains("until test -e go"));
-    assert_eq!(jobs().count(), 0, "its keeper has ended them, and nobody waited for its minute");
+    assert_eq!(jobs().count(), 0, "its shim has ended them, and nobody waited for its minute");
     workers.close();
 }
 

@@ -19,7 +19,7 @@ pub const WORDS: [(i32, &str); 11] = [
 ];
 
 /// Commands that the reference page does not show.
-pub const HIDDEN: [&str; 3] = ["keeper", "reference", "remote-agent"];
+pub const HIDDEN: [&str; 3] = ["shim", "reference", "remote-agent"];
 
 /// Every command and every code that it exits with in these tests.
 #[rustfmt::skip]
@@ -109,7 +109,7 @@ pub const CODES: &[(&str, &[i32])] = &[
     ("config show", &[0, 2, 4]),
     ("completions", &[0, 2, 4]),
     ("copy-program", &[0, 1, 2, 4]),
-    ("keeper", &[1]),
+    ("shim", &[1]),
     ("reference", &[0, 2, 4]),
     ("remote-agent", &[0, 2, 4]),
 ];

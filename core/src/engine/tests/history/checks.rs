@@ -12,17 +12,16 @@ use crate::ids::{JobId, RunnerId, WorkflowId};
 
 impl History {
     pub(super) fn is_awaited(&self, key: &AttemptKey) -> bool {
-        let Some(workflow) = self.world.state.workflows.get(&WorkflowId(key.workflow)) else { return false };
-        let given_up =
-            workflow.given_up.get(&JobId(key.job)).into_iter().flatten().any(|lease| lease.epoch == key.epoch);
+        let Some(workflow) = self.world.engine.workflows.get(&WorkflowId(key.workflow)) else { return false };
+        let expired_leases = workflow.leases.expired_of(JobId(key.job)).iter().any(|lease| lease.epoch == key.epoch);
         self.live(key).is_some_and(|record| {
             let open = !record.state.is_complete() && record.state != JobState::PendingFailed;
-            open && record.run == key.run && (record.epoch == key.epoch || given_up)
+            open && record.run == key.run && (record.epoch == key.epoch || expired_leases)
         })
     }
 
     fn live(&self, key: &AttemptKey) -> Option<&JobRecord> {
-        let workflow = self.world.state.workflows.get(&WorkflowId(key.workflow))?;
+        let workflow = self.world.engine.workflows.get(&WorkflowId(key.workflow))?;
         Some(&workflow.jobs[workflow.ordinal(JobId(key.job))? as usize])
     }
 
@@ -72,7 +71,7 @@ impl History {
 
     /// Notes when each job has ended for good.
     pub(super) fn note_ends(&mut self) {
-        for record in self.world.state.workflows.values().flat_map(|workflow| &workflow.jobs) {
+        for record in self.world.engine.workflows.values().flat_map(|workflow| &workflow.jobs) {
             let attempt = (record.run, record.attempt);
             let known = self.seen.ended.get(&record.id).map(|(attempt, _)| *attempt);
             if !record.state.is_complete() {
@@ -85,7 +84,7 @@ impl History {
 
     /// A result that counts is of an attempt that was given out after the job's parents had ended.
     pub(super) fn check_came_after_parents(&self, key: &AttemptKey) {
-        let workflow = &self.world.state.workflows[&self.world.workflow()];
+        let workflow = &self.world.engine.workflows[&self.world.workflow()];
         let Some(job) = workflow.ordinal(JobId(key.job)) else { return };
         let granted = self.seen.granted[key];
         for parent in workflow.parents(job) {

@@ -4,12 +4,12 @@ use super::*;
 use torc_api::execution::{Granularity, ResourceMonitor};
 
 /// What Slurm is asked next apart from the time that is left, and how long that took.
-fn next_question(desk: &mut Desk) -> (Vec<Inquiry>, Duration) {
+fn next_question(desk: &mut Desk) -> (Vec<SlurmQuery>, Duration) {
     let before = desk.now;
     for _ in 0..200 {
         match desk.until_asked().as_slice() {
-            [Inquiry::TimeLeft] => desk.slurm_says(SlurmAnswer::TimeLeft(None)),
-            [Inquiry::Preemption] => desk.slurm_says(SlurmAnswer::Preemption(Some(false))),
+            [SlurmQuery::TimeLeft] => desk.slurm_says(SlurmAnswer::TimeLeft(None)),
+            [SlurmQuery::Preemption] => desk.slurm_says(SlurmAnswer::Preemption(Some(false))),
             asked => return (asked.to_vec(), desk.now.since(before)),
         };
     }
@@ -33,7 +33,7 @@ fn when_the_accounting_is_asked_first() {
         desk.answer([1]);
         desk.started(1).ended(1, code);
         let (asked, after) = next_question(&mut desk);
-        assert_eq!((asked, after.as_millis()), (vec![Inquiry::Accounts(Vec::new())], after_ms), "{code}");
+        assert_eq!((asked, after.as_millis()), (vec![SlurmQuery::Accounts(Vec::new())], after_ms), "{code}");
     }
 }
 
@@ -60,7 +60,7 @@ fn an_unknown_failure_is_reported_after_six_tries() {
     let failed = desk.now;
     for number in 1..=6 {
         let (asked, _) = next_question(&mut desk);
-        assert_eq!(asked, [Inquiry::Accounts(Vec::new())], "try {number}");
+        assert_eq!(asked, [SlurmQuery::Accounts(Vec::new())], "try {number}");
         assert!(desk.state.jobs.contains_key(&key(1)), "try {number}: its report waits");
         // Another step's account is not this one's.
         desk.slurm_says(accounts([account(2, "OUT_OF_MEMORY", Some(9))]));
@@ -87,7 +87,7 @@ fn attempts_and_runs_of_one_job_have_their_own_accounts() {
         desk.handle(Event::Ended(Box::new(over)));
     }
     let (asked, _) = next_question(&mut desk);
-    assert_eq!(asked, [Inquiry::Accounts(Vec::new())]);
+    assert_eq!(asked, [SlurmQuery::Accounts(Vec::new())]);
     let found = [
         row(keys[0], "11K|12K|13K|14K|00:00:15|n1|COMPLETED"),
         row(keys[1], "21K|22K|23K|24K|00:00:25|n2|COMPLETED"),
@@ -96,7 +96,7 @@ fn attempts_and_runs_of_one_job_have_their_own_accounts() {
     ];
     desk.slurm_says(SlurmAnswer::Accounts(Ok(found.into()), Duration::ZERO));
     for (key, number) in keys.into_iter().zip([1, 2, 3, 4]) {
-        let stats = desk.state.accounts.news.get(&key).cloned().expect("an account");
+        let stats = desk.state.sacct.news().get(&key).cloned().expect("an account");
         assert_eq!((stats.workflow, stats.job, stats.run, stats.attempt), (1, 1, key.run, key.attempt));
         let kibibytes =
             [stats.max_rss_bytes, stats.max_vm_size_bytes, stats.max_disk_read_bytes, stats.max_disk_write_bytes];
@@ -124,8 +124,8 @@ fn a_kept_record_is_completed_by_the_accounting() {
             Effect::Record(records) => Some(records),
             _ => None,
         });
-        let rows = rows.flatten().filter_map(|record| match &record.fact {
-            Fact::Job(row) => Some((row.key, row.usage.peak_memory_bytes, row.usage.average_cpu_percent)),
+        let rows = rows.flatten().filter_map(|record| match &record.measurement {
+            Measurement::Job(row) => Some((row.key, row.usage.peak_memory_bytes, row.usage.average_cpu_percent)),
             _ => None,
         });
         rows.collect::<Vec<_>>()
@@ -199,7 +199,7 @@ fn what_steps_use_is_the_difference_of_two_samples() {
     measured(&mut desk);
     desk.answer([1]);
     desk.started(1);
-    assert_eq!(looks(&mut desk), [Inquiry::StepNumbers]);
+    assert_eq!(looks(&mut desk), [SlurmQuery::StepNumbers]);
     desk.slurm_says(SlurmAnswer::StepNumbers(vec![(key(1).label(), 4), (key(2).label(), 5)]));
     let began = desk.now;
     let samples = [(0, 50.0, 30), (10, 65.0, 90), (30, 75.0, 60)];
@@ -223,23 +223,23 @@ fn an_answer_settles_only_what_was_asked_about() {
     desk.answer([1, 2]);
     desk.started(1).started(2).ended(1, 3);
     let (asked, _) = next_question(&mut desk);
-    assert!(matches!(asked.as_slice(), [Inquiry::Accounts(_)]));
+    assert!(matches!(asked.as_slice(), [SlurmQuery::Accounts(_)]));
     desk.ended(2, 0);
     desk.slurm_says(accounts([account(1, "FAILED", Some(1)), account(2, "COMPLETED", Some(2))]));
-    assert_eq!(desk.state.accounts.news.len(), 0, "the second was not asked about");
-    assert!(!desk.state.accounts.are_settled());
+    assert_eq!(desk.state.sacct.news().len(), 0, "the second was not asked about");
+    assert!(!desk.state.sacct.are_settled());
     let (_, after) = next_question(&mut desk);
     assert_eq!(after, Duration::from_secs(5), "no sooner than it is cheap");
     desk.slurm_says(accounts([account(1, "FAILED", Some(9)), account(2, "COMPLETED", Some(2))]));
-    let news: Vec<_> = desk.state.accounts.news.iter().map(|(key, one)| (key.job, one.max_rss_bytes)).collect();
+    let news: Vec<_> = desk.state.sacct.news().iter().map(|(key, one)| (key.job, one.max_rss_bytes)).collect();
     assert_eq!(news, [(2, Some(2 << 10))]);
-    assert!(desk.state.accounts.are_settled());
+    assert!(desk.state.sacct.are_settled());
 }
 
 // X05. At the end of its time the runner does not wait for the accounting.
 #[test]
 fn the_end_of_time_does_not_wait_for_the_accounting() {
-    let began = Moment(1_000 * SECOND);
+    let began = BootInstant(1_000 * SECOND);
     let end = began.plus(Duration::from_secs(1_800));
     let mut desk = desk();
     desk.answer([1]);
@@ -250,9 +250,9 @@ fn the_end_of_time_does_not_wait_for_the_accounting() {
     for (at, settled) in [(end.minus(Duration::from_millis(1)), false), (end, true)] {
         desk.now = at;
         desk.handle(Event::Tick);
-        let left = !matches!(desk.state.phase, Phase::Ending(_));
-        assert_eq!(left, settled, "{:?} before the end: {:?}", end.since(at), desk.state.phase);
-        assert!(!desk.state.accounts.are_settled());
+        let left = !matches!(desk.state.lifecycle.phase(), Phase::Ending(_));
+        assert_eq!(left, settled, "{:?} before the end: {:?}", end.since(at), desk.state.lifecycle.phase());
+        assert!(!desk.state.sacct.are_settled());
     }
 }
 
@@ -262,10 +262,10 @@ fn an_account_that_comes_after_a_stop_is_told() {
     let mut desk = desk();
     desk.answer([1, 2]);
     desk.started(1).started(2).ended(1, 3);
-    assert!(matches!(next_question(&mut desk).0.as_slice(), [Inquiry::Accounts(_)]));
+    assert!(matches!(next_question(&mut desk).0.as_slice(), [SlurmQuery::Accounts(_)]));
     desk.handle(Event::Stop);
     desk.slurm_says(accounts([account(1, "FAILED", Some(6))]));
-    let news: Vec<_> = desk.state.accounts.news.values().map(|one| (one.job, one.max_rss_bytes)).collect();
+    let news: Vec<_> = desk.state.sacct.news().values().map(|one| (one.job, one.max_rss_bytes)).collect();
     assert_eq!(news, [(1, Some(6 << 10))]);
 }
 
@@ -302,8 +302,8 @@ fn an_account_without_a_state_is_one_of_an_end() {
         desk.started(1).ended(1, 0);
         next_question(&mut desk);
         desk.slurm_says(accounts([account(1, state, Some(8))]));
-        assert_eq!(desk.state.accounts.are_settled(), settled, "{state:?}");
-        let memory = desk.state.accounts.news.get(&key(1)).and_then(|one| one.max_rss_bytes);
+        assert_eq!(desk.state.sacct.are_settled(), settled, "{state:?}");
+        let memory = desk.state.sacct.news().get(&key(1)).and_then(|one| one.max_rss_bytes);
         assert_eq!(memory, settled.then_some(8 << 10), "{state:?}");
     }
 }
@@ -315,7 +315,7 @@ fn a_step_that_was_not_started_is_reported_at_once() {
     desk.answer([1]);
     let outcome = Outcome::NotStarted { code: 127, message: "srun: program not found".to_owned() };
     desk.handle(Event::Ended(Box::new(Ended::of(key(1), "job1", (desk.now, desk.now), outcome))));
-    assert!(desk.state.accounts.are_settled() && !desk.state.jobs.contains_key(&key(1)));
+    assert!(desk.state.sacct.are_settled() && !desk.state.jobs.contains_key(&key(1)));
     assert_eq!(desk.state.reports[&key(1)].finished.cause, Some(Cause::StartFailed));
 }
 
@@ -325,9 +325,9 @@ fn a_stop_does_not_wait_for_the_accounting() {
     let mut desk = desk();
     desk.answer([1]);
     desk.started(1).ended(1, 0);
-    assert!(!desk.state.accounts.are_settled());
+    assert!(!desk.state.sacct.are_settled());
     desk.handle(Event::Stop);
-    assert!(matches!(desk.state.phase, Phase::Completing(..)), "{:?}", desk.state.phase);
+    assert!(matches!(desk.state.lifecycle.phase(), Phase::Completing(..)), "{:?}", desk.state.lifecycle.phase());
 }
 
 // S07. Only a step that is looked for uses up its tries.
@@ -344,7 +344,7 @@ fn a_step_that_is_not_looked_for_uses_up_no_tries() {
     desk.answer([2]);
     desk.started(2);
     for _ in 0..5 {
-        assert_eq!(looks(&mut desk), [Inquiry::StepNumbers]);
+        assert_eq!(looks(&mut desk), [SlurmQuery::StepNumbers]);
         desk.slurm_says(SlurmAnswer::StepNumbers(Vec::new()));
     }
     assert_eq!((desk.state.expect_number(key(1)), desk.state.expect_number(key(2))), (false, true));
@@ -358,9 +358,9 @@ fn an_end_that_was_ordered_leads_to_no_look_at_the_allocation() {
     desk.started(1).started(2).later(Duration::from_millis(100));
     desk.respond(SyncResponse { cancel: vec![key(1)], ..SyncResponse::default() });
     desk.ended(1, 143);
-    assert!(!inquiries(&desk).contains(&Inquiry::Preemption), "{:?}", desk.effects);
+    assert!(!inquiries(&desk).contains(&SlurmQuery::Preemption), "{:?}", desk.effects);
     desk.ended(2, 143);
-    assert!(inquiries(&desk).contains(&Inquiry::Preemption), "nobody here has ended this one");
+    assert!(inquiries(&desk).contains(&SlurmQuery::Preemption), "nobody here has ended this one");
 }
 
 // S08. Once per interval, and not again as soon as Slurm has answered.
@@ -370,12 +370,12 @@ fn steps_are_measured_once_in_an_interval() {
     measured(&mut desk);
     desk.answer([1]);
     desk.started(1);
-    assert_eq!(looks(&mut desk), [Inquiry::StepNumbers]);
+    assert_eq!(looks(&mut desk), [SlurmQuery::StepNumbers]);
     desk.slurm_says(SlurmAnswer::StepNumbers(vec![(key(1).label(), 4)]));
-    assert_eq!(inquiries(&desk), [Inquiry::StepUsage(vec![4])]);
+    assert_eq!(inquiries(&desk), [SlurmQuery::StepUsage(vec![4])]);
     let asked = desk.now;
     desk.effects.clear();
     desk.slurm_says(SlurmAnswer::StepUsage(desk.now, Vec::new()));
-    assert_eq!(looks(&mut desk), [Inquiry::StepUsage(vec![4])]);
+    assert_eq!(looks(&mut desk), [SlurmQuery::StepUsage(vec![4])]);
     assert_eq!(desk.now.since(asked), Duration::from_secs(10));
 }

@@ -4,15 +4,18 @@ use super::*;
 
 fn asked_after(desk: &mut Desk) -> Duration {
     let before = desk.now;
-    while desk.until_asked() != [Inquiry::TimeLeft] {}
+    while desk.until_asked() != [SlurmQuery::TimeLeft] {}
     desk.now.since(before)
 }
 
 fn with_time(left: Option<u64>, poll_seconds: u64) -> Desk {
-    let began = Moment(1_000 * SECOND);
+    let began = BootInstant(1_000 * SECOND);
     Desk::with(Settings {
         allocation: allocation(&["n1"]),
-        time: left.map(|left| (began.minus(Duration::from_secs(100_000)), began.plus(Duration::from_secs(left)))),
+        time: left.map(|left| TimeSpan {
+            began: began.minus(Duration::from_secs(100_000)),
+            end: began.plus(Duration::from_secs(left)),
+        }),
         poll_interval: Duration::from_secs(poll_seconds),
         ..settings(1)
     })
@@ -61,17 +64,17 @@ fn what_follows_from_another_end() {
     for (change_ms, moves, is_suspicious) in cases {
         let mut desk = with_time(Some(50_000), 10);
         asked_after(&mut desk);
-        let known = desk.state.settings.time.expect("an end").1;
+        let known = desk.state.deadlines.end().expect("an end");
         let left = i64::try_from(known.since(desk.now).as_millis()).expect("fits") + change_ms;
         let left = Duration::from_millis(u64::try_from(left).expect("later"));
         desk.slurm_says(SlurmAnswer::TimeLeft(Some(left)));
-        let end = desk.state.settings.time.expect("an end").1;
+        let end = desk.state.deadlines.end().expect("an end");
         let expected = if moves { desk.now.plus(left) } else { known };
         assert_eq!(end, expected, "{change_ms} ms");
-        let asked = inquiries(&desk).contains(&Inquiry::Preemption);
+        let asked = inquiries(&desk).contains(&SlurmQuery::Preemption);
         assert_eq!(asked, is_suspicious, "{change_ms} ms");
-        let began = desk.state.settings.time.expect("an end").0;
-        assert_eq!(began, Moment(1_000 * SECOND).minus(Duration::from_secs(100_000)), "its beginning stays");
+        let began = desk.state.deadlines.time().expect("an end").began;
+        assert_eq!(began, BootInstant(1_000 * SECOND).minus(Duration::from_secs(100_000)), "its beginning stays");
     }
 }
 
@@ -89,7 +92,7 @@ fn a_job_ends_by_the_new_end() {
         let end = desk.now.plus(Duration::from_secs(left));
         while desk.terminated().is_empty() {
             match inquiries(&desk).first() {
-                Some(Inquiry::Preemption) => desk.slurm_says(SlurmAnswer::Preemption(Some(false))),
+                Some(SlurmQuery::Preemption) => desk.slurm_says(SlurmAnswer::Preemption(Some(false))),
                 Some(_) => desk.slurm_says(SlurmAnswer::TimeLeft(None)),
                 None if desk.has_sync() => desk.answer([]),
                 None => desk.until_due(),
@@ -107,7 +110,7 @@ fn preemption_is_asked_about_at_most_every_five_seconds() {
     desk.state.settings.capacity.cpus = 4;
     desk.answer([1]);
     desk.started(1).ended(1, 143);
-    assert_eq!(inquiries(&desk), [Inquiry::Preemption]);
+    assert_eq!(inquiries(&desk), [SlurmQuery::Preemption]);
     let asked = desk.now;
     desk.slurm_says(SlurmAnswer::Preemption(Some(false)));
     desk.effects.clear();
@@ -115,24 +118,24 @@ fn preemption_is_asked_about_at_most_every_five_seconds() {
     for (after_ms, again) in [(4_999, false), (5_000, true)] {
         desk.now = asked.plus(Duration::from_millis(after_ms));
         desk.handle(Event::Tick);
-        assert_eq!(inquiries(&desk).contains(&Inquiry::Preemption), again, "{after_ms} ms");
+        assert_eq!(inquiries(&desk).contains(&SlurmQuery::Preemption), again, "{after_ms} ms");
     }
     desk.slurm_says(SlurmAnswer::Preemption(Some(true)));
-    assert!(desk.effects.iter().any(|effect| matches!(effect, Effect::Tell(RunnerEvent::Preempted))));
+    assert!(desk.effects.iter().any(|effect| matches!(effect, Effect::Log(RunnerEvent::Preempted))));
     desk.state.suspect_preemption(desk.now);
     desk.later(Duration::from_secs(60));
-    assert!(!inquiries(&desk).contains(&Inquiry::Preemption), "it is known");
+    assert!(!inquiries(&desk).contains(&SlurmQuery::Preemption), "it is known");
 }
 
 // X10. A step gets more time by whole minutes, counted from its start and without the headroom.
 #[test]
 fn more_time_for_a_step_is_a_whole_minute_more() {
-    let held = |limit_minutes: u64| HeldJob {
+    let held = |limit_minutes: u64| RunningJob {
         key: key(1),
-        started: Moment(1_000 * SECOND),
+        started: BootInstant(1_000 * SECOND),
         step_limit_ms: Some(limit_minutes * 60_000),
         terms: crate::protocol::Terms { in_step: true, headroom_ms: 60_000, ..Default::default() },
-        ..HeldJob::default()
+        ..RunningJob::default()
     };
     // Seconds from the start of the step to the end of the allocation, minutes it has, minutes it may have.
     let cases = [
@@ -146,10 +149,10 @@ fn more_time_for_a_step_is_a_whole_minute_more() {
     for (end, has, more) in cases {
         let mut desk = with_time(Some(end), 10);
         desk.handle(Event::Adopted(Box::new(held(has))));
-        assert_eq!(desk.state.extensions.contains(&key(1)), more.is_some(), "{end} s, {has} min");
+        assert_eq!(desk.state.extensions.keys().contains(&key(1)), more.is_some(), "{end} s, {has} min");
         desk.slurm_says(SlurmAnswer::StepNumbers(vec![(key(1).label(), 4)]));
         let asked = inquiries(&desk).into_iter().find_map(|asked| match asked {
-            Inquiry::Extend { step: 4, minutes, .. } => Some(minutes),
+            SlurmQuery::Extend { step: 4, minutes, .. } => Some(minutes),
             _ => None,
         });
         assert_eq!(asked, more, "{end} s, {has} min");
@@ -174,7 +177,7 @@ fn a_step_is_warned_to_the_millisecond() {
             desk.now = at;
             desk.handle(Event::Tick);
             let name = signal.split('@').next().unwrap_or_default().to_owned();
-            let expected = Inquiry::Signal { step: 4, signal: name };
+            let expected = SlurmQuery::Signal { step: 4, signal: name };
             assert_eq!(inquiries(&desk).contains(&expected), warned, "{signal}");
             assert_eq!(desk.state.jobs[&key(1)].step.is_warned, warned, "{signal}");
         }
@@ -185,19 +188,20 @@ fn a_step_is_warned_to_the_millisecond() {
 #[test]
 fn more_time_means_another_warning() {
     let mut desk = with_time(Some(7_200), 10);
-    let held = HeldJob {
+    let held = RunningJob {
         key: key(1),
-        started: Moment(1_000 * SECOND),
+        started: BootInstant(1_000 * SECOND),
         step_limit_ms: Some(5 * 60_000),
         is_warned: true,
         terms: crate::protocol::Terms { in_step: true, warning: Some("USR1@60".to_owned()), ..Default::default() },
-        ..HeldJob::default()
+        ..RunningJob::default()
     };
     desk.handle(Event::Adopted(Box::new(held)));
     assert!(desk.state.warnings.is_empty());
     desk.slurm_says(SlurmAnswer::Extended(key(1), 20, None));
     assert!(!desk.state.jobs[&key(1)].step.is_warned);
-    let due: Vec<Duration> = desk.state.warnings.iter().map(|(due, _)| due.since(Moment(1_000 * SECOND))).collect();
+    let due: Vec<Duration> =
+        desk.state.warnings.iter().map(|(due, _)| due.since(BootInstant(1_000 * SECOND))).collect();
     assert_eq!(due, [Duration::from_secs(19 * 60)]);
 }
 
@@ -209,5 +213,5 @@ fn a_preempted_runner_gives_back_what_waits() {
     desk.started(1);
     assert_eq!(desk.state.holds(), (1, 2));
     desk.slurm_says(SlurmAnswer::Preemption(Some(true)));
-    assert_eq!((desk.state.holds(), desk.state.returned.len()), ((1, 0), 2));
+    assert_eq!((desk.state.holds(), desk.state.reports.returned().len()), ((1, 0), 2));
 }

@@ -38,21 +38,21 @@ impl Scene {
                     self.lines.push(order.argv.join(" "));
                     self.handle(Event::Started(order.key, self.desk.now, 100));
                 }
-                Effect::Inquire(inquiry) => self.slurm_answers(&inquiry),
-                Effect::Tell(RunnerEvent::Problem { message }) => self.told.push(message),
+                Effect::QuerySlurm(query) => self.slurm_answers(&query),
+                Effect::Log(RunnerEvent::Problem { message }) => self.told.push(message),
                 Effect::Sync(_, request) => self.server_answers(&request),
                 _ => {}
             }
         }
     }
 
-    fn slurm_answers(&mut self, inquiry: &Inquiry) {
-        let answer = match inquiry {
-            Inquiry::Accounts(_) => {
+    fn slurm_answers(&mut self, query: &SlurmQuery) {
+        let answer = match query {
+            SlurmQuery::Accounts(_) => {
                 let found = self.known.iter().map(|(job, (state, memory))| account(*job, state, *memory)).collect();
                 SlurmAnswer::Accounts(Ok(found), Duration::from_millis(20))
             }
-            Inquiry::Preemption => SlurmAnswer::Preemption(None),
+            SlurmQuery::Preemption => SlurmAnswer::Preemption(None),
             _ => SlurmAnswer::TimeLeft(None),
         };
         self.handle(Event::SlurmAnswered(Box::new(answer)));
@@ -181,10 +181,10 @@ fn without_slurms_controller_jobs_are_not_blamed_and_nodes_not_given_up() {
         assert_eq!(scene.until_started(), job);
         scene.pass(9);
         scene.end(job, 1);
-        scene.handle(Event::SrunSaid(key(job), Some("Unable to contact slurm controller".to_owned())));
+        scene.handle(Event::SrunSaid(key(job), Some("Unable to session slurm controller".to_owned())));
         scene.pass(6);
         assert_eq!(scene.told.pop().as_deref(), Some("Slurm does not start steps on n1: it gets none for 10 s"));
-        let message = Some("Slurm did not start its step: Unable to contact slurm controller".to_owned());
+        let message = Some("Slurm did not start its step: Unable to session slurm controller".to_owned());
         assert_eq!(scene.reported.pop(), Some((job, 1, Some(Cause::Stopped), message)));
     }
 }
@@ -192,7 +192,7 @@ fn without_slurms_controller_jobs_are_not_blamed_and_nodes_not_given_up() {
 #[test]
 fn a_step_that_somebody_has_seen_was_asked_for_whatever_its_log_says() {
     // The job has a complaint of its own, or its log speaks of a step within its step.
-    for (silence, seen) in [(None, None), (Some("Unable to contact"), Some(("FAILED", None)))] {
+    for (silence, seen) in [(None, None), (Some("Unable to session"), Some(("FAILED", None)))] {
         let mut scene = on_one_node();
         scene.until_started();
         scene.known.extend(seen.map(|seen| (1, seen)));
@@ -204,7 +204,7 @@ fn a_step_that_somebody_has_seen_was_asked_for_whatever_its_log_says() {
 }
 
 /// A desk on one node whose step 1 was not started by Slurm, as it was noticed just now.
-fn resting(desk: &mut Desk) -> Moment {
+fn resting(desk: &mut Desk) -> BootInstant {
     desk.answer([1]);
     desk.started(1);
     desk.now = desk.now.plus(Duration::from_secs(1));
@@ -213,10 +213,10 @@ fn resting(desk: &mut Desk) -> Moment {
 }
 
 /// The accounting says that a step was not started; when that was.
-fn fail_step(desk: &mut Desk, job: i64) -> Moment {
+fn fail_step(desk: &mut Desk, job: i64) -> BootInstant {
     for _ in 0..50 {
         match inquiries(desk).as_slice() {
-            [Inquiry::Accounts(_), ..] => {
+            [SlurmQuery::Accounts(_), ..] => {
                 desk.slurm_says(accounts([account(job, "CANCELLED", None)]));
                 return desk.now;
             }
@@ -237,7 +237,7 @@ fn a_node_rests_for_exactly_its_time() {
         for (after, in_service) in [(rest_ms - 1, false), (rest_ms, true)] {
             desk.now = noticed.plus(Duration::from_millis(after));
             desk.handle(Event::Tick);
-            assert_eq!(desk.state.has_node(), in_service, "{after} ms");
+            assert_eq!(desk.state.jobs.has_node(), in_service, "{after} ms");
             assert!(in_service || desk.state.awaits_node(), "{after} ms: it is tried again");
             assert!(!desk.state.has_lost_its_nodes());
         }
@@ -269,9 +269,9 @@ fn failures_of_one_blow_count_once() {
         desk.now = noticed.plus(Duration::from_secs(2));
         let mut effects = Vec::new();
         desk.state.node_fails(key(2), desk.now, &mut effects);
-        let problems = effects.iter().filter(|one| matches!(one, Effect::Tell(RunnerEvent::Problem { .. }))).count();
+        let problems = effects.iter().filter(|one| matches!(one, Effect::Log(RunnerEvent::Problem { .. }))).count();
         assert_eq!(problems, told, "started {later_us} µs after it was noticed");
-        let failures = desk.state.node_troubles.get(&0).map(|trouble| trouble.failures);
+        let failures = desk.state.node_health.failures(0);
         assert_eq!(failures, Some(1 + told), "{later_us} µs");
     }
 }
@@ -305,6 +305,6 @@ fn an_older_step_does_not_heal_a_node() {
         job.since = noticed.plus(Duration::from_micros(later_us));
         job.step.nodes = vec![0];
         desk.state.step_begun(key(2));
-        assert_eq!((desk.state.has_node(), desk.state.node_troubles.is_empty()), (heals, heals), "{later_us} µs");
+        assert_eq!((desk.state.jobs.has_node(), desk.state.node_health.is_empty()), (heals, heals), "{later_us} µs");
     }
 }

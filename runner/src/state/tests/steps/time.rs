@@ -1,16 +1,14 @@
 //! The time that steps have, and the warning before it is over.
 
-use std::collections::BTreeSet;
-
 use super::*;
 use torc_api::execution::MonitorPlan;
 
 use crate::protocol::Terms;
 
-/// What the keeper was told to remember of steps.
+/// What the shim was told to remember of steps.
 fn notes(desk: &Desk) -> Vec<(Option<u64>, bool)> {
     let noted = desk.effects.iter().filter_map(|effect| match effect {
-        Effect::Note(note) => Some((note.step_limit_ms, note.is_warned)),
+        Effect::RecordStep(note) => Some((note.step_limit_ms, note.is_warned)),
         _ => None,
     });
     noted.collect()
@@ -25,35 +23,31 @@ fn an_end_that_is_put_off_is_heard_of() {
     desk.profile.resource_monitor = Some(off);
     desk.answer([1]);
     desk.started(1);
-    assert_eq!(desk.until_asked(), [Inquiry::TimeLeft]);
+    assert_eq!(desk.until_asked(), [SlurmQuery::TimeLeft]);
     assert_eq!(desk.now.since(began), Duration::from_secs(90), "a twentieth of half an hour");
     desk.slurm_says(SlurmAnswer::TimeLeft(Some(Duration::from_secs(7_200))));
-    assert_eq!(desk.state.settings.time.map(|(_, end)| end.since(desk.now)), Some(Duration::from_secs(7_200)));
+    assert_eq!(desk.state.deadlines.end().map(|end| end.since(desk.now)), Some(Duration::from_secs(7_200)));
     let asked = desk.now;
     // The step that runs gets its part of it; what starts now has it anyway.
-    assert_eq!(desk.until_asked(), [Inquiry::StepNumbers]);
+    assert_eq!(desk.until_asked(), [SlurmQuery::StepNumbers]);
     desk.slurm_says(SlurmAnswer::StepNumbers(vec![(key(1).label(), 4)]));
-    let extend = Inquiry::Extend { key: key(1), step: 4, minutes: 120 };
+    let extend = SlurmQuery::Extend { key: key(1), step: 4, minutes: 120 };
     assert!(inquiries(&desk).contains(&extend), "{:?}", desk.effects);
     desk.effects.clear();
     desk.slurm_says(SlurmAnswer::StepUsage(desk.now, Vec::new()));
     desk.slurm_says(SlurmAnswer::Extended(key(1), 120, None));
     assert_eq!(notes(&desk), [(Some(120 * 60_000), false)], "whoever takes the step over knows it");
-    assert_eq!(desk.state.extensions, BTreeSet::new());
-    assert_eq!(desk.until_asked(), [Inquiry::TimeLeft]);
+    assert_eq!(desk.state.extensions.keys(), []);
+    assert_eq!(desk.until_asked(), [SlurmQuery::TimeLeft]);
     assert_eq!(desk.now.since(asked), Duration::from_secs(360));
     desk.slurm_says(SlurmAnswer::TimeLeft(None));
-    assert_eq!(
-        desk.state.settings.time.map(|(_, end)| end.since(asked)),
-        Some(Duration::from_secs(7_200)),
-        "no answer"
-    );
+    assert_eq!(desk.state.deadlines.end().map(|end| end.since(asked)), Some(Duration::from_secs(7_200)), "no answer");
     // What a person has said counts as well.
     let own = desk.now.plus(Duration::from_secs(60));
     desk.state.settings.own_end = Some(own);
     looks_time(&mut desk);
     desk.slurm_says(SlurmAnswer::TimeLeft(Some(Duration::from_secs(7_200))));
-    assert_eq!(desk.state.settings.time.map(|(_, end)| end), Some(own));
+    assert_eq!(desk.state.deadlines.end(), Some(own));
 }
 
 // X11, S06
@@ -70,15 +64,15 @@ fn a_step_is_warned_in_time_once_its_number_is_known() {
     desk.ended(2, 0);
     let asked = loop {
         match desk.until_asked().as_slice() {
-            [Inquiry::TimeLeft] => desk.slurm_says(SlurmAnswer::TimeLeft(None)),
-            [Inquiry::Accounts(_)] => desk.slurm_says(accounts([account(2, "COMPLETED", Some(1))])),
+            [SlurmQuery::TimeLeft] => desk.slurm_says(SlurmAnswer::TimeLeft(None)),
+            [SlurmQuery::Accounts(_)] => desk.slurm_says(accounts([account(2, "COMPLETED", Some(1))])),
             other => break other.to_vec(),
         };
     };
-    assert_eq!(asked, [Inquiry::StepNumbers]);
+    assert_eq!(asked, [SlurmQuery::StepNumbers]);
     assert_eq!(desk.now.since(began), Duration::from_secs(29 * 60 - 120), "--time=29");
     desk.slurm_says(SlurmAnswer::StepNumbers(vec![(key(1).label(), 4)]));
-    let signal = Inquiry::Signal { step: 4, signal: "TERM".to_owned() };
+    let signal = SlurmQuery::Signal { step: 4, signal: "TERM".to_owned() };
     assert!(inquiries(&desk).contains(&signal), "{:?}", desk.effects);
     desk.effects.clear();
     desk.slurm_says(SlurmAnswer::StepUsage(desk.now, Vec::new()));
@@ -118,8 +112,8 @@ fn a_step_that_dies_of_its_warning_has_run_out_of_time() {
         desk.handle(Event::Ended(Box::new(ended)));
         for _ in 0..9 {
             match inquiries(&desk).as_slice() {
-                [Inquiry::Accounts(_), ..] => break,
-                [Inquiry::Preemption, ..] => desk.slurm_says(SlurmAnswer::Preemption(Some(false))),
+                [SlurmQuery::Accounts(_), ..] => break,
+                [SlurmQuery::Preemption, ..] => desk.slurm_says(SlurmAnswer::Preemption(Some(false))),
                 _ => desk.until_due(),
             };
         }
@@ -139,7 +133,7 @@ fn a_step_that_has_failed_is_not_warned_any_more() {
     desk.answer([1]);
     desk.started(1);
     let warning = desk.now.plus(Duration::from_secs(29 * 60 - 120));
-    assert_eq!(looks(&mut desk), [Inquiry::StepNumbers]);
+    assert_eq!(looks(&mut desk), [SlurmQuery::StepNumbers]);
     desk.slurm_says(SlurmAnswer::StepNumbers(vec![(key(1).label(), 4)]));
     desk.slurm_says(SlurmAnswer::StepUsage(desk.now, Vec::new()));
     desk.now = warning.minus(Duration::from_secs(2));
@@ -147,7 +141,7 @@ fn a_step_that_has_failed_is_not_warned_any_more() {
     assert!(desk.state.jobs.contains_key(&key(1)), "its report waits");
     desk.now = warning.plus(Duration::from_secs(1));
     desk.handle(Event::Tick);
-    let is_signal = |one: &Inquiry| matches!(one, Inquiry::Signal { .. });
+    let is_signal = |one: &SlurmQuery| matches!(one, SlurmQuery::Signal { .. });
     assert!(!inquiries(&desk).iter().any(is_signal), "{:?}", inquiries(&desk));
     assert!(desk.state.warnings.is_empty());
 }
@@ -163,7 +157,7 @@ fn a_step_without_a_number_is_not_warned() {
     desk.answer([1]);
     desk.started(1);
     for _ in 0..5 {
-        assert_eq!(looks(&mut desk), [Inquiry::StepNumbers]);
+        assert_eq!(looks(&mut desk), [SlurmQuery::StepNumbers]);
         desk.slurm_says(SlurmAnswer::StepNumbers(Vec::new()));
     }
     assert!(desk.state.warnings.is_empty() && inquiries(&desk).is_empty(), "{:?}", desk.effects);
@@ -173,22 +167,22 @@ fn unmeasured() -> MonitorPlan {
     torc_api::execution::ResourceMonitor { enabled: Some(false), ..Default::default() }.plan()
 }
 
-// X11, S06. The brain that started the step is gone; the next one warns it, unless it was.
+// X11, S06. The agent that started the step is gone; the next one warns it, unless it was.
 #[test]
 fn a_step_that_was_taken_over_is_warned_in_time() {
-    let held = |is_warned| HeldJob {
+    let held = |is_warned| RunningJob {
         key: key(1),
-        started: Moment(1_000 * SECOND),
+        started: BootInstant(1_000 * SECOND),
         step_limit_ms: Some(29 * 60_000),
         is_warned,
         terms: Terms { in_step: true, warning: Some("TERM@120".to_owned()), monitor: unmeasured(), ..Terms::default() },
-        ..HeldJob::default()
+        ..RunningJob::default()
     };
-    let signal = Inquiry::Signal { step: 4, signal: "TERM".to_owned() };
+    let signal = SlurmQuery::Signal { step: 4, signal: "TERM".to_owned() };
     let mut desk = desk();
     desk.handle(Event::Adopted(Box::new(held(false))));
-    assert_eq!(looks(&mut desk), [Inquiry::StepNumbers]);
-    assert_eq!(desk.now, Moment(1_000 * SECOND).plus(Duration::from_secs(29 * 60 - 120)));
+    assert_eq!(looks(&mut desk), [SlurmQuery::StepNumbers]);
+    assert_eq!(desk.now, BootInstant(1_000 * SECOND).plus(Duration::from_secs(29 * 60 - 120)));
     desk.slurm_says(SlurmAnswer::StepNumbers(vec![(key(1).label(), 4)]));
     assert!(inquiries(&desk).contains(&signal), "{:?}", desk.effects);
     assert_eq!(notes(&desk), [(Some(29 * 60_000), true)]);
@@ -196,15 +190,15 @@ fn a_step_that_was_taken_over_is_warned_in_time() {
     desk.handle(Event::Adopted(Box::new(held(true))));
     assert!(desk.state.warnings.is_empty(), "once is enough");
     // A step that dies of its warning has run out of time, whoever had sent it.
-    desk.now = Moment(1_000 * SECOND).plus(Duration::from_secs(29 * 60 - 110));
+    desk.now = BootInstant(1_000 * SECOND).plus(Duration::from_secs(29 * 60 - 110));
     let mut over = ended(1, Outcome::Exited(143), desk.now);
-    (over.started, over.step_limit_ms) = (Moment(1_000 * SECOND), Some(29 * 60_000));
+    (over.started, over.step_limit_ms) = (BootInstant(1_000 * SECOND), Some(29 * 60_000));
     desk.handle(Event::Ended(Box::new(over)));
     for _ in 0..9 {
         match inquiries(&desk).as_slice() {
-            [Inquiry::Accounts(_), ..] => break,
-            [Inquiry::TimeLeft, ..] => desk.slurm_says(SlurmAnswer::TimeLeft(None)),
-            [Inquiry::Preemption, ..] => desk.slurm_says(SlurmAnswer::Preemption(Some(false))),
+            [SlurmQuery::Accounts(_), ..] => break,
+            [SlurmQuery::TimeLeft, ..] => desk.slurm_says(SlurmAnswer::TimeLeft(None)),
+            [SlurmQuery::Preemption, ..] => desk.slurm_says(SlurmAnswer::Preemption(Some(false))),
             _ if desk.has_sync() => desk.answer([]),
             _ => desk.until_due(),
         };
@@ -213,37 +207,38 @@ fn a_step_that_was_taken_over_is_warned_in_time() {
     assert_eq!(desk.state.reports[&key(1)].finished.cause, Some(Cause::Timeout));
 }
 
-// X10. Slurm may not let a step have more; and what was put off while no brain was there is noticed by the next one.
+// X10. Slurm may not let a step have more; and what was put off while no agent was there is noticed by the next one.
 #[test]
-fn more_time_is_asked_for_once_and_also_by_the_next_brain() {
-    let held = HeldJob {
+fn more_time_is_asked_for_once_and_also_by_the_next_agent() {
+    let held = RunningJob {
         key: key(1),
-        started: Moment(1_000 * SECOND),
+        started: BootInstant(1_000 * SECOND),
         step_limit_ms: Some(5 * 60_000),
         terms: Terms { in_step: true, warning: Some("USR1@60".to_owned()), ..Terms::default() },
-        ..HeldJob::default()
+        ..RunningJob::default()
     };
     let mut desk = desk();
     desk.handle(Event::Adopted(Box::new(held.clone())));
-    assert_eq!(desk.until_asked(), [Inquiry::StepNumbers]);
+    assert_eq!(desk.until_asked(), [SlurmQuery::StepNumbers]);
     desk.slurm_says(SlurmAnswer::StepNumbers(vec![(key(1).label(), 4)]));
-    assert!(inquiries(&desk).contains(&Inquiry::Extend { key: key(1), step: 4, minutes: 29 }), "{:?}", desk.effects);
+    assert!(inquiries(&desk).contains(&SlurmQuery::Extend { key: key(1), step: 4, minutes: 29 }), "{:?}", desk.effects);
     let due = |desk: &Desk| desk.state.warnings.iter().map(|(due, _)| due.since(held.started)).collect::<Vec<_>>();
     assert_eq!(due(&desk), [Duration::from_secs(4 * 60)]);
     desk.slurm_says(SlurmAnswer::Extended(key(1), 29, None));
     assert_eq!(due(&desk), [Duration::from_secs(28 * 60)], "the warning moves with the end");
-    desk.state.settings.time = Some((desk.now, desk.now.plus(Duration::from_secs(7_200))));
+    let end = desk.now.plus(Duration::from_secs(7_200));
+    desk.state.deadlines.set_time(Some(TimeSpan { began: desk.now, end }));
     desk.slurm_says(SlurmAnswer::TimeLeft(Some(Duration::from_secs(10_800))));
     let asked = inquiries(&desk);
-    assert!(asked.iter().any(|asked| matches!(asked, Inquiry::Extend { minutes: 179.., .. })), "{asked:?}");
+    assert!(asked.iter().any(|asked| matches!(asked, SlurmQuery::Extend { minutes: 179.., .. })), "{asked:?}");
     desk.effects.clear();
     desk.slurm_says(SlurmAnswer::Extended(key(1), 179, Some("access denied".to_owned())));
     let told = desk
         .effects
         .iter()
-        .any(|effect| matches!(effect, Effect::Tell(RunnerEvent::Problem { message }) if message == "access denied"));
+        .any(|effect| matches!(effect, Effect::Log(RunnerEvent::Problem { message }) if message == "access denied"));
     assert!(told && due(&desk) == [Duration::from_secs(28 * 60)], "{:?}", desk.effects);
     desk.slurm_says(SlurmAnswer::TimeLeft(Some(Duration::from_secs(20_000))));
-    let again = inquiries(&desk).into_iter().any(|asked| matches!(asked, Inquiry::Extend { .. }));
+    let again = inquiries(&desk).into_iter().any(|asked| matches!(asked, SlurmQuery::Extend { .. }));
     assert!(!again, "it was told once");
 }

@@ -66,7 +66,7 @@ fn a_missing_right_is_told_once_with_what_helps_and_can_be_given_later() {
     namespace.expect("w", "Finished", "True/Succeeded");
     namespace.apply("cycle", &json!({"jobs": [{"name": "a", "command": "true", "dependsOn": ["a"]}]}));
     namespace.expect("cycle", "Accepted", "False/CycleFound");
-    assert_eq!(controller.tells("PlanRejected is not told as an Event"), 1, "{}", controller.process().stderr());
+    assert_eq!(controller.tells("event was not published"), 1, "{}", controller.process().stderr());
     assert_eq!(controller.tells("Slurm clusters are not being watched, so workflows cannot name any"), 1);
     for _ in 0..3 {
         let call = cluster.env.call("get workflows").env("TORC_API_URL", format!("http://{address}"));

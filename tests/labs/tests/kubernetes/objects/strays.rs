@@ -34,7 +34,7 @@ fn what_vanished_while_no_server_was_there_is_ended() {
     assert_eq!(state("gone"), (true, Some(0)));
     assert_eq!(state("done"), (false, Some(1)), "what has ended is an archive");
     assert!(runs("kept") && state("kept") == (false, Some(0)), "what has its object goes on");
-    assert_eq!(again.tells("its object is gone"), 1, "{}", again.process().stderr());
+    assert_eq!(again.tells("object is gone"), 1, "{}", again.process().stderr());
     // The name is free.
     namespace.apply("gone", &jobs(&[("a", "true")]));
     namespace.expect("gone", "Finished", "True/Succeeded");

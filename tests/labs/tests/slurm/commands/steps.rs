@@ -6,7 +6,7 @@ use serde_json::Value;
 use torc_tests::labs::slurm::patiently;
 
 use super::slurm;
-use torc_tests::env::{Server, TestEnv, binary, eventually, most_at_once};
+use torc_tests::env::{Server, TestEnv, eventually, most_at_once};
 
 /// A server and a folder from which allocations are submitted.
 struct Batch {
@@ -25,7 +25,7 @@ impl Batch {
 
     /// Submits an allocation whose runners serve the workflow; Slurm's number.
     fn submit(&self, options: &str, launch: &str) -> String {
-        let runner = binary().with_file_name("torc-slurm-job-runner");
+        let runner = self.env.slurm_job_runner();
         let line = format!(
             "{launch} {} {} w {} --poll-interval 1",
             runner.display(),

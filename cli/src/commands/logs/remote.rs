@@ -1,0 +1,126 @@
+//! Logs on the disk of a runner that is elsewhere: through the server, piece by piece.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use torc_api::error_code::ErrorCode;
+use torc_api::logs::{LONGEST_PIECE, LogExchange, LogPiece, WantedPiece};
+use torc_runner::{HttpLink, LinkError};
+
+use super::{Attempt, tail};
+use crate::client::{Client, ClientError};
+use crate::error::CommandError;
+use crate::output::Output;
+
+/// Before a server that did not answer is asked again.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// Where each file was read to.
+pub struct Distant {
+    lines: Option<usize>,
+    offsets: HashMap<PathBuf, i64>,
+    printed: bool,
+}
+
+impl Distant {
+    /// Begins at the start, or at the last lines.
+    pub fn new(lines: Option<usize>) -> Self {
+        Self { lines, offsets: HashMap::new(), printed: false }
+    }
+
+    /// Whether there was anything at all.
+    pub fn has_printed(&self) -> bool {
+        self.printed
+    }
+
+    /// Prints what is new.
+    pub(super) async fn print(
+        &mut self,
+        client: &Client,
+        attempt: &Attempt,
+        output: Output,
+    ) -> Result<(), CommandError> {
+        for file in &attempt.files {
+            loop {
+                let known = self.offsets.get(file).copied();
+                let wanted = WantedPiece {
+                    id: 0,
+                    path: file.to_string_lossy().into_owned(),
+                    offset: known.unwrap_or_default(),
+                    lines: self.lines.filter(|_| known.is_none()).and_then(|lines| i64::try_from(lines).ok()),
+                };
+                let piece = match client.log_piece(&attempt.workflow, &attempt.job, &wanted).await {
+                    Err(error) if has_ended_meanwhile(attempt, &error) => break,
+                    answer => answer?,
+                };
+                let bytes = piece.bytes();
+                // A log appears when there is output; until then there is no file.
+                if !piece.found || bytes.is_empty() {
+                    break;
+                }
+                output.raw(&bytes)?;
+                self.printed = true;
+                let read = i64::try_from(bytes.len()).unwrap_or_default();
+                self.offsets.insert(file.clone(), piece.offset.saturating_add(read));
+                if bytes.len() < LONGEST_PIECE {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether an attempt that ran a moment ago has ended and left no such file: its result says what there is.
+fn has_ended_meanwhile(attempt: &Attempt, error: &ClientError) -> bool {
+    !attempt.ended && matches!(error, ClientError::Answer { body, .. } if body.code == ErrorCode::LogNotFound)
+}
+
+/// Brings pieces of the logs on this machine's disk to whoever wants to see them, for as long as the runner lives.
+pub async fn bring(link: HttpLink, host: String) {
+    let mut exchange = LogExchange { host, pieces: Vec::new() };
+    loop {
+        match link.exchange_logs(&exchange).await {
+            Ok(wishes) => exchange.pieces = wishes.wanted.iter().map(read).collect(),
+            Err(error) => {
+                // Who it was for has given up by then.
+                exchange.pieces.clear();
+                if !matches!(error, LinkError::Unreachable(_)) {
+                    tracing::debug!("logs are not asked for: {error}");
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+fn read(wanted: &WantedPiece) -> LogPiece {
+    let offset = u64::try_from(wanted.offset).unwrap_or_default();
+    let lines = wanted.lines.and_then(|lines| usize::try_from(lines).ok());
+    match tail::piece(&wanted.path, offset, lines, LONGEST_PIECE) {
+        Ok((start, bytes)) => LogPiece::new(wanted.id, i64::try_from(start).unwrap_or_default(), &bytes),
+        Err(_) => LogPiece::missing(wanted.id),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_went_with_the_end_of_its_attempt_is_no_error() {
+        let answer = |code: &str| ClientError::answer(404, &format!(r#"{{"code": "{code}", "message": "m"}}"#));
+        let attempt = |ended: bool| Attempt {
+            job: "j".to_owned(),
+            run: 1,
+            attempt: 1,
+            files: Vec::new(),
+            ended,
+            workflow: "w".to_owned(),
+        };
+        assert!(has_ended_meanwhile(&attempt(false), &answer("LogNotFound")));
+        assert!(!has_ended_meanwhile(&attempt(true), &answer("LogNotFound")), "a result names files that there are");
+        assert!(!has_ended_meanwhile(&attempt(false), &answer("LogGone")), "that is worth telling");
+    }
+}

@@ -1,0 +1,305 @@
+//! From the command line to the command.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use crate::cli::{self, Command};
+use crate::client::Control;
+use crate::commands::{
+    admin, apply, backup, completions, config, control, copy_program, crd, delete, describe, diff, exec, explain, gc,
+    get, hpc, jobs, kubernetes as on_cluster, logs, ping, plan, plot, recover, reference, remote, remote_agent,
+    restore, retry, ro_crate, run, runner, server, shim, slurm, spawn, status, submit, token, unpack, user_data,
+    validate, wait, watch, workflows,
+};
+use crate::context::Context;
+use crate::error::{CommandError, ExitStatus};
+use crate::kubernetes;
+use crate::logging::Log;
+use crate::program::{block_on, refuse, start};
+use crate::settings::backend::{Backend, ClusterChoice};
+use crate::slurm_job_runner;
+
+/// Parses, runs, and turns the outcome into an exit code.
+pub fn main(mut arguments: Vec<OsString>) -> ExitCode {
+    if slurm_job_runner::is_meant(&mut arguments) {
+        return slurm_job_runner::main(arguments);
+    }
+    let (cli, flags) = match cli::parse(arguments) {
+        Ok(parsed) => parsed,
+        Err(error) => return refuse(&error),
+    };
+    let command = match cli.command {
+        // The shim has no settings, no runtime and no threads.
+        Command::Shim(args) => return shim::main(args),
+        command => command,
+    };
+    let log = Log { verbose: cli.global.verbose, format: cli.global.log_format };
+    start(log, flags, |context| execute(context, command))
+}
+
+fn execute(context: &Context, command: Command) -> Result<ExitStatus, CommandError> {
+    match command {
+        Command::Plan(args) => plan::run(context, &args),
+        Command::Validate(args) => validate::run(context, &args),
+        Command::Config(args) => config::run(context, &args),
+        Command::Completions(args) => completions::run(context, &args, cli::command()),
+        Command::CopyProgram(args) => copy_program::run(context, &args),
+        Command::Reference(args) => reference::run(context, &args, cli::command()),
+        Command::Unpack(args) => unpack::run(context, &args),
+        Command::Shim(_) => Ok(ExitStatus::Success),
+        command => block_on(reach_and_execute(context, command)),
+    }
+}
+
+/// In a cluster, verbs on objects go to the API server; for the others there is first a way to Torc's server.
+async fn reach_and_execute(context: &Context, command: Command) -> Result<ExitStatus, CommandError> {
+    let Backend::Cluster(choice) = &context.settings.backend else { return execute_async(context, command).await };
+    match requirement(&command) {
+        Requirement::Nothing => execute_async(context, command).await,
+        Requirement::Objects => Box::pin(execute_on_objects(context, choice, command)).await,
+        Requirement::Server => {
+            let cluster = kubernetes::find(choice, context.settings.namespace.as_deref()).await?;
+            let (settings, _held) = kubernetes::reach_server(&cluster, &context.settings).await?;
+            let folder = context.folder.clone();
+            execute_async(&Context { settings, output: context.output, folder, in_cluster: true }, command).await
+        }
+        Requirement::ThisMachine(verb) => {
+            let message = format!("`torc {verb}` is about this machine, and a cluster was named");
+            Err(CommandError::usage(message)
+                .hint("leave out --context and --kubeconfig (TORC_CONTEXT, TORC_KUBECONFIG)"))
+        }
+    }
+}
+
+/// Carries out a command on the objects of a cluster.
+async fn execute_on_objects(
+    context: &Context,
+    choice: &ClusterChoice,
+    command: Command,
+) -> Result<ExitStatus, CommandError> {
+    let cluster = kubernetes::find(choice, context.settings.namespace.as_deref()).await?;
+    match command {
+        Command::Apply(args) => on_cluster::apply(context, &cluster, &args).await,
+        Command::Diff(args) => on_cluster::diff(context, &cluster, &args.files.files).await,
+        Command::Get(args) => on_cluster::get(context, &cluster, &args).await,
+        Command::Delete(args) => on_cluster::delete(context, &cluster, &args).await,
+        Command::Cancel(args) => on_cluster::control(context, &cluster, &args.workflows, Control::Cancel).await,
+        Command::Suspend(args) => on_cluster::control(context, &cluster, &args.workflows, Control::Suspend).await,
+        Command::Resume(args) => on_cluster::control(context, &cluster, &args.workflows, Control::Resume).await,
+        Command::Retry(args) => on_cluster::retry(context, &cluster, &args).await,
+        Command::Wait(args) => on_cluster::wait(context, &cluster, &args).await,
+        _ => Err(CommandError::usage("this command does not change objects of a cluster")),
+    }
+}
+
+async fn execute_async(context: &Context, command: Command) -> Result<ExitStatus, CommandError> {
+    match command {
+        Command::Apply(args) => Box::pin(apply::run(context, &args)).await,
+        Command::Run(args) => Box::pin(run::run(context, &args)).await,
+        Command::Exec(args) => Box::pin(exec::run(context, &args)).await,
+        Command::Diff(args) => diff::run(context, &args).await,
+        Command::Get(args) => get::run(context, &args).await,
+        Command::Describe(args) => describe::run(context, &args).await,
+        Command::Explain(args) => explain::run(context, &args).await,
+        Command::Logs(args) => logs::run(context, &args).await,
+        Command::Plot(args) => plot::run(context, &args).await,
+        Command::Wait(args) => wait::run(context, &args).await,
+        Command::Submit(args) => submit::run(context, &args).await,
+        Command::Recover(args) => recover::run(context, &args).await,
+        Command::Watch(args) => watch::run(context, &args).await,
+        Command::Cancel(args) => control::cancel(context, &args).await,
+        Command::Suspend(args) => control::suspend(context, &args).await,
+        Command::Resume(args) => control::resume(context, &args).await,
+        Command::Retry(args) => retry::run(context, &args).await,
+        Command::Delete(args) => delete::run(context, &args).await,
+        Command::Status(args) => status::run(context, &args).await,
+        Command::Token(args) => token::run(context, &args).await,
+        Command::Ping(args) => ping::run(context, &args).await,
+        Command::Workflows(args) => workflows::run(context, args).await,
+        Command::Jobs(args) => jobs::run(context, args).await,
+        Command::UserData(args) => user_data::run(context, args).await,
+        Command::Slurm(args) => slurm::run(context, args).await,
+        Command::Spawn(args) => spawn::run(context, &args).await,
+        Command::RoCrate(args) => ro_crate::run(context, args).await,
+        Command::Server(args) => Box::pin(server::run(context, &args)).await,
+        Command::Runner(args) => Box::pin(runner::run(context, &args)).await,
+        Command::Remote(args) => Box::pin(remote::run(context, args)).await,
+        Command::RemoteAgent(_) => remote_agent::run(context).await,
+        Command::Crd(args) => crd::run(context, &args).await,
+        Command::Admin(args) => admin::run(context, &args).await,
+        Command::Hpc(args) => hpc::run(context, args).await,
+        Command::Gc(args) => gc::run(context, &args).await,
+        Command::Backup(args) => backup::run(context, &args).await,
+        Command::Restore(args) => restore::run(context, &args).await,
+        // Verbs without a runtime have been dealt with.
+        Command::Plan(_)
+        | Command::Validate(_)
+        | Command::Config(_)
+        | Command::Completions(_)
+        | Command::CopyProgram(_)
+        | Command::Reference(_)
+        | Command::Unpack(_)
+        | Command::Shim(_) => Ok(ExitStatus::Success),
+    }
+}
+
+/// The part of a cluster that a command needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Requirement {
+    /// Nothing: it speaks with nobody, or finds the cluster itself.
+    Nothing,
+    /// The API server alone.
+    Objects,
+    /// Torc's server.
+    Server,
+    /// It is about this machine, and cannot be done in a cluster.
+    ThisMachine(&'static str),
+}
+
+/// Returns the part of a cluster that a command needs.
+fn requirement(command: &Command) -> Requirement {
+    match command {
+        Command::Apply(_)
+        | Command::Diff(_)
+        | Command::Delete(_)
+        | Command::Cancel(_)
+        | Command::Suspend(_)
+        | Command::Resume(_)
+        | Command::Wait(_) => Requirement::Objects,
+        Command::Retry(args) if args.jobs.is_empty() && !args.changed && !args.dry_run => Requirement::Objects,
+        Command::Get(args) if args.is_of_objects() && !args.watch => Requirement::Objects,
+        Command::Run(_) => Requirement::ThisMachine("run"),
+        Command::Exec(_) => Requirement::ThisMachine("exec"),
+        Command::Submit(_) => Requirement::ThisMachine("submit"),
+        Command::Remote(_) => Requirement::ThisMachine("remote"),
+        Command::Restore(_) => Requirement::ThisMachine("restore"),
+        Command::Plan(_)
+        | Command::Validate(_)
+        | Command::Admin(_)
+        | Command::Crd(_)
+        | Command::Config(_)
+        | Command::Completions(_)
+        | Command::CopyProgram(_)
+        | Command::Reference(_)
+        | Command::Unpack(_)
+        | Command::Hpc(_)
+        | Command::Server(_)
+        | Command::RemoteAgent(_)
+        | Command::Shim(_) => Requirement::Nothing,
+        _ => Requirement::Server,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn verbs_that_run_jobs_take_flags_of_a_runner() {
+        for (line, expected) in [
+            ("apply -f a", true),
+            ("run a", true),
+            ("exec -c a", true),
+            ("runner", true),
+            ("remote run a", true),
+            ("server", true),
+            ("remote status a", false),
+            ("submit a", false),
+            ("get jobs", false),
+        ] {
+            let line = format!("torc {line} --num-cpus 3");
+            let layers = cli::parse(line.split_whitespace()).map(|(_, layers)| layers).ok();
+            let cpus = layers.as_ref().and_then(|layers| layers.get("client.run.num_cpus"));
+            assert_eq!(cpus.map(|value| value.text.as_str()), expected.then_some("3"), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_verbs_need() {
+        for (line, expected) in [
+            ("torc apply -f a.yaml", Requirement::Objects),
+            ("torc get workflows", Requirement::Objects),
+            ("torc get slc", Requirement::Objects),
+            ("torc get twf/a", Requirement::Objects),
+            ("torc get workflows -w", Requirement::Server),
+            ("torc get jobs", Requirement::Server),
+            ("torc retry a", Requirement::Objects),
+            ("torc retry a --job b", Requirement::Server),
+            ("torc retry a --changed", Requirement::Server),
+            ("torc retry a --dry-run", Requirement::Server),
+            ("torc logs a", Requirement::Server),
+            ("torc validate a.yaml", Requirement::Nothing),
+            ("torc run a.yaml", Requirement::ThisMachine("run")),
+        ] {
+            let (cli, _) = cli::parse(line.split_whitespace()).unwrap();
+            assert_eq!(requirement(&cli.command), expected, "{line}");
+        }
+    }
+
+    /// Every command, and what it needs of a cluster.
+    #[test]
+    fn every_verb_has_its_requirement() {
+        let (nothing, objects, server) = (Requirement::Nothing, Requirement::Objects, Requirement::Server);
+        let table = [
+            ("apply -f a", objects),
+            ("run a", Requirement::ThisMachine("run")),
+            ("exec -c a", Requirement::ThisMachine("exec")),
+            ("plan a", nothing),
+            ("diff -f a", objects),
+            ("validate a", nothing),
+            ("get jobs", server),
+            ("get slurmclusters", objects),
+            ("describe workflow", server),
+            ("explain a", server),
+            ("status", server),
+            ("logs a", server),
+            ("unpack", nothing),
+            ("plot", server),
+            ("wait", objects),
+            ("submit a", Requirement::ThisMachine("submit")),
+            ("recover", server),
+            ("watch", server),
+            ("cancel", objects),
+            ("suspend", objects),
+            ("resume", objects),
+            ("retry", objects),
+            ("retry --all", objects),
+            ("delete a", objects),
+            ("workflows list", server),
+            ("jobs list", server),
+            ("results list", server),
+            ("user-data list", server),
+            ("slurm stats", server),
+            ("spawn --lineage l --converged", server),
+            ("ro-crate export", server),
+            ("server", nothing),
+            ("runner", server),
+            ("remote run a", Requirement::ThisMachine("remote")),
+            ("hpc list", nothing),
+            ("token show", server),
+            ("ping", server),
+            ("gc --older-than 1d", server),
+            ("backup a", server),
+            ("restore a", Requirement::ThisMachine("restore")),
+            ("crd print", nothing),
+            ("admin release-finalizers", nothing),
+            ("config show", nothing),
+            ("completions bash", nothing),
+            ("copy-program a", nothing),
+            ("shim", nothing),
+            ("remote-agent", nothing),
+            ("reference cli", nothing),
+        ];
+        for (line, expected) in table {
+            let (cli, _) = cli::parse(format!("torc {line}").split_whitespace()).unwrap();
+            assert_eq!(requirement(&cli.command), expected, "{line}");
+        }
+        let command = cli::command();
+        let verbs = command.get_subcommands().map(|verb| verb.get_name()).filter(|name| *name != "help");
+        for verb in verbs {
+            assert!(table.iter().any(|(line, _)| line.split(' ').next() == Some(verb)), "no row for {verb}");
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! Where a server listens, whether it speaks TLS there, and how others reach it: decided once, by one function.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use torc_api::workflow::WorkflowSpec;
+use torc_controller::tls::TlsFiles;
+
+use super::advertise::{AdvertisedHost, HostInfo, choose, host_of, unresolved_host_warning};
+use crate::error::CommandError;
+use crate::settings::ServerSettings;
+
+/// The machines that have to reach a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exposure {
+    /// This machine.
+    ThisMachine,
+    /// Runners on other machines, too.
+    OtherMachines,
+}
+
+impl Exposure {
+    /// Returns the exposure that workflows need: runners in Slurm allocations are on other machines.
+    pub fn of<'a>(specs: impl IntoIterator<Item = &'a WorkflowSpec>) -> Self {
+        if specs.into_iter().any(WorkflowSpec::needs_slurm) { Self::OtherMachines } else { Self::ThisMachine }
+    }
+
+    /// Returns the default address to listen on.
+    pub const fn default_bind(self) -> &'static str {
+        match self {
+            Self::ThisMachine => "127.0.0.1:0",
+            Self::OtherMachines => "0.0.0.0:0",
+        }
+    }
+}
+
+/// How connections are protected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Protection {
+    /// Not at all.
+    Plain,
+    /// By the certificate of these files.
+    Given(TlsFiles),
+    /// By a certificate that the server makes for itself.
+    Own,
+}
+
+impl Protection {
+    const fn scheme(&self) -> &'static str {
+        match self {
+            Self::Plain => "http",
+            Self::Given(_) | Self::Own => "https",
+        }
+    }
+}
+
+/// What was decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listening {
+    /// Where to listen; port 0 takes a free one.
+    pub bind: SocketAddr,
+    /// How.
+    pub protection: Protection,
+    /// What others are told, where a person has said so.
+    advertise: Option<String>,
+}
+
+impl Listening {
+    /// On this machine only, at a free port.
+    pub const fn here() -> Self {
+        let bind = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+        Self { bind, protection: Protection::Plain, advertise: None }
+    }
+
+    /// Decides. `bind` is what was said about the address, `otherwise` what goes when nothing was; names are looked up by
+    /// `resolve`.
+    pub fn decide(
+        said: &ServerSettings,
+        bind: Option<&str>,
+        otherwise: &str,
+        resolve: impl Fn(&str) -> Result<SocketAddr, CommandError>,
+    ) -> Result<Self, CommandError> {
+        let bind = resolve(bind.unwrap_or(otherwise))?;
+        let protection = match (said.certificate(), said.insecure_http, said.tls) {
+            (Some(_), true, _) | (None, true, true) => {
+                let message = "plain HTTP was asked for, and TLS too";
+                return Err(CommandError::usage(message).hint("leave out --insecure-http, or the rest"));
+            }
+            (Some(files), false, _) => Protection::Given(files),
+            (None, true, false) => Protection::Plain,
+            (None, false, true) => Protection::Own,
+            (None, false, false) if bind.ip().is_loopback() => Protection::Plain,
+            (None, false, false) => Protection::Own,
+        };
+        if said.tls_ca.is_some() && protection == Protection::Own {
+            let message =
+                "--tls-ca says who vouches for a certificate, and the server would make its own, for which nobody does";
+            return Err(CommandError::usage(message).hint("name the certificate with --tls-cert and --tls-key, too"));
+        }
+        Ok(Self { bind, protection, advertise: said.advertise.clone() })
+    }
+
+    /// The server of one command in this folder, which others in the folder attach to, and runners elsewhere if there are any.
+    pub fn embedded(
+        said: &ServerSettings,
+        exposure: Exposure,
+        resolve: impl Fn(&str) -> Result<SocketAddr, CommandError>,
+    ) -> Result<Self, CommandError> {
+        Self::decide(said, said.embedded_bind.as_deref(), exposure.default_bind(), resolve)
+    }
+
+    /// By which host others find it. A name that a person has said is looked up, and so is this machine where nobody has said one.
+    pub fn host(&self, addresses_of: impl Fn(&str) -> Vec<IpAddr>, look: impl Fn() -> HostInfo) -> AdvertisedHost {
+        match self.advertise.as_deref().map(host_of) {
+            Some(host) => {
+                let found = addresses_of(host);
+                let warning = if found.is_empty() { unresolved_host_warning(host, &found, &look()) } else { None };
+                AdvertisedHost { host: host.to_owned(), warning }
+            }
+            None if self.bind.ip().is_unspecified() => {
+                let choice = choose(&look(), self.bind.ip());
+                let advice =
+                    |warning| format!("{warning}: say with --advertise how runners on other machines reach it");
+                AdvertisedHost { warning: choice.warning.map(advice), ..choice }
+            }
+            None => AdvertisedHost { host: self.bind.ip().to_string(), warning: None },
+        }
+    }
+
+    /// What others are told, once the address is known.
+    pub fn url(&self, bound: SocketAddr, host: &str) -> String {
+        let scheme = self.protection.scheme();
+        match self.advertise.as_deref() {
+            Some(url) if url.contains("://") => url.trim_end_matches('/').to_owned(),
+            Some(host) if has_port(host) => format!("{scheme}://{host}"),
+            Some(host) => format!("{scheme}://{host}:{}", bound.port()),
+            None if bound.ip().is_unspecified() => format!("{scheme}://{host}:{}", bound.port()),
+            None => format!("{scheme}://{bound}"),
+        }
+    }
+
+    /// The way to it on this machine: what listens everywhere also listens here.
+    pub fn local_url(&self, bound: SocketAddr) -> String {
+        let mut address = bound;
+        if address.ip().is_unspecified() {
+            address.set_ip(if address.is_ipv4() {
+                Ipv4Addr::LOCALHOST.into()
+            } else {
+                std::net::Ipv6Addr::LOCALHOST.into()
+            });
+        }
+        format!("{}://{address}", self.protection.scheme())
+    }
+
+    /// Whether others than this machine can listen in.
+    pub fn is_exposed(&self) -> bool {
+        self.protection == Protection::Plain && !self.bind.ip().is_loopback()
+    }
+}
+
+/// `host:1`, `[::1]:1`; not `host`, `[::1]`.
+fn has_port(host: &str) -> bool {
+    host.rsplit_once(':').is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|c| c.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn said() -> ServerSettings {
+        ServerSettings { max_jobs: 1, max_connections: 1, ..ServerSettings::default() }
+    }
+
+    fn files() -> TlsFiles {
+        TlsFiles { certificate: "c".into(), key: "k".into() }
+    }
+
+    fn parse(text: &str) -> Result<SocketAddr, CommandError> {
+        text.parse().map_err(|_| CommandError::usage("no address"))
+    }
+
+    #[test]
+    fn addresses_and_schemes() {
+        let tls = || ServerSettings { tls: true, ..said() };
+        let given = || ServerSettings { tls_cert: Some("c".into()), tls_key: Some("k".into()), ..said() };
+        let open = || ServerSettings { insecure_http: true, ..said() };
+        let name = |name: &str| ServerSettings { advertise: Some(name.to_owned()), ..said() };
+        let bind = |bind: &str| ServerSettings { embedded_bind: Some(bind.to_owned()), ..said() };
+        use Exposure::{OtherMachines, ThisMachine};
+        for (said, exposure, bound, protection, url, local) in [
+            (said(), ThisMachine, "127.0.0.1", Protection::Plain, "http://127.0.0.1:9", "http://127.0.0.1:9"),
+            (said(), OtherMachines, "0.0.0.0", Protection::Own, "https://login1:9", "https://127.0.0.1:9"),
+            (tls(), ThisMachine, "127.0.0.1", Protection::Own, "https://127.0.0.1:9", "https://127.0.0.1:9"),
+            (
+                given(),
+                ThisMachine,
+                "127.0.0.1",
+                Protection::Given(files()),
+                "https://127.0.0.1:9",
+                "https://127.0.0.1:9",
+            ),
+            (given(), OtherMachines, "0.0.0.0", Protection::Given(files()), "https://login1:9", "https://127.0.0.1:9"),
+            (open(), OtherMachines, "0.0.0.0", Protection::Plain, "http://login1:9", "http://127.0.0.1:9"),
+            (name("ib0"), OtherMachines, "0.0.0.0", Protection::Own, "https://ib0:9", "https://127.0.0.1:9"),
+            (name("ib0:80"), OtherMachines, "0.0.0.0", Protection::Own, "https://ib0:80", "https://127.0.0.1:9"),
+            (name("[::1]"), ThisMachine, "127.0.0.1", Protection::Plain, "http://[::1]:9", "http://127.0.0.1:9"),
+            (name("https://p/x/"), ThisMachine, "127.0.0.1", Protection::Plain, "https://p/x", "http://127.0.0.1:9"),
+            (bind("10.0.0.7:0"), ThisMachine, "10.0.0.7", Protection::Own, "https://10.0.0.7:9", "https://10.0.0.7:9"),
+            (
+                bind("127.0.0.2:0"),
+                OtherMachines,
+                "127.0.0.2",
+                Protection::Plain,
+                "http://127.0.0.2:9",
+                "http://127.0.0.2:9",
+            ),
+            (bind("[::]:0"), ThisMachine, "::", Protection::Own, "https://login1:9", "https://[::1]:9"),
+        ] {
+            let decided = Listening::embedded(&said, exposure, parse).unwrap();
+            assert_eq!(decided.bind, SocketAddr::new(bound.parse().unwrap(), 0), "{said:?}");
+            assert_eq!(decided.protection, protection, "{said:?}");
+            let at = SocketAddr::new(bound.parse().unwrap(), 9);
+            assert_eq!((decided.url(at, "login1").as_str(), decided.local_url(at).as_str()), (url, local), "{said:?}");
+        }
+    }
+
+    #[test]
+    fn hosts_are_looked_up_only_where_others_need_one() {
+        let here = || HostInfo {
+            names: vec![("login1".to_owned(), Vec::new())],
+            interfaces: vec![IpAddr::from([10, 0, 0, 5])],
+        };
+        let addresses_of = |name: &str| if name == "known" { vec![IpAddr::from([10, 0, 0, 9])] } else { Vec::new() };
+        let name = |name: &str| ServerSettings { advertise: Some(name.to_owned()), ..said() };
+        for (said, bind, host, warning) in [
+            (said(), "0.0.0.0:0", "10.0.0.5", None),
+            (said(), "10.0.0.7:0", "10.0.0.7", None),
+            (name("https://known:1/x"), "0.0.0.0:0", "known", None),
+            (name("typo"), "0.0.0.0:0", "typo", Some("'typo', which leads nowhere")),
+        ] {
+            let choice = Listening::decide(&said, Some(bind), "", parse).unwrap().host(addresses_of, here);
+            assert_eq!(choice.host, host);
+            let told = choice.warning.unwrap_or_default();
+            assert!(warning.map_or(told.is_empty(), |words| told.contains(words)), "{told}");
+        }
+        let choice = Listening::decide(&said(), Some("0.0.0.0:0"), "", parse).unwrap();
+        let told = choice.host(addresses_of, || HostInfo { interfaces: Vec::new(), ..here() }).warning.unwrap();
+        assert!(told.contains("'login1' leads nowhere") && told.contains("--advertise"), "{told}");
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_refused() {
+        for wrong in [
+            ServerSettings { tls_cert: Some("c".into()), tls_key: Some("k".into()), insecure_http: true, ..said() },
+            ServerSettings { tls: true, insecure_http: true, ..said() },
+            ServerSettings { tls: true, tls_ca: Some("ca".into()), ..said() },
+        ] {
+            assert!(Listening::decide(&wrong, None, "127.0.0.1:0", parse).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn only_plain_http_beyond_this_machine_is_exposed() {
+        let open = ServerSettings { insecure_http: true, ..said() };
+        for (said, bind, exposed) in [
+            (open.clone(), "0.0.0.0:0", true),
+            (open, "127.0.0.1:0", false),
+            (said(), "0.0.0.0:0", false),
+            (said(), "127.0.0.1:0", false),
+        ] {
+            assert_eq!(Listening::decide(&said, Some(bind), "", parse).unwrap().is_exposed(), exposed, "{bind}");
+        }
+    }
+
+    #[test]
+    fn documents_that_need_slurm_are_served_to_others() {
+        let action = |kind: &str, scheduler: &str| {
+            let text = format!(
+                r#"{{"triggerType": "on_workflow_start", "actionType": "{kind}", "schedulerType": "{scheduler}"}}"#
+            );
+            WorkflowSpec { actions: vec![serde_json::from_str(&text).unwrap()], ..WorkflowSpec::default() }
+        };
+        let cluster = WorkflowSpec { slurm_cluster: Some("c".to_owned()), ..WorkflowSpec::default() };
+        for (spec, exposure) in [
+            (WorkflowSpec::default(), Exposure::ThisMachine),
+            (action("run_commands", "slurm"), Exposure::ThisMachine),
+            (action("schedule_nodes", "slurm"), Exposure::OtherMachines),
+            (action("schedule_nodes", "local"), Exposure::ThisMachine),
+            (cluster, Exposure::OtherMachines),
+        ] {
+            assert_eq!(Exposure::of([&WorkflowSpec::default(), &spec]), exposure);
+        }
+    }
+
+    #[test]
+    fn what_was_said_of_the_address_wins_over_the_usual() {
+        let decide =
+            |bind: Option<&str>| Listening::decide(&said(), bind, "127.0.0.1:7", parse).unwrap().bind.to_string();
+        assert_eq!((decide(None), decide(Some("127.0.0.1:8"))), ("127.0.0.1:7".to_owned(), "127.0.0.1:8".to_owned()));
+        assert_eq!(
+            (Exposure::ThisMachine.default_bind(), Exposure::OtherMachines.default_bind()),
+            ("127.0.0.1:0", "0.0.0.0:0")
+        );
+        let here = Listening::here();
+        assert_eq!((here.bind.to_string().as_str(), here.protection), ("127.0.0.1:0", Protection::Plain));
+        for (host, expected) in
+            [("h:1", true), ("[::1]:1", true), ("h", false), ("h:", false), ("h:x", false), ("[::1]", false)]
+        {
+            assert_eq!(has_port(host), expected, "{host}");
+        }
+    }
+
+    #[test]
+    fn an_authority_needs_a_certificate_that_was_given() {
+        let authority = || Some("ca".into());
+        for (said, accepted) in [
+            (
+                ServerSettings { tls_ca: authority(), tls_cert: Some("c".into()), tls_key: Some("k".into()), ..said() },
+                true,
+            ),
+            (ServerSettings { tls_ca: authority(), ..said() }, true),
+            (ServerSettings { tls_ca: authority(), insecure_http: true, ..said() }, true),
+            (ServerSettings { tls_ca: authority(), tls: true, ..said() }, false),
+            (ServerSettings { tls: true, tls_cert: Some("c".into()), tls_key: Some("k".into()), ..said() }, true),
+        ] {
+            assert_eq!(Listening::decide(&said, None, "127.0.0.1:0", parse).is_ok(), accepted, "{said:?}");
+        }
+        let beyond = ServerSettings { tls_ca: authority(), ..said() };
+        assert!(Listening::decide(&beyond, None, "0.0.0.0:0", parse).is_err(), "it would make its own there");
+    }
+}

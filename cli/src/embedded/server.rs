@@ -1,0 +1,361 @@
+//! The server that this process embeds: it owns a store and has an address for other processes.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use torc_api::token::Fingerprint;
+use torc_api::wire::RunnerScope;
+use torc_controller::tls::{TlsFiles, fingerprint_of};
+use torc_controller::{KubernetesConfig, Server, ServerConfig, SlurmConfig, SlurmHandle, StartError};
+use torc_core::engine::Activity;
+use torc_slurm::call::Tool;
+use torc_store::StoreError;
+
+use super::advertise;
+use super::link::EngineLink;
+use super::listening::{Listening, Protection};
+use super::store_dir::{Lock, Pin, ServerInfo, StoreDir, read_key};
+use crate::client::Client;
+use crate::error::{CommandError, ExitStatus};
+use crate::host::host_name;
+use crate::settings::Settings;
+use crate::token_file::read_token;
+
+/// The visibility of an embedded server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant, reason = "there is one of it in a process")]
+pub enum ServeMode {
+    /// Only for the time of one command: others wait a moment instead of attaching.
+    Private,
+    /// Others attach.
+    Announced {
+        /// Where to listen, and how.
+        listening: Listening,
+        /// Whether it runs jobs itself.
+        runner: bool,
+        /// Whose workflows it asks Slurm for allocations for; none if it leaves Slurm alone.
+        slurm: Option<RunnerScope>,
+        /// How it looks after custom resources, if it does.
+        kubernetes: Option<Box<KubernetesConfig>>,
+    },
+}
+
+/// A server in this process that owns a store.
+pub struct EmbeddedServer {
+    store_dir: StoreDir,
+    server: Server,
+    client: Client,
+    url: String,
+    token_file: PathBuf,
+    certificate: Option<Fingerprint>,
+    warning: Option<String>,
+    announced: bool,
+    /// None where something else decides who owns the store.
+    _lock: Option<Lock>,
+}
+
+impl EmbeddedServer {
+    /// Starts the engine of a store.
+    pub async fn start(
+        store_dir: &StoreDir,
+        lock: Option<Lock>,
+        settings: &Settings,
+        mode: ServeMode,
+    ) -> Result<Self, CommandError> {
+        let (listening, runner, slurm, kubernetes) = match mode {
+            ServeMode::Private => (Listening::here(), None, None, None),
+            ServeMode::Announced { mut listening, runner, slurm, kubernetes } => {
+                listening.bind = store_dir.same_port(listening.bind);
+                (listening, Some(runner), slurm, kubernetes)
+            }
+        };
+        let others = tokio::task::spawn_blocking({
+            let listening = listening.clone();
+            move || listening.host(advertise::addresses_of, advertise::host_info)
+        });
+        let others = others.await.map_err(|error| CommandError::unexpected("could not look up this machine", error))?;
+        let certificate = Certificate::of(store_dir, &listening, &others.host)?;
+        let (token, token_file) = match &settings.server.admin_token_file {
+            Some(path) => (given_token(path)?, path.clone()),
+            None => (store_dir.token(certificate.pinned())?, store_dir.token_file()),
+        };
+        let metrics_token = settings.server.metrics_token_file.as_deref().map(given_token).transpose()?;
+        let token_key = match &settings.server.token_key_file {
+            Some(path) => read_key(path)?,
+            None => store_dir.token_key()?,
+        };
+        let config = ServerConfig {
+            database: store_dir.database.clone(),
+            bind: Some(listening.bind),
+            token: token.clone(),
+            metrics_token,
+            token_key,
+            tls: certificate.files,
+            pin: certificate.pin,
+            authority: settings.server.tls_ca.clone(),
+            runner_token_lifetime: settings.server.runner_token_lifetime,
+            max_connections: settings.server.max_connections,
+            advertise: {
+                let (listening, host) = (listening.clone(), others.host.clone());
+                Arc::new(move |bound| listening.url(bound, &host))
+            },
+            max_jobs: settings.server.max_jobs,
+            slurm: Some(slurm_config(store_dir, settings, slurm)?),
+            kubernetes: kubernetes.map(|config| *config),
+        };
+        let server = Server::start(config).await.map_err(|error| could_not_start(store_dir, error))?;
+        let address = server.address().unwrap_or(listening.bind);
+        let local_url = listening.local_url(address);
+        let url = server.url().to_owned();
+        let info = ServerInfo {
+            host: host_name(),
+            pid: std::process::id(),
+            url: url.clone(),
+            token_file: token_file.clone(),
+            start_time: jiff::Timestamp::now().round(jiff::Unit::Second).unwrap_or_default().to_string(),
+            runner: runner.unwrap_or_default(),
+            local_url: (local_url != url).then(|| local_url.clone()),
+            certificate_sha256: certificate.pin,
+            certificate_file: certificate.given,
+        };
+        let client = Client::trusting(&local_url, Some(token), &info.trust(), settings.namespace.clone())?;
+        if runner.is_some() {
+            store_dir.write_server_info(&info)?;
+        }
+        Ok(Self {
+            store_dir: store_dir.clone(),
+            server,
+            client,
+            url,
+            token_file,
+            certificate: certificate.pin,
+            warning: others.warning,
+            announced: runner.is_some(),
+            _lock: lock,
+        })
+    }
+
+    /// Where the administrators' token is.
+    pub fn token_file(&self) -> &Path {
+        &self.token_file
+    }
+
+    /// The way to the engine over HTTP.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The way to the engine for a runner in this process.
+    pub fn link(&self) -> EngineLink {
+        EngineLink::new(self.server.engine())
+    }
+
+    /// Whether something is done or comes by itself, and the last event.
+    pub async fn activity(&self, scope: &RunnerScope) -> Result<Activity, CommandError> {
+        let activity = self.server.engine().activity(scope.clone()).await;
+        activity.map_err(|error| CommandError::unexpected("the store cannot be asked", error))
+    }
+
+    /// The way to Slurm.
+    pub fn slurm(&self) -> Option<&SlurmHandle> {
+        self.server.slurm()
+    }
+
+    /// How others reach it.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The certificate that it has made for itself.
+    pub fn certificate(&self) -> Option<Fingerprint> {
+        self.certificate
+    }
+
+    /// Returns the reason why other machines may not reach it.
+    pub fn warning(&self) -> Option<&str> {
+        self.warning.as_deref()
+    }
+
+    /// Ends once somebody else owns the store.
+    pub async fn superseded(&self) {
+        self.server.superseded().await;
+    }
+
+    /// Ends the engine and releases the store.
+    pub async fn shutdown(self) {
+        if self.announced {
+            self.store_dir.remove_server_info();
+        }
+        self.server.shutdown().await;
+    }
+}
+
+/// How allocations are asked for: with the programs of this machine, for runners of this version.
+fn slurm_config(
+    store_dir: &StoreDir,
+    settings: &Settings,
+    serves: Option<RunnerScope>,
+) -> Result<SlurmConfig, CommandError> {
+    let program = std::env::current_exe()
+        .map_err(|error| CommandError::unexpected("could not find the path of this program", error))?;
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    let runner = vec![text(&program), crate::SLURM_JOB_RUNNER.to_owned()];
+    let replaced = Tool::ALL.into_iter().map(Tool::replacement_variable);
+    Ok(SlurmConfig {
+        serves,
+        poll: settings.server.slurm_poll_interval,
+        runner,
+        folder: store_dir.allocations_folder()?,
+        output_dir: settings.run.output_dir.clone(),
+        ssh_secrets: settings.server.kubernetes.ssh_secrets.clone(),
+        replaced: replaced.filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?))).collect(),
+    })
+}
+
+/// The certificate that a server shows.
+struct Certificate {
+    files: Option<TlsFiles>,
+    /// Its fingerprint, where only the server vouches for it.
+    pin: Option<Fingerprint>,
+    /// Its file, where it was given.
+    given: Option<PathBuf>,
+}
+
+impl Certificate {
+    fn of(store_dir: &StoreDir, listening: &Listening, host: &str) -> Result<Self, CommandError> {
+        match &listening.protection {
+            Protection::Plain => Ok(Self { files: None, pin: None, given: None }),
+            Protection::Given(files) => {
+                let given = std::path::absolute(&files.certificate).ok();
+                Ok(Self { files: Some(files.clone()), pin: None, given })
+            }
+            Protection::Own => {
+                let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+                let names = [host_name(), host, "localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
+                let names: BTreeSet<String> = names.into();
+                let files = store_dir.own_certificate(names.into_iter().collect())?;
+                let unusable = |error| could_not_start(store_dir, StartError::Tls(error));
+                let pin = fingerprint_of(&files.certificate).map_err(unusable)?;
+                Ok(Self { files: Some(files), pin: Some(pin), given: None })
+            }
+        }
+    }
+
+    /// What the token file says of it.
+    fn pinned(&self) -> Pin {
+        match (self.pin, &self.given) {
+            (Some(fingerprint), _) => Pin::Certificate(fingerprint),
+            (None, Some(_)) => Pin::Nothing,
+            (None, None) => Pin::Keep,
+        }
+    }
+}
+
+/// A token that somebody else has made; a short one could be guessed.
+fn given_token(path: &Path) -> Result<String, CommandError> {
+    let word = read_token(path)?;
+    if word.len() < 16 {
+        let message = format!("the token in {} is too short: at least 16 characters", path.display());
+        return Err(CommandError::invalid(message).hint("`openssl rand -hex 32` makes a good one"));
+    }
+    Ok(word)
+}
+
+fn could_not_start(store_dir: &StoreDir, error: StartError) -> CommandError {
+    let (kind, hint) = match &error {
+        StartError::Bind { .. } => {
+            (ExitStatus::Refused, Some("name another address with --bind; port 0 takes a free one"))
+        }
+        StartError::Tls(_) => (
+            ExitStatus::InvalidInput,
+            Some("name a certificate and its key in PEM with --tls-cert and --tls-key, or neither for one of its own"),
+        ),
+        StartError::Store(StoreError::NewerSchema { .. }) => {
+            (ExitStatus::InvalidInput, Some("it was written by a newer version: install that one; nothing was changed"))
+        }
+        StartError::Store(StoreError::OlderSchema { .. }) => (
+            ExitStatus::InvalidInput,
+            Some(
+                "it was written before the first release: move it away and apply the workflows again; nothing was changed",
+            ),
+        ),
+        StartError::Store(StoreError::NotADatabase { .. } | StoreError::Corrupt { .. }) => {
+            (ExitStatus::InvalidInput, Some("nothing was changed; `torc restore` puts a backup in its place"))
+        }
+        StartError::Store(StoreError::ReadOnly { .. }) => {
+            (ExitStatus::Refused, Some("the file and its folder must be writable"))
+        }
+        StartError::Store(StoreError::Locked { .. } | StoreError::Superseded { .. }) => (ExitStatus::Refused, None),
+        StartError::Cluster(_) => (
+            ExitStatus::InvalidInput,
+            Some("set KUBECONFIG to a file that leads to a cluster, or run it in a Pod with a service account"),
+        ),
+        StartError::Store(StoreError::DiskFull { .. } | StoreError::DatabaseIo { .. }) => (
+            ExitStatus::Unreachable,
+            Some("the disk may be full, or a quota used up: make room and try again; nothing was lost"),
+        ),
+        _ => (ExitStatus::Unexpected, None),
+    };
+    let command =
+        CommandError::new(kind, format!("could not serve the store {}", store_dir.database.display())).because(error);
+    match hint {
+        Some(hint) => command.hint(hint),
+        None => command,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    /// Each error of a start, and the code that it ends the command with.
+    #[test]
+    fn what_keeps_a_store_from_being_served_has_its_code() {
+        let store_dir = StoreDir::in_folder("/f".into());
+        let path = || PathBuf::from("/f/torc.db");
+        let io = || std::io::Error::other("x");
+        let bind = StartError::Bind { address: ([127, 0, 0, 1], 1).into(), source: io() };
+        for (error, code, has_hint) in [
+            (bind, 7, true),
+            (StartError::Store(StoreError::NewerSchema { path: path(), found: 2, known: 1 }), 4, true),
+            (StartError::Store(StoreError::OlderSchema { path: path(), found: 2, oldest: 15 }), 4, true),
+            (StartError::Store(StoreError::NotADatabase { path: path() }), 4, true),
+            (StartError::Store(StoreError::Corrupt { path: path(), what: "w".to_owned() }), 4, true),
+            (StartError::Store(StoreError::ReadOnly { path: path() }), 7, true),
+            (StartError::Store(StoreError::Locked { path: path() }), 7, false),
+            (StartError::Store(StoreError::Superseded { epoch: 1, by: 2 }), 7, false),
+            (StartError::Store(StoreError::DiskFull { path: path() }), 6, true),
+            (StartError::Store(StoreError::NotFound { path: path() }), 1, false),
+            (StartError::Store(StoreError::Closed { path: path() }), 1, false),
+        ] {
+            let name = format!("{error:?}");
+            let command = could_not_start(&store_dir, error);
+            assert_eq!((command.kind.code(), !command.hints.is_empty()), (code, has_hint), "{name}");
+            assert_eq!(command.message, "could not serve the store /f/torc.db");
+        }
+    }
+
+    #[test]
+    fn a_given_token_has_at_least_16_characters() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("token");
+        for (length, accepted) in [(15, false), (16, true)] {
+            std::fs::write(&path, format!("{}\n", "x".repeat(length))).unwrap();
+            assert_eq!(given_token(&path).is_ok(), accepted, "{length}");
+        }
+        assert_eq!(given_token(&root.path().join("none")).unwrap_err().kind, ExitStatus::NotFound);
+    }
+
+    #[test]
+    fn the_token_file_says_what_only_the_server_vouches_for() {
+        let pin = Fingerprint([5; 32]);
+        let certificate =
+            |pin, given: Option<&str>| Certificate { files: None, pin, given: given.map(PathBuf::from) }.pinned();
+        assert_eq!(certificate(Some(pin), None), Pin::Certificate(pin));
+        assert_eq!(certificate(None, Some("/c")), Pin::Nothing);
+        assert_eq!(certificate(None, None), Pin::Keep);
+    }
+}

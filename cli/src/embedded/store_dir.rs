@@ -1,0 +1,563 @@
+//! Where a store lives: a database and the few files beside it. Only names, the lock and small files; nothing is started here.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::net::SocketAddr;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{Flock, FlockArg};
+use serde::{Deserialize, Serialize};
+
+use torc_api::token::{Credential, Fingerprint};
+use torc_controller::tls::{self, TlsFiles};
+use torc_core::trust::TokenKey;
+
+use crate::client::Trust;
+use crate::error::{CommandError, ExitStatus};
+use crate::host::host_name;
+use crate::listen_args::resolve;
+
+/// The folder of a store that was not given a place of its own.
+pub const FOLDER: &str = ".torc";
+const DATABASE: &str = "torc.db";
+
+/// A store's files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreDir {
+    /// The folder all of them are in.
+    pub folder: PathBuf,
+    /// The database.
+    pub database: PathBuf,
+    prefix: String,
+}
+
+/// Says who owns a store at the moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServerInfo {
+    /// The owner's host.
+    pub host: String,
+    /// The owner's process.
+    pub pid: u32,
+    /// Where it answers.
+    pub url: String,
+    /// Where its token is.
+    pub token_file: PathBuf,
+    /// Since when.
+    pub start_time: String,
+    /// Whether it runs jobs itself.
+    #[serde(default)]
+    pub runner: bool,
+    /// Where it answers on its own host, where that is shorter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub local_url: Option<String>,
+    /// The certificate that it has made for itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_sha256: Option<Fingerprint>,
+    /// The file of the certificate that it was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_file: Option<PathBuf>,
+}
+
+impl ServerInfo {
+    /// What a file says of a store's owner.
+    pub fn read(path: &Path) -> Option<Self> {
+        serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+    }
+
+    /// Where it answers whoever asks from this host.
+    pub fn url_from_here(&self) -> &str {
+        self.local_url.as_deref().filter(|_| self.host == host_name()).unwrap_or(&self.url)
+    }
+
+    /// Whom to trust there.
+    pub fn trust(&self) -> Trust {
+        match (&self.certificate_sha256, &self.certificate_file) {
+            (Some(fingerprint), _) => Trust::Certificate(*fingerprint),
+            (None, Some(file)) if file.exists() => Trust::SameAs(file.clone()),
+            _ => Trust::System,
+        }
+    }
+}
+
+/// What the token file says of the server's certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pin {
+    /// What it said before: a server that speaks plain HTTP on this machine has no part in it.
+    Keep,
+    /// Nothing: others vouch for the certificate.
+    Nothing,
+    /// The server has made this one for itself.
+    Certificate(Fingerprint),
+}
+
+/// The right to use a store; given back when dropped.
+pub type Lock = Flock<File>;
+
+impl StoreDir {
+    /// The store of this folder or the nearest one above.
+    pub fn find(from: &Path) -> Option<Self> {
+        from.ancestors().map(|folder| folder.join(FOLDER)).find(|folder| folder.is_dir()).map(Self::in_folder)
+    }
+
+    /// The store of a `.torc` folder.
+    pub fn in_folder(folder: PathBuf) -> Self {
+        Self { database: folder.join(DATABASE), folder, prefix: String::new() }
+    }
+
+    /// The store of a database that was named: a path or a `sqlite:` URL.
+    pub fn of_database(path_or_url: &str, current: &Path) -> Result<Self, CommandError> {
+        let path = match path_or_url.split_once(':') {
+            Some(("sqlite", rest)) => rest.strip_prefix("//").unwrap_or(rest),
+            Some((scheme, _)) if scheme.len() > 1 && path_or_url.contains("://") => {
+                let message = format!("`{scheme}` databases are not supported: name a path or a `sqlite:` URL");
+                return Err(CommandError::invalid(message));
+            }
+            _ => path_or_url,
+        };
+        let database = current.join(path);
+        let (Some(folder), Some(name)) = (database.parent(), database.file_name()) else {
+            return Err(CommandError::invalid(format!("'{path_or_url}' names no file")));
+        };
+        let name = name.to_string_lossy();
+        let prefix = if name == DATABASE { String::new() } else { format!("{name}.") };
+        Ok(Self { folder: folder.to_owned(), prefix, database })
+    }
+
+    /// Where the token is.
+    pub fn token_file(&self) -> PathBuf {
+        self.beside("token")
+    }
+
+    /// What a server in the background says.
+    pub fn log_file(&self) -> PathBuf {
+        self.beside("server.log")
+    }
+
+    /// The place of the local runner and its shim.
+    pub fn runner_folder(&self) -> PathBuf {
+        self.beside("runner")
+    }
+
+    /// Where the files are that runners in Slurm allocations read their secrets from: as others see the folder, too.
+    pub fn allocations_folder(&self) -> Result<PathBuf, CommandError> {
+        std::path::absolute(self.beside("allocations")).map_err(|error| self.unusable(error))
+    }
+
+    /// The address to listen on: of one that leaves the port open, the port of an owner that died. Its runners look for it there.
+    pub fn same_port(&self, bind: SocketAddr) -> SocketAddr {
+        let port = || {
+            let info = self.server_info().filter(|info| info.host == host_name())?;
+            info.url_from_here().rsplit(':').next()?.trim_end_matches('/').parse::<u16>().ok()
+        };
+        let wanted = port().map(|port| SocketAddr::new(bind.ip(), port)).filter(|_| bind.port() == 0);
+        wanted.filter(|address| std::net::TcpListener::bind(address).is_ok()).unwrap_or(bind)
+    }
+
+    /// The address that the store was last served on, if this machine has it. Unlike the owner's file it outlives the owner.
+    pub fn last_bind(&self) -> Option<String> {
+        let bind = std::fs::read_to_string(self.beside("bind")).ok()?;
+        let address = resolve(bind.trim()).ok()?;
+        std::net::TcpListener::bind((address.ip(), 0)).ok()?;
+        Some(SocketAddr::new(address.ip(), 0).to_string())
+    }
+
+    /// Notes the address that the store is served on, for commands that serve it later and are not told where.
+    pub fn note_bind(&self, bind: &str) {
+        // Without it the next one listens where it would by default.
+        let _ = self.write_private(&self.beside("bind"), format!("{bind}\n").as_bytes());
+    }
+
+    /// Says who owns the store at present.
+    pub fn server_file(&self) -> PathBuf {
+        self.beside("server.json")
+    }
+
+    fn beside(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{}{name}", self.prefix))
+    }
+
+    /// Makes the folder, closed to others.
+    pub fn create_folder(&self) -> Result<(), CommandError> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder).map_err(|error| self.unusable(error))
+    }
+
+    /// Takes the store, unless somebody has it.
+    pub fn try_lock(&self) -> Result<Option<Lock>, CommandError> {
+        let path = self.beside("lock");
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(|error| self.unusable(error))?;
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => Ok(Some(lock)),
+            Err((_, nix::errno::Errno::EWOULDBLOCK)) => Ok(None),
+            Err((_, error)) => Err(self.unusable(error.into())),
+        }
+    }
+
+    /// Who owns the store, as far as it says so.
+    pub fn server_info(&self) -> Option<ServerInfo> {
+        ServerInfo::read(&self.server_file())
+    }
+
+    /// Says who owns the store.
+    pub fn write_server_info(&self, info: &ServerInfo) -> Result<(), CommandError> {
+        let text = format!("{:#}\n", serde_json::json!(info));
+        self.write_private(&self.server_file(), text.as_bytes()).map_err(|error| self.unusable(error))
+    }
+
+    /// Nobody owns the store any more.
+    pub fn remove_server_info(&self) {
+        // What stays behind is recognised as stale by the free lock.
+        let _ = std::fs::remove_file(self.server_file());
+    }
+
+    /// The administrator's token, made on the first use, and what its file says of certificates brought up to date.
+    pub fn token(&self, pin: Pin) -> Result<String, CommandError> {
+        let (path, word) = (self.token_file(), self.secret("token")?);
+        let token = Credential::token_of(&word).to_owned();
+        let wanted = match pin {
+            Pin::Keep => word.clone(),
+            Pin::Nothing => token.clone(),
+            Pin::Certificate(pin) => Credential { token: token.clone(), certificate: Some(pin) }.to_string(),
+        };
+        if wanted != word {
+            self.write_private(&path, format!("{wanted}\n").as_bytes()).map_err(|error| self.unusable(error))?;
+        }
+        Ok(token)
+    }
+
+    /// The key that signs tokens, made on the first use.
+    pub fn token_key(&self) -> Result<TokenKey, CommandError> {
+        key_of(self.secret("token-key")?.as_bytes(), &self.beside("token-key"))
+    }
+
+    /// A secret of this store, made on the first use.
+    fn secret(&self, name: &str) -> Result<String, CommandError> {
+        let path = self.beside(name);
+        match std::fs::read_to_string(&path) {
+            Ok(secret) if !secret.trim().is_empty() => return Ok(secret.trim().to_owned()),
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(self.unusable(error)),
+            _ => {}
+        }
+        let secret = random_secret().map_err(|error| CommandError::unexpected("could not make a secret", error))?;
+        self.write_private(&path, format!("{secret}\n").as_bytes()).map_err(|error| self.unusable(error))?;
+        Ok(secret)
+    }
+
+    /// The certificate that the server makes for itself, for these names; made on the first use and kept, because others have
+    /// pinned it.
+    pub fn own_certificate(&self, names: Vec<String>) -> Result<TlsFiles, CommandError> {
+        let files = TlsFiles { certificate: self.beside("tls.crt"), key: self.beside("tls.key") };
+        if !files.certificate.exists() || !files.key.exists() {
+            let failed = |error| CommandError::unexpected("could not make a certificate", error);
+            let (certificate, key) = tls::make_certificate(names).map_err(failed)?;
+            self.write_private(&files.key, key.as_bytes()).map_err(|error| self.unusable(error))?;
+            self.write_private(&files.certificate, certificate.as_bytes()).map_err(|error| self.unusable(error))?;
+        }
+        Ok(files)
+    }
+
+    /// Whether locks of other hosts may go unseen here.
+    pub fn is_on_network(&self) -> bool {
+        const NFS: i64 = 0x6969;
+        const LUSTRE: i64 = 0x0bd0_0bd0;
+        const GPFS: i64 = 0x4750_4653;
+        const SMB2: i64 = 0xfe53_4d42;
+        const CIFS: i64 = 0xff53_4d42;
+        const CEPH: i64 = 0x00c3_6400;
+        const BEEGFS: i64 = 0x1983_0326;
+        nix::sys::statfs::statfs(&self.folder)
+            .is_ok_and(|stat| [NFS, LUSTRE, GPFS, SMB2, CIFS, CEPH, BEEGFS].contains(&stat.filesystem_type().0))
+    }
+
+    fn write_private(&self, path: &Path, content: &[u8]) -> std::io::Result<()> {
+        // Written aside and renamed, so that a reader never sees half of it.
+        let mut file = tempfile::Builder::new().prefix(".torc-").tempfile_in(&self.folder)?;
+        file.write_all(content)?;
+        file.persist(path).map(drop).map_err(|error| error.error)
+    }
+
+    fn unusable(&self, error: std::io::Error) -> CommandError {
+        let kind = match error.kind() {
+            std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => ExitStatus::Refused,
+            _ => ExitStatus::Unexpected,
+        };
+        CommandError::new(kind, format!("could not use the store in {}", self.folder.display()))
+            .because(error)
+            .hint("the folder must be writable; run in another folder, or name a server with --url")
+    }
+}
+
+/// A key in a file.
+pub fn read_key(path: &Path) -> Result<TokenKey, CommandError> {
+    let unreadable = |error| {
+        let message = format!("could not read the key {}", path.display());
+        CommandError::new(ExitStatus::InvalidInput, message).because(error)
+    };
+    key_of(std::fs::read(path).map_err(unreadable)?.trim_ascii(), path)
+}
+
+fn key_of(bytes: &[u8], path: &Path) -> Result<TokenKey, CommandError> {
+    TokenKey::new(bytes).map_err(|error| CommandError::invalid(format!("{}: {error}", path.display())))
+}
+
+fn random_secret() -> std::io::Result<String> {
+    let mut bytes = [0; 32];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn the_nearest_folder_is_found() {
+        let root = tempfile::tempdir().unwrap();
+        let inner = root.path().join("a/b");
+        std::fs::create_dir_all(&inner).unwrap();
+        assert_eq!(StoreDir::find(&inner), None);
+        std::fs::create_dir(root.path().join("a/.torc")).unwrap();
+        let store_dir = StoreDir::find(&inner).unwrap();
+        assert_eq!(store_dir.database, root.path().join("a/.torc/torc.db"));
+    }
+
+    #[test]
+    fn databases_by_path_and_url() {
+        let at = |text: &str| StoreDir::of_database(text, Path::new("/here"));
+        for (text, database, token) in [
+            ("x.db", "/here/x.db", "/here/x.db.token"),
+            ("/d/torc.db", "/d/torc.db", "/d/token"),
+            ("sqlite:y.db", "/here/y.db", "/here/y.db.token"),
+            ("sqlite:///abs/z.db", "/abs/z.db", "/abs/z.db.token"),
+        ] {
+            let store_dir = at(text).unwrap();
+            assert_eq!(
+                (store_dir.database.to_str().unwrap(), store_dir.token_file().to_str().unwrap()),
+                (database, token)
+            );
+        }
+        for wrong in ["postgres://h/db", "/"] {
+            assert_eq!(at(wrong).unwrap_err().kind, ExitStatus::InvalidInput, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_token_is_private_and_stays() {
+        let root = tempfile::tempdir().unwrap();
+        let store_dir = StoreDir::in_folder(root.path().join(".torc"));
+        store_dir.create_folder().unwrap();
+        let token = store_dir.token(Pin::Keep).unwrap();
+        assert_eq!(token.len(), 64);
+        assert_eq!(store_dir.token(Pin::Keep).unwrap(), token);
+        let read = || std::fs::read_to_string(store_dir.token_file()).unwrap().trim().to_owned();
+        assert_eq!(read(), token);
+        // A certificate of its own stays in the file, for those who get a copy, until there is another.
+        let own = Pin::Certificate(Fingerprint([3; 32]));
+        let pinned = format!("{token}~{}", Fingerprint([3; 32]));
+        for (pin, expected) in [(own, &pinned), (Pin::Keep, &pinned), (Pin::Nothing, &token), (Pin::Keep, &token)] {
+            assert_eq!(store_dir.token(pin).unwrap(), token);
+            assert_eq!(read(), *expected, "{pin:?}");
+        }
+        store_dir.token_key().unwrap();
+        store_dir.own_certificate(vec!["h".to_owned()]).unwrap();
+        for name in ["token", "token-key", "tls.key", "tls.crt"] {
+            let mode = std::fs::metadata(store_dir.beside(name)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_certificate_that_was_made_stays() {
+        let root = tempfile::tempdir().unwrap();
+        let store_dir = StoreDir::in_folder(root.path().to_owned());
+        let print =
+            || tls::fingerprint_of(&store_dir.own_certificate(vec!["h".to_owned()]).unwrap().certificate).unwrap();
+        assert_eq!(print(), print());
+    }
+
+    #[test]
+    fn keys_that_are_given_are_checked() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("key");
+        assert_eq!(read_key(&path).err().map(|error| error.kind), Some(ExitStatus::InvalidInput));
+        std::fs::write(&path, "short\n").unwrap();
+        assert_eq!(read_key(&path).err().map(|error| error.kind), Some(ExitStatus::InvalidInput));
+        std::fs::write(&path, "x".repeat(32)).unwrap();
+        assert!(read_key(&path).is_ok());
+    }
+
+    #[test]
+    fn a_store_has_one_owner() {
+        let root = tempfile::tempdir().unwrap();
+        let store_dir = StoreDir::in_folder(root.path().to_owned());
+        let lock = store_dir.try_lock().unwrap().unwrap();
+        assert!(store_dir.try_lock().unwrap().is_none());
+        drop(lock);
+        assert!(store_dir.try_lock().unwrap().is_some());
+    }
+
+    #[test]
+    fn the_address_of_a_store_is_remembered_where_it_exists() {
+        let root = tempfile::tempdir().unwrap();
+        let store_dir = StoreDir::in_folder(root.path().to_owned());
+        assert_eq!(store_dir.last_bind(), None);
+        // The port may be taken by then; that of an owner that died is found otherwise.
+        for (bind, expected) in [
+            ("127.0.0.1:4711", Some("127.0.0.1:0")),
+            ("0.0.0.0:0", Some("0.0.0.0:0")),
+            ("192.0.2.1:80", None),
+            ("nonsense", None),
+        ] {
+            store_dir.note_bind(bind);
+            assert_eq!(store_dir.last_bind().as_deref(), expected, "{bind}");
+        }
+    }
+
+    #[test]
+    fn the_owner_is_named_until_it_leaves() {
+        let root = tempfile::tempdir().unwrap();
+        let store_dir = StoreDir::in_folder(root.path().to_owned());
+        let info = ServerInfo {
+            host: "h".to_owned(),
+            pid: 1,
+            url: "http://127.0.0.1:1".to_owned(),
+            token_file: store_dir.token_file(),
+            start_time: "2026-01-01T00:00:00Z".to_owned(),
+            runner: true,
+            local_url: None,
+            certificate_sha256: Some(Fingerprint([1; 32])),
+            certificate_file: None,
+        };
+        assert_eq!(store_dir.server_info(), None);
+        store_dir.write_server_info(&info).unwrap();
+        assert_eq!(store_dir.server_info(), Some(info));
+        store_dir.remove_server_info();
+        assert_eq!(store_dir.server_info(), None);
+    }
+
+    fn info(store_dir: &StoreDir) -> ServerInfo {
+        ServerInfo {
+            host: host_name(),
+            pid: 1,
+            url: "https://login1:5/".to_owned(),
+            token_file: store_dir.token_file(),
+            start_time: "t".to_owned(),
+            runner: true,
+            local_url: None,
+            certificate_sha256: None,
+            certificate_file: None,
+        }
+    }
+
+    #[test]
+    fn files_stand_beside_the_database_under_its_name() {
+        let names = |store_dir: &StoreDir| {
+            [
+                store_dir.token_file(),
+                store_dir.log_file(),
+                store_dir.runner_folder(),
+                store_dir.server_file(),
+                store_dir.allocations_folder().unwrap(),
+            ]
+            .map(|path| path.to_str().unwrap().to_owned())
+        };
+        let folder = StoreDir::in_folder("/f/.torc".into());
+        let expected = ["token", "server.log", "runner", "server.json", "allocations"];
+        assert_eq!(names(&folder), expected.map(|name| format!("/f/.torc/{name}")));
+        let named = StoreDir::of_database("/d/lab.db", Path::new("/")).unwrap();
+        assert_eq!(names(&named), expected.map(|name| format!("/d/lab.db.{name}")));
+        assert_eq!((FOLDER, folder.database.to_str().unwrap()), (".torc", "/f/.torc/torc.db"));
+    }
+
+    #[test]
+    fn who_asks_from_this_host_takes_the_short_way() {
+        let store_dir = StoreDir::in_folder("/f".into());
+        let far = ServerInfo {
+            host: "another".to_owned(),
+            local_url: Some("https://127.0.0.1:5".to_owned()),
+            ..info(&store_dir)
+        };
+        let near = ServerInfo { host: host_name(), ..far.clone() };
+        assert_eq!((far.url_from_here(), near.url_from_here()), ("https://login1:5/", "https://127.0.0.1:5"));
+        assert_eq!(info(&store_dir).url_from_here(), "https://login1:5/");
+    }
+
+    #[test]
+    fn an_owner_is_trusted_by_its_pin_then_by_its_file() {
+        let root = tempfile::tempdir().unwrap();
+        let store_dir = StoreDir::in_folder(root.path().to_owned());
+        let file = root.path().join("crt");
+        let with = |pin, file: &Path| ServerInfo {
+            certificate_sha256: pin,
+            certificate_file: Some(file.to_owned()),
+            ..info(&store_dir)
+        };
+        let pin = Fingerprint([4; 32]);
+        assert_eq!(info(&store_dir).trust(), Trust::System);
+        assert_eq!(with(None, &file).trust(), Trust::System, "a file that cannot be seen from here");
+        std::fs::write(&file, "x").unwrap();
+        assert_eq!(with(None, &file).trust(), Trust::SameAs(file.clone()));
+        assert_eq!(with(Some(pin), &file).trust(), Trust::Certificate(pin));
+    }
+
+    #[test]
+    fn a_successor_listens_where_the_owner_did() {
+        let root = tempfile::tempdir().unwrap();
+        let store_dir = StoreDir::in_folder(root.path().to_owned());
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        assert_eq!(store_dir.same_port(any), any);
+        let free = std::net::TcpListener::bind(any).unwrap().local_addr().unwrap().port();
+        let at = |host: &str, port: u16| ServerInfo {
+            host: host.to_owned(),
+            url: format!("http://127.0.0.1:{port}/"),
+            ..info(&store_dir)
+        };
+        store_dir.write_server_info(&at(&host_name(), free)).unwrap();
+        assert_eq!(store_dir.same_port(any).port(), free);
+        let said: SocketAddr = "127.0.0.1:9".parse().unwrap();
+        assert_eq!(store_dir.same_port(said), said, "a port that was said stays");
+        let taken = std::net::TcpListener::bind(any).unwrap();
+        store_dir.write_server_info(&at(&host_name(), taken.local_addr().unwrap().port())).unwrap();
+        assert_eq!(store_dir.same_port(any), any, "somebody else has it");
+        store_dir.write_server_info(&at("another", free)).unwrap();
+        assert_eq!(store_dir.same_port(any), any, "that was on another host");
+    }
+
+    #[test]
+    fn who_may_not_write_is_refused() {
+        let store_dir = StoreDir::in_folder("/f".into());
+        for (kind, code) in [
+            (std::io::ErrorKind::PermissionDenied, 7),
+            (std::io::ErrorKind::ReadOnlyFilesystem, 7),
+            (std::io::ErrorKind::NotFound, 1),
+            (std::io::ErrorKind::StorageFull, 1),
+        ] {
+            assert_eq!(store_dir.unusable(kind.into()).kind.code(), code, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn an_empty_secret_is_made_anew_and_the_nearest_store_is_found() {
+        let root = tempfile::tempdir().unwrap();
+        let store_dir = StoreDir::in_folder(root.path().join(".torc"));
+        store_dir.create_folder().unwrap();
+        assert_eq!(std::fs::metadata(&store_dir.folder).unwrap().permissions().mode() & 0o777, 0o700);
+        std::fs::write(store_dir.token_file(), "\n").unwrap();
+        assert_eq!(store_dir.token(Pin::Keep).unwrap().len(), 64);
+        let inner = root.path().join("a/b");
+        std::fs::create_dir_all(inner.join(".torc")).unwrap();
+        assert_eq!(StoreDir::find(&inner).unwrap().folder, inner.join(".torc"));
+        assert_eq!(StoreDir::find(&root.path().join("a")).unwrap().folder, store_dir.folder);
+    }
+}

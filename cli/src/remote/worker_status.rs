@@ -1,0 +1,213 @@
+//! How a worker stands: what its machine says, and what the server has heard of its runner.
+
+use std::path::Path;
+
+use serde::Serialize;
+use torc_api::api::{Runner, RunnerStatus};
+use torc_api::remote::RemoteWorker;
+
+use super::order::Report;
+use super::ssh::Trouble;
+
+/// Whether a worker works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum WorkerState {
+    /// Its runner lives.
+    Running,
+    /// Its runner has left in order, or was never started.
+    Stopped,
+    /// Its runner is gone without a word.
+    Dead,
+    /// Its machine does not answer.
+    Unreachable,
+    /// Its machine answers, but `torc` there does not report.
+    Unknown,
+}
+
+impl WorkerState {
+    /// As it is printed.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Stopped => "stopped",
+            Self::Dead => "dead",
+            Self::Unreachable => "unreachable",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// How a worker stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerStatus {
+    /// `[user@]host[:port]`.
+    pub worker: String,
+    /// Whether it works.
+    pub state: WorkerState,
+    /// Since when, as far as anybody knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// Jobs that it runs.
+    pub running: i64,
+    /// Jobs that wait in it.
+    pub queued: i64,
+    /// The machine's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// The runner's process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<i64>,
+    /// The runner's number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runner: Option<i64>,
+    /// The worker's folder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub folder: Option<String>,
+    /// More about it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
+}
+
+/// The latest runner of a worker: no other writes to its folder.
+pub fn runner_of<'a>(worker: &RemoteWorker, runners: &'a [Runner]) -> Option<&'a Runner> {
+    let folder = Path::new(worker.folder.as_deref()?);
+    runners.iter().filter(|runner| Path::new(&runner.output_dir).ends_with(folder)).max_by_key(|runner| runner.id)
+}
+
+/// Judges a worker. Its machine knows best whether the runner lives; the server knows what that runner holds.
+pub fn judge(worker: &RemoteWorker, answer: &Result<Option<Report>, Trouble>, runners: &[Runner]) -> WorkerStatus {
+    let runner = runner_of(worker, runners);
+    let heard = |runner: &Runner| runner.last_contact_time.clone().or_else(|| runner.end_time.clone());
+    let (state, since, message) = match answer {
+        Err(trouble) => {
+            let state = if trouble.unreachable { WorkerState::Unreachable } else { WorkerState::Unknown };
+            (state, runner.and_then(heard), without_report(trouble, runner))
+        }
+        Ok(None) => (WorkerState::Stopped, None, "it has not been started yet".to_owned()),
+        Ok(Some(report)) => match &report.runner {
+            None => (WorkerState::Stopped, None, "it has not been started yet".to_owned()),
+            Some(known) if report.alive => (WorkerState::Running, Some(known.start_time.clone()), String::new()),
+            Some(known) => match &known.end_time {
+                Some(end) => (WorkerState::Stopped, Some(end.clone()), known.end_reason.clone().unwrap_or_default()),
+                None => (
+                    WorkerState::Dead,
+                    runner.and_then(heard),
+                    "its process is gone; `torc remote run` starts it again".to_owned(),
+                ),
+            },
+        },
+    };
+    let known = answer.as_ref().ok().and_then(|report| report.as_ref()?.runner.as_ref());
+    WorkerStatus {
+        worker: worker.address.clone(),
+        state,
+        since,
+        running: runner.map_or(0, |runner| runner.running),
+        queued: runner.map_or(0, |runner| runner.queued),
+        host: known.map(|known| known.host.clone()).or_else(|| runner.map(|runner| runner.host.clone())),
+        pid: known.map(|known| known.process.pid.into()).or_else(|| runner.map(|runner| runner.pid)),
+        runner: runner.map(|runner| runner.id),
+        folder: worker.folder.clone(),
+        message,
+    }
+}
+
+/// Describes a worker without a report: the reason, and what the server has heard of its runner.
+fn without_report(trouble: &Trouble, runner: Option<&Runner>) -> String {
+    match runner.map(|runner| runner.status) {
+        Some(RunnerStatus::Active) => format!("{}; its runner reports to the server", trouble.reason),
+        Some(RunnerStatus::Silent) => format!("{}; its runner is silent, too", trouble.reason),
+        _ => trouble.reason.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use torc_runner::ProcessId;
+
+    use super::super::order::{Outcome, RecordedRunner};
+    use super::*;
+
+    fn worker() -> RemoteWorker {
+        RemoteWorker { address: "n1".to_owned(), folder: Some("/w/out/s_n1".to_owned()), ..RemoteWorker::default() }
+    }
+
+    fn runner(id: i64, folder: &str, status: &str) -> Runner {
+        let none = json!({ "cpus": 1, "memoryBytes": 1, "gpus": 0, "nodes": 1 });
+        let value = json!({ "id": id, "host": "h", "pid": 7, "kind": "remote", "status": status, "capacity": none,
+            "outputDir": folder, "version": "1", "queued": 2, "running": 3, "startTime": "t0", "lastContactTime": "t1" });
+        serde_json::from_value(value).expect("a runner")
+    }
+
+    fn report(alive: bool, end: Option<&str>) -> Result<Option<Report>, Trouble> {
+        let known = RecordedRunner {
+            process: ProcessId { pid: 9, ..ProcessId::default() },
+            host: "h".to_owned(),
+            start_time: "start".to_owned(),
+            end_time: end.map(str::to_owned),
+            end_reason: end.map(|_| "stopped".to_owned()),
+        };
+        Ok(Some(Report { host: "h".to_owned(), outcome: Outcome::Looked, runner: Some(known), alive }))
+    }
+
+    // J04
+    #[test]
+    fn every_way_to_stand() {
+        let no_program = Trouble { unreachable: false, reason: "no program".to_owned(), advice: String::new() };
+        let silent = Trouble { unreachable: true, reason: "no route".to_owned(), advice: String::new() };
+        for (answer, state, since) in [
+            (report(true, None), WorkerState::Running, Some("start")),
+            (report(false, Some("end")), WorkerState::Stopped, Some("end")),
+            (report(false, None), WorkerState::Dead, Some("t1")),
+            (Err(silent), WorkerState::Unreachable, Some("t1")),
+            (Err(no_program), WorkerState::Unknown, Some("t1")),
+            (Ok(None), WorkerState::Stopped, None),
+        ] {
+            let status = judge(&worker(), &answer, &[runner(4, "/w/out/s_n1", "silent")]);
+            assert_eq!((status.state, status.since.as_deref()), (state, since), "{answer:?}");
+            assert_eq!((status.running, status.queued, status.runner), (3, 2, Some(4)));
+        }
+    }
+
+    #[test]
+    fn the_latest_runner_in_its_folder_is_meant() {
+        let runners =
+            [runner(1, "/w/out/s_n1", "gone"), runner(3, "/w/out/s_n1", "active"), runner(5, "/w/out/s_n2", "active")];
+        assert_eq!(runner_of(&worker(), &runners).map(|runner| runner.id), Some(3));
+        let in_home = RemoteWorker { folder: Some("out/s_n1".to_owned()), ..worker() };
+        assert_eq!(runner_of(&in_home, &runners).map(|runner| runner.id), Some(3));
+        assert_eq!(runner_of(&RemoteWorker { folder: None, ..worker() }, &runners), None);
+    }
+
+    #[test]
+    fn a_machine_that_is_silent_is_told_with_what_the_server_knows() {
+        let trouble = || Err(Trouble { unreachable: true, reason: "no route".to_owned(), advice: String::new() });
+        for (status, expected) in [
+            ("active", "no route; its runner reports to the server"),
+            ("silent", "no route; its runner is silent, too"),
+            ("gone", "no route"),
+        ] {
+            let status = judge(&worker(), &trouble(), &[runner(4, "/w/out/s_n1", status)]);
+            assert_eq!(status.message, expected);
+            assert_eq!((status.host.as_deref(), status.pid), (Some("h"), Some(7)), "as the server knows them");
+        }
+        let unknown = judge(&worker(), &trouble(), &[]);
+        assert_eq!((unknown.running, unknown.queued, unknown.runner, unknown.since), (0, 0, None, None));
+        let known = judge(&worker(), &report(true, None), &[runner(4, "/w/out/s_n1", "active")]);
+        assert_eq!((known.pid, known.worker.as_str(), known.folder.as_deref()), (Some(9), "n1", Some("/w/out/s_n1")));
+        let never = Ok(Some(Report { host: "h".to_owned(), outcome: Outcome::Looked, runner: None, alive: false }));
+        assert_eq!(judge(&worker(), &never, &[]).state, WorkerState::Stopped);
+        let words = [
+            WorkerState::Running,
+            WorkerState::Stopped,
+            WorkerState::Dead,
+            WorkerState::Unreachable,
+            WorkerState::Unknown,
+        ]
+        .map(WorkerState::word);
+        assert_eq!(words, ["running", "stopped", "dead", "unreachable", "unknown"]);
+    }
+}

@@ -1,0 +1,171 @@
+//! The backend of a command: a local store, a server or a cluster. Pure: the settings and their origins decide.
+//!
+//! A cluster is only ever chosen in so many words: by `--context` or `--kubeconfig`, by a setting of the same name, or by calling the
+//! program as `kubectl torc`. That a kubeconfig lies around on a laptop chooses nothing.
+
+use std::path::{Path, PathBuf};
+
+use super::{Layers, Origin};
+use crate::error::CommandError;
+
+/// A cluster that was chosen; what is absent is as the kubeconfig says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterChoice {
+    /// A context of the kubeconfig.
+    pub context: Option<String>,
+    /// The kubeconfig.
+    pub kubeconfig: Option<PathBuf>,
+}
+
+/// Whom to speak with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Backend {
+    /// The store of this folder.
+    #[default]
+    Store,
+    /// The server that the setting `client.url` names.
+    Server,
+    /// A Kubernetes cluster.
+    Cluster(ClusterChoice),
+}
+
+impl Backend {
+    /// The cluster for a verb that makes sense only with one: whoever says it means one, that of the kubeconfig if no other was named.
+    pub fn choice(&self) -> ClusterChoice {
+        match self {
+            Self::Cluster(choice) => choice.clone(),
+            Self::Store | Self::Server => ClusterChoice::default(),
+        }
+    }
+}
+
+/// The name of the program as a plugin of kubectl.
+const PLUGIN: &str = "kubectl-torc";
+
+/// Whether this is `kubectl torc`.
+pub fn is_plugin(program: Option<&Path>) -> bool {
+    program.and_then(Path::file_name).is_some_and(|name| name == PLUGIN)
+}
+
+/// Who is nearer counts more: the command line, then the environment, then files.
+fn nearness(origin: &Origin) -> u8 {
+    match origin {
+        Origin::Flag => 0,
+        Origin::Environment(_) => 1,
+        Origin::File(_) => 2,
+        Origin::BuiltIn => 3,
+    }
+}
+
+/// Decides by what was said. For kubectl's plugin a cluster is meant, unless a server is named on the command line.
+pub fn choose(layers: &Layers, plugin: bool) -> Result<Backend, CommandError> {
+    let said = |key: &str| layers.get(key).map(|value| nearness(&value.origin));
+    let server = said("client.url").filter(|near| !plugin || *near == 0);
+    let cluster = said("client.context").into_iter().chain(said("client.kubeconfig")).min();
+    let cluster = if plugin { Some(cluster.unwrap_or(1).min(1)) } else { cluster };
+    match (server, cluster) {
+        (None, None) => Ok(Backend::Store),
+        (Some(server), Some(cluster)) if server == cluster => {
+            let message = "a server and a cluster are named: which one is meant?";
+            Err(CommandError::usage(message).hint("leave out --url (TORC_API_URL), or --context and --kubeconfig"))
+        }
+        (Some(server), cluster) if cluster.is_none_or(|cluster| server < cluster) => Ok(Backend::Server),
+        _ => {
+            let text = |key: &str| layers.get(key).map(|value| value.text.clone());
+            let kubeconfig = text("client.kubeconfig").map(PathBuf::from);
+            Ok(Backend::Cluster(ClusterChoice { context: text("client.context"), kubeconfig }))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn layers(said: &[(&'static str, Origin)]) -> Layers {
+        let mut layers = Layers::default();
+        for (key, origin) in said {
+            layers.below(key, format!("{key}-value"), origin.clone());
+        }
+        layers
+    }
+
+    fn environment() -> Origin {
+        Origin::Environment("X".to_owned())
+    }
+
+    fn file() -> Origin {
+        Origin::File("/f".into())
+    }
+
+    #[test]
+    fn a_cluster_is_chosen_in_so_many_words() {
+        let context =
+            || Backend::Cluster(ClusterChoice { context: Some("client.context-value".to_owned()), kubeconfig: None });
+        for (said, expected) in [
+            (&[][..], Backend::Store),
+            (&[("client.url", file())], Backend::Server),
+            (&[("client.context", file())], context()),
+            (&[("client.url", environment()), ("client.context", Origin::Flag)], context()),
+            (&[("client.url", Origin::Flag), ("client.context", environment())], Backend::Server),
+            (&[("client.url", file()), ("client.context", environment())], context()),
+            (
+                &[("client.kubeconfig", Origin::Flag)],
+                Backend::Cluster(ClusterChoice { context: None, kubeconfig: Some("client.kubeconfig-value".into()) }),
+            ),
+        ] {
+            assert_eq!(choose(&layers(said), false).unwrap(), expected, "{said:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_and_a_cluster_at_once_are_a_question() {
+        for origin in [Origin::Flag, environment(), file()] {
+            let both = layers(&[("client.url", origin.clone()), ("client.context", origin)]);
+            assert!(choose(&both, false).unwrap_err().message.contains("which one is meant"));
+        }
+    }
+
+    #[test]
+    fn kubectl_torc_means_the_cluster_of_kubectl() {
+        let current = Backend::Cluster(ClusterChoice::default());
+        assert_eq!(choose(&layers(&[]), true).unwrap(), current);
+        assert_eq!(choose(&layers(&[("client.url", environment())]), true).unwrap(), current);
+        assert_eq!(choose(&layers(&[("client.url", Origin::Flag)]), true).unwrap(), Backend::Server);
+        for (program, expected) in
+            [("/usr/bin/kubectl-torc", true), ("kubectl-torc", true), ("/usr/bin/torc", false), ("kubectl", false)]
+        {
+            assert_eq!(is_plugin(Some(Path::new(program))), expected, "{program}");
+        }
+        assert!(!is_plugin(None));
+    }
+
+    #[test]
+    fn the_nearest_word_about_a_cluster_counts() {
+        let both = |context: Origin, kubeconfig: Origin, url: Origin| {
+            choose(
+                &layers(&[("client.context", context), ("client.kubeconfig", kubeconfig), ("client.url", url)]),
+                false,
+            )
+        };
+        let cluster = Backend::Cluster(ClusterChoice {
+            context: Some("client.context-value".to_owned()),
+            kubeconfig: Some("client.kubeconfig-value".into()),
+        });
+        assert_eq!(both(file(), Origin::Flag, environment()).unwrap(), cluster);
+        assert_eq!(both(Origin::Flag, file(), environment()).unwrap(), cluster);
+        assert_eq!(both(file(), file(), environment()).unwrap(), Backend::Server);
+        assert!(both(file(), environment(), environment()).is_err());
+        let order = [Origin::Flag, environment(), file(), Origin::BuiltIn].map(|origin| nearness(&origin));
+        assert_eq!(order, [0, 1, 2, 3]);
+        assert_eq!(cluster.choice().context.as_deref(), Some("client.context-value"));
+        assert_eq!(
+            (Backend::Store.choice(), Backend::Server.choice()),
+            (ClusterChoice::default(), ClusterChoice::default())
+        );
+        let plugin = choose(&layers(&[("client.context", file()), ("client.url", Origin::Flag)]), true).unwrap();
+        assert_eq!(plugin, Backend::Server, "the command line is nearer than being a plugin");
+    }
+}

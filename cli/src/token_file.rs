@@ -1,0 +1,34 @@
+//! Files that hold a token.
+
+use std::path::Path;
+
+use crate::error::{CommandError, ExitStatus};
+
+/// Reads the token of a file.
+pub fn read_token(path: &Path) -> Result<String, CommandError> {
+    match std::fs::read_to_string(path) {
+        Ok(token) => Ok(token.trim().to_owned()),
+        Err(error) => {
+            let kind = if error.kind() == std::io::ErrorKind::NotFound {
+                ExitStatus::NotFound
+            } else {
+                ExitStatus::Unexpected
+            };
+            Err(CommandError::new(kind, format!("could not read the token file {}", path.display())).because(error))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_file_that_is_not_there_is_not_found() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("token"), " word \n").expect("a file");
+        assert_eq!(read_token(&folder.path().join("token")).expect("a token"), "word");
+        assert_eq!(read_token(&folder.path().join("none")).expect_err("no file").kind, ExitStatus::NotFound);
+        assert_eq!(read_token(folder.path()).expect_err("a folder").kind, ExitStatus::Unexpected);
+    }
+}

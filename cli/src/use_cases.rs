@@ -1,0 +1,17 @@
+//! Work that several commands share. A use case takes values and a client; it knows no arguments of the command line.
+
+pub mod background_server;
+pub mod capacity;
+pub mod changes;
+pub mod follow;
+pub mod inside_job;
+pub mod interrupts;
+pub mod local_runner;
+pub mod next_step;
+pub mod orphans;
+pub mod progress;
+pub mod provenance;
+pub mod replay;
+pub mod run;
+pub mod submit;
+pub mod summary;

@@ -1,0 +1,125 @@
+//! Verbs that jobs call while they run: whose job it is, and the way to its server, which may have changed since it started.
+
+use std::time::{Duration, Instant};
+
+use crate::client::Client;
+use crate::connection::with_client;
+use crate::context::Context;
+use crate::embedded::store_dir::ServerInfo;
+use crate::env;
+use crate::error::{CommandError, ExitStatus};
+use crate::settings::Settings;
+
+/// How long a job waits for a server that is away: a store may change hands while its jobs run.
+const PATIENCE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// The attempt that this process belongs to, as its runner told it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// The workflow's number.
+    pub workflow: String,
+    /// The job's number.
+    pub job: String,
+    /// The run.
+    pub run: i32,
+    /// The attempt.
+    pub attempt: i32,
+}
+
+impl Attempt {
+    /// None outside of a job.
+    pub fn current(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
+        let number = |name: &str| variable(name)?.parse().ok();
+        Some(Self {
+            workflow: variable(env::WORKFLOW_ID)?,
+            job: variable(env::JOB_ID)?,
+            run: number(env::RUN_ID)?,
+            attempt: number(env::ATTEMPT_ID)?,
+        })
+    }
+
+    /// That of this process.
+    pub fn of_this_process() -> Option<Self> {
+        Self::current(|name| std::env::var(name).ok())
+    }
+}
+
+/// Does something with the store. Inside a job, a server that is away is waited for: what is asked must be harmless to repeat.
+pub async fn with_server<T>(
+    context: &Context,
+    verb: impl AsyncFn(&Client) -> Result<T, CommandError>,
+) -> Result<T, CommandError> {
+    let inside = Attempt::of_this_process().is_some();
+    let start = Instant::now();
+    loop {
+        let settings = if inside { present(&context.settings) } else { context.settings.clone() };
+        match with_client(&settings, &context.folder, &verb).await {
+            Err(error) if error.kind == ExitStatus::Unreachable && inside && start.elapsed() < PATIENCE => {
+                tokio::time::sleep(PAUSE).await;
+            }
+            result => return result,
+        }
+    }
+}
+
+/// The settings with the address of the store's present owner, where its files can be seen.
+fn present(settings: &Settings) -> Settings {
+    let owner = settings.server_file.as_deref().and_then(ServerInfo::read);
+    let url = owner.map(|owner| owner.url_from_here().to_owned()).or_else(|| settings.url.clone());
+    Settings { url, ..settings.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_attempt_is_known_by_four_numbers() {
+        let all = [("TORC_WORKFLOW_ID", "3"), ("TORC_JOB_ID", "7"), ("TORC_RUN_ID", "1"), ("TORC_ATTEMPT_ID", "2")];
+        let look = |known: &[(&str, &str)], name: &str| {
+            known.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
+        };
+        let attempt = Attempt::current(|name| look(&all, name));
+        assert_eq!(attempt, Some(Attempt { workflow: "3".into(), job: "7".into(), run: 1, attempt: 2 }));
+        assert_eq!(Attempt::current(|name| look(&all[1..], name)), None);
+    }
+
+    #[test]
+    fn each_of_the_four_numbers_is_needed() {
+        let all = [("TORC_WORKFLOW_ID", "3"), ("TORC_JOB_ID", "7"), ("TORC_RUN_ID", "5"), ("TORC_ATTEMPT_ID", "2")];
+        for missing in 0..4 {
+            let look = |name: &str| {
+                let known = all.iter().enumerate().find(|(at, (key, _))| *key == name && *at != missing);
+                known.map(|(_, (_, value))| (*value).to_owned())
+            };
+            assert_eq!(Attempt::current(look), None, "without {}", all[missing].0);
+        }
+        let odd = |name: &str| Some(if name == "TORC_RUN_ID" { "x" } else { "1" }.to_owned());
+        assert_eq!(Attempt::current(odd), None);
+        assert_eq!((PATIENCE.as_secs(), PAUSE.as_millis()), (60, 250));
+    }
+
+    #[test]
+    fn the_present_owner_is_asked() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store_dir = crate::embedded::store_dir::StoreDir::in_folder(folder.path().to_owned());
+        let settings = crate::context::tests::context().settings;
+        let said =
+            Settings { url: Some("http://old:1".to_owned()), server_file: Some(store_dir.server_file()), ..settings };
+        assert_eq!(present(&said).url.as_deref(), Some("http://old:1"), "nobody says where it is");
+        let info = ServerInfo {
+            host: "another".to_owned(),
+            pid: 1,
+            url: "http://new:1".to_owned(),
+            token_file: store_dir.token_file(),
+            start_time: "t".to_owned(),
+            runner: true,
+            local_url: None,
+            certificate_sha256: None,
+            certificate_file: None,
+        };
+        store_dir.write_server_info(&info).expect("a file");
+        assert_eq!(present(&said).url.as_deref(), Some("http://new:1"));
+    }
+}

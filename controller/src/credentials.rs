@@ -1,0 +1,267 @@
+//! What runners in allocations are handed: the way to the server, a token that is good for their workflow and nothing else, and
+//! whom to believe to be the server. It travels in files that only their owner can read, never on a command line, and is brought
+//! up to date for as long as there are allocations: one may wait for months, and certificates are renewed meanwhile.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use torc_api::causes::with_causes;
+use torc_api::token::{Credential, Grant, Statement};
+use torc_core::ids::WorkflowId;
+
+use crate::issuer::Issuer;
+use crate::tls::{Certificates, certificates_of};
+
+/// Credentials of the runners of a workflow.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RunnerCredentials {
+    /// Where the server answers.
+    pub url: String,
+    /// A token for the runners and jobs of one workflow.
+    pub token: String,
+    /// The certificate that the server has made for itself.
+    pub certificate_sha256: Option<String>,
+    /// The certificate that the server was given, and those who vouch for it, in PEM.
+    pub certificates: Option<String>,
+    /// When another token has to take its place, in seconds since 1970: long before it ends.
+    renew_at: i64,
+}
+
+impl std::fmt::Debug for RunnerCredentials {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RunnerCredentials").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+/// The files of a hand-over, where Slurm's commands and the runners see them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Files {
+    /// The variables, for a shell to read.
+    pub environment: String,
+    /// The token: a runner reads it again when the one that it has is not accepted any more.
+    pub token: String,
+    /// The certificates: a runner reads them again for every connection.
+    pub certificates: String,
+}
+
+impl Files {
+    /// Those of the workflow of a name that no other store in the same folder has.
+    pub fn of(folder: &str, name: &str) -> Self {
+        let path = |ending: &str| format!("{}/{name}.{ending}", folder.trim_end_matches('/'));
+        Self { environment: path("env"), token: path("token"), certificates: path("crt") }
+    }
+
+    /// All of them.
+    pub fn all(&self) -> [&str; 3] {
+        [&self.environment, &self.token, &self.certificates]
+    }
+}
+
+impl RunnerCredentials {
+    /// The variables of the environment file. The token is not one of them: a variable cannot be replaced in a process that runs.
+    pub(crate) fn variables(&self, files: &Files) -> BTreeMap<String, String> {
+        let mut variables = BTreeMap::from([
+            ("TORC_API_URL".to_owned(), self.url.clone()),
+            ("TORC_TOKEN_FILE".to_owned(), files.token.clone()),
+        ]);
+        let pin = self.certificate_sha256.iter().map(|pin| ("TORC_CERTIFICATE_SHA256".to_owned(), pin.clone()));
+        variables.extend(pin);
+        let file = self.certificates.iter().map(|_| files.certificates.clone());
+        variables.extend(file.map(|file| ("TORC_SERVER_CERTIFICATES".to_owned(), file)));
+        variables
+    }
+
+    /// Whether it still says what one that is made now would say, with a token that has time left.
+    fn is_like(&self, now: &Self, now_seconds: i64) -> bool {
+        let words = |one: &Self| (one.url.clone(), one.certificate_sha256.clone(), one.certificates.clone());
+        words(self) == words(now) && now_seconds < self.renew_at
+    }
+}
+
+/// Makes credentials for the runners of a server.
+#[derive(Clone)]
+pub struct CredentialIssuer {
+    url: String,
+    issuer: Issuer,
+    lifetime: Duration,
+    trust: ServerTrust,
+}
+
+/// Who vouches for a server that has not made its certificate for itself.
+#[derive(Clone, Default)]
+pub(crate) struct ServerTrust {
+    /// The certificate that it shows, where it was given.
+    pub shown: Option<Arc<Certificates>>,
+    /// A file with those above it, or above that of a proxy in front.
+    pub authority: Option<PathBuf>,
+}
+
+impl ServerTrust {
+    /// All certificates in PEM. An authority that cannot be read just now is left out: the server's own is enough until it is renewed.
+    fn certificates(&self) -> Option<String> {
+        let authority = self.authority.as_deref().and_then(|path| {
+            certificates_of(path)
+                .map_err(|error| tracing::warn!("runners get no authority: {}", with_causes(&error)))
+                .ok()
+        });
+        let all: Vec<String> = self.shown.iter().map(|shown| shown.chain()).chain(authority).collect();
+        (!all.is_empty()).then(|| all.concat())
+    }
+}
+
+impl CredentialIssuer {
+    pub(crate) fn new(url: String, issuer: Issuer, lifetime: Duration, trust: ServerTrust) -> Self {
+        Self { url, issuer, lifetime, trust }
+    }
+
+    /// How others reach the server.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// For the runners of a workflow. What ends the token before its time is the end of the workflow, or another key.
+    pub fn to_workflow(&self, workflow: WorkflowId, now_seconds: i64) -> RunnerCredentials {
+        let lifetime = i64::try_from(self.lifetime.as_secs()).unwrap_or(i64::MAX);
+        let statement = Statement {
+            grant: Grant::Runner { workflow: workflow.0 },
+            issuer: "server".to_owned(),
+            issued: now_seconds,
+            expires: Some(now_seconds.saturating_add(lifetime)),
+        };
+        let word = self.issuer.issue(&statement);
+        let pin = self.issuer.pin();
+        RunnerCredentials {
+            url: self.url.clone(),
+            token: Credential::token_of(&word).to_owned(),
+            certificate_sha256: pin.map(|pin| pin.to_string()),
+            certificates: if pin.is_none() { self.trust.certificates() } else { None },
+            renew_at: now_seconds.saturating_add(lifetime / 2),
+        }
+    }
+
+    /// What takes the place of what was handed over; nothing while that is good.
+    pub(crate) fn renewed(
+        &self,
+        handed: Option<&RunnerCredentials>,
+        workflow: WorkflowId,
+        now_seconds: i64,
+    ) -> Option<RunnerCredentials> {
+        let new = self.to_workflow(workflow, now_seconds);
+        (!handed.is_some_and(|handed| handed.is_like(&new, now_seconds))).then_some(new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use torc_api::token::Fingerprint;
+    use torc_core::trust::TokenKey;
+
+    use super::*;
+    use crate::tls::{TlsFiles, make_certificate};
+
+    const DAY: i64 = 24 * 3_600;
+    const WORKFLOW: WorkflowId = WorkflowId(3);
+
+    fn credentials(pin: Option<Fingerprint>, trust: ServerTrust) -> (TokenKey, CredentialIssuer) {
+        let key = TokenKey::new(&[1; 32]).unwrap();
+        let issuer = Issuer::new(key.clone(), pin);
+        (
+            key,
+            CredentialIssuer::new(
+                "https://login1:7421".to_owned(),
+                issuer,
+                Duration::from_secs(30 * DAY as u64),
+                trust,
+            ),
+        )
+    }
+
+    #[test]
+    fn runners_get_a_token_of_their_workflow_and_the_certificate_of_the_server() {
+        let pin = Fingerprint([2; 32]);
+        let (key, credentials) = credentials(Some(pin), ServerTrust::default());
+        let credentials = credentials.to_workflow(WORKFLOW, 1_000);
+        let statement = key.verify(&credentials.token, 1_000 + 29 * DAY).unwrap();
+        assert_eq!(statement.grant, Grant::Runner { workflow: 3 });
+        assert_eq!(statement.expires, Some(1_000 + 30 * DAY));
+        assert!(!format!("{credentials:?}").contains(&credentials.token), "nobody prints it by mistake");
+        let files = Files::of("/home/ada/.torc/allocations", "torc-wf3-0a1b");
+        let variables = credentials.variables(&files);
+        let expected = BTreeMap::from([
+            ("TORC_API_URL".to_owned(), "https://login1:7421".to_owned()),
+            ("TORC_TOKEN_FILE".to_owned(), "/home/ada/.torc/allocations/torc-wf3-0a1b.token".to_owned()),
+            ("TORC_CERTIFICATE_SHA256".to_owned(), pin.to_string()),
+        ]);
+        assert_eq!(variables, expected, "the token itself is in a file that can be replaced");
+    }
+
+    #[test]
+    fn what_was_handed_over_is_replaced_when_it_is_out_of_date() {
+        let (_, credentials) = credentials(None, ServerTrust::default());
+        let first = credentials.renewed(None, WORKFLOW, 0).unwrap();
+        assert_eq!(credentials.renewed(Some(&first), WORKFLOW, 15 * DAY - 1), None);
+        let second = credentials.renewed(Some(&first), WORKFLOW, 15 * DAY).unwrap();
+        assert_ne!(second.token, first.token, "half of its time is over");
+        let elsewhere = CredentialIssuer { url: "https://login2:7421".to_owned(), ..credentials };
+        assert!(elsewhere.renewed(Some(&first), WORKFLOW, 1).is_some(), "the server is somewhere else");
+    }
+
+    #[test]
+    fn a_certificate_that_was_given_travels_with_those_who_vouch_for_it_and_is_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| folder.path().join(name);
+        let make = || make_certificate(vec!["login1".to_owned()]).unwrap();
+        let (certificate, key) = make();
+        std::fs::write(file("tls.crt"), &certificate).unwrap();
+        std::fs::write(file("tls.key"), key).unwrap();
+        let (authority, other) = (make().0, make().0);
+        std::fs::write(file("ca.crt"), &authority).unwrap();
+        let text = |parts: [&String; 2]| Some(parts.map(|part| part.replace("\r\n", "\n")).concat());
+        let files = TlsFiles { certificate: file("tls.crt"), key: file("tls.key") };
+        let shown = Some(Certificates::read(files).unwrap());
+        let trust = ServerTrust { shown, authority: Some(file("ca.crt")) };
+        let (_, given) = credentials(None, trust.clone());
+        let first = given.to_workflow(WORKFLOW, 0);
+        assert_eq!(first.certificates, text([&certificate, &authority]));
+        let variables = first.variables(&Files::of("/f", "w"));
+        assert_eq!(variables["TORC_SERVER_CERTIFICATES"], "/f/w.crt");
+        assert!(!variables.contains_key("TORC_CERTIFICATE_SHA256"), "it may be renewed");
+        std::fs::write(file("ca.crt"), &other).unwrap();
+        let second = given.renewed(Some(&first), WORKFLOW, 1).unwrap();
+        assert_eq!(second.certificates, text([&certificate, &other]));
+        std::fs::remove_file(file("ca.crt")).unwrap();
+        let third = given.renewed(Some(&second), WORKFLOW, 1).unwrap();
+        assert_eq!(third.certificates, text([&certificate, &String::new()]), "the server's own is enough for now");
+        let (_, own) = credentials(Some(Fingerprint([2; 32])), trust);
+        assert_eq!(own.to_workflow(WORKFLOW, 0).certificates, None, "one that it has made is the only one");
+    }
+
+    #[test]
+    fn a_token_is_replaced_at_half_of_its_life() {
+        let issuer = Issuer::new(TokenKey::new(&[1; 32]).unwrap(), None);
+        for (lifetime, half) in [(1_000, 500), (1_001, 500), (3, 1)] {
+            let lifetime = Duration::from_secs(lifetime);
+            let credentials = CredentialIssuer::new("u".to_owned(), issuer.clone(), lifetime, ServerTrust::default());
+            let first = credentials.to_workflow(WORKFLOW, 10_000);
+            for (age, is_replaced) in [(half - 1, false), (half, true), (half + 1, true)] {
+                let new = credentials.renewed(Some(&first), WORKFLOW, 10_000 + age);
+                assert_eq!(new.is_some(), is_replaced, "{lifetime:?} after {age} s");
+            }
+        }
+    }
+
+    #[test]
+    fn another_certificate_takes_the_place_of_what_was_handed_over() {
+        let (_, own) = credentials(Some(Fingerprint([2; 32])), ServerTrust::default());
+        let first = own.to_workflow(WORKFLOW, 0);
+        assert_eq!(own.renewed(Some(&first), WORKFLOW, 1), None);
+        let (_, other) = credentials(Some(Fingerprint([3; 32])), ServerTrust::default());
+        assert!(other.renewed(Some(&first), WORKFLOW, 1).is_some());
+        let files = Files::of("/f/", "w");
+        assert_eq!(files.all(), ["/f/w.env", "/f/w.token", "/f/w.crt"]);
+    }
+}

@@ -1,0 +1,76 @@
+//! What handlers take from a request. All of them refuse with an [`ApiError`].
+
+use axum::Json;
+use axum::extract::{FromRequest, FromRequestParts, Path, Query as AxumQuery, Request};
+use axum::http::request::Parts;
+use serde::de::DeserializeOwned;
+use torc_core::ids::WorkflowId;
+
+use super::App;
+use super::error::ApiError;
+use crate::caller::Caller;
+use crate::engine::EngineError;
+
+/// The body as JSON.
+pub(super) struct Body<T>(pub T);
+
+/// The parameters of the query.
+pub(super) struct Query<T>(pub T);
+
+/// Parameters of the path.
+pub(super) struct Param<T>(pub T);
+
+/// The workflow of the path, which the guard has found and which the caller may deal with.
+#[derive(Clone, Copy)]
+pub(super) struct TargetWorkflow(pub WorkflowId);
+
+impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
+        let Json(body) = Json::from_request(request, app).await?;
+        Ok(Self(body))
+    }
+}
+
+impl<T: DeserializeOwned> FromRequestParts<App> for Query<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
+        let AxumQuery(query) = AxumQuery::from_request_parts(parts, app).await?;
+        Ok(Self(query))
+    }
+}
+
+impl<T: DeserializeOwned + Send> FromRequestParts<App> for Param<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
+        let Path(parameters) = Path::from_request_parts(parts, app).await?;
+        Ok(Self(parameters))
+    }
+}
+
+impl FromRequestParts<App> for TargetWorkflow {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, ApiError> {
+        Ok(*extension::<Self>(parts)?)
+    }
+}
+
+impl FromRequestParts<App> for Caller {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, ApiError> {
+        Ok(extension::<Self>(parts)?.clone())
+    }
+}
+
+/// Returns what the guard has left with the request.
+fn extension<T: Send + Sync + 'static>(parts: &Parts) -> Result<&T, ApiError> {
+    let found = parts.extensions.get::<T>();
+    found.ok_or_else(|| {
+        EngineError::internal("a handler takes more than the guard of its route leaves".to_owned()).into()
+    })
+}

@@ -1,0 +1,111 @@
+//! One declaration per route: method, path, handler, access, audit verb and description.
+
+use axum::Router;
+use axum::handler::Handler;
+use axum::http::Method;
+use axum::routing::{MethodFilter, MethodRouter, on};
+use schemars::SchemaGenerator;
+use serde_json::Value;
+
+use super::access::Access;
+use super::operation::{Documented, Operation};
+use super::{App, Rule};
+use crate::audit::AuditVerb;
+
+/// A route. What its handler takes and returns is described by the handler's own types.
+pub(super) struct Route {
+    rule: Rule,
+    summary: &'static str,
+    handler: MethodRouter<App>,
+    describe: Describe,
+    is_documented: bool,
+}
+
+type Describe = fn(&mut Operation, &mut SchemaGenerator);
+
+impl Route {
+    pub fn get<H, T>(path: &'static str, handler: H) -> Self
+    where
+        H: Handler<T, App> + Documented<T>,
+        T: 'static,
+    {
+        Self::new(Method::GET, path, on(MethodFilter::GET, handler), H::describe).audit(AuditVerb::Read)
+    }
+
+    pub fn post<H, T>(path: &'static str, handler: H) -> Self
+    where
+        H: Handler<T, App> + Documented<T>,
+        T: 'static,
+    {
+        Self::new(Method::POST, path, on(MethodFilter::POST, handler), H::describe)
+    }
+
+    pub fn put<H, T>(path: &'static str, handler: H) -> Self
+    where
+        H: Handler<T, App> + Documented<T>,
+        T: 'static,
+    {
+        Self::new(Method::PUT, path, on(MethodFilter::PUT, handler), H::describe)
+    }
+
+    pub fn delete<H, T>(path: &'static str, handler: H) -> Self
+    where
+        H: Handler<T, App> + Documented<T>,
+        T: 'static,
+    {
+        Self::new(Method::DELETE, path, on(MethodFilter::DELETE, handler), H::describe)
+    }
+
+    fn new(method: Method, path: &'static str, handler: MethodRouter<App>, describe: Describe) -> Self {
+        let rule = Rule { method, path, ..Rule::unknown() };
+        Self { rule, summary: "", handler, describe, is_documented: true }
+    }
+
+    /// Who may call it; without this only an administrator may.
+    pub fn access(mut self, access: Access) -> Self {
+        self.rule.access = access;
+        self
+    }
+
+    /// Its name in the audit log.
+    pub fn audit(mut self, verb: AuditVerb) -> Self {
+        self.rule.verb = verb;
+        self
+    }
+
+    /// What it does, in a line.
+    pub fn summary(mut self, summary: &'static str) -> Self {
+        self.summary = summary;
+        self
+    }
+
+    /// Leaves it out of the OpenAPI document.
+    pub fn undocumented(mut self) -> Self {
+        self.is_documented = false;
+        self
+    }
+
+    /// What it does, in a line.
+    pub fn title(&self) -> &'static str {
+        self.summary
+    }
+
+    pub fn rule(&self) -> &Rule {
+        &self.rule
+    }
+
+    /// Returns its entry in the OpenAPI document.
+    pub fn operation(&self, types: &mut SchemaGenerator) -> Option<Value> {
+        if !self.is_documented {
+            return None;
+        }
+        let mut operation = Operation::new(self.rule.path, self.summary, types);
+        (self.describe)(&mut operation, types);
+        Some(operation.into_json())
+    }
+}
+
+/// Returns a router of all these routes.
+pub(super) fn router(routes: Vec<Route>) -> Router<App> {
+    routes.into_iter().fold(Router::new(), |router, route| router.route(route.rule.path, route.handler))
+}

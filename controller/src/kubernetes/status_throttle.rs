@@ -1,0 +1,106 @@
+//! When a status is written: at once when a condition changes, else at most every few seconds, and never without need. Pure.
+
+use std::time::Duration;
+
+use torc_api::status::{Condition, WorkflowStatus};
+
+/// Between two writes that tell of progress alone.
+pub(super) const MIN_STATUS_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Whether to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Decision {
+    /// There is nothing new.
+    Nothing,
+    /// Now.
+    Now,
+    /// Not before so long.
+    After(Duration),
+}
+
+/// Decides. `since` is how long ago the last write was.
+pub(super) fn decide(before: Option<&WorkflowStatus>, after: &WorkflowStatus, since: Duration) -> Decision {
+    match before {
+        Some(before) if before == after => Decision::Nothing,
+        Some(before) if !has_moved(&before.conditions, &after.conditions) && since < MIN_STATUS_INTERVAL => {
+            Decision::After(MIN_STATUS_INTERVAL - since)
+        }
+        _ => Decision::Now,
+    }
+}
+
+/// A condition says something else; its message and times are only words about it.
+fn has_moved(before: &[Condition], after: &[Condition]) -> bool {
+    let value = |condition: &Condition| {
+        let Condition { type_, status, reason, observed_generation, .. } = condition.clone();
+        (type_, status, reason, observed_generation)
+    };
+    !before.iter().map(value).eq(after.iter().map(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(progress: &str, reason: &str, message: &str) -> WorkflowStatus {
+        let condition = Condition {
+            type_: "Succeeded".to_owned(),
+            status: "Unknown".to_owned(),
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+            last_transition_time: String::new(),
+            observed_generation: Some(1),
+        };
+        let progress = Some(progress.to_owned());
+        WorkflowStatus { progress, conditions: vec![condition], ..WorkflowStatus::default() }
+    }
+
+    #[test]
+    fn statuses_are_written_when_they_say_something_new_and_not_too_often() {
+        let before = status("1/9", "Running", "");
+        let seconds = Duration::from_secs;
+        for (after, since, expected) in [
+            (status("1/9", "Running", ""), 100, Decision::Nothing),
+            (status("2/9", "Running", ""), 100, Decision::Now),
+            (status("2/9", "Running", ""), 5, Decision::Now),
+            (status("2/9", "Running", ""), 2, Decision::After(seconds(3))),
+            (status("1/9", "Running", "words"), 0, Decision::After(seconds(5))),
+            (status("1/9", "Suspended", ""), 0, Decision::Now),
+        ] {
+            assert_eq!(decide(Some(&before), &after, seconds(since)), expected, "{after:?} after {since} s");
+        }
+        assert_eq!(decide(None, &before, Duration::ZERO), Decision::Now);
+        let mut edited = before.clone();
+        edited.conditions[0].observed_generation = Some(2);
+        assert_eq!(
+            decide(Some(&before), &edited, Duration::ZERO),
+            Decision::Now,
+            "who waits for an edit is told at once"
+        );
+    }
+
+    #[test]
+    fn each_part_of_a_condition_but_its_words_and_time_is_written_at_once() {
+        let before = status("1/9", "Running", "");
+        type Change = fn(&mut Condition);
+        let changes: [(Change, bool); 6] = [
+            (|one| one.type_ = "Other".to_owned(), true),
+            (|one| one.status = "True".to_owned(), true),
+            (|one| one.reason = "Other".to_owned(), true),
+            (|one| one.observed_generation = None, true),
+            (|one| one.message = "Other".to_owned(), false),
+            (|one| one.last_transition_time = "Other".to_owned(), false),
+        ];
+        for (number, (change, at_once)) in changes.into_iter().enumerate() {
+            let mut after = before.clone();
+            change(&mut after.conditions[0]);
+            let expected = if at_once { Decision::Now } else { Decision::After(Duration::from_millis(1)) };
+            let since = Duration::from_millis(4_999);
+            assert_eq!(decide(Some(&before), &after, since), expected, "change {number}");
+            assert_eq!(decide(Some(&before), &after, Duration::from_secs(5)), Decision::Now, "change {number}");
+        }
+        let mut fewer = before.clone();
+        fewer.conditions.clear();
+        assert_eq!(decide(Some(&before), &fewer, Duration::ZERO), Decision::Now);
+    }
+}

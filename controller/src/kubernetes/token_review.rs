@@ -1,0 +1,175 @@
+//! Whose the token of a service account is: the API server says so, and lists say what that allows.
+
+mod cache;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus};
+use kube::Client;
+use kube::api::{Api, PostParams};
+use torc_api::token::Grant;
+
+use super::KubernetesConfig;
+use super::log_once::{LogOnce, explained};
+use crate::caller::Caller;
+use cache::ReviewCache;
+
+/// How service accounts begin in the words of Kubernetes.
+const ACCOUNT: &str = "system:serviceaccount:";
+/// A review that takes longer has failed.
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Knows service accounts. Clones are the same.
+#[derive(Clone)]
+pub(crate) struct Reviews {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    client: Client,
+    audience: String,
+    lists: Lists,
+    cache: Mutex<ReviewCache>,
+    log_once: Mutex<LogOnce>,
+}
+
+/// Who may do what.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lists {
+    /// `namespace/name` of those who run jobs of every namespace.
+    runners: Vec<String>,
+    /// `namespace/name` of those who may do everything.
+    admins: Vec<String>,
+    /// The name of those who may read what is in their own namespace. Who may have their tokens is for the rights in that namespace
+    /// to say; nobody is the one without a name.
+    viewer: String,
+    /// The name of those who may change it, too.
+    editor: String,
+}
+
+impl Reviews {
+    pub fn new(client: Client, audience: String, lists: Lists) -> Self {
+        Self { inner: Arc::new(Inner { client, audience, lists, cache: Mutex::default(), log_once: Mutex::default() }) }
+    }
+
+    /// Who bears a token; what was found out is remembered for a while.
+    pub async fn caller(&self, token: &str) -> Option<Caller> {
+        // Whatever is not of this form is no token of an API server, and nobody's time is worth asking.
+        if token.split('.').count() != 3 {
+            return None;
+        }
+        let lock = || self.inner.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = lock().recall(token, Instant::now()) {
+            return known;
+        }
+        let caller = match tokio::time::timeout(REVIEW_TIMEOUT, self.review(token)).await {
+            Ok(Ok(status)) => self.inner.lists.caller(&status, &self.inner.audience),
+            Ok(Err(error)) => return self.unanswered(&explained(&error)),
+            Err(_) => return self.unanswered("no answer in time"),
+        };
+        self.log_once().reset();
+        lock().remember(token, caller.clone(), Instant::now());
+        caller
+    }
+
+    /// Nobody is refused for long because the API server was away: the next call asks again.
+    fn unanswered(&self, why: &str) -> Option<Caller> {
+        if self.log_once().should_log(why) {
+            tracing::warn!("tokens of service accounts cannot be reviewed: {why}");
+        }
+        None
+    }
+
+    fn log_once(&self) -> MutexGuard<'_, LogOnce> {
+        self.inner.log_once.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn review(&self, token: &str) -> kube::Result<TokenReviewStatus> {
+        let spec =
+            TokenReviewSpec { token: Some(token.to_owned()), audiences: Some(vec![self.inner.audience.clone()]) };
+        let review = TokenReview { spec, ..TokenReview::default() };
+        let reviews: Api<TokenReview> = Api::all(self.inner.client.clone());
+        Ok(reviews.create(&PostParams::default(), &review).await?.status.unwrap_or_default())
+    }
+}
+
+impl Lists {
+    pub fn of(config: &KubernetesConfig) -> Self {
+        Self {
+            runners: config.runner_accounts.clone(),
+            admins: config.admin_accounts.clone(),
+            viewer: config.viewer_account.clone(),
+            editor: config.editor_account.clone(),
+        }
+    }
+
+    /// What a review makes of a bearer: the token must be meant for us, and its account must be on a list.
+    fn caller(&self, status: &TokenReviewStatus, audience: &str) -> Option<Caller> {
+        let is_meant = status.audiences.iter().flatten().any(|meant| meant == audience);
+        if status.authenticated != Some(true) || !is_meant {
+            return None;
+        }
+        let name = status.user.as_ref()?.username.as_deref()?;
+        let (namespace, name) = name.strip_prefix(ACCOUNT)?.split_once(':')?;
+        let (account, own) = (format!("{namespace}/{name}"), || namespace.to_owned());
+        let grant = match name {
+            _ if self.admins.contains(&account) => Grant::Admin,
+            _ if self.runners.contains(&account) => Grant::Pool,
+            "" => return None,
+            name if name == self.editor => Grant::Editor { namespace: own() },
+            name if name == self.viewer => Grant::Viewer { namespace: own() },
+            _ => return None,
+        };
+        Some(Caller { grant, name: account })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::authentication::v1::UserInfo;
+
+    use super::*;
+
+    #[test]
+    fn accounts_on_a_list_are_known_if_their_token_is_meant_for_us() {
+        let lists = Lists {
+            runners: vec!["torc/runner".to_owned()],
+            admins: vec!["ops/admin".to_owned()],
+            viewer: "reader".to_owned(),
+            editor: "writer".to_owned(),
+        };
+        let lab = || "lab".to_owned();
+        let review = |authenticated, audience: &str, username: &str| TokenReviewStatus {
+            authenticated: Some(authenticated),
+            audiences: Some(vec![audience.to_owned()]),
+            user: Some(UserInfo { username: Some(username.to_owned()), ..UserInfo::default() }),
+            ..TokenReviewStatus::default()
+        };
+        let runner = "system:serviceaccount:torc:runner";
+        for (status, expected) in [
+            (review(true, "torc", runner), Some((Grant::Pool, "torc/runner"))),
+            (review(true, "torc", "system:serviceaccount:ops:admin"), Some((Grant::Admin, "ops/admin"))),
+            (
+                review(true, "torc", "system:serviceaccount:lab:reader"),
+                Some((Grant::Viewer { namespace: lab() }, "lab/reader")),
+            ),
+            (
+                review(true, "torc", "system:serviceaccount:lab:writer"),
+                Some((Grant::Editor { namespace: lab() }, "lab/writer")),
+            ),
+            (review(true, "torc", "system:serviceaccount:torc:other"), None),
+            (review(true, "torc", "system:serviceaccount:torc:"), None),
+            (review(true, "torc", "lab:reader"), None),
+            (review(true, "torc", "torc/runner"), None),
+            (review(true, "https://kubernetes.default.svc", runner), None),
+            (review(false, "torc", runner), None),
+            (TokenReviewStatus::default(), None),
+        ] {
+            let caller = lists.caller(&status, "torc").map(|caller| (caller.grant, caller.name));
+            assert_eq!(caller, expected.map(|(grant, name)| (grant, name.to_owned())), "{status:?}");
+        }
+        // Where nobody was named, nobody is known by a name.
+        assert_eq!(Lists::default().caller(&review(true, "torc", "system:serviceaccount:lab:"), "torc"), None);
+    }
+}

@@ -1,0 +1,73 @@
+//! When an object goes: `ttlSecondsAfterFinished`, and what is left of its workflow. Pure.
+
+/// What becomes of a finished object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lifetime {
+    /// It stays until somebody deletes it.
+    Unlimited,
+    /// It goes after so many seconds.
+    Ends {
+        /// From now; at least one.
+        seconds: i64,
+    },
+    /// It goes now.
+    Over,
+}
+
+/// How long a workflow that ended then stays. All times are in seconds since 1970.
+pub(super) fn lifetime(ttl_seconds: Option<i32>, completed: Option<i64>, now: i64) -> Lifetime {
+    match ttl_seconds.zip(completed) {
+        None => Lifetime::Unlimited,
+        Some((ttl, completed)) => match completed.saturating_add(i64::from(ttl)) - now {
+            seconds @ 1.. => Lifetime::Ends { seconds },
+            _ => Lifetime::Over,
+        },
+    }
+}
+
+/// Whether the object goes because its time was over: then the store keeps what it knows. A person who deletes it earlier wants
+/// it forgotten.
+pub(super) fn leaves_archive(ttl_seconds: Option<i32>, completed: Option<i64>, deleted: i64) -> bool {
+    lifetime(ttl_seconds, completed, deleted) == Lifetime::Over
+}
+
+/// A time as a status has it, in seconds since 1970.
+pub(super) fn seconds(time: &str) -> Option<i64> {
+    time.parse::<k8s_openapi::jiff::Timestamp>().ok().map(|time| time.as_second())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lifetimes() {
+        for (ttl, completed, now, expected) in [
+            (None, Some(100), 1_000, Lifetime::Unlimited),
+            (Some(0), None, 1_000, Lifetime::Unlimited),
+            (Some(0), Some(100), 100, Lifetime::Over),
+            (Some(60), Some(100), 100, Lifetime::Ends { seconds: 60 }),
+            (Some(60), Some(100), 159, Lifetime::Ends { seconds: 1 }),
+            (Some(60), Some(100), 160, Lifetime::Over),
+        ] {
+            assert_eq!(lifetime(ttl, completed, now), expected, "{ttl:?} {completed:?} {now}");
+        }
+        assert!(leaves_archive(Some(60), Some(100), 160) && !leaves_archive(Some(60), Some(100), 120));
+        assert!(!leaves_archive(None, Some(100), 160), "somebody deleted it");
+    }
+
+    #[test]
+    fn an_archive_is_left_from_the_second_at_which_the_time_is_over() {
+        for (ttl, completed, deleted, expected) in [
+            (Some(60), Some(100), 159, false),
+            (Some(60), Some(100), 160, true),
+            (Some(60), Some(100), 161, true),
+            (Some(0), Some(100), 100, true),
+            (Some(60), None, 9_999, false),
+            (None, Some(100), 9_999, false),
+        ] {
+            assert_eq!(leaves_archive(ttl, completed, deleted), expected, "{ttl:?} {completed:?} {deleted}");
+        }
+        assert_eq!(lifetime(Some(i32::MAX), Some(i64::MAX), 0), Lifetime::Ends { seconds: i64::MAX });
+    }
+}

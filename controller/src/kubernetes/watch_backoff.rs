@@ -1,0 +1,104 @@
+//! Retries a failed watch with exponential backoff, and logs each distinct error once.
+
+use std::time::Duration;
+
+use futures::{Stream, StreamExt as _};
+use kube::runtime::watcher::{self, Event};
+use torc_core::backoff::Backoff;
+
+use super::log_once::{LogOnce, explained_watch};
+
+/// The first pause.
+const INITIAL_BACKOFF: Duration = Duration::from_millis(800);
+/// No pause is longer: whoever brings what was missing does not want to wait for minutes.
+const MAX_BACKOFF: Duration = Duration::from_secs(10);
+
+/// Backoff of one watch.
+struct WatchBackoff {
+    backoff: Backoff,
+    log_once: LogOnce,
+}
+
+impl WatchBackoff {
+    fn new() -> Self {
+        Self { backoff: Backoff::new(INITIAL_BACKOFF, MAX_BACKOFF), log_once: LogOnce::default() }
+    }
+
+    /// How long to wait after this, and what to tell of it.
+    fn after<K>(&mut self, seen: &watcher::Result<Event<K>>) -> (Duration, Option<String>) {
+        match seen {
+            Err(error) => {
+                let pause = self.backoff.next_delay();
+                let said = explained_watch(error);
+                (pause, self.log_once.should_log(&said).then_some(said))
+            }
+            // Also a list that will fail begins: only what ends well counts.
+            Ok(Event::Init | Event::InitApply(_)) => (Duration::ZERO, None),
+            Ok(_) => {
+                *self = Self::new();
+                (Duration::ZERO, None)
+            }
+        }
+    }
+}
+
+/// The same events, with pauses after errors. `tell` hears of what is wrong.
+pub(super) fn with_backoff<K>(
+    seen: impl Stream<Item = watcher::Result<Event<K>>>,
+    mut tell: impl FnMut(&str),
+) -> impl Stream<Item = watcher::Result<Event<K>>> {
+    let mut backoff = WatchBackoff::new();
+    seen.then(move |seen| {
+        let (pause, news) = backoff.after(&seen);
+        if let Some(said) = news {
+            tell(&said);
+        }
+        async move {
+            if !pause.is_zero() {
+                tokio::time::sleep(pause).await;
+            }
+            seen
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use futures::stream;
+    use kube::core::Status;
+
+    use super::*;
+
+    fn forbidden() -> watcher::Result<Event<()>> {
+        let status = Status { message: "no".to_owned(), code: 403, ..Status::default() };
+        Err(watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status))))
+    }
+
+    #[test]
+    fn pauses_get_longer_and_a_trouble_is_told_once_until_a_list_has_ended_well() {
+        let mut backoff = WatchBackoff::new();
+        let mut pauses = Vec::new();
+        for round in 0..6 {
+            assert_eq!(backoff.after::<()>(&Ok(Event::Init)), (Duration::ZERO, None), "a beginning is no end");
+            assert_eq!(backoff.after(&Ok(Event::InitApply(()))), (Duration::ZERO, None), "nor is a first page");
+            let (pause, news) = backoff.after(&forbidden());
+            assert_eq!(news.is_some(), round == 0);
+            pauses.push(pause.as_millis());
+        }
+        assert_eq!(pauses, [800, 1_600, 3_200, 6_400, 10_000, 10_000]);
+        assert_eq!(backoff.after::<()>(&Ok(Event::InitDone)), (Duration::ZERO, None));
+        let (pause, news) = backoff.after(&forbidden());
+        assert_eq!((pause, news.is_some()), (INITIAL_BACKOFF, true), "it begins anew");
+    }
+
+    #[tokio::test]
+    async fn nothing_is_lost_and_there_is_no_hot_loop() {
+        let (start, mut told) = (Instant::now(), 0);
+        let seen = stream::iter([Ok(Event::Init), forbidden(), Ok(Event::Init), Ok(Event::InitDone)]);
+        let seen: Vec<_> = with_backoff(seen, |_| told += 1).collect().await;
+        assert_eq!((seen.len(), told, seen[1].is_err()), (4, 1, true));
+        assert!(start.elapsed() >= INITIAL_BACKOFF);
+    }
+}

@@ -1,0 +1,176 @@
+//! Relays logs from the disks of runners to the callers that ask for them.
+//!
+//! Nothing is stored: a caller waits for its request, and a request is removed when its caller gives up.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, oneshot};
+use torc_api::logs::{LogPiece, WantedPiece};
+use torc_api::wire::LONG_POLL_SECONDS;
+
+/// How long a caller waits for a runner.
+const RUNNER_ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
+/// The most requests at once; further ones are refused.
+const MAX_PENDING_REQUESTS: usize = 1_000;
+
+/// Pending log requests. Clones share state.
+#[derive(Clone, Default)]
+pub(crate) struct LogRelay {
+    pending: Arc<Mutex<PendingRequests>>,
+    news: Arc<Notify>,
+}
+
+#[derive(Default)]
+struct PendingRequests {
+    last: i64,
+    /// What has not been taken yet, with the host that has it.
+    open: Vec<(String, WantedPiece)>,
+    /// Who waits for a piece.
+    waiting: HashMap<i64, oneshot::Sender<LogPiece>>,
+}
+
+impl LogRelay {
+    /// A piece of a file on a host's disk; nothing if its runner does not bring it in time.
+    pub async fn ask(&self, host: &str, path: &str, offset: i64, lines: Option<i64>) -> Option<LogPiece> {
+        let (sender, receiver) = oneshot::channel();
+        let id = {
+            let mut pending = self.lock();
+            if pending.waiting.len() >= MAX_PENDING_REQUESTS {
+                return None;
+            }
+            pending.last += 1;
+            let id = pending.last;
+            pending.open.push((host.to_owned(), WantedPiece { id, path: path.to_owned(), offset, lines }));
+            pending.waiting.insert(id, sender);
+            id
+        };
+        self.news.notify_waiters();
+        // Whoever stops waiting, for whatever reason, leaves nothing behind.
+        let _remove = RemoveOnDrop { relay: self, id };
+        tokio::time::timeout(RUNNER_ANSWER_TIMEOUT, receiver).await.ok()?.ok()
+    }
+
+    /// What is wanted of a host; nothing after a while.
+    pub async fn poll(&self, host: &str) -> Vec<WantedPiece> {
+        let until = tokio::time::Instant::now() + Duration::from_secs(LONG_POLL_SECONDS);
+        loop {
+            let news = self.news.notified();
+            tokio::pin!(news);
+            // From here on no news is missed.
+            news.as_mut().enable();
+            let found = self.take(host);
+            if !found.is_empty() || tokio::time::timeout_at(until, news).await.is_err() {
+                return found;
+            }
+        }
+    }
+
+    /// Hands over what a runner has brought.
+    pub fn deliver(&self, pieces: Vec<LogPiece>) {
+        let mut pending = self.lock();
+        for piece in pieces {
+            if let Some(waiting) = pending.waiting.remove(&piece.id) {
+                // Whoever has just gone does not need it.
+                let _ = waiting.send(piece);
+            }
+        }
+    }
+
+    fn take(&self, host: &str) -> Vec<WantedPiece> {
+        let mut pending = self.lock();
+        let (its, others) = std::mem::take(&mut pending.open).into_iter().partition(|(of, _)| of == host);
+        pending.open = others;
+        Vec::into_iter(its).map(|(_, piece)| piece).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, PendingRequests> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct RemoveOnDrop<'a> {
+    relay: &'a LogRelay,
+    id: i64,
+}
+
+impl Drop for RemoveOnDrop<'_> {
+    fn drop(&mut self) {
+        let mut pending = self.relay.lock();
+        pending.waiting.remove(&self.id);
+        pending.open.retain(|(_, piece)| piece.id != self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many requests have not been taken, and how many callers wait.
+    fn left(relay: &LogRelay) -> (usize, usize) {
+        let pending = relay.lock();
+        (pending.open.len(), pending.waiting.len())
+    }
+
+    #[tokio::test]
+    async fn a_piece_goes_from_the_host_that_has_it_to_who_wants_it() {
+        let relay = LogRelay::default();
+        let runner = async {
+            let wanted = relay.poll("a").await;
+            assert_eq!(wanted.iter().map(|piece| piece.path.as_str()).collect::<Vec<_>>(), ["/x"]);
+            relay.deliver(vec![LogPiece::new(99, 0, b"nobody's"), LogPiece::new(wanted[0].id, 0, b"text")]);
+        };
+        let nobodys = relay.ask("b", "/y", 0, None);
+        tokio::pin!(nobodys);
+        tokio::select! {
+            biased;
+            _ = &mut nobodys => panic!("no runner lives there"),
+            (mine, ()) = async { tokio::join!(relay.ask("a", "/x", 0, None), runner) } => {
+                assert_eq!(mine.map(|piece| piece.bytes()), Some(b"text".to_vec()));
+            }
+        }
+        assert_eq!(left(&relay), (1, 1));
+    }
+
+    #[tokio::test]
+    async fn whoever_has_given_up_is_forgotten() {
+        let relay = LogRelay::default();
+        let asked = tokio::time::timeout(Duration::from_millis(1), relay.ask("b", "/y", 0, None)).await;
+        assert!(asked.is_err());
+        assert_eq!(left(&relay), (0, 0));
+        assert_eq!(relay.take("b"), []);
+    }
+
+    #[tokio::test]
+    async fn a_wish_says_which_part_of_which_file() {
+        let relay = LogRelay::default();
+        let runner = async {
+            let wanted = relay.poll("a").await.remove(0);
+            assert_eq!((wanted.path.as_str(), wanted.offset, wanted.lines), ("/x", 17, Some(19)));
+            assert_eq!(relay.take("a"), [], "it is taken once");
+            relay.deliver(vec![LogPiece::new(wanted.id, 17, b"text")]);
+        };
+        let (piece, ()) = tokio::join!(relay.ask("a", "/x", 17, Some(19)), runner);
+        assert_eq!(piece.map(|piece| (piece.offset, piece.bytes())), Some((17, b"text".to_vec())));
+        assert_eq!(left(&relay), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn a_thousand_wishes_are_enough() {
+        let relay = LogRelay::default();
+        let mut asked: Vec<_> = (0..MAX_PENDING_REQUESTS).map(|_| Box::pin(relay.ask("b", "/y", 0, None))).collect();
+        for one in &mut asked {
+            assert!(futures::poll!(one.as_mut()).is_pending());
+        }
+        assert_eq!((left(&relay), MAX_PENDING_REQUESTS), ((1_000, 1_000), 1_000));
+        assert_eq!(relay.ask("b", "/y", 0, None).await, None, "whoever comes later is told at once");
+        drop(asked);
+        assert_eq!(left(&relay), (0, 0));
+    }
+
+    #[test]
+    fn a_runner_has_fifteen_seconds_to_bring_a_piece() {
+        assert_eq!(RUNNER_ANSWER_TIMEOUT, Duration::from_secs(15));
+    }
+}

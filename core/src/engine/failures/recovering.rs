@@ -1,0 +1,129 @@
+//! Whether recovery is under way: which jobs are being tried again because an attempt was lost or ran out of something.
+
+use std::collections::{BTreeMap, HashMap};
+
+use torc_api::state::{Cause, JobState};
+use torc_api::status::RecoveryProgress;
+
+use crate::ids::JobId;
+
+/// Jobs that are being tried again, counted as they come and go: a status is asked for more often than one of them moves.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::engine) struct Recovering {
+    jobs: HashMap<JobId, RetryInfo>,
+    causes: BTreeMap<Cause, i64>,
+    rounds: BTreeMap<i32, i64>,
+}
+
+/// Why a job is tried again, and for which time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct RetryInfo {
+    cause: Cause,
+    round: i32,
+}
+
+impl Recovering {
+    /// A job with these failed attempts stands here.
+    pub(super) fn update(&mut self, job: JobId, state: JobState, failed: Option<&BTreeMap<Cause, i32>>) {
+        self.set(job, failed.and_then(|failed| retry_info(state, failed)));
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    fn set(&mut self, job: JobId, retry_info: Option<RetryInfo>) {
+        let before = match retry_info {
+            Some(retry_info) => self.jobs.insert(job, retry_info),
+            None => self.jobs.remove(&job),
+        };
+        if let Some(before) = before {
+            count(&mut self.causes, before.cause, -1);
+            count(&mut self.rounds, before.round, -1);
+        }
+        if let Some(retry_info) = retry_info {
+            count(&mut self.causes, retry_info.cause, 1);
+            count(&mut self.rounds, retry_info.round, 1);
+        }
+    }
+
+    /// The reason, if recovery is under way: of several causes the one that says most about the jobs themselves.
+    pub fn reason(&self) -> Option<&'static str> {
+        self.causes.keys().next().map(|cause| cause.as_str())
+    }
+
+    /// A sentence that stays the same while one job after another is done.
+    pub fn sentence(&self) -> String {
+        let causes: Vec<&str> = self.causes.keys().map(|cause| cause.as_str()).collect();
+        if causes.is_empty() { String::new() } else { format!("jobs are tried again after {}", causes.join(", ")) }
+    }
+
+    /// How it stands: the round of the job that was tried most often, and how many jobs there are of each cause.
+    pub fn status(&self) -> Option<RecoveryProgress> {
+        let round = *self.rounds.keys().next_back()?;
+        let causes: Vec<String> = self.causes.iter().map(|(cause, count)| format!("{count} after {cause}")).collect();
+        let verb = if self.jobs.len() == 1 { "job is" } else { "jobs are" };
+        let message = format!("{} {verb} tried again: {}", self.jobs.len(), causes.join(", "));
+        Some(RecoveryProgress { round, message })
+    }
+}
+
+fn count<K: Ord>(counters: &mut BTreeMap<K, i64>, key: K, change: i64) {
+    let counter = counters.entry(key).or_default();
+    *counter += change;
+    counters.retain(|_, count| *count != 0);
+}
+
+/// Why a job with these failed attempts is tried again; what only a failure handler or a person retries is no recovery.
+fn retry_info(state: JobState, failed: &BTreeMap<Cause, i32>) -> Option<RetryInfo> {
+    let is_recovered = |cause: Cause| cause.is_loss() || matches!(cause, Cause::OutOfMemory | Cause::Timeout);
+    let causes = failed.iter().filter(|(cause, count)| is_recovered(**cause) && **count > 0);
+    if state.is_complete() || matches!(state, JobState::PendingFailed | JobState::Disabled) {
+        return None;
+    }
+    let round = causes.clone().map(|(_, count)| *count).sum();
+    // Of causes that came up equally often the first counts.
+    let (cause, _) = causes.rev().max_by_key(|(_, count)| **count)?;
+    Some(RetryInfo { cause: *cause, round })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_lost_or_ran_out_is_recovered_and_only_until_it_has_ended() {
+        let failed = BTreeMap::from([(Cause::Lost, 2), (Cause::OutOfMemory, 1), (Cause::ExitCode, 5)]);
+        let expected = Some(RetryInfo { cause: Cause::Lost, round: 3 });
+        for state in [JobState::Blocked, JobState::Ready, JobState::Leased, JobState::Running, JobState::Recovering] {
+            assert_eq!(retry_info(state, &failed), expected, "{state}");
+        }
+        let over = [JobState::Completed, JobState::Failed, JobState::Canceled, JobState::Terminated];
+        for state in over.into_iter().chain([JobState::PendingFailed, JobState::Disabled]) {
+            assert_eq!(retry_info(state, &failed), None, "{state}");
+        }
+        let by_itself = BTreeMap::from([(Cause::ExitCode, 1), (Cause::StartFailed, 1), (Cause::MissingOutput, 1)]);
+        assert_eq!(retry_info(JobState::Ready, &by_itself), None);
+        let equally = BTreeMap::from([(Cause::OutOfMemory, 1), (Cause::Lost, 1)]);
+        assert_eq!(retry_info(JobState::Ready, &equally), Some(RetryInfo { cause: Cause::OutOfMemory, round: 2 }));
+    }
+
+    #[test]
+    fn what_is_said_follows_the_jobs() {
+        let mut recovering = Recovering::default();
+        assert_eq!((recovering.reason(), recovering.status()), (None, None));
+        recovering.set(JobId(1), Some(RetryInfo { cause: Cause::Lost, round: 2 }));
+        recovering.set(JobId(2), Some(RetryInfo { cause: Cause::Lost, round: 1 }));
+        recovering.set(JobId(3), Some(RetryInfo { cause: Cause::Timeout, round: 1 }));
+        assert_eq!(recovering.reason(), Some("Timeout"));
+        assert_eq!(recovering.sentence(), "jobs are tried again after Timeout, Lost");
+        let message = "3 jobs are tried again: 1 after Timeout, 2 after Lost".to_owned();
+        assert_eq!(recovering.status(), Some(RecoveryProgress { round: 2, message }));
+        recovering.set(JobId(1), None);
+        recovering.set(JobId(3), None);
+        let message = "1 job is tried again: 1 after Lost".to_owned();
+        assert_eq!(recovering.status(), Some(RecoveryProgress { round: 1, message }));
+        recovering.set(JobId(2), None);
+        assert_eq!(recovering, Recovering::default());
+    }
+}

@@ -1,0 +1,167 @@
+//! What a runner says it holds, compared with what it should: confirmed, released, abandoned.
+
+use std::collections::HashSet;
+
+use torc_api::quantity::format_duration;
+use torc_api::state::JobState;
+use torc_api::wire::{AttemptKey, SyncRequest};
+
+use super::NotHeldReason;
+use crate::engine::Engine;
+use crate::engine::held_leases::LeaseTarget;
+use crate::engine::reports::ago;
+use crate::engine::tx::Tx;
+use crate::engine::workflow::Workflow;
+use crate::ids::RunnerId;
+use crate::job::JobEvent;
+use crate::rows::DetachedLease;
+
+impl Engine {
+    /// Takes in what a runner says it holds, gave back or no longer has.
+    pub(in crate::engine) fn ingest(&mut self, id: RunnerId, request: &SyncRequest, tx: &mut Tx) {
+        self.note_waiting(id, request, tx.now);
+        for key in &request.returned {
+            let released = self.release_lease(id, key, tx);
+            if let Some(target) = released.filter(|_| request.out_of_time.contains(key)) {
+                self.note_out_of_time(id, target, tx);
+            }
+        }
+        for running in &request.running {
+            self.confirm_lease(id, &running.key, Some(ago(tx.now.wall_ms, running.elapsed_ms)), tx);
+        }
+        for key in &request.queued {
+            self.confirm_lease(id, key, None, tx);
+        }
+        self.abandon_missing(id, request, tx);
+        if request.leaving {
+            self.retire(id, request, tx);
+        }
+    }
+
+    /// A runner gives back what it has not started: the attempt's number stays good. Returns what is released.
+    fn release_lease(&mut self, id: RunnerId, key: &AttemptKey, tx: &mut Tx) -> Option<LeaseTarget> {
+        if let Some(lease) = self.take_revoked(id, key) {
+            self.end_revoked(DetachedLease { started_ms: None, ..lease }, Err("it was given back"), tx);
+            return None;
+        }
+        let target = self.held_by(id, key)?;
+        if !self.workflows.get_mut(&target.workflow)?.release(target, tx) {
+            return None;
+        }
+        self.runners.get_mut(&id)?.leases.remove(&target);
+        self.wake_version += 1;
+        Some(target)
+    }
+
+    /// Records why a runner has returned the lease of a job.
+    fn note_out_of_time(&self, id: RunnerId, target: LeaseTarget, tx: &mut Tx) {
+        let (Some(runner), Some(workflow)) = (self.runners.get(&id), self.workflows.get(&target.workflow)) else {
+            return;
+        };
+        let Some(job) = workflow.ordinal(target.number).filter(|_| target.role.is_job()) else { return };
+        let message = format!(
+            "the runner on {} returned job '{}' unstarted: too little of its time is left for a runtime of {}",
+            runner.row.host,
+            workflow.name(job),
+            format_duration(workflow.profile(job).requirements.runtime_seconds),
+        );
+        tx.event(Some(target.workflow), "LeaseReturned", message);
+    }
+
+    /// A runner has a lease: it has started at `started_ms`, or waits. A lease that expired is the runner's again if no other has one;
+    /// what really runs wins even over a promise that no runner has acted upon.
+    fn confirm_lease(&mut self, id: RunnerId, key: &AttemptKey, started_ms: Option<i64>, tx: &mut Tx) {
+        let Some(target) = self.target_of(key) else { return };
+        let Some(lease) = self.current_lease(target) else { return };
+        let is_current = lease.is(key);
+        let is_free = lease.runner.is_none_or(|holder| holder == id);
+        let counts = match started_ms {
+            Some(_) if is_current => is_free || lease.started_ms.is_none(),
+            Some(_) => lease.key.run == key.run && self.revive(target, key.epoch, tx),
+            None => is_current && is_free,
+        };
+        let Some(workflow) = self.workflows.get_mut(&target.workflow).filter(|_| counts) else { return };
+        if !workflow.confirm(target, id, started_ms, tx) {
+            return;
+        }
+        self.drop_lease(target, lease.runner.filter(|holder| *holder != id));
+        if let Some(runner) = self.runners.get_mut(&id) {
+            runner.leases.confirm(target, *key);
+        }
+    }
+
+    /// What a runner should have and does not name, though it has received the answer that brought it, is gone.
+    fn abandon_missing(&mut self, id: RunnerId, request: &SyncRequest, tx: &mut Tx) {
+        let Some(runner) = self.runners.get_mut(&id).filter(|runner| !runner.leases.is_empty()) else { return };
+        let running = request.running.iter().map(|running| &running.key);
+        let named: HashSet<(i64, i64)> = request.queued.iter().chain(running).map(|key| (key.job, key.epoch)).collect();
+        let missing = runner.leases.take_missing(request.acknowledged, &named);
+        for lease in missing.revoked {
+            self.end_revoked(lease, Err("its runner has ended it"), tx);
+        }
+        // A runner that has had an answer from here, or has its predecessor's shim, knows what was started. A successor that has just
+        // come to an empty place does not.
+        let knows = request.acknowledged > 0 || request.shim_found;
+        let reason = if knows { NotHeldReason::NotStarted } else { NotHeldReason::Unknown };
+        for target in missing.held {
+            self.abandon_lease(id, target, "its runner no longer has it", reason, tx);
+        }
+    }
+
+    fn retire(&mut self, id: RunnerId, request: &SyncRequest, tx: &mut Tx) {
+        self.end_all_revoked(id, "its runner has left", |_| true, tx);
+        let Some(mut runner) = self.remove_runner(id) else { return };
+        runner.row.ended_ms = Some(tx.now.wall_ms);
+        tx.changes.runner(&runner.row);
+        tx.event(None, "RunnerLeft", format!("runner {id} on {} has left", runner.row.host));
+        let queued: HashSet<(i64, i64)> = request.queued.iter().map(|key| (key.job, key.epoch)).collect();
+        for (target, held) in runner.leases.sorted() {
+            let is_queued = queued.contains(&(target.number.0, held.key.epoch));
+            let reason = if is_queued { NotHeldReason::NotStarted } else { NotHeldReason::Unknown };
+            self.abandon_lease(id, target, "its runner left without it", reason, tx);
+        }
+        self.forget_worker(id, tx);
+    }
+}
+
+impl Workflow {
+    /// A runner has the current lease of a target, or one that has been revived. Returns whether it goes on as the holder.
+    fn confirm(&mut self, target: LeaseTarget, runner: RunnerId, started_ms: Option<i64>, tx: &mut Tx) -> bool {
+        if !target.role.is_job() {
+            self.confirm_task(target, runner, started_ms, tx);
+            return true;
+        }
+        let Some(job) = self.ordinal(target.number) else { return false };
+        let record = &mut self.jobs[job as usize];
+        match (record.state, started_ms) {
+            (JobState::Running, Some(_)) => {
+                record.unconfirmed = false;
+                false
+            }
+            (JobState::Ready | JobState::Leased, Some(started_ms)) => {
+                self.start(job, runner, started_ms, tx);
+                true
+            }
+            (JobState::Ready, None) => {
+                record.runner = Some(runner);
+                let lease_id = record.epoch;
+                self.renew_expired_lease(job, lease_id, tx);
+                self.transition(job, JobEvent::Granted, tx).is_ok()
+            }
+            _ => false,
+        }
+    }
+
+    fn start(&mut self, job: u32, runner: RunnerId, started_ms: i64, tx: &mut Tx) {
+        self.forget_expired_leases(job, tx);
+        let record = &mut self.jobs[job as usize];
+        record.runner = Some(runner);
+        record.started_ms = Some(started_ms);
+        // The state was checked, so this is always legal.
+        let _ = self.transition(job, JobEvent::Started, tx);
+        if self.row.started_ms.is_none() {
+            self.row.started_ms = Some(started_ms.min(tx.now.wall_ms));
+            tx.changes.workflow(&self.row);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The user data of a workflow: what the document says and what was written since.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::tx::Tx;
+use crate::expanded::Expanded;
+use crate::ids::{JobId, WorkflowId};
+use crate::lineage::{self, Record};
+use crate::rows::UserDataRow;
+
+/// The user data of a workflow by name; of the states of loops only the names are kept.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Data {
+    rows: BTreeMap<String, UserDataRow>,
+}
+
+impl Data {
+    pub fn from_rows(rows: Vec<UserDataRow>) -> Self {
+        Self { rows: rows.into_iter().map(|row| (row.name.clone(), row)).collect() }
+    }
+
+    pub fn get(&self, name: &str) -> Option<&UserDataRow> {
+        self.rows.get(name)
+    }
+
+    /// Returns what readers get.
+    pub fn value(&self, name: &str) -> Option<&Value> {
+        self.get(name)?.value()
+    }
+
+    /// Returns the latest generation of a loop; 0 before the first.
+    pub fn generation(&self, lineage: &str) -> i64 {
+        let of_loop = |name: &String| match lineage::parse(name) {
+            Some(Record::Generation(of, number)) if of == lineage => Some(number),
+            _ => None,
+        };
+        let from = lineage::generation_name(lineage, 0);
+        let names = self.rows.range(from..).map(|(name, _)| name);
+        names.take_while(|name| name.starts_with(lineage::PREFIX)).filter_map(of_loop).max().unwrap_or(0)
+    }
+
+    /// Whether a loop has ended.
+    pub fn has_converged(&self, lineage: &str) -> bool {
+        self.rows.contains_key(&lineage::final_name(lineage))
+    }
+
+    /// Keeps a row whose value has changed. One without any value that the document does not have is forgotten.
+    pub fn put(&mut self, row: UserDataRow, tx: &mut Tx) {
+        let row = UserDataRow { epoch: tx.next_lease(), changed_ms: tx.now.wall_ms, ..row };
+        if row.written.is_none() && !row.in_document {
+            self.rows.remove(&row.name);
+            return tx.changes.data_removed(row.workflow, row.name);
+        }
+        tx.changes.data(row.clone());
+        // States of loops are read from the store; here only their names count.
+        let kept = if lineage::parse(&row.name).is_some() { None } else { row.written.clone() };
+        self.rows.insert(row.name.clone(), UserDataRow { written: kept, ..row });
+    }
+
+    /// Brings the data of an edited or new document in. What was written stays, unless the document says something new. The state of a
+    /// loop goes with the job that left it.
+    pub fn declare(
+        &mut self,
+        workflow: WorkflowId,
+        expanded: &Expanded,
+        is_there: impl Fn(JobId) -> bool,
+        tx: &mut Tx,
+    ) {
+        let declared: BTreeMap<&str, _> = expanded.user_data.iter().map(|data| (data.name.as_str(), data)).collect();
+        self.remove(tx, |row| match lineage::parse(&row.name) {
+            Some(_) => !row.job.is_some_and(&is_there),
+            None => row.in_document && !declared.contains_key(row.name.as_str()),
+        });
+        for (name, data) in declared {
+            let before = self.rows.get(name);
+            let same =
+                |row: &&UserDataRow| row.in_document && row.declared == data.data && row.ephemeral == data.is_ephemeral;
+            if before.filter(same).is_some() {
+                continue;
+            }
+            let says_something_new = before.is_none_or(|row| row.declared != data.data) && data.data.is_some();
+            let written = before.and_then(|row| row.written.clone()).filter(|_| !says_something_new);
+            let row = UserDataRow {
+                in_document: true,
+                ephemeral: data.is_ephemeral,
+                declared: data.data.clone(),
+                job: before.and_then(|row| row.job).filter(|_| written.is_some()),
+                written,
+                ..undeclared(workflow, name)
+            };
+            self.put(row, tx);
+        }
+    }
+
+    /// A new run begins: what was written for the one before only is forgotten.
+    pub fn forget_ephemeral(&mut self, tx: &mut Tx) {
+        let ephemeral = |row: &&UserDataRow| row.ephemeral && row.written.is_some();
+        let rows: Vec<UserDataRow> = self.rows.values().filter(ephemeral).cloned().collect();
+        for row in rows {
+            self.put(UserDataRow { written: None, job: None, ..row }, tx);
+        }
+    }
+
+    /// Forgets the states of loops that these jobs have left.
+    pub fn forget_states_of(&mut self, is_meant: impl Fn(JobId) -> bool, tx: &mut Tx) {
+        self.remove(tx, |row| lineage::parse(&row.name).is_some() && row.job.is_some_and(&is_meant));
+    }
+
+    fn remove(&mut self, tx: &mut Tx, is_gone: impl Fn(&UserDataRow) -> bool) {
+        for (name, row) in self.rows.extract_if(.., |_, row| is_gone(row)) {
+            tx.changes.data_removed(row.workflow, name);
+        }
+    }
+}
+
+/// Returns data that no document declares and that has no value yet.
+pub(super) fn undeclared(workflow: WorkflowId, name: &str) -> UserDataRow {
+    UserDataRow { workflow, name: name.to_owned(), ..UserDataRow::default() }
+}

@@ -1,0 +1,28 @@
+//! What the checks of one document find, before its dialect is known.
+
+use crate::problem::{Problem, Severity};
+
+/// A problem, and whether Torc 1.0 took no offence at it.
+#[derive(Debug)]
+pub(crate) struct Finding {
+    problem: Problem,
+    tolerated: bool,
+}
+
+impl Finding {
+    pub fn new(problem: Problem, tolerated: bool) -> Self {
+        Self { problem, tolerated }
+    }
+
+    pub fn into_problem(self) -> Problem {
+        self.in_dialect(false)
+    }
+
+    /// In a bare file, what Torc 1.0 accepted is at most a warning.
+    pub fn in_dialect(self, bare: bool) -> Problem {
+        match self.tolerated && bare {
+            true => Problem { severity: Severity::Warning, ..self.problem },
+            false => self.problem,
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Collects measurements in memory and writes them to the files of their runs now and then.
+//!
+//! A file that cannot be written costs its rows and nothing else: that is said once, and the next write tries again.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use torc_api::execution::MonitorPlan;
+
+use crate::clock::{self, BootInstant};
+use crate::plots;
+use crate::series::{self, FOLDER, Measurement, Record};
+
+/// The task that keeps what it is given. It writes the rest when it is closed or dropped.
+pub struct Recorder {
+    records: UnboundedSender<Vec<Record>>,
+    task: JoinHandle<Vec<String>>,
+}
+
+impl Recorder {
+    /// Begins. Files go below this folder; `tell` gets what a person should know.
+    pub fn start(output_dir: &Path, host: &str, tell: impl Fn(String) + Send + 'static) -> Self {
+        let (records, incoming) = unbounded_channel();
+        let buffer = Buffer {
+            folder: output_dir.join(FOLDER),
+            host: host.to_owned(),
+            files: BTreeMap::new(),
+            complained: false,
+        };
+        Self { records, task: tokio::spawn(buffer.keep(incoming, tell)) }
+    }
+
+    /// Keeps these.
+    pub fn record(&self, records: Vec<Record>) {
+        // The task ends after its sender only.
+        let _ = self.records.send(records);
+    }
+
+    /// Writes the rest, and makes the plots that were asked for; what a person should know about that.
+    pub async fn close(self) -> Vec<String> {
+        drop(self.records);
+        self.task.await.unwrap_or_default()
+    }
+}
+
+/// What was recorded and is not written yet.
+struct Buffer {
+    folder: PathBuf,
+    host: String,
+    /// By workflow and run.
+    files: BTreeMap<(i64, i32), Pending>,
+    complained: bool,
+}
+
+struct Pending {
+    path: PathBuf,
+    plan: MonitorPlan,
+    measurements: Vec<Measurement>,
+    flush_at: Instant,
+}
+
+impl Buffer {
+    async fn keep(
+        mut self,
+        mut incoming: UnboundedReceiver<Vec<Record>>,
+        tell: impl Fn(String) + Send + 'static,
+    ) -> Vec<String> {
+        loop {
+            let due = self.files.values().filter(|file| !file.measurements.is_empty()).map(|file| file.flush_at).min();
+            let wait = async {
+                match due {
+                    Some(due) => tokio::time::sleep_until(due).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                records = incoming.recv() => match records {
+                    Some(records) => records.into_iter().for_each(|record| self.add(record)),
+                    None => break,
+                },
+                () = wait => self.flush(Some(Instant::now())).await.into_iter().for_each(&tell),
+            }
+        }
+        let mut problems: Vec<String> = self.flush(None).await.into_iter().collect();
+        problems.extend(self.plot().await);
+        problems
+    }
+
+    fn add(&mut self, record: Record) {
+        let Record { workflow, run, plan, measurement } = record;
+        let every = Duration::from_secs(plan.flush_interval_seconds.into());
+        let pending = self.files.entry((workflow, run)).or_insert_with(|| {
+            let name = format!("resource_metrics_wf{workflow}_h{}_r{run}_p{}.db", self.host, std::process::id());
+            Pending { path: self.folder.join(name), plan, measurements: Vec::new(), flush_at: Instant::now() + every }
+        });
+        if pending.measurements.is_empty() {
+            pending.flush_at = Instant::now() + every;
+        }
+        pending.plan = plan;
+        pending.measurements.push(measurement);
+    }
+
+    /// Writes what is due by then, or all of it.
+    async fn flush(&mut self, until: Option<Instant>) -> Option<String> {
+        let mut problem = None;
+        for pending in self.files.values_mut() {
+            if pending.measurements.is_empty() || until.is_some_and(|until| pending.flush_at > until) {
+                continue;
+            }
+            let measurements = std::mem::take(&mut pending.measurements);
+            if let Err(error) = series::write(&pending.path, &self.host, &measurements, wall_clock()).await
+                && !std::mem::replace(&mut self.complained, true)
+            {
+                let reason = std::error::Error::source(&error).map_or(String::new(), |source| format!(": {source}"));
+                problem = Some(format!("{error}{reason}; measuring goes on, results keep peaks and averages"));
+            }
+        }
+        problem
+    }
+
+    /// Makes the plots that were asked for, each from all files of its run.
+    async fn plot(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        for ((workflow, run), _) in self.files.iter().filter(|(_, pending)| pending.plan.plots) {
+            let folder = self.folder.join(format!("plots_wf{workflow}_r{run}"));
+            let made = plots::make(std::slice::from_ref(&self.folder), Some((*workflow, *run)), &folder).await;
+            problems.extend(made.err().map(|error| format!("no plots of workflow {workflow}: {error}")));
+        }
+        problems
+    }
+}
+
+/// Turns a moment into milliseconds since 1970, by the clocks as they are now.
+fn wall_clock() -> impl Fn(BootInstant) -> i64 {
+    let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let (now, now_ms) = (clock::now(), i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX));
+    move |moment| now_ms - i64::try_from(now.since(moment).as_millis()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::series::{NodeSummary, files_in};
+
+    fn record(workflow: i64, flush_interval_seconds: u32) -> Record {
+        let plan = MonitorPlan { flush_interval_seconds, ..MonitorPlan::default() };
+        Record { workflow, run: 2, plan, measurement: Measurement::Node(NodeSummary::default()) }
+    }
+
+    // J13. A file is written when its own interval is over, and every file at the end.
+    #[tokio::test]
+    async fn a_file_is_written_at_its_own_interval() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut buffer = Buffer {
+            folder: folder.path().to_path_buf(),
+            host: "host".to_owned(),
+            files: BTreeMap::new(),
+            complained: false,
+        };
+        let began = Instant::now();
+        buffer.add(record(1, 3_600));
+        buffer.add(record(2, 36_000));
+        let written = || {
+            let found = files_in(&[folder.path().to_path_buf()]).expect("found");
+            found.len()
+        };
+        for (after, count) in [(Some(3_000), 0), (Some(10_000), 1), (None, 2)] {
+            let until = after.map(|seconds| began + Duration::from_secs(seconds));
+            assert_eq!(buffer.flush(until).await, None, "no problem");
+            assert_eq!(written(), count, "{after:?} s");
+        }
+        let name = format!("resource_metrics_wf1_hhost_r2_p{}.db", std::process::id());
+        assert!(folder.path().join(name).exists());
+    }
+
+    // J13. A file that cannot be written is told of once.
+    #[tokio::test]
+    async fn a_problem_is_told_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let blocked = folder.path().join("blocked");
+        std::fs::write(&blocked, "a file, and no folder").expect("written");
+        let mut buffer = Buffer { folder: blocked, host: "host".to_owned(), files: BTreeMap::new(), complained: false };
+        for is_told in [true, false] {
+            buffer.add(record(1, 1));
+            assert_eq!(buffer.flush(None).await.is_some(), is_told);
+        }
+    }
+}

@@ -1,0 +1,455 @@
+//! Jobs of a shim with a clock that a test turns. The processes are real and outlive no test.
+
+use super::*;
+use crate::shim::start_log::Header;
+
+mod endings;
+
+const KEY: AttemptKey = AttemptKey { workflow: 1, job: 2, run: 1, attempt: 1, epoch: 5 };
+
+/// Waits for a real process, and gives up when that takes too long.
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let until = std::time::Instant::now() + Duration::from_secs(120);
+    while !is_so() {
+        assert!(std::time::Instant::now() < until, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// A shim that runs one job, which takes no notice of being asked to end.
+fn at_work(dir: &Path) -> Jobs {
+    let header = Header { shim: "tests".to_owned(), boot_id: String::new() };
+    let mut jobs = Jobs::new("tests", StartLog::create(dir, &header).expect("start_log"), Vec::new());
+    jobs.welcome(std::env::vars_os().collect());
+    let folder = dir.display().to_string();
+    jobs.define(Template { id: 1, working_dir: folder.clone(), log_dir: folder, ..Template::default() });
+    let argv = ["sh", "-c", "trap '' TERM; echo > ready; while true; do sleep 0.05; done"];
+    jobs.order(StartOrder {
+        key: KEY,
+        template: 1,
+        argv: argv.map(str::to_owned).into(),
+        until: BootInstant(u64::MAX),
+        ..StartOrder::default()
+    });
+    wait_until("the job", || dir.join("ready").exists());
+    jobs.news.clear();
+    jobs
+}
+
+/// What the next agent is told of the job.
+fn told(jobs: &mut Jobs) -> RunningJob {
+    jobs.welcome(Vec::new());
+    let told = std::mem::take(&mut jobs.news).into_iter().find_map(|news| match news {
+        FromShim::Running(held) => Some(held),
+        _ => None,
+    });
+    told.expect("it has not been collected")
+}
+
+/// Why and since when the job is being ended, as the next agent is told.
+fn ending(jobs: &mut Jobs) -> Option<(Ending, BootInstant)> {
+    told(jobs).ending
+}
+
+/// Waits until its process has exited, and collects it alone: others may be the children of other tests.
+fn expect_killed(jobs: &Jobs) {
+    await_end(jobs.processes[&KEY]);
+}
+
+fn await_end(pid: i32) {
+    wait_until("the end of a job", || procfs::is_zombie(pid));
+    let _ = rustix::process::waitpid(Pid::from_raw(pid), rustix::process::WaitOptions::NOHANG);
+}
+
+fn ask(jobs: &mut Jobs, why: Ending, lead_seconds: u64, now: BootInstant) {
+    jobs.terminate(&Termination { key: KEY, why, signal: 15, lead_ms: lead_seconds * 1_000 }, now);
+}
+
+// J23, X05, X17. To the second, without a second of waiting.
+#[test]
+fn a_job_has_exactly_its_lead() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut jobs = at_work(dir.path());
+    let now = clock_now();
+    let at = |seconds| now.plus(Duration::from_secs(seconds));
+    jobs.on_time(at(5));
+    ask(&mut jobs, Ending::Timeout, 30, now);
+    assert_eq!(jobs.next_time(at(2)), Some(at(30)));
+    jobs.on_time(at(29));
+    assert_eq!(jobs.news, []);
+    jobs.on_time(at(30));
+    assert_eq!(jobs.news, [FromShim::Killed(KEY)]);
+    expect_killed(&jobs);
+    assert_eq!(ending(&mut jobs), Some((Ending::Timeout, now)));
+}
+
+// X11
+#[test]
+fn what_was_done_to_a_step_is_told_to_the_next_agent() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut jobs = at_work(dir.path());
+    assert_eq!((told(&mut jobs).step_limit_ms, told(&mut jobs).is_warned), (None, false));
+    let record = StepRecord { key: KEY, step_limit_ms: Some(60_000), is_warned: true };
+    jobs.record(&record);
+    jobs.record(&StepRecord { key: AttemptKey { job: 99, ..KEY }, ..record });
+    assert_eq!((told(&mut jobs).step_limit_ms, told(&mut jobs).is_warned), (Some(60_000), true));
+    ask(&mut jobs, Ending::Stopped, 0, clock_now());
+    jobs.on_time(clock_now());
+    expect_killed(&jobs);
+}
+
+// J23
+#[test]
+fn asked_again_it_can_only_have_less_time_and_the_first_reason_counts() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut jobs = at_work(dir.path());
+    let now = clock_now();
+    let at = |seconds| now.plus(Duration::from_secs(seconds));
+    jobs.on_time(at(5));
+    ask(&mut jobs, Ending::Canceled, 30, now);
+    ask(&mut jobs, Ending::Stopped, 60, at(1));
+    assert_eq!(jobs.next_time(at(2)), Some(at(30)));
+    ask(&mut jobs, Ending::Stopped, 10, at(2));
+    assert_eq!(jobs.next_time(at(2)), Some(at(12)));
+    ask(&mut jobs, Ending::Stopped, 0, at(3));
+    jobs.on_time(at(3));
+    expect_killed(&jobs);
+    assert_eq!(ending(&mut jobs), Some((Ending::Canceled, now)));
+}
+
+/// A shim without jobs, with a template of which every field counts.
+fn idle(dir: &Path) -> Jobs {
+    let header = Header { shim: "tests".to_owned(), boot_id: String::new() };
+    let mut jobs = Jobs::new("tests", StartLog::create(dir, &header).expect("start_log"), Vec::new());
+    jobs.welcome(std::env::vars_os().collect());
+    let folder = dir.display().to_string();
+    let terms = Terms { lead_ms: 4_000, signal: 12, timeout_exit_code: 77, ..Terms::default() };
+    jobs.define(Template { id: 3, working_dir: folder.clone(), log_dir: folder, terms, ..Template::default() });
+    jobs.heartbeat(BootInstant(u64::MAX));
+    jobs.news.clear();
+    jobs
+}
+
+fn order(job: i64, in_turn: bool) -> StartOrder {
+    StartOrder {
+        key: AttemptKey { job, ..KEY },
+        role: LeaseRole::Job,
+        name: format!("job {job}"),
+        template: 3,
+        argv: vec!["sleep".to_owned(), "1000".to_owned()],
+        devices: vec!["7".to_owned()],
+        nodes: vec!["n8".to_owned()],
+        step_limit_ms: Some(9),
+        class: 2,
+        in_turn,
+        until: BootInstant(u64::MAX),
+        ..StartOrder::default()
+    }
+}
+
+fn started(jobs: &Jobs) -> Vec<i64> {
+    let keys = jobs.news.iter().filter_map(|news| match news {
+        FromShim::Started { key, .. } => Some(key.job),
+        _ => None,
+    });
+    keys.collect()
+}
+
+/// Takes the next job of the class that every [`order`] has.
+fn next_in_turn(jobs: &mut Jobs, now: BootInstant) -> Option<i64> {
+    jobs.next_in_turn(2, now).map(|order| order.key.job)
+}
+
+/// The end of a job that cannot be started, and the job that was started in its place.
+fn successor_of_a_failed_start(jobs: &mut Jobs, job: i64) -> Option<i64> {
+    jobs.order(StartOrder { template: 99, ..order(job, false) });
+    let successor = jobs.news.iter().find_map(|news| match news {
+        FromShim::Ended(ended) if ended.key.job == job => Some(ended.successor),
+        _ => None,
+    });
+    successor.expect("it has ended").map(|key| key.job)
+}
+
+fn kill_all(mut jobs: Jobs) {
+    for pid in jobs.processes.values().copied().collect::<Vec<_>>() {
+        signal_group(pid, Signal::KILL);
+        await_end(pid);
+    }
+    jobs.running.clear();
+}
+
+#[test]
+fn everything_about_a_job_is_told_to_the_next_agent() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut jobs = idle(dir.path());
+    jobs.order(order(4, false));
+    let pid = jobs.processes[&AttemptKey { job: 4, ..KEY }];
+    let held = told(&mut jobs);
+    let expected = RunningJob {
+        key: AttemptKey { job: 4, ..KEY },
+        role: LeaseRole::Job,
+        name: "job 4".to_owned(),
+        started: held.started,
+        pid,
+        devices: vec!["7".to_owned()],
+        nodes: vec!["n8".to_owned()],
+        step_limit_ms: Some(9),
+        is_warned: false,
+        terms: Terms { lead_ms: 4_000, signal: 12, timeout_exit_code: 77, ..Terms::default() },
+        working_dir: dir.path().display().to_string(),
+        ending: None,
+    };
+    assert_eq!(held, expected);
+    kill_all(jobs);
+}
+
+// P03. What waits for its turn starts when it is told to, and does not when it is revoked.
+#[test]
+fn what_waits_for_its_turn_is_started_or_revoked() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut jobs = idle(dir.path());
+    for job in [4, 5, 6] {
+        jobs.order(order(job, true));
+    }
+    assert_eq!((started(&jobs), jobs.is_idle()), (vec![], true));
+    jobs.start_now(&AttemptKey { job: 5, ..KEY });
+    assert_eq!(started(&jobs), [5]);
+    jobs.news.clear();
+    jobs.revoke(&[4, 5, 9].map(|job| AttemptKey { job, ..KEY }));
+    assert_eq!(jobs.news, [FromShim::Revoked(AttemptKey { job: 4, ..KEY })], "one runs, and one was never here");
+    assert_eq!(next_in_turn(&mut jobs, clock_now()), Some(6), "only its own class");
+    assert!(next_in_turn(&mut jobs, clock_now()).is_none() && jobs.next_in_turn(0, clock_now()).is_none());
+    kill_all(jobs);
+}
+
+// P08. An order whose lease has run out is not carried out.
+#[test]
+fn a_late_order_is_revoked() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut jobs = idle(dir.path());
+    jobs.order(StartOrder { until: BootInstant(1), ..order(4, false) });
+    assert_eq!(jobs.news, [FromShim::Revoked(AttemptKey { job: 4, ..KEY })]);
+    assert!(jobs.is_idle());
+    jobs.news.clear();
+    jobs.order(StartOrder { template: 99, ..order(5, false) });
+    let [FromShim::Ended(ended)] = jobs.news.as_slice() else { panic!("{:?}", jobs.news) };
+    assert_eq!((ended.key.job, ended.outcome.return_code()), (5, 126), "its template is unknown");
+}
+
+// P08. To the microsecond: what an agent handed over is started until it has been silent for too long, and again when it is back.
+#[test]
+fn jobs_follow_in_turn_only_while_the_agent_is_alive() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut jobs = idle(dir.path());
+    for job in [4, 5, 6] {
+        jobs.order(order(job, true));
+    }
+    jobs.heartbeat(BootInstant(1_000));
+    assert_eq!(next_in_turn(&mut jobs, BootInstant(999)), Some(4));
+    assert_eq!(next_in_turn(&mut jobs, BootInstant(1_000)), Some(5));
+    assert_eq!(next_in_turn(&mut jobs, BootInstant(1_001)), None);
+    assert_eq!(jobs.news, [], "the last one goes on waiting");
+    jobs.heartbeat(BootInstant(2_000));
+    assert_eq!(next_in_turn(&mut jobs, BootInstant(2_001)), None, "a heartbeat that is read late grants no more time");
+    assert_eq!(next_in_turn(&mut jobs, BootInstant(1_001)), Some(6));
+}
+
+// P08. An agent that has not said that it is alive starts each job itself, and so does one of an earlier version.
+#[test]
+fn nothing_follows_in_turn_before_the_first_heartbeat() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut jobs = idle(dir.path());
+    jobs.welcome(Vec::new());
+    jobs.order(order(4, true));
+    assert_eq!(next_in_turn(&mut jobs, BootInstant(0)), None, "the heartbeat was the last agent's");
+    jobs.heartbeat(BootInstant(0));
+    assert_eq!(next_in_turn(&mut jobs, BootInstant(0)), Some(4));
+}
+
+// P08. The lease bounds a turn also while the agent is alive: machine, shim and agent may have been suspended together.
+#[test]
+fn a_turn_ends_with_the_lease_whatever_the_agent_says() {
+    for (until, expected) in [(999, None), (1_000, Some(4)), (1_001, Some(4))] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut jobs = idle(dir.path());
+        jobs.order(StartOrder { until: BootInstant(until), ..order(4, true) });
+        assert_eq!(next_in_turn(&mut jobs, BootInstant(1_000)), expected, "a lease until {until}");
+        let revoked = FromShim::Revoked(AttemptKey { job: 4, ..KEY });
+        assert_eq!(jobs.news.contains(&revoked), expected.is_none(), "a lease until {until}");
+    }
+}
+
+// P03, P08. While the agent is silent a place stays empty, the agent is told so, and what it orders then is done.
+#[test]
+fn a_silent_agent_decides_itself_when_it_is_back() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut jobs = idle(dir.path());
+    jobs.order(order(5, true));
+    jobs.order(order(6, true));
+    jobs.heartbeat(clock_now().minus(Duration::from_micros(1)));
+    assert_eq!(successor_of_a_failed_start(&mut jobs, 4), None);
+    assert_eq!(started(&jobs), Vec::<i64>::new());
+    assert!(jobs.has_urgent_news(), "a place is empty");
+    jobs.news.clear();
+    jobs.revoke(&[AttemptKey { job: 6, ..KEY }]);
+    assert_eq!(jobs.news, [FromShim::Revoked(AttemptKey { job: 6, ..KEY })]);
+    jobs.order(order(7, false));
+    jobs.start_now(&AttemptKey { job: 5, ..KEY });
+    assert_eq!(started(&jobs), [7, 5], "what is ordered needs no heartbeat");
+    jobs.order(order(8, true));
+    jobs.heartbeat(BootInstant(u64::MAX));
+    assert_eq!(started(&jobs), [7, 5], "a heartbeat alone starts nothing");
+    assert_eq!(successor_of_a_failed_start(&mut jobs, 9), Some(8));
+    assert_eq!(started(&jobs), [7, 5, 8]);
+    kill_all(jobs);
+}
+
+// J16. A result is kept until it is acknowledged, with its terms, and each agent hears of it.
+#[test]
+fn a_result_is_told_until_it_is_acknowledged() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut jobs = idle(dir.path());
+    jobs.order(StartOrder { argv: vec!["no-such-program-here".to_owned()], ..order(4, false) });
+    jobs.order(StartOrder { argv: Vec::new(), ..order(5, false) });
+    for acknowledged in [vec![], vec![4], vec![4, 5]] {
+        jobs.acknowledge(&acknowledged.iter().map(|job| AttemptKey { job: *job, ..KEY }).collect::<Vec<_>>());
+        jobs.welcome(Vec::new());
+        let told: Vec<(i64, i32, Option<u64>)> = std::mem::take(&mut jobs.news)
+            .into_iter()
+            .filter_map(|news| match news {
+                FromShim::Ended(ended) => {
+                    Some((ended.key.job, ended.outcome.return_code(), ended.terms.map(|terms| terms.lead_ms)))
+                }
+                _ => None,
+            })
+            .collect();
+        let all = [(4, 127, Some(4_000)), (5, 126, Some(4_000))];
+        let expected: Vec<_> = all.into_iter().filter(|(job, ..)| !acknowledged.contains(job)).collect();
+        assert_eq!(told, expected, "{acknowledged:?}");
+    }
+}
+
+// P03. The agent is woken at once when it has to act, and later when the shim went on by itself.
+#[test]
+fn which_news_are_urgent() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut jobs = idle(dir.path());
+    let over = |successor| {
+        let ended = Ended::of(KEY, "a", (BootInstant(1), BootInstant(2)), Outcome::Exited(0));
+        FromShim::Ended(Ended { successor, ..ended })
+    };
+    let run = FromShim::Started { key: KEY, at: BootInstant(1), pid: 1 };
+    let cases = [
+        (vec![], false),
+        (vec![run.clone()], false),
+        (vec![over(Some(KEY))], false),
+        (vec![run.clone(), over(Some(KEY))], false),
+        (vec![over(None)], true),
+        (vec![run, over(Some(KEY)), over(None)], true),
+        (vec![FromShim::Revoked(KEY)], true),
+        (vec![FromShim::Killed(KEY)], true),
+        (vec![FromShim::Problem(String::new())], true),
+    ];
+    for (news, urgent) in cases {
+        jobs.news.clone_from(&news);
+        assert_eq!(jobs.has_urgent_news(), urgent, "{news:?}");
+    }
+    // Fewer wait than run: soon there is nothing to follow with.
+    jobs.news.clear();
+    jobs.order(order(4, false));
+    jobs.news.clear();
+    assert!(jobs.has_urgent_news());
+    jobs.order(order(5, true));
+    assert!(!jobs.has_urgent_news());
+    kill_all(jobs);
+}
+
+// What has not started does not start under the next agent, whose classes are others.
+#[test]
+fn nothing_of_the_last_agent_is_left_for_the_next() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut jobs = idle(dir.path());
+    jobs.order(order(4, false));
+    jobs.order(order(5, true));
+    jobs.news.push(FromShim::Problem("old".to_owned()));
+    jobs.welcome(Vec::new());
+    jobs.heartbeat(BootInstant(u64::MAX));
+    assert!(next_in_turn(&mut jobs, clock_now()).is_none(), "it waited for the last agent");
+    assert!(!jobs.news.contains(&FromShim::Problem("old".to_owned())), "nobody is told what another one was");
+    assert_eq!(jobs.news.last(), Some(&FromShim::Ready));
+    let classes: Vec<Option<u32>> = jobs.running.values().map(|job| job.class).collect();
+    assert_eq!(classes, [None], "nothing follows a job of another agent");
+    kill_all(jobs);
+}
+
+// J16, J23, X10. Everything that the shim knows of a job is in its result.
+#[test]
+fn a_result_has_all_that_is_known_of_its_job() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut jobs = idle(dir.path());
+    jobs.order(order(4, false));
+    let key = AttemptKey { job: 4, ..KEY };
+    let asked = clock_now();
+    jobs.terminate(&Termination { key, why: Ending::Canceled, signal: 12, lead_ms: 9_000 }, asked);
+    let pid = jobs.processes[&key];
+    let job = jobs.running.get_mut(&pid).expect("it runs");
+    job.rusage = Rusage { cpu_us: 21, peak_memory_bytes: Some(22) };
+    job.step_limit_ms = Some(23);
+    let kept = logs::LogOutcome { stdout: Some("/o".into()), stderr: Some("/e".into()), problem: None };
+    let before = BootInstant(asked.0 - 1);
+    for (at, ending) in [(before, None), (asked, Some(Ending::Canceled))] {
+        let job = jobs.running.get(&pid).expect("it runs");
+        let expected = Ended {
+            rusage: Some(Rusage { cpu_us: 21, peak_memory_bytes: Some(22) }),
+            ending,
+            stdout: Some("/o".to_owned()),
+            stderr: Some("/e".to_owned()),
+            step_limit_ms: Some(23),
+            terms: Some(Box::new(job.prepared.template.terms.clone())),
+            working_dir: dir.path().display().to_string(),
+            ..Ended::of(key, "job 4", (job.started, at), Outcome::Exited(5))
+        };
+        assert_eq!(reap::result(job, (at, Outcome::Exited(5)), &kept), expected);
+    }
+    kill_all(jobs);
+}
+
+// J23. Asked again, a job is not signaled again: the first signal counts.
+#[test]
+fn a_job_is_signaled_once() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut jobs = idle(dir.path());
+    // bash runs the traps of signals that arrived together in the order of their numbers: 10, 12, 14.
+    let script = "trap 'echo > first' USR1; trap 'echo > second' USR2; trap 'echo > last' ALRM; echo > ready; \
+                  while true; do sleep 0.05; done";
+    jobs.order(StartOrder { argv: ["bash", "-c", script].map(str::to_owned).into(), ..order(4, false) });
+    wait_until("the job", || dir.path().join("ready").exists());
+    let key = AttemptKey { job: 4, ..KEY };
+    let now = clock_now();
+    for (signal, lead_ms) in [(10, 900_000), (12, 800_000)] {
+        jobs.terminate(&Termination { key, why: Ending::Stopped, signal, lead_ms }, now);
+    }
+    signal_group(jobs.processes[&key], Signal::ALARM);
+    wait_until("the last signal", || dir.path().join("last").exists());
+    assert_eq!((dir.path().join("first").exists(), dir.path().join("second").exists()), (true, false));
+    kill_all(jobs);
+}
+
+// J22. Output that is packed goes at once only if nobody can want it any more.
+#[test]
+fn which_packed_outputs_go_at_once() {
+    use torc_api::execution::StdioMode::{Packed, Separate};
+    let cases = [
+        (Packed, true, vec![], Outcome::Exited(0), true),
+        (Separate, true, vec![], Outcome::Exited(0), false),
+        (Packed, false, vec![], Outcome::Exited(0), false),
+        (Packed, true, vec!["out".to_owned()], Outcome::Exited(0), false),
+        (Packed, true, vec![], Outcome::Exited(1), false),
+        (Packed, true, vec![], Outcome::Signaled(9), false),
+    ];
+    for (stdio, delete_on_success, output_files, outcome, expected) in cases {
+        let terms = Terms { delete_on_success, output_files, ..Terms::default() };
+        let template = Template { stdio, terms, ..Template::default() };
+        assert_eq!(reap::is_unwanted(&template, &outcome), expected, "{template:?} {outcome:?}");
+    }
+}

@@ -1,0 +1,265 @@
+//! Log files without their price. A job writes to a scratch file that is already open; the file gets the job's name when there
+//! is something in it, or when the job runs for long. A silent job costs no file at all: its scratch is used again.
+//!
+//! With packed logs no job costs a file: what is in its scratch is added to a pack, and the scratch is used again.
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use torc_api::execution::StdioMode;
+
+use self::packing::Packing;
+use crate::packs;
+
+mod packing;
+
+/// Larger outputs are not packed: copying them would hold up the jobs that follow, and they are few.
+const PACKED_BYTES: u64 = 1 << 20;
+
+/// Which output a file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard output.
+    Out,
+    /// Standard error.
+    Err,
+    /// Both.
+    Both,
+}
+
+/// Scratch files that wait for a job, by folder.
+#[derive(Debug)]
+pub struct LogSlots {
+    shim: String,
+    opened: u64,
+    idle: HashMap<PathBuf, Vec<(PathBuf, File)>>,
+    packing: Packing,
+}
+
+/// Where one job's output goes.
+#[derive(Debug)]
+pub struct Log {
+    stream: Stream,
+    /// Where the file is now.
+    path: PathBuf,
+    /// Where it belongs.
+    name: PathBuf,
+    file: File,
+    /// The attempt under which it is packed; absent when it is to be a file of its own.
+    packed_as: Option<String>,
+}
+
+/// What a job left.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct LogOutcome {
+    /// Where its output is.
+    pub stdout: Option<PathBuf>,
+    /// Where its error output is.
+    pub stderr: Option<PathBuf>,
+    /// What went wrong with them.
+    pub problem: Option<String>,
+}
+
+/// The streams that a mode keeps, each a file.
+fn streams(mode: StdioMode) -> &'static [Stream] {
+    match mode {
+        StdioMode::Separate | StdioMode::Packed => &[Stream::Out, Stream::Err],
+        StdioMode::Combined => &[Stream::Both],
+        StdioMode::NoStdout => &[Stream::Err],
+        StdioMode::NoStderr => &[Stream::Out],
+        StdioMode::None => &[],
+    }
+}
+
+/// A log's name in its folder.
+fn log_name(name: &str, stream: Stream) -> String {
+    let extension = match stream {
+        Stream::Out => "o",
+        Stream::Err => "e",
+        Stream::Both => "log",
+    };
+    format!("{name}.{extension}")
+}
+
+/// A name under which nothing was logged before: the script of a lost runner is run again under the number of the same attempt.
+pub fn unused_name(dir: &Path, name: &str) -> String {
+    let is_used = |name: &str| {
+        [Stream::Out, Stream::Err, Stream::Both].into_iter().any(|stream| dir.join(log_name(name, stream)).exists())
+    };
+    let numbered = (2..).map(|number| format!("{name}_{number}"));
+    std::iter::once(name.to_owned()).chain(numbered).find(|name| !is_used(name)).unwrap_or_default()
+}
+
+fn scratch_prefix(shim: &str) -> String {
+    format!(".torc_scratch_{shim}_")
+}
+
+impl LogSlots {
+    /// None are open yet.
+    pub fn new(shim: &str) -> Self {
+        Self { shim: shim.to_owned(), opened: 0, idle: HashMap::new(), packing: Packing::new(shim) }
+    }
+
+    /// Files for a job whose logs have this name.
+    pub fn take(&mut self, dir: &Path, mode: StdioMode, name: &str) -> io::Result<Vec<Log>> {
+        let mut logs = Vec::new();
+        for stream in streams(mode) {
+            let scratch = self.idle.get_mut(dir).and_then(Vec::pop).map_or_else(|| self.open(dir), Ok);
+            match scratch {
+                Ok((path, file)) => {
+                    // Only jobs are packed: what else runs is rare, and its log is looked for by its name.
+                    let packed_as = name.strip_prefix("job_").filter(|_| mode == StdioMode::Packed).map(str::to_owned);
+                    let name = dir.join(log_name(name, *stream));
+                    logs.push(Log { stream: *stream, path, name, file, packed_as });
+                }
+                Err(error) => {
+                    self.finish(logs, true);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(logs)
+    }
+
+    fn open(&mut self, dir: &Path) -> io::Result<(PathBuf, File)> {
+        self.opened += 1;
+        let path = dir.join(format!("{}{}", scratch_prefix(&self.shim), self.opened));
+        let open = || OpenOptions::new().read(true).append(true).create_new(true).open(&path);
+        match open() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                fs::create_dir_all(dir)?;
+                Ok((path.clone(), open()?))
+            }
+            opened => Ok((path.clone(), opened?)),
+        }
+    }
+
+    /// The job has ended. LogSlots that it left empty, or whose content is packed, are used again if nobody else can still write
+    /// to them.
+    pub fn finish(&mut self, logs: Vec<Log>, reusable: bool) -> LogOutcome {
+        let mut kept = LogOutcome::default();
+        for mut log in logs {
+            let length = log.file.metadata().map_or(0, |metadata| metadata.len());
+            if length > 0 {
+                let path = self.keep(&mut log, length, &mut kept);
+                match log.stream {
+                    Stream::Out | Stream::Both => kept.stdout = Some(path),
+                    Stream::Err => kept.stderr = Some(path),
+                }
+                if log.packed_as.is_some() {
+                    self.put_back(log, reusable);
+                }
+            } else {
+                self.put_back(log, reusable);
+            }
+        }
+        kept
+    }
+
+    /// The job has ended well, and nobody wants its output.
+    pub fn discard(&mut self, logs: Vec<Log>, reusable: bool) {
+        logs.into_iter().for_each(|log| self.put_back(log, reusable));
+    }
+
+    /// Puts an output where it stays: into a pack, or into a file of its own. A pack that cannot be written is no reason to lose it.
+    fn keep(&mut self, log: &mut Log, length: u64, kept: &mut LogOutcome) -> PathBuf {
+        if let Some(label) = log.packed_as.take().filter(|_| length <= PACKED_BYTES) {
+            match self.pack(log, &label, length) {
+                Ok(reference) => {
+                    log.packed_as = Some(label);
+                    return PathBuf::from(reference);
+                }
+                Err(error) => kept.problem = Some(format!("cannot pack the log {}: {error}", log.name.display())),
+            }
+        }
+        if let Err(error) = log.promote() {
+            kept.problem = Some(format!("cannot name the log {}: {error}", log.name.display()));
+        }
+        log.path.clone()
+    }
+
+    fn pack(&mut self, log: &Log, label: &str, length: u64) -> io::Result<String> {
+        let mut output = vec![0; usize::try_from(length).unwrap_or(0)];
+        log.file.read_exact_at(&mut output, 0)?;
+        let stream = if log.stream == Stream::Err { packs::Stream::Err } else { packs::Stream::Out };
+        self.packing.add(log.dir(), label, stream, &output)
+    }
+
+    /// An empty or emptied scratch waits for the next job, unless it has a name or somebody may still write to it.
+    fn put_back(&mut self, log: Log, reusable: bool) {
+        let emptied = || log.packed_as.is_none() || log.file.set_len(0).is_ok();
+        if log.is_promoted() || !reusable || !emptied() {
+            let _ = fs::remove_file(&log.path);
+        } else {
+            self.idle.entry(log.dir().to_path_buf()).or_default().push((log.path, log.file));
+        }
+    }
+
+    /// Nothing is left of them.
+    pub fn remove(self) {
+        for (path, _) in self.idle.into_values().flatten() {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+impl Log {
+    /// Gives the file the job's name; the job goes on writing to it.
+    pub fn promote(&mut self) -> io::Result<()> {
+        if !self.is_promoted() {
+            fs::rename(&self.path, &self.name)?;
+            self.path.clone_from(&self.name);
+        }
+        Ok(())
+    }
+
+    fn dir(&self) -> &Path {
+        self.name.parent().unwrap_or(Path::new("/"))
+    }
+
+    fn is_promoted(&self) -> bool {
+        self.path == self.name
+    }
+
+    /// For the notes: where it is and where it belongs.
+    pub fn record(&self) -> (PathBuf, PathBuf) {
+        (self.path.clone(), self.name.clone())
+    }
+}
+
+/// What a process gets as standard output and standard error.
+pub fn outputs(logs: &[Log]) -> io::Result<(Stdio, Stdio)> {
+    let stdio = |wanted: Stream| {
+        let log = logs.iter().find(|log| log.stream == wanted || log.stream == Stream::Both);
+        log.map_or_else(|| Ok(Stdio::null()), |log| log.file.try_clone().map(Stdio::from))
+    };
+    Ok((stdio(Stream::Out)?, stdio(Stream::Err)?))
+}
+
+/// Puts the output of a dead shim's jobs where it belongs, and removes its empty scratches.
+pub fn adopt(shim: &str, records: impl IntoIterator<Item = (PathBuf, PathBuf)>) {
+    let mut dirs = Vec::new();
+    for (scratch, name) in records {
+        let has_output = fs::metadata(&scratch).is_ok_and(|metadata| metadata.len() > 0);
+        if has_output {
+            let _ = fs::rename(&scratch, &name);
+        }
+        dirs.extend(name.parent().map(Path::to_path_buf));
+    }
+    dirs.sort();
+    dirs.dedup();
+    let prefix = scratch_prefix(shim);
+    for entry in dirs.iter().filter_map(|dir| fs::read_dir(dir).ok()).flatten().flatten() {
+        let is_scratch = entry.file_name().to_string_lossy().starts_with(&prefix);
+        if is_scratch && entry.metadata().is_ok_and(|metadata| metadata.len() == 0) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,71 @@
+//! The packs that a shim writes: one at a time for each folder of logs, the next one when it is large.
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::packs::{self, Entry, Stream};
+
+/// A pack that is larger than this is followed by another.
+const PACK_BYTES: u64 = 256 << 20;
+
+/// The packs of a shim.
+#[derive(Debug)]
+pub struct Packing {
+    shim: String,
+    begun: u32,
+    open: HashMap<PathBuf, Pack>,
+}
+
+#[derive(Debug)]
+struct Pack {
+    path: PathBuf,
+    data: File,
+    index: File,
+    size: u64,
+}
+
+impl Packing {
+    /// None are open yet.
+    pub fn new(shim: &str) -> Self {
+        Self { shim: shim.chars().take(12).collect(), begun: 0, open: HashMap::new() }
+    }
+
+    /// Adds an output, and says how results name it.
+    pub fn add(&mut self, dir: &Path, label: &str, stream: Stream, output: &[u8]) -> io::Result<String> {
+        if self.open.get(dir).is_none_or(|pack| pack.size >= PACK_BYTES) {
+            let pack = self.begin(dir)?;
+            self.open.insert(dir.to_path_buf(), pack);
+        }
+        let Some(pack) = self.open.get_mut(dir) else { return Err(io::ErrorKind::NotFound.into()) };
+        match pack.add(label, stream, output) {
+            Ok(reference) => Ok(reference),
+            Err(error) => {
+                // What is behind half a record would not be found: the next output begins another pack.
+                self.open.remove(dir);
+                Err(error)
+            }
+        }
+    }
+
+    fn begin(&mut self, dir: &Path) -> io::Result<Pack> {
+        self.begun += 1;
+        let path = dir.join(format!("packed_{}_{}.{}", self.shim, self.begun, packs::PACK));
+        fs::create_dir_all(dir)?;
+        let open = |path: &Path| OpenOptions::new().append(true).create_new(true).open(path);
+        Ok(Pack { data: open(&path)?, index: open(&packs::index_path(&path))?, path, size: 0 })
+    }
+}
+
+impl Pack {
+    fn add(&mut self, label: &str, stream: Stream, output: &[u8]) -> io::Result<String> {
+        let record = packs::record(label, stream, output);
+        let entry = Entry { label: label.to_owned(), stream, offset: self.size, length: output.len() as u64 };
+        self.data.write_all(&record)?;
+        self.size += record.len() as u64;
+        // An index that cannot be written is made again from the pack by whoever needs it.
+        let _ = self.index.write_all(packs::index_line(&entry).as_bytes());
+        Ok(packs::reference(&self.path, entry.offset))
+    }
+}

@@ -1,0 +1,115 @@
+//! Collecting a child together with what the operating system counted for it.
+
+use std::os::unix::process::ExitStatusExt;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use wait4::ResourceUsage;
+
+use crate::clock::BootInstant;
+use crate::procfs;
+use crate::protocol::{Outcome, Rusage};
+
+/// A child that has exited, and is gone now.
+pub struct Collected {
+    /// Its number, which may be another process's from now on.
+    pub pid: i32,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// What was counted for it, and for those of its descendants that it waited for.
+    pub rusage: Option<ResourceUsage>,
+}
+
+/// Collects one child, if one has exited.
+pub fn collect() -> Option<Collected> {
+    loop {
+        // Looking first, because only a child that is named can be collected with its counts.
+        let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+        match waitid(Id::All, flags) {
+            Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => return None,
+            Ok(status) => return with_counts(status.pid()?.as_raw()),
+            Err(Errno::EINTR) => {}
+            // One that was ended by a signal without a name, e.g. a real-time one.
+            Err(_) => return without_counts(),
+        }
+    }
+}
+
+fn with_counts(pid: i32) -> Option<Collected> {
+    let collected = wait4::try_wait4_pid(pid.unsigned_abs()).ok()??;
+    let outcome = match (collected.status.code(), collected.status.signal()) {
+        (Some(code), _) => Outcome::Exited(code),
+        (None, signal) => Outcome::Signaled(signal.unwrap_or_default()),
+    };
+    Some(Collected { pid, outcome, rusage: Some(collected.rusage) })
+}
+
+fn without_counts() -> Option<Collected> {
+    let (pid, status) = rustix::process::wait(rustix::process::WaitOptions::NOHANG).ok()??;
+    let outcome = match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => Outcome::Exited(code),
+        (None, signal) => Outcome::Signaled(signal.unwrap_or_default()),
+    };
+    Some(Collected { pid: pid.as_raw_nonzero().get(), outcome, rusage: None })
+}
+
+/// The most memory that the shim itself has had.
+///
+/// Until a child executes its program it shares the shim's memory, and the kernel counts that as the child's. So a peak that is not
+/// above the shim's own says nothing about the job.
+#[derive(Default)]
+pub struct OwnPeak {
+    bytes: u64,
+    looked_at: Option<BootInstant>,
+}
+
+/// How old the knowledge about the shim's own peak may be.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// The kernel counts pages in batches for each CPU, and the shim may have grown since it was looked at.
+const DOUBT: u64 = 1 << 20;
+
+impl OwnPeak {
+    /// What a child consumed.
+    pub fn rusage(&mut self, rusage: Option<&ResourceUsage>, now: BootInstant) -> Rusage {
+        let Some(rusage) = rusage else { return Rusage::default() };
+        let cpu = rusage.utime + rusage.stime;
+        Rusage {
+            cpu_us: u64::try_from(cpu.as_micros()).unwrap_or(u64::MAX),
+            peak_memory_bytes: self.is_exceeded_by(rusage.maxrss, now).then_some(rusage.maxrss),
+        }
+    }
+
+    fn is_exceeded_by(&mut self, bytes: u64, now: BootInstant) -> bool {
+        // Its own peak only rises, so most children are settled by what is known.
+        if bytes > self.bytes.saturating_add(DOUBT) && self.looked_at.is_none_or(|at| at.plus(LOOK_AGAIN) < now) {
+            self.bytes = procfs::own_peak_memory().unwrap_or(u64::MAX);
+            self.looked_at = Some(now);
+        }
+        bytes > self.bytes.saturating_add(DOUBT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peak_below_the_shims_own_says_nothing() {
+        let mut own = OwnPeak { bytes: 10 << 20, looked_at: Some(BootInstant(0)) };
+        let rusage =
+            |maxrss| ResourceUsage { utime: Duration::from_micros(3), stime: Duration::from_micros(4), maxrss };
+        let of = |own: &mut OwnPeak, maxrss| own.rusage(Some(&rusage(maxrss)), BootInstant(0));
+        assert_eq!(of(&mut own, 11 << 20), Rusage { cpu_us: 7, peak_memory_bytes: None });
+        assert_eq!(of(&mut own, 12 << 20), Rusage { cpu_us: 7, peak_memory_bytes: Some(12 << 20) });
+    }
+
+    #[test]
+    fn the_own_peak_is_looked_at_when_it_matters() {
+        let mut own = OwnPeak::default();
+        assert!(!own.is_exceeded_by(1, BootInstant(0)));
+        assert_eq!(own.looked_at, None);
+        assert!(own.is_exceeded_by(1 << 50, BootInstant(0)));
+        assert!(own.bytes > 1 << 19 && own.looked_at == Some(BootInstant(0)));
+    }
+}

@@ -1,0 +1,107 @@
+//! Starting a process: environment, program, streams, and what a shell would say when it does not work.
+//!
+//! Only calls that stay on `posix_spawn` are used; a program is looked up here, because a changed PATH would cost a fork.
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::protocol::{Outcome, StartOrder, Template};
+
+/// The variable that marks everything a shim started.
+pub const SHIM_VARIABLE: &str = "TORC_SHIM";
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// A template with its whole environment.
+#[derive(Debug)]
+pub struct Prepared {
+    /// What the agent said.
+    pub template: Template,
+    environment: Vec<(OsString, OsString)>,
+    search_path: OsString,
+}
+
+impl Prepared {
+    /// Lays the template's variables over the inherited ones. What marks a job is never inherited.
+    pub fn new(template: Template, inherited: &[(OsString, OsString)], shim: &str) -> Self {
+        let mut environment: HashMap<OsString, OsString> = inherited.iter().cloned().collect();
+        for name in &template.unset {
+            environment.remove(OsStr::new(name));
+        }
+        environment.extend(template.env.iter().map(|(name, value)| (name.into(), value.into())));
+        environment.insert(SHIM_VARIABLE.into(), shim.into());
+        let search_path = environment.get(OsStr::new("PATH")).cloned().unwrap_or_else(|| DEFAULT_PATH.into());
+        Self { template, environment: environment.into_iter().collect(), search_path }
+    }
+}
+
+/// Programs that were looked up before.
+#[derive(Debug, Default)]
+pub struct Programs {
+    found: HashMap<(OsString, PathBuf, String), PathBuf>,
+}
+
+impl Programs {
+    /// The file of a program, as a shell in the template's folder finds it.
+    fn find(&mut self, name: &str, prepared: &Prepared) -> Option<PathBuf> {
+        if name.contains('/') {
+            return Some(PathBuf::from(name));
+        }
+        let working_dir = PathBuf::from(&prepared.template.working_dir);
+        let place = (prepared.search_path.clone(), working_dir, name.to_owned());
+        if let Some(found) = self.found.get(&place).filter(|path| is_executable(path)) {
+            return Some(found.clone());
+        }
+        let found = std::env::split_paths(&prepared.search_path)
+            .map(|dir| place.1.join(dir).join(name))
+            .find(|path| is_executable(path))?;
+        self.found.insert(place, found.clone());
+        Some(found)
+    }
+
+    /// Starts a job and returns its process.
+    pub fn spawn(&mut self, prepared: &Prepared, order: &StartOrder, outputs: (Stdio, Stdio)) -> Result<i32, Outcome> {
+        let Some(name) = order.argv.first() else { return Err(not_started(126, "there is nothing to run")) };
+        let Some(program) = self.find(name, prepared) else {
+            return Err(not_started(127, format!("{name}: program not found")));
+        };
+        let mut command = Command::new(&program);
+        command
+            .arg0(name)
+            .args(&order.argv[1..])
+            .env_clear()
+            .envs(prepared.environment.iter().map(|(name, value)| (name, value)))
+            .envs(order.env.iter().map(|(name, value)| (name, value)))
+            .current_dir(&prepared.template.working_dir)
+            .stdin(Stdio::null())
+            .stdout(outputs.0)
+            .stderr(outputs.1)
+            .process_group(0);
+        match command.spawn() {
+            Ok(child) => Ok(i32::try_from(child.id()).unwrap_or(i32::MAX)),
+            Err(error) => Err(explain(name, &prepared.template.working_dir, &error)),
+        }
+    }
+}
+
+fn is_executable(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}
+
+fn explain(program: &str, working_dir: &str, error: &io::Error) -> Outcome {
+    if !Path::new(working_dir).is_dir() {
+        return not_started(126, format!("the working folder {working_dir} does not exist"));
+    }
+    let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
+    not_started(code, format!("{program}: {error}"))
+}
+
+/// It never ran.
+pub fn not_started(code: i32, message: impl Into<String>) -> Outcome {
+    Outcome::NotStarted { code, message: message.into() }
+}

@@ -1,0 +1,115 @@
+//! How long to wait before the server is asked again, when nothing of ours waits there.
+//!
+//! The ramp keeps a fully loaded node from asking every few seconds for hours; whatever shows that things move resets it. While
+//! the server is away it plays no part: the ping has an interval of its own.
+
+use std::time::Duration;
+
+use torc_core::backoff::Backoff;
+
+/// Without jobs nothing but the timer wakes the runner, and it should notice soon that everything has ended.
+const MAX_IDLE_WAIT: Duration = Duration::from_secs(30);
+
+/// What the time since the last call brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PollMode {
+    /// A job of ours has ended, or new work came.
+    Progress,
+    /// Jobs run, and nothing else happened.
+    Waiting,
+    /// No job runs.
+    Idle,
+}
+
+/// The wait between two calls, which grows while nothing happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PollBackoff {
+    backoff: Backoff,
+}
+
+impl PollBackoff {
+    /// Begins at `base`; doubles up to `max`.
+    pub fn new(base: Duration, max: Duration) -> Self {
+        let mut backoff = Backoff::new(base, max);
+        backoff.next_delay();
+        Self { backoff }
+    }
+
+    /// Returns how long to wait after a call. Progress lets the ramp begin again; the end of a job is that, because it is reported
+    /// at once.
+    pub fn wait_after(&mut self, mode: PollMode) -> Duration {
+        if mode == PollMode::Waiting {
+            return self.backoff.next_delay();
+        }
+        self.backoff.reset();
+        let wait = self.backoff.next_delay();
+        if mode == PollMode::Idle { wait.min(MAX_IDLE_WAIT) } else { wait }
+    }
+}
+
+/// A wait never goes past the end of the runner's time, nor past a third of its lease.
+pub(super) fn bounded(wait: Duration, lease: Duration, time_left: Option<Duration>) -> Duration {
+    wait.min(lease / 3).min(time_left.unwrap_or(Duration::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PollMode::{Idle, Progress, Waiting};
+    use super::*;
+
+    /// Base, most, what happens, the waits, and why.
+    type Case<'a> = (u64, u64, &'a [PollMode], &'a [u64], &'a str);
+
+    fn waits(base: u64, most: u64, regimes: &[PollMode]) -> Vec<u64> {
+        let mut backoff = PollBackoff::new(Duration::from_secs(base), Duration::from_secs(most));
+        regimes.iter().map(|regime| backoff.wait_after(*regime).as_secs()).collect()
+    }
+
+    // J26, J27, J28, J29
+    #[test]
+    fn regimes() {
+        let cases: [Case<'_>; 7] = [
+            (5, 300, &[Progress, Progress, Progress], &[5, 5, 5], "progress: the base"),
+            (5, 300, &[Waiting; 8], &[10, 20, 40, 80, 160, 300, 300, 300], "no progress: doubles up to the most"),
+            (5, 300, &[Waiting, Waiting, Progress, Waiting], &[10, 20, 5, 10], "progress begins the ramp anew"),
+            (5, 300, &[Waiting, Waiting, Idle, Waiting], &[10, 20, 5, 10], "so does having no jobs"),
+            (60, 300, &[Idle, Idle], &[30, 30], "without jobs at most 30 s"),
+            (7, 300, &[Idle, Idle], &[7, 7], "and never longer than the base"),
+            (600, 300, &[Progress, Waiting, Waiting], &[600, 600, 600], "a base above the most wins"),
+        ];
+        for (base, most, regimes, expected, why) in cases {
+            assert_eq!(waits(base, most, regimes), expected, "{why}");
+        }
+    }
+
+    // J26, J29
+    #[test]
+    fn five_thousand_jobs_of_five_days() {
+        let busy = waits(300, 3_600, &[Progress; 12]);
+        assert_eq!(busy.iter().sum::<u64>(), 3_600, "12 calls an hour in the busy phase");
+        assert_eq!(waits(300, 3_600, &[Progress, Idle]), [300, 30], "30 s after its last job has ended");
+        assert_eq!(waits(300, 3_600, &[Waiting; 5]), [600, 1_200, 2_400, 3_600, 3_600], "nothing ends for hours");
+    }
+
+    // J28
+    #[test]
+    fn progress_lets_the_ramp_begin_anew() {
+        assert_eq!(waits(5, 300, &[Waiting, Waiting, Waiting, Progress, Waiting]), [10, 20, 40, 5, 10]);
+    }
+
+    /// Torc 1.0 could sleep for 300 s through the 90 s before the end of its allocation.
+    #[test]
+    fn no_wait_sleeps_through_a_deadline_or_a_lease() {
+        let seconds = Duration::from_secs;
+        let cases = [
+            (300, 120, None, 40, "a third of the lease"),
+            (300, 3_600, Some(90), 90, "the end of its time"),
+            (300, 3_600, Some(0), 0, "which is now"),
+            (300, 3_600, None, 300, "the wait itself"),
+            (5, 120, Some(400), 5, "the wait itself"),
+        ];
+        for (wait, lease, left, expected, why) in cases {
+            assert_eq!(bounded(seconds(wait), seconds(lease), left.map(seconds)), seconds(expected), "{why}");
+        }
+    }
+}

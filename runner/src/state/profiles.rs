@@ -1,0 +1,225 @@
+//! What jobs have in common: how they are started, what they take, how they end. Profiles of the server become templates for
+//! the shim, each once.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use torc_api::execution::{ExecutionConfig, ExecutionMode};
+use torc_api::wire::{Profile, Resources};
+use torc_core::ledger::Reach;
+use torc_slurm::srun::{self, Limits};
+
+use super::Settings;
+use super::usage_stats::memory_limit;
+use crate::command::{self, ShellSetup};
+use crate::mode::{self, Mode};
+use crate::protocol::{RunningJob, Template, Terms};
+use crate::tokens;
+
+/// What takes no resources also runs when a worker ends: it has to be quick to end when there is no more time.
+const TASK_LEAD_MS: u64 = 5_000;
+/// The same for the time between its end and the runner's.
+const TASK_HEADROOM_MS: u64 = 10_000;
+
+/// What jobs have in common, as this runner starts them. `wire::Profile` is what their document says; here it is resolved for this
+/// host: its mode, its paths and its signals.
+#[derive(Debug)]
+pub(super) struct LaunchProfile {
+    pub template: Arc<Template>,
+    pub class: u32,
+    pub invocation_script: Option<String>,
+    pub shell: ShellSetup,
+    /// How its jobs become steps; absent when the runner starts them itself.
+    pub step: Option<StepLaunch>,
+}
+
+/// What `srun` is told about jobs of a kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct StepLaunch {
+    pub limits: Option<Limits>,
+    pub tasks_per_node: Option<i32>,
+    pub signal: Option<String>,
+    pub bind_cpus: bool,
+}
+
+impl LaunchProfile {
+    /// The class of what takes no resources: nothing follows it in its place.
+    pub const NO_CLASS: u32 = u32::MAX;
+
+    pub fn terms(&self) -> &Terms {
+        &self.template.terms
+    }
+
+    pub fn resources(&self) -> &Resources {
+        &self.template.terms.resources
+    }
+
+    /// Where its jobs may be put.
+    pub fn reach(&self) -> Reach {
+        if self.template.terms.in_step { Reach::Anywhere } else { Reach::Here }
+    }
+}
+
+/// The profiles that a runner has met, and the classes of jobs that take the same from the node.
+#[derive(Debug, Default)]
+pub(super) struct ProfileCache {
+    known: HashMap<(i64, String), Arc<LaunchProfile>>,
+    classes: Vec<Class>,
+    templates: u32,
+    /// Workflows that the runner has had work of.
+    workflows: HashSet<i64>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Class {
+    resources: Resources,
+    /// Its jobs are steps, which may be on any node.
+    in_step: bool,
+}
+
+impl ProfileCache {
+    /// Returns true for the first work of a workflow, and false from then on.
+    pub fn is_new_workflow(&mut self, workflow: i64) -> bool {
+        self.workflows.insert(workflow)
+    }
+
+    /// The kind of a workflow's jobs with this profile.
+    pub fn of(&mut self, workflow: i64, profile: &Profile, settings: &Settings) -> Arc<LaunchProfile> {
+        // A profile is plain data, so this cannot fail; if it did, the profile would only be met twice.
+        let content = serde_json::to_string(profile).unwrap_or_default();
+        if let Some(launch) = self.known.get(&(workflow, content.clone())) {
+            return Arc::clone(launch);
+        }
+        self.templates += 1;
+        let mut template = template(workflow, profile, settings);
+        template.id = self.templates;
+        let launch = Arc::new(LaunchProfile {
+            class: self.class(&template.terms),
+            step: template.terms.in_step.then(|| step_launch(profile)),
+            template: Arc::new(template),
+            invocation_script: profile.invocation_script.clone(),
+            shell: settings.shell.with(&profile.env),
+        });
+        self.known.insert((workflow, content), Arc::clone(&launch));
+        launch
+    }
+
+    /// The kind of something that takes no resources. It may go on until shortly before the runner's time is over.
+    pub fn of_task(&mut self, workflow: i64, profile: &Profile, settings: &Settings) -> Arc<LaunchProfile> {
+        let content = format!("task {}", serde_json::to_string(profile).unwrap_or_default());
+        if let Some(launch) = self.known.get(&(workflow, content.clone())) {
+            return Arc::clone(launch);
+        }
+        self.templates += 1;
+        // It is never a step, whatever the jobs are: it takes nothing from the allocation.
+        let config = profile.execution_config.clone().unwrap_or_default();
+        let config = ExecutionConfig { mode: Some(ExecutionMode::Direct), ..config };
+        let mut template = template(workflow, &Profile { execution_config: Some(config), ..profile.clone() }, settings);
+        template.id = self.templates;
+        template.terms.resources = Resources::default();
+        template.terms.lead_ms = template.terms.lead_ms.min(TASK_LEAD_MS);
+        template.terms.headroom_ms = template.terms.headroom_ms.min(TASK_HEADROOM_MS);
+        let launch = Arc::new(LaunchProfile {
+            class: LaunchProfile::NO_CLASS,
+            step: None,
+            template: Arc::new(template),
+            invocation_script: None,
+            shell: settings.shell.with(&profile.env),
+        });
+        self.known.insert((workflow, content), Arc::clone(&launch));
+        launch
+    }
+
+    /// The kind of a job that another agent started: it can be ended, not started.
+    pub fn of_running(&mut self, held: &RunningJob) -> Arc<LaunchProfile> {
+        let template =
+            Template { working_dir: held.working_dir.clone(), terms: held.terms.clone(), ..Template::default() };
+        Arc::new(LaunchProfile {
+            class: if held.role.is_job() { self.class(&held.terms) } else { LaunchProfile::NO_CLASS },
+            template: Arc::new(template),
+            invocation_script: None,
+            shell: ShellSetup::default(),
+            step: None,
+        })
+    }
+
+    /// Returns the number of the class of these jobs.
+    fn class(&mut self, terms: &Terms) -> u32 {
+        let class = Class { resources: terms.resources, in_step: terms.in_step };
+        let at = self.classes.iter().position(|known| *known == class).unwrap_or_else(|| {
+            self.classes.push(class);
+            self.classes.len() - 1
+        });
+        u32::try_from(at).unwrap_or(LaunchProfile::NO_CLASS)
+    }
+}
+
+fn step_launch(profile: &Profile) -> StepLaunch {
+    let Resources { cpus, memory_bytes, gpus, .. } = profile.resources;
+    let config = profile.execution_config.clone().unwrap_or_default();
+    StepLaunch {
+        limits: (!profile.unlimited).then_some(Limits { cpus, memory_bytes, gpus }),
+        tasks_per_node: profile.tasks_per_node,
+        signal: config.srun_termination_signal,
+        bind_cpus: config.enable_cpu_bind.unwrap_or(false),
+    }
+}
+
+fn template(workflow: i64, profile: &Profile, settings: &Settings) -> Template {
+    let working_dir = if profile.working_dir.is_empty() { &settings.working_dir } else { &profile.working_dir };
+    // Ours come last and win: they say whose process it is.
+    let mut env: Vec<(String, String)> = profile.env.clone().into_iter().collect();
+    if let Some(url) = &settings.api_url {
+        env.push(("TORC_API_URL".to_owned(), url.clone()));
+        env.push(("TORC_TOKEN_FILE".to_owned(), tokens::path(&settings.token_dir, workflow)));
+    }
+    env.extend(settings.server_file.iter().map(|path| ("TORC_SERVER_FILE".to_owned(), path.clone())));
+    env.extend([
+        ("TORC_WORKFLOW_ID".to_owned(), workflow.to_string()),
+        ("TORC_OUTPUT_DIR".to_owned(), settings.output_dir.clone()),
+        ("TORC_WORKFLOW_SUBMISSION_DIR".to_owned(), working_dir.to_owned()),
+    ]);
+    let config = profile.execution_config.clone().unwrap_or_default();
+    let stdio = profile.stdio.clone().or(config.stdio.clone()).unwrap_or_default();
+    let defaults = Terms::default();
+    let in_step = mode::effective(&config, settings.allocation.is_some()) == Mode::Slurm;
+    if in_step && profile.resources.gpus == 0 {
+        env.push((srun::NO_GPUS.0.to_owned(), srun::NO_GPUS.1.to_owned()));
+    }
+    // A token that the runner itself was handed is not for jobs: theirs is in a file.
+    let mut unset = vec!["TORC_TOKEN".to_owned()];
+    if in_step {
+        unset.extend(srun::INHERITED_OPTIONS.map(str::to_owned));
+    }
+    // The signal for steps is `srun`'s own: it ends the step at once. The early warning is Slurm's.
+    let signal = config.termination_signal.as_deref().filter(|_| !in_step);
+    let milliseconds = |seconds: Option<i64>, default: u64| {
+        seconds.map_or(default, |seconds| u64::try_from(seconds).unwrap_or(0).saturating_mul(1_000))
+    };
+    Template {
+        id: 0,
+        working_dir: working_dir.to_owned(),
+        env,
+        unset,
+        log_dir: format!("{}/job_stdio", settings.output_dir),
+        stdio: stdio.mode.unwrap_or_default(),
+        terms: Terms {
+            resources: Resources { nodes: profile.resources.nodes.max(1), ..profile.resources },
+            runtime_seconds: profile.runtime_seconds,
+            enforce_runtime: config.enforce_runtime.unwrap_or(false),
+            input_files: profile.input_files.clone(),
+            output_files: profile.output_files.clone(),
+            hash_large_files: profile.hash_large_files,
+            delete_on_success: stdio.delete_on_success.unwrap_or(false),
+            signal: command::termination_signal(signal),
+            lead_ms: milliseconds(config.sigterm_lead_seconds, defaults.lead_ms),
+            headroom_ms: milliseconds(config.sigkill_headroom_seconds, defaults.headroom_ms),
+            timeout_exit_code: config.timeout_exit_code.unwrap_or(defaults.timeout_exit_code),
+            in_step,
+            warning: config.srun_termination_signal.clone().filter(|_| in_step),
+            monitor: profile.resource_monitor.clone().unwrap_or_default().plan(),
+            memory_limit_bytes: memory_limit(profile).filter(|_| !in_step),
+            oom_exit_code: config.oom_exit_code.unwrap_or(defaults.oom_exit_code),
+        },
+    }
+}

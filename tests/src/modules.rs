@@ -1,0 +1,92 @@
+//! The modules of a crate, which of them use which, and the cycles among them, read from the source text.
+//!
+//! A file is one module of the graph; a module in braces belongs to its file. Product code only: items under `#[cfg(test)]`
+//! are skipped. Method calls are not seen, paths are: `use` items and paths in code, also within macros.
+//!
+//! Cycles are looked for among the children of each module: a child counts with all that is below it, and what a module and
+//! its own descendants say about each other does not count.
+
+mod cycles;
+mod levels;
+mod resolve;
+mod source;
+mod tokens;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub use cycles::{Component, components};
+pub use levels::siblings;
+
+/// A module uses another one: the place of the first path that says so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Edge {
+    pub from: String,
+    pub to: String,
+    pub file: String,
+    pub line: usize,
+    /// The path as written.
+    pub path: String,
+}
+
+/// A crate's modules by their paths (the root is `crate`), each with the file that holds it.
+#[derive(Debug, Default)]
+pub struct Modules {
+    pub(crate) by_path: BTreeMap<String, Module>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Module {
+    /// The path of the file module that holds this one, which is the module itself unless it is in braces.
+    pub node: String,
+    pub file: String,
+    pub scope: source::Scope,
+}
+
+impl Modules {
+    /// Reads the module tree below a crate root such as `core/src/lib.rs`. Files are named relative to `base`.
+    pub fn read(base: &Path, root: &str) -> io::Result<Self> {
+        let mut modules = Self::default();
+        let mut open = vec![("crate".to_owned(), base.join(root))];
+        while let Some((path, file)) = open.pop() {
+            let text = fs::read_to_string(&file)?;
+            let name = file.strip_prefix(base).unwrap_or(&file).to_string_lossy().into_owned();
+            for child in modules.add(&path, &name, &text) {
+                let found = child_file(&file, path == "crate", &child)
+                    .ok_or_else(|| io::Error::other(format!("{name}: module {child} has no file")))?;
+                open.push((format!("{path}::{child}"), found));
+            }
+        }
+        Ok(modules)
+    }
+
+    /// Adds a file's modules and returns the names of the children that have files of their own.
+    pub(crate) fn add(&mut self, path: &str, file: &str, text: &str) -> Vec<String> {
+        let parsed = source::parse(text);
+        for (inner, scope) in parsed.scopes {
+            let full = inner.iter().fold(path.to_owned(), |whole, part| format!("{whole}::{part}"));
+            self.by_path.insert(full, Module { node: path.to_owned(), file: file.to_owned(), scope });
+        }
+        parsed.file_children
+    }
+
+    /// How many files the modules have.
+    pub fn len(&self) -> usize {
+        self.by_path.iter().filter(|(path, module)| **path == module.node).count()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.by_path.is_empty()
+    }
+}
+
+fn child_file(parent: &Path, is_root: bool, child: &str) -> Option<PathBuf> {
+    let stem = parent.file_stem()?;
+    let folder = if is_root || stem == "mod" { parent.parent()?.to_owned() } else { parent.parent()?.join(stem) };
+    [folder.join(format!("{child}.rs")), folder.join(child).join("mod.rs")].into_iter().find(|file| file.exists())
+}
+
+#[cfg(test)]
+mod tests;
