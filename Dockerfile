@@ -4,7 +4,7 @@ RUN apt-get update && apt-get install -y --no-install-recommends openssh-client 
 WORKDIR /source
 COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/target \
-    programs=$(CARGO_TARGET_DIR=/target packaging/static-build release) && \
+    programs=$(CARGO_TARGET_DIR=/target packaging/static-build dist) && \
     packaging/image-files /image "$programs/torc"
 
 FROM scratch
